@@ -1,0 +1,345 @@
+//! The filter language over metadata and properties.
+
+use std::cmp::Ordering;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::check;
+use crate::error::Result;
+use crate::limits::{
+    FILTER_NODES_MAX, FILTER_PATH_KEYS_MAX, JSON_DEPTH_MAX, METADATA_BYTES_MAX, PAGE_ITEMS_MAX,
+};
+use crate::metadata::{Metadata, check_value, json_compare, json_equal, value_size_bytes};
+
+/// The way to a value: object keys from the top, taken literally. A dot in a key is part of the key.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Field(Vec<String>);
+
+impl Field {
+    /// The keys, outermost first.
+    #[must_use]
+    pub fn keys(&self) -> &[String] {
+        &self.0
+    }
+
+    fn resolve<'a>(&self, metadata: &'a Metadata) -> Option<&'a Value> {
+        let (first, rest) = self.0.split_first()?;
+        let mut value = metadata.get(first)?;
+        for key in rest {
+            value = value.as_object()?.get(key)?;
+        }
+        Some(value)
+    }
+
+    fn check(&self, operation: &'static str) -> Result<()> {
+        check::batch(operation, "filter.field", self.0.len(), FILTER_PATH_KEYS_MAX)?;
+        self.0.iter().try_for_each(|key| check::no_nul(operation, "filter.field", key))
+    }
+}
+
+impl From<&str> for Field {
+    fn from(key: &str) -> Self {
+        Self(vec![key.to_owned()])
+    }
+}
+
+impl From<String> for Field {
+    fn from(key: String) -> Self {
+        Self(vec![key])
+    }
+}
+
+impl<const N: usize> From<[&str; N]> for Field {
+    fn from(keys: [&str; N]) -> Self {
+        Self(keys.iter().map(|key| (*key).to_owned()).collect())
+    }
+}
+
+impl From<Vec<String>> for Field {
+    fn from(keys: Vec<String>) -> Self {
+        Self(keys)
+    }
+}
+
+/// A condition on metadata, the same on every backend.
+///
+/// Values compare by [`json_equal`] and [`json_compare`]. A field that is absent equals nothing, not even `null`, and
+/// has no order; [`Filter::Ne`] and [`Filter::Not`] are the exact complements of what they negate, so `ne` also
+/// matches where the field is absent. An empty `And` matches everything, an empty `Or` and an empty `In` nothing.
+///
+/// ```
+/// use larder_kernel::{Filter, Metadata};
+///
+/// let filter = Filter::eq("tenant", "acme") & Filter::gte(["score", "quality"], 0.5);
+/// let metadata = Metadata::new()
+///     .with("tenant", "acme")
+///     .with("score", serde_json::json!({ "quality": 1 }));
+/// assert!(filter.matches(&metadata));
+/// assert!(!(!filter).matches(&metadata));
+/// ```
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+#[non_exhaustive]
+pub enum Filter {
+    /// The field is there and equal to the value.
+    Eq(Field, Value),
+    /// Not `Eq`: the field is absent, or different.
+    Ne(Field, Value),
+    /// The field is there, has an order with the value, and is greater.
+    Gt(Field, Value),
+    /// Greater or equal.
+    Gte(Field, Value),
+    /// The field is there, has an order with the value, and is smaller.
+    Lt(Field, Value),
+    /// Smaller or equal.
+    Lte(Field, Value),
+    /// The field is there and equal to one of the values.
+    In(Field, Vec<Value>),
+    /// The field is there; `null` counts as there.
+    Exists(Field),
+    /// The field is an object that has the key.
+    ContainsKey(Field, String),
+    /// All of them.
+    And(Vec<Filter>),
+    /// At least one of them.
+    Or(Vec<Filter>),
+    /// Not this one.
+    Not(Box<Filter>),
+}
+
+macro_rules! comparison {
+    ($(#[$doc:meta])* $name:ident, $variant:ident) => {
+        $(#[$doc])*
+        #[must_use]
+        pub fn $name(field: impl Into<Field>, value: impl Into<Value>) -> Self {
+            Self::$variant(field.into(), value.into())
+        }
+    };
+}
+
+impl Filter {
+    comparison!(
+        /// The field equals the value.
+        eq, Eq
+    );
+    comparison!(
+        /// The field is absent or differs from the value.
+        ne, Ne
+    );
+    comparison!(
+        /// The field is greater than the value.
+        gt, Gt
+    );
+    comparison!(
+        /// The field is the value or greater.
+        gte, Gte
+    );
+    comparison!(
+        /// The field is smaller than the value.
+        lt, Lt
+    );
+    comparison!(
+        /// The field is the value or smaller.
+        lte, Lte
+    );
+
+    /// The field equals one of the values.
+    #[must_use]
+    pub fn is_in<V: Into<Value>>(field: impl Into<Field>, values: impl IntoIterator<Item = V>) -> Self {
+        Self::In(field.into(), values.into_iter().map(Into::into).collect())
+    }
+
+    /// The field is there.
+    #[must_use]
+    pub fn exists(field: impl Into<Field>) -> Self {
+        Self::Exists(field.into())
+    }
+
+    /// The field is an object that has the key.
+    #[must_use]
+    pub fn contains_key(field: impl Into<Field>, key: impl Into<String>) -> Self {
+        Self::ContainsKey(field.into(), key.into())
+    }
+
+    /// All of the filters.
+    #[must_use]
+    pub fn all(filters: impl IntoIterator<Item = Self>) -> Self {
+        Self::And(filters.into_iter().collect())
+    }
+
+    /// At least one of the filters.
+    #[must_use]
+    pub fn any(filters: impl IntoIterator<Item = Self>) -> Self {
+        Self::Or(filters.into_iter().collect())
+    }
+
+    /// Whether the metadata satisfies the filter: the definition that every backend's own evaluation must equal.
+    #[must_use]
+    pub fn matches(&self, metadata: &Metadata) -> bool {
+        let ordered = |field: &Field, value: &Value, accept: fn(Ordering) -> bool| {
+            field.resolve(metadata).and_then(|found| json_compare(found, value)).is_some_and(accept)
+        };
+        let equals = |field: &Field, value: &Value| {
+            field.resolve(metadata).is_some_and(|found| json_equal(found, value))
+        };
+        match self {
+            Self::Eq(field, value) => equals(field, value),
+            Self::Ne(field, value) => !equals(field, value),
+            Self::Gt(field, value) => ordered(field, value, Ordering::is_gt),
+            Self::Gte(field, value) => ordered(field, value, Ordering::is_ge),
+            Self::Lt(field, value) => ordered(field, value, Ordering::is_lt),
+            Self::Lte(field, value) => ordered(field, value, Ordering::is_le),
+            Self::In(field, values) => values.iter().any(|value| equals(field, value)),
+            Self::Exists(field) => field.resolve(metadata).is_some(),
+            Self::ContainsKey(field, key) => {
+                field.resolve(metadata).and_then(Value::as_object).is_some_and(|map| map.contains_key(key))
+            }
+            Self::And(filters) => filters.iter().all(|filter| filter.matches(metadata)),
+            Self::Or(filters) => filters.iter().any(|filter| filter.matches(metadata)),
+            Self::Not(filter) => !filter.matches(metadata),
+        }
+    }
+
+    /// Checks depth, size and content for `operation`.
+    ///
+    /// # Errors
+    /// `InvalidInput` naming the part of the filter and the limit.
+    pub fn check(&self, operation: &'static str) -> Result<()> {
+        let mut nodes = 0;
+        self.check_node(operation, 1, &mut nodes)
+    }
+
+    fn check_node(&self, operation: &'static str, depth: usize, nodes: &mut usize) -> Result<()> {
+        *nodes += 1;
+        check::at_most(operation, "filter", *nodes, FILTER_NODES_MAX)?;
+        check::at_most(operation, "filter.depth", depth, JSON_DEPTH_MAX)?;
+        let value = |value: &Value| {
+            check_value(operation, "filter.value", value, 1)?;
+            check::at_most(operation, "filter.value", value_size_bytes(value), METADATA_BYTES_MAX)
+        };
+        match self {
+            Self::Eq(field, operand)
+            | Self::Ne(field, operand)
+            | Self::Gt(field, operand)
+            | Self::Gte(field, operand)
+            | Self::Lt(field, operand)
+            | Self::Lte(field, operand) => {
+                field.check(operation)?;
+                value(operand)
+            }
+            Self::In(field, operands) => {
+                field.check(operation)?;
+                check::at_most(operation, "filter.values", operands.len(), PAGE_ITEMS_MAX)?;
+                operands.iter().try_for_each(value)
+            }
+            Self::Exists(field) => field.check(operation),
+            Self::ContainsKey(field, key) => {
+                field.check(operation)?;
+                check::no_nul(operation, "filter.key", key)
+            }
+            Self::And(filters) | Self::Or(filters) => {
+                filters.iter().try_for_each(|filter| filter.check_node(operation, depth + 1, nodes))
+            }
+            Self::Not(filter) => filter.check_node(operation, depth + 1, nodes),
+        }
+    }
+}
+
+impl std::ops::BitAnd for Filter {
+    type Output = Self;
+    fn bitand(self, other: Self) -> Self {
+        Self::And(vec![self, other])
+    }
+}
+
+impl std::ops::BitOr for Filter {
+    type Output = Self;
+    fn bitor(self, other: Self) -> Self {
+        Self::Or(vec![self, other])
+    }
+}
+
+impl std::ops::Not for Filter {
+    type Output = Self;
+    fn not(self) -> Self {
+        Self::Not(Box::new(self))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn metadata() -> Metadata {
+        Metadata::new()
+            .with("flag", true)
+            .with("one", 1)
+            .with("name", "larder")
+            .with("nothing", Value::Null)
+            .with("a.b", "dot")
+            .with("deep", json!({"a": {"b": 2.5}}))
+    }
+
+    #[test]
+    fn each_operator_follows_its_definition() {
+        let holds = [
+            Filter::eq("one", 1.0),
+            Filter::ne("flag", 1),
+            Filter::ne("absent", Value::Null),
+            Filter::gt(["deep", "a", "b"], 2),
+            Filter::lte("name", "larder"),
+            Filter::is_in("one", [json!(true), json!(1.0)]),
+            Filter::exists("nothing"),
+            Filter::eq("nothing", Value::Null),
+            Filter::contains_key("deep", "a"),
+            Filter::eq("a.b", "dot"),
+            Filter::all([]),
+            !Filter::any([]),
+            !Filter::gt("name", 1),
+        ];
+        for filter in holds {
+            assert!(filter.matches(&metadata()), "{filter:?}");
+        }
+        let fails = [
+            Filter::eq("flag", 1),
+            Filter::eq("one", true),
+            Filter::eq("absent", Value::Null),
+            Filter::lt("flag", true),
+            Filter::gte("absent", 0),
+            Filter::exists(["deep", "b"]),
+            Filter::contains_key("name", "l"),
+            Filter::is_in("one", Vec::<Value>::new()),
+            Filter::eq(["a", "b"], "dot"),
+        ];
+        for filter in fails {
+            assert!(!filter.matches(&metadata()), "{filter:?}");
+        }
+    }
+
+    #[test]
+    fn checks_bound_the_tree() {
+        let mut deep = Filter::exists("a");
+        for _ in 0..JSON_DEPTH_MAX {
+            deep = !deep;
+        }
+        assert_eq!(deep.check("test").unwrap_err().field(), Some("filter.depth"));
+        let wide = Filter::any((0..FILTER_NODES_MAX).map(|_| Filter::exists("a")));
+        assert_eq!(wide.check("test").unwrap_err().limit(), Some(256));
+        assert_eq!(
+            Filter::exists(Vec::<String>::new()).check("test").unwrap_err().field(),
+            Some("filter.field")
+        );
+        assert_eq!(Filter::eq("a", "\0").check("test").unwrap_err().field(), Some("filter.value"));
+    }
+
+    #[test]
+    fn a_filter_is_a_json_document() {
+        let filter = Filter::eq("a", 1) & !Filter::exists("b");
+        let text = serde_json::to_string(&filter).unwrap();
+        assert_eq!(text, r#"{"and":[{"eq":[["a"],1]},{"not":{"exists":["b"]}}]}"#);
+        assert_eq!(serde_json::from_str::<Filter>(&text).unwrap(), filter);
+    }
+}

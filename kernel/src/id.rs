@@ -1,0 +1,278 @@
+//! Names and numbers that identify things: ids chosen by callers, and the numbers that stores assign.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::check;
+use crate::error::{Error, Result};
+use crate::limits::{ID_BYTES_MAX, NAMESPACE_BYTES_MAX};
+
+fn checked(field: &'static str, text: &str, bytes_max: usize) -> Result<()> {
+    check::at_least("id.new", field, text.len(), 1)?;
+    check::at_most("id.new", field, text.len(), bytes_max)?;
+    check::no_nul("id.new", field, text)
+}
+
+macro_rules! text_id {
+    ($(#[$doc:meta])* $name:ident, $field:literal, $max:expr) => {
+        $(#[$doc])*
+        ///
+        /// Any UTF-8 without NUL within the length limit. Case, Unicode form, `:` `/` `%` `*` braces and quotes are
+        /// data: two different ids never meet on any backend. Ids order by their bytes.
+        #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            /// Checks the text and makes the id.
+            ///
+            /// # Errors
+            /// `InvalidInput` naming the field and the limit where the text is empty, too long or holds NUL.
+            pub fn new(text: impl AsRef<str>) -> Result<Self> {
+                let text = text.as_ref();
+                checked($field, text, $max)?;
+                Ok(Self(Arc::from(text)))
+            }
+
+            /// The text, exactly as given.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!(stringify!($name), "({:?})"), &*self.0)
+            }
+        }
+
+        impl AsRef<str> for $name {
+            fn as_ref(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl TryFrom<&str> for $name {
+            type Error = Error;
+            fn try_from(text: &str) -> Result<Self> {
+                Self::new(text)
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = Error;
+            fn try_from(text: String) -> Result<Self> {
+                checked($field, &text, $max)?;
+                Ok(Self(Arc::from(text)))
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(id: $name) -> Self {
+                id.0.as_ref().to_owned()
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = Error;
+            fn from_str(text: &str) -> Result<Self> {
+                Self::new(text)
+            }
+        }
+    };
+}
+
+text_id!(
+    /// The space in which a store is opened: the unit of tenancy, of test isolation and of deletion on request.
+    /// At most 128 bytes.
+    Namespace, "namespace", NAMESPACE_BYTES_MAX
+);
+text_id!(
+    /// The agent a thread belongs to, or the agent that wrote a message (AKKA-1).
+    AgentId, "agent", ID_BYTES_MAX
+);
+text_id!(
+    /// The role an agent plays, as memory filters select by it (AKKA-4). Not the role of a chat message.
+    AgentRole, "agent_role", ID_BYTES_MAX
+);
+text_id!(
+    /// A conversation of one agent; with the [`AgentId`] it names a [`Thread`].
+    SessionId, "session", ID_BYTES_MAX
+);
+text_id!(
+    /// One call of an agent, within a session (RAVI-2).
+    RunId, "run", ID_BYTES_MAX
+);
+text_id!(
+    /// The caller's name for one append, so that repeating it has no second effect.
+    IdempotencyKey, "idempotency_key", ID_BYTES_MAX
+);
+text_id!(
+    /// A set of documents whose embeddings have one dimension.
+    CollectionName, "collection", ID_BYTES_MAX
+);
+text_id!(
+    /// A document in a collection.
+    DocumentId, "document", ID_BYTES_MAX
+);
+text_id!(
+    /// A node of the graph.
+    EntityId, "entity", ID_BYTES_MAX
+);
+text_id!(
+    /// The type of an entity: `person`, `place`.
+    EntityType, "entity_type", ID_BYTES_MAX
+);
+text_id!(
+    /// A directed edge of the graph.
+    RelationshipId, "relationship", ID_BYTES_MAX
+);
+text_id!(
+    /// The type of a relationship: `knows`, `located_in`.
+    RelationshipType, "relationship_type", ID_BYTES_MAX
+);
+text_id!(
+    /// The conversation that task boards belong to.
+    ConversationId, "conversation", ID_BYTES_MAX
+);
+text_id!(
+    /// A task on a board.
+    TaskId, "task", ID_BYTES_MAX
+);
+text_id!(
+    /// A worker that claims tasks.
+    WorkerId, "worker", ID_BYTES_MAX
+);
+text_id!(
+    /// A set of keys of the key-value store.
+    BucketName, "bucket", ID_BYTES_MAX
+);
+text_id!(
+    /// A key in a bucket.
+    Key, "key", ID_BYTES_MAX
+);
+
+/// A conversation: one agent's session.
+///
+/// Agents that share a session (AKKA-1) share a thread under a common agent id; each message then names its author.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Thread {
+    /// The agent that owns the session.
+    pub agent: AgentId,
+    /// The session.
+    pub session: SessionId,
+}
+
+impl Thread {
+    /// Checks both names and makes the thread's address.
+    ///
+    /// ```
+    /// let thread = larder_kernel::Thread::new("assistant", "session-1")?;
+    /// assert_eq!(thread.session.as_str(), "session-1");
+    /// # Ok::<(), larder_kernel::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `InvalidInput` naming `agent` or `session`.
+    pub fn new(agent: impl AsRef<str>, session: impl AsRef<str>) -> Result<Self> {
+        Ok(Self { agent: AgentId::new(agent)?, session: SessionId::new(session)? })
+    }
+}
+
+macro_rules! store_number {
+    ($(#[$doc:meta])* $name:ident, $inner:ty) => {
+        $(#[$doc])*
+        #[derive(
+            Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize,
+        )]
+        #[serde(transparent)]
+        pub struct $name($inner);
+
+        impl $name {
+            /// Wraps a number that a store assigned.
+            #[must_use]
+            pub const fn new(number: $inner) -> Self {
+                Self(number)
+            }
+
+            /// The number.
+            #[must_use]
+            pub const fn get(self) -> $inner {
+                self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}", self.0)
+            }
+        }
+    };
+}
+
+store_number!(
+    /// The place of a message or an event in its thread, assigned by the store.
+    ///
+    /// Appended messages and the events of a thread count up from 1 and never restart. A replacement stands on the
+    /// numbers that it replaces, ending at the last of them, so one that is longer than what it replaces reaches to 0
+    /// and below; nothing else does.
+    Seq, i64
+);
+store_number!(
+    /// The version of a record, assigned by the store: it grows with each write and never restarts.
+    Revision, u64
+);
+store_number!(
+    /// The number of a claim: a later claim of the same board has a larger one, so that a worker whose lease was
+    /// taken over is told so.
+    FencingToken, u64
+);
+
+impl Seq {
+    /// Before every appended message: where reading from the start begins, unless a replacement reaches below.
+    pub const ZERO: Self = Self(0);
+    /// Before everything a thread can hold.
+    pub const MIN: Self = Self(i64::MIN);
+    /// After everything a thread can hold.
+    pub const MAX: Self = Self(i64::MAX);
+}
+
+impl Revision {
+    /// Before every revision: where a watch from the start begins.
+    pub const ZERO: Self = Self(0);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ErrorKind;
+
+    #[test]
+    fn an_id_keeps_its_bytes_and_refuses_only_what_the_contract_says() {
+        for text in ["a", "a:b", "a/b", "%", "*", "{}", "'\"`", "$$", "🦀", "e\u{301}", "é", &"x".repeat(512)]
+        {
+            assert_eq!(SessionId::new(text).unwrap().as_str(), text);
+        }
+        for (text, field) in [("", "session"), ("a\0b", "session"), (&*"x".repeat(513), "session")] {
+            let error = SessionId::new(text).unwrap_err();
+            assert_eq!((error.kind(), error.field()), (ErrorKind::InvalidInput, Some(field)));
+        }
+        let error = Namespace::new("n".repeat(129)).unwrap_err();
+        assert_eq!((error.actual(), error.limit()), (Some(129), Some(128)));
+    }
+
+    #[test]
+    fn deserialising_checks_too() {
+        assert!(serde_json::from_str::<Key>("\"\"").is_err());
+        assert_eq!(serde_json::from_str::<Key>("\"k\"").unwrap(), Key::new("k").unwrap());
+    }
+}

@@ -1,0 +1,71 @@
+//! The contracts of Larder: what an agent runtime stores, and what every backend promises about it.
+//!
+//! Six object-safe traits (in [`storage`]) with their types, limits and errors. No I/O happens here and no runtime is
+//! needed. Backends live in `larder-agents` (in memory) and `larder-capabilities` (SQLite, files and servers); the suite
+//! that proves them equal is `larder-conformance`.
+//!
+//! | contract | what it keeps |
+//! |---|---|
+//! | [`HistoryProvider`] | conversations, message by message |
+//! | [`VectorStore`] | documents with embeddings |
+//! | [`GraphStore`] | entities and relationships |
+//! | [`BlobStore`] | files |
+//! | [`TaskStore`] | boards of tasks, with claims |
+//! | [`KeyValueStore`] | small state in buckets |
+//!
+//! Seed ids such as `RAVI-2` or `ATH-9` in the documentation name the promise of an existing system that a definition
+//! keeps; ARCHITECTURE.md lists those systems.
+
+pub mod agent;
+mod capability;
+pub mod check;
+mod error;
+mod filter;
+mod id;
+pub mod limits;
+mod message;
+mod metadata;
+mod page;
+pub mod storage;
+mod timestamp;
+
+pub use agent::context::{AgentContextProtocol, CompactionStrategy, Reach};
+pub use agent::model::{Embedder, LanguageModel, LanguageModelRequest};
+pub use agent::supervision::HistoryRetention;
+pub use capability::{Capabilities, Capability, Durability};
+pub use error::{ContextValue, Error, ErrorKind, Outcome, Result};
+pub use filter::{Field, Filter};
+pub use id::{
+    AgentId, AgentRole, BucketName, CollectionName, ConversationId, DocumentId, EntityId, EntityType,
+    FencingToken, IdempotencyKey, Key, Namespace, RelationshipId, RelationshipType, Revision, RunId, Seq,
+    SessionId, TaskId, Thread, WorkerId,
+};
+pub use message::{Author, BlobRef, ChatMessage, Role, ToolCall, ToolResult};
+pub use metadata::{Metadata, canonical_json, json_compare, json_equal};
+pub use page::{Page, PageRequest};
+pub use storage::blob::{
+    BlobBody, BlobBytes, BlobCondition, BlobEntries, BlobEntry, BlobGetOptions, BlobInfo, BlobKey,
+    BlobPutOptions, BlobRead, BlobStore, BlobStoreExt, ByteRange, ETag, PresignMethod, PresignRequest,
+    PresignedUrl, UserMetadata,
+};
+pub use storage::graph::{
+    CypherCapable, CypherRow, DeletedEntity, Direction, Entity, EntityQuery, GraphCounts, GraphStore,
+    NeighborQuery, Reached, Relationship, RelationshipQuery, SubGraph, UpsertReport,
+};
+pub use storage::history::{
+    AppendOptions, Appended, Forked, HistoryEvent, HistoryEventKind, HistoryEvents, HistoryProvider,
+    HistoryProviderExt, Replaced, Replacement, StoredMessage, ThreadInfo, Ttl,
+};
+pub use storage::kv::{
+    BucketInfo, KeyRevision, KeyValueStore, KeyValueStoreExt, KvCondition, KvEntry, KvEvent, KvEventKind,
+    KvEvents, KvPutOptions,
+};
+pub use storage::task::{
+    Board, BoardId, BoardStatusCounts, Claim, Lease, NewBoard, NewTask, RetryOutcome, Task, TaskPosition,
+    TaskQuery, TaskStatus, TaskStore, Transition,
+};
+pub use storage::vector::{
+    CollectionInfo, Document, Embedding, PutMode, PutReport, SearchHit, SearchRequest, VectorStore,
+};
+pub use storage::{Contract, Store};
+pub use timestamp::Timestamp;

@@ -1,0 +1,302 @@
+//! The messages of a conversation.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::check;
+use crate::error::{Error, Result};
+use crate::id::{AgentId, AgentRole, RunId};
+use crate::limits::{CONTENT_TYPE_BYTES_MAX, ID_BYTES_MAX, MESSAGE_BYTES_MAX, MESSAGE_PARTS_MAX};
+use crate::metadata::Metadata;
+use crate::storage::blob::BlobKey;
+use crate::timestamp::Timestamp;
+
+/// Who speaks, in the terms of chat models.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// Instructions to the model.
+    System,
+    /// The person, or what stands for one.
+    User,
+    /// The model.
+    Assistant,
+    /// The results of tools.
+    Tool,
+}
+
+impl Role {
+    /// The name in JSON.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::System => "system",
+            Self::User => "user",
+            Self::Assistant => "assistant",
+            Self::Tool => "tool",
+        }
+    }
+}
+
+/// A model's request to run a tool (AKKA-7).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolCall {
+    /// The id that the result names; given by the model, unique within its message.
+    pub id: String,
+    /// The tool.
+    pub name: String,
+    /// The arguments as the model wrote them: JSON when the model kept to it. Stored as text, so that a broken answer
+    /// is kept as it came.
+    pub arguments: String,
+}
+
+impl ToolCall {
+    /// A call of `name` with `arguments` as JSON text.
+    #[must_use]
+    pub fn new(id: impl Into<String>, name: impl Into<String>, arguments: impl Into<String>) -> Self {
+        Self { id: id.into(), name: name.into(), arguments: arguments.into() }
+    }
+
+    /// The arguments as JSON.
+    ///
+    /// # Errors
+    /// `InvalidInput` naming `arguments` where the model did not write JSON.
+    pub fn arguments_json(&self) -> Result<Value> {
+        serde_json::from_str(&self.arguments)
+            .map_err(|_| Error::invalid("message.arguments_json", "arguments", "not JSON"))
+    }
+}
+
+/// What a tool answered (AKKA-7).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolResult {
+    /// The [`ToolCall::id`] that this answers.
+    pub call_id: String,
+    /// The answer as text.
+    pub content: String,
+    /// Whether the tool failed.
+    #[serde(default)]
+    pub is_error: bool,
+}
+
+impl ToolResult {
+    /// A successful answer to the call `call_id`.
+    #[must_use]
+    pub fn new(call_id: impl Into<String>, content: impl Into<String>) -> Self {
+        Self { call_id: call_id.into(), content: content.into(), is_error: false }
+    }
+
+    /// A failed answer to the call `call_id`.
+    #[must_use]
+    pub fn error(call_id: impl Into<String>, content: impl Into<String>) -> Self {
+        Self { call_id: call_id.into(), content: content.into(), is_error: true }
+    }
+}
+
+/// A file that belongs to a message and lies in a [`BlobStore`](crate::BlobStore).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BlobRef {
+    /// Where it lies.
+    pub key: BlobKey,
+    /// Its media type, for example `image/png`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content_type: Option<String>,
+    /// Its size in bytes, where known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size_bytes: Option<u64>,
+}
+
+/// The agent that wrote a message, in a session that several share (AKKA-1).
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Author {
+    /// The agent's id.
+    pub agent: AgentId,
+    /// The part it plays.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<AgentRole>,
+}
+
+/// One message of a conversation.
+///
+/// Text, arguments and results are any UTF-8, NUL included, and read back byte for byte.
+///
+/// ```
+/// use larder_kernel::{ChatMessage, ToolCall, ToolResult};
+///
+/// let question = ChatMessage::user("What is the weather in Oslo?");
+/// let call = ChatMessage::assistant("").with_tool_call(ToolCall::new("c1", "weather", r#"{"city":"Oslo"}"#));
+/// let answer = ChatMessage::tool([ToolResult::new("c1", "Snow, -3 °C")]);
+/// assert_eq!(question.size_bytes(), 28);
+/// assert_eq!(call.tool_calls[0].arguments_json()?["city"], "Oslo");
+/// assert!(!answer.tool_results[0].is_error);
+/// # Ok::<(), larder_kernel::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ChatMessage {
+    /// Who speaks.
+    pub role: Role,
+    /// What is said; empty where a message only calls tools or answers them.
+    #[serde(default)]
+    pub text: String,
+    /// Tools that the model asks to run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tool_calls: Vec<ToolCall>,
+    /// What tools answered.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tool_results: Vec<ToolResult>,
+    /// Files that belong to the message.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub blobs: Vec<BlobRef>,
+    /// The agent that wrote it, where several share the thread.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub author: Option<Author>,
+    /// The run in which it was written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunId>,
+    /// When it was written, by the writer's clock. It informs; it never orders.
+    pub created_at: Timestamp,
+    /// Anything else.
+    #[serde(default, skip_serializing_if = "Metadata::is_empty")]
+    pub metadata: Metadata,
+    /// Its length in tokens, where it was counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token_count: Option<u32>,
+}
+
+impl ChatMessage {
+    /// A message of `role` with `text`, written now.
+    #[must_use]
+    pub fn new(role: Role, text: impl Into<String>) -> Self {
+        Self {
+            role,
+            text: text.into(),
+            tool_calls: Vec::new(),
+            tool_results: Vec::new(),
+            blobs: Vec::new(),
+            author: None,
+            run: None,
+            created_at: Timestamp::now(),
+            metadata: Metadata::new(),
+            token_count: None,
+        }
+    }
+
+    /// Instructions to the model.
+    #[must_use]
+    pub fn system(text: impl Into<String>) -> Self {
+        Self::new(Role::System, text)
+    }
+
+    /// What the person says.
+    #[must_use]
+    pub fn user(text: impl Into<String>) -> Self {
+        Self::new(Role::User, text)
+    }
+
+    /// What the model says.
+    #[must_use]
+    pub fn assistant(text: impl Into<String>) -> Self {
+        Self::new(Role::Assistant, text)
+    }
+
+    /// What tools answered.
+    #[must_use]
+    pub fn tool(results: impl IntoIterator<Item = ToolResult>) -> Self {
+        let mut message = Self::new(Role::Tool, "");
+        message.tool_results = results.into_iter().collect();
+        message
+    }
+
+    /// Adds a tool call.
+    #[must_use]
+    pub fn with_tool_call(mut self, call: ToolCall) -> Self {
+        self.tool_calls.push(call);
+        self
+    }
+
+    /// Adds a file.
+    #[must_use]
+    pub fn with_blob(mut self, blob: BlobRef) -> Self {
+        self.blobs.push(blob);
+        self
+    }
+
+    /// Names the run.
+    #[must_use]
+    pub fn with_run(mut self, run: RunId) -> Self {
+        self.run = Some(run);
+        self
+    }
+
+    /// Names the agent that wrote it.
+    #[must_use]
+    pub fn with_author(mut self, agent: AgentId, role: Option<AgentRole>) -> Self {
+        self.author = Some(Author { agent, role });
+        self
+    }
+
+    /// Sets the time of writing.
+    #[must_use]
+    pub fn with_created_at(mut self, created_at: Timestamp) -> Self {
+        self.created_at = created_at;
+        self
+    }
+
+    /// Sets the metadata.
+    #[must_use]
+    pub fn with_metadata(mut self, metadata: Metadata) -> Self {
+        self.metadata = metadata;
+        self
+    }
+
+    /// Sets the length in tokens.
+    #[must_use]
+    pub fn with_token_count(mut self, token_count: u32) -> Self {
+        self.token_count = Some(token_count);
+        self
+    }
+
+    /// The message's size: bytes of its text, of the ids, names, arguments and contents of its tool calls and
+    /// results, of its blob keys, and of its metadata as [`Metadata::size_bytes`] counts them. The same on every
+    /// backend, however it stores the message.
+    #[must_use]
+    pub fn size_bytes(&self) -> usize {
+        let calls = self.tool_calls.iter().map(|call| call.id.len() + call.name.len() + call.arguments.len());
+        let results = self.tool_results.iter().map(|result| result.call_id.len() + result.content.len());
+        let blobs = self.blobs.iter().map(|blob| blob.key.as_str().len());
+        self.text.len()
+            + calls.sum::<usize>()
+            + results.sum::<usize>()
+            + blobs.sum::<usize>()
+            + self.metadata.size_bytes()
+    }
+
+    /// Checks sizes and content for `operation`.
+    ///
+    /// # Errors
+    /// `InvalidInput` naming the field and the limit.
+    pub fn check(&self, operation: &'static str) -> Result<()> {
+        let parts = |field, count| check::at_most(operation, field, count, MESSAGE_PARTS_MAX);
+        parts("message.tool_calls", self.tool_calls.len())?;
+        parts("message.tool_results", self.tool_results.len())?;
+        parts("message.blobs", self.blobs.len())?;
+        for call in &self.tool_calls {
+            check_name(operation, "message.tool_calls.id", &call.id)?;
+            check_name(operation, "message.tool_calls.name", &call.name)?;
+        }
+        for result in &self.tool_results {
+            check_name(operation, "message.tool_results.call_id", &result.call_id)?;
+        }
+        for content_type in self.blobs.iter().filter_map(|blob| blob.content_type.as_deref()) {
+            check::text(operation, "message.blobs.content_type", content_type, CONTENT_TYPE_BYTES_MAX)?;
+        }
+        self.metadata.check(operation, "message.metadata")?;
+        check::at_most(operation, "message", self.size_bytes(), MESSAGE_BYTES_MAX)
+    }
+}
+
+fn check_name(operation: &'static str, field: &'static str, name: &str) -> Result<()> {
+    check::at_least(operation, field, name.len(), 1)?;
+    check::at_most(operation, field, name.len(), ID_BYTES_MAX)?;
+    check::no_nul(operation, field, name)
+}

@@ -1,0 +1,79 @@
+//! The checks that every backend runs before its first I/O.
+
+use super::types::{Entity, EntityQuery, NeighborQuery, Relationship, RelationshipQuery};
+use crate::check;
+use crate::error::{Error, Result};
+use crate::filter::Filter;
+use crate::id::{EntityId, RelationshipId};
+use crate::limits::{BATCH_GRAPH_ITEMS_MAX, NEIGHBORS_DEPTH_MAX, PAGE_ITEMS_MAX, RELATIONSHIP_TYPES_MAX};
+use crate::page::PageRequest;
+
+/// Checks what [`upsert_entities`](super::GraphStore::upsert_entities) is given.
+///
+/// # Errors
+/// `InvalidInput` naming the field and the limit.
+pub fn check_entities(entities: &[Entity]) -> Result<()> {
+    const OPERATION: &str = "graph.upsert_entities";
+    check::batch(OPERATION, "entities", entities.len(), BATCH_GRAPH_ITEMS_MAX)?;
+    check::distinct(OPERATION, "entities.id", entities.iter().map(|entity| &entity.id))?;
+    entities.iter().try_for_each(|entity| entity.properties.check(OPERATION, "entity.properties"))
+}
+
+/// Checks what [`upsert_relationships`](super::GraphStore::upsert_relationships) is given.
+///
+/// # Errors
+/// `InvalidInput` naming the field and the limit.
+pub fn check_relationships(relationships: &[Relationship]) -> Result<()> {
+    const OPERATION: &str = "graph.upsert_relationships";
+    check::batch(OPERATION, "relationships", relationships.len(), BATCH_GRAPH_ITEMS_MAX)?;
+    check::distinct(
+        OPERATION,
+        "relationships.id",
+        relationships.iter().map(|relationship| &relationship.id),
+    )?;
+    relationships
+        .iter()
+        .try_for_each(|relationship| relationship.properties.check(OPERATION, "relationship.properties"))
+}
+
+/// Checks what [`neighbors`](super::GraphStore::neighbors) is given.
+///
+/// # Errors
+/// `InvalidInput` naming the field and the limit.
+pub fn check_neighbors(query: &NeighborQuery) -> Result<()> {
+    const OPERATION: &str = "graph.neighbors";
+    if query.depth > NEIGHBORS_DEPTH_MAX {
+        return Err(Error::over_limit(
+            OPERATION,
+            "depth",
+            u64::from(query.depth),
+            u64::from(NEIGHBORS_DEPTH_MAX),
+        ));
+    }
+    check::at_most(OPERATION, "limit", query.limit, PAGE_ITEMS_MAX)?;
+    check::at_most(OPERATION, "relationship_types", query.relationship_types.len(), RELATIONSHIP_TYPES_MAX)
+}
+
+fn check_filter(operation: &'static str, filter: Option<&Filter>) -> Result<()> {
+    filter.map_or(Ok(()), |filter| filter.check(operation))
+}
+
+/// Checks what [`find_entities`](super::GraphStore::find_entities) is given.
+///
+/// # Errors
+/// `InvalidInput` naming the field and the limit.
+pub fn check_entity_query(query: &EntityQuery, page: &PageRequest<EntityId>) -> Result<()> {
+    const OPERATION: &str = "graph.find_entities";
+    page.check(OPERATION)?;
+    check_filter(OPERATION, query.filter.as_ref())
+}
+
+/// Checks what [`find_relationships`](super::GraphStore::find_relationships) is given.
+///
+/// # Errors
+/// `InvalidInput` naming the field and the limit.
+pub fn check_relationship_query(query: &RelationshipQuery, page: &PageRequest<RelationshipId>) -> Result<()> {
+    const OPERATION: &str = "graph.find_relationships";
+    page.check(OPERATION)?;
+    check_filter(OPERATION, query.filter.as_ref())
+}

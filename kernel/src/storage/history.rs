@@ -1,0 +1,294 @@
+//! Conversations: the contract of [`HistoryProvider`].
+//!
+//! A [`Thread`] is one agent's session. Its messages stand in the order of their [`Seq`], which the store assigns; the
+//! same numbers order the thread's events, so that a reader that pages by `Seq`, or subscribes from one, meets
+//! everything once and in order. Definitions: RAVI-2, RAVI-3, PK-1 to PK-4, AKKA-1, AKKA-5, AKKA-6, ALQ-7.
+
+mod check;
+mod ext;
+mod types;
+
+use async_trait::async_trait;
+use futures_core::stream::BoxStream;
+
+pub use check::{append_digest, check_append, check_limit, check_replace, check_ttl};
+pub use ext::HistoryProviderExt;
+pub use types::{
+    AppendOptions, Appended, Forked, HistoryEvent, HistoryEventKind, Replaced, Replacement, StoredMessage,
+    ThreadInfo, Ttl,
+};
+
+use super::Store;
+use crate::error::Result;
+use crate::id::{AgentId, RunId, Seq, Thread};
+use crate::message::ChatMessage;
+use crate::page::{Page, PageRequest};
+
+/// A stream of a thread's events.
+pub type HistoryEvents = BoxStream<'static, Result<HistoryEvent>>;
+
+/// Stores conversations, message by message.
+///
+/// Conveniences (`append` of one message, reading a whole thread) are in [`HistoryProviderExt`].
+#[async_trait]
+pub trait HistoryProvider: Store {
+    /// Appends messages to a thread, which begins to exist with its first message.
+    ///
+    /// - **HIST-001** The messages read back in the order given, equal in every field, byte for byte in text, arguments
+    ///   and results.
+    /// - **HIST-002** A batch gets contiguous `Seq` numbers in its order, and the answer names the first and the last.
+    /// - **HIST-003** A batch is stored whole or not at all.
+    /// - **HIST-004** Batches of concurrent writers do not interleave, and none is lost.
+    /// - **HIST-005** Every `Seq` is greater than any that the thread has given before, not counting erasure.
+    /// - **HIST-006** The first message of a new thread has `Seq` 1.
+    /// - **HIST-007** Repeating an append with its idempotency key and the same messages returns the first answer and
+    ///   writes nothing.
+    /// - **HIST-008** Repeating an idempotency key with other messages is `Conflict` and writes nothing.
+    /// - **HIST-009** Idempotency keys belong to their thread: the same key on another thread is another append.
+    /// - **HIST-010** An idempotency key is remembered when the thread has been cleared.
+    /// - **HIST-011** Of concurrent appends with one idempotency key, one writes and all return its answer.
+    /// - **HIST-012** The order of messages does not depend on `created_at`.
+    /// - **HIST-013** An append with a time to live sets it for the whole thread, as `set_ttl` does.
+    /// - **HIST-014** A thread takes messages up to the size limit and text of any UTF-8, NUL included.
+    ///
+    /// "The same messages" means equal in everything but `created_at`, which a retrying caller may have stamped anew.
+    ///
+    /// # Errors
+    /// `InvalidInput` for 0 or more than 1,000 messages, a message over 4 MiB, a batch over 16 MiB, or what
+    /// [`ChatMessage::check`] refuses; `Conflict` for a used idempotency key; `ResourceExhausted` at a cap.
+    ///
+    /// # Cancellation
+    /// The batch is written whole or not at all; an idempotency key makes the retry safe.
+    ///
+    /// # Complexity
+    /// O(batch), whatever the length of the thread.
+    async fn append_many(
+        &self,
+        thread: &Thread,
+        messages: Vec<ChatMessage>,
+        options: AppendOptions,
+    ) -> Result<Appended>;
+
+    /// Reads a window counted from the oldest message.
+    ///
+    /// - **HIST-020** Reading a thread that holds nothing returns nothing and is no error.
+    /// - **HIST-021** Messages come oldest first.
+    /// - **HIST-022** `offset` counts from the oldest message, and one past the end returns nothing.
+    /// - **HIST-023** `limit` 0 returns nothing.
+    /// - **HIST-024** A window returns as many messages as the limit and the thread allow.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a limit over 10,000.
+    ///
+    /// # Cancellation
+    /// Nothing is read twice or lost.
+    ///
+    /// # Complexity
+    /// O(limit) beyond finding the offset, which may cost O(offset) or a logarithm; prefer paging by `Seq`.
+    async fn get_messages(&self, thread: &Thread, offset: u64, limit: usize) -> Result<Vec<StoredMessage>>;
+
+    /// Reads the newest messages, optionally only those before a `Seq`, in order, oldest first.
+    ///
+    /// - **HIST-025** The newest `limit` messages are returned, oldest first.
+    /// - **HIST-026** With `before`, only messages whose `Seq` is smaller are considered, so that a reader can walk back
+    ///   in steps.
+    /// - **HIST-027** A limit of 0 returns nothing, and one beyond the thread's length returns all of it.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a limit over 10,000.
+    ///
+    /// # Cancellation
+    /// Nothing to undo.
+    ///
+    /// # Complexity
+    /// O(limit), whatever the length of the thread (PK-4).
+    async fn tail(&self, thread: &Thread, before: Option<Seq>, limit: usize) -> Result<Vec<StoredMessage>>;
+
+    /// Reads the messages that follow a `Seq`, in order.
+    ///
+    /// - **HIST-028** Only messages with a greater `Seq` are returned, in the order of `Seq`; the number itself need not
+    ///   be one of a message.
+    /// - **HIST-029** A reader that pages by the last `Seq` it saw meets each message once while writers append, and
+    ///   skips none, however late its commit.
+    /// - **HIST-030** A limit of 0 returns nothing.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a limit over 10,000.
+    ///
+    /// # Cancellation
+    /// Nothing to undo.
+    ///
+    /// # Complexity
+    /// O(limit), whatever the length of the thread.
+    async fn page_after(&self, thread: &Thread, after: Seq, limit: usize) -> Result<Vec<StoredMessage>>;
+
+    /// Tells how many messages a thread holds, their size, and its last `Seq`.
+    ///
+    /// - **HIST-031** The counts are those of the messages that can be read, and 0 for a thread that holds nothing.
+    /// - **HIST-032** `bytes` is the sum of [`ChatMessage::size_bytes`] over these messages.
+    /// - **HIST-033** `last` is the greatest `Seq` that the thread has given to a message or an event, and stays after
+    ///   the thread is cleared.
+    ///
+    /// # Errors
+    /// Only the backend's own.
+    ///
+    /// # Cancellation
+    /// Nothing to undo.
+    ///
+    /// # Complexity
+    /// O(1).
+    async fn thread_info(&self, thread: &Thread) -> Result<ThreadInfo>;
+
+    /// Removes all messages of a thread.
+    ///
+    /// - **HIST-034** The answer says how many messages went, and the thread reads as empty.
+    /// - **HIST-035** Clearing a thread that holds nothing answers 0 and makes no event.
+    /// - **HIST-036** Other threads stay as they are, those of the same agent or with the same session included.
+    /// - **HIST-037** `Seq` goes on after a clear and does not restart.
+    ///
+    /// # Errors
+    /// Only the backend's own.
+    ///
+    /// # Cancellation
+    /// All messages are removed, or none.
+    ///
+    /// # Complexity
+    /// O(messages removed).
+    async fn clear(&self, thread: &Thread) -> Result<u64>;
+
+    /// Removes the messages of one run (RAVI-3).
+    ///
+    /// - **HIST-038** Exactly the messages tagged with the run go; the answer says how many, and the rest keep their
+    ///   order and `Seq`.
+    /// - **HIST-039** A run that has no messages answers 0 and makes no event.
+    ///
+    /// # Errors
+    /// Only the backend's own.
+    ///
+    /// # Cancellation
+    /// All messages of the run are removed, or none.
+    ///
+    /// # Complexity
+    /// O(messages of the run), with an index, else O(messages of the thread).
+    async fn clear_run(&self, thread: &Thread, run: &RunId) -> Result<u64>;
+
+    /// Copies a thread's messages into a thread that holds none (PK-1).
+    ///
+    /// - **HIST-040** The fork holds the source's messages in order, equal in every field, up to and including `up_to`
+    ///   where that is given.
+    /// - **HIST-041** A target that holds messages is `AlreadyExists` and stays as it is.
+    /// - **HIST-042** A source that holds no messages (up to `up_to`) is `NotFound` and nothing is made.
+    /// - **HIST-043** After a fork, writing or clearing either thread does not change the other.
+    /// - **HIST-044** A fork's `Seq` numbers are the target's own: contiguous, beginning after its last one.
+    /// - **HIST-045** Of concurrent forks into one target, one succeeds and the others are `AlreadyExists`.
+    ///
+    /// A fork takes neither the source's time to live nor its idempotency keys. Forking a thread into itself is
+    /// `AlreadyExists`.
+    ///
+    /// # Errors
+    /// `NotFound`, `AlreadyExists`; `ResourceExhausted` at a cap.
+    ///
+    /// # Cancellation
+    /// The fork is whole or absent.
+    ///
+    /// # Complexity
+    /// O(messages copied).
+    async fn fork(&self, source: &Thread, target: &Thread, up_to: Option<Seq>) -> Result<Forked>;
+
+    /// Puts messages in the place of everything up to a `Seq`, in one step (AKKA-6, ALQ-7).
+    ///
+    /// - **HIST-050** Every message up to and including `up_to` goes, the replacement stands in its place, and messages
+    ///   that arrived later stay behind it with their `Seq`.
+    /// - **HIST-051** If the thread was cleared, replaced or lost a run after `seen`, the call is `Conflict` and changes
+    ///   nothing.
+    /// - **HIST-052** Messages appended after `seen` do not make a conflict.
+    /// - **HIST-053** Of concurrent replacements that saw the same state, one succeeds and the others are `Conflict`.
+    /// - **HIST-054** The replacement's messages get contiguous `Seq` numbers that end at `up_to`, so that one longer than
+    ///   what it replaces is possible and the order by `Seq` stays the order of the thread.
+    /// - **HIST-055** An empty replacement removes the messages and puts nothing in their place.
+    /// - **HIST-056** `up_to` or `seen` beyond the thread's last `Seq` is `Conflict`: the caller saw another thread.
+    /// - **HIST-057** A thread that holds nothing takes a replacement at `Seq` 0, and its messages can be read.
+    ///
+    /// # Errors
+    /// `InvalidInput` for `seen` before `up_to`, a negative `up_to`, or messages that an append would refuse;
+    /// `Conflict`; `ResourceExhausted` at a cap.
+    ///
+    /// # Cancellation
+    /// The replacement happens whole or not at all.
+    ///
+    /// # Complexity
+    /// O(messages removed and written).
+    async fn replace(&self, thread: &Thread, replacement: Replacement) -> Result<Replaced>;
+
+    /// Lists the threads that hold messages, of one agent or of all.
+    ///
+    /// - **HIST-060** Threads are listed once each, in the byte order of agent and then session.
+    /// - **HIST-061** Paging with any limit visits each thread that exists throughout exactly once.
+    /// - **HIST-062** With an agent given, only its threads are listed; an agent whose id begins alike is another.
+    /// - **HIST-063** A thread that holds no messages, cleared or expired, is not listed.
+    /// - **HIST-064** Each item carries the same counts as `thread_info`.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a limit over 10,000.
+    ///
+    /// # Cancellation
+    /// Nothing to undo.
+    ///
+    /// # Complexity
+    /// O(limit) beyond finding the start.
+    async fn list_threads(
+        &self,
+        agent: Option<&AgentId>,
+        page: PageRequest<Thread>,
+    ) -> Result<Page<ThreadInfo, Thread>>;
+
+    /// Sets or removes the time to live of a thread (PK-3).
+    ///
+    /// - **HIST-065** From the instant the time to live passes on the store's clock, the thread reads as empty.
+    /// - **HIST-066** With `refresh_on_use`, each append and each read of messages starts the time to live anew.
+    /// - **HIST-067** Without it, use does not prolong the thread's life.
+    /// - **HIST-068** Removing the time to live keeps the thread for good.
+    /// - **HIST-069** A thread that holds no messages is `NotFound`.
+    /// - **HIST-070** `Seq` goes on after an expiry, and a message appended later does not bring the expired ones back.
+    /// - **HIST-071** A thread that comes to hold no messages loses its time to live, by whatever removed the last one.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a time to live of less than 1 ms or more than 100 years; `NotFound`.
+    ///
+    /// # Cancellation
+    /// Set or not set.
+    ///
+    /// # Complexity
+    /// O(1).
+    async fn set_ttl(&self, thread: &Thread, ttl: Option<Ttl>) -> Result<()>;
+
+    /// Streams what happened to a thread after a `Seq`, and then what happens (AKKA-5).
+    ///
+    /// - **HIST-080** The backlog comes first, then the live events, in the order of `Seq`, each once.
+    /// - **HIST-081** Each appended message is an event that carries the message and the thread's size in bytes right
+    ///   after it was written.
+    /// - **HIST-082** A clear is an event that says how many messages went.
+    /// - **HIST-083** A run's clear is an event that names the run and says how many messages went.
+    /// - **HIST-084** A replacement is an event that names `up_to` and carries the messages put in place.
+    /// - **HIST-085** The backlog is what survives: the messages still there, and the events since the last clear, less
+    ///   the replacements that a later one covers and the events at or below its `up_to`.
+    /// - **HIST-086** Events written through another handle arrive too, none lost and none twice, under concurrent
+    ///   writers.
+    /// - **HIST-087** Subscribing to a thread that holds nothing waits for its first event.
+    /// - **HIST-088** A subscriber that starts from the last `Seq` it saw misses nothing and repeats nothing.
+    /// - **HIST-089** An expiry shows as a clear before the next event of the thread.
+    ///
+    /// An `Appended` event's `Seq` is its message's; every other event takes a number of its own. A replacement's
+    /// messages are part of its event when it is live; for a later subscriber they stand in the backlog under their own
+    /// numbers, and the replacement's event follows.
+    ///
+    /// # Errors
+    /// The stream ends after an error that it cannot recover from; subscribing again from the last `Seq` goes on.
+    ///
+    /// # Cancellation
+    /// Dropping the stream ends the subscription.
+    ///
+    /// # Complexity
+    /// O(events), read in pages; nothing is buffered beyond a page.
+    async fn subscribe(&self, thread: &Thread, after: Seq) -> Result<HistoryEvents>;
+}

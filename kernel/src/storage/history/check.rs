@@ -1,0 +1,74 @@
+//! The checks that every backend runs before its first I/O.
+
+use super::types::{AppendOptions, Replacement, Ttl};
+use crate::check;
+use crate::error::{Error, Result};
+use crate::id::Seq;
+use crate::limits::{BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, PAGE_ITEMS_MAX};
+use crate::message::ChatMessage;
+
+fn check_messages(operation: &'static str, messages: &[ChatMessage]) -> Result<()> {
+    check::at_most(operation, "messages", messages.len(), BATCH_MESSAGES_MAX)?;
+    messages.iter().try_for_each(|message| message.check(operation))?;
+    let bytes = messages.iter().map(ChatMessage::size_bytes).sum();
+    check::at_most(operation, "messages.bytes", bytes, BATCH_BYTES_MAX)
+}
+
+/// Checks what [`append_many`](super::HistoryProvider::append_many) is given.
+///
+/// # Errors
+/// `InvalidInput` naming the field and the limit.
+pub fn check_append(messages: &[ChatMessage], options: &AppendOptions) -> Result<()> {
+    const OPERATION: &str = "history.append_many";
+    check::at_least(OPERATION, "messages", messages.len(), 1)?;
+    check_messages(OPERATION, messages)?;
+    options.ttl.map_or(Ok(()), |ttl| check::ttl(OPERATION, "ttl", ttl.after))
+}
+
+/// Checks what [`replace`](super::HistoryProvider::replace) is given.
+///
+/// # Errors
+/// `InvalidInput` naming the field and the limit.
+pub fn check_replace(replacement: &Replacement) -> Result<()> {
+    const OPERATION: &str = "history.replace";
+    if replacement.up_to < Seq::ZERO {
+        return Err(Error::invalid(OPERATION, "up_to", "a replacement ends at 0 or later"));
+    }
+    if replacement.seen < replacement.up_to {
+        return Err(Error::invalid(OPERATION, "seen", "before up_to: what is replaced must have been read"));
+    }
+    check_messages(OPERATION, &replacement.messages)
+}
+
+/// Checks the limit of a read of messages.
+///
+/// # Errors
+/// `InvalidInput` naming `limit` where it is over 10,000.
+pub fn check_limit(operation: &'static str, limit: usize) -> Result<()> {
+    check::at_most(operation, "limit", limit, PAGE_ITEMS_MAX)
+}
+
+/// Checks what [`set_ttl`](super::HistoryProvider::set_ttl) is given.
+///
+/// # Errors
+/// `InvalidInput` naming `ttl` and the limit in milliseconds.
+pub fn check_ttl(ttl: Option<Ttl>) -> Result<()> {
+    ttl.map_or(Ok(()), |ttl| check::ttl("history.set_ttl", "ttl", ttl.after))
+}
+
+/// The digest by which a store recognises a repeated append: SHA-256 over the canonical JSON of the messages, their
+/// `created_at` left out, because a retrying caller may stamp them anew.
+///
+/// # Errors
+/// `Unexpected` where a message cannot be written as JSON, which none that passed [`check_append`] causes.
+pub fn append_digest(messages: &[ChatMessage]) -> Result<[u8; 32]> {
+    use sha2::{Digest, Sha256};
+    let mut digest = Sha256::new();
+    for message in messages {
+        let undated = message.clone().with_created_at(crate::Timestamp::default());
+        let json = crate::metadata::canonical_json(&undated)?;
+        digest.update(check::size(json.len()).to_be_bytes());
+        digest.update(json);
+    }
+    Ok(digest.finalize().into())
+}

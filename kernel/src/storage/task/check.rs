@@ -1,0 +1,98 @@
+//! The checks that every backend runs before its first I/O, and the rule of a step.
+
+use std::time::Duration;
+
+use super::types::{NewBoard, NewTask, Task, Transition};
+use crate::check;
+use crate::error::{Error, ErrorKind, Result};
+use crate::id::FencingToken;
+use crate::limits::{BATCH_TASKS_MAX, TASK_RETRIES_MAX, TASK_TEXT_BYTES_MAX, TASK_TITLE_BYTES_MAX};
+
+/// Checks what [`add_tasks`](super::TaskStore::add_tasks) is given.
+///
+/// # Errors
+/// `InvalidInput` naming the field and the limit.
+pub fn check_add_tasks(tasks: &[NewTask]) -> Result<()> {
+    const OPERATION: &str = "tasks.add_tasks";
+    check::at_least(OPERATION, "tasks", tasks.len(), 1)?;
+    check_new_tasks(OPERATION, tasks)
+}
+
+fn check_new_tasks(operation: &'static str, tasks: &[NewTask]) -> Result<()> {
+    check::at_most(operation, "tasks", tasks.len(), BATCH_TASKS_MAX)?;
+    check::distinct(operation, "tasks.id", tasks.iter().map(|task| &task.id))?;
+    for task in tasks {
+        check::batch(operation, "task.title", task.title.len(), TASK_TITLE_BYTES_MAX)?;
+        if let Some(description) = &task.description {
+            check::text(operation, "task.description", description, TASK_TEXT_BYTES_MAX)?;
+        }
+        if task.retries_max > TASK_RETRIES_MAX {
+            let (actual, limit) = (u64::from(task.retries_max), u64::from(TASK_RETRIES_MAX));
+            return Err(Error::over_limit(operation, "task.retries_max", actual, limit));
+        }
+        task.metadata.check(operation, "task.metadata")?;
+    }
+    Ok(())
+}
+
+impl NewBoard {
+    /// Checks what [`create_task_list`](super::TaskStore::create_task_list) is given.
+    ///
+    /// # Errors
+    /// `InvalidInput` naming the field and the limit.
+    pub fn check(&self) -> Result<()> {
+        const OPERATION: &str = "tasks.create_task_list";
+        if let Some(label) = &self.label {
+            check::text(OPERATION, "label", label, TASK_TITLE_BYTES_MAX)?;
+        }
+        check_new_tasks(OPERATION, &self.tasks)
+    }
+}
+
+/// Checks the text that a step carries.
+///
+/// # Errors
+/// `InvalidInput` naming `result` and the limit.
+pub fn check_task_text(step: &Transition) -> Result<()> {
+    step.result
+        .as_ref()
+        .map_or(Ok(()), |text| check::text("tasks.update_status", "result", text, TASK_TEXT_BYTES_MAX))
+}
+
+/// Checks the lease that a claim asks for.
+///
+/// # Errors
+/// `InvalidInput` naming `lease` and the limit in milliseconds.
+pub fn check_claim(operation: &'static str, lease: Duration) -> Result<()> {
+    check::ttl(operation, "lease", lease)
+}
+
+/// Refuses a step of a task under a lease whose token is not shown, and a token that is not the lease's.
+///
+/// # Errors
+/// `Conflict`.
+pub fn check_lease(operation: &'static str, task: &Task, token: Option<FencingToken>) -> Result<()> {
+    if task.lease.as_ref().map(|lease| lease.token) == token {
+        Ok(())
+    } else {
+        Err(Error::new(ErrorKind::Conflict, operation, "the token is not the one of the task's lease"))
+    }
+}
+
+/// Decides whether a step may be taken from the task as it stands: revision, lease, then the table.
+///
+/// # Errors
+/// `Conflict` saying which of them forbids it.
+pub fn check_transition(task: &Task, step: &Transition) -> Result<()> {
+    const OPERATION: &str = "tasks.update_status";
+    if step.expected.is_some_and(|expected| expected != task.revision) {
+        return Err(Error::new(ErrorKind::Conflict, OPERATION, "the task is at another revision"));
+    }
+    check_lease(OPERATION, task, step.token)?;
+    if task.status.allows(step.to) {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::Conflict, OPERATION, "the table of transitions has no such step")
+        .with_context("from", task.status.as_str())
+        .with_context("to", step.to.as_str()))
+}

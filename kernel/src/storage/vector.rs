@@ -1,0 +1,216 @@
+//! Semantic search: the contract of [`VectorStore`].
+//!
+//! Documents live in collections; each has an embedding, and all embeddings of a collection have one dimension.
+//! Searches rank by cosine similarity. Definition: RAVI-13.
+
+mod check;
+mod types;
+
+use async_trait::async_trait;
+
+pub use check::{PreparedDocument, check_dimension, check_ids, check_search, check_search_batch, prepare};
+pub use types::{
+    CollectionInfo, Document, Embedding, PutMode, PutReport, SEARCH_LIMIT_DEFAULT, SearchHit, SearchRequest,
+};
+
+use super::Store;
+use crate::error::Result;
+use crate::filter::Filter;
+use crate::id::{CollectionName, DocumentId};
+use crate::page::{Page, PageRequest};
+
+/// Stores documents with embeddings and finds the most similar ones.
+///
+/// A store may be opened with an [`Embedder`](crate::Embedder), which then computes missing embeddings from the text.
+#[async_trait]
+pub trait VectorStore: Store {
+    /// Writes documents: those whose ids are new, or all of them.
+    ///
+    /// - **VEC-001** A document reads back equal: text byte for byte, metadata by JSON equality, embedding bit for bit.
+    /// - **VEC-002** With `IfAbsent`, documents whose ids are there stay as they are, and the answer names the ids
+    ///   written and the ids left alone.
+    /// - **VEC-003** With `Upsert`, documents are replaced whole: nothing of the old text, metadata or embedding stays.
+    /// - **VEC-004** A batch is stored whole or not at all.
+    /// - **VEC-005** The first embedding fixes the collection's dimension; another dimension is `InvalidInput` and the
+    ///   batch writes nothing.
+    /// - **VEC-006** A batch that mixes dimensions, or names an id twice, is `InvalidInput` and writes nothing.
+    /// - **VEC-007** A document without an embedding gets the embedder's, computed from its text.
+    /// - **VEC-008** Without an embedder, a document without an embedding is `InvalidInput` and the batch writes nothing.
+    /// - **VEC-009** Collections are separate: the same id in two of them is two documents, each with its own dimension.
+    /// - **VEC-010** Of concurrent `IfAbsent` puts of one id, one writes it.
+    /// - **VEC-011** Of concurrent first puts with different dimensions, one fixes the dimension and the others are
+    ///   `InvalidInput`.
+    /// - **VEC-012** A collection takes embeddings from 1 dimension to 16,000.
+    ///
+    /// # Errors
+    /// `InvalidInput` for 0 or more than 1,000 documents, a text over 1 MiB, refused metadata, or the reasons above; the
+    /// embedder's own error; `ResourceExhausted` at a cap.
+    ///
+    /// # Cancellation
+    /// The batch is written whole or not at all.
+    ///
+    /// # Complexity
+    /// O(batch × dimensions) beyond what an index costs.
+    async fn put(
+        &self,
+        collection: &CollectionName,
+        documents: Vec<Document>,
+        mode: PutMode,
+    ) -> Result<PutReport>;
+
+    /// Reads documents by their ids.
+    ///
+    /// - **VEC-013** The answer has one place for each id asked, in that order; a document that is not there is `None`.
+    ///
+    /// # Errors
+    /// `InvalidInput` for more than 10,000 ids.
+    ///
+    /// # Cancellation
+    /// Nothing to undo.
+    ///
+    /// # Complexity
+    /// O(ids).
+    async fn get(&self, collection: &CollectionName, ids: &[DocumentId]) -> Result<Vec<Option<Document>>>;
+
+    /// Finds the documents most similar to an embedding.
+    ///
+    /// - **VEC-020** Hits come in descending order of score, and the score is the cosine of the two embeddings to within
+    ///   1e-5, whatever their lengths.
+    /// - **VEC-021** Every score lies in [-1, 1].
+    /// - **VEC-022** Documents with the same embedding have the same score and come in the byte order of their ids.
+    /// - **VEC-023** A search returns as many hits as the limit and the matching documents allow, whatever index serves
+    ///   it.
+    /// - **VEC-024** Only documents that match the filter are returned, and the limit counts matching documents.
+    /// - **VEC-025** With a score floor, only hits with at least that score are returned.
+    /// - **VEC-026** A limit of 0 returns nothing.
+    /// - **VEC-027** A collection that does not exist returns nothing.
+    /// - **VEC-028** A query of another dimension than the collection's is `InvalidInput` naming `embedding`.
+    /// - **VEC-029** Filters follow [`Filter::matches`]: `true` is not `1`, `1` equals `1.0`, absent equals nothing.
+    /// - **VEC-030** A hit carries the document's text and metadata.
+    /// - **VEC-031** A replaced document is found by its new embedding and not by its old one; a deleted one not at all.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a limit over 10,000, a floor that is not a number, or a filter that [`Filter::check`] refuses.
+    ///
+    /// # Cancellation
+    /// Nothing to undo.
+    ///
+    /// # Complexity
+    /// O(matching documents × dimensions) when exact; long work never blocks the async runtime.
+    async fn search(&self, collection: &CollectionName, request: &SearchRequest) -> Result<Vec<SearchHit>>;
+
+    /// Runs several searches of one collection.
+    ///
+    /// - **VEC-032** The answers are those of the single searches, in the order of the requests.
+    /// - **VEC-033** One bad request makes the whole call `InvalidInput`.
+    ///
+    /// # Errors
+    /// As [`search`](Self::search); `InvalidInput` for more than 256 requests.
+    ///
+    /// # Cancellation
+    /// Nothing to undo.
+    ///
+    /// # Complexity
+    /// At most that of the single searches; one pass over the data where the backend can.
+    async fn search_batch(
+        &self,
+        collection: &CollectionName,
+        requests: &[SearchRequest],
+    ) -> Result<Vec<Vec<SearchHit>>>;
+
+    /// Deletes documents by their ids.
+    ///
+    /// - **VEC-034** The answer says how many of the ids were there; an id named twice counts once.
+    /// - **VEC-035** Ids that are not there, and collections that do not exist, are no error.
+    ///
+    /// # Errors
+    /// `InvalidInput` for more than 10,000 ids.
+    ///
+    /// # Cancellation
+    /// All are deleted, or none.
+    ///
+    /// # Complexity
+    /// O(ids).
+    async fn delete(&self, collection: &CollectionName, ids: &[DocumentId]) -> Result<u64>;
+
+    /// Deletes the documents that match a filter.
+    ///
+    /// - **VEC-036** Exactly the documents that match go, and the answer says how many.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a filter that [`Filter::check`] refuses.
+    ///
+    /// # Cancellation
+    /// All are deleted, or none.
+    ///
+    /// # Complexity
+    /// O(documents of the collection).
+    async fn delete_matching(&self, collection: &CollectionName, filter: &Filter) -> Result<u64>;
+
+    /// Counts documents, all or those that match a filter.
+    ///
+    /// - **VEC-037** The count is the number of documents that match; 0 for a collection that does not exist.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a filter that [`Filter::check`] refuses.
+    ///
+    /// # Cancellation
+    /// Nothing to undo.
+    ///
+    /// # Complexity
+    /// O(1) without a filter where the backend keeps count, else O(documents).
+    async fn count(&self, collection: &CollectionName, filter: Option<&Filter>) -> Result<u64>;
+
+    /// Lists documents in the byte order of their ids.
+    ///
+    /// - **VEC-038** Paging with any limit visits each document that exists throughout exactly once, in byte order.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a limit over 10,000.
+    ///
+    /// # Cancellation
+    /// Nothing to undo.
+    ///
+    /// # Complexity
+    /// O(limit) beyond finding the start.
+    async fn list(
+        &self,
+        collection: &CollectionName,
+        page: PageRequest<DocumentId>,
+    ) -> Result<Page<Document, DocumentId>>;
+
+    /// Lists collections in the byte order of their names.
+    ///
+    /// - **VEC-039** Each collection is listed once with its dimension and the number of its documents, and stays listed
+    ///   when its documents are deleted.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a limit over 10,000.
+    ///
+    /// # Cancellation
+    /// Nothing to undo.
+    ///
+    /// # Complexity
+    /// O(limit) beyond finding the start and counting.
+    async fn list_collections(
+        &self,
+        page: PageRequest<CollectionName>,
+    ) -> Result<Page<CollectionInfo, CollectionName>>;
+
+    /// Removes a collection with all its documents, and says whether it was there.
+    ///
+    /// - **VEC-040** A dropped collection is empty and not listed, and other collections stay.
+    /// - **VEC-041** A collection made anew after a drop may have another dimension; deleting all documents does not free
+    ///   the dimension.
+    /// - **VEC-042** Dropping a collection that does not exist answers that it was not there.
+    ///
+    /// # Errors
+    /// Only the backend's own.
+    ///
+    /// # Cancellation
+    /// Dropped or not dropped.
+    ///
+    /// # Complexity
+    /// O(documents of the collection).
+    async fn drop_collection(&self, collection: &CollectionName) -> Result<bool>;
+}

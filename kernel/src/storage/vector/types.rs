@@ -1,0 +1,228 @@
+//! The values that [`VectorStore`](super::VectorStore) takes and returns.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::check;
+use crate::error::{Error, Result};
+use crate::filter::Filter;
+use crate::id::{CollectionName, DocumentId};
+use crate::limits::{DIMENSIONS_MAX, EMBEDDING_NORM_SQUARED_MAX, EMBEDDING_NORM_SQUARED_MIN};
+use crate::metadata::Metadata;
+
+/// A vector of 1 to 16,000 finite 32-bit floats whose direction 32-bit arithmetic can express.
+///
+/// Refused are NaN, infinities, the zero vector, and vectors so short or so long that their squared length leaves the
+/// normal range of `f32`: their cosine is not defined, or differs between backends. Cloning shares the numbers.
+///
+/// ```
+/// use larder_kernel::{Embedding, ErrorKind};
+///
+/// let embedding = Embedding::new(vec![0.6, 0.8])?;
+/// assert_eq!(embedding.dimensions(), 2);
+/// assert_eq!(Embedding::new(vec![0.0, 0.0]).unwrap_err().kind(), ErrorKind::InvalidInput);
+/// # Ok::<(), larder_kernel::Error>(())
+/// ```
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Vec<f32>", into = "Vec<f32>")]
+pub struct Embedding(Arc<[f32]>);
+
+impl Embedding {
+    /// Checks the numbers and makes the embedding.
+    ///
+    /// # Errors
+    /// `InvalidInput` naming `embedding`, with the limit for the number of dimensions.
+    pub fn new(values: impl Into<Arc<[f32]>>) -> Result<Self> {
+        const OPERATION: &str = "embedding.new";
+        let values = values.into();
+        check::batch(OPERATION, "embedding", values.len(), DIMENSIONS_MAX)?;
+        if !values.iter().all(|value| value.is_finite()) {
+            return Err(Error::invalid(OPERATION, "embedding", "holds NaN or an infinity"));
+        }
+        let norm_squared: f64 = values.iter().map(|value| f64::from(*value) * f64::from(*value)).sum();
+        if norm_squared < EMBEDDING_NORM_SQUARED_MIN {
+            return Err(Error::invalid(OPERATION, "embedding", "zero, or too short to have a direction"));
+        }
+        if norm_squared > EMBEDDING_NORM_SQUARED_MAX {
+            return Err(Error::invalid(OPERATION, "embedding", "so long that its squared length overflows"));
+        }
+        Ok(Self(values))
+    }
+
+    /// How many numbers it has.
+    #[must_use]
+    pub fn dimensions(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The numbers.
+    #[must_use]
+    pub fn as_slice(&self) -> &[f32] {
+        &self.0
+    }
+
+    /// The cosine of the angle between two embeddings, in 64-bit arithmetic, within [-1, 1]; `None` where their
+    /// dimensions differ. The definition that searches follow to within 1e-5.
+    #[must_use]
+    pub fn cosine(&self, other: &Self) -> Option<f64> {
+        if self.dimensions() != other.dimensions() {
+            return None;
+        }
+        let (mut dot, mut left, mut right) = (0.0, 0.0, 0.0);
+        for (a, b) in self.0.iter().zip(other.0.iter()) {
+            let (a, b) = (f64::from(*a), f64::from(*b));
+            dot += a * b;
+            left += a * a;
+            right += b * b;
+        }
+        Some((dot / (left.sqrt() * right.sqrt())).clamp(-1.0, 1.0))
+    }
+}
+
+impl std::fmt::Debug for Embedding {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Embedding({} dimensions)", self.0.len())
+    }
+}
+
+impl TryFrom<Vec<f32>> for Embedding {
+    type Error = Error;
+    fn try_from(values: Vec<f32>) -> Result<Self> {
+        Self::new(values)
+    }
+}
+
+impl From<Embedding> for Vec<f32> {
+    fn from(embedding: Embedding) -> Self {
+        embedding.0.to_vec()
+    }
+}
+
+/// A text with its embedding.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Document {
+    /// Its id in the collection.
+    pub id: DocumentId,
+    /// The text, any UTF-8 up to 1 MiB.
+    pub content: String,
+    /// Its embedding; `None` lets the store's embedder compute it. A document read back always has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub embedding: Option<Embedding>,
+    /// What filters look at.
+    #[serde(default, skip_serializing_if = "Metadata::is_empty")]
+    pub metadata: Metadata,
+}
+
+impl Document {
+    /// A document without embedding and metadata.
+    #[must_use]
+    pub fn new(id: DocumentId, content: impl Into<String>) -> Self {
+        Self { id, content: content.into(), embedding: None, metadata: Metadata::new() }
+    }
+
+    /// Sets the embedding.
+    #[must_use]
+    pub fn with_embedding(mut self, embedding: Embedding) -> Self {
+        self.embedding = Some(embedding);
+        self
+    }
+
+    /// Sets the metadata.
+    #[must_use]
+    pub fn with_metadata(mut self, metadata: Metadata) -> Self {
+        self.metadata = metadata;
+        self
+    }
+}
+
+/// What a put does with ids that are there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PutMode {
+    /// Leaves them as they are.
+    IfAbsent,
+    /// Replaces them whole.
+    Upsert,
+}
+
+/// What a put did, in the order of the documents given.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct PutReport {
+    /// The ids written.
+    pub written: Vec<DocumentId>,
+    /// The ids that were there and were left alone.
+    pub ignored: Vec<DocumentId>,
+}
+
+/// Hits that a search asks for when nothing else is said (RAVI-13).
+pub const SEARCH_LIMIT_DEFAULT: usize = 5;
+
+/// What to search for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SearchRequest {
+    /// The query.
+    pub embedding: Embedding,
+    /// Most hits to return, 0 to 10,000.
+    pub limit: usize,
+    /// Which documents may be returned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub filter: Option<Filter>,
+    /// The least score of a hit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub score_min: Option<f32>,
+}
+
+impl SearchRequest {
+    /// The five documents most similar to `embedding`.
+    #[must_use]
+    pub fn new(embedding: Embedding) -> Self {
+        Self { embedding, limit: SEARCH_LIMIT_DEFAULT, filter: None, score_min: None }
+    }
+
+    /// Sets how many hits to return.
+    #[must_use]
+    pub fn with_limit(mut self, limit: usize) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// Sets which documents may be returned.
+    #[must_use]
+    pub fn with_filter(mut self, filter: Filter) -> Self {
+        self.filter = Some(filter);
+        self
+    }
+
+    /// Sets the least score of a hit.
+    #[must_use]
+    pub fn with_score_min(mut self, score_min: f32) -> Self {
+        self.score_min = Some(score_min);
+        self
+    }
+}
+
+/// A document found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SearchHit {
+    /// The document.
+    pub id: DocumentId,
+    /// The cosine of its embedding and the query, in [-1, 1].
+    pub score: f32,
+    /// Its text.
+    pub content: String,
+    /// Its metadata.
+    #[serde(default, skip_serializing_if = "Metadata::is_empty")]
+    pub metadata: Metadata,
+}
+
+/// A collection in a listing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CollectionInfo {
+    /// The collection.
+    pub collection: CollectionName,
+    /// The dimension of its embeddings.
+    pub dimensions: usize,
+    /// How many documents it holds.
+    pub documents: u64,
+}
