@@ -1,0 +1,30 @@
+//! In-memory stores, and what is built on the contracts of `larder-kernel`.
+//!
+//! - [`storage`] holds the contracts in memory: for tests, for programs whose data need not last, and as the reference
+//!   that every other backend is measured by.
+//! - [`scope`] says which agent is at work, so that code far from the caller finds the right board.
+//!
+//! ```
+//! use larder_agents::{InMemoryHistoryProvider, MemoryPlace};
+//! use larder_kernel::{ChatMessage, HistoryProviderExt, Namespace, Thread};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> larder_kernel::Result<()> {
+//! let place = MemoryPlace::new();
+//! let writer = InMemoryHistoryProvider::open(&place, Namespace::new("tenant-1")?);
+//! let reader = InMemoryHistoryProvider::open(&place, Namespace::new("tenant-1")?);
+//!
+//! let thread = Thread::new("assistant", "session-1")?;
+//! writer.append(&thread, ChatMessage::user("Hello")).await?;
+//! assert_eq!(reader.count_messages(&thread).await?, 1);
+//! # Ok(())
+//! # }
+//! ```
+
+pub mod scope;
+pub mod storage;
+
+pub use scope::AgentScope;
+pub use storage::{
+    GlobalTaskStore, InMemoryHistoryProvider, InMemoryKeyValueStore, InMemoryTaskStore, MemoryPlace,
+};

@@ -1,0 +1,310 @@
+//! Files in memory.
+
+mod body;
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Borrow;
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::ops::Bound;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use async_trait::async_trait;
+use futures_util::stream;
+use larder_kernel::check::size;
+use larder_kernel::storage::blob::{BlobEntries, check_get, check_prefix, check_presign, check_put};
+use larder_kernel::{
+    BlobBody, BlobCondition, BlobEntry, BlobGetOptions, BlobInfo, BlobKey, BlobPutOptions, BlobRead,
+    BlobStore, Capabilities, Capability, Durability, ETag, Error, ErrorKind, Namespace, PresignRequest,
+    PresignedUrl, Result, Store, Timestamp,
+};
+
+use self::body::{Content, Reservation};
+use super::MemoryPlace;
+use super::place::default_namespace;
+
+/// What one blob is counted for beyond its bytes, key, content type and user metadata.
+const RECORD_BYTES: u64 = 256;
+/// Blobs that a listing reads in one step.
+const LIST_PAGE: usize = 256;
+
+/// A [`BlobStore`] in memory.
+///
+/// A body is gathered before it is written, in one step with its condition, and counted at the place as it comes: while
+/// a blob is replaced, the old bytes and the new ones are counted both. Presigned URLs are locators of the form
+/// `memory://{key}`: they tell which blob is meant, and the store itself reads and writes it.
+///
+/// ```
+/// use larder_agents::storage::InMemoryBlobStore;
+/// use larder_kernel::{BlobKey, BlobStore, BlobStoreExt};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> larder_kernel::Result<()> {
+/// let store = InMemoryBlobStore::new();
+/// let key = BlobKey::new("reports/may.txt")?;
+/// let written = store.put_bytes(&key, "all well".into()).await?;
+/// assert_eq!(store.get_bytes(&key).await?, "all well");
+/// assert_eq!(store.head(&key).await?, written);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct InMemoryBlobStore {
+    place: MemoryPlace,
+    namespace: Namespace,
+    space: Arc<Space>,
+}
+
+/// A key that maps find by its text, so that prefixes that are no keys can begin a range.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct ByText(BlobKey);
+
+impl Borrow<str> for ByText {
+    fn borrow(&self) -> &str {
+        self.0.as_str()
+    }
+}
+
+/// A blob as it stands under its key; never changed, only replaced.
+struct Stored {
+    info: BlobInfo,
+    content: Content,
+    /// What is counted for it at the place.
+    counted: u64,
+}
+
+type Blobs = BTreeMap<ByText, Arc<Stored>>;
+
+#[derive(Default)]
+struct Space {
+    blobs: RwLock<Blobs>,
+}
+
+impl Space {
+    fn read(&self) -> RwLockReadGuard<'_, Blobs> {
+        self.blobs.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Blobs> {
+        self.blobs.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn find(&self, operation: &'static str, key: &BlobKey) -> Result<Arc<Stored>> {
+        self.read().get(key.as_str()).cloned().ok_or_else(|| not_found(operation))
+    }
+
+    /// One page of a listing: the blobs whose keys begin with `prefix`, after a key where one is given.
+    fn page(&self, prefix: &str, after: Option<&str>) -> VecDeque<BlobEntry> {
+        let start = match after {
+            Some(after) if after >= prefix => Bound::Excluded(after),
+            _ => Bound::Included(prefix),
+        };
+        self.read()
+            .range::<str, _>((start, Bound::Unbounded))
+            .take_while(|(key, _)| key.0.as_str().starts_with(prefix))
+            .take(LIST_PAGE)
+            .map(|(_, stored)| entry(&stored.info))
+            .collect()
+    }
+}
+
+fn entry(info: &BlobInfo) -> BlobEntry {
+    BlobEntry {
+        key: info.key.clone(),
+        size: info.size,
+        etag: info.etag.clone(),
+        modified_at: info.modified_at,
+    }
+}
+
+fn not_found(operation: &'static str) -> Error {
+    Error::new(ErrorKind::NotFound, operation, "no blob has this key")
+}
+
+/// A tag that no other write of any process has: where this process stands in time, and the write in it.
+fn next_etag() -> Result<ETag> {
+    static BEGAN_MICROS: OnceLock<i64> = OnceLock::new();
+    static WRITES: AtomicU64 = AtomicU64::new(0);
+    let began = BEGAN_MICROS.get_or_init(|| Timestamp::now().as_micros());
+    ETag::new(format!("{began:x}-{:x}", WRITES.fetch_add(1, Ordering::Relaxed)))
+}
+
+/// Refuses a write whose condition does not hold.
+fn check_condition(condition: &BlobCondition, there: Option<&Arc<Stored>>) -> Result<()> {
+    const OPERATION: &str = "blobs.put";
+    match condition {
+        BlobCondition::None => Ok(()),
+        BlobCondition::Absent if there.is_none() => Ok(()),
+        BlobCondition::Absent => {
+            Err(Error::new(ErrorKind::AlreadyExists, OPERATION, "a blob has this key already"))
+        }
+        BlobCondition::Matches(etag) if there.is_some_and(|stored| stored.info.etag == *etag) => Ok(()),
+        BlobCondition::Matches(_) => {
+            Err(Error::new(ErrorKind::Conflict, OPERATION, "the blob there does not have the tag given"))
+        }
+    }
+}
+
+/// What a blob is counted for beyond its bytes.
+fn overhead(key: &BlobKey, content_type: Option<&str>, metadata: &BTreeMap<String, String>) -> u64 {
+    let metadata: usize = metadata.iter().map(|(name, value)| name.len() + value.len()).sum();
+    RECORD_BYTES + size(key.as_str().len() + content_type.map_or(0, str::len) + metadata)
+}
+
+impl InMemoryBlobStore {
+    /// A store in a place of its own.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::open(&MemoryPlace::new(), default_namespace())
+    }
+
+    /// The store of a namespace at a place.
+    #[must_use]
+    pub fn open(place: &MemoryPlace, namespace: Namespace) -> Self {
+        Self { space: place.space(&namespace), place: place.clone(), namespace }
+    }
+
+    /// Puts a blob where its key is and gives back what it replaces. The lock is the caller's, so that what the caller
+    /// found under it still holds.
+    fn replace(&self, blobs: &mut Blobs, info: BlobInfo, content: Content, reserved: Reservation) {
+        let key = ByText(info.key.clone());
+        let stored = Stored { info, content, counted: reserved.keep() };
+        if let Some(old) = blobs.insert(key, Arc::new(stored)) {
+            self.place.release(old.counted);
+        }
+    }
+}
+
+impl Default for InMemoryBlobStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for InMemoryBlobStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InMemoryBlobStore").finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Store for InMemoryBlobStore {
+    fn namespace(&self) -> &Namespace {
+        &self.namespace
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::new(Durability::None)
+            .with(Capability::BlobCreateOnly)
+            .with(Capability::BlobIfMatch)
+            .with(Capability::BlobPresignGet)
+            .with(Capability::BlobPresignPut)
+    }
+
+    async fn erase(&self) -> Result<()> {
+        let gone = std::mem::take(&mut *self.space.write());
+        self.place.release(gone.values().map(|stored| stored.counted).sum());
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl BlobStore for InMemoryBlobStore {
+    async fn put(&self, key: &BlobKey, body: BlobBody, options: BlobPutOptions) -> Result<BlobInfo> {
+        const OPERATION: &str = "blobs.put";
+        check_put(&options, &self.capabilities())?;
+        // A write that is bound to lose need not read its body; the check that counts comes with the write.
+        check_condition(&options.condition, self.space.read().get(key.as_str()))?;
+        let mut reserved = Reservation::new(&self.place);
+        let BlobPutOptions { condition, content_type, metadata } = options;
+        reserved.grow(OPERATION, overhead(key, content_type.as_deref(), &metadata))?;
+        let content = Content::collect(OPERATION, body, &mut reserved).await?;
+        let mut blobs = self.space.write();
+        check_condition(&condition, blobs.get(key.as_str()))?;
+        let info = BlobInfo {
+            key: key.clone(),
+            size: content.size(),
+            etag: next_etag()?,
+            content_type,
+            metadata,
+            modified_at: Timestamp::now(),
+        };
+        self.replace(&mut blobs, info.clone(), content, reserved);
+        Ok(info)
+    }
+
+    async fn get(&self, key: &BlobKey, options: BlobGetOptions) -> Result<BlobRead> {
+        check_get(&options)?;
+        let stored = self.space.find("blobs.get", key)?;
+        let range = match options.range {
+            Some(range) => range.resolve(stored.info.size)?,
+            None => 0..stored.info.size,
+        };
+        Ok(BlobRead { info: stored.info.clone(), bytes: stored.content.read(&range), range })
+    }
+
+    async fn head(&self, key: &BlobKey) -> Result<BlobInfo> {
+        self.space.find("blobs.head", key).map(|stored| stored.info.clone())
+    }
+
+    async fn list(&self, prefix: &str, after: Option<&BlobKey>) -> Result<BlobEntries> {
+        check_prefix(prefix)?;
+        let (space, prefix) = (self.space.clone(), prefix.to_owned());
+        let start = (VecDeque::new(), after.cloned(), true);
+        let entries = stream::unfold(start, move |(mut page, mut after, mut more)| {
+            if page.is_empty() && more {
+                page = space.page(&prefix, after.as_ref().map(BlobKey::as_str));
+                more = page.len() == LIST_PAGE;
+                after = page.back().map(|entry| entry.key.clone());
+            }
+            let next = page.pop_front().map(|entry| (Ok(entry), (page, after, more)));
+            std::future::ready(next)
+        });
+        Ok(Box::pin(entries))
+    }
+
+    async fn copy(&self, source: &BlobKey, target: &BlobKey) -> Result<BlobInfo> {
+        const OPERATION: &str = "blobs.copy";
+        let mut blobs = self.space.write();
+        let stored = blobs.get(source.as_str()).cloned().ok_or_else(|| not_found(OPERATION))?;
+        if source == target {
+            return Ok(stored.info.clone());
+        }
+        // Both share the bytes, yet each counts them: either may outlive the other.
+        let mut reserved = Reservation::new(&self.place);
+        let overhead = overhead(target, stored.info.content_type.as_deref(), &stored.info.metadata);
+        reserved.grow(OPERATION, overhead + stored.content.size())?;
+        let info = BlobInfo {
+            key: target.clone(),
+            etag: next_etag()?,
+            modified_at: Timestamp::now(),
+            ..stored.info.clone()
+        };
+        self.replace(&mut blobs, info.clone(), stored.content.clone(), reserved);
+        Ok(info)
+    }
+
+    async fn delete(&self, key: &BlobKey) -> Result<bool> {
+        let gone = self.space.write().remove(key.as_str());
+        if let Some(stored) = &gone {
+            self.place.release(stored.counted);
+        }
+        Ok(gone.is_some())
+    }
+
+    async fn presign(&self, key: &BlobKey, request: &PresignRequest) -> Result<PresignedUrl> {
+        check_presign(request, &self.capabilities())?;
+        let content_type = request.content_type.as_ref();
+        Ok(PresignedUrl {
+            url: format!("memory://{key}"),
+            method: request.method,
+            expires_at: Timestamp::now().saturating_add(request.valid_for),
+            headers: content_type
+                .map(|value| ("content-type".to_owned(), value.clone()))
+                .into_iter()
+                .collect(),
+        })
+    }
+}

@@ -1,0 +1,328 @@
+//! The graph of a namespace: petgraph for the edges, maps for the ids and types.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::Hash;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use larder_kernel::check::size;
+use larder_kernel::{
+    DeletedEntity, Entity, EntityId, EntityQuery, EntityType, Error, ErrorKind, Relationship, RelationshipId,
+    RelationshipQuery, RelationshipType, Result, UpsertReport,
+};
+use petgraph::Direction as Way;
+use petgraph::graph::{EdgeIndex, NodeIndex};
+use petgraph::stable_graph::StableDiGraph;
+
+use crate::storage::MemoryPlace;
+
+/// What one entity or relationship is counted for beyond its ids, type and properties.
+const RECORD_BYTES: u64 = 256;
+/// Most entities, and most relationships: petgraph numbers them in 32 bits, and the last number means none.
+const ITEMS_MAX: usize = u32::MAX as usize - 1;
+
+/// Every id of the index under its type.
+type ByType<T, K> = HashMap<T, BTreeSet<K>>;
+
+#[derive(Debug, Default)]
+pub(super) struct Graph {
+    pub(super) graph: StableDiGraph<Arc<Entity>, Arc<Relationship>>,
+    pub(super) entities: BTreeMap<EntityId, NodeIndex>,
+    pub(super) relationships: BTreeMap<RelationshipId, EdgeIndex>,
+    entities_by_type: ByType<EntityType, EntityId>,
+    relationships_by_type: ByType<RelationshipType, RelationshipId>,
+    bytes: u64,
+}
+
+fn add<T: Hash + Eq + Clone, K: Ord + Clone>(index: &mut ByType<T, K>, of_type: &T, id: &K) {
+    index.entry(of_type.clone()).or_default().insert(id.clone());
+}
+
+fn remove<T: Hash + Eq, K: Ord>(index: &mut ByType<T, K>, of_type: &T, id: &K) {
+    if let Some(ids) = index.get_mut(of_type) {
+        ids.remove(id);
+        if ids.is_empty() {
+            index.remove(of_type);
+        }
+    }
+}
+
+fn entity_bytes(entity: &Entity) -> u64 {
+    let text = entity.id.as_str().len() + entity.entity_type.as_str().len();
+    RECORD_BYTES + size(text + entity.properties.size_bytes())
+}
+
+fn relationship_bytes(relationship: &Relationship) -> u64 {
+    let Relationship { id, relationship_type, source, target, properties } = relationship;
+    let ids = id.as_str().len() + source.as_str().len() + target.as_str().len();
+    RECORD_BYTES + size(ids + relationship_type.as_str().len() + properties.size_bytes())
+}
+
+fn full(operation: &'static str, held: usize, added: u64) -> Result<()> {
+    if size(held).saturating_add(added) <= size(ITEMS_MAX) {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::ResourceExhausted, operation, "the graph has no numbers left")
+        .with_limit(size(held).saturating_add(added), size(ITEMS_MAX)))
+}
+
+impl Graph {
+    /// What is counted for the graph at its place.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(super) fn entity(&self, id: &EntityId) -> Option<&Arc<Entity>> {
+        self.entities.get(id).and_then(|node| self.graph.node_weight(*node))
+    }
+
+    pub(super) fn relationship(&self, id: &RelationshipId) -> Option<&Arc<Relationship>> {
+        self.relationships.get(id).and_then(|edge| self.graph.edge_weight(*edge))
+    }
+
+    /// Moves the account from `freed` bytes to `needed` ones, or refuses before anything is changed.
+    fn account(
+        &mut self,
+        operation: &'static str,
+        place: &MemoryPlace,
+        freed: u64,
+        needed: u64,
+    ) -> Result<()> {
+        if needed > freed {
+            place.try_reserve(operation, needed - freed)?;
+        } else {
+            place.release(freed - needed);
+        }
+        self.bytes = self.bytes + needed - freed;
+        Ok(())
+    }
+
+    pub(super) fn upsert_entities(
+        &mut self,
+        place: &MemoryPlace,
+        entities: Vec<Entity>,
+    ) -> Result<UpsertReport> {
+        const OPERATION: &str = "graph.upsert_entities";
+        let mut report = UpsertReport::default();
+        let (mut freed, mut needed) = (0, 0);
+        for entity in &entities {
+            needed += entity_bytes(entity);
+            match self.entity(&entity.id) {
+                Some(there) => {
+                    freed += entity_bytes(there);
+                    report.replaced += 1;
+                }
+                None => report.created += 1,
+            }
+        }
+        full(OPERATION, self.entities.len(), report.created)?;
+        self.account(OPERATION, place, freed, needed)?;
+        entities.into_iter().for_each(|entity| self.write_entity(entity));
+        Ok(report)
+    }
+
+    fn write_entity(&mut self, entity: Entity) {
+        add(&mut self.entities_by_type, &entity.entity_type, &entity.id);
+        let entity = Arc::new(entity);
+        let node = self.entities.get(&entity.id).copied();
+        if let Some(weight) = node.and_then(|node| self.graph.node_weight_mut(node)) {
+            let old = std::mem::replace(weight, entity.clone());
+            if old.entity_type != entity.entity_type {
+                remove(&mut self.entities_by_type, &old.entity_type, &old.id);
+            }
+            return;
+        }
+        let node = self.graph.add_node(entity.clone());
+        self.entities.insert(entity.id.clone(), node);
+    }
+
+    pub(super) fn upsert_relationships(
+        &mut self,
+        place: &MemoryPlace,
+        relationships: Vec<Relationship>,
+    ) -> Result<UpsertReport> {
+        const OPERATION: &str = "graph.upsert_relationships";
+        let mut report = UpsertReport::default();
+        let (mut freed, mut needed) = (0, 0);
+        let mut writes = Vec::with_capacity(relationships.len());
+        for relationship in relationships {
+            let source = self.end(OPERATION, "relationship.source", &relationship.source)?;
+            let target = self.end(OPERATION, "relationship.target", &relationship.target)?;
+            needed += relationship_bytes(&relationship);
+            match self.relationship(&relationship.id) {
+                Some(there) => {
+                    freed += relationship_bytes(there);
+                    report.replaced += 1;
+                }
+                None => report.created += 1,
+            }
+            writes.push((source, target, relationship));
+        }
+        full(OPERATION, self.relationships.len(), report.created)?;
+        self.account(OPERATION, place, freed, needed)?;
+        for (source, target, relationship) in writes {
+            self.write_relationship(source, target, relationship);
+        }
+        Ok(report)
+    }
+
+    fn write_relationship(&mut self, source: NodeIndex, target: NodeIndex, relationship: Relationship) {
+        let edge = self.relationships.get(&relationship.id).copied();
+        let edge = edge.filter(|edge| self.graph.edge_endpoints(*edge) == Some((source, target)));
+        let relationship = Arc::new(relationship);
+        // Between the same ends it stays where it is: taking an edge out costs a walk along its ends' lists.
+        if let Some(weight) = edge.and_then(|edge| self.graph.edge_weight_mut(edge)) {
+            let old = std::mem::replace(weight, relationship.clone());
+            remove(&mut self.relationships_by_type, &old.relationship_type, &old.id);
+        } else {
+            self.unlink(&relationship.id);
+            let edge = self.graph.add_edge(source, target, relationship.clone());
+            self.relationships.insert(relationship.id.clone(), edge);
+        }
+        add(&mut self.relationships_by_type, &relationship.relationship_type, &relationship.id);
+    }
+
+    fn end(&self, operation: &'static str, field: &'static str, id: &EntityId) -> Result<NodeIndex> {
+        self.entities.get(id).copied().ok_or_else(|| {
+            Error::new(ErrorKind::NotFound, operation, "no entity has this id").with_field(field)
+        })
+    }
+
+    /// Takes a relationship out of the graph and its maps; the account stays.
+    fn unlink(&mut self, id: &RelationshipId) -> Option<Arc<Relationship>> {
+        let edge = self.relationships.remove(id)?;
+        let relationship = self.graph.remove_edge(edge)?;
+        remove(&mut self.relationships_by_type, &relationship.relationship_type, id);
+        Some(relationship)
+    }
+
+    pub(super) fn delete_relationship(&mut self, place: &MemoryPlace, id: &RelationshipId) -> bool {
+        let Some(gone) = self.unlink(id) else { return false };
+        self.give_back(place, relationship_bytes(&gone));
+        true
+    }
+
+    pub(super) fn delete_entity(&mut self, place: &MemoryPlace, id: &EntityId) -> DeletedEntity {
+        let Some(node) = self.entities.remove(id) else { return DeletedEntity::default() };
+        // A loop stands among both the outgoing and the incoming edges; the set counts it once.
+        let touching: BTreeSet<RelationshipId> = [Way::Outgoing, Way::Incoming]
+            .into_iter()
+            .flat_map(|way| self.graph.edges_directed(node, way))
+            .map(|edge| edge.weight().id.clone())
+            .collect();
+        // petgraph takes the edges out with their node, each from the front of the node's list; one by one, in the
+        // order of ids, each would be looked for along the whole list.
+        let mut freed = 0;
+        for id in &touching {
+            let edge = self.relationships.remove(id).and_then(|edge| self.graph.edge_weight(edge));
+            let Some(relationship) = edge.cloned() else { continue };
+            remove(&mut self.relationships_by_type, &relationship.relationship_type, id);
+            freed += relationship_bytes(&relationship);
+        }
+        if let Some(entity) = self.graph.remove_node(node) {
+            remove(&mut self.entities_by_type, &entity.entity_type, id);
+            freed += entity_bytes(&entity);
+        }
+        self.give_back(place, freed);
+        DeletedEntity { existed: true, relationships: size(touching.len()) }
+    }
+
+    fn give_back(&mut self, place: &MemoryPlace, bytes: u64) {
+        self.bytes -= bytes;
+        place.release(bytes);
+    }
+
+    /// How many relationships touch an entity, counted up to `most`.
+    pub(super) fn degree(&self, id: &EntityId, most: usize) -> usize {
+        let Some(node) = self.entities.get(id) else { return 0 };
+        let edges = |way| self.graph.edges_directed(*node, way);
+        edges(Way::Outgoing).chain(edges(Way::Incoming)).take(most).count()
+    }
+
+    /// How many entities a query has to look at.
+    pub(super) fn entities_to_visit(&self, query: &EntityQuery) -> usize {
+        match &query.entity_type {
+            Some(entity_type) => self.entities_by_type.get(entity_type).map_or(0, BTreeSet::len),
+            None => self.entities.len(),
+        }
+    }
+
+    /// Up to `count` entities after an id that satisfy the query, in the byte order of ids.
+    pub(super) fn find_entities(
+        &self,
+        query: &EntityQuery,
+        after: Option<&EntityId>,
+        count: usize,
+    ) -> Vec<Entity> {
+        let start = (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
+        let fits = |entity: &&Arc<Entity>| {
+            query.filter.as_ref().is_none_or(|filter| filter.matches(&entity.properties))
+        };
+        let found: Box<dyn Iterator<Item = &Arc<Entity>>> = match &query.entity_type {
+            Some(entity_type) => Box::new(
+                self.entities_by_type
+                    .get(entity_type)
+                    .into_iter()
+                    .flat_map(move |ids| ids.range::<EntityId, _>(start))
+                    .filter_map(|id| self.entity(id)),
+            ),
+            None => Box::new(
+                self.entities
+                    .range::<EntityId, _>(start)
+                    .filter_map(|(_, node)| self.graph.node_weight(*node)),
+            ),
+        };
+        found.filter(fits).take(count).map(|entity| entity.as_ref().clone()).collect()
+    }
+
+    /// Up to `count` relationships after an id that satisfy the query, in the byte order of ids.
+    pub(super) fn find_relationships(
+        &self,
+        query: &RelationshipQuery,
+        after: Option<&RelationshipId>,
+        count: usize,
+    ) -> Vec<Relationship> {
+        let start = (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
+        let fits = |relationship: &&Arc<Relationship>| {
+            query.relationship_type.as_ref().is_none_or(|wanted| *wanted == relationship.relationship_type)
+                && query.source.as_ref().is_none_or(|wanted| *wanted == relationship.source)
+                && query.target.as_ref().is_none_or(|wanted| *wanted == relationship.target)
+                && query.filter.as_ref().is_none_or(|filter| filter.matches(&relationship.properties))
+        };
+        let found: Box<dyn Iterator<Item = &Arc<Relationship>>> = match (query, &query.relationship_type) {
+            (RelationshipQuery { source: Some(source), .. }, _) => {
+                Box::new(self.touching(source, Way::Outgoing, after).into_iter())
+            }
+            (RelationshipQuery { target: Some(target), .. }, _) => {
+                Box::new(self.touching(target, Way::Incoming, after).into_iter())
+            }
+            (_, Some(relationship_type)) => Box::new(
+                self.relationships_by_type
+                    .get(relationship_type)
+                    .into_iter()
+                    .flat_map(move |ids| ids.range::<RelationshipId, _>(start))
+                    .filter_map(|id| self.relationship(id)),
+            ),
+            (_, None) => Box::new(
+                self.relationships
+                    .range::<RelationshipId, _>(start)
+                    .filter_map(|(_, edge)| self.graph.edge_weight(*edge)),
+            ),
+        };
+        found.filter(fits).take(count).map(|relationship| relationship.as_ref().clone()).collect()
+    }
+
+    /// The relationships at one end of an entity that come after an id, in the byte order of ids.
+    fn touching(
+        &self,
+        entity: &EntityId,
+        way: Way,
+        after: Option<&RelationshipId>,
+    ) -> Vec<&Arc<Relationship>> {
+        let Some(node) = self.entities.get(entity) else { return Vec::new() };
+        let edges = self.graph.edges_directed(*node, way).map(|edge| edge.weight());
+        let mut found: Vec<_> = edges.filter(|edge| after.is_none_or(|after| edge.id > *after)).collect();
+        found.sort_unstable_by(|left, right| left.id.cmp(&right.id));
+        found
+    }
+}

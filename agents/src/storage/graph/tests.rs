@@ -1,0 +1,169 @@
+use larder_kernel::{Direction, EntityType, ErrorKind, Filter, Metadata, RelationshipType};
+
+use super::*;
+
+fn id(text: &str) -> EntityId {
+    EntityId::new(text).unwrap()
+}
+
+fn edge(text: &str, relationship_type: &str, source: &str, target: &str) -> Relationship {
+    let relationship_type = RelationshipType::new(relationship_type).unwrap();
+    Relationship::new(RelationshipId::new(text).unwrap(), relationship_type, id(source), id(target))
+}
+
+fn node(text: &str) -> Entity {
+    Entity::new(id(text), EntityType::new("t").unwrap())
+}
+
+/// a → b → c → a, b ⇉ d, d → d, e → a, f alone.
+async fn sample() -> InMemoryGraphStore {
+    let store = InMemoryGraphStore::new();
+    store.upsert_entities(["a", "b", "c", "d", "e", "f"].map(node).to_vec()).await.unwrap();
+    let edges = [
+        edge("1ab", "k", "a", "b"),
+        edge("2bc", "k", "b", "c"),
+        edge("3ca", "k", "c", "a"),
+        edge("4bd", "k", "b", "d"),
+        edge("5bd", "m", "b", "d"),
+        edge("6dd", "k", "d", "d"),
+        edge("7ea", "m", "e", "a"),
+    ];
+    store.upsert_relationships(edges.to_vec()).await.unwrap();
+    store
+}
+
+fn shape(graph: &SubGraph) -> (String, String) {
+    let entities = graph.entities.iter().map(|reached| format!("{}{} ", reached.entity.id, reached.hops));
+    let relationships = graph.relationships.iter().map(|edge| edge.id.as_str().chars().next().unwrap());
+    (entities.collect::<String>().trim_end().to_owned(), relationships.collect())
+}
+
+#[tokio::test]
+async fn walks_respect_direction_depth_types_and_limit() {
+    let store = sample().await;
+    let all = NeighborQuery::depth;
+    let typed = |depth, text: &str| all(depth).with_types([RelationshipType::new(text).unwrap()]);
+    let cases = [
+        ("a", all(0), "a0", ""),
+        ("a", all(1), "a0 b1 c1 e1", "137"),
+        ("a", all(2), "a0 b1 c1 e1 d2", "123457"),
+        ("a", all(3), "a0 b1 c1 e1 d2", "1234567"),
+        ("a", all(1).with_direction(Direction::Out), "a0 b1", "1"),
+        ("a", all(2).with_direction(Direction::Out), "a0 b1 c2 d2", "1245"),
+        ("a", all(3).with_direction(Direction::Out), "a0 b1 c2 d2", "123456"),
+        ("a", all(1).with_direction(Direction::In), "a0 c1 e1", "37"),
+        ("d", all(1), "d0 b1", "456"),
+        ("a", typed(2, "m"), "a0 e1", "7"),
+        ("a", all(2).with_limit(3), "a0 b1 c1", "123"),
+        ("a", all(2).with_limit(1), "a0", ""),
+        ("d", all(2).with_limit(1), "d0", "6"),
+        ("a", all(2).with_limit(0), "", ""),
+        ("f", all(32), "f0", ""),
+        ("x", all(3), "", ""),
+    ];
+    for (start, query, entities, relationships) in cases {
+        let found = store.neighbors(&id(start), &query).await.unwrap();
+        assert_eq!(shape(&found), (entities.to_owned(), relationships.to_owned()), "{start} {query:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_relationship_between_two_entities_of_the_last_ring_is_not_taken() {
+    // b → c lies between two entities one hop from a; at depth 1 it is taken from neither.
+    let store = InMemoryGraphStore::new();
+    store.upsert_entities(["a", "b", "c"].map(node).to_vec()).await.unwrap();
+    let edges = [edge("1", "k", "a", "b"), edge("2", "k", "a", "c"), edge("3", "k", "b", "c")];
+    store.upsert_relationships(edges.to_vec()).await.unwrap();
+    let found = store.neighbors(&id("a"), &NeighborQuery::depth(1)).await.unwrap();
+    assert_eq!(shape(&found), ("a0 b1 c1".to_owned(), "12".to_owned()));
+    let found = store.neighbors(&id("a"), &NeighborQuery::depth(2)).await.unwrap();
+    assert_eq!(shape(&found).1, "123");
+}
+
+#[tokio::test]
+async fn batches_are_whole_replacements_move_ends_and_deletions_detach() {
+    let place = MemoryPlace::new();
+    let store = InMemoryGraphStore::open(&place, Namespace::new("n").unwrap());
+    store.upsert_entities(["a", "b", "c"].map(node).to_vec()).await.unwrap();
+    let batch = vec![edge("1", "k", "a", "b"), edge("2", "k", "a", "x")];
+    let error = store.upsert_relationships(batch).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+    assert_eq!(store.count().await.unwrap().relationships, 0);
+
+    let batch = vec![edge("1", "k", "a", "b"), edge("2", "k", "a", "a"), edge("3", "k", "b", "c")];
+    store.upsert_relationships(batch).await.unwrap();
+    let report = store.upsert_relationships(vec![edge("1", "m", "c", "a")]).await.unwrap();
+    assert_eq!(report, UpsertReport { created: 0, replaced: 1 });
+    let find = |source: Option<&str>, of_type: Option<&str>| RelationshipQuery {
+        source: source.map(id),
+        relationship_type: of_type.map(|text| RelationshipType::new(text).unwrap()),
+        ..RelationshipQuery::default()
+    };
+    let count = |query: RelationshipQuery| {
+        let store = &store;
+        async move { store.find_relationships(&query, PageRequest::default()).await.unwrap().items.len() }
+    };
+    assert_eq!(count(find(Some("a"), None)).await, 1);
+    assert_eq!(count(find(Some("c"), Some("m"))).await, 1);
+    assert_eq!(count(find(None, Some("k"))).await, 2);
+
+    let deleted = store.delete_entity(&id("a")).await.unwrap();
+    assert_eq!(deleted, DeletedEntity { existed: true, relationships: 2 });
+    assert_eq!(store.count().await.unwrap(), GraphCounts { entities: 2, relationships: 1 });
+    store.delete_entity(&id("b")).await.unwrap();
+    store.delete_entity(&id("c")).await.unwrap();
+    assert_eq!(place.bytes(), 0);
+}
+
+#[tokio::test]
+async fn finding_by_type_follows_a_changed_type_and_pages_in_order() {
+    let store = sample().await;
+    let changed =
+        Entity::new(id("b"), EntityType::new("u").unwrap()).with_properties(Metadata::new().with("n", 1));
+    store.upsert_entities(vec![changed]).await.unwrap();
+    let of_type =
+        |text: &str| EntityQuery { entity_type: Some(EntityType::new(text).unwrap()), filter: None };
+    let page = store.find_entities(&of_type("t"), PageRequest::after(id("a"), 2)).await.unwrap();
+    assert_eq!(page.items.iter().map(|entity| entity.id.as_str()).collect::<Vec<_>>(), ["c", "d"]);
+    assert_eq!(page.next, Some(id("d")));
+    let query = EntityQuery { filter: Some(Filter::eq("n", 1.0)), ..of_type("u") };
+    assert_eq!(store.find_entities(&query, PageRequest::default()).await.unwrap().items.len(), 1);
+    let around = store.neighbors(&id("b"), &NeighborQuery::depth(1)).await.unwrap();
+    assert_eq!(around.relationships.len(), 4);
+}
+
+#[tokio::test]
+async fn a_hub_is_written_again_and_deleted_in_time_that_grows_with_its_relationships() {
+    const RELATIONSHIPS: usize = 20_000;
+    let store = InMemoryGraphStore::new();
+    store.upsert_entities(vec![node("hub"), node("rim")]).await.unwrap();
+    let edges: Vec<_> =
+        (0..RELATIONSHIPS).map(|number| edge(&format!("r{number:05}"), "k", "hub", "rim")).collect();
+    let begun = std::time::Instant::now();
+    for _ in 0..2 {
+        for batch in edges.chunks(1_000) {
+            store.upsert_relationships(batch.to_vec()).await.unwrap();
+        }
+    }
+    let deleted = store.delete_entity(&id("hub")).await.unwrap();
+    assert_eq!(deleted.relationships, u64::try_from(RELATIONSHIPS).unwrap());
+    let counts = store.count().await.unwrap();
+    assert_eq!((counts.entities, counts.relationships), (1, 0));
+    assert!(begun.elapsed() < std::time::Duration::from_secs(5), "{:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn a_relationship_that_moves_or_changes_its_type_is_found_only_as_it_is_now() {
+    let store = sample().await;
+    let find = async |text: &str| {
+        let query = RelationshipQuery {
+            relationship_type: Some(RelationshipType::new(text).unwrap()),
+            source: Some(id("b")),
+            ..RelationshipQuery::default()
+        };
+        let page = store.find_relationships(&query, PageRequest::default()).await.unwrap();
+        page.items.iter().map(|edge| edge.id.to_string()).collect::<Vec<_>>()
+    };
+    store.upsert_relationships(vec![edge("2bc", "m", "b", "c"), edge("4bd", "k", "f", "d")]).await.unwrap();
+    assert_eq!((find("k").await, find("m").await), (vec![], vec!["2bc".to_owned(), "5bd".to_owned()]));
+}

@@ -1,0 +1,317 @@
+//! Conversations in memory.
+
+mod state;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use larder_kernel::storage::history::{append_digest, check_append, check_limit, check_replace, check_ttl};
+use larder_kernel::{
+    AgentId, AppendOptions, Appended, Capabilities, ChatMessage, Durability, Error, ErrorKind, Forked,
+    HistoryEvents, HistoryProvider, Namespace, Page, PageRequest, Replaced, Replacement, Result, RunId, Seq,
+    SessionId, Store, StoredMessage, Thread, ThreadInfo, Ttl,
+};
+
+use super::place::{MemoryPlace, default_namespace, now_ms};
+use super::slots::{Slots, follow};
+use state::ThreadState;
+
+type Threads = Slots<Thread, ThreadState>;
+
+/// Conversations in memory: the reference for every other backend, and the default where nothing must last.
+///
+/// Each thread has a lock of its own, so writers of different threads do not wait for each other.
+///
+/// ```
+/// use larder_agents::storage::InMemoryHistoryProvider;
+/// use larder_kernel::{ChatMessage, HistoryProvider, HistoryProviderExt, Thread};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> larder_kernel::Result<()> {
+/// let history = InMemoryHistoryProvider::new();
+/// let thread = Thread::new("assistant", "session-1")?;
+/// history.append(&thread, ChatMessage::user("Where is the jam?")).await?;
+/// history.append(&thread, ChatMessage::assistant("Second shelf.")).await?;
+///
+/// let newest = history.tail(&thread, None, 1).await?;
+/// assert_eq!(newest[0].message.text, "Second shelf.");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct InMemoryHistoryProvider {
+    place: MemoryPlace,
+    namespace: Namespace,
+    threads: Arc<Threads>,
+}
+
+impl InMemoryHistoryProvider {
+    /// A store in a place of its own, in the namespace `default`.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::open(&MemoryPlace::new(), default_namespace())
+    }
+
+    /// The store in `namespace` on `place`, shared with every other handle on the two.
+    #[must_use]
+    pub fn open(place: &MemoryPlace, namespace: Namespace) -> Self {
+        let threads = place.space::<Threads>(&namespace);
+        Self { place: place.clone(), namespace, threads }
+    }
+
+    /// Runs `work` on the thread as it stands now, if it was ever used.
+    fn read<R>(&self, thread: &Thread, work: impl FnOnce(&mut ThreadState, i64) -> R) -> Option<R> {
+        self.threads.read(thread, |state| {
+            let now = now_ms();
+            state.expire(&self.place, now);
+            work(state, now)
+        })
+    }
+
+    /// As `read`, for a read of messages: it counts as a use of the thread.
+    fn read_messages(
+        &self,
+        thread: &Thread,
+        work: impl FnOnce(&ThreadState) -> Vec<StoredMessage>,
+    ) -> Vec<StoredMessage> {
+        let messages = self.read(thread, |state, now| {
+            state.touch(now);
+            work(state)
+        });
+        messages.unwrap_or_default()
+    }
+
+    /// Runs `work` on the thread, made if it was never used.
+    fn write<R>(
+        &self,
+        operation: &'static str,
+        thread: &Thread,
+        work: impl FnOnce(&mut ThreadState, i64) -> Result<R>,
+    ) -> Result<R> {
+        let make = || ThreadState::new(operation, &self.place, thread);
+        self.threads.write(thread, make, |state| {
+            let now = now_ms();
+            state.expire(&self.place, now);
+            work(state, now)
+        })
+    }
+
+    /// Forks under the locks of both threads, which are always taken in the order of their names.
+    fn fork_locked(&self, source: &Thread, target: &Thread, up_to: Option<Seq>) -> Result<Forked> {
+        const OPERATION: &str = "history.fork";
+        loop {
+            let Some(from) = self.threads.find(source) else {
+                let there = self.read(target, |state, _| !state.is_empty()).unwrap_or(false);
+                return Err(if there { target_is_there() } else { nothing_to_fork() });
+            };
+            let to =
+                self.threads.find_or_make(target, || ThreadState::new(OPERATION, &self.place, target))?;
+            let (mut from_state, mut to_state);
+            if source < target {
+                from_state = from.lock();
+                to_state = to.lock();
+            } else {
+                to_state = to.lock();
+                from_state = from.lock();
+            }
+            // Erased in between: look again.
+            let (Some(from_live), Some(to_live)) = (from_state.as_mut(), to_state.as_mut()) else { continue };
+            let now = now_ms();
+            from_live.expire(&self.place, now);
+            to_live.expire(&self.place, now);
+            if !to_live.is_empty() {
+                return Err(target_is_there());
+            }
+            let copied = from_live.copy(up_to);
+            if copied.is_empty() {
+                return Err(nothing_to_fork());
+            }
+            let messages = larder_kernel::check::size(copied.len());
+            let last = to_live.append(OPERATION, &self.place, copied, None)?.last;
+            drop((from_state, to_state));
+            to.ring();
+            return Ok(Forked { messages, last });
+        }
+    }
+}
+
+fn nothing_to_fork() -> Error {
+    Error::new(ErrorKind::NotFound, "history.fork", "the source holds no messages")
+}
+
+fn target_is_there() -> Error {
+    Error::new(ErrorKind::AlreadyExists, "history.fork", "the target holds messages")
+}
+
+impl Default for InMemoryHistoryProvider {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for InMemoryHistoryProvider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InMemoryHistoryProvider").field("place", &self.place).finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Store for InMemoryHistoryProvider {
+    fn namespace(&self) -> &Namespace {
+        &self.namespace
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::new(Durability::None)
+    }
+
+    async fn erase(&self) -> Result<()> {
+        self.threads.erase(|state| self.place.release(state.held()));
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl HistoryProvider for InMemoryHistoryProvider {
+    async fn append_many(
+        &self,
+        thread: &Thread,
+        messages: Vec<ChatMessage>,
+        options: AppendOptions,
+    ) -> Result<Appended> {
+        const OPERATION: &str = "history.append_many";
+        check_append(&messages, &options)?;
+        let key = match options.idempotency_key {
+            Some(key) => Some((key, append_digest(&messages)?)),
+            None => None,
+        };
+        let messages = messages.into_iter().map(Arc::new).collect();
+        self.write(OPERATION, thread, |state, now| {
+            if let Some((key, digest)) = &key
+                && let Some(first_answer) = state.repeated(key, digest)?
+            {
+                return Ok(first_answer);
+            }
+            let appended = state.append(OPERATION, &self.place, messages, key)?;
+            match options.ttl {
+                Some(ttl) => state.set_ttl(Some(ttl), now),
+                None => state.touch(now),
+            }
+            Ok(appended)
+        })
+    }
+
+    async fn get_messages(&self, thread: &Thread, offset: u64, limit: usize) -> Result<Vec<StoredMessage>> {
+        check_limit("history.get_messages", limit)?;
+        Ok(self.read_messages(thread, |state| state.window(offset, limit)))
+    }
+
+    async fn tail(&self, thread: &Thread, before: Option<Seq>, limit: usize) -> Result<Vec<StoredMessage>> {
+        check_limit("history.tail", limit)?;
+        Ok(self.read_messages(thread, |state| state.tail(before, limit)))
+    }
+
+    async fn page_after(&self, thread: &Thread, after: Seq, limit: usize) -> Result<Vec<StoredMessage>> {
+        check_limit("history.page_after", limit)?;
+        Ok(self.read_messages(thread, |state| state.after(after.get(), limit)))
+    }
+
+    async fn thread_info(&self, thread: &Thread) -> Result<ThreadInfo> {
+        let info = self.read(thread, |state, _| state.info(thread));
+        Ok(info.unwrap_or_else(|| ThreadInfo {
+            thread: thread.clone(),
+            messages: 0,
+            bytes: 0,
+            last: Seq::ZERO,
+        }))
+    }
+
+    async fn clear(&self, thread: &Thread) -> Result<u64> {
+        let removed = self.threads.change(thread, |state| {
+            state.expire(&self.place, now_ms());
+            state.clear(&self.place)
+        });
+        Ok(removed.unwrap_or(0))
+    }
+
+    async fn clear_run(&self, thread: &Thread, run: &RunId) -> Result<u64> {
+        let removed = self.threads.change(thread, |state| {
+            state.expire(&self.place, now_ms());
+            state.clear_run(&self.place, run)
+        });
+        Ok(removed.unwrap_or(0))
+    }
+
+    async fn fork(&self, source: &Thread, target: &Thread, up_to: Option<Seq>) -> Result<Forked> {
+        if source == target {
+            return Err(target_is_there());
+        }
+        self.fork_locked(source, target, up_to)
+    }
+
+    async fn replace(&self, thread: &Thread, replacement: Replacement) -> Result<Replaced> {
+        check_replace(&replacement)?;
+        self.write("history.replace", thread, |state, _| state.replace(&self.place, replacement))
+    }
+
+    async fn list_threads(
+        &self,
+        agent: Option<&AgentId>,
+        page: PageRequest<Thread>,
+    ) -> Result<Page<ThreadInfo, Thread>> {
+        page.check("history.list_threads")?;
+        // No session sorts before U+0001: an id has at least one character, and none is NUL.
+        let first = match agent {
+            Some(agent) => Some(Thread { agent: agent.clone(), session: SessionId::new("\u{1}")? }),
+            None => None,
+        };
+        let start = match (first, page.after) {
+            (Some(first), Some(after)) if after < first => Bound::Included(first),
+            (_, Some(after)) => Bound::Excluded(after),
+            (Some(first), None) => Bound::Included(first),
+            (None, None) => Bound::Unbounded,
+        };
+        let mut found = Vec::new();
+        self.threads.walk(start, |thread, state| {
+            if found.len() > page.limit || agent.is_some_and(|agent| thread.agent != *agent) {
+                return ControlFlow::Break(());
+            }
+            state.expire(&self.place, now_ms());
+            if !state.is_empty() {
+                found.push(state.info(&thread));
+            }
+            ControlFlow::Continue(())
+        });
+        Ok(Page::from_surplus(found, page.limit, |info| info.thread.clone()))
+    }
+
+    async fn set_ttl(&self, thread: &Thread, ttl: Option<Ttl>) -> Result<()> {
+        check_ttl(ttl)?;
+        let set = self.read(thread, |state, now| {
+            let there = !state.is_empty();
+            if there {
+                state.set_ttl(ttl, now);
+            }
+            there
+        });
+        if set == Some(true) {
+            Ok(())
+        } else {
+            Err(Error::new(ErrorKind::NotFound, "history.set_ttl", "the thread holds no messages"))
+        }
+    }
+
+    async fn subscribe(&self, thread: &Thread, after: Seq) -> Result<HistoryEvents> {
+        const OPERATION: &str = "history.subscribe";
+        let slot = self.threads.find_or_make(thread, || ThreadState::new(OPERATION, &self.place, thread))?;
+        let (place, mut cursor) = (self.place.clone(), after.get());
+        Ok(follow(OPERATION, slot, move |state| {
+            state.expire(&place, now_ms());
+            Ok(state.events_after(&mut cursor))
+        }))
+    }
+}

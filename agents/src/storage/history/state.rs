@@ -1,0 +1,389 @@
+//! What one thread holds.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use larder_kernel::check::size;
+use larder_kernel::{
+    Appended, ChatMessage, Error, ErrorKind, HistoryEvent, HistoryEventKind, IdempotencyKey, Replaced,
+    Replacement, Result, RunId, Seq, StoredMessage, Thread, ThreadInfo, Ttl,
+};
+
+use crate::storage::place::{MemoryPlace, deadline_ms};
+use crate::storage::slots::LogPage;
+
+/// What the account counts for a thread, a message and an event beyond their content.
+const THREAD_SHARE_BYTES: u64 = 512;
+const MESSAGE_SHARE_BYTES: u64 = 160;
+const EVENT_SHARE_BYTES: u64 = 128;
+const KEY_SHARE_BYTES: u64 = 128;
+/// Most events that a subscriber takes at once.
+const EVENTS_PAGE_MAX: usize = 256;
+
+pub(super) struct ThreadState {
+    messages: VecDeque<Entry>,
+    /// The sum of `bytes` over `messages`.
+    bytes: u64,
+    /// The greatest number given to a message or an event.
+    last: i64,
+    /// The number of the last event that took messages away.
+    removed_last: i64,
+    /// What happened since the last clear, beside the messages, in order.
+    events: Vec<Event>,
+    keys: HashMap<IdempotencyKey, ([u8; 32], Appended)>,
+    life: Option<Life>,
+    /// What this thread has in the place's account.
+    held: u64,
+}
+
+struct Entry {
+    seq: i64,
+    message: Arc<ChatMessage>,
+    bytes: u64,
+    /// The thread's size right after the write.
+    thread_bytes: u64,
+}
+
+struct Event {
+    seq: i64,
+    kind: EventKind,
+}
+
+enum EventKind {
+    RunCleared {
+        run: RunId,
+        removed: u64,
+    },
+    Cleared {
+        removed: u64,
+    },
+    /// What is left of the replacement stands in `first..=up_to`.
+    Replaced {
+        first: i64,
+        up_to: i64,
+        removed: u64,
+        thread_bytes: u64,
+    },
+}
+
+struct Life {
+    ttl: Ttl,
+    expires_at_ms: i64,
+}
+
+impl ThreadState {
+    pub(super) fn new(operation: &'static str, place: &MemoryPlace, thread: &Thread) -> Result<Self> {
+        let ids = thread.agent.as_str().len() + thread.session.as_str().len();
+        let held = THREAD_SHARE_BYTES + size(ids);
+        place.try_reserve(operation, held)?;
+        Ok(Self {
+            messages: VecDeque::new(),
+            bytes: 0,
+            last: 0,
+            removed_last: 0,
+            events: Vec::new(),
+            keys: HashMap::new(),
+            life: None,
+            held,
+        })
+    }
+
+    /// What this thread has in the place's account.
+    pub(super) fn held(&self) -> u64 {
+        self.held
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.messages.is_empty()
+    }
+
+    /// Makes an expiry that has passed into the clear that it is. Every access begins with it.
+    pub(super) fn expire(&mut self, place: &MemoryPlace, now_ms: i64) {
+        if self.life.as_ref().is_some_and(|life| now_ms >= life.expires_at_ms) {
+            self.clear(place);
+        }
+    }
+
+    /// Starts the time to live anew where it follows use. A clock that was set back shortens no life.
+    pub(super) fn touch(&mut self, now_ms: i64) {
+        if let Some(life) = self.life.as_mut().filter(|life| life.ttl.refresh_on_use) {
+            life.expires_at_ms = life.expires_at_ms.max(deadline_ms(now_ms, life.ttl.after));
+        }
+    }
+
+    pub(super) fn set_ttl(&mut self, ttl: Option<Ttl>, now_ms: i64) {
+        self.life = ttl.map(|ttl| Life { ttl, expires_at_ms: deadline_ms(now_ms, ttl.after) });
+    }
+
+    /// The first answer to an append with this key, if the messages are the same.
+    pub(super) fn repeated(&self, key: &IdempotencyKey, digest: &[u8; 32]) -> Result<Option<Appended>> {
+        match self.keys.get(key) {
+            None => Ok(None),
+            Some((first, answer)) if first == digest => Ok(Some(*answer)),
+            Some(_) => Err(Error::new(
+                ErrorKind::Conflict,
+                "history.append_many",
+                "the idempotency key was used for other messages",
+            )),
+        }
+    }
+
+    /// Appends messages, with the key to remember them by.
+    pub(super) fn append(
+        &mut self,
+        operation: &'static str,
+        place: &MemoryPlace,
+        messages: Vec<Arc<ChatMessage>>,
+        key: Option<(IdempotencyKey, [u8; 32])>,
+    ) -> Result<Appended> {
+        let sizes: Vec<u64> = messages.iter().map(|message| size(message.size_bytes())).collect();
+        let key_bytes = key.as_ref().map_or(0, |(key, _)| KEY_SHARE_BYTES + size(key.as_str().len()));
+        self.reserve(operation, place, content_share(&sizes) + key_bytes)?;
+        let first = self.last + 1;
+        for (message, bytes) in messages.into_iter().zip(sizes) {
+            self.last += 1;
+            self.bytes += bytes;
+            self.messages.push_back(Entry { seq: self.last, message, bytes, thread_bytes: self.bytes });
+        }
+        let answer = Appended { first: Seq::new(first), last: Seq::new(self.last) };
+        if let Some((key, digest)) = key {
+            self.keys.insert(key, (digest, answer));
+        }
+        Ok(answer)
+    }
+
+    pub(super) fn window(&self, offset: u64, limit: usize) -> Vec<StoredMessage> {
+        let offset = usize::try_from(offset).unwrap_or(usize::MAX).min(self.messages.len());
+        self.messages.range(offset..).take(limit).map(Entry::stored).collect()
+    }
+
+    pub(super) fn tail(&self, before: Option<Seq>, limit: usize) -> Vec<StoredMessage> {
+        let end = before.map_or(self.messages.len(), |before| {
+            self.messages.partition_point(|entry| entry.seq < before.get())
+        });
+        self.messages.range(end.saturating_sub(limit)..end).map(Entry::stored).collect()
+    }
+
+    pub(super) fn after(&self, after: i64, limit: usize) -> Vec<StoredMessage> {
+        self.messages.range(self.index_after(after)..).take(limit).map(Entry::stored).collect()
+    }
+
+    /// The messages up to a `Seq`, to copy.
+    pub(super) fn copy(&self, up_to: Option<Seq>) -> Vec<Arc<ChatMessage>> {
+        let up_to = up_to.map_or(i64::MAX, Seq::get);
+        let entries = self.messages.iter().take_while(|entry| entry.seq <= up_to);
+        entries.map(|entry| Arc::clone(&entry.message)).collect()
+    }
+
+    pub(super) fn info(&self, thread: &Thread) -> ThreadInfo {
+        ThreadInfo {
+            thread: thread.clone(),
+            messages: size(self.messages.len()),
+            bytes: self.bytes,
+            last: Seq::new(self.last),
+        }
+    }
+
+    pub(super) fn clear(&mut self, place: &MemoryPlace) -> u64 {
+        self.life = None;
+        let removed = size(self.messages.len());
+        if removed == 0 {
+            return 0;
+        }
+        let freed = self.messages.drain(..).map(|entry| entry.share()).sum();
+        self.bytes = 0;
+        self.release(place, freed);
+        self.drop_events(place, |_| true);
+        self.log(place, EventKind::Cleared { removed });
+        removed
+    }
+
+    pub(super) fn clear_run(&mut self, place: &MemoryPlace, run: &RunId) -> u64 {
+        let (mut removed, mut bytes, mut freed) = (0, 0, 0);
+        self.messages.retain(|entry| {
+            let goes = entry.message.run.as_ref() == Some(run);
+            if goes {
+                removed += 1;
+                bytes += entry.bytes;
+                freed += entry.share();
+            }
+            !goes
+        });
+        if removed > 0 {
+            self.bytes -= bytes;
+            self.release(place, freed);
+            self.log(place, EventKind::RunCleared { run: run.clone(), removed });
+            self.end_life_if_empty();
+        }
+        removed
+    }
+
+    /// A thread that holds nothing has no time to live, so what comes next does not inherit one.
+    fn end_life_if_empty(&mut self) {
+        if self.messages.is_empty() {
+            self.life = None;
+        }
+    }
+
+    pub(super) fn replace(&mut self, place: &MemoryPlace, replacement: Replacement) -> Result<Replaced> {
+        const OPERATION: &str = "history.replace";
+        let (up_to, seen) = (replacement.up_to.get(), replacement.seen.get());
+        if seen > self.last {
+            return Err(Error::new(ErrorKind::Conflict, OPERATION, "the thread does not reach that far"));
+        }
+        if self.removed_last > seen {
+            return Err(Error::new(
+                ErrorKind::Conflict,
+                OPERATION,
+                "the thread lost messages since it was read",
+            ));
+        }
+        let sizes: Vec<u64> = replacement.messages.iter().map(|message| size(message.size_bytes())).collect();
+        self.reserve(OPERATION, place, content_share(&sizes))?;
+
+        let going = self.index_after(up_to);
+        let (bytes, freed) = self
+            .messages
+            .drain(..going)
+            .fold((0, 0), |(bytes, freed), entry| (bytes + entry.bytes, freed + entry.share()));
+        self.release(place, freed);
+        self.bytes = self.bytes - bytes + sizes.iter().sum::<u64>();
+        let thread_bytes = self.bytes;
+        let mut seq = up_to + 1;
+        for (message, bytes) in replacement.messages.into_iter().zip(sizes).rev() {
+            seq -= 1;
+            self.messages.push_front(Entry { seq, message: Arc::new(message), bytes, thread_bytes });
+        }
+        let removed = size(going);
+        self.cover_replacements(place, up_to);
+        self.log(place, EventKind::Replaced { first: seq, up_to, removed, thread_bytes });
+        self.end_life_if_empty();
+        Ok(Replaced { removed, seq: Seq::new(self.last) })
+    }
+
+    /// Forgets the replacements that one up to `up_to` covers and the events at or below it, on whose numbers the new
+    /// messages may stand, and narrows the other replacements to what is left of them.
+    fn cover_replacements(&mut self, place: &MemoryPlace, up_to: i64) {
+        self.drop_events(place, |event| match event.kind {
+            EventKind::Replaced { up_to: earlier, .. } => earlier <= up_to,
+            _ => event.seq <= up_to,
+        });
+        for event in &mut self.events {
+            if let EventKind::Replaced { first, .. } = &mut event.kind {
+                *first = (*first).max(up_to + 1);
+            }
+        }
+    }
+
+    /// The events after `cursor`, which moves to the last of them.
+    pub(super) fn events_after(&self, cursor: &mut i64) -> LogPage<HistoryEvent> {
+        let mut messages = self.messages.range(self.index_after(*cursor)..).peekable();
+        let mut events =
+            self.events[self.events.partition_point(|event| event.seq <= *cursor)..].iter().peekable();
+        let mut page = Vec::new();
+        loop {
+            let event_seq = events.peek().map(|event| event.seq);
+            let message_seq = messages.peek().map(|entry| entry.seq);
+            let Some(seq) = event_seq.into_iter().chain(message_seq).min() else {
+                return LogPage { events: page, more: false };
+            };
+            if page.len() >= EVENTS_PAGE_MAX {
+                return LogPage { events: page, more: true };
+            }
+            *cursor = seq;
+            if event_seq == Some(seq) {
+                page.extend(events.next().map(|event| self.shown(event)));
+            } else {
+                page.extend(messages.next().map(Entry::event));
+            }
+        }
+    }
+
+    fn shown(&self, event: &Event) -> HistoryEvent {
+        let kind = match &event.kind {
+            EventKind::RunCleared { run, removed } => {
+                HistoryEventKind::RunCleared { run: run.clone(), removed: *removed }
+            }
+            EventKind::Cleared { removed } => HistoryEventKind::Cleared { removed: *removed },
+            EventKind::Replaced { first, up_to, removed, thread_bytes } => {
+                let from = self.messages.partition_point(|entry| entry.seq < *first);
+                let left = self.messages.range(from..).take_while(|entry| entry.seq <= *up_to);
+                HistoryEventKind::Replaced {
+                    up_to: Seq::new(*up_to),
+                    removed: *removed,
+                    messages: left.map(Entry::stored).collect(),
+                    thread_bytes: *thread_bytes,
+                }
+            }
+        };
+        HistoryEvent { seq: Seq::new(event.seq), kind }
+    }
+
+    fn index_after(&self, seq: i64) -> usize {
+        self.messages.partition_point(|entry| entry.seq <= seq)
+    }
+
+    /// Gives the event the next number. It is counted without a cap: it replaces what went.
+    fn log(&mut self, place: &MemoryPlace, kind: EventKind) {
+        self.last += 1;
+        self.removed_last = self.last;
+        let event = Event { seq: self.last, kind };
+        let bytes = event.share();
+        place.count(bytes);
+        self.held += bytes;
+        self.events.push(event);
+    }
+
+    fn drop_events(&mut self, place: &MemoryPlace, goes: impl Fn(&Event) -> bool) {
+        let mut freed = 0;
+        self.events.retain(|event| {
+            let goes = goes(event);
+            freed += if goes { event.share() } else { 0 };
+            !goes
+        });
+        self.release(place, freed);
+    }
+
+    fn reserve(&mut self, operation: &'static str, place: &MemoryPlace, bytes: u64) -> Result<()> {
+        place.try_reserve(operation, bytes)?;
+        self.held += bytes;
+        Ok(())
+    }
+
+    fn release(&mut self, place: &MemoryPlace, bytes: u64) {
+        place.release(bytes);
+        self.held -= bytes;
+    }
+}
+
+fn content_share(sizes: &[u64]) -> u64 {
+    sizes.iter().map(|bytes| bytes + MESSAGE_SHARE_BYTES).sum()
+}
+
+impl Entry {
+    fn share(&self) -> u64 {
+        self.bytes + MESSAGE_SHARE_BYTES
+    }
+
+    fn stored(&self) -> StoredMessage {
+        StoredMessage { seq: Seq::new(self.seq), message: Arc::clone(&self.message) }
+    }
+
+    fn event(&self) -> HistoryEvent {
+        let kind = HistoryEventKind::Appended {
+            message: Arc::clone(&self.message),
+            thread_bytes: self.thread_bytes,
+        };
+        HistoryEvent { seq: Seq::new(self.seq), kind }
+    }
+}
+
+impl Event {
+    fn share(&self) -> u64 {
+        let run_bytes = match &self.kind {
+            EventKind::RunCleared { run, .. } => size(run.as_str().len()),
+            EventKind::Cleared { .. } | EventKind::Replaced { .. } => 0,
+        };
+        EVENT_SHARE_BYTES + run_bytes
+    }
+}

@@ -1,0 +1,158 @@
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use larder_kernel::{HistoryEvent, HistoryEventKind, HistoryProviderExt, IdempotencyKey};
+
+use super::*;
+
+fn thread(session: &str) -> Thread {
+    Thread::new("agent", session).unwrap()
+}
+
+fn user(text: &str) -> ChatMessage {
+    ChatMessage::user(text)
+}
+
+async fn texts(history: &InMemoryHistoryProvider, thread: &Thread) -> Vec<(i64, String)> {
+    let all = history.all_messages(thread).await.unwrap();
+    all.into_iter().map(|stored| (stored.seq.get(), stored.message.text.clone())).collect()
+}
+
+async fn events(history: &InMemoryHistoryProvider, thread: &Thread, count: usize) -> Vec<HistoryEvent> {
+    let stream = history.subscribe(thread, Seq::MIN).await.unwrap();
+    stream.take(count).map(std::result::Result::unwrap).collect().await
+}
+
+#[tokio::test]
+async fn a_replacement_longer_than_what_goes_reaches_below_zero_and_keeps_what_came_later() {
+    let history = InMemoryHistoryProvider::new();
+    let thread = thread("s");
+    for text in ["a", "b", "c"] {
+        history.append(&thread, user(text)).await.unwrap();
+    }
+    let new = ["w", "x", "y", "z"].map(user).to_vec();
+    let replaced = history.replace(&thread, Replacement::new(Seq::new(2), new.clone())).await.unwrap();
+    assert_eq!((replaced.removed, replaced.seq.get()), (2, 4));
+    let expected =
+        [(-1, "w"), (0, "x"), (1, "y"), (2, "z"), (3, "c")].map(|(seq, text)| (seq, text.to_owned()));
+    assert_eq!(texts(&history, &thread).await, expected);
+    assert_eq!(history.thread_info(&thread).await.unwrap().last.get(), 4);
+
+    let stale = history.replace(&thread, Replacement::new(Seq::new(3), new)).await.unwrap_err();
+    assert_eq!(stale.kind(), ErrorKind::Conflict);
+
+    // A second one that leaves part of the first narrows its event to what is left of it.
+    let second = Replacement::new(Seq::new(0), vec![user("v")]).with_seen(Seq::new(4));
+    history.replace(&thread, second).await.unwrap();
+    let log = events(&history, &thread, 6).await;
+    let seqs: Vec<i64> = log.iter().map(|event| event.seq.get()).collect();
+    assert_eq!(seqs, [0, 1, 2, 3, 4, 5]);
+    let HistoryEventKind::Replaced { messages, .. } = &log[4].kind else { panic!("not a replacement") };
+    assert_eq!(messages.iter().map(|stored| stored.seq.get()).collect::<Vec<_>>(), [1, 2]);
+}
+
+#[tokio::test]
+async fn an_expiry_is_a_clear_before_the_next_event_and_seq_goes_on() {
+    let place = MemoryPlace::new();
+    let history = InMemoryHistoryProvider::open(&place, default_namespace());
+    let thread = thread("s");
+    let options = AppendOptions::default().with_ttl(Ttl::fixed(Duration::from_millis(20)));
+    history.append_many(&thread, vec![user("a"), user("b")], options).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(40)).await;
+    assert!(history.tail(&thread, None, 10).await.unwrap().is_empty());
+    assert_eq!(history.set_ttl(&thread, None).await.unwrap_err().kind(), ErrorKind::NotFound);
+    assert!(history.list_threads(None, PageRequest::default()).await.unwrap().items.is_empty());
+    assert_eq!(history.clear(&thread).await.unwrap(), 0);
+
+    assert_eq!(history.append(&thread, user("c")).await.unwrap().get(), 4);
+    let log = events(&history, &thread, 2).await;
+    assert!(matches!(log[0].kind, HistoryEventKind::Cleared { removed: 2 }));
+    assert_eq!(log.iter().map(|event| event.seq.get()).collect::<Vec<_>>(), [3, 4]);
+
+    history.erase().await.unwrap();
+    assert_eq!(place.bytes(), 0);
+    assert_eq!(history.append(&thread, user("d")).await.unwrap().get(), 1);
+}
+
+#[tokio::test]
+async fn an_idempotency_key_outlives_a_clear_and_refuses_other_messages() {
+    let history = InMemoryHistoryProvider::new();
+    let thread = thread("s");
+    let options = AppendOptions::default().with_idempotency_key(IdempotencyKey::new("k").unwrap());
+    let first = history.append_many(&thread, vec![user("a")], options.clone()).await.unwrap();
+    history.clear(&thread).await.unwrap();
+    assert_eq!(history.append_many(&thread, vec![user("a")], options.clone()).await.unwrap(), first);
+    assert!(texts(&history, &thread).await.is_empty());
+    let error = history.append_many(&thread, vec![user("b")], options).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict);
+}
+
+#[tokio::test]
+async fn a_subscriber_meets_backlog_and_live_events_of_concurrent_writers_once_each() {
+    let place = MemoryPlace::new();
+    let history = InMemoryHistoryProvider::open(&place, default_namespace());
+    let thread = thread("s");
+    let stream = history.subscribe(&thread, Seq::ZERO).await.unwrap();
+    for _ in 0..4 {
+        let (other, thread) = (InMemoryHistoryProvider::open(&place, default_namespace()), thread.clone());
+        tokio::spawn(async move {
+            for _ in 0..100 {
+                other.append(&thread, user("m")).await.unwrap();
+                tokio::task::yield_now().await;
+            }
+        });
+    }
+    let seqs: Vec<i64> = stream.take(400).map(|event| event.unwrap().seq.get()).collect().await;
+    assert_eq!(seqs, (1..=400).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn threads_are_listed_by_agent_in_byte_order_across_pages() {
+    let history = InMemoryHistoryProvider::new();
+    for (agent, session) in [("ab", "x"), ("a", "2"), ("a", "1"), ("b", "y")] {
+        history.append(&Thread::new(agent, session).unwrap(), user("m")).await.unwrap();
+    }
+    let agent = AgentId::new("a").unwrap();
+    let page = history.list_threads(Some(&agent), PageRequest::first(1)).await.unwrap();
+    assert_eq!(page.items[0].thread.session.as_str(), "1");
+    let next = PageRequest::after(page.next.unwrap(), 5);
+    let page = history.list_threads(Some(&agent), next).await.unwrap();
+    assert_eq!((page.items.len(), page.next), (1, None));
+    assert_eq!(history.list_threads(None, PageRequest::default()).await.unwrap().items.len(), 4);
+}
+
+#[tokio::test]
+async fn a_fork_is_whole_stands_alone_and_never_lands_on_messages() {
+    let history = InMemoryHistoryProvider::new();
+    let [source, target, unused] = ["source", "target", "unused"].map(thread);
+    for text in ["a", "b", "c"] {
+        history.append(&source, user(text)).await.unwrap();
+    }
+    let missing = history.fork(&unused, &target, None).await.unwrap_err();
+    assert_eq!(missing.kind(), ErrorKind::NotFound);
+    let forked = history.fork(&source, &target, Some(Seq::new(2))).await.unwrap();
+    assert_eq!((forked.messages, forked.last.get()), (2, 2));
+    history.clear(&source).await.unwrap();
+    assert_eq!(texts(&history, &target).await, [(1, "a".to_owned()), (2, "b".to_owned())]);
+    for from in [&unused, &target] {
+        let error = history.fork(from, &target, None).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::AlreadyExists);
+    }
+}
+
+#[tokio::test]
+async fn reading_messages_prolongs_a_sliding_life_and_asking_for_counts_does_not() {
+    let history = InMemoryHistoryProvider::new();
+    let [read, counted] = ["read", "counted"].map(thread);
+    for thread in [&read, &counted] {
+        let options = AppendOptions::default().with_ttl(Ttl::sliding(Duration::from_millis(150)));
+        history.append_many(thread, vec![user("a")], options).await.unwrap();
+    }
+    for _ in 0..5 {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        history.page_after(&read, Seq::ZERO, 1).await.unwrap();
+        history.thread_info(&counted).await.unwrap();
+    }
+    assert_eq!(history.count_messages(&read).await.unwrap(), 1);
+    assert_eq!(history.count_messages(&counted).await.unwrap(), 0);
+}

@@ -1,0 +1,272 @@
+//! What one bucket holds.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Bound;
+
+use bytes::Bytes;
+use larder_kernel::check::size;
+use larder_kernel::limits::BUCKET_TOMBSTONES_MAX;
+use larder_kernel::{
+    BucketName, Error, ErrorKind, Key, KeyRevision, KvCondition, KvEntry, KvEvent, KvEventKind, KvPutOptions,
+    Result, Revision,
+};
+
+use crate::storage::place::{MemoryPlace, deadline_ms, timestamp};
+use crate::storage::slots::LogPage;
+
+/// What the account counts for a bucket and a change beyond their content.
+const BUCKET_SHARE_BYTES: u64 = 512;
+const CHANGE_SHARE_BYTES: u64 = 256;
+/// Most changes that a watcher looks at at once.
+const CHANGES_PAGE_MAX: usize = 256;
+
+pub(super) struct Bucket {
+    revision: u64,
+    /// The keys that are there, with the revision of their value.
+    keys: BTreeMap<Key, u64>,
+    /// The keys that went, by deletion or expiry, with the revision of their last change.
+    gone: HashMap<Key, u64>,
+    /// The last change of every key that is there or remembered.
+    changes: BTreeMap<u64, Change>,
+    deletions: BTreeSet<u64>,
+    /// Puts whose time to live has passed: they stay changes, as watchers may not have seen them.
+    expired: BTreeSet<u64>,
+    /// When the keys that are there expire, by time and revision.
+    expiries: BTreeSet<(i64, u64)>,
+    /// The greatest revision of a change that was forgotten.
+    forgotten: u64,
+    /// What this bucket has in the place's account.
+    held: u64,
+}
+
+struct Change {
+    key: Key,
+    kind: ChangeKind,
+}
+
+enum ChangeKind {
+    Put { value: Bytes, expires_at_ms: Option<i64> },
+    Deleted,
+}
+
+impl Bucket {
+    pub(super) fn new(operation: &'static str, place: &MemoryPlace, name: &BucketName) -> Result<Self> {
+        let held = BUCKET_SHARE_BYTES + size(name.as_str().len());
+        place.try_reserve(operation, held)?;
+        Ok(Self {
+            revision: 0,
+            keys: BTreeMap::new(),
+            gone: HashMap::new(),
+            changes: BTreeMap::new(),
+            deletions: BTreeSet::new(),
+            expired: BTreeSet::new(),
+            expiries: BTreeSet::new(),
+            forgotten: 0,
+            held,
+        })
+    }
+
+    /// What this bucket has in the place's account.
+    pub(super) fn held(&self) -> u64 {
+        self.held
+    }
+
+    /// How many keys are there.
+    pub(super) fn len(&self) -> u64 {
+        size(self.keys.len())
+    }
+
+    /// Takes out the keys whose time has passed. Every access begins with it.
+    pub(super) fn expire(&mut self, place: &MemoryPlace, now_ms: i64) {
+        while let Some(&(expires_at_ms, revision)) = self.expiries.first() {
+            if expires_at_ms > now_ms {
+                break;
+            }
+            self.expiries.pop_first();
+            if let Some(change) = self.changes.get(&revision) {
+                self.keys.remove(&change.key);
+                self.gone.insert(change.key.clone(), revision);
+                self.expired.insert(revision);
+            }
+        }
+        while self.expired.len() > BUCKET_TOMBSTONES_MAX {
+            let oldest = self.expired.pop_first();
+            self.forget(place, oldest);
+        }
+    }
+
+    pub(super) fn put(
+        &mut self,
+        place: &MemoryPlace,
+        key: &Key,
+        value: Bytes,
+        options: KvPutOptions,
+        now_ms: i64,
+    ) -> Result<Revision> {
+        const OPERATION: &str = "kv.put";
+        let there = self.keys.get(key).copied();
+        match (options.condition, there) {
+            (KvCondition::Absent, Some(_)) => {
+                return Err(Error::new(ErrorKind::AlreadyExists, OPERATION, "the key is there"));
+            }
+            (KvCondition::AtRevision(at), there) if there != Some(at.get()) => {
+                return Err(at_another_revision(OPERATION));
+            }
+            _ => {}
+        }
+        let expires_at_ms = options.ttl.map(|ttl| deadline_ms(now_ms, ttl));
+        let change = Change { key: key.clone(), kind: ChangeKind::Put { value, expires_at_ms } };
+        let bytes = change.share();
+        place.try_reserve(OPERATION, bytes)?;
+        self.held += bytes;
+        self.drop_change(place, key);
+        self.revision += 1;
+        self.keys.insert(key.clone(), self.revision);
+        self.expiries.extend(expires_at_ms.map(|at| (at, self.revision)));
+        self.changes.insert(self.revision, change);
+        Ok(Revision::new(self.revision))
+    }
+
+    pub(super) fn get(&self, key: &Key) -> Option<KvEntry> {
+        let revision = *self.keys.get(key)?;
+        let ChangeKind::Put { value, expires_at_ms } = &self.changes.get(&revision)?.kind else {
+            return None;
+        };
+        Some(KvEntry {
+            value: value.clone(),
+            revision: Revision::new(revision),
+            expires_at: expires_at_ms.map(timestamp),
+        })
+    }
+
+    pub(super) fn delete(&mut self, place: &MemoryPlace, key: &Key, at: Option<Revision>) -> Result<bool> {
+        let there = self.keys.get(key).copied();
+        if at.is_some_and(|at| there != Some(at.get())) {
+            return Err(at_another_revision("kv.delete"));
+        }
+        if there.is_none() {
+            return Ok(false);
+        }
+        self.drop_change(place, key);
+        self.revision += 1;
+        let change = Change { key: key.clone(), kind: ChangeKind::Deleted };
+        place.count(change.share());
+        self.held += change.share();
+        self.changes.insert(self.revision, change);
+        self.gone.insert(key.clone(), self.revision);
+        self.deletions.insert(self.revision);
+        if self.deletions.len() > BUCKET_TOMBSTONES_MAX {
+            let oldest = self.deletions.pop_first();
+            self.forget(place, oldest);
+        }
+        Ok(true)
+    }
+
+    /// Up to `limit` keys with the prefix, after a key.
+    pub(super) fn list(&self, prefix: &str, after: Option<&Key>, limit: usize) -> Result<Vec<KeyRevision>> {
+        let first = if prefix.is_empty() { None } else { Some(Key::new(prefix)?) };
+        let start = match (&first, after) {
+            (Some(first), Some(after)) if after < first => Bound::Included(first),
+            (_, Some(after)) => Bound::Excluded(after),
+            (Some(first), None) => Bound::Included(first),
+            (None, None) => Bound::Unbounded,
+        };
+        let keys = self.keys.range::<Key, _>((start, Bound::Unbounded));
+        let keys = keys.take_while(|(key, _)| key.as_str().starts_with(prefix)).take(limit);
+        Ok(keys.map(|(key, at)| KeyRevision { key: key.clone(), revision: Revision::new(*at) }).collect())
+    }
+
+    /// What a watch that begins now may lack: from revision 0 it needs nothing that was forgotten, because it knows of
+    /// no key that could be gone.
+    pub(super) fn excused(&self, after: u64) -> u64 {
+        if after == 0 { self.forgotten } else { 0 }
+    }
+
+    /// Refuses a watch that begins before a change that was forgotten, unless it is excused from it.
+    pub(super) fn check_watch(&self, after: u64, excused: u64) -> Result<()> {
+        if after >= self.forgotten || excused >= self.forgotten {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::Conflict,
+            "kv.watch",
+            "changes since then were forgotten: watch from revision 0 anew",
+        ))
+    }
+
+    /// The changes after `cursor` to keys with the prefix; the cursor moves to the last one looked at.
+    pub(super) fn changes_after(
+        &self,
+        prefix: &str,
+        cursor: &mut u64,
+        excused: u64,
+    ) -> Result<LogPage<KvEvent>> {
+        self.check_watch(*cursor, excused)?;
+        let mut events = Vec::new();
+        let mut looked_at = 0;
+        for (revision, change) in self.changes.range((Bound::Excluded(*cursor), Bound::Unbounded)) {
+            looked_at += 1;
+            *cursor = *revision;
+            if change.key.as_str().starts_with(prefix) {
+                events.push(change.event(*revision));
+            }
+            if looked_at == CHANGES_PAGE_MAX {
+                return Ok(LogPage { events, more: true });
+            }
+        }
+        // What was seen includes what has been overwritten since, up to the last revision given.
+        *cursor = (*cursor).max(self.revision);
+        Ok(LogPage { events, more: false })
+    }
+
+    /// Takes out the last change of a key: another follows.
+    fn drop_change(&mut self, place: &MemoryPlace, key: &Key) {
+        let Some(revision) = self.keys.remove(key).or_else(|| self.gone.remove(key)) else { return };
+        self.deletions.remove(&revision);
+        self.expired.remove(&revision);
+        if let Some(change) = self.changes.remove(&revision) {
+            if let ChangeKind::Put { expires_at_ms: Some(at), .. } = change.kind {
+                self.expiries.remove(&(at, revision));
+            }
+            self.release(place, change.share());
+        }
+    }
+
+    fn forget(&mut self, place: &MemoryPlace, revision: Option<u64>) {
+        let Some(revision) = revision else { return };
+        self.forgotten = self.forgotten.max(revision);
+        if let Some(change) = self.changes.remove(&revision) {
+            self.gone.remove(&change.key);
+            self.release(place, change.share());
+        }
+    }
+
+    fn release(&mut self, place: &MemoryPlace, bytes: u64) {
+        place.release(bytes);
+        self.held -= bytes;
+    }
+}
+
+pub(super) fn at_another_revision(operation: &'static str) -> Error {
+    Error::new(ErrorKind::Conflict, operation, "the key is at another revision, or absent")
+}
+
+impl Change {
+    fn share(&self) -> u64 {
+        let value_bytes = match &self.kind {
+            ChangeKind::Put { value, .. } => value.len(),
+            ChangeKind::Deleted => 0,
+        };
+        CHANGE_SHARE_BYTES + size(self.key.as_str().len()) + size(value_bytes)
+    }
+
+    fn event(&self, revision: u64) -> KvEvent {
+        let kind = match &self.kind {
+            ChangeKind::Put { value, expires_at_ms } => {
+                KvEventKind::Put { value: value.clone(), expires_at: expires_at_ms.map(timestamp) }
+            }
+            ChangeKind::Deleted => KvEventKind::Deleted,
+        };
+        KvEvent { key: self.key.clone(), revision: Revision::new(revision), kind }
+    }
+}

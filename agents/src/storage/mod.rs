@@ -1,0 +1,21 @@
+//! The storage contracts in memory.
+//!
+//! Stores live in a [`MemoryPlace`]; `new` makes a store in a place of its own.
+
+mod blob;
+mod graph;
+mod history;
+mod kv;
+mod offload;
+mod place;
+mod slots;
+mod tasks;
+mod vector;
+
+pub use blob::InMemoryBlobStore;
+pub use graph::InMemoryGraphStore;
+pub use history::InMemoryHistoryProvider;
+pub use kv::InMemoryKeyValueStore;
+pub use place::{MemoryPlace, PLACE_BYTES_MAX_DEFAULT};
+pub use tasks::{GlobalTaskStore, InMemoryTaskStore};
+pub use vector::InMemoryVectorStore;

@@ -1,0 +1,159 @@
+//! The place in which memory stores live.
+
+use std::any::{Any, TypeId};
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use larder_kernel::{Error, ErrorKind, Namespace, Result};
+
+/// What a place holds at most unless [`MemoryPlace::with_bytes_max`] says otherwise: 8 GiB.
+pub const PLACE_BYTES_MAX_DEFAULT: u64 = 8 * 1024 * 1024 * 1024;
+
+/// A place in memory: stores opened on one place and in one namespace see the same data.
+///
+/// It ends with its last handle. All stores on it share one cap; a write that would exceed it is `ResourceExhausted`
+/// and changes nothing. The account counts content as the contracts measure it, and a fixed share for each record.
+///
+/// ```
+/// use larder_agents::storage::{InMemoryKeyValueStore, MemoryPlace};
+/// use larder_kernel::Namespace;
+///
+/// let place = MemoryPlace::with_bytes_max(64 * 1024 * 1024);
+/// let one = InMemoryKeyValueStore::open(&place, Namespace::new("tenant-1")?);
+/// let other = InMemoryKeyValueStore::open(&place, Namespace::new("tenant-1")?);
+/// # Ok::<(), larder_kernel::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct MemoryPlace {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    spaces: Mutex<HashMap<(TypeId, Namespace), Arc<dyn Any + Send + Sync>>>,
+    bytes: AtomicU64,
+    bytes_max: u64,
+}
+
+impl MemoryPlace {
+    /// A place that holds up to [`PLACE_BYTES_MAX_DEFAULT`].
+    #[must_use]
+    pub fn new() -> Self {
+        Self::with_bytes_max(PLACE_BYTES_MAX_DEFAULT)
+    }
+
+    /// A place that holds up to `bytes_max`.
+    #[must_use]
+    pub fn with_bytes_max(bytes_max: u64) -> Self {
+        let inner = Inner { spaces: Mutex::new(HashMap::new()), bytes: AtomicU64::new(0), bytes_max };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// How many bytes the place counts as held.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.inner.bytes.load(Ordering::Acquire)
+    }
+
+    /// How many bytes it may hold.
+    #[must_use]
+    pub fn bytes_max(&self) -> u64 {
+        self.inner.bytes_max
+    }
+
+    /// Counts `bytes` more, for `operation`, or refuses all of them.
+    pub(crate) fn try_reserve(&self, operation: &'static str, bytes: u64) -> Result<()> {
+        let limit = self.inner.bytes_max;
+        let add = |held: u64| held.checked_add(bytes).filter(|sum| *sum <= limit);
+        match self.inner.bytes.fetch_update(Ordering::AcqRel, Ordering::Acquire, add) {
+            Ok(_) => Ok(()),
+            Err(held) => {
+                Err(Error::new(ErrorKind::ResourceExhausted, operation, "the place in memory is full")
+                    .with_field("place.bytes")
+                    .with_limit(held.saturating_add(bytes), limit))
+            }
+        }
+    }
+
+    /// Counts `bytes` more whatever the cap, for the trace that a removal leaves.
+    pub(crate) fn count(&self, bytes: u64) {
+        self.inner.bytes.fetch_add(bytes, Ordering::AcqRel);
+    }
+
+    /// Counts `bytes` less.
+    pub(crate) fn release(&self, bytes: u64) {
+        let subtract = |held: u64| Some(held.saturating_sub(bytes));
+        // The closure never refuses, so neither does the update.
+        let _ = self.inner.bytes.fetch_update(Ordering::AcqRel, Ordering::Acquire, subtract);
+    }
+
+    /// The state of type `T` in `namespace`, made on first use: each contract keeps one type of its own.
+    pub(crate) fn space<T: Default + Send + Sync + 'static>(&self, namespace: &Namespace) -> Arc<T> {
+        let mut spaces = self.inner.spaces.lock().unwrap_or_else(PoisonError::into_inner);
+        let space = spaces
+            .entry((TypeId::of::<T>(), namespace.clone()))
+            .or_insert_with(|| Arc::new(T::default()))
+            .clone();
+        drop(spaces);
+        // The key holds the type, so the downcast always succeeds; a fresh state is the harmless way out.
+        space.downcast().unwrap_or_default()
+    }
+}
+
+impl Default for MemoryPlace {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for MemoryPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryPlace")
+            .field("bytes", &self.bytes())
+            .field("bytes_max", &self.bytes_max())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The namespace of a store that is made without one.
+pub(crate) fn default_namespace() -> Namespace {
+    Namespace::new("default")
+        .unwrap_or_else(|_| unreachable!("`default` is within the limits of a namespace"))
+}
+
+/// The stores' clock: milliseconds since the epoch.
+pub(crate) fn now_ms() -> i64 {
+    larder_kernel::Timestamp::now().as_micros().div_euclid(1_000)
+}
+
+/// The instant `after` from `now_ms`, to the millisecond; what is less is cut off.
+pub(crate) fn deadline_ms(now_ms: i64, after: std::time::Duration) -> i64 {
+    now_ms.saturating_add(i64::try_from(after.as_millis()).unwrap_or(i64::MAX))
+}
+
+/// A deadline as callers read it.
+pub(crate) fn timestamp(at_ms: i64) -> larder_kernel::Timestamp {
+    let since_epoch = std::time::Duration::from_millis(u64::try_from(at_ms).unwrap_or(0));
+    larder_kernel::Timestamp::default().saturating_add(since_epoch)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cap_refuses_whole_reservations_and_spaces_are_by_type_and_namespace() {
+        let place = MemoryPlace::with_bytes_max(10);
+        place.try_reserve("kv.put", 8).unwrap();
+        let error = place.try_reserve("kv.put", 3).unwrap_err();
+        assert_eq!((error.kind(), error.limit()), (ErrorKind::ResourceExhausted, Some(10)));
+        place.release(8);
+        assert_eq!(place.bytes(), 0);
+
+        let [one, two] = ["one", "two"].map(|name| Namespace::new(name).unwrap());
+        let state = place.space::<AtomicU64>(&one);
+        assert!(Arc::ptr_eq(&state, &place.clone().space::<AtomicU64>(&one)));
+        assert!(!Arc::ptr_eq(&state, &place.space::<AtomicU64>(&two)));
+    }
+}

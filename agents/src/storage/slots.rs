@@ -1,0 +1,196 @@
+//! Records that are locked one by one: threads, buckets, conversations.
+//!
+//! The map's lock is held only to find a slot; the work happens under the slot's own. Nothing here waits while it holds
+//! a lock, so a call either happens whole or, dropped before its first poll, not at all.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::{Bound, ControlFlow};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use futures_util::stream::{self, BoxStream, StreamExt};
+use larder_kernel::{Error, ErrorKind, Result};
+use tokio::sync::Notify;
+
+/// How many slots a walk looks up at once.
+const CHUNK_SLOTS: usize = 256;
+
+/// One record's state, `None` once it was erased, and the bell that rings after each write.
+pub(crate) struct Slot<T> {
+    state: Mutex<Option<T>>,
+    changed: Notify,
+}
+
+impl<T> Slot<T> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Option<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes those that follow the record.
+    pub(crate) fn ring(&self) {
+        self.changed.notify_waiters();
+    }
+}
+
+/// The records of one contract in one namespace, in the order of their keys.
+pub(crate) struct Slots<K, T> {
+    map: RwLock<BTreeMap<K, Arc<Slot<T>>>>,
+}
+
+impl<K, T> Default for Slots<K, T> {
+    fn default() -> Self {
+        Self { map: RwLock::new(BTreeMap::new()) }
+    }
+}
+
+impl<K: Ord + Clone, T> Slots<K, T> {
+    pub(crate) fn find(&self, key: &K) -> Option<Arc<Slot<T>>> {
+        self.map.read().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
+    }
+
+    /// The slot of `key`; where there is none, one with the state that `make` gives.
+    pub(crate) fn find_or_make(&self, key: &K, make: impl FnOnce() -> Result<T>) -> Result<Arc<Slot<T>>> {
+        if let Some(slot) = self.find(key) {
+            return Ok(slot);
+        }
+        let mut map = self.map.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(slot) = map.get(key) {
+            return Ok(Arc::clone(slot));
+        }
+        let slot = Arc::new(Slot { state: Mutex::new(Some(make()?)), changed: Notify::new() });
+        map.insert(key.clone(), Arc::clone(&slot));
+        Ok(slot)
+    }
+
+    /// Runs `work` on the record, if there is one.
+    pub(crate) fn read<R>(&self, key: &K, work: impl FnOnce(&mut T) -> R) -> Option<R> {
+        self.find(key)?.lock().as_mut().map(work)
+    }
+
+    /// Runs `work` on the record, if there is one, and wakes its followers.
+    pub(crate) fn change<R>(&self, key: &K, work: impl FnOnce(&mut T) -> R) -> Option<R> {
+        let slot = self.find(key)?;
+        let done = slot.lock().as_mut().map(work);
+        slot.ring();
+        done
+    }
+
+    /// Runs `work` on the record, made if there is none, and wakes its followers.
+    pub(crate) fn write<R>(
+        &self,
+        key: &K,
+        make: impl Fn() -> Result<T>,
+        work: impl FnOnce(&mut T) -> Result<R>,
+    ) -> Result<R> {
+        loop {
+            let slot = self.find_or_make(key, &make)?;
+            let mut state = slot.lock();
+            // An erased slot has left the map already, so the next look finds or makes a fresh one.
+            let Some(live) = state.as_mut() else { continue };
+            let done = work(live);
+            drop(state);
+            slot.ring();
+            return done;
+        }
+    }
+
+    /// Shows the records from `start` on, in order, until `visit` breaks off.
+    ///
+    /// It goes by chunks, so that the map's lock is held only for moments.
+    pub(crate) fn walk(&self, mut start: Bound<K>, mut visit: impl FnMut(K, &mut T) -> ControlFlow<()>) {
+        loop {
+            let chunk = self.chunk(start.as_ref());
+            let Some((last, _)) = chunk.last() else { return };
+            start = Bound::Excluded(last.clone());
+            for (key, slot) in chunk {
+                if let Some(state) = slot.lock().as_mut()
+                    && visit(key, state).is_break()
+                {
+                    return;
+                }
+            }
+        }
+    }
+
+    fn chunk(&self, start: Bound<&K>) -> Vec<(K, Arc<Slot<T>>)> {
+        let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
+        let slots = map.range((start, Bound::Unbounded)).take(CHUNK_SLOTS);
+        slots.map(|(key, slot)| (key.clone(), Arc::clone(slot))).collect()
+    }
+
+    /// Takes every record out and hands its state to `each`.
+    pub(crate) fn erase(&self, mut each: impl FnMut(T)) {
+        let map = std::mem::take(&mut *self.map.write().unwrap_or_else(PoisonError::into_inner));
+        for slot in map.into_values() {
+            let state = slot.lock().take();
+            slot.ring();
+            state.into_iter().for_each(&mut each);
+        }
+    }
+}
+
+/// What one look at a log found.
+pub(crate) struct LogPage<E> {
+    pub(crate) events: Vec<E>,
+    /// Whether the look ended before the log did.
+    pub(crate) more: bool,
+}
+
+struct Follower<T, E, F> {
+    slot: Arc<Slot<T>>,
+    read: F,
+    buffer: VecDeque<E>,
+    ended: bool,
+}
+
+/// Streams a record's log: `read` gives what follows the events it gave before, and is asked again after each write.
+///
+/// The stream ends with an error that `read` gives, and with `Conflict` when the record is erased.
+pub(crate) fn follow<T, E, F>(
+    operation: &'static str,
+    slot: Arc<Slot<T>>,
+    read: F,
+) -> BoxStream<'static, Result<E>>
+where
+    T: Send + 'static,
+    E: Send + 'static,
+    F: FnMut(&mut T) -> Result<LogPage<E>> + Send + 'static,
+{
+    let follower = Follower { slot, read, buffer: VecDeque::new(), ended: false };
+    stream::unfold(follower, move |mut follower| async move {
+        let event = follower.next(operation).await?;
+        Some((event, follower))
+    })
+    .boxed()
+}
+
+impl<T, E, F: FnMut(&mut T) -> Result<LogPage<E>>> Follower<T, E, F> {
+    async fn next(&mut self, operation: &'static str) -> Option<Result<E>> {
+        loop {
+            if let Some(event) = self.buffer.pop_front() {
+                return Some(Ok(event));
+            }
+            if self.ended {
+                return None;
+            }
+            // A long log of changes that this follower skips must not keep the thread from other tasks.
+            tokio::task::coop::consume_budget().await;
+            let mut changed = std::pin::pin!(self.slot.changed.notified());
+            // Listening begins before the look, so that no write falls between the two.
+            changed.as_mut().enable();
+            let page = match self.slot.lock().as_mut() {
+                Some(state) => (self.read)(state),
+                None => {
+                    Err(Error::new(ErrorKind::Conflict, operation, "the namespace was erased: begin anew"))
+                }
+            };
+            match page {
+                Err(error) => {
+                    self.ended = true;
+                    return Some(Err(error));
+                }
+                Ok(page) if page.events.is_empty() && !page.more => changed.await,
+                Ok(page) => self.buffer.extend(page.events),
+            }
+        }
+    }
+}

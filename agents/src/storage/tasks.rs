@@ -1,0 +1,282 @@
+//! Task boards in memory.
+
+mod board;
+mod global;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use larder_kernel::check::size;
+use larder_kernel::storage::task::{check_add_tasks, check_claim, check_task_text};
+use larder_kernel::{
+    AgentId, Board, BoardId, Capabilities, Claim, ConversationId, Durability, Error, ErrorKind, FencingToken,
+    Lease, Namespace, NewBoard, NewTask, Page, PageRequest, Result, RetryOutcome, Store, Task, TaskId,
+    TaskPosition, TaskQuery, TaskStore, Transition, WorkerId,
+};
+
+use super::place::{MemoryPlace, deadline_ms, default_namespace, now_ms};
+use super::slots::Slots;
+use board::{BoardState, Numbers, no_board};
+pub use global::GlobalTaskStore;
+
+/// What the account counts for the numbers of a board, which outlive it.
+const NUMBERS_SHARE_BYTES: u64 = 256;
+
+/// The boards of a conversation. They share a lock, so that settling the conversation is one step.
+#[derive(Default)]
+struct Conversation {
+    boards: BTreeMap<AgentId, (Numbers, Option<BoardState>)>,
+    /// What the boards' names and numbers have in the place's account.
+    held: u64,
+}
+
+type Conversations = Slots<ConversationId, Conversation>;
+
+/// Task boards in memory, in the manner of Kanban.
+///
+/// A claim costs the same however many tasks wait or are finished.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use larder_agents::storage::InMemoryTaskStore;
+/// use larder_kernel::{BoardId, NewBoard, NewTask, TaskId, TaskStatus, TaskStore, Transition, WorkerId};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> larder_kernel::Result<()> {
+/// let store = InMemoryTaskStore::new();
+/// let board = BoardId::new("conversation-1", "planner")?;
+/// let task = NewTask::new(TaskId::new("shop")?, "Buy sugar");
+/// store.create_task_list(&board, NewBoard::new(vec![task])).await?;
+///
+/// let worker = WorkerId::new("worker-1")?;
+/// if let Some(claim) = store.claim(&board, &worker, Duration::from_secs(60)).await? {
+///     let step = Transition::to(TaskStatus::Succeeded).with_token(claim.token).with_result("2 kg");
+///     store.update_status(&board, &claim.task.id, step).await?;
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct InMemoryTaskStore {
+    place: MemoryPlace,
+    namespace: Namespace,
+    conversations: Arc<Conversations>,
+}
+
+impl InMemoryTaskStore {
+    /// A store in a place of its own, in the namespace `default`.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::open(&MemoryPlace::new(), default_namespace())
+    }
+
+    /// The store in `namespace` on `place`, shared with every other handle on the two.
+    #[must_use]
+    pub fn open(place: &MemoryPlace, namespace: Namespace) -> Self {
+        let conversations = place.space::<Conversations>(&namespace);
+        Self { place: place.clone(), namespace, conversations }
+    }
+
+    /// Runs `work` on the board, if it is there.
+    fn on_board<R>(
+        &self,
+        board: &BoardId,
+        work: impl FnOnce(&mut BoardState, &mut Numbers) -> R,
+    ) -> Option<R> {
+        let found = self.conversations.read(&board.conversation, |conversation| {
+            let (numbers, state) = conversation.boards.get_mut(&board.agent)?;
+            Some(work(state.as_mut()?, numbers))
+        });
+        found.flatten()
+    }
+
+    /// As `on_board`, where a board that is not there is an error.
+    fn on_board_or_fail<R>(
+        &self,
+        operation: &'static str,
+        board: &BoardId,
+        work: impl FnOnce(&mut BoardState, &mut Numbers) -> Result<R>,
+    ) -> Result<R> {
+        self.on_board(board, work).unwrap_or_else(|| Err(no_board(operation)))
+    }
+}
+
+impl Conversation {
+    /// The boards after an agent, up to `limit`.
+    fn list(&self, conversation: &ConversationId, after: Option<&AgentId>, limit: usize) -> Vec<Board> {
+        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let boards =
+            self.boards.range::<AgentId, _>((start, Bound::Unbounded)).filter_map(|(agent, (_, state))| {
+                let id = BoardId { conversation: conversation.clone(), agent: agent.clone() };
+                state.as_ref().map(|state| state.shown(id))
+            });
+        boards.take(limit).collect()
+    }
+}
+
+impl Default for InMemoryTaskStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for InMemoryTaskStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InMemoryTaskStore").field("place", &self.place).finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Store for InMemoryTaskStore {
+    fn namespace(&self) -> &Namespace {
+        &self.namespace
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::new(Durability::None)
+    }
+
+    async fn erase(&self) -> Result<()> {
+        self.conversations.erase(|conversation| {
+            let boards = conversation.boards.values().filter_map(|(_, state)| state.as_ref());
+            self.place.release(conversation.held + boards.map(BoardState::held).sum::<u64>());
+        });
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl TaskStore for InMemoryTaskStore {
+    async fn create_task_list(&self, board: &BoardId, new: NewBoard) -> Result<Board> {
+        const OPERATION: &str = "tasks.create_task_list";
+        new.check()?;
+        let make = || Ok(Conversation::default());
+        self.conversations.write(&board.conversation, make, |conversation| {
+            if !conversation.boards.contains_key(&board.agent) {
+                let names = size(board.conversation.as_str().len() + board.agent.as_str().len());
+                self.place.try_reserve(OPERATION, NUMBERS_SHARE_BYTES + names)?;
+                conversation.held += NUMBERS_SHARE_BYTES + names;
+            }
+            let (numbers, state) = conversation.boards.entry(board.agent.clone()).or_default();
+            if state.is_some() {
+                return Err(Error::new(ErrorKind::AlreadyExists, OPERATION, "the board is there"));
+            }
+            let made = state.insert(BoardState::new(OPERATION, &self.place, numbers, new)?);
+            Ok(made.shown(board.clone()))
+        })
+    }
+
+    async fn add_tasks(&self, board: &BoardId, tasks: Vec<NewTask>) -> Result<Vec<Task>> {
+        const OPERATION: &str = "tasks.add_tasks";
+        check_add_tasks(&tasks)?;
+        self.on_board_or_fail(OPERATION, board, |state, numbers| state.add(&self.place, numbers, tasks))
+    }
+
+    async fn get_board(&self, board: &BoardId) -> Result<Option<Board>> {
+        Ok(self.on_board(board, |state, _| state.shown(board.clone())))
+    }
+
+    async fn get_task(&self, board: &BoardId, task: &TaskId) -> Result<Option<Task>> {
+        Ok(self.on_board(board, |state, _| state.get(task).cloned()).flatten())
+    }
+
+    async fn list_tasks(
+        &self,
+        board: &BoardId,
+        query: &TaskQuery,
+        page: PageRequest<TaskPosition>,
+    ) -> Result<Page<Task, TaskPosition>> {
+        page.check("tasks.list_tasks")?;
+        let tasks = self.on_board(board, |state, _| state.list(query, page.after, page.limit + 1));
+        Ok(Page::from_surplus(tasks.unwrap_or_default(), page.limit, |task| task.position))
+    }
+
+    async fn list_boards(
+        &self,
+        conversation: Option<&ConversationId>,
+        page: PageRequest<BoardId>,
+    ) -> Result<Page<Board, BoardId>> {
+        page.check("tasks.list_boards")?;
+        let first = page.after.as_ref().map(|after| &after.conversation).max(conversation).cloned();
+        let mut found = Vec::new();
+        self.conversations.walk(first.map_or(Bound::Unbounded, Bound::Included), |id, state| {
+            if found.len() > page.limit || conversation.is_some_and(|wanted| *wanted != id) {
+                return ControlFlow::Break(());
+            }
+            let after = page.after.as_ref().filter(|after| after.conversation == id);
+            let missing = page.limit + 1 - found.len();
+            found.extend(state.list(&id, after.map(|after| &after.agent), missing));
+            ControlFlow::Continue(())
+        });
+        Ok(Page::from_surplus(found, page.limit, |board| board.id.clone()))
+    }
+
+    async fn update_status(&self, board: &BoardId, task: &TaskId, step: Transition) -> Result<Task> {
+        check_task_text(&step)?;
+        self.on_board_or_fail("tasks.update_status", board, |state, numbers| {
+            state.step(&self.place, numbers, task, step)
+        })
+    }
+
+    async fn increment_retry(
+        &self,
+        board: &BoardId,
+        task: &TaskId,
+        token: Option<FencingToken>,
+    ) -> Result<RetryOutcome> {
+        self.on_board_or_fail("tasks.increment_retry", board, |state, numbers| {
+            state.retry(numbers, task, token)
+        })
+    }
+
+    async fn force_retry(&self, board: &BoardId, task: &TaskId) -> Result<Task> {
+        self.on_board_or_fail("tasks.force_retry", board, |state, numbers| {
+            state.force_retry(&self.place, numbers, task)
+        })
+    }
+
+    async fn settle_conversation(&self, conversation: &ConversationId) -> Result<u64> {
+        let settled = self.conversations.read(conversation, |state| {
+            let boards = state.boards.values_mut();
+            boards.filter_map(|(numbers, board)| board.as_mut().map(|board| board.settle(numbers))).sum()
+        });
+        Ok(settled.unwrap_or(0))
+    }
+
+    async fn claim(&self, board: &BoardId, worker: &WorkerId, lease: Duration) -> Result<Option<Claim>> {
+        check_claim("tasks.claim", lease)?;
+        Ok(self.on_board(board, |state, numbers| state.claim(numbers, worker, lease, now_ms())).flatten())
+    }
+
+    async fn renew_lease(
+        &self,
+        board: &BoardId,
+        task: &TaskId,
+        token: FencingToken,
+        lease: Duration,
+    ) -> Result<Lease> {
+        const OPERATION: &str = "tasks.renew_lease";
+        check_claim(OPERATION, lease)?;
+        self.on_board_or_fail(OPERATION, board, |state, numbers| {
+            state.renew(numbers, task, token, deadline_ms(now_ms(), lease))
+        })
+    }
+
+    async fn delete_board(&self, board: &BoardId) -> Result<bool> {
+        let removed = self.conversations.read(&board.conversation, |conversation| {
+            conversation.boards.get_mut(&board.agent).and_then(|(_, state)| state.take())
+        });
+        let removed = removed.flatten();
+        if let Some(state) = &removed {
+            self.place.release(state.held());
+        }
+        Ok(removed.is_some())
+    }
+}

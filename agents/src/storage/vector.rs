@@ -1,0 +1,324 @@
+//! Vectors in memory: exact cosine search over matrices.
+
+mod matrix;
+mod search;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, HashSet};
+use std::fmt;
+use std::ops::Bound;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use async_trait::async_trait;
+use larder_kernel::check::size;
+use larder_kernel::storage::vector::{
+    PreparedDocument, check_dimension, check_ids, check_search, check_search_batch, prepare,
+};
+use larder_kernel::{
+    Capabilities, CollectionInfo, CollectionName, Document, DocumentId, Durability, Embedder, Filter,
+    Namespace, Page, PageRequest, PutMode, PutReport, Result, SearchHit, SearchRequest, Store, VectorStore,
+};
+
+use self::matrix::{Block, Rows};
+use self::search::Query;
+use super::MemoryPlace;
+use super::offload;
+use super::place::default_namespace;
+
+/// Steps that looking at one document's metadata counts for.
+const FILTER_STEPS: usize = 64;
+
+/// A [`VectorStore`] in memory.
+///
+/// Every search is exact: it scores all documents that pass the filter. Searches read a snapshot, so that they neither
+/// wait for writes nor hold them up, and long ones run on a thread that may block.
+///
+/// ```
+/// use larder_agents::storage::InMemoryVectorStore;
+/// use larder_kernel::{CollectionName, Document, DocumentId, Embedding, PutMode, SearchRequest, VectorStore};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> larder_kernel::Result<()> {
+/// let store = InMemoryVectorStore::new();
+/// let notes = CollectionName::new("notes")?;
+/// let document = |id: &str, text: &str, numbers: [f32; 2]| -> larder_kernel::Result<Document> {
+///     Ok(Document::new(DocumentId::new(id)?, text).with_embedding(Embedding::new(numbers)?))
+/// };
+/// let documents = vec![document("a", "north", [0.0, 1.0])?, document("b", "east", [1.0, 0.0])?];
+/// store.put(&notes, documents, PutMode::Upsert).await?;
+///
+/// let request = SearchRequest::new(Embedding::new([0.1, 0.9])?).with_limit(1);
+/// assert_eq!(store.search(&notes, &request).await?[0].content, "north");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct InMemoryVectorStore {
+    place: MemoryPlace,
+    namespace: Namespace,
+    space: Arc<Space>,
+    embedder: Option<Arc<dyn Embedder>>,
+}
+
+/// The collections of a namespace. Writers of a collection hold the outer lock for reading, so a collection that is
+/// removed has no writer; searches hold neither lock while they score.
+#[derive(Default)]
+struct Space {
+    collections: RwLock<BTreeMap<CollectionName, RwLock<Rows>>>,
+}
+
+// A thread that panics under a lock has changed nothing by then: what can fail comes before the first change.
+fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
+    lock.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
+    lock.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Space {
+    /// What `look` sees of a collection; `None` where there is none.
+    fn look<T>(&self, collection: &CollectionName, look: impl FnOnce(&Rows) -> T) -> Option<T> {
+        read(&self.collections).get(collection).map(|rows| look(&read(rows)))
+    }
+
+    /// What `change` does to a collection; `None` where there is none.
+    fn change<T>(&self, collection: &CollectionName, change: impl FnOnce(&mut Rows) -> T) -> Option<T> {
+        read(&self.collections).get(collection).map(|rows| change(&mut write(rows)))
+    }
+
+    fn put(
+        &self,
+        place: &MemoryPlace,
+        collection: &CollectionName,
+        documents: Vec<PreparedDocument>,
+        mode: PutMode,
+    ) -> Result<PutReport> {
+        let collections = read(&self.collections);
+        if let Some(rows) = collections.get(collection) {
+            return write(rows).put(place, documents, mode);
+        }
+        drop(collections);
+        let mut collections = write(&self.collections);
+        if let Some(rows) = collections.get(collection) {
+            return write(rows).put(place, documents, mode);
+        }
+        // The batch is never empty and has one dimension: `prepare` saw to it.
+        let Some(first) = documents.first() else { return Ok(PutReport::default()) };
+        let mut rows = Rows::new(place, first.embedding.dimensions())?;
+        let report = rows.put(place, documents, mode).inspect_err(|_| place.release(rows.bytes()))?;
+        collections.insert(collection.clone(), RwLock::new(rows));
+        Ok(report)
+    }
+}
+
+impl InMemoryVectorStore {
+    /// A store in a place of its own.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::open(&MemoryPlace::new(), default_namespace())
+    }
+
+    /// The store of a namespace at a place.
+    #[must_use]
+    pub fn open(place: &MemoryPlace, namespace: Namespace) -> Self {
+        Self { space: place.space(&namespace), place: place.clone(), namespace, embedder: None }
+    }
+
+    /// Lets an embedder compute the embeddings that documents lack.
+    #[must_use]
+    pub fn with_embedder(mut self, embedder: Arc<dyn Embedder>) -> Self {
+        self.embedder = Some(embedder);
+        self
+    }
+
+    async fn run_searches(
+        &self,
+        operation: &'static str,
+        collection: &CollectionName,
+        requests: &[SearchRequest],
+    ) -> Result<Vec<Vec<SearchHit>>> {
+        let found = self.space.look(collection, |rows| (rows.dimensions(), rows.len(), rows.snapshot()));
+        let Some((dimensions, count, blocks)) = found else { return Ok(vec![Vec::new(); requests.len()]) };
+        for request in requests {
+            check_dimension(operation, request.embedding.dimensions(), dimensions)?;
+        }
+        let queries: Vec<Query> = requests.iter().map(Query::new).collect();
+        let steps = queries.iter().map(|query| query.steps(count)).fold(0, usize::saturating_add);
+        offload::run(operation, steps, move || Ok(search::search(&blocks, &queries))).await
+    }
+}
+
+impl Default for InMemoryVectorStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for InMemoryVectorStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InMemoryVectorStore")
+            .field("embedder", &self.embedder.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Store for InMemoryVectorStore {
+    fn namespace(&self) -> &Namespace {
+        &self.namespace
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::new(Durability::None)
+    }
+
+    async fn erase(&self) -> Result<()> {
+        let gone = std::mem::take(&mut *write(&self.space.collections));
+        for rows in gone.into_values() {
+            self.place.release(read(&rows).bytes());
+        }
+        Ok(())
+    }
+}
+
+/// The documents at the given rows, made away from the runtime where they are many.
+async fn documents(
+    operation: &'static str,
+    dimensions: usize,
+    places: Vec<Option<(Arc<Block>, usize)>>,
+) -> Result<Vec<Option<Document>>> {
+    let steps = places.len().saturating_mul(dimensions);
+    let make = |place: &Option<(Arc<Block>, usize)>| {
+        place.as_ref().map(|(block, row)| block.document(*row)).transpose()
+    };
+    offload::run(operation, steps, move || places.iter().map(make).collect()).await
+}
+
+#[async_trait]
+impl VectorStore for InMemoryVectorStore {
+    async fn put(
+        &self,
+        collection: &CollectionName,
+        documents: Vec<Document>,
+        mode: PutMode,
+    ) -> Result<PutReport> {
+        let documents = prepare(documents, self.embedder.as_deref()).await?;
+        let steps = documents.iter().map(|document| document.embedding.dimensions()).sum();
+        let (space, place, collection) = (self.space.clone(), self.place.clone(), collection.clone());
+        offload::run("vectors.put", steps, move || space.put(&place, &collection, documents, mode)).await
+    }
+
+    async fn get(&self, collection: &CollectionName, ids: &[DocumentId]) -> Result<Vec<Option<Document>>> {
+        check_ids("vectors.get", ids)?;
+        let found = self.space.look(collection, |rows| {
+            (rows.dimensions(), ids.iter().map(|id| rows.find(id)).collect::<Vec<_>>())
+        });
+        let Some((dimensions, places)) = found else { return Ok(vec![None; ids.len()]) };
+        documents("vectors.get", dimensions, places).await
+    }
+
+    async fn search(&self, collection: &CollectionName, request: &SearchRequest) -> Result<Vec<SearchHit>> {
+        check_search("vectors.search", request)?;
+        let answers = self.run_searches("vectors.search", collection, std::slice::from_ref(request)).await?;
+        Ok(answers.into_iter().next().unwrap_or_default())
+    }
+
+    async fn search_batch(
+        &self,
+        collection: &CollectionName,
+        requests: &[SearchRequest],
+    ) -> Result<Vec<Vec<SearchHit>>> {
+        const OPERATION: &str = "vectors.search_batch";
+        check_search_batch(requests)?;
+        self.run_searches(OPERATION, collection, requests).await
+    }
+
+    async fn delete(&self, collection: &CollectionName, ids: &[DocumentId]) -> Result<u64> {
+        check_ids("vectors.delete", ids)?;
+        let Some(dimensions) = self.space.look(collection, Rows::dimensions) else { return Ok(0) };
+        let ids: HashSet<DocumentId> = ids.iter().cloned().collect();
+        // Each hole is filled with another row.
+        let steps = ids.len().saturating_mul(dimensions);
+        let (space, place, collection) = (self.space.clone(), self.place.clone(), collection.clone());
+        let delete = move |rows: &mut Rows| rows.delete(&place, &ids);
+        offload::run("vectors.delete", steps, move || Ok(space.change(&collection, delete).unwrap_or(0)))
+            .await
+    }
+
+    async fn delete_matching(&self, collection: &CollectionName, filter: &Filter) -> Result<u64> {
+        const OPERATION: &str = "vectors.delete_matching";
+        filter.check(OPERATION)?;
+        // Every document is looked at, and each hole is filled with another row.
+        let steps = |rows: &Rows| rows.len().saturating_mul(FILTER_STEPS + rows.dimensions());
+        let Some(steps) = self.space.look(collection, steps) else { return Ok(0) };
+        let (space, place) = (self.space.clone(), self.place.clone());
+        let (collection, filter) = (collection.clone(), filter.clone());
+        let delete = move |rows: &mut Rows| {
+            let ids = rows.matching(&filter);
+            rows.delete(&place, &ids)
+        };
+        offload::run(OPERATION, steps, move || Ok(space.change(&collection, delete).unwrap_or(0))).await
+    }
+
+    async fn count(&self, collection: &CollectionName, filter: Option<&Filter>) -> Result<u64> {
+        const OPERATION: &str = "vectors.count";
+        let Some(filter) = filter else {
+            return Ok(self.space.look(collection, |rows| size(rows.len())).unwrap_or(0));
+        };
+        filter.check(OPERATION)?;
+        let found = self.space.look(collection, |rows| (rows.len(), rows.snapshot()));
+        let Some((count, blocks)) = found else { return Ok(0) };
+        let filter = filter.clone();
+        let matching = move || {
+            let records = blocks.iter().flat_map(|block| &block.records);
+            Ok(size(records.filter(|record| filter.matches(&record.metadata)).count()))
+        };
+        offload::run(OPERATION, count.saturating_mul(FILTER_STEPS), matching).await
+    }
+
+    async fn list(
+        &self,
+        collection: &CollectionName,
+        page: PageRequest<DocumentId>,
+    ) -> Result<Page<Document, DocumentId>> {
+        const OPERATION: &str = "vectors.list";
+        page.check(OPERATION)?;
+        let found = self
+            .space
+            .look(collection, |rows| (rows.dimensions(), rows.page(page.after.as_ref(), page.limit + 1)));
+        let Some((dimensions, places)) = found else { return Ok(Page::empty()) };
+        let places = places.into_iter().map(Some).collect();
+        let items = documents(OPERATION, dimensions, places).await?.into_iter().flatten().collect();
+        Ok(Page::from_surplus(items, page.limit, |document: &Document| document.id.clone()))
+    }
+
+    async fn list_collections(
+        &self,
+        page: PageRequest<CollectionName>,
+    ) -> Result<Page<CollectionInfo, CollectionName>> {
+        page.check("vectors.list_collections")?;
+        let start = page.after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+        let info = |(collection, rows): (&CollectionName, &RwLock<Rows>)| {
+            let rows = read(rows);
+            CollectionInfo {
+                collection: collection.clone(),
+                dimensions: rows.dimensions(),
+                documents: size(rows.len()),
+            }
+        };
+        let collections = read(&self.space.collections);
+        let range = collections.range::<CollectionName, _>((start, Bound::Unbounded));
+        let items = range.take(page.limit + 1).map(info).collect();
+        Ok(Page::from_surplus(items, page.limit, |item: &CollectionInfo| item.collection.clone()))
+    }
+
+    async fn drop_collection(&self, collection: &CollectionName) -> Result<bool> {
+        let gone = write(&self.space.collections).remove(collection);
+        if let Some(rows) = &gone {
+            self.place.release(read(rows).bytes());
+        }
+        Ok(gone.is_some())
+    }
+}

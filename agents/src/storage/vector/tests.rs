@@ -1,0 +1,172 @@
+use larder_kernel::{Embedding, ErrorKind, Metadata};
+
+use super::*;
+
+fn name(text: &str) -> CollectionName {
+    CollectionName::new(text).unwrap()
+}
+
+fn id(text: &str) -> DocumentId {
+    DocumentId::new(text).unwrap()
+}
+
+fn document(text: &str, numbers: &[f32]) -> Document {
+    Document::new(id(text), text).with_embedding(Embedding::new(numbers).unwrap())
+}
+
+/// Numbers that look random and are the same in every run.
+fn numbers(seed: u64, count: usize) -> Vec<f32> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        f32::from(u16::try_from(state % 2_001).unwrap()) / 1_000.0 - 1.0
+    };
+    (0..count).map(|_| next()).collect()
+}
+
+#[tokio::test]
+async fn search_equals_the_definition_across_blocks_and_swapped_rows() {
+    let store = InMemoryVectorStore::new();
+    let notes = name("notes");
+    for batch in 0..3 {
+        let documents = (0..800)
+            .map(|n| document(&format!("d{:05}", batch * 800 + n), &numbers(batch * 800 + n + 1, 33)))
+            .collect();
+        store.put(&notes, documents, PutMode::Upsert).await.unwrap();
+    }
+    let gone: Vec<DocumentId> = (0..2400).step_by(3).map(|n| id(&format!("d{n:05}"))).collect();
+    assert_eq!(store.delete(&notes, &gone).await.unwrap(), 800);
+    assert_eq!(store.count(&notes, None).await.unwrap(), 1_600);
+
+    let query = Embedding::new(numbers(9_999, 33)).unwrap();
+    let all = store.list(&notes, PageRequest::first(10_000)).await.unwrap().items;
+    assert_eq!(all.len(), 1_600);
+    let mut expected: Vec<(f64, DocumentId)> = Vec::new();
+    for found in all {
+        let number = found.id.as_str()[1..].parse::<u64>().unwrap();
+        assert_eq!(found.embedding.as_ref().unwrap().as_slice(), numbers(number + 1, 33));
+        expected.push((query.cosine(&found.embedding.unwrap()).unwrap(), found.id));
+    }
+    expected.sort_by(|left, right| right.0.total_cmp(&left.0));
+    let hits = store.search(&notes, &SearchRequest::new(query).with_limit(50)).await.unwrap();
+    assert_eq!(hits.len(), 50);
+    for (hit, (score, _)) in hits.iter().zip(&expected) {
+        assert!((f64::from(hit.score) - score).abs() < 1e-6);
+    }
+    let found: std::collections::BTreeSet<_> = hits.into_iter().map(|hit| hit.id).collect();
+    assert_eq!(found, expected.into_iter().take(50).map(|(_, id)| id).collect());
+}
+
+#[tokio::test]
+async fn equal_embeddings_tie_by_id_and_extreme_lengths_keep_their_cosine() {
+    let store = InMemoryVectorStore::new();
+    let notes = name("notes");
+    let long: Vec<f32> = numbers(7, 16_000);
+    let documents = ["c", "a", "b"].map(|text| document(text, &long)).to_vec();
+    store.put(&notes, documents, PutMode::Upsert).await.unwrap();
+    let query = SearchRequest::new(Embedding::new(numbers(8, 16_000)).unwrap());
+    let hits = store.search(&notes, &query).await.unwrap();
+    assert_eq!(hits.iter().map(|hit| hit.id.as_str()).collect::<Vec<_>>(), ["a", "b", "c"]);
+    assert!(hits.iter().all(|hit| hit.score.to_bits() == hits[0].score.to_bits()));
+
+    let small = name("small");
+    // Products of two such numbers leave the normal range of f32; the cosine must not notice.
+    let tiny = vec![1.2e-20_f32; 100];
+    let huge = vec![1.8e18_f32; 100];
+    let documents = vec![document("tiny", &tiny), document("huge", &huge)];
+    store.put(&small, documents, PutMode::Upsert).await.unwrap();
+    for numbers in [tiny, huge] {
+        let hits = store.search(&small, &SearchRequest::new(Embedding::new(numbers).unwrap())).await.unwrap();
+        assert!(hits.iter().all(|hit| (hit.score - 1.0).abs() < 1e-6 && hit.score <= 1.0));
+    }
+}
+
+#[tokio::test]
+async fn the_filter_comes_before_the_limit_and_batches_answer_as_single_searches() {
+    let store = InMemoryVectorStore::new();
+    let notes = name("notes");
+    let documents = (0..100)
+        .map(|n: u8| {
+            document(&format!("d{n:02}"), &[1.0, f32::from(n)])
+                .with_metadata(Metadata::new().with("odd", n % 2 == 1))
+        })
+        .collect();
+    store.put(&notes, documents, PutMode::Upsert).await.unwrap();
+    let odd = Filter::eq("odd", true);
+    let request = |limit| SearchRequest::new(Embedding::new([1.0, 0.0]).unwrap()).with_limit(limit);
+    let requests = [request(3).with_filter(odd.clone()), request(0), request(4).with_score_min(0.7)];
+    let answers = store.search_batch(&notes, &requests).await.unwrap();
+    let ids = |hits: &[SearchHit]| hits.iter().map(|hit| hit.id.as_str().to_owned()).collect::<Vec<_>>();
+    assert_eq!(ids(&answers[0]), ["d01", "d03", "d05"]);
+    assert!(answers[1].is_empty());
+    assert_eq!(ids(&answers[2]), ["d00", "d01"]);
+    for (answer, request) in answers.iter().zip(&requests) {
+        assert_eq!(answer, &store.search(&notes, request).await.unwrap());
+    }
+    assert_eq!(store.delete_matching(&notes, &odd).await.unwrap(), 50);
+    assert_eq!(store.count(&notes, Some(&odd)).await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn the_dimension_outlives_documents_and_every_byte_is_given_back() {
+    let place = MemoryPlace::with_bytes_max(4_000);
+    let store = InMemoryVectorStore::open(&place, Namespace::new("n").unwrap());
+    let notes = name("notes");
+    let error = store.put(&notes, vec![document("a", &[1.0; 1_000])], PutMode::Upsert).await.unwrap_err();
+    assert_eq!((error.kind(), place.bytes()), (ErrorKind::ResourceExhausted, 0));
+    assert!(store.list_collections(PageRequest::default()).await.unwrap().items.is_empty());
+
+    store.put(&notes, vec![document("a", &[1.0, 2.0])], PutMode::IfAbsent).await.unwrap();
+    let report = store.put(&notes, vec![document("a", &[5.0, 2.0])], PutMode::IfAbsent).await.unwrap();
+    assert_eq!(report, PutReport { written: vec![], ignored: vec![id("a")] });
+    assert_eq!(store.delete(&notes, &[id("a"), id("a"), id("b")]).await.unwrap(), 1);
+    let error = store.put(&notes, vec![document("a", &[1.0])], PutMode::Upsert).await.unwrap_err();
+    assert_eq!((error.kind(), error.field()), (ErrorKind::InvalidInput, Some("embedding")));
+    assert!(store.drop_collection(&notes).await.unwrap());
+    assert_eq!(place.bytes(), 0);
+    store.put(&notes, vec![document("a", &[1.0])], PutMode::Upsert).await.unwrap();
+    store.erase().await.unwrap();
+    assert_eq!(place.bytes(), 0);
+}
+
+/// Runs a future to its end on a thread of its own.
+fn on_thread(work: impl Future<Output = ()> + Send + 'static) -> std::thread::JoinHandle<()> {
+    std::thread::spawn(move || {
+        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(work);
+    })
+}
+
+#[test]
+fn writers_searches_and_drops_on_many_threads_lose_no_byte_of_the_account() {
+    let place = MemoryPlace::new();
+    let store = InMemoryVectorStore::open(&place, Namespace::new("n").unwrap());
+    let notes = name("notes");
+    let threads: Vec<_> = (0..6_u64)
+        .map(|thread| {
+            let (store, notes) = (store.clone(), notes.clone());
+            on_thread(async move {
+                for round in 0..10 {
+                    let documents = (0..300)
+                        .map(|n| document(&format!("{thread}-{n}"), &numbers(n + round + 1, 300)))
+                        .collect();
+                    store.put(&notes, documents, PutMode::Upsert).await.unwrap();
+                    let query = SearchRequest::new(Embedding::new(numbers(round + 1, 300)).unwrap());
+                    let hits = store.search(&notes, &query).await.unwrap();
+                    assert!(hits.is_sorted_by(|left, right| left.score >= right.score));
+                    let ids: Vec<_> = (0..150).map(|n| id(&format!("{thread}-{n}"))).collect();
+                    store.delete(&notes, &ids).await.unwrap();
+                    if thread == 0 && round % 4 == 3 {
+                        store.drop_collection(&notes).await.unwrap();
+                    }
+                }
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    assert!(place.bytes() > 0);
+    let erased = store.clone();
+    on_thread(async move { erased.erase().await.unwrap() }).join().unwrap();
+    assert_eq!(place.bytes(), 0);
+}
