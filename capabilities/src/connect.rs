@@ -1,0 +1,225 @@
+//! From a URL to the stores behind it.
+//!
+//! | URL | what it opens | contracts |
+//! |---|---|---|
+//! | `memory:` | memory of this process; every opening is a place of its own | all six |
+//! | `sqlite:./larder.db`, `sqlite:/var/larder.db`, `sqlite:///var/larder.db` | a SQLite file | all but blobs |
+//! | the same with the feature `fs` | blobs in the folder beside it, `larder.db.blobs` | all six |
+//! | `file:./blobs`, `file:///var/blobs` | a folder | blobs |
+//! | `postgres://user:password@host:5432/database` | a Postgres database, with the feature `postgres` | all but blobs |
+//!
+//! `sqlite:` takes the query parameters `synchronous=full` (the default: an acknowledged write survives the loss of
+//! power) or `synchronous=normal`, and `busy_timeout_ms=`, how long to wait for a lock of another process. The others
+//! take none; an unknown parameter is an error. In a path `%` and two hexadecimal digits stand for a byte, so `#`, `?`
+//! and `%` are written `%23`, `%3F` and `%25`.
+//!
+//! `memory:` has no name: what is to be shared is opened once, with [`open_place`], and shared as a [`Place`].
+
+#[cfg(all(feature = "fs", unix))]
+mod files;
+mod memory;
+#[cfg(any(feature = "sqlite", all(feature = "fs", unix)))]
+mod path;
+#[cfg(feature = "postgres")]
+mod postgres;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+mod url;
+
+use std::fmt;
+use std::sync::Arc;
+
+use larder_agents::storage::MemoryPlace;
+use larder_kernel::{Contract, Embedder, Error, ErrorKind, Namespace, Result};
+
+use crate::stores::Stores;
+use url::{OPERATION, ParsedUrl, invalid};
+
+/// Opens what the URL names, so that stores in any number of namespaces can be taken from it.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> larder_kernel::Result<()> {
+/// use larder_kernel::Namespace;
+///
+/// let place = larder_capabilities::open_place("memory:").await?;
+/// let tenant = place.open(&Namespace::new("tenant-1")?, None).await?;
+/// let history = tenant.history()?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// `InvalidInput` naming `url` for a URL that is malformed, has an unknown scheme or an unknown query parameter;
+/// `Unsupported` naming `url` for a scheme whose cargo feature this build does not have; else the backend's own.
+pub async fn open_place(url: &str) -> Result<Place> {
+    Target::parse(url)?.open().await
+}
+
+/// What one URL names, opened. Clones share it.
+#[derive(Clone)]
+pub struct Place {
+    scheme: &'static str,
+    contracts: Arc<[Contract]>,
+    backend: Backend,
+}
+
+#[derive(Clone)]
+enum Backend {
+    Memory(MemoryPlace),
+    #[cfg(feature = "sqlite")]
+    Sqlite(sqlite::Opened),
+    #[cfg(all(feature = "fs", unix))]
+    Files(crate::fs::FsBlobStore),
+    #[cfg(feature = "postgres")]
+    Postgres(crate::postgres::Postgres),
+}
+
+impl Place {
+    /// The scheme of the URL: `memory`, `sqlite`, `file` or `postgres`.
+    #[must_use]
+    pub fn scheme(&self) -> &'static str {
+        self.scheme
+    }
+
+    /// The contracts that the place provides.
+    #[must_use]
+    pub fn contracts(&self) -> &[Contract] {
+        &self.contracts
+    }
+
+    /// Opens every store that the place provides in one namespace. The embedder, where there is one, lets the vector
+    /// store embed texts itself.
+    ///
+    /// # Errors
+    /// The backend's own.
+    pub async fn open(&self, namespace: &Namespace, embedder: Option<Arc<dyn Embedder>>) -> Result<Stores> {
+        self.open_some(namespace, embedder, &self.contracts).await
+    }
+
+    /// Opens those stores of `wanted` that the place provides.
+    pub(crate) async fn open_some(
+        &self,
+        namespace: &Namespace,
+        embedder: Option<Arc<dyn Embedder>>,
+        wanted: &[Contract],
+    ) -> Result<Stores> {
+        let stores = match &self.backend {
+            Backend::Memory(place) => memory::open(place, namespace, embedder),
+            #[cfg(feature = "sqlite")]
+            Backend::Sqlite(opened) => opened.open(namespace, embedder, wanted).await?,
+            #[cfg(all(feature = "fs", unix))]
+            Backend::Files(blobs) => files::in_namespace(blobs, namespace),
+            #[cfg(feature = "postgres")]
+            Backend::Postgres(opened) => postgres::open(opened, namespace, embedder, wanted).await?,
+        };
+        Ok(stores.keep(wanted))
+    }
+
+    /// Lets go of the place and waits until it is closed: for SQLite, until every clone and every store taken from it is
+    /// dropped.
+    pub async fn close(self) {
+        match self.backend {
+            Backend::Memory(_) => {}
+            #[cfg(feature = "sqlite")]
+            Backend::Sqlite(opened) => opened.close().await,
+            #[cfg(all(feature = "fs", unix))]
+            Backend::Files(_) => {}
+            #[cfg(feature = "postgres")]
+            Backend::Postgres(opened) => opened.close().await,
+        }
+    }
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Place").field("scheme", &self.scheme).finish_non_exhaustive()
+    }
+}
+
+/// What a URL asks for, read and checked but not yet opened.
+pub(crate) enum Target {
+    Memory,
+    #[cfg(feature = "sqlite")]
+    Sqlite(crate::sqlite::SqliteConfig),
+    #[cfg(all(feature = "fs", unix))]
+    Files(crate::fs::FsConfig),
+    #[cfg(feature = "postgres")]
+    Postgres(Box<crate::postgres::PostgresConfig>),
+}
+
+impl Target {
+    /// Reads a URL, without I/O.
+    pub(crate) fn parse(text: &str) -> Result<Self> {
+        let url = ParsedUrl::parse(text)?;
+        match url.scheme.as_str() {
+            "memory" => memory::target(&url),
+            #[cfg(feature = "sqlite")]
+            "sqlite" => sqlite::target(url),
+            #[cfg(all(feature = "fs", unix))]
+            "file" => files::target(&url),
+            #[cfg(all(feature = "fs", not(unix)))]
+            "file" => Err(unsupported("`file:` works on Unix only; use another URL for blobs")),
+            #[cfg(feature = "postgres")]
+            "postgres" | "postgresql" => postgres::target(text),
+            scheme => Err(not_in_this_build(scheme)),
+        }
+    }
+
+    /// The contracts that the place will provide.
+    pub(crate) fn contracts(&self) -> &'static [Contract] {
+        match self {
+            Self::Memory => &Contract::ALL,
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(_) => sqlite::CONTRACTS,
+            #[cfg(all(feature = "fs", unix))]
+            Self::Files(_) => &[Contract::Blobs],
+            #[cfg(feature = "postgres")]
+            Self::Postgres(_) => postgres::CONTRACTS,
+        }
+    }
+
+    pub(crate) async fn open(self) -> Result<Place> {
+        let contracts = self.contracts().into();
+        let (scheme, backend) = match self {
+            Self::Memory => ("memory", Backend::Memory(MemoryPlace::new())),
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(config) => ("sqlite", Backend::Sqlite(sqlite::Opened::new(config).await?)),
+            #[cfg(all(feature = "fs", unix))]
+            Self::Files(config) => ("file", Backend::Files(files::open(config).await?)),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(config) => {
+                ("postgres", Backend::Postgres(crate::postgres::Postgres::open(*config).await?))
+            }
+        };
+        Ok(Place { scheme, contracts, backend })
+    }
+}
+
+/// The error for a scheme without a backend in this build.
+fn not_in_this_build(scheme: &str) -> Error {
+    let feature = match scheme {
+        "sqlite" => "sqlite",
+        "file" => "fs",
+        "postgres" | "postgresql" => "postgres",
+        "redis" | "rediss" => "redis",
+        "s3" => "s3",
+        "age" => "age",
+        _ => {
+            return invalid(
+                "has an unknown scheme; there are `memory:`, `sqlite:`, `file:`, `postgres:`, `redis:`, `rediss:`, \
+                 `s3:` and `age:`",
+            );
+        }
+    };
+    unsupported(format!(
+        "the scheme needs the cargo feature `{feature}` of larder-capabilities, which this build does not have"
+    ))
+}
+
+fn unsupported(message: impl Into<std::borrow::Cow<'static, str>>) -> Error {
+    Error::new(ErrorKind::Unsupported, OPERATION, message).with_field("url")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,40 @@
+//! `memory:`, all six contracts in this process.
+
+use std::sync::Arc;
+
+use larder_agents::storage::{
+    InMemoryBlobStore, InMemoryGraphStore, InMemoryHistoryProvider, InMemoryKeyValueStore, InMemoryTaskStore,
+    InMemoryVectorStore, MemoryPlace,
+};
+use larder_kernel::{Embedder, Namespace, Result};
+
+use super::Target;
+use super::url::{ParsedUrl, invalid};
+use crate::stores::Stores;
+
+pub(super) fn target(url: &ParsedUrl<'_>) -> Result<Target> {
+    if !url.rest.is_empty() {
+        return Err(invalid("names a place in memory; write `memory:`, open it once and share the place"));
+    }
+    url.nothing_left("`memory:` takes none")?;
+    Ok(Target::Memory)
+}
+
+pub(super) fn open(
+    place: &MemoryPlace,
+    namespace: &Namespace,
+    embedder: Option<Arc<dyn Embedder>>,
+) -> Stores {
+    let vectors = InMemoryVectorStore::open(place, namespace.clone());
+    let vectors = match embedder {
+        Some(embedder) => vectors.with_embedder(embedder),
+        None => vectors,
+    };
+    Stores::none(namespace.clone())
+        .with_history(Arc::new(InMemoryHistoryProvider::open(place, namespace.clone())))
+        .with_vectors(Arc::new(vectors))
+        .with_graph(Arc::new(InMemoryGraphStore::open(place, namespace.clone())))
+        .with_blobs(Arc::new(InMemoryBlobStore::open(place, namespace.clone())))
+        .with_tasks(Arc::new(InMemoryTaskStore::open(place, namespace.clone())))
+        .with_key_value(Arc::new(InMemoryKeyValueStore::open(place, namespace.clone())))
+}

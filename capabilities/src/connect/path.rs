@@ -1,0 +1,62 @@
+//! The path in a URL of a file or a folder.
+
+use std::path::PathBuf;
+
+use larder_kernel::Result;
+
+use super::url::{ParsedUrl, invalid};
+
+impl ParsedUrl<'_> {
+    /// The path of a file or folder: `scheme:relative`, `scheme:/absolute` or `scheme:///absolute`.
+    pub(crate) fn path(&self) -> Result<PathBuf> {
+        let path = match self.rest.strip_prefix("//") {
+            None => self.rest,
+            Some(after) => {
+                let (host, _) = after.split_at(after.find('/').unwrap_or(after.len()));
+                if !host.is_empty() && host != "localhost" {
+                    return Err(invalid(format!(
+                        "names a host; write `{0}:./path` or `{0}:///absolute/path`",
+                        self.known_scheme()
+                    )));
+                }
+                after.get(host.len()..).unwrap_or_default()
+            }
+        };
+        if path.is_empty() {
+            return Err(invalid(format!(
+                "has an empty path; write `{0}:./path` or `{0}:///absolute/path`",
+                self.known_scheme()
+            )));
+        }
+        decode(path).map(PathBuf::from)
+    }
+
+    /// The scheme for a message: one of the program's own words.
+    fn known_scheme(&self) -> &'static str {
+        if self.scheme == "sqlite" { "sqlite" } else { "file" }
+    }
+}
+
+/// Replaces `%` and two hexadecimal digits by the byte they stand for.
+fn decode(text: &str) -> Result<String> {
+    let malformed =
+        || invalid("has a `%` in its path without two hexadecimal digits behind it; write `%` as `%25`");
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut bytes = text.bytes();
+    while let Some(byte) = bytes.next() {
+        if byte != b'%' {
+            decoded.push(byte);
+            continue;
+        }
+        let mut digit = || {
+            let digit = char::from(bytes.next()?).to_digit(16)?;
+            u8::try_from(digit).ok()
+        };
+        let (high, low) = (digit().ok_or_else(malformed)?, digit().ok_or_else(malformed)?);
+        decoded.push((high << 4) | low);
+    }
+    if decoded.contains(&0) {
+        return Err(invalid("has a NUL character in its path"));
+    }
+    String::from_utf8(decoded).map_err(|_| invalid("has a path that is not UTF-8"))
+}

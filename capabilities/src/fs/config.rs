@@ -1,0 +1,22 @@
+//! Where the files are kept.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// Options of [`FsBlobStore`](super::FsBlobStore).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FsConfig {
+    /// The folder that holds every namespace. It is made where it is missing, and nothing outside of it is ever
+    /// touched. All of it must lie on one file system.
+    pub root: PathBuf,
+}
+
+impl FsConfig {
+    /// Keeps the files under `root`.
+    #[must_use]
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into() }
+    }
+}

@@ -1,0 +1,247 @@
+//! Writing: a temporary file, flushed, then moved to its place in one step under a lock.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::TryStreamExt;
+use larder_kernel::{
+    BlobBody, BlobBytes, BlobCondition, BlobInfo, BlobKey, BlobPutOptions, ETag, Error, ErrorKind, Namespace,
+    Outcome, Result, Timestamp, UserMetadata,
+};
+use sha2::{Digest, Sha256};
+
+use super::disk::{Disk, Hold, failed, open_file, unique};
+use super::footer::{Footer, hex};
+use super::layout::{BlobPath, blob_path, namespace_folders};
+use super::{CHUNK_BYTES, blocking, read};
+
+/// How often a write starts anew because the folder it had opened was removed as empty.
+const ATTEMPTS: u32 = 1_000;
+
+/// A blob on its way. Its temporary file goes with it unless it reaches its place.
+struct Upload {
+    disk: Arc<Disk>,
+    file: File,
+    temporary: String,
+    hash: Sha256,
+    size: u64,
+    placed: bool,
+}
+
+impl Drop for Upload {
+    fn drop(&mut self) {
+        if !self.placed {
+            self.disk.remove_temporary(&self.temporary);
+        }
+    }
+}
+
+/// Where a blob goes and what must hold for that.
+struct Target {
+    operation: &'static str,
+    namespace: Namespace,
+    key: BlobKey,
+    condition: BlobCondition,
+}
+
+/// What is kept beside the bytes.
+struct Attached {
+    content_type: Option<String>,
+    metadata: UserMetadata,
+}
+
+pub(crate) async fn put(
+    disk: Arc<Disk>,
+    namespace: Namespace,
+    key: BlobKey,
+    body: BlobBody,
+    options: BlobPutOptions,
+) -> Result<BlobInfo> {
+    const OPERATION: &str = "blobs.put";
+    let BlobPutOptions { condition, content_type, metadata } = options;
+    let target = Target { operation: OPERATION, namespace, key, condition };
+    let attached = Attached { content_type, metadata };
+    match body {
+        BlobBody::Bytes(bytes) => {
+            blocking(OPERATION, move || {
+                let mut upload = Upload::start(OPERATION, disk)?;
+                upload.push(OPERATION, &bytes)?;
+                upload.finish(target, attached)
+            })
+            .await
+        }
+        BlobBody::Stream(pieces) => {
+            let upload = blocking(OPERATION, move || Upload::start(OPERATION, disk)).await?;
+            let upload = receive(OPERATION, upload, pieces).await?;
+            blocking(OPERATION, move || upload.finish(target, attached)).await
+        }
+    }
+}
+
+/// Writes the pieces as they come, many small ones in one step.
+async fn receive(operation: &'static str, mut upload: Upload, mut pieces: BlobBytes) -> Result<Upload> {
+    let mut gathered = BytesMut::new();
+    while let Some(piece) = pieces.try_next().await? {
+        if gathered.len() + piece.len() < CHUNK_BYTES {
+            gathered.extend_from_slice(&piece);
+            continue;
+        }
+        upload = push_all(operation, upload, vec![gathered.split().freeze(), piece]).await?;
+    }
+    if gathered.is_empty() { Ok(upload) } else { push_all(operation, upload, vec![gathered.freeze()]).await }
+}
+
+async fn push_all(operation: &'static str, mut upload: Upload, pieces: Vec<Bytes>) -> Result<Upload> {
+    blocking(operation, move || {
+        for piece in &pieces {
+            upload.push(operation, piece)?;
+        }
+        Ok(upload)
+    })
+    .await
+}
+
+pub(crate) fn copy(
+    disk: Arc<Disk>,
+    namespace: Namespace,
+    source: &BlobKey,
+    target: BlobKey,
+) -> Result<BlobInfo> {
+    const OPERATION: &str = "blobs.copy";
+    let (from, footer) = read::open_blob(OPERATION, &disk, &blob_path(&namespace, source))?;
+    let mut upload = Upload::start(OPERATION, disk)?;
+    upload.size = io::copy(&mut (&from).take(footer.size), &mut upload.file)
+        .map_err(|error| failed(OPERATION, error, Outcome::NotApplied))?;
+    let Footer { sha256, content_type, metadata, .. } = footer;
+    let condition = BlobCondition::None;
+    let target = Target { operation: OPERATION, namespace, key: target, condition };
+    upload.finish_with(target, Attached { content_type, metadata }, sha256)
+}
+
+impl Upload {
+    fn start(operation: &'static str, disk: Arc<Disk>) -> Result<Self> {
+        let (file, temporary) =
+            disk.temporary().map_err(|error| failed(operation, error, Outcome::NotApplied))?;
+        Ok(Self { disk, file, temporary, hash: Sha256::new(), size: 0, placed: false })
+    }
+
+    fn push(&mut self, operation: &'static str, piece: &[u8]) -> Result<()> {
+        self.file.write_all(piece).map_err(|error| failed(operation, error, Outcome::NotApplied))?;
+        self.hash.update(piece);
+        self.size += larder_kernel::check::size(piece.len());
+        Ok(())
+    }
+
+    fn finish(self, target: Target, attached: Attached) -> Result<BlobInfo> {
+        let sha256 = hex(&self.hash.clone().finalize());
+        self.finish_with(target, attached, sha256)
+    }
+
+    fn finish_with(mut self, target: Target, attached: Attached, sha256: String) -> Result<BlobInfo> {
+        let io = |error| failed(target.operation, error, Outcome::NotApplied);
+        // The hash alone would repeat where equal bytes are written again; every write has a tag of its own.
+        let etag = ETag::new(format!("{}-{}", sha256.get(..32).unwrap_or(&sha256), unique()))?;
+        let Attached { content_type, metadata } = attached;
+        let footer =
+            Footer { etag, sha256, content_type, metadata, modified_at: Timestamp::now(), size: self.size };
+        self.file.write_all(&footer.encode().map_err(io)?).map_err(io)?;
+        self.file.sync_all().map_err(io)?;
+        self.place(&target)?;
+        Ok(footer.into_info(target.key))
+    }
+
+    fn place(&mut self, target: &Target) -> Result<()> {
+        let path = blob_path(&target.namespace, &target.key);
+        for _ in 0..ATTEMPTS {
+            if self.try_place(target, &path)? {
+                self.placed = true;
+                return self
+                    .disk
+                    .sync_folders(&path.folders)
+                    .map_err(|error| failed(target.operation, error, Outcome::Unknown));
+            }
+        }
+        Err(Error::new(ErrorKind::Unavailable, target.operation, "the folder is removed again and again")
+            .with_outcome(Outcome::NotApplied))
+    }
+
+    /// Compares and moves in one step under the locks. False where the folder went away meanwhile.
+    fn try_place(&self, target: &Target, path: &BlobPath) -> Result<bool> {
+        let io = |error| failed(target.operation, error, Outcome::NotApplied);
+        let _namespace = self.disk.lock_namespace(target.namespace.as_str(), Hold::Shared).map_err(io)?;
+        let _folder = self.disk.lock_folder(&path.folders, Hold::Alone).map_err(io)?;
+        let folder = match self.disk.make_folders(&path.folders) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            other => other.map_err(io)?,
+        };
+        if let Err(refusal) = check_condition(target, folder.as_fd(), &path.file) {
+            // The folders were made for nothing, if it was this write that made them.
+            self.disk.prune(&path.folders, namespace_folders(&target.namespace).len());
+            return Err(refusal);
+        }
+        match self.disk.place(&self.temporary, folder.as_fd(), &path.file) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            other => other.map(|()| true).map_err(io),
+        }
+    }
+}
+
+fn check_condition(target: &Target, folder: BorrowedFd<'_>, name: &str) -> Result<()> {
+    let wanted = match &target.condition {
+        BlobCondition::None => return Ok(()),
+        BlobCondition::Absent => None,
+        BlobCondition::Matches(etag) => Some(etag),
+    };
+    let present = match open_file(folder, name) {
+        Ok(file) => Some(file),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(failed(target.operation, error, Outcome::NotApplied)),
+    };
+    match (wanted, present) {
+        (None, None) => Ok(()),
+        (None, Some(_)) => {
+            Err(Error::new(ErrorKind::AlreadyExists, target.operation, "a blob with this key is there"))
+        }
+        (Some(etag), Some(file)) if Footer::read(target.operation, &file)?.etag == *etag => Ok(()),
+        (Some(_), _) => Err(Error::new(
+            ErrorKind::Conflict,
+            target.operation,
+            "the blob has another ETag or is gone; read it again and decide anew",
+        )),
+    }
+}
+
+pub(crate) fn delete(disk: &Disk, namespace: &Namespace, key: &BlobKey) -> Result<bool> {
+    const OPERATION: &str = "blobs.delete";
+    let io = |error| failed(OPERATION, error, Outcome::NotApplied);
+    let path = blob_path(namespace, key);
+    let _namespace = disk.lock_namespace(namespace.as_str(), Hold::Shared).map_err(io)?;
+    let locked = disk.lock_folder(&path.folders, Hold::Alone).map_err(io)?;
+    let folder = match disk.folder(&path.folders) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        other => other.map_err(io)?,
+    };
+    if !disk.remove(folder.as_fd(), &path.file).map_err(io)? {
+        return Ok(false);
+    }
+    drop(locked);
+    disk.prune(&path.folders, namespace_folders(namespace).len());
+    rustix::fs::fsync(&folder)
+        .map_err(io::Error::from)
+        .and_then(|()| disk.sync_folders(&path.folders))
+        .map_err(|error| failed(OPERATION, error, Outcome::Unknown).with_idempotent(true))?;
+    Ok(true)
+}
+
+/// Moves the namespace's folder away while no writer is in it, then removes it at leisure.
+pub(crate) fn erase(disk: &Disk, namespace: &Namespace) -> Result<()> {
+    const OPERATION: &str = "blobs.erase";
+    let io = |error| failed(OPERATION, error, Outcome::Unknown).with_idempotent(true);
+    let locked = disk.lock_namespace(namespace.as_str(), Hold::Alone).map_err(io)?;
+    disk.discard(&namespace_folders(namespace)).map_err(io)?;
+    drop(locked);
+    disk.empty_trash().map_err(io)
+}

@@ -1,0 +1,248 @@
+//! How a database is reached and used.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+use std::time::Duration;
+
+use larder_kernel::{Error, Result};
+use sqlx::postgres::{PgConnectOptions, PgSslMode};
+
+const OPERATION: &str = "postgres.config";
+/// Most connections of one open database, unless told otherwise.
+pub const POOL_SIZE_DEFAULT: u32 = 10;
+/// How long a statement may run, unless told otherwise.
+pub const STATEMENT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
+/// How long a statement waits for a lock, unless told otherwise.
+pub const LOCK_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
+/// How long the server lets a transaction stand idle, unless told otherwise.
+pub const IDLE_IN_TRANSACTION_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
+/// How long a call waits for a connection, unless told otherwise.
+pub const ACQUIRE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
+
+/// What to do about a schema that is older than this program's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Migrate {
+    /// Bring it to the newest version.
+    #[default]
+    Auto,
+    /// Refuse to open.
+    Check,
+}
+
+/// Where the database is and how it is used. `Debug` hides the password.
+///
+/// ```
+/// use larder_capabilities::postgres::PostgresConfig;
+///
+/// let config = PostgresConfig::from_url("postgres://app:secret@localhost/larder?migrate=check")?;
+/// assert!(!format!("{config:?}").contains("secret"));
+/// # Ok::<(), larder_kernel::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct PostgresConfig {
+    pub(crate) connect: PgConnectOptions,
+    /// What to do about an older schema.
+    pub migrate: Migrate,
+    /// Most connections; one more listens for changes while there are subscriptions.
+    pub pool_size: u32,
+    /// How long a statement may run.
+    pub statement_timeout: Duration,
+    /// How long a statement waits for a lock.
+    pub lock_timeout: Duration,
+    /// How long the server lets a transaction stand idle.
+    pub idle_in_transaction_timeout: Duration,
+    /// How long a call waits for a connection.
+    pub acquire_timeout: Duration,
+}
+
+impl fmt::Debug for PostgresConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresConfig")
+            .field("host", &self.connect.get_host())
+            .field("port", &self.connect.get_port())
+            .field("sslmode", &self.connect.get_ssl_mode())
+            .field("migrate", &self.migrate)
+            .field("pool_size", &self.pool_size)
+            .finish_non_exhaustive()
+    }
+}
+
+impl PostgresConfig {
+    /// Reads a URL: `postgres://user:password@host:port/database?parameter=value`.
+    ///
+    /// Parameters of this program: `migrate=auto|check`, `pool_size`, `statement_timeout_ms`, `lock_timeout_ms`,
+    /// `idle_in_transaction_timeout_ms`, `acquire_timeout_ms`. Of the connection: `sslmode`, `sslrootcert`, `sslcert`,
+    /// `sslkey`, `host` (a folder of a socket too), `port`, `dbname`, `user`, `password`, `application_name`.
+    ///
+    /// Without `sslmode`, a host that is not this machine must show a certificate that is valid for its name
+    /// (`verify-full`), and this machine is spoken to as it likes (`prefer`).
+    ///
+    /// # Errors
+    /// `InvalidInput` naming `url` for a malformed URL, an unknown parameter or a value out of range.
+    pub fn from_url(url: &str) -> Result<Self> {
+        let (location, query) = url.split_once('?').unwrap_or((url, ""));
+        let scheme = location.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
+        if !matches!(scheme.as_deref(), Some("postgres" | "postgresql")) {
+            return Err(invalid("is no `postgres://` URL"));
+        }
+        let mut settings = Settings::default();
+        let mut passed_on = Vec::new();
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            match name {
+                "sslmode" => {
+                    settings.ssl_mode_given = true;
+                    passed_on.push(pair);
+                }
+                "sslrootcert" | "sslcert" | "sslkey" | "host" | "port" | "dbname" | "user" | "password"
+                | "application_name" => passed_on.push(pair),
+                _ => settings.take(name, value)?,
+            }
+        }
+        let connect = PgConnectOptions::from_str(&format!("{location}?{}", passed_on.join("&"))).map_err(|_| {
+            // The parser's message may quote what it could not read.
+            invalid("is malformed; write `postgres://user:password@host:port/database`, with `%`-escapes for what is \
+                     special in user and password")
+        })?;
+        Ok(settings.over(connect))
+    }
+}
+
+/// What the URL says about this program's own settings.
+struct Settings {
+    ssl_mode_given: bool,
+    migrate: Migrate,
+    pool_size: u32,
+    statement_timeout: Duration,
+    lock_timeout: Duration,
+    idle_in_transaction_timeout: Duration,
+    acquire_timeout: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            ssl_mode_given: false,
+            migrate: Migrate::Auto,
+            pool_size: POOL_SIZE_DEFAULT,
+            statement_timeout: STATEMENT_TIMEOUT_DEFAULT,
+            lock_timeout: LOCK_TIMEOUT_DEFAULT,
+            idle_in_transaction_timeout: IDLE_IN_TRANSACTION_TIMEOUT_DEFAULT,
+            acquire_timeout: ACQUIRE_TIMEOUT_DEFAULT,
+        }
+    }
+}
+
+impl Settings {
+    fn take(&mut self, name: &str, value: &str) -> Result<()> {
+        match name {
+            "migrate" => {
+                self.migrate = match value {
+                    "auto" => Migrate::Auto,
+                    "check" => Migrate::Check,
+                    _ => return Err(invalid("has another `migrate` than `auto` or `check`")),
+                };
+            }
+            "pool_size" => {
+                let size = value.parse().ok().filter(|size| (1..=1_000).contains(size));
+                self.pool_size =
+                    size.ok_or_else(|| invalid("has a `pool_size` that is no number from 1 to 1000"))?;
+            }
+            "statement_timeout_ms" => self.statement_timeout = millis(value)?,
+            "lock_timeout_ms" => self.lock_timeout = millis(value)?,
+            "idle_in_transaction_timeout_ms" => self.idle_in_transaction_timeout = millis(value)?,
+            "acquire_timeout_ms" => self.acquire_timeout = millis(value)?,
+            _ => {
+                return Err(invalid(
+                    "has an unknown query parameter; `postgres:` takes `migrate`, `pool_size`, \
+                     `statement_timeout_ms`, `lock_timeout_ms`, `idle_in_transaction_timeout_ms`, \
+                     `acquire_timeout_ms`, and of the connection `sslmode`, `sslrootcert`, `sslcert`, `sslkey`, \
+                     `host`, `port`, `dbname`, `user`, `password`, `application_name`",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn over(self, mut connect: PgConnectOptions) -> PostgresConfig {
+        if !self.ssl_mode_given {
+            let this_machine = is_this_machine(&connect);
+            connect = connect.ssl_mode(if this_machine { PgSslMode::Prefer } else { PgSslMode::VerifyFull });
+        }
+        if connect.get_application_name().is_none() {
+            connect = connect.application_name("larder");
+        }
+        PostgresConfig {
+            connect,
+            migrate: self.migrate,
+            pool_size: self.pool_size,
+            statement_timeout: self.statement_timeout,
+            lock_timeout: self.lock_timeout,
+            idle_in_transaction_timeout: self.idle_in_transaction_timeout,
+            acquire_timeout: self.acquire_timeout,
+        }
+    }
+}
+
+fn is_this_machine(connect: &PgConnectOptions) -> bool {
+    if connect.get_socket().is_some() {
+        return true;
+    }
+    let host = connect.get_host();
+    let address = host.trim_start_matches('[').trim_end_matches(']');
+    host.starts_with('/')
+        || host.eq_ignore_ascii_case("localhost")
+        || address.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// A time in milliseconds. The server counts them in 31 bits, and takes 0 for no limit.
+fn millis(value: &str) -> Result<Duration> {
+    let ms =
+        value.parse().ok().filter(|ms| (1..=i32::MAX).contains(ms)).and_then(|ms| u64::try_from(ms).ok());
+    ms.map(Duration::from_millis)
+        .ok_or_else(|| invalid("has a time that is no number of milliseconds from 1 to 2147483647"))
+}
+
+fn invalid(message: &'static str) -> Error {
+    Error::invalid(OPERATION, "url", message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_machine_must_show_its_certificate_unless_told_otherwise() {
+        for (url, mode) in [
+            ("postgres://u:s3cret@db.example/x", "VerifyFull"),
+            ("postgres://u:s3cret@db.example/x?sslmode=disable", "Disable"),
+            ("postgres://u:s3cret@127.0.0.1:5433/x", "Prefer"),
+            ("postgresql://u@[::1]/x", "Prefer"),
+            ("postgres://u@localhost/x", "Prefer"),
+            ("postgres://u@ignored/x?host=/var/run", "Prefer"),
+        ] {
+            let config = PostgresConfig::from_url(url).unwrap();
+            assert_eq!(format!("{:?}", config.connect.get_ssl_mode()), mode, "{url}");
+            assert!(!format!("{config:?}").contains("s3cret"));
+        }
+    }
+
+    #[test]
+    fn mistakes_are_refused_without_repeating_them() {
+        for url in [
+            "mysql://u:s3cret@h/x",
+            "postgres:s3cret",
+            "postgres://u:s3cret@h:port/x",
+            "postgres://u@h/x?s3cret=1",
+            "postgres://u@h/x?migrate=s3cret",
+            "postgres://u@h/x?sslmode=s3cret",
+            "postgres://u@h/x?pool_size=0",
+            "postgres://u@h/x?lock_timeout_ms=-1",
+        ] {
+            let error = PostgresConfig::from_url(url).unwrap_err();
+            assert_eq!(error.field(), Some("url"), "{url}");
+            assert!(!format!("{error:?}").contains("s3cret"), "{url}");
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! What can go wrong inside a job, and what the caller is told.
+
+use larder_kernel::{Error, ErrorKind, Outcome};
+use sqlx::postgres::{PgDatabaseError, PgSeverity};
+
+/// A failure inside a job: an error of the contract, or the database's own. `?` makes either.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The contract's error, ready to be returned.
+    Contract(Error),
+    /// The database's error, still to be put into the contract's terms.
+    Database(sqlx::Error),
+}
+
+/// The result of a step inside a job.
+pub(crate) type Fallible<T> = Result<T, Failure>;
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Contract(error)
+    }
+}
+
+impl From<sqlx::Error> for Failure {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Database(error)
+    }
+}
+
+impl From<serde_json::Error> for Failure {
+    /// Only reading stored JSON fails this way. The parser's message may quote the text, so it is left out.
+    fn from(_: serde_json::Error) -> Self {
+        Self::Contract(corrupt("postgres.read"))
+    }
+}
+
+impl Failure {
+    /// Whether the server ended the transaction for the sake of another one, so that it may be run again.
+    pub(crate) fn is_serialization(&self) -> bool {
+        matches!(self, Self::Database(sqlx::Error::Database(error))
+            if matches!(error.code().as_deref(), Some("40001" | "40P01")))
+    }
+
+    /// The error that the caller of `operation` gets.
+    pub(crate) fn into_error(self, operation: &'static str) -> Error {
+        match self {
+            Self::Contract(error) => error.in_operation(operation),
+            Self::Database(error) => from_sqlx(&error, operation),
+        }
+    }
+}
+
+/// Stored data that does not read back.
+pub(crate) fn corrupt(operation: &'static str) -> Error {
+    Error::new(ErrorKind::Corrupt, operation, "a stored record does not read back as what was written")
+}
+
+/// The server's messages and details may quote stored text, so only the code is kept.
+fn from_sqlx(error: &sqlx::Error, operation: &'static str) -> Error {
+    use Outcome::{NotApplied, Unknown};
+    let (kind, message, outcome) = match error {
+        sqlx::Error::Database(error) => return from_server(error.as_ref(), operation),
+        sqlx::Error::PoolTimedOut => (
+            ErrorKind::ResourceExhausted,
+            "no connection became free in time; raise `pool_size` or the server's limit",
+            NotApplied,
+        ),
+        sqlx::Error::PoolClosed => (ErrorKind::Unavailable, "the database was closed", NotApplied),
+        sqlx::Error::Io(_) | sqlx::Error::WorkerCrashed => {
+            (ErrorKind::Unavailable, "the connection to the database failed", Unknown)
+        }
+        sqlx::Error::Tls(_) => (
+            ErrorKind::Unavailable,
+            "no trusted TLS connection to the database; name its authority in `sslrootcert`, or set `sslmode`",
+            NotApplied,
+        ),
+        sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) | sqlx::Error::RowNotFound => {
+            return corrupt(operation);
+        }
+        sqlx::Error::Configuration(_) => {
+            (ErrorKind::InvalidInput, "the settings of the connection do not work", NotApplied)
+        }
+        sqlx::Error::Protocol(_) => (ErrorKind::Unavailable, "the server's answer makes no sense", Unknown),
+        _ => (ErrorKind::Unexpected, "the database driver refused a statement", Unknown),
+    };
+    Error::new(kind, operation, message).with_outcome(outcome)
+}
+
+fn from_server(error: &dyn sqlx::error::DatabaseError, operation: &'static str) -> Error {
+    let code = error.code().unwrap_or_default();
+    let (kind, message) = describe(&code);
+    // A server that goes away may do so with the commit already on its disk.
+    let severity = error.try_downcast_ref::<PgDatabaseError>().map(PgDatabaseError::severity);
+    let went_away =
+        matches!(severity, Some(PgSeverity::Fatal | PgSeverity::Panic)) && code.starts_with("57P");
+    let outcome = if went_away { Outcome::Unknown } else { Outcome::NotApplied };
+    let failed = Error::new(kind, operation, message).with_outcome(outcome);
+    match code.parse::<i64>() {
+        Ok(number) => failed.with_context("sqlstate", number),
+        // Codes with letters are told by the message.
+        Err(_) => failed,
+    }
+}
+
+fn describe(code: &str) -> (ErrorKind, &'static str) {
+    use ErrorKind::{
+        Corrupt, NotFound, PermissionDenied, ResourceExhausted, Timeout, Unavailable, Unexpected, Unsupported,
+    };
+    match code {
+        "57014" => (Timeout, "the statement took longer than `statement_timeout_ms`"),
+        "55P03" => (Timeout, "another transaction kept a lock for longer than `lock_timeout_ms`"),
+        "25P03" | "25P04" => (Timeout, "the server ended a transaction that took too long"),
+        "40001" | "40P01" => (Timeout, "other transactions kept getting in the way"),
+        "53100" => (ResourceExhausted, "the server's disk is full"),
+        "53200" => (ResourceExhausted, "the server is out of memory"),
+        "53300" => {
+            (ResourceExhausted, "the server has no connection left; lower `pool_size` or raise its limit")
+        }
+        "54000" => (ResourceExhausted, "a record is larger than the database takes"),
+        "28P01" | "28000" => (PermissionDenied, "the server refuses this user or password"),
+        "42501" => (PermissionDenied, "the user may not do this in the database"),
+        "25006" => (PermissionDenied, "the database or the session is read-only"),
+        "3D000" => (NotFound, "the database of the URL is not there; create it"),
+        "3F000" | "42P01" | "42883" => {
+            (Unexpected, "a table or a function of the schema is missing; open with `migrate=auto`")
+        }
+        "0A000" => (Unsupported, "the server does not support this"),
+        "XX001" | "XX002" => (Corrupt, "the database's files are damaged"),
+        _ if code.starts_with("53") => (ResourceExhausted, "the server has used up a resource"),
+        _ if code.starts_with("08") || code.starts_with("57P") => {
+            (Unavailable, "the server is going away or not ready")
+        }
+        _ => (Unexpected, "the database refused a statement"),
+    }
+}

@@ -1,0 +1,206 @@
+//! Entities and relationships in Postgres, without an extension: walked level by level inside one snapshot.
+
+mod find;
+mod rows;
+mod walk;
+mod write;
+
+use std::fmt;
+
+use async_trait::async_trait;
+use larder_kernel::limits::PAGE_ITEMS_MAX;
+use larder_kernel::storage::graph::{
+    check_entities, check_entity_query, check_neighbors, check_relationship_query, check_relationships,
+};
+use larder_kernel::{
+    Capabilities, DeletedEntity, Entity, EntityId, EntityQuery, GraphCounts, GraphStore, Namespace,
+    NeighborQuery, Page, PageRequest, Relationship, RelationshipId, RelationshipQuery, Result, Store,
+    SubGraph, UpsertReport, check,
+};
+
+use super::Postgres;
+use super::engine::Engine;
+
+impl Postgres {
+    /// The graph in `namespace`.
+    #[must_use]
+    pub fn graph(&self, namespace: Namespace) -> PostgresGraphStore {
+        PostgresGraphStore { engine: self.engine.clone(), namespace }
+    }
+}
+
+/// A [`GraphStore`] in a Postgres database. Made by [`Postgres::graph`].
+#[derive(Clone)]
+pub struct PostgresGraphStore {
+    engine: Engine,
+    namespace: Namespace,
+}
+
+impl fmt::Debug for PostgresGraphStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresGraphStore").field("engine", &self.engine).finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Store for PostgresGraphStore {
+    fn namespace(&self) -> &Namespace {
+        &self.namespace
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.engine.capabilities()
+    }
+
+    async fn erase(&self) -> Result<()> {
+        self.engine
+            .transaction("graph.erase", &self.namespace, |connection, namespace| {
+                Box::pin(write::erase(connection, namespace))
+            })
+            .await
+    }
+}
+
+#[async_trait]
+impl GraphStore for PostgresGraphStore {
+    async fn upsert_entities(&self, entities: Vec<Entity>) -> Result<UpsertReport> {
+        check_entities(&entities)?;
+        self.engine
+            .transaction(
+                "graph.upsert_entities",
+                &(&self.namespace, &entities),
+                |connection, &(namespace, entities)| {
+                    Box::pin(write::upsert_entities(connection, namespace, entities))
+                },
+            )
+            .await
+    }
+
+    async fn upsert_relationships(&self, relationships: Vec<Relationship>) -> Result<UpsertReport> {
+        check_relationships(&relationships)?;
+        self.engine
+            .transaction(
+                "graph.upsert_relationships",
+                &(&self.namespace, &relationships),
+                |connection, &(namespace, relationships)| {
+                    Box::pin(write::upsert_relationships(connection, namespace, relationships))
+                },
+            )
+            .await
+    }
+
+    async fn get_entities(&self, ids: &[EntityId]) -> Result<Vec<Option<Entity>>> {
+        const OPERATION: &str = "graph.get_entities";
+        check::at_most(OPERATION, "ids", ids.len(), PAGE_ITEMS_MAX)?;
+        let names: Vec<&str> = ids.iter().map(EntityId::as_str).collect();
+        let found = self
+            .engine
+            .read(OPERATION, &(&self.namespace, &names), |connection, &(namespace, names)| {
+                Box::pin(rows::entities(connection, namespace, names))
+            })
+            .await?;
+        Ok(ids.iter().map(|id| found.get(id).cloned()).collect())
+    }
+
+    async fn get_relationships(&self, ids: &[RelationshipId]) -> Result<Vec<Option<Relationship>>> {
+        const OPERATION: &str = "graph.get_relationships";
+        check::at_most(OPERATION, "ids", ids.len(), PAGE_ITEMS_MAX)?;
+        let names: Vec<&str> = ids.iter().map(RelationshipId::as_str).collect();
+        let found = self
+            .engine
+            .read(OPERATION, &(&self.namespace, &names), |connection, &(namespace, names)| {
+                Box::pin(rows::relationships(connection, namespace, names))
+            })
+            .await?;
+        Ok(ids.iter().map(|id| found.get(id).cloned()).collect())
+    }
+
+    async fn neighbors(&self, entity: &EntityId, query: &NeighborQuery) -> Result<SubGraph> {
+        check_neighbors(query)?;
+        self.engine
+            .snapshot(
+                "graph.neighbors",
+                &(&self.namespace, entity, query),
+                |connection, &(namespace, entity, query)| {
+                    Box::pin(walk::neighbors(connection, namespace, entity, query))
+                },
+            )
+            .await
+    }
+
+    async fn delete_entity(&self, entity: &EntityId) -> Result<DeletedEntity> {
+        self.engine
+            .transaction(
+                "graph.delete_entity",
+                &(&self.namespace, entity),
+                |connection, &(namespace, entity)| {
+                    Box::pin(write::delete_entity(connection, namespace, entity))
+                },
+            )
+            .await
+    }
+
+    async fn delete_relationship(&self, relationship: &RelationshipId) -> Result<bool> {
+        self.engine
+            .transaction(
+                "graph.delete_relationship",
+                &(&self.namespace, relationship),
+                |connection, &(namespace, relationship)| {
+                    Box::pin(write::delete_relationship(connection, namespace, relationship))
+                },
+            )
+            .await
+    }
+
+    async fn find_entities(
+        &self,
+        query: &EntityQuery,
+        page: PageRequest<EntityId>,
+    ) -> Result<Page<Entity, EntityId>> {
+        const OPERATION: &str = "graph.find_entities";
+        check_entity_query(query, &page)?;
+        if query.filter.is_none() {
+            return self
+                .engine
+                .read(OPERATION, &(&self.namespace, query, &page), |connection, &(namespace, query, page)| {
+                    Box::pin(find::find_entities(connection, namespace, query, page))
+                })
+                .await;
+        }
+        self.engine
+            .snapshot(OPERATION, &(&self.namespace, query, &page), |connection, &(namespace, query, page)| {
+                Box::pin(find::find_entities(connection, namespace, query, page))
+            })
+            .await
+    }
+
+    async fn find_relationships(
+        &self,
+        query: &RelationshipQuery,
+        page: PageRequest<RelationshipId>,
+    ) -> Result<Page<Relationship, RelationshipId>> {
+        const OPERATION: &str = "graph.find_relationships";
+        check_relationship_query(query, &page)?;
+        if query.filter.is_none() {
+            return self
+                .engine
+                .read(OPERATION, &(&self.namespace, query, &page), |connection, &(namespace, query, page)| {
+                    Box::pin(find::find_relationships(connection, namespace, query, page))
+                })
+                .await;
+        }
+        self.engine
+            .snapshot(OPERATION, &(&self.namespace, query, &page), |connection, &(namespace, query, page)| {
+                Box::pin(find::find_relationships(connection, namespace, query, page))
+            })
+            .await
+    }
+
+    async fn count(&self) -> Result<GraphCounts> {
+        self.engine
+            .read("graph.count", &self.namespace, |connection, namespace| {
+                Box::pin(find::count(connection, namespace))
+            })
+            .await
+    }
+}

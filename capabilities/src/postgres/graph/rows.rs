@@ -1,0 +1,63 @@
+//! Rows to entities and relationships.
+
+use std::collections::HashMap;
+
+use larder_kernel::{Entity, EntityId, Namespace, Relationship, RelationshipId};
+use sqlx::PgConnection;
+use sqlx::postgres::PgRow;
+
+use crate::postgres::failure::Fallible;
+use crate::postgres::field;
+
+/// An entity from the columns id, entity_type and properties.
+pub(super) fn entity(row: &PgRow) -> Fallible<Entity> {
+    Ok(Entity {
+        id: field::id(row, 0)?,
+        entity_type: field::id(row, 1)?,
+        properties: field::metadata(row, 2)?,
+    })
+}
+
+/// A relationship from the columns id, relationship_type, source, target and properties.
+pub(super) fn relationship(row: &PgRow) -> Fallible<Relationship> {
+    Ok(Relationship {
+        id: field::id(row, 0)?,
+        relationship_type: field::id(row, 1)?,
+        source: field::id(row, 2)?,
+        target: field::id(row, 3)?,
+        properties: field::metadata(row, 4)?,
+    })
+}
+
+/// The entities of these ids that are there.
+pub(super) async fn entities(
+    connection: &mut PgConnection,
+    namespace: &Namespace,
+    ids: &[&str],
+) -> Fallible<HashMap<EntityId, Entity>> {
+    let rows = sqlx::query(
+        "SELECT id, entity_type, properties FROM larder.entities WHERE namespace = $1 AND id = ANY($2)",
+    )
+    .bind(namespace.as_str())
+    .bind(ids)
+    .fetch_all(connection)
+    .await?;
+    rows.iter().map(|row| entity(row).map(|entity| (entity.id.clone(), entity))).collect()
+}
+
+/// The relationships of these ids that are there.
+pub(super) async fn relationships(
+    connection: &mut PgConnection,
+    namespace: &Namespace,
+    ids: &[&str],
+) -> Fallible<HashMap<RelationshipId, Relationship>> {
+    let rows = sqlx::query(
+        "SELECT id, relationship_type, source, target, properties FROM larder.relationships
+         WHERE namespace = $1 AND id = ANY($2)",
+    )
+    .bind(namespace.as_str())
+    .bind(ids)
+    .fetch_all(connection)
+    .await?;
+    rows.iter().map(|row| relationship(row).map(|found| (found.id.clone(), found))).collect()
+}

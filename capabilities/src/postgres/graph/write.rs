@@ -1,0 +1,186 @@
+//! The writes, each inside one transaction. Rows are locked in the order of their ids, entities before relationships, so
+//! that writes that meet wait for each other and never in a circle.
+
+use std::collections::HashSet;
+
+use larder_kernel::{
+    DeletedEntity, Entity, EntityId, Error, ErrorKind, Namespace, Relationship, RelationshipId, UpsertReport,
+};
+use sqlx::postgres::PgRow;
+use sqlx::{PgConnection, Row};
+
+use crate::postgres::failure::Fallible;
+use crate::postgres::field::metadata_text;
+
+/// Writes entities. One that is there keeps its key, and so its relationships.
+pub(super) async fn upsert_entities(
+    connection: &mut PgConnection,
+    namespace: &Namespace,
+    entities: &[Entity],
+) -> Fallible<UpsertReport> {
+    let ids: Vec<&str> = entities.iter().map(|entity| entity.id.as_str()).collect();
+    let types: Vec<&str> = entities.iter().map(|entity| entity.entity_type.as_str()).collect();
+    let properties =
+        entities.iter().map(|entity| metadata_text(&entity.properties)).collect::<Fallible<Vec<String>>>()?;
+    // A row that was there has been locked by this transaction before it was replaced, which shows in xmax.
+    let rows = sqlx::query(
+        r#"INSERT INTO larder.entities (namespace, id, entity_type, properties)
+           SELECT $1, given.* FROM unnest($2::text[], $3::text[], $4::text[]) AS given (id, kind, properties)
+           ORDER BY given.id COLLATE "C"
+           ON CONFLICT (namespace, id)
+           DO UPDATE SET entity_type = excluded.entity_type, properties = excluded.properties
+           RETURNING (xmax = 0) AS created"#,
+    )
+    .bind(namespace.as_str())
+    .bind(ids)
+    .bind(types)
+    .bind(properties)
+    .fetch_all(connection)
+    .await?;
+    report(&rows)
+}
+
+fn report(rows: &[PgRow]) -> Fallible<UpsertReport> {
+    let mut report = UpsertReport::default();
+    for row in rows {
+        if row.try_get(0)? {
+            report.created += 1;
+        } else {
+            report.replaced += 1;
+        }
+    }
+    Ok(report)
+}
+
+/// Writes relationships whose ends are there and stay there until the transaction ends.
+pub(super) async fn upsert_relationships(
+    connection: &mut PgConnection,
+    namespace: &Namespace,
+    relationships: &[Relationship],
+) -> Fallible<UpsertReport> {
+    hold_ends(connection, namespace, relationships).await?;
+    let part = |part: fn(&Relationship) -> &str| -> Vec<&str> { relationships.iter().map(part).collect() };
+    let properties = relationships
+        .iter()
+        .map(|relationship| metadata_text(&relationship.properties))
+        .collect::<Fallible<Vec<String>>>()?;
+    let rows = sqlx::query(
+        r#"INSERT INTO larder.relationships (namespace, id, relationship_type, source, target, properties)
+           SELECT $1, given.* FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[])
+               AS given (id, kind, source, target, properties)
+           ORDER BY given.id COLLATE "C"
+           ON CONFLICT (namespace, id) DO UPDATE SET relationship_type = excluded.relationship_type,
+               source = excluded.source, target = excluded.target, properties = excluded.properties
+           RETURNING (xmax = 0) AS created"#,
+    )
+    .bind(namespace.as_str())
+    .bind(part(|relationship| relationship.id.as_str()))
+    .bind(part(|relationship| relationship.relationship_type.as_str()))
+    .bind(part(|relationship| relationship.source.as_str()))
+    .bind(part(|relationship| relationship.target.as_str()))
+    .bind(properties)
+    .fetch_all(connection)
+    .await?;
+    report(&rows)
+}
+
+/// Keeps the entities at the ends from being deleted, and refuses relationships that lack one.
+async fn hold_ends(
+    connection: &mut PgConnection,
+    namespace: &Namespace,
+    relationships: &[Relationship],
+) -> Fallible<()> {
+    let ends: HashSet<&str> = relationships
+        .iter()
+        .flat_map(|relationship| [relationship.source.as_str(), relationship.target.as_str()])
+        .collect();
+    let rows = sqlx::query(
+        "SELECT id FROM larder.entities WHERE namespace = $1 AND id = ANY($2) ORDER BY id FOR KEY SHARE",
+    )
+    .bind(namespace.as_str())
+    .bind(ends.iter().copied().collect::<Vec<&str>>())
+    .fetch_all(connection)
+    .await?;
+    let held = rows.iter().map(|row| row.try_get(0)).collect::<Result<HashSet<&str>, _>>()?;
+    for relationship in relationships {
+        for (end, field) in
+            [(&relationship.source, "relationship.source"), (&relationship.target, "relationship.target")]
+        {
+            if !held.contains(end.as_str()) {
+                return Err(missing_end(field).into());
+            }
+        }
+    }
+    Ok(())
+}
+
+fn missing_end(field: &'static str) -> Error {
+    Error::new(
+        ErrorKind::NotFound,
+        "graph.upsert_relationships",
+        "an end of the relationship is no entity of the graph",
+    )
+    .with_field(field)
+}
+
+/// Deletes an entity and what touches it.
+pub(super) async fn delete_entity(
+    connection: &mut PgConnection,
+    namespace: &Namespace,
+    id: &EntityId,
+) -> Fallible<DeletedEntity> {
+    let found = sqlx::query("SELECT 1 FROM larder.entities WHERE namespace = $1 AND id = $2 FOR UPDATE")
+        .bind(namespace.as_str())
+        .bind(id.as_str())
+        .fetch_optional(&mut *connection)
+        .await?;
+    if found.is_none() {
+        return Ok(DeletedEntity::default());
+    }
+    // The foreign keys would do this too, but would not count. A loop goes once.
+    let gone = sqlx::query(
+        "DELETE FROM larder.relationships WHERE namespace = $1 AND id IN (
+             SELECT id FROM larder.relationships WHERE namespace = $1 AND (source = $2 OR target = $2)
+             ORDER BY id FOR UPDATE)",
+    )
+    .bind(namespace.as_str())
+    .bind(id.as_str())
+    .execute(&mut *connection)
+    .await?;
+    sqlx::query("DELETE FROM larder.entities WHERE namespace = $1 AND id = $2")
+        .bind(namespace.as_str())
+        .bind(id.as_str())
+        .execute(connection)
+        .await?;
+    Ok(DeletedEntity { existed: true, relationships: gone.rows_affected() })
+}
+
+/// Deletes a relationship and says whether it was there.
+pub(super) async fn delete_relationship(
+    connection: &mut PgConnection,
+    namespace: &Namespace,
+    id: &RelationshipId,
+) -> Fallible<bool> {
+    let gone = sqlx::query("DELETE FROM larder.relationships WHERE namespace = $1 AND id = $2")
+        .bind(namespace.as_str())
+        .bind(id.as_str())
+        .execute(connection)
+        .await?;
+    Ok(gone.rows_affected() > 0)
+}
+
+/// Removes the whole graph of the namespace.
+pub(super) async fn erase(connection: &mut PgConnection, namespace: &Namespace) -> Fallible<()> {
+    // Entities are locked first, as by every other write; what touches them goes with them.
+    sqlx::query("SELECT 1 FROM larder.entities WHERE namespace = $1 ORDER BY id FOR UPDATE")
+        .bind(namespace.as_str())
+        .execute(&mut *connection)
+        .await?;
+    for statement in [
+        "DELETE FROM larder.relationships WHERE namespace = $1",
+        "DELETE FROM larder.entities WHERE namespace = $1",
+    ] {
+        sqlx::query(statement).bind(namespace.as_str()).execute(&mut *connection).await?;
+    }
+    Ok(())
+}

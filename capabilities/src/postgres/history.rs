@@ -1,0 +1,222 @@
+//! Conversations in Postgres.
+//!
+//! A thread's row carries its counters and its lock orders the thread's writers, so that numbers become visible in
+//! their order and each append costs the same however long the thread is. Each write is one call of a function in the
+//! database: one round trip, one transaction. A time to live that has passed is made into the clear that it is by the
+//! next call that uses the thread.
+
+mod events;
+mod read;
+mod write;
+
+use std::fmt;
+
+use async_trait::async_trait;
+use larder_kernel::storage::history::{append_digest, check_append, check_limit, check_replace, check_ttl};
+use larder_kernel::{
+    AgentId, AppendOptions, Appended, Capabilities, ChatMessage, Error, ErrorKind, Forked, HistoryEvents,
+    HistoryProvider, Namespace, Page, PageRequest, Replaced, Replacement, Result, RunId, Seq, Store,
+    StoredMessage, Thread, ThreadInfo, Ttl,
+};
+
+use super::engine::Engine;
+use read::{Range, Wanted};
+use write::Batch;
+
+/// Where a thread is found.
+struct Address {
+    namespace: Namespace,
+    thread: Thread,
+}
+
+impl Address {
+    /// Namespace, agent and session.
+    fn key(&self) -> (&str, &str, &str) {
+        (self.namespace.as_str(), self.thread.agent.as_str(), self.thread.session.as_str())
+    }
+}
+
+/// The conversations of one namespace in a Postgres database.
+pub struct PostgresHistoryProvider {
+    engine: Engine,
+    namespace: Namespace,
+}
+
+impl fmt::Debug for PostgresHistoryProvider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresHistoryProvider").field("engine", &self.engine).finish_non_exhaustive()
+    }
+}
+
+impl PostgresHistoryProvider {
+    pub(crate) fn new(engine: Engine, namespace: Namespace) -> Self {
+        Self { engine, namespace }
+    }
+
+    fn address(&self, thread: &Thread) -> Address {
+        Address { namespace: self.namespace.clone(), thread: thread.clone() }
+    }
+
+    /// Reads messages, which counts as a use of the thread.
+    async fn messages(
+        &self,
+        operation: &'static str,
+        thread: &Thread,
+        range: Range,
+        limit: usize,
+    ) -> Result<Vec<StoredMessage>> {
+        check_limit(operation, limit)?;
+        let wanted = Wanted { address: self.address(thread), range, limit };
+        let seen = self.engine.read(operation, &wanted, |sql, wanted| read::messages(sql, wanted)).await?;
+        if seen.expired {
+            self.engine.read(operation, &wanted.address, |sql, address| write::expire(sql, address)).await?;
+        } else if let Some(read_ms) = seen.refresh {
+            self.engine
+                .read(operation, &wanted.address, |sql, address| write::refresh(sql, address, read_ms))
+                .await?;
+        }
+        Ok(seen.messages)
+    }
+}
+
+#[async_trait]
+impl Store for PostgresHistoryProvider {
+    fn namespace(&self) -> &Namespace {
+        &self.namespace
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.engine.capabilities()
+    }
+
+    async fn erase(&self) -> Result<()> {
+        // In steps, so that none takes longer than a statement may.
+        while self
+            .engine
+            .statement("history.erase", &self.namespace, |sql, namespace| write::erase(sql, namespace))
+            .await?
+        {}
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl HistoryProvider for PostgresHistoryProvider {
+    async fn append_many(
+        &self,
+        thread: &Thread,
+        messages: Vec<ChatMessage>,
+        options: AppendOptions,
+    ) -> Result<Appended> {
+        const OPERATION: &str = "history.append_many";
+        check_append(&messages, &options)?;
+        let key = match options.idempotency_key {
+            Some(key) => Some((key, append_digest(&messages)?)),
+            None => None,
+        };
+        let repeatable = key.is_some();
+        let append = write::Append {
+            address: self.address(thread),
+            batch: Batch::new(OPERATION, &messages)?,
+            key,
+            ttl: options.ttl,
+        };
+        let appended =
+            self.engine.statement(OPERATION, &append, |sql, append| write::append(sql, append)).await;
+        appended.map_err(|error| error.with_idempotent(repeatable))
+    }
+
+    async fn get_messages(&self, thread: &Thread, offset: u64, limit: usize) -> Result<Vec<StoredMessage>> {
+        self.messages("history.get_messages", thread, Range::Offset(offset), limit).await
+    }
+
+    async fn tail(&self, thread: &Thread, before: Option<Seq>, limit: usize) -> Result<Vec<StoredMessage>> {
+        self.messages("history.tail", thread, Range::Before(before.unwrap_or(Seq::MAX)), limit).await
+    }
+
+    async fn page_after(&self, thread: &Thread, after: Seq, limit: usize) -> Result<Vec<StoredMessage>> {
+        self.messages("history.page_after", thread, Range::After(after), limit).await
+    }
+
+    async fn thread_info(&self, thread: &Thread) -> Result<ThreadInfo> {
+        let address = self.address(thread);
+        self.engine.read("history.thread_info", &address, |sql, address| read::info(sql, address)).await
+    }
+
+    async fn clear(&self, thread: &Thread) -> Result<u64> {
+        let address = self.address(thread);
+        self.engine.statement("history.clear", &address, |sql, address| write::clear(sql, address)).await
+    }
+
+    async fn clear_run(&self, thread: &Thread, run: &RunId) -> Result<u64> {
+        let wanted = (self.address(thread), run.clone());
+        self.engine
+            .statement("history.clear_run", &wanted, |sql, (address, run)| {
+                write::clear_run(sql, address, run)
+            })
+            .await
+    }
+
+    async fn fork(&self, source: &Thread, target: &Thread, up_to: Option<Seq>) -> Result<Forked> {
+        if source == target {
+            return Err(write::target_is_there());
+        }
+        let fork = (self.address(source), self.address(target), up_to.unwrap_or(Seq::MAX));
+        self.engine
+            .statement("history.fork", &fork, |sql, (source, target, up_to)| {
+                write::fork(sql, source, target, *up_to)
+            })
+            .await
+    }
+
+    async fn replace(&self, thread: &Thread, replacement: Replacement) -> Result<Replaced> {
+        const OPERATION: &str = "history.replace";
+        check_replace(&replacement)?;
+        let replace = write::Replace {
+            address: self.address(thread),
+            batch: Batch::new(OPERATION, &replacement.messages)?,
+            up_to: replacement.up_to,
+            seen: replacement.seen,
+        };
+        self.engine.statement(OPERATION, &replace, |sql, replace| write::replace(sql, replace)).await
+    }
+
+    async fn list_threads(
+        &self,
+        agent: Option<&AgentId>,
+        page: PageRequest<Thread>,
+    ) -> Result<Page<ThreadInfo, Thread>> {
+        const OPERATION: &str = "history.list_threads";
+        page.check(OPERATION)?;
+        let limit = page.limit;
+        let wanted = (self.namespace.clone(), agent.cloned(), page);
+        let found = self
+            .engine
+            .read(OPERATION, &wanted, |sql, (namespace, agent, page)| {
+                read::threads(sql, namespace, agent.as_ref(), page)
+            })
+            .await?;
+        Ok(Page::from_surplus(found, limit, |info| info.thread.clone()))
+    }
+
+    async fn set_ttl(&self, thread: &Thread, ttl: Option<Ttl>) -> Result<()> {
+        const OPERATION: &str = "history.set_ttl";
+        check_ttl(ttl)?;
+        let address = self.address(thread);
+        let set =
+            self.engine.statement(OPERATION, &address, |sql, address| write::set_ttl(sql, address, ttl));
+        if set.await? {
+            Ok(())
+        } else {
+            Err(Error::new(ErrorKind::NotFound, OPERATION, "the thread holds no messages"))
+        }
+    }
+
+    async fn subscribe(&self, thread: &Thread, after: Seq) -> Result<HistoryEvents> {
+        const OPERATION: &str = "history.subscribe";
+        let address = self.address(thread);
+        // Makes an expiry that has passed into its event, so that the stream begins with it.
+        let wake = self.engine.read(OPERATION, &address, |sql, address| write::wake(sql, address)).await?;
+        Ok(events::follow(self.engine.clone(), address, wake, after))
+    }
+}

@@ -1,0 +1,176 @@
+//! The reads of a thread. Each is one statement, and so of one instant.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use larder_kernel::{AgentId, ChatMessage, Namespace, PageRequest, Seq, StoredMessage, Thread, ThreadInfo};
+use sqlx::postgres::PgRow;
+use sqlx::{PgConnection, Row};
+
+use super::super::failure::Fallible;
+use super::super::value::{count, id, integer, length};
+use super::Address;
+
+/// Which messages of a thread.
+#[derive(Clone, Copy)]
+pub(super) enum Range {
+    /// Those after so many of the oldest.
+    Offset(u64),
+    /// The newest whose `Seq` is smaller.
+    Before(Seq),
+    /// The oldest whose `Seq` is greater.
+    After(Seq),
+}
+
+/// What a read of messages asks for.
+pub(super) struct Wanted {
+    pub(super) address: Address,
+    pub(super) range: Range,
+    pub(super) limit: usize,
+}
+
+/// What a read of messages found, and what it owes to the thread's time to live.
+#[derive(Default)]
+pub(super) struct Seen {
+    pub(super) messages: Vec<StoredMessage>,
+    /// The time has passed, which is still to be made into a clear.
+    pub(super) expired: bool,
+    /// When the read was, where it prolongs the thread's life.
+    pub(super) refresh: Option<i64>,
+}
+
+/// The thread's state stands in each row, and in one row alone where there are no messages.
+macro_rules! select_messages {
+    ($condition:literal) => {
+        concat!(
+            "WITH t AS MATERIALIZED (
+                SELECT id, ttl_refresh, expires_ms, ttl_ms,
+                    CASE WHEN expires_ms IS NULL THEN NULL ELSE larder.now_ms() END AS now_ms
+                FROM larder.threads WHERE namespace = $1 AND agent = $2 AND session = $3
+             )
+             SELECT m.seq, m.body, coalesce(t.expires_ms <= t.now_ms, false),
+                CASE WHEN t.ttl_refresh AND t.expires_ms < t.now_ms + t.ttl_ms THEN t.now_ms END
+             FROM t LEFT JOIN LATERAL (
+                SELECT seq, body FROM larder.messages
+                WHERE namespace = $1 AND thread = t.id AND (t.expires_ms IS NULL OR t.expires_ms > t.now_ms) ",
+            $condition,
+            ") m ON true ORDER BY m.seq"
+        )
+    };
+}
+
+pub(super) fn messages<'c>(sql: &'c mut PgConnection, wanted: &'c Wanted) -> BoxFuture<'c, Fallible<Seen>> {
+    Box::pin(async move {
+        let (select, from) = match wanted.range {
+            Range::Offset(offset) => (select_messages!("ORDER BY seq LIMIT $5 OFFSET $4"), integer(offset)),
+            Range::Before(before) => {
+                (select_messages!("AND seq < $4 ORDER BY seq DESC LIMIT $5"), before.get())
+            }
+            Range::After(after) => (select_messages!("AND seq > $4 ORDER BY seq LIMIT $5"), after.get()),
+        };
+        let (namespace, agent, session) = wanted.address.key();
+        let rows = sqlx::query(select)
+            .bind(namespace)
+            .bind(agent)
+            .bind(session)
+            .bind(from)
+            .bind(length(wanted.limit))
+            .fetch_all(sql)
+            .await?;
+        let Some(first) = rows.first() else { return Ok(Seen::default()) };
+        let mut seen = Seen { messages: Vec::new(), expired: first.try_get(2)?, refresh: first.try_get(3)? };
+        for row in &rows {
+            if let Some(seq) = row.try_get(0)? {
+                seen.messages.push(StoredMessage { seq: Seq::new(seq), message: decode(row, 1)? });
+            }
+        }
+        Ok(seen)
+    })
+}
+
+/// The message in the JSON of `column`.
+pub(super) fn decode(row: &PgRow, column: usize) -> Fallible<Arc<ChatMessage>> {
+    let body: &[u8] = row.try_get(column)?;
+    Ok(Arc::new(serde_json::from_slice(body)?))
+}
+
+/// How the thread stands. An expiry that has passed is made into the clear that it is.
+pub(super) fn info<'c>(
+    sql: &'c mut PgConnection,
+    address: &'c Address,
+) -> BoxFuture<'c, Fallible<ThreadInfo>> {
+    Box::pin(async move {
+        let (namespace, agent, session) = address.key();
+        let select = "SELECT messages, bytes, last_seq, coalesce(expires_ms <= larder.now_ms(), false)
+             FROM larder.threads WHERE namespace = $1 AND agent = $2 AND session = $3";
+        let found =
+            sqlx::query(select).bind(namespace).bind(agent).bind(session).fetch_optional(&mut *sql).await?;
+        let expired = found.as_ref().map_or(Ok(false), |row| row.try_get(3))?;
+        let found = if expired {
+            let expire = "SELECT messages, bytes, last_seq FROM larder.expire_thread($1, $2, $3)";
+            sqlx::query(expire).bind(namespace).bind(agent).bind(session).fetch_optional(sql).await?
+        } else {
+            found
+        };
+        let thread = address.thread.clone();
+        match found {
+            None => Ok(ThreadInfo { thread, messages: 0, bytes: 0, last: Seq::ZERO }),
+            Some(row) => Ok(ThreadInfo {
+                thread,
+                messages: count(row.try_get(0)?)?,
+                bytes: count(row.try_get(1)?)?,
+                last: Seq::new(row.try_get(2)?),
+            }),
+        }
+    })
+}
+
+/// The threads of a page and one more.
+pub(super) fn threads<'c>(
+    sql: &'c mut PgConnection,
+    namespace: &'c Namespace,
+    agent: Option<&'c AgentId>,
+    page: &'c PageRequest<Thread>,
+) -> BoxFuture<'c, Fallible<Vec<ThreadInfo>>> {
+    Box::pin(async move {
+        // An id is never empty, so the empty text stands before all.
+        let after =
+            page.after.as_ref().map_or(("", ""), |after| (after.agent.as_str(), after.session.as_str()));
+        let (select, after_agent, after_session) = match agent {
+            None => (
+                "SELECT agent, session, messages, bytes, last_seq FROM larder.threads
+                 WHERE namespace = $1 AND (agent, session) > ($2, $3)
+                    AND messages > 0 AND (expires_ms IS NULL OR expires_ms > larder.now_ms())
+                 ORDER BY agent, session LIMIT $4",
+                after.0,
+                after.1,
+            ),
+            Some(agent) if agent.as_str() < after.0 => return Ok(Vec::new()),
+            Some(agent) => (
+                "SELECT agent, session, messages, bytes, last_seq FROM larder.threads
+                 WHERE namespace = $1 AND agent = $2 AND session > $3
+                    AND messages > 0 AND (expires_ms IS NULL OR expires_ms > larder.now_ms())
+                 ORDER BY session LIMIT $4",
+                agent.as_str(),
+                if agent.as_str() == after.0 { after.1 } else { "" },
+            ),
+        };
+        let rows = sqlx::query(select)
+            .bind(namespace.as_str())
+            .bind(after_agent)
+            .bind(after_session)
+            .bind(length(page.limit).saturating_add(1))
+            .fetch_all(sql)
+            .await?;
+        rows.iter()
+            .map(|row| {
+                Ok(ThreadInfo {
+                    thread: Thread { agent: id(row.try_get(0)?)?, session: id(row.try_get(1)?)? },
+                    messages: count(row.try_get(2)?)?,
+                    bytes: count(row.try_get(3)?)?,
+                    last: Seq::new(row.try_get(4)?),
+                })
+            })
+            .collect()
+    })
+}

@@ -1,0 +1,241 @@
+//! The writes of a thread: calls of the database's functions.
+
+use futures_util::future::BoxFuture;
+use larder_kernel::{
+    Appended, ChatMessage, Error, ErrorKind, Forked, IdempotencyKey, Namespace, Outcome, Replaced, Result,
+    RunId, Seq, Ttl,
+};
+use sqlx::{PgConnection, Row};
+
+use super::super::failure::Fallible;
+use super::super::value::{count, length, millis};
+use super::Address;
+
+/// Most threads that one step of an erasure takes.
+const ERASED_AT_ONCE_MAX: i64 = 200;
+
+/// Messages as their rows keep them, column by column.
+pub(super) struct Batch {
+    runs: Vec<Option<String>>,
+    sizes: Vec<i64>,
+    bodies: Vec<Vec<u8>>,
+}
+
+impl Batch {
+    pub(super) fn new(operation: &'static str, messages: &[ChatMessage]) -> Result<Self> {
+        let bodies: std::result::Result<_, _> = messages.iter().map(serde_json::to_vec).collect();
+        Ok(Self {
+            runs: messages
+                .iter()
+                .map(|message| message.run.as_ref().map(|run| run.as_str().to_owned()))
+                .collect(),
+            sizes: messages.iter().map(|message| length(message.size_bytes())).collect(),
+            bodies: bodies.map_err(|_| {
+                Error::new(ErrorKind::Unexpected, operation, "a message cannot be written as JSON")
+                    .with_outcome(Outcome::NotApplied)
+            })?,
+        })
+    }
+}
+
+/// An append.
+pub(super) struct Append {
+    pub(super) address: Address,
+    pub(super) batch: Batch,
+    pub(super) key: Option<(IdempotencyKey, [u8; 32])>,
+    pub(super) ttl: Option<Ttl>,
+}
+
+pub(super) fn append<'c>(sql: &'c mut PgConnection, append: &'c Append) -> BoxFuture<'c, Fallible<Appended>> {
+    Box::pin(async move {
+        let (namespace, agent, session) = append.address.key();
+        let row = sqlx::query(
+            "SELECT out_first, out_last FROM larder.append($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+        )
+        .bind(namespace)
+        .bind(agent)
+        .bind(session)
+        .bind(&append.batch.runs)
+        .bind(&append.batch.sizes)
+        .bind(&append.batch.bodies)
+        .bind(append.key.as_ref().map(|(key, _)| key.as_str()))
+        .bind(append.key.as_ref().map(|(_, digest)| &digest[..]))
+        .bind(append.ttl.map(|ttl| millis(ttl.after)))
+        .bind(append.ttl.is_some_and(|ttl| ttl.refresh_on_use))
+        .fetch_one(sql)
+        .await?;
+        match (row.try_get(0)?, row.try_get(1)?) {
+            (Some(first), Some(last)) => Ok(Appended { first: Seq::new(first), last: Seq::new(last) }),
+            _ => Err(Error::new(
+                ErrorKind::Conflict,
+                "history.append_many",
+                "the idempotency key was used for other messages",
+            )
+            .into()),
+        }
+    })
+}
+
+/// Makes an expiry that has passed into the clear that it is.
+pub(super) fn expire<'c>(sql: &'c mut PgConnection, address: &'c Address) -> BoxFuture<'c, Fallible<()>> {
+    Box::pin(async move {
+        let (namespace, agent, session) = address.key();
+        let expire = sqlx::query("SELECT 1 FROM larder.expire_thread($1, $2, $3)");
+        expire.bind(namespace).bind(agent).bind(session).execute(sql).await?;
+        Ok(())
+    })
+}
+
+/// The number under which the thread's changes are announced. An expiry that has passed becomes the clear that it is.
+pub(super) fn wake<'c>(sql: &'c mut PgConnection, address: &'c Address) -> BoxFuture<'c, Fallible<i64>> {
+    Box::pin(async move {
+        let (namespace, agent, session) = address.key();
+        let wake = sqlx::query_scalar(
+            "SELECT larder.wake('h', $1, $2, $3) FROM (SELECT count(*) FROM larder.expire_thread($1, $2, $3)) expired",
+        );
+        Ok(wake.bind(namespace).bind(agent).bind(session).fetch_one(sql).await?)
+    })
+}
+
+/// Prolongs the life of a thread that was read at `read_ms`; one that was set, ended or prolonged further since stays
+/// as it is.
+pub(super) fn refresh<'c>(
+    sql: &'c mut PgConnection,
+    address: &'c Address,
+    read_ms: i64,
+) -> BoxFuture<'c, Fallible<()>> {
+    Box::pin(async move {
+        let (namespace, agent, session) = address.key();
+        sqlx::query(
+            "UPDATE larder.threads SET expires_ms = $4 + ttl_ms
+             WHERE namespace = $1 AND agent = $2 AND session = $3
+                AND ttl_refresh AND expires_ms > $4 AND expires_ms < $4 + ttl_ms",
+        )
+        .bind(namespace)
+        .bind(agent)
+        .bind(session)
+        .bind(read_ms)
+        .execute(sql)
+        .await?;
+        Ok(())
+    })
+}
+
+pub(super) fn clear<'c>(sql: &'c mut PgConnection, address: &'c Address) -> BoxFuture<'c, Fallible<u64>> {
+    Box::pin(async move {
+        let (namespace, agent, session) = address.key();
+        let clear = sqlx::query_scalar("SELECT larder.clear_thread($1, $2, $3)");
+        count(clear.bind(namespace).bind(agent).bind(session).fetch_one(sql).await?)
+    })
+}
+
+pub(super) fn clear_run<'c>(
+    sql: &'c mut PgConnection,
+    address: &'c Address,
+    run: &'c RunId,
+) -> BoxFuture<'c, Fallible<u64>> {
+    Box::pin(async move {
+        let (namespace, agent, session) = address.key();
+        let clear = sqlx::query_scalar("SELECT larder.clear_run($1, $2, $3, $4)");
+        count(clear.bind(namespace).bind(agent).bind(session).bind(run.as_str()).fetch_one(sql).await?)
+    })
+}
+
+pub(super) fn target_is_there() -> Error {
+    Error::new(ErrorKind::AlreadyExists, "history.fork", "the target holds messages")
+}
+
+pub(super) fn fork<'c>(
+    sql: &'c mut PgConnection,
+    source: &'c Address,
+    target: &'c Address,
+    up_to: Seq,
+) -> BoxFuture<'c, Fallible<Forked>> {
+    Box::pin(async move {
+        let (namespace, from_agent, from_session) = source.key();
+        let (_, to_agent, to_session) = target.key();
+        let row = sqlx::query(
+            "SELECT out_state, out_messages, out_last FROM larder.fork_thread($1, $2, $3, $4, $5, $6)",
+        )
+        .bind(namespace)
+        .bind(from_agent)
+        .bind(from_session)
+        .bind(to_agent)
+        .bind(to_session)
+        .bind(up_to.get())
+        .fetch_one(sql)
+        .await?;
+        match row.try_get::<i32, _>(0)? {
+            0 => Ok(Forked { messages: count(row.try_get(1)?)?, last: Seq::new(row.try_get(2)?) }),
+            1 => Err(target_is_there().into()),
+            _ => Err(Error::new(ErrorKind::NotFound, "history.fork", "the source holds no messages").into()),
+        }
+    })
+}
+
+/// A replacement.
+pub(super) struct Replace {
+    pub(super) address: Address,
+    pub(super) batch: Batch,
+    pub(super) up_to: Seq,
+    pub(super) seen: Seq,
+}
+
+pub(super) fn replace<'c>(
+    sql: &'c mut PgConnection,
+    replace: &'c Replace,
+) -> BoxFuture<'c, Fallible<Replaced>> {
+    let conflict = |message| Err(Error::new(ErrorKind::Conflict, "history.replace", message).into());
+    Box::pin(async move {
+        let (namespace, agent, session) = replace.address.key();
+        let row = sqlx::query(
+            "SELECT out_state, out_removed, out_seq
+             FROM larder.replace_beginning($1, $2, $3, $4, $5, $6, $7, $8)",
+        )
+        .bind(namespace)
+        .bind(agent)
+        .bind(session)
+        .bind(replace.up_to.get())
+        .bind(replace.seen.get())
+        .bind(&replace.batch.runs)
+        .bind(&replace.batch.sizes)
+        .bind(&replace.batch.bodies)
+        .fetch_one(sql)
+        .await?;
+        match row.try_get::<i32, _>(0)? {
+            0 => Ok(Replaced { removed: count(row.try_get(1)?)?, seq: Seq::new(row.try_get(2)?) }),
+            1 => conflict("the thread does not reach that far"),
+            _ => conflict("the thread lost messages since it was read"),
+        }
+    })
+}
+
+/// Sets or removes the time to live, and says whether the thread holds messages.
+pub(super) fn set_ttl<'c>(
+    sql: &'c mut PgConnection,
+    address: &'c Address,
+    ttl: Option<Ttl>,
+) -> BoxFuture<'c, Fallible<bool>> {
+    Box::pin(async move {
+        let (namespace, agent, session) = address.key();
+        let set = sqlx::query_scalar("SELECT larder.set_ttl($1, $2, $3, $4, $5)")
+            .bind(namespace)
+            .bind(agent)
+            .bind(session)
+            .bind(ttl.map(|ttl| millis(ttl.after)))
+            .bind(ttl.is_some_and(|ttl| ttl.refresh_on_use));
+        Ok(set.fetch_one(sql).await?)
+    })
+}
+
+/// Erases some of the namespace's threads, and says whether there were any.
+pub(super) fn erase<'c>(
+    sql: &'c mut PgConnection,
+    namespace: &'c Namespace,
+) -> BoxFuture<'c, Fallible<bool>> {
+    Box::pin(async move {
+        let erase = sqlx::query_scalar("SELECT larder.erase_threads($1, $2)");
+        let erased: i64 = erase.bind(namespace.as_str()).bind(ERASED_AT_ONCE_MAX).fetch_one(sql).await?;
+        Ok(erased > 0)
+    })
+}

@@ -1,0 +1,191 @@
+//! Watches: the changes of a bucket, read in pages and again after each announcement.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
+use larder_kernel::{Error, ErrorKind, KvEvent, KvEventKind, KvEvents, Result, Revision};
+use sqlx::{PgConnection, Row};
+
+use super::super::engine::Engine;
+use super::super::failure::Fallible;
+use super::super::value::{count, id, integer, timestamp};
+use super::super::wake::Bell;
+use super::rows::Address;
+
+const OPERATION: &str = "kv.watch";
+/// Most changes that are read at once.
+const PAGE_CHANGES_MAX: i64 = 256;
+/// A page ends when its values reach this size.
+const PAGE_BYTES_MAX: i64 = 4 * 1024 * 1024;
+
+/// Which changes are wanted, and after which revision.
+struct Wanted {
+    address: Address,
+    prefix: String,
+    after: i64,
+    /// The greatest forgotten revision that the watch may lack. `None` before the first page of a watch from revision
+    /// 0, which needs nothing that was forgotten by then, because it knows of no key that could be gone.
+    excused: Option<i64>,
+}
+
+/// Changes with the prefix, and how far the bucket was looked through for them.
+struct ChangePage {
+    events: VecDeque<KvEvent>,
+    cursor: i64,
+    forgotten: i64,
+    /// Whether another page may follow at once.
+    more: bool,
+}
+
+struct Watch {
+    engine: Engine,
+    wanted: Wanted,
+    bell: Bell,
+    events: VecDeque<KvEvent>,
+    more: bool,
+    ended: bool,
+}
+
+/// The changes after a revision, and then those to come. The first page is read here, so that a revision that is too
+/// old is refused at once.
+pub(super) async fn follow(
+    engine: Engine,
+    address: Address,
+    prefix: &str,
+    after: Revision,
+) -> Result<KvEvents> {
+    let wake = engine.read(OPERATION, &address, |sql, address| wake(sql, address)).await?;
+    let bell = engine.wakes().bell(wake);
+    let excused = (after > Revision::ZERO).then_some(0);
+    let wanted = Wanted { address, prefix: prefix.to_owned(), after: integer(after.get()), excused };
+    let mut watch = Watch { engine, wanted, bell, events: VecDeque::new(), more: true, ended: false };
+    watch.advance().await?;
+    let events = futures_util::stream::unfold(watch, |mut watch| async move {
+        let event = watch.next().await?;
+        watch.ended = event.is_err();
+        Some((event, watch))
+    });
+    Ok(events.boxed())
+}
+
+fn wake<'c>(sql: &'c mut PgConnection, address: &'c Address) -> BoxFuture<'c, Fallible<i64>> {
+    Box::pin(async move {
+        let wake = sqlx::query_scalar("SELECT larder.wake('k', $1, $2)")
+            .bind(address.namespace.as_str())
+            .bind(address.bucket.as_str());
+        Ok(wake.fetch_one(sql).await?)
+    })
+}
+
+impl Watch {
+    async fn next(&mut self) -> Option<Result<KvEvent>> {
+        loop {
+            if self.ended {
+                return None;
+            }
+            if let Some(event) = self.events.pop_front() {
+                return Some(Ok(event));
+            }
+            if !self.more {
+                self.bell.wait().await;
+            }
+            if let Err(error) = self.advance().await {
+                return Some(Err(error));
+            }
+        }
+    }
+
+    /// Reads the next page.
+    async fn advance(&mut self) -> Result<()> {
+        // Should the future be dropped after this, `more` makes the next one read again.
+        self.more = true;
+        self.bell.hush();
+        let page = self.engine.read(OPERATION, &self.wanted, |sql, wanted| page(sql, wanted)).await?;
+        self.wanted.after = page.cursor;
+        self.wanted.excused.get_or_insert(page.forgotten);
+        self.events = page.events;
+        self.more = page.more;
+        Ok(())
+    }
+}
+
+fn page<'c>(sql: &'c mut PgConnection, wanted: &'c Wanted) -> BoxFuture<'c, Fallible<ChangePage>> {
+    Box::pin(async move {
+        // One statement, so that the bucket's numbers and its changes are of one instant.
+        let rows = sqlx::query(
+            "WITH bucket AS MATERIALIZED (
+                SELECT last_revision, forgotten_revision FROM larder.kv_buckets WHERE namespace = $1 AND bucket = $2
+             ), changes AS (
+                (SELECT key, revision, expires_ms, value FROM larder.kv_entries
+                 WHERE namespace = $1 AND bucket = $2 AND revision > $3 AND starts_with(key, $4)
+                 ORDER BY revision LIMIT $5)
+                UNION ALL
+                (SELECT key, revision, NULL, NULL FROM larder.kv_tombstones
+                 WHERE namespace = $1 AND bucket = $2 AND revision > $3 AND NOT expired AND starts_with(key, $4)
+                 ORDER BY revision LIMIT $5)
+                UNION ALL
+                (SELECT key, revision, NULL, NULL FROM larder.kv_tombstones
+                 WHERE namespace = $1 AND bucket = $2 AND revision > $3 AND expired AND starts_with(key, $4)
+                 ORDER BY revision LIMIT $5)
+             ), cut AS (
+                SELECT *, sum(coalesce(octet_length(value), 0)) OVER (ORDER BY revision ROWS UNBOUNDED PRECEDING)
+                    - coalesce(octet_length(value), 0) AS before
+                FROM (SELECT * FROM changes ORDER BY revision LIMIT $5) first
+             )
+             SELECT b.last_revision, b.forgotten_revision, c.key, c.revision, c.expires_ms, c.value,
+                c.revision IS NOT NULL
+             FROM bucket b LEFT JOIN cut c ON c.before < $6 ORDER BY c.revision",
+        )
+        .bind(wanted.address.namespace.as_str())
+        .bind(wanted.address.bucket.as_str())
+        .bind(wanted.after)
+        .bind(&wanted.prefix)
+        .bind(PAGE_CHANGES_MAX)
+        .bind(PAGE_BYTES_MAX)
+        .fetch_all(sql)
+        .await?;
+        let mut page =
+            ChangePage { events: VecDeque::new(), cursor: wanted.after, forgotten: 0, more: false };
+        let Some(first) = rows.first() else { return Ok(page) };
+        let (last, forgotten): (i64, i64) = (first.try_get(0)?, first.try_get(1)?);
+        page.forgotten = forgotten;
+        if last <= wanted.after {
+            return Ok(page);
+        }
+        if wanted.after < forgotten && wanted.excused.unwrap_or(forgotten) < forgotten {
+            return Err(too_old().into());
+        }
+        for row in rows.iter().filter(|row| row.try_get(6).unwrap_or(false)) {
+            let revision: i64 = row.try_get(3)?;
+            let kind = match row.try_get::<Option<Vec<u8>>, _>(5)? {
+                None => KvEventKind::Deleted,
+                Some(value) => KvEventKind::Put {
+                    value: Bytes::from(value),
+                    expires_at: row.try_get::<Option<i64>, _>(4)?.map(timestamp).transpose()?,
+                },
+            };
+            page.cursor = revision;
+            page.events.push_back(KvEvent {
+                key: id(row.try_get(2)?)?,
+                revision: Revision::new(count(revision)?),
+                kind,
+            });
+        }
+        // Nothing found means looked through to the end; else the next page tells.
+        page.more = !page.events.is_empty();
+        if page.events.is_empty() {
+            page.cursor = last;
+        }
+        Ok(page)
+    })
+}
+
+fn too_old() -> Error {
+    Error::new(
+        ErrorKind::Conflict,
+        OPERATION,
+        "changes since that revision are forgotten; watch from revision 0 anew",
+    )
+}

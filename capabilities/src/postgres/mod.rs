@@ -1,0 +1,89 @@
+//! Postgres: conversations and small state in one database, for any number of machines.
+//!
+//! ```no_run
+//! use larder_capabilities::postgres::{Postgres, PostgresConfig};
+//! use larder_kernel::{ChatMessage, HistoryProviderExt, Namespace, Thread};
+//!
+//! # async fn example() -> larder_kernel::Result<()> {
+//! let postgres = Postgres::open(PostgresConfig::from_url("postgres://app@localhost/app")?).await?;
+//! let history = postgres.history(Namespace::new("app")?);
+//! let thread = Thread::new("assistant", "session-1")?;
+//! history.append(&thread, ChatMessage::user("Hello")).await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The tables stand in a schema of their own, `larder`, which opening makes and upgrades; with `migrate=check` it only
+//! looks. Every table's key begins with the namespace: to spread the data, make the tables partitioned by
+//! `HASH (namespace)` before the first use, or distribute them by `namespace` with Citus.
+//!
+//! The store's clock is the database's. The futures need a tokio runtime.
+
+mod config;
+mod engine;
+mod failure;
+mod field;
+mod graph;
+mod history;
+mod kv;
+mod schema;
+mod snapshot;
+mod task;
+mod value;
+mod vector;
+mod wake;
+
+use larder_kernel::{Capabilities, Namespace, Result};
+
+pub use config::{
+    ACQUIRE_TIMEOUT_DEFAULT, IDLE_IN_TRANSACTION_TIMEOUT_DEFAULT, LOCK_TIMEOUT_DEFAULT, Migrate,
+    POOL_SIZE_DEFAULT, PostgresConfig, STATEMENT_TIMEOUT_DEFAULT,
+};
+use engine::Engine;
+pub use graph::PostgresGraphStore;
+pub use history::PostgresHistoryProvider;
+pub use kv::PostgresKeyValueStore;
+pub use task::PostgresTaskStore;
+pub use vector::PostgresVectorStore;
+
+/// An open database, from which the stores are taken. Clones share its connections, which close when the last clone
+/// and the last store are dropped.
+#[derive(Debug, Clone)]
+pub struct Postgres {
+    engine: Engine,
+}
+
+impl Postgres {
+    /// Connects, and makes or upgrades the schema.
+    ///
+    /// # Errors
+    /// `Unavailable` or `Timeout` where the server does not answer; `PermissionDenied` for a wrong password or a user
+    /// who may not make the schema; `NotFound` where the database is not there; `Unsupported` for a schema of a newer
+    /// version, an older one with `migrate=check`, or a server that is too old.
+    pub async fn open(config: PostgresConfig) -> Result<Self> {
+        Ok(Self { engine: Engine::open(config).await? })
+    }
+
+    /// The conversations of `namespace`.
+    #[must_use]
+    pub fn history(&self, namespace: Namespace) -> PostgresHistoryProvider {
+        PostgresHistoryProvider::new(self.engine.clone(), namespace)
+    }
+
+    /// The buckets of `namespace`.
+    #[must_use]
+    pub fn key_value(&self, namespace: Namespace) -> PostgresKeyValueStore {
+        PostgresKeyValueStore::new(self.engine.clone(), namespace)
+    }
+
+    /// What the database's stores declare, as its settings read back.
+    #[must_use]
+    pub fn capabilities(&self) -> Capabilities {
+        self.engine.capabilities()
+    }
+
+    /// Closes the connections, for every clone and store.
+    pub async fn close(self) {
+        self.engine.close().await;
+    }
+}

@@ -1,0 +1,91 @@
+//! The versions of the schema, and the way from each to the newest.
+
+use larder_kernel::{Error, ErrorKind};
+use sqlx::{Connection, PgConnection};
+
+use super::config::Migrate;
+use super::failure::Fallible;
+
+/// Each step takes the schema from the version of its place in this list to the next.
+const MIGRATIONS: &[&str] = &[
+    include_str!("../../migrations/postgres/0001_engine_history_kv.sql"),
+    include_str!("../../migrations/postgres/0002_vectors_graph_tasks.sql"),
+];
+
+const OPERATION: &str = "postgres.open";
+
+/// The version that this program reads and writes.
+fn newest() -> i64 {
+    i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX)
+}
+
+/// Brings the schema to the newest version, or refuses to. Processes that open one new database at once wait for each
+/// other, and one of them migrates.
+pub(crate) async fn migrate(connection: &mut PgConnection, mode: Migrate) -> Fallible<()> {
+    if version(connection).await? == newest() {
+        return Ok(());
+    }
+    let mut transaction = connection.begin().await?;
+    // Whoever migrates may need longer than a statement or a wait for a lock is allowed.
+    sqlx::raw_sql("SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0")
+        .execute(&mut *transaction)
+        .await?;
+    sqlx::raw_sql("SELECT pg_advisory_xact_lock(1282565234, 1)").execute(&mut *transaction).await?;
+    let found = version(&mut transaction).await?;
+    let done = usize::try_from(found).ok().filter(|done| *done <= MIGRATIONS.len()).ok_or_else(|| {
+        refused(
+            found,
+            "the schema is of a newer version of this program; open it with that version or a later one",
+        )
+    })?;
+    if done < MIGRATIONS.len() {
+        if mode == Migrate::Check {
+            return Err(
+                refused(found, "the schema is missing or older; open once with `migrate=auto`").into()
+            );
+        }
+        sqlx::raw_sql(
+            "CREATE SCHEMA IF NOT EXISTS larder;
+             CREATE TABLE IF NOT EXISTS larder.schema_version (only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
+                version bigint NOT NULL)",
+        )
+        .execute(&mut *transaction)
+        .await?;
+        for migration in MIGRATIONS.iter().skip(done) {
+            sqlx::raw_sql(*migration).execute(&mut *transaction).await?;
+        }
+        sqlx::query(
+            "INSERT INTO larder.schema_version (version) VALUES ($1)
+             ON CONFLICT (only_row) DO UPDATE SET version = excluded.version",
+        )
+        .bind(newest())
+        .execute(&mut *transaction)
+        .await?;
+    }
+    transaction.commit().await?;
+    Ok(())
+}
+
+fn refused(found: i64, message: &'static str) -> Error {
+    Error::new(ErrorKind::Unsupported, OPERATION, message)
+        .with_context("schema_version", found)
+        .with_context("schema_version_supported", newest())
+}
+
+/// The version that the database has; 0 where there is none.
+async fn version(connection: &mut PgConnection) -> Fallible<i64> {
+    // From the catalog's rows: `to_regclass` answers from a cache, which after waiting for another process's migration
+    // still says that nothing is there.
+    let there: bool = sqlx::query_scalar(
+        "SELECT EXISTS (SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+            WHERE n.nspname = 'larder' AND c.relname = 'schema_version')",
+    )
+    .fetch_one(&mut *connection)
+    .await?;
+    if !there {
+        return Ok(0);
+    }
+    let version: Option<i64> =
+        sqlx::query_scalar("SELECT version FROM larder.schema_version").fetch_optional(connection).await?;
+    Ok(version.unwrap_or(0))
+}

@@ -1,0 +1,196 @@
+//! Rows to boards and tasks, and tasks back to rows.
+
+use larder_kernel::{
+    Board, BoardId, BoardStatusCounts, Error, ErrorKind, FencingToken, Lease, Namespace, Revision, Task,
+    TaskId, TaskPosition, TaskStatus,
+};
+use sqlx::postgres::PgRow;
+use sqlx::{PgConnection, Row};
+
+use crate::postgres::failure::{Fallible, corrupt};
+use crate::postgres::field::{self, metadata_text};
+use crate::postgres::value::{self, integer};
+
+/// The columns that [`task`] reads.
+macro_rules! task_columns {
+    () => {
+        "id, position, revision, status, retries, retries_max, lease_worker, lease_token, lease_expires_ms,
+         title, metadata, description, result"
+    };
+}
+pub(super) use task_columns;
+
+/// The columns that [`board`] reads, of boards named `b`.
+macro_rules! board_columns {
+    () => {
+        "b.conversation, b.agent, b.parent, b.label, c.planned, c.in_progress, c.blocked, c.succeeded, c.failed,
+         c.abandoned
+         FROM larder.boards b CROSS JOIN LATERAL (
+             SELECT count(*) FILTER (WHERE status = 'planned') AS planned,
+                    count(*) FILTER (WHERE status = 'in_progress') AS in_progress,
+                    count(*) FILTER (WHERE status = 'blocked') AS blocked,
+                    count(*) FILTER (WHERE status = 'succeeded') AS succeeded,
+                    count(*) FILTER (WHERE status = 'failed') AS failed,
+                    count(*) FILTER (WHERE status = 'abandoned') AS abandoned
+             FROM larder.tasks t
+             WHERE t.namespace = b.namespace AND t.conversation = b.conversation AND t.agent = b.agent) c"
+    };
+}
+pub(super) use board_columns;
+
+/// The error for a board or a task that the call needs.
+pub(super) fn not_found(operation: &'static str, message: &'static str) -> Error {
+    Error::new(ErrorKind::NotFound, operation, message)
+}
+
+/// Locks the row of a board that is there, so that this transaction alone changes the board and its tasks. Says whether
+/// it is there. What the transaction reads next is what the one before it left.
+pub(super) async fn lock_board(
+    connection: &mut PgConnection,
+    namespace: &Namespace,
+    board: &BoardId,
+) -> Fallible<bool> {
+    let row = sqlx::query(
+        "SELECT 1 FROM larder.boards WHERE namespace = $1 AND conversation = $2 AND agent = $3 AND live
+         FOR NO KEY UPDATE",
+    )
+    .bind(namespace.as_str())
+    .bind(board.conversation.as_str())
+    .bind(board.agent.as_str())
+    .fetch_optional(connection)
+    .await?;
+    Ok(row.is_some())
+}
+
+/// A task from the columns of [`task_columns`].
+pub(super) fn task(row: &PgRow) -> Fallible<Task> {
+    let expires_ms: Option<i64> = row.try_get(8)?;
+    let lease = match expires_ms {
+        None => None,
+        Some(ms) => Some(Lease {
+            worker: field::id(row, 6)?,
+            token: FencingToken::new(field::unsigned(row, 7)?),
+            expires_at: value::timestamp(ms)?,
+        }),
+    };
+    let status = TaskStatus::from_name(row.try_get(3)?).ok_or_else(|| corrupt("postgres.read"))?;
+    Ok(Task {
+        id: field::id(row, 0)?,
+        position: TaskPosition(field::unsigned(row, 1)?),
+        revision: Revision::new(field::unsigned(row, 2)?),
+        status,
+        retries: field::small(row, 4)?,
+        retries_max: field::small(row, 5)?,
+        lease,
+        title: field::text(row, 9)?,
+        metadata: field::metadata(row, 10)?,
+        description: field::optional_text(row, 11)?,
+        result: field::optional_text(row, 12)?,
+    })
+}
+
+/// The task of that id on a board.
+pub(super) async fn find_task(
+    connection: &mut PgConnection,
+    namespace: &Namespace,
+    board: &BoardId,
+    id: &TaskId,
+) -> Fallible<Option<Task>> {
+    let row = sqlx::query(concat!(
+        "SELECT ",
+        task_columns!(),
+        " FROM larder.tasks WHERE namespace = $1 AND conversation = $2 AND agent = $3 AND id = $4"
+    ))
+    .bind(namespace.as_str())
+    .bind(board.conversation.as_str())
+    .bind(board.agent.as_str())
+    .bind(id.as_str())
+    .fetch_optional(connection)
+    .await?;
+    row.as_ref().map(task).transpose()
+}
+
+/// Adds tasks to a board whose row is locked. Says how many of them have ids that were not there.
+pub(super) async fn insert_tasks(
+    connection: &mut PgConnection,
+    namespace: &Namespace,
+    board: &BoardId,
+    tasks: &[Task],
+) -> Fallible<u64> {
+    let small = |number: u32| i32::try_from(number).unwrap_or(i32::MAX);
+    let metadata =
+        tasks.iter().map(|task| metadata_text(&task.metadata)).collect::<Fallible<Vec<String>>>()?;
+    let descriptions: Vec<Option<&[u8]>> =
+        tasks.iter().map(|task| task.description.as_ref().map(String::as_bytes)).collect();
+    let inserted = sqlx::query(
+        "INSERT INTO larder.tasks (namespace, conversation, agent, status, revision, retries, id, position, retries_max,
+                            title, metadata, description)
+         SELECT $1, $2, $3, 'planned', $4, 0, given.*
+         FROM unnest($5::text[], $6::bigint[], $7::integer[], $8::bytea[], $9::text[], $10::bytea[]) AS given
+         ON CONFLICT (namespace, conversation, agent, id) DO NOTHING",
+    )
+    .bind(namespace.as_str())
+    .bind(board.conversation.as_str())
+    .bind(board.agent.as_str())
+    .bind(tasks.first().map_or(0, |task| integer(task.revision.get())))
+    .bind(tasks.iter().map(|task| task.id.as_str()).collect::<Vec<_>>())
+    .bind(tasks.iter().map(|task| integer(task.position.0)).collect::<Vec<_>>())
+    .bind(tasks.iter().map(|task| small(task.retries_max)).collect::<Vec<_>>())
+    .bind(tasks.iter().map(|task| task.title.as_bytes()).collect::<Vec<_>>())
+    .bind(metadata)
+    .bind(descriptions)
+    .execute(connection)
+    .await?;
+    Ok(inserted.rows_affected())
+}
+
+/// Writes what the life of a task changes, everything but its id, its place and what it was added with, at the board's
+/// next revision, which is the answer. The board's row is locked.
+pub(super) async fn update_task(
+    connection: &mut PgConnection,
+    namespace: &Namespace,
+    board: &BoardId,
+    task: &Task,
+) -> Fallible<Revision> {
+    let lease = task.lease.as_ref();
+    // The board's greatest token is that of its last claim; writing an older one back leaves it.
+    let row = sqlx::query(
+        "WITH board AS (
+             UPDATE larder.boards SET last_revision = last_revision + 1, last_token = greatest(last_token, $8)
+             WHERE namespace = $1 AND conversation = $2 AND agent = $3 RETURNING last_revision)
+         UPDATE larder.tasks SET revision = board.last_revision, status = $5, retries = $6, lease_worker = $7,
+                          lease_token = $8, lease_expires_ms = $9, result = $10
+         FROM board WHERE namespace = $1 AND conversation = $2 AND agent = $3 AND position = $4
+         RETURNING revision",
+    )
+    .bind(namespace.as_str())
+    .bind(board.conversation.as_str())
+    .bind(board.agent.as_str())
+    .bind(integer(task.position.0))
+    .bind(task.status.as_str())
+    .bind(i32::try_from(task.retries).unwrap_or(i32::MAX))
+    .bind(lease.map(|lease| lease.worker.as_str()))
+    .bind(lease.map(|lease| integer(lease.token.get())))
+    .bind(lease.map(|lease| lease.expires_at.as_micros().div_euclid(1_000)))
+    .bind(task.result.as_ref().map(String::as_bytes))
+    .fetch_one(connection)
+    .await?;
+    Ok(Revision::new(field::unsigned(&row, 0)?))
+}
+
+/// A board from the columns of [`board_columns`].
+pub(super) fn board(row: &PgRow) -> Fallible<Board> {
+    Ok(Board {
+        id: BoardId { conversation: field::id(row, 0)?, agent: field::id(row, 1)? },
+        parent: field::optional_id(row, 2)?,
+        label: field::optional_text(row, 3)?,
+        tasks: BoardStatusCounts {
+            planned: field::unsigned(row, 4)?,
+            in_progress: field::unsigned(row, 5)?,
+            blocked: field::unsigned(row, 6)?,
+            succeeded: field::unsigned(row, 7)?,
+            failed: field::unsigned(row, 8)?,
+            abandoned: field::unsigned(row, 9)?,
+        },
+    })
+}

@@ -1,0 +1,208 @@
+//! The life of a task: each step locks the board, reads the task, decides and writes inside one transaction.
+
+use std::time::Duration;
+
+use larder_kernel::storage::task::{check_lease, check_transition};
+use larder_kernel::{
+    BoardId, Claim, ConversationId, Error, ErrorKind, FencingToken, Lease, Namespace, RetryOutcome, Task,
+    TaskId, TaskStatus, Timestamp, Transition, WorkerId,
+};
+use sqlx::{PgConnection, Row};
+
+use super::rows::{find_task, lock_board, not_found, task, task_columns, update_task};
+use super::{FORCE_RETRY, RENEW, RETRY, UPDATE};
+use crate::postgres::failure::{Fallible, corrupt};
+use crate::postgres::field;
+use crate::postgres::value;
+
+/// When a lease from `now_ms` ends.
+fn lease_end(now_ms: i64, lease: Duration) -> Fallible<Timestamp> {
+    value::timestamp(now_ms.saturating_add(value::millis(lease)))
+}
+
+/// Locks a task with its board and reads it.
+async fn find(
+    connection: &mut PgConnection,
+    namespace: &Namespace,
+    board: &BoardId,
+    id: &TaskId,
+    operation: &'static str,
+) -> Fallible<Task> {
+    if !lock_board(connection, namespace, board).await? {
+        return Err(not_found(operation, "the board is not there").into());
+    }
+    let found = find_task(connection, namespace, board, id).await?;
+    Ok(found.ok_or_else(|| not_found(operation, "the task is not on the board"))?)
+}
+
+/// Writes the task at the board's next revision.
+async fn store(
+    connection: &mut PgConnection,
+    namespace: &Namespace,
+    board: &BoardId,
+    mut task: Task,
+) -> Fallible<Task> {
+    task.revision = update_task(connection, namespace, board, &task).await?;
+    Ok(task)
+}
+
+/// Moves a task along the table.
+pub(super) async fn update_status(
+    connection: &mut PgConnection,
+    namespace: &Namespace,
+    board: &BoardId,
+    id: &TaskId,
+    step: &Transition,
+) -> Fallible<Task> {
+    let mut task = find(connection, namespace, board, id, UPDATE).await?;
+    check_transition(&task, step)?;
+    task.status = step.to;
+    // Only tasks in progress are under a lease, and the table has no step from there to there.
+    task.lease = None;
+    if step.result.is_some() {
+        task.result.clone_from(&step.result);
+    }
+    store(connection, namespace, board, task).await
+}
+
+/// Takes a task back to planned if it has a retry left.
+pub(super) async fn increment_retry(
+    connection: &mut PgConnection,
+    namespace: &Namespace,
+    board: &BoardId,
+    id: &TaskId,
+    token: Option<FencingToken>,
+) -> Fallible<RetryOutcome> {
+    let mut task = find(connection, namespace, board, id, RETRY).await?;
+    check_lease(RETRY, &task, token)?;
+    if !task.status.allows_retry() {
+        let error = Error::new(ErrorKind::Conflict, RETRY, "a task that stands so cannot be retried")
+            .with_context("from", task.status.as_str());
+        return Err(error.into());
+    }
+    if task.retries >= task.retries_max {
+        return Ok(RetryOutcome::Exhausted(task));
+    }
+    task.retries += 1;
+    task.status = TaskStatus::Planned;
+    task.lease = None;
+    store(connection, namespace, board, task).await.map(RetryOutcome::Retried)
+}
+
+/// Takes a task back to planned, whatever it was.
+pub(super) async fn force_retry(
+    connection: &mut PgConnection,
+    namespace: &Namespace,
+    board: &BoardId,
+    id: &TaskId,
+) -> Fallible<Task> {
+    let mut task = find(connection, namespace, board, id, FORCE_RETRY).await?;
+    task.retries = 0;
+    task.status = TaskStatus::Planned;
+    task.lease = None;
+    task.result = None;
+    store(connection, namespace, board, task).await
+}
+
+/// Ends what a conversation left running.
+pub(super) async fn settle(
+    connection: &mut PgConnection,
+    namespace: &Namespace,
+    conversation: &ConversationId,
+) -> Fallible<u64> {
+    sqlx::query(
+        "SELECT 1 FROM larder.boards WHERE namespace = $1 AND conversation = $2 AND live
+         ORDER BY agent FOR NO KEY UPDATE",
+    )
+    .bind(namespace.as_str())
+    .bind(conversation.as_str())
+    .execute(&mut *connection)
+    .await?;
+    let settled = sqlx::query(
+        "WITH busy AS (
+             SELECT DISTINCT agent FROM larder.tasks
+             WHERE namespace = $1 AND conversation = $2 AND status = 'in_progress'),
+         board AS (
+             UPDATE larder.boards b SET last_revision = b.last_revision + 1 FROM busy
+             WHERE b.namespace = $1 AND b.conversation = $2 AND b.agent = busy.agent
+             RETURNING b.agent, b.last_revision)
+         UPDATE larder.tasks t SET status = 'succeeded', revision = board.last_revision, lease_worker = NULL,
+                            lease_token = NULL, lease_expires_ms = NULL
+         FROM board
+         WHERE t.namespace = $1 AND t.conversation = $2 AND t.agent = board.agent AND t.status = 'in_progress'",
+    )
+    .bind(namespace.as_str())
+    .bind(conversation.as_str())
+    .execute(connection)
+    .await?;
+    Ok(settled.rows_affected())
+}
+
+/// The first task in board order that is planned or whose lease has passed, the clock by which it was chosen, and the
+/// board's last token. Each of the two is one look into an index.
+const FIRST_FREE: &str = concat!(
+    "WITH clock AS MATERIALIZED (SELECT larder.now_ms() AS now_ms),
+     free AS MATERIALIZED (
+         SELECT min(position) AS position FROM (
+             (SELECT position FROM larder.tasks
+              WHERE namespace = $1 AND conversation = $2 AND agent = $3 AND status = 'planned'
+              ORDER BY position LIMIT 1)
+             UNION ALL
+             (SELECT position FROM larder.tasks
+              WHERE namespace = $1 AND conversation = $2 AND agent = $3 AND lease_expires_ms IS NOT NULL
+                AND lease_expires_ms <= (SELECT now_ms FROM clock)
+              ORDER BY position LIMIT 1)) AS firsts)
+     SELECT ",
+    task_columns!(),
+    ", (SELECT now_ms FROM clock),
+       (SELECT last_token FROM larder.boards WHERE namespace = $1 AND conversation = $2 AND agent = $3)
+     FROM larder.tasks WHERE namespace = $1 AND conversation = $2 AND agent = $3
+       AND position = (SELECT position FROM free)"
+);
+
+/// Gives a worker the first free task.
+pub(super) async fn claim(
+    connection: &mut PgConnection,
+    namespace: &Namespace,
+    board: &BoardId,
+    worker: &WorkerId,
+    lease: Duration,
+) -> Fallible<Option<Claim>> {
+    if !lock_board(connection, namespace, board).await? {
+        return Ok(None);
+    }
+    let row = sqlx::query(FIRST_FREE)
+        .bind(namespace.as_str())
+        .bind(board.conversation.as_str())
+        .bind(board.agent.as_str())
+        .fetch_optional(&mut *connection)
+        .await?;
+    let Some(row) = row else { return Ok(None) };
+    let mut task = task(&row)?;
+    let expires_at = lease_end(row.try_get(13)?, lease)?;
+    let token = FencingToken::new(field::unsigned(&row, 14)?.saturating_add(1));
+    task.status = TaskStatus::InProgress;
+    task.lease = Some(Lease { worker: worker.clone(), token, expires_at });
+    let task = store(connection, namespace, board, task).await?;
+    Ok(Some(Claim { task, token }))
+}
+
+/// Prolongs a lease from now.
+pub(super) async fn renew(
+    connection: &mut PgConnection,
+    namespace: &Namespace,
+    board: &BoardId,
+    id: &TaskId,
+    token: FencingToken,
+    duration: Duration,
+) -> Fallible<Lease> {
+    let mut task = find(connection, namespace, board, id, RENEW).await?;
+    check_lease(RENEW, &task, Some(token))?;
+    let now = sqlx::query("SELECT larder.now_ms()").fetch_one(&mut *connection).await?;
+    let expires_at = lease_end(now.try_get(0)?, duration)?;
+    let lease = task.lease.take().map(|lease| Lease { expires_at, ..lease });
+    let lease = lease.ok_or_else(|| corrupt(RENEW))?;
+    task.lease = Some(lease.clone());
+    store(connection, namespace, board, task).await?;
+    Ok(lease)
+}

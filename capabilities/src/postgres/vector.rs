@@ -1,0 +1,264 @@
+//! Documents and their embeddings in Postgres, ranked by pgvector.
+//!
+//! A search compares every document that it may return: right at any filter and limit, and fast to some hundred thousand
+//! documents a collection.
+
+mod extension;
+mod number;
+mod read;
+mod search;
+mod write;
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use larder_kernel::storage::vector::{check_ids, check_search, check_search_batch, prepare};
+use larder_kernel::{
+    Capabilities, CollectionInfo, CollectionName, Document, DocumentId, Embedder, Error, ErrorKind, Filter,
+    Namespace, Page, PageRequest, PutMode, PutReport, Result, SearchHit, SearchRequest, Store, VectorStore,
+};
+
+use super::Postgres;
+use super::engine::Engine;
+
+const OPEN: &str = "vectors.open";
+const PUT: &str = "vectors.put";
+const SEARCH: &str = "vectors.search";
+const SEARCH_BATCH: &str = "vectors.search_batch";
+
+impl Postgres {
+    /// The vector store in `namespace`, which computes missing embeddings with `embedder` where there is one.
+    ///
+    /// # Errors
+    /// `Unsupported` where the server has no pgvector, or one older than 0.8.0; `PermissionDenied` where the user may not
+    /// add it to the database.
+    pub async fn vectors(
+        &self,
+        namespace: Namespace,
+        embedder: Option<Arc<dyn Embedder>>,
+    ) -> Result<PostgresVectorStore> {
+        let store = PostgresVectorStore { engine: self.engine.clone(), namespace, embedder };
+        let migrate = self.engine.migrate();
+        store
+            .engine
+            .transaction(OPEN, &migrate, |connection, migrate| {
+                Box::pin(extension::ensure(connection, *migrate))
+            })
+            .await?;
+        Ok(store)
+    }
+}
+
+/// A [`VectorStore`] in a Postgres database. Made by [`Postgres::vectors`].
+#[derive(Clone)]
+pub struct PostgresVectorStore {
+    engine: Engine,
+    namespace: Namespace,
+    embedder: Option<Arc<dyn Embedder>>,
+}
+
+impl fmt::Debug for PostgresVectorStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresVectorStore")
+            .field("engine", &self.engine)
+            .field("embedder", &self.embedder.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Store for PostgresVectorStore {
+    fn namespace(&self) -> &Namespace {
+        &self.namespace
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.engine.capabilities()
+    }
+
+    async fn erase(&self) -> Result<()> {
+        self.engine
+            .transaction("vectors.erase", &self.namespace, |connection, namespace| {
+                Box::pin(write::erase(connection, namespace))
+            })
+            .await
+    }
+}
+
+#[async_trait]
+impl VectorStore for PostgresVectorStore {
+    async fn put(
+        &self,
+        collection: &CollectionName,
+        documents: Vec<Document>,
+        mode: PutMode,
+    ) -> Result<PutReport> {
+        let documents = prepare(documents, self.embedder.as_deref()).await?;
+        self.engine
+            .transaction(
+                PUT,
+                &(&self.namespace, collection, &documents, mode),
+                |connection, &(namespace, collection, documents, mode)| {
+                    Box::pin(write::put(connection, namespace, collection, documents, mode))
+                },
+            )
+            .await
+    }
+
+    async fn get(&self, collection: &CollectionName, ids: &[DocumentId]) -> Result<Vec<Option<Document>>> {
+        const OPERATION: &str = "vectors.get";
+        check_ids(OPERATION, ids)?;
+        self.engine
+            .read(
+                OPERATION,
+                &(&self.namespace, collection, ids),
+                |connection, &(namespace, collection, ids)| {
+                    Box::pin(read::get(connection, namespace, collection, ids))
+                },
+            )
+            .await
+    }
+
+    async fn search(&self, collection: &CollectionName, request: &SearchRequest) -> Result<Vec<SearchHit>> {
+        check_search(SEARCH, request)?;
+        let mut answers = self.run(SEARCH, collection, std::slice::from_ref(request)).await?;
+        answers.pop().ok_or_else(|| Error::new(ErrorKind::Unexpected, SEARCH, "a search without an answer"))
+    }
+
+    async fn search_batch(
+        &self,
+        collection: &CollectionName,
+        requests: &[SearchRequest],
+    ) -> Result<Vec<Vec<SearchHit>>> {
+        check_search_batch(requests)?;
+        self.run(SEARCH_BATCH, collection, requests).await
+    }
+
+    async fn delete(&self, collection: &CollectionName, ids: &[DocumentId]) -> Result<u64> {
+        const OPERATION: &str = "vectors.delete";
+        check_ids(OPERATION, ids)?;
+        self.engine
+            .transaction(
+                OPERATION,
+                &(&self.namespace, collection, ids),
+                |connection, &(namespace, collection, ids)| {
+                    Box::pin(write::delete(connection, namespace, collection, ids))
+                },
+            )
+            .await
+    }
+
+    async fn delete_matching(&self, collection: &CollectionName, filter: &Filter) -> Result<u64> {
+        const OPERATION: &str = "vectors.delete_matching";
+        filter.check(OPERATION)?;
+        self.engine
+            .transaction(
+                OPERATION,
+                &(&self.namespace, collection, filter),
+                |connection, &(namespace, collection, filter)| {
+                    Box::pin(write::delete_matching(connection, namespace, collection, filter))
+                },
+            )
+            .await
+    }
+
+    async fn count(&self, collection: &CollectionName, filter: Option<&Filter>) -> Result<u64> {
+        const OPERATION: &str = "vectors.count";
+        let Some(filter) = filter else {
+            return self
+                .engine
+                .read(OPERATION, &(&self.namespace, collection), |connection, &(namespace, collection)| {
+                    Box::pin(read::count(connection, namespace, collection))
+                })
+                .await;
+        };
+        filter.check(OPERATION)?;
+        self.engine
+            .snapshot(
+                OPERATION,
+                &(&self.namespace, collection, filter),
+                |connection, &(namespace, collection, filter)| {
+                    Box::pin(read::count_matching(connection, namespace, collection, filter))
+                },
+            )
+            .await
+    }
+
+    async fn list(
+        &self,
+        collection: &CollectionName,
+        page: PageRequest<DocumentId>,
+    ) -> Result<Page<Document, DocumentId>> {
+        const OPERATION: &str = "vectors.list";
+        page.check(OPERATION)?;
+        self.engine
+            .read(
+                OPERATION,
+                &(&self.namespace, collection, &page),
+                |connection, &(namespace, collection, page)| {
+                    Box::pin(read::list(connection, namespace, collection, page))
+                },
+            )
+            .await
+    }
+
+    async fn list_collections(
+        &self,
+        page: PageRequest<CollectionName>,
+    ) -> Result<Page<CollectionInfo, CollectionName>> {
+        const OPERATION: &str = "vectors.list_collections";
+        page.check(OPERATION)?;
+        self.engine
+            .read(OPERATION, &(&self.namespace, &page), |connection, &(namespace, page)| {
+                Box::pin(read::list_collections(connection, namespace, page))
+            })
+            .await
+    }
+
+    async fn drop_collection(&self, collection: &CollectionName) -> Result<bool> {
+        self.engine
+            .transaction(
+                "vectors.drop_collection",
+                &(&self.namespace, collection),
+                |connection, &(namespace, collection)| {
+                    Box::pin(write::drop_collection(connection, namespace, collection))
+                },
+            )
+            .await
+    }
+}
+
+impl PostgresVectorStore {
+    async fn run(
+        &self,
+        operation: &'static str,
+        collection: &CollectionName,
+        requests: &[SearchRequest],
+    ) -> Result<Vec<Vec<SearchHit>>> {
+        // One search without a filter is one statement, which is a snapshot by itself.
+        if let [request] = requests
+            && request.filter.is_none()
+        {
+            return self
+                .engine
+                .read(
+                    operation,
+                    &(&self.namespace, collection, requests),
+                    move |connection, &(namespace, collection, requests)| {
+                        Box::pin(search::search(connection, namespace, collection, requests, operation))
+                    },
+                )
+                .await;
+        }
+        self.engine
+            .snapshot(
+                operation,
+                &(&self.namespace, collection, requests),
+                move |connection, &(namespace, collection, requests)| {
+                    Box::pin(search::search(connection, namespace, collection, requests, operation))
+                },
+            )
+            .await
+    }
+}

@@ -1,0 +1,116 @@
+//! pgvector: whether it is there, new enough, and has its column.
+
+use larder_kernel::{Error, ErrorKind};
+use sqlx::{PgConnection, Row};
+
+use super::OPEN;
+use crate::postgres::Migrate;
+use crate::postgres::failure::{Failure, Fallible};
+
+/// The oldest version whose searches and index types these stores rely on.
+const VERSION_MIN: [u32; 3] = [0, 8, 0];
+/// The key of the lock under which one of several processes adds the column.
+const LOCK: i64 = 0x6c61_7264_7665_6374;
+
+/// What the database says about the extension.
+#[derive(Debug)]
+struct Found {
+    version: Option<String>,
+    column: bool,
+    /// Whether the type can be named without its schema.
+    visible: bool,
+}
+
+/// Makes sure that the extension and its column are there; makes them where that is allowed. Runs in a transaction.
+pub(super) async fn ensure(connection: &mut PgConnection, migrate: Migrate) -> Fallible<()> {
+    let mut found = look(connection).await?;
+    if found.version.is_none() || !found.column {
+        if migrate == Migrate::Check {
+            return Err(refused("the schema has no vectors yet; open them once with `migrate=auto`").into());
+        }
+        sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(LOCK).execute(&mut *connection).await?;
+        found = look(connection).await?;
+    }
+    if found.version.is_none() {
+        install(connection).await?;
+        found = look(connection).await?;
+    }
+    if !found.version.as_deref().is_some_and(is_new_enough) {
+        return Err(refused(
+            "pgvector is older than 0.8.0; install a newer one on the server and run `ALTER EXTENSION vector UPDATE`",
+        )
+        .into());
+    }
+    if !found.visible {
+        return Err(refused(
+            "pgvector stands in a schema that is not in the user's `search_path`; add it there",
+        )
+        .into());
+    }
+    if !found.column {
+        // Without a dimension of its own the column takes those of every collection.
+        sqlx::query("ALTER TABLE larder.documents ADD COLUMN IF NOT EXISTS direction vector NOT NULL")
+            .execute(&mut *connection)
+            .await?;
+        sqlx::query("ALTER TABLE larder.documents ALTER COLUMN direction SET STORAGE EXTERNAL")
+            .execute(connection)
+            .await?;
+    }
+    Ok(())
+}
+
+async fn look(connection: &mut PgConnection) -> Fallible<Found> {
+    let row = sqlx::query(
+        "SELECT (SELECT extversion FROM pg_extension WHERE extname = 'vector'),
+                EXISTS (SELECT 1 FROM pg_attribute
+                        WHERE attrelid = 'larder.documents'::regclass AND attname = 'direction' AND NOT attisdropped),
+                to_regtype('vector') IS NOT NULL",
+    )
+    .fetch_one(connection)
+    .await?;
+    Ok(Found { version: row.try_get(0)?, column: row.try_get(1)?, visible: row.try_get(2)? })
+}
+
+async fn install(connection: &mut PgConnection) -> Fallible<()> {
+    let available = sqlx::query("SELECT 1 FROM pg_available_extensions WHERE name = 'vector'")
+        .fetch_optional(&mut *connection)
+        .await?;
+    if available.is_none() {
+        return Err(refused("the server has no pgvector; install version 0.8.0 or newer on it").into());
+    }
+    match sqlx::query("CREATE EXTENSION IF NOT EXISTS vector SCHEMA public").execute(connection).await {
+        Ok(_) => Ok(()),
+        Err(sqlx::Error::Database(error)) if error.code().as_deref() == Some("42501") => {
+            let message =
+                "the user may not add pgvector; have an administrator run `CREATE EXTENSION vector`";
+            Err(Error::new(ErrorKind::PermissionDenied, OPEN, message).into())
+        }
+        Err(error) => Err(Failure::from(error)),
+    }
+}
+
+fn refused(message: &'static str) -> Error {
+    Error::new(ErrorKind::Unsupported, OPEN, message)
+}
+
+/// Whether a version such as `0.8.1` is at least the oldest. What cannot be read as numbers counts as 0.
+fn is_new_enough(version: &str) -> bool {
+    let mut parts = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
+    let parts = [(); 3].map(|()| parts.next().unwrap_or(0));
+    parts >= VERSION_MIN
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_new_enough;
+
+    #[test]
+    fn versions_compare_by_their_numbers() {
+        for version in ["0.8.0", "0.8", "0.10.1", "1.0", "0.8.5"] {
+            assert!(is_new_enough(version), "{version}");
+        }
+        for version in ["0.7.4", "0.5.11", "", "x"] {
+            assert!(!is_new_enough(version), "{version}");
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! The reads by id and by order, each one statement or one snapshot.
+
+use std::collections::HashMap;
+
+use larder_kernel::{
+    CollectionInfo, CollectionName, Document, DocumentId, Filter, Namespace, Page, PageRequest,
+};
+use sqlx::postgres::PgRow;
+use sqlx::{PgConnection, Row};
+
+use super::number::from_bytes;
+use crate::postgres::failure::{Fallible, corrupt};
+use crate::postgres::field;
+use crate::postgres::value::length;
+
+/// Rows of metadata that a filter looks at in one go.
+const FILTERED_ROWS: usize = 5_000;
+
+/// The dimension in a column.
+pub(super) fn dimensions(row: &PgRow, column: usize) -> Fallible<usize> {
+    usize::try_from(row.try_get::<i32, _>(column)?).map_err(|_| corrupt("postgres.read").into())
+}
+
+/// A document from the columns id, content, metadata and embedding.
+fn document(row: &PgRow) -> Fallible<Document> {
+    Ok(Document {
+        id: field::id(row, 0)?,
+        content: field::text(row, 1)?,
+        metadata: field::metadata(row, 2)?,
+        embedding: Some(from_bytes(row.try_get(3)?).ok_or_else(|| corrupt("postgres.read"))?),
+    })
+}
+
+/// The documents of these ids, in their order.
+pub(super) async fn get(
+    connection: &mut PgConnection,
+    namespace: &Namespace,
+    collection: &CollectionName,
+    ids: &[DocumentId],
+) -> Fallible<Vec<Option<Document>>> {
+    let rows = sqlx::query(
+        "SELECT id, content, metadata, embedding FROM larder.documents
+         WHERE namespace = $1 AND collection = $2 AND id = ANY($3)",
+    )
+    .bind(namespace.as_str())
+    .bind(collection.as_str())
+    .bind(ids.iter().map(DocumentId::as_str).collect::<Vec<_>>())
+    .fetch_all(connection)
+    .await?;
+    let mut found = HashMap::with_capacity(rows.len());
+    for row in &rows {
+        let document = document(row)?;
+        found.insert(document.id.clone(), document);
+    }
+    Ok(ids.iter().map(|id| found.get(id).cloned()).collect())
+}
+
+/// The ids of the documents that match. The connection must be inside one snapshot, or the answer be checked again.
+pub(super) async fn matching(
+    connection: &mut PgConnection,
+    namespace: &Namespace,
+    collection: &CollectionName,
+    filters: &[&Filter],
+) -> Fallible<Vec<Vec<String>>> {
+    let mut matching = vec![Vec::new(); filters.len()];
+    let mut after = String::new();
+    loop {
+        let rows = sqlx::query(
+            "SELECT id, metadata FROM larder.documents WHERE namespace = $1 AND collection = $2 AND id > $3
+             ORDER BY id LIMIT $4",
+        )
+        .bind(namespace.as_str())
+        .bind(collection.as_str())
+        .bind(&after)
+        .bind(length(FILTERED_ROWS))
+        .fetch_all(&mut *connection)
+        .await?;
+        for row in &rows {
+            after = row.try_get(0)?;
+            let metadata = field::metadata(row, 1)?;
+            for (filter, matching) in filters.iter().zip(&mut matching) {
+                if filter.matches(&metadata) {
+                    matching.push(after.clone());
+                }
+            }
+        }
+        if rows.len() < FILTERED_ROWS {
+            return Ok(matching);
+        }
+    }
+}
+
+/// How many documents there are.
+pub(super) async fn count(
+    connection: &mut PgConnection,
+    namespace: &Namespace,
+    collection: &CollectionName,
+) -> Fallible<u64> {
+    let row = sqlx::query("SELECT count(*) FROM larder.documents WHERE namespace = $1 AND collection = $2")
+        .bind(namespace.as_str())
+        .bind(collection.as_str())
+        .fetch_one(connection)
+        .await?;
+    field::unsigned(&row, 0)
+}
+
+/// How many documents match. The connection must be inside one snapshot.
+pub(super) async fn count_matching(
+    connection: &mut PgConnection,
+    namespace: &Namespace,
+    collection: &CollectionName,
+    filter: &Filter,
+) -> Fallible<u64> {
+    let matching = matching(connection, namespace, collection, &[filter]).await?;
+    Ok(matching.iter().map(|ids| larder_kernel::check::size(ids.len())).sum())
+}
+
+/// One page of documents.
+pub(super) async fn list(
+    connection: &mut PgConnection,
+    namespace: &Namespace,
+    collection: &CollectionName,
+    page: &PageRequest<DocumentId>,
+) -> Fallible<Page<Document, DocumentId>> {
+    let rows = sqlx::query(
+        "SELECT id, content, metadata, embedding FROM larder.documents
+         WHERE namespace = $1 AND collection = $2 AND id > $3 ORDER BY id LIMIT $4",
+    )
+    .bind(namespace.as_str())
+    .bind(collection.as_str())
+    .bind(page.after.as_ref().map_or("", DocumentId::as_str))
+    .bind(length(page.limit.saturating_add(1)))
+    .fetch_all(connection)
+    .await?;
+    let documents = rows.iter().map(document).collect::<Fallible<Vec<_>>>()?;
+    Ok(Page::from_surplus(documents, page.limit, |document| document.id.clone()))
+}
+
+/// One page of collections.
+pub(super) async fn list_collections(
+    connection: &mut PgConnection,
+    namespace: &Namespace,
+    page: &PageRequest<CollectionName>,
+) -> Fallible<Page<CollectionInfo, CollectionName>> {
+    let rows = sqlx::query(
+        "SELECT c.name, c.dimensions,
+                (SELECT count(*) FROM larder.documents d WHERE d.namespace = c.namespace AND d.collection = c.name)
+         FROM larder.collections c WHERE c.namespace = $1 AND c.name > $2 ORDER BY c.name LIMIT $3",
+    )
+    .bind(namespace.as_str())
+    .bind(page.after.as_ref().map_or("", CollectionName::as_str))
+    .bind(length(page.limit.saturating_add(1)))
+    .fetch_all(connection)
+    .await?;
+    let mut collections = Vec::with_capacity(rows.len());
+    for row in &rows {
+        collections.push(CollectionInfo {
+            collection: field::id(row, 0)?,
+            dimensions: dimensions(row, 1)?,
+            documents: field::unsigned(row, 2)?,
+        });
+    }
+    Ok(Page::from_surplus(collections, page.limit, |info| info.collection.clone()))
+}

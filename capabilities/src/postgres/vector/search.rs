@@ -1,0 +1,116 @@
+//! Searches: the database ranks by pgvector's distance, and the best are scored again in 64 bits.
+
+use larder_kernel::storage::vector::check_dimension;
+use larder_kernel::{CollectionName, Embedding, Filter, Namespace, SearchHit, SearchRequest};
+use sqlx::postgres::PgRow;
+use sqlx::{PgConnection, Row};
+
+use super::number::{direction, from_bytes, score};
+use super::read::{dimensions, matching};
+use crate::postgres::failure::{Fallible, corrupt};
+use crate::postgres::field;
+use crate::postgres::value::length;
+
+/// Rows read beyond the limit. The database's distances are 32-bit sums, so a document just past the limit may belong
+/// just before it; equal embeddings have equal distances and are cut in the order of their ids.
+const SURPLUS: usize = 8;
+
+/// The dimension of the collection and the nearest documents, in one statement and so from one snapshot. Where the
+/// dimension is not the query's, no distance is computed.
+macro_rules! nearest {
+    ($condition:literal) => {
+        concat!(
+            "SELECT c.dimensions, d.id, d.content, d.metadata, d.embedding
+             FROM larder.collections c LEFT JOIN LATERAL (
+                 SELECT id, content, metadata, embedding FROM larder.documents
+                 WHERE namespace = $1 AND collection = $2 AND c.dimensions = $5",
+            $condition,
+            " ORDER BY direction <=> $3::real[]::vector, id LIMIT $4) d ON TRUE
+             WHERE c.namespace = $1 AND c.name = $2"
+        )
+    };
+}
+
+/// Runs the requests and answers each in its place. The connection must be inside one snapshot where there are several
+/// requests or a filter.
+pub(super) async fn search(
+    connection: &mut PgConnection,
+    namespace: &Namespace,
+    collection: &CollectionName,
+    requests: &[SearchRequest],
+    operation: &'static str,
+) -> Fallible<Vec<Vec<SearchHit>>> {
+    let filters: Vec<&Filter> = requests
+        .iter()
+        .filter(|request| request.limit > 0)
+        .filter_map(|request| request.filter.as_ref())
+        .collect();
+    let matching = match filters.is_empty() {
+        true => Vec::new(),
+        false => matching(connection, namespace, collection, &filters).await?,
+    };
+    let mut matching = matching.into_iter();
+    let mut answers = Vec::with_capacity(requests.len());
+    for request in requests {
+        let only = if request.limit > 0 && request.filter.is_some() { matching.next() } else { None };
+        let rows = nearest(connection, namespace, collection, request, only).await?;
+        answers.push(hits(&rows, request, operation)?);
+    }
+    Ok(answers)
+}
+
+/// The rows of the documents nearest to the query, of all or `only` of some.
+async fn nearest(
+    connection: &mut PgConnection,
+    namespace: &Namespace,
+    collection: &CollectionName,
+    request: &SearchRequest,
+    only: Option<Vec<String>>,
+) -> Fallible<Vec<PgRow>> {
+    let surplus = if request.limit > 0 { SURPLUS } else { 0 };
+    let sql = match only {
+        None => nearest!(""),
+        Some(_) => nearest!(" AND id = ANY($6)"),
+    };
+    let dimensions = request.embedding.dimensions();
+    let query = sqlx::query(sql)
+        .bind(namespace.as_str())
+        .bind(collection.as_str())
+        .bind(direction(&request.embedding).collect::<Vec<f32>>())
+        .bind(length(request.limit.saturating_add(surplus)))
+        .bind(i32::try_from(dimensions).unwrap_or(i32::MAX));
+    let query = match only {
+        None => query,
+        Some(ids) => query.bind(ids),
+    };
+    Ok(query.fetch_all(connection).await?)
+}
+
+/// The hits in rows of the dimension and the columns of a document. A collection without a nearest document is one row of
+/// its dimension and NULLs; no row means no collection.
+fn hits(rows: &[PgRow], request: &SearchRequest, operation: &'static str) -> Fallible<Vec<SearchHit>> {
+    if let Some(row) = rows.first() {
+        check_dimension(operation, request.embedding.dimensions(), dimensions(row, 0)?)?;
+    }
+    let mut hits = Vec::with_capacity(rows.len());
+    for row in rows {
+        if let Some(hit) = hit(row, &request.embedding)? {
+            hits.push(hit);
+        }
+    }
+    hits.retain(|hit| request.score_min.is_none_or(|floor| hit.score >= floor));
+    hits.sort_by(|left, right| right.score.total_cmp(&left.score).then_with(|| left.id.cmp(&right.id)));
+    hits.truncate(request.limit);
+    Ok(hits)
+}
+
+fn hit(row: &PgRow, query: &Embedding) -> Fallible<Option<SearchHit>> {
+    let Some(bytes) = row.try_get::<Option<&[u8]>, _>(4)? else { return Ok(None) };
+    let stored = from_bytes(bytes).ok_or_else(|| corrupt("postgres.read"))?;
+    Ok(Some(SearchHit {
+        id: field::id(row, 1)?,
+        score: score(query, &stored).ok_or_else(|| corrupt("postgres.read"))?,
+        content: field::text(row, 2)?,
+        metadata: field::metadata(row, 3)?,
+    }))
+}

@@ -1,0 +1,247 @@
+//! The writes, each inside one transaction. Documents are locked in the order of their ids, after their collection.
+
+use std::collections::HashSet;
+
+use larder_kernel::storage::vector::{PreparedDocument, check_dimension};
+use larder_kernel::{CollectionName, DocumentId, Filter, Namespace, PutMode, PutReport};
+use sqlx::{PgConnection, Row};
+
+use super::PUT;
+use super::number::{direction, to_bytes};
+use super::read::{dimensions, matching};
+use crate::postgres::failure::Fallible;
+use crate::postgres::field::{self, metadata_text};
+use crate::postgres::value;
+
+/// Bytes of texts and numbers that one statement carries, beyond which a batch goes in several.
+const STATEMENT_BYTES: usize = 8 * 1024 * 1024;
+
+macro_rules! insert {
+    ($conflict:literal) => {
+        concat!(
+            r#"INSERT INTO larder.documents (namespace, collection, id, metadata, content, embedding, direction)
+               SELECT $1, $2, given.id, given.metadata, given.content, given.embedding,
+                      (($7::real[])[((given.place - 1) * $8 + 1)::integer : (given.place * $8)::integer])::vector
+               FROM unnest($3::text[], $4::text[], $5::bytea[], $6::bytea[]) WITH ORDINALITY
+                   AS given (id, metadata, content, embedding, place)
+               ORDER BY given.id COLLATE "C"
+               ON CONFLICT (namespace, collection, id) DO "#,
+            $conflict,
+            " RETURNING id"
+        )
+    };
+}
+
+const INSERT_ABSENT: &str = insert!("NOTHING");
+const UPSERT: &str = insert!(
+    "UPDATE SET metadata = excluded.metadata, content = excluded.content, embedding = excluded.embedding,
+                direction = excluded.direction"
+);
+
+/// Writes checked documents, all of one dimension.
+pub(super) async fn put(
+    connection: &mut PgConnection,
+    namespace: &Namespace,
+    collection: &CollectionName,
+    documents: &[PreparedDocument],
+    mode: PutMode,
+) -> Fallible<PutReport> {
+    let Some(first) = documents.first() else { return Ok(PutReport::default()) };
+    let given = first.embedding.dimensions();
+    check_dimension(PUT, given, found_or_made(connection, namespace, collection, given).await?)?;
+    let mut sorted: Vec<&PreparedDocument> = documents.iter().collect();
+    sorted.sort_unstable_by(|left, right| left.id.cmp(&right.id));
+    let mut written: HashSet<DocumentId> = HashSet::with_capacity(documents.len());
+    for batch in statements(&sorted) {
+        let sql = match mode {
+            PutMode::IfAbsent => INSERT_ABSENT,
+            PutMode::Upsert => UPSERT,
+        };
+        insert(connection, namespace, collection, batch, sql, &mut written).await?;
+    }
+    let mut report = PutReport::default();
+    for document in documents {
+        let ids = if written.contains(&document.id) { &mut report.written } else { &mut report.ignored };
+        ids.push(document.id.clone());
+    }
+    Ok(report)
+}
+
+/// Cuts a batch where a statement would carry too many bytes.
+fn statements<'d>(documents: &'d [&'d PreparedDocument]) -> Vec<&'d [&'d PreparedDocument]> {
+    let (mut statements, mut rest, mut count, mut bytes) = (Vec::new(), documents, 0, 0_usize);
+    for document in documents {
+        bytes += document.content.len() + document.embedding.dimensions() * 2 * size_of::<f32>();
+        count += 1;
+        if bytes >= STATEMENT_BYTES {
+            let (full, remaining) = rest.split_at(count);
+            statements.push(full);
+            (rest, count, bytes) = (remaining, 0, 0);
+        }
+    }
+    if !rest.is_empty() {
+        statements.push(rest);
+    }
+    statements
+}
+
+async fn insert(
+    connection: &mut PgConnection,
+    namespace: &Namespace,
+    collection: &CollectionName,
+    documents: &[&PreparedDocument],
+    sql: &'static str,
+    written: &mut HashSet<DocumentId>,
+) -> Fallible<()> {
+    let Some(first) = documents.first() else { return Ok(()) };
+    let metadata =
+        documents.iter().map(|document| metadata_text(&document.metadata)).collect::<Fallible<Vec<_>>>()?;
+    let directions: Vec<f32> = documents.iter().flat_map(|document| direction(&document.embedding)).collect();
+    let rows = sqlx::query(sql)
+        .bind(namespace.as_str())
+        .bind(collection.as_str())
+        .bind(documents.iter().map(|document| document.id.as_str()).collect::<Vec<_>>())
+        .bind(metadata)
+        .bind(documents.iter().map(|document| document.content.as_bytes()).collect::<Vec<_>>())
+        .bind(documents.iter().map(|document| to_bytes(&document.embedding)).collect::<Vec<_>>())
+        .bind(directions)
+        .bind(value::length(first.embedding.dimensions()))
+        .fetch_all(connection)
+        .await?;
+    for row in &rows {
+        written.insert(field::id(row, 0)?);
+    }
+    Ok(())
+}
+
+/// The dimension of the collection, which is made where it is not there, and stays until the transaction ends.
+async fn found_or_made(
+    connection: &mut PgConnection,
+    namespace: &Namespace,
+    collection: &CollectionName,
+    given: usize,
+) -> Fallible<usize> {
+    loop {
+        if let Some(dimensions) = hold(connection, namespace, collection).await? {
+            return Ok(dimensions);
+        }
+        // Somebody may make it meanwhile, or make it and drop it: then it is looked for again.
+        let made = sqlx::query(
+            "INSERT INTO larder.collections (namespace, name, dimensions) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING",
+        )
+        .bind(namespace.as_str())
+        .bind(collection.as_str())
+        .bind(i32::try_from(given).unwrap_or(i32::MAX))
+        .execute(&mut *connection)
+        .await?;
+        if made.rows_affected() > 0 {
+            return Ok(given);
+        }
+    }
+}
+
+/// Keeps the collection from being dropped until the transaction ends, and gives its dimension.
+async fn hold(
+    connection: &mut PgConnection,
+    namespace: &Namespace,
+    collection: &CollectionName,
+) -> Fallible<Option<usize>> {
+    let found = sqlx::query(
+        "SELECT dimensions FROM larder.collections WHERE namespace = $1 AND name = $2 FOR KEY SHARE",
+    )
+    .bind(namespace.as_str())
+    .bind(collection.as_str())
+    .fetch_optional(connection)
+    .await?;
+    found.map(|row| dimensions(&row, 0)).transpose()
+}
+
+/// Deletes documents by their ids and says how many were there.
+pub(super) async fn delete(
+    connection: &mut PgConnection,
+    namespace: &Namespace,
+    collection: &CollectionName,
+    ids: &[DocumentId],
+) -> Fallible<u64> {
+    if hold(connection, namespace, collection).await?.is_none() {
+        return Ok(0);
+    }
+    let gone = sqlx::query(
+        "DELETE FROM larder.documents WHERE namespace = $1 AND collection = $2 AND id IN (
+             SELECT id FROM larder.documents WHERE namespace = $1 AND collection = $2 AND id = ANY($3)
+             ORDER BY id FOR UPDATE)",
+    )
+    .bind(namespace.as_str())
+    .bind(collection.as_str())
+    .bind(ids.iter().map(DocumentId::as_str).collect::<Vec<_>>())
+    .execute(connection)
+    .await?;
+    Ok(gone.rows_affected())
+}
+
+/// Deletes the documents that match and says how many they were. Those that match at first sight are locked and looked at
+/// again, so that one replaced meanwhile stays.
+pub(super) async fn delete_matching(
+    connection: &mut PgConnection,
+    namespace: &Namespace,
+    collection: &CollectionName,
+    filter: &Filter,
+) -> Fallible<u64> {
+    if hold(connection, namespace, collection).await?.is_none() {
+        return Ok(0);
+    }
+    let candidates = matching(connection, namespace, collection, &[filter]).await?.concat();
+    if candidates.is_empty() {
+        return Ok(0);
+    }
+    let rows = sqlx::query(
+        "SELECT id, metadata FROM larder.documents WHERE namespace = $1 AND collection = $2 AND id = ANY($3)
+         ORDER BY id FOR UPDATE",
+    )
+    .bind(namespace.as_str())
+    .bind(collection.as_str())
+    .bind(candidates)
+    .fetch_all(&mut *connection)
+    .await?;
+    let mut ids: Vec<String> = Vec::with_capacity(rows.len());
+    for row in &rows {
+        if filter.matches(&field::metadata(row, 1)?) {
+            ids.push(row.try_get(0)?);
+        }
+    }
+    let gone =
+        sqlx::query("DELETE FROM larder.documents WHERE namespace = $1 AND collection = $2 AND id = ANY($3)")
+            .bind(namespace.as_str())
+            .bind(collection.as_str())
+            .bind(ids)
+            .execute(connection)
+            .await?;
+    Ok(gone.rows_affected())
+}
+
+/// Removes a collection with its documents and says whether it was there.
+pub(super) async fn drop_collection(
+    connection: &mut PgConnection,
+    namespace: &Namespace,
+    collection: &CollectionName,
+) -> Fallible<bool> {
+    let gone = sqlx::query("DELETE FROM larder.collections WHERE namespace = $1 AND name = $2")
+        .bind(namespace.as_str())
+        .bind(collection.as_str())
+        .execute(connection)
+        .await?;
+    Ok(gone.rows_affected() > 0)
+}
+
+/// Removes every collection of the namespace.
+pub(super) async fn erase(connection: &mut PgConnection, namespace: &Namespace) -> Fallible<()> {
+    sqlx::query("SELECT 1 FROM larder.collections WHERE namespace = $1 ORDER BY name FOR UPDATE")
+        .bind(namespace.as_str())
+        .execute(&mut *connection)
+        .await?;
+    sqlx::query("DELETE FROM larder.collections WHERE namespace = $1")
+        .bind(namespace.as_str())
+        .execute(connection)
+        .await?;
+    Ok(())
+}

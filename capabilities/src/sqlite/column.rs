@@ -1,0 +1,48 @@
+//! Columns to values of the contracts.
+
+use larder_kernel::Metadata;
+use rusqlite::Row;
+use rusqlite::types::ValueRef;
+
+use super::failure::{Fallible, corrupt};
+use super::value::count;
+
+const READ: &str = "sqlite.read";
+
+/// The JSON text of a metadata column.
+pub(crate) fn metadata_text(metadata: &Metadata) -> Fallible<String> {
+    Ok(serde_json::to_string(metadata)?)
+}
+
+/// The metadata in a column.
+pub(crate) fn metadata(row: &Row<'_>, column: usize) -> Fallible<Metadata> {
+    match row.get_ref(column)? {
+        ValueRef::Text(text) => Ok(serde_json::from_slice(text)?),
+        _ => Err(corrupt(READ).into()),
+    }
+}
+
+/// The text in a column that is kept as a BLOB because it may hold NUL.
+pub(crate) fn text(row: &Row<'_>, column: usize) -> Fallible<String> {
+    optional_text(row, column)?.ok_or_else(|| corrupt(READ).into())
+}
+
+/// The text in such a column, or `None` for NULL.
+pub(crate) fn optional_text(row: &Row<'_>, column: usize) -> Fallible<Option<String>> {
+    match row.get_ref(column)? {
+        ValueRef::Null => Ok(None),
+        ValueRef::Blob(bytes) => Ok(Some(std::str::from_utf8(bytes).map_err(|_| corrupt(READ))?.to_owned())),
+        _ => Err(corrupt(READ).into()),
+    }
+}
+
+/// The id in a column. An id that the rules refuse was not written by this program.
+pub(crate) fn id<'r, T: TryFrom<&'r str>>(row: &'r Row<'_>, column: usize) -> Fallible<T> {
+    let text = row.get_ref(column)?.as_str().map_err(|_| corrupt(READ))?;
+    T::try_from(text).map_err(|_| corrupt(READ).into())
+}
+
+/// A count or a number of the store's, which is never negative.
+pub(crate) fn unsigned(row: &Row<'_>, column: usize) -> Fallible<u64> {
+    count(row.get(column)?)
+}

@@ -1,0 +1,180 @@
+//! The threads that own the connections, and the way to have work done on them.
+//!
+//! One thread writes and a few read, each with a connection of its own, so no call blocks the caller's runtime and one
+//! hop is all that a call costs. The writer takes whatever jobs are waiting, runs each in its own savepoint inside one
+//! transaction, commits once and then answers them all: callers at the same time share one flush to the disk. A job
+//! once handed over runs to its end, also when the future that waits for it is dropped, so a write is whole or absent.
+
+mod connection;
+mod log;
+mod reader;
+mod turn;
+mod writer;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::mpsc;
+
+use larder_kernel::{Durability, Error, ErrorKind, Outcome, Result};
+use rusqlite::Connection;
+use tokio::sync::{oneshot, watch};
+
+use super::config::SqliteConfig;
+use super::failure::{Failure, Fallible};
+
+/// How many threads read.
+const READERS: usize = 3;
+
+/// Work for the writer: run inside the transaction, or told why there is none.
+type WriteJob = Box<dyn FnOnce(Result<&Connection, &Error>) -> Executed + Send>;
+
+/// Answers a job's caller after the commit, with the reason where that failed.
+type Answer = Box<dyn FnOnce(Option<&Error>) + Send>;
+
+/// What a job left: whether it failed, and how its caller is answered.
+struct Executed {
+    failed: bool,
+    answer: Answer,
+}
+
+/// What the writer is told.
+enum WriteMessage {
+    Job(WriteJob),
+    /// Somebody has begun to watch for changes, so commits of other processes must be looked for.
+    Watched,
+}
+
+/// Work for a reader.
+type ReadJob = Box<dyn FnOnce(&Connection) + Send>;
+
+/// A handle on the threads of one open database. They end when the last clone is dropped.
+#[derive(Clone)]
+pub(crate) struct Engine {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    writes: mpsc::Sender<WriteMessage>,
+    reads: mpsc::Sender<ReadJob>,
+    commits: watch::Receiver<u64>,
+    durability: Durability,
+    alive: watch::Receiver<()>,
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine").field("durability", &self.inner.durability).finish_non_exhaustive()
+    }
+}
+
+impl Engine {
+    /// Opens the database and starts the threads.
+    pub(crate) async fn open(config: SqliteConfig) -> Result<Self> {
+        let config = Arc::new(config);
+        let (alive_sender, alive) = watch::channel(());
+        let alive_sender = Arc::new(alive_sender);
+        let (commit_sender, commits) = watch::channel(0);
+        let (writes, write_queue) = mpsc::channel();
+        let (opened, opening) = oneshot::channel();
+        writer::spawn(Arc::clone(&config), write_queue, commit_sender, opened, Arc::clone(&alive_sender))?;
+        let durability = opening.await.map_err(|_| gone("sqlite.open", Outcome::NotApplied))??;
+        let (reads, read_queue) = mpsc::channel();
+        reader::spawn(&config, read_queue, &alive_sender, READERS)?.opened().await?;
+        drop(alive_sender);
+        Ok(Self { inner: Arc::new(Inner { writes, reads, commits, durability, alive }) })
+    }
+
+    /// What an acknowledged write survives, read back from the connection.
+    pub(crate) fn durability(&self) -> Durability {
+        self.inner.durability
+    }
+
+    /// Runs `job` inside a write transaction and answers after its commit. A job that fails leaves nothing behind and
+    /// does not disturb the others.
+    pub(crate) async fn write<T, F>(&self, operation: &'static str, job: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> Fallible<T> + Send + 'static,
+    {
+        let (sender, receiver) = oneshot::channel();
+        let job: WriteJob = Box::new(move |connection| {
+            let (result, judged) = match connection.map(job) {
+                Ok(Ok(value)) => (Ok(value), true),
+                Ok(Err(failure)) => {
+                    let judged = matches!(failure, Failure::Contract(_));
+                    (Err(failure.into_error(operation)), judged)
+                }
+                Err(error) => (Err(copied(error, operation)), false),
+            };
+            let failed = result.is_err();
+            let answer = Box::new(move |broken: Option<&Error>| {
+                let result = match broken {
+                    Some(error) if !failed => Err(copied(error, operation)),
+                    // What it judged by may be what was lost; of its own it wrote nothing.
+                    Some(error) if judged => Err(copied(error, operation).with_outcome(Outcome::NotApplied)),
+                    _ => result,
+                };
+                // A caller that no longer waits is not told; its write stands all the same.
+                let _ = sender.send(result);
+            });
+            Executed { failed, answer }
+        });
+        self.inner.writes.send(WriteMessage::Job(job)).map_err(|_| gone(operation, Outcome::NotApplied))?;
+        receiver.await.map_err(|_| gone(operation, Outcome::Unknown))?
+    }
+
+    /// Runs `job` inside a read transaction: everything that it reads belongs to one state of the database.
+    pub(crate) async fn read<T, F>(&self, operation: &'static str, job: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> Fallible<T> + Send + 'static,
+    {
+        let (sender, receiver) = oneshot::channel();
+        let job: ReadJob = Box::new(move |connection| {
+            if !sender.is_closed() {
+                let result = reader::in_snapshot(connection, job);
+                let _ = sender.send(result.map_err(|failure| failure.into_error(operation)));
+            }
+        });
+        self.inner.reads.send(job).map_err(|_| gone(operation, Outcome::NotApplied))?;
+        receiver.await.map_err(|_| gone(operation, Outcome::NotApplied))?
+    }
+
+    /// A receiver that changes after each commit to the file, this process's at once and those of other connections
+    /// within a poll.
+    pub(crate) fn commits(&self) -> watch::Receiver<u64> {
+        let commits = self.inner.commits.clone();
+        // A writer that is gone closes the receiver, which tells the watcher.
+        let _ = self.inner.writes.send(WriteMessage::Watched);
+        commits
+    }
+
+    /// Lets go of the database and waits until every connection is closed, which is when every clone is dropped.
+    pub(crate) async fn close(self) {
+        let mut alive = self.inner.alive.clone();
+        drop(self);
+        // Nothing is ever sent: the wait ends when the last thread has dropped its sender.
+        while alive.changed().await.is_ok() {}
+    }
+}
+
+/// The error when the thread that should answer is gone.
+fn gone(operation: &'static str, outcome: Outcome) -> Error {
+    Error::new(ErrorKind::Unavailable, operation, "the database's thread has ended; open it again")
+        .with_outcome(outcome)
+}
+
+/// The failed commit's error for one of the jobs that it took down.
+fn copied(error: &Error, operation: &'static str) -> Error {
+    let copy = Error::new(error.kind(), operation, error.message().to_owned()).with_outcome(error.outcome());
+    error.context().iter().fold(copy, |copy, (name, value)| match value {
+        larder_kernel::ContextValue::Number(number) => {
+            copy.with_context(name, i64::try_from(*number).unwrap_or(i64::MAX))
+        }
+        larder_kernel::ContextValue::Word(word) => copy.with_context(name, *word),
+        _ => copy,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,96 @@
+//! The threads that read.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use larder_kernel::{Error, ErrorKind, Outcome, Result};
+use rusqlite::Connection;
+use tokio::sync::{oneshot, watch};
+
+use super::super::config::SqliteConfig;
+use super::super::failure::Fallible;
+use super::{ReadJob, connection, gone};
+
+/// The readers that are still opening.
+pub(super) struct Opening(Vec<oneshot::Receiver<Result<()>>>);
+
+impl Opening {
+    /// Waits until each reader has its connection.
+    pub(super) async fn opened(self) -> Result<()> {
+        for reader in self.0 {
+            reader.await.map_err(|_| gone("sqlite.open", Outcome::NotApplied))??;
+        }
+        Ok(())
+    }
+}
+
+/// Starts `count` readers that share one queue.
+pub(super) fn spawn(
+    config: &Arc<SqliteConfig>,
+    queue: Receiver<ReadJob>,
+    alive: &Arc<watch::Sender<()>>,
+    count: usize,
+) -> Result<Opening> {
+    let queue = Arc::new(Mutex::new(queue));
+    let mut opening = Vec::with_capacity(count);
+    for _ in 0..count {
+        let (opened, receiver) = oneshot::channel();
+        opening.push(receiver);
+        let (config, queue, alive) = (Arc::clone(config), Arc::clone(&queue), Arc::clone(alive));
+        std::thread::Builder::new()
+            .name("larder-sqlite-read".to_owned())
+            .spawn(move || {
+                run(&config, &queue, opened);
+                drop(alive);
+            })
+            .map_err(|_| no_thread())?;
+    }
+    Ok(Opening(opening))
+}
+
+/// The error when the machine gives no thread.
+pub(super) fn no_thread() -> Error {
+    Error::new(ErrorKind::ResourceExhausted, "sqlite.open", "the system gives no more threads")
+}
+
+fn run(config: &SqliteConfig, queue: &Mutex<Receiver<ReadJob>>, opened: oneshot::Sender<Result<()>>) {
+    let connection = match connection::reader(config) {
+        Ok(connection) => connection,
+        Err(failure) => {
+            let _ = opened.send(Err(failure.into_error("sqlite.open")));
+            return;
+        }
+    };
+    let _ = opened.send(Ok(()));
+    loop {
+        // The lock is held while waiting: whoever holds it is the next to get work.
+        let next = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok(job) = next else { return };
+        // A job that panics drops its answer, which its caller sees; the thread goes on.
+        if catch_unwind(AssertUnwindSafe(|| job(&connection))).is_err() {
+            end_snapshot(&connection);
+        }
+    }
+}
+
+/// Runs `job` on one state of the database.
+pub(super) fn in_snapshot<T>(
+    connection: &Connection,
+    job: impl FnOnce(&Connection) -> Fallible<T>,
+) -> Fallible<T> {
+    connection.prepare_cached("BEGIN")?.execute([])?;
+    let result = job(connection);
+    end_snapshot(connection);
+    result
+}
+
+/// Ends the transaction where one is open. It wrote nothing, so there is nothing that its end could fail to keep.
+fn end_snapshot(connection: &Connection) {
+    if !connection.is_autocommit() {
+        let ended = connection.prepare_cached("COMMIT").and_then(|mut commit| commit.execute([]));
+        if ended.is_err() {
+            let _ = connection.execute_batch("ROLLBACK");
+        }
+    }
+}

@@ -1,0 +1,299 @@
+use std::time::Duration;
+
+use larder_kernel::ErrorKind;
+use tempfile::TempDir;
+
+use super::*;
+
+async fn open(folder: &TempDir) -> Engine {
+    let engine = Engine::open(SqliteConfig::new(folder.path().join("larder.db"))).await.unwrap();
+    engine
+        .write("test.make", |sql| {
+            Ok(sql.execute_batch("CREATE TABLE IF NOT EXISTS numbers (n INTEGER UNIQUE)")?)
+        })
+        .await
+        .unwrap();
+    engine
+}
+
+async fn add(engine: Engine, number: i64) -> Result<()> {
+    engine
+        .write("test.add", move |sql| {
+            sql.prepare_cached("INSERT INTO numbers VALUES (?1)")?.execute([number])?;
+            if number < 0 {
+                return Err(Error::new(ErrorKind::Conflict, "test.add", "negative").into());
+            }
+            Ok(())
+        })
+        .await
+}
+
+async fn numbers(engine: &Engine) -> Vec<i64> {
+    engine
+        .read("test.read", |sql| {
+            let mut statement = sql.prepare_cached("SELECT n FROM numbers ORDER BY n")?;
+            let rows = statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+            Ok(rows)
+        })
+        .await
+        .unwrap()
+}
+
+#[tokio::test]
+async fn jobs_that_share_a_commit_are_answered_each_and_a_failed_one_takes_none_with_it() {
+    let folder = TempDir::new().unwrap();
+    let engine = open(&folder).await;
+    let hold = engine.write("test.hold", |_| {
+        std::thread::sleep(Duration::from_millis(50));
+        Ok(())
+    });
+    let jobs = [1, -1, 2, 2, 3].map(|number| add(engine.clone(), number));
+    let (_, results) = futures_util::future::join(hold, futures_util::future::join_all(jobs)).await;
+    let kinds: Vec<_> = results.into_iter().map(|result| result.err().map(|error| error.kind())).collect();
+    assert_eq!(kinds, [None, Some(ErrorKind::Conflict), None, Some(ErrorKind::Unexpected), None]);
+    assert_eq!(numbers(&engine).await, [1, 2, 3]);
+}
+
+#[tokio::test]
+async fn a_job_whose_future_is_dropped_is_done_whole() {
+    let folder = TempDir::new().unwrap();
+    let engine = open(&folder).await;
+    let dropped = tokio::time::timeout(Duration::ZERO, async {
+        tokio::task::yield_now().await;
+        engine
+            .write("test.slow", |sql| {
+                std::thread::sleep(Duration::from_millis(30));
+                Ok(sql.execute_batch("INSERT INTO numbers VALUES (7); INSERT INTO numbers VALUES (8)")?)
+            })
+            .await
+    });
+    let _ = dropped.await;
+    add(engine.clone(), 9).await.unwrap();
+    let found = numbers(&engine).await;
+    assert!(found == [7, 8, 9] || found == [9], "{found:?}");
+}
+
+#[tokio::test]
+async fn a_job_that_panics_leaves_nothing_and_the_thread_goes_on() {
+    let folder = TempDir::new().unwrap();
+    let engine = open(&folder).await;
+    let panicked: Result<()> = engine
+        .write("test.panic", |sql| {
+            sql.execute("INSERT INTO numbers VALUES (1)", [])?;
+            panic!("on purpose")
+        })
+        .await;
+    assert_eq!(panicked.unwrap_err().kind(), ErrorKind::Unavailable);
+    for _ in 0..2 * READERS {
+        let panicked: Result<()> = engine.read("test.panic", |_| panic!("on purpose")).await;
+        assert_eq!(panicked.unwrap_err().kind(), ErrorKind::Unavailable);
+    }
+    add(engine.clone(), 2).await.unwrap();
+    assert_eq!(numbers(&engine).await, [2]);
+}
+
+#[tokio::test]
+async fn several_handles_open_a_new_file_at_once_and_write_side_by_side() {
+    let folder = TempDir::new().unwrap();
+    let engines = futures_util::future::join_all((0..4).map(|_| open(&folder))).await;
+    let jobs = (0..40_usize).map(|n| add(engines[n % 4].clone(), i64::try_from(n).unwrap()));
+    for result in futures_util::future::join_all(jobs).await {
+        result.unwrap();
+    }
+    assert_eq!(numbers(&engines[0]).await.len(), 40);
+}
+
+#[tokio::test]
+async fn a_commit_of_another_handle_wakes_the_watcher() {
+    let folder = TempDir::new().unwrap();
+    let (ours, theirs) = (open(&folder).await, open(&folder).await);
+    let mut commits = ours.commits();
+    commits.mark_unchanged();
+    add(theirs, 1).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(5), commits.changed()).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_lock_held_elsewhere_is_a_timeout_that_can_be_retried() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("larder.db");
+    let config = SqliteConfig::new(&path).with_busy_timeout(Duration::from_millis(40));
+    let engine = Engine::open(config).await.unwrap();
+    let other = Connection::open(&path).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let error = engine.write("test.write", |_| Ok(())).await.unwrap_err();
+    assert_eq!((error.kind(), error.operation()), (ErrorKind::Timeout, "test.write"));
+    assert!(error.is_retryable());
+    other.execute_batch("ROLLBACK").unwrap();
+    engine.write("test.write", |_| Ok(())).await.unwrap();
+}
+
+#[tokio::test]
+async fn durability_is_read_back_and_closing_waits_for_the_connections() {
+    let folder = TempDir::new().unwrap();
+    let engine = open(&folder).await;
+    assert_eq!(engine.durability(), Durability::Power);
+    engine.close().await;
+    assert!(!folder.path().join("larder.db-wal").exists());
+    let config = SqliteConfig::new(folder.path().join("larder.db"))
+        .with_synchronous(super::super::config::Synchronous::Normal);
+    assert_eq!(Engine::open(config).await.unwrap().durability(), Durability::Process);
+}
+
+async fn refused(path: std::path::PathBuf) -> (ErrorKind, Option<&'static str>) {
+    let error = Engine::open(SqliteConfig::new(path)).await.unwrap_err();
+    assert_eq!(error.operation(), "sqlite.open");
+    (error.kind(), error.field())
+}
+
+#[tokio::test]
+async fn what_cannot_be_opened_is_refused_by_kind_and_left_alone() {
+    let folder = TempDir::new().unwrap();
+    let file = |name: &str| folder.path().join(name);
+    assert_eq!(refused(file("none/larder.db")).await, (ErrorKind::InvalidInput, Some("path")));
+    assert_eq!(refused(folder.path().to_owned()).await, (ErrorKind::InvalidInput, Some("path")));
+    std::fs::write(file("text"), "no database, ".repeat(100)).unwrap();
+    assert_eq!(refused(file("text")).await, (ErrorKind::Corrupt, Some("path")));
+    let other = Connection::open(file("other.db")).unwrap();
+    other.execute_batch("CREATE TABLE theirs (a)").unwrap();
+    assert_eq!(refused(file("other.db")).await, (ErrorKind::InvalidInput, Some("path")));
+    open(&folder).await.close().await;
+    let newer = Connection::open(file("larder.db")).unwrap();
+    newer.execute_batch("PRAGMA user_version = 1000").unwrap();
+    assert_eq!(refused(file("larder.db")).await, (ErrorKind::Unsupported, Some("path")));
+}
+
+#[tokio::test]
+async fn a_transaction_that_is_lost_midway_is_acknowledged_to_nobody() {
+    let folder = TempDir::new().unwrap();
+    let engine = open(&folder).await;
+    let hold = engine.write("test.hold", |_| {
+        std::thread::sleep(Duration::from_millis(50));
+        Ok(())
+    });
+    let breaking = engine.write("test.break", |sql| Ok(sql.execute_batch("ROLLBACK")?));
+    let jobs = futures_util::future::join4(hold, add(engine.clone(), 1), breaking, add(engine.clone(), 2));
+    let (_, before, broken, after) = jobs.await;
+    let error = before.unwrap_err();
+    assert_eq!((error.kind(), error.operation()), (ErrorKind::Unavailable, "test.add"));
+    assert!(error.is_retryable());
+    assert!(broken.is_err());
+    after.unwrap();
+    assert_eq!(numbers(&engine).await, [2]);
+}
+
+#[tokio::test]
+async fn what_was_judged_by_a_write_that_was_then_lost_is_not_told_as_the_truth() {
+    let folder = TempDir::new().unwrap();
+    let engine = open(&folder).await;
+    let hold = engine.write("test.hold", |_| {
+        std::thread::sleep(Duration::from_millis(50));
+        Ok(())
+    });
+    // Finds the number that the job before it has written and that no commit will keep.
+    let refused = engine.write("test.create", |sql| -> Fallible<()> {
+        let found: i64 = sql.query_row("SELECT count(*) FROM numbers", [], |row| row.get(0))?;
+        assert_eq!(found, 1);
+        Err(Error::new(ErrorKind::AlreadyExists, "test.create", "the number is there").into())
+    });
+    let breaking = engine.write("test.break", |sql| Ok(sql.execute_batch("ROLLBACK")?));
+    let jobs = futures_util::future::join4(hold, add(engine.clone(), 1), refused, breaking);
+    let (_, written, refused, _) = jobs.await;
+    assert_eq!(written.unwrap_err().kind(), ErrorKind::Unavailable);
+    let error = refused.unwrap_err();
+    assert_eq!((error.kind(), error.outcome()), (ErrorKind::Unavailable, Outcome::NotApplied));
+    assert!(numbers(&engine).await.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_handle_that_never_stops_writing_leaves_others_their_turn() {
+    let folder = TempDir::new().unwrap();
+    let busy = open(&folder).await;
+    let config = SqliteConfig::new(folder.path().join("larder.db"));
+    let other = Engine::open(config.with_busy_timeout(Duration::from_millis(1_000))).await.unwrap();
+    let (done, ended) = watch::channel(false);
+    let floods: Vec<_> = (0..12)
+        .map(|_| {
+            let (busy, ended) = (busy.clone(), ended.clone());
+            tokio::spawn(async move {
+                while !*ended.borrow() {
+                    let job = |sql: &Connection| {
+                        std::thread::sleep(Duration::from_millis(20));
+                        Ok(sql.execute_batch("INSERT INTO numbers VALUES (NULL)")?)
+                    };
+                    busy.write("test.flood", job).await.unwrap();
+                }
+            })
+        })
+        .collect();
+    for number in 0..10 {
+        add(other.clone(), number).await.unwrap();
+    }
+    done.send(true).unwrap();
+    for flood in floods {
+        flood.await.unwrap();
+    }
+}
+
+#[test]
+fn many_that_open_one_new_file_at_once_all_get_it() {
+    for _ in 0..20 {
+        let folder = TempDir::new().unwrap();
+        let config = SqliteConfig::new(folder.path().join("larder.db"));
+        let start = std::sync::Barrier::new(8);
+        std::thread::scope(|scope| {
+            let opening: Vec<_> = (0..24)
+                .map(|_| {
+                    scope.spawn(|| {
+                        start.wait();
+                        connection::writer(&config)
+                            .map(drop)
+                            .map_err(|failure| failure.into_error("test.open"))
+                    })
+                })
+                .collect();
+            for opened in opening {
+                opened.join().unwrap().unwrap();
+            }
+        });
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_log_stays_small_though_somebody_always_reads() {
+    const RECORD_BYTES: i64 = 1024 * 1024;
+    let folder = TempDir::new().unwrap();
+    let engine = open(&folder).await;
+    let (done, ended) = watch::channel(false);
+    let readers: Vec<_> = (0..READERS)
+        .map(|_| {
+            let (engine, ended) = (engine.clone(), ended.clone());
+            tokio::spawn(async move {
+                while !*ended.borrow() {
+                    let job = |sql: &Connection| {
+                        let found: i64 =
+                            sql.query_row("SELECT count(*) FROM numbers", [], |row| row.get(0))?;
+                        std::thread::sleep(Duration::from_millis(20));
+                        Ok(found)
+                    };
+                    engine.read("test.look", job).await.unwrap();
+                }
+            })
+        })
+        .collect();
+    engine.write("test.make", |sql| Ok(sql.execute_batch("CREATE TABLE records (b BLOB)")?)).await.unwrap();
+    for _ in 0..240 {
+        let job = |sql: &Connection| {
+            sql.execute("DELETE FROM records", [])?;
+            sql.execute("INSERT INTO records VALUES (zeroblob(?1))", [RECORD_BYTES])?;
+            Ok(())
+        };
+        engine.write("test.record", job).await.unwrap();
+    }
+    done.send(true).unwrap();
+    for reader in readers {
+        reader.await.unwrap();
+    }
+    let log_bytes = std::fs::metadata(folder.path().join("larder.db-wal")).unwrap().len();
+    assert!(log_bytes < 128 * 1024 * 1024, "{log_bytes}");
+}

@@ -1,0 +1,222 @@
+//! The thread that writes.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use larder_kernel::{Durability, Error, ErrorKind, Outcome, Result};
+use rusqlite::Connection;
+use tokio::sync::{oneshot, watch};
+
+use super::super::config::SqliteConfig;
+use super::super::failure::Fallible;
+use super::log::Log;
+use super::reader::no_thread;
+use super::turn::Turn;
+use super::{Executed, WriteJob, WriteMessage, connection};
+
+/// Most jobs that share one transaction, so that the first need not wait for ever.
+const BATCH_JOBS_MAX: usize = 256;
+/// How often the commits of other processes are looked for while somebody watches.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// The operation of errors that no job of its own caused; each job's answer names its own.
+const OPERATION: &str = "sqlite.commit";
+
+/// Starts the writer, which reports through `opened` when the database is ready.
+pub(super) fn spawn(
+    config: Arc<SqliteConfig>,
+    queue: Receiver<WriteMessage>,
+    commits: watch::Sender<u64>,
+    opened: oneshot::Sender<Result<Durability>>,
+    alive: Arc<watch::Sender<()>>,
+) -> Result<()> {
+    let run = move || {
+        match connection::writer(&config) {
+            Ok((connection, durability)) => {
+                if opened.send(Ok(durability)).is_ok() {
+                    let busy_timeout = config.busy_timeout;
+                    let (log, turn) = (Log::of(&connection), Turn::new());
+                    Writer { connection, queue, commits, busy_timeout, log, turn }.run();
+                }
+            }
+            Err(failure) => {
+                let _ = opened.send(Err(name_path(failure.into_error("sqlite.open"))));
+            }
+        }
+        drop(alive);
+    };
+    std::thread::Builder::new()
+        .name("larder-sqlite-write".to_owned())
+        .spawn(run)
+        .map(drop)
+        .map_err(|_| no_thread())
+}
+
+/// What goes wrong in opening is about the file, unless another field is named.
+fn name_path(error: Error) -> Error {
+    let about_file = matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::Corrupt);
+    if about_file && error.field().is_none() { error.with_field("path") } else { error }
+}
+
+struct Writer {
+    connection: Connection,
+    queue: Receiver<WriteMessage>,
+    commits: watch::Sender<u64>,
+    busy_timeout: Duration,
+    log: Log,
+    turn: Turn,
+}
+
+impl Writer {
+    /// Works until the last handle is gone and the queue is empty.
+    fn run(mut self) {
+        let mut data_version = self.data_version();
+        let mut batch = Vec::new();
+        while let Some(first) = self.wait(&mut data_version) {
+            self.turn.wait();
+            batch.push(first);
+            while batch.len() < BATCH_JOBS_MAX {
+                match self.queue.try_recv() {
+                    Ok(WriteMessage::Job(job)) => batch.push(job),
+                    Ok(WriteMessage::Watched) => {}
+                    Err(_) => break,
+                }
+            }
+            self.transact(&mut batch);
+            self.turn.release();
+            self.log.keep_short(&self.connection);
+        }
+    }
+
+    /// The next job; `None` when no handle is left. While somebody watches, looks for other processes' commits.
+    fn wait(&self, data_version: &mut Option<i64>) -> Option<WriteJob> {
+        loop {
+            // The engine itself holds one receiver.
+            let message = if self.commits.receiver_count() > 1 {
+                match self.queue.recv_timeout(POLL_INTERVAL) {
+                    Ok(message) => message,
+                    Err(RecvTimeoutError::Timeout) => {
+                        self.announce_foreign(data_version);
+                        continue;
+                    }
+                    Err(RecvTimeoutError::Disconnected) => return None,
+                }
+            } else {
+                self.queue.recv().ok()?
+            };
+            self.announce_foreign_if_watched(data_version);
+            if let WriteMessage::Job(job) = message {
+                return Some(job);
+            }
+        }
+    }
+
+    fn announce_foreign_if_watched(&self, data_version: &mut Option<i64>) {
+        if self.commits.receiver_count() > 1 {
+            self.announce_foreign(data_version);
+        }
+    }
+
+    fn announce_foreign(&self, data_version: &mut Option<i64>) {
+        let found = self.data_version();
+        if found != *data_version {
+            *data_version = found;
+            self.announce();
+        }
+    }
+
+    /// Changes when another connection has committed.
+    fn data_version(&self) -> Option<i64> {
+        let mut statement = self.connection.prepare_cached("PRAGMA data_version").ok()?;
+        statement.query_row([], |row| row.get(0)).ok()
+    }
+
+    fn announce(&self) {
+        self.commits.send_modify(|commits| *commits = commits.wrapping_add(1));
+    }
+
+    /// Runs the jobs in one transaction, commits and answers.
+    fn transact(&mut self, batch: &mut Vec<WriteJob>) {
+        if let Err(failure) = connection::retry_busy(self.busy_timeout, || self.execute("BEGIN IMMEDIATE")) {
+            let error = failure.into_error(OPERATION).with_outcome(Outcome::NotApplied);
+            answer(batch.drain(..).map(|job| job(Err(&error))), None);
+            return;
+        }
+        self.turn.take();
+        let alone = batch.len() == 1;
+        let mut done: Vec<Executed> = Vec::with_capacity(batch.len());
+        let mut jobs = std::mem::take(batch).into_iter();
+        for job in jobs.by_ref() {
+            let executed = self.run_one(job, alone);
+            done.extend(executed);
+            if self.connection.is_autocommit() {
+                // Some errors, a full disk for one, make SQLite roll back the whole transaction.
+                answer(done, Some(&lost()));
+                *batch = jobs.collect();
+                if !batch.is_empty() {
+                    self.transact(batch);
+                }
+                return;
+            }
+        }
+        let nothing_stands = done.iter().all(|executed| executed.failed);
+        let ended = if nothing_stands { self.execute("ROLLBACK") } else { self.commit() };
+        match ended {
+            _ if nothing_stands => answer(done, None),
+            Ok(()) => {
+                self.announce();
+                answer(done, None);
+            }
+            Err(failure) => answer(done, Some(&failure.into_error(OPERATION))),
+        }
+    }
+
+    /// Runs one job; on failure takes back what it did, and nothing else. `None` where the job panicked, which drops
+    /// its answer.
+    fn run_one(&self, job: WriteJob, alone: bool) -> Option<Executed> {
+        if !alone && self.execute("SAVEPOINT job").is_err() {
+            return Some(job(Err(&lost())));
+        }
+        let executed = catch_unwind(AssertUnwindSafe(|| job(Ok(&self.connection)))).ok();
+        if self.connection.is_autocommit() {
+            return executed;
+        }
+        let failed = executed.as_ref().is_none_or(|executed| executed.failed);
+        let closed = match (alone, failed) {
+            (true, _) => Ok(()),
+            (false, true) => self.execute("ROLLBACK TO job").and_then(|()| self.execute("RELEASE job")),
+            (false, false) => self.execute("RELEASE job"),
+        };
+        if closed.is_err() {
+            // What the job did can be neither kept nor taken back alone, so all of it goes.
+            let _ = self.execute("ROLLBACK");
+        }
+        executed
+    }
+
+    fn commit(&self) -> Fallible<()> {
+        let committed = connection::retry_busy(self.busy_timeout, || self.execute("COMMIT"));
+        if committed.is_err() && !self.connection.is_autocommit() {
+            let _ = self.execute("ROLLBACK");
+        }
+        committed
+    }
+
+    fn execute(&self, sql: &str) -> Fallible<()> {
+        self.connection.prepare_cached(sql)?.execute([])?;
+        Ok(())
+    }
+}
+
+/// The error of jobs whose effects went with the transaction that another job broke.
+fn lost() -> Error {
+    Error::new(ErrorKind::Unavailable, OPERATION, "the transaction was rolled back; try again")
+        .with_outcome(Outcome::NotApplied)
+}
+
+fn answer(done: impl IntoIterator<Item = Executed>, broken: Option<&Error>) {
+    for executed in done {
+        (executed.answer)(broken);
+    }
+}

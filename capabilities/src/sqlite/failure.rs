@@ -1,0 +1,105 @@
+//! What can go wrong inside a job, and what the caller is told.
+
+use larder_kernel::{Error, ErrorKind, Outcome};
+use rusqlite::ErrorCode;
+
+/// A failure inside a job: an error of the contract, or SQLite's own. `?` makes either.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The contract's error, ready to be returned.
+    Contract(Error),
+    /// SQLite's error, still to be put into the contract's terms.
+    Sqlite(rusqlite::Error),
+}
+
+/// The result of a step inside a job.
+pub(crate) type Fallible<T> = Result<T, Failure>;
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Contract(error)
+    }
+}
+
+impl From<rusqlite::Error> for Failure {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sqlite(error)
+    }
+}
+
+impl From<serde_json::Error> for Failure {
+    /// Only reading stored JSON fails this way. The parser's message may quote the text, so it is left out.
+    fn from(_: serde_json::Error) -> Self {
+        Self::Contract(corrupt("sqlite.read"))
+    }
+}
+
+impl Failure {
+    /// Whether somebody else holds the lock that the step needs.
+    pub(crate) fn is_busy(&self) -> bool {
+        matches!(self, Self::Sqlite(error) if matches!(
+            error.sqlite_error_code(),
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)
+        ))
+    }
+
+    /// The error that the caller of `operation` gets.
+    pub(crate) fn into_error(self, operation: &'static str) -> Error {
+        match self {
+            Self::Contract(error) => error.in_operation(operation),
+            Self::Sqlite(error) => from_sqlite(&error, operation),
+        }
+    }
+}
+
+/// Stored data that does not read back.
+pub(crate) fn corrupt(operation: &'static str) -> Error {
+    Error::new(ErrorKind::Corrupt, operation, "a stored record does not read back as what was written")
+}
+
+/// SQLite's messages name tables, columns and sometimes the statement, and a failed conversion may quote the value, so
+/// only the result code is kept.
+fn from_sqlite(error: &rusqlite::Error, operation: &'static str) -> Error {
+    let Some(failure) = error.sqlite_error() else {
+        return match error {
+            rusqlite::Error::FromSqlConversionFailure(..)
+            | rusqlite::Error::IntegralValueOutOfRange(..)
+            | rusqlite::Error::Utf8Error(..)
+            | rusqlite::Error::InvalidColumnType(..) => corrupt(operation),
+            _ => Error::new(ErrorKind::Unexpected, operation, "the database driver refused a statement")
+                .with_outcome(Outcome::NotApplied),
+        };
+    };
+    let (kind, message, outcome) = describe(failure.code);
+    Error::new(kind, operation, message)
+        .with_outcome(outcome)
+        .with_context("sqlite_code", i64::from(failure.extended_code))
+}
+
+fn describe(code: ErrorCode) -> (ErrorKind, &'static str, Outcome) {
+    use Outcome::{NotApplied, Unknown};
+    match code {
+        ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => (
+            ErrorKind::Timeout,
+            "another process kept the database locked for longer than busy_timeout",
+            NotApplied,
+        ),
+        ErrorCode::DiskFull => (ErrorKind::ResourceExhausted, "the disk is full", NotApplied),
+        ErrorCode::TooBig => {
+            (ErrorKind::ResourceExhausted, "a record is larger than the database takes", NotApplied)
+        }
+        ErrorCode::OutOfMemory => (ErrorKind::ResourceExhausted, "out of memory", NotApplied),
+        ErrorCode::PermissionDenied | ErrorCode::ReadOnly | ErrorCode::AuthorizationForStatementDenied => {
+            (ErrorKind::PermissionDenied, "the database file may not be written", NotApplied)
+        }
+        ErrorCode::CannotOpen => {
+            (ErrorKind::PermissionDenied, "the database file cannot be opened for writing", NotApplied)
+        }
+        ErrorCode::DatabaseCorrupt => (ErrorKind::Corrupt, "the database file is damaged", NotApplied),
+        ErrorCode::NotADatabase => (ErrorKind::Corrupt, "the file is not an SQLite database", NotApplied),
+        ErrorCode::SystemIoFailure | ErrorCode::FileLockingProtocolFailed => {
+            (ErrorKind::Unavailable, "reading or writing the database file failed", Unknown)
+        }
+        _ => (ErrorKind::Unexpected, "the database refused a statement", NotApplied),
+    }
+}

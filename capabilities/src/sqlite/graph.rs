@@ -1,0 +1,162 @@
+//! Entities and relationships in SQLite, walked level by level inside one snapshot.
+
+mod find;
+mod rows;
+mod walk;
+mod write;
+
+use std::fmt;
+
+use async_trait::async_trait;
+use larder_kernel::limits::PAGE_ITEMS_MAX;
+use larder_kernel::storage::graph::{
+    check_entities, check_entity_query, check_neighbors, check_relationship_query, check_relationships,
+};
+use larder_kernel::{
+    Capabilities, DeletedEntity, Entity, EntityId, EntityQuery, GraphCounts, GraphStore, Namespace,
+    NeighborQuery, Page, PageRequest, Relationship, RelationshipId, RelationshipQuery, Result, Store,
+    SubGraph, UpsertReport, check,
+};
+
+use super::engine::Engine;
+use super::{Sqlite, capabilities};
+
+impl Sqlite {
+    /// The graph in `namespace`.
+    #[must_use]
+    pub fn graph(&self, namespace: Namespace) -> SqliteGraphStore {
+        SqliteGraphStore { engine: self.engine.clone(), namespace }
+    }
+}
+
+/// A [`GraphStore`] in an SQLite file. Made by [`Sqlite::graph`].
+#[derive(Clone)]
+pub struct SqliteGraphStore {
+    engine: Engine,
+    namespace: Namespace,
+}
+
+impl fmt::Debug for SqliteGraphStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqliteGraphStore").field("engine", &self.engine).finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Store for SqliteGraphStore {
+    fn namespace(&self) -> &Namespace {
+        &self.namespace
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        capabilities(&self.engine)
+    }
+
+    async fn erase(&self) -> Result<()> {
+        let namespace = self.namespace.clone();
+        self.engine.write("graph.erase", move |connection| write::erase(connection, &namespace)).await
+    }
+}
+
+#[async_trait]
+impl GraphStore for SqliteGraphStore {
+    async fn upsert_entities(&self, entities: Vec<Entity>) -> Result<UpsertReport> {
+        check_entities(&entities)?;
+        let namespace = self.namespace.clone();
+        self.engine
+            .write("graph.upsert_entities", move |connection| {
+                write::upsert_entities(connection, &namespace, &entities)
+            })
+            .await
+    }
+
+    async fn upsert_relationships(&self, relationships: Vec<Relationship>) -> Result<UpsertReport> {
+        check_relationships(&relationships)?;
+        let namespace = self.namespace.clone();
+        self.engine
+            .write("graph.upsert_relationships", move |connection| {
+                write::upsert_relationships(connection, &namespace, &relationships)
+            })
+            .await
+    }
+
+    async fn get_entities(&self, ids: &[EntityId]) -> Result<Vec<Option<Entity>>> {
+        const OPERATION: &str = "graph.get_entities";
+        check::at_most(OPERATION, "ids", ids.len(), PAGE_ITEMS_MAX)?;
+        let (namespace, ids) = (self.namespace.clone(), ids.to_vec());
+        self.engine.read(OPERATION, move |connection| rows::get_entities(connection, &namespace, &ids)).await
+    }
+
+    async fn get_relationships(&self, ids: &[RelationshipId]) -> Result<Vec<Option<Relationship>>> {
+        const OPERATION: &str = "graph.get_relationships";
+        check::at_most(OPERATION, "ids", ids.len(), PAGE_ITEMS_MAX)?;
+        let (namespace, ids) = (self.namespace.clone(), ids.to_vec());
+        self.engine
+            .read(OPERATION, move |connection| rows::get_relationships(connection, &namespace, &ids))
+            .await
+    }
+
+    async fn neighbors(&self, entity: &EntityId, query: &NeighborQuery) -> Result<SubGraph> {
+        check_neighbors(query)?;
+        let (namespace, entity, query) = (self.namespace.clone(), entity.clone(), query.clone());
+        self.engine
+            .read("graph.neighbors", move |connection| {
+                walk::neighbors(connection, &namespace, &entity, &query)
+            })
+            .await
+    }
+
+    async fn delete_entity(&self, entity: &EntityId) -> Result<DeletedEntity> {
+        let (namespace, entity) = (self.namespace.clone(), entity.clone());
+        self.engine
+            .write("graph.delete_entity", move |connection| {
+                write::delete_entity(connection, &namespace, &entity)
+            })
+            .await
+    }
+
+    async fn delete_relationship(&self, relationship: &RelationshipId) -> Result<bool> {
+        let (namespace, relationship) = (self.namespace.clone(), relationship.clone());
+        self.engine
+            .write("graph.delete_relationship", move |connection| {
+                write::delete_relationship(connection, &namespace, &relationship)
+            })
+            .await
+    }
+
+    async fn find_entities(
+        &self,
+        query: &EntityQuery,
+        page: PageRequest<EntityId>,
+    ) -> Result<Page<Entity, EntityId>> {
+        check_entity_query(query, &page)?;
+        let (namespace, query) = (self.namespace.clone(), query.clone());
+        self.engine
+            .read("graph.find_entities", move |connection| {
+                find::find_entities(connection, &namespace, &query, &page)
+            })
+            .await
+    }
+
+    async fn find_relationships(
+        &self,
+        query: &RelationshipQuery,
+        page: PageRequest<RelationshipId>,
+    ) -> Result<Page<Relationship, RelationshipId>> {
+        check_relationship_query(query, &page)?;
+        let (namespace, query) = (self.namespace.clone(), query.clone());
+        self.engine
+            .read("graph.find_relationships", move |connection| {
+                find::find_relationships(connection, &namespace, &query, &page)
+            })
+            .await
+    }
+
+    async fn count(&self) -> Result<GraphCounts> {
+        let namespace = self.namespace.clone();
+        self.engine.read("graph.count", move |connection| find::count(connection, &namespace)).await
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,75 @@
+//! Rows to entities and relationships, and ids to rows.
+
+use larder_kernel::{Entity, EntityId, Namespace, Relationship, RelationshipId};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use crate::sqlite::column;
+use crate::sqlite::failure::Fallible;
+
+/// The row of an entity.
+pub(super) fn entity_key(
+    connection: &Connection,
+    namespace: &Namespace,
+    id: &EntityId,
+) -> Fallible<Option<i64>> {
+    Ok(connection
+        .prepare_cached("SELECT key FROM entities WHERE namespace = ?1 AND id = ?2")?
+        .query_row(params![namespace.as_str(), id.as_str()], |row| row.get(0))
+        .optional()?)
+}
+
+/// An entity from the columns id, entity_type and properties.
+pub(super) fn entity(row: &Row<'_>) -> Fallible<Entity> {
+    Ok(Entity {
+        id: column::id(row, 0)?,
+        entity_type: column::id(row, 1)?,
+        properties: column::metadata(row, 2)?,
+    })
+}
+
+/// A relationship from the columns id, relationship_type, the ids of both ends and properties.
+pub(super) fn relationship(row: &Row<'_>) -> Fallible<Relationship> {
+    Ok(Relationship {
+        id: column::id(row, 0)?,
+        relationship_type: column::id(row, 1)?,
+        source: column::id(row, 2)?,
+        target: column::id(row, 3)?,
+        properties: column::metadata(row, 4)?,
+    })
+}
+
+/// The entities of these ids, in their order.
+pub(super) fn get_entities(
+    connection: &Connection,
+    namespace: &Namespace,
+    ids: &[EntityId],
+) -> Fallible<Vec<Option<Entity>>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT id, entity_type, properties FROM entities WHERE namespace = ?1 AND id = ?2",
+    )?;
+    let mut entities = Vec::with_capacity(ids.len());
+    for id in ids {
+        let mut rows = statement.query(params![namespace.as_str(), id.as_str()])?;
+        entities.push(rows.next()?.map(entity).transpose()?);
+    }
+    Ok(entities)
+}
+
+/// The relationships of these ids, in their order.
+pub(super) fn get_relationships(
+    connection: &Connection,
+    namespace: &Namespace,
+    ids: &[RelationshipId],
+) -> Fallible<Vec<Option<Relationship>>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT r.id, r.relationship_type, s.id, t.id, r.properties FROM relationships r
+         JOIN entities s ON s.key = r.source JOIN entities t ON t.key = r.target
+         WHERE r.namespace = ?1 AND r.id = ?2",
+    )?;
+    let mut relationships = Vec::with_capacity(ids.len());
+    for id in ids {
+        let mut rows = statement.query(params![namespace.as_str(), id.as_str()])?;
+        relationships.push(rows.next()?.map(relationship).transpose()?);
+    }
+    Ok(relationships)
+}

@@ -1,0 +1,170 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use larder_kernel::{EntityType, RelationshipType};
+use tempfile::TempDir;
+
+use super::*;
+use crate::sqlite::SqliteConfig;
+use larder_kernel::Direction;
+
+fn entity(number: usize) -> EntityId {
+    EntityId::new(format!("e{number:02}")).unwrap()
+}
+
+/// A deterministic sequence of numbers below `below`.
+fn numbers(mut state: u32) -> impl FnMut(usize) -> usize {
+    move |below| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 16) as usize % below
+    }
+}
+
+fn relationships(seed: u32) -> Vec<Relationship> {
+    let mut next = numbers(seed);
+    (0..40)
+        .map(|number| {
+            Relationship::new(
+                RelationshipId::new(format!("r{number:02}")).unwrap(),
+                RelationshipType::new(["knows", "likes"][next(2)]).unwrap(),
+                entity(next(14)),
+                entity(next(14)),
+            )
+        })
+        .collect()
+}
+
+/// The contract's definition, by repeated passes over all relationships.
+fn expected(all: &[Relationship], query: &NeighborQuery) -> (Vec<(EntityId, u32)>, BTreeSet<RelationshipId>) {
+    let types = &query.relationship_types;
+    let walks: Vec<(&RelationshipId, &EntityId, &EntityId)> = all
+        .iter()
+        .filter(|one| types.is_empty() || types.contains(&one.relationship_type))
+        .flat_map(|one| {
+            let out = (query.direction != Direction::In).then_some((&one.id, &one.source, &one.target));
+            let back = (query.direction != Direction::Out).then_some((&one.id, &one.target, &one.source));
+            out.into_iter().chain(back)
+        })
+        .collect();
+    let mut hops = BTreeMap::from([(entity(0), 0)]);
+    for level in 1..=query.depth {
+        let met: Vec<_> = walks.iter().filter(|walk| hops.get(walk.1) == Some(&(level - 1))).collect();
+        for (_, _, to) in met {
+            hops.entry((*to).clone()).or_insert(level);
+        }
+    }
+    let mut order: Vec<_> = hops.into_iter().collect();
+    order.sort_by(|left, right| (left.1, &left.0).cmp(&(right.1, &right.0)));
+    order.truncate(query.limit);
+    let kept: BTreeMap<_, _> = order.iter().cloned().collect();
+    let walked = walks
+        .iter()
+        .filter(|(_, from, to)| {
+            kept.get(*from).is_some_and(|hops| *hops < query.depth) && kept.contains_key(*to)
+        })
+        .map(|walk| walk.0.clone())
+        .collect();
+    (order, walked)
+}
+
+#[tokio::test]
+async fn walks_are_those_of_the_definition() {
+    let folder = TempDir::new().unwrap();
+    let sqlite = Sqlite::open(SqliteConfig::new(folder.path().join("larder.db"))).await.unwrap();
+    for seed in 0..3 {
+        let graph = sqlite.graph(Namespace::new(format!("n{seed}")).unwrap());
+        let kind = EntityType::new("node").unwrap();
+        let entities = (0..14).map(|number| Entity::new(entity(number), kind.clone())).collect();
+        graph.upsert_entities(entities).await.unwrap();
+        let all = relationships(seed);
+        graph.upsert_relationships(all.clone()).await.unwrap();
+        for direction in [Direction::Both, Direction::Out, Direction::In] {
+            for types in [vec![], vec![RelationshipType::new("knows").unwrap()]] {
+                for (depth, limit) in
+                    [0, 1, 2, 3, 32].into_iter().flat_map(|d| [0, 1, 2, 5, 100].map(|l| (d, l)))
+                {
+                    let query = NeighborQuery::depth(depth)
+                        .with_direction(direction)
+                        .with_types(types.clone())
+                        .with_limit(limit);
+                    let found = graph.neighbors(&entity(0), &query).await.unwrap();
+                    let order: Vec<_> =
+                        found.entities.iter().map(|one| (one.entity.id.clone(), one.hops)).collect();
+                    let walked: Vec<_> = found.relationships.iter().map(|one| one.id.clone()).collect();
+                    let (expected_order, expected_walked) = expected(&all, &query);
+                    assert_eq!(order, expected_order, "{query:?}");
+                    assert_eq!(walked, expected_walked.into_iter().collect::<Vec<_>>(), "{query:?}");
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_found_is_what_every_part_of_the_query_names() {
+    let folder = TempDir::new().unwrap();
+    let sqlite = Sqlite::open(SqliteConfig::new(folder.path().join("larder.db"))).await.unwrap();
+    let graph = sqlite.graph(Namespace::new("n").unwrap());
+    let kind = EntityType::new("node").unwrap();
+    let entities = (0..15).map(|number| Entity::new(entity(number), kind.clone())).collect();
+    graph.upsert_entities(entities).await.unwrap();
+    let all = relationships(7);
+    graph.upsert_relationships(all.clone()).await.unwrap();
+    for parts in 0..8 {
+        let part = |bit: u32| parts & (1 << bit) != 0;
+        let query = RelationshipQuery {
+            relationship_type: part(0).then(|| all[0].relationship_type.clone()),
+            source: part(1).then(|| all[0].source.clone()),
+            target: part(2).then(|| all[0].target.clone()),
+            filter: None,
+        };
+        let expected: Vec<_> = all
+            .iter()
+            .filter(|one| query.relationship_type.as_ref().is_none_or(|kind| *kind == one.relationship_type))
+            .filter(|one| query.source.as_ref().is_none_or(|source| *source == one.source))
+            .filter(|one| query.target.as_ref().is_none_or(|target| *target == one.target))
+            .cloned()
+            .collect();
+        let mut found = Vec::new();
+        let mut page = PageRequest::first(3);
+        loop {
+            let answer = graph.find_relationships(&query, page).await.unwrap();
+            found.extend(answer.items);
+            let Some(next) = answer.next else { break };
+            page = PageRequest::after(next, 3);
+        }
+        assert_eq!(found, expected, "{parts:b}");
+    }
+    let gone = graph.delete_entity(&all[0].source).await.unwrap();
+    let touching = all.iter().filter(|one| one.source == all[0].source || one.target == all[0].source);
+    assert_eq!((gone.existed, gone.relationships), (true, touching.count() as u64));
+    assert_eq!(graph.count().await.unwrap().entities, 14);
+}
+
+#[tokio::test]
+async fn no_lookup_visits_more_than_its_index() {
+    let folder = TempDir::new().unwrap();
+    let sqlite = Sqlite::open(SqliteConfig::new(folder.path().join("larder.db"))).await.unwrap();
+    let statements = [
+        find::relationships_sql(true, false, true),
+        find::relationships_sql(false, true, false),
+        find::relationships_sql(false, false, true),
+        walk::OUT.to_owned(),
+        walk::IN.to_owned(),
+        "DELETE FROM relationships WHERE source = ?1 OR target = ?1".to_owned(),
+    ];
+    let plans: Vec<String> = sqlite
+        .engine
+        .read("test.plan", move |connection| {
+            statements.iter().map(|sql| crate::sqlite::tests::plan(connection, sql)).collect()
+        })
+        .await
+        .unwrap();
+    let uses = |place: usize, index: &str| assert!(plans[place].contains(index), "{}", plans[place]);
+    uses(0, "relationships_by_source (source=? AND id>?)");
+    uses(1, "relationships_by_target (target=? AND id>?)");
+    uses(2, "relationships_by_type (namespace=? AND relationship_type=? AND id>?)");
+    assert!(plans.iter().all(|plan| !plan.contains("TEMP B-TREE")), "{plans:?}");
+    uses(3, "COVERING INDEX relationships_by_source (source=?)");
+    uses(4, "COVERING INDEX relationships_by_target (target=?)");
+    uses(5, "MULTI-INDEX OR");
+}

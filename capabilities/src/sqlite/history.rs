@@ -1,0 +1,236 @@
+//! Conversations in SQLite.
+//!
+//! A thread's row carries its counters, so that each append costs the same however long the thread is. The messages and
+//! the thread's other events share one sequence of numbers; a subscription reads both in its order. A time to live that
+//! has passed is made into the clear that it is by the next call that uses the thread.
+
+mod events;
+mod message;
+mod read;
+mod thread;
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+use async_trait::async_trait;
+use larder_kernel::storage::history::{append_digest, check_append, check_limit, check_replace, check_ttl};
+use larder_kernel::{
+    AgentId, AppendOptions, Appended, Capabilities, ChatMessage, Error, ErrorKind, Forked, HistoryEvents,
+    HistoryProvider, Namespace, Page, PageRequest, Replaced, Replacement, Result, RunId, Seq, Store,
+    StoredMessage, Thread, ThreadInfo, Ttl,
+};
+use rusqlite::Connection;
+
+use super::engine::Engine;
+use super::failure::Fallible;
+use super::value::now_ms;
+use message::Encoded;
+use read::{Range, Seen};
+use thread::{Address, ThreadRow};
+
+/// The conversations of one namespace in an SQLite database.
+pub struct SqliteHistoryProvider {
+    engine: Engine,
+    namespace: Namespace,
+}
+
+impl fmt::Debug for SqliteHistoryProvider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqliteHistoryProvider").field("engine", &self.engine).finish_non_exhaustive()
+    }
+}
+
+impl SqliteHistoryProvider {
+    pub(crate) fn new(engine: Engine, namespace: Namespace) -> Self {
+        Self { engine, namespace }
+    }
+
+    fn address(&self, thread: &Thread) -> Address {
+        Address { namespace: self.namespace.clone(), thread: thread.clone() }
+    }
+
+    /// Reads messages, which counts as a use of the thread.
+    async fn messages(
+        &self,
+        operation: &'static str,
+        thread: &Thread,
+        range: Range,
+        limit: usize,
+    ) -> Result<Vec<StoredMessage>> {
+        check_limit(operation, limit)?;
+        loop {
+            let address = self.address(thread);
+            let seen =
+                self.engine.read(operation, move |sql| read::messages(sql, &address, range, limit)).await?;
+            match seen {
+                Seen::Messages { messages, refresh: None } => return Ok(messages),
+                Seen::Messages { messages, refresh: Some(refresh) } => {
+                    self.engine.write(operation, move |sql| refresh.apply(sql)).await?;
+                    return Ok(messages);
+                }
+                Seen::Expired => {
+                    // An earlier read whose use was still to be written may have prolonged the thread's life.
+                    let stands = self.expire(operation, thread).await?;
+                    if stands.is_none_or(|row| row.messages == 0) {
+                        return Ok(Vec::new());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Makes an expiry that has passed into the clear that it is.
+    async fn expire(&self, operation: &'static str, thread: &Thread) -> Result<Option<ThreadRow>> {
+        let address = self.address(thread);
+        self.engine.write(operation, move |sql| thread::expire(sql, &address)).await
+    }
+
+    /// Runs a job on the thread as it stands now, if it was ever used, and keeps what the job makes of its row.
+    async fn change<T: Default + Send + 'static>(
+        &self,
+        operation: &'static str,
+        thread: &Thread,
+        job: impl FnOnce(&Connection, &mut ThreadRow) -> Fallible<T> + Send + 'static,
+    ) -> Result<T> {
+        let address = self.address(thread);
+        let job = move |sql: &Connection| {
+            let Some(mut row) = ThreadRow::find(sql, &address)? else { return Ok(T::default()) };
+            row.expire(sql, now_ms())?;
+            let answer = job(sql, &mut row)?;
+            row.save(sql)?;
+            Ok(answer)
+        };
+        self.engine.write(operation, job).await
+    }
+}
+
+#[async_trait]
+impl Store for SqliteHistoryProvider {
+    fn namespace(&self) -> &Namespace {
+        &self.namespace
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        super::capabilities(&self.engine)
+    }
+
+    async fn erase(&self) -> Result<()> {
+        let namespace = self.namespace.clone();
+        let job = move |sql: &Connection| {
+            sql.prepare_cached("DELETE FROM threads WHERE namespace = ?1")?.execute([namespace.as_str()])?;
+            Ok(())
+        };
+        self.engine.write("history.erase", job).await
+    }
+}
+
+#[async_trait]
+impl HistoryProvider for SqliteHistoryProvider {
+    async fn append_many(
+        &self,
+        thread: &Thread,
+        messages: Vec<ChatMessage>,
+        options: AppendOptions,
+    ) -> Result<Appended> {
+        const OPERATION: &str = "history.append_many";
+        check_append(&messages, &options)?;
+        let key = match options.idempotency_key {
+            Some(key) => Some((key, append_digest(&messages)?)),
+            None => None,
+        };
+        let messages = Encoded::all(OPERATION, &messages)?;
+        let address = self.address(thread);
+        let job = move |sql: &Connection| write::append(sql, &address, &messages, key.as_ref(), options.ttl);
+        self.engine.write(OPERATION, job).await
+    }
+
+    async fn get_messages(&self, thread: &Thread, offset: u64, limit: usize) -> Result<Vec<StoredMessage>> {
+        self.messages("history.get_messages", thread, Range::Offset(offset), limit).await
+    }
+
+    async fn tail(&self, thread: &Thread, before: Option<Seq>, limit: usize) -> Result<Vec<StoredMessage>> {
+        self.messages("history.tail", thread, Range::Before(before.unwrap_or(Seq::MAX)), limit).await
+    }
+
+    async fn page_after(&self, thread: &Thread, after: Seq, limit: usize) -> Result<Vec<StoredMessage>> {
+        self.messages("history.page_after", thread, Range::After(after), limit).await
+    }
+
+    async fn thread_info(&self, thread: &Thread) -> Result<ThreadInfo> {
+        const OPERATION: &str = "history.thread_info";
+        let address = self.address(thread);
+        let found = self.engine.read(OPERATION, move |sql| ThreadRow::find(sql, &address)).await?;
+        let row = match found {
+            Some(row) if row.has_expired(now_ms()) => self.expire(OPERATION, thread).await?,
+            found => found,
+        };
+        row.unwrap_or_default().info(thread.clone()).map_err(|failure| failure.into_error(OPERATION))
+    }
+
+    async fn clear(&self, thread: &Thread) -> Result<u64> {
+        self.change("history.clear", thread, |sql, row| row.clear(sql)).await
+    }
+
+    async fn clear_run(&self, thread: &Thread, run: &RunId) -> Result<u64> {
+        let run = run.clone();
+        self.change("history.clear_run", thread, move |sql, row| write::clear_run(sql, row, &run)).await
+    }
+
+    async fn fork(&self, source: &Thread, target: &Thread, up_to: Option<Seq>) -> Result<Forked> {
+        const OPERATION: &str = "history.fork";
+        if source == target {
+            return Err(write::target_is_there());
+        }
+        let (source, target) = (self.address(source), self.address(target));
+        let up_to = up_to.unwrap_or(Seq::MAX);
+        self.engine.write(OPERATION, move |sql| write::fork(sql, &source, &target, up_to)).await
+    }
+
+    async fn replace(&self, thread: &Thread, replacement: Replacement) -> Result<Replaced> {
+        const OPERATION: &str = "history.replace";
+        check_replace(&replacement)?;
+        let messages = Encoded::all(OPERATION, &replacement.messages)?;
+        let (up_to, seen) = (replacement.up_to, replacement.seen);
+        let address = self.address(thread);
+        let job = move |sql: &Connection| write::replace(sql, &address, up_to, seen, &messages);
+        self.engine.write(OPERATION, job).await?
+    }
+
+    async fn list_threads(
+        &self,
+        agent: Option<&AgentId>,
+        page: PageRequest<Thread>,
+    ) -> Result<Page<ThreadInfo, Thread>> {
+        const OPERATION: &str = "history.list_threads";
+        page.check(OPERATION)?;
+        let (namespace, agent, limit) = (self.namespace.clone(), agent.cloned(), page.limit);
+        let job = move |sql: &Connection| read::threads(sql, &namespace, agent.as_ref(), &page);
+        let found = self.engine.read(OPERATION, job).await?;
+        Ok(Page::from_surplus(found, limit, |info| info.thread.clone()))
+    }
+
+    async fn set_ttl(&self, thread: &Thread, ttl: Option<Ttl>) -> Result<()> {
+        check_ttl(ttl)?;
+        let job = move |_: &Connection, row: &mut ThreadRow| {
+            let there = row.messages > 0;
+            if there {
+                row.set_ttl(ttl, now_ms());
+            }
+            Ok(there)
+        };
+        if self.change("history.set_ttl", thread, job).await? {
+            Ok(())
+        } else {
+            Err(Error::new(ErrorKind::NotFound, "history.set_ttl", "the thread holds no messages"))
+        }
+    }
+
+    async fn subscribe(&self, thread: &Thread, after: Seq) -> Result<HistoryEvents> {
+        // Makes an expiry that has passed into its event, so that the stream begins with it.
+        self.thread_info(thread).await.map_err(|error| error.in_operation("history.subscribe"))?;
+        Ok(events::follow(self.engine.clone(), self.address(thread), after))
+    }
+}

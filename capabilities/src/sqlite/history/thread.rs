@@ -1,0 +1,216 @@
+//! The row of a thread: its numbers, its counters and its time to live.
+
+use larder_kernel::{Namespace, Seq, Thread, ThreadInfo, Ttl};
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::super::failure::Fallible;
+use super::super::value::{count, length, millis, now_ms};
+
+/// The `kind` of an event's row.
+pub(super) const CLEARED: i64 = 1;
+pub(super) const RUN_CLEARED: i64 = 2;
+pub(super) const REPLACED: i64 = 3;
+
+/// Where a thread is found.
+pub(super) struct Address {
+    pub(super) namespace: Namespace,
+    pub(super) thread: Thread,
+}
+
+/// A thread's row. The default is that of a thread that was never used.
+#[derive(Default)]
+pub(super) struct ThreadRow {
+    pub(super) id: i64,
+    /// The greatest number given to a message or an event.
+    pub(super) last_seq: i64,
+    /// The number of the last event that took messages away.
+    pub(super) changed_seq: i64,
+    pub(super) messages: i64,
+    pub(super) bytes: i64,
+    ttl_ms: Option<i64>,
+    ttl_refresh: bool,
+    expires_ms: Option<i64>,
+    /// Whether the stored row stands among those that hold messages.
+    live: bool,
+}
+
+impl ThreadRow {
+    pub(super) fn find(sql: &Connection, address: &Address) -> Fallible<Option<Self>> {
+        let mut statement = sql.prepare_cached(
+            "SELECT id, last_seq, changed_seq, messages, bytes, ttl_ms, ttl_refresh, expires_ms, live
+             FROM threads WHERE namespace = ?1 AND agent = ?2 AND session = ?3",
+        )?;
+        let thread = &address.thread;
+        let key = (address.namespace.as_str(), thread.agent.as_str(), thread.session.as_str());
+        let row = statement.query_row(key, |row| {
+            Ok(Self {
+                id: row.get(0)?,
+                last_seq: row.get(1)?,
+                changed_seq: row.get(2)?,
+                messages: row.get(3)?,
+                bytes: row.get(4)?,
+                ttl_ms: row.get(5)?,
+                ttl_refresh: row.get(6)?,
+                expires_ms: row.get(7)?,
+                live: row.get(8)?,
+            })
+        });
+        Ok(row.optional()?)
+    }
+
+    /// The thread as it stands now, made if it was never used.
+    pub(super) fn find_or_make(sql: &Connection, address: &Address) -> Fallible<Self> {
+        if let Some(row) = expire(sql, address)? {
+            return Ok(row);
+        }
+        let mut statement = sql.prepare_cached(
+            "INSERT INTO threads (namespace, agent, session, live, last_seq, changed_seq, messages, bytes, ttl_refresh)
+             VALUES (?1, ?2, ?3, 0, 0, 0, 0, 0, 0)",
+        )?;
+        let thread = &address.thread;
+        let id =
+            statement.insert((address.namespace.as_str(), thread.agent.as_str(), thread.session.as_str()))?;
+        Ok(Self { id, ..Self::default() })
+    }
+
+    pub(super) fn save(&mut self, sql: &Connection) -> Fallible<()> {
+        if self.messages == 0 {
+            // What comes next does not inherit a life.
+            self.set_ttl(None, 0);
+        }
+        let mut statement = sql.prepare_cached(
+            "UPDATE threads SET last_seq = ?2, changed_seq = ?3, messages = ?4, bytes = ?5, ttl_ms = ?6,
+                ttl_refresh = ?7, expires_ms = ?8
+             WHERE id = ?1",
+        )?;
+        statement.execute(params![
+            self.id,
+            self.last_seq,
+            self.changed_seq,
+            self.messages,
+            self.bytes,
+            self.ttl_ms,
+            self.ttl_refresh,
+            self.expires_ms,
+        ])?;
+        let live = self.messages > 0;
+        if live != self.live {
+            // Apart, so that only the first message and the last touch the index.
+            sql.prepare_cached("UPDATE threads SET live = ?2 WHERE id = ?1")?
+                .execute(params![self.id, live])?;
+            self.live = live;
+        }
+        Ok(())
+    }
+
+    pub(super) fn info(&self, thread: Thread) -> Fallible<ThreadInfo> {
+        Ok(ThreadInfo {
+            thread,
+            messages: count(self.messages)?,
+            bytes: count(self.bytes)?,
+            last: Seq::new(self.last_seq),
+        })
+    }
+
+    pub(super) fn has_expired(&self, now_ms: i64) -> bool {
+        self.expires_ms.is_some_and(|expires_ms| now_ms >= expires_ms)
+    }
+
+    /// Makes an expiry that has passed into the clear that it is.
+    pub(super) fn expire(&mut self, sql: &Connection, now_ms: i64) -> Fallible<()> {
+        if self.has_expired(now_ms) {
+            self.clear(sql)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn set_ttl(&mut self, ttl: Option<Ttl>, now_ms: i64) {
+        self.ttl_ms = ttl.map(|ttl| millis(ttl.after));
+        self.ttl_refresh = ttl.is_some_and(|ttl| ttl.refresh_on_use);
+        self.expires_ms = self.ttl_ms.map(|ttl_ms| now_ms.saturating_add(ttl_ms));
+    }
+
+    /// Starts the time to live anew where it follows use.
+    pub(super) fn touch(&mut self, now_ms: i64) {
+        self.expires_ms = self.refreshed(now_ms).or(self.expires_ms);
+    }
+
+    /// When the thread expires if it is used now; `None` where use changes nothing.
+    fn refreshed(&self, now_ms: i64) -> Option<i64> {
+        let expires_ms = now_ms.saturating_add(self.ttl_ms.filter(|_| self.ttl_refresh)?);
+        (self.expires_ms? < expires_ms).then_some(expires_ms)
+    }
+
+    /// What a read at `now_ms` owes to the time to live.
+    pub(super) fn refresh(&self, now_ms: i64) -> Option<Refresh> {
+        self.refreshed(now_ms).map(|expires_ms| Refresh { thread: self.id, read_ms: now_ms, expires_ms })
+    }
+
+    /// Removes all messages and the time to live, and answers how many went.
+    pub(super) fn clear(&mut self, sql: &Connection) -> Fallible<u64> {
+        self.set_ttl(None, 0);
+        if self.messages == 0 {
+            return Ok(0);
+        }
+        sql.prepare_cached("DELETE FROM messages WHERE thread = ?1")?.execute([self.id])?;
+        sql.prepare_cached("DELETE FROM thread_events WHERE thread = ?1")?.execute([self.id])?;
+        let removed = std::mem::take(&mut self.messages);
+        self.bytes = 0;
+        let seq = self.next_event();
+        let mut statement = sql.prepare_cached(
+            "INSERT INTO thread_events (thread, seq, kind, removed) VALUES (?1, ?2, ?3, ?4)",
+        )?;
+        statement.execute([self.id, seq, CLEARED, removed])?;
+        count(removed)
+    }
+
+    /// Takes the number of an event that changes what stands in the thread.
+    pub(super) fn next_event(&mut self) -> i64 {
+        self.last_seq += 1;
+        self.changed_seq = self.last_seq;
+        self.last_seq
+    }
+
+    /// Counts one message more and gives the thread's size after it.
+    pub(super) fn grow(&mut self, bytes: i64) -> i64 {
+        self.messages += 1;
+        self.bytes += bytes;
+        self.bytes
+    }
+
+    /// Counts messages that went.
+    pub(super) fn shrink(&mut self, messages: usize, bytes: i64) {
+        self.messages -= length(messages);
+        self.bytes -= bytes;
+    }
+}
+
+/// A use of a thread whose time to live follows use.
+pub(super) struct Refresh {
+    thread: i64,
+    read_ms: i64,
+    expires_ms: i64,
+}
+
+impl Refresh {
+    /// Prolongs the life that the read found; one that was set, ended or prolonged further since stays as it is.
+    pub(super) fn apply(&self, sql: &Connection) -> Fallible<()> {
+        let mut statement = sql.prepare_cached(
+            "UPDATE threads SET expires_ms = min(?3, ?2 + ttl_ms)
+             WHERE id = ?1 AND ttl_refresh AND expires_ms > ?2 AND expires_ms < min(?3, ?2 + ttl_ms)",
+        )?;
+        statement.execute([self.thread, self.read_ms, self.expires_ms])?;
+        Ok(())
+    }
+}
+
+/// Makes an expiry that has passed into the clear that it is, and answers how the thread stands.
+pub(super) fn expire(sql: &Connection, address: &Address) -> Fallible<Option<ThreadRow>> {
+    let Some(mut row) = ThreadRow::find(sql, address)? else { return Ok(None) };
+    let now_ms = now_ms();
+    if row.has_expired(now_ms) {
+        row.clear(sql)?;
+        row.save(sql)?;
+    }
+    Ok(Some(row))
+}

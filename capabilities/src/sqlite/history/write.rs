@@ -1,0 +1,208 @@
+//! The writes of a thread. Each runs inside the writer's transaction.
+
+use larder_kernel::{Appended, Error, ErrorKind, Forked, IdempotencyKey, Replaced, Result, RunId, Seq, Ttl};
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::super::failure::Fallible;
+use super::super::value::{count, length, now_ms};
+use super::message::Encoded;
+use super::thread::{Address, REPLACED, RUN_CLEARED, ThreadRow, expire};
+
+const INSERT: &str = "INSERT INTO messages (thread, seq, run, placed_by, bytes, thread_bytes, body)
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+
+pub(super) fn append(
+    sql: &Connection,
+    address: &Address,
+    messages: &[Encoded],
+    key: Option<&(IdempotencyKey, [u8; 32])>,
+    ttl: Option<Ttl>,
+) -> Fallible<Appended> {
+    let mut row = ThreadRow::find_or_make(sql, address)?;
+    if let Some((key, digest)) = key
+        && let Some(first_answer) = repeated(sql, row.id, key, digest)?
+    {
+        return Ok(first_answer);
+    }
+    let first = row.last_seq + 1;
+    let mut insert = sql.prepare_cached(INSERT)?;
+    for message in messages {
+        row.last_seq += 1;
+        let thread_bytes = row.grow(message.bytes);
+        let run = message.run.as_ref().map(RunId::as_str);
+        let placed_by: Option<i64> = None;
+        insert.execute(params![
+            row.id,
+            row.last_seq,
+            run,
+            placed_by,
+            message.bytes,
+            thread_bytes,
+            message.body
+        ])?;
+    }
+    match ttl {
+        Some(ttl) => row.set_ttl(Some(ttl), now_ms()),
+        None => row.touch(now_ms()),
+    }
+    row.save(sql)?;
+    if let Some((key, digest)) = key {
+        let mut statement = sql.prepare_cached(
+            "INSERT INTO append_keys (thread, idempotency_key, digest, first_seq, last_seq)
+             VALUES (?1, ?2, ?3, ?4, ?5)",
+        )?;
+        statement.execute(params![row.id, key.as_str(), digest, first, row.last_seq])?;
+    }
+    Ok(Appended { first: Seq::new(first), last: Seq::new(row.last_seq) })
+}
+
+/// The first answer to an append with this key, if the messages are the same.
+fn repeated(
+    sql: &Connection,
+    thread: i64,
+    key: &IdempotencyKey,
+    digest: &[u8; 32],
+) -> Fallible<Option<Appended>> {
+    let mut statement = sql.prepare_cached(
+        "SELECT digest, first_seq, last_seq FROM append_keys WHERE thread = ?1 AND idempotency_key = ?2",
+    )?;
+    let found: Option<([u8; 32], i64, i64)> = statement
+        .query_row(params![thread, key.as_str()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+        .optional()?;
+    match found {
+        None => Ok(None),
+        Some((first_digest, first, last)) if first_digest == *digest => {
+            Ok(Some(Appended { first: Seq::new(first), last: Seq::new(last) }))
+        }
+        Some(_) => Err(Error::new(
+            ErrorKind::Conflict,
+            "history.append_many",
+            "the idempotency key was used for other messages",
+        )
+        .into()),
+    }
+}
+
+pub(super) fn clear_run(sql: &Connection, row: &mut ThreadRow, run: &RunId) -> Fallible<u64> {
+    let (removed, bytes) = {
+        let mut statement = sql.prepare_cached(
+            "SELECT count(*), ifnull(sum(bytes), 0) FROM messages WHERE thread = ?1 AND run = ?2",
+        )?;
+        let sums: (i64, i64) =
+            statement.query_row(params![row.id, run.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        sums
+    };
+    if removed == 0 {
+        return Ok(0);
+    }
+    let deleted = sql
+        .prepare_cached("DELETE FROM messages WHERE thread = ?1 AND run = ?2")?
+        .execute(params![row.id, run.as_str()])?;
+    row.shrink(deleted, bytes);
+    let seq = row.next_event();
+    let mut statement = sql.prepare_cached(
+        "INSERT INTO thread_events (thread, seq, kind, removed, run) VALUES (?1, ?2, ?3, ?4, ?5)",
+    )?;
+    statement.execute(params![row.id, seq, RUN_CLEARED, removed, run.as_str()])?;
+    count(removed)
+}
+
+pub(super) fn target_is_there() -> Error {
+    Error::new(ErrorKind::AlreadyExists, "history.fork", "the target holds messages")
+}
+
+pub(super) fn fork(sql: &Connection, source: &Address, target: &Address, up_to: Seq) -> Fallible<Forked> {
+    let source = expire(sql, source)?;
+    let stands = expire(sql, target)?;
+    if stands.is_some_and(|row| row.messages > 0) {
+        return Err(target_is_there().into());
+    }
+    let source = source.filter(|row| row.messages > 0).map_or(0, |row| row.id);
+    let (copied, bytes): (i64, i64) = sql
+        .prepare_cached(
+            "SELECT count(*), ifnull(sum(bytes), 0) FROM messages WHERE thread = ?1 AND seq <= ?2",
+        )?
+        .query_row([source, up_to.get()], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    if copied == 0 {
+        return Err(Error::new(ErrorKind::NotFound, "history.fork", "the source holds no messages").into());
+    }
+    let mut row = ThreadRow::find_or_make(sql, target)?;
+    let mut statement = sql.prepare_cached(
+        "INSERT INTO messages (thread, seq, run, bytes, thread_bytes, body)
+         SELECT ?1, ?2 + row_number() OVER (ORDER BY seq), run, bytes, sum(bytes) OVER (ORDER BY seq), body
+         FROM messages WHERE thread = ?3 AND seq <= ?4",
+    )?;
+    statement.execute([row.id, row.last_seq, source, up_to.get()])?;
+    row.last_seq += copied;
+    row.messages = copied;
+    row.bytes = bytes;
+    row.save(sql)?;
+    Ok(Forked { messages: count(copied)?, last: Seq::new(row.last_seq) })
+}
+
+/// The inner error leaves the expiry that it may rest on in place, so that the caller, having read the thread again,
+/// gets through.
+pub(super) fn replace(
+    sql: &Connection,
+    address: &Address,
+    up_to: Seq,
+    seen: Seq,
+    messages: &[Encoded],
+) -> Fallible<Result<Replaced>> {
+    let conflict = |message| Ok(Err(Error::new(ErrorKind::Conflict, "history.replace", message)));
+    let found = expire(sql, address)?;
+    let (last_seq, changed_seq) = found.map_or((0, 0), |row| (row.last_seq, row.changed_seq));
+    if seen.get() > last_seq {
+        return conflict("the thread does not reach that far");
+    }
+    if changed_seq > seen.get() {
+        return conflict("the thread lost messages since it was read");
+    }
+    let mut row = ThreadRow::find_or_make(sql, address)?;
+    let removed = remove_up_to(sql, &mut row, up_to.get())?;
+    let seq = row.next_event();
+    place(sql, &mut row, up_to.get(), seq, messages)?;
+    // The new messages may stand on the numbers of these events, and the event that follows tells all they told.
+    sql.prepare_cached("DELETE FROM thread_events WHERE thread = ?1 AND (seq <= ?2 OR up_to <= ?2)")?
+        .execute([row.id, up_to.get()])?;
+    let mut statement = sql.prepare_cached(
+        "INSERT INTO thread_events (thread, seq, kind, removed, up_to, thread_bytes)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+    )?;
+    statement.execute([row.id, seq, REPLACED, length(removed), up_to.get(), row.bytes])?;
+    row.save(sql)?;
+    Ok(Ok(Replaced { removed: larder_kernel::check::size(removed), seq: Seq::new(seq) }))
+}
+
+fn remove_up_to(sql: &Connection, row: &mut ThreadRow, up_to: i64) -> Fallible<usize> {
+    let bytes: i64 = sql
+        .prepare_cached("SELECT ifnull(sum(bytes), 0) FROM messages WHERE thread = ?1 AND seq <= ?2")?
+        .query_row([row.id, up_to], |row| row.get(0))?;
+    let removed = sql
+        .prepare_cached("DELETE FROM messages WHERE thread = ?1 AND seq <= ?2")?
+        .execute([row.id, up_to])?;
+    row.shrink(removed, bytes);
+    Ok(removed)
+}
+
+/// Writes the messages of the replacement `event`, the last of them at `up_to`. Each carries the size of the thread
+/// after the whole: they are written in one step.
+fn place(
+    sql: &Connection,
+    row: &mut ThreadRow,
+    up_to: i64,
+    event: i64,
+    messages: &[Encoded],
+) -> Fallible<()> {
+    for message in messages {
+        row.grow(message.bytes);
+    }
+    let mut insert = sql.prepare_cached(INSERT)?;
+    let mut seq = up_to - length(messages.len());
+    for message in messages {
+        seq += 1;
+        let run = message.run.as_ref().map(RunId::as_str);
+        insert.execute(params![row.id, seq, run, event, message.bytes, row.bytes, message.body])?;
+    }
+    Ok(())
+}

@@ -1,0 +1,194 @@
+//! Boards made, filled, read, listed and deleted.
+
+use std::cmp::Ordering;
+
+use larder_kernel::{
+    Board, BoardId, BoardStatusCounts, ConversationId, Error, ErrorKind, Namespace, NewBoard, NewTask, Page,
+    PageRequest, Revision, Task, TaskId, TaskPosition, TaskQuery, TaskStatus, check,
+};
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::rows::{self, board_key, find_task, insert_task, not_found, task_columns};
+use super::{ADD_TASKS, CREATE};
+use crate::sqlite::failure::Fallible;
+use crate::sqlite::value;
+
+/// Makes a board with its tasks, on the numbers of one that stood there before.
+pub(super) fn create(
+    connection: &Connection,
+    namespace: &Namespace,
+    board: &BoardId,
+    new: NewBoard,
+) -> Fallible<Board> {
+    let NewBoard { label, parent, tasks } = new;
+    let key: Option<i64> = connection
+        .prepare_cached(
+            "INSERT INTO boards (namespace, conversation, agent, live, last_position, last_revision,
+                                 last_token, parent, label)
+             VALUES (?1, ?2, ?3, 1, 0, 0, 0, ?4, ?5)
+             ON CONFLICT (namespace, conversation, agent)
+             DO UPDATE SET live = 1, parent = excluded.parent, label = excluded.label WHERE live = 0
+             RETURNING key",
+        )?
+        .query_row(
+            params![
+                namespace.as_str(),
+                board.conversation.as_str(),
+                board.agent.as_str(),
+                parent.as_ref().map(|parent| parent.as_str()),
+                label.as_ref().map(String::as_bytes),
+            ],
+            |row| row.get(0),
+        )
+        .optional()?;
+    let key = key.ok_or_else(|| Error::new(ErrorKind::AlreadyExists, CREATE, "the board is there"))?;
+    let planned = check::size(append(connection, key, tasks, CREATE)?.len());
+    let tasks = BoardStatusCounts { planned, ..BoardStatusCounts::default() };
+    Ok(Board { id: board.clone(), label, parent, tasks })
+}
+
+/// Adds tasks at the end of a board.
+pub(super) fn add(
+    connection: &Connection,
+    namespace: &Namespace,
+    board: &BoardId,
+    tasks: Vec<NewTask>,
+) -> Fallible<Vec<Task>> {
+    let key = board_key(connection, namespace, board)?
+        .ok_or_else(|| not_found(ADD_TASKS, "the board is not there"))?;
+    append(connection, key, tasks, ADD_TASKS)
+}
+
+fn append(
+    connection: &Connection,
+    board: i64,
+    tasks: Vec<NewTask>,
+    operation: &'static str,
+) -> Fallible<Vec<Task>> {
+    let count = value::length(tasks.len());
+    let (last, revision): (i64, i64) = connection
+        .prepare_cached(
+            "UPDATE boards SET last_position = last_position + ?2, last_revision = last_revision + 1
+             WHERE key = ?1 RETURNING last_position, last_revision",
+        )?
+        .query_row([board, count], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let (first, revision) = (value::count(last - count + 1)?, Revision::new(value::count(revision)?));
+    let mut added = Vec::with_capacity(tasks.len());
+    for (position, task) in (first..).zip(tasks) {
+        let task = task.into_task(TaskPosition(position), revision);
+        insert_task(connection, board, &task)?.ok_or_else(|| {
+            Error::new(ErrorKind::AlreadyExists, operation, "a task with one of the ids is on the board")
+                .with_field("tasks.id")
+        })?;
+        added.push(task);
+    }
+    Ok(added)
+}
+
+/// The board without its tasks.
+pub(super) fn get(
+    connection: &Connection,
+    namespace: &Namespace,
+    board: &BoardId,
+) -> Fallible<Option<Board>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT key, conversation, agent, parent, label FROM boards
+         WHERE namespace = ?1 AND conversation = ?2 AND agent = ?3 AND live = 1",
+    )?;
+    let mut found =
+        statement.query(params![namespace.as_str(), board.conversation.as_str(), board.agent.as_str()])?;
+    found.next()?.map(|row| rows::board(connection, row)).transpose()
+}
+
+/// One task of a board.
+pub(super) fn get_task(
+    connection: &Connection,
+    namespace: &Namespace,
+    board: &BoardId,
+    task: &TaskId,
+) -> Fallible<Option<Task>> {
+    match board_key(connection, namespace, board)? {
+        Some(key) => find_task(connection, key, task),
+        None => Ok(None),
+    }
+}
+
+/// One page of a board's tasks.
+pub(super) fn list_tasks(
+    connection: &Connection,
+    namespace: &Namespace,
+    board: &BoardId,
+    query: &TaskQuery,
+    page: &PageRequest<TaskPosition>,
+) -> Fallible<Page<Task, TaskPosition>> {
+    let Some(key) = board_key(connection, namespace, board)? else { return Ok(Page::empty()) };
+    let after = page.after.map_or(-1, |after| value::integer(after.0));
+    let limit = value::length(page.limit) + 1;
+    // A status that is not asked for is given as NULL, which equals nothing. The `+` keeps to the order of positions.
+    let wanted = TaskStatus::ALL.map(|status| query.wants(status).then(|| status.as_str()));
+    let [s0, s1, s2, s3, s4, s5] = wanted;
+    let mut statement = connection.prepare_cached(concat!(
+        "SELECT ",
+        task_columns!(),
+        " FROM tasks WHERE board = ?1 AND position > ?2 AND +status IN (?4, ?5, ?6, ?7, ?8, ?9)
+          ORDER BY position LIMIT ?3"
+    ))?;
+    let mut found = statement.query(params![key, after, limit, s0, s1, s2, s3, s4, s5])?;
+    let mut tasks = Vec::new();
+    while let Some(row) = found.next()? {
+        tasks.push(rows::task(row)?);
+    }
+    Ok(Page::from_surplus(tasks, page.limit, |task| task.position))
+}
+
+/// One page of boards.
+pub(super) fn list_boards(
+    connection: &Connection,
+    namespace: &Namespace,
+    conversation: Option<&ConversationId>,
+    page: &PageRequest<BoardId>,
+) -> Fallible<Page<Board, BoardId>> {
+    let mut after = page.after.as_ref().map_or(("", ""), |id| (id.conversation.as_str(), id.agent.as_str()));
+    if let Some(conversation) = conversation {
+        after = match after.0.cmp(conversation.as_str()) {
+            Ordering::Less => (conversation.as_str(), ""),
+            Ordering::Equal => after,
+            Ordering::Greater => return Ok(Page::empty()),
+        };
+    }
+    let mut statement = connection.prepare_cached(match conversation {
+        None => {
+            "SELECT key, conversation, agent, parent, label FROM boards
+             WHERE namespace = ?1 AND (conversation, agent) > (?2, ?3) AND live = 1
+             ORDER BY conversation, agent LIMIT ?4"
+        }
+        Some(_) => {
+            "SELECT key, conversation, agent, parent, label FROM boards
+             WHERE namespace = ?1 AND conversation = ?2 AND agent > ?3 AND live = 1
+             ORDER BY agent LIMIT ?4"
+        }
+    })?;
+    let limit = value::length(page.limit) + 1;
+    let mut found = statement.query(params![namespace.as_str(), after.0, after.1, limit])?;
+    let mut boards = Vec::new();
+    while let Some(row) = found.next()? {
+        boards.push(rows::board(connection, row)?);
+    }
+    Ok(Page::from_surplus(boards, page.limit, |board| board.id.clone()))
+}
+
+/// Removes a board with its tasks and keeps its numbers.
+pub(super) fn delete(connection: &Connection, namespace: &Namespace, board: &BoardId) -> Fallible<bool> {
+    let Some(key) = board_key(connection, namespace, board)? else { return Ok(false) };
+    connection.prepare_cached("DELETE FROM tasks WHERE board = ?1")?.execute([key])?;
+    connection
+        .prepare_cached("UPDATE boards SET live = 0, parent = NULL, label = NULL WHERE key = ?1")?
+        .execute([key])?;
+    Ok(true)
+}
+
+/// Removes every board of the namespace with its numbers.
+pub(super) fn erase(connection: &Connection, namespace: &Namespace) -> Fallible<()> {
+    connection.prepare_cached("DELETE FROM boards WHERE namespace = ?1")?.execute([namespace.as_str()])?;
+    Ok(())
+}

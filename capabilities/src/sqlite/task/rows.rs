@@ -1,0 +1,161 @@
+//! Rows to boards and tasks, and tasks back to rows.
+
+use larder_kernel::{
+    Board, BoardId, BoardStatusCounts, Error, ErrorKind, FencingToken, Lease, Namespace, Revision, Task,
+    TaskId, TaskPosition, TaskStatus,
+};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use crate::sqlite::column::{self, metadata_text};
+use crate::sqlite::failure::{Fallible, corrupt};
+use crate::sqlite::value;
+
+/// The columns that [`task`] reads.
+macro_rules! task_columns {
+    () => {
+        "id, position, revision, status, retries, retries_max, lease_worker, lease_token, lease_expires_ms,
+         title, metadata, description, result"
+    };
+}
+pub(super) use task_columns;
+
+/// The row of a board that is there.
+pub(super) fn board_key(
+    connection: &Connection,
+    namespace: &Namespace,
+    board: &BoardId,
+) -> Fallible<Option<i64>> {
+    Ok(connection
+        .prepare_cached(
+            "SELECT key FROM boards WHERE namespace = ?1 AND conversation = ?2 AND agent = ?3 AND live = 1",
+        )?
+        .query_row(params![namespace.as_str(), board.conversation.as_str(), board.agent.as_str()], |row| {
+            row.get(0)
+        })
+        .optional()?)
+}
+
+/// The error for a board or a task that the call needs.
+pub(super) fn not_found(operation: &'static str, message: &'static str) -> Error {
+    Error::new(ErrorKind::NotFound, operation, message)
+}
+
+/// The status in a column.
+pub(super) fn status(row: &Row<'_>, column: usize) -> Fallible<TaskStatus> {
+    let name = row.get_ref(column)?.as_str().map_err(|_| corrupt("sqlite.read"))?;
+    Ok(TaskStatus::from_name(name).ok_or_else(|| corrupt("sqlite.read"))?)
+}
+
+fn small(row: &Row<'_>, column: usize) -> Fallible<u32> {
+    let number: i64 = row.get(column)?;
+    Ok(u32::try_from(number).map_err(|_| corrupt("sqlite.read"))?)
+}
+
+/// A task from the columns of [`task_columns`].
+pub(super) fn task(row: &Row<'_>) -> Fallible<Task> {
+    let expires_ms: Option<i64> = row.get(8)?;
+    let lease = match expires_ms {
+        None => None,
+        Some(ms) => Some(Lease {
+            worker: column::id(row, 6)?,
+            token: FencingToken::new(column::unsigned(row, 7)?),
+            expires_at: value::timestamp(ms)?,
+        }),
+    };
+    Ok(Task {
+        id: column::id(row, 0)?,
+        position: TaskPosition(column::unsigned(row, 1)?),
+        revision: Revision::new(column::unsigned(row, 2)?),
+        status: status(row, 3)?,
+        retries: small(row, 4)?,
+        retries_max: small(row, 5)?,
+        lease,
+        title: column::text(row, 9)?,
+        metadata: column::metadata(row, 10)?,
+        description: column::optional_text(row, 11)?,
+        result: column::optional_text(row, 12)?,
+    })
+}
+
+/// The task of that id on the board in a row.
+pub(super) fn find_task(connection: &Connection, board: i64, id: &TaskId) -> Fallible<Option<Task>> {
+    let mut statement = connection.prepare_cached(concat!(
+        "SELECT ",
+        task_columns!(),
+        " FROM tasks WHERE board = ?1 AND id = ?2"
+    ))?;
+    let mut rows = statement.query(params![board, id.as_str()])?;
+    rows.next()?.map(task).transpose()
+}
+
+/// Adds a task to a board. `None` where its id is there already.
+pub(super) fn insert_task(connection: &Connection, board: i64, task: &Task) -> Fallible<Option<()>> {
+    let inserted = connection
+        .prepare_cached(
+            "INSERT INTO tasks (board, id, position, revision, status, retries, retries_max, title, metadata,
+                                description)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) ON CONFLICT (board, id) DO NOTHING",
+        )?
+        .execute(params![
+            board,
+            task.id.as_str(),
+            value::integer(task.position.0),
+            value::integer(task.revision.get()),
+            task.status.as_str(),
+            task.retries,
+            task.retries_max,
+            task.title.as_bytes(),
+            metadata_text(&task.metadata)?,
+            task.description.as_ref().map(String::as_bytes),
+        ])?;
+    Ok((inserted > 0).then_some(()))
+}
+
+/// Writes what the life of a task changes: everything but its id, its place and what it was added with.
+pub(super) fn update_task(connection: &Connection, board: i64, task: &Task) -> Fallible<()> {
+    let lease = task.lease.as_ref();
+    connection
+        .prepare_cached(
+            "UPDATE tasks SET revision = ?3, status = ?4, retries = ?5, lease_worker = ?6, lease_token = ?7,
+                              lease_expires_ms = ?8, result = ?9
+             WHERE board = ?1 AND position = ?2",
+        )?
+        .execute(params![
+            board,
+            value::integer(task.position.0),
+            value::integer(task.revision.get()),
+            task.status.as_str(),
+            task.retries,
+            lease.map(|lease| lease.worker.as_str()),
+            lease.map(|lease| value::integer(lease.token.get())),
+            lease.map(|lease| lease.expires_at.as_micros().div_euclid(1_000)),
+            task.result.as_ref().map(String::as_bytes),
+        ])?;
+    Ok(())
+}
+
+/// How the tasks of a board stand.
+pub(super) fn counts(connection: &Connection, board: i64) -> Fallible<BoardStatusCounts> {
+    let mut statement =
+        connection.prepare_cached("SELECT status, count(*) FROM tasks WHERE board = ?1 GROUP BY status")?;
+    let mut rows = statement.query([board])?;
+    let mut counts = BoardStatusCounts::default();
+    while let Some(row) = rows.next()? {
+        *counts.of_mut(status(row, 0)?) = column::unsigned(row, 1)?;
+    }
+    Ok(counts)
+}
+
+/// A board from the columns key, conversation, agent, parent and label.
+pub(super) fn board(connection: &Connection, row: &Row<'_>) -> Fallible<Board> {
+    let parent = match row.get_ref(3)? {
+        rusqlite::types::ValueRef::Null => None,
+        _ => Some(column::id(row, 3)?),
+    };
+    Ok(Board {
+        id: BoardId { conversation: column::id(row, 1)?, agent: column::id(row, 2)? },
+        parent,
+        label: column::optional_text(row, 4)?,
+        tasks: counts(connection, row.get(0)?)?,
+    })
+}

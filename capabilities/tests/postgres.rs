@@ -1,0 +1,156 @@
+//! The Postgres backend against a live server, whose URL stands in `LARDER_POSTGRES_URL`. The user must be allowed to
+//! make databases: each test makes one of its own and drops it. Without a server the tests are shown as ignored, or fail
+//! where `LARDER_SERVICES=required`.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::future::Future;
+use std::process::ExitCode;
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use larder_capabilities::postgres::{Postgres, PostgresConfig};
+use larder_kernel::{
+    BucketName, ChatMessage, ErrorKind, HistoryProvider, HistoryProviderExt, Key, KeyValueStore,
+    KeyValueStoreExt, Namespace, Seq, Store, Thread,
+};
+use libtest_mimic::{Arguments, Failed, Trial};
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let required = std::env::var("LARDER_SERVICES").is_ok_and(|value| value == "required");
+    let ignored = std::env::var("LARDER_POSTGRES_URL").is_err() && !required;
+    let trials = vec![
+        trial("a_dropped_future_never_poisons_the_pool", a_dropped_future_never_poisons_the_pool, ignored),
+        trial(
+            "eight_openings_of_a_new_database_migrate_it_once",
+            eight_openings_of_a_new_database_migrate_it_once,
+            ignored,
+        ),
+        trial(
+            "what_cannot_be_reached_is_a_typed_error_without_the_password",
+            what_cannot_be_reached_is_a_typed_error_without_the_password,
+            ignored,
+        ),
+    ];
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+fn trial<F: Future<Output = ()>>(
+    name: &str,
+    test: impl FnOnce() -> F + Send + 'static,
+    ignored: bool,
+) -> Trial {
+    let run = move || {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+        runtime.map_err(Failed::from)?.block_on(test());
+        Ok(())
+    };
+    Trial::test(name, run).with_ignored_flag(ignored)
+}
+
+fn server() -> String {
+    std::env::var("LARDER_POSTGRES_URL").expect("LARDER_POSTGRES_URL names a server")
+}
+
+/// The server's URL with another database in it.
+fn url_of(database: &str) -> String {
+    let server = server();
+    let location = server.split('?').next().unwrap_or_default();
+    let (place, _) = location.rsplit_once('/').unwrap();
+    format!("{place}/{database}")
+}
+
+/// Runs a test on a database of its own.
+async fn with_database<F: Future<Output = ()>>(name: &str, test: impl FnOnce(String) -> F) {
+    let mut admin = PgConnection::connect(&server()).await.unwrap();
+    let name = format!("larder_test_{name}_{}", std::process::id());
+    let make = format!("CREATE DATABASE {name} TEMPLATE template0 ENCODING 'UTF8'");
+    sqlx::raw_sql(AssertSqlSafe(make)).execute(&mut admin).await.unwrap();
+    test(url_of(&name)).await;
+    let remove = format!("DROP DATABASE {name} WITH (FORCE)");
+    sqlx::raw_sql(AssertSqlSafe(remove)).execute(&mut admin).await.unwrap();
+}
+
+async fn open(url: &str) -> larder_kernel::Result<Postgres> {
+    Postgres::open(PostgresConfig::from_url(url)?).await
+}
+
+/// Polls a future so many times, a moment apart, and drops it.
+async fn drop_after<F: Future>(polls: u32, future: F) {
+    let mut future = Box::pin(future);
+    for _ in 0..polls {
+        if future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_micros(300)).await;
+    }
+}
+
+async fn a_dropped_future_never_poisons_the_pool() {
+    with_database("dropped", async |url: String| {
+        let postgres = open(&format!("{url}?pool_size=1")).await.unwrap();
+        let namespace = Namespace::new("n").unwrap();
+        let history = postgres.history(namespace.clone());
+        let values = postgres.key_value(namespace);
+        let thread = Thread::new("a", "s").unwrap();
+        let (bucket, key) = (BucketName::new("b").unwrap(), Key::new("k").unwrap());
+        let mut acknowledged = 0_u64;
+        for polls in 0..40 {
+            drop_after(polls % 10, values.erase()).await;
+            drop_after(polls % 10, history.append(&thread, ChatMessage::user("dropped"))).await;
+            drop_after(polls % 10, history.tail(&thread, None, 10)).await;
+            drop_after(polls % 10, values.set(&bucket, &key, "dropped".into())).await;
+            // With one connection, whatever the dropped calls left open would swallow these writes.
+            values.set(&bucket, &key, "kept".into()).await.unwrap();
+            history.append(&thread, ChatMessage::user("kept")).await.unwrap();
+            acknowledged += 1;
+            let other = open(&url).await.unwrap();
+            let namespace = Namespace::new("n").unwrap();
+            let seen = other.history(namespace.clone()).page_after(&thread, Seq::ZERO, 1_000).await.unwrap();
+            let kept = seen.iter().filter(|stored| stored.message.text == "kept").count();
+            assert_eq!(u64::try_from(kept).unwrap(), acknowledged, "an acknowledged append vanished");
+            let value = other.key_value(namespace).get(&bucket, &key).await.unwrap().unwrap().value;
+            assert!(value == "kept" || value == "dropped");
+            other.close().await;
+        }
+        postgres.close().await;
+    })
+    .await;
+}
+
+async fn eight_openings_of_a_new_database_migrate_it_once() {
+    with_database("migrate", async |url: String| {
+        let error = open(&format!("{url}?migrate=check")).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+        let opened = futures_util::future::join_all((0..8).map(|_| open(&url))).await;
+        for postgres in opened {
+            postgres.unwrap().close().await;
+        }
+        open(&format!("{url}?migrate=check")).await.unwrap().close().await;
+        let mut admin = PgConnection::connect(&url).await.unwrap();
+        sqlx::raw_sql("UPDATE larder.schema_version SET version = 1000").execute(&mut admin).await.unwrap();
+        let error = open(&url).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+    })
+    .await;
+}
+
+async fn what_cannot_be_reached_is_a_typed_error_without_the_password() {
+    let server = server();
+    let location = server.split('?').next().unwrap_or_default();
+    let (_, host) = location.rsplit_once('@').unwrap();
+    let port_closed = "postgres://u:c4nary@127.0.0.1:1/x".to_owned();
+    let no_database = url_of("larder_is_not_there");
+    let wrong_password = format!("postgres://larder_nobody:c4nary@{host}");
+    for (url, kinds) in [
+        (port_closed, vec![ErrorKind::Unavailable]),
+        (no_database, vec![ErrorKind::NotFound]),
+        (wrong_password, vec![ErrorKind::PermissionDenied]),
+    ] {
+        let error = open(&url).await.unwrap_err();
+        assert!(kinds.contains(&error.kind()), "{error}");
+        assert!(!format!("{error:?} {error}").contains("c4nary"));
+    }
+}

@@ -1,0 +1,216 @@
+//! Two processes on one SQLite file.
+//!
+//! Each test starts its own binary again, with the same test chosen and a role in the environment, so that the other
+//! process is a real one with its own connections and locks.
+#![cfg(feature = "sqlite")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt;
+use larder_capabilities::sqlite::{Sqlite, SqliteConfig, SqliteHistoryProvider, Synchronous};
+use larder_kernel::{
+    AppendOptions, ChatMessage, HistoryEventKind, HistoryProvider, Namespace, Seq, StoredMessage, Thread,
+};
+use tempfile::TempDir;
+
+/// Names the part that a process started by a test plays.
+const ROLE: &str = "LARDER_TEST_ROLE";
+/// The folder that the processes of a test share.
+const FOLDER: &str = "LARDER_TEST_FOLDER";
+const MESSAGES_PER_WRITER: usize = 10_000;
+const MESSAGES_WATCHED: usize = 1_000;
+const BATCH_MESSAGES_MAX: usize = 20;
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The part of this process and the folder, if a test started it.
+fn part() -> Option<(String, PathBuf)> {
+    Some((env::var(ROLE).ok()?, PathBuf::from(env::var_os(FOLDER)?)))
+}
+
+/// A process that a test started; it does not outlive the test.
+struct Other(Child);
+
+impl Other {
+    fn start(test: &str, role: &str, folder: &Path) -> Self {
+        let child = Command::new(env::current_exe().unwrap())
+            .args([test, "--exact", "--nocapture", "--test-threads=1"])
+            .env(ROLE, role)
+            .env(FOLDER, folder)
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        Self(child)
+    }
+
+    fn wait(&mut self) -> ExitStatus {
+        self.0.wait().unwrap()
+    }
+}
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        // Fails where the process has ended, which is as well.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+async fn wait_for(file: &Path) {
+    let since = Instant::now();
+    while !file.exists() {
+        assert!(since.elapsed() < PATIENCE, "the other process did not make its sign");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+fn make_sign(folder: &Path, name: &str) {
+    std::fs::write(folder.join(name), []).unwrap();
+}
+
+async fn open(folder: &Path) -> (Sqlite, SqliteHistoryProvider, Thread) {
+    let config = SqliteConfig::new(folder.join("larder.db")).with_synchronous(Synchronous::Full);
+    let sqlite = Sqlite::open(config).await.unwrap();
+    let history = sqlite.history(Namespace::new("two-processes").unwrap());
+    (sqlite, history, Thread::new("agent", "session").unwrap())
+}
+
+/// The sizes of a writer's batches: each from 1 to 20, in an order of its own, `messages` in all.
+fn batch_sizes(writer: &str, messages: usize) -> Vec<usize> {
+    let mut state = writer.bytes().map(usize::from).sum::<usize>();
+    let (mut sizes, mut left) = (Vec::new(), messages);
+    while left > 0 {
+        state = (state * 1_103_515_245 + 12_345) % (1 << 31);
+        let size = (1 + (state >> 8) % BATCH_MESSAGES_MAX).min(left);
+        sizes.push(size);
+        left -= size;
+    }
+    sizes
+}
+
+/// A message's text: who wrote it, in which batch, at which place, and how many the batch holds.
+fn text(writer: &str, batch: usize, place: usize, size: usize) -> String {
+    format!("{writer} {batch} {place} {size}")
+}
+
+async fn append_all(history: &SqliteHistoryProvider, thread: &Thread, writer: &str, messages: usize) {
+    let mut last = Seq::ZERO;
+    for (batch, size) in batch_sizes(writer, messages).into_iter().enumerate() {
+        let messages = (0..size).map(|place| ChatMessage::user(text(writer, batch, place, size))).collect();
+        let appended = history.append_many(thread, messages, AppendOptions::default()).await.unwrap();
+        assert!(appended.first > last, "a batch stands before the one acknowledged earlier");
+        assert_eq!(appended.last.get() - appended.first.get() + 1, i64::try_from(size).unwrap());
+        last = appended.last;
+    }
+}
+
+/// A writer: opens the database, says so, and begins when it is told.
+async fn write(role: &str, folder: &Path, messages: usize) {
+    let (sqlite, history, thread) = open(folder).await;
+    make_sign(folder, role);
+    wait_for(&folder.join("go")).await;
+    append_all(&history, &thread, role, messages).await;
+    drop(history);
+    sqlite.close().await;
+}
+
+async fn read_all(history: &SqliteHistoryProvider, thread: &Thread) -> Vec<StoredMessage> {
+    let mut messages: Vec<StoredMessage> = Vec::new();
+    loop {
+        let after = messages.last().map_or(Seq::MIN, |message| message.seq);
+        let page = history.page_after(thread, after, 997).await.unwrap();
+        if page.is_empty() {
+            return messages;
+        }
+        messages.extend(page);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_processes_append_to_one_thread_and_nothing_is_lost_doubled_or_interleaved() {
+    const TEST: &str = "two_processes_append_to_one_thread_and_nothing_is_lost_doubled_or_interleaved";
+    if let Some((role, folder)) = part() {
+        return write(&role, &folder, MESSAGES_PER_WRITER).await;
+    }
+    let folder = TempDir::new().unwrap();
+    let roles = ["left", "right"];
+    // Both make and migrate the file at once, which is a race of its own.
+    let mut writers = roles.map(|role| Other::start(TEST, role, folder.path()));
+    for role in roles {
+        wait_for(&folder.path().join(role)).await;
+    }
+    make_sign(folder.path(), "go");
+    for writer in &mut writers {
+        assert!(writer.wait().success(), "a writer failed");
+    }
+
+    let (_sqlite, history, thread) = open(folder.path()).await;
+    let messages = read_all(&history, &thread).await;
+    let info = history.thread_info(&thread).await.unwrap();
+    assert_eq!(messages.len(), 2 * MESSAGES_PER_WRITER);
+    assert_eq!(info.messages, 2 * u64::try_from(MESSAGES_PER_WRITER).unwrap());
+    let bytes: u64 = messages.iter().map(|found| u64::try_from(found.message.size_bytes()).unwrap()).sum();
+    assert_eq!(info.bytes, bytes);
+    for (expected, found) in (1..).zip(&messages) {
+        assert_eq!(found.seq, Seq::new(expected), "the numbers are not contiguous");
+    }
+    let mut left_to_come = roles.map(|role| {
+        let sizes = batch_sizes(role, MESSAGES_PER_WRITER);
+        (role, sizes.into_iter().enumerate())
+    });
+    let mut found = messages.iter().map(|found| found.message.text.as_str());
+    let mut turns = 0;
+    let mut last_writer = "";
+    while let Some(first) = found.next() {
+        let (writer, sizes) =
+            left_to_come.iter_mut().find(|(writer, _)| first.starts_with(*writer)).expect("nobody's message");
+        let (batch, size) = sizes.next().expect("more batches than were written");
+        assert_eq!(first, text(writer, batch, 0, size));
+        for place in 1..size {
+            assert_eq!(found.next(), Some(text(writer, batch, place, size).as_str()), "a batch is torn");
+        }
+        turns += usize::from(*writer != last_writer);
+        last_writer = writer;
+    }
+    assert!(left_to_come.iter_mut().all(|(_, sizes)| sizes.next().is_none()), "batches are missing");
+    assert!(turns > 2, "the processes did not write at the same time");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_subscriber_meets_what_another_process_appends_once_and_in_order() {
+    const TEST: &str = "a_subscriber_meets_what_another_process_appends_once_and_in_order";
+    if let Some((role, folder)) = part() {
+        return write(&role, &folder, MESSAGES_WATCHED).await;
+    }
+    let folder = TempDir::new().unwrap();
+    let (_sqlite, history, thread) = open(folder.path()).await;
+    let mut events = history.subscribe(&thread, Seq::ZERO).await.unwrap();
+    let mut writer = Other::start(TEST, "writer", folder.path());
+    wait_for(&folder.path().join("writer")).await;
+    make_sign(folder.path(), "go");
+    let (mut expected_seq, mut bytes) = (0, 0);
+    for (batch, size) in batch_sizes("writer", MESSAGES_WATCHED).into_iter().enumerate() {
+        for place in 0..size {
+            let event = tokio::time::timeout(PATIENCE, events.next()).await.expect("an event is lost");
+            let event = event.unwrap().unwrap();
+            expected_seq += 1;
+            assert_eq!(event.seq, Seq::new(expected_seq));
+            let HistoryEventKind::Appended { message, thread_bytes } = event.kind else {
+                panic!("not an appended message")
+            };
+            assert_eq!(message.text, text("writer", batch, place, size));
+            bytes += u64::try_from(message.size_bytes()).unwrap();
+            assert_eq!(thread_bytes, bytes);
+        }
+    }
+    assert!(writer.wait().success(), "the writer failed");
+    // Nothing more is to come, until this process clears the thread.
+    assert!(tokio::time::timeout(Duration::from_millis(200), events.next()).await.is_err());
+    history.clear(&thread).await.unwrap();
+    let event = tokio::time::timeout(PATIENCE, events.next()).await.unwrap().unwrap().unwrap();
+    assert_eq!(event.seq, Seq::new(expected_seq + 1));
+    assert!(matches!(event.kind, HistoryEventKind::Cleared { removed: 1_000 }));
+}
