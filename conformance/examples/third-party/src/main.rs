@@ -1,0 +1,30 @@
+//! A backend from outside: its own store, a harness of a dozen lines, and the suite's answer.
+mod store;
+
+use std::sync::Arc;
+
+use larder_conformance::{Harness, OpenOptions, RunOptions, StoreSet, check};
+use larder_kernel::{Namespace, Result};
+use store::AfternoonHistory;
+
+#[derive(Debug, Default)]
+struct AfternoonHarness(std::sync::OnceLock<AfternoonHistory>);
+
+#[async_trait::async_trait]
+impl Harness for AfternoonHarness {
+    fn name(&self) -> &str { "afternoon" }
+    fn url(&self) -> String { "afternoon:".to_owned() }
+    async fn open(&self, namespace: &Namespace, _: &OpenOptions) -> Result<StoreSet> {
+        let place = self.0.get_or_init(|| AfternoonHistory { namespace: namespace.clone(), threads: Arc::default() });
+        let history = AfternoonHistory { namespace: namespace.clone(), ..place.clone() };
+        Ok(StoreSet { history: Some(Arc::new(history)), ..StoreSet::default() })
+    }
+}
+
+fn main() {
+    let harness: Arc<dyn Harness> = Arc::new(AfternoonHarness::default());
+    let report = check(&harness, &RunOptions::default()).unwrap_or_else(|reason| panic!("{reason}"));
+    println!("{} cases passed", report.summary.passed);
+    println!("clauses that do not hold: {}", report.broken_clauses().join(" "));
+    println!("clauses of which nothing is known without them: {}", report.unjudged_clauses().join(" "));
+}

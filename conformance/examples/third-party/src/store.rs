@@ -1,0 +1,99 @@
+//! A history that somebody might write in an afternoon: right in what it does, and silent about the rest.
+use std::{collections::BTreeMap, fmt, sync::Arc, sync::Mutex, sync::PoisonError};
+
+use async_trait::async_trait;
+use larder_kernel::storage::history::{check_append, check_limit};
+use larder_kernel::*;
+
+/// The last number given, and the messages.
+type Messages = (i64, Vec<StoredMessage>);
+
+#[derive(Clone)]
+pub struct AfternoonHistory {
+    pub namespace: Namespace,
+    pub threads: Arc<Mutex<BTreeMap<(Namespace, Thread), Messages>>>,
+}
+impl AfternoonHistory {
+    fn on<T>(&self, thread: &Thread, work: impl FnOnce(&mut Messages) -> T) -> Result<T> {
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(work(threads.entry((self.namespace.clone(), thread.clone())).or_default()))
+    }
+}
+impl fmt::Debug for AfternoonHistory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result { f.write_str("AfternoonHistory") }
+}
+fn info(thread: &Thread, (last, messages): &Messages) -> ThreadInfo {
+    let bytes = messages.iter().map(|stored| stored.message.size_bytes() as u64).sum();
+    ThreadInfo { thread: thread.clone(), messages: messages.len() as u64, bytes, last: Seq::new(*last) }
+}
+fn missing<T>(operation: &'static str) -> Result<T> {
+    Err(Error::new(ErrorKind::Unsupported, operation, "not written yet"))
+}
+
+#[async_trait]
+impl Store for AfternoonHistory {
+    fn namespace(&self) -> &Namespace { &self.namespace }
+    fn capabilities(&self) -> Capabilities { Capabilities::default() }
+    async fn erase(&self) -> Result<()> {
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        threads.retain(|(namespace, _), _| *namespace != self.namespace);
+        Ok(())
+    }
+}
+#[async_trait]
+impl HistoryProvider for AfternoonHistory {
+    async fn append_many(&self, thread: &Thread, messages: Vec<ChatMessage>, options: AppendOptions) -> Result<Appended> {
+        check_append(&messages, &options)?;
+        self.on(thread, |(last, stored)| {
+            let first = Seq::new(*last + 1);
+            for message in messages {
+                *last += 1;
+                stored.push(StoredMessage { seq: Seq::new(*last), message: Arc::new(message) });
+            }
+            Appended { first, last: Seq::new(*last) }
+        })
+    }
+    async fn get_messages(&self, thread: &Thread, offset: u64, limit: usize) -> Result<Vec<StoredMessage>> {
+        check_limit("history.get_messages", limit)?;
+        let offset = usize::try_from(offset).unwrap_or(usize::MAX);
+        self.on(thread, |(_, stored)| stored.iter().skip(offset).take(limit).cloned().collect())
+    }
+    async fn tail(&self, thread: &Thread, before: Option<Seq>, limit: usize) -> Result<Vec<StoredMessage>> {
+        check_limit("history.tail", limit)?;
+        self.on(thread, |(_, stored)| {
+            let end = stored.partition_point(|message| before.is_none_or(|before| message.seq < before));
+            stored[end.saturating_sub(limit)..end].to_vec()
+        })
+    }
+    async fn page_after(&self, thread: &Thread, after: Seq, limit: usize) -> Result<Vec<StoredMessage>> {
+        check_limit("history.page_after", limit)?;
+        self.on(thread, |(_, stored)| stored.iter().filter(|message| message.seq > after).take(limit).cloned().collect())
+    }
+    async fn thread_info(&self, thread: &Thread) -> Result<ThreadInfo> { self.on(thread, |messages| info(thread, messages)) }
+    async fn clear(&self, thread: &Thread) -> Result<u64> {
+        self.on(thread, |(last, stored)| {
+            *last += i64::from(!stored.is_empty());
+            stored.drain(..).count() as u64
+        })
+    }
+    async fn clear_run(&self, thread: &Thread, run: &RunId) -> Result<u64> {
+        self.on(thread, |(last, stored)| {
+            let before = stored.len();
+            stored.retain(|stored| stored.message.run.as_ref() != Some(run));
+            *last += i64::from(stored.len() < before);
+            (before - stored.len()) as u64
+        })
+    }
+    async fn list_threads(&self, agent: Option<&AgentId>, page: PageRequest<Thread>) -> Result<Page<ThreadInfo, Thread>> {
+        page.check("history.list_threads")?;
+        let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = threads.iter().filter(|((namespace, _), messages)| *namespace == self.namespace && !messages.1.is_empty());
+        let wanted = own.filter(|((_, thread), _)| agent.is_none_or(|agent| thread.agent == *agent) && Some(thread) > page.after.as_ref());
+        let found = wanted.take(page.limit + 1).map(|((_, thread), messages)| info(thread, messages)).collect();
+        Ok(Page::from_surplus(found, page.limit, |info: &ThreadInfo| info.thread.clone()))
+    }
+    async fn fork(&self, _: &Thread, _: &Thread, _: Option<Seq>) -> Result<Forked> { missing("history.fork") }
+    async fn replace(&self, _: &Thread, _: Replacement) -> Result<Replaced> { missing("history.replace") }
+    async fn set_ttl(&self, _: &Thread, _: Option<Ttl>) -> Result<()> { missing("history.set_ttl") }
+    async fn subscribe(&self, _: &Thread, _: Seq) -> Result<HistoryEvents> { missing("history.subscribe") }
+}

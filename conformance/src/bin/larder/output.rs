@@ -1,0 +1,140 @@
+//! What the command prints: results on standard output, everything else on standard error.
+#![allow(clippy::print_stdout, clippy::print_stderr)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
+use std::io::{ErrorKind, Write as _};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use comfy_table::{Cell, CellAlignment, Table, presets};
+use larder_conformance::{CaseOutcome, CaseReport, Clause, Report, Summary, clauses};
+use larder_kernel::Contract;
+
+/// Prints the result and gives the exit code: `code`, unless the result could not be written.
+pub(crate) fn finish(text: impl Display, code: ExitCode) -> ExitCode {
+    let mut stdout = std::io::stdout().lock();
+    match writeln!(stdout, "{text}").and_then(|()| stdout.flush()) {
+        Ok(()) => code,
+        // A reader that closes the pipe early has what it wants.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => code,
+        Err(error) => trouble(format_args!("cannot write the result: {error}")),
+    }
+}
+
+/// Prints one line about trouble and gives the exit code for it.
+pub(crate) fn trouble(text: impl Display) -> ExitCode {
+    eprintln!("larder: {text}");
+    ExitCode::from(2)
+}
+
+/// The matrix contract × backend, then each failure with what it takes to see it again: with the backend's URL where the
+/// user named one, as the places of a run without URLs are gone by then.
+pub(crate) fn table(report: &Report, elapsed: Duration, urls_named: bool) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_FULL_CONDENSED);
+    let mut header = vec![Cell::new("contract")];
+    header.extend(report.backends.iter().map(|backend| Cell::new(&backend.name)));
+    table.set_header(header);
+    for contract in Contract::ALL {
+        let mut row = vec![Cell::new(contract)];
+        for backend in &report.backends {
+            let cases = report.cases.iter();
+            let cases = cases.filter(|case| case.contract == contract && case.backend == backend.name);
+            row.push(Cell::new(cell(&cases.collect::<Vec<_>>())).set_alignment(CellAlignment::Right));
+        }
+        table.add_row(row);
+    }
+    let mut text = format!("{table}\n");
+    for case in report.cases.iter().filter(|case| case.outcome >= CaseOutcome::Failed) {
+        if case.outcome != CaseOutcome::Unsupported {
+            text.push_str(&failure(report, case, urls_named));
+        }
+    }
+    text.push_str(&unsupported(report));
+    text.push_str(&format!("{}, in {:.1} s", verdict(report), elapsed.as_secs_f64()));
+    text
+}
+
+fn cell(cases: &[&CaseReport]) -> String {
+    if cases.is_empty() {
+        return "–".to_owned();
+    }
+    let summary = Summary::of(cases.iter().copied());
+    let mut parts = vec![format!("{} passed", summary.passed)];
+    let more = [(summary.failed, "FAILED"), (summary.unsupported, "unsupported"), (summary.errors, "ERRORS")];
+    parts.extend(more.iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}")));
+    let micros: u64 = cases.iter().map(|case| case.elapsed_us).sum();
+    #[allow(clippy::cast_precision_loss)]
+    let seconds = micros as f64 / 1e6;
+    format!("{} · {seconds:.1} s", parts.join(", "))
+}
+
+fn failure(report: &Report, case: &CaseReport, urls_named: bool) -> String {
+    let sentence = sentence_of(case.clause).map_or_else(String::new, |clause| clause.sentence);
+    let word = if case.outcome == CaseOutcome::Failed { "FAILED" } else { "ERROR" };
+    let url = report.backends.iter().find(|backend| urls_named && backend.name == case.backend);
+    let url = url.map_or_else(String::new, |backend| format!(" {}", shell_word(&backend.url)));
+    let what = if case.outcome == CaseOutcome::Failed {
+        format!("    expected  {}\n    got       {}\n", case.expected, case.got)
+    } else {
+        format!("    reason    {}\n", case.reason)
+    };
+    format!(
+        "\n{word} {} on {}: {sentence}\n    case      {}\n{what}    again     cargo larder check{url} --filter {} \
+         --seed {}\n",
+        case.clause, case.backend, case.case, case.case, report.seed
+    )
+}
+
+/// The text as one word of a shell.
+fn shell_word(text: &str) -> String {
+    let plain = |char: char| char.is_ascii_alphanumeric() || "-_./:=@%+,".contains(char);
+    if text.chars().all(plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
+}
+
+/// What could not run, one line for each backend and reason.
+fn unsupported(report: &Report) -> String {
+    let mut clauses: BTreeMap<(&str, &str), BTreeSet<&str>> = BTreeMap::new();
+    for case in report.cases.iter().filter(|case| case.outcome == CaseOutcome::Unsupported) {
+        clauses.entry((&case.backend, &case.reason)).or_default().insert(case.clause);
+    }
+    let line = |((backend, reason), ids): (&(&str, &str), &BTreeSet<&str>)| {
+        let ids: Vec<&str> = ids.iter().copied().collect();
+        format!("unsupported on {backend}: {reason} ({})\n", ids.join(", "))
+    };
+    clauses.iter().map(line).collect()
+}
+
+fn verdict(report: &Report) -> String {
+    let passed_cases = report.cases.iter().filter(|case| case.outcome == CaseOutcome::Passed);
+    let broken = report.broken_clauses();
+    let proven: BTreeSet<_> =
+        passed_cases.map(|case| case.clause).filter(|clause| !broken.contains(clause)).collect();
+    let Summary { passed, failed, unsupported, errors } = report.summary;
+    format!(
+        "{passed} passed, {failed} failed, {unsupported} unsupported, {errors} errors; {} of {} clauses hold, suite {}, \
+         seed {}",
+        proven.len(),
+        clauses().len(),
+        report.suite_version,
+        report.seed
+    )
+}
+
+/// The clause of an id.
+pub(crate) fn sentence_of(id: &str) -> Option<Clause> {
+    clauses().into_iter().find(|clause| clause.id == id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_is_shown_as_one_word_of_a_shell() {
+        assert_eq!(shell_word("sqlite:./larder.db"), "sqlite:./larder.db");
+        assert_eq!(shell_word("sqlite:./a b.db?synchronous=full"), "'sqlite:./a b.db?synchronous=full'");
+        assert_eq!(shell_word("file:it's"), r"'file:it'\''s'");
+    }
+}

@@ -1,0 +1,158 @@
+//! Cases: what they prove, what they need, and how they end.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use larder_kernel::{Capability, Contract, Error, ErrorKind};
+use serde::{Deserialize, Serialize};
+
+use crate::context::Context;
+
+/// How hard a case presses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Level {
+    /// What the contract says, used as meant.
+    Contract,
+    /// Bad input and hostile ids.
+    Hostile,
+}
+
+impl Level {
+    /// The name in reports.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Contract => "contract",
+            Self::Hostile => "hostile",
+        }
+    }
+}
+
+/// Why a case did not pass.
+#[derive(Debug)]
+pub enum Failure {
+    /// The backend did something else than the clause says.
+    Broken {
+        /// What the clause leads to.
+        expected: String,
+        /// What came.
+        got: String,
+    },
+    /// A method that the contract demands answers `Unsupported`. If it is not the clause's own, nothing is known of the
+    /// clause.
+    Missing {
+        /// The operation, as `contract.method`.
+        operation: &'static str,
+    },
+    /// The case needs a capability that the backend does not declare.
+    Unsupported(Capability),
+    /// The case needs data to outlive its handles, and the backend declares that it does not.
+    NotDurable,
+    /// The backend could not be used at all, or the suite's own machinery failed.
+    Engine(String),
+}
+
+/// How a case ends.
+pub type CaseResult<T = ()> = Result<T, Failure>;
+
+impl From<Error> for Failure {
+    /// An error that a case did not expect: the service's own trouble, or a broken clause.
+    fn from(error: Error) -> Self {
+        match error.kind() {
+            ErrorKind::Unavailable | ErrorKind::Timeout | ErrorKind::PermissionDenied => {
+                Self::Engine(format!("{error:?}"))
+            }
+            ErrorKind::Unsupported => Self::Missing { operation: error.operation() },
+            _ => Self::Broken { expected: "success".to_owned(), got: format!("{error:?}") },
+        }
+    }
+}
+
+type Run = Arc<dyn Fn(Context) -> BoxFuture<'static, CaseResult> + Send + Sync>;
+
+/// A small program that proves one clause against any backend.
+#[derive(Clone)]
+pub struct Case {
+    /// Its stable name: contract, then what it shows.
+    pub name: String,
+    /// The clause it proves.
+    pub clause: &'static str,
+    /// The contract it exercises.
+    pub contract: Contract,
+    /// How hard it presses.
+    pub level: Level,
+    /// The capabilities without which it cannot run.
+    pub needs: Vec<Capability>,
+    /// Whether it needs data to outlive its handles.
+    pub needs_durability: bool,
+    run: Run,
+}
+
+impl Case {
+    /// A case of the level `contract` that needs no optional capability.
+    pub fn new<F, R>(contract: Contract, clause: &'static str, name: impl fmt::Display, run: F) -> Self
+    where
+        F: Fn(Context) -> R + Send + Sync + 'static,
+        R: Future<Output = CaseResult> + Send + 'static,
+    {
+        Self {
+            name: format!("{contract}.{name}"),
+            clause,
+            contract,
+            level: Level::Contract,
+            needs: Vec::new(),
+            needs_durability: false,
+            run: Arc::new(move |context| run(context).boxed()),
+        }
+    }
+
+    /// Sets the level.
+    #[must_use]
+    pub fn at_level(mut self, level: Level) -> Self {
+        self.level = level;
+        self
+    }
+
+    /// Adds a capability without which the case cannot run.
+    #[must_use]
+    pub fn needing(mut self, capability: Capability) -> Self {
+        self.needs.push(capability);
+        self
+    }
+
+    /// States that the case needs data to outlive its handles.
+    #[must_use]
+    pub fn needing_durability(mut self) -> Self {
+        self.needs_durability = true;
+        self
+    }
+
+    /// Runs the case.
+    pub fn run(&self, context: Context) -> BoxFuture<'static, CaseResult> {
+        (self.run)(context)
+    }
+}
+
+impl fmt::Debug for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Case").field("name", &self.name).field("clause", &self.clause).finish_non_exhaustive()
+    }
+}
+
+/// Makes a [`Case`] from an `async fn(Context) -> CaseResult`, named after it.
+macro_rules! case {
+    ($contract:ident, $clause:literal, $run:path) => {
+        $crate::Case::new(
+            ::larder_kernel::Contract::$contract,
+            $clause,
+            stringify!($run).rsplit("::").next().unwrap_or_default().trim(),
+            $run,
+        )
+    };
+}
+pub(crate) use case;

@@ -1,0 +1,156 @@
+//! What a case is given: a namespace of its own, handles on it, and a source of chance.
+
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use larder_kernel::{
+    BlobStore, Capability, Contract, GraphStore, HistoryProvider, KeyValueStore, Namespace, TaskStore,
+    VectorStore,
+};
+
+use crate::case::{CaseResult, Failure};
+use crate::harness::{Harness, OpenOptions, StoreSet};
+
+/// Two handles on one namespace of one place. Cases write through one and read through the other.
+#[derive(Debug)]
+pub struct Handles<T: ?Sized> {
+    /// One handle.
+    pub a: Arc<T>,
+    /// The other.
+    pub b: Arc<T>,
+}
+
+/// What a case is given.
+#[derive(Debug, Clone)]
+pub struct Context {
+    /// The backend.
+    pub harness: Arc<dyn Harness>,
+    /// A namespace that no other case uses.
+    pub namespace: Namespace,
+    /// Where the case's chance comes from: the run's seed and the case's name.
+    pub seed: u64,
+    siblings: Arc<Mutex<Vec<Namespace>>>,
+}
+
+macro_rules! handles {
+    ($(#[$doc:meta])* $method:ident, $store:ident, $contract:ident) => {
+        $(#[$doc])*
+        ///
+        /// # Errors
+        /// `Engine` where the backend cannot be opened or does not serve the contract.
+        pub async fn $method(&self) -> CaseResult<Handles<dyn $store>> {
+            let second = OpenOptions::default().with_handle(1);
+            let (a, b) = (self.open().await?, self.open_with(&self.namespace, &second).await?);
+            match (a.$method, b.$method) {
+                (Some(a), Some(b)) => Ok(Handles { a, b }),
+                _ => Err(Failure::Engine(format!("the backend does not serve {}", Contract::$contract))),
+            }
+        }
+    };
+}
+
+impl Context {
+    /// What a case is given in `namespace`.
+    #[must_use]
+    pub fn new(harness: Arc<dyn Harness>, namespace: Namespace, seed: u64) -> Self {
+        Self { harness, namespace, seed, siblings: Arc::default() }
+    }
+
+    /// The further namespaces that were taken so far.
+    pub(crate) fn siblings(&self) -> Vec<Namespace> {
+        self.siblings.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Opens the case's namespace once more.
+    ///
+    /// # Errors
+    /// The backend's own.
+    pub async fn open(&self) -> CaseResult<StoreSet> {
+        self.open_with(&self.namespace, &OpenOptions::default()).await
+    }
+
+    /// Opens a namespace with options. Cases take further namespaces from [`Context::sibling`].
+    ///
+    /// # Errors
+    /// The backend's own.
+    pub async fn open_with(&self, namespace: &Namespace, options: &OpenOptions) -> CaseResult<StoreSet> {
+        let opened = self.harness.open(namespace, options).await;
+        opened.map_err(|error| Failure::Engine(format!("cannot open the backend: {error:?}")))
+    }
+
+    /// Another namespace, whose name begins with the case's own. It is erased after the case, however that ends.
+    ///
+    /// # Errors
+    /// `Engine` where the name is refused.
+    pub fn sibling(&self, suffix: &str) -> CaseResult<Namespace> {
+        let name = format!("{}{suffix}", self.namespace);
+        let sibling = Namespace::new(name).map_err(|error| Failure::Engine(error.to_string()))?;
+        self.siblings.lock().unwrap_or_else(PoisonError::into_inner).push(sibling.clone());
+        Ok(sibling)
+    }
+
+    handles!(
+        /// Two handles on the case's conversations.
+        history, HistoryProvider, History
+    );
+    handles!(
+        /// Two handles on the case's documents.
+        vectors, VectorStore, Vectors
+    );
+    handles!(
+        /// Two handles on the case's graph.
+        graph, GraphStore, Graph
+    );
+    handles!(
+        /// Two handles on the case's files.
+        blobs, BlobStore, Blobs
+    );
+    handles!(
+        /// Two handles on the case's task boards.
+        tasks, TaskStore, Tasks
+    );
+    handles!(
+        /// Two handles on the case's small state.
+        key_value, KeyValueStore, KeyValue
+    );
+
+    /// Ends the case as unsupported unless the backend declares the capability.
+    ///
+    /// # Errors
+    /// `Unsupported` naming the capability.
+    pub async fn require(&self, contract: Contract, capability: Capability) -> CaseResult {
+        let declared =
+            self.open().await?.capabilities(contract).is_some_and(|declared| declared.has(capability));
+        if declared { Ok(()) } else { Err(Failure::Unsupported(capability)) }
+    }
+
+    /// A number drawn from the case's seed: the same for the same `draw` in every run with the seed.
+    #[must_use]
+    pub fn chance(&self, draw: u64) -> u64 {
+        // SplitMix64 (Steele, Lea, Flood 2014): enough for choosing inputs.
+        let mut z = self.seed.wrapping_add(draw.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+}
+
+/// Repeats a step that races against a time to live until it ran within `within`, so that a slow machine makes the case
+/// slower and not wrong. Each attempt gets its number, to use fresh ids.
+///
+/// # Errors
+/// What the step returns; `Engine` where no attempt of ten was quick enough.
+pub async fn in_time<T, R>(within: Duration, step: impl Fn(u32) -> R) -> CaseResult<T>
+where
+    R: Future<Output = CaseResult<T>>,
+{
+    for attempt in 0..10 {
+        let begun = Instant::now();
+        let result = step(attempt).await;
+        if begun.elapsed() < within {
+            return result;
+        }
+    }
+    Err(Failure::Engine(format!("no attempt of ten took less than {within:?}")))
+}

@@ -1,0 +1,34 @@
+//! `CONTRACT.md`: the clauses as one page, made from the sources.
+
+use std::fmt::Write as _;
+
+use larder_kernel::Contract;
+
+use crate::clause::{Clause, clauses};
+use crate::report::SUITE_VERSION;
+
+/// The page.
+#[must_use]
+pub fn contract_text() -> String {
+    let all = clauses();
+    let mut text = format!(
+        "# The contract, version {SUITE_VERSION}\n\n\
+         {} clauses, read from the documentation of the traits in `kernel/src/storage` by `cargo larder contract`. \
+         The suite proves each with at least one case; `cargo larder check --list` names them.\n",
+        all.len()
+    );
+    section(&mut text, "Every contract", all.iter().filter(|clause| clause.contract.is_none()));
+    for contract in Contract::ALL {
+        let own = all.iter().filter(|clause| clause.contract == Some(contract));
+        section(&mut text, contract.as_str(), own);
+    }
+    text
+}
+
+fn section<'a>(text: &mut String, title: &str, clauses: impl Iterator<Item = &'a Clause>) {
+    // Writing to a String cannot fail.
+    let _ = write!(text, "\n## {title}\n\n| clause | method | what holds |\n|---|---|---|\n");
+    for Clause { id, method, sentence, .. } in clauses {
+        let _ = writeln!(text, "| {id} | `{method}` | {} |", sentence.replace('|', "\\|"));
+    }
+}

@@ -1,0 +1,75 @@
+//! Expectations: each compares what came with what the clause leads to, and fails with both.
+
+use std::fmt::Debug;
+
+use larder_kernel::{Error, ErrorKind, Outcome};
+
+use crate::case::{CaseResult, Failure};
+
+/// Fails unless `got` equals `expected`.
+///
+/// # Errors
+/// `Broken` with both values.
+pub fn equal<T: PartialEq + Debug>(what: &str, got: &T, expected: &T) -> CaseResult {
+    if got == expected {
+        return Ok(());
+    }
+    Err(broken(format!("{what}: {}", shown(expected)), shown(got)))
+}
+
+/// Fails unless `holds`.
+///
+/// # Errors
+/// `Broken` with the two descriptions.
+pub fn that(holds: bool, expected: impl Into<String>, got: impl Debug) -> CaseResult {
+    if holds { Ok(()) } else { Err(broken(expected, shown(&got))) }
+}
+
+/// Fails unless the call ended in an error of `kind`, which is returned.
+///
+/// # Errors
+/// `Broken` naming what came instead; `Engine` where the service itself failed.
+pub fn error<T: Debug>(what: &str, result: Result<T, Error>, kind: ErrorKind) -> CaseResult<Error> {
+    match result {
+        Err(error) if error.kind() == kind => Ok(error),
+        Err(error) if matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Unsupported) => {
+            Err(error.into())
+        }
+        Err(error) => Err(broken(format!("{what}: {kind}"), format!("{error:?}"))),
+        Ok(value) => Err(broken(format!("{what}: {kind}"), format!("success: {}", shown(&value)))),
+    }
+}
+
+/// Fails unless the call was refused as bad input that names `field`, without effect.
+///
+/// # Errors
+/// `Broken` naming what came instead.
+pub fn invalid<T: Debug>(what: &str, result: Result<T, Error>, field: &str) -> CaseResult<Error> {
+    let refusal = error(what, result, ErrorKind::InvalidInput)?;
+    equal(&format!("{what}: the field named"), &refusal.field(), &Some(field))?;
+    equal(&format!("{what}: the outcome"), &refusal.outcome(), &Outcome::NotApplied)?;
+    Ok(refusal)
+}
+
+/// The value of an `Option` that must be there.
+///
+/// # Errors
+/// `Broken` where it is `None`.
+pub fn some<T>(what: &str, value: Option<T>) -> CaseResult<T> {
+    value.ok_or_else(|| broken(format!("{what} to be there"), "nothing"))
+}
+
+/// A broken clause.
+pub fn broken(expected: impl Into<String>, got: impl Into<String>) -> Failure {
+    Failure::Broken { expected: expected.into(), got: got.into() }
+}
+
+/// The `Debug` form, cut where it grows past what a report can show.
+fn shown(value: &impl Debug) -> String {
+    const CHARS_MAX: usize = 600;
+    let text = format!("{value:?}");
+    match text.char_indices().nth(CHARS_MAX) {
+        Some((end, _)) => format!("{}… ({} bytes)", &text[..end], text.len()),
+        None => text,
+    }
+}

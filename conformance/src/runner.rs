@@ -1,0 +1,202 @@
+//! Runs cases against a backend: several at once, each in a namespace of its own, none longer than it may.
+
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt;
+use larder_kernel::{Contract, Durability, Namespace, Result};
+
+use crate::case::{Case, CaseResult, Failure};
+use crate::context::Context;
+use crate::harness::{Harness, OpenOptions, StoreSet};
+use crate::report::{BackendReport, CaseOutcome, CaseReport};
+
+/// How to run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunOptions {
+    /// How many cases at once.
+    pub jobs: usize,
+    /// How long a case may take.
+    pub timeout: Duration,
+    /// Where the cases' chance comes from.
+    pub seed: u64,
+}
+
+impl Default for RunOptions {
+    /// Eight cases for each processor, because most wait for a disk or a time to live; 60 seconds each, seed 1.
+    fn default() -> Self {
+        let processors = std::thread::available_parallelism().map_or(2, usize::from);
+        Self { jobs: 8 * processors, timeout: Duration::from_secs(60), seed: 1 }
+    }
+}
+
+/// What a backend declares, asked before its cases run.
+#[derive(Debug, Clone)]
+pub struct Probed {
+    /// The backend.
+    pub backend: BackendReport,
+}
+
+impl Probed {
+    /// Whether the backend serves the case's contract.
+    #[must_use]
+    pub fn serves(&self, case: &Case) -> bool {
+        self.backend.capabilities.contains_key(&case.contract)
+    }
+
+    /// Why the case cannot run: the backend does not declare what it needs.
+    #[must_use]
+    pub fn lacks(&self, case: &Case) -> Option<Failure> {
+        let declared = self.backend.capabilities.get(&case.contract)?;
+        if case.needs_durability && declared.durability == Durability::None {
+            return Some(Failure::NotDurable);
+        }
+        case.needs.iter().copied().find(|needed| !declared.has(*needed)).map(Failure::Unsupported)
+    }
+}
+
+/// Opens the backend once and asks what it serves and declares.
+///
+/// # Errors
+/// The backend's own: it cannot be opened, so nothing can be said of it.
+pub async fn probe(harness: &dyn Harness) -> Result<Probed> {
+    let stores = harness.open(&fresh_namespace()?, &OpenOptions::default()).await?;
+    let declared = |contract| Some((contract, stores.capabilities(contract)?));
+    let capabilities: BTreeMap<_, _> = Contract::ALL.into_iter().filter_map(declared).collect();
+    Ok(Probed {
+        backend: BackendReport { name: harness.name().to_owned(), url: harness.url(), capabilities },
+    })
+}
+
+/// Runs the cases whose contract the backend serves and reports each, in their order; `done` is called after each.
+pub async fn run(
+    harness: &Arc<dyn Harness>,
+    probed: &Probed,
+    cases: &[Case],
+    options: &RunOptions,
+    done: &(dyn Fn(&CaseReport) + Sync),
+) -> Vec<CaseReport> {
+    let served = cases.iter().filter(|case| probed.serves(case)).enumerate();
+    let mut reports: Vec<(usize, CaseReport)> = futures_util::stream::iter(served)
+        .map(|(index, case)| async move {
+            let report = run_case(harness, probed, case, options).await;
+            done(&report);
+            (index, report)
+        })
+        // As they end: one that hangs must not keep the others from starting.
+        .buffer_unordered(options.jobs.max(1))
+        .collect()
+        .await;
+    reports.sort_unstable_by_key(|(index, _)| *index);
+    reports.into_iter().map(|(_, report)| report).collect()
+}
+
+/// Runs one case in a fresh namespace, which is erased afterwards with all others that the case took.
+pub async fn run_case(
+    harness: &Arc<dyn Harness>,
+    probed: &Probed,
+    case: &Case,
+    options: &RunOptions,
+) -> CaseReport {
+    let begun = Instant::now();
+    let result = match probed.lacks(case) {
+        Some(reason) => Err(reason),
+        None => execute(harness, case, options).await,
+    };
+    let elapsed_us = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
+    let missing = match &result {
+        Err(Failure::Missing { operation }) => Some(*operation),
+        _ => None,
+    };
+    let (outcome, expected, got) = match result {
+        Ok(()) => (CaseOutcome::Passed, String::new(), String::new()),
+        Err(Failure::Broken { expected, got }) => (CaseOutcome::Failed, expected, got),
+        Err(Failure::Unsupported(capability)) => {
+            (CaseOutcome::Unsupported, String::new(), format!("capability {capability} is not declared"))
+        }
+        Err(Failure::Missing { operation }) => {
+            (CaseOutcome::Failed, "success".to_owned(), format!("Unsupported in {operation}"))
+        }
+        Err(Failure::NotDurable) => {
+            (CaseOutcome::Unsupported, String::new(), "durability none is declared".to_owned())
+        }
+        Err(Failure::Engine(reason)) => (CaseOutcome::Error, String::new(), reason),
+    };
+    let reason = match outcome {
+        CaseOutcome::Failed => format!("expected {expected}; got {got}"),
+        _ => got.clone(),
+    };
+    CaseReport {
+        clause: case.clause,
+        case: case.name.clone(),
+        contract: case.contract,
+        backend: harness.name().to_owned(),
+        level: case.level,
+        outcome,
+        reason,
+        expected,
+        got,
+        missing,
+        elapsed_us,
+    }
+}
+
+async fn execute(harness: &Arc<dyn Harness>, case: &Case, options: &RunOptions) -> CaseResult {
+    let namespace = fresh_namespace().map_err(|error| Failure::Engine(error.to_string()))?;
+    let seed = case_seed(options.seed, &case.name);
+    let context = Context::new(Arc::clone(harness), namespace, seed);
+    let mut task = tokio::spawn(case.run(context.clone()));
+    let result = match tokio::time::timeout(options.timeout, &mut task).await {
+        Ok(Ok(result)) => result,
+        Ok(Err(join)) => Err(Failure::Broken {
+            expected: "an answer or a typed error".to_owned(),
+            got: format!("a panic: {join}"),
+        }),
+        Err(_) => {
+            task.abort();
+            // What the case still does must not come after its namespaces are erased. One that never gives its thread
+            // back is left behind.
+            let _ = tokio::time::timeout(options.timeout, task).await;
+            Err(Failure::Broken {
+                expected: format!("an answer within {} s", options.timeout.as_secs_f64()),
+                got: "none".to_owned(),
+            })
+        }
+    };
+    let mut cleaned = Ok(());
+    for namespace in std::iter::once(context.namespace.clone()).chain(context.siblings()) {
+        let erased = erase(harness, case.contract, &namespace);
+        let erased = tokio::time::timeout(options.timeout, erased).await;
+        cleaned =
+            cleaned.and(erased.unwrap_or_else(|_| {
+                Err(Failure::Engine("erasing the case's namespace did not end".to_owned()))
+            }));
+    }
+    result.and(cleaned)
+}
+
+async fn erase(harness: &Arc<dyn Harness>, contract: Contract, namespace: &Namespace) -> CaseResult {
+    let failed = |error| Failure::Engine(format!("cannot erase the case's namespace: {error:?}"));
+    let stores: StoreSet = harness.open(namespace, &OpenOptions::default()).await.map_err(failed)?;
+    match stores.store(contract) {
+        Some(store) => store.erase().await.map_err(failed),
+        None => Ok(()),
+    }
+}
+
+/// A name that no earlier run on the same place can have used.
+fn fresh_namespace() -> Result<Namespace> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let chance = RandomState::new().build_hasher().finish();
+    Namespace::new(format!("suite-{chance:016x}-{}", NEXT.fetch_add(1, Ordering::Relaxed)))
+}
+
+/// FNV-1a over the case's name, begun from the run's seed, so that a case draws the same whatever else runs.
+fn case_seed(seed: u64, name: &str) -> u64 {
+    name.bytes().fold(seed ^ 0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}

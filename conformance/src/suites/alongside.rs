@@ -1,0 +1,33 @@
+//! Work that goes on beside a case and ends with it.
+
+use std::future::Future;
+
+use tokio::task::JoinHandle;
+
+use crate::case::{CaseResult, Failure};
+
+/// A task that is ended when the case lets go of it, so that it writes nothing after the case's namespace is erased.
+pub(crate) struct Alongside<T>(JoinHandle<T>);
+
+impl<T: Send + 'static> Alongside<T> {
+    /// Starts the work.
+    pub(crate) fn start(work: impl Future<Output = T> + Send + 'static) -> Self {
+        Self(tokio::spawn(work))
+    }
+
+    /// Whether the work has ended.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.0.is_finished()
+    }
+
+    /// Waits for the work.
+    pub(crate) async fn end(mut self) -> CaseResult<T> {
+        (&mut self.0).await.map_err(|error| Failure::Engine(error.to_string()))
+    }
+}
+
+impl<T> Drop for Alongside<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}

@@ -1,0 +1,116 @@
+//! Conditional writes.
+
+use bytes::Bytes;
+use larder_kernel::{BlobCondition, BlobPutOptions, BlobStoreExt, Capability, Contract, ETag, ErrorKind};
+use tokio::task::JoinSet;
+
+use super::{dump::dump, key};
+use crate::case::CaseResult;
+use crate::context::{Context, Handles};
+use crate::expect;
+
+fn when(condition: BlobCondition) -> BlobPutOptions {
+    BlobPutOptions::default().with_condition(condition)
+}
+
+pub(super) async fn absent_refuses_a_blob_that_is_there(context: Context) -> CaseResult {
+    let Handles { a, b } = context.blobs().await?;
+    let key = key("once")?;
+    a.put(&key, "first".into(), when(BlobCondition::Absent)).await?;
+    let before = dump(&*b).await?;
+    let again = b.put(&key, "second".into(), when(BlobCondition::Absent)).await;
+    expect::error("writing where a blob is", again, ErrorKind::AlreadyExists)?;
+    expect::equal("everything stored", &dump(&*a).await?, &before)?;
+    a.delete(&key).await?;
+    b.put(&key, "third".into(), when(BlobCondition::Absent)).await?;
+    expect::equal("after a deletion", &a.get_bytes(&key).await?, &Bytes::from_static(b"third"))
+}
+
+pub(super) async fn one_of_concurrent_creations_succeeds(context: Context) -> CaseResult {
+    race(&context, BlobCondition::Absent, ErrorKind::AlreadyExists).await
+}
+
+pub(super) async fn one_of_concurrent_replacements_succeeds(context: Context) -> CaseResult {
+    let Handles { a, .. } = context.blobs().await?;
+    let etag = a.put_bytes(&key("raced")?, Bytes::from_static(b"before")).await?.etag;
+    race(&context, BlobCondition::Matches(etag), ErrorKind::Conflict).await
+}
+
+/// Eight writers under one condition: one succeeds, its bytes stay, the others are refused.
+async fn race(context: &Context, condition: BlobCondition, refusal: ErrorKind) -> CaseResult {
+    let Handles { a, b } = context.blobs().await?;
+    let key = key("raced")?;
+    let mut writers = JoinSet::new();
+    for writer in 0..8_u8 {
+        let (store, key, options) =
+            (if writer % 2 == 0 { a.clone() } else { b.clone() }, key.clone(), when(condition.clone()));
+        writers.spawn(async move { (writer, store.put(&key, vec![writer; 50_000].into(), options).await) });
+    }
+    let mut winners = Vec::new();
+    for (writer, result) in writers.join_all().await {
+        match result {
+            Ok(_) => winners.push(writer),
+            refused => {
+                expect::error("a writer that lost", refused, refusal)?;
+            }
+        }
+    }
+    expect::equal("how many succeeded", &winners.len(), &1)?;
+    let bytes = b.get_bytes(&key).await?;
+    let whole = bytes.len() == 50_000 && bytes.iter().all(|byte| *byte == winners[0]);
+    expect::that(whole, "the winner's bytes", format!("{} bytes of another", bytes.len()))
+}
+
+pub(super) async fn matches_replaces_the_known_version(context: Context) -> CaseResult {
+    let Handles { a, b } = context.blobs().await?;
+    let key = key("versioned")?;
+    let first = a.put_bytes(&key, Bytes::from_static(b"1")).await?;
+    let second = b.put(&key, "2".into(), when(BlobCondition::Matches(first.etag.clone()))).await?;
+    expect::equal("bytes", &a.get_bytes(&key).await?, &Bytes::from_static(b"2"))?;
+    expect::that(second.etag != first.etag, "another tag", &second.etag)?;
+    a.put(&key, "3".into(), when(BlobCondition::Matches(second.etag))).await?;
+    expect::equal("bytes", &b.get_bytes(&key).await?, &Bytes::from_static(b"3"))
+}
+
+pub(super) async fn matches_refuses_another_version_and_none(context: Context) -> CaseResult {
+    let Handles { a, b } = context.blobs().await?;
+    let (kept, absent) = (key("kept")?, key("absent")?);
+    let stale = a.put_bytes(&kept, Bytes::from_static(b"1")).await?.etag;
+    a.put_bytes(&kept, Bytes::from_static(b"2")).await?;
+    let before = dump(&*b).await?;
+    for (key, etag) in [(&kept, stale.clone()), (&kept, ETag::new("\"no-such-tag\"")?), (&absent, stale)] {
+        let result = b.put(key, "lost".into(), when(BlobCondition::Matches(etag))).await;
+        expect::error("writing over another version", result, ErrorKind::Conflict)?;
+    }
+    expect::equal("everything stored", &dump(&*a).await?, &before)
+}
+
+pub(super) async fn an_undeclared_condition_is_unsupported(context: Context) -> CaseResult {
+    let Handles { a, b } = context.blobs().await?;
+    let key = key("conditional")?;
+    let declared = context.open().await?.capabilities(Contract::Blobs).unwrap_or_default();
+    let etag = a.put_bytes(&key, Bytes::from_static(b"1")).await?.etag;
+    let before = dump(&*b).await?;
+    for (capability, condition) in [
+        (Capability::BlobCreateOnly, BlobCondition::Absent),
+        (Capability::BlobIfMatch, BlobCondition::Matches(etag)),
+    ] {
+        let result = a.put(&key, "2".into(), when(condition)).await;
+        if !declared.has(capability) {
+            expect::error("a condition that is not declared", result, ErrorKind::Unsupported)?;
+            expect::equal("everything stored", &dump(&*b).await?, &before)?;
+        } else if capability == Capability::BlobCreateOnly {
+            // Declared: the condition must be obeyed, not taken for Unsupported and not ignored.
+            expect::error("a declared condition that does not hold", result, ErrorKind::AlreadyExists)?;
+            expect::equal("everything stored", &dump(&*b).await?, &before)?;
+        } else {
+            result?;
+            expect::equal(
+                "bytes after a declared condition",
+                &b.get_bytes(&key).await?,
+                &Bytes::from_static(b"2"),
+            )?;
+        }
+    }
+    Ok(())
+}

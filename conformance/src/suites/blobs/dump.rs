@@ -1,0 +1,33 @@
+//! Everything that can be read, and something to read.
+
+use bytes::Bytes;
+use futures_util::TryStreamExt;
+use larder_kernel::{BlobBody, BlobEntry, BlobPutOptions, BlobStore, BlobStoreExt};
+use serde_json::{Value, json};
+
+use super::key;
+use crate::case::CaseResult;
+
+/// Everything in the namespace that the public API shows.
+pub(crate) async fn dump(store: &dyn BlobStore) -> CaseResult<Value> {
+    let entries: Vec<BlobEntry> = store.list("", None).await?.try_collect().await?;
+    let mut all = Vec::new();
+    for entry in entries {
+        let info = store.head(&entry.key).await?;
+        let bytes = store.get_bytes(&entry.key).await?;
+        all.push(json!({ "entry": entry, "info": info, "bytes": bytes.to_vec() }));
+    }
+    Ok(Value::Array(all))
+}
+
+/// A handful of blobs whose keys, bytes and metadata hold the marker.
+pub(crate) async fn populate(store: &dyn BlobStore, marker: &str) -> CaseResult {
+    for name in ["plain", "plain/below", "other"] {
+        let body = Bytes::from(format!("bytes of {name} {marker}"));
+        let options = BlobPutOptions::default()
+            .with_content_type(format!("text/x-{marker}"))
+            .with_metadata("marker", marker);
+        store.put(&key(&format!("{marker}/{name}"))?, BlobBody::Bytes(body), options).await?;
+    }
+    Ok(())
+}

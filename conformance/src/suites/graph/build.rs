@@ -1,0 +1,162 @@
+//! What the cases store, and how they read it back.
+
+use larder_kernel::{
+    Entity, EntityId, EntityQuery, EntityType, GraphStore, Metadata, PageRequest, Relationship,
+    RelationshipId, RelationshipQuery, RelationshipType, SubGraph,
+};
+
+use crate::case::CaseResult;
+use crate::expect;
+
+pub(super) fn entity_id(text: &str) -> CaseResult<EntityId> {
+    Ok(EntityId::new(text)?)
+}
+
+pub(super) fn entity_ids<T: AsRef<str>>(texts: &[T]) -> CaseResult<Vec<EntityId>> {
+    texts.iter().map(|text| entity_id(text.as_ref())).collect()
+}
+
+pub(super) fn relationship_id(text: &str) -> CaseResult<RelationshipId> {
+    Ok(RelationshipId::new(text)?)
+}
+
+pub(super) fn relationship_ids<T: AsRef<str>>(texts: &[T]) -> CaseResult<Vec<RelationshipId>> {
+    texts.iter().map(|text| relationship_id(text.as_ref())).collect()
+}
+
+pub(super) fn relationship_type(text: &str) -> CaseResult<RelationshipType> {
+    Ok(RelationshipType::new(text)?)
+}
+
+/// An entity of the type `node`.
+pub(super) fn node(id: &str) -> CaseResult<Entity> {
+    typed(id, "node", Metadata::new())
+}
+
+pub(super) fn typed(id: &str, entity_type: &str, properties: Metadata) -> CaseResult<Entity> {
+    Ok(Entity::new(entity_id(id)?, EntityType::new(entity_type)?).with_properties(properties))
+}
+
+pub(super) fn nodes(ids: &[&str]) -> CaseResult<Vec<Entity>> {
+    ids.iter().map(|id| node(id)).collect()
+}
+
+/// A relationship without properties, written `id type source target`.
+pub(super) fn edge(id: &str, kind: &str, source: &str, target: &str) -> CaseResult<Relationship> {
+    Ok(Relationship::new(
+        relationship_id(id)?,
+        relationship_type(kind)?,
+        entity_id(source)?,
+        entity_id(target)?,
+    ))
+}
+
+pub(super) fn edges(all: &[(&str, &str, &str, &str)]) -> CaseResult<Vec<Relationship>> {
+    all.iter().map(|(id, kind, source, target)| edge(id, kind, source, target)).collect()
+}
+
+/// Stores a graph whose records are all new.
+pub(super) async fn store_all(
+    store: &dyn GraphStore,
+    entities: &[Entity],
+    relationships: &[Relationship],
+) -> CaseResult {
+    for batch in entities.chunks(500) {
+        let report = store.upsert_entities(batch.to_vec()).await?;
+        expect::equal("entities created", &usize::try_from(report.created).ok(), &Some(batch.len()))?;
+    }
+    for batch in relationships.chunks(500) {
+        let report = store.upsert_relationships(batch.to_vec()).await?;
+        expect::equal("relationships created", &usize::try_from(report.created).ok(), &Some(batch.len()))?;
+    }
+    Ok(())
+}
+
+/// Every entity that the query finds, page by page, checking that each page keeps to its limit and moves on.
+pub(super) async fn find_entities(
+    store: &dyn GraphStore,
+    query: &EntityQuery,
+    limit: usize,
+) -> CaseResult<Vec<Entity>> {
+    let mut all = Vec::new();
+    let mut request = PageRequest::first(limit);
+    loop {
+        let page = store.find_entities(query, request.clone()).await?;
+        expect::that(page.items.len() <= limit, format!("a page of at most {limit}"), page.items.len())?;
+        all.extend(page.items);
+        let Some(next) = page.next else { return Ok(all) };
+        let moved = request.after.as_ref().is_none_or(|before| *before < next);
+        expect::that(moved, "a next page after this one", &next)?;
+        request = PageRequest::after(next, limit);
+    }
+}
+
+/// Every relationship that the query finds, likewise.
+pub(super) async fn find_relationships(
+    store: &dyn GraphStore,
+    query: &RelationshipQuery,
+    limit: usize,
+) -> CaseResult<Vec<Relationship>> {
+    let mut all = Vec::new();
+    let mut request = PageRequest::first(limit);
+    loop {
+        let page = store.find_relationships(query, request.clone()).await?;
+        expect::that(page.items.len() <= limit, format!("a page of at most {limit}"), page.items.len())?;
+        all.extend(page.items);
+        let Some(next) = page.next else { return Ok(all) };
+        let moved = request.after.as_ref().is_none_or(|before| *before < next);
+        expect::that(moved, "a next page after this one", &next)?;
+        request = PageRequest::after(next, limit);
+    }
+}
+
+pub(super) async fn all_entities(store: &dyn GraphStore) -> CaseResult<Vec<Entity>> {
+    find_entities(store, &EntityQuery::default(), 100).await
+}
+
+pub(super) async fn all_relationships(store: &dyn GraphStore) -> CaseResult<Vec<Relationship>> {
+    find_relationships(store, &RelationshipQuery::default(), 100).await
+}
+
+/// Reads one entity that must be there.
+pub(super) async fn read(store: &dyn GraphStore, id: &str) -> CaseResult<Entity> {
+    let mut found = store.get_entities(&[entity_id(id)?]).await?;
+    expect::equal("places in the answer", &found.len(), &1)?;
+    expect::some(&format!("the entity {id:?}"), found.pop().flatten())
+}
+
+/// The whole graph must be this.
+pub(super) async fn graph_is(
+    what: &str,
+    store: &dyn GraphStore,
+    entities: &[Entity],
+    relationships: &[Relationship],
+) -> CaseResult {
+    let (mut entities, mut relationships) = (entities.to_vec(), relationships.to_vec());
+    entities.sort_by(|left, right| left.id.cmp(&right.id));
+    relationships.sort_by(|left, right| left.id.cmp(&right.id));
+    expect::equal(&format!("{what}: entities"), &all_entities(store).await?, &entities)?;
+    expect::equal(&format!("{what}: relationships"), &all_relationships(store).await?, &relationships)
+}
+
+/// The ids and hops of a walk, and the ids of its relationships: what a case compares at a glance.
+pub(super) fn outline(reached: &SubGraph) -> (Vec<(&str, u32)>, Vec<&str>) {
+    (
+        reached.entities.iter().map(|one| (one.entity.id.as_str(), one.hops)).collect(),
+        reached.relationships.iter().map(|one| one.id.as_str()).collect(),
+    )
+}
+
+/// Properties of every type, under names that a backend may use itself.
+pub(super) fn rich_properties() -> Metadata {
+    use serde_json::json;
+    Metadata::new()
+        .with("null", json!(null))
+        .with("bools", json!([true, false]))
+        .with("numbers", json!([0, -1, 1.5, 1e300, 5e-324, i64::MIN, u64::MAX, 1e16, -0.0]))
+        .with("nested", json!({"": {"a.b": [[], {}, ""]}, "é": "e\u{301}"}))
+        .with("", "the empty key")
+        .with("id", "not the id")
+        .with("type", json!({"source": 1}))
+        .with("$$", "\"'`\\\n\t\u{1f}\u{7f} $$ }) RETURN 1 //")
+}

@@ -1,0 +1,159 @@
+//! Names that must not meet, however alike they look to a backend.
+
+use larder_kernel::{EntityQuery, EntityType, Filter, Metadata, NeighborQuery, RelationshipQuery};
+
+use super::build::{
+    all_entities, all_relationships, edge, entity_id, find_entities, find_relationships, graph_is, node,
+    nodes, outline, read, relationship_type, store_all, typed,
+};
+use crate::case::CaseResult;
+use crate::context::{Context, Handles};
+use crate::expect;
+use crate::suites::ids;
+
+fn sorted_names() -> Vec<String> {
+    let mut names = ids::hostile();
+    names.sort();
+    names
+}
+
+pub(super) async fn entity_ids_are_kept_apart(context: Context) -> CaseResult {
+    let Handles { a, b } = context.graph().await?;
+    let names = sorted_names();
+    let stored = |name: &String| typed(name, "node", Metadata::new().with("name", name.clone()));
+    let mut entities = names.iter().map(stored).collect::<CaseResult<Vec<_>>>()?;
+    // Half in one batch, half one by one; each with a loop of its own.
+    let (batch, single) = entities.split_at(entities.len() / 2);
+    store_all(&*a, batch, &[]).await?;
+    for one in single {
+        let report = a.upsert_entities(vec![one.clone()]).await?;
+        expect::equal(&format!("{} is new", one.id), &report.created, &1)?;
+    }
+    let loops = names.iter().map(|name| edge(name, "t", name, name)).collect::<CaseResult<Vec<_>>>()?;
+    store_all(&*a, &[], &loops).await?;
+    expect::equal("listed in byte order", &all_entities(&*b).await?, &entities)?;
+    for (one, own) in entities.iter().zip(&loops) {
+        expect::equal("read by id", &read(&*b, one.id.as_str()).await?, one)?;
+        let reached = b.neighbors(&one.id, &NeighborQuery::depth(2)).await?;
+        let expected = (vec![(one.id.as_str(), 0)], vec![own.id.as_str()]);
+        expect::equal("its walk", &outline(&reached), &expected)?;
+    }
+    let gone: Vec<_> = entities.iter().step_by(2).map(|one| one.id.clone()).collect();
+    for id in &gone {
+        let answer = a.delete_entity(id).await?;
+        expect::equal(
+            &format!("deleted {id} and its loop"),
+            &(answer.existed, answer.relationships),
+            &(true, 1),
+        )?;
+    }
+    entities.retain(|one| !gone.contains(&one.id));
+    let left: Vec<_> = loops.into_iter().filter(|one| !gone.contains(&one.source)).collect();
+    graph_is("left in the end", &*b, &entities, &left).await
+}
+
+pub(super) async fn relationship_ids_are_kept_apart(context: Context) -> CaseResult {
+    let Handles { a, b } = context.graph().await?;
+    let entities = nodes(&["x", "y"])?;
+    let mut all =
+        sorted_names().iter().map(|name| edge(name, "t", "x", "y")).collect::<CaseResult<Vec<_>>>()?;
+    let (batch, single) = all.split_at(all.len() / 2);
+    store_all(&*a, &entities, batch).await?;
+    for one in single {
+        let report = a.upsert_relationships(vec![one.clone()]).await?;
+        expect::equal(&format!("{} is new", one.id), &report.created, &1)?;
+    }
+    for one in &all {
+        let found = b.get_relationships(std::slice::from_ref(&one.id)).await?;
+        expect::equal("read by id", &found, &vec![Some(one.clone())])?;
+    }
+    expect::equal("listed in byte order", &all_relationships(&*b).await?, &all)?;
+    let reached = b.neighbors(&entity_id("x")?, &NeighborQuery::depth(1)).await?;
+    expect::equal("walked in byte order", &reached.relationships, &all)?;
+    let gone: Vec<_> = all.iter().step_by(2).map(|one| one.id.clone()).collect();
+    for id in &gone {
+        expect::equal(&format!("deleted {id}"), &a.delete_relationship(id).await?, &true)?;
+    }
+    all.retain(|one| !gone.contains(&one.id));
+    graph_is("left in the end", &*b, &entities, &all).await
+}
+
+pub(super) async fn types_are_kept_apart(context: Context) -> CaseResult {
+    let Handles { a, b } = context.graph().await?;
+    let names = sorted_names();
+    let mut entities = vec![node("~hub")?];
+    let mut relationships = Vec::new();
+    for (number, name) in names.iter().enumerate() {
+        let id = format!("{number:03}");
+        entities.push(typed(&id, name, Metadata::new())?);
+        relationships.push(edge(&id, name, "~hub", &id)?);
+    }
+    store_all(&*a, &entities, &relationships).await?;
+    for (number, name) in names.iter().enumerate() {
+        let query = EntityQuery { entity_type: Some(EntityType::new(name)?), filter: None };
+        let found = find_entities(&*b, &query, 100).await?;
+        expect::equal(
+            &format!("entities of the type {name:?}"),
+            &found,
+            &vec![entities[number + 1].clone()],
+        )?;
+        let kind = relationship_type(name)?;
+        let query =
+            RelationshipQuery { relationship_type: Some(kind.clone()), ..RelationshipQuery::default() };
+        let found = find_relationships(&*b, &query, 100).await?;
+        let expected = vec![relationships[number].clone()];
+        expect::equal(&format!("relationships of the type {name:?}"), &found, &expected)?;
+        let reached = b.neighbors(&entity_id("~hub")?, &NeighborQuery::depth(2).with_types([kind])).await?;
+        let id = format!("{number:03}");
+        let expected = (vec![("~hub", 0), (id.as_str(), 1)], vec![id.as_str()]);
+        expect::equal(&format!("a walk by the type {name:?}"), &outline(&reached), &expected)?;
+    }
+    Ok(())
+}
+
+pub(super) async fn ends_do_not_run_together(context: Context) -> CaseResult {
+    let Handles { a, b } = context.graph().await?;
+    let pairs = ids::hostile_pairs();
+    let ends: std::collections::BTreeSet<_> =
+        pairs.iter().flat_map(|(source, target)| [source, target]).collect();
+    store_all(&*a, &ends.iter().map(|end| node(end)).collect::<CaseResult<Vec<_>>>()?, &[]).await?;
+    let numbered = pairs.iter().enumerate();
+    let relationships = numbered
+        .map(|(number, (source, target))| edge(&format!("{number:03}"), "t", source, target))
+        .collect::<CaseResult<Vec<_>>>()?;
+    store_all(&*a, &[], &relationships).await?;
+    for gone in [false, true] {
+        for (number, one) in relationships.iter().enumerate() {
+            let query = RelationshipQuery {
+                source: Some(one.source.clone()),
+                target: Some(one.target.clone()),
+                ..RelationshipQuery::default()
+            };
+            let expected = if gone && number % 2 == 0 { Vec::new() } else { vec![one.clone()] };
+            let what = format!("from {} to {}", one.source, one.target);
+            expect::equal(&what, &find_relationships(&*b, &query, 10).await?, &expected)?;
+        }
+        for one in relationships.iter().step_by(2) {
+            expect::equal("deleted the first time only", &a.delete_relationship(&one.id).await?, &!gone)?;
+        }
+    }
+    Ok(())
+}
+
+pub(super) async fn property_keys_are_kept_apart(context: Context) -> CaseResult {
+    let Handles { a, b } = context.graph().await?;
+    let names = sorted_names();
+    let entity = |(number, name): (usize, &String)| {
+        typed(&format!("{number:03}"), "node", Metadata::new().with(name.clone(), name.clone()))
+    };
+    let entities = names.iter().enumerate().map(entity).collect::<CaseResult<Vec<_>>>()?;
+    store_all(&*a, &entities, &[]).await?;
+    for (name, own) in names.iter().zip(&entities) {
+        for filter in [Filter::exists(name.clone()), Filter::eq(name.clone(), name.clone())] {
+            let query = EntityQuery { entity_type: None, filter: Some(filter) };
+            let found = find_entities(&*b, &query, 100).await?;
+            expect::equal(&format!("found by {name:?}"), &found, &vec![own.clone()])?;
+        }
+    }
+    Ok(())
+}

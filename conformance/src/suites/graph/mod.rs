@@ -1,0 +1,112 @@
+//! Cases of the contract `graph`.
+
+mod bad_input;
+mod build;
+mod cypher;
+mod delete;
+pub(crate) mod dump;
+mod entities;
+mod find;
+mod hostile;
+mod model;
+mod relationships;
+mod walk;
+
+use larder_kernel::Capability;
+
+use crate::case::{Case, Level, case};
+
+/// All cases of the contract.
+#[must_use]
+pub fn cases() -> Vec<Case> {
+    let mut all = writes();
+    all.extend(walks());
+    all.extend(changes_and_finds());
+    all.extend(cypher_queries());
+    all.extend(hostile_names());
+    all.extend(bad_input::cases());
+    all
+}
+
+fn writes() -> Vec<Case> {
+    vec![
+        case!(Graph, "GRAPH-001", entities::entities_read_back_equal),
+        case!(Graph, "GRAPH-002", entities::entities_are_replaced_whole_and_keep_relationships),
+        case!(Graph, "GRAPH-003", entities::upserts_say_how_many_were_new),
+        case!(Graph, "GRAPH-004", entities::a_full_batch_is_stored_to_its_last),
+        case!(Graph, "GRAPH-004", entities::batches_are_seen_whole),
+        case!(Graph, "GRAPH-004", entities::a_refused_batch_stores_nothing),
+        case!(Graph, "GRAPH-005", relationships::relationships_read_back_equal),
+        case!(Graph, "GRAPH-006", relationships::a_missing_end_is_not_found),
+        case!(Graph, "GRAPH-007", relationships::relationships_are_replaced_whole),
+        case!(Graph, "GRAPH-008", relationships::an_entity_may_relate_to_itself),
+        case!(Graph, "GRAPH-009", relationships::two_entities_may_have_many_relationships),
+        case!(Graph, "GRAPH-010", relationships::relationships_never_lack_an_end),
+        case!(Graph, "GRAPH-010", relationships::relationships_do_not_outlive_an_end),
+        case!(Graph, "GRAPH-011", entities::reads_answer_each_entity_in_its_place),
+        case!(Graph, "GRAPH-012", relationships::reads_answer_each_relationship_in_its_place),
+    ]
+}
+
+fn walks() -> Vec<Case> {
+    vec![
+        case!(Graph, "GRAPH-020", walk::walks_go_both_ways_unless_told),
+        case!(Graph, "GRAPH-021", walk::each_entity_within_the_depth_comes_once),
+        case!(Graph, "GRAPH-021", walk::random_walks_agree_with_the_model),
+        case!(Graph, "GRAPH-022", walk::depth_zero_returns_the_entity_alone),
+        case!(Graph, "GRAPH-023", walk::only_the_types_given_are_walked),
+        case!(Graph, "GRAPH-023", walk::random_typed_walks_agree_with_the_model),
+        case!(Graph, "GRAPH-024", walk::every_relationship_on_the_way_is_returned),
+        case!(Graph, "GRAPH-025", walk::no_relationship_lacks_an_end_in_the_result),
+        case!(Graph, "GRAPH-026", walk::walks_through_cycles_end),
+        case!(Graph, "GRAPH-027", walk::a_limit_keeps_the_nearest_first_by_id),
+        case!(Graph, "GRAPH-027", walk::random_limited_walks_agree_with_the_model),
+        case!(Graph, "GRAPH-028", walk::an_entity_that_is_not_there_gives_nothing),
+        case!(Graph, "GRAPH-029", walk::out_and_in_follow_the_arrow),
+        case!(Graph, "GRAPH-030", walk::a_limit_of_zero_returns_nothing),
+    ]
+}
+
+fn changes_and_finds() -> Vec<Case> {
+    vec![
+        case!(Graph, "GRAPH-031", delete::an_entity_goes_with_its_relationships),
+        case!(Graph, "GRAPH-032", delete::neighbors_of_a_deleted_entity_stay),
+        case!(Graph, "GRAPH-033", delete::deleting_what_is_not_there_answers_so),
+        case!(Graph, "GRAPH-034", delete::a_deleted_relationship_is_gone_and_its_ends_stay),
+        case!(Graph, "GRAPH-035", find::entities_are_found_by_type_and_properties),
+        case!(Graph, "GRAPH-035", find::filters_keep_types_apart),
+        case!(Graph, "GRAPH-035", find::filters_order_numbers_and_strings_only),
+        case!(Graph, "GRAPH-035", find::filters_take_paths_literally),
+        case!(Graph, "GRAPH-035", find::filters_combine),
+        case!(Graph, "GRAPH-035", find::filters_at_their_limits_work),
+        case!(Graph, "GRAPH-036", find::pages_visit_each_entity_once),
+        case!(Graph, "GRAPH-036", find::entity_pages_go_on_through_changes),
+        case!(Graph, "GRAPH-037", find::relationships_satisfy_every_part_given),
+        case!(Graph, "GRAPH-037", find::relationship_filters_follow_the_same_table),
+        case!(Graph, "GRAPH-038", find::pages_visit_each_relationship_once),
+        case!(Graph, "GRAPH-039", delete::counts_are_of_what_can_be_read),
+    ]
+}
+
+fn cypher_queries() -> Vec<Case> {
+    vec![
+        case!(Graph, "GRAPH-040", cypher::cypher_is_there_exactly_when_declared),
+        case!(Graph, "GRAPH-041", cypher::queries_see_the_graph_of_their_namespace)
+            .needing(Capability::Cypher),
+        case!(Graph, "GRAPH-041", cypher::parameters_are_data).needing(Capability::Cypher),
+        case!(Graph, "STORE-010", cypher::refuses_cypher_that_does_not_parse)
+            .needing(Capability::Cypher)
+            .at_level(Level::Hostile),
+    ]
+}
+
+fn hostile_names() -> Vec<Case> {
+    let all = vec![
+        case!(Graph, "STORE-003", hostile::entity_ids_are_kept_apart),
+        case!(Graph, "STORE-003", hostile::relationship_ids_are_kept_apart),
+        case!(Graph, "STORE-003", hostile::types_are_kept_apart),
+        case!(Graph, "STORE-003", hostile::ends_do_not_run_together),
+        case!(Graph, "STORE-003", hostile::property_keys_are_kept_apart),
+    ];
+    all.into_iter().map(|case| case.at_level(Level::Hostile)).collect()
+}

@@ -1,0 +1,246 @@
+//! What the cases share: short ways to write and read threads.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use larder_kernel::{
+    AppendOptions, Appended, ChatMessage, ErrorKind, HistoryEvent, HistoryEventKind, HistoryEvents,
+    HistoryProvider, HistoryProviderExt, IdempotencyKey, Page, PageRequest, Replacement, RunId, Seq,
+    StoredMessage, Thread, ThreadInfo,
+};
+
+use crate::case::{CaseResult, Failure};
+use crate::context::Handles;
+use crate::expect;
+
+/// Two handles on the conversations of a namespace.
+pub(crate) type Stores = Handles<dyn HistoryProvider>;
+
+/// How long a subscriber waits for an event that must come.
+const EVENT_WAIT: Duration = Duration::from_secs(10);
+
+/// The thread `session` of the agent most cases use.
+pub(crate) fn thread(session: &str) -> CaseResult<Thread> {
+    Ok(Thread::new("assistant", session)?)
+}
+
+/// A run's id.
+pub(crate) fn run(name: &str) -> CaseResult<RunId> {
+    Ok(RunId::new(name)?)
+}
+
+/// An idempotency key.
+pub(crate) fn key(name: &str) -> CaseResult<IdempotencyKey> {
+    Ok(IdempotencyKey::new(name)?)
+}
+
+/// Options that carry an idempotency key.
+pub(crate) fn with_key(name: &str) -> CaseResult<AppendOptions> {
+    Ok(AppendOptions::default().with_idempotency_key(key(name)?))
+}
+
+/// One user message for each text.
+pub(crate) fn messages(texts: &[&str]) -> Vec<ChatMessage> {
+    texts.iter().map(|text| ChatMessage::user(*text)).collect()
+}
+
+/// `count` messages whose texts begin with `prefix` and end with their number, from 1.
+pub(crate) fn numbered(prefix: &str, count: usize) -> Vec<ChatMessage> {
+    (1..=count).map(|number| ChatMessage::user(format!("{prefix}{number}"))).collect()
+}
+
+/// Appends one user message for each text, as one batch.
+pub(crate) async fn say(
+    store: &dyn HistoryProvider,
+    thread: &Thread,
+    texts: &[&str],
+) -> CaseResult<Appended> {
+    append(store, thread, messages(texts)).await
+}
+
+/// Appends a batch without options.
+pub(crate) async fn append(
+    store: &dyn HistoryProvider,
+    thread: &Thread,
+    batch: Vec<ChatMessage>,
+) -> CaseResult<Appended> {
+    Ok(store.append_many(thread, batch, AppendOptions::default()).await?)
+}
+
+/// The whole thread.
+pub(crate) async fn all(store: &dyn HistoryProvider, thread: &Thread) -> CaseResult<Vec<StoredMessage>> {
+    Ok(store.all_messages(thread).await?)
+}
+
+/// The thread's last number.
+pub(crate) async fn last(store: &dyn HistoryProvider, thread: &Thread) -> CaseResult<Seq> {
+    Ok(store.thread_info(thread).await?.last)
+}
+
+/// The texts of stored messages.
+pub(crate) fn texts(stored: &[StoredMessage]) -> Vec<&str> {
+    stored.iter().map(|stored| stored.message.text.as_str()).collect()
+}
+
+/// The numbers of stored messages.
+pub(crate) fn seqs(stored: &[StoredMessage]) -> Vec<i64> {
+    stored.iter().map(|stored| stored.seq.get()).collect()
+}
+
+/// The messages without their numbers.
+pub(crate) fn bodies(stored: &[StoredMessage]) -> Vec<ChatMessage> {
+    stored.iter().map(|stored| stored.message.as_ref().clone()).collect()
+}
+
+/// The size of messages together, as the contract counts it.
+pub(crate) fn bytes(messages: &[ChatMessage]) -> CaseResult<u64> {
+    let bytes = messages.iter().map(ChatMessage::size_bytes).sum::<usize>();
+    u64::try_from(bytes).map_err(|error| Failure::Engine(error.to_string()))
+}
+
+/// Fails unless the thread reads as exactly these texts.
+pub(crate) async fn holds(store: &dyn HistoryProvider, thread: &Thread, expected: &[&str]) -> CaseResult {
+    let stored = all(store, thread).await?;
+    expect::equal("the thread's texts", &texts(&stored), &expected.to_vec())
+}
+
+/// Fails unless every way of reading says that the thread holds nothing.
+pub(crate) async fn reads_empty(store: &dyn HistoryProvider, thread: &Thread) -> CaseResult {
+    let nothing = Vec::new();
+    expect::equal("get_messages", &store.get_messages(thread, 0, 100).await?, &nothing)?;
+    expect::equal("tail", &store.tail(thread, None, 100).await?, &nothing)?;
+    expect::equal("page_after", &store.page_after(thread, Seq::MIN, 100).await?, &nothing)?;
+    let info = store.thread_info(thread).await?;
+    expect::equal("thread_info's messages and bytes", &(info.messages, info.bytes), &(0, 0))?;
+    let listed = list_all(store, 100).await?;
+    expect::that(listed.iter().all(|info| info.thread != *thread), "the thread not to be listed", listed)
+}
+
+/// Lists every thread of the namespace in pages of `limit`.
+pub(crate) async fn list_all(store: &dyn HistoryProvider, limit: usize) -> CaseResult<Vec<ThreadInfo>> {
+    let mut listed = Vec::new();
+    let mut request = PageRequest::first(limit);
+    loop {
+        let Page { items, next } = store.list_threads(None, request).await?;
+        listed.extend(items);
+        let Some(next) = next else { return Ok(listed) };
+        if listed.last().is_none_or(|last| last.thread != next) {
+            return Err(expect::broken("`next` to be the last thread of the page", "another thread"));
+        }
+        request = PageRequest::after(next, limit);
+    }
+}
+
+/// Replaces everything up to `up_to`, having seen the thread as it is now.
+pub(crate) async fn replace_now(
+    store: &dyn HistoryProvider,
+    thread: &Thread,
+    up_to: Seq,
+    texts: &[&str],
+) -> CaseResult<larder_kernel::Replaced> {
+    let seen = last(store, thread).await?;
+    Ok(store.replace(thread, Replacement::new(up_to, messages(texts)).with_seen(seen)).await?)
+}
+
+/// Fails unless the call is refused as a conflict that was not applied.
+pub(crate) fn conflict<T: std::fmt::Debug>(what: &str, result: larder_kernel::Result<T>) -> CaseResult {
+    refused(what, result, ErrorKind::Conflict)
+}
+
+/// Fails unless the call is refused with `kind`, without effect.
+pub(crate) fn refused<T: std::fmt::Debug>(
+    what: &str,
+    result: larder_kernel::Result<T>,
+    kind: ErrorKind,
+) -> CaseResult {
+    let error = expect::error(what, result, kind)?;
+    let outcome = error.outcome();
+    expect::equal(&format!("{what}: the outcome"), &outcome, &larder_kernel::Outcome::NotApplied)
+}
+
+/// The next event of a subscription, which must come.
+pub(crate) async fn next(events: &mut HistoryEvents, expected: &str) -> CaseResult<HistoryEvent> {
+    match tokio::time::timeout(EVENT_WAIT, events.next()).await {
+        Ok(Some(event)) => Ok(event?),
+        Ok(None) => Err(expect::broken(format!("event {expected}"), "the stream ended")),
+        Err(_) => Err(expect::broken(format!("event {expected}"), "nothing came in 10 s")),
+    }
+}
+
+/// The next event, which must be the appended message `text`; its number and the thread's size are returned.
+pub(crate) async fn next_said(events: &mut HistoryEvents, text: &str) -> CaseResult<(Seq, u64)> {
+    let event = next(events, &format!("Appended {text:?}")).await?;
+    match event.kind {
+        HistoryEventKind::Appended { ref message, thread_bytes } if message.text == text => {
+            Ok((event.seq, thread_bytes))
+        }
+        _ => Err(expect::broken(format!("event Appended {text:?}"), format!("{event:?}"))),
+    }
+}
+
+/// The next event, which must be a clear; its number and how many messages went are returned.
+pub(crate) async fn next_cleared(events: &mut HistoryEvents) -> CaseResult<(Seq, u64)> {
+    let event = next(events, "Cleared").await?;
+    match event.kind {
+        HistoryEventKind::Cleared { removed } => Ok((event.seq, removed)),
+        _ => Err(expect::broken("event Cleared", format!("{event:?}"))),
+    }
+}
+
+/// A replacement as a subscriber meets it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct SeenReplacement {
+    /// The event's number.
+    pub(crate) seq: Seq,
+    /// The last number that was replaced.
+    pub(crate) up_to: Seq,
+    /// How many messages went.
+    pub(crate) removed: u64,
+    /// What the event carries.
+    pub(crate) messages: Vec<StoredMessage>,
+    /// The thread's size after it.
+    pub(crate) thread_bytes: u64,
+}
+
+/// The next event, which must be a replacement.
+pub(crate) async fn next_replaced(events: &mut HistoryEvents) -> CaseResult<SeenReplacement> {
+    let event = next(events, "Replaced").await?;
+    let seq = event.seq;
+    match event.kind {
+        HistoryEventKind::Replaced { up_to, removed, messages, thread_bytes } => {
+            Ok(SeenReplacement { seq, up_to, removed, messages, thread_bytes })
+        }
+        _ => Err(expect::broken("event Replaced", format!("{event:?}"))),
+    }
+}
+
+/// Runs `count` tasks at once and returns what each yielded, in the order of their numbers from 0.
+pub(crate) async fn at_once<T, R>(count: usize, task: impl Fn(usize) -> R) -> CaseResult<Vec<T>>
+where
+    T: Send + 'static,
+    R: Future<Output = CaseResult<T>> + Send + 'static,
+{
+    let barrier = Arc::new(tokio::sync::Barrier::new(count));
+    let mut tasks = tokio::task::JoinSet::new();
+    for number in 0..count {
+        let (barrier, work) = (Arc::clone(&barrier), task(number));
+        tasks.spawn(async move {
+            barrier.wait().await;
+            (number, work.await)
+        });
+    }
+    let mut yielded = Vec::with_capacity(count);
+    while let Some(ended) = tasks.join_next().await {
+        let (number, result) = ended.map_err(|error| Failure::Engine(error.to_string()))?;
+        yielded.push((number, result?));
+    }
+    yielded.sort_by_key(|(number, _)| *number);
+    Ok(yielded.into_iter().map(|(_, value)| value).collect())
+}
+
+/// One of the two handles, in turn.
+pub(crate) fn either(stores: &Stores, number: usize) -> Arc<dyn HistoryProvider> {
+    Arc::clone(if number.is_multiple_of(2) { &stores.a } else { &stores.b })
+}

@@ -1,0 +1,103 @@
+//! Cases of the key-value contract.
+
+mod bad_input;
+mod concurrency;
+mod delete;
+pub(crate) mod dump;
+mod expiry;
+mod hostile;
+mod list;
+mod put;
+mod support;
+mod watch;
+mod watch_backlog;
+
+use crate::case::{Case, case};
+
+/// All cases of the contract.
+#[must_use]
+pub fn cases() -> Vec<Case> {
+    [writing(), expiring(), listing(), watching(), bad_input::cases(), hostile::cases()]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+fn writing() -> Vec<Case> {
+    vec![
+        case!(KeyValue, "KV-001", put::values_read_back_byte_for_byte),
+        case!(KeyValue, "KV-001", put::a_value_at_the_limit_reads_back),
+        case!(KeyValue, "KV-002", put::each_write_gets_a_greater_revision),
+        case!(KeyValue, "KV-002", put::a_deletion_takes_a_revision),
+        case!(KeyValue, "KV-002", concurrency::concurrent_writes_get_distinct_revisions),
+        case!(KeyValue, "KV-002", expiry::revisions_go_on_after_an_expiry),
+        case!(KeyValue, "KV-003", put::a_put_without_condition_replaces),
+        case!(KeyValue, "KV-004", put::creating_a_present_key_already_exists),
+        case!(KeyValue, "KV-004", put::creating_an_absent_key_succeeds),
+        case!(KeyValue, "KV-005", put::a_put_at_the_revision_replaces),
+        case!(KeyValue, "KV-006", put::a_put_at_another_revision_conflicts),
+        case!(KeyValue, "KV-006", put::a_put_at_a_revision_of_an_absent_key_conflicts),
+        case!(KeyValue, "KV-007", concurrency::one_of_concurrent_puts_at_a_revision_wins),
+        case!(KeyValue, "KV-008", concurrency::one_of_concurrent_creations_wins),
+        case!(KeyValue, "KV-009", concurrency::counters_lose_no_update),
+        case!(KeyValue, "KV-010", put::buckets_are_separate),
+        case!(KeyValue, "KV-020", put::the_latest_value_and_revision_are_read),
+        case!(KeyValue, "KV-021", put::what_is_not_there_reads_as_none),
+        case!(KeyValue, "KV-023", delete::a_deleted_key_reads_as_absent),
+        case!(KeyValue, "KV-023", delete::a_key_at_the_revision_is_deleted),
+        case!(KeyValue, "KV-024", delete::deleting_an_absent_key_changes_nothing),
+        case!(KeyValue, "KV-025", delete::a_deletion_at_another_revision_conflicts),
+        case!(KeyValue, "KV-025", delete::a_deletion_at_a_revision_of_an_absent_key_conflicts),
+        case!(KeyValue, "KV-025", concurrency::one_of_concurrent_deletions_at_a_revision_wins),
+        case!(KeyValue, "KV-026", delete::a_key_written_again_gets_a_greater_revision),
+        case!(KeyValue, "KV-027", delete::keys_that_begin_with_a_deleted_one_stay),
+    ]
+}
+
+fn expiring() -> Vec<Case> {
+    vec![
+        case!(KeyValue, "KV-011", expiry::an_expired_key_reads_as_absent),
+        case!(KeyValue, "KV-011", expiry::the_shortest_and_the_longest_time_to_live_are_kept),
+        case!(KeyValue, "KV-012", expiry::a_put_without_time_to_live_makes_the_key_stay),
+        case!(KeyValue, "KV-012", expiry::a_put_with_another_time_to_live_replaces_it),
+        case!(KeyValue, "KV-013", expiry::an_expired_key_can_be_created),
+        case!(KeyValue, "KV-013", expiry::an_expired_key_is_at_no_revision),
+        case!(KeyValue, "KV-022", expiry::the_instant_of_expiry_is_read),
+        case!(KeyValue, "KV-024", expiry::deleting_an_expired_key_answers_that_it_was_not_there),
+        case!(KeyValue, "KV-033", expiry::expired_keys_are_not_listed),
+        case!(KeyValue, "KV-035", expiry::expired_keys_are_not_counted),
+        case!(KeyValue, "KV-046", expiry::an_expiry_makes_no_event),
+    ]
+}
+
+fn listing() -> Vec<Case> {
+    vec![
+        case!(KeyValue, "KV-030", list::exactly_the_keys_with_the_prefix_are_listed),
+        case!(KeyValue, "KV-030", list::listed_keys_carry_their_revisions),
+        case!(KeyValue, "KV-031", list::keys_come_in_byte_order),
+        case!(KeyValue, "KV-032", list::paging_visits_each_key_once),
+        case!(KeyValue, "KV-032", list::a_page_begins_after_a_key_that_need_not_exist),
+        case!(KeyValue, "KV-032", list::paging_under_writes_visits_what_stays_once),
+        case!(KeyValue, "KV-033", list::deleted_keys_are_not_listed),
+        case!(KeyValue, "KV-034", list::special_characters_of_a_prefix_are_data),
+        case!(KeyValue, "KV-035", list::buckets_are_listed_once_with_their_number_of_keys),
+        case!(KeyValue, "KV-035", list::an_emptied_bucket_is_not_listed),
+    ]
+}
+
+fn watching() -> Vec<Case> {
+    vec![
+        case!(KeyValue, "KV-040", watch_backlog::the_latest_change_of_each_key_comes_first),
+        case!(KeyValue, "KV-040", watch_backlog::a_watch_begins_after_its_revision),
+        case!(KeyValue, "KV-040", watch_backlog::a_bucket_that_is_not_there_can_be_watched),
+        case!(KeyValue, "KV-041", watch::events_carry_what_was_written),
+        case!(KeyValue, "KV-042", watch::no_last_change_is_missed_under_concurrent_writers),
+        case!(KeyValue, "KV-042", watch::every_watcher_hears_of_a_change),
+        case!(KeyValue, "KV-043", watch::revisions_of_events_only_grow),
+        case!(KeyValue, "KV-044", watch::only_keys_with_the_prefix_are_reported),
+        case!(KeyValue, "KV-044", watch::only_the_bucket_is_reported),
+        case!(KeyValue, "KV-045", watch_backlog::a_returning_watcher_learns_of_deletions),
+        case!(KeyValue, "KV-045", watch_backlog::the_last_thousand_deletions_are_remembered),
+        case!(KeyValue, "KV-047", watch_backlog::a_watch_from_0_is_never_refused),
+    ]
+}

@@ -1,0 +1,170 @@
+//! What the cases of the contract share.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use larder_kernel::{
+    BucketInfo, BucketName, Key, KeyRevision, KeyValueStore, KeyValueStoreExt, KvEntry, KvEvent, KvEvents,
+    KvPutOptions, PageRequest, Revision,
+};
+use tokio::time::{sleep, timeout};
+
+use crate::case::{CaseResult, Failure};
+use crate::expect;
+
+/// How long a watcher waits for an event before the case fails.
+const EVENT_WITHIN: Duration = Duration::from_secs(10);
+/// More pages than any listing of the suite has.
+const PAGES_MAX: usize = 5_000;
+
+pub(super) fn bucket(name: &str) -> CaseResult<BucketName> {
+    Ok(BucketName::new(name)?)
+}
+
+pub(super) fn key(name: &str) -> CaseResult<Key> {
+    Ok(Key::new(name)?)
+}
+
+pub(super) fn bytes(text: &str) -> Bytes {
+    Bytes::copy_from_slice(text.as_bytes())
+}
+
+/// Writes a text under a key whatever was there.
+pub(super) async fn set(
+    store: &dyn KeyValueStore,
+    bucket: &BucketName,
+    name: &str,
+    text: &str,
+) -> CaseResult<Revision> {
+    Ok(store.set(bucket, &key(name)?, bytes(text)).await?)
+}
+
+/// Writes a text under a key that then lives for `ttl`.
+pub(super) async fn set_for(
+    store: &dyn KeyValueStore,
+    bucket: &BucketName,
+    name: &str,
+    ttl: Duration,
+) -> CaseResult<Revision> {
+    let options = KvPutOptions::default().with_ttl(ttl);
+    Ok(store.put(bucket, &key(name)?, bytes(name), options).await?)
+}
+
+/// Reads a key that has to be there.
+pub(super) async fn read(store: &dyn KeyValueStore, bucket: &BucketName, name: &str) -> CaseResult<KvEntry> {
+    expect::some("the key", store.get(bucket, &key(name)?).await?)
+}
+
+/// Fails unless the key reads as absent.
+pub(super) async fn absent(store: &dyn KeyValueStore, bucket: &BucketName, name: &str) -> CaseResult {
+    expect::equal("the key", &store.get(bucket, &key(name)?).await?, &None)
+}
+
+/// Fails unless the key holds the text at the revision.
+pub(super) async fn holds(
+    store: &dyn KeyValueStore,
+    bucket: &BucketName,
+    name: &str,
+    text: &str,
+    revision: Revision,
+) -> CaseResult {
+    let entry = read(store, bucket, name).await?;
+    expect::equal("value and revision", &(entry.value, entry.revision), &(bytes(text), revision))
+}
+
+/// All keys with the prefix, read in pages of `limit`.
+pub(super) async fn listed(
+    store: &dyn KeyValueStore,
+    bucket: &BucketName,
+    prefix: &str,
+    limit: usize,
+) -> CaseResult<Vec<KeyRevision>> {
+    let (mut found, mut page) = (Vec::new(), PageRequest::first(limit));
+    for _ in 0..PAGES_MAX {
+        let part = store.list(bucket, prefix, page).await?;
+        expect::that(part.items.len() <= limit, format!("a page of at most {limit}"), part.items.len())?;
+        found.extend(part.items);
+        match part.next {
+            Some(next) => page = PageRequest::after(next, limit),
+            None => return Ok(found),
+        }
+    }
+    Err(expect::broken("the listing to end", format!("{PAGES_MAX} pages and more")))
+}
+
+/// The names of all keys with the prefix.
+pub(super) async fn names(
+    store: &dyn KeyValueStore,
+    bucket: &BucketName,
+    prefix: &str,
+) -> CaseResult<Vec<String>> {
+    let found = listed(store, bucket, prefix, 10_000).await?;
+    Ok(found.into_iter().map(|item| item.key.into()).collect())
+}
+
+/// All buckets, read in pages of `limit`.
+pub(super) async fn buckets(store: &dyn KeyValueStore, limit: usize) -> CaseResult<Vec<BucketInfo>> {
+    let (mut found, mut page) = (Vec::new(), PageRequest::first(limit));
+    for _ in 0..PAGES_MAX {
+        let part = store.list_buckets(page).await?;
+        expect::that(part.items.len() <= limit, format!("a page of at most {limit}"), part.items.len())?;
+        found.extend(part.items);
+        match part.next {
+            Some(next) => page = PageRequest::after(next, limit),
+            None => return Ok(found),
+        }
+    }
+    Err(expect::broken("the listing to end", format!("{PAGES_MAX} pages and more")))
+}
+
+/// The next event of a watch.
+pub(super) async fn next(events: &mut KvEvents, what: &str) -> CaseResult<KvEvent> {
+    match timeout(EVENT_WITHIN, events.next()).await {
+        Ok(Some(event)) => Ok(event?),
+        Ok(None) => Err(expect::broken(format!("event {what}"), "the end of the stream")),
+        Err(_) => Err(expect::broken(format!("event {what}"), "nothing came")),
+    }
+}
+
+/// The events of a watch up to the one at `last`, whose revisions have to grow.
+pub(super) async fn events_until(events: &mut KvEvents, last: Revision) -> CaseResult<Vec<KvEvent>> {
+    let mut seen: Vec<KvEvent> = Vec::new();
+    loop {
+        let event = next(events, &format!("at revision {last}")).await?;
+        if let Some(before) = seen.last() {
+            expect::that(
+                event.revision > before.revision,
+                format!("a revision over {}", before.revision),
+                event.revision,
+            )?;
+        }
+        expect::that(event.revision <= last, format!("no revision over {last}"), event.revision)?;
+        let ended = event.revision == last;
+        seen.push(event);
+        if ended {
+            return Ok(seen);
+        }
+    }
+}
+
+/// Sleeps until `ttl` has passed for certain since `written`, an instant after the write returned.
+pub(super) async fn past(written: Instant, ttl: Duration) {
+    const MARGIN: Duration = Duration::from_millis(50);
+    sleep((ttl + MARGIN).saturating_sub(written.elapsed())).await;
+}
+
+/// What a spawned task came to.
+pub(super) fn joined<T>(result: Result<CaseResult<T>, tokio::task::JoinError>) -> CaseResult<T> {
+    result.map_err(|error| Failure::Engine(format!("a task of the case ended early: {error}")))?
+}
+
+/// The handle for the worker of that number: the two take turns.
+pub(super) fn turn(
+    a: &Arc<dyn KeyValueStore>,
+    b: &Arc<dyn KeyValueStore>,
+    worker: usize,
+) -> Arc<dyn KeyValueStore> {
+    Arc::clone(if worker.is_multiple_of(2) { a } else { b })
+}

@@ -1,0 +1,27 @@
+//! The cases, one folder a contract.
+
+pub(crate) mod alongside;
+pub mod blobs;
+pub mod graph;
+pub mod history;
+pub(crate) mod ids;
+pub mod key_value;
+pub mod shared;
+pub mod tasks;
+pub mod vectors;
+
+use crate::case::Case;
+
+/// Every case of the suite, in the order of the contracts.
+#[must_use]
+pub fn all() -> Vec<Case> {
+    let own = [
+        history::cases(),
+        vectors::cases(),
+        graph::cases(),
+        blobs::cases(),
+        tasks::cases(),
+        key_value::cases(),
+    ];
+    own.into_iter().flatten().chain(shared::cases()).collect()
+}

@@ -1,0 +1,50 @@
+//! Cases of [`Store`](larder_kernel::Store): what all six contracts share, proved for each of them.
+
+mod cancellation;
+mod erasure;
+mod namespaces;
+mod probe;
+mod secrecy;
+
+use std::future::Future;
+
+use larder_kernel::Contract;
+
+use crate::case::{Case, CaseResult};
+use crate::context::Context;
+
+/// The shared cases, once for each contract. `STORE-003` and `STORE-010` are proved in the contracts' own folders.
+#[must_use]
+pub fn cases() -> Vec<Case> {
+    Contract::ALL.into_iter().flat_map(of).collect()
+}
+
+fn of(contract: Contract) -> Vec<Case> {
+    vec![
+        each(contract, "STORE-001", "namespaces_do_not_see_each_other", namespaces::isolate),
+        each(
+            contract,
+            "STORE-002",
+            "what_one_handle_wrote_the_other_reads",
+            namespaces::share_between_handles,
+        ),
+        each(contract, "STORE-004", "capabilities_stay_and_agree", namespaces::agree_on_capabilities),
+        each(contract, "STORE-005", "data_outlives_its_handles", namespaces::outlive_handles)
+            .needing_durability(),
+        each(contract, "STORE-006", "an_erased_namespace_is_empty", erasure::empties),
+        each(contract, "STORE-007", "an_erasure_stays_in_its_namespace", erasure::stays_within),
+        each(contract, "STORE-008", "erasing_nothing_succeeds", erasure::of_nothing),
+        each(contract, "STORE-009", "an_erased_namespace_can_be_used_again", erasure::then_use),
+        each(contract, "STORE-011", "a_dropped_write_is_whole_or_absent", cancellation::whole_or_absent),
+        each(contract, "STORE-011", "a_dropped_sequence_leaves_the_store_usable", cancellation::usable_after),
+        each(contract, "STORE-012", "errors_and_debug_show_no_stored_text", secrecy::keeps_canaries),
+    ]
+}
+
+fn each<F, R>(contract: Contract, clause: &'static str, name: &str, run: F) -> Case
+where
+    F: Fn(Context, Contract) -> R + Copy + Send + Sync + 'static,
+    R: Future<Output = CaseResult> + Send + 'static,
+{
+    Case::new(contract, clause, name, move |context| run(context, contract))
+}

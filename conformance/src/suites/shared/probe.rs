@@ -1,0 +1,238 @@
+//! The same few questions to any of the six contracts.
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use larder_kernel::{
+    AppendOptions, BlobBody, BlobKey, BlobPutOptions, BlobStoreExt, BoardId, BucketName, ChatMessage,
+    CollectionName, Contract, Document, DocumentId, Embedding, Entity, EntityId, EntityQuery, EntityType,
+    Error, ErrorKind, HistoryProviderExt, Key, KeyValueStoreExt, Metadata, NewBoard, NewTask, PageRequest,
+    PutMode, Relationship, RelationshipId, RelationshipType, Replacement, Revision, SearchRequest, Seq,
+    Store, TaskId, TaskStatus, Thread, Transition,
+};
+use serde_json::Value;
+
+use crate::case::{CaseResult, Failure};
+use crate::harness::StoreSet;
+use crate::suites;
+
+/// How many records [`write_batch`] writes in one call.
+pub(super) const BATCH: usize = 50;
+
+fn served<T>(store: Option<T>) -> CaseResult<T> {
+    store.ok_or_else(|| Failure::Engine("the backend does not serve the contract".to_owned()))
+}
+
+/// The store of a contract as what all of them share.
+pub(super) fn store(stores: &StoreSet, contract: Contract) -> CaseResult<&dyn Store> {
+    served(stores.store(contract))
+}
+
+/// Everything in the namespace that the public API shows.
+pub(super) fn dump(stores: &StoreSet, contract: Contract) -> BoxFuture<'_, CaseResult<Value>> {
+    async move {
+        match contract {
+            Contract::History => suites::history::dump::dump(served(stores.history.as_deref())?).await,
+            Contract::Vectors => suites::vectors::dump::dump(served(stores.vectors.as_deref())?).await,
+            Contract::Graph => suites::graph::dump::dump(served(stores.graph.as_deref())?).await,
+            Contract::Blobs => suites::blobs::dump::dump(served(stores.blobs.as_deref())?).await,
+            Contract::Tasks => suites::tasks::dump::dump(served(stores.tasks.as_deref())?).await,
+            Contract::KeyValue => suites::key_value::dump::dump(served(stores.key_value.as_deref())?).await,
+        }
+    }
+    .boxed()
+}
+
+/// A handful of records whose text and ids hold the marker.
+pub(super) fn populate<'a>(
+    stores: &'a StoreSet,
+    contract: Contract,
+    marker: &'a str,
+) -> BoxFuture<'a, CaseResult> {
+    async move {
+        match contract {
+            Contract::History => {
+                suites::history::dump::populate(served(stores.history.as_deref())?, marker).await
+            }
+            Contract::Vectors => {
+                suites::vectors::dump::populate(served(stores.vectors.as_deref())?, marker).await
+            }
+            Contract::Graph => suites::graph::dump::populate(served(stores.graph.as_deref())?, marker).await,
+            Contract::Blobs => suites::blobs::dump::populate(served(stores.blobs.as_deref())?, marker).await,
+            Contract::Tasks => suites::tasks::dump::populate(served(stores.tasks.as_deref())?, marker).await,
+            Contract::KeyValue => {
+                suites::key_value::dump::populate(served(stores.key_value.as_deref())?, marker).await
+            }
+        }
+    }
+    .boxed()
+}
+
+/// Writes [`BATCH`] records in one call that must be whole or absent. The marker names them.
+pub(super) async fn write_batch(stores: &StoreSet, contract: Contract, marker: &str) -> CaseResult {
+    let numbers = 0..BATCH;
+    match contract {
+        Contract::History => {
+            let messages = numbers.map(|n| ChatMessage::user(format!("message {n}"))).collect();
+            let thread = Thread::new("batch", marker)?;
+            served(stores.history.as_deref())?
+                .append_many(&thread, messages, AppendOptions::default())
+                .await?;
+        }
+        Contract::Vectors => {
+            let document = |n: usize| {
+                let embedding = Embedding::new(vec![1.0, f32::from(u8::try_from(n).unwrap_or(u8::MAX))])?;
+                Ok(Document::new(DocumentId::new(format!("d{n}"))?, "text").with_embedding(embedding))
+            };
+            let documents = numbers.map(document).collect::<Result<_, Error>>()?;
+            let collection = CollectionName::new(marker)?;
+            served(stores.vectors.as_deref())?.put(&collection, documents, PutMode::Upsert).await?;
+        }
+        Contract::Graph => {
+            let entity =
+                |n| Ok(Entity::new(EntityId::new(format!("{marker}-{n}"))?, EntityType::new(marker)?));
+            let entities = numbers.map(entity).collect::<Result<_, Error>>()?;
+            served(stores.graph.as_deref())?.upsert_entities(entities).await?;
+        }
+        Contract::Blobs => {
+            let pieces: Vec<_> = numbers.map(|_| Ok(Bytes::from(vec![7; 4_096]))).collect();
+            let body = BlobBody::stream(futures_util::stream::iter(pieces));
+            served(stores.blobs.as_deref())?
+                .put(&BlobKey::new(marker)?, body, BlobPutOptions::default())
+                .await?;
+        }
+        Contract::Tasks => {
+            let task = |n| Ok(NewTask::new(TaskId::new(format!("t{n}"))?, "title"));
+            let tasks = numbers.map(task).collect::<Result<_, Error>>()?;
+            let board = BoardId::new("batch", marker)?;
+            served(stores.tasks.as_deref())?.create_task_list(&board, NewBoard::new(tasks)).await?;
+        }
+        Contract::KeyValue => {
+            let value = Bytes::from(vec![7; BATCH]);
+            served(stores.key_value.as_deref())?
+                .set(&BucketName::new("batch")?, &Key::new(marker)?, value)
+                .await?;
+        }
+    }
+    Ok(())
+}
+
+/// How many of the records that [`write_batch`] writes under the marker can be read.
+pub(super) async fn count_batch(stores: &StoreSet, contract: Contract, marker: &str) -> CaseResult<usize> {
+    Ok(match contract {
+        Contract::History => {
+            served(stores.history.as_deref())?.all_messages(&Thread::new("batch", marker)?).await?.len()
+        }
+        Contract::Vectors => {
+            let page = PageRequest::default();
+            served(stores.vectors.as_deref())?.list(&CollectionName::new(marker)?, page).await?.items.len()
+        }
+        Contract::Graph => {
+            let query = EntityQuery { entity_type: Some(EntityType::new(marker)?), filter: None };
+            served(stores.graph.as_deref())?.find_entities(&query, PageRequest::default()).await?.items.len()
+        }
+        Contract::Blobs => match served(stores.blobs.as_deref())?.get_bytes(&BlobKey::new(marker)?).await {
+            Ok(bytes) => bytes.len() / 4_096,
+            Err(error) if error.kind() == ErrorKind::NotFound => 0,
+            Err(error) => return Err(error.into()),
+        },
+        Contract::Tasks => {
+            let board = BoardId::new("batch", marker)?;
+            let (query, page) = (Default::default(), PageRequest::default());
+            served(stores.tasks.as_deref())?.list_tasks(&board, &query, page).await?.items.len()
+        }
+        Contract::KeyValue => {
+            let entry = served(stores.key_value.as_deref())?;
+            let entry = entry.get(&BucketName::new("batch")?, &Key::new(marker)?).await?;
+            entry.map_or(0, |entry| entry.value.len())
+        }
+    })
+}
+
+fn collect<T>(errors: &mut Vec<Error>, result: Result<T, Error>) {
+    errors.extend(result.err());
+}
+
+/// Errors of several kinds, got by calls whose ids and contents hold the marker.
+pub(super) async fn provoke(stores: &StoreSet, contract: Contract, marker: &str) -> CaseResult<Vec<Error>> {
+    let mut errors = Vec::new();
+    let long = format!("{marker}{}", "x".repeat(600));
+    match contract {
+        Contract::History => {
+            let (store, thread) = (served(stores.history.as_deref())?, Thread::new(marker, marker)?);
+            store.append(&thread, ChatMessage::user(marker)).await?;
+            collect(&mut errors, Thread::new(&long, marker));
+            collect(&mut errors, store.fork(&Thread::new("absent", marker)?, &thread, None).await);
+            collect(&mut errors, store.fork(&thread, &thread, None).await);
+            let message = ChatMessage::user(marker);
+            collect(&mut errors, store.replace(&thread, Replacement::new(Seq::new(99), vec![message])).await);
+        }
+        Contract::Vectors => {
+            let (store, collection) = (served(stores.vectors.as_deref())?, CollectionName::new(marker)?);
+            let document = Document::new(DocumentId::new(marker)?, marker);
+            let embedded = document.clone().with_embedding(Embedding::new(vec![1.0, 0.0])?);
+            store.put(&collection, vec![embedded.clone()], PutMode::Upsert).await?;
+            collect(&mut errors, CollectionName::new(&long));
+            collect(&mut errors, store.put(&collection, vec![document], PutMode::Upsert).await);
+            collect(
+                &mut errors,
+                store.put(&collection, vec![embedded.clone(), embedded], PutMode::Upsert).await,
+            );
+            collect(
+                &mut errors,
+                store.search(&collection, &SearchRequest::new(Embedding::new(vec![1.0])?)).await,
+            );
+        }
+        Contract::Graph => {
+            let (store, id) = (served(stores.graph.as_deref())?, EntityId::new(marker)?);
+            let entity = Entity::new(id.clone(), EntityType::new(marker)?);
+            let bad = entity.clone().with_properties(Metadata::new().with(marker, format!("{marker}\0")));
+            let kind = RelationshipType::new(marker)?;
+            let edge = Relationship::new(
+                RelationshipId::new(marker)?,
+                kind,
+                id.clone(),
+                EntityId::new(format!("{marker}?"))?,
+            );
+            collect(&mut errors, EntityId::new(&long));
+            collect(&mut errors, store.upsert_entities(vec![bad]).await);
+            collect(&mut errors, store.upsert_entities(vec![entity.clone(), entity]).await);
+            collect(&mut errors, store.upsert_relationships(vec![edge]).await);
+        }
+        Contract::Blobs => {
+            let (store, key) = (served(stores.blobs.as_deref())?, BlobKey::new(format!("{marker}/absent"))?);
+            collect(&mut errors, BlobKey::new(format!("../{marker}")));
+            collect(&mut errors, store.get_bytes(&key).await);
+            collect(&mut errors, store.head(&key).await);
+            collect(&mut errors, store.copy(&key, &key).await);
+            let options = BlobPutOptions::default().with_metadata(marker, format!("{marker}\n"));
+            collect(&mut errors, store.put(&key, BlobBody::from("1"), options).await);
+        }
+        Contract::Tasks => provoke_tasks(stores, marker, &long, &mut errors).await?,
+        Contract::KeyValue => {
+            let store = served(stores.key_value.as_deref())?;
+            let (bucket, key) = (BucketName::new(marker)?, Key::new(marker)?);
+            let value = Bytes::from(marker.to_owned());
+            store.set(&bucket, &key, value.clone()).await?;
+            collect(&mut errors, Key::new(&long));
+            collect(&mut errors, store.create(&bucket, &key, value.clone()).await);
+            collect(&mut errors, store.put_at(&bucket, &key, value, Revision::new(999_999)).await);
+            collect(&mut errors, store.delete(&bucket, &key, Some(Revision::new(999_999))).await);
+        }
+    }
+    Ok(errors)
+}
+
+async fn provoke_tasks(stores: &StoreSet, marker: &str, long: &str, errors: &mut Vec<Error>) -> CaseResult {
+    let (store, board) = (served(stores.tasks.as_deref())?, BoardId::new(marker, format!("{marker}-own"))?);
+    let task = NewTask::new(TaskId::new(marker)?, marker);
+    store.create_task_list(&board, NewBoard::new(vec![task.clone()])).await?;
+    collect(errors, TaskId::new(long));
+    collect(errors, store.create_task_list(&board, NewBoard::default()).await);
+    collect(errors, store.add_tasks(&board, vec![task.clone()]).await);
+    let absent = TaskId::new(format!("{marker}-absent"))?;
+    collect(errors, store.update_status(&board, &absent, Transition::to(TaskStatus::Blocked)).await);
+    let step = Transition::to(TaskStatus::Succeeded).with_result(marker);
+    collect(errors, store.update_status(&board, &task.id, step).await);
+    Ok(())
+}

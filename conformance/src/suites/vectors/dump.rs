@@ -1,0 +1,64 @@
+//! Everything that a vector store holds, and something to hold.
+
+use larder_kernel::{
+    CollectionName, Document, DocumentId, Embedding, Metadata, PageRequest, PutMode, VectorStore,
+};
+use serde_json::{Value, json};
+
+use super::build;
+use crate::case::{CaseResult, Failure};
+use crate::expect;
+
+const PAGE: usize = 64;
+
+/// Everything that can be read in the namespace: each collection with its documents, in the order of the listings.
+pub(crate) async fn dump(store: &dyn VectorStore) -> CaseResult<Value> {
+    let mut collections = Vec::new();
+    let mut request = PageRequest::first(PAGE);
+    loop {
+        let page = store.list_collections(request.clone()).await?;
+        for info in page.items {
+            let documents = build::list_all(store, &info.collection, PAGE).await?;
+            let counted = store.count(&info.collection, None).await?;
+            collections.push(json!({
+                "collection": value(&info)?,
+                "count": counted,
+                "documents": value(&documents)?,
+            }));
+        }
+        let Some(next) = page.next else { break };
+        let moved = request.after.as_ref().is_none_or(|before| *before < next);
+        expect::that(moved, "a next page of collections after this one", &next)?;
+        request = PageRequest::after(next, PAGE);
+    }
+    let mut all = json!({ "collections": collections });
+    all.sort_all_objects();
+    Ok(all)
+}
+
+fn value(of: &impl serde::Serialize) -> CaseResult<Value> {
+    serde_json::to_value(of).map_err(|error| Failure::Engine(format!("what was read as JSON: {error}")))
+}
+
+/// Two collections of different dimensions and one that was emptied; ids, texts and metadata contain `marker`.
+pub(crate) async fn populate(store: &dyn VectorStore, marker: &str) -> CaseResult {
+    let notes = CollectionName::new(format!("{marker}-notes"))?;
+    let one = |name: &str, values: Vec<f32>| -> CaseResult<Document> {
+        let metadata = Metadata::new().with("marker", marker).with(format!("{marker}-key"), json!([name, 1]));
+        Ok(Document::new(DocumentId::new(format!("{marker}-{name}"))?, format!("{marker} text of {name}"))
+            .with_embedding(Embedding::new(values)?)
+            .with_metadata(metadata))
+    };
+    let first =
+        vec![one("a", vec![1.0, 0.0, 0.0])?, one("b", vec![0.0, 0.5, 0.0])?, one("c", vec![1.0, 2.0, 3.0])?];
+    store.put(&notes, first, PutMode::IfAbsent).await?;
+    let plans = CollectionName::new(format!("{marker}-plans"))?;
+    store
+        .put(&plans, vec![one("a", vec![0.25, -0.5])?, one("é", vec![-1.0, 0.125])?], PutMode::Upsert)
+        .await?;
+    let emptied = CollectionName::new(format!("{marker}-emptied"))?;
+    let gone = one("gone", vec![1.0])?;
+    store.put(&emptied, vec![gone.clone()], PutMode::Upsert).await?;
+    store.delete(&emptied, &[gone.id]).await?;
+    Ok(())
+}

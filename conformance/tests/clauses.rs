@@ -1,0 +1,51 @@
+//! Clauses and cases match both ways, and the written contract is current.
+
+use std::collections::HashSet;
+
+use larder_conformance::{clauses, contract_text, suites};
+use larder_kernel::Contract;
+
+#[test]
+fn every_clause_has_a_case_for_each_contract_that_it_binds() {
+    let proved: HashSet<(Contract, &str)> =
+        suites::all().iter().map(|case| (case.contract, case.clause)).collect();
+    let missing: Vec<_> = clauses()
+        .into_iter()
+        .flat_map(|clause| clause.contracts().into_iter().map(move |contract| (contract, clause.id.clone())))
+        .filter(|(contract, id)| !proved.contains(&(*contract, id.as_str())))
+        .collect();
+    assert!(missing.is_empty(), "clauses without a case: {missing:?}");
+}
+
+#[test]
+fn every_case_proves_a_clause_of_its_contract() {
+    let bound: HashSet<(Contract, String)> = clauses()
+        .into_iter()
+        .flat_map(|clause| clause.contracts().into_iter().map(move |contract| (contract, clause.id.clone())))
+        .collect();
+    let cases = suites::all();
+    let stray: Vec<_> =
+        cases.iter().filter(|case| !bound.contains(&(case.contract, case.clause.to_owned()))).collect();
+    assert!(stray.is_empty(), "cases without a clause: {stray:?}");
+    let names: HashSet<_> = cases.iter().map(|case| case.name.as_str()).collect();
+    assert_eq!(names.len(), cases.len(), "a name stands twice");
+}
+
+#[test]
+fn bad_input_is_pressed_on_every_contract() {
+    let refusals = |contract| {
+        let of_contract = move |case: &&larder_conformance::Case| case.contract == contract;
+        suites::all().iter().filter(of_contract).filter(|case| case.clause == "STORE-010").count()
+    };
+    for contract in Contract::ALL {
+        assert!(refusals(contract) >= 15, "{contract}: {} refusals", refusals(contract));
+    }
+    assert!(Contract::ALL.into_iter().map(refusals).sum::<usize>() >= 100);
+}
+
+#[test]
+fn the_written_contract_is_current() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../CONTRACT.md");
+    let written = std::fs::read_to_string(path).unwrap();
+    assert!(written == contract_text(), "CONTRACT.md is not current: cargo larder contract > CONTRACT.md");
+}

@@ -1,0 +1,55 @@
+//! What the runner leaves behind.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use larder_conformance::runner::{probe, run, run_case};
+use larder_conformance::{Case, CaseOutcome, CaseReport, Context, OpenOptions, RunOptions, url};
+use larder_kernel::{BucketName, Contract, Key, KeyValueStoreExt, Namespace, PageRequest};
+
+#[tokio::test]
+async fn a_case_that_runs_out_of_time_leaves_nothing_in_any_namespace_that_it_took() {
+    let scratch = tempfile::tempdir().unwrap();
+    let harness = url::harnesses(&["memory:".to_owned()], scratch.path()).await.unwrap().remove(0);
+    let probed = probe(&*harness).await.unwrap();
+    let taken: Arc<Mutex<Vec<Namespace>>> = Arc::default();
+    let noted = Arc::clone(&taken);
+    let case = Case::new(Contract::KeyValue, "KV-001", "hangs", move |context: Context| {
+        let noted = Arc::clone(&noted);
+        async move {
+            for namespace in [context.namespace.clone(), context.sibling("-other")?] {
+                let stores = context.open_with(&namespace, &OpenOptions::default()).await?;
+                let (bucket, key) = (BucketName::new("b")?, Key::new("k")?);
+                stores.key_value.unwrap().set(&bucket, &key, "v".into()).await?;
+                noted.lock().unwrap().push(namespace);
+            }
+            std::future::pending().await
+        }
+    });
+    let options = RunOptions { timeout: Duration::from_millis(200), ..RunOptions::default() };
+    let report = run_case(&harness, &probed, &case, &options).await;
+    assert_eq!(report.outcome, CaseOutcome::Failed);
+    let taken = taken.lock().unwrap().clone();
+    assert_eq!(taken.len(), 2);
+    for namespace in taken {
+        let stores = harness.open(&namespace, &OpenOptions::default()).await.unwrap();
+        let page = stores.key_value.unwrap().list_buckets(PageRequest::default()).await.unwrap();
+        assert!(page.items.is_empty(), "something is left in {namespace}");
+    }
+}
+
+#[tokio::test]
+async fn a_case_that_hangs_keeps_no_other_from_starting_and_reports_stand_in_order() {
+    let scratch = tempfile::tempdir().unwrap();
+    let harness = url::harnesses(&["memory:".to_owned()], scratch.path()).await.unwrap().remove(0);
+    let probed = probe(&*harness).await.unwrap();
+    let hangs = Case::new(Contract::KeyValue, "KV-001", "hangs", |_| std::future::pending());
+    let quick = (0..9).map(|number| Case::new(Contract::KeyValue, "KV-001", number, |_| async { Ok(()) }));
+    let cases: Vec<Case> = std::iter::once(hangs).chain(quick).collect();
+    let options = RunOptions { jobs: 2, timeout: Duration::from_secs(1), ..RunOptions::default() };
+    let ended = Mutex::new(Vec::new());
+    let note = |report: &CaseReport| ended.lock().unwrap().push(report.case.clone());
+    let reports = run(&harness, &probed, &cases, &options, &note).await;
+    assert_eq!(ended.lock().unwrap().last().unwrap(), "key_value.hangs");
+    assert!(reports.iter().map(|report| &report.case).eq(cases.iter().map(|case| &case.name)));
+}

@@ -1,0 +1,214 @@
+//! Wrong blob stores.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures_util::{StreamExt, TryStreamExt, future};
+use larder_agents::storage::InMemoryBlobStore;
+use larder_conformance::{Harness, StoreSet};
+use larder_kernel::{
+    BlobBody, BlobCondition, BlobEntries, BlobGetOptions, BlobInfo, BlobKey, BlobPutOptions, BlobRead,
+    BlobStore, ByteRange, ETag, ErrorKind, PresignMethod, PresignRequest, PresignedUrl, Result,
+};
+
+use crate::frame::serve;
+
+sins! { Blobs;
+    presign_ignores_the_method: PresignIgnoresMethod => ["BLOB-050"],
+    presign_signs_for_an_hour_always: PresignIgnoresValidity => ["BLOB-050"],
+    create_only_overwrites: CreateOnlyOverwrites => ["BLOB-007", "BLOB-008"],
+    matches_replaces_any_version: MatchesAnything => ["BLOB-010", "BLOB-011"],
+    a_range_ends_one_byte_late: RangeEndOffByOne => ["BLOB-021", "BLOB-024"],
+    a_long_suffix_is_refused: LongSuffixRefused => ["BLOB-023"],
+    a_listing_stops_at_a_slash: ListStopsAtSlash => ["BLOB-030"],
+    a_listing_includes_after: AfterIsIncluded => ["BLOB-032"],
+    overwriting_keeps_the_old_metadata: MetadataMerged => ["BLOB-003"],
+    an_empty_piece_ends_a_stream: EmptyPieceEnds => ["BLOB-005"],
+    a_failed_stream_is_stored_as_far_as_it_came: FailedStreamStored => ["BLOB-006"],
+    the_etag_is_the_size: ETagIsSize => ["BLOB-012"],
+    a_copy_drops_the_metadata: CopyDropsMetadata => ["BLOB-036"],
+    deleting_takes_longer_keys_too: DeletesPrefix => ["BLOB-042"],
+    deleting_nothing_is_not_found: DeletingNothingFails => ["BLOB-041"],
+    reading_nothing_is_empty: NothingReadsEmpty => ["BLOB-020"],
+    keys_are_case_folded: KeysFolded => ["STORE-003"],
+    keys_are_cut_at_40_characters: KeysCut => ["STORE-003"],
+}
+
+fn backend(sin: Sin) -> Arc<dyn Harness> {
+    serve(sin.opening(), move |place, namespace, _| {
+        let inner = InMemoryBlobStore::open(place, namespace);
+        StoreSet { blobs: Some(Arc::new(Wrong { inner, sin })), ..StoreSet::default() }
+    })
+}
+
+#[derive(Debug)]
+struct Wrong {
+    inner: InMemoryBlobStore,
+    sin: Sin,
+}
+
+forward_store!(Wrong);
+
+impl Wrong {
+    fn key(&self, key: &BlobKey) -> Result<BlobKey> {
+        match self.sin {
+            Sin::KeysFolded => BlobKey::new(key.as_str().to_lowercase()),
+            Sin::KeysCut => {
+                let cut: String = key.as_str().chars().take(40).collect();
+                BlobKey::new(cut.trim_end_matches('/'))
+            }
+            _ => Ok(key.clone()),
+        }
+    }
+
+    fn info(&self, mut info: BlobInfo) -> Result<BlobInfo> {
+        if self.sin == Sin::ETagIsSize {
+            info.etag = ETag::new(info.size.to_string())?;
+        }
+        Ok(info)
+    }
+
+    fn body(&self, body: BlobBody) -> BlobBody {
+        match (self.sin, body) {
+            (Sin::EmptyPieceEnds, BlobBody::Stream(pieces)) => BlobBody::stream(
+                pieces.take_while(|piece| future::ready(!piece.as_ref().is_ok_and(Bytes::is_empty))),
+            ),
+            (Sin::FailedStreamStored, BlobBody::Stream(pieces)) => {
+                BlobBody::stream(pieces.take_while(|piece| future::ready(piece.is_ok())))
+            }
+            (_, body) => body,
+        }
+    }
+
+    async fn write_options(&self, key: &BlobKey, mut options: BlobPutOptions) -> BlobPutOptions {
+        match (self.sin, &options.condition) {
+            (Sin::CreateOnlyOverwrites, BlobCondition::Absent)
+            | (Sin::MatchesAnything, BlobCondition::Matches(_)) => options.condition = BlobCondition::None,
+            // The size is no version of the inner store: the condition holds where the sizes are equal.
+            (Sin::ETagIsSize, BlobCondition::Matches(etag)) => {
+                if let Ok(there) = self.inner.head(key).await
+                    && there.size.to_string() == etag.as_str()
+                {
+                    options.condition = BlobCondition::Matches(there.etag);
+                }
+            }
+            (Sin::MetadataMerged, _) => {
+                if let Ok(there) = self.inner.head(key).await {
+                    options.metadata = there.metadata.into_iter().chain(options.metadata).collect();
+                }
+            }
+            _ => {}
+        }
+        options
+    }
+}
+
+#[async_trait]
+impl BlobStore for Wrong {
+    async fn put(&self, key: &BlobKey, body: BlobBody, options: BlobPutOptions) -> Result<BlobInfo> {
+        let key = self.key(key)?;
+        let options = self.write_options(&key, options).await;
+        self.info(self.inner.put(&key, self.body(body), options).await?)
+    }
+
+    async fn get(&self, key: &BlobKey, mut options: BlobGetOptions) -> Result<BlobRead> {
+        let key = self.key(key)?;
+        match (self.sin, &mut options.range) {
+            (Sin::RangeEndOffByOne, Some(ByteRange::Bounded { end, .. })) => *end += 1,
+            (Sin::LongSuffixRefused, Some(ByteRange::Suffix(count))) => {
+                let size = self.inner.head(&key).await?.size;
+                ByteRange::From(size.checked_sub(*count).unwrap_or(size)).resolve(size)?;
+            }
+            _ => {}
+        }
+        let mut read = match self.inner.get(&key, options).await {
+            Err(error) if self.sin == Sin::NothingReadsEmpty && error.kind() == ErrorKind::NotFound => {
+                self.inner.put(&key, BlobBody::from(""), BlobPutOptions::default()).await?;
+                let read = self.inner.get(&key, BlobGetOptions::default()).await;
+                self.inner.delete(&key).await?;
+                read?
+            }
+            answer => answer?,
+        };
+        read.info = self.info(read.info)?;
+        Ok(read)
+    }
+
+    async fn head(&self, key: &BlobKey) -> Result<BlobInfo> {
+        self.info(self.inner.head(&self.key(key)?).await?)
+    }
+
+    async fn list(&self, prefix: &str, after: Option<&BlobKey>) -> Result<BlobEntries> {
+        let entries = self.inner.list(prefix, after).await?;
+        Ok(match self.sin {
+            Sin::ListStopsAtSlash => {
+                let len = prefix.len();
+                entries
+                    .try_filter(move |entry| future::ready(!entry.key.as_str()[len..].contains('/')))
+                    .boxed()
+            }
+            Sin::AfterIsIncluded => {
+                let Some(after) = after.filter(|after| after.as_str().starts_with(prefix)) else {
+                    return Ok(entries);
+                };
+                let all = self.inner.list(prefix, None).await?;
+                let after = after.clone();
+                all.try_filter(move |entry| future::ready(entry.key >= after)).boxed()
+            }
+            Sin::ETagIsSize => entries
+                .map(|entry| {
+                    let mut entry = entry?;
+                    entry.etag = ETag::new(entry.size.to_string())?;
+                    Ok(entry)
+                })
+                .boxed(),
+            _ => entries,
+        })
+    }
+
+    async fn copy(&self, source: &BlobKey, target: &BlobKey) -> Result<BlobInfo> {
+        let (source, target) = (self.key(source)?, self.key(target)?);
+        if self.sin == Sin::CopyDropsMetadata && source != target {
+            let read = self.inner.get(&source, BlobGetOptions::default()).await?;
+            return self.inner.put(&target, BlobBody::Stream(read.bytes), BlobPutOptions::default()).await;
+        }
+        self.info(self.inner.copy(&source, &target).await?)
+    }
+
+    async fn delete(&self, key: &BlobKey) -> Result<bool> {
+        let key = self.key(key)?;
+        match self.sin {
+            Sin::DeletesPrefix => {
+                let there = self.inner.delete(&key).await?;
+                let longer: Vec<_> = self.inner.list(key.as_str(), None).await?.try_collect().await?;
+                for entry in longer {
+                    self.inner.delete(&entry.key).await?;
+                }
+                Ok(there)
+            }
+            Sin::DeletingNothingFails => {
+                self.inner.head(&key).await?;
+                self.inner.delete(&key).await
+            }
+            _ => self.inner.delete(&key).await,
+        }
+    }
+
+    async fn presign(&self, key: &BlobKey, request: &PresignRequest) -> Result<PresignedUrl> {
+        let mut url = self.inner.presign(&self.key(key)?, request).await?;
+        match self.sin {
+            Sin::PresignIgnoresMethod => url.method = PresignMethod::Get,
+            Sin::PresignIgnoresValidity => {
+                url = self
+                    .inner
+                    .presign(&self.key(key)?, &PresignRequest { valid_for: HOUR, ..request.clone() })
+                    .await?;
+            }
+            _ => {}
+        }
+        Ok(url)
+    }
+}
+
+const HOUR: std::time::Duration = std::time::Duration::from_secs(3_600);

@@ -1,0 +1,264 @@
+//! Wrong graph stores.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use larder_agents::storage::InMemoryGraphStore;
+use larder_conformance::{Harness, StoreSet};
+use larder_kernel::{
+    DeletedEntity, Direction, Entity, EntityId, EntityQuery, EntityType, GraphCounts, GraphStore, Namespace,
+    NeighborQuery, Page, PageRequest, Relationship, RelationshipId, RelationshipQuery, Result, Store,
+    SubGraph, UpsertReport,
+};
+
+use crate::frame::serve;
+
+sins! { Graph;
+    a_missing_end_is_made_up: EndsMadeUp => ["GRAPH-006"],
+    a_limit_cuts_entities_and_leaves_their_relationships: EdgeWithoutEnd => ["GRAPH-025"],
+    deleting_an_entity_leaves_its_relationships: RelationshipsLeft => ["GRAPH-031"],
+    an_entity_keeps_its_old_properties: PropertiesMerged => ["GRAPH-002"],
+    replacing_an_entity_drops_its_relationships: ReplacingDropsRelationships => ["GRAPH-002"],
+    parallel_relationships_are_merged: ParallelMerged => ["GRAPH-009"],
+    loops_are_refused: LoopsDropped => ["GRAPH-008"],
+    a_walk_ignores_the_direction: DirectionIgnored => ["GRAPH-029"],
+    a_walk_goes_out_only_unless_asked: BothMeansOut => ["GRAPH-020"],
+    relationships_are_written_one_by_one: BatchInPart => ["GRAPH-006"],
+    a_walk_goes_one_hop_too_far: OneHopTooFar => ["GRAPH-021", "GRAPH-022"],
+    limit_0_returns_the_start: LimitZeroReturnsStart => ["GRAPH-030"],
+    missing_entities_leave_no_gap: GapsClosed => ["GRAPH-011"],
+    the_last_item_of_a_page_is_skipped: PageSkipsOne => ["GRAPH-036"],
+    deleting_counts_no_relationships: DeletionCountsNothing => ["GRAPH-031"],
+    the_counts_only_grow: CountsOnlyGrow => ["GRAPH-039"],
+    a_walk_ignores_the_types: TypesIgnored => ["GRAPH-023"],
+    finding_entities_ignores_the_filter: FilterIgnored => ["GRAPH-035"],
+    finding_relationships_ignores_the_target: TargetIgnored => ["GRAPH-037"],
+    ids_are_case_folded: IdsFolded => ["STORE-003"],
+}
+
+#[derive(Debug, Default)]
+struct Memory {
+    /// Relationships whose ends were deleted.
+    left: Mutex<BTreeMap<(Namespace, RelationshipId), Relationship>>,
+    /// The greatest counts ever.
+    most: Mutex<BTreeMap<Namespace, GraphCounts>>,
+}
+
+fn backend(sin: Sin) -> Arc<dyn Harness> {
+    let memory = Arc::new(Memory::default());
+    serve(sin.opening(), move |place, namespace, _| {
+        let inner = InMemoryGraphStore::open(place, namespace);
+        let wrong = Wrong { inner, sin, memory: Arc::clone(&memory) };
+        StoreSet { graph: Some(Arc::new(wrong)), ..StoreSet::default() }
+    })
+}
+
+#[derive(Debug)]
+struct Wrong {
+    inner: InMemoryGraphStore,
+    sin: Sin,
+    memory: Arc<Memory>,
+}
+
+forward_store!(Wrong);
+
+impl Wrong {
+    fn id(&self, id: &EntityId) -> Result<EntityId> {
+        match self.sin {
+            Sin::IdsFolded => EntityId::new(id.as_str().to_lowercase()),
+            _ => Ok(id.clone()),
+        }
+    }
+
+    async fn found(&self, query: RelationshipQuery) -> Result<Vec<Relationship>> {
+        Ok(self.inner.find_relationships(&query, PageRequest::default()).await?.items)
+    }
+
+    /// The relationships that touch an entity; a loop comes twice.
+    async fn touching(&self, id: &EntityId) -> Result<Vec<Relationship>> {
+        let out = RelationshipQuery { source: Some(id.clone()), ..RelationshipQuery::default() };
+        let into = RelationshipQuery { target: Some(id.clone()), ..RelationshipQuery::default() };
+        let mut all = self.found(out).await?;
+        all.extend(self.found(into).await?);
+        Ok(all)
+    }
+
+    async fn make_ends(&self, relationships: &[Relationship]) -> Result<()> {
+        for end in relationships.iter().flat_map(|one| [&one.source, &one.target]) {
+            if self.inner.get_entities(std::slice::from_ref(end)).await?[0].is_none() {
+                let made = Entity::new(end.clone(), EntityType::new("made up")?);
+                self.inner.upsert_entities(vec![made]).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes what stands between the same ends with the same type.
+    async fn merge_parallel(&self, relationships: &[Relationship]) -> Result<()> {
+        for one in relationships {
+            let same = RelationshipQuery {
+                relationship_type: Some(one.relationship_type.clone()),
+                source: Some(one.source.clone()),
+                target: Some(one.target.clone()),
+                filter: None,
+            };
+            for other in self.found(same).await?.into_iter().filter(|other| other.id != one.id) {
+                self.inner.delete_relationship(&other.id).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl GraphStore for Wrong {
+    async fn upsert_entities(&self, mut entities: Vec<Entity>) -> Result<UpsertReport> {
+        for entity in &mut entities {
+            entity.id = self.id(&entity.id)?;
+            match self.sin {
+                Sin::PropertiesMerged => {
+                    let there = self.inner.get_entities(std::slice::from_ref(&entity.id)).await?.remove(0);
+                    for (name, value) in there.into_iter().flat_map(|old| old.properties.into_map()) {
+                        if entity.properties.get(&name).is_none() {
+                            entity.properties.insert(name, value);
+                        }
+                    }
+                }
+                Sin::ReplacingDropsRelationships => {
+                    for one in self.touching(&entity.id).await? {
+                        self.inner.delete_relationship(&one.id).await?;
+                    }
+                }
+                _ => {}
+            }
+        }
+        self.inner.upsert_entities(entities).await
+    }
+
+    async fn upsert_relationships(&self, mut relationships: Vec<Relationship>) -> Result<UpsertReport> {
+        for one in &mut relationships {
+            (one.source, one.target) = (self.id(&one.source)?, self.id(&one.target)?);
+        }
+        match self.sin {
+            Sin::EndsMadeUp => self.make_ends(&relationships).await?,
+            Sin::LoopsDropped => relationships.retain(|one| one.source != one.target),
+            _ => {}
+        }
+        if self.sin == Sin::LoopsDropped && relationships.is_empty() {
+            return Ok(UpsertReport { created: 1, replaced: 0 });
+        }
+        if self.sin == Sin::BatchInPart && !relationships.is_empty() {
+            let mut whole = UpsertReport::default();
+            for one in relationships {
+                let report = self.inner.upsert_relationships(vec![one]).await?;
+                whole.created += report.created;
+                whole.replaced += report.replaced;
+            }
+            return Ok(whole);
+        }
+        let report = self.inner.upsert_relationships(relationships.clone()).await?;
+        if self.sin == Sin::ParallelMerged {
+            self.merge_parallel(&relationships).await?;
+        }
+        Ok(report)
+    }
+
+    async fn get_entities(&self, ids: &[EntityId]) -> Result<Vec<Option<Entity>>> {
+        let ids = ids.iter().map(|id| self.id(id)).collect::<Result<Vec<_>>>()?;
+        let mut found = self.inner.get_entities(&ids).await?;
+        if self.sin == Sin::GapsClosed {
+            found.retain(Option::is_some);
+        }
+        Ok(found)
+    }
+
+    async fn get_relationships(&self, ids: &[RelationshipId]) -> Result<Vec<Option<Relationship>>> {
+        let mut found = self.inner.get_relationships(ids).await?;
+        let left = self.memory.left.lock().unwrap();
+        for (id, place) in ids.iter().zip(&mut found).filter(|(_, place)| place.is_none()) {
+            *place = left.get(&(self.inner.namespace().clone(), id.clone())).cloned();
+        }
+        Ok(found)
+    }
+
+    async fn neighbors(&self, entity: &EntityId, query: &NeighborQuery) -> Result<SubGraph> {
+        let entity = self.id(entity)?;
+        let mut asked = query.clone();
+        match self.sin {
+            Sin::DirectionIgnored => asked.direction = Direction::Both,
+            Sin::BothMeansOut if query.direction == Direction::Both => asked.direction = Direction::Out,
+            Sin::TypesIgnored => asked.relationship_types.clear(),
+            Sin::OneHopTooFar if query.depth < 32 => asked.depth += 1,
+            Sin::LimitZeroReturnsStart => asked.limit = query.limit.max(1),
+            Sin::EdgeWithoutEnd if query.limit < 10_000 => asked.limit = 10_000,
+            _ => {}
+        }
+        let mut reached = self.inner.neighbors(&entity, &asked).await?;
+        reached.entities.truncate(query.limit.max(usize::from(self.sin == Sin::LimitZeroReturnsStart)));
+        Ok(reached)
+    }
+
+    async fn delete_entity(&self, entity: &EntityId) -> Result<DeletedEntity> {
+        let entity = self.id(entity)?;
+        if self.sin == Sin::RelationshipsLeft {
+            let touching = self.touching(&entity).await?;
+            let mut left = self.memory.left.lock().unwrap();
+            for one in touching {
+                left.insert((self.inner.namespace().clone(), one.id.clone()), one);
+            }
+        }
+        let mut deleted = self.inner.delete_entity(&entity).await?;
+        if self.sin == Sin::DeletionCountsNothing {
+            deleted.relationships = 0;
+        }
+        Ok(deleted)
+    }
+
+    async fn delete_relationship(&self, relationship: &RelationshipId) -> Result<bool> {
+        self.inner.delete_relationship(relationship).await
+    }
+
+    async fn find_entities(
+        &self,
+        query: &EntityQuery,
+        page: PageRequest<EntityId>,
+    ) -> Result<Page<Entity, EntityId>> {
+        let mut query = query.clone();
+        if self.sin == Sin::FilterIgnored {
+            query.filter = None;
+        }
+        let query = &query;
+        let mut found = self.inner.find_entities(query, page.clone()).await?;
+        if self.sin == Sin::PageSkipsOne && found.next.is_some() {
+            let following =
+                self.inner.find_entities(query, PageRequest { after: found.next.clone(), limit: 1 });
+            found.next = following.await?.items.pop().map(|entity| entity.id);
+        }
+        Ok(found)
+    }
+
+    async fn find_relationships(
+        &self,
+        query: &RelationshipQuery,
+        page: PageRequest<RelationshipId>,
+    ) -> Result<Page<Relationship, RelationshipId>> {
+        let mut query = query.clone();
+        if self.sin == Sin::TargetIgnored {
+            query.target = None;
+        }
+        self.inner.find_relationships(&query, page).await
+    }
+
+    async fn count(&self) -> Result<GraphCounts> {
+        let now = self.inner.count().await?;
+        if self.sin != Sin::CountsOnlyGrow {
+            return Ok(now);
+        }
+        let mut most = self.memory.most.lock().unwrap();
+        let most = most.entry(self.inner.namespace().clone()).or_default();
+        most.entities = most.entities.max(now.entities);
+        most.relationships = most.relationships.max(now.relationships);
+        Ok(*most)
+    }
+}

@@ -1,0 +1,302 @@
+//! Wrong history providers.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use futures_util::{StreamExt, TryStreamExt, future};
+use larder_agents::InMemoryHistoryProvider;
+use larder_conformance::{Harness, StoreSet};
+use larder_kernel::{
+    AgentId, AppendOptions, Appended, ChatMessage, ErrorKind, Forked, HistoryEventKind, HistoryEvents,
+    HistoryProvider, Namespace, Page, PageRequest, Replaced, Replacement, Result, RunId, Seq, SessionId,
+    Store, StoredMessage, Thread, ThreadInfo, Ttl,
+};
+
+use crate::frame::serve;
+
+sins! { History;
+    limit_0_returns_everything: LimitZeroReturnsAll => ["HIST-023", "HIST-027", "HIST-030"],
+    messages_are_ordered_by_created_at: OrderedByTime => ["HIST-012"],
+    idempotency_is_forgotten: KeysForgotten => ["HIST-007", "HIST-008", "HIST-011"],
+    idempotency_keys_are_shared_by_all_threads: KeysShared => ["HIST-009"],
+    a_batch_loses_its_last_message: LastOfBatchLost => ["HIST-001"],
+    a_batch_is_written_one_by_one: BatchInPieces => ["HIST-003", "HIST-004", "STORE-010", "STORE-011"],
+    clearing_restarts_seq: ClearRestartsSeq => ["HIST-037"],
+    text_loses_what_follows_nul: TextEndsAtNul => ["HIST-014"],
+    the_tail_comes_newest_first: TailNewestFirst => ["HIST-025"],
+    before_includes_itself: BeforeIncludesItself => ["HIST-026"],
+    after_includes_itself: AfterIncludesItself => ["HIST-028"],
+    clearing_a_run_clears_the_thread: RunClearsThread => ["HIST-038"],
+    a_fork_takes_everything: ForkTakesAll => ["HIST-040"],
+    a_fork_replaces_its_target: ForkReplaces => ["HIST-041", "HIST-045"],
+    a_replacement_never_conflicts: ReplaceNeverConflicts => ["HIST-051", "HIST-053"],
+    an_agent_is_a_prefix: AgentIsPrefix => ["HIST-062"],
+    use_does_not_prolong_life: LifeNotRefreshed => ["HIST-066"],
+    any_use_prolongs_life: LifeAlwaysRefreshed => ["HIST-067"],
+    an_append_ignores_its_time_to_live: AppendIgnoresTtl => ["HIST-013"],
+    a_subscription_skips_every_seventh_event: SkipsSeventhEvent => ["HIST-080", "HIST-086"],
+    a_subscription_has_no_backlog: NoBacklog => ["HIST-080", "HIST-088"],
+    threads_are_listed_backwards: ListedBackwards => ["HIST-060"],
+    the_size_counts_messages_twice: BytesDoubled => ["HIST-032"],
+    a_subscription_hides_clears: ClearsHidden => ["HIST-082"],
+    ids_are_case_folded: IdsFolded => ["STORE-003"],
+    ids_are_cut_at_40_characters: IdsCut => ["STORE-003"],
+}
+
+#[derive(Debug, Default)]
+struct Memory {
+    /// The last `Seq` of each thread when it was cleared.
+    cleared_at: Mutex<BTreeMap<(Namespace, String, String), i64>>,
+    /// The answers given to idempotency keys, whatever the thread.
+    answers: Mutex<BTreeMap<(Namespace, String), Appended>>,
+}
+
+fn backend(sin: Sin) -> Arc<dyn Harness> {
+    let memory = Arc::new(Memory::default());
+    serve(sin.opening(), move |place, namespace, _| {
+        let inner = InMemoryHistoryProvider::open(place, namespace);
+        let wrong = Wrong { inner, sin, memory: Arc::clone(&memory) };
+        StoreSet { history: Some(Arc::new(wrong)), ..StoreSet::default() }
+    })
+}
+
+#[derive(Debug)]
+struct Wrong {
+    inner: InMemoryHistoryProvider,
+    sin: Sin,
+    memory: Arc<Memory>,
+}
+
+forward_store!(Wrong);
+
+impl Wrong {
+    fn thread(&self, thread: &Thread) -> Result<Thread> {
+        let id = |text: &str| match self.sin {
+            Sin::IdsFolded => text.to_lowercase(),
+            Sin::IdsCut => text.chars().take(40).collect(),
+            _ => text.to_owned(),
+        };
+        Ok(Thread {
+            agent: AgentId::new(id(thread.agent.as_str()))?,
+            session: SessionId::new(id(thread.session.as_str()))?,
+        })
+    }
+
+    fn place_of(&self, thread: &Thread) -> (Namespace, String, String) {
+        let (agent, session) = (thread.agent.to_string(), thread.session.to_string());
+        (self.inner.namespace().clone(), agent, session)
+    }
+
+    /// A number as the wrong store gives it.
+    fn shown(&self, thread: &Thread, seq: Seq) -> Seq {
+        let cleared_at = self.memory.cleared_at.lock().unwrap();
+        Seq::new(seq.get() - cleared_at.get(&self.place_of(thread)).copied().unwrap_or(0))
+    }
+
+    fn limit(&self, limit: usize) -> usize {
+        if self.sin == Sin::LimitZeroReturnsAll && limit == 0 { 1_000 } else { limit }
+    }
+
+    fn read(&self, thread: &Thread, mut messages: Vec<StoredMessage>) -> Vec<StoredMessage> {
+        for stored in &mut messages {
+            stored.seq = self.shown(thread, stored.seq);
+        }
+        messages
+    }
+
+    async fn append_in_pieces(
+        &self,
+        thread: &Thread,
+        messages: Vec<ChatMessage>,
+        options: &AppendOptions,
+    ) -> Result<Appended> {
+        let mut answers = Vec::new();
+        for message in messages {
+            let options = AppendOptions { idempotency_key: None, ..options.clone() };
+            answers.push(self.inner.append_many(thread, vec![message], options).await?);
+            tokio::task::yield_now().await;
+        }
+        Ok(Appended { first: answers[0].first, last: answers[answers.len() - 1].last })
+    }
+}
+
+#[async_trait]
+impl HistoryProvider for Wrong {
+    async fn append_many(
+        &self,
+        thread: &Thread,
+        mut messages: Vec<ChatMessage>,
+        mut options: AppendOptions,
+    ) -> Result<Appended> {
+        let thread = self.thread(thread)?;
+        let key = options.idempotency_key.as_ref().map(|key| (self.namespace().clone(), key.to_string()));
+        match self.sin {
+            Sin::KeysForgotten => options.idempotency_key = None,
+            Sin::KeysShared => {
+                let answers = self.memory.answers.lock().unwrap();
+                if let Some(answer) = key.as_ref().and_then(|key| answers.get(key)) {
+                    return Ok(*answer);
+                }
+            }
+            Sin::LastOfBatchLost if messages.len() > 1 => {
+                messages.pop();
+            }
+            Sin::BatchInPieces if messages.len() > 1 && options.idempotency_key.is_none() => {
+                return self.append_in_pieces(&thread, messages, &options).await;
+            }
+            Sin::TextEndsAtNul => {
+                for message in &mut messages {
+                    cut_at_nul(message);
+                }
+            }
+            Sin::AppendIgnoresTtl => options.ttl = None,
+            _ => {}
+        }
+        options.ttl = options.ttl.map(|ttl| self.ttl(ttl));
+        let mut answer = self.inner.append_many(&thread, messages, options).await?;
+        if let (Sin::KeysShared, Some(key)) = (self.sin, key) {
+            self.memory.answers.lock().unwrap().insert(key, answer);
+        }
+        answer.first = self.shown(&thread, answer.first);
+        answer.last = self.shown(&thread, answer.last);
+        Ok(answer)
+    }
+
+    async fn get_messages(&self, thread: &Thread, offset: u64, limit: usize) -> Result<Vec<StoredMessage>> {
+        let thread = self.thread(thread)?;
+        if self.sin == Sin::OrderedByTime {
+            let mut all = self.inner.get_messages(&thread, 0, 1_000).await?;
+            all.sort_by_key(|stored| stored.message.created_at);
+            let offset = usize::try_from(offset).unwrap_or(usize::MAX);
+            return Ok(all.into_iter().skip(offset).take(limit).collect());
+        }
+        Ok(self.read(&thread, self.inner.get_messages(&thread, offset, self.limit(limit)).await?))
+    }
+
+    async fn tail(&self, thread: &Thread, before: Option<Seq>, limit: usize) -> Result<Vec<StoredMessage>> {
+        let thread = self.thread(thread)?;
+        let before = match self.sin {
+            Sin::BeforeIncludesItself => before.map(|seq| Seq::new(seq.get().saturating_add(1))),
+            _ => before,
+        };
+        let mut tail = self.inner.tail(&thread, before, self.limit(limit)).await?;
+        if self.sin == Sin::TailNewestFirst {
+            tail.reverse();
+        }
+        Ok(self.read(&thread, tail))
+    }
+
+    async fn page_after(&self, thread: &Thread, after: Seq, limit: usize) -> Result<Vec<StoredMessage>> {
+        let thread = self.thread(thread)?;
+        let after = match self.sin {
+            Sin::AfterIncludesItself => Seq::new(after.get().saturating_sub(1)),
+            _ => after,
+        };
+        Ok(self.read(&thread, self.inner.page_after(&thread, after, self.limit(limit)).await?))
+    }
+
+    async fn thread_info(&self, thread: &Thread) -> Result<ThreadInfo> {
+        let thread = self.thread(thread)?;
+        let mut info = self.inner.thread_info(&thread).await?;
+        info.last = self.shown(&thread, info.last);
+        if self.sin == Sin::BytesDoubled {
+            info.bytes *= 2;
+        }
+        Ok(info)
+    }
+
+    async fn clear(&self, thread: &Thread) -> Result<u64> {
+        let thread = self.thread(thread)?;
+        let cleared = self.inner.clear(&thread).await?;
+        if self.sin == Sin::ClearRestartsSeq {
+            let last = self.inner.thread_info(&thread).await?.last.get();
+            self.memory.cleared_at.lock().unwrap().insert(self.place_of(&thread), last);
+        }
+        Ok(cleared)
+    }
+
+    async fn clear_run(&self, thread: &Thread, run: &RunId) -> Result<u64> {
+        let thread = self.thread(thread)?;
+        match self.sin {
+            Sin::RunClearsThread => self.inner.clear(&thread).await,
+            _ => self.inner.clear_run(&thread, run).await,
+        }
+    }
+
+    async fn fork(&self, source: &Thread, target: &Thread, up_to: Option<Seq>) -> Result<Forked> {
+        let (source, target) = (self.thread(source)?, self.thread(target)?);
+        if self.sin == Sin::ForkReplaces {
+            self.inner.clear(&target).await?;
+        }
+        let up_to = if self.sin == Sin::ForkTakesAll { None } else { up_to };
+        self.inner.fork(&source, &target, up_to).await
+    }
+
+    async fn replace(&self, thread: &Thread, mut replacement: Replacement) -> Result<Replaced> {
+        let thread = self.thread(thread)?;
+        match self.inner.replace(&thread, replacement.clone()).await {
+            Err(error) if self.sin == Sin::ReplaceNeverConflicts && error.kind() == ErrorKind::Conflict => {
+                replacement.seen = self.inner.thread_info(&thread).await?.last;
+                self.inner.replace(&thread, replacement).await
+            }
+            answer => answer,
+        }
+    }
+
+    async fn list_threads(
+        &self,
+        agent: Option<&AgentId>,
+        page: PageRequest<Thread>,
+    ) -> Result<Page<ThreadInfo, Thread>> {
+        let (Sin::AgentIsPrefix, Some(agent)) = (self.sin, agent) else {
+            let mut listed = self.inner.list_threads(agent, page).await?;
+            if self.sin == Sin::ListedBackwards {
+                listed.items.reverse();
+            }
+            return Ok(listed);
+        };
+        let mut listed = self.inner.list_threads(None, PageRequest { limit: 10_000, ..page.clone() }).await?;
+        listed.items.retain(|info| info.thread.agent.as_str().starts_with(agent.as_str()));
+        Ok(Page::from_surplus(listed.items, page.limit, |info| info.thread.clone()))
+    }
+
+    async fn set_ttl(&self, thread: &Thread, ttl: Option<Ttl>) -> Result<()> {
+        self.inner.set_ttl(&self.thread(thread)?, ttl.map(|ttl| self.ttl(ttl))).await
+    }
+
+    async fn subscribe(&self, thread: &Thread, after: Seq) -> Result<HistoryEvents> {
+        let thread = self.thread(thread)?;
+        let after = match self.sin {
+            Sin::NoBacklog => self.inner.thread_info(&thread).await?.last,
+            _ => after,
+        };
+        let events = self.inner.subscribe(&thread, after).await?;
+        Ok(match self.sin {
+            Sin::SkipsSeventhEvent => {
+                events.try_filter(|event| future::ready(event.seq.get() % 7 != 0)).boxed()
+            }
+            Sin::ClearsHidden => events
+                .try_filter(|event| future::ready(!matches!(event.kind, HistoryEventKind::Cleared { .. })))
+                .boxed(),
+            _ => events,
+        })
+    }
+}
+
+impl Wrong {
+    fn ttl(&self, mut ttl: Ttl) -> Ttl {
+        match self.sin {
+            Sin::LifeNotRefreshed => ttl.refresh_on_use = false,
+            Sin::LifeAlwaysRefreshed => ttl.refresh_on_use = true,
+            _ => {}
+        }
+        ttl
+    }
+}
+
+fn cut_at_nul(message: &mut ChatMessage) {
+    if let Some(at) = message.text.find('\0') {
+        message.text.truncate(at);
+    }
+}

@@ -1,0 +1,286 @@
+//! Wrong task stores.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use larder_agents::InMemoryTaskStore;
+use larder_conformance::{Harness, StoreSet};
+use larder_kernel::{
+    Board, BoardId, BoardStatusCounts, Claim, ConversationId, ErrorKind, FencingToken, Lease, Namespace,
+    NewBoard, NewTask, Page, PageRequest, Result, RetryOutcome, Store, Task, TaskId, TaskPosition, TaskQuery,
+    TaskStatus, TaskStore, Transition, WorkerId,
+};
+
+use crate::frame::serve;
+
+sins! { Tasks;
+    a_claim_has_two_winners: TwoWinners => ["TASK-041"],
+    the_last_write_wins: LastWriteWins => ["TASK-022"],
+    repeating_a_step_succeeds: RepeatedStepSucceeds => ["TASK-021", "TASK-024"],
+    a_stale_token_is_accepted: StaleTokenAccepted => ["TASK-025", "TASK-043", "TASK-048"],
+    a_missing_token_is_accepted: MissingTokenAccepted => ["TASK-025"],
+    a_lease_never_passes: LeaseNeverPasses => ["TASK-043"],
+    creating_a_board_twice_succeeds: BoardCreatedTwice => ["TASK-002", "TASK-005"],
+    a_refused_batch_is_added_in_part: BatchInPart => ["TASK-007"],
+    tasks_are_listed_by_id: ListedById => ["TASK-006", "TASK-013"],
+    a_listing_ignores_the_statuses: StatusesIgnored => ["TASK-013"],
+    a_claim_takes_what_is_in_progress: ClaimsInProgress => ["TASK-044"],
+    settling_settles_every_conversation: SettlesAll => ["TASK-038"],
+    settling_leaves_other_boards: SettlesOneBoard => ["TASK-037"],
+    a_step_forgets_its_result: ResultForgotten => ["TASK-027"],
+    exhaustion_is_not_said: ExhaustionHidden => ["TASK-031"],
+    retries_have_no_end: EndlessRetries => ["TASK-031", "TASK-033"],
+    forcing_a_retry_keeps_the_retries: ForceKeepsRetries => ["TASK-035"],
+    counts_stand_still: CountsStandStill => ["TASK-011"],
+    every_task_has_three_retries: RetriesAlwaysThree => ["TASK-006"],
+    deleting_a_board_takes_the_conversations_other_boards: DeletesConversation => ["TASK-050"],
+    conversations_are_case_folded: ConversationsFolded => ["STORE-003"],
+}
+
+#[derive(Debug, Default)]
+struct Memory {
+    /// A claim of each board that a second worker gets too.
+    claimed: Mutex<BTreeMap<(Namespace, BoardId), Claim>>,
+}
+
+fn backend(sin: Sin) -> Arc<dyn Harness> {
+    let memory = Arc::new(Memory::default());
+    serve(sin.opening(), move |place, namespace, _| {
+        let inner = InMemoryTaskStore::open(place, namespace);
+        let wrong = Wrong { inner, sin, memory: Arc::clone(&memory) };
+        StoreSet { tasks: Some(Arc::new(wrong)), ..StoreSet::default() }
+    })
+}
+
+#[derive(Debug)]
+struct Wrong {
+    inner: InMemoryTaskStore,
+    sin: Sin,
+    memory: Arc<Memory>,
+}
+
+forward_store!(Wrong);
+
+impl Wrong {
+    fn conversation(&self, id: &ConversationId) -> Result<ConversationId> {
+        match self.sin {
+            Sin::ConversationsFolded => ConversationId::new(id.as_str().to_lowercase()),
+            _ => Ok(id.clone()),
+        }
+    }
+
+    fn board(&self, board: &BoardId) -> Result<BoardId> {
+        let conversation = self.conversation(&board.conversation)?;
+        Ok(BoardId { conversation, agent: board.agent.clone() })
+    }
+
+    /// The token that counts, whatever the caller gave.
+    async fn token(
+        &self,
+        board: &BoardId,
+        task: &TaskId,
+        given: Option<FencingToken>,
+    ) -> Result<Option<FencingToken>> {
+        let accepted = match self.sin {
+            Sin::StaleTokenAccepted => given.is_some(),
+            Sin::MissingTokenAccepted => given.is_none(),
+            _ => false,
+        };
+        if !accepted {
+            return Ok(given);
+        }
+        let lease = self.inner.get_task(board, task).await?.and_then(|task| task.lease);
+        Ok(lease.map(|lease| lease.token).or(given))
+    }
+}
+
+#[async_trait]
+impl TaskStore for Wrong {
+    async fn create_task_list(&self, board: &BoardId, new: NewBoard) -> Result<Board> {
+        let board = self.board(board)?;
+        match self.inner.create_task_list(&board, new).await {
+            Err(error) if self.sin == Sin::BoardCreatedTwice && error.kind() == ErrorKind::AlreadyExists => {
+                self.inner.get_board(&board).await?.ok_or(error)
+            }
+            answer => answer,
+        }
+    }
+
+    async fn add_tasks(&self, board: &BoardId, mut tasks: Vec<NewTask>) -> Result<Vec<Task>> {
+        if self.sin == Sin::RetriesAlwaysThree {
+            tasks.iter_mut().for_each(|task| task.retries_max = 3);
+        }
+        let board = self.board(board)?;
+        if self.sin != Sin::BatchInPart {
+            return self.inner.add_tasks(&board, tasks).await;
+        }
+        let mut added = Vec::new();
+        for task in tasks {
+            added.extend(self.inner.add_tasks(&board, vec![task]).await?);
+        }
+        Ok(added)
+    }
+
+    async fn get_board(&self, board: &BoardId) -> Result<Option<Board>> {
+        let mut found = self.inner.get_board(&self.board(board)?).await?;
+        if let (Sin::CountsStandStill, Some(found)) = (self.sin, &mut found) {
+            found.tasks = BoardStatusCounts { planned: found.tasks.total(), ..BoardStatusCounts::default() };
+        }
+        Ok(found)
+    }
+
+    async fn get_task(&self, board: &BoardId, task: &TaskId) -> Result<Option<Task>> {
+        self.inner.get_task(&self.board(board)?, task).await
+    }
+
+    async fn list_tasks(
+        &self,
+        board: &BoardId,
+        query: &TaskQuery,
+        page: PageRequest<TaskPosition>,
+    ) -> Result<Page<Task, TaskPosition>> {
+        let all = TaskQuery::default();
+        let query = if self.sin == Sin::StatusesIgnored { &all } else { query };
+        let mut listed = self.inner.list_tasks(&self.board(board)?, query, page).await?;
+        if self.sin == Sin::ListedById {
+            listed.items.sort_by(|left, right| left.id.cmp(&right.id));
+        }
+        Ok(listed)
+    }
+
+    async fn list_boards(
+        &self,
+        conversation: Option<&ConversationId>,
+        page: PageRequest<BoardId>,
+    ) -> Result<Page<Board, BoardId>> {
+        self.inner.list_boards(conversation, page).await
+    }
+
+    async fn update_status(&self, board: &BoardId, task: &TaskId, mut step: Transition) -> Result<Task> {
+        let board = self.board(board)?;
+        step.token = self.token(&board, task, step.token).await?;
+        let to = step.to;
+        match self.sin {
+            Sin::LastWriteWins => step.expected = None,
+            Sin::ResultForgotten => step.result = None,
+            _ => {}
+        }
+        match self.inner.update_status(&board, task, step).await {
+            Err(error) if self.sin == Sin::RepeatedStepSucceeds && error.kind() == ErrorKind::Conflict => {
+                let there = self.inner.get_task(&board, task).await?;
+                there.filter(|task| task.status == to).ok_or(error)
+            }
+            answer => answer,
+        }
+    }
+
+    async fn increment_retry(
+        &self,
+        board: &BoardId,
+        task: &TaskId,
+        token: Option<FencingToken>,
+    ) -> Result<RetryOutcome> {
+        let board = self.board(board)?;
+        let token = self.token(&board, task, token).await?;
+        Ok(match (self.sin, self.inner.increment_retry(&board, task, token).await?) {
+            (Sin::ExhaustionHidden, RetryOutcome::Exhausted(task)) => RetryOutcome::Retried(task),
+            (Sin::EndlessRetries, RetryOutcome::Exhausted(task)) => {
+                RetryOutcome::Retried(self.inner.force_retry(&board, &task.id).await?)
+            }
+            (_, outcome) => outcome,
+        })
+    }
+
+    async fn force_retry(&self, board: &BoardId, task: &TaskId) -> Result<Task> {
+        let board = self.board(board)?;
+        let before = self.inner.get_task(&board, task).await?;
+        let mut forced = self.inner.force_retry(&board, task).await?;
+        if let (Sin::ForceKeepsRetries, Some(before)) = (self.sin, before) {
+            forced.retries = before.retries;
+        }
+        Ok(forced)
+    }
+
+    async fn settle_conversation(&self, conversation: &ConversationId) -> Result<u64> {
+        let conversation = self.conversation(conversation)?;
+        match self.sin {
+            Sin::SettlesAll => {
+                let settled = self.inner.settle_conversation(&conversation).await?;
+                for board in self.inner.list_boards(None, PageRequest::default()).await?.items {
+                    self.inner.settle_conversation(&board.id.conversation).await?;
+                }
+                Ok(settled)
+            }
+            Sin::SettlesOneBoard => {
+                let first = self.inner.list_boards(Some(&conversation), PageRequest::first(1)).await?.items;
+                let running = TaskQuery::in_statuses([TaskStatus::InProgress]);
+                let mut settled = 0;
+                for board in first {
+                    let tasks = self.inner.list_tasks(&board.id, &running, PageRequest::default()).await?;
+                    for task in tasks.items {
+                        let mut step = Transition::to(TaskStatus::Succeeded);
+                        step.token = task.lease.map(|lease| lease.token);
+                        self.inner.update_status(&board.id, &task.id, step).await?;
+                        settled += 1;
+                    }
+                }
+                Ok(settled)
+            }
+            _ => self.inner.settle_conversation(&conversation).await,
+        }
+    }
+
+    async fn claim(&self, board: &BoardId, worker: &WorkerId, lease: Duration) -> Result<Option<Claim>> {
+        let board = self.board(board)?;
+        let lease =
+            if self.sin == Sin::LeaseNeverPasses { lease.max(Duration::from_secs(600)) } else { lease };
+        if self.sin == Sin::ClaimsInProgress {
+            let running = TaskQuery::in_statuses([TaskStatus::InProgress]);
+            let first = self.inner.list_tasks(&board, &running, PageRequest::first(1)).await?.items;
+            for task in first.iter().filter(|task| task.lease.is_none()) {
+                self.inner.force_retry(&board, &task.id).await?;
+            }
+        }
+        if self.sin != Sin::TwoWinners {
+            return self.inner.claim(&board, worker, lease).await;
+        }
+        let place = (self.namespace().clone(), board.clone());
+        if let Some(mut claim) = self.memory.claimed.lock().unwrap().remove(&place) {
+            if let Some(lease) = &mut claim.task.lease {
+                lease.worker = worker.clone();
+            }
+            return Ok(Some(claim));
+        }
+        let claim = self.inner.claim(&board, worker, lease).await?;
+        if let Some(claim) = &claim {
+            self.memory.claimed.lock().unwrap().insert(place, claim.clone());
+        }
+        Ok(claim)
+    }
+
+    async fn renew_lease(
+        &self,
+        board: &BoardId,
+        task: &TaskId,
+        token: FencingToken,
+        lease: Duration,
+    ) -> Result<Lease> {
+        let board = self.board(board)?;
+        let token = self.token(&board, task, Some(token)).await?.unwrap_or(token);
+        self.inner.renew_lease(&board, task, token, lease).await
+    }
+
+    async fn delete_board(&self, board: &BoardId) -> Result<bool> {
+        let board = self.board(board)?;
+        let there = self.inner.delete_board(&board).await?;
+        if self.sin == Sin::DeletesConversation {
+            let conversation = Some(&board.conversation);
+            for other in self.inner.list_boards(conversation, PageRequest::default()).await?.items {
+                self.inner.delete_board(&other.id).await?;
+            }
+        }
+        Ok(there)
+    }
+}
