@@ -2,7 +2,9 @@
 //!
 //! - [`storage`] holds the contracts in memory: for tests, for programs whose data need not last, and as the reference
 //!   that every other backend is measured by.
+//! - [`session`] keeps conversations with a system prompt, hints and a profile of what the model sees of them.
 //! - [`scope`] says which agent is at work, so that code far from the caller finds the right board.
+//! - [`workflow`] moves a conversation through states, resumable by id.
 //!
 //! ```
 //! use larder_agents::{InMemoryHistoryProvider, MemoryPlace};
@@ -21,10 +23,19 @@
 //! # }
 //! ```
 
+pub mod compaction;
+pub mod context;
+pub mod model;
 pub mod scope;
+pub mod session;
 pub mod storage;
+pub mod tokens;
+pub mod transcript;
+pub mod workflow;
 
+pub use context::{AgentContext, ContextConfig};
 pub use scope::AgentScope;
 pub use storage::{
     GlobalTaskStore, InMemoryHistoryProvider, InMemoryKeyValueStore, InMemoryTaskStore, MemoryPlace,
 };
+pub use workflow::{Workflow, WorkflowOptions, WorkflowSpec};

@@ -29,7 +29,7 @@ mod page;
 pub mod storage;
 mod timestamp;
 
-pub use agent::context::{AgentContextProtocol, CompactionStrategy, Reach};
+pub use agent::context::{AgentContextProtocol, CompactionStrategy, Origin, Reach, Window, WindowMessage};
 pub use agent::model::{Embedder, LanguageModel, LanguageModelRequest};
 pub use agent::supervision::HistoryRetention;
 pub use capability::{Capabilities, Capability, Durability};

@@ -1,0 +1,93 @@
+//! Long-term memory before short-term memory (ALQ-6).
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use larder_kernel::{CompactionStrategy, Origin, Reach, Result, Window, WindowMessage};
+use serde::{Deserialize, Serialize};
+
+use super::neuralyzer::NeuralyzerConfig;
+use super::summarizer::SummarizerConfig;
+
+/// A long-term strategy as agents' profiles write it.
+///
+/// ```
+/// use larder_agents::compaction::LongTermMemory;
+///
+/// let json = r#"{"long_term_memory_id": "neuralyzer", "interaction_threshold_qty": 30, "interaction_keep": 5}"#;
+/// let LongTermMemory::Neuralyzer(config) = serde_json::from_str(json).unwrap() else { unreachable!() };
+/// assert_eq!((config.interaction_threshold_qty, config.interaction_threshold_tokens), (30, -1));
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "long_term_memory_id", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum LongTermMemory {
+    /// [`Summarizer`](super::Summarizer).
+    Summarizer(SummarizerConfig),
+    /// [`Neuralyzer`](super::Neuralyzer).
+    Neuralyzer(NeuralyzerConfig),
+}
+
+/// Runs long-term strategies and then short-term ones on what they kept.
+///
+/// The short-term strategies choose among the interactions that remain; the summary that stands for the others stays in
+/// front of them.
+#[derive(Debug, Clone, Default)]
+pub struct CombinedMemory {
+    long_term: Vec<Arc<dyn CompactionStrategy>>,
+    short_term: Vec<Arc<dyn CompactionStrategy>>,
+}
+
+impl CombinedMemory {
+    /// Strategies that summarize or erase, and strategies that limit what the model sees, each in their order.
+    #[must_use]
+    pub fn new(
+        long_term: Vec<Arc<dyn CompactionStrategy>>,
+        short_term: Vec<Arc<dyn CompactionStrategy>>,
+    ) -> Self {
+        Self { long_term, short_term }
+    }
+}
+
+#[async_trait]
+impl CompactionStrategy for CombinedMemory {
+    fn name(&self) -> &'static str {
+        "combined"
+    }
+
+    fn reach(&self) -> Reach {
+        let all = self.long_term.iter().chain(&self.short_term);
+        let first = all.map(|strategy| strategy.reach()).find(|reach| *reach != Reach::Each);
+        // Without any strategy everything is included (ALQ-1); of strategies that look at each message alone the
+        // caller's next one decides.
+        match first {
+            Some(reach) => reach,
+            None if self.long_term.is_empty() && self.short_term.is_empty() => Reach::Everything,
+            None => Reach::Each,
+        }
+    }
+
+    fn drops(&self) -> bool {
+        self.long_term.iter().chain(&self.short_term).any(|strategy| strategy.drops())
+    }
+
+    async fn compact(&self, mut window: Window) -> Result<Window> {
+        for strategy in &self.long_term {
+            window = strategy.compact(window).await?;
+        }
+        let is_summary = |message: &WindowMessage| matches!(message.origin, Origin::Summary(_));
+        let front = window.messages.iter().position(is_summary).map(|place| {
+            // The summary with the instructions before it.
+            let rest = window.messages.split_off(place + 1);
+            std::mem::replace(&mut window.messages, rest)
+        });
+        for strategy in &self.short_term {
+            window = strategy.compact(window).await?;
+        }
+        if let Some(mut front) = front {
+            front.append(&mut window.messages);
+            window.messages = front;
+        }
+        Ok(window)
+    }
+}

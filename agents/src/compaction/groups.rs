@@ -1,0 +1,257 @@
+//! What belongs together in a conversation: calls of tools with their results, and human turns with their answers.
+//!
+//! A result answers the nearest call of its id at or before it, and a call's results are those that answer it, however
+//! many messages they are spread over. The rule looks no further back than that call, so the newest part of a thread
+//! pairs its messages as the whole thread does.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use larder_kernel::{ChatMessage, Origin, Role, ToolCall, ToolResult, WindowMessage};
+
+/// Removes results whose call is not among the messages, and calls whose results are not.
+///
+/// A call without results stays where nothing but results of its own message follows: its tool is still running. A
+/// message that loses all that it held leaves; one that still says something stays, shortened. Messages that lose
+/// nothing are not copied.
+///
+/// Every strategy of this module that drops messages ends with this rule; strategies of your own can, too.
+///
+/// ```
+/// use larder_agents::compaction::pair_tool_calls;
+/// use larder_kernel::{ChatMessage, ToolCall, ToolResult, Window};
+///
+/// let window = Window::injected([
+///     ChatMessage::tool([ToolResult::new("cut-off", "42")]),
+///     ChatMessage::assistant("I look.").with_tool_call(ToolCall::new("lost", "search", "{}")),
+///     ChatMessage::user("Well?"),
+///     ChatMessage::assistant("").with_tool_call(ToolCall::new("running", "search", "{}")),
+/// ]);
+/// let paired = pair_tool_calls(window.messages);
+/// assert_eq!(paired.len(), 3);
+/// assert_eq!(paired[0].message.text, "I look.");
+/// assert!(paired[0].message.tool_calls.is_empty());
+/// assert_eq!(paired[2].message.tool_calls[0].id, "running");
+/// ```
+#[must_use]
+pub fn pair_tool_calls(messages: Vec<WindowMessage>) -> Vec<WindowMessage> {
+    select(messages, |_| true, |_| true)
+}
+
+/// As [`Pairs::select`], for one choice.
+pub(crate) fn select(
+    messages: Vec<WindowMessage>,
+    keeps: impl Fn(usize) -> bool,
+    keeps_calls: impl Fn(usize) -> bool,
+) -> Vec<WindowMessage> {
+    Pairs::of(&messages).select(messages, keeps, keeps_calls)
+}
+
+/// A call of a tool, or several of one id in one message, with the places of the messages that answer.
+struct Call {
+    place: usize,
+    results: Vec<usize>,
+}
+
+/// The calls and results of one message, as indexes into [`Pairs::calls`].
+struct Parts {
+    place: usize,
+    calls: Vec<usize>,
+    results: Vec<Option<usize>>,
+}
+
+impl Parts {
+    /// The message without the parts whose group does not stay; `None` where it has nothing left.
+    fn strip(&self, message: WindowMessage, whole: &[bool]) -> Option<WindowMessage> {
+        let stays = |call: &usize| whole.get(*call).copied().unwrap_or(false);
+        let result_stays = |call: &Option<usize>| call.as_ref().is_some_and(stays);
+        if self.calls.iter().all(stays) && self.results.iter().all(result_stays) {
+            return Some(message);
+        }
+        let original = &*message.message;
+        let kept_calls = || original.tool_calls.iter().zip(&self.calls).filter(|(_, call)| stays(call));
+        let kept_results =
+            || original.tool_results.iter().zip(&self.results).filter(|(_, call)| result_stays(call));
+        let silent = original.text.trim().is_empty() && original.blobs.is_empty();
+        let nothing_left = kept_calls().next().is_none() && kept_results().next().is_none();
+        if nothing_left && (silent || original.role == Role::Tool) {
+            return None;
+        }
+        let calls: Vec<ToolCall> = kept_calls().map(|(call, _)| call.clone()).collect();
+        let results: Vec<ToolResult> = kept_results().map(|(result, _)| result.clone()).collect();
+        Some(message.with_message(with_parts(original, calls, results)))
+    }
+}
+
+/// A copy of a message with other calls and results. Its tokens are no longer those that were counted.
+pub(crate) fn with_parts(
+    original: &ChatMessage,
+    tool_calls: Vec<ToolCall>,
+    tool_results: Vec<ToolResult>,
+) -> ChatMessage {
+    ChatMessage {
+        role: original.role,
+        text: original.text.clone(),
+        tool_calls,
+        tool_results,
+        blobs: original.blobs.clone(),
+        author: original.author.clone(),
+        run: original.run.clone(),
+        created_at: original.created_at,
+        metadata: original.metadata.clone(),
+        token_count: None,
+    }
+}
+
+/// Which results answer which calls.
+pub(crate) struct Pairs {
+    calls: Vec<Call>,
+    /// The messages that have calls or results, in order.
+    parts: Vec<Parts>,
+    /// The message whose tools may still be running: nothing but its results follows it.
+    running: Option<usize>,
+}
+
+impl Pairs {
+    pub(crate) fn of(messages: &[WindowMessage]) -> Self {
+        let mut calls: Vec<Call> = Vec::new();
+        let mut parts: Vec<Parts> = Vec::new();
+        let mut nearest: HashMap<&str, usize> = HashMap::new();
+        for (place, message) in messages.iter().enumerate() {
+            let message = &*message.message;
+            if message.tool_calls.is_empty() && message.tool_results.is_empty() {
+                continue;
+            }
+            let mut part = Parts { place, calls: Vec::new(), results: Vec::new() };
+            for call in &message.tool_calls {
+                let known = nearest.get(&*call.id).copied();
+                let index = known.filter(|known| calls[*known].place == place).unwrap_or_else(|| {
+                    calls.push(Call { place, results: Vec::new() });
+                    calls.len() - 1
+                });
+                nearest.insert(&call.id, index);
+                part.calls.push(index);
+            }
+            for result in &message.tool_results {
+                let call = nearest.get(&*result.call_id).copied();
+                if let Some(call) = call {
+                    calls[call].results.push(place);
+                }
+                part.results.push(call);
+            }
+            parts.push(part);
+        }
+        let running = running(messages, &calls, &parts);
+        Self { calls, parts, running }
+    }
+
+    /// The places of the messages that call tools and have results, or may still get them, oldest first.
+    pub(crate) fn groups(&self) -> Vec<usize> {
+        let groups = self.calls.iter().filter(|call| self.answered(call));
+        let mut places: Vec<usize> = groups.map(|call| call.place).collect();
+        places.dedup();
+        places
+    }
+
+    /// Whether a call has results or may still get them.
+    fn answered(&self, call: &Call) -> bool {
+        !call.results.is_empty() || self.running == Some(call.place)
+    }
+
+    /// Keeps the messages whose place `keeps` accepts, and of the groups of tool calls those whose call stands at a
+    /// place that `keeps_calls` accepts. The one place where strategies remove messages.
+    ///
+    /// A call and its results stay only together: where one of them leaves, so do the others. Both places count from
+    /// the oldest message.
+    pub(crate) fn select(
+        self,
+        messages: Vec<WindowMessage>,
+        keeps: impl Fn(usize) -> bool,
+        keeps_calls: impl Fn(usize) -> bool,
+    ) -> Vec<WindowMessage> {
+        let stays = |call: &Call| {
+            self.answered(call)
+                && keeps_calls(call.place)
+                && keeps(call.place)
+                && call.results.iter().all(|place| keeps(*place))
+        };
+        let whole: Vec<bool> = self.calls.iter().map(stays).collect();
+        let mut parts = self.parts.into_iter().peekable();
+        let mut kept = Vec::new();
+        for (place, message) in messages.into_iter().enumerate() {
+            let part = parts.next_if(|part| part.place == place);
+            if !keeps(place) {
+                continue;
+            }
+            match part {
+                Some(part) => kept.extend(part.strip(message, &whole)),
+                None => kept.push(message),
+            }
+        }
+        kept
+    }
+}
+
+/// The message with calls after which nothing but results of those calls comes.
+fn running(messages: &[WindowMessage], calls: &[Call], parts: &[Parts]) -> Option<usize> {
+    let mut asked_by = None;
+    for (place, part) in (0..messages.len()).rev().zip(parts.iter().rev()) {
+        if part.place != place {
+            return None;
+        }
+        if !part.calls.is_empty() {
+            return asked_by.is_none_or(|asked_by| asked_by == place).then_some(place);
+        }
+        let message = &*messages[place].message;
+        if message.role != Role::Tool && !message.text.trim().is_empty() {
+            return None;
+        }
+        for call in &part.results {
+            let asks = call.map(|call| calls[call].place)?;
+            if *asked_by.get_or_insert(asks) != asks {
+                return None;
+            }
+        }
+    }
+    None
+}
+
+/// Whether a message is a human turn: results that come in the user's name are not.
+fn is_human_turn(message: &ChatMessage) -> bool {
+    message.role == Role::User && message.tool_results.is_empty()
+}
+
+/// The newest interaction of messages that are not empty: one human turn and all that answers it (ALQ-2). What stands
+/// before the first human turn is one of its own.
+pub(crate) fn newest_interaction(messages: &[WindowMessage]) -> Range<usize> {
+    let start = messages.iter().rposition(|message| is_human_turn(&message.message));
+    start.unwrap_or(0)..messages.len()
+}
+
+/// How many messages at the front are a summary of what came before: one or none.
+pub(crate) fn summary_head(messages: &[WindowMessage]) -> usize {
+    usize::from(messages.first().is_some_and(|first| matches!(first.origin, Origin::Summary(_))))
+}
+
+/// Keeps the newest messages from `start` on, behind the summary at the front where `with_summary` says so.
+pub(crate) fn keep_newest(
+    mut messages: Vec<WindowMessage>,
+    start: usize,
+    with_summary: bool,
+) -> Vec<WindowMessage> {
+    let head = summary_head(&messages);
+    let from = if with_summary { head.min(start) } else { 0 };
+    messages.drain(from..start);
+    pair_tool_calls(messages)
+}
+
+/// Whether a summary of `summary` stays in a budget: it does not push out the `newest`, without which it is no use.
+pub(crate) fn summary_stays(summary: u64, newest: Option<u64>, budget: u64) -> bool {
+    match newest {
+        Some(newest) if newest <= budget => summary.saturating_add(newest) <= budget,
+        _ => summary <= budget,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,65 @@
+//! Summaries that can be searched (ALQ-4).
+
+use std::fmt;
+use std::sync::Arc;
+
+use larder_kernel::{CollectionName, Document, DocumentId, Metadata, PutMode, Result, Thread, VectorStore};
+use serde::{Deserialize, Serialize};
+
+use super::summary_store::Summary;
+
+/// When what is stored is searched for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum SearchMode {
+    /// With each question.
+    #[default]
+    Always,
+}
+
+/// Where summaries go to be searched.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KnowledgeBaseConfig {
+    /// The collection.
+    pub collection_id: CollectionName,
+    /// When it is searched, for whoever puts hits beside the conversation.
+    #[serde(default)]
+    pub search_mode: SearchMode,
+}
+
+/// A collection that takes each summary, embedded by the store's embedder.
+#[derive(Clone)]
+pub struct KnowledgeBase {
+    store: Arc<dyn VectorStore>,
+    collection: CollectionName,
+}
+
+impl fmt::Debug for KnowledgeBase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KnowledgeBase").field("store", &self.store).finish_non_exhaustive()
+    }
+}
+
+impl KnowledgeBase {
+    /// Puts summaries into `collection` of a store that has an embedder.
+    #[must_use]
+    pub fn new(store: Arc<dyn VectorStore>, collection: CollectionName) -> Self {
+        Self { store, collection }
+    }
+
+    /// Puts a summary. The document's id follows from the thread, as `digest` stands for it, and the place, so that a
+    /// repeated attempt replaces it.
+    pub(super) async fn put(&self, digest: &str, thread: &Thread, summary: &Summary) -> Result<()> {
+        let id = DocumentId::new(format!("{digest}/{}", summary.up_to))?;
+        let metadata = Metadata::new()
+            .with("agent", thread.agent.as_str())
+            .with("session", thread.session.as_str())
+            .with("up_to", summary.up_to.get())
+            .with("strategy", summary.strategy.as_str());
+        let document = Document::new(id, summary.text.clone()).with_metadata(metadata);
+        self.store.put(&self.collection, vec![document], PutMode::Upsert).await?;
+        Ok(())
+    }
+}

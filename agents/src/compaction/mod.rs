@@ -1,0 +1,48 @@
+//! Strategies that make a conversation fit.
+
+mod agent;
+mod combined;
+mod knowledge;
+mod neuralyzer;
+mod render;
+mod summarization;
+mod summarizer;
+mod summary_maker;
+mod summary_settings;
+mod summary_store;
+mod triggers;
+pub(crate) mod turns;
+
+pub use agent::{Compacted, CompactionAgent, CompactionAgentConfig};
+pub use combined::{CombinedMemory, LongTermMemory};
+pub use knowledge::{KnowledgeBase, KnowledgeBaseConfig, SearchMode};
+pub use neuralyzer::{Neuralyzer, NeuralyzerConfig};
+pub use render::render_transcript;
+pub use summarization::{Summarization, SummarizationConfig};
+pub use summarizer::{Summarizer, SummarizerConfig};
+pub use summary_maker::{SummaryMaker, begin_with_summary, summary_message};
+pub use summary_settings::{OnFailure, SummarySettings};
+pub use summary_store::{SUMMARY_BUCKET, StoredSummary, Summary, SummaryClaim, SummaryStore};
+
+mod condition;
+mod groups;
+mod max_tokens;
+mod pipeline;
+mod selective_tool_call;
+mod sliding_window;
+mod token_budget;
+mod tool_result;
+mod truncation;
+
+pub use condition::InteractionCondition;
+pub use groups::pair_tool_calls;
+pub use max_tokens::{MaxTokens, MaxTokensConfig, ShortTermMemory};
+pub use pipeline::Pipeline;
+pub use selective_tool_call::{SelectiveToolCall, SelectiveToolCallConfig};
+pub use sliding_window::{SlidingWindow, SlidingWindowConfig};
+pub use token_budget::TokenBudgetComposed;
+pub use tool_result::{ToolResultTruncation, ToolResultTruncationConfig};
+pub use truncation::{Truncation, TruncationConfig};
+
+#[cfg(test)]
+mod properties;

@@ -1,0 +1,211 @@
+//! Forgetting: old interactions are erased from the stored conversation (ALQ-5).
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use larder_kernel::{
+    ChatMessage, CompactionStrategy, ErrorKind, HistoryProvider, Origin, Reach, Replacement, Result, Seq,
+    Thread, Window,
+};
+use serde::{Deserialize, Serialize};
+
+use super::summary_settings::OnFailure;
+use super::summary_store::SummaryStore;
+use super::triggers::{Triggers, threshold};
+use crate::tokens::{TokenCounter, tokens_of};
+
+/// When to erase and how much to keep, as agents' profiles write it. As it stands by default it never erases.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct NeuralyzerConfig {
+    /// Erase when the window has more tokens than this; -1 never.
+    pub input_tokens_threshold: i64,
+    /// Erase when there are more human turns than this; -1 never.
+    pub interaction_threshold_qty: i64,
+    /// Erase when the interactions have more tokens than this; -1 never.
+    pub interaction_threshold_tokens: i64,
+    /// Erase when one of these tools succeeded.
+    pub on_tools_success_threshold: Vec<String>,
+    /// Erase when one of these tools failed.
+    pub on_tools_error_threshold: Vec<String>,
+    /// How many of the newest interactions are kept.
+    pub interaction_keep: usize,
+}
+
+impl Default for NeuralyzerConfig {
+    fn default() -> Self {
+        Self {
+            input_tokens_threshold: -1,
+            interaction_threshold_qty: -1,
+            interaction_threshold_tokens: -1,
+            on_tools_success_threshold: Vec::new(),
+            on_tools_error_threshold: Vec::new(),
+            interaction_keep: 0,
+        }
+    }
+}
+
+impl NeuralyzerConfig {
+    /// Checks every setting.
+    ///
+    /// # Errors
+    /// `InvalidInput` naming the setting.
+    pub fn check(&self) -> Result<()> {
+        self.triggers().map(|_| ())
+    }
+
+    fn triggers(&self) -> Result<Triggers> {
+        const OPERATION: &str = "neuralyzer.config";
+        Ok(Triggers {
+            input_tokens: threshold(OPERATION, "input_tokens_threshold", self.input_tokens_threshold)?,
+            interactions: threshold(OPERATION, "interaction_threshold_qty", self.interaction_threshold_qty)?,
+            interaction_tokens: threshold(
+                OPERATION,
+                "interaction_threshold_tokens",
+                self.interaction_threshold_tokens,
+            )?,
+            tools_success: self.on_tools_success_threshold.clone(),
+            tools_error: self.on_tools_error_threshold.clone(),
+            keep: self.interaction_keep,
+        })
+    }
+}
+
+/// Erases old interactions once a conversation has grown beyond a threshold.
+///
+/// Unlike other strategies it changes the stored conversation: what it takes is gone, everything that was stored before
+/// it and the thread's summary included. It writes against the place that it saw, so messages that arrive meanwhile
+/// stay, and where somebody else changed the thread it erases nothing. The interaction that is not over stays.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use larder_agents::tokens::TokenCounter;
+/// # use larder_kernel::{ChatMessage, Result};
+/// # #[derive(Debug)]
+/// # struct Words;
+/// # impl TokenCounter for Words {
+/// #     fn name(&self) -> &str { "words" }
+/// #     fn count(&self, text: &str) -> u64 { text.split_whitespace().count() as u64 }
+/// # }
+/// use larder_agents::InMemoryHistoryProvider;
+/// use larder_agents::compaction::{Neuralyzer, NeuralyzerConfig};
+/// use larder_kernel::{CompactionStrategy, HistoryProviderExt, Thread, Window};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<()> {
+/// let history = Arc::new(InMemoryHistoryProvider::new());
+/// let thread = Thread::new("assistant", "session-1")?;
+/// for _ in 0..4 {
+///     history.append(&thread, ChatMessage::user("Secret?")).await?;
+///     history.append(&thread, ChatMessage::assistant("Secret.")).await?;
+/// }
+/// let config = NeuralyzerConfig { interaction_threshold_qty: 3, interaction_keep: 1, ..Default::default() };
+/// let strategy = Neuralyzer::new(history.clone(), Arc::new(Words), &config)?;
+/// let messages = history.all_messages(&thread).await?.into_iter().map(Into::into).collect();
+/// strategy.compact(Window { thread: Some(thread.clone()), messages }).await?;
+/// assert_eq!(history.count_messages(&thread).await?, 2);
+/// # Ok(())
+/// # }
+/// ```
+pub struct Neuralyzer {
+    history: Arc<dyn HistoryProvider>,
+    summaries: Option<SummaryStore>,
+    counter: Arc<dyn TokenCounter>,
+    triggers: Triggers,
+    on_failure: OnFailure,
+}
+
+impl fmt::Debug for Neuralyzer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Neuralyzer").field("history", &self.history).finish_non_exhaustive()
+    }
+}
+
+impl Neuralyzer {
+    /// Erases from `history`.
+    ///
+    /// # Errors
+    /// `InvalidInput` naming the setting that is refused.
+    pub fn new(
+        history: Arc<dyn HistoryProvider>,
+        counter: Arc<dyn TokenCounter>,
+        config: &NeuralyzerConfig,
+    ) -> Result<Self> {
+        let triggers = config.triggers()?;
+        Ok(Self { history, summaries: None, counter, triggers, on_failure: OnFailure::default() })
+    }
+
+    /// Also erases the thread's summary from `summaries`.
+    #[must_use]
+    pub fn with_summaries(mut self, summaries: SummaryStore) -> Self {
+        self.summaries = Some(summaries);
+        self
+    }
+
+    /// Says what becomes of a window when the store refuses the erasure.
+    #[must_use]
+    pub fn with_on_failure(mut self, on_failure: OnFailure) -> Self {
+        self.on_failure = on_failure;
+        self
+    }
+
+    /// Erases everything up to `up_to`, unless the thread lost anything else after `seen`.
+    async fn erase(&self, thread: &Thread, up_to: Seq, seen: Seq) -> Result<()> {
+        // The summary goes first: without it the messages are read again, without them it would be all that is left.
+        if let Some(summaries) = &self.summaries {
+            summaries.remove(thread).await?;
+        }
+        self.history.replace(thread, Replacement::new(up_to, Vec::new()).with_seen(seen)).await?;
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl CompactionStrategy for Neuralyzer {
+    fn name(&self) -> &'static str {
+        "neuralyzer"
+    }
+
+    fn reach(&self) -> Reach {
+        Reach::Everything
+    }
+
+    fn drops(&self) -> bool {
+        true
+    }
+
+    async fn compact(&self, mut window: Window) -> Result<Window> {
+        let Some(thread) = window.thread.clone() else { return Ok(window) };
+        let tokens = window.messages.iter().map(|message| tokens_of(&*self.counter, &message.message)).sum();
+        let stored: Vec<(Seq, &ChatMessage)> = window
+            .messages
+            .iter()
+            .filter_map(|message| match message.origin {
+                Origin::Stored(seq) => Some((seq, &*message.message)),
+                _ => None,
+            })
+            .collect();
+        let conversation: Vec<&ChatMessage> = stored.iter().map(|(_, message)| *message).collect();
+        let taken = self.triggers.plan(&conversation, tokens, &*self.counter);
+        let (Some((up_to, _)), Some((seen, _))) =
+            (taken.checked_sub(1).map(|last| stored[last]), stored.last())
+        else {
+            return Ok(window);
+        };
+        match self.erase(&thread, up_to, *seen).await {
+            Ok(()) => {
+                window.messages.retain(|message| match message.origin {
+                    Origin::Stored(seq) => seq > up_to,
+                    Origin::Summary(_) => false,
+                    _ => true,
+                });
+                Ok(window)
+            }
+            // The thread is not the one that was read; the next window is made of what it is now.
+            Err(error) if error.kind() == ErrorKind::Conflict => Ok(window),
+            Err(_) if self.on_failure == OnFailure::Keep => Ok(window),
+            Err(error) => Err(error),
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Strategies one after the other (RAVI-5).
+
+use std::any::Any;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use larder_kernel::{CompactionStrategy, Reach, Result, Window};
+
+/// Strategies in their order: each is given what the one before returned (RAVI-5). An empty pipeline changes nothing.
+///
+/// Put first what loses least, such as [`ToolResultTruncation`](super::ToolResultTruncation), and last what loses most.
+/// Wherever a pipeline is asked for as `impl Into<Pipeline>`, one strategy will do. A pipeline is a strategy itself, so
+/// pipelines nest.
+///
+/// To the strategies of this module that drop messages, stored instructions (those of [`Role::System`]) are messages like
+/// others: to keep the first of a thread they would have to read all of it. Instructions that must always be read are
+/// put in front of the window after compaction.
+///
+/// [`Role::System`]: larder_kernel::Role::System
+///
+/// Its reach is that of its first strategy that is not [`Reach::Each`]; where there is none it is `Each`, and whoever
+/// reads for it reads everything.
+///
+/// ```
+/// use larder_agents::compaction::{Pipeline, SlidingWindow, ToolResultTruncation};
+/// use larder_kernel::{ChatMessage, CompactionStrategy, Reach, Window};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> larder_kernel::Result<()> {
+/// let pipeline = Pipeline::new().then(ToolResultTruncation::default()).then(SlidingWindow::new(2)?);
+/// assert_eq!(pipeline.reach(), Reach::Messages(2));
+///
+/// let window = Window::injected(["one", "two", "three"].map(ChatMessage::user));
+/// let window = pipeline.compact(window).await?;
+/// assert_eq!(window.messages[0].message.text, "two");
+///
+/// let same: Pipeline = SlidingWindow::new(2)?.into();
+/// assert_eq!(same.strategies().len(), 1);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct Pipeline {
+    strategies: Vec<Arc<dyn CompactionStrategy>>,
+}
+
+impl Pipeline {
+    /// An empty pipeline.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a strategy at the end; of a pipeline, its strategies one by one.
+    #[must_use]
+    pub fn then(mut self, strategy: impl CompactionStrategy) -> Self {
+        // Taken apart, so that a reach in tokens is measured behind the strategies that shorten messages.
+        if let Some(pipeline) = (&strategy as &dyn Any).downcast_ref::<Self>() {
+            self.strategies.extend_from_slice(&pipeline.strategies);
+            return self;
+        }
+        self.then_shared(Arc::new(strategy))
+    }
+
+    /// Adds a strategy at the end that others use as well.
+    #[must_use]
+    pub fn then_shared(mut self, strategy: Arc<dyn CompactionStrategy>) -> Self {
+        self.strategies.push(strategy);
+        self
+    }
+
+    /// The strategies in their order.
+    #[must_use]
+    pub fn strategies(&self) -> &[Arc<dyn CompactionStrategy>] {
+        &self.strategies
+    }
+
+    /// How many strategies at the front look at each message alone.
+    ///
+    /// A reader that pages backwards may run these on each page as it comes and measure what they return: a reach in
+    /// bytes or tokens is of the messages as the next strategy is given them.
+    #[must_use]
+    pub fn each_len(&self) -> usize {
+        self.strategies.iter().take_while(|strategy| strategy.reach() == Reach::Each).count()
+    }
+}
+
+#[async_trait]
+impl CompactionStrategy for Pipeline {
+    fn name(&self) -> &'static str {
+        "pipeline"
+    }
+
+    fn reach(&self) -> Reach {
+        let reaches = self.strategies.iter().map(|strategy| strategy.reach());
+        reaches.into_iter().find(|reach| *reach != Reach::Each).unwrap_or(Reach::Each)
+    }
+
+    fn drops(&self) -> bool {
+        self.strategies.iter().any(|strategy| strategy.drops())
+    }
+
+    async fn compact(&self, mut window: Window) -> Result<Window> {
+        for strategy in &self.strategies {
+            window = strategy.compact(window).await?;
+        }
+        Ok(window)
+    }
+}
+
+impl FromIterator<Arc<dyn CompactionStrategy>> for Pipeline {
+    fn from_iter<I: IntoIterator<Item = Arc<dyn CompactionStrategy>>>(strategies: I) -> Self {
+        Self { strategies: strategies.into_iter().collect() }
+    }
+}
+
+impl From<Vec<Arc<dyn CompactionStrategy>>> for Pipeline {
+    fn from(strategies: Vec<Arc<dyn CompactionStrategy>>) -> Self {
+        Self { strategies }
+    }
+}
+
+impl From<Arc<dyn CompactionStrategy>> for Pipeline {
+    fn from(strategy: Arc<dyn CompactionStrategy>) -> Self {
+        Self { strategies: vec![strategy] }
+    }
+}
+
+impl<S: CompactionStrategy> From<Arc<S>> for Pipeline {
+    fn from(strategy: Arc<S>) -> Self {
+        Self { strategies: vec![strategy] }
+    }
+}
+
+/// One strategy needs no wrapper.
+macro_rules! strategies_need_no_wrapper {
+    ($($strategy:ty),* $(,)?) => {$(
+        impl From<$strategy> for Pipeline {
+            fn from(strategy: $strategy) -> Self {
+                Self::new().then(strategy)
+            }
+        }
+    )*};
+}
+
+strategies_need_no_wrapper!(
+    super::CombinedMemory,
+    super::MaxTokens,
+    super::Neuralyzer,
+    super::SelectiveToolCall,
+    super::SlidingWindow,
+    super::Summarization,
+    super::Summarizer,
+    super::TokenBudgetComposed,
+    super::ToolResultTruncation,
+    super::Truncation,
+);
+
+#[cfg(test)]
+mod tests {
+    use larder_kernel::ChatMessage;
+
+    use super::*;
+    use crate::compaction::{SlidingWindow, ToolResultTruncation, Truncation};
+
+    /// Proves: RAVI-5
+    #[tokio::test]
+    async fn an_empty_pipeline_changes_nothing() {
+        let window = Window::injected([ChatMessage::system("s"), ChatMessage::user("u")]);
+        let pipeline = Pipeline::new();
+        assert_eq!(pipeline.compact(window.clone()).await.unwrap(), window);
+        assert_eq!((pipeline.reach(), pipeline.drops()), (Reach::Each, false));
+    }
+
+    /// Proves: RAVI-5
+    #[tokio::test]
+    async fn strategies_run_in_order_and_nest() {
+        let messages = || Window::injected(["a", "bb", "c"].map(ChatMessage::user));
+        let inner = Pipeline::new().then(SlidingWindow::new(2).unwrap());
+        let pipeline = Pipeline::new().then(inner).then(Truncation::chars(1).unwrap());
+        let window = pipeline.compact(messages()).await.unwrap();
+        assert_eq!(window.into_messages()[0].text, "c");
+        let none_fit = Pipeline::new().then(Truncation::chars(2).unwrap());
+        assert_eq!(none_fit.compact(messages()).await.unwrap().messages.len(), 1);
+    }
+
+    /// Proves: RAVI-5
+    #[test]
+    fn the_first_strategy_that_looks_beyond_a_message_sets_the_reach() {
+        let each = ToolResultTruncation::default;
+        let pipeline = Pipeline::new().then(each()).then(SlidingWindow::default());
+        assert_eq!(pipeline.reach(), Reach::Messages(100));
+        assert_eq!(pipeline.each_len(), 1);
+        assert!(pipeline.drops());
+        let outer = Pipeline::new().then(Pipeline::from(each())).then(pipeline).then(each());
+        assert_eq!(outer.reach(), Reach::Messages(100));
+        assert_eq!((outer.strategies().len(), outer.each_len()), (4, 2));
+        assert_eq!((Pipeline::from(each()).reach(), Pipeline::from(each()).drops()), (Reach::Each, false));
+    }
+
+    /// Proves: RAVI-5
+    #[test]
+    fn one_strategy_needs_no_wrapper() {
+        fn takes(pipeline: impl Into<Pipeline>) -> usize {
+            pipeline.into().strategies().len()
+        }
+        let shared: Arc<dyn CompactionStrategy> = Arc::new(SlidingWindow::default());
+        assert_eq!(takes(SlidingWindow::default()), 1);
+        assert_eq!(takes(Arc::new(SlidingWindow::default())), 1);
+        assert_eq!(takes(shared.clone()), 1);
+        assert_eq!(takes(vec![shared.clone(), shared.clone()]), 2);
+        assert_eq!(takes(std::iter::repeat_n(shared, 3).collect::<Pipeline>()), 3);
+        assert_eq!(takes(Pipeline::new()), 0);
+    }
+}

@@ -1,0 +1,196 @@
+//! What holds for every strategy, over random transcripts.
+//!
+//! `LARDER_PROPERTY_CASES` sets how many; a failure names its seed, and `LARDER_PROPERTY_SEED` runs that one alone.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use larder_kernel::{
+    ChatMessage, CompactionStrategy, Origin, Reach, Role, Seq, ToolCall, ToolResult, Window, WindowMessage,
+};
+
+use super::truncation::chars_of;
+use super::*;
+use crate::tokens::{TokenCounter, tokens_of};
+
+mod strategies;
+mod transcript;
+
+/// One token a character.
+#[derive(Debug)]
+pub(crate) struct Chars;
+
+impl TokenCounter for Chars {
+    fn name(&self) -> &str {
+        "chars"
+    }
+
+    fn count(&self, text: &str) -> u64 {
+        larder_kernel::check::size(text.chars().count())
+    }
+}
+
+type Checked = Result<(), String>;
+
+fn ensure(holds: bool, what: impl FnOnce() -> String) -> Checked {
+    if holds { Ok(()) } else { Err(what()) }
+}
+
+fn compact(strategy: &dyn CompactionStrategy, window: &Window) -> Window {
+    strategy.compact(window.clone()).now_or_never().unwrap().unwrap()
+}
+
+/// The place in `input` of each message of `output`; an error where the order is another or a message is new.
+fn places(input: &Window, output: &Window) -> Result<Vec<usize>, String> {
+    let known: HashMap<Origin, usize> =
+        input.messages.iter().enumerate().map(|(place, message)| (message.origin, place)).collect();
+    let places: Option<Vec<usize>> =
+        output.messages.iter().map(|message| known.get(&message.origin).copied()).collect();
+    let places = places.ok_or("a message that was not given")?;
+    ensure(places.is_sorted_by(|left, right| left < right), || "another order".to_owned())?;
+    Ok(places)
+}
+
+/// A message is the one that was given, or that one with parts missing or results cut.
+fn only_shortened(given: &Arc<ChatMessage>, kept: &Arc<ChatMessage>) -> Checked {
+    if Arc::ptr_eq(given, kept) {
+        return Ok(());
+    }
+    ensure(given != kept, || "copied without need".to_owned())?;
+    let mut calls = given.tool_calls.iter();
+    ensure(kept.tool_calls.iter().all(|call| calls.any(|given| given == call)), || {
+        "another call".to_owned()
+    })?;
+    let mut results = given.tool_results.iter();
+    let same = |given: &ToolResult, kept: &ToolResult| {
+        let cut = kept.content.rfind('[').is_some_and(|at| given.content.starts_with(&kept.content[..at]));
+        given.call_id == kept.call_id
+            && given.is_error == kept.is_error
+            && (given.content == kept.content || (cut && !given.is_error))
+    };
+    let results_kept = kept.tool_results.iter().all(|kept| results.any(|given| same(given, kept)));
+    ensure(results_kept, || "another result".to_owned())?;
+    let mut rest = ChatMessage::clone(kept);
+    rest.tool_calls.clone_from(&given.tool_calls);
+    rest.tool_results.clone_from(&given.tool_results);
+    rest.token_count = given.token_count;
+    ensure(rest == **given, || "more than calls and results changed".to_owned())
+}
+
+/// The place of the call that a result answers, found the long way.
+fn call_place(input: &Window, place: usize, id: &str) -> Option<usize> {
+    let calls = |message: &WindowMessage| message.message.tool_calls.iter().any(|call| call.id == id);
+    (0..=place).rev().find(|place| calls(&input.messages[*place]))
+}
+
+fn may_run(input: &Window, place: usize) -> bool {
+    (place + 1..input.messages.len()).all(|later| {
+        let message = &input.messages[later].message;
+        message.tool_calls.is_empty()
+            && !message.tool_results.is_empty()
+            && (message.role == Role::Tool || message.text.trim().is_empty())
+            && message
+                .tool_results
+                .iter()
+                .all(|result| call_place(input, later, &result.call_id) == Some(place))
+    })
+}
+
+/// Never a result without its call, never a call without the results that `input` has.
+fn pairs_are_whole(input: &Window, output: &Window) -> Checked {
+    let kept: HashMap<usize, &ChatMessage> = places(input, output)?
+        .into_iter()
+        .zip(output.messages.iter().map(|message| &*message.message))
+        .collect();
+    for (place, message) in &kept {
+        for result in &message.tool_results {
+            let asked = call_place(input, *place, &result.call_id).and_then(|call| kept.get(&call));
+            let asked =
+                asked.is_some_and(|asked| asked.tool_calls.iter().any(|call| call.id == result.call_id));
+            ensure(asked, || format!("result {} at {place} without its call", result.call_id))?;
+        }
+        for call in &message.tool_calls {
+            let mut answered = false;
+            for later in *place..input.messages.len() {
+                let count = |message: &ChatMessage| {
+                    message.tool_results.iter().filter(|result| result.call_id == call.id).count()
+                };
+                let given = count(&input.messages[later].message);
+                if given == 0 || call_place(input, later, &call.id) != Some(*place) {
+                    continue;
+                }
+                answered = true;
+                let stays = kept.get(&later).map_or(0, |message| count(message));
+                ensure(stays == given, || format!("call {} at {place} without a result", call.id))?;
+            }
+            ensure(answered || may_run(input, *place), || {
+                format!("call {} at {place} does not run", call.id)
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// The part of a window that a reach covers, behind the summary that stands for the rest.
+fn suffix(window: &Window, reach: Reach) -> Window {
+    let head = groups::summary_head(&window.messages);
+    let (summary, rest) = window.messages.split_at(head);
+    let mut measured = 0;
+    let until = |limit: u64, measure: &dyn Fn(&ChatMessage) -> u64, measured: &mut u64| {
+        let enough = rest.iter().rposition(|message| {
+            *measured += measure(&message.message);
+            *measured > limit
+        });
+        enough.unwrap_or(0)
+    };
+    let start = match reach {
+        Reach::Messages(count) => rest.len().saturating_sub(count),
+        Reach::Tokens(tokens) => until(tokens, &|message| tokens_of(&Chars, message), &mut measured),
+        _ => 0,
+    };
+    let messages = summary.iter().chain(&rest[start..]).cloned().collect();
+    Window { thread: window.thread.clone(), messages }
+}
+
+/// What every strategy keeps to, whatever it is given.
+fn keeps_the_rules(strategy: &dyn CompactionStrategy, input: &Window) -> Result<Window, String> {
+    let output = compact(strategy, input);
+    for (place, kept) in places(input, &output)?.into_iter().zip(&output.messages) {
+        only_shortened(&input.messages[place].message, &kept.message)?;
+    }
+    if !strategy.drops() {
+        ensure(output.messages.len() == input.messages.len(), || "dropped a message".to_owned())?;
+    }
+    ensure(output.thread == input.thread, || "another thread".to_owned())?;
+    Ok(output)
+}
+
+fn reads_no_further(strategy: &dyn CompactionStrategy, input: &Window, output: &Window) -> Checked {
+    let near = suffix(input, strategy.reach());
+    ensure(compact(strategy, &near) == *output, || format!("{:?} is not far enough", strategy.reach()))
+}
+
+fn is_stable(strategy: &dyn CompactionStrategy, output: &Window) -> Checked {
+    ensure(compact(strategy, output) == *output, || "the second time changed more".to_owned())
+}
+
+fn for_each_transcript(check: impl Fn(&mut transcript::Random, &Window) -> Checked) {
+    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
+    let one = number("LARDER_PROPERTY_SEED");
+    let cases = if one.is_some() { 1 } else { number("LARDER_PROPERTY_CASES").unwrap_or(1_000) };
+    for case in 0..cases {
+        let seed = one.unwrap_or(case);
+        let mut random = transcript::Random::new(seed);
+        let window = transcript::transcript(&mut random);
+        let before =
+            (seed % 16 == 0).then(|| serde_json::to_string(&window.clone().into_messages()).unwrap());
+        if let Err(reason) = check(&mut random, &window) {
+            panic!("LARDER_PROPERTY_SEED={seed}: {reason}\n{:#?}", transcript::shape(&window));
+        }
+        if let Some(before) = before {
+            let after = serde_json::to_string(&window.into_messages()).unwrap();
+            assert_eq!(before, after, "LARDER_PROPERTY_SEED={seed}: the transcript changed");
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Random transcripts, sound and broken.
+
+use super::*;
+
+/// A small generator, repeatable from its seed.
+pub(super) struct Random {
+    state: u64,
+    /// Whether most texts of the transcript are empty.
+    terse: bool,
+}
+
+impl Random {
+    pub(super) fn new(seed: u64) -> Self {
+        let state = seed.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ 0x6c61_7264_6572;
+        Self { state, terse: false }
+    }
+
+    fn next(&mut self) -> u64 {
+        // SplitMix64.
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    pub(super) fn below(&mut self, bound: usize) -> usize {
+        usize::try_from(self.next() % u64::try_from(bound).unwrap()).unwrap()
+    }
+
+    pub(super) fn one_in(&mut self, bound: usize) -> bool {
+        self.below(bound) == 0
+    }
+}
+
+const PIECES: &[&str] =
+    &["a", "word ", "é", "🦀", "漢字", "\u{0}", "\n", "e\u{301}", "[5 chars truncated]", "👩‍👩‍👧"];
+
+fn text(random: &mut Random) -> String {
+    let pieces = match random.below(5) {
+        1 => 12,
+        0 => 0,
+        _ if random.terse => 0,
+        _ => 3,
+    };
+    (0..pieces).map(|_| PIECES[random.below(PIECES.len())]).collect()
+}
+
+/// Ids that come again, and ids that do not.
+fn id(random: &mut Random, fresh: &mut u32) -> String {
+    *fresh += 1;
+    if random.one_in(4) { ["a", "b"][random.below(2)].to_owned() } else { format!("id-{fresh}") }
+}
+
+fn call(random: &mut Random, open: &mut Vec<String>, fresh: &mut u32) -> ChatMessage {
+    let said = if random.one_in(3) { text(random) } else { String::new() };
+    let mut message = ChatMessage::assistant(said);
+    for _ in 0..1 + random.below(4) {
+        let id = id(random, fresh);
+        open.push(id.clone());
+        message = message.with_tool_call(ToolCall::new(id, ["find", "sum"][random.below(2)], text(random)));
+    }
+    message
+}
+
+/// Results of some of the calls that wait, rarely of one that does not.
+fn results(random: &mut Random, open: &mut Vec<String>) -> Vec<ToolResult> {
+    let mut results = Vec::new();
+    for _ in 0..1 + random.below(3) {
+        let id = match open.len() {
+            waiting if waiting > 0 && !random.one_in(12) => {
+                let place = random.below(waiting);
+                if random.one_in(10) { open[place].clone() } else { open.swap_remove(place) }
+            }
+            _ => ["a", "nobody's"][random.below(2)].to_owned(),
+        };
+        let content = text(random);
+        let is_error = random.one_in(5);
+        results.push(ToolResult { call_id: id, content, is_error });
+    }
+    results
+}
+
+fn message(random: &mut Random, open: &mut Vec<String>, fresh: &mut u32) -> ChatMessage {
+    let choice = if open.is_empty() { random.below(9) } else { random.below(16) };
+    let message = match choice {
+        0 | 1 => ChatMessage::user(text(random)),
+        2 | 3 => ChatMessage::assistant(text(random)),
+        4 => ChatMessage::system(text(random)),
+        5..=8 => call(random, open, fresh),
+        9 => {
+            let mut message = ChatMessage::user(text(random));
+            message.tool_results = results(random, open);
+            message
+        }
+        10 => {
+            let mut message = call(random, open, fresh);
+            message.tool_results = results(random, open);
+            message
+        }
+        _ => ChatMessage::tool(results(random, open)),
+    };
+    if random.one_in(2) {
+        let tokens = u32::try_from(Chars.count_message(&message)).unwrap();
+        return message.with_token_count(tokens);
+    }
+    message
+}
+
+pub(super) fn transcript(random: &mut Random) -> Window {
+    let (mut open, mut fresh) = (Vec::new(), 0);
+    random.terse = random.one_in(4);
+    let length = random.below(28);
+    let mut messages: Vec<WindowMessage> = (0..length)
+        .map(|place| {
+            let seq = Seq::new(10 + i64::try_from(place).unwrap());
+            let message = Arc::new(message(random, &mut open, &mut fresh));
+            WindowMessage { origin: Origin::Stored(seq), message }
+        })
+        .collect();
+    if random.one_in(8) {
+        messages.insert(0, WindowMessage::summary(Seq::new(9), ChatMessage::system(text(random))));
+    }
+    Window { thread: None, messages }
+}
+
+/// A transcript as a failure prints it.
+pub(super) fn shape(window: &Window) -> Vec<String> {
+    let shape = |message: &ChatMessage| {
+        let calls: Vec<&str> = message.tool_calls.iter().map(|call| &*call.id).collect();
+        let results: Vec<&str> = message.tool_results.iter().map(|result| &*result.call_id).collect();
+        format!("{} {:?} calls {calls:?} results {results:?}", message.role.as_str(), message.text)
+    };
+    window.messages.iter().map(|message| shape(&message.message)).collect()
+}

@@ -1,0 +1,43 @@
+//! A conversation as text, for a model that shortens it (AKKA-8).
+
+use larder_kernel::{ChatMessage, Role};
+
+/// Writes a conversation as text: each message under the name of who speaks, tool calls under the model's words, tool
+/// results by themselves.
+///
+/// ```
+/// use larder_agents::compaction::render_transcript;
+/// use larder_kernel::ChatMessage;
+///
+/// let messages = [ChatMessage::user("Where to?"), ChatMessage::assistant("Oslo.")];
+/// assert_eq!(render_transcript(&messages), "\n\nUSER:\nWhere to?\n\nAI:\nOslo.");
+/// ```
+pub fn render_transcript<'a>(messages: impl IntoIterator<Item = &'a ChatMessage>) -> String {
+    let mut text = String::new();
+    for message in messages {
+        let said = !message.text.is_empty() || !message.tool_calls.is_empty() || !message.blobs.is_empty();
+        if said {
+            text.push_str(match message.role {
+                Role::System => "\n\nSYSTEM:\n",
+                Role::User => "\n\nUSER:\n",
+                Role::Assistant => "\n\nAI:\n",
+                Role::Tool => "\n\nTOOL:\n",
+            });
+            text.push_str(&message.text);
+        }
+        for call in &message.tool_calls {
+            text.push_str(&format!(
+                "\n\tTOOL_CALL_REQUEST: id={}, name={}, args={}\n",
+                call.id, call.name, call.arguments
+            ));
+        }
+        for blob in &message.blobs {
+            text.push_str(&format!("\n\tFILE: {}\n", blob.key.as_str()));
+        }
+        for result in &message.tool_results {
+            let kind = if result.is_error { "TOOL_CALL_ERROR" } else { "TOOL_CALL_RESPONSE" };
+            text.push_str(&format!("\n\n{kind}: id={}\n{}", result.call_id, result.content));
+        }
+    }
+    text
+}

@@ -1,0 +1,158 @@
+//! The newest messages (RAVI-6).
+
+use async_trait::async_trait;
+use larder_kernel::{CompactionStrategy, Reach, Result, Window, check};
+use serde::{Deserialize, Serialize};
+
+use super::groups::{keep_newest, summary_head};
+
+const MAX_MESSAGES: usize = 100;
+
+/// How many messages to keep.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SlidingWindowConfig {
+    /// The newest messages that stay, 1 or more.
+    pub max_messages: usize,
+}
+
+impl Default for SlidingWindowConfig {
+    fn default() -> Self {
+        Self { max_messages: MAX_MESSAGES }
+    }
+}
+
+impl SlidingWindowConfig {
+    /// Checks every setting.
+    ///
+    /// # Errors
+    /// `InvalidInput` naming the setting and the limit.
+    pub fn check(&self) -> Result<()> {
+        check::at_least("sliding_window.config", "max_messages", self.max_messages, 1)
+    }
+}
+
+/// Keeps the newest messages, 100 unless told otherwise, and drops the older ones (RAVI-6).
+///
+/// Results whose call is older than the window leave with it, so there may be fewer. A summary at the front of the
+/// window stays in front and counts as one, where there is room for more than one. Stored instructions are messages like
+/// others: what must always be read is put in front after compaction.
+///
+/// ```
+/// use larder_agents::compaction::SlidingWindow;
+/// use larder_kernel::{ChatMessage, CompactionStrategy, Window};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> larder_kernel::Result<()> {
+/// let window = Window::injected(["one", "two", "three"].map(ChatMessage::user));
+/// let window = SlidingWindow::new(2)?.compact(window).await?;
+/// assert_eq!(window.messages[0].message.text, "two");
+/// assert_eq!(window.messages.len(), 2);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct SlidingWindow {
+    max_messages: usize,
+}
+
+impl Default for SlidingWindow {
+    fn default() -> Self {
+        Self { max_messages: MAX_MESSAGES }
+    }
+}
+
+impl SlidingWindow {
+    /// Keeps this many messages.
+    ///
+    /// # Errors
+    /// `InvalidInput` naming `max_messages` where it is 0.
+    pub fn new(max_messages: usize) -> Result<Self> {
+        SlidingWindowConfig { max_messages }.try_into()
+    }
+}
+
+impl TryFrom<SlidingWindowConfig> for SlidingWindow {
+    type Error = larder_kernel::Error;
+
+    fn try_from(config: SlidingWindowConfig) -> Result<Self> {
+        config.check()?;
+        Ok(Self { max_messages: config.max_messages })
+    }
+}
+
+#[async_trait]
+impl CompactionStrategy for SlidingWindow {
+    fn name(&self) -> &'static str {
+        "sliding_window"
+    }
+
+    fn reach(&self) -> Reach {
+        Reach::Messages(self.max_messages)
+    }
+
+    fn drops(&self) -> bool {
+        true
+    }
+
+    async fn compact(&self, mut window: Window) -> Result<Window> {
+        let total = window.messages.len();
+        let head = if self.max_messages > 1 { summary_head(&window.messages) } else { 0 };
+        let start = total.saturating_sub(self.max_messages - head).max(head);
+        window.messages = keep_newest(window.messages, start, head > 0);
+        Ok(window)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use larder_kernel::{ChatMessage, Seq, ToolCall, ToolResult, WindowMessage};
+
+    use super::*;
+
+    async fn texts(strategy: &SlidingWindow, window: Window) -> Vec<String> {
+        let messages = strategy.compact(window).await.unwrap().into_messages();
+        messages.iter().map(|message| message.text.clone()).collect()
+    }
+
+    /// Proves: RAVI-6
+    #[tokio::test]
+    async fn the_newest_hundred_messages_stay() {
+        let window = Window::injected((0..250).map(|number| ChatMessage::user(number.to_string())));
+        let kept = texts(&SlidingWindow::default(), window).await;
+        assert_eq!(kept.len(), 100);
+        assert_eq!((kept[0].as_str(), kept[99].as_str()), ("150", "249"));
+    }
+
+    /// Proves: RAVI-6
+    #[tokio::test]
+    async fn results_leave_with_a_call_beyond_the_window() {
+        let call = ChatMessage::assistant("")
+            .with_tool_call(ToolCall::new("1", "t", "{}"))
+            .with_tool_call(ToolCall::new("2", "t", "{}"));
+        let result = |id: &str| ChatMessage::tool([ToolResult::new(id, "r")]);
+        let said = ChatMessage::assistant("said");
+        let window = || Window::injected([call.clone(), result("1"), result("2"), said.clone()]);
+        assert_eq!(texts(&SlidingWindow::new(3).unwrap(), window()).await, ["said"]);
+        assert_eq!(texts(&SlidingWindow::new(4).unwrap(), window()).await.len(), 4);
+    }
+
+    /// Proves: RAVI-6
+    #[tokio::test]
+    async fn a_summary_stays_in_front_where_there_is_room() {
+        let mut window = Window::injected(["a", "b", "c"].map(ChatMessage::user));
+        window.messages.insert(0, WindowMessage::summary(Seq::new(7), ChatMessage::system("sum")));
+        assert_eq!(texts(&SlidingWindow::new(3).unwrap(), window.clone()).await, ["sum", "b", "c"]);
+        assert_eq!(texts(&SlidingWindow::new(4).unwrap(), window.clone()).await, ["sum", "a", "b", "c"]);
+        assert_eq!(texts(&SlidingWindow::new(1).unwrap(), window).await, ["c"]);
+    }
+
+    #[test]
+    fn settings_are_checked_by_name() {
+        let error = SlidingWindow::new(0).unwrap_err();
+        assert_eq!((error.field(), error.limit()), (Some("max_messages"), Some(1)));
+        let config: SlidingWindowConfig = serde_json::from_str("{}").unwrap();
+        assert_eq!(config.max_messages, 100);
+        assert!(serde_json::from_str::<SlidingWindowConfig>(r#"{"max_message": 3}"#).is_err());
+    }
+}

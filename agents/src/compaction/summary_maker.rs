@@ -1,0 +1,366 @@
+//! What the strategies that summarize share: one summary at a time, kept only when it is good.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use larder_kernel::{
+    ChatMessage, Error, ErrorKind, LanguageModel, LanguageModelRequest, Metadata, Origin, Outcome, Result,
+    Thread, Timestamp, Window, WindowMessage, check,
+};
+use tokio::runtime::Handle;
+
+use super::knowledge::KnowledgeBase;
+use super::render::render_transcript;
+use super::summary_settings::{OnFailure, SummarySettings};
+use super::summary_store::{StoredSummary, Summary, SummaryClaim, SummaryStore};
+use super::turns;
+use crate::model::is_cut_off;
+use crate::tokens::{TokenCounter, tokens_of};
+
+const OPERATION: &str = "compaction.summarize";
+const HEADING: &str = "Summary of the conversation so far:\n";
+
+/// A summary as the model reads it.
+///
+/// Whoever begins a window with a kept summary and a strategy that makes one use this, so that both look alike.
+#[must_use]
+pub fn summary_message(summary: &Summary) -> WindowMessage {
+    let message = ChatMessage::system(format!("{HEADING}{}", summary.text))
+        .with_metadata(Metadata::new().with("summary_of_messages", summary.messages))
+        .with_token_count(u32::try_from(summary.tokens).unwrap_or(u32::MAX))
+        .with_created_at(Timestamp::default());
+    WindowMessage::summary(summary.up_to, message)
+}
+
+/// Begins a window with a kept summary, in the place of any other and of the messages that it covers.
+///
+/// ```
+/// use larder_agents::compaction::{Summary, begin_with_summary};
+/// use larder_kernel::{ChatMessage, Origin, Seq, StoredMessage, Window};
+///
+/// let stored = |seq| StoredMessage { seq: Seq::new(seq), message: ChatMessage::user("Hi").into() }.into();
+/// let mut window = Window { thread: None, messages: vec![stored(1), stored(2), stored(3)] };
+/// let text = "They greeted.".into();
+/// let summary = Summary { up_to: Seq::new(2), text, tokens: 3, messages: 2, strategy: "s".into() };
+/// begin_with_summary(&mut window, &summary);
+/// let origins: Vec<Origin> = window.messages.iter().map(|message| message.origin).collect();
+/// assert_eq!(origins, [Origin::Summary(Seq::new(2)), Origin::Stored(Seq::new(3))]);
+/// ```
+pub fn begin_with_summary(window: &mut Window, summary: &Summary) {
+    let told = |message: &WindowMessage| match message.origin {
+        Origin::Stored(seq) => seq <= summary.up_to,
+        Origin::Summary(_) => true,
+        _ => false,
+    };
+    // Instructions that stood before the conversation stay before it.
+    let front = window.messages.iter().take_while(|message| message.origin == Origin::Injected).count();
+    window.messages.retain(|message| !told(message));
+    window.messages.insert(front.min(window.messages.len()), summary_message(summary));
+}
+
+/// How one strategy writes a summary.
+#[async_trait]
+pub(super) trait Writer: Send + Sync {
+    /// The strategy's name.
+    fn strategy(&self) -> &'static str;
+    /// How many of these messages, oldest first, to summarize; `tokens` are those of the whole window.
+    fn plan(&self, conversation: &[&ChatMessage], tokens: u64) -> usize;
+    /// Writes a summary of a part of the conversation and of the summary before it.
+    async fn write(
+        &self,
+        asking: &mut Asking<'_>,
+        previous: Option<&str>,
+        transcript: &str,
+    ) -> Result<String>;
+}
+
+/// The right to ask the model about a thread. Dropped in the middle, it is given back in the background; should the
+/// process end, it ends by itself.
+pub(super) struct Asking<'a> {
+    maker: &'a SummaryMaker,
+    claim: Option<SummaryClaim>,
+}
+
+impl Asking<'_> {
+    /// Asks the model and returns its words.
+    pub(super) async fn ask(&mut self, instructions: &str, question: String) -> Result<String> {
+        if let Some(claim) = &mut self.claim {
+            self.maker.store.renew(claim).await?;
+        }
+        self.maker.ask(instructions, question).await
+    }
+
+    async fn release(mut self) {
+        if let Some(claim) = self.claim.take() {
+            // A claim that cannot be given back ends by itself.
+            let _ = self.maker.store.release(claim).await;
+        }
+    }
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        if let (Some(claim), Ok(runtime)) = (self.claim.take(), Handle::try_current()) {
+            let store = self.maker.store.clone();
+            runtime.spawn(async move { store.release(claim).await });
+        }
+    }
+}
+
+/// Makes summaries with a language model and keeps them in a [`SummaryStore`].
+///
+/// The strategies [`Summarization`](super::Summarization) and [`Summarizer`](super::Summarizer) are built on it. A thread
+/// is summarized by one at a time, whatever process it runs in, and a summary counts once it is kept: where the model
+/// fails, or answers with nothing, with too much or too late, the window loses nothing.
+pub struct SummaryMaker {
+    model: Arc<dyn LanguageModel>,
+    counter: Arc<dyn TokenCounter>,
+    store: SummaryStore,
+    settings: SummarySettings,
+    knowledge: Option<KnowledgeBase>,
+    failures: AtomicU64,
+}
+
+impl fmt::Debug for SummaryMaker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SummaryMaker").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+impl SummaryMaker {
+    /// Makes summaries with `model`, measured by `counter`, kept in `store`.
+    ///
+    /// # Errors
+    /// `InvalidInput` naming the setting that is refused.
+    pub fn new(
+        model: Arc<dyn LanguageModel>,
+        counter: Arc<dyn TokenCounter>,
+        store: SummaryStore,
+        settings: SummarySettings,
+    ) -> Result<Self> {
+        settings.check()?;
+        Ok(Self { model, counter, store, settings, knowledge: None, failures: AtomicU64::new(0) })
+    }
+
+    /// Also puts each summary into a collection that can be searched.
+    #[must_use]
+    pub fn with_knowledge_base(mut self, knowledge: KnowledgeBase) -> Self {
+        self.knowledge = Some(knowledge);
+        self
+    }
+
+    /// How many summaries failed and left the window as it was.
+    #[must_use]
+    pub fn failures(&self) -> u64 {
+        self.failures.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn counter(&self) -> &dyn TokenCounter {
+        &*self.counter
+    }
+
+    pub(super) fn has_knowledge_base(&self) -> bool {
+        self.knowledge.is_some()
+    }
+
+    async fn ask(&self, instructions: &str, question: String) -> Result<String> {
+        let messages = vec![ChatMessage::system(instructions), ChatMessage::user(question)];
+        let request =
+            LanguageModelRequest::new(messages).with_output_tokens_max(self.settings.summary_tokens_max);
+        let timeout = Duration::from_millis(self.settings.timeout_ms);
+        let late = |_| failed(ErrorKind::Timeout, "the model did not answer in time");
+        let answer = tokio::time::timeout(timeout, self.model.generate(request)).await.map_err(late)??;
+        if is_cut_off(&answer) {
+            return Err(failed(ErrorKind::Unexpected, "the summary is cut off at `summary_tokens_max`"));
+        }
+        if !answer.tool_calls.is_empty() || answer.text.trim().is_empty() {
+            return Err(failed(ErrorKind::Unexpected, "the model's answer is no summary"));
+        }
+        // Twice the limit, because the model may count otherwise; beyond that it did not keep to what it was told.
+        if self.counter.count(&answer.text) > 2 * u64::from(self.settings.summary_tokens_max) {
+            return Err(failed(ErrorKind::Unexpected, "the summary is over `summary_tokens_max`"));
+        }
+        Ok(answer.text.trim().to_owned())
+    }
+
+    /// Returns the window with as much of it summarized as the writer wants.
+    pub(super) async fn compact(&self, mut window: Window, writer: &dyn Writer) -> Result<Window> {
+        let Some(thread) = window.thread.clone() else { return Ok(window) };
+        match self.shorten(&thread, &mut window, writer).await {
+            Err(error) if self.settings.on_failure == OnFailure::Fail => Err(error),
+            outcome => {
+                self.failures.fetch_add(u64::from(outcome.is_err()), Ordering::Relaxed);
+                Ok(window)
+            }
+        }
+    }
+
+    /// Whenever this returns or fails, the window holds a summary that is kept and every message after it.
+    async fn shorten(&self, thread: &Thread, window: &mut Window, writer: &dyn Writer) -> Result<()> {
+        if !self.refresh(thread, window).await? || self.plan(window, writer) == 0 {
+            return Ok(());
+        }
+        // Renewed before each question, so it outlives the longest answer.
+        let lasts = Duration::from_millis(self.settings.timeout_ms) + Duration::from_secs(30);
+        let mut claim = self.store.claim(thread, lasts).await?;
+        if claim.is_none() && self.settings.wait_ms > 0 {
+            self.store.wait(thread, Duration::from_millis(self.settings.wait_ms)).await?;
+            if !self.refresh(thread, window).await? || self.plan(window, writer) == 0 {
+                return Ok(());
+            }
+            claim = self.store.claim(thread, lasts).await?;
+        }
+        // Somebody else is at it and takes long: this window stays whole.
+        if claim.is_none() {
+            return Ok(());
+        }
+        let mut asking = Asking { maker: self, claim };
+        let outcome = self.summarize(thread, window, writer, &mut asking).await;
+        asking.release().await;
+        outcome
+    }
+
+    /// Begins the window with the summary that is kept. `false` where the window knows more than the store does: the
+    /// thread's summary was removed while the window was made.
+    async fn refresh(&self, thread: &Thread, window: &mut Window) -> Result<bool> {
+        Ok(self.adopt(self.store.get(thread).await?.as_ref(), window))
+    }
+
+    fn adopt(&self, kept: Option<&StoredSummary>, window: &mut Window) -> bool {
+        let known = window.messages.iter().filter_map(|message| match message.origin {
+            Origin::Summary(up_to) => Some(up_to),
+            _ => None,
+        });
+        match (kept, known.max()) {
+            (None, known) => known.is_none(),
+            (Some(kept), Some(known)) if kept.summary.up_to < known => false,
+            (Some(kept), _) => {
+                begin_with_summary(window, &kept.summary);
+                true
+            }
+        }
+    }
+
+    fn plan(&self, window: &Window, writer: &dyn Writer) -> usize {
+        let tokens = window.messages.iter().map(|message| tokens_of(self.counter(), &message.message)).sum();
+        let conversation: Vec<&ChatMessage> = stored(window).map(|message| &*message.message).collect();
+        writer.plan(&conversation, tokens)
+    }
+
+    async fn summarize(
+        &self,
+        thread: &Thread,
+        window: &mut Window,
+        writer: &dyn Writer,
+        asking: &mut Asking<'_>,
+    ) -> Result<()> {
+        // Read once more: somebody may have finished before the claim was free.
+        let mut kept = self.store.get(thread).await?;
+        if !self.adopt(kept.as_ref(), window) {
+            return Ok(());
+        }
+        let count = self.plan(window, writer);
+        let old: Vec<WindowMessage> = stored(window).take(count).cloned().collect();
+        for part in self.parts(&old) {
+            let summary = self.write(kept.as_ref(), part, writer, asking).await?;
+            if let Some(knowledge) = &self.knowledge {
+                knowledge.put(&self.store.digest(thread), thread, &summary).await?;
+            }
+            let expected = kept.as_ref().map(|kept| kept.revision);
+            match self.store.put(thread, expected, &summary).await {
+                Ok(revision) => {
+                    begin_with_summary(window, &summary);
+                    kept = Some(StoredSummary { summary, revision });
+                }
+                // Another's summary was first; it is as good.
+                Err(error) if error.kind() == ErrorKind::Conflict => {
+                    self.refresh(thread, window).await?;
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Cuts what is to be summarized into parts that the model can read, between a call's results and what follows.
+    fn parts<'a>(&self, old: &'a [WindowMessage]) -> Vec<&'a [WindowMessage]> {
+        let messages: Vec<&ChatMessage> = old.iter().map(|message| &*message.message).collect();
+        let mut parts = Vec::new();
+        let (mut start, mut tokens) = (0, 0);
+        for unit in turns::units(&messages) {
+            let more: u64 =
+                messages[unit.clone()].iter().map(|message| tokens_of(self.counter(), message)).sum();
+            if unit.start > start && tokens + more > self.settings.input_tokens_max {
+                parts.push(&old[start..unit.start]);
+                (start, tokens) = (unit.start, 0);
+            }
+            tokens += more;
+        }
+        if start < old.len() {
+            parts.push(&old[start..]);
+        }
+        parts
+    }
+
+    /// Writes the summary that takes in one more part.
+    async fn write(
+        &self,
+        kept: Option<&StoredSummary>,
+        part: &[WindowMessage],
+        writer: &dyn Writer,
+        asking: &mut Asking<'_>,
+    ) -> Result<Summary> {
+        let before = kept.map(|kept| &kept.summary);
+        let told: u64 = part.iter().map(|message| tokens_of(self.counter(), &message.message)).sum();
+        let transcript = render_transcript(part.iter().map(|message| &*message.message));
+        // Only a call and its results, which stay together, can be longer than the model may read.
+        let limit = self.settings.input_tokens_max;
+        let pieces = if told > limit { pieces(&transcript, limit) } else { vec![&*transcript] };
+        let mut text = before.map(|summary| summary.text.clone());
+        for piece in pieces {
+            text = Some(writer.write(asking, text.as_deref(), piece).await?);
+        }
+        let text = text.unwrap_or_default();
+        let replaced = before.map_or(0, |summary| summary.tokens) + told;
+        let tokens = self.counter.count(HEADING) + self.counter.count(&text);
+        // One that takes in a little more may grow by more than that, as long as it keeps to its limit.
+        let grown = before.is_some() && tokens <= u64::from(self.settings.summary_tokens_max);
+        if tokens >= replaced && !grown {
+            return Err(failed(ErrorKind::Unexpected, "the summary is no shorter than what it stands for"));
+        }
+        let Some(Origin::Stored(up_to)) = part.last().map(|message| message.origin) else {
+            return Err(failed(ErrorKind::Unexpected, "nothing to summarize"));
+        };
+        let messages = before.map_or(0, |summary| summary.messages) + check::size(part.len());
+        Ok(Summary { up_to, text, tokens, messages, strategy: writer.strategy().to_owned() })
+    }
+}
+
+/// A failure that left everything as it was.
+pub(super) fn failed(kind: ErrorKind, message: &'static str) -> Error {
+    Error::new(kind, OPERATION, message).with_outcome(Outcome::NotApplied).with_idempotent(true)
+}
+
+fn stored(window: &Window) -> impl Iterator<Item = &WindowMessage> {
+    window.messages.iter().filter(|message| matches!(message.origin, Origin::Stored(_)))
+}
+
+/// Cuts a text that is too long for the model at about four bytes a token, between words where there are any.
+fn pieces(text: &str, tokens_max: u64) -> Vec<&str> {
+    let bytes_max = usize::try_from(tokens_max.saturating_mul(4)).unwrap_or(usize::MAX);
+    let mut pieces = Vec::new();
+    let mut rest = text;
+    while rest.len() > bytes_max {
+        let end = rest.floor_char_boundary(bytes_max);
+        let cut = rest[..end].rfind(char::is_whitespace).filter(|cut| *cut > end / 2).unwrap_or(end);
+        let (piece, after) = rest.split_at(cut);
+        pieces.push(piece);
+        rest = after;
+    }
+    pieces.push(rest);
+    pieces
+}

@@ -1,0 +1,375 @@
+//! Where summaries are kept: one for a thread, in a key-value store.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use larder_kernel::{
+    BucketName, Error, ErrorKind, Key, KeyValueStore, KeyValueStoreExt, KvCondition, KvPutOptions, Result,
+    Revision, Seq, Thread,
+};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+/// The bucket that holds summaries.
+pub const SUMMARY_BUCKET: &str = "larder.summaries";
+
+/// How often a waiter looks whether somebody else's summary is there.
+const POLL: Duration = Duration::from_millis(50);
+
+/// What a thread says up to a place, told shorter.
+///
+/// The stored conversation stays as it is: whoever makes a window reads the summary, and then only the messages after
+/// [`up_to`](Self::up_to).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Summary {
+    /// The last message that it covers; it covers all before it too.
+    pub up_to: Seq,
+    /// The summary itself.
+    pub text: String,
+    /// Its length in tokens.
+    pub tokens: u64,
+    /// How many messages it covers, those of earlier summaries that it took in included.
+    pub messages: u64,
+    /// The strategy that made it.
+    pub strategy: String,
+}
+
+/// A summary with its revision, which the next one must name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredSummary {
+    /// The summary.
+    pub summary: Summary,
+    /// The revision of the write that put it there.
+    pub revision: Revision,
+}
+
+/// What is written: the summary with its thread, so that a key that stands for another thread is noticed.
+#[derive(Serialize, Deserialize)]
+struct Record {
+    agent: String,
+    session: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    view: String,
+    #[serde(flatten)]
+    summary: Summary,
+}
+
+/// The right to summarize a thread, while it lasts.
+///
+/// It ends when it is [released](SummaryStore::release), and by itself when its time is over, so that a summarizer that
+/// crashed blocks nobody for good. It saves the price of a model that is asked twice; what keeps two summaries from
+/// overwriting each other is the revision that [`SummaryStore::put`] names.
+#[derive(Debug)]
+pub struct SummaryClaim {
+    key: Key,
+    revision: Revision,
+    lasts: Duration,
+}
+
+/// Summaries of threads, in any [`KeyValueStore`].
+///
+/// ```
+/// use std::sync::Arc;
+/// use larder_agents::InMemoryKeyValueStore;
+/// use larder_agents::compaction::{Summary, SummaryStore};
+/// use larder_kernel::{ErrorKind, Seq, Thread};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> larder_kernel::Result<()> {
+/// let store = SummaryStore::new(Arc::new(InMemoryKeyValueStore::new()))?;
+/// let thread = Thread::new("assistant", "session-1")?;
+/// let summary = Summary {
+///     up_to: Seq::new(40),
+///     text: "They planned a trip to Oslo.".into(),
+///     tokens: 8,
+///     messages: 40,
+///     strategy: "summarization".into(),
+/// };
+/// let revision = store.put(&thread, None, &summary).await?;
+/// assert_eq!(store.get(&thread).await?.map(|stored| stored.summary), Some(summary.clone()));
+///
+/// // Whoever has not read it does not overwrite it.
+/// let lost = store.put(&thread, None, &summary).await.unwrap_err();
+/// assert_eq!(lost.kind(), ErrorKind::Conflict);
+/// store.put(&thread, Some(revision), &summary).await?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Whoever clears a thread [removes](Self::remove) its summary too: the store of summaries does not hear of it.
+#[derive(Clone)]
+pub struct SummaryStore {
+    store: Arc<dyn KeyValueStore>,
+    bucket: BucketName,
+    view: Arc<str>,
+}
+
+impl fmt::Debug for SummaryStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SummaryStore").field("store", &self.store).finish_non_exhaustive()
+    }
+}
+
+impl SummaryStore {
+    /// Keeps summaries in the bucket [`SUMMARY_BUCKET`] of `store`.
+    ///
+    /// # Errors
+    /// None that the fixed name of the bucket can cause.
+    pub fn new(store: Arc<dyn KeyValueStore>) -> Result<Self> {
+        Ok(Self { store, bucket: BucketName::new(SUMMARY_BUCKET)?, view: Arc::from("") })
+    }
+
+    /// The summaries of one view of the threads: of what one agent's filters leave, for example. The views of a thread
+    /// have summaries of their own; `""` is the view of everything.
+    #[must_use]
+    pub fn with_view(mut self, view: &str) -> Self {
+        self.view = Arc::from(view);
+        self
+    }
+
+    /// Reads the summary of a thread.
+    ///
+    /// # Errors
+    /// `Corrupt` where what is kept is no summary of this thread; the store's own.
+    ///
+    /// # Cancellation
+    /// Nothing to undo.
+    pub async fn get(&self, thread: &Thread) -> Result<Option<StoredSummary>> {
+        const OPERATION: &str = "summary.get";
+        let Some(entry) = self.store.get(&self.bucket, &self.key("summary", thread)?).await? else {
+            return Ok(None);
+        };
+        let record: Record = serde_json::from_slice(&entry.value)
+            .map_err(|_| Error::new(ErrorKind::Corrupt, OPERATION, "what is kept is not a summary"))?;
+        if record.agent != thread.agent.as_str()
+            || record.session != thread.session.as_str()
+            || record.view != *self.view
+        {
+            return Err(Error::new(ErrorKind::Corrupt, OPERATION, "the summary kept is of another thread"));
+        }
+        Ok(Some(StoredSummary { summary: record.summary, revision: entry.revision }))
+    }
+
+    /// Writes the summary of a thread in the place of the one at the revision `expected`, or where there is none.
+    ///
+    /// # Errors
+    /// `Conflict` where the thread has another summary than the caller saw, and nothing changes; `InvalidInput` for one
+    /// over the size of a value; the store's own.
+    ///
+    /// # Cancellation
+    /// Written or not written.
+    pub async fn put(
+        &self,
+        thread: &Thread,
+        expected: Option<Revision>,
+        summary: &Summary,
+    ) -> Result<Revision> {
+        const OPERATION: &str = "summary.put";
+        let record = Record {
+            agent: thread.agent.as_str().to_owned(),
+            session: thread.session.as_str().to_owned(),
+            view: self.view.as_ref().to_owned(),
+            summary: summary.clone(),
+        };
+        let value = serde_json::to_vec(&record)
+            .map_err(|_| Error::new(ErrorKind::Unexpected, OPERATION, "the summary is not JSON"))?;
+        let key = self.key("summary", thread)?;
+        let written = match expected {
+            Some(at) => self.store.put_at(&self.bucket, &key, Bytes::from(value), at).await,
+            None => self.store.create(&self.bucket, &key, Bytes::from(value)).await,
+        };
+        written.map_err(|error| match error.kind() {
+            ErrorKind::AlreadyExists => {
+                Error::new(ErrorKind::Conflict, OPERATION, "the thread has a summary; read it first")
+            }
+            _ => error,
+        })
+    }
+
+    /// Removes the summary of a thread and says whether there was one. Whoever clears a thread clears its summary.
+    ///
+    /// # Errors
+    /// The store's own.
+    ///
+    /// # Cancellation
+    /// Removed or not removed.
+    pub async fn remove(&self, thread: &Thread) -> Result<bool> {
+        self.store.delete(&self.bucket, &self.key("summary", thread)?, None).await
+    }
+
+    /// Takes the right to summarize a thread for a while; `None` where somebody else holds it.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a time of less than 1 ms or more than 100 years; the store's own.
+    ///
+    /// # Cancellation
+    /// Taken or not taken; one that was taken ends by itself.
+    pub async fn claim(&self, thread: &Thread, lasts: Duration) -> Result<Option<SummaryClaim>> {
+        let key = self.key("claim", thread)?;
+        let options = KvPutOptions::default().with_condition(KvCondition::Absent).with_ttl(lasts);
+        match self.store.put(&self.bucket, &key, Bytes::new(), options).await {
+            Ok(revision) => Ok(Some(SummaryClaim { key, revision, lasts })),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Makes a claim last as long again from now.
+    ///
+    /// # Errors
+    /// `Conflict` where its time was over; the store's own.
+    ///
+    /// # Cancellation
+    /// After a renewal that was cut off the claim may only end by itself.
+    pub async fn renew(&self, claim: &mut SummaryClaim) -> Result<()> {
+        let options = KvPutOptions::default()
+            .with_condition(KvCondition::AtRevision(claim.revision))
+            .with_ttl(claim.lasts);
+        claim.revision = self.store.put(&self.bucket, &claim.key, Bytes::new(), options).await?;
+        Ok(())
+    }
+
+    /// Gives a claim back. One whose time was over is given back already, and whoever took it after that keeps it.
+    ///
+    /// # Errors
+    /// The store's own.
+    ///
+    /// # Cancellation
+    /// The claim ends now or by itself.
+    pub async fn release(&self, claim: SummaryClaim) -> Result<()> {
+        match self.store.delete(&self.bucket, &claim.key, Some(claim.revision)).await {
+            Err(error) if error.kind() != ErrorKind::Conflict => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits, at most for `patience`, until nobody holds the right to summarize a thread, and returns its summary.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get). A wait that was too long is no error: the summary there is now is returned.
+    ///
+    /// # Cancellation
+    /// Nothing to undo.
+    pub async fn wait(&self, thread: &Thread, patience: Duration) -> Result<Option<StoredSummary>> {
+        let claim = self.key("claim", thread)?;
+        let held = async {
+            while self.store.get(&self.bucket, &claim).await?.is_some() {
+                tokio::time::sleep(POLL).await;
+            }
+            Ok(())
+        };
+        match tokio::time::timeout(patience, held).await {
+            Ok(Err(error)) => Err(error),
+            Ok(Ok(())) | Err(_) => self.get(thread).await,
+        }
+    }
+
+    fn key(&self, kind: &str, thread: &Thread) -> Result<Key> {
+        Key::new(format!("{kind}/{}", self.digest(thread)))
+    }
+
+    /// A text that stands for a thread. Agent and session together are longer than a key may be, so it is their digest;
+    /// the lengths in front keep `("a", "bc")` from meeting `("ab", "c")`.
+    pub(super) fn digest(&self, thread: &Thread) -> String {
+        let mut digest = Sha256::new();
+        for part in [thread.agent.as_str(), thread.session.as_str(), &*self.view] {
+            digest.update(larder_kernel::check::size(part.len()).to_be_bytes());
+            digest.update(part);
+        }
+        digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::InMemoryKeyValueStore;
+
+    fn summary(text: &str, up_to: i64) -> Summary {
+        Summary {
+            up_to: Seq::new(up_to),
+            text: text.into(),
+            tokens: 3,
+            messages: 7,
+            strategy: "summarization".into(),
+        }
+    }
+
+    fn open() -> (Arc<InMemoryKeyValueStore>, SummaryStore) {
+        let store = Arc::new(InMemoryKeyValueStore::new());
+        (store.clone(), SummaryStore::new(store).unwrap())
+    }
+
+    /// Proves: RAVI-9
+    #[tokio::test]
+    async fn of_two_summaries_of_one_state_one_is_kept() {
+        let (_, store) = open();
+        let thread = Thread::new("a", "s").unwrap();
+        assert_eq!(store.get(&thread).await.unwrap(), None);
+        let (first, second) = (summary("one", 5), summary("two", 6));
+        let (left, right) = tokio::join!(store.put(&thread, None, &first), store.put(&thread, None, &second));
+        assert!(left.is_ok() != right.is_ok());
+        assert_eq!(left.and(right).unwrap_err().kind(), ErrorKind::Conflict);
+
+        let seen = store.get(&thread).await.unwrap().unwrap();
+        store.put(&thread, Some(seen.revision), &second).await.unwrap();
+        let late = store.put(&thread, Some(seen.revision), &first).await.unwrap_err();
+        assert_eq!(late.kind(), ErrorKind::Conflict);
+        assert_eq!(store.get(&thread).await.unwrap().unwrap().summary, second);
+        assert!(store.remove(&thread).await.unwrap());
+        assert!(!store.remove(&thread).await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn threads_whose_names_join_to_the_same_text_have_their_own_summaries() {
+        let (_, store) = open();
+        let long = "x".repeat(512);
+        let names = [("a", "bc"), ("ab", "c"), ("a/b", "c"), ("a", "b/c"), (&*long, "s"), ("s", &*long)];
+        for (index, (agent, session)) in names.iter().enumerate() {
+            let thread = Thread::new(agent, session).unwrap();
+            store.put(&thread, None, &summary(&index.to_string(), 1)).await.unwrap();
+        }
+        for (index, (agent, session)) in names.iter().enumerate() {
+            let thread = Thread::new(agent, session).unwrap();
+            assert_eq!(store.get(&thread).await.unwrap().unwrap().summary.text, index.to_string());
+            assert_eq!(store.clone().with_view("critic").get(&thread).await.unwrap(), None);
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_no_summary_of_the_thread_is_corrupt() {
+        let (kv, store) = open();
+        let (mine, other) = (Thread::new("a", "mine").unwrap(), Thread::new("a", "other").unwrap());
+        let bucket = BucketName::new(SUMMARY_BUCKET).unwrap();
+        store.put(&other, None, &summary("other", 1)).await.unwrap();
+        let foreign = kv.get(&bucket, &store.key("summary", &other).unwrap()).await.unwrap().unwrap().value;
+        for value in [Bytes::from_static(b"{"), Bytes::new(), Bytes::from_static(b"[]"), foreign] {
+            kv.set(&bucket, &store.key("summary", &mine).unwrap(), value).await.unwrap();
+            let error = store.get(&mine).await.unwrap_err();
+            assert_eq!((error.kind(), error.operation()), (ErrorKind::Corrupt, "summary.get"));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_claim_is_held_by_one_and_ends_when_it_is_released_or_over() {
+        let (_, store) = open();
+        let thread = Thread::new("a", "s").unwrap();
+        let lasts = Duration::from_secs(60);
+        let mut claim = store.claim(&thread, lasts).await.unwrap().unwrap();
+        assert!(store.claim(&thread, lasts).await.unwrap().is_none());
+        assert!(store.claim(&Thread::new("a", "t").unwrap(), lasts).await.unwrap().is_some());
+        store.renew(&mut claim).await.unwrap();
+        assert!(store.claim(&thread, lasts).await.unwrap().is_none());
+        store.release(claim).await.unwrap();
+
+        let mut crashed = store.claim(&thread, Duration::from_millis(1)).await.unwrap().unwrap();
+        assert_eq!(store.wait(&thread, lasts).await.unwrap(), None);
+        let next = store.claim(&thread, lasts).await.unwrap().unwrap();
+        assert_eq!(store.renew(&mut crashed).await.unwrap_err().kind(), ErrorKind::Conflict);
+        store.release(crashed).await.unwrap();
+        assert!(store.claim(&thread, lasts).await.unwrap().is_none(), "the next one's claim stands");
+        store.release(next).await.unwrap();
+    }
+}

@@ -1,0 +1,75 @@
+//! When a long-term strategy acts, and on how much (ALQ-3).
+
+use std::collections::HashMap;
+
+use larder_kernel::{ChatMessage, Error, Result};
+
+use super::turns;
+use crate::tokens::{TokenCounter, tokens_of};
+
+/// The conditions of a long-term strategy: any of them is enough.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Triggers {
+    pub(super) input_tokens: Option<u64>,
+    pub(super) interactions: Option<u64>,
+    pub(super) interaction_tokens: Option<u64>,
+    pub(super) tools_success: Vec<String>,
+    pub(super) tools_error: Vec<String>,
+    pub(super) keep: usize,
+}
+
+/// A threshold as it stands in a document: -1 for never.
+pub(super) fn threshold(operation: &'static str, field: &'static str, number: i64) -> Result<Option<u64>> {
+    match number {
+        -1 => Ok(None),
+        _ => u64::try_from(number)
+            .map(Some)
+            .map_err(|_| Error::invalid(operation, field, "below -1, which stands for never")),
+    }
+}
+
+impl Triggers {
+    /// How many messages, oldest first, the strategy takes; `tokens` are those of the whole window.
+    ///
+    /// The last interaction is left alone while it is not over: the model still has to answer it.
+    pub(super) fn plan(&self, messages: &[&ChatMessage], tokens: u64, counter: &dyn TokenCounter) -> usize {
+        let interactions = turns::interactions(messages);
+        let human = interactions.iter().filter(|turn| turns::is_human_turn(messages[turn.start])).count();
+        let over = |limit: Option<u64>, actual: u64| limit.is_some_and(|limit| actual > limit);
+        let fires = over(self.input_tokens, tokens)
+            || over(self.interactions, larder_kernel::check::size(human))
+            || over(
+                self.interaction_tokens,
+                messages.iter().map(|message| tokens_of(counter, message)).sum(),
+            )
+            || interactions.last().is_some_and(|last| self.tools_fire(&messages[last.clone()]));
+        if !fires {
+            return 0;
+        }
+        let kept = match interactions.len().checked_sub(self.keep) {
+            None | Some(0) => 0,
+            Some(taken) => interactions[taken - 1].end,
+        };
+        kept.min(turns::closed(messages))
+    }
+
+    /// Whether a tool that is named ended as named in these messages. Only the newest interaction is asked, so that a
+    /// tool whose result is kept does not fire again with each question.
+    fn tools_fire(&self, messages: &[&ChatMessage]) -> bool {
+        if self.tools_success.is_empty() && self.tools_error.is_empty() {
+            return false;
+        }
+        let mut names: HashMap<&str, &str> = HashMap::new();
+        for message in messages {
+            names.extend(message.tool_calls.iter().map(|call| (&*call.id, &*call.name)));
+            for result in &message.tool_results {
+                let watched = if result.is_error { &self.tools_error } else { &self.tools_success };
+                let name = names.get(&*result.call_id);
+                if name.is_some_and(|name| watched.iter().any(|tool| tool == name)) {
+                    return true;
+                }
+            }
+        }
+        false
+    }
+}

@@ -1,0 +1,117 @@
+//! Where a conversation may be cut: never between a tool's call and its results.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use larder_kernel::{ChatMessage, Role};
+
+/// The parts that stay together, in order and without gaps: a call with everything up to its last result, else one
+/// message.
+pub(crate) fn units(messages: &[&ChatMessage]) -> Vec<Range<usize>> {
+    let mut results: HashMap<&str, Vec<usize>> = HashMap::new();
+    let mut calls: HashMap<&str, Vec<usize>> = HashMap::new();
+    for (place, message) in messages.iter().enumerate() {
+        for result in &message.tool_results {
+            results.entry(&result.call_id).or_default().push(place);
+        }
+        for call in &message.tool_calls {
+            calls.entry(&call.id).or_default().push(place);
+        }
+    }
+    // The place of a call's last result; ids may come again in a later message, which then asks for what follows.
+    let answered = |id: &str, place: usize| -> Option<usize> {
+        let next_call = calls.get(id).and_then(|places| places.iter().find(|next| **next > place));
+        let until = next_call.copied().unwrap_or(usize::MAX);
+        results.get(id)?.iter().rev().find(|result| (place..until).contains(*result)).copied()
+    };
+    let mut units = Vec::new();
+    let mut start = 0;
+    while start < messages.len() {
+        let mut end = start;
+        let mut place = start;
+        while place <= end {
+            for call in &messages[place].tool_calls {
+                end = end.max(answered(&call.id, place).unwrap_or(place));
+            }
+            place += 1;
+        }
+        units.push(start..end + 1);
+        start = end + 1;
+    }
+    units
+}
+
+/// The interactions, in order and without gaps: one human turn and all that answers it (ALQ-2). What comes before the
+/// first human turn is one of its own.
+pub(crate) fn interactions(messages: &[&ChatMessage]) -> Vec<Range<usize>> {
+    let mut interactions: Vec<Range<usize>> = Vec::new();
+    for unit in units(messages) {
+        match interactions.last_mut() {
+            Some(last) if !is_human_turn(messages[unit.start]) => last.end = unit.end,
+            _ => interactions.push(unit),
+        }
+    }
+    interactions
+}
+
+/// Whether a message is a human turn: results that come in the user's name are not.
+pub(crate) fn is_human_turn(message: &ChatMessage) -> bool {
+    message.role == Role::User && message.tool_results.is_empty()
+}
+
+/// How many messages, from the oldest, belong to interactions that are over. The last interaction is not over while a
+/// question has no answer or a tool still runs.
+pub(crate) fn closed(messages: &[&ChatMessage]) -> usize {
+    let answers = |last: &ChatMessage| {
+        !matches!(last.role, Role::User | Role::Tool)
+            && last.tool_calls.is_empty()
+            && last.tool_results.is_empty()
+    };
+    match messages.last() {
+        Some(last) if !answers(last) => interactions(messages).last().map_or(0, |open| open.start),
+        _ => messages.len(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use larder_kernel::{ToolCall, ToolResult};
+
+    fn call(ids: &[&str]) -> ChatMessage {
+        ids.iter().fold(ChatMessage::assistant(""), |message, id| {
+            message.with_tool_call(ToolCall::new(*id, "tool", "{}"))
+        })
+    }
+
+    fn result(id: &str) -> ChatMessage {
+        ChatMessage::tool([ToolResult::new(id, "done")])
+    }
+
+    #[test]
+    fn a_call_stays_with_its_results_also_where_ids_come_again() {
+        let (user, said) = (ChatMessage::user("q"), ChatMessage::assistant("a"));
+        let messages = [
+            user.clone(),
+            call(&["1", "2"]),
+            result("1"),
+            said.clone(),
+            result("2"),
+            said.clone(),
+            user.clone(),
+            call(&["1"]),
+            result("1"),
+            said,
+            user,
+            call(&["3"]),
+        ];
+        let messages: Vec<&ChatMessage> = messages.iter().collect();
+        assert_eq!(units(&messages), [0..1, 1..5, 5..6, 6..7, 7..9, 9..10, 10..11, 11..12]);
+        assert_eq!(interactions(&messages), [0..6, 6..10, 10..12]);
+        assert_eq!(closed(&messages), 10);
+        assert_eq!(closed(&messages[..10]), 10);
+        assert_eq!(closed(&messages[..1]), 0);
+        assert_eq!(closed(&[]), 0);
+        assert!(interactions(&[]).is_empty());
+    }
+}

@@ -1,0 +1,294 @@
+//! How much of a session's memory an agent sees, and whether it adds to it (AKKA-2, AKKA-3).
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use larder_kernel::{AppendOptions, Appended, ChatMessage, Error, Result, RunId, Thread, Window};
+use serde::{Deserialize, Serialize};
+
+use super::MemoryFilter;
+
+/// What a limited window holds at most: 156 KiB, as [`ChatMessage::size_bytes`] counts.
+pub const LIMITED_WINDOW_BYTES_DEFAULT: u64 = 156 * 1024;
+
+/// A window on a session's memory: filters first, then the limits (AKKA-2 to AKKA-4).
+///
+/// ```
+/// use larder_agents::context::memory::{LimitedWindow, MemoryFilter};
+/// use larder_kernel::AgentId;
+///
+/// let debugless = MemoryFilter::new().exclude_agent(AgentId::new("debug")?);
+/// let memory = LimitedWindow::new().read_last(10).filtered(debugless).read_only();
+/// assert_eq!(memory.max_bytes(), Some(156 * 1024));
+/// # Ok::<(), larder_kernel::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LimitedWindow {
+    read: bool,
+    write: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    read_last: Option<usize>,
+    max_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "MemoryFilter::is_empty")]
+    filter: MemoryFilter,
+}
+
+impl Default for LimitedWindow {
+    fn default() -> Self {
+        Self {
+            read: true,
+            write: true,
+            read_last: None,
+            max_bytes: Some(LIMITED_WINDOW_BYTES_DEFAULT),
+            filter: MemoryFilter::new(),
+        }
+    }
+}
+
+impl LimitedWindow {
+    /// Reads the newest [`LIMITED_WINDOW_BYTES_DEFAULT`] and writes.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Reads and does not write.
+    #[must_use]
+    pub fn read_only(mut self) -> Self {
+        (self.read, self.write) = (true, false);
+        self
+    }
+
+    /// Writes and does not read.
+    #[must_use]
+    pub fn write_only(mut self) -> Self {
+        (self.read, self.write) = (false, true);
+        self
+    }
+
+    /// Reads the newest `messages` of those that the filter keeps.
+    #[must_use]
+    pub fn read_last(mut self, messages: usize) -> Self {
+        self.read_last = Some(messages);
+        self
+    }
+
+    /// Filters what is read; a second filter goes behind the first.
+    #[must_use]
+    pub fn filtered(mut self, filter: MemoryFilter) -> Self {
+        self.filter = self.filter.and(filter);
+        self
+    }
+
+    /// Reads the newest messages whose sizes add up to no more than this. The oldest leave first.
+    #[must_use]
+    pub fn with_max_bytes(mut self, max_bytes: u64) -> Self {
+        self.max_bytes = Some(max_bytes);
+        self
+    }
+
+    /// Reads however much there is.
+    #[must_use]
+    pub fn without_max_bytes(mut self) -> Self {
+        self.max_bytes = None;
+        self
+    }
+
+    /// Whether it reads.
+    #[must_use]
+    pub fn reads(&self) -> bool {
+        self.read
+    }
+
+    /// Whether it writes.
+    #[must_use]
+    pub fn writes(&self) -> bool {
+        self.write
+    }
+
+    /// Most messages that it reads.
+    #[must_use]
+    pub fn last(&self) -> Option<usize> {
+        self.read_last
+    }
+
+    /// Most bytes that it reads.
+    #[must_use]
+    pub fn max_bytes(&self) -> Option<u64> {
+        self.max_bytes
+    }
+
+    /// The filter.
+    #[must_use]
+    pub fn filter(&self) -> &MemoryFilter {
+        &self.filter
+    }
+
+    /// Checks every setting.
+    ///
+    /// # Errors
+    /// `InvalidInput` naming the setting and the limit.
+    pub fn check(&self) -> Result<()> {
+        const OPERATION: &str = "memory.config";
+        if self.read_last == Some(0) {
+            return Err(Error::under_limit(OPERATION, "read_last", 0, 1));
+        }
+        if self.max_bytes == Some(0) {
+            return Err(Error::under_limit(OPERATION, "max_bytes", 0, 1));
+        }
+        if !self.read && (self.read_last.is_some() || !self.filter.is_empty()) {
+            return Err(Error::invalid(
+                OPERATION,
+                "read",
+                "a memory that is not read has no filter or read_last",
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// A session's memory that lies somewhere else (AKKA-3).
+#[async_trait]
+pub trait SessionMemory: fmt::Debug + Send + Sync + 'static {
+    /// What the agent sees of a thread, oldest first.
+    ///
+    /// # Errors
+    /// The memory's own.
+    ///
+    /// # Cancellation
+    /// Nothing is stored.
+    async fn read(&self, thread: &Thread) -> Result<Window>;
+
+    /// Adds messages to a thread; `None` where it keeps none.
+    ///
+    /// # Errors
+    /// The memory's own.
+    ///
+    /// # Cancellation
+    /// The messages are added whole or not at all.
+    async fn write(
+        &self,
+        thread: &Thread,
+        messages: Vec<ChatMessage>,
+        options: AppendOptions,
+    ) -> Result<Option<Appended>>;
+
+    /// Removes the messages of a run and says how many they were.
+    ///
+    /// # Errors
+    /// The memory's own.
+    ///
+    /// # Cancellation
+    /// All messages of the run are removed, or none.
+    async fn clear_run(&self, thread: &Thread, run: &RunId) -> Result<u64>;
+}
+
+/// What an agent sees of a session's memory, and whether it adds to it (AKKA-3).
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum MemoryProvider {
+    /// Neither reads nor writes.
+    None,
+    /// A window on the history.
+    Window(LimitedWindow),
+    /// A memory of one's own, in the place of the history.
+    Custom(Arc<dyn SessionMemory>),
+}
+
+impl MemoryProvider {
+    /// Reads all of the history and writes: as far as the strategies look.
+    #[must_use]
+    pub fn everything() -> Self {
+        Self::Window(LimitedWindow::new().without_max_bytes())
+    }
+
+    /// Neither reads nor writes.
+    #[must_use]
+    pub fn none() -> Self {
+        Self::None
+    }
+
+    /// Reads the newest 156 KiB and writes.
+    #[must_use]
+    pub fn limited_window() -> LimitedWindow {
+        LimitedWindow::new()
+    }
+
+    /// Reads and does not write.
+    #[must_use]
+    pub fn read_only() -> Self {
+        LimitedWindow::new().read_only().into()
+    }
+
+    /// Writes and does not read.
+    #[must_use]
+    pub fn write_only() -> Self {
+        LimitedWindow::new().write_only().into()
+    }
+
+    /// Reads the newest messages, this many, and writes.
+    #[must_use]
+    pub fn read_last(messages: usize) -> Self {
+        LimitedWindow::new().read_last(messages).into()
+    }
+
+    /// Reads and writes a memory of one's own.
+    #[must_use]
+    pub fn custom(memory: impl SessionMemory) -> Self {
+        Self::Custom(Arc::new(memory))
+    }
+
+    /// Checks every setting.
+    ///
+    /// # Errors
+    /// `InvalidInput` naming the setting and the limit.
+    pub fn check(&self) -> Result<()> {
+        match self {
+            Self::Window(window) => window.check(),
+            Self::None | Self::Custom(_) => Ok(()),
+        }
+    }
+}
+
+impl Default for MemoryProvider {
+    fn default() -> Self {
+        Self::everything()
+    }
+}
+
+impl From<LimitedWindow> for MemoryProvider {
+    fn from(window: LimitedWindow) -> Self {
+        Self::Window(window)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Proves: AKKA-2, AKKA-3
+    #[test]
+    fn settings_are_read_as_written_and_checked_by_name() {
+        let window: LimitedWindow = serde_json::from_str("{}").unwrap();
+        assert_eq!(window, LimitedWindow::new());
+        assert_eq!(window.max_bytes(), Some(159_744));
+        let text =
+            r#"{"write":false,"read_last":10,"max_bytes":null,"filter":[{"exclude":[{"agent":"debug"}]}]}"#;
+        let window: LimitedWindow = serde_json::from_str(text).unwrap();
+        assert_eq!((window.last(), window.max_bytes(), window.writes()), (Some(10), None, false));
+        let again = serde_json::to_string(&window).unwrap();
+        assert_eq!(serde_json::from_str::<LimitedWindow>(&again).unwrap(), window);
+        assert!(serde_json::from_str::<LimitedWindow>(r#"{"max_byte":1}"#).is_err());
+
+        for (window, field) in [
+            (LimitedWindow::new().read_last(0), "read_last"),
+            (LimitedWindow::new().with_max_bytes(0), "max_bytes"),
+            (LimitedWindow::new().read_last(3).write_only(), "read"),
+        ] {
+            assert_eq!(MemoryProvider::from(window).check().unwrap_err().field(), Some(field));
+        }
+        assert!(MemoryProvider::read_last(1).check().is_ok());
+    }
+}

@@ -1,0 +1,224 @@
+//! Reading a thread backwards, as far as a window needs it.
+
+use std::sync::Arc;
+
+use larder_kernel::{
+    CompactionStrategy, HistoryProvider, Origin, Reach, Result, Seq, StoredMessage, Thread, Window,
+    WindowMessage, check,
+};
+
+use super::memory::MemoryFilter;
+use crate::tokens::{TokenCounter, tokens_of};
+
+/// Most messages of one page: messages may be megabytes.
+const PAGE_MESSAGES_MAX: usize = 1_000;
+/// The first page where it is not known how many messages the reach comes to.
+const PAGE_MESSAGES_FIRST: usize = 32;
+
+/// What to read.
+pub(super) struct Reader<'a> {
+    pub(super) history: &'a dyn HistoryProvider,
+    pub(super) thread: &'a Thread,
+    /// A summary covers what stands up to here.
+    pub(super) after: Option<Seq>,
+    pub(super) filter: &'a MemoryFilter,
+    pub(super) last: Option<usize>,
+    pub(super) max_bytes: Option<u64>,
+    /// The strategies that look at each message alone: they run on each page, and the reach is of what they return.
+    pub(super) each: &'a [Arc<dyn CompactionStrategy>],
+    pub(super) reach: Reach,
+    pub(super) counter: &'a dyn TokenCounter,
+    pub(super) scan_messages_max: u64,
+    /// Whether to keep what each stage saw, for an explanation.
+    pub(super) keeps_stages: bool,
+}
+
+/// What was read.
+#[derive(Default)]
+pub(super) struct ReadBack {
+    /// What the thread holds, what the memory shows of it, and what each strategy in front made of it; without stages
+    /// only the last.
+    pub(super) stages: Vec<Vec<WindowMessage>>,
+    pub(super) messages_read: u64,
+    pub(super) pages: u64,
+    /// Whether a filtered window ended before it was full, because it had looked at as many messages as it may.
+    pub(super) scan_ended: bool,
+    kept: usize,
+    kept_bytes: u64,
+    reached: usize,
+    reached_size: u64,
+    memory_full: bool,
+}
+
+impl Reader<'_> {
+    /// Reads as far as needed and returns the stages, each oldest first.
+    pub(super) async fn read(&self) -> Result<ReadBack> {
+        let mut back = ReadBack { stages: vec![Vec::new(); self.stages()], ..ReadBack::default() };
+        let unbounded = matches!(self.reach, Reach::Everything | Reach::Each);
+        if unbounded && self.last.is_none() && self.max_bytes.is_none() {
+            self.read_forward(&mut back).await?;
+        } else {
+            self.read_backward(&mut back).await?;
+            back.stages.iter_mut().for_each(|stage| stage.reverse());
+        }
+        Ok(back)
+    }
+
+    fn stages(&self) -> usize {
+        if self.keeps_stages { 2 + self.each.len() } else { 1 }
+    }
+
+    async fn read_forward(&self, back: &mut ReadBack) -> Result<()> {
+        let mut after = self.after.unwrap_or(Seq::MIN);
+        loop {
+            let page = self.history.page_after(self.thread, after, PAGE_MESSAGES_MAX).await?;
+            let full = page.len() == PAGE_MESSAGES_MAX;
+            back.pages += 1;
+            back.messages_read += check::size(page.len());
+            let last = page.last().map(|last| last.seq);
+            for (stage, messages) in back.stages.iter_mut().zip(self.pass(page, Order::Forward).await?) {
+                stage.extend(messages);
+            }
+            match last {
+                Some(last) if full => after = last,
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    async fn read_backward(&self, back: &mut ReadBack) -> Result<()> {
+        let mut before = None;
+        let mut size = 0;
+        loop {
+            size = self.page_size(back, size);
+            let page = self.history.tail(self.thread, before, size).await?;
+            back.pages += 1;
+            back.messages_read += check::size(page.len());
+            let short = page.len() < size;
+            let first = page.first().map(|first| first.seq);
+            let covered = self.after.is_some_and(|after| first.is_some_and(|first| first <= after));
+            let page = self.limit(page, back);
+            let stages = self.pass(page, Order::Backward).await?;
+            self.measure(back, stages.last().map_or(&[], Vec::as_slice));
+            for (stage, messages) in back.stages.iter_mut().zip(stages) {
+                stage.extend(messages);
+            }
+            if short || covered || back.memory_full || self.is_reached(back) {
+                return Ok(());
+            }
+            if !self.filter.is_empty() && back.messages_read >= self.scan_messages_max {
+                back.scan_ended = true;
+                return Ok(());
+            }
+            before = first;
+        }
+    }
+
+    /// As many as are still needed where that is known; else more each time.
+    fn page_size(&self, back: &ReadBack, before: usize) -> usize {
+        let of_reach = match self.reach {
+            Reach::Messages(messages) => Some(messages.saturating_sub(back.reached)),
+            _ => None,
+        };
+        let of_memory = self.last.map(|last| last.saturating_sub(back.kept));
+        let needed = [of_reach, of_memory].into_iter().flatten().min();
+        let grown = if before == 0 { PAGE_MESSAGES_FIRST } else { before.saturating_mul(2) };
+        let size = match needed {
+            Some(needed) if before == 0 || self.filter.is_empty() => needed,
+            Some(needed) => needed.max(grown),
+            None => grown,
+        };
+        let size = size.clamp(1, PAGE_MESSAGES_MAX);
+        if self.filter.is_empty() {
+            return size;
+        }
+        let left = self.scan_messages_max.saturating_sub(back.messages_read);
+        size.min(usize::try_from(left).unwrap_or(usize::MAX)).max(1)
+    }
+
+    /// Cuts off the summarized part, and what is older than the memory shows.
+    fn limit(&self, mut page: Vec<StoredMessage>, back: &mut ReadBack) -> Vec<StoredMessage> {
+        let mut start = page.len();
+        for (place, stored) in page.iter().enumerate().rev() {
+            if self.after.is_some_and(|after| stored.seq <= after) {
+                break;
+            }
+            if self.filter.keeps(self.thread, &stored.message) {
+                let bytes = back.kept_bytes.saturating_add(check::size(stored.message.size_bytes()));
+                if self.last.is_some_and(|last| back.kept >= last)
+                    || self.max_bytes.is_some_and(|max| bytes > max)
+                {
+                    back.memory_full = true;
+                    break;
+                }
+                back.kept += 1;
+                back.kept_bytes = bytes;
+            }
+            start = place;
+        }
+        page.drain(..start);
+        back.memory_full |= self.last.is_some_and(|last| back.kept >= last);
+        page
+    }
+
+    /// Runs a page, oldest first, through the filter and the strategies in front.
+    async fn pass(&self, page: Vec<StoredMessage>, order: Order) -> Result<Vec<Vec<WindowMessage>>> {
+        let mut stages = Vec::new();
+        let mut keep = |messages: &[WindowMessage]| {
+            if self.keeps_stages {
+                stages.push(order.of(messages.to_vec()));
+            }
+        };
+        let mut messages: Vec<WindowMessage> = page.into_iter().map(WindowMessage::from).collect();
+        keep(&messages);
+        if !self.filter.is_empty() {
+            messages.retain(|message| self.filter.keeps(self.thread, &message.message));
+        }
+        keep(&messages);
+        for strategy in self.each {
+            let window = Window { thread: Some(self.thread.clone()), messages };
+            messages = strategy.compact(window).await?.messages;
+            keep(&messages);
+        }
+        if !self.keeps_stages {
+            stages.push(order.of(messages));
+        }
+        Ok(stages)
+    }
+
+    fn measure(&self, back: &mut ReadBack, messages: &[WindowMessage]) {
+        for WindowMessage { origin, message } in messages {
+            back.reached += usize::from(matches!(origin, Origin::Stored(_)));
+            let size = match self.reach {
+                Reach::Bytes(_) => check::size(message.size_bytes()),
+                Reach::Tokens(_) => tokens_of(self.counter, message),
+                _ => 0,
+            };
+            back.reached_size = back.reached_size.saturating_add(size);
+        }
+    }
+
+    fn is_reached(&self, back: &ReadBack) -> bool {
+        match self.reach {
+            Reach::Messages(messages) => back.reached >= messages,
+            Reach::Bytes(size) | Reach::Tokens(size) => back.reached_size > size,
+            _ => false,
+        }
+    }
+}
+
+/// The order in which pages are put together.
+#[derive(Clone, Copy)]
+enum Order {
+    Forward,
+    Backward,
+}
+
+impl Order {
+    fn of(self, mut messages: Vec<WindowMessage>) -> Vec<WindowMessage> {
+        if matches!(self, Self::Backward) {
+            messages.reverse();
+        }
+        messages
+    }
+}

@@ -1,0 +1,124 @@
+//! One run of an agent: its messages carry its name and end with it where they should (RAVI-3).
+
+use larder_kernel::{AppendOptions, ChatMessage, HistoryRetention, Result, RunId, Seq, Thread, Window};
+
+use super::{AgentContext, WindowExplanation};
+
+/// One run of an agent in a session.
+///
+/// What it appends carries the run. With `NONE` nothing is written: the run itself holds its messages, so that its
+/// windows have them, and they end with it.
+///
+/// ```
+/// use larder_agents::context::{AgentContext, ContextConfig};
+/// use larder_kernel::{AgentContextProtocol, ChatMessage, HistoryRetention, RunId, SessionId};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> larder_kernel::Result<()> {
+/// let context = AgentContext::new(ContextConfig::default().with_retention(HistoryRetention::Run))?;
+/// let session = SessionId::new("session-1")?;
+/// let mut run = context.begin_run(&session, RunId::new("run-1")?);
+/// run.append(ChatMessage::user("Only for now")).await?;
+/// assert_eq!(run.window().await?.messages.len(), 1);
+/// assert_eq!(run.end().await?, 1);
+/// assert!(context.get_prompt_window(&session).await?.messages.is_empty());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct ContextRun {
+    context: AgentContext,
+    thread: Thread,
+    run: RunId,
+    first: Option<Seq>,
+    /// Whether an append failed without saying whether it happened.
+    uncertain: bool,
+    held: Vec<ChatMessage>,
+}
+
+impl ContextRun {
+    pub(super) fn new(context: AgentContext, thread: Thread, run: RunId) -> Self {
+        Self { context, thread, run, first: None, uncertain: false, held: Vec::new() }
+    }
+
+    /// The run's name.
+    #[must_use]
+    pub fn id(&self) -> &RunId {
+        &self.run
+    }
+
+    /// Appends a message of the run; `None` where nothing is written.
+    ///
+    /// # Errors
+    /// As [`AgentContext::append_many`].
+    pub async fn append(&mut self, message: ChatMessage) -> Result<Option<Seq>> {
+        self.append_many(vec![message], AppendOptions::default()).await
+    }
+
+    /// Appends messages of the run, whole or not at all, and returns the last one's place; `None` where nothing is
+    /// written.
+    ///
+    /// # Errors
+    /// As [`AgentContext::append_many`].
+    ///
+    /// # Cancellation
+    /// The batch is written whole or not at all.
+    pub async fn append_many(
+        &mut self,
+        mut messages: Vec<ChatMessage>,
+        options: AppendOptions,
+    ) -> Result<Option<Seq>> {
+        for message in &mut messages {
+            message.run = Some(self.run.clone());
+        }
+        let held = (self.context.retention() == HistoryRetention::None).then(|| messages.clone());
+        // Until it is answered, and if the caller gives up: it may have happened.
+        let known = std::mem::replace(&mut self.uncertain, true);
+        let appended = self.context.append_to(&self.thread, messages, options).await;
+        if !matches!(&appended, Err(error) if error.outcome() == larder_kernel::Outcome::Unknown) {
+            self.uncertain = known;
+        }
+        let appended = appended?;
+        if let Some(appended) = appended {
+            self.first = self.first.or(Some(appended.first));
+        }
+        self.held.extend(held.into_iter().flatten());
+        Ok(appended.map(|appended| appended.last))
+    }
+
+    /// The window of the session, with what the run holds itself.
+    ///
+    /// # Errors
+    /// As [`AgentContext::window_with`].
+    ///
+    /// # Cancellation
+    /// Nothing is stored.
+    pub async fn window(&self) -> Result<Window> {
+        Ok(self.context.assemble(self.thread.clone(), self.held.clone(), false).await?.window)
+    }
+
+    /// The window of the session with what each step did to it.
+    ///
+    /// # Errors
+    /// As [`AgentContext::explain_window`].
+    ///
+    /// # Cancellation
+    /// Nothing is stored.
+    pub async fn explain(&self) -> Result<WindowExplanation> {
+        let assembly = self.context.assemble(self.thread.clone(), self.held.clone(), true).await?;
+        Ok(assembly.explain(self.context.counter()))
+    }
+
+    /// Ends the run and says how many stored messages went. A run that is dropped without it can be ended by
+    /// [`AgentContext::end_run`].
+    ///
+    /// # Errors
+    /// The history's own; the run can then be ended by [`AgentContext::end_run`].
+    ///
+    /// # Cancellation
+    /// All messages of the run are removed, or none.
+    pub async fn end(self) -> Result<u64> {
+        let first = if self.uncertain { None } else { Some(self.first.unwrap_or(Seq::MAX)) };
+        self.context.end_run_of(&self.thread, &self.run, first).await
+    }
+}

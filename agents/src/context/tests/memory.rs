@@ -1,0 +1,180 @@
+use async_trait::async_trait;
+use larder_kernel::{Appended, Result};
+
+use super::super::memory::SessionMemory;
+use super::*;
+
+fn by(agent: &str, text: impl Into<String>) -> ChatMessage {
+    ChatMessage::user(text).with_author(AgentId::new(agent).unwrap(), None)
+}
+
+fn only(agent: &str) -> MemoryFilter {
+    MemoryFilter::new().include_agent(AgentId::new(agent).unwrap())
+}
+
+fn with(config: &ContextConfig, memory: impl Into<MemoryProvider>) -> AgentContext {
+    AgentContext::new(config.clone().with_pipeline(Pipeline::new()).with_memory(memory)).unwrap()
+}
+
+/// Proves: AKKA-3
+#[tokio::test]
+async fn each_provider_reads_and_writes_what_it_says() {
+    let (history, config) = open();
+    for number in 0..4 {
+        history.append(&thread(), ChatMessage::user(number.to_string())).await.unwrap();
+    }
+    for (memory, sees, writes) in [
+        (MemoryProvider::everything(), &["0", "1", "2", "3"][..], true),
+        (MemoryProvider::limited_window().into(), &["0", "1", "2", "3"], true),
+        (MemoryProvider::none(), &[], false),
+        (MemoryProvider::read_only(), &["0", "1", "2", "3"], false),
+        (MemoryProvider::write_only(), &[], true),
+        (MemoryProvider::read_last(2), &["2", "3"], true),
+    ] {
+        let context = with(&config, memory.clone());
+        assert_eq!(texts(&context.get_prompt_window(&session()).await.unwrap()), sees, "{memory:?}");
+        history.take_writes();
+        let message = ChatMessage::user("new").with_run(RunId::new("r").unwrap());
+        assert_eq!(context.append(&session(), message).await.unwrap().is_some(), writes, "{memory:?}");
+        assert_eq!(history.take_writes(), u64::from(writes), "{memory:?}");
+        history.clear_run(&thread(), &RunId::new("r").unwrap()).await.unwrap();
+    }
+    history.take();
+    with(&config, MemoryProvider::none()).get_prompt_window(&session()).await.unwrap();
+    assert_eq!(history.take(), (0, 0));
+}
+
+/// Proves: AKKA-2
+#[tokio::test]
+async fn of_a_limited_window_the_oldest_leave_first_until_the_rest_fits() {
+    let (history, config) = open();
+    for letter in ["a", "b", "c", "d"] {
+        history.append(&thread(), ChatMessage::user(letter.repeat(50 * 1024))).await.unwrap();
+    }
+    let first = |window: &Window| texts(window).iter().map(|text| text[..1].to_owned()).collect::<String>();
+    let window = with(&config, LimitedWindow::new()).get_prompt_window(&session()).await.unwrap();
+    assert_eq!(first(&window), "bcd");
+    let off = LimitedWindow::new().without_max_bytes();
+    let window = with(&config, off).get_prompt_window(&session()).await.unwrap();
+    assert_eq!(first(&window), "abcd");
+    let exact = LimitedWindow::new().with_max_bytes(2 * 50 * 1024);
+    let window = with(&config, exact).get_prompt_window(&session()).await.unwrap();
+    assert_eq!(first(&window), "cd");
+    let window =
+        with(&config, LimitedWindow::new().with_max_bytes(1)).get_prompt_window(&session()).await.unwrap();
+    assert!(window.messages.is_empty());
+}
+
+/// Proves: AKKA-4, AKKA-1
+#[tokio::test]
+async fn filters_come_first_and_then_the_limit_however_far_back_it_is() {
+    let (history, config) = open();
+    for number in 0..5 {
+        history.append(&thread(), by("rare", number.to_string())).await.unwrap();
+    }
+    fill(&history, 10_000).await;
+    history.take();
+    let context = with(&config, LimitedWindow::new().read_last(3).filtered(only("rare")));
+    assert_eq!(texts(&context.get_prompt_window(&session()).await.unwrap()), ["2", "3", "4"]);
+    let (messages, reads) = history.take();
+    assert!(messages >= 10_003 && reads < 25, "{messages} messages in {reads} reads");
+
+    let context = with(&config, LimitedWindow::new().read_last(3).filtered(only("default")));
+    assert_eq!(texts(&context.get_prompt_window(&session()).await.unwrap()), ["9997", "9998", "9999"]);
+    assert_eq!(history.take(), (3, 1));
+
+    let sliding = AgentContext::new(
+        config
+            .clone()
+            .with_pipeline(SlidingWindow::new(2).unwrap())
+            .with_memory(LimitedWindow::new().filtered(only("rare"))),
+    );
+    let told = sliding.unwrap().explain_window(&session()).await.unwrap();
+    assert_eq!(texts(&told.window), ["3", "4"]);
+    assert!(!told.scan_ended);
+    assert_eq!(told.steps[0].name, "memory");
+}
+
+/// Proves: AKKA-4
+#[tokio::test]
+async fn the_search_behind_a_filter_is_bounded_and_says_so() {
+    let (history, config) = open();
+    history.append(&thread(), by("rare", "far")).await.unwrap();
+    fill(&history, 3_000).await;
+    let memory = LimitedWindow::new().read_last(3).filtered(only("rare"));
+    let context = with(&config.with_scan_messages_max(1_500), memory);
+    let told = context.explain_window(&session()).await.unwrap();
+    assert!(told.window.messages.is_empty() && told.scan_ended);
+    assert_eq!(told.messages_read, 1_500);
+    assert!(told.to_string().contains("ended at its limit"));
+}
+
+/// Proves: AKKA-4, RAVI-9
+#[tokio::test]
+async fn a_filtered_window_neither_shows_nor_feeds_the_summary_of_all() {
+    let (history, config) = open();
+    let store = summaries();
+    for agent in ["a", "b", "a"] {
+        history.append(&thread(), by(agent, agent)).await.unwrap();
+    }
+    store.put(&thread(), None, &summary(2)).await.unwrap();
+    let config = config.with_summaries(store);
+    let window = with(&config, LimitedWindow::new().filtered(only("a"))).get_prompt_window(&session()).await;
+    let window = window.unwrap();
+    assert_eq!(texts(&window), ["a", "a"]);
+    assert_eq!(window.thread, None);
+    let window = with(&config, MemoryProvider::everything()).get_prompt_window(&session()).await.unwrap();
+    assert_eq!(window.messages.len(), 2);
+    assert_eq!(window.thread, Some(thread()));
+}
+
+#[derive(Debug, Default)]
+struct Notebook(std::sync::Mutex<Vec<ChatMessage>>);
+
+#[async_trait]
+impl SessionMemory for Arc<Notebook> {
+    async fn read(&self, thread: &Thread) -> Result<Window> {
+        let mut window = Window::injected(self.0.lock().unwrap().clone());
+        window.thread = Some(thread.clone());
+        Ok(window)
+    }
+
+    async fn write(
+        &self,
+        _: &Thread,
+        messages: Vec<ChatMessage>,
+        _: AppendOptions,
+    ) -> Result<Option<Appended>> {
+        self.0.lock().unwrap().extend(messages);
+        Ok(None)
+    }
+
+    async fn clear_run(&self, _: &Thread, run: &RunId) -> Result<u64> {
+        let mut notes = self.0.lock().unwrap();
+        let before = notes.len();
+        notes.retain(|note| note.run.as_ref() != Some(run));
+        Ok(larder_kernel::check::size(before - notes.len()))
+    }
+}
+
+/// Proves: AKKA-3
+#[tokio::test]
+async fn a_custom_memory_stands_in_the_place_of_the_history() {
+    let (history, config) = open();
+    let notebook = Arc::new(Notebook::default());
+    let config = config
+        .with_memory(MemoryProvider::custom(notebook.clone()))
+        .with_pipeline(SlidingWindow::new(2).unwrap())
+        .with_retention(HistoryRetention::Run);
+    let context = AgentContext::new(config).unwrap();
+    let mut run = context.begin_run(&session(), RunId::new("r").unwrap());
+    for text in ["one", "two", "three"] {
+        run.append(ChatMessage::user(text)).await.unwrap();
+    }
+    assert_eq!(texts(&run.window().await.unwrap()), ["two", "three"]);
+    assert_eq!(run.end().await.unwrap(), 3);
+    assert!(notebook.0.lock().unwrap().is_empty());
+    assert_eq!((history.take(), history.take_writes()), ((0, 0), 0));
+    let error = context.clear(&session()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+}

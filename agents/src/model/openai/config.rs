@@ -1,0 +1,305 @@
+//! What a client of an OpenAI-compatible server is told.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use larder_kernel::{Error, Result, check};
+use reqwest::Url;
+use reqwest::header::HeaderValue;
+use serde::Deserialize;
+
+const OPERATION: &str = "openai.config";
+const ATTEMPTS_MAX: u32 = 20;
+const RESPONSE_BYTES_LIMIT: usize = 256 * 1024 * 1024;
+const BATCH_TEXTS_LIMIT: usize = 2_048;
+
+/// The name under which a server takes the most tokens of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OutputLimitField {
+    /// The present name, which reasoning models insist on.
+    #[default]
+    MaxCompletionTokens,
+    /// The former name, the only one that some servers know.
+    MaxTokens,
+}
+
+/// Where an OpenAI-compatible server is and how to talk to it.
+///
+/// The key is never printed, serialised or part of an error.
+///
+/// ```
+/// use larder_agents::model::OpenAiConfig;
+///
+/// let config = OpenAiConfig::new("https://api.example.com/v1", "small").with_api_key("canary");
+/// assert!(!format!("{config:?}").contains("canary"));
+///
+/// let from_file: OpenAiConfig =
+///     serde_json::from_str(r#"{"base_url": "http://127.0.0.1:11434/v1", "model": "small"}"#).unwrap();
+/// assert_eq!(from_file.attempts_max, 4);
+/// ```
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OpenAiConfig {
+    /// The address before `/chat/completions` and `/embeddings`, as a rule ending in `/v1`.
+    pub base_url: String,
+    /// The model's name.
+    pub model: String,
+    /// The key sent as a bearer token; `None` for servers that ask for none.
+    #[serde(default)]
+    pub api_key: Option<String>,
+    /// Longest time for one attempt, from connecting to the last byte, in milliseconds.
+    #[serde(default = "timeout_ms_default")]
+    pub timeout_ms: u64,
+    /// Longest time for connecting, in milliseconds.
+    #[serde(default = "connect_timeout_ms_default")]
+    pub connect_timeout_ms: u64,
+    /// Most attempts of one call, the first included.
+    #[serde(default = "attempts_max_default")]
+    pub attempts_max: u32,
+    /// The pause before the second attempt, in milliseconds; it doubles with each further one.
+    #[serde(default = "backoff_ms_default")]
+    pub backoff_ms: u64,
+    /// Longest pause between attempts, in milliseconds. A server that asks for a longer one is given up on.
+    #[serde(default = "backoff_ms_max_default")]
+    pub backoff_ms_max: u64,
+    /// Largest answer, in bytes.
+    #[serde(default = "response_bytes_max_default")]
+    pub response_bytes_max: usize,
+    /// Most texts in one request for embeddings; more go in several.
+    #[serde(default = "batch_texts_max_default")]
+    pub batch_texts_max: usize,
+    /// Allows `http` to another machine, where anybody on the way reads key and conversation.
+    #[serde(default)]
+    pub allow_plain_http: bool,
+    /// Asks the model for an answer that is one JSON object.
+    #[serde(default)]
+    pub json_mode: bool,
+    /// The tools that the model may call, each as the server expects it.
+    #[serde(default)]
+    pub tools: Vec<serde_json::Value>,
+    /// The name under which the server takes the most tokens of an answer.
+    #[serde(default)]
+    pub output_limit_field: OutputLimitField,
+}
+
+const fn timeout_ms_default() -> u64 {
+    120_000
+}
+const fn connect_timeout_ms_default() -> u64 {
+    10_000
+}
+const fn attempts_max_default() -> u32 {
+    4
+}
+const fn backoff_ms_default() -> u64 {
+    500
+}
+const fn backoff_ms_max_default() -> u64 {
+    30_000
+}
+const fn response_bytes_max_default() -> usize {
+    32 * 1024 * 1024
+}
+const fn batch_texts_max_default() -> usize {
+    256
+}
+
+impl OpenAiConfig {
+    /// The model `model` of the server at `base_url`, without a key and with the usual limits.
+    #[must_use]
+    pub fn new(base_url: impl Into<String>, model: impl Into<String>) -> Self {
+        Self {
+            base_url: base_url.into(),
+            model: model.into(),
+            api_key: None,
+            timeout_ms: timeout_ms_default(),
+            connect_timeout_ms: connect_timeout_ms_default(),
+            attempts_max: attempts_max_default(),
+            backoff_ms: backoff_ms_default(),
+            backoff_ms_max: backoff_ms_max_default(),
+            response_bytes_max: response_bytes_max_default(),
+            batch_texts_max: batch_texts_max_default(),
+            allow_plain_http: false,
+            json_mode: false,
+            tools: Vec::new(),
+            output_limit_field: OutputLimitField::default(),
+        }
+    }
+
+    /// Sends this key.
+    #[must_use]
+    pub fn with_api_key(mut self, api_key: impl Into<String>) -> Self {
+        self.api_key = Some(api_key.into());
+        self
+    }
+
+    /// Limits one attempt.
+    #[must_use]
+    pub fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.timeout_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
+        self
+    }
+
+    /// Sets how often a call is tried and the pauses between.
+    #[must_use]
+    pub fn with_attempts(mut self, attempts_max: u32, backoff: Duration, backoff_max: Duration) -> Self {
+        self.attempts_max = attempts_max;
+        self.backoff_ms = u64::try_from(backoff.as_millis()).unwrap_or(u64::MAX);
+        self.backoff_ms_max = u64::try_from(backoff_max.as_millis()).unwrap_or(u64::MAX);
+        self
+    }
+
+    /// Asks for answers that are one JSON object.
+    #[must_use]
+    pub fn with_json_mode(mut self) -> Self {
+        self.json_mode = true;
+        self
+    }
+
+    /// Offers these tools to the model.
+    #[must_use]
+    pub fn with_tools(mut self, tools: Vec<serde_json::Value>) -> Self {
+        self.tools = tools;
+        self
+    }
+
+    /// Allows `http` to another machine.
+    #[must_use]
+    pub fn with_plain_http(mut self) -> Self {
+        self.allow_plain_http = true;
+        self
+    }
+
+    /// Checks every setting.
+    ///
+    /// # Errors
+    /// `InvalidInput` naming the setting.
+    pub fn check(&self) -> Result<()> {
+        self.endpoint("")?;
+        self.bearer()?;
+        check::at_least(OPERATION, "model", self.model.len(), 1)?;
+        for (field, ms) in [
+            ("timeout_ms", self.timeout_ms),
+            ("connect_timeout_ms", self.connect_timeout_ms),
+            ("backoff_ms", self.backoff_ms),
+            ("backoff_ms_max", self.backoff_ms_max),
+        ] {
+            check::ttl(OPERATION, field, Duration::from_millis(ms))?;
+        }
+        if self.backoff_ms > self.backoff_ms_max {
+            return Err(Error::over_limit(OPERATION, "backoff_ms", self.backoff_ms, self.backoff_ms_max));
+        }
+        if self.attempts_max == 0 {
+            return Err(Error::under_limit(OPERATION, "attempts_max", 0, 1));
+        }
+        if self.attempts_max > ATTEMPTS_MAX {
+            let (actual, limit) = (u64::from(self.attempts_max), u64::from(ATTEMPTS_MAX));
+            return Err(Error::over_limit(OPERATION, "attempts_max", actual, limit));
+        }
+        check::batch(OPERATION, "response_bytes_max", self.response_bytes_max, RESPONSE_BYTES_LIMIT)?;
+        check::batch(OPERATION, "batch_texts_max", self.batch_texts_max, BATCH_TEXTS_LIMIT)
+    }
+
+    /// The address of `path` on the server.
+    pub(super) fn endpoint(&self, path: &str) -> Result<Url> {
+        let refuse = |message: &'static str| Error::invalid(OPERATION, "base_url", message);
+        // The parser's own error may quote the address, so it is not kept.
+        let mut url = Url::parse(&self.base_url).map_err(|_| refuse("not a URL"))?;
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(refuse("holds credentials; set `api_key` instead"));
+        }
+        if url.query().is_some() || url.fragment().is_some() {
+            return Err(refuse("has a query or a fragment"));
+        }
+        match url.scheme() {
+            "https" => {}
+            "http" if self.allow_plain_http || is_loopback(&url) => {}
+            "http" => {
+                return Err(refuse("`http` to another machine; use `https` or set `allow_plain_http`"));
+            }
+            _ => return Err(refuse("neither `https` nor `http`")),
+        }
+        let joined = format!("{}/{path}", url.path().trim_end_matches('/'));
+        url.set_path(&joined);
+        Ok(url)
+    }
+
+    /// The header that carries the key.
+    pub(super) fn bearer(&self) -> Result<Option<HeaderValue>> {
+        let Some(api_key) = &self.api_key else { return Ok(None) };
+        check::at_least(OPERATION, "api_key", api_key.len(), 1)?;
+        let mut header = HeaderValue::from_str(&format!("Bearer {api_key}"))
+            .map_err(|_| Error::invalid(OPERATION, "api_key", "holds what a header cannot carry"))?;
+        header.set_sensitive(true);
+        Ok(Some(header))
+    }
+}
+
+fn is_loopback(url: &Url) -> bool {
+    url.host_str().is_some_and(|host| {
+        let bare = host.trim_start_matches('[').trim_end_matches(']');
+        host == "localhost" || bare.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    })
+}
+
+impl fmt::Debug for OpenAiConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The address is left out: one that is refused may hold credentials.
+        f.debug_struct("OpenAiConfig")
+            .field("model", &self.model)
+            .field("api_key", &self.api_key.as_ref().map(|_| "***"))
+            .field("timeout_ms", &self.timeout_ms)
+            .field("attempts_max", &self.attempts_max)
+            .field("json_mode", &self.json_mode)
+            .field("tools", &self.tools.len())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_setting_out_of_bounds_is_named() {
+        let good = OpenAiConfig::new("http://localhost:1/v1/", "m");
+        good.check().unwrap();
+        assert_eq!(good.endpoint("embeddings").unwrap().as_str(), "http://localhost:1/v1/embeddings");
+        let cases: Vec<(&str, OpenAiConfig)> = vec![
+            ("model", OpenAiConfig::new("http://[::1]/v1", "")),
+            ("timeout_ms", good.clone().with_timeout(Duration::ZERO)),
+            ("api_key", good.clone().with_api_key("")),
+            ("api_key", good.clone().with_api_key("two\nlines")),
+            ("attempts_max", OpenAiConfig { attempts_max: 0, ..good.clone() }),
+            ("attempts_max", OpenAiConfig { attempts_max: 21, ..good.clone() }),
+            ("backoff_ms", OpenAiConfig { backoff_ms: 9, backoff_ms_max: 8, ..good.clone() }),
+            ("response_bytes_max", OpenAiConfig { response_bytes_max: 0, ..good.clone() }),
+            ("batch_texts_max", OpenAiConfig { batch_texts_max: 2_049, ..good.clone() }),
+        ];
+        for (field, config) in cases {
+            assert_eq!(config.check().unwrap_err().field(), Some(field));
+        }
+    }
+
+    #[test]
+    fn plain_http_goes_to_this_machine_only_unless_allowed() {
+        for refused in [
+            "http://models.example.com/v1",
+            "http://127.0.0.1.example.com/v1",
+            "http://10.0.0.1/v1",
+            "ftp://localhost/v1",
+            "localhost",
+            "https://key@models.example.com/v1",
+            "https://models.example.com/v1?key=canary",
+        ] {
+            let error = OpenAiConfig::new(refused, "m").check().unwrap_err();
+            assert_eq!(error.field(), Some("base_url"));
+            assert!(!format!("{error:?}").contains("key@"));
+        }
+        OpenAiConfig::new("http://10.0.0.1/v1", "m").with_plain_http().check().unwrap();
+        OpenAiConfig::new("http://127.8.0.1/v1", "m").check().unwrap();
+        assert!(serde_json::from_str::<OpenAiConfig>(r#"{"base_url":"","model":"","modell":1}"#).is_err());
+    }
+}

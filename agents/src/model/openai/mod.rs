@@ -1,0 +1,222 @@
+//! Models and embedders behind the HTTP interface that OpenAI made common.
+
+mod config;
+mod transport;
+mod wire;
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use async_trait::async_trait;
+use larder_kernel::{
+    ChatMessage, Embedder, Embedding, ErrorKind, LanguageModel, LanguageModelRequest, Result, check, limits,
+};
+
+pub use config::{OpenAiConfig, OutputLimitField};
+
+use transport::{Transport, failure};
+use wire::{ChatResponse, EmbeddingRequest, EmbeddingResponse};
+
+const GENERATE: &str = "model.generate";
+const EMBED: &str = "embedder.embed";
+
+/// The tokens that a server counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Usage {
+    /// The conversation's.
+    pub input_tokens: u64,
+    /// The answer's.
+    pub output_tokens: u64,
+}
+
+/// Why a model stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FinishReason {
+    /// It had said everything.
+    Stop,
+    /// The limit of tokens: the answer is cut off.
+    Length,
+    /// To let tools run.
+    ToolCalls,
+    /// A filter kept the answer back.
+    Refused,
+    /// The server did not say, or something else.
+    Other,
+}
+
+impl FinishReason {
+    fn parse(word: Option<&str>) -> Self {
+        match word {
+            Some("stop") => Self::Stop,
+            Some("length") => Self::Length,
+            Some("tool_calls" | "function_call") => Self::ToolCalls,
+            Some("content_filter") => Self::Refused,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// A model's answer with what the server says about it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Completion {
+    /// The answer.
+    pub message: ChatMessage,
+    /// Why the model stopped.
+    pub finish: FinishReason,
+    /// What it cost; 0 where the server does not say.
+    pub usage: Usage,
+}
+
+/// A language model on an OpenAI-compatible server.
+///
+/// Calls that meet a busy or absent server (429, 5xx, a broken connection) are repeated after a pause, the one that the
+/// server asks for where it does. An answer that was cut off carries [`FINISH_REASON`](crate::model::FINISH_REASON) in
+/// its metadata.
+///
+/// ```
+/// use larder_agents::model::{OpenAiConfig, OpenAiModel};
+/// use larder_kernel::LanguageModel;
+///
+/// let config = OpenAiConfig::new("https://api.example.com/v1", "small").with_api_key("secret");
+/// let model = OpenAiModel::new(config)?;
+/// assert_eq!(model.name(), "small");
+/// # Ok::<(), larder_kernel::Error>(())
+/// ```
+pub struct OpenAiModel {
+    config: OpenAiConfig,
+    transport: Transport,
+    input_tokens: AtomicU64,
+    output_tokens: AtomicU64,
+}
+
+impl fmt::Debug for OpenAiModel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OpenAiModel").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+impl OpenAiModel {
+    /// Makes a client; connects when first asked.
+    ///
+    /// # Errors
+    /// `InvalidInput` naming the setting that is refused.
+    pub fn new(config: OpenAiConfig) -> Result<Self> {
+        let transport = Transport::new(&config, "chat/completions")?;
+        Ok(Self { config, transport, input_tokens: AtomicU64::new(0), output_tokens: AtomicU64::new(0) })
+    }
+
+    /// Answers a conversation and says what it cost.
+    ///
+    /// # Errors
+    /// `InvalidInput`, `NotFound`, `PermissionDenied` for what the server refuses; `ResourceExhausted`, `Timeout`,
+    /// `Unavailable` when the attempts are used up; `Unexpected` for an answer that makes no sense.
+    ///
+    /// # Cancellation
+    /// Nothing is stored; the model's work may be lost.
+    pub async fn complete(&self, request: &LanguageModelRequest) -> Result<Completion> {
+        check::at_least(GENERATE, "messages", request.messages.len(), 1)?;
+        let body = wire::chat_request(&self.config, request);
+        let response: ChatResponse = self.transport.call(GENERATE, &body).await?;
+        let completion = response.into_completion()?;
+        self.input_tokens.fetch_add(completion.usage.input_tokens, Ordering::Relaxed);
+        self.output_tokens.fetch_add(completion.usage.output_tokens, Ordering::Relaxed);
+        Ok(completion)
+    }
+
+    /// What all answers of this client cost so far.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        Usage {
+            input_tokens: self.input_tokens.load(Ordering::Relaxed),
+            output_tokens: self.output_tokens.load(Ordering::Relaxed),
+        }
+    }
+}
+
+#[async_trait]
+impl LanguageModel for OpenAiModel {
+    fn name(&self) -> &str {
+        &self.config.model
+    }
+
+    async fn generate(&self, request: LanguageModelRequest) -> Result<ChatMessage> {
+        Ok(self.complete(&request).await?.message)
+    }
+}
+
+/// An embedder on an OpenAI-compatible server.
+///
+/// ```
+/// use larder_agents::model::{OpenAiConfig, OpenAiEmbedder};
+/// use larder_kernel::Embedder;
+///
+/// let config = OpenAiConfig::new("http://localhost:11434/v1", "embed-small");
+/// let embedder = OpenAiEmbedder::new(config, 768)?;
+/// assert_eq!(embedder.dimensions(), 768);
+/// # Ok::<(), larder_kernel::Error>(())
+/// ```
+pub struct OpenAiEmbedder {
+    config: OpenAiConfig,
+    transport: Transport,
+    dimensions: usize,
+}
+
+impl fmt::Debug for OpenAiEmbedder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OpenAiEmbedder")
+            .field("config", &self.config)
+            .field("dimensions", &self.dimensions)
+            .finish_non_exhaustive()
+    }
+}
+
+impl OpenAiEmbedder {
+    /// Makes a client of a model whose embeddings have `dimensions`; connects when first asked.
+    ///
+    /// # Errors
+    /// `InvalidInput` naming the setting that is refused.
+    pub fn new(config: OpenAiConfig, dimensions: usize) -> Result<Self> {
+        check::batch("openai.config", "dimensions", dimensions, limits::DIMENSIONS_MAX)?;
+        let transport = Transport::new(&config, "embeddings")?;
+        Ok(Self { config, transport, dimensions })
+    }
+
+    async fn embed_batch(&self, texts: &[&str]) -> Result<Vec<Embedding>> {
+        let request = EmbeddingRequest { model: &self.config.model, input: texts, encoding_format: "float" };
+        let mut response: EmbeddingResponse = self.transport.call(EMBED, &request).await?;
+        let wrong = |message| failure(ErrorKind::Unexpected, EMBED, message);
+        response.data.sort_by_key(|item| item.index);
+        let in_order = response.data.iter().enumerate().all(|(place, item)| item.index == place);
+        if response.data.len() != texts.len() || !in_order {
+            return Err(wrong("the server did not give one embedding for each text")
+                .with_context("texts", check::size(texts.len()))
+                .with_context("embeddings", check::size(response.data.len())));
+        }
+        let embedding = |item: wire::WireEmbedding| {
+            if item.embedding.len() != self.dimensions {
+                return Err(wrong("the server's embeddings have another dimension")
+                    .with_context("expected", check::size(self.dimensions))
+                    .with_context("dimensions", check::size(item.embedding.len())));
+            }
+            Embedding::new(item.embedding)
+                .map_err(|_| wrong("the server gave an embedding without direction"))
+        };
+        response.data.into_iter().map(embedding).collect()
+    }
+}
+
+#[async_trait]
+impl Embedder for OpenAiEmbedder {
+    fn dimensions(&self) -> usize {
+        self.dimensions
+    }
+
+    async fn embed(&self, texts: &[&str]) -> Result<Vec<Embedding>> {
+        let mut embeddings = Vec::with_capacity(texts.len());
+        for batch in texts.chunks(self.config.batch_texts_max) {
+            embeddings.extend(self.embed_batch(batch).await?);
+        }
+        Ok(embeddings)
+    }
+}

@@ -1,0 +1,154 @@
+//! What a watcher of the sessions sees: numbers, and alerts where they pass a limit (PK-6).
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use larder_kernel::{Error, Result};
+use metrics::{counter, gauge, histogram};
+use serde::{Deserialize, Serialize};
+
+/// Gauge: sessions that are there.
+pub const SESSIONS_ACTIVE: &str = "larder_sessions_active";
+/// Gauge: messages per session, on average.
+pub const HISTORY_SIZE_AVERAGE: &str = "larder_session_history_messages_avg";
+/// Gauge: bytes of all stored messages.
+pub const BYTES_STORED: &str = "larder_session_bytes_stored";
+/// Histogram: seconds from asking for a session's state to having it.
+pub const LOAD_SECONDS: &str = "larder_session_load_seconds";
+/// Counter: limits passed, by `alert`.
+pub const ALERTS: &str = "larder_session_alerts_total";
+/// Counter: summaries that failed, after which the window was made without.
+pub const SUMMARY_FAILURES: &str = "larder_session_summary_failures_total";
+
+/// The limits past which an alert is raised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SessionThresholds {
+    /// Most sessions.
+    pub active_sessions_max: u64,
+    /// Longest load of a session's state, in milliseconds.
+    pub load_latency_ms_max: u64,
+}
+
+impl Default for SessionThresholds {
+    fn default() -> Self {
+        Self { active_sessions_max: 10_000, load_latency_ms_max: 100 }
+    }
+}
+
+impl SessionThresholds {
+    /// Checks the limits.
+    ///
+    /// # Errors
+    /// `InvalidInput` naming the limit that is 0: every session would raise the alert.
+    pub fn check(&self) -> Result<()> {
+        for (field, value) in [
+            ("active_sessions_max", self.active_sessions_max),
+            ("load_latency_ms_max", self.load_latency_ms_max),
+        ] {
+            if value == 0 {
+                return Err(Error::under_limit("session.thresholds", field, value, 1));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A limit that was passed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SessionAlert {
+    /// There are more sessions than the limit.
+    ActiveSessions {
+        /// How many there are.
+        actual: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// A session's state took longer to load than the limit.
+    LoadLatency {
+        /// How long it took.
+        actual: Duration,
+        /// The limit.
+        limit: Duration,
+    },
+}
+
+impl SessionAlert {
+    /// The alert's name, as the label `alert` of [`ALERTS`] has it.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::ActiveSessions { .. } => "active_sessions",
+            Self::LoadLatency { .. } => "load_latency",
+        }
+    }
+}
+
+/// What [`Sessions::measure`](super::Sessions::measure) counted.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SessionStats {
+    /// Sessions that are there.
+    pub active_sessions: u64,
+    /// Messages per session, on average; 0 where there is none.
+    pub history_messages_avg: f64,
+    /// Bytes of all stored messages, as [`size_bytes`](larder_kernel::ChatMessage::size_bytes) counts them.
+    pub bytes_stored: u64,
+}
+
+type OnAlert = Arc<dyn Fn(&SessionAlert) + Send + Sync>;
+
+/// Where the numbers go: to the recorder of the `metrics` crate, and alerts to a function besides.
+#[derive(Clone, Default)]
+pub(crate) struct Watch {
+    thresholds: SessionThresholds,
+    on_alert: Option<OnAlert>,
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watch").field("thresholds", &self.thresholds).finish_non_exhaustive()
+    }
+}
+
+impl Watch {
+    pub(crate) fn set_thresholds(&mut self, thresholds: SessionThresholds) {
+        self.thresholds = thresholds;
+    }
+
+    pub(crate) fn set_on_alert(&mut self, on_alert: OnAlert) {
+        self.on_alert = Some(on_alert);
+    }
+
+    pub(crate) fn loaded(&self, took: Duration) {
+        histogram!(LOAD_SECONDS).record(took.as_secs_f64());
+        let limit = Duration::from_millis(self.thresholds.load_latency_ms_max);
+        if took > limit {
+            self.raise(SessionAlert::LoadLatency { actual: took, limit });
+        }
+    }
+
+    // A gauge is a float: beyond 2^53 sessions or bytes it shows the nearest one that is.
+    #[allow(clippy::cast_precision_loss)]
+    pub(crate) fn measured(&self, stats: &SessionStats) {
+        gauge!(SESSIONS_ACTIVE).set(stats.active_sessions as f64);
+        gauge!(HISTORY_SIZE_AVERAGE).set(stats.history_messages_avg);
+        gauge!(BYTES_STORED).set(stats.bytes_stored as f64);
+        let limit = self.thresholds.active_sessions_max;
+        if stats.active_sessions > limit {
+            self.raise(SessionAlert::ActiveSessions { actual: stats.active_sessions, limit });
+        }
+    }
+
+    pub(crate) fn summary_failed(&self) {
+        counter!(SUMMARY_FAILURES).increment(1);
+    }
+
+    fn raise(&self, alert: SessionAlert) {
+        counter!(ALERTS, "alert" => alert.name()).increment(1);
+        if let Some(on_alert) = &self.on_alert {
+            on_alert(&alert);
+        }
+    }
+}

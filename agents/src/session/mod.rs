@@ -1,0 +1,32 @@
+//! Sessions: conversations with a system prompt, hints and a profile that says how much of them the model sees.
+//!
+//! [`Sessions`] runs on any history and any key-value store. [`Sessions::begin`] makes the window for one inference:
+//! the system prompt, the summary, the hints, the newest messages that fit, and the new messages.
+//! [`Inference::complete`] stores what was said, in one step, as [`Persistence`] asks.
+//!
+//! The stored messages are never changed by making a window. [`MemoryConfig`] reads the memory settings of an agent
+//! from JSON. Numbers for dashboards and alerts go to the recorder of the `metrics` crate; see [`SessionStats`],
+//! [`SessionThresholds`] and [`metrics`].
+
+mod config;
+mod flush;
+mod inference;
+pub mod metrics;
+mod profile;
+mod record;
+mod sessions;
+mod state;
+mod summarize;
+mod window;
+
+pub use config::{
+    LongTermSettings, MaxTokensSettings, MemoryConfig, MemoryProfile, NeuralyzerSettings, Persistence,
+    ShortTermSettings, SummarizerSettings, parse_config,
+};
+pub use inference::{Inference, InferenceRequest, Memory, Persisted};
+pub use metrics::{SessionAlert, SessionStats, SessionThresholds};
+pub use profile::{MAX_TOKENS_DEFAULT, SUMMARIZATION_THRESHOLD_DEFAULT, SessionProfile};
+pub use record::SESSION_BUCKET;
+pub use sessions::{HINT_BYTES_MAX, HINTS_MAX, SYSTEM_PROMPT_BYTES_MAX, Session, Sessions};
+pub use summarize::{OnSummaryFailure, SummaryPolicy};
+pub use window::{HINTS_HEADER, HintOrder};

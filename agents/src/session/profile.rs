@@ -1,0 +1,216 @@
+//! How much of a session the model sees.
+
+use larder_kernel::{Error, Result};
+use serde::{Deserialize, Serialize};
+
+/// Tokens of the whole window when nothing else is said.
+pub const MAX_TOKENS_DEFAULT: u64 = 4096;
+/// Tokens past which a session is summarized when nothing else is said.
+pub const SUMMARIZATION_THRESHOLD_DEFAULT: u64 = 3000;
+/// The largest size that a profile may name.
+const TOKENS_MAX: u64 = 1 << 48;
+
+/// How much of a session the model sees (ATH-3).
+///
+/// ```
+/// use larder_agents::session::SessionProfile;
+///
+/// let profile: SessionProfile =
+///     serde_json::from_str(r#"{"type": "rolling_window", "max_tokens": 4096, "summarization_threshold": 3000}"#)?;
+/// assert_eq!(profile, SessionProfile::default());
+///
+/// let error = serde_json::from_str::<SessionProfile>(r#"{"type": "rolling_window", "max_tokens": -5}"#).unwrap_err();
+/// assert!(error.to_string().contains("`max_tokens`"));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Written", into = "Written")]
+#[non_exhaustive]
+pub enum SessionProfile {
+    /// The newest messages that fit; the oldest leave first. In JSON `rolling_window`.
+    RollingWindow {
+        /// Most tokens of the whole window: system prompt, summary, hints, stored messages and new ones.
+        max_tokens: u64,
+        /// Tokens of stored messages past which the older ones become a summary.
+        summarization_threshold: u64,
+    },
+    /// Every message (ALQ-1). In JSON `everything`, and no sizes beside it.
+    Everything,
+}
+
+/// The profile as a document writes it. Numbers are signed, so that a negative one is refused by its name.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    max_tokens: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    summarization_threshold: Option<i64>,
+}
+
+const OPERATION: &str = "session.profile";
+
+impl SessionProfile {
+    /// The newest messages within `max_tokens`, summarized past `summarization_threshold`.
+    ///
+    /// # Errors
+    /// `InvalidInput` naming the field that [`check`](Self::check) refuses.
+    pub fn rolling_window(max_tokens: u64, summarization_threshold: u64) -> Result<Self> {
+        let profile = Self::RollingWindow { max_tokens, summarization_threshold };
+        profile.check()?;
+        Ok(profile)
+    }
+
+    /// Checks the sizes.
+    ///
+    /// # Errors
+    /// `InvalidInput` naming `max_tokens` or `summarization_threshold` for 0, for more than 2⁴⁸, and for a threshold
+    /// over `max_tokens`: messages would leave the window before anything summarized them.
+    pub fn check(&self) -> Result<()> {
+        let Self::RollingWindow { max_tokens, summarization_threshold } = *self else { return Ok(()) };
+        for (field, value) in
+            [("max_tokens", max_tokens), ("summarization_threshold", summarization_threshold)]
+        {
+            if value == 0 {
+                return Err(Error::under_limit(OPERATION, field, value, 1));
+            }
+            if value > TOKENS_MAX {
+                return Err(Error::over_limit(OPERATION, field, value, TOKENS_MAX));
+            }
+        }
+        if summarization_threshold > max_tokens {
+            return Err(Error::invalid(
+                OPERATION,
+                "summarization_threshold",
+                "over max_tokens: messages would leave the window before they are summarized",
+            )
+            .with_limit(summarization_threshold, max_tokens));
+        }
+        Ok(())
+    }
+
+    /// Most tokens of the whole window; `None` for no limit.
+    #[must_use]
+    pub fn max_tokens(&self) -> Option<u64> {
+        match self {
+            Self::RollingWindow { max_tokens, .. } => Some(*max_tokens),
+            Self::Everything => None,
+        }
+    }
+
+    /// Tokens of stored messages past which the older ones become a summary; `None` for never.
+    #[must_use]
+    pub fn summarization_threshold(&self) -> Option<u64> {
+        match self {
+            Self::RollingWindow { summarization_threshold, .. } => Some(*summarization_threshold),
+            Self::Everything => None,
+        }
+    }
+}
+
+impl Default for SessionProfile {
+    fn default() -> Self {
+        Self::RollingWindow {
+            max_tokens: MAX_TOKENS_DEFAULT,
+            summarization_threshold: SUMMARIZATION_THRESHOLD_DEFAULT,
+        }
+    }
+}
+
+fn size(field: &'static str, value: i64) -> Result<u64> {
+    u64::try_from(value).map_err(|_| Error::invalid(OPERATION, field, "a size is not negative"))
+}
+
+impl TryFrom<Written> for SessionProfile {
+    type Error = Error;
+
+    fn try_from(written: Written) -> Result<Self> {
+        let profile = match written.kind.as_str() {
+            "rolling_window" => {
+                let max_tokens =
+                    written.max_tokens.map_or(Ok(MAX_TOKENS_DEFAULT), |value| size("max_tokens", value))?;
+                let summarization_threshold = written.summarization_threshold.map_or_else(
+                    // A small window alone is no contradiction: the default threshold follows it down.
+                    || Ok(SUMMARIZATION_THRESHOLD_DEFAULT.min(max_tokens)),
+                    |value| size("summarization_threshold", value),
+                )?;
+                Self::RollingWindow { max_tokens, summarization_threshold }
+            }
+            "everything" => {
+                let given = [
+                    ("max_tokens", written.max_tokens),
+                    ("summarization_threshold", written.summarization_threshold),
+                ];
+                if let Some((field, _)) = given.into_iter().find(|(_, value)| value.is_some()) {
+                    return Err(Error::invalid(OPERATION, field, "has no meaning for `everything`"));
+                }
+                Self::Everything
+            }
+            _ => return Err(Error::invalid(OPERATION, "type", "neither `rolling_window` nor `everything`")),
+        };
+        profile.check()?;
+        Ok(profile)
+    }
+}
+
+impl From<SessionProfile> for Written {
+    fn from(profile: SessionProfile) -> Self {
+        let kind = match profile {
+            SessionProfile::RollingWindow { .. } => "rolling_window",
+            SessionProfile::Everything => "everything",
+        };
+        let signed = |size| i64::try_from(size).unwrap_or(i64::MAX);
+        Self {
+            kind: kind.to_owned(),
+            max_tokens: profile.max_tokens().map(signed),
+            summarization_threshold: profile.summarization_threshold().map(signed),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Proves: ATH-3
+    #[test]
+    fn a_profile_has_the_documented_defaults_and_round_trips() {
+        let default = SessionProfile::default();
+        assert_eq!((default.max_tokens(), default.summarization_threshold()), (Some(4096), Some(3000)));
+        let json = r#"{"type":"rolling_window","max_tokens":4096,"summarization_threshold":3000}"#;
+        assert_eq!(serde_json::to_string(&default).unwrap(), json);
+        assert_eq!(serde_json::from_str::<SessionProfile>(json).unwrap(), default);
+        assert_eq!(serde_json::from_str::<SessionProfile>(r#"{"type":"rolling_window"}"#).unwrap(), default);
+        let small = serde_json::from_str::<SessionProfile>(r#"{"type":"rolling_window","max_tokens":100}"#);
+        assert_eq!(small.unwrap().summarization_threshold(), Some(100));
+        let everything = serde_json::from_str::<SessionProfile>(r#"{"type":"everything"}"#).unwrap();
+        assert_eq!(serde_json::to_string(&everything).unwrap(), r#"{"type":"everything"}"#);
+    }
+
+    /// Proves: ATH-3
+    #[test]
+    fn a_wrong_profile_is_refused_by_the_name_of_its_field() {
+        for (json, field) in [
+            (r#"{"type":"rolling_window","max_tokens":-1}"#, "`max_tokens`"),
+            (r#"{"type":"rolling_window","max_tokens":0}"#, "`max_tokens`"),
+            (r#"{"type":"rolling_window","summarization_threshold":-3}"#, "`summarization_threshold`"),
+            (
+                r#"{"type":"rolling_window","max_tokens":10,"summarization_threshold":11}"#,
+                "`summarization_threshold`",
+            ),
+            (r#"{"type":"everything","max_tokens":10}"#, "`max_tokens`"),
+            (r#"{"type":"sliding"}"#, "`type`"),
+            (r#"{"type":"rolling_window","tokens":1}"#, "`tokens`"),
+            ("{}", "`type`"),
+        ] {
+            let error = serde_json::from_str::<SessionProfile>(json).unwrap_err().to_string();
+            assert!(error.contains(field), "{json}: {error}");
+        }
+        assert_eq!(
+            SessionProfile::rolling_window(9, 10).unwrap_err().field(),
+            Some("summarization_threshold")
+        );
+    }
+}

@@ -1,0 +1,229 @@
+//! What a session is, apart from its messages: a small record in the key-value store.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use larder_kernel::{
+    AgentId, BucketName, Error, ErrorKind, Key, KeyValueStore, KeyValueStoreExt, PageRequest, Result,
+    Revision, SessionId,
+};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::profile::SessionProfile;
+
+/// The bucket that holds sessions.
+pub const SESSION_BUCKET: &str = "larder.sessions";
+
+/// The form of record that this version writes, and the newest that it reads.
+const VERSION: u32 = 1;
+/// Lost races after which an update gives up. Each means that another writer went ahead, so a session that is used by
+/// people never gets there.
+const ATTEMPTS_MAX: u32 = 10_000;
+/// Keys per page of a count.
+const PAGE_KEYS: usize = 10_000;
+
+/// A hint and its length, which is counted once.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Hint {
+    pub(crate) text: String,
+    pub(crate) tokens: u64,
+}
+
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Record {
+    version: u32,
+    agent: String,
+    session: String,
+    pub(crate) profile: SessionProfile,
+    pub(crate) system_prompt: String,
+    pub(crate) system_prompt_tokens: u64,
+    #[serde(default)]
+    pub(crate) hints: Vec<Hint>,
+    /// Set before anything of a session is removed, so that a write on its way notices.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) deleted: bool,
+}
+
+/// What an update decided.
+pub(crate) enum Update<T> {
+    /// Write the changed record.
+    Write(T),
+    /// There is nothing to write.
+    Keep(T),
+}
+
+/// The records of one agent's sessions.
+#[derive(Clone)]
+pub(crate) struct Records {
+    store: Arc<dyn KeyValueStore>,
+    bucket: BucketName,
+    agent: AgentId,
+}
+
+impl fmt::Debug for Records {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Records").field("store", &self.store).finish_non_exhaustive()
+    }
+}
+
+impl Records {
+    pub(crate) fn new(store: Arc<dyn KeyValueStore>, agent: AgentId) -> Result<Self> {
+        Ok(Self { store, bucket: BucketName::new(SESSION_BUCKET)?, agent })
+    }
+
+    pub(crate) fn with_agent(&self, agent: AgentId) -> Self {
+        Self { agent, ..self.clone() }
+    }
+
+    /// A record that is not written yet.
+    pub(crate) fn draft(
+        &self,
+        id: &SessionId,
+        profile: SessionProfile,
+        system_prompt: String,
+        system_prompt_tokens: u64,
+    ) -> Record {
+        Record {
+            version: VERSION,
+            agent: self.agent.as_str().to_owned(),
+            session: id.as_str().to_owned(),
+            profile,
+            system_prompt,
+            system_prompt_tokens,
+            hints: Vec::new(),
+            deleted: false,
+        }
+    }
+
+    pub(crate) async fn create(
+        &self,
+        operation: &'static str,
+        id: &SessionId,
+        record: &Record,
+    ) -> Result<()> {
+        let value = encode(operation, record)?;
+        self.store.create(&self.bucket, &self.key(id)?, value).await?;
+        Ok(())
+    }
+
+    /// The record as it stands, one that is being deleted included.
+    pub(crate) async fn read(
+        &self,
+        operation: &'static str,
+        id: &SessionId,
+    ) -> Result<Option<(Record, Revision)>> {
+        let Some(entry) = self.store.get(&self.bucket, &self.key(id)?).await? else { return Ok(None) };
+        let corrupt = |message: &'static str| Error::new(ErrorKind::Corrupt, operation, message);
+        let record: Record = serde_json::from_slice(&entry.value)
+            .map_err(|_| corrupt("what is kept is not the record of a session"))?;
+        if record.version > VERSION {
+            return Err(corrupt("the record of the session was written by a later version"));
+        }
+        if record.agent != self.agent.as_str() || record.session != id.as_str() {
+            return Err(corrupt("the record kept is of another session"));
+        }
+        Ok(Some((record, entry.revision)))
+    }
+
+    /// The record of a session that is there.
+    pub(crate) async fn need(&self, operation: &'static str, id: &SessionId) -> Result<Record> {
+        self.need_at(operation, id).await.map(|(record, _)| record)
+    }
+
+    async fn need_at(&self, operation: &'static str, id: &SessionId) -> Result<(Record, Revision)> {
+        self.read(operation, id)
+            .await?
+            .filter(|(record, _)| !record.deleted)
+            .ok_or_else(|| Error::new(ErrorKind::NotFound, operation, "there is no such session"))
+    }
+
+    /// Changes a record by compare-and-set, deciding anew on what another writer left.
+    pub(crate) async fn update<T>(
+        &self,
+        operation: &'static str,
+        id: &SessionId,
+        mut change: impl FnMut(&mut Record) -> Result<Update<T>>,
+    ) -> Result<T> {
+        let key = self.key(id)?;
+        for _ in 0..ATTEMPTS_MAX {
+            let (mut record, revision) = self.need_at(operation, id).await?;
+            let answer = match change(&mut record)? {
+                Update::Keep(answer) => return Ok(answer),
+                Update::Write(answer) => answer,
+            };
+            let value = encode(operation, &record)?;
+            match self.store.put_at(&self.bucket, &key, value, revision).await {
+                Ok(_) => return Ok(answer),
+                Err(error) if error.kind() == ErrorKind::Conflict => tokio::task::yield_now().await,
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Error::new(ErrorKind::Conflict, operation, "others write the session all the time"))
+    }
+
+    /// Marks a session as going, whether or not it is marked already, and says whether it was there.
+    pub(crate) async fn mark_deleted(&self, operation: &'static str, id: &SessionId) -> Result<bool> {
+        let marked = self.update(operation, id, |record| {
+            record.deleted = true;
+            // What is left of it meanwhile holds no words.
+            record.system_prompt.clear();
+            record.hints.clear();
+            Ok(Update::Write(()))
+        });
+        match marked.await {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes the record of a session that is marked as going, and no other: the id may have been taken anew.
+    pub(crate) async fn remove_deleted(&self, operation: &'static str, id: &SessionId) -> Result<()> {
+        let Some((record, revision)) = self.read(operation, id).await? else { return Ok(()) };
+        if !record.deleted {
+            return Ok(());
+        }
+        match self.store.delete(&self.bucket, &self.key(id)?, Some(revision)).await {
+            Err(error) if error.kind() != ErrorKind::Conflict => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// How many sessions the agent has.
+    pub(crate) async fn count(&self) -> Result<u64> {
+        let prefix = self.prefix();
+        let mut page = PageRequest::first(PAGE_KEYS);
+        let mut count = 0;
+        loop {
+            let listed = self.store.list(&self.bucket, &prefix, page).await?;
+            count += larder_kernel::check::size(listed.items.len());
+            let Some(next) = listed.next else { return Ok(count) };
+            page = PageRequest::after(next, PAGE_KEYS);
+        }
+    }
+
+    fn prefix(&self) -> String {
+        format!("{}/", hex(&Sha256::digest(self.agent.as_str())))
+    }
+
+    /// Agent and session together are longer than a key may be, so each stands as its digest.
+    fn key(&self, id: &SessionId) -> Result<Key> {
+        Key::new(format!("{}{}", self.prefix(), hex(&Sha256::digest(id.as_str()))))
+    }
+}
+
+fn encode(operation: &'static str, record: &Record) -> Result<Bytes> {
+    serde_json::to_vec(record)
+        .map(Bytes::from)
+        .map_err(|_| Error::new(ErrorKind::Unexpected, operation, "the session is not JSON"))
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    use fmt::Write as _;
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}

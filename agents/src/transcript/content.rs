@@ -1,0 +1,149 @@
+//! `content`: text, nothing, or a list of parts.
+
+use larder_kernel::{Error, Result};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::PARSE;
+use super::fields::{Fields, raw, text};
+
+/// What stands between the texts of two parts.
+const BETWEEN: char = '\n';
+
+/// How `content` was written. The text itself is the message's.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Content {
+    /// As text.
+    #[default]
+    Text,
+    /// As `null`.
+    Null,
+    /// Not at all.
+    Absent,
+    /// As a list.
+    Parts(Vec<Part>),
+}
+
+/// One part. A number is the length of the part's text, in bytes.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Part {
+    /// `{"type": "text", "text": …}`.
+    Text(usize),
+    /// A text by itself.
+    Bare(usize),
+    /// A part with text and more.
+    More(usize, Fields),
+    /// Anything else: an image, a sound, a file.
+    Other(Box<RawValue>),
+}
+
+impl Content {
+    pub(super) fn is_text(&self) -> bool {
+        matches!(self, Self::Text)
+    }
+
+    /// Reads `content` into the text and how it was written.
+    pub(super) fn take(fields: &mut Fields) -> Result<(String, Self)> {
+        let Some(written) = fields.take("content") else { return Ok((String::new(), Self::Absent)) };
+        let json = written.get();
+        match json.as_bytes().first() {
+            Some(b'"') => match text(&written) {
+                Some(text) => Ok((text, Self::Text)),
+                None => Err(Error::invalid(PARSE, "content", "an escape that is no character")),
+            },
+            Some(b'n') => Ok((String::new(), Self::Null)),
+            Some(b'[') => parts(json),
+            _ => Err(Error::invalid(PARSE, "content", "neither text, null nor a list of parts")),
+        }
+    }
+
+    /// Writes `content` with the message's text as it was written; as text where that is another by now.
+    pub(super) fn write(&self, said: &str, line: &mut Fields) -> Result<()> {
+        match self {
+            Self::Absent if said.is_empty() => Ok(()),
+            Self::Null if said.is_empty() => line.push_value("content", &()),
+            Self::Parts(parts) => match unsplit(parts, said)? {
+                Some(parts) => line.push_value("content", &parts),
+                None => line.push_value("content", &said),
+            },
+            _ => line.push_value("content", &said),
+        }
+    }
+}
+
+fn parts(json: &str) -> Result<(String, Content)> {
+    let malformed = |_| Error::invalid(PARSE, "content", "not JSON");
+    let written: Vec<Box<RawValue>> = serde_json::from_str(json).map_err(malformed)?;
+    let (mut said, mut parts) = (None::<String>, Vec::with_capacity(written.len()));
+    let mut say = |text: &str| {
+        match &mut said {
+            None => said = Some(text.to_owned()),
+            Some(said) => {
+                said.push(BETWEEN);
+                said.push_str(text);
+            }
+        }
+        text.len()
+    };
+    for part in written {
+        if let Some(text) = text(&part) {
+            parts.push(Part::Bare(say(&text)));
+            continue;
+        }
+        if !part.get().starts_with('{') {
+            return Err(Error::invalid(PARSE, "content", "a part that is neither an object nor text"));
+        }
+        // A nested escape that is no character, or a number beyond all range, must not wait for the export.
+        serde_json::from_str::<Value>(part.get()).map_err(malformed)?;
+        let mut rest = Fields::parse(part.get(), "content")?;
+        parts.push(match rest.take("text") {
+            Some(written) => match text(&written) {
+                Some(text) if rest.are_only("type", "text") => Part::Text(say(&text)),
+                Some(text) => Part::More(say(&text), rest),
+                None => Part::Other(part),
+            },
+            None => Part::Other(part),
+        });
+    }
+    Ok((said.unwrap_or_default(), Content::Parts(parts)))
+}
+
+/// The parts with their texts; nothing where the text is not theirs.
+fn unsplit(parts: &[Part], said: &str) -> Result<Option<Vec<Box<RawValue>>>> {
+    let (mut written, mut left, mut first) = (Vec::with_capacity(parts.len()), said, true);
+    for part in parts {
+        let bytes = match part {
+            Part::Text(bytes) | Part::Bare(bytes) | Part::More(bytes, _) => *bytes,
+            Part::Other(value) => {
+                written.push(value.clone());
+                continue;
+            }
+        };
+        if !std::mem::take(&mut first) {
+            let Some(rest) = left.strip_prefix(BETWEEN) else { return Ok(None) };
+            left = rest;
+        }
+        let Some((text, rest)) = left.split_at_checked(bytes) else { return Ok(None) };
+        left = rest;
+        let mut object = Fields::default();
+        match part {
+            Part::Bare(_) => {
+                written.push(raw(&text)?);
+                continue;
+            }
+            Part::More(_, more) => {
+                object.push_value("text", &text)?;
+                object.append_sorted(more.clone());
+            }
+            _ => {
+                object.push_value("type", &"text")?;
+                object.push_value("text", &text)?;
+            }
+        }
+        written.push(raw(&object)?);
+    }
+    Ok(left.is_empty().then_some(written))
+}

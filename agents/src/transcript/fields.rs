@@ -1,0 +1,206 @@
+//! Fields of a JSON object in the order and the spelling in which they were written.
+
+use std::fmt;
+
+use larder_kernel::limits::JSON_DEPTH_MAX;
+use larder_kernel::{Error, Result};
+use serde::de::{self, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::PARSE;
+
+/// The fields of an object. No name stands twice.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Fields(Vec<(String, Box<RawValue>)>);
+
+impl Fields {
+    /// Reads an object; `what` names it where it is none.
+    pub(super) fn parse(json: &str, what: &'static str) -> Result<Self> {
+        serde_json::from_str(json).map_err(|error| unreadable(what, &error))
+    }
+
+    /// Removes a field.
+    pub(super) fn take(&mut self, name: &str) -> Option<Box<RawValue>> {
+        let place = self.0.iter().position(|(known, _)| known == name)?;
+        Some(self.0.remove(place).1)
+    }
+
+    /// Removes a field that must be text.
+    pub(super) fn take_text(&mut self, name: &str, what: &'static str) -> Result<String> {
+        let value = self.take(name).ok_or_else(|| Error::invalid(PARSE, what, "missing"))?;
+        text(&value).ok_or_else(|| Error::invalid(PARSE, what, "no text"))
+    }
+
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|(known, _)| known == name)
+    }
+
+    /// Whether nothing but these two stands here: `{"<name>": "<value>"}`.
+    pub(super) fn are_only(&self, name: &str, value: &str) -> bool {
+        matches!(&*self.0, [(known, raw)] if known == name && text(raw).as_deref() == Some(value))
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Adds a field, unless one of this name is there.
+    pub(super) fn push(&mut self, name: impl Into<String>, value: Box<RawValue>) {
+        let name = name.into();
+        if !self.has(&name) {
+            self.0.push((name, value));
+        }
+    }
+
+    /// Adds a field that anything but JSON can be written as.
+    pub(super) fn push_value(&mut self, name: impl Into<String>, value: &impl Serialize) -> Result<()> {
+        self.push(name, raw(value)?);
+        Ok(())
+    }
+
+    /// Adds these fields after those that are there, in the order of their names.
+    pub(super) fn append_sorted(&mut self, mut others: Self) {
+        others.0.sort_by(|(left, _), (right, _)| left.cmp(right));
+        for (name, value) in others.0 {
+            self.push(name, value);
+        }
+    }
+
+    /// The object as one line.
+    pub(super) fn to_json(&self) -> Result<String> {
+        serde_json::to_string(self).map_err(|_| Error::invalid(PARSE, "line", "cannot be written as JSON"))
+    }
+}
+
+impl IntoIterator for Fields {
+    type Item = (String, Box<RawValue>);
+    type IntoIter = std::vec::IntoIter<Self::Item>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+impl Serialize for Fields {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
+    }
+}
+
+impl<'de> Deserialize<'de> for Fields {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        deserializer.deserialize_map(Reader)
+    }
+}
+
+struct Reader;
+
+impl<'de> Visitor<'de> for Reader {
+    type Value = Fields;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<Fields, A::Error> {
+        let mut fields = Fields::default();
+        let mut names = std::collections::HashSet::new();
+        while let Some((name, value)) = map.next_entry::<String, Box<RawValue>>()? {
+            if !names.insert(name.clone()) {
+                return Err(de::Error::custom("a field stands twice"));
+            }
+            fields.0.push((name, compact(&value).map_err(de::Error::custom)?));
+        }
+        Ok(fields)
+    }
+}
+
+/// The text that a value is.
+pub(super) fn text(value: &RawValue) -> Option<String> {
+    serde_json::from_str(value.get()).ok()
+}
+
+/// The value as it is written.
+pub(super) fn raw(value: &impl Serialize) -> Result<Box<RawValue>> {
+    serde_json::value::to_raw_value(value)
+        .map_err(|_| Error::invalid(PARSE, "line", "cannot be written as JSON"))
+}
+
+/// An error that says where the JSON breaks and quotes nothing of it.
+pub(super) fn unreadable(what: &'static str, error: &serde_json::Error) -> Error {
+    let column = error.column();
+    let reason = match error.classify() {
+        serde_json::error::Category::Eof => "the JSON ends too early".to_owned(),
+        serde_json::error::Category::Data => format!("not the JSON of {}, at column {column}", shape(what)),
+        _ => format!("not JSON, at column {column}"),
+    };
+    let twice = error.to_string().contains("a field stands twice");
+    let reason = if twice { format!("a field stands twice, before column {column}") } else { reason };
+    Error::invalid(PARSE, what, reason)
+}
+
+fn shape(what: &str) -> &'static str {
+    if what == "tool_calls" { "a list" } else { "an object" }
+}
+
+/// The same JSON without space between its parts: a line break of any kind would end the line it is written to.
+fn compact(value: &RawValue) -> serde_json::Result<Box<RawValue>> {
+    let (mut within, mut escaped) = (false, false);
+    let keep = |char: &char| {
+        if within {
+            (within, escaped) = (escaped || *char != '"', !escaped && *char == '\\');
+            return true;
+        }
+        within = *char == '"';
+        !char.is_ascii_whitespace()
+    };
+    RawValue::from_string(value.get().chars().filter(keep).collect())
+}
+
+/// Whether metadata returns the value as it was written, on every backend: no NUL, no nesting deeper than metadata
+/// allows, and of numbers only integers of 64 bits and fractions, as a store may write `1e16` or `-0.0` another way.
+/// `numbers` lets every number pass.
+pub(super) fn is_plain(value: &Value, numbers: bool) -> bool {
+    plain_at(value, numbers, 2)
+}
+
+fn plain_at(value: &Value, numbers: bool, depth: usize) -> bool {
+    match value {
+        Value::Null | Value::Bool(_) => true,
+        Value::Number(number) => {
+            numbers || number.is_i64() || number.as_f64().is_some_and(|number| number.fract() != 0.0)
+        }
+        Value::String(text) => !text.contains('\0'),
+        Value::Array(items) => {
+            depth <= JSON_DEPTH_MAX && items.iter().all(|item| plain_at(item, numbers, depth + 1))
+        }
+        Value::Object(map) => {
+            depth <= JSON_DEPTH_MAX
+                && map.iter().all(|(name, item)| !name.contains('\0') && plain_at(item, numbers, depth + 1))
+        }
+    }
+}
+
+/// The value as every backend returns it: keys in order, and a whole number without a fraction or an exponent.
+pub(super) fn canonical(value: &Value) -> Value {
+    match value {
+        Value::Number(number) => Value::Number(whole(number).unwrap_or_else(|| number.clone())),
+        Value::Array(items) => Value::Array(items.iter().map(canonical).collect()),
+        Value::Object(map) => {
+            let mut items: Vec<_> = map.iter().map(|(name, item)| (name.clone(), canonical(item))).collect();
+            items.sort_by(|(left, _), (right, _)| left.cmp(right));
+            Value::Object(items.into_iter().collect())
+        }
+        other => other.clone(),
+    }
+}
+
+fn whole(number: &serde_json::Number) -> Option<serde_json::Number> {
+    let float = number.as_f64().filter(|float| number.is_f64() && float.fract() == 0.0)?;
+    // Rust writes a float's exact value in digits, so a whole one reads as an integer where 64 bits hold it.
+    let digits = format!("{float:.0}");
+    let integer = digits.parse::<i64>().map(serde_json::Number::from);
+    integer.or_else(|_| digits.parse::<u64>().map(serde_json::Number::from)).ok()
+}

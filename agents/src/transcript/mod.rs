@@ -1,0 +1,221 @@
+//! Transcripts: conversations as files of lines, one JSON object a message, in the shape that chat models made common.
+//!
+//! ```text
+//! {"role": "user", "content": "What is the weather in Oslo?", "lang": "en"}
+//! {"role": "assistant", "content": null, "tool_calls": [{"id": "c1", "type": "function",
+//!     "function": {"name": "weather", "arguments": "{\"city\":\"Oslo\"}"}}]}
+//! {"role": "tool", "tool_call_id": "c1", "content": "Snow, -3 °C"}
+//! ```
+//!
+//! [`parse_line`] makes a message of a line and [`to_lines`] the line of a message, so that no field is lost: what a
+//! message has no place for is kept in its metadata. A field whose value metadata returns as it was written lies there
+//! under its own name, to be read and filtered by; what a backend may write another way (`1e16`, `-0.0`, NUL, integers
+//! of more than 64 bits) and what tells `null` from no `content` lies under [`RECORD`], as text.
+//!
+//! | in the line | in the message |
+//! |---|---|
+//! | `role`: `system`, `developer`, `user`, `assistant`, `tool` | `role`; `developer` is `System` |
+//! | `content`: text, `null`, or a list of parts | `text`: the parts' texts, one below the other |
+//! | `content` of a `tool` | the content of its one tool result |
+//! | `tool_call_id` of a `tool` | `call_id` of the result; it must be there |
+//! | `is_error: true` of a `tool` | `is_error` of the result, besides metadata |
+//! | `tool_calls` of an `assistant` | `tool_calls` |
+//! | [`ENVELOPE`] | author, run, blobs, time of writing and tokens of a message that came from no line |
+//! | any other field | metadata |
+
+mod calls;
+mod content;
+mod envelope;
+mod fields;
+#[cfg(test)]
+mod properties;
+mod record;
+
+use larder_kernel::{ChatMessage, Error, Metadata, Result, Role, ToolResult, json_equal};
+use serde_json::Value;
+
+use content::Content;
+use envelope::Envelope;
+use fields::{Fields, canonical, is_plain};
+use record::Record;
+
+const PARSE: &str = "transcript.parse";
+
+/// The key of a message's metadata under which lies what a line had besides.
+pub const RECORD: &str = "larder.line";
+/// The field of a line for what the common shape has no field for.
+pub const ENVELOPE: &str = "larder";
+
+const ROLE: &str = "role";
+const CALLS: &str = "tool_calls";
+const CALL_ID: &str = "tool_call_id";
+const DEVELOPER: &str = "developer";
+
+/// Makes a message of a line.
+///
+/// ```
+/// use larder_agents::transcript::{parse_line, to_lines};
+///
+/// let message = parse_line(r#"{"role": "user", "content": "Hello", "lang": "en", "score": 1e16}"#)?;
+/// assert_eq!(message.text, "Hello");
+/// assert_eq!(message.metadata.get("lang").and_then(|lang| lang.as_str()), Some("en"));
+/// assert_eq!(to_lines(&message)?, [r#"{"role":"user","content":"Hello","lang":"en","score":1e16}"#]);
+///
+/// let error = parse_line(r#"{"role": "usher", "content": "This way"}"#).unwrap_err();
+/// assert_eq!(error.field(), Some("role"));
+/// # Ok::<(), larder_kernel::Error>(())
+/// ```
+///
+/// # Errors
+/// `InvalidInput` naming the field, for a line that is no message, or one that no store takes: over 4 MiB, or with more
+/// than 64 KiB of what goes to metadata. Nothing of the line is quoted.
+pub fn parse_line(line: &str) -> Result<ChatMessage> {
+    let mut fields = Fields::parse(line, "line")?;
+    if let Some(envelope) = Envelope::take(&mut fields)
+        && let Ok(message) = message(fields, Some(envelope))
+        && is_returned(&message, line)
+    {
+        return Ok(message);
+    }
+    // A field of that name that is no envelope of ours is somebody else's.
+    message(Fields::parse(line, "line")?, None)
+}
+
+fn is_returned(message: &ChatMessage, line: &str) -> bool {
+    let Ok(written) = to_lines(message) else { return false };
+    let [written] = &*written else { return false };
+    let values = [written, line].map(|text| serde_json::from_str::<Value>(text).ok());
+    matches!(values, [Some(written), Some(line)] if json_equal(&written, &line))
+}
+
+fn message(mut fields: Fields, envelope: Option<Envelope>) -> Result<ChatMessage> {
+    let mut record = Record::default();
+    let role = role(&mut fields, &mut record)?;
+    let mut message = ChatMessage::new(role, "");
+    let (text, content) = Content::take(&mut fields)?;
+    check_content(role, &content, &fields)?;
+    record.content = content;
+    match fields.take(CALLS) {
+        Some(written) if calls::asks_nothing(&written) => fields.push(CALLS, written),
+        Some(written) if role == Role::Assistant || envelope.is_some() => {
+            (message.tool_calls, record.tool_calls) = calls::parse(&written)?;
+        }
+        Some(_) => return Err(Error::invalid(PARSE, CALLS, "only an assistant calls tools")),
+        None => {}
+    }
+    if role == Role::Tool && (envelope.is_none() || fields.has(CALL_ID)) {
+        let mut result = ToolResult::new(fields.take_text(CALL_ID, CALL_ID)?, text);
+        let is_error = fields.take("is_error");
+        result.is_error = is_error.as_ref().is_some_and(|written| written.get() == "true");
+        if let Some(written) = is_error {
+            fields.push("is_error", written);
+        }
+        message.tool_results.push(result);
+    } else {
+        message.text = text;
+    }
+    keep(fields, &mut message.metadata, &mut record, envelope.is_some())?;
+    record.envelope = envelope.is_some();
+    if let Some(envelope) = envelope {
+        envelope.open(&mut message);
+    }
+    if !record.is_superfluous() {
+        message.metadata.insert(RECORD, record.to_text()?);
+    }
+    message.check(PARSE)?;
+    Ok(message)
+}
+
+fn role(fields: &mut Fields, record: &mut Record) -> Result<Role> {
+    let role = fields.take_text(ROLE, ROLE)?;
+    match role.as_str() {
+        "system" => Ok(Role::System),
+        DEVELOPER => {
+            record.developer = true;
+            Ok(Role::System)
+        }
+        "user" => Ok(Role::User),
+        "assistant" => Ok(Role::Assistant),
+        "tool" => Ok(Role::Tool),
+        _ => Err(Error::invalid(PARSE, ROLE, "not one of system, developer, user, assistant and tool")),
+    }
+}
+
+/// Only what calls a tool, refuses or speaks otherwise says nothing.
+fn check_content(role: Role, content: &Content, fields: &Fields) -> Result<()> {
+    let otherwise = [CALLS, "function_call", "refusal", "audio"];
+    let missing = matches!(content, Content::Absent);
+    if missing && !(role == Role::Assistant && otherwise.iter().any(|name| fields.has(name))) {
+        return Err(Error::invalid(PARSE, "content", "missing"));
+    }
+    Ok(())
+}
+
+/// Puts the fields where they come back from as they were written.
+fn keep(fields: Fields, metadata: &mut Metadata, record: &mut Record, numbers: bool) -> Result<()> {
+    for (name, written) in fields {
+        let value: Value = serde_json::from_str(written.get())
+            .map_err(|_| Error::invalid(PARSE, "line", "a value that no JSON reader takes"))?;
+        let reserved = name == RECORD || name == ENVELOPE || name.contains('\0');
+        if reserved || !is_plain(&value, numbers) {
+            record.fields.push(name, written);
+        } else {
+            metadata.insert(name, value);
+        }
+    }
+    Ok(())
+}
+
+/// Writes a message as a line; as several where it has several tool results, as the common shape has one a message.
+///
+/// The same message is the same text, whichever backend returned it. Fields come in a fixed order: `role`, `content`,
+/// `tool_calls`, `tool_call_id`, then the others by name.
+///
+/// # Errors
+/// `InvalidInput` where metadata cannot be written as JSON, which no stored message causes.
+pub fn to_lines(message: &ChatMessage) -> Result<Vec<String>> {
+    let (record, metadata) = Record::split(&message.metadata);
+    let native = record.as_ref().is_none_or(|record| record.envelope);
+    let record = record.unwrap_or_default();
+    let says = !message.text.is_empty() || !message.tool_calls.is_empty() || message.role != Role::Tool;
+    let mut lines = Vec::with_capacity(message.tool_results.len().max(1));
+    if says || message.tool_results.is_empty() {
+        let mut line = begin(message.role, &record)?;
+        record.content.write(&message.text, &mut line)?;
+        calls::write(&message.tool_calls, record.tool_calls.as_deref(), &mut line)?;
+        lines.push((line, None));
+    }
+    for result in &message.tool_results {
+        let mut line = begin(Role::Tool, &record)?;
+        record.content.write(&result.content, &mut line)?;
+        line.push_value(CALL_ID, &result.call_id)?;
+        lines.push((line, Some(result)));
+    }
+    let mut first = true;
+    let finish = |(mut line, result): (Fields, Option<&ToolResult>)| {
+        let mut others = record.fields.clone();
+        let mut hidden = serde_json::Map::new();
+        for (name, value) in &metadata {
+            let value = canonical(value);
+            if native && (line.has(name) || [RECORD, ENVELOPE].contains(&name.as_str())) {
+                hidden.insert(name.clone(), value);
+            } else {
+                others.push_value(name.as_str(), &value)?;
+            }
+        }
+        if native {
+            let blobs = std::mem::take(&mut first);
+            others.push_value(ENVELOPE, &Envelope::of(message, result, blobs, hidden))?;
+        }
+        line.append_sorted(others);
+        line.to_json()
+    };
+    lines.into_iter().map(finish).collect()
+}
+
+fn begin(role: Role, record: &Record) -> Result<Fields> {
+    let mut line = Fields::default();
+    let developer = record.developer && role == Role::System;
+    line.push_value(ROLE, &if developer { DEVELOPER } else { role.as_str() })?;
+    Ok(line)
+}

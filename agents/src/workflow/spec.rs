@@ -1,0 +1,332 @@
+//! The document that describes a workflow (PK-11).
+
+use std::collections::HashSet;
+
+use larder_kernel::{Error, Result};
+use serde::{Deserialize, Serialize};
+
+use super::ordered::Ordered;
+
+const OPERATION: &str = "workflow.spec";
+/// Longest name of a state or an event, in bytes.
+const NAME_BYTES_MAX: usize = 128;
+/// Longest prompt task or description, in bytes.
+const TEXT_BYTES_MAX: usize = 64 * 1024;
+/// Most states of a workflow.
+const STATES_MAX: usize = 256;
+/// Most events of a state.
+const EVENTS_MAX: usize = 64;
+/// Most transitions of one run, so that its history fits one value of the store.
+const TRANSITIONS_MAX: u32 = 1_000;
+/// Transitions in one turn when nothing else is said.
+const TURN_TRANSITIONS_DEFAULT: u32 = 16;
+
+/// Who speaks next after a transition into a state (PK-10).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Control {
+    /// The user: the transition is committed at the end of the turn.
+    #[default]
+    User,
+    /// The agent: the transition is committed at once, and the turn goes on.
+    Agent,
+}
+
+/// What becomes of a state's conversation (PK-7).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Persistence {
+    /// It lasts as long as the visit: each entry begins a new one.
+    Transient,
+    /// It is stored, and each entry continues it.
+    #[default]
+    Persistent,
+}
+
+/// One state of a workflow.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StateSpec {
+    /// The prompt that is used in the state, by name.
+    pub prompt_task: String,
+    /// What the state is for, for the model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// What becomes of the conversation; `persistent` where nothing is written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub persistence: Option<Persistence>,
+    /// Who speaks next after a transition into the state; `user` where nothing is written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub control: Option<Control>,
+    /// The events that leave the state, and where they lead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_event: Option<Ordered<String>>,
+    /// Whether the workflow ends here; `false` where nothing is written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub terminal: Option<bool>,
+}
+
+impl StateSpec {
+    /// What becomes of the conversation.
+    #[must_use]
+    pub fn persistence(&self) -> Persistence {
+        self.persistence.unwrap_or_default()
+    }
+
+    /// Who speaks next after a transition into the state.
+    #[must_use]
+    pub fn control(&self) -> Control {
+        self.control.unwrap_or_default()
+    }
+
+    /// Whether the workflow ends here.
+    #[must_use]
+    pub fn is_terminal(&self) -> bool {
+        self.terminal.unwrap_or_default()
+    }
+
+    /// The events that leave the state, in the order of the document.
+    pub fn events(&self) -> impl Iterator<Item = &str> {
+        self.on_event.iter().flat_map(Ordered::names)
+    }
+
+    /// Where an event leads.
+    #[must_use]
+    pub fn target(&self, event: &str) -> Option<&str> {
+        self.on_event.as_ref()?.get(event).map(String::as_str)
+    }
+
+    /// Whether a chain of transitions ends here: the state has a prompt and a conversation of its own.
+    pub(crate) fn lands(&self) -> bool {
+        self.is_terminal() || self.control() == Control::User
+    }
+}
+
+/// A workflow as it is written: its states, and the events that lead from one to another.
+///
+/// Where `initial` is not written, the workflow begins in the first state of the document. A document that contradicts
+/// itself, or has a field that is not known here, is refused with an error that names the path of the field.
+///
+/// ```
+/// use larder_agents::workflow::WorkflowSpec;
+///
+/// let spec = WorkflowSpec::from_json(
+///     r#"{"states": {
+///         "intake": {"prompt_task": "greeting", "persistence": "transient", "on_event": {"Escalate": "specialist"}},
+///         "specialist": {"prompt_task": "specialist", "persistence": "persistent"}
+///     }}"#,
+/// )?;
+/// assert_eq!(spec.initial(), "intake");
+///
+/// let error = WorkflowSpec::from_json(r#"{"states": {"a": {"prompt_task": "a", "on_event": {"Go": "b"}}}}"#);
+/// assert!(error.unwrap_err().to_string().contains("states.a.on_event.Go"));
+/// # Ok::<(), larder_kernel::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Written")]
+pub struct WorkflowSpec {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    initial: Option<String>,
+    states: Ordered<StateSpec>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_transitions: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_transitions_per_turn: Option<u32>,
+}
+
+/// The document before it is checked.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    #[serde(default)]
+    initial: Option<String>,
+    states: Ordered<StateSpec>,
+    #[serde(default)]
+    max_transitions: Option<u32>,
+    #[serde(default)]
+    max_transitions_per_turn: Option<u32>,
+}
+
+impl TryFrom<Written> for WorkflowSpec {
+    type Error = Error;
+
+    fn try_from(written: Written) -> Result<Self> {
+        let Written { initial, states, max_transitions, max_transitions_per_turn } = written;
+        let spec = Self { initial, states, max_transitions, max_transitions_per_turn };
+        spec.check()?;
+        Ok(spec)
+    }
+}
+
+impl WorkflowSpec {
+    /// Reads and checks a document.
+    ///
+    /// # Errors
+    /// `InvalidInput`: the field, and in the message its path, such as `states.triage.on_event.Routed`.
+    pub fn from_json(json: &str) -> Result<Self> {
+        let mut document = serde_json::Deserializer::from_str(json);
+        let written: Written = serde_path_to_error::deserialize(&mut document).map_err(|error| {
+            let path = error.path().to_string();
+            Error::invalid(OPERATION, field_of(&path), format!("{path}: {}", error.inner()))
+        })?;
+        document.end().map_err(|error| Error::invalid(OPERATION, "workflow", error.to_string()))?;
+        written.try_into()
+    }
+
+    /// The state in which a run begins.
+    #[must_use]
+    pub fn initial(&self) -> &str {
+        match &self.initial {
+            Some(initial) => initial,
+            None => self.states.names().next().unwrap_or_default(),
+        }
+    }
+
+    /// The states, in the order of the document.
+    #[must_use]
+    pub fn states(&self) -> &Ordered<StateSpec> {
+        &self.states
+    }
+
+    /// A state by its name.
+    #[must_use]
+    pub fn state(&self, name: &str) -> Option<&StateSpec> {
+        self.states.get(name)
+    }
+
+    /// Most transitions of one run: 1,000 where nothing is written.
+    #[must_use]
+    pub fn max_transitions(&self) -> u32 {
+        self.max_transitions.unwrap_or(TRANSITIONS_MAX)
+    }
+
+    /// Most transitions in one turn: 16 where nothing is written, or as many as the run may have.
+    #[must_use]
+    pub fn max_transitions_per_turn(&self) -> u32 {
+        self.max_transitions_per_turn.unwrap_or(TURN_TRANSITIONS_DEFAULT.min(self.max_transitions()))
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.states.is_empty() {
+            return Err(wrong("states", "states", "a workflow has at least one state"));
+        }
+        at_most("states", "states", self.states.len(), STATES_MAX)?;
+        for (name, state) in self.states.iter() {
+            check_name("states", "states", name)?;
+            self.check_state(name, state)?;
+        }
+        self.check_initial()?;
+        self.check_bounds()?;
+        self.check_terminals()
+    }
+
+    fn check_state(&self, name: &str, state: &StateSpec) -> Result<()> {
+        let path = |field: &str| format!("states.{name}.{field}");
+        if state.prompt_task.is_empty() {
+            return Err(wrong("prompt_task", &path("prompt_task"), "empty"));
+        }
+        at_most("prompt_task", &path("prompt_task"), state.prompt_task.len(), TEXT_BYTES_MAX)?;
+        let description = state.description.as_deref().unwrap_or_default();
+        at_most("description", &path("description"), description.len(), TEXT_BYTES_MAX)?;
+        at_most("on_event", &path("on_event"), state.events().count(), EVENTS_MAX)?;
+        for (event, target) in state.on_event.iter().flat_map(Ordered::iter) {
+            check_name("on_event", &path("on_event"), event)?;
+            if self.state(target).is_none() {
+                return Err(wrong("on_event", &path(&format!("on_event.{event}")), "leads to no state"));
+            }
+        }
+        let leaves = state.events().next().is_some();
+        if state.is_terminal() && leaves {
+            return Err(wrong("on_event", &path("on_event"), "a terminal state has no events"));
+        }
+        if state.control() == Control::Agent && !state.is_terminal() && !leaves {
+            return Err(wrong(
+                "control",
+                &path("control"),
+                "an agent could never leave a state without events",
+            ));
+        }
+        Ok(())
+    }
+
+    fn check_initial(&self) -> Result<()> {
+        match self.state(self.initial()) {
+            None => Err(wrong("initial", "initial", "names no state")),
+            Some(state) if state.is_terminal() => {
+                Err(wrong("initial", "initial", "a terminal state: the workflow would end before it began"))
+            }
+            Some(_) => Ok(()),
+        }
+    }
+
+    fn check_bounds(&self) -> Result<()> {
+        let within = |field: &'static str, value: u32, limit: u32| match value {
+            0 => Err(Error::under_limit(OPERATION, field, 0, 1)),
+            value if value > limit => Err(Error::over_limit(OPERATION, field, value.into(), limit.into())),
+            _ => Ok(()),
+        };
+        within("max_transitions", self.max_transitions(), TRANSITIONS_MAX)?;
+        within("max_transitions_per_turn", self.max_transitions_per_turn(), self.max_transitions())
+    }
+
+    /// A terminal state that no event leads to is a slip of the pen. Other unreachable states are let be: a document
+    /// may list states before it connects them.
+    fn check_terminals(&self) -> Result<()> {
+        let mut reached = HashSet::from([self.initial()]);
+        let mut next = vec![self.initial()];
+        while let Some(state) = next.pop().and_then(|name| self.state(name)) {
+            for (_, target) in state.on_event.iter().flat_map(Ordered::iter) {
+                if reached.insert(target) {
+                    next.push(target);
+                }
+            }
+        }
+        let lost = self.states.iter().find(|(name, state)| state.is_terminal() && !reached.contains(name));
+        lost.map_or(Ok(()), |(name, _)| {
+            Err(wrong(
+                "terminal",
+                &format!("states.{name}.terminal"),
+                "no events lead here from the initial state",
+            ))
+        })
+    }
+}
+
+fn wrong(field: &'static str, path: &str, rule: &str) -> Error {
+    Error::invalid(OPERATION, field, format!("{path}: {rule}"))
+}
+
+fn at_most(field: &'static str, path: &str, actual: usize, limit: usize) -> Result<()> {
+    let size = larder_kernel::check::size;
+    if actual > limit {
+        return Err(wrong(field, path, "over the limit").with_limit(size(actual), size(limit)));
+    }
+    Ok(())
+}
+
+fn check_name(field: &'static str, path: &str, name: &str) -> Result<()> {
+    if name.is_empty() {
+        return Err(wrong(field, path, "an empty name"));
+    }
+    if name.chars().any(char::is_control) {
+        return Err(wrong(field, path, "a name with a control character"));
+    }
+    at_most(field, path, name.len(), NAME_BYTES_MAX)
+}
+
+/// The field that a path ends in, as errors name it.
+fn field_of(path: &str) -> &'static str {
+    const FIELDS: [&str; 10] = [
+        "max_transitions_per_turn",
+        "max_transitions",
+        "initial",
+        "prompt_task",
+        "description",
+        "persistence",
+        "control",
+        "on_event",
+        "terminal",
+        "states",
+    ];
+    path.rsplit('.').find_map(|part| FIELDS.into_iter().find(|field| *field == part)).unwrap_or("workflow")
+}
