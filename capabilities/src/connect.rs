@@ -7,14 +7,22 @@
 //! | the same with the feature `fs` | blobs in the folder beside it, `larder.db.blobs` | all six |
 //! | `file:./blobs`, `file:///var/blobs` | a folder | blobs |
 //! | `postgres://user:password@host:5432/database` | a Postgres database, with the feature `postgres` | all but blobs |
+//! | `s3://ACCESS_KEY:SECRET_KEY@bucket/prefix` | a bucket of S3 or of a server like it, with the feature `s3` | blobs |
+//! | `redis://user:password@host:6379/0`, `rediss://…` with TLS | a Redis server, with the feature `redis` | history, tasks, key-value |
+//! | `redis+cluster://user:password@host:6379,host:6380`, `rediss+cluster://…` | a Redis cluster | the same |
+//! | `age://user:password@host:5432/database` | a Postgres database with Apache AGE, with the feature `age` | graph, with openCypher |
 //!
 //! `sqlite:` takes the query parameters `synchronous=full` (the default: an acknowledged write survives the loss of
-//! power) or `synchronous=normal`, and `busy_timeout_ms=`, how long to wait for a lock of another process. The others
-//! take none; an unknown parameter is an error. In a path `%` and two hexadecimal digits stand for a byte, so `#`, `?`
-//! and `%` are written `%23`, `%3F` and `%25`.
+//! power) or `synchronous=normal`, and `busy_timeout_ms=`, how long to wait for a lock of another process.
+//! `redis:` takes `connect_timeout_ms=`, `response_timeout_ms=` and, with TLS, `tls_ca_file=`. `s3:` takes `endpoint=`,
+//! `region=`, `path_style=` and `allow_http=`, and without keys asks the environment as other AWS clients do. `postgres:`
+//! and `age:` take what their rooms list. An unknown parameter is an error. In a path `%` and two hexadecimal digits stand
+//! for a byte, so `#`, `?` and `%` are written `%23`, `%3F` and `%25`.
 //!
 //! `memory:` has no name: what is to be shared is opened once, with [`open_place`], and shared as a [`Place`].
 
+#[cfg(feature = "age")]
+mod age;
 #[cfg(all(feature = "fs", unix))]
 mod files;
 mod memory;
@@ -22,6 +30,10 @@ mod memory;
 mod path;
 #[cfg(feature = "postgres")]
 mod postgres;
+#[cfg(feature = "redis")]
+mod redis;
+#[cfg(feature = "s3")]
+mod s3;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod url;
@@ -73,10 +85,16 @@ enum Backend {
     Files(crate::fs::FsBlobStore),
     #[cfg(feature = "postgres")]
     Postgres(crate::postgres::Postgres),
+    #[cfg(feature = "s3")]
+    S3(crate::s3::S3BlobStore),
+    #[cfg(feature = "redis")]
+    Redis(crate::redis::Redis),
+    #[cfg(feature = "age")]
+    Age(crate::age::Age),
 }
 
 impl Place {
-    /// The scheme of the URL: `memory`, `sqlite`, `file` or `postgres`.
+    /// The scheme of the URL: `memory`, `sqlite`, `file`, `postgres`, `age`, `redis` or `s3`.
     #[must_use]
     pub fn scheme(&self) -> &'static str {
         self.scheme
@@ -112,6 +130,12 @@ impl Place {
             Backend::Files(blobs) => files::in_namespace(blobs, namespace),
             #[cfg(feature = "postgres")]
             Backend::Postgres(opened) => postgres::open(opened, namespace, embedder, wanted).await?,
+            #[cfg(feature = "s3")]
+            Backend::S3(blobs) => s3::in_namespace(blobs, namespace),
+            #[cfg(feature = "redis")]
+            Backend::Redis(opened) => redis::open(opened, namespace),
+            #[cfg(feature = "age")]
+            Backend::Age(opened) => age::open(opened, namespace),
         };
         Ok(stores.keep(wanted))
     }
@@ -127,6 +151,12 @@ impl Place {
             Backend::Files(_) => {}
             #[cfg(feature = "postgres")]
             Backend::Postgres(opened) => opened.close().await,
+            #[cfg(feature = "s3")]
+            Backend::S3(_) => {}
+            #[cfg(feature = "redis")]
+            Backend::Redis(opened) => opened.close().await,
+            #[cfg(feature = "age")]
+            Backend::Age(opened) => opened.close().await,
         }
     }
 }
@@ -146,6 +176,12 @@ pub(crate) enum Target {
     Files(crate::fs::FsConfig),
     #[cfg(feature = "postgres")]
     Postgres(Box<crate::postgres::PostgresConfig>),
+    #[cfg(feature = "s3")]
+    S3(Box<crate::s3::S3Config>),
+    #[cfg(feature = "redis")]
+    Redis(Box<crate::redis::RedisConfig>),
+    #[cfg(feature = "age")]
+    Age(Box<crate::age::AgeConfig>),
 }
 
 impl Target {
@@ -162,6 +198,12 @@ impl Target {
             "file" => Err(unsupported("`file:` works on Unix only; use another URL for blobs")),
             #[cfg(feature = "postgres")]
             "postgres" | "postgresql" => postgres::target(text),
+            #[cfg(feature = "s3")]
+            "s3" => s3::target(text),
+            #[cfg(feature = "redis")]
+            "redis" | "rediss" | "redis+cluster" | "rediss+cluster" => redis::target(text),
+            #[cfg(feature = "age")]
+            "age" => age::target(text),
             scheme => Err(not_in_this_build(scheme)),
         }
     }
@@ -176,10 +218,21 @@ impl Target {
             Self::Files(_) => &[Contract::Blobs],
             #[cfg(feature = "postgres")]
             Self::Postgres(_) => postgres::CONTRACTS,
+            #[cfg(feature = "s3")]
+            Self::S3(_) => &[Contract::Blobs],
+            #[cfg(feature = "redis")]
+            Self::Redis(_) => redis::CONTRACTS,
+            #[cfg(feature = "age")]
+            Self::Age(_) => age::CONTRACTS,
         }
     }
 
     pub(crate) async fn open(self) -> Result<Place> {
+        // The clients of some backends make large futures while they connect; boxed, they weigh on no caller.
+        Box::pin(self.connect()).await
+    }
+
+    async fn connect(self) -> Result<Place> {
         let contracts = self.contracts().into();
         let (scheme, backend) = match self {
             Self::Memory => ("memory", Backend::Memory(MemoryPlace::new())),
@@ -191,6 +244,12 @@ impl Target {
             Self::Postgres(config) => {
                 ("postgres", Backend::Postgres(crate::postgres::Postgres::open(*config).await?))
             }
+            #[cfg(feature = "s3")]
+            Self::S3(config) => ("s3", Backend::S3(s3::open(&config).await?)),
+            #[cfg(feature = "redis")]
+            Self::Redis(config) => ("redis", Backend::Redis(crate::redis::Redis::open(*config).await?)),
+            #[cfg(feature = "age")]
+            Self::Age(config) => ("age", Backend::Age(crate::age::Age::open(*config).await?)),
         };
         Ok(Place { scheme, contracts, backend })
     }
@@ -202,7 +261,7 @@ fn not_in_this_build(scheme: &str) -> Error {
         "sqlite" => "sqlite",
         "file" => "fs",
         "postgres" | "postgresql" => "postgres",
-        "redis" | "rediss" => "redis",
+        "redis" | "rediss" | "redis+cluster" | "rediss+cluster" => "redis",
         "s3" => "s3",
         "age" => "age",
         _ => {

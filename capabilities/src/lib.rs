@@ -14,16 +14,28 @@
 //! [`connect`] lists the URLs. Each backend has a cargo feature: `sqlite` and `fs` are on by default, and memory is
 //! always there.
 
+#[cfg(feature = "age")]
+pub mod age;
+mod builder;
+mod config;
 pub mod connect;
 #[cfg(all(feature = "fs", unix))]
 pub mod fs;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod number;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+#[cfg(feature = "redis")]
+pub mod redis;
+#[cfg(feature = "s3")]
+pub mod s3;
 mod secret;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 mod stores;
 
+pub use builder::StoresBuilder;
+pub use config::{StoresConfig, Urls};
 pub use connect::{Place, open_place};
 pub use secret::redact_url;
-pub use stores::{Stores, StoresBuilder};
+pub use stores::Stores;

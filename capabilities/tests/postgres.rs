@@ -2,7 +2,14 @@
 //! make databases: each test makes one of its own and drops it. Without a server the tests are shown as ignored, or fail
 //! where `LARDER_SERVICES=required`.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "postgres/schema.rs"]
+mod schema;
+#[path = "postgres/vectors.rs"]
+mod vectors;
+#[path = "postgres/weather.rs"]
+mod weather;
 
 use std::future::Future;
 use std::process::ExitCode;
@@ -11,8 +18,8 @@ use std::time::Duration;
 
 use larder_capabilities::postgres::{Postgres, PostgresConfig};
 use larder_kernel::{
-    BucketName, ChatMessage, ErrorKind, HistoryProvider, HistoryProviderExt, Key, KeyValueStore,
-    KeyValueStoreExt, Namespace, Seq, Store, Thread,
+    BucketName, ChatMessage, HistoryProvider, HistoryProviderExt, Key, KeyValueStore, KeyValueStoreExt,
+    Namespace, Seq, Store, Thread,
 };
 use libtest_mimic::{Arguments, Failed, Trial};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
@@ -21,19 +28,35 @@ fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     let required = std::env::var("LARDER_SERVICES").is_ok_and(|value| value == "required");
     let ignored = std::env::var("LARDER_POSTGRES_URL").is_err() && !required;
-    let trials = vec![
-        trial("a_dropped_future_never_poisons_the_pool", a_dropped_future_never_poisons_the_pool, ignored),
-        trial(
-            "eight_openings_of_a_new_database_migrate_it_once",
-            eight_openings_of_a_new_database_migrate_it_once,
-            ignored,
-        ),
-        trial(
-            "what_cannot_be_reached_is_a_typed_error_without_the_password",
-            what_cannot_be_reached_is_a_typed_error_without_the_password,
-            ignored,
-        ),
+    macro_rules! trials {
+        ($($test:path;)*) => { vec![$(trial(stringify!($test), $test, ignored)),*] };
+    }
+    let trials = trials![
+        a_dropped_future_never_poisons_the_pool;
+        schema::eight_openings_of_a_new_database_migrate_it_once;
+        schema::older_schemas_are_upgraded_with_their_data;
+        schema::every_key_begins_with_the_namespace;
+        schema::tables_may_be_partitioned_by_the_namespace;
+        schema::large_texts_are_stored_compressed;
+        vectors::an_index_finds_nearly_all_and_never_too_few;
+        vectors::dimensions_decide_what_kind_of_index_there_is;
+        vectors::ties_past_what_an_index_shows_are_cut_by_id;
+        vectors::one_of_eight_makes_the_index_and_it_goes_with_its_collection;
+        vectors::what_the_server_leaves_out_never_matches;
+        vectors::directions_come_back_after_pgvector_was_removed;
+        weather::what_cannot_be_reached_is_a_typed_error_without_the_password;
+        weather::a_server_that_is_silent_is_given_up_in_time;
+        weather::rights_that_are_missing_are_named;
+        weather::an_old_or_hidden_pgvector_is_refused;
+        weather::a_read_only_database_reads_and_refuses_to_write;
+        weather::a_full_pool_and_a_long_lock_end_in_time;
     ];
+    #[cfg(feature = "sqlx-interop")]
+    let trials = {
+        let mut trials = trials;
+        trials.extend(trials![weather::a_pool_of_the_program_is_used_and_left_open;]);
+        trials
+    };
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
@@ -78,7 +101,7 @@ async fn open(url: &str) -> larder_kernel::Result<Postgres> {
 }
 
 /// Polls a future so many times, a moment apart, and drops it.
-async fn drop_after<F: Future>(polls: u32, future: F) {
+pub(crate) async fn drop_after<F: Future>(polls: u32, future: F) {
     let mut future = Box::pin(future);
     for _ in 0..polls {
         if future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready() {
@@ -118,39 +141,4 @@ async fn a_dropped_future_never_poisons_the_pool() {
         postgres.close().await;
     })
     .await;
-}
-
-async fn eight_openings_of_a_new_database_migrate_it_once() {
-    with_database("migrate", async |url: String| {
-        let error = open(&format!("{url}?migrate=check")).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
-        let opened = futures_util::future::join_all((0..8).map(|_| open(&url))).await;
-        for postgres in opened {
-            postgres.unwrap().close().await;
-        }
-        open(&format!("{url}?migrate=check")).await.unwrap().close().await;
-        let mut admin = PgConnection::connect(&url).await.unwrap();
-        sqlx::raw_sql("UPDATE larder.schema_version SET version = 1000").execute(&mut admin).await.unwrap();
-        let error = open(&url).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
-    })
-    .await;
-}
-
-async fn what_cannot_be_reached_is_a_typed_error_without_the_password() {
-    let server = server();
-    let location = server.split('?').next().unwrap_or_default();
-    let (_, host) = location.rsplit_once('@').unwrap();
-    let port_closed = "postgres://u:c4nary@127.0.0.1:1/x".to_owned();
-    let no_database = url_of("larder_is_not_there");
-    let wrong_password = format!("postgres://larder_nobody:c4nary@{host}");
-    for (url, kinds) in [
-        (port_closed, vec![ErrorKind::Unavailable]),
-        (no_database, vec![ErrorKind::NotFound]),
-        (wrong_password, vec![ErrorKind::PermissionDenied]),
-    ] {
-        let error = open(&url).await.unwrap_err();
-        assert!(kinds.contains(&error.kind()), "{error}");
-        assert!(!format!("{error:?} {error}").contains("c4nary"));
-    }
 }

@@ -16,11 +16,13 @@ pub fn check(harness: &Arc<dyn Harness>, options: &RunOptions) -> Result<Report,
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("cannot make a runtime: {error}"))?;
     let checked = runtime.block_on(async {
-        let probed = runner::probe(&**harness).await.map_err(|error| format!("cannot open: {error:?}"))?;
+        let probed = runner::probe(&**harness, options.timeout).await;
+        let probed = probed.map_err(|error| format!("cannot open: {error:?}"))?;
         let cases = runner::run(harness, &probed, &suites::all(), options, &|_| {}).await;
         let mut report = Report::new(options.seed);
         report.add(probed.backend, cases);
-        harness.destroy().await.map_err(|error| format!("cannot clean up: {error:?}"))?;
+        let destroyed = runner::within(options.timeout, "runner.destroy", harness.destroy()).await;
+        destroyed.map_err(|error| format!("cannot clean up: {error:?}"))?;
         Ok(report)
     });
     // Without this a call of the backend that never comes back would keep the answer from coming out.

@@ -14,6 +14,8 @@ pub mod harness;
 pub mod mimic;
 pub mod report;
 pub mod runner;
+#[cfg(feature = "cli")]
+pub mod service;
 pub mod suites;
 #[cfg(feature = "cli")]
 pub mod url;
@@ -24,5 +26,5 @@ pub use clause::{Clause, clauses};
 pub use context::{Context, Handles};
 pub use contract_text::contract_text;
 pub use harness::{Harness, OpenOptions, StoreSet};
-pub use report::{CaseOutcome, CaseReport, Report, SUITE_VERSION, Summary};
+pub use report::{AbsentBackend, CaseOutcome, CaseReport, Report, SUITE_VERSION, Summary};
 pub use runner::RunOptions;

@@ -20,7 +20,7 @@ pub fn trials(
     harness: &Arc<dyn Harness>,
     options: &RunOptions,
 ) -> larder_kernel::Result<Vec<Trial>> {
-    let probed = Arc::new(runtime.block_on(runner::probe(&**harness))?);
+    let probed = Arc::new(runtime.block_on(runner::probe(&**harness, options.timeout))?);
     let cases = suites::all().into_iter().filter(|case| probed.serves(case));
     Ok(cases.map(|case| trial(runtime, harness, &probed, options, case)).collect())
 }

@@ -9,7 +9,7 @@ use crate::case::Level;
 use crate::clause::clauses;
 
 /// The version of the set of clauses and cases. It grows when a clause is added or changed.
-pub const SUITE_VERSION: &str = "1.0.0";
+pub const SUITE_VERSION: &str = "1.1.0";
 
 /// How a case ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
@@ -66,6 +66,17 @@ pub struct BackendReport {
     pub capabilities: BTreeMap<Contract, Capabilities>,
 }
 
+/// A backend that was to be tested and could not be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct AbsentBackend {
+    /// Its name.
+    pub name: String,
+    /// Why it is not there.
+    pub reason: String,
+    /// Whether the run is worth nothing without it.
+    pub required: bool,
+}
+
 /// How many cases ended how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Summary {
@@ -120,6 +131,8 @@ pub struct Report {
     pub seed: u64,
     /// The backends.
     pub backends: Vec<BackendReport>,
+    /// The backends that were to be tested and could not be.
+    pub absent: Vec<AbsentBackend>,
     /// The cases.
     pub cases: Vec<CaseReport>,
     /// The counts.
@@ -134,6 +147,7 @@ impl Report {
             suite_version: SUITE_VERSION,
             seed,
             backends: Vec::new(),
+            absent: Vec::new(),
             cases: Vec::new(),
             summary: Summary::default(),
         }
@@ -146,6 +160,16 @@ impl Report {
             self.summary.add(case.outcome);
         }
         self.cases.extend(cases);
+    }
+
+    /// How a program that ran the suite exits: as [`Summary::exit_code`] says, and 2 as well where a required backend is
+    /// not there.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self.summary.exit_code() {
+            0 if self.absent.iter().any(|absent| absent.required) => 2,
+            code => code,
+        }
     }
 
     /// The cases that failed, with every clause that they show not to hold.

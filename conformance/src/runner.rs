@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
-use larder_kernel::{Contract, Durability, Namespace, Result};
+use larder_kernel::{Contract, Durability, Error, ErrorKind, Namespace, Result};
 
 use crate::case::{Case, CaseResult, Failure};
 use crate::context::Context;
@@ -61,13 +61,30 @@ impl Probed {
 /// Opens the backend once and asks what it serves and declares.
 ///
 /// # Errors
-/// The backend's own: it cannot be opened, so nothing can be said of it.
-pub async fn probe(harness: &dyn Harness) -> Result<Probed> {
-    let stores = harness.open(&fresh_namespace()?, &OpenOptions::default()).await?;
+/// The backend's own: it cannot be opened, so nothing can be said of it. `Timeout` where it does not answer in time.
+pub async fn probe(harness: &dyn Harness, timeout: Duration) -> Result<Probed> {
+    let namespace = fresh_namespace()?;
+    let options = OpenOptions::default();
+    let stores = within(timeout, "runner.probe", harness.open(&namespace, &options)).await?;
     let declared = |contract| Some((contract, stores.capabilities(contract)?));
     let capabilities: BTreeMap<_, _> = Contract::ALL.into_iter().filter_map(declared).collect();
     Ok(Probed {
         backend: BackendReport { name: harness.name().to_owned(), url: harness.url(), capabilities },
+    })
+}
+
+/// What the call answers, or `Timeout` where that takes longer than it may.
+///
+/// # Errors
+/// The call's own, and `Timeout`.
+pub async fn within<T>(
+    timeout: Duration,
+    operation: &'static str,
+    call: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    tokio::time::timeout(timeout, call).await.unwrap_or_else(|_| {
+        let message = format!("the backend did not answer within {} s", timeout.as_secs_f64());
+        Err(Error::new(ErrorKind::Timeout, operation, message))
     })
 }
 

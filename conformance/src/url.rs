@@ -10,7 +10,7 @@ use larder_kernel::{Contract, Error, ErrorKind, Namespace, Result};
 
 use crate::harness::{Harness, OpenOptions, StoreSet};
 
-/// Harnesses for the URLs, or for every embedded backend in the folder `scratch`, which the caller removes.
+/// Harnesses for the URLs, each `URL` or `NAME=URL`, or for every embedded backend in the folder `scratch`, which the caller removes.
 ///
 /// # Errors
 /// That of the first URL that cannot be opened.
@@ -20,17 +20,37 @@ pub async fn harnesses(urls: &[String], scratch: &Path) -> Result<Vec<Arc<dyn Ha
         let sqlite = url_of("sqlite", &scratch.join("larder.db"), "");
         let files = url_of("file", &scratch.join("blobs"), "");
         for (name, url) in [("memory", "memory:".to_owned()), ("sqlite", sqlite), ("fs", files)] {
-            opened.push(Arc::new(UrlHarness::open(name.to_owned(), url, scratch.to_owned()).await?));
+            opened.push(named(name, &url, scratch).await?);
         }
         return Ok(opened);
     }
-    for (index, url) in urls.iter().enumerate() {
-        let name = url.split(':').next().unwrap_or_default().to_owned();
-        let again = urls.iter().take(index).any(|other| other.split(':').next() == Some(&name));
-        let name = if again { format!("{name} {}", index + 1) } else { name };
-        opened.push(Arc::new(UrlHarness::open(name, url.clone(), scratch.to_owned()).await?));
+    let mut names: Vec<String> = Vec::new();
+    for (index, text) in urls.iter().enumerate() {
+        let (name, url) = split_name(text);
+        let name = name.unwrap_or_else(|| url.split(':').next().unwrap_or_default());
+        let again = names.iter().any(|other| other == name);
+        names.push(if again { format!("{name} {}", index + 1) } else { name.to_owned() });
+        opened.push(named(&names[index], url, scratch).await?);
     }
     Ok(opened)
+}
+
+/// The harness of one URL under a name.
+///
+/// # Errors
+/// The backend's own, where the URL cannot be opened.
+pub async fn named(name: &str, url: &str, scratch: &Path) -> Result<Arc<dyn Harness>> {
+    Ok(Arc::new(UrlHarness::open(name.to_owned(), url.to_owned(), scratch.to_owned()).await?))
+}
+
+/// Takes `NAME=URL` apart. No scheme has an equals sign, so what comes before the first colon tells a name from a URL.
+fn split_name(text: &str) -> (Option<&str>, &str) {
+    match text.split_once('=') {
+        Some((name, url)) if !name.is_empty() && !name.contains([':', '/', '?']) && url.contains(':') => {
+            (Some(name), url)
+        }
+        _ => (None, text),
+    }
 }
 
 /// The URL of a path. Query parameters follow as they are.
@@ -50,7 +70,7 @@ struct UrlHarness {
 
 enum Handles {
     /// Kept open, because opening costs more than a case.
-    Kept([Place; 2]),
+    Kept(Box<[Place; 2]>),
     /// Opened anew each time, so that dropping the stores closes the place.
     EachTime,
 }
@@ -60,7 +80,7 @@ impl UrlHarness {
         let first = open_place(&url).await?;
         // Nothing but the process holds what is in memory, so its handles must come from one place.
         let second = if first.scheme() == "memory" { first.clone() } else { open_place(&url).await? };
-        Ok(Self { name, url, scratch, handles: Handles::Kept([first, second]) })
+        Ok(Self { name, url, scratch, handles: Handles::Kept(Box::new([first, second])) })
     }
 }
 
@@ -97,7 +117,7 @@ impl Harness for UrlHarness {
             return Ok(None);
         }
         // Closing every connection and opening new ones is what closing a place on a server comes to.
-        if ["postgres", "postgresql"].iter().any(|name| scheme.eq_ignore_ascii_case(name)) {
+        if !["sqlite", "file"].iter().any(|name| scheme.eq_ignore_ascii_case(name)) {
             return Ok(Some(Arc::new(Self {
                 name: self.name.clone(),
                 url: self.url.clone(),
@@ -155,6 +175,15 @@ mod tests {
         open(0).await.set(&bucket, &key, "v".into()).await.unwrap();
         assert!(open(1).await.get(&bucket, &key).await.unwrap().is_some());
         assert!(harness.isolated().await.unwrap().is_none());
+    }
+
+    #[test]
+    fn a_name_comes_before_the_url_and_nothing_of_a_url_is_taken_for_one() {
+        assert_eq!(split_name("mine=memory:"), (Some("mine"), "memory:"));
+        assert_eq!(split_name("s3-garage=s3://k:s@b?x=1"), (Some("s3-garage"), "s3://k:s@b?x=1"));
+        for url in ["memory:", "memory:?x=1", "s3://k:s@b?endpoint=http://h:1", "=memory:", "sqlite:a=b:c"] {
+            assert_eq!(split_name(url), (None, url));
+        }
     }
 
     #[tokio::test]

@@ -26,7 +26,8 @@ fn what_cannot_be_opened_exits_2_with_one_clear_line() {
     let line = refusal(&["check", "sqlite:/nonexistent/x.db"]);
     assert!(line.contains("path"), "{line}");
     let line = refusal(&["check", "redis://user:hunter2@127.0.0.1:1/0"]);
-    assert!(line.contains("redis") && line.contains("feature") && !line.contains("hunter2"), "{line}");
+    let expected = if cfg!(feature = "full") { "Unavailable" } else { "feature `redis`" };
+    assert!(line.contains(expected) && !line.contains("hunter2"), "{line}");
     let line = refusal(&["check", "postgres://user:hunter2@127.0.0.1:1/db"]);
     let expected = if cfg!(feature = "full") { "Unavailable" } else { "feature `postgres`" };
     assert!(line.contains(expected) && !line.contains("hunter2"), "{line}");
@@ -46,6 +47,43 @@ fn what_cannot_be_opened_exits_2_with_one_clear_line() {
 fn a_filter_that_matches_nothing_exits_2() {
     assert_eq!(larder(&["check", "memory:", "--filter", "no-such-case"]).status.code(), Some(2));
     assert_eq!(larder(&["check", "--list", "--filter", "no-such-case"]).status.code(), Some(2));
+}
+
+#[test]
+fn a_required_backend_that_is_not_there_exits_2_and_the_rest_is_checked_all_the_same() {
+    let check = |required: &str| larder(&["check", "memory:", "--filter", "KV-001", "--require", required]);
+    assert_eq!(check("memory").status.code(), Some(0));
+    let missing = check("postgres");
+    assert_eq!(missing.status.code(), Some(2), "{missing:?}");
+    let text = stdout(&missing);
+    assert!(text.contains("not there REQUIRED postgres:") && text.contains(", 1 not there;"), "{text}");
+    assert!(text.contains("2 passed, 0 failed"), "{text}");
+    // A backend that is there and has none of the cases proves nothing either.
+    let idle = larder(&["check", "--filter", "KV-001", "--require", "fs"]);
+    assert_eq!(idle.status.code(), Some(2), "{idle:?}");
+    assert!(stdout(&idle).contains("not there REQUIRED fs: no case passed on it"), "{idle:?}");
+    let line = refusal(&["check", "memory:", "--require", "gopher"]);
+    assert!(line.contains("gopher"), "{line}");
+}
+
+#[test]
+fn a_build_with_the_embedded_backends_alone_names_the_command_that_has_the_others() {
+    if cfg!(feature = "full") {
+        return;
+    }
+    for arguments in [&["check", "postgres://u:hunter2@127.0.0.1:1/db"][..], &["check", "--live"]] {
+        let line = refusal(arguments);
+        assert!(line.contains("cargo larder-full") && !line.contains("hunter2"), "{line}");
+    }
+}
+
+#[test]
+fn a_backend_goes_by_the_name_it_is_given() {
+    let output = larder(&["check", "mine=memory:", "memory:", "--filter", "KV-001", "--format", "json"]);
+    let report: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!(report["backends"][0]["name"], "mine");
+    assert_eq!(report["backends"][1]["name"], "memory");
+    assert_eq!(report["absent"], serde_json::json!([]));
 }
 
 #[test]
@@ -85,4 +123,17 @@ fn a_result_that_cannot_be_written_exits_2() {
         assert_eq!(output.status.code(), Some(2), "{output:?}");
         assert!(!output.stderr.is_empty());
     }
+}
+
+#[cfg(feature = "full")]
+#[test]
+fn the_benches_have_names_and_a_wrong_one_is_refused() {
+    let output = larder(&["bench", "--list"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let names = stdout(&output);
+    for name in ["sqlite-history", "postgres-history", "redis-history", "s3-blobs"] {
+        assert!(names.lines().any(|line| line == name), "{names}");
+    }
+    let line = refusal(&["bench", "--only", "nothing like it"]);
+    assert!(line.contains("--list"), "{line}");
 }

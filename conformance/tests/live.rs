@@ -1,17 +1,18 @@
 //! The whole suite on the live services, one test for each case.
 //!
-//! `larder test` starts the services and names them in the environment. Run without them, the target says so and fails
-//! where `LARDER_SERVICES=required`, else it shows one ignored test for each service that is missing.
+//! `larder test` starts the services and names them in the environment. A service that is not named there, or whose
+//! backend is not in this build, is shown as one ignored test, which fails where `LARDER_SERVICES=required`. One that is
+//! named and does not answer fails.
 #![allow(clippy::expect_used)]
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use larder_conformance::service::{SERVICES, Service};
 use larder_conformance::{RunOptions, mimic, url};
+use larder_kernel::ErrorKind;
 use libtest_mimic::{Arguments, Trial};
-
-/// The variables that name a service each.
-const SERVICES: [&str; 1] = ["LARDER_POSTGRES_URL"];
 
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
@@ -23,17 +24,33 @@ fn main() -> ExitCode {
     let runtime = Arc::new(runtime);
     let scratch = tempfile::tempdir().expect("a temporary folder");
     let mut trials = Vec::new();
-    for name in SERVICES {
-        let Ok(service) = std::env::var(name) else {
-            let missing = Trial::test(format!("{name} names no service"), || Err("start it first".into()));
-            trials.push(missing.with_ignored_flag(!required));
-            continue;
-        };
-        let opened =
-            runtime.block_on(url::harnesses(&[service], scratch.path())).expect("the service answers");
-        for harness in &opened {
-            trials.extend(mimic::trials(&runtime, harness, &options).expect("the service answers"));
-        }
+    for service in &SERVICES {
+        trials.extend(of_service(service, &runtime, scratch.path(), &options, required));
     }
     libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// The cases on one service, or one test that says why there are none.
+fn of_service(
+    service: &Service,
+    runtime: &Arc<tokio::runtime::Runtime>,
+    scratch: &Path,
+    options: &RunOptions,
+    required: bool,
+) -> Vec<Trial> {
+    let absent = |why: String, reason: String, ignored: bool| {
+        let trial = Trial::test(format!("{}::{why}", service.name), move || Err(reason.into()));
+        vec![trial.with_ignored_flag(ignored)]
+    };
+    let Ok(address) = std::env::var(service.variable) else {
+        return absent(format!("{} is not set", service.variable), "start it first".to_owned(), !required);
+    };
+    let opened = runtime.block_on(url::named(service.name, &address, scratch));
+    match opened.and_then(|harness| mimic::trials(runtime, &harness, options)) {
+        Ok(trials) => trials,
+        Err(error) if error.kind() == ErrorKind::Unsupported => {
+            absent("its backend is not in this build".to_owned(), error.to_string(), !required)
+        }
+        Err(error) => absent("it does not answer".to_owned(), error.to_string(), false),
+    }
 }

@@ -3,15 +3,17 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use larder_conformance::runner::{probe, run, run_case};
 use larder_conformance::{Case, CaseOutcome, CaseReport, Context, OpenOptions, RunOptions, url};
-use larder_kernel::{BucketName, Contract, Key, KeyValueStoreExt, Namespace, PageRequest};
+use larder_conformance::{Harness, StoreSet};
+use larder_kernel::{BucketName, Contract, ErrorKind, Key, KeyValueStoreExt, Namespace, PageRequest, Result};
 
 #[tokio::test]
 async fn a_case_that_runs_out_of_time_leaves_nothing_in_any_namespace_that_it_took() {
     let scratch = tempfile::tempdir().unwrap();
     let harness = url::harnesses(&["memory:".to_owned()], scratch.path()).await.unwrap().remove(0);
-    let probed = probe(&*harness).await.unwrap();
+    let probed = probe(&*harness, Duration::from_secs(10)).await.unwrap();
     let taken: Arc<Mutex<Vec<Namespace>>> = Arc::default();
     let noted = Arc::clone(&taken);
     let case = Case::new(Contract::KeyValue, "KV-001", "hangs", move |context: Context| {
@@ -42,7 +44,7 @@ async fn a_case_that_runs_out_of_time_leaves_nothing_in_any_namespace_that_it_to
 async fn a_case_that_hangs_keeps_no_other_from_starting_and_reports_stand_in_order() {
     let scratch = tempfile::tempdir().unwrap();
     let harness = url::harnesses(&["memory:".to_owned()], scratch.path()).await.unwrap().remove(0);
-    let probed = probe(&*harness).await.unwrap();
+    let probed = probe(&*harness, Duration::from_secs(10)).await.unwrap();
     let hangs = Case::new(Contract::KeyValue, "KV-001", "hangs", |_| std::future::pending());
     let quick = (0..9).map(|number| Case::new(Contract::KeyValue, "KV-001", number, |_| async { Ok(()) }));
     let cases: Vec<Case> = std::iter::once(hangs).chain(quick).collect();
@@ -52,4 +54,28 @@ async fn a_case_that_hangs_keeps_no_other_from_starting_and_reports_stand_in_ord
     let reports = run(&harness, &probed, &cases, &options, &note).await;
     assert_eq!(ended.lock().unwrap().last().unwrap(), "key_value.hangs");
     assert!(reports.iter().map(|report| &report.case).eq(cases.iter().map(|case| &case.name)));
+}
+
+#[derive(Debug)]
+struct Silent;
+
+#[async_trait]
+impl Harness for Silent {
+    fn name(&self) -> &str {
+        "silent"
+    }
+
+    fn url(&self) -> String {
+        String::new()
+    }
+
+    async fn open(&self, _: &Namespace, _: &OpenOptions) -> Result<StoreSet> {
+        std::future::pending().await
+    }
+}
+
+#[tokio::test]
+async fn a_backend_that_never_answers_the_first_question_is_given_up() {
+    let error = probe(&Silent, Duration::from_millis(100)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout);
 }

@@ -17,6 +17,8 @@ pub enum Capability {
     BlobCreateOnly,
     /// Blobs can be written only over a known version.
     BlobIfMatch,
+    /// Blobs can have every key that the grammar allows, in every namespace; without it only short ones for certain.
+    BlobLongKeys,
     /// The store makes URLs to read a blob without credentials, or locators that stand for one.
     BlobPresignGet,
     /// The store makes URLs to write a blob without credentials, or locators that stand for one.
@@ -27,10 +29,11 @@ pub enum Capability {
 
 impl Capability {
     /// Every capability there is.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::MultiProcess,
         Self::BlobCreateOnly,
         Self::BlobIfMatch,
+        Self::BlobLongKeys,
         Self::BlobPresignGet,
         Self::BlobPresignPut,
         Self::Cypher,
@@ -43,6 +46,7 @@ impl Capability {
             Self::MultiProcess => "multi-process",
             Self::BlobCreateOnly => "blob-create-only",
             Self::BlobIfMatch => "blob-if-match",
+            Self::BlobLongKeys => "blob-long-keys",
             Self::BlobPresignGet => "blob-presign-get",
             Self::BlobPresignPut => "blob-presign-put",
             Self::Cypher => "cypher",

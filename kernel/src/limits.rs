@@ -54,7 +54,13 @@ pub const BATCH_GRAPH_ITEMS_MAX: usize = 1_000;
 pub const NEIGHBORS_DEPTH_MAX: u32 = 32;
 /// Most relationship types that one walk may name.
 pub const RELATIONSHIP_TYPES_MAX: usize = 64;
+/// Longest openCypher query, in bytes of UTF-8.
+pub const CYPHER_BYTES_MAX: usize = 64 * 1024;
 
+/// Longest key of a blob that every store keeps, in bytes of UTF-8; longer ones need the capability `blob-long-keys`.
+pub const BLOB_SHORT_KEY_BYTES_MAX: usize = 48;
+/// Longest namespace in which every store keeps such keys, in bytes of UTF-8.
+pub const BLOB_SHORT_NAMESPACE_BYTES_MAX: usize = 32;
 /// Most key-value pairs of user metadata on a blob.
 pub const BLOB_METADATA_ENTRIES_MAX: usize = 64;
 /// Largest user metadata of a blob: names and values together, in bytes. The figure is S3's.

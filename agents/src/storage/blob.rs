@@ -199,6 +199,7 @@ impl Store for InMemoryBlobStore {
         Capabilities::new(Durability::None)
             .with(Capability::BlobCreateOnly)
             .with(Capability::BlobIfMatch)
+            .with(Capability::BlobLongKeys)
             .with(Capability::BlobPresignGet)
             .with(Capability::BlobPresignPut)
     }

@@ -77,7 +77,8 @@ impl FsBlobStore {
         let capabilities = Capabilities::new(disk.durability())
             .with(Capability::MultiProcess)
             .with(Capability::BlobCreateOnly)
-            .with(Capability::BlobIfMatch);
+            .with(Capability::BlobIfMatch)
+            .with(Capability::BlobLongKeys);
         Ok(Self { disk: Arc::new(disk), namespace, capabilities })
     }
 

@@ -20,6 +20,9 @@ pub const IDLE_IN_TRANSACTION_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30
 /// How long a call waits for a connection, unless told otherwise.
 pub const ACQUIRE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 
+/// How many documents make a collection large enough for an index, unless told otherwise.
+pub const VECTOR_INDEX_ROWS_MIN_DEFAULT: u64 = 10_000;
+
 /// What to do about a schema that is older than this program's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Migrate {
@@ -28,6 +31,17 @@ pub enum Migrate {
     Auto,
     /// Refuse to open.
     Check,
+}
+
+/// What serves the searches of large collections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum VectorIndex {
+    /// Nothing: every search is exact.
+    #[default]
+    None,
+    /// An HNSW index for each collection that has grown large, where its dimension allows one: as `vector` to 2,000, as
+    /// `halfvec` to 4,000. Searches are quick, and may miss one of a hundred of the nearest documents.
+    Hnsw,
 }
 
 /// Where the database is and how it is used. `Debug` hides the password.
@@ -54,6 +68,10 @@ pub struct PostgresConfig {
     pub idle_in_transaction_timeout: Duration,
     /// How long a call waits for a connection.
     pub acquire_timeout: Duration,
+    /// What serves the searches of large collections.
+    pub vector_index: VectorIndex,
+    /// How many documents make a collection large.
+    pub vector_index_rows_min: u64,
 }
 
 impl fmt::Debug for PostgresConfig {
@@ -64,6 +82,7 @@ impl fmt::Debug for PostgresConfig {
             .field("sslmode", &self.connect.get_ssl_mode())
             .field("migrate", &self.migrate)
             .field("pool_size", &self.pool_size)
+            .field("vector_index", &self.vector_index)
             .finish_non_exhaustive()
     }
 }
@@ -72,7 +91,8 @@ impl PostgresConfig {
     /// Reads a URL: `postgres://user:password@host:port/database?parameter=value`.
     ///
     /// Parameters of this program: `migrate=auto|check`, `pool_size`, `statement_timeout_ms`, `lock_timeout_ms`,
-    /// `idle_in_transaction_timeout_ms`, `acquire_timeout_ms`. Of the connection: `sslmode`, `sslrootcert`, `sslcert`,
+    /// `idle_in_transaction_timeout_ms`, `acquire_timeout_ms`, `vector_index=none|hnsw`, `vector_index_rows_min`. Of the
+    /// connection: `sslmode`, `sslrootcert`, `sslcert`,
     /// `sslkey`, `host` (a folder of a socket too), `port`, `dbname`, `user`, `password`, `application_name`.
     ///
     /// Without `sslmode`, a host that is not this machine must show a certificate that is valid for its name
@@ -107,6 +127,12 @@ impl PostgresConfig {
         })?;
         Ok(settings.over(connect))
     }
+
+    /// The defaults over a connection's options.
+    #[cfg(feature = "sqlx-interop")]
+    pub(crate) fn over(connect: PgConnectOptions) -> Self {
+        Settings { ssl_mode_given: true, ..Settings::default() }.over(connect)
+    }
 }
 
 /// What the URL says about this program's own settings.
@@ -118,6 +144,8 @@ struct Settings {
     lock_timeout: Duration,
     idle_in_transaction_timeout: Duration,
     acquire_timeout: Duration,
+    vector_index: VectorIndex,
+    vector_index_rows_min: u64,
 }
 
 impl Default for Settings {
@@ -130,6 +158,8 @@ impl Default for Settings {
             lock_timeout: LOCK_TIMEOUT_DEFAULT,
             idle_in_transaction_timeout: IDLE_IN_TRANSACTION_TIMEOUT_DEFAULT,
             acquire_timeout: ACQUIRE_TIMEOUT_DEFAULT,
+            vector_index: VectorIndex::None,
+            vector_index_rows_min: VECTOR_INDEX_ROWS_MIN_DEFAULT,
         }
     }
 }
@@ -153,11 +183,24 @@ impl Settings {
             "lock_timeout_ms" => self.lock_timeout = millis(value)?,
             "idle_in_transaction_timeout_ms" => self.idle_in_transaction_timeout = millis(value)?,
             "acquire_timeout_ms" => self.acquire_timeout = millis(value)?,
+            "vector_index" => {
+                self.vector_index = match value {
+                    "none" => VectorIndex::None,
+                    "hnsw" => VectorIndex::Hnsw,
+                    _ => return Err(invalid("has another `vector_index` than `none` or `hnsw`")),
+                };
+            }
+            "vector_index_rows_min" => {
+                let rows = value.parse().ok().filter(|rows| (1..=1_000_000_000).contains(rows));
+                self.vector_index_rows_min = rows.ok_or_else(|| {
+                    invalid("has a `vector_index_rows_min` that is no number from 1 to 1000000000")
+                })?;
+            }
             _ => {
                 return Err(invalid(
                     "has an unknown query parameter; `postgres:` takes `migrate`, `pool_size`, \
                      `statement_timeout_ms`, `lock_timeout_ms`, `idle_in_transaction_timeout_ms`, \
-                     `acquire_timeout_ms`, and of the connection `sslmode`, `sslrootcert`, `sslcert`, `sslkey`, \
+                     `acquire_timeout_ms`, `vector_index`, `vector_index_rows_min`, and of the connection `sslmode`, `sslrootcert`, `sslcert`, `sslkey`, \
                      `host`, `port`, `dbname`, `user`, `password`, `application_name`",
                 ));
             }
@@ -181,6 +224,8 @@ impl Settings {
             lock_timeout: self.lock_timeout,
             idle_in_transaction_timeout: self.idle_in_transaction_timeout,
             acquire_timeout: self.acquire_timeout,
+            vector_index: self.vector_index,
+            vector_index_rows_min: self.vector_index_rows_min,
         }
     }
 }
@@ -217,6 +262,14 @@ mod tests {
         for (url, mode) in [
             ("postgres://u:s3cret@db.example/x", "VerifyFull"),
             ("postgres://u:s3cret@db.example/x?sslmode=disable", "Disable"),
+            ("postgres://u:s3cret@db.example/x?sslmode=require", "Require"),
+            ("postgres://u:s3cret@db.example/x?sslmode=verify-ca", "VerifyCa"),
+            ("postgres://u:s3cret@db.example/x?pool_size=2", "VerifyFull"),
+            ("postgres://u:s3cret@127.0.0.1/x?sslmode=verify-full", "VerifyFull"),
+            ("postgres://u:s3cret@127.0.0.1.example/x", "VerifyFull"),
+            ("postgres://u:s3cret@localhost.example/x", "VerifyFull"),
+            ("postgres://u:s3cret@127.0.0.1/x?host=db.example", "VerifyFull"),
+            ("postgres://u:s3cret@10.0.0.1/x", "VerifyFull"),
             ("postgres://u:s3cret@127.0.0.1:5433/x", "Prefer"),
             ("postgresql://u@[::1]/x", "Prefer"),
             ("postgres://u@localhost/x", "Prefer"),
@@ -239,6 +292,8 @@ mod tests {
             "postgres://u@h/x?sslmode=s3cret",
             "postgres://u@h/x?pool_size=0",
             "postgres://u@h/x?lock_timeout_ms=-1",
+            "postgres://u@h/x?vector_index=s3cret",
+            "postgres://u@h/x?vector_index_rows_min=0",
         ] {
             let error = PostgresConfig::from_url(url).unwrap_err();
             assert_eq!(error.field(), Some("url"), "{url}");

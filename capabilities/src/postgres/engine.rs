@@ -1,8 +1,8 @@
 //! The connections of one open database, and the way to have work done on them.
 //!
 //! A connection that a job does not bring back itself, because the job's future was dropped, is closed: whatever
-//! transaction it was about to begin or stood in ends with it, and the pool never hands it out again. So the pool
-//! need not ask the server anything before or after a call.
+//! transaction it was about to begin or stood in ends with it, and it is never handed out again. So nobody need ask the
+//! server anything before or after a call.
 
 use std::fmt;
 use std::future::Future;
@@ -15,13 +15,19 @@ use larder_kernel::{Capabilities, Capability, Durability, Error, ErrorKind, Outc
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{ConnectOptions, Connection, PgConnection, PgPool, Row};
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::config::{Migrate, PostgresConfig};
 use super::failure::{Failure, Fallible};
+use super::idle::{Held, Idle};
 use super::schema;
+use super::vector::Indexing;
 use super::wake::Wakes;
 
 const OPEN: &str = "postgres.open";
+/// How often a call is run again whose connection is lost and that cannot have happened: the server may have been
+/// started anew since the connection was last used.
+const LOST_MAX: u32 = 1;
 /// The oldest server with all that the schema uses.
 const SERVER_VERSION_MIN: i32 = 140_000;
 /// How often a transaction is run that the server ended for the sake of others.
@@ -36,11 +42,20 @@ pub(crate) struct Engine {
 }
 
 struct Inner {
-    pool: PgPool,
+    source: Source,
     wakes: Wakes,
+    indexing: Indexing,
     durability: Durability,
     migrate: Migrate,
     call_timeout: Duration,
+}
+
+/// Where connections come from.
+enum Source {
+    /// A pool of the engine's own.
+    Own(Arc<Idle>),
+    /// The caller's, who may have left anything on its connections and wants each back after its call.
+    Foreign(PgPool),
 }
 
 impl fmt::Debug for Engine {
@@ -52,6 +67,11 @@ impl fmt::Debug for Engine {
 impl Engine {
     /// Connects, brings the schema up to date and reads the server's settings.
     pub(crate) async fn open(config: PostgresConfig) -> Result<Self> {
+        Self::open_with_pool(config, None).await
+    }
+
+    /// The same on the caller's pool, if there is one.
+    pub(crate) async fn open_with_pool(config: PostgresConfig, given: Option<PgPool>) -> Result<Self> {
         let ms = |duration: Duration| format!("{}ms", duration.as_millis());
         let connect = config.connect.clone().disable_statement_logging().options([
             ("statement_timeout", ms(config.statement_timeout)),
@@ -70,14 +90,23 @@ impl Engine {
         let durability = within(allowed, OPEN, probe)
             .await?
             .map_err(|failure: Failure| failure.into_error(OPEN).with_outcome(Outcome::NotApplied))?;
-        let pool = PgPoolOptions::new()
-            .max_connections(config.pool_size)
-            .acquire_timeout(config.acquire_timeout)
-            .test_before_acquire(false)
-            .connect_lazy_with(connect.clone());
+        let source = given.map_or_else(
+            || {
+                let pool = PgPoolOptions::new()
+                    .max_connections(config.pool_size)
+                    .acquire_timeout(config.acquire_timeout)
+                    .test_before_acquire(false)
+                    .connect_lazy_with(connect.clone());
+                Source::Own(Arc::new(Idle::new(pool)))
+            },
+            Source::Foreign,
+        );
         let call_timeout = config.statement_timeout.saturating_add(GRACE);
+        let indexing = Indexing::new(connect.clone(), &config);
         let wakes = Wakes::new(connect);
-        Ok(Self { inner: Arc::new(Inner { pool, wakes, durability, migrate: config.migrate, call_timeout }) })
+        let migrate = config.migrate;
+        let inner = Inner { source, wakes, indexing, durability, migrate, call_timeout };
+        Ok(Self { inner: Arc::new(inner) })
     }
 
     /// What every store on this database declares.
@@ -95,13 +124,18 @@ impl Engine {
         &self.inner.wakes
     }
 
+    /// What makes the indexes of large collections.
+    pub(crate) fn indexing(&self) -> &Indexing {
+        &self.inner.indexing
+    }
+
     /// Runs a job that only reads. `context` is what the job borrows from its caller.
     pub(crate) async fn read<A, T, F>(&self, operation: &'static str, context: &A, job: F) -> Result<T>
     where
         A: Sync,
         F: for<'c> Fn(&'c mut PgConnection, &'c A) -> BoxFuture<'c, Fallible<T>>,
     {
-        let result = self.statement(operation, context, job).await;
+        let result = self.run(operation, context, job, LOST_MAX).await;
         result.map_err(|error| error.with_outcome(Outcome::NotApplied).with_idempotent(true))
     }
 
@@ -112,12 +146,27 @@ impl Engine {
         A: Sync,
         F: for<'c> Fn(&'c mut PgConnection, &'c A) -> BoxFuture<'c, Fallible<T>>,
     {
+        // If the connection is lost, the statement may have happened.
+        self.run(operation, context, job, 0).await
+    }
+
+    /// Runs a job of one statement, again where the server ended it for the sake of others, and so many times where the
+    /// connection is lost.
+    async fn run<A, T, F>(&self, operation: &'static str, context: &A, job: F, mut lost: u32) -> Result<T>
+    where
+        A: Sync,
+        F: for<'c> Fn(&'c mut PgConnection, &'c A) -> BoxFuture<'c, Fallible<T>>,
+    {
         let mut attempt = 1;
         loop {
             let mut lease = self.lease(operation).await?;
             let result = within(self.inner.call_timeout, operation, job(&mut lease, context)).await?;
             lease.bring_back(&result);
             match result {
+                Err(failure) if failure.is_lost_connection() && lost > 0 => {
+                    lost -= 1;
+                    continue;
+                }
                 Err(failure) if failure.is_serialization() && attempt < ATTEMPTS_MAX => pause(attempt).await,
                 result => return result.map_err(|failure| failure.into_error(operation)),
             }
@@ -132,7 +181,7 @@ impl Engine {
         A: Sync,
         F: for<'c> Fn(&'c mut PgConnection, &'c A) -> BoxFuture<'c, Fallible<T>>,
     {
-        let mut attempt = 1;
+        let (mut attempt, mut lost) = (1, LOST_MAX);
         loop {
             let mut lease = self.lease(operation).await?;
             let call = async {
@@ -142,11 +191,11 @@ impl Engine {
                         transaction.commit().await.map_err(|error| (Failure::from(error), true))?;
                         Ok(value)
                     }
-                    Err(failure) => {
-                        // Should this fail, the transaction ends with its connection.
-                        let _ = transaction.rollback().await;
-                        Err((failure, false))
-                    }
+                    Err(failure) => match transaction.rollback().await {
+                        Ok(()) => Err((failure, false)),
+                        // The transaction ends with its connection, which nobody gets again.
+                        Err(error) => Err((Failure::from(error), false)),
+                    },
                 }
             };
             let result = within(self.inner.call_timeout, operation, call).await?;
@@ -158,6 +207,10 @@ impl Engine {
             match result {
                 Err(failure) if failure.is_serialization() && attempt < ATTEMPTS_MAX => pause(attempt).await,
                 // Before the commit is sent nothing can have happened.
+                Err(failure) if !committing && failure.is_lost_connection() && lost > 0 => {
+                    lost -= 1;
+                    continue;
+                }
                 Err(failure) if !committing => {
                     return Err(failure.into_error(operation).with_outcome(Outcome::NotApplied));
                 }
@@ -168,39 +221,67 @@ impl Engine {
     }
 
     async fn lease(&self, operation: &'static str) -> Result<Lease> {
-        match self.inner.pool.acquire().await {
-            Ok(connection) => Ok(Lease { connection: Some(connection) }),
-            // The pool gives up on an unreachable server with the same error as on a lack of connections.
-            Err(sqlx::Error::PoolTimedOut)
-                if self.inner.pool.size() < self.inner.pool.options().get_max_connections() =>
-            {
-                Err(Error::new(ErrorKind::Unavailable, operation, "the database cannot be reached")
-                    .with_outcome(Outcome::NotApplied))
+        let refused = |error| Failure::from(error).into_error(operation).with_outcome(Outcome::NotApplied);
+        match &self.inner.source {
+            Source::Own(idle) => match idle.take().await {
+                Ok((held, permit)) => Ok(Lease { loan: Some(Loan::Own(Arc::clone(idle), held, permit)) }),
+                // The pool gives up on an unreachable server with the same error as on a lack of connections.
+                Err(sqlx::Error::PoolTimedOut) if idle.has_room() => {
+                    Err(Error::new(ErrorKind::Unavailable, operation, "the database cannot be reached")
+                        .with_outcome(Outcome::NotApplied))
+                }
+                Err(error) => Err(refused(error)),
+            },
+            Source::Foreign(pool) => {
+                let loan = Loan::Foreign(pool.acquire().await.map_err(refused)?);
+                let mut lease = Lease { loan: Some(loan) };
+                // Ends a transaction that was left open, and says nothing where there is none.
+                let ended = sqlx::raw_sql("BEGIN; ROLLBACK").execute(&mut *lease);
+                within(self.inner.call_timeout, operation, ended).await?.map_err(refused)?;
+                Ok(lease)
             }
-            Err(error) => Err(Failure::from(error).into_error(operation).with_outcome(Outcome::NotApplied)),
         }
     }
 
     /// Closes the connections, for every clone.
     pub(crate) async fn close(self) {
         self.inner.wakes.stop();
-        self.inner.pool.close().await;
+        self.inner.indexing.stop();
+        if let Source::Own(idle) = &self.inner.source {
+            idle.close().await;
+        }
     }
 }
 
-/// A connection on loan. Dropped in the middle of a job it is closed instead of going back to the pool.
+/// A connection on loan. Dropped in the middle of a job it is closed instead of being kept.
 struct Lease {
-    connection: Option<PoolConnection<sqlx::Postgres>>,
+    loan: Option<Loan>,
+}
+
+enum Loan {
+    Own(Arc<Idle>, Held, OwnedSemaphorePermit),
+    Foreign(PoolConnection<sqlx::Postgres>),
 }
 
 impl Lease {
     /// Ends the loan. A failure that is not the server's own answer leaves the connection in an unknown state.
     fn bring_back<T>(mut self, result: &Fallible<T>) {
+        if let Err(failure) = result
+            && failure.is_lost_connection()
+        {
+            if let Some(Loan::Own(idle, ..)) = &self.loan {
+                idle.doubt();
+            }
+            return;
+        }
         let clean =
             matches!(result, Ok(_) | Err(Failure::Contract(_) | Failure::Database(sqlx::Error::Database(_))));
         if clean {
-            // Its own drop brings it back.
-            drop(self.connection.take());
+            match self.loan.take() {
+                Some(Loan::Own(idle, held, permit)) => idle.keep(held, permit),
+                // Its own drop brings it back.
+                Some(Loan::Foreign(_)) | None => {}
+            }
         }
     }
 }
@@ -209,8 +290,9 @@ impl Deref for Lease {
     type Target = PgConnection;
 
     fn deref(&self) -> &PgConnection {
-        match &self.connection {
-            Some(connection) => connection,
+        match &self.loan {
+            Some(Loan::Own(_, held, _)) => &held.connection,
+            Some(Loan::Foreign(connection)) => connection,
             None => unreachable!("only ending the loan takes the connection"),
         }
     }
@@ -218,8 +300,9 @@ impl Deref for Lease {
 
 impl DerefMut for Lease {
     fn deref_mut(&mut self) -> &mut PgConnection {
-        match &mut self.connection {
-            Some(connection) => connection,
+        match &mut self.loan {
+            Some(Loan::Own(_, held, _)) => &mut held.connection,
+            Some(Loan::Foreign(connection)) => connection,
             None => unreachable!("only ending the loan takes the connection"),
         }
     }
@@ -227,8 +310,10 @@ impl DerefMut for Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        if let Some(mut connection) = self.connection.take() {
-            connection.close_on_drop();
+        match &mut self.loan {
+            Some(Loan::Own(_, held, _)) => held.connection.close_on_drop(),
+            Some(Loan::Foreign(connection)) => connection.close_on_drop(),
+            None => {}
         }
     }
 }

@@ -41,6 +41,17 @@ impl Failure {
             if matches!(error.code().as_deref(), Some("40001" | "40P01")))
     }
 
+    /// Whether the connection ended, be it with a last word of the server's: it was stopped, or ended the session.
+    pub(crate) fn is_lost_connection(&self) -> bool {
+        match self {
+            Self::Database(sqlx::Error::Io(_) | sqlx::Error::WorkerCrashed) => true,
+            Self::Database(sqlx::Error::Database(error)) => error
+                .code()
+                .is_some_and(|code| code.starts_with("57P0") || code.starts_with("08") || code == "25P03"),
+            _ => false,
+        }
+    }
+
     /// The error that the caller of `operation` gets.
     pub(crate) fn into_error(self, operation: &'static str) -> Error {
         match self {

@@ -15,21 +15,28 @@
 //!
 //! The tables stand in a schema of their own, `larder`, which opening makes and upgrades; with `migrate=check` it only
 //! looks. Every table's key begins with the namespace: to spread the data, make the tables partitioned by
-//! `HASH (namespace)` before the first use, or distribute them by `namespace` with Citus.
+//! `HASH (namespace)` before the first use, or distribute them by `namespace` with Citus. The page `docs/postgres.md` of
+//! this crate has the statements.
+//!
+//! Texts of messages, values and documents are compressed in the database where they are large, by lz4 where the server
+//! has it.
 //!
 //! The store's clock is the database's. The futures need a tokio runtime.
 
 mod config;
-mod engine;
-mod failure;
-mod field;
+pub(crate) mod engine;
+pub(crate) mod failure;
+pub(crate) mod field;
 mod graph;
 mod history;
+mod idle;
 mod kv;
 mod schema;
 mod snapshot;
+#[cfg(feature = "sqlx-interop")]
+pub mod sqlx_interop;
 mod task;
-mod value;
+pub(crate) mod value;
 mod vector;
 mod wake;
 
@@ -37,7 +44,7 @@ use larder_kernel::{Capabilities, Namespace, Result};
 
 pub use config::{
     ACQUIRE_TIMEOUT_DEFAULT, IDLE_IN_TRANSACTION_TIMEOUT_DEFAULT, LOCK_TIMEOUT_DEFAULT, Migrate,
-    POOL_SIZE_DEFAULT, PostgresConfig, STATEMENT_TIMEOUT_DEFAULT,
+    POOL_SIZE_DEFAULT, PostgresConfig, STATEMENT_TIMEOUT_DEFAULT, VECTOR_INDEX_ROWS_MIN_DEFAULT, VectorIndex,
 };
 use engine::Engine;
 pub use graph::PostgresGraphStore;
@@ -48,6 +55,9 @@ pub use vector::PostgresVectorStore;
 
 /// An open database, from which the stores are taken. Clones share its connections, which close when the last clone
 /// and the last store are dropped.
+///
+/// Open it once and take from it the stores of every namespace: they share one pool, whose size and timeouts stand in the
+/// [`PostgresConfig`].
 #[derive(Debug, Clone)]
 pub struct Postgres {
     engine: Engine,

@@ -10,6 +10,7 @@ use super::failure::Fallible;
 const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/postgres/0001_engine_history_kv.sql"),
     include_str!("../../migrations/postgres/0002_vectors_graph_tasks.sql"),
+    include_str!("../../migrations/postgres/0003_indexes_compression.sql"),
 ];
 
 const OPERATION: &str = "postgres.open";

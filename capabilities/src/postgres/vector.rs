@@ -1,10 +1,15 @@
 //! Documents and their embeddings in Postgres, ranked by pgvector.
 //!
 //! A search compares every document that it may return: right at any filter and limit, and fast to some hundred thousand
-//! documents a collection.
+//! documents a collection. Opened with `vector_index=hnsw`, larger collections of up to 4,000 dimensions get an index: a
+//! search then finds nearly all of the nearest documents, at least 99 in 100 of them as measured on clustered data, and
+//! still as many as the limit and the filter allow.
 
+mod approximate;
 mod extension;
+mod index;
 mod number;
+mod prefilter;
 mod read;
 mod search;
 mod write;
@@ -21,11 +26,13 @@ use larder_kernel::{
 
 use super::Postgres;
 use super::engine::Engine;
+pub(crate) use index::Indexing;
 
 const OPEN: &str = "vectors.open";
 const PUT: &str = "vectors.put";
 const SEARCH: &str = "vectors.search";
 const SEARCH_BATCH: &str = "vectors.search_batch";
+const BUILD_INDEX: &str = "vectors.build_index";
 
 impl Postgres {
     /// The vector store in `namespace`, which computes missing embeddings with `embedder` where there is one.
@@ -40,12 +47,15 @@ impl Postgres {
     ) -> Result<PostgresVectorStore> {
         let store = PostgresVectorStore { engine: self.engine.clone(), namespace, embedder };
         let migrate = self.engine.migrate();
-        store
+        let complete = store
             .engine
             .transaction(OPEN, &migrate, |connection, migrate| {
                 Box::pin(extension::ensure(connection, *migrate))
             })
             .await?;
+        if !complete {
+            store.fill().await?;
+        }
         Ok(store)
     }
 }
@@ -82,7 +92,9 @@ impl Store for PostgresVectorStore {
             .transaction("vectors.erase", &self.namespace, |connection, namespace| {
                 Box::pin(write::erase(connection, namespace))
             })
-            .await
+            .await?;
+        self.engine.indexing().start(&self.namespace, None);
+        Ok(())
     }
 }
 
@@ -217,7 +229,8 @@ impl VectorStore for PostgresVectorStore {
     }
 
     async fn drop_collection(&self, collection: &CollectionName) -> Result<bool> {
-        self.engine
+        let dropped = self
+            .engine
             .transaction(
                 "vectors.drop_collection",
                 &(&self.namespace, collection),
@@ -225,17 +238,73 @@ impl VectorStore for PostgresVectorStore {
                     Box::pin(write::drop_collection(connection, namespace, collection))
                 },
             )
-            .await
+            .await?;
+        self.engine.indexing().start(&self.namespace, None);
+        Ok(dropped)
     }
 }
 
 impl PostgresVectorStore {
+    /// Makes the index of a collection now, however small it is, and waits until it is ready. Says whether the collection
+    /// has one then: not where it is empty or has more than 4,000 dimensions.
+    ///
+    /// There is no need to call this: a search that finds a collection large and without an index has it made.
+    ///
+    /// # Errors
+    /// `Unsupported` where the database was opened without `vector_index=hnsw`; `PermissionDenied` where the user does not
+    /// own the tables.
+    ///
+    /// # Cancellation
+    /// The index is made, or is made anew by the next call.
+    pub async fn build_index(&self, collection: &CollectionName) -> Result<bool> {
+        let made = self.engine.indexing().build(&self.namespace, collection).await;
+        made.map_err(|failure| failure.into_error(BUILD_INDEX).with_idempotent(true))
+    }
+
+    /// Computes the column of directions where pgvector was removed from the database, and its column with it.
+    async fn fill(&self) -> Result<()> {
+        while !self
+            .engine
+            .transaction(OPEN, &(), |connection, ()| Box::pin(extension::fill(connection)))
+            .await?
+        {}
+        Ok(())
+    }
+
+    async fn by_index(
+        &self,
+        operation: &'static str,
+        collection: &CollectionName,
+        requests: &[SearchRequest],
+    ) -> Result<Vec<Vec<SearchHit>>> {
+        let rows_min = self.engine.indexing().rows_min();
+        let (answers, wanted) = self
+            .engine
+            .snapshot(
+                operation,
+                &(&self.namespace, collection, requests),
+                move |connection, &(namespace, collection, requests)| {
+                    Box::pin(approximate::search(
+                        connection, namespace, collection, requests, operation, rows_min,
+                    ))
+                },
+            )
+            .await?;
+        if wanted {
+            self.engine.indexing().start(&self.namespace, Some(collection));
+        }
+        Ok(answers)
+    }
+
     async fn run(
         &self,
         operation: &'static str,
         collection: &CollectionName,
         requests: &[SearchRequest],
     ) -> Result<Vec<Vec<SearchHit>>> {
+        if self.engine.indexing().is_on() {
+            return self.by_index(operation, collection, requests).await;
+        }
         // One search without a filter is one statement, which is a snapshot by itself.
         if let [request] = requests
             && request.filter.is_none()

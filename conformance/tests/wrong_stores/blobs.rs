@@ -7,9 +7,11 @@ use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, future};
 use larder_agents::storage::InMemoryBlobStore;
 use larder_conformance::{Harness, StoreSet};
+use larder_kernel::limits::BLOB_SHORT_KEY_BYTES_MAX;
 use larder_kernel::{
     BlobBody, BlobCondition, BlobEntries, BlobGetOptions, BlobInfo, BlobKey, BlobPutOptions, BlobRead,
-    BlobStore, ByteRange, ETag, ErrorKind, PresignMethod, PresignRequest, PresignedUrl, Result,
+    BlobStore, ByteRange, Capabilities, Capability, ETag, Error, ErrorKind, PresignMethod, PresignRequest,
+    PresignedUrl, Result,
 };
 
 use crate::frame::serve;
@@ -29,10 +31,15 @@ sins! { Blobs;
     the_etag_is_the_size: ETagIsSize => ["BLOB-012"],
     a_copy_drops_the_metadata: CopyDropsMetadata => ["BLOB-036"],
     deleting_takes_longer_keys_too: DeletesPrefix => ["BLOB-042"],
-    deleting_nothing_is_not_found: DeletingNothingFails => ["BLOB-041"],
+    deleting_nothing_is_not_found: DeletingNothingFails => ["BLOB-041", "BLOB-043"],
     reading_nothing_is_empty: NothingReadsEmpty => ["BLOB-020"],
     keys_are_case_folded: KeysFolded => ["STORE-003"],
-    keys_are_cut_at_40_characters: KeysCut => ["STORE-003"],
+    keys_are_cut_at_40_characters: KeysCut => ["STORE-003", "BLOB-016", "BLOB-017"],
+    long_keys_are_undeclared_but_kept: LongKeysKept => ["BLOB-018"],
+    long_keys_are_refused_once_they_are_written: LongKeysRefusedLate => ["BLOB-018"],
+    reading_a_long_key_is_unsupported: LongKeysUnreadable => ["BLOB-028"],
+    long_keys_are_declared_but_refused: LongKeysRefused => ["BLOB-017", "BLOB-018"],
+    short_keys_are_refused_too: ShortKeysRefused => ["BLOB-016"],
 }
 
 fn backend(sin: Sin) -> Arc<dyn Harness> {
@@ -48,9 +55,34 @@ struct Wrong {
     sin: Sin,
 }
 
-forward_store!(Wrong);
+forward_store!(Wrong, |store: &Wrong, mut declared: Capabilities| {
+    if store.refuses_long_keys() || store.sin == Sin::LongKeysKept {
+        declared.optional.remove(&Capability::BlobLongKeys);
+    }
+    declared
+});
 
 impl Wrong {
+    /// Whether the sin is one of a store that does not keep long keys and says so.
+    fn refuses_long_keys(&self) -> bool {
+        matches!(self.sin, Sin::LongKeysRefusedLate | Sin::LongKeysUnreadable | Sin::ShortKeysRefused)
+    }
+
+    /// Refuses keys that such a store does not keep.
+    fn check_kept(&self, operation: &'static str, key: &BlobKey) -> Result<()> {
+        let limit = match self.sin {
+            Sin::LongKeysRefusedLate | Sin::LongKeysUnreadable | Sin::LongKeysRefused => {
+                BLOB_SHORT_KEY_BYTES_MAX
+            }
+            Sin::ShortKeysRefused => BLOB_SHORT_KEY_BYTES_MAX - 1,
+            _ => return Ok(()),
+        };
+        if key.as_str().len() <= limit {
+            return Ok(());
+        }
+        Err(Error::unsupported(operation, Capability::BlobLongKeys).with_field("key"))
+    }
+
     fn key(&self, key: &BlobKey) -> Result<BlobKey> {
         match self.sin {
             Sin::KeysFolded => BlobKey::new(key.as_str().to_lowercase()),
@@ -109,11 +141,19 @@ impl BlobStore for Wrong {
     async fn put(&self, key: &BlobKey, body: BlobBody, options: BlobPutOptions) -> Result<BlobInfo> {
         let key = self.key(key)?;
         let options = self.write_options(&key, options).await;
-        self.info(self.inner.put(&key, self.body(body), options).await?)
+        if self.sin != Sin::LongKeysRefusedLate {
+            self.check_kept("blobs.put", &key)?;
+        }
+        let info = self.inner.put(&key, self.body(body), options).await?;
+        self.check_kept("blobs.put", &key)?;
+        self.info(info)
     }
 
     async fn get(&self, key: &BlobKey, mut options: BlobGetOptions) -> Result<BlobRead> {
         let key = self.key(key)?;
+        if self.sin == Sin::LongKeysUnreadable {
+            self.check_kept("blobs.get", &key)?;
+        }
         match (self.sin, &mut options.range) {
             (Sin::RangeEndOffByOne, Some(ByteRange::Bounded { end, .. })) => *end += 1,
             (Sin::LongSuffixRefused, Some(ByteRange::Suffix(count))) => {
@@ -169,6 +209,7 @@ impl BlobStore for Wrong {
 
     async fn copy(&self, source: &BlobKey, target: &BlobKey) -> Result<BlobInfo> {
         let (source, target) = (self.key(source)?, self.key(target)?);
+        self.check_kept("blobs.copy", &target)?;
         if self.sin == Sin::CopyDropsMetadata && source != target {
             let read = self.inner.get(&source, BlobGetOptions::default()).await?;
             return self.inner.put(&target, BlobBody::Stream(read.bytes), BlobPutOptions::default()).await;
@@ -196,6 +237,7 @@ impl BlobStore for Wrong {
     }
 
     async fn presign(&self, key: &BlobKey, request: &PresignRequest) -> Result<PresignedUrl> {
+        self.check_kept("blobs.presign", key)?;
         let mut url = self.inner.presign(&self.key(key)?, request).await?;
         match self.sin {
             Sin::PresignIgnoresMethod => url.method = PresignMethod::Get,

@@ -70,7 +70,7 @@ fn run(harness: &Arc<dyn Harness>, options: &RunOptions, wanted: impl Fn(&Case) 
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
         let cases: Vec<_> = suites::all().into_iter().filter(|case| wanted(case)).collect();
-        let probed = runner::probe(&**harness).await.unwrap();
+        let probed = runner::probe(&**harness, options.timeout).await.unwrap();
         let reports = runner::run(harness, &probed, &cases, options, &|_| {}).await;
         let mut report = Report::new(options.seed);
         report.add(probed.backend, reports);
@@ -148,9 +148,13 @@ macro_rules! sins {
     };
 }
 
-/// Forwards what all contracts share to the field `inner`, unless the sin is one of these calls'.
+/// Forwards what all contracts share to the field `inner`, unless the sin is one of these calls'. A second argument turns
+/// what the inner store declares into what this one does.
 macro_rules! forward_store {
     ($store:ident) => {
+        forward_store!($store, |_: &$store, declared| declared);
+    };
+    ($store:ident, $declare:expr) => {
         #[::async_trait::async_trait]
         impl ::larder_kernel::Store for $store {
             fn namespace(&self) -> &::larder_kernel::Namespace {
@@ -160,7 +164,7 @@ macro_rules! forward_store {
             fn capabilities(&self) -> ::larder_kernel::Capabilities {
                 use ::std::sync::atomic::{AtomicUsize, Ordering};
                 static ASKED: AtomicUsize = AtomicUsize::new(0);
-                let mut declared = self.inner.capabilities();
+                let mut declared: ::larder_kernel::Capabilities = ($declare)(self, self.inner.capabilities());
                 if self.sin == Sin::CapabilitiesChange && ASKED.fetch_add(1, Ordering::Relaxed) % 2 == 1 {
                     declared.durability = ::larder_kernel::Durability::Power;
                 }

@@ -49,6 +49,14 @@ pub trait BlobStore: Store {
     /// - **BLOB-013** A condition that the store does not declare is `Unsupported` and writes nothing.
     /// - **BLOB-014** A key may be a prefix of another key, at a `/` or anywhere else, and both are blobs.
     /// - **BLOB-015** Concurrent writes without a condition leave one of them, whole.
+    /// - **BLOB-016** Every store keeps every key of at most 48 bytes in a namespace of at most 32 bytes.
+    /// - **BLOB-017** With `blob-long-keys` declared, the store keeps every key of at most 512 bytes in every namespace.
+    /// - **BLOB-018** Without it, a key longer than the store keeps is `Unsupported` naming `key`, here, as the target of
+    ///   `copy` and in `presign`, and nothing changes.
+    ///
+    /// Without `blob-long-keys` the store joins namespace and key to a name that its place can only hold up to some
+    /// length; between the two limits it depends on their lengths and characters whether a key is kept, and the same key
+    /// in the same namespace is always answered alike.
     ///
     /// # Errors
     /// `InvalidInput` for user metadata over 64 entries or 2,048 bytes or outside its grammar, or a content type over
@@ -70,6 +78,8 @@ pub trait BlobStore: Store {
     /// - **BLOB-023** A suffix range returns the last bytes, the whole blob where it is longer.
     /// - **BLOB-024** The answer names the blob's full size and the range that the stream delivers.
     /// - **BLOB-025** A read that began before an overwrite or a deletion delivers the old blob whole, or fails.
+    /// - **BLOB-028** Under a key that the store does not keep there is nothing: `get`, `head` and `copy` from it are
+    ///   `NotFound`, and `delete` answers that no blob was there.
     ///
     /// # Errors
     /// `NotFound`; `InvalidInput` for an empty range or one outside the blob.
@@ -124,7 +134,7 @@ pub trait BlobStore: Store {
     /// - **BLOB-039** Copying a blob onto itself leaves its bytes, content type and user metadata.
     ///
     /// # Errors
-    /// `NotFound`; `ResourceExhausted` at a cap.
+    /// `NotFound`; `Unsupported` for a target key that the store does not keep; `ResourceExhausted` at a cap.
     ///
     /// # Cancellation
     /// Copied whole or not at all.
@@ -138,6 +148,11 @@ pub trait BlobStore: Store {
     /// - **BLOB-040** A deleted blob is `NotFound` and not listed, and the answer says that it was there.
     /// - **BLOB-041** Deleting a blob that is not there answers so and is no error.
     /// - **BLOB-042** Deleting a blob leaves those whose keys begin with its key.
+    /// - **BLOB-043** Of concurrent deletions of a blob that nobody writes, all succeed, at least one answers that it was
+    ///   there, and it is gone.
+    ///
+    /// More than one may answer so: not every backend looks and deletes in one step. Whoever must be the only one to act
+    /// on a deletion claims it elsewhere first, such as by `create` in a [`KeyValueStore`](crate::KeyValueStore).
     ///
     /// # Errors
     /// Only the backend's own.

@@ -8,7 +8,8 @@ mod types;
 use async_trait::async_trait;
 
 pub use check::{
-    check_entities, check_entity_query, check_neighbors, check_relationship_query, check_relationships,
+    check_cypher, check_entities, check_entity_query, check_neighbors, check_relationship_query,
+    check_relationships,
 };
 pub use types::{
     CypherRow, DeletedEntity, Direction, Entity, EntityQuery, GraphCounts, NeighborQuery, Reached,
@@ -209,17 +210,41 @@ pub trait GraphStore: Store {
 }
 
 /// A graph that answers openCypher queries.
+///
+/// An entity is a node with the label `Entity` and the properties `id`, `type` and `properties`. A relationship is an
+/// edge of the type `Relationship` from its source to its target, with the properties `id`, `type`, `source`, `target`
+/// and `properties`. The contract's types are data and not labels, for they may hold any text:
+///
+/// ```text
+/// MATCH (person:Entity {type: 'person'})-[r:Relationship {type: 'knows'}]->(friend:Entity)
+/// WHERE person.id = $id AND friend.properties.age > 30
+/// RETURN friend.id AS id, friend.properties.name AS name, r AS how
+/// ```
 #[async_trait]
 pub trait CypherCapable: GraphStore {
-    /// Runs a query with parameters; no text is ever spliced into it.
+    /// Runs a query that reads, with parameters; no text is ever spliced into it.
+    ///
+    /// Each record is one row, with a column for each item of `RETURN`, by its alias or else its text. A node
+    /// comes as the JSON form of [`Entity`], an edge as that of [`Relationship`], a path as an object of its `entities`
+    /// and `relationships` in the order of the path. Numbers that JSON lacks come as the strings `"NaN"`, `"Infinity"`
+    /// and `"-Infinity"`.
+    ///
+    /// The query is the program's own text, and what users say belongs into the parameters. It cannot leave its
+    /// namespace, and of functions it has openCypher's and none of the database's.
     ///
     /// - **GRAPH-041** A query sees the entities and relationships of its namespace, parameters included as data.
+    /// - **GRAPH-042** Labels, types and properties are those above, and each value matches as it was stored.
+    /// - **GRAPH-043** Nodes, edges and paths come as the entities and relationships that they are, in the columns that
+    ///   the query names.
+    /// - **GRAPH-044** A query that would write is refused with `InvalidInput` and changes nothing.
     ///
     /// # Errors
-    /// `InvalidInput` for a query that does not parse or parameters that [`Metadata::check`] refuses.
+    /// `InvalidInput` for a query that does not parse, would write, returns `*` or one column twice, calls a function of
+    /// the database, is longer than 64 KiB or holds NUL, or for parameters that [`Metadata::check`] refuses;
+    /// `ResourceExhausted` for more than 10,000 rows, which `LIMIT` avoids.
     ///
     /// # Cancellation
-    /// A query that writes has its effect whole or not at all.
+    /// Nothing to undo.
     ///
     /// # Complexity
     /// The query's own.

@@ -22,14 +22,14 @@ pub(super) async fn upsert_entities(
     let types: Vec<&str> = entities.iter().map(|entity| entity.entity_type.as_str()).collect();
     let properties =
         entities.iter().map(|entity| metadata_text(&entity.properties)).collect::<Fallible<Vec<String>>>()?;
-    // A row that was there has been locked by this transaction before it was replaced, which shows in xmax.
+    // A new row has `replaced` from its default. The system's columns would say it too, but not of a partitioned table.
     let rows = sqlx::query(
         r#"INSERT INTO larder.entities (namespace, id, entity_type, properties)
            SELECT $1, given.* FROM unnest($2::text[], $3::text[], $4::text[]) AS given (id, kind, properties)
            ORDER BY given.id COLLATE "C"
            ON CONFLICT (namespace, id)
-           DO UPDATE SET entity_type = excluded.entity_type, properties = excluded.properties
-           RETURNING (xmax = 0) AS created"#,
+           DO UPDATE SET entity_type = excluded.entity_type, properties = excluded.properties, replaced = true
+           RETURNING NOT entities.replaced AS created"#,
     )
     .bind(namespace.as_str())
     .bind(ids)
@@ -70,8 +70,8 @@ pub(super) async fn upsert_relationships(
                AS given (id, kind, source, target, properties)
            ORDER BY given.id COLLATE "C"
            ON CONFLICT (namespace, id) DO UPDATE SET relationship_type = excluded.relationship_type,
-               source = excluded.source, target = excluded.target, properties = excluded.properties
-           RETURNING (xmax = 0) AS created"#,
+               source = excluded.source, target = excluded.target, properties = excluded.properties, replaced = true
+           RETURNING NOT relationships.replaced AS created"#,
     )
     .bind(namespace.as_str())
     .bind(part(|relationship| relationship.id.as_str()))

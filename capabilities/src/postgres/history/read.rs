@@ -39,35 +39,77 @@ pub(super) struct Seen {
     pub(super) refresh: Option<i64>,
 }
 
-/// The thread's state stands in each row, and in one row alone where there are no messages.
+/// When the statement began, which is the same wherever it stands in it.
+macro_rules! now_ms {
+    () => {
+        "floor(extract(epoch FROM statement_timestamp()) * 1000)::bigint"
+    };
+}
+
+/// Most messages of a read whose statement says so.
+const FEW: usize = 128;
+
+/// The thread's state stands in each row, and in one row alone where there are no messages. The rows come in no order
+/// that the query promises: they are put in order here, as a sort at the end would have the server copy them once more.
+///
+/// `most` is a limit that the caller's never exceeds. Of a limit that is a parameter the planner assumes a tenth of the
+/// rows, so it would plan each small read anew, which costs as much as the read; of a tenth of `most` it keeps its plan.
 macro_rules! select_messages {
-    ($condition:literal) => {
+    ($condition:literal, $order:literal, $most:literal) => {
         concat!(
-            "WITH t AS MATERIALIZED (
-                SELECT id, ttl_refresh, expires_ms, ttl_ms,
-                    CASE WHEN expires_ms IS NULL THEN NULL ELSE larder.now_ms() END AS now_ms
-                FROM larder.threads WHERE namespace = $1 AND agent = $2 AND session = $3
-             )
-             SELECT m.seq, m.body, coalesce(t.expires_ms <= t.now_ms, false),
-                CASE WHEN t.ttl_refresh AND t.expires_ms < t.now_ms + t.ttl_ms THEN t.now_ms END
-             FROM t LEFT JOIN LATERAL (
-                SELECT seq, body FROM larder.messages
-                WHERE namespace = $1 AND thread = t.id AND (t.expires_ms IS NULL OR t.expires_ms > t.now_ms) ",
+            "SELECT m.seq, m.body,
+                CASE WHEN t.expires_ms IS NULL THEN false ELSE t.expires_ms <= ",
+            now_ms!(),
+            " END,
+                CASE WHEN t.ttl_refresh AND t.expires_ms < ",
+            now_ms!(),
+            " + t.ttl_ms THEN ",
+            now_ms!(),
+            " END
+             FROM larder.threads t LEFT JOIN LATERAL (
+                SELECT seq, body FROM (
+                    SELECT seq, body FROM larder.messages
+                    WHERE namespace = $1 AND thread = t.id AND (t.expires_ms IS NULL OR t.expires_ms > ",
+            now_ms!(),
+            ") ",
             $condition,
-            ") m ON true ORDER BY m.seq"
+            " ",
+            $order,
+            " LIMIT ",
+            $most,
+            ") few ",
+            $order,
+            " LIMIT $5
+             ) m ON true WHERE t.namespace = $1 AND t.agent = $2 AND t.session = $3"
         )
     };
 }
 
+impl Range {
+    /// The statement for so many messages, and its bound.
+    fn select(self, limit: usize) -> (&'static str, i64) {
+        macro_rules! select {
+            ($condition:literal, $order:literal) => {
+                if limit <= FEW {
+                    select_messages!($condition, $order, "128")
+                } else {
+                    select_messages!($condition, $order, "ALL")
+                }
+            };
+        }
+        match self {
+            // Numbers below 0 are those of replacements, so the oldest are after the least of all.
+            Self::Offset(0) => (select!("AND seq > $4", "ORDER BY seq"), i64::MIN),
+            Self::Offset(offset) => (select_messages!("", "ORDER BY seq", "ALL OFFSET $4"), integer(offset)),
+            Self::Before(before) => (select!("AND seq < $4", "ORDER BY seq DESC"), before.get()),
+            Self::After(after) => (select!("AND seq > $4", "ORDER BY seq"), after.get()),
+        }
+    }
+}
+
 pub(super) fn messages<'c>(sql: &'c mut PgConnection, wanted: &'c Wanted) -> BoxFuture<'c, Fallible<Seen>> {
     Box::pin(async move {
-        let (select, from) = match wanted.range {
-            Range::Offset(offset) => (select_messages!("ORDER BY seq LIMIT $5 OFFSET $4"), integer(offset)),
-            Range::Before(before) => {
-                (select_messages!("AND seq < $4 ORDER BY seq DESC LIMIT $5"), before.get())
-            }
-            Range::After(after) => (select_messages!("AND seq > $4 ORDER BY seq LIMIT $5"), after.get()),
-        };
+        let (select, from) = wanted.range.select(wanted.limit);
         let (namespace, agent, session) = wanted.address.key();
         let rows = sqlx::query(select)
             .bind(namespace)
@@ -84,6 +126,7 @@ pub(super) fn messages<'c>(sql: &'c mut PgConnection, wanted: &'c Wanted) -> Box
                 seen.messages.push(StoredMessage { seq: Seq::new(seq), message: decode(row, 1)? });
             }
         }
+        seen.messages.sort_unstable_by_key(|message| message.seq);
         Ok(seen)
     })
 }

@@ -4,27 +4,33 @@ use larder_kernel::{Error, ErrorKind};
 use sqlx::{PgConnection, Row};
 
 use super::OPEN;
+use super::number::{direction, from_bytes};
 use crate::postgres::Migrate;
-use crate::postgres::failure::{Failure, Fallible};
+use crate::postgres::failure::{Failure, Fallible, corrupt};
 
 /// The oldest version whose searches and index types these stores rely on.
 const VERSION_MIN: [u32; 3] = [0, 8, 0];
 /// The key of the lock under which one of several processes adds the column.
 const LOCK: i64 = 0x6c61_7264_7665_6374;
+/// Documents that get their direction in one transaction.
+const FILLED_ROWS: i64 = 500;
 
 /// What the database says about the extension.
 #[derive(Debug)]
 struct Found {
     version: Option<String>,
     column: bool,
+    /// Whether every document has its direction.
+    complete: bool,
     /// Whether the type can be named without its schema.
     visible: bool,
 }
 
-/// Makes sure that the extension and its column are there; makes them where that is allowed. Runs in a transaction.
-pub(super) async fn ensure(connection: &mut PgConnection, migrate: Migrate) -> Fallible<()> {
+/// Makes sure that the extension and its column are there; makes them where that is allowed. Runs in a transaction. Says
+/// whether the column is complete, or [`fill`] has to follow.
+pub(super) async fn ensure(connection: &mut PgConnection, migrate: Migrate) -> Fallible<bool> {
     let mut found = look(connection).await?;
-    if found.version.is_none() || !found.column {
+    if found.version.is_none() || !found.complete {
         if migrate == Migrate::Check {
             return Err(refused("the schema has no vectors yet; open them once with `migrate=auto`").into());
         }
@@ -49,14 +55,49 @@ pub(super) async fn ensure(connection: &mut PgConnection, migrate: Migrate) -> F
     }
     if !found.column {
         // Without a dimension of its own the column takes those of every collection.
-        sqlx::query("ALTER TABLE larder.documents ADD COLUMN IF NOT EXISTS direction vector NOT NULL")
+        sqlx::query("ALTER TABLE larder.documents ADD COLUMN IF NOT EXISTS direction vector")
             .execute(&mut *connection)
             .await?;
         sqlx::query("ALTER TABLE larder.documents ALTER COLUMN direction SET STORAGE EXTERNAL")
             .execute(connection)
             .await?;
     }
-    Ok(())
+    Ok(found.complete)
+}
+
+/// Gives some documents the direction that they lack, or notes that none does. Says whether the column is complete. Runs in
+/// a transaction. Only after pgvector was removed with all its columns are there such documents.
+pub(super) async fn fill(connection: &mut PgConnection) -> Fallible<bool> {
+    let rows = sqlx::query(
+        "SELECT namespace, collection, id, embedding FROM larder.documents WHERE direction IS NULL
+         ORDER BY namespace, collection, id LIMIT $1 FOR UPDATE",
+    )
+    .bind(FILLED_ROWS)
+    .fetch_all(&mut *connection)
+    .await?;
+    for row in &rows {
+        let embedding = from_bytes(row.try_get(3)?).ok_or_else(|| corrupt(OPEN))?;
+        sqlx::query(
+            "UPDATE larder.documents SET direction = $4::real[]::vector
+             WHERE namespace = $1 AND collection = $2 AND id = $3",
+        )
+        .bind(row.try_get::<&str, _>(0)?)
+        .bind(row.try_get::<&str, _>(1)?)
+        .bind(row.try_get::<&str, _>(2)?)
+        .bind(direction(&embedding).collect::<Vec<f32>>())
+        .execute(&mut *connection)
+        .await?;
+    }
+    if !rows.is_empty() {
+        return Ok(false);
+    }
+    sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(LOCK).execute(&mut *connection).await?;
+    if !look(connection).await?.complete {
+        sqlx::query("ALTER TABLE larder.documents ALTER COLUMN direction SET NOT NULL")
+            .execute(connection)
+            .await?;
+    }
+    Ok(true)
 }
 
 async fn look(connection: &mut PgConnection) -> Fallible<Found> {
@@ -64,11 +105,19 @@ async fn look(connection: &mut PgConnection) -> Fallible<Found> {
         "SELECT (SELECT extversion FROM pg_extension WHERE extname = 'vector'),
                 EXISTS (SELECT 1 FROM pg_attribute
                         WHERE attrelid = 'larder.documents'::regclass AND attname = 'direction' AND NOT attisdropped),
-                to_regtype('vector') IS NOT NULL",
+                to_regtype('vector') IS NOT NULL,
+                EXISTS (SELECT 1 FROM pg_attribute
+                        WHERE attrelid = 'larder.documents'::regclass AND attname = 'direction' AND NOT attisdropped
+                            AND attnotnull)",
     )
     .fetch_one(connection)
     .await?;
-    Ok(Found { version: row.try_get(0)?, column: row.try_get(1)?, visible: row.try_get(2)? })
+    Ok(Found {
+        version: row.try_get(0)?,
+        column: row.try_get(1)?,
+        visible: row.try_get(2)?,
+        complete: row.try_get(3)?,
+    })
 }
 
 async fn install(connection: &mut PgConnection) -> Fallible<()> {

@@ -9,6 +9,7 @@ use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row};
 
 use super::number::from_bytes;
+use super::prefilter::prefilter;
 use crate::postgres::failure::{Fallible, corrupt};
 use crate::postgres::field;
 use crate::postgres::value::length;
@@ -55,7 +56,18 @@ pub(super) async fn get(
     Ok(ids.iter().map(|id| found.get(id).cloned()).collect())
 }
 
-/// The ids of the documents that match. The connection must be inside one snapshot, or the answer be checked again.
+macro_rules! filtered {
+    ($condition:literal) => {
+        concat!(
+            "SELECT id, metadata FROM larder.documents WHERE namespace = $1 AND collection = $2 AND id > $3",
+            $condition,
+            " ORDER BY id LIMIT $4"
+        )
+    };
+}
+
+/// The ids of the documents that match. The server leaves out what it can, and the filters decide. The connection must be
+/// inside one snapshot, or the answer be checked again.
 pub(super) async fn matching(
     connection: &mut PgConnection,
     namespace: &Namespace,
@@ -64,25 +76,31 @@ pub(super) async fn matching(
 ) -> Fallible<Vec<Vec<String>>> {
     let mut matching = vec![Vec::new(); filters.len()];
     let mut after = String::new();
+    let condition = prefilter(filters);
+    let sql = match condition {
+        None => filtered!(""),
+        Some(_) => filtered!(" AND metadata::jsonb @@ $5::text::jsonpath"),
+    };
     loop {
-        let rows = sqlx::query(
-            "SELECT id, metadata FROM larder.documents WHERE namespace = $1 AND collection = $2 AND id > $3
-             ORDER BY id LIMIT $4",
-        )
-        .bind(namespace.as_str())
-        .bind(collection.as_str())
-        .bind(&after)
-        .bind(length(FILTERED_ROWS))
-        .fetch_all(&mut *connection)
-        .await?;
+        let query = sqlx::query(sql)
+            .bind(namespace.as_str())
+            .bind(collection.as_str())
+            .bind(&after)
+            .bind(length(FILTERED_ROWS));
+        let query = match &condition {
+            None => query,
+            Some(condition) => query.bind(condition),
+        };
+        let rows = query.fetch_all(&mut *connection).await?;
         for row in &rows {
-            after = row.try_get(0)?;
+            let id: String = row.try_get(0)?;
             let metadata = field::metadata(row, 1)?;
             for (filter, matching) in filters.iter().zip(&mut matching) {
                 if filter.matches(&metadata) {
-                    matching.push(after.clone());
+                    matching.push(id.clone());
                 }
             }
+            after = id;
         }
         if rows.len() < FILTERED_ROWS {
             return Ok(matching);

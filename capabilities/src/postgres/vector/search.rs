@@ -92,15 +92,21 @@ fn hits(rows: &[PgRow], request: &SearchRequest, operation: &'static str) -> Fal
     if let Some(row) = rows.first() {
         check_dimension(operation, request.embedding.dimensions(), dimensions(row, 0)?)?;
     }
+    let mut hits = scored(rows, request)?;
+    hits.retain(|hit| request.score_min.is_none_or(|floor| hit.score >= floor));
+    hits.truncate(request.limit);
+    Ok(hits)
+}
+
+/// The documents in rows, scored in 64 bits, the best first.
+pub(super) fn scored(rows: &[PgRow], request: &SearchRequest) -> Fallible<Vec<SearchHit>> {
     let mut hits = Vec::with_capacity(rows.len());
     for row in rows {
         if let Some(hit) = hit(row, &request.embedding)? {
             hits.push(hit);
         }
     }
-    hits.retain(|hit| request.score_min.is_none_or(|floor| hit.score >= floor));
     hits.sort_by(|left, right| right.score.total_cmp(&left.score).then_with(|| left.id.cmp(&right.id)));
-    hits.truncate(request.limit);
     Ok(hits)
 }
 

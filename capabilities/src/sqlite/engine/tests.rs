@@ -167,13 +167,17 @@ async fn what_cannot_be_opened_is_refused_by_kind_and_left_alone() {
 async fn a_transaction_that_is_lost_midway_is_acknowledged_to_nobody() {
     let folder = TempDir::new().unwrap();
     let engine = open(&folder).await;
-    let hold = engine.write("test.hold", |_| {
-        std::thread::sleep(Duration::from_millis(50));
+    // Until the other jobs wait together, and so share a transaction.
+    let (release, held) = mpsc::channel();
+    let hold = engine.write("test.hold", move |_| {
+        let _ = held.recv_timeout(Duration::from_secs(10));
         Ok(())
     });
     let breaking = engine.write("test.break", |sql| Ok(sql.execute_batch("ROLLBACK")?));
-    let jobs = futures_util::future::join4(hold, add(engine.clone(), 1), breaking, add(engine.clone(), 2));
-    let (_, before, broken, after) = jobs.await;
+    let all_sent = async move { release.send(()) };
+    let (first, second) = (add(engine.clone(), 1), add(engine.clone(), 2));
+    let jobs = futures_util::future::join5(hold, first, breaking, second, all_sent);
+    let (_, before, broken, after, _) = jobs.await;
     let error = before.unwrap_err();
     assert_eq!((error.kind(), error.operation()), (ErrorKind::Unavailable, "test.add"));
     assert!(error.is_retryable());
@@ -186,8 +190,10 @@ async fn a_transaction_that_is_lost_midway_is_acknowledged_to_nobody() {
 async fn what_was_judged_by_a_write_that_was_then_lost_is_not_told_as_the_truth() {
     let folder = TempDir::new().unwrap();
     let engine = open(&folder).await;
-    let hold = engine.write("test.hold", |_| {
-        std::thread::sleep(Duration::from_millis(50));
+    // Until the other jobs wait together, and so share a transaction.
+    let (release, held) = mpsc::channel();
+    let hold = engine.write("test.hold", move |_| {
+        let _ = held.recv_timeout(Duration::from_secs(10));
         Ok(())
     });
     // Finds the number that the job before it has written and that no commit will keep.
@@ -197,8 +203,9 @@ async fn what_was_judged_by_a_write_that_was_then_lost_is_not_told_as_the_truth(
         Err(Error::new(ErrorKind::AlreadyExists, "test.create", "the number is there").into())
     });
     let breaking = engine.write("test.break", |sql| Ok(sql.execute_batch("ROLLBACK")?));
-    let jobs = futures_util::future::join4(hold, add(engine.clone(), 1), refused, breaking);
-    let (_, written, refused, _) = jobs.await;
+    let all_sent = async move { release.send(()) };
+    let jobs = futures_util::future::join5(hold, add(engine.clone(), 1), refused, breaking, all_sent);
+    let (_, written, refused, _, _) = jobs.await;
     assert_eq!(written.unwrap_err().kind(), ErrorKind::Unavailable);
     let error = refused.unwrap_err();
     assert_eq!((error.kind(), error.outcome()), (ErrorKind::Unavailable, Outcome::NotApplied));

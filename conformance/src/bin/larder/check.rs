@@ -7,9 +7,12 @@ use std::time::{Duration, Instant};
 use clap::{Parser, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use larder_conformance::runner::{self, Probed};
-use larder_conformance::{Case, CaseOutcome, Harness, Report, RunOptions, suites, url};
+use larder_conformance::service::SERVICES;
+use larder_conformance::{Case, CaseOutcome, Harness, Report, RunOptions, suites};
 
-use crate::output;
+use crate::live::{self, Backends};
+use crate::output::{self, Again};
+use crate::services::Running;
 
 /// How to print the result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -23,8 +26,16 @@ enum Format {
 /// Arguments of `larder check`.
 #[derive(Debug, Parser)]
 pub(crate) struct Args {
-    /// Backends, such as `memory:`, `sqlite:./larder.db` or `file:./blobs`. None means all embedded ones.
+    /// Backends, such as `memory:`, `sqlite:./larder.db` or `mine=file:./blobs`. None means all embedded ones.
+    #[arg(value_name = "[NAME=]URL")]
     urls: Vec<String>,
+    /// Check the live services as well: start those that are missing, and stop them afterwards. Where `CI` is set, all
+    /// of them are required.
+    #[arg(long)]
+    live: bool,
+    /// Exit with 2 where this backend, or one of this scheme, is not there. Can be given several times.
+    #[arg(long, value_name = "NAME-OR-SCHEME")]
+    require: Vec<String>,
     /// How to print the result.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
@@ -55,11 +66,14 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         let line = |case: &Case| format!("{}  {}  {}", case.clause, case.level.as_str(), case.name);
         return output::finish(cases.iter().map(line).collect::<Vec<_>>().join("\n"), ExitCode::SUCCESS);
     }
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+    if args.live && !cfg!(feature = "full") {
+        return output::trouble("this build has the embedded backends alone: cargo larder-full check --live");
+    }
+    let runtime = match output::runtime() {
         Ok(runtime) => runtime,
-        Err(error) => return output::trouble(format_args!("cannot make a runtime: {error}")),
+        Err(reason) => return output::trouble(reason),
     };
-    let checked = runtime.block_on(check(args, &cases));
+    let checked = runtime.block_on(supervised(args, &cases));
     // A backend that holds on to a thread must not keep the command from ending.
     runtime.shutdown_background();
     match checked {
@@ -68,38 +82,83 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     }
 }
 
+/// Checks, and stops the services that were started for it however the check ends.
+async fn supervised(args: &Args, cases: &[Case]) -> Result<ExitCode, String> {
+    if !args.live {
+        return check(args, cases, None).await;
+    }
+    // From the first poll on, Ctrl-C ends this process no more by itself.
+    let mut interrupt = std::pin::pin!(tokio::signal::ctrl_c());
+    let interrupted = || Err("interrupted".to_owned());
+    let mut starting = tokio::task::spawn_blocking(Running::start);
+    let (running, in_time) = tokio::select! {
+        started = &mut starting => (started, true),
+        // The scripts have been interrupted, too, and end.
+        _ = &mut interrupt => (starting.await, false),
+    };
+    let running = running.map_err(|error| format!("cannot start the services: {error}"))??;
+    let checked = if in_time {
+        tokio::select! {
+            checked = check(args, cases, Some(&running)) => checked,
+            _ = &mut interrupt => interrupted(),
+        }
+    } else {
+        interrupted()
+    };
+    let stopped = tokio::task::spawn_blocking(move || running.stop()).await;
+    stopped.map_err(|error| format!("cannot stop the services: {error}"))??;
+    checked
+}
+
 fn selected(filter: Option<&str>) -> Vec<Case> {
     let wanted =
         |case: &Case| filter.is_none_or(|text| case.name.contains(text) || case.clause.contains(text));
     suites::all().into_iter().filter(wanted).collect()
 }
 
-async fn check(args: &Args, cases: &[Case]) -> Result<ExitCode, String> {
+async fn check(args: &Args, cases: &[Case], running: Option<&Running>) -> Result<ExitCode, String> {
     let begun = Instant::now();
     let scratch = tempfile::tempdir().map_err(|error| format!("cannot make a temporary folder: {error}"))?;
-    let harnesses = url::harnesses(&args.urls, scratch.path()).await.map_err(|error| error.to_string())?;
-    let mut probed = Vec::new();
-    for harness in &harnesses {
-        let cannot = |error| format!("cannot open {}: {error}", harness.url());
-        probed.push(runner::probe(&**harness).await.map_err(cannot)?);
-    }
     let options = options(args);
-    let bar = progress_bar(&probed, cases);
+    let mut backends = Backends::open(&args.urls, scratch.path(), running, options.timeout).await?;
+    let required = required(args);
+    backends.require(&required)?;
+    let bar = progress_bar(&backends, cases);
     let mut report = Report::new(options.seed);
-    for (harness, probed) in harnesses.iter().zip(probed) {
+    report.absent = backends.absent;
+    for (harness, probed) in backends.opened {
         bar.set_prefix(harness.name().to_owned());
-        let found = run_one(harness, &probed, cases, &options, &bar).await;
-        harness.destroy().await.map_err(|error| format!("cannot clean up {}: {error}", harness.url()))?;
+        let found = run_one(&harness, &probed, cases, &options, &bar).await;
+        let destroyed = runner::within(options.timeout, "check.destroy", harness.destroy()).await;
+        destroyed.map_err(|error| format!("cannot clean up {}: {error}", harness.url()))?;
         report.add(probed.backend, found);
     }
     bar.finish_and_clear();
+    live::note_idle(&mut report, &required);
     let text = match args.format {
-        Format::Table => output::table(&report, begun.elapsed(), !args.urls.is_empty()),
+        Format::Table => output::table(&report, begun.elapsed(), again(args)),
         Format::Json => {
             serde_json::to_string_pretty(&report).map_err(|error| format!("cannot write JSON: {error}"))?
         }
     };
-    Ok(output::finish(text, ExitCode::from(report.summary.exit_code())))
+    Ok(output::finish(text, ExitCode::from(report.exit_code())))
+}
+
+/// What the run is worth nothing without: in CI, every live service that it was to check.
+fn required(args: &Args) -> Vec<String> {
+    let mut required = args.require.clone();
+    if args.live && std::env::var_os("CI").is_some() {
+        required.extend(SERVICES.iter().map(|service| service.name.to_owned()));
+    }
+    required
+}
+
+fn again(args: &Args) -> Again {
+    match (args.live, args.urls.is_empty()) {
+        (true, _) => Again::Live,
+        (false, true) => Again::Embedded,
+        (false, false) => Again::Urls,
+    }
 }
 
 async fn run_one(
@@ -128,11 +187,11 @@ fn options(args: &Args) -> RunOptions {
 }
 
 /// A bar on standard error; nothing is drawn where that is no terminal.
-fn progress_bar(probed: &[Probed], cases: &[Case]) -> ProgressBar {
+fn progress_bar(backends: &Backends, cases: &[Case]) -> ProgressBar {
     let count = |probed: &Probed| cases.iter().filter(|case| probed.serves(case)).count();
-    let total: usize = probed.iter().map(count).sum();
+    let total: usize = backends.opened.iter().map(|(_, probed)| count(probed)).sum();
     let bar = ProgressBar::new(u64::try_from(total).unwrap_or(u64::MAX));
-    if let Ok(style) = ProgressStyle::with_template("{prefix:>8} [{wide_bar}] {pos}/{len} {elapsed}") {
+    if let Ok(style) = ProgressStyle::with_template("{prefix:>13} [{wide_bar}] {pos}/{len} {elapsed}") {
         bar.set_style(style);
     }
     bar

@@ -1,10 +1,18 @@
-//! The `larder` command: checks backends against the contract, and runs the workspace's tests.
+//! The `larder` command: checks backends against the contract, runs the workspace's tests, and moves and shows
+//! conversations.
 
+#[cfg(feature = "full")]
+mod bench;
 mod check;
 mod contract;
+mod export;
+mod import;
+mod live;
 mod output;
 mod services;
 mod test;
+mod thread;
+mod window;
 
 use std::process::ExitCode;
 
@@ -20,21 +28,36 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run the conformance suite against backends: those named by URL, or memory, SQLite and files in a temporary folder.
+    /// Measure the backends beside the tools that their services bring along.
+    #[cfg(feature = "full")]
+    Bench(bench::Args),
+    /// Run the conformance suite against backends: those named by URL, or memory, SQLite and files in a temporary folder;
+    /// with `--live`, against every live service as well.
     Check(check::Args),
     /// Print the contract as one page, or check that CONTRACT.md is that page.
     Contract(contract::Args),
+    /// Write a thread as a transcript: JSON, one message a line, the same from every backend.
+    Export(export::Args),
+    /// Append a transcript to a thread, whole or not at all; running it again adds nothing.
+    Import(import::Args),
     /// Start or stop the live services that backends are checked against, in containers or without.
     Services(services::Args),
     /// Run the tests of the whole workspace.
     Test(test::Args),
+    /// Show what the model would read of a thread, and why.
+    Window(window::Args),
 }
 
 fn main() -> ExitCode {
     match Cli::parse().command {
+        #[cfg(feature = "full")]
+        Command::Bench(args) => bench::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Contract(args) => contract::run(&args),
+        Command::Export(args) => export::run(&args),
+        Command::Import(args) => import::run(&args),
         Command::Services(args) => services::run(&args),
         Command::Test(args) => test::run(&args),
+        Command::Window(args) => window::run(&args),
     }
 }

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use comfy_table::{Cell, CellAlignment, Table, presets};
-use larder_conformance::{CaseOutcome, CaseReport, Clause, Report, Summary, clauses};
+use larder_conformance::{AbsentBackend, CaseOutcome, CaseReport, Clause, Report, Summary, clauses};
 use larder_kernel::Contract;
 
 /// Prints the result and gives the exit code: `code`, unless the result could not be written.
@@ -28,35 +28,89 @@ pub(crate) fn trouble(text: impl Display) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// The matrix contract × backend, then each failure with what it takes to see it again: with the backend's URL where the
-/// user named one, as the places of a run without URLs are gone by then.
-pub(crate) fn table(report: &Report, elapsed: Duration, urls_named: bool) -> String {
+/// The runtime of a command.
+pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, String> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    runtime.map_err(|error| format!("cannot make a runtime: {error}"))
+}
+
+/// Runs the future on a runtime of its own; a backend that holds on to a thread does not keep the command from ending.
+pub(crate) fn on_runtime(command: impl Future<Output = Result<ExitCode, String>>) -> ExitCode {
+    let runtime = match runtime() {
+        Ok(runtime) => runtime,
+        Err(reason) => return trouble(reason),
+    };
+    let code = runtime.block_on(command);
+    runtime.shutdown_background();
+    code.unwrap_or_else(trouble)
+}
+
+/// Runs the future and prints its answer.
+pub(crate) fn report(command: impl Future<Output = Result<String, String>>) -> ExitCode {
+    on_runtime(async { Ok(finish(command.await?, ExitCode::SUCCESS)) })
+}
+
+/// How many backends a table holds whose cells are one line each.
+const BACKENDS_WIDE: usize = 4;
+
+/// What it takes to see a failure again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Again {
+    /// A run without URLs, as its places are gone by then.
+    Embedded,
+    /// The URL that the user named.
+    Urls,
+    /// A run on the live services, whose addresses may change.
+    Live,
+}
+
+/// Prints one line about what goes on.
+pub(crate) fn note(text: impl Display) {
+    eprintln!("larder: {text}");
+}
+
+/// The matrix contract × backend, then each failure with what it takes to see it again.
+pub(crate) fn table(report: &Report, elapsed: Duration, again: Again) -> String {
     let mut table = Table::new();
     table.load_style(presets::UTF8_FULL_CONDENSED);
     let mut header = vec![Cell::new("contract")];
     header.extend(report.backends.iter().map(|backend| Cell::new(&backend.name)));
+    header.extend(not_there(report).map(|absent| Cell::new(&absent.name)));
     table.set_header(header);
+    let separator = if report.backends.len() > BACKENDS_WIDE { "\n" } else { ", " };
     for contract in Contract::ALL {
         let mut row = vec![Cell::new(contract)];
         for backend in &report.backends {
             let cases = report.cases.iter();
             let cases = cases.filter(|case| case.contract == contract && case.backend == backend.name);
-            row.push(Cell::new(cell(&cases.collect::<Vec<_>>())).set_alignment(CellAlignment::Right));
+            let text = cell(&cases.collect::<Vec<_>>(), separator);
+            row.push(Cell::new(text).set_alignment(CellAlignment::Right));
         }
+        row.extend(not_there(report).map(|_| Cell::new("not there").set_alignment(CellAlignment::Right)));
         table.add_row(row);
     }
     let mut text = format!("{table}\n");
     for case in report.cases.iter().filter(|case| case.outcome >= CaseOutcome::Failed) {
         if case.outcome != CaseOutcome::Unsupported {
-            text.push_str(&failure(report, case, urls_named));
+            text.push_str(&failure(report, case, again));
         }
     }
     text.push_str(&unsupported(report));
+    for absent in &report.absent {
+        let required = if absent.required { " REQUIRED" } else { "" };
+        text.push_str(&format!("not there{required} {}: {}\n", absent.name, absent.reason));
+    }
     text.push_str(&format!("{}, in {:.1} s", verdict(report), elapsed.as_secs_f64()));
     text
 }
 
-fn cell(cases: &[&CaseReport]) -> String {
+/// The absent backends that have no column of their own as tested ones.
+fn not_there(report: &Report) -> impl Iterator<Item = &AbsentBackend> {
+    let tested = |name: &str| report.backends.iter().any(|backend| backend.name == name);
+    report.absent.iter().filter(move |absent| !tested(&absent.name))
+}
+
+fn cell(cases: &[&CaseReport], separator: &str) -> String {
     if cases.is_empty() {
         return "–".to_owned();
     }
@@ -67,22 +121,26 @@ fn cell(cases: &[&CaseReport]) -> String {
     let micros: u64 = cases.iter().map(|case| case.elapsed_us).sum();
     #[allow(clippy::cast_precision_loss)]
     let seconds = micros as f64 / 1e6;
-    format!("{} · {seconds:.1} s", parts.join(", "))
+    let dot = if separator == "\n" { separator } else { " · " };
+    format!("{}{dot}{seconds:.1} s", parts.join(separator))
 }
 
-fn failure(report: &Report, case: &CaseReport, urls_named: bool) -> String {
+fn failure(report: &Report, case: &CaseReport, again: Again) -> String {
     let sentence = sentence_of(case.clause).map_or_else(String::new, |clause| clause.sentence);
     let word = if case.outcome == CaseOutcome::Failed { "FAILED" } else { "ERROR" };
-    let url = report.backends.iter().find(|backend| urls_named && backend.name == case.backend);
-    let url = url.map_or_else(String::new, |backend| format!(" {}", shell_word(&backend.url)));
+    let backend = report.backends.iter().find(|backend| backend.name == case.backend);
+    let command = match (again, backend) {
+        (Again::Live, _) => "cargo larder-full check --live".to_owned(),
+        (Again::Urls, Some(backend)) => format!("cargo larder check {}", shell_word(&backend.url)),
+        _ => "cargo larder check".to_owned(),
+    };
     let what = if case.outcome == CaseOutcome::Failed {
         format!("    expected  {}\n    got       {}\n", case.expected, case.got)
     } else {
         format!("    reason    {}\n", case.reason)
     };
     format!(
-        "\n{word} {} on {}: {sentence}\n    case      {}\n{what}    again     cargo larder check{url} --filter {} \
-         --seed {}\n",
+        "\n{word} {} on {}: {sentence}\n    case      {}\n{what}    again     {command} --filter {} --seed {}\n",
         case.clause, case.backend, case.case, case.case, report.seed
     )
 }
@@ -112,9 +170,13 @@ fn verdict(report: &Report) -> String {
     let proven: BTreeSet<_> =
         passed_cases.map(|case| case.clause).filter(|clause| !broken.contains(clause)).collect();
     let Summary { passed, failed, unsupported, errors } = report.summary;
+    let absent = match report.absent.len() {
+        0 => String::new(),
+        count => format!(", {count} not there"),
+    };
     format!(
-        "{passed} passed, {failed} failed, {unsupported} unsupported, {errors} errors; {} of {} clauses hold, suite {}, \
-         seed {}",
+        "{passed} passed, {failed} failed, {unsupported} unsupported, {errors} errors{absent}; {} of {} clauses hold, \
+         suite {}, seed {}",
         proven.len(),
         clauses().len(),
         report.suite_version,

@@ -4,14 +4,18 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use clap::{Parser, ValueEnum};
+use larder_conformance::service::{SERVICES, Service};
 
 use crate::output;
 
 /// Arguments of `larder services`.
 #[derive(Debug, Parser)]
 pub(crate) struct Args {
-    /// What to do with all of them.
+    /// What to do with them.
     action: Action,
+    /// Which of them; none means all. `kill` takes at least one.
+    #[arg(value_name = "NAME", value_parser = script_of)]
+    names: Vec<&'static str>,
     /// Use no containers, even where Docker answers.
     #[arg(long)]
     native: bool,
@@ -27,6 +31,17 @@ enum Action {
     Status,
     /// Print the variables with their URLs, one NAME=value a line.
     Env,
+    /// End them as a crash does.
+    Kill,
+}
+
+/// The script of a service, by its own name or by the service's name in reports.
+fn script_of(name: &str) -> Result<&'static str, String> {
+    let named = |service: &&Service| service.script == name || service.name == name;
+    SERVICES.iter().find(named).map(|service| service.script).ok_or_else(|| {
+        let names: Vec<&str> = SERVICES.iter().map(|service| service.script).collect();
+        format!("there are {}", names.join(", "))
+    })
 }
 
 impl Action {
@@ -36,21 +51,22 @@ impl Action {
             Self::Down => "down",
             Self::Status => "status",
             Self::Env => "env",
+            Self::Kill => "kill",
         }
     }
 }
 
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> ExitCode {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("services");
-    if !folder.is_dir() {
-        return output::trouble(format_args!(
-            "no workspace with the services' scripts at {}",
-            folder.display()
-        ));
+    let folder = match folder() {
+        Ok(folder) => folder,
+        Err(reason) => return output::trouble(reason),
+    };
+    if args.action == Action::Kill && args.names.is_empty() {
+        return output::trouble("kill takes the names of the services that it ends");
     }
     let script = script(&folder, args.native);
-    match Command::new(&script).arg(args.action.word()).status() {
+    match Command::new(&script).arg(args.action.word()).args(&args.names).status() {
         Ok(status) => match status.code().map(u8::try_from) {
             Some(Ok(code)) => ExitCode::from(code),
             // Ended by a signal.
@@ -83,43 +99,89 @@ fn exit_code(command: &mut Command) -> Option<i32> {
     command.status().ok()?.code()
 }
 
-/// The services as a test run needs them.
+fn folder() -> Result<PathBuf, String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("services");
+    if !folder.is_dir() {
+        return Err(format!("no workspace with the services' scripts at {}", folder.display()));
+    }
+    Ok(folder)
+}
+
+/// The services as a run needs them.
 #[derive(Debug)]
 pub(crate) struct Running {
     script: PathBuf,
-    /// Whether this run started them, and so has to stop them.
-    started: bool,
-    /// The variables that name them.
+    /// Those that this run started, and so has to stop.
+    started: Vec<&'static str>,
+    /// The variables that name those which run.
     pub(crate) variables: Vec<(String, String)>,
 }
 
 impl Running {
-    /// Starts what does not run yet.
+    /// Starts what neither runs yet nor is named by the environment. What cannot be started has no variable afterwards;
+    /// its script has said why.
     ///
     /// # Errors
-    /// A sentence where the services cannot be started.
+    /// A sentence where the scripts cannot be run at all.
     pub(crate) fn start() -> Result<Self, String> {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("services");
+        let folder = folder()?;
         let script = script(&folder, false);
-        let started = exit_code(Command::new(&script).arg(Action::Status.word())) != Some(0);
-        let said = |error| format!("cannot run {}: {error}", script.display());
-        let up = Command::new(&script).arg(Action::Up.word()).stdout(Stdio::null()).status().map_err(said)?;
-        if !up.success() {
-            return Err(format!("{} up failed", script.display()));
+        let ours = |service: &&Service| {
+            std::env::var_os(service.variable).is_none() && folder.join(service.script).is_file()
+        };
+        let wanted: Vec<&str> = SERVICES.iter().filter(ours).map(|service| service.script).collect();
+        let mut running = Self { script, started: Vec::new(), variables: Vec::new() };
+        if wanted.is_empty() {
+            return Ok(running);
         }
-        let said = |error| format!("cannot run {}: {error}", script.display());
-        let env = Command::new(&script).arg(Action::Env.word()).output().map_err(said)?;
+        for &name in &wanted {
+            if exit_code(running.command(Action::Status).arg(name)) != Some(0) {
+                running.started.push(name);
+            }
+        }
+        let said = |error| format!("cannot run {}: {error}", running.script.display());
+        if !running.started.is_empty() {
+            running
+                .command(Action::Up)
+                .args(&running.started)
+                .stdout(Stdio::null())
+                .status()
+                .map_err(said)?;
+        }
+        // Those that do not run say so once more; `up` has said why.
+        let env = running.command(Action::Env).args(&wanted).stderr(Stdio::null()).output().map_err(said)?;
         let text =
             String::from_utf8(env.stdout).map_err(|_| "the services' variables are no text".to_owned())?;
         let pair = |line: &str| line.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()));
-        Ok(Self { script, started, variables: text.lines().filter_map(pair).collect() })
+        running.variables = text.lines().filter_map(pair).collect();
+        Ok(running)
+    }
+
+    fn command(&self, action: Action) -> Command {
+        let mut command = Command::new(&self.script);
+        command.arg(action.word()).stdin(Stdio::null());
+        command
+    }
+
+    /// The URL of a service: the environment's, else that of the one that runs.
+    pub(crate) fn url(&self, service: &Service) -> Option<String> {
+        let ours = || self.variables.iter().find(|(name, _)| name == service.variable);
+        std::env::var(service.variable).ok().or_else(|| ours().map(|(_, url)| url.clone()))
+    }
+
+    /// The services that have no URL.
+    pub(crate) fn missing(&self) -> Vec<&'static str> {
+        SERVICES.iter().filter(|service| self.url(service).is_none()).map(|service| service.name).collect()
     }
 
     /// Stops what this run started.
     pub(crate) fn stop(&self) -> Result<(), String> {
-        if self.started && exit_code(Command::new(&self.script).arg(Action::Down.word())) != Some(0) {
-            return Err(format!("{} down failed", self.script.display()));
+        if self.started.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        match exit_code(self.command(Action::Down).args(&self.started)) {
+            Some(0) => Ok(()),
+            _ => Err(format!("{} down failed", self.script.display())),
+        }
     }
 }

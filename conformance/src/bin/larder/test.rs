@@ -21,21 +21,49 @@ pub(crate) struct Args {
 
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> ExitCode {
+    let runtime = match output::runtime() {
+        Ok(runtime) => runtime,
+        Err(reason) => return output::trouble(reason),
+    };
+    // Ctrl-C reaches cargo as well; this process waits for it and stops the services then.
+    let interrupts = runtime.spawn(async { while tokio::signal::ctrl_c().await.is_ok() {} });
+    let code = test(args);
+    interrupts.abort();
+    code
+}
+
+fn test(args: &Args) -> ExitCode {
     let running = if args.no_services { None } else { start() };
-    if running.is_none() && !args.no_services && std::env::var_os("CI").is_some() {
-        return output::trouble("a CI run needs the live services; --no-services says that it does not");
-    }
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
-    let mut command = Command::new(cargo);
-    command.args(["test", "--workspace", "--all-features"]).args(&args.cargo);
-    if let Some(running) = &running {
-        command.envs(running.variables.iter().cloned()).env("LARDER_SERVICES", "required");
-    }
-    let status = command.status();
+    let missing = running.as_ref().map_or_else(Vec::new, Running::missing);
+    let in_ci = std::env::var_os("CI").is_some();
+    let refused = match &running {
+        None if in_ci && !args.no_services => Some("the live services".to_owned()),
+        Some(_) if in_ci && !missing.is_empty() => Some(missing.join(", ")),
+        _ => None,
+    };
+    let code = match refused {
+        Some(names) => {
+            output::trouble(format_args!("a CI run needs {names}; --no-services says that it does not"))
+        }
+        None => cargo_test(args, running.as_ref(), missing.is_empty()),
+    };
     if let Some(Err(reason)) = running.map(|running| running.stop()) {
         return output::trouble(reason);
     }
-    match status {
+    code
+}
+
+fn cargo_test(args: &Args, running: Option<&Running>, complete: bool) -> ExitCode {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
+    let mut command = Command::new(cargo);
+    command.args(["test", "--workspace", "--all-features"]).args(&args.cargo);
+    if let Some(running) = running {
+        command.envs(running.variables.iter().cloned());
+        if complete {
+            command.env("LARDER_SERVICES", "required");
+        }
+    }
+    match command.status() {
         Ok(status) if status.success() => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
         Err(error) => output::trouble(format_args!("cannot run cargo: {error}")),
@@ -44,7 +72,14 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 
 fn start() -> Option<Running> {
     match Running::start() {
-        Ok(running) => Some(running),
+        Ok(running) => {
+            let missing = running.missing();
+            if !missing.is_empty() {
+                let names = missing.join(", ");
+                output::trouble(format_args!("not there: {names}; their tests are shown as ignored"));
+            }
+            Some(running)
+        }
         Err(reason) => {
             output::trouble(format_args!("{reason}; the tests of the live services are shown as ignored"));
             None

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use futures_util::TryStreamExt;
 use larder_kernel::{BlobEntry, BlobPutOptions, BlobStoreExt, ErrorKind};
+use tokio::task::JoinSet;
 
 use super::{dump::dump, key, noise};
 use crate::case::CaseResult;
@@ -99,4 +100,27 @@ pub(super) async fn deleting_leaves_longer_keys(context: Context) -> CaseResult 
         expect::equal("a blob that stays", &b.get_bytes(&key(name)?).await?, &Bytes::from(name))?;
     }
     Ok(())
+}
+
+pub(super) async fn concurrent_deletions_all_succeed(context: Context) -> CaseResult {
+    let Handles { a, b } = context.blobs().await?;
+    for round in 0..8 {
+        let name = key(&format!("gone/{round}"))?;
+        a.put_bytes(&name, Bytes::from_static(b"1")).await?;
+        a.put_bytes(&key(&format!("gone/{round}/stays"))?, Bytes::from_static(b"2")).await?;
+        let mut deletions = JoinSet::new();
+        for deletion in 0..8 {
+            let (store, name) = (if deletion % 2 == 0 { a.clone() } else { b.clone() }, name.clone());
+            deletions.spawn(async move { store.delete(&name).await });
+        }
+        let mut found = 0;
+        for deleted in deletions.join_all().await {
+            found += usize::from(deleted?);
+        }
+        expect::that(found > 0, "at least one that found the blob", found)?;
+        expect::error("head", a.head(&name).await, ErrorKind::NotFound)?;
+        expect::equal("deleting it again", &b.delete(&name).await?, &false)?;
+    }
+    let listed: Vec<BlobEntry> = b.list("", None).await?.try_collect().await?;
+    expect::equal("how many blobs are left", &listed.len(), &8)
 }

@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 use futures_util::TryStreamExt;
-use larder_kernel::{BlobEntry, BlobKey, BlobStoreExt};
+use larder_kernel::limits::BLOB_SHORT_KEY_BYTES_MAX;
+use larder_kernel::{BlobEntry, BlobKey, BlobStore, BlobStoreExt, Capability};
 
 use crate::case::{Case, CaseResult, Level, case};
 use crate::context::{Context, Handles};
@@ -10,16 +11,35 @@ use crate::expect;
 use crate::suites::ids;
 
 pub(super) fn cases() -> Vec<Case> {
-    vec![case!(Blobs, "STORE-003", keys_that_look_alike_are_different_blobs).at_level(Level::Hostile)]
+    vec![
+        case!(Blobs, "STORE-003", keys_that_look_alike_are_different_blobs).at_level(Level::Hostile),
+        case!(Blobs, "STORE-003", long_keys_that_look_alike_are_different_blobs)
+            .at_level(Level::Hostile)
+            .needing(Capability::BlobLongKeys),
+    ]
 }
 
 async fn keys_that_look_alike_are_different_blobs(context: Context) -> CaseResult {
-    let Handles { a, b } = context.blobs().await?;
     // The grammar of keys refuses some of the ids; those are checked as bad input.
     let mut keys: Vec<BlobKey> = ids::hostile().iter().filter_map(|text| BlobKey::new(text).ok()).collect();
+    keys.retain(|key| key.as_str().len() <= BLOB_SHORT_KEY_BYTES_MAX);
     for text in ["%2e%2e", "..%2f", "CON", "a\\b", ".hidden", "...", "a b ", "~", "a\nb", "x.tmp", ".lock"] {
         keys.push(BlobKey::new(text)?);
     }
+    are_different(&context.blobs().await?, keys).await
+}
+
+async fn long_keys_that_look_alike_are_different_blobs(context: Context) -> CaseResult {
+    let mut keys: Vec<BlobKey> = ids::hostile().iter().filter_map(|text| BlobKey::new(text).ok()).collect();
+    keys.retain(|key| key.as_str().len() > BLOB_SHORT_KEY_BYTES_MAX);
+    are_different(&context.blobs().await?, keys).await
+}
+
+/// Writes a blob under each key, and proves that each keeps to itself.
+pub(super) async fn are_different(
+    Handles { a, b }: &Handles<dyn BlobStore>,
+    mut keys: Vec<BlobKey>,
+) -> CaseResult {
     keys.sort_unstable();
     keys.dedup();
     for key in &keys {

@@ -6,6 +6,7 @@ mod copy_delete;
 pub(crate) mod dump;
 mod hostile;
 mod list;
+mod long_keys;
 mod presign;
 mod read;
 mod write;
@@ -59,11 +60,13 @@ pub fn cases() -> Vec<Case> {
         case!(Blobs, "BLOB-040", copy_delete::a_deleted_blob_is_gone),
         case!(Blobs, "BLOB-041", copy_delete::deleting_nothing_says_so),
         case!(Blobs, "BLOB-042", copy_delete::deleting_leaves_longer_keys),
+        case!(Blobs, "BLOB-043", copy_delete::concurrent_deletions_all_succeed),
         case!(Blobs, "BLOB-051", presign::an_undeclared_method_is_unsupported),
     ];
     cases.extend(presign::cases());
     cases.extend(bad_input::cases());
     cases.extend(hostile::cases());
+    cases.extend(long_keys::cases());
     cases
 }
 

@@ -157,3 +157,42 @@ pub(super) async fn property_keys_are_kept_apart(context: Context) -> CaseResult
     }
     Ok(())
 }
+
+pub(super) async fn property_texts_are_data(context: Context) -> CaseResult {
+    let Handles { a, b } = context.graph().await?;
+    let mut texts = ids::hostile();
+    texts.extend(
+        [
+            "$$",
+            "$$) AS (x) $$",
+            "'",
+            "\"",
+            "`",
+            "\\",
+            "\\u0041",
+            "}) DETACH DELETE n //",
+            "1::numeric",
+            "{}::vertex",
+            "\u{1}",
+        ]
+        .map(str::to_owned),
+    );
+    texts.sort();
+    texts.dedup();
+    let mut entities = Vec::new();
+    let mut loops = Vec::new();
+    for (number, text) in texts.iter().enumerate() {
+        let id = format!("{number:03}");
+        let properties = Metadata::new().with("text", text.clone()).with(text.clone(), vec![text.clone()]);
+        entities.push(typed(&id, "node", properties.clone())?);
+        loops.push(edge(&id, "t", &id, &id)?.with_properties(properties));
+    }
+    store_all(&*a, &entities, &loops).await?;
+    graph_is("read back", &*b, &entities, &loops).await?;
+    for (text, own) in texts.iter().zip(&entities) {
+        let query = EntityQuery { entity_type: None, filter: Some(Filter::eq("text", text.clone())) };
+        let found = find_entities(&*b, &query, 100).await?;
+        expect::equal(&format!("found by {text:?}"), &found, &vec![own.clone()])?;
+    }
+    Ok(())
+}

@@ -94,6 +94,10 @@ fn cypher_queries() -> Vec<Case> {
         case!(Graph, "GRAPH-041", cypher::queries_see_the_graph_of_their_namespace)
             .needing(Capability::Cypher),
         case!(Graph, "GRAPH-041", cypher::parameters_are_data).needing(Capability::Cypher),
+        case!(Graph, "GRAPH-042", cypher::patterns_match_ids_types_and_properties)
+            .needing(Capability::Cypher),
+        case!(Graph, "GRAPH-043", cypher::answers_are_entities_and_relationships).needing(Capability::Cypher),
+        case!(Graph, "GRAPH-044", cypher::queries_that_would_write_are_refused).needing(Capability::Cypher),
         case!(Graph, "STORE-010", cypher::refuses_cypher_that_does_not_parse)
             .needing(Capability::Cypher)
             .at_level(Level::Hostile),
@@ -107,6 +111,7 @@ fn hostile_names() -> Vec<Case> {
         case!(Graph, "STORE-003", hostile::types_are_kept_apart),
         case!(Graph, "STORE-003", hostile::ends_do_not_run_together),
         case!(Graph, "STORE-003", hostile::property_keys_are_kept_apart),
+        case!(Graph, "STORE-003", hostile::property_texts_are_data),
     ];
     all.into_iter().map(|case| case.at_level(Level::Hostile)).collect()
 }

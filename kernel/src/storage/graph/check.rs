@@ -5,7 +5,10 @@ use crate::check;
 use crate::error::{Error, Result};
 use crate::filter::Filter;
 use crate::id::{EntityId, RelationshipId};
-use crate::limits::{BATCH_GRAPH_ITEMS_MAX, NEIGHBORS_DEPTH_MAX, PAGE_ITEMS_MAX, RELATIONSHIP_TYPES_MAX};
+use crate::limits::{
+    BATCH_GRAPH_ITEMS_MAX, CYPHER_BYTES_MAX, NEIGHBORS_DEPTH_MAX, PAGE_ITEMS_MAX, RELATIONSHIP_TYPES_MAX,
+};
+use crate::metadata::Metadata;
 use crate::page::PageRequest;
 
 /// Checks what [`upsert_entities`](super::GraphStore::upsert_entities) is given.
@@ -76,4 +79,15 @@ pub fn check_relationship_query(query: &RelationshipQuery, page: &PageRequest<Re
     const OPERATION: &str = "graph.find_relationships";
     page.check(OPERATION)?;
     check_filter(OPERATION, query.filter.as_ref())
+}
+
+/// Checks what [`cypher`](super::CypherCapable::cypher) is given, but for the query's grammar.
+///
+/// # Errors
+/// `InvalidInput` naming the field and the limit.
+pub fn check_cypher(query: &str, parameters: &Metadata) -> Result<()> {
+    const OPERATION: &str = "graph.cypher";
+    check::text(OPERATION, "query", query, CYPHER_BYTES_MAX)?;
+    check::no_nul(OPERATION, "query", query)?;
+    parameters.check(OPERATION, "parameters")
 }

@@ -1,0 +1,259 @@
+//! Entities and relationships in an AGE graph: nodes and edges, written and walked through the graph's own tables.
+
+mod find;
+mod rows;
+mod walk;
+mod write;
+
+use std::fmt;
+
+use async_trait::async_trait;
+use larder_kernel::limits::PAGE_ITEMS_MAX;
+use larder_kernel::storage::graph::{
+    check_cypher, check_entities, check_entity_query, check_neighbors, check_relationship_query,
+    check_relationships,
+};
+use larder_kernel::{
+    Capabilities, CypherCapable, CypherRow, DeletedEntity, Entity, EntityId, EntityQuery, Error, ErrorKind,
+    GraphCounts, GraphStore, Metadata, Namespace, NeighborQuery, Outcome, Page, PageRequest, Relationship,
+    RelationshipId, RelationshipQuery, Result, Store, SubGraph, UpsertReport, check,
+};
+
+use super::schema::{self, GraphName, is_absent, or_empty};
+use super::{agtype, cypher, query};
+use crate::postgres::engine::Engine;
+
+/// How often a graph is made that somebody else erases before it can be used.
+const MAKINGS_MAX: u32 = 10;
+
+/// A [`GraphStore`] in AGE, which answers openCypher. Made by [`Age::graph`](super::Age::graph).
+#[derive(Clone)]
+pub struct AgeGraphStore {
+    engine: Engine,
+    namespace: Namespace,
+    graph: GraphName,
+}
+
+impl fmt::Debug for AgeGraphStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AgeGraphStore").field("engine", &self.engine).finish_non_exhaustive()
+    }
+}
+
+impl AgeGraphStore {
+    pub(super) fn new(engine: Engine, namespace: Namespace) -> Self {
+        let graph = GraphName::of(&namespace);
+        Self { engine, namespace, graph }
+    }
+
+    async fn make_graph(&self, operation: &'static str) -> Result<()> {
+        self.engine
+            .transaction(operation, &(&self.namespace, &self.graph), |connection, &(namespace, graph)| {
+                Box::pin(schema::make_graph(connection, namespace, graph))
+            })
+            .await
+    }
+}
+
+fn erased_again_and_again(operation: &'static str) -> Error {
+    Error::new(ErrorKind::Timeout, operation, "the namespace is erased again and again")
+        .with_outcome(Outcome::NotApplied)
+}
+
+#[async_trait]
+impl Store for AgeGraphStore {
+    fn namespace(&self) -> &Namespace {
+        &self.namespace
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        super::capabilities(&self.engine)
+    }
+
+    async fn erase(&self) -> Result<()> {
+        self.engine
+            .transaction("graph.erase", &(&self.namespace, &self.graph), |connection, &(namespace, graph)| {
+                Box::pin(schema::drop_graph(connection, namespace, graph))
+            })
+            .await
+    }
+}
+
+#[async_trait]
+impl GraphStore for AgeGraphStore {
+    async fn upsert_entities(&self, entities: Vec<Entity>) -> Result<UpsertReport> {
+        const OPERATION: &str = "graph.upsert_entities";
+        check_entities(&entities)?;
+        for _ in 0..MAKINGS_MAX {
+            let report = self
+                .engine
+                .transaction(OPERATION, &(&self.graph, &entities), |connection, &(graph, entities)| {
+                    Box::pin(async move {
+                        match write::upsert_entities(connection, graph, entities).await {
+                            Err(failure) if is_absent(&failure) => Ok(None),
+                            report => report.map(Some),
+                        }
+                    })
+                })
+                .await?;
+            if let Some(report) = report {
+                return Ok(report);
+            }
+            self.make_graph(OPERATION).await?;
+        }
+        Err(erased_again_and_again(OPERATION))
+    }
+
+    async fn upsert_relationships(&self, relationships: Vec<Relationship>) -> Result<UpsertReport> {
+        check_relationships(&relationships)?;
+        self.engine
+            .transaction(
+                "graph.upsert_relationships",
+                &(&self.graph, &relationships),
+                |connection, &(graph, relationships)| {
+                    Box::pin(write::upsert_relationships(connection, graph, relationships))
+                },
+            )
+            .await
+    }
+
+    async fn get_entities(&self, ids: &[EntityId]) -> Result<Vec<Option<Entity>>> {
+        const OPERATION: &str = "graph.get_entities";
+        check::at_most(OPERATION, "ids", ids.len(), PAGE_ITEMS_MAX)?;
+        let names: Vec<&str> = ids.iter().map(EntityId::as_str).collect();
+        let found = self
+            .engine
+            .read(OPERATION, &(&self.graph, &names), |connection, &(graph, names)| {
+                Box::pin(async move { or_empty(rows::entities(connection, graph, names).await) })
+            })
+            .await?;
+        Ok(ids.iter().map(|id| found.get(id).cloned()).collect())
+    }
+
+    async fn get_relationships(&self, ids: &[RelationshipId]) -> Result<Vec<Option<Relationship>>> {
+        const OPERATION: &str = "graph.get_relationships";
+        check::at_most(OPERATION, "ids", ids.len(), PAGE_ITEMS_MAX)?;
+        let names: Vec<&str> = ids.iter().map(RelationshipId::as_str).collect();
+        let found = self
+            .engine
+            .read(OPERATION, &(&self.graph, &names), |connection, &(graph, names)| {
+                Box::pin(async move { or_empty(rows::relationships(connection, graph, names).await) })
+            })
+            .await?;
+        Ok(ids.iter().map(|id| found.get(id).cloned()).collect())
+    }
+
+    async fn neighbors(&self, entity: &EntityId, query: &NeighborQuery) -> Result<SubGraph> {
+        check_neighbors(query)?;
+        self.engine
+            .snapshot(
+                "graph.neighbors",
+                &(&self.graph, entity, query),
+                |connection, &(graph, entity, query)| {
+                    Box::pin(async move { or_empty(walk::neighbors(connection, graph, entity, query).await) })
+                },
+            )
+            .await
+    }
+
+    async fn delete_entity(&self, entity: &EntityId) -> Result<DeletedEntity> {
+        self.engine
+            .transaction("graph.delete_entity", &(&self.graph, entity), |connection, &(graph, entity)| {
+                Box::pin(async move { or_empty(write::delete_entity(connection, graph, entity).await) })
+            })
+            .await
+    }
+
+    async fn delete_relationship(&self, relationship: &RelationshipId) -> Result<bool> {
+        self.engine
+            .transaction(
+                "graph.delete_relationship",
+                &(&self.graph, relationship),
+                |connection, &(graph, relationship)| {
+                    Box::pin(async move {
+                        or_empty(write::delete_relationship(connection, graph, relationship).await)
+                    })
+                },
+            )
+            .await
+    }
+
+    async fn find_entities(
+        &self,
+        query: &EntityQuery,
+        page: PageRequest<EntityId>,
+    ) -> Result<Page<Entity, EntityId>> {
+        check_entity_query(query, &page)?;
+        let found = self
+            .engine
+            .snapshot(
+                "graph.find_entities",
+                &(&self.graph, query, &page),
+                |connection, &(graph, query, page)| {
+                    Box::pin(async move {
+                        or_empty(find::find_entities(connection, graph, query, page).await.map(Some))
+                    })
+                },
+            )
+            .await?;
+        Ok(found.unwrap_or_else(Page::empty))
+    }
+
+    async fn find_relationships(
+        &self,
+        query: &RelationshipQuery,
+        page: PageRequest<RelationshipId>,
+    ) -> Result<Page<Relationship, RelationshipId>> {
+        check_relationship_query(query, &page)?;
+        let found = self
+            .engine
+            .snapshot(
+                "graph.find_relationships",
+                &(&self.graph, query, &page),
+                |connection, &(graph, query, page)| {
+                    Box::pin(async move {
+                        or_empty(find::find_relationships(connection, graph, query, page).await.map(Some))
+                    })
+                },
+            )
+            .await?;
+        Ok(found.unwrap_or_else(Page::empty))
+    }
+
+    async fn count(&self) -> Result<GraphCounts> {
+        self.engine
+            .read("graph.count", &self.graph, |connection, graph| {
+                Box::pin(async move { or_empty(find::count(connection, graph).await) })
+            })
+            .await
+    }
+
+    fn as_cypher(&self) -> Option<&dyn CypherCapable> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl CypherCapable for AgeGraphStore {
+    async fn cypher(&self, query: &str, parameters: Metadata) -> Result<Vec<CypherRow>> {
+        check_cypher(query, &parameters)?;
+        let read = query::read(query)?;
+        let parameters = agtype::of_metadata(&parameters);
+        let call = cypher::Call { graph: &self.graph, text: query, query: &read, parameters: &parameters };
+        for _ in 0..MAKINGS_MAX {
+            let rows = self
+                .engine
+                .transaction(cypher::OPERATION, &call, |connection, call| {
+                    Box::pin(cypher::run(connection, call))
+                })
+                .await
+                .map_err(|error| error.with_idempotent(true))?;
+            if let Some(rows) = rows {
+                return Ok(rows);
+            }
+            // AGE answers about a graph only.
+            self.make_graph(cypher::OPERATION).await?;
+        }
+        Err(erased_again_and_again(cypher::OPERATION))
+    }
+}

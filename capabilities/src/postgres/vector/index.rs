@@ -1,0 +1,258 @@
+//! The indexes of large collections: who makes them, when, and who takes them away.
+//!
+//! A collection that is opened with `vector_index=hnsw` and has grown large gets two indexes of its own: one over its
+//! embeddings, one over its metadata. The first search that would profit has them made, by a task on a connection of its
+//! own and without blocking writers; searches stay exact until they are ready. A lock lets one process at a time do so.
+//! A process that dies in the middle leaves an invalid index behind, which the next one removes and makes again.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use larder_kernel::{CollectionName, Error, ErrorKind, Namespace};
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
+use tokio::task::JoinHandle;
+
+use super::read::dimensions;
+use crate::postgres::config::{Migrate, PostgresConfig, VectorIndex};
+use crate::postgres::failure::Fallible;
+use crate::postgres::value::integer;
+
+/// How long a process leaves it at that after it could not make an index, or another one was at it.
+const RETRY_PAUSE: Duration = Duration::from_secs(60);
+/// How often somebody who waits for an index looks whether another process is done with its own.
+const LOCK_PAUSE: Duration = Duration::from_millis(100);
+/// More edges and a wider search for them than pgvector's defaults, for the recall in clustered data.
+const BUILD_OPTIONS: &str = "m = 24, ef_construction = 128";
+
+/// The type in which pgvector indexes embeddings of so many dimensions; `None` where it does not.
+pub(super) fn indexed_type(dimensions: usize) -> Option<&'static str> {
+    match dimensions {
+        1..=2_000 => Some("vector"),
+        2_001..=4_000 => Some("halfvec"),
+        _ => None,
+    }
+}
+
+/// Whether collections are indexed, and the task that does so.
+pub(crate) struct Indexing {
+    connect: PgConnectOptions,
+    index: VectorIndex,
+    rows_min: u64,
+    migrate: Migrate,
+    work: Mutex<Work>,
+}
+
+#[derive(Default)]
+struct Work {
+    task: Option<JoinHandle<Fallible<()>>>,
+    /// Until when nothing is tried again. A task that does what it should takes this away.
+    pause: Arc<Mutex<Option<Instant>>>,
+}
+
+/// A collection as the database's catalog knows it.
+struct Catalog {
+    dimensions: usize,
+    /// The table with its rows, which is a partition where the tables are partitioned.
+    table: Option<String>,
+    rows: i64,
+    hnsw: Option<bool>,
+    gin: Option<bool>,
+}
+
+impl Indexing {
+    pub(crate) fn new(connect: PgConnectOptions, config: &PostgresConfig) -> Self {
+        Self {
+            connect,
+            index: config.vector_index,
+            rows_min: config.vector_index_rows_min,
+            migrate: config.migrate,
+            work: Mutex::default(),
+        }
+    }
+
+    /// Whether searches may use an index.
+    pub(super) fn is_on(&self) -> bool {
+        self.index == VectorIndex::Hnsw
+    }
+
+    /// How many documents make a collection large.
+    pub(super) fn rows_min(&self) -> i64 {
+        integer(self.rows_min)
+    }
+
+    /// Has the indexes of a collection made in the background, and those of dropped collections removed. Does nothing while
+    /// that is going on, for a while after it did not work, and where the schema is not to be changed.
+    pub(super) fn start(&self, namespace: &Namespace, collection: Option<&CollectionName>) {
+        if !self.is_on() || self.migrate == Migrate::Check {
+            return;
+        }
+        let mut work = lock(&self.work);
+        let paused = lock(&work.pause).is_some_and(|until| Instant::now() < until);
+        if work.task.as_ref().is_some_and(|task| !task.is_finished()) || (collection.is_some() && paused) {
+            return;
+        }
+        let pause = Arc::clone(&work.pause);
+        *lock(&pause) = Some(Instant::now() + RETRY_PAUSE);
+        let (connect, rows_min) = (self.connect.clone(), self.rows_min());
+        let (namespace, collection) = (namespace.clone(), collection.cloned());
+        work.task = Some(tokio::spawn(async move {
+            let mut connection = PgConnection::connect_with(&connect).await?;
+            if take_lock(&mut connection).await? {
+                if let Some(collection) = collection {
+                    make(&mut connection, &namespace, &collection, rows_min).await?;
+                }
+                sweep(&mut connection).await?;
+                lock(&pause).take();
+            }
+            Ok(connection.close().await?)
+        }));
+    }
+
+    /// Makes the indexes of a collection, however small, and says whether it has them then.
+    pub(super) async fn build(&self, namespace: &Namespace, collection: &CollectionName) -> Fallible<bool> {
+        if !self.is_on() {
+            let message = "the database was opened without `vector_index=hnsw`";
+            return Err(Error::new(ErrorKind::Unsupported, super::BUILD_INDEX, message).into());
+        }
+        let mut connection = PgConnection::connect_with(&self.connect).await?;
+        // Waiting inside the server would hold up the very index that is waited for.
+        while !take_lock(&mut connection).await? {
+            tokio::time::sleep(LOCK_PAUSE).await;
+        }
+        let made = make(&mut connection, namespace, collection, 1).await?;
+        connection.close().await?;
+        Ok(made)
+    }
+
+    pub(crate) fn stop(&self) {
+        if let Some(task) = lock(&self.work).task.take() {
+            task.abort();
+        }
+    }
+}
+
+impl Drop for Indexing {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Takes the lock of those who make indexes, if it is free; it goes with the connection.
+async fn take_lock(connection: &mut PgConnection) -> Fallible<bool> {
+    sqlx::raw_sql("SET statement_timeout = 0; SET lock_timeout = 0").execute(&mut *connection).await?;
+    Ok(sqlx::query_scalar("SELECT pg_try_advisory_lock(1282565234, 3)").fetch_one(connection).await?)
+}
+
+async fn look(
+    connection: &mut PgConnection,
+    namespace: &Namespace,
+    collection: &CollectionName,
+    rows_min: i64,
+) -> Fallible<Option<Catalog>> {
+    let row = sqlx::query(
+        "SELECT c.dimensions,
+            (SELECT d.tableoid::regclass::text FROM larder.documents d
+             WHERE d.namespace = c.namespace AND d.collection = c.name LIMIT 1),
+            (SELECT count(*) FROM (SELECT FROM larder.documents d
+             WHERE d.namespace = c.namespace AND d.collection = c.name LIMIT $3) found),
+            (SELECT x.indisvalid FROM pg_catalog.pg_index x JOIN pg_catalog.pg_class i ON i.oid = x.indexrelid
+             WHERE i.relnamespace = 'larder'::regnamespace
+                AND i.relname = larder.index_name('hnsw', c.namespace, c.name, c.dimensions)),
+            (SELECT x.indisvalid FROM pg_catalog.pg_index x JOIN pg_catalog.pg_class i ON i.oid = x.indexrelid
+             WHERE i.relnamespace = 'larder'::regnamespace
+                AND i.relname = larder.index_name('gin', c.namespace, c.name, c.dimensions))
+         FROM larder.collections c WHERE c.namespace = $1 AND c.name = $2",
+    )
+    .bind(namespace.as_str())
+    .bind(collection.as_str())
+    .bind(rows_min)
+    .fetch_optional(connection)
+    .await?;
+    let Some(row) = row else { return Ok(None) };
+    Ok(Some(Catalog {
+        dimensions: dimensions(&row, 0)?,
+        table: row.try_get(1)?,
+        rows: row.try_get(2)?,
+        hnsw: row.try_get(3)?,
+        gin: row.try_get(4)?,
+    }))
+}
+
+/// Makes what a collection of at least so many documents lacks. The caller holds the lock.
+async fn make(
+    connection: &mut PgConnection,
+    namespace: &Namespace,
+    collection: &CollectionName,
+    rows_min: i64,
+) -> Fallible<bool> {
+    let Some(catalog) = look(connection, namespace, collection, rows_min).await? else { return Ok(false) };
+    let (Some(table), Some(kind)) = (&catalog.table, indexed_type(catalog.dimensions)) else {
+        return Ok(false);
+    };
+    if catalog.rows < rows_min {
+        return Ok(false);
+    }
+    let hnsw = format!(
+        "hnsw ((direction::{kind}({})) {kind}_cosine_ops) WITH ({BUILD_OPTIONS})",
+        catalog.dimensions
+    );
+    let mut changed = false;
+    let gin = "gin ((metadata::jsonb) jsonb_path_ops)".to_owned();
+    // Made anew after a drop, the collection may have another dimension, which the old index must not meet.
+    let of_size = format!(" AND octet_length(embedding) = {}", catalog.dimensions * size_of::<f32>());
+    for (name, valid, definition, condition) in
+        [("hnsw", catalog.hnsw, hnsw, &*of_size), ("gin", catalog.gin, gin, "")]
+    {
+        if valid == Some(true) {
+            continue;
+        }
+        // The server writes the names and the literals, as only it knows how to quote them.
+        let statements: Vec<String> = sqlx::query_scalar(
+            "SELECT unnest(ARRAY[format('DROP INDEX CONCURRENTLY IF EXISTS larder.%I', name),
+                 format('CREATE INDEX CONCURRENTLY %I ON %s USING %s
+                         WHERE namespace = %L AND collection = %L%s',
+                        name, $4, $5, $1, $2, $6)])
+             FROM larder.index_name($7, $1, $2, $3) name",
+        )
+        .bind(namespace.as_str())
+        .bind(collection.as_str())
+        .bind(i32::try_from(catalog.dimensions).unwrap_or(i32::MAX))
+        .bind(table)
+        .bind(definition)
+        .bind(condition)
+        .bind(name)
+        .fetch_all(&mut *connection)
+        .await?;
+        for statement in statements {
+            sqlx::raw_sql(AssertSqlSafe(statement)).execute(&mut *connection).await?;
+        }
+        changed = true;
+    }
+    if changed {
+        // A plan that knows nothing of the table thinks any way as good as the indexes.
+        let analyze = format!("ANALYZE {table} (namespace, collection, metadata)");
+        sqlx::raw_sql(AssertSqlSafe(analyze)).execute(connection).await?;
+    }
+    Ok(true)
+}
+
+/// Removes the indexes of collections that are gone, or were made anew with another dimension. The caller holds the lock.
+async fn sweep(connection: &mut PgConnection) -> Fallible<()> {
+    let statements: Vec<String> = sqlx::query_scalar(
+        r"SELECT format('DROP INDEX CONCURRENTLY IF EXISTS larder.%I', i.relname) FROM pg_catalog.pg_class i
+          WHERE i.relnamespace = 'larder'::regnamespace AND i.relkind = 'i' AND i.relname ~ '^documents_(hnsw|gin)_'
+            AND NOT EXISTS (SELECT FROM larder.collections c, unnest(ARRAY['hnsw', 'gin']) kind
+                            WHERE i.relname = larder.index_name(kind, c.namespace, c.name, c.dimensions))",
+    )
+    .fetch_all(&mut *connection)
+    .await?;
+    for statement in statements {
+        sqlx::raw_sql(AssertSqlSafe(statement)).execute(&mut *connection).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,208 @@
+//! Which server of a cluster holds which keys.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use larder_kernel::{Durability, Error, ErrorKind, Outcome};
+use redis::{Cmd, Value};
+
+use super::config::Address;
+use super::failure::{Failure, Fallible, corrupt};
+use super::link::{Dial, Link, Live};
+use super::value;
+
+const OPERATION: &str = "redis.open";
+
+/// The servers of a cluster, as far as they are known.
+pub(crate) struct Cluster {
+    dial: Arc<Dial>,
+    seeds: Vec<Address>,
+    links: Mutex<HashMap<Address, Arc<Link>>>,
+    slots: Mutex<Arc<Slots>>,
+    /// Counts the readings of the slots, so that many calls that were sent astray read them once.
+    reading: tokio::sync::Mutex<()>,
+    readings: AtomicU64,
+}
+
+/// Who holds which slots.
+#[derive(Default)]
+pub(crate) struct Slots {
+    ranges: Vec<(u16, u16, Address)>,
+    /// Whether a replica may take a server's place, without what the server had not passed on.
+    replicated: bool,
+    number: u64,
+}
+
+impl Slots {
+    fn holder(&self, slot: u16) -> Option<&Address> {
+        self.ranges
+            .iter()
+            .find(|(first, last, _)| (*first..=*last).contains(&slot))
+            .map(|(.., holder)| holder)
+    }
+
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+}
+
+impl Cluster {
+    pub(crate) fn new(dial: Arc<Dial>, seeds: Vec<Address>) -> Self {
+        Self {
+            dial,
+            seeds,
+            links: Mutex::default(),
+            slots: Mutex::default(),
+            reading: tokio::sync::Mutex::default(),
+            readings: AtomicU64::new(0),
+        }
+    }
+
+    /// The connection to the server that holds the slot, and which reading of the slots said so.
+    pub(crate) async fn holder(&self, slot: u16) -> Fallible<(Live, u64)> {
+        let slots = Arc::clone(&lock(&self.slots));
+        let Some(address) = slots.holder(slot) else {
+            return Err(not_ready().into());
+        };
+        Ok((self.link(address).live().await?, slots.number))
+    }
+
+    /// The connection to the server that an answer named.
+    pub(crate) async fn named(&self, address: &str) -> Fallible<Live> {
+        let address = address
+            .rsplit_once(':')
+            .and_then(|(host, port)| Some((host.to_owned(), port.parse().ok()?)))
+            .ok_or_else(not_ready)?;
+        self.link(&address).live().await
+    }
+
+    pub(crate) fn number(&self) -> u64 {
+        lock(&self.slots).number()
+    }
+
+    /// Reads the slots again, unless somebody did since the reading `number`.
+    pub(crate) async fn refresh(&self, number: u64) -> Fallible<()> {
+        let _one_at_a_time = self.reading.lock().await;
+        if self.number() > number {
+            return Ok(());
+        }
+        let mut failure = Failure::from(not_ready());
+        for address in self.known() {
+            match self.read_slots(&address).await {
+                Ok(mut slots) => {
+                    slots.number = self.readings.fetch_add(1, Ordering::Relaxed) + 1;
+                    *lock(&self.slots) = Arc::new(slots);
+                    return Ok(());
+                }
+                Err(failed) => failure = failed,
+            }
+        }
+        Err(failure)
+    }
+
+    /// Connects to every server that holds slots, and answers what the weakest of them lets the stores declare.
+    pub(crate) async fn durability(&self) -> Fallible<Durability> {
+        let slots = Arc::clone(&lock(&self.slots));
+        let mut weakest = if slots.replicated { Durability::None } else { Durability::Power };
+        for (.., address) in &slots.ranges {
+            weakest = weakest.min(self.link(address).live().await?.examined.durability);
+        }
+        Ok(weakest)
+    }
+
+    /// The addresses to ask: those that hold slots, and those of the URL.
+    pub(crate) fn known(&self) -> Vec<Address> {
+        let mut known: Vec<Address> =
+            lock(&self.slots).ranges.iter().map(|(.., holder)| holder.clone()).collect();
+        known.extend(self.seeds.iter().cloned());
+        let mut seen = std::collections::HashSet::new();
+        known.retain(|address| seen.insert(address.clone()));
+        known
+    }
+
+    pub(crate) async fn close(&self) {
+        let links: Vec<Arc<Link>> = lock(&self.links).drain().map(|(_, link)| link).collect();
+        for link in links {
+            link.close().await;
+        }
+    }
+
+    fn link(&self, address: &Address) -> Arc<Link> {
+        let mut links = lock(&self.links);
+        let link = links
+            .entry(address.clone())
+            .or_insert_with(|| Arc::new(Link::new(Arc::clone(&self.dial), address.clone())));
+        Arc::clone(link)
+    }
+
+    async fn read_slots(&self, address: &Address) -> Fallible<Slots> {
+        let link = self.link(address);
+        let live = link.live().await?;
+        if !live.examined.clustered {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                OPERATION,
+                "the server is no part of a cluster; write `redis://`",
+            )
+            .into());
+        }
+        let mut ask = Cmd::new();
+        ask.arg("CLUSTER").arg("SLOTS");
+        Ok(parse_slots(live.send(&ask).await?, link.address())?)
+    }
+}
+
+/// Reads the answer to `CLUSTER SLOTS`: ranges, each with its holder and then its replicas. A server that does not know
+/// its own name means the one that was asked.
+fn parse_slots(answer: Value, asked: &Address) -> Result<Slots, Error> {
+    let mut slots = Slots::default();
+    for range in value::array(answer)? {
+        let mut range = value::array(range)?.into_iter();
+        let mut next = || range.next().ok_or_else(|| corrupt(OPERATION));
+        let (first, last, holder) = (next()?, next()?, next()?);
+        let number = |value| u16::try_from(value::integer(value)?).map_err(|_| corrupt(OPERATION));
+        let mut holder = value::array(holder)?.into_iter();
+        let host = match value::optional(holder.next().unwrap_or(Value::Nil)).map(value::text).transpose()? {
+            Some(host) if !host.is_empty() && host != "?" => host,
+            _ => asked.0.clone(),
+        };
+        let port = number(holder.next().unwrap_or(Value::Nil))?;
+        slots.replicated |= range.next().is_some();
+        slots.ranges.push((number(first)?, number(last)?, (host, port)));
+    }
+    Ok(slots)
+}
+
+fn not_ready() -> Error {
+    Error::new(ErrorKind::Unavailable, OPERATION, "no server of the cluster holds the slot of the key")
+        .with_outcome(Outcome::NotApplied)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(host: Option<&str>, port: i64) -> Value {
+        let host = host.map_or(Value::Nil, |host| Value::BulkString(host.as_bytes().to_vec()));
+        Value::Array(vec![host, Value::Int(port), Value::BulkString(b"id".to_vec())])
+    }
+
+    #[test]
+    fn slots_are_read_with_their_holders_and_replicas() {
+        let asked = ("seed".to_owned(), 1);
+        let answer = Value::Array(vec![
+            Value::Array(vec![Value::Int(0), Value::Int(9), node(Some("a"), 7)]),
+            Value::Array(vec![Value::Int(10), Value::Int(16_383), node(None, 8), node(Some("b"), 9)]),
+        ]);
+        let slots = parse_slots(answer, &asked).unwrap();
+        assert_eq!(slots.holder(9), Some(&("a".to_owned(), 7)));
+        assert_eq!(slots.holder(10), Some(&("seed".to_owned(), 8)));
+        assert!(slots.replicated);
+        assert!(parse_slots(Value::Int(1), &asked).is_err());
+    }
+}

@@ -1,0 +1,285 @@
+//! How a server or a cluster is reached and used.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use larder_kernel::{Error, Result};
+
+const OPERATION: &str = "redis.config";
+/// How long making a connection may take, unless told otherwise.
+pub const CONNECT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
+/// How long a command may take, unless told otherwise.
+pub const RESPONSE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
+/// The port of a server that names none.
+const PORT_DEFAULT: u16 = 6379;
+/// Longest time that a timeout may be set to: a day.
+const TIMEOUT_MS_MAX: u64 = 24 * 3600 * 1000;
+
+/// A server's name and port.
+pub(crate) type Address = (String, u16);
+
+/// Where the data is.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) enum Servers {
+    /// One server, and the number of the database in it.
+    Single(Address, i64),
+    /// A cluster, known by some of its servers.
+    Cluster(Vec<Address>),
+}
+
+/// Where the server or the cluster is and how it is used. `Debug` hides the user and the password.
+///
+/// ```
+/// use larder_capabilities::redis::RedisConfig;
+///
+/// let config = RedisConfig::from_url("redis://app:secret@localhost/0?response_timeout_ms=2000")?;
+/// assert!(!format!("{config:?}").contains("secret"));
+/// # Ok::<(), larder_kernel::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct RedisConfig {
+    pub(crate) servers: Servers,
+    pub(crate) user: Option<String>,
+    pub(crate) password: Option<String>,
+    pub(crate) tls: bool,
+    /// The certificates, in PEM, of the authorities to trust in place of the machine's own.
+    pub tls_ca_file: Option<PathBuf>,
+    /// How long making a connection may take.
+    pub connect_timeout: Duration,
+    /// How long a command may take.
+    pub response_timeout: Duration,
+}
+
+impl fmt::Debug for RedisConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("RedisConfig");
+        match &self.servers {
+            Servers::Single(address, database) => shown.field("server", address).field("database", database),
+            Servers::Cluster(addresses) => shown.field("cluster", addresses),
+        };
+        shown
+            .field("tls", &self.tls)
+            .field("connect_timeout", &self.connect_timeout)
+            .field("response_timeout", &self.response_timeout)
+            .finish_non_exhaustive()
+    }
+}
+
+impl RedisConfig {
+    /// Reads a URL: `redis://user:password@host:port/database?parameter=value`, or
+    /// `redis+cluster://user:password@host:port,host:port,host:port` with some of a cluster's servers. `rediss` in
+    /// place of `redis` speaks TLS, and the server must show a certificate that is valid for its name.
+    ///
+    /// Parameters: `connect_timeout_ms`, `response_timeout_ms`, and with TLS `tls_ca_file`.
+    ///
+    /// # Errors
+    /// `InvalidInput` naming `url` for a malformed URL, an unknown parameter or a value out of range.
+    pub fn from_url(url: &str) -> Result<Self> {
+        let (location, query) = url.split_once('?').unwrap_or((url, ""));
+        let (scheme, rest) = location.split_once("://").unwrap_or(("", location));
+        let (tls, cluster) = match scheme.to_ascii_lowercase().as_str() {
+            "redis" => (false, false),
+            "rediss" => (true, false),
+            "redis+cluster" => (false, true),
+            "rediss+cluster" => (true, true),
+            _ => return Err(invalid("is no `redis://`, `rediss://` or `redis+cluster://` URL")),
+        };
+        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let (login, hosts) = authority.rsplit_once('@').map_or((None, authority), |(l, h)| (Some(l), h));
+        let (user, password) = login.map_or(Ok((None, None)), read_login)?;
+        let servers = if cluster { read_cluster(hosts, path)? } else { read_single(hosts, path)? };
+        let mut config = Self {
+            servers,
+            user,
+            password,
+            tls,
+            tls_ca_file: None,
+            connect_timeout: CONNECT_TIMEOUT_DEFAULT,
+            response_timeout: RESPONSE_TIMEOUT_DEFAULT,
+        };
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            config.take(name, value)?;
+        }
+        Ok(config)
+    }
+
+    fn take(&mut self, name: &str, value: &str) -> Result<()> {
+        match name {
+            "connect_timeout_ms" => {
+                self.connect_timeout = millis(value).ok_or_else(|| {
+                    invalid("has a `connect_timeout_ms` that is no number from 1 to 86400000")
+                })?;
+            }
+            "response_timeout_ms" => {
+                self.response_timeout = millis(value).ok_or_else(|| {
+                    invalid("has a `response_timeout_ms` that is no number from 1 to 86400000")
+                })?;
+            }
+            "tls_ca_file" if !self.tls => {
+                return Err(invalid("has a `tls_ca_file` and speaks no TLS; write `rediss:` for `redis:`"));
+            }
+            "tls_ca_file" => {
+                let path = unescape(value).filter(|path| !path.is_empty());
+                let path = path.ok_or_else(|| invalid("has a `tls_ca_file` that is no path"))?;
+                self.tls_ca_file = Some(PathBuf::from(path));
+            }
+            _ => {
+                return Err(invalid(
+                    "has an unknown query parameter; `redis:` takes `connect_timeout_ms`, `response_timeout_ms` \
+                     and `tls_ca_file`",
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The user, where one is named, and the password.
+fn read_login(login: &str) -> Result<(Option<String>, Option<String>)> {
+    let Some((user, password)) = login.split_once(':') else {
+        return Err(invalid("has a user without a password; write `user:password@`, or `:password@`"));
+    };
+    let (Some(user), Some(password)) = (unescape(user), unescape(password)) else {
+        return Err(invalid("has a user or a password with a `%` that escapes nothing; write `%` as `%25`"));
+    };
+    if password.is_empty() {
+        return Err(invalid("has an empty password; leave the part before `@` away"));
+    }
+    Ok(((!user.is_empty()).then_some(user), Some(password)))
+}
+
+fn read_single(hosts: &str, path: &str) -> Result<Servers> {
+    if hosts.contains(',') {
+        return Err(invalid("names several servers; write `redis+cluster://` for a cluster"));
+    }
+    let database = match path {
+        "" => Some(0),
+        number => number.bytes().all(|b| b.is_ascii_digit()).then(|| number.parse::<u32>().ok()).flatten(),
+    };
+    let database =
+        database.ok_or_else(|| invalid("has a path that is no number of a database, such as `/0`"))?;
+    Ok(Servers::Single(read_address(hosts)?, i64::from(database)))
+}
+
+fn read_cluster(hosts: &str, path: &str) -> Result<Servers> {
+    if !matches!(path, "" | "0") {
+        return Err(invalid("names a database; a cluster has none but `/0`"));
+    }
+    Ok(Servers::Cluster(hosts.split(',').map(read_address).collect::<Result<_>>()?))
+}
+
+/// `host`, `host:port`, `[::1]` or `[::1]:port`.
+fn read_address(text: &str) -> Result<Address> {
+    let malformed = || invalid("has a server that is no `host:port`");
+    let (host, port) = match text.strip_prefix('[') {
+        Some(rest) => {
+            let (host, port) = rest.split_once(']').ok_or_else(malformed)?;
+            host.parse::<std::net::Ipv6Addr>().map_err(|_| malformed())?;
+            (host, port)
+        }
+        None => text.split_at(text.find(':').unwrap_or(text.len())),
+    };
+    let port = match port {
+        "" => PORT_DEFAULT,
+        port => port
+            .strip_prefix(':')
+            .and_then(|port| port.parse().ok())
+            .filter(|port| *port != 0)
+            .ok_or_else(malformed)?,
+    };
+    let clean = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':');
+    if host.is_empty() || !host.chars().all(clean) {
+        return Err(malformed());
+    }
+    Ok((host.to_owned(), port))
+}
+
+/// The text that `%`-escapes stand for.
+fn unescape(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, tail)) = rest.split_first() {
+        rest = tail;
+        if *first != b'%' {
+            bytes.push(*first);
+            continue;
+        }
+        let (digits, tail) = rest.split_at_checked(2)?;
+        let digits = std::str::from_utf8(digits).ok().filter(|d| d.bytes().all(|b| b.is_ascii_hexdigit()))?;
+        bytes.push(u8::from_str_radix(digits, 16).ok()?);
+        rest = tail;
+    }
+    String::from_utf8(bytes).ok()
+}
+
+fn millis(value: &str) -> Option<Duration> {
+    let ms = value.parse().ok().filter(|ms| (1..=TIMEOUT_MS_MAX).contains(ms));
+    ms.map(Duration::from_millis)
+}
+
+fn invalid(message: &'static str) -> Error {
+    Error::invalid(OPERATION, "url", message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(host: &str, port: u16) -> Address {
+        (host.to_owned(), port)
+    }
+
+    #[test]
+    fn a_url_is_read_as_it_is_meant() {
+        let config = RedisConfig::from_url("redis://u%40:s3%2Fcret@db.example:7000/3").unwrap();
+        assert!(config.servers == Servers::Single(address("db.example", 7000), 3) && !config.tls);
+        assert_eq!((config.user.as_deref(), config.password.as_deref()), (Some("u@"), Some("s3/cret")));
+        let config = RedisConfig::from_url("REDISS://:s3cret@[::1]?tls_ca_file=/a%20b").unwrap();
+        assert!(config.servers == Servers::Single(address("::1", 6379), 0) && config.tls);
+        assert_eq!((config.user, config.password.as_deref()), (None, Some("s3cret")));
+        assert_eq!(config.tls_ca_file, Some(PathBuf::from("/a b")));
+        let config = RedisConfig::from_url("redis+cluster://a:1,b,c:3/?connect_timeout_ms=7").unwrap();
+        let nodes = vec![address("a", 1), address("b", 6379), address("c", 3)];
+        assert!(config.servers == Servers::Cluster(nodes));
+        assert_eq!(config.connect_timeout, Duration::from_millis(7));
+    }
+
+    #[test]
+    fn debug_hides_the_login() {
+        let config = RedisConfig::from_url("redis+cluster://us3r:s3cret@h:1").unwrap();
+        let shown = format!("{config:?} {config:#?}");
+        assert!(!shown.contains("s3cret") && !shown.contains("us3r"), "{shown}");
+    }
+
+    #[test]
+    fn mistakes_are_refused_without_repeating_them() {
+        for url in [
+            "mysql://u:s3cret@h/x",
+            "redis:s3cret",
+            "redis://s3cret@h",
+            "redis://u:@h#s3cret",
+            "redis://u:s3%cret@h",
+            "redis://u:s3cret@h:port",
+            "redis://u:s3cret@h:0",
+            "redis://u:s3cret@",
+            "redis://u:s3/cret@h",
+            "redis://u:s3cret@a:1,b:2",
+            "redis://u:s3cret@h/name",
+            "redis://u:s3cret@h/-1",
+            "redis+cluster://u:s3cret@h/1",
+            "redis+cluster://u:s3cret@h,",
+            "redis://u:s3cret@::1",
+            "redis://h?s3cret=1",
+            "redis://h?response_timeout_ms=0",
+            "redis://h?connect_timeout_ms=s3cret",
+            "redis://h?tls_ca_file=s3cret",
+            "rediss://h?tls_ca_file=",
+        ] {
+            let error = RedisConfig::from_url(url).unwrap_err();
+            assert_eq!(error.field(), Some("url"), "{url}");
+            assert!(!format!("{error:?} {error}").contains("s3cret"), "{url}");
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! What a server must be like, and what a write that it acknowledged survives.
+
+use larder_kernel::{Durability, Error, ErrorKind};
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, Value};
+
+use super::failure::{Failure, Fallible};
+use super::value;
+
+const OPERATION: &str = "redis.open";
+/// The oldest server on which scripts see one clock, roll nothing out half and are refused as a whole without memory.
+const SERVER_VERSION_MAJOR_MIN: u64 = 7;
+
+/// What a server says about itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Examined {
+    pub(crate) durability: Durability,
+    /// Whether it is part of a cluster.
+    pub(crate) clustered: bool,
+}
+
+/// Asks a server for its settings, and refuses one that could lose data which it holds.
+pub(crate) async fn examine(connection: &mut MultiplexedConnection) -> Fallible<Examined> {
+    let mut info = Cmd::new();
+    info.arg("INFO");
+    // The driver hands over a refusal as an answer.
+    let answer = connection.send_packed_command(&info).await.and_then(Value::extract_error);
+    let answer = answer.map_err(Failure::Connect)?;
+    let info = String::from_utf8_lossy(&value::bytes(answer)?).into_owned();
+    let info = Info(&info);
+    info.check()?;
+    let mut ask = Cmd::new();
+    ask.arg("CONFIG").arg("GET").arg("appendfsync").arg("no-appendfsync-on-rewrite");
+    // A user who may not ask, as with most hosted servers, is told the least.
+    let settings = match connection.send_packed_command(&ask).await.and_then(Value::extract_error) {
+        Ok(answer) => value::pairs(answer)?,
+        Err(error) if error.code().is_some() => Vec::new(),
+        Err(error) => return Err(Failure::Connect(error)),
+    };
+    let setting = |name: &str| settings.iter().find(|(key, _)| *key == name).map(|(_, value)| &**value);
+    Ok(Examined {
+        durability: durability(
+            info.get("aof_enabled") == Some("1"),
+            setting("appendfsync"),
+            setting("no-appendfsync-on-rewrite"),
+        ),
+        clustered: info.get("cluster_enabled") == Some("1"),
+    })
+}
+
+/// The answer to `INFO`.
+struct Info<'a>(&'a str);
+
+impl<'a> Info<'a> {
+    fn get(&self, name: &str) -> Option<&'a str> {
+        self.0.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        let major = self.get("redis_version").and_then(|version| version.split('.').next()?.parse().ok());
+        let major: u64 = major.unwrap_or(0);
+        if major < SERVER_VERSION_MAJOR_MIN {
+            return Err(Error::new(ErrorKind::Unsupported, OPERATION, "the server is older than Redis 7.0")
+                .with_context("server_version", major));
+        }
+        let bounded = self.get("maxmemory") != Some("0");
+        if bounded && self.get("maxmemory_policy") != Some("noeviction") {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                OPERATION,
+                "the server may drop keys when its memory is full; set its `maxmemory-policy` to `noeviction`",
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// With `everysec` the server holds acknowledged writes back from the operating system while a flush is under way, for
+/// up to two seconds, so they are lost with its process. With `no` and `always` it never does.
+fn durability(log: bool, flush: Option<&str>, skip_in_rewrite: Option<&str>) -> Durability {
+    match (log, flush, skip_in_rewrite) {
+        (true, Some("always"), Some("no")) => Durability::Power,
+        (true, Some("always" | "no"), _) => Durability::Process,
+        _ => Durability::None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_weakest_that_is_proven_is_declared() {
+        for (log, flush, rewrite, expected) in [
+            (true, Some("always"), Some("no"), Durability::Power),
+            (true, Some("always"), Some("yes"), Durability::Process),
+            (true, Some("always"), None, Durability::Process),
+            (true, Some("no"), Some("no"), Durability::Process),
+            (true, Some("everysec"), Some("no"), Durability::None),
+            (true, None, None, Durability::None),
+            (false, Some("always"), Some("no"), Durability::None),
+        ] {
+            assert_eq!(durability(log, flush, rewrite), expected);
+        }
+    }
+
+    #[test]
+    fn a_server_that_is_old_or_drops_keys_is_refused() {
+        for (info, message) in [
+            ("redis_version:6.2.1\r\nmaxmemory:0\r\n", Some("Redis 7.0")),
+            ("redis_version:7.0.15\r\nmaxmemory:0\r\nmaxmemory_policy:allkeys-lru\r\n", None),
+            ("redis_version:7.0.15\r\nmaxmemory:9\r\nmaxmemory_policy:noeviction\r\n", None),
+            ("redis_version:7.0.15\r\nmaxmemory:9\r\nmaxmemory_policy:allkeys-lru\r\n", Some("`noeviction`")),
+            ("redis_version:7.0.15\r\n", Some("`noeviction`")),
+            ("", Some("Redis 7.0")),
+        ] {
+            match (Info(info).check(), message) {
+                (Ok(()), None) => {}
+                (Err(error), Some(message)) => assert!(error.message().contains(message), "{error}"),
+                (result, _) => panic!("{info}: {result:?}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! The connections of one open place, and the way to have scripts run there.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::try_join;
+use larder_kernel::{Capabilities, Capability, Durability, Error, ErrorKind, Outcome, Result};
+use redis::{Cmd, Value};
+use tokio::time::Instant;
+
+use super::cluster::Cluster;
+use super::config::{RedisConfig, Servers};
+use super::failure::{Failure, Fallible, Remedy};
+use super::key::slot;
+use super::link::{Dial, Link, Live};
+use super::script::{Call, Script};
+use super::wake::Wakes;
+
+const OPEN: &str = "redis.open";
+/// How long a call goes on looking for the server of its slot while a cluster changes.
+const SEARCH_MAX: Duration = Duration::from_secs(5);
+/// How long such a call waits before it looks again.
+const SEARCH_PAUSE: Duration = Duration::from_millis(50);
+
+/// A handle on the connections of one open place. They close when the last clone is dropped.
+#[derive(Clone)]
+pub(crate) struct Engine {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    topology: Arc<Topology>,
+    wakes: Wakes,
+    durability: Durability,
+}
+
+/// The servers.
+pub(crate) enum Topology {
+    Single(Link),
+    Cluster(Cluster),
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine").field("durability", &self.inner.durability).finish_non_exhaustive()
+    }
+}
+
+impl Engine {
+    /// Connects and reads the servers' settings.
+    pub(crate) async fn open(config: RedisConfig) -> Result<Self> {
+        let dial = Arc::new(Dial::new(config).await?);
+        let topology = match dial.config().servers.clone() {
+            Servers::Single(address, _) => Topology::Single(Link::new(Arc::clone(&dial), address)),
+            Servers::Cluster(seeds) => Topology::Cluster(Cluster::new(Arc::clone(&dial), seeds)),
+        };
+        let durability = topology
+            .examine()
+            .await
+            .map_err(|failure| failure.into_error(OPEN).with_outcome(Outcome::NotApplied))?;
+        dial.declare(durability);
+        let topology = Arc::new(topology);
+        let wakes = Wakes::new(dial, Arc::clone(&topology));
+        Ok(Self { inner: Arc::new(Inner { topology, wakes, durability }) })
+    }
+
+    /// What every store of this place declares.
+    pub(crate) fn capabilities(&self) -> Capabilities {
+        Capabilities::new(self.inner.durability).with(Capability::MultiProcess)
+    }
+
+    /// Where changes are announced.
+    pub(crate) fn wakes(&self) -> &Wakes {
+        &self.inner.wakes
+    }
+
+    /// Runs a script that writes, once. Where the answer is lost, the outcome is unknown.
+    pub(crate) async fn run(&self, operation: &'static str, script: &Script, call: &Call) -> Result<Value> {
+        self.attempt(script, call).await.map_err(|failure| failure.into_error(operation))
+    }
+
+    /// Runs a script that only reads; once more where the connection is lost.
+    pub(crate) async fn read(&self, operation: &'static str, script: &Script, call: &Call) -> Result<Value> {
+        let answer = self.repeat(operation, script, call).await;
+        answer.map_err(|error| error.with_outcome(Outcome::NotApplied))
+    }
+
+    /// Runs a script that does no more when it runs twice; once more where the connection is lost.
+    pub(crate) async fn repeat(
+        &self,
+        operation: &'static str,
+        script: &Script,
+        call: &Call,
+    ) -> Result<Value> {
+        let answer = match self.attempt(script, call).await {
+            Err(failure) if failure.is_lost_connection() => self.attempt(script, call).await,
+            answer => answer,
+        };
+        answer.map_err(|failure| failure.into_error(operation).with_idempotent(true))
+    }
+
+    /// Sends a command that only reads to the server that holds the key; once more where the connection is lost.
+    pub(crate) async fn fetch(&self, operation: &'static str, key: &[u8], command: &Cmd) -> Result<Value> {
+        let answer = match self.inner.topology.exchange(key, command).await {
+            Err(failure) if failure.is_lost_connection() => self.inner.topology.exchange(key, command).await,
+            answer => answer,
+        };
+        answer.map_err(|failure| {
+            failure.into_error(operation).with_idempotent(true).with_outcome(Outcome::NotApplied)
+        })
+    }
+
+    /// The same of two commands on keys in one slot. Not of one instant.
+    pub(crate) async fn fetch_both(
+        &self,
+        operation: &'static str,
+        key: &[u8],
+        first: &Cmd,
+        second: &Cmd,
+    ) -> Result<(Value, Value)> {
+        let link = match &*self.inner.topology {
+            Topology::Single(link) => link,
+            Topology::Cluster(_) => {
+                return try_join(self.fetch(operation, key, first), self.fetch(operation, key, second)).await;
+            }
+        };
+        let attempt = || async { link.live().await?.send_both(first, second).await };
+        let answers = match attempt().await {
+            Err(failure) if failure.is_lost_connection() => attempt().await,
+            answers => answers,
+        };
+        answers.map_err(|failure| {
+            failure.into_error(operation).with_idempotent(true).with_outcome(Outcome::NotApplied)
+        })
+    }
+
+    /// Closes the connections, for every clone.
+    pub(crate) async fn close(self) {
+        self.inner.wakes.stop();
+        match &*self.inner.topology {
+            Topology::Single(link) => link.close().await,
+            Topology::Cluster(cluster) => cluster.close().await,
+        }
+    }
+
+    async fn attempt(&self, script: &Script, call: &Call) -> Fallible<Value> {
+        let key = call.first_key();
+        match self.inner.topology.exchange(key, &script.by_hash(call)).await {
+            Err(failure) if failure.is_unknown_script() => {
+                self.inner.topology.exchange(key, &script.by_text(call)).await
+            }
+            answer => answer,
+        }
+    }
+}
+
+impl Topology {
+    /// Connects to every server that holds data.
+    async fn examine(&self) -> Fallible<Durability> {
+        match self {
+            Self::Cluster(cluster) => {
+                cluster.refresh(0).await?;
+                cluster.durability().await
+            }
+            Self::Single(link) => {
+                let examined = link.live().await?.examined;
+                if examined.clustered {
+                    let message = "the server is part of a cluster; write `redis+cluster://`";
+                    return Err(Error::new(ErrorKind::Unsupported, OPEN, message).into());
+                }
+                Ok(examined.durability)
+            }
+        }
+    }
+
+    /// Sends a command to the server that holds the key.
+    async fn exchange(&self, key: &[u8], command: &Cmd) -> Fallible<Value> {
+        match self {
+            Self::Single(link) => link.live().await?.send(command).await,
+            Self::Cluster(cluster) => exchange_in_cluster(cluster, slot(key), command).await,
+        }
+    }
+}
+
+/// Sends a command to the server that holds the slot, and follows the slot where it moved. Only answers that say that
+/// nothing was done are followed; a lost connection is the caller's to judge.
+async fn exchange_in_cluster(cluster: &Cluster, slot: u16, command: &Cmd) -> Fallible<Value> {
+    let until = Instant::now() + SEARCH_MAX;
+    let mut asked: Option<String> = None;
+    loop {
+        let number = cluster.number();
+        let answer = match asked.take() {
+            Some(address) => match cluster.named(&address).await {
+                Ok(live) => live.send_asking(command).await,
+                Err(failure) => Err(failure),
+            },
+            None => match cluster.holder(slot).await {
+                Ok((live, _)) => send(&live, command).await,
+                Err(failure) => Err(failure),
+            },
+        };
+        let failure = match answer {
+            Err(failure) => failure,
+            answer => return answer,
+        };
+        let remedy = failure.remedy();
+        if Instant::now() >= until {
+            // Reaching a server that is gone may have taken all the time; the next call is to find its successor.
+            if remedy == Remedy::Moved {
+                let _ = cluster.refresh(number).await;
+            }
+            return Err(failure);
+        }
+        match remedy {
+            Remedy::None => return Err(failure),
+            Remedy::Ask(address) => asked = Some(address),
+            Remedy::Wait => tokio::time::sleep(SEARCH_PAUSE).await,
+            Remedy::Moved => {
+                let moved_in_answer = matches!(failure, Failure::Sent(_));
+                if cluster.refresh(number).await.is_err() || !moved_in_answer {
+                    tokio::time::sleep(SEARCH_PAUSE).await;
+                }
+            }
+        }
+    }
+}
+
+async fn send(live: &Live, command: &Cmd) -> Fallible<Value> {
+    live.send(command).await
+}

@@ -1,0 +1,291 @@
+//! What can go wrong on the way to a server and back, and what the caller is told.
+
+use larder_kernel::{Error, ErrorKind, Outcome};
+use redis::{ErrorKind as Reported, RedisError, ServerErrorKind};
+
+const NOT_ALLOWED: &str =
+    "the user may not use a command or a key; give it `~larder:* &larder:* +@all -@admin +info +config|get`";
+
+/// A failure inside a call: an error of the contract, or the server's or the connection's own.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The contract's error, ready to be returned.
+    Contract(Error),
+    /// No connection could be made, so nothing was sent.
+    Connect(RedisError),
+    /// The command was sent, or may have been.
+    Sent(RedisError),
+}
+
+/// The result of a step inside a call.
+pub(crate) type Fallible<T> = Result<T, Failure>;
+
+/// What a call may do about a failure that left everything as it was.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Remedy {
+    /// Nothing: the caller is told.
+    None,
+    /// The slot has another server; find out which.
+    Moved,
+    /// The slot is moving: this one time, the server named has the key.
+    Ask(String),
+    /// Try again in a moment.
+    Wait,
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Contract(error)
+    }
+}
+
+impl Failure {
+    /// Whether the server does not know the script yet.
+    pub(crate) fn is_unknown_script(&self) -> bool {
+        matches!(self, Self::Sent(error) if error.kind() == Reported::Server(ServerErrorKind::NoScript))
+    }
+
+    /// Whether the connection was lost, so that a call that only reads may be sent again.
+    pub(crate) fn is_lost_connection(&self) -> bool {
+        matches!(self, Self::Sent(error) if !is_answer(error) && !error.is_timeout())
+    }
+
+    /// Whether the server did not answer in time.
+    pub(crate) fn is_silence(&self) -> bool {
+        match self {
+            Self::Contract(error) => error.kind() == ErrorKind::Timeout,
+            Self::Connect(error) | Self::Sent(error) => error.is_timeout(),
+        }
+    }
+
+    /// Whether the connection is to be given up.
+    pub(crate) fn ends_connection(&self) -> bool {
+        let Self::Sent(error) = self else { return false };
+        let demoted = error.kind() == Reported::Server(ServerErrorKind::ReadOnly);
+        !is_answer(error) || demoted
+    }
+
+    /// What may be done about it in a cluster.
+    pub(crate) fn remedy(&self) -> Remedy {
+        let error = match self {
+            // A server that cannot be reached may have handed its slots to another.
+            Self::Contract(error) if error.kind() == ErrorKind::Unavailable => return Remedy::Moved,
+            Self::Connect(error) if !is_answer(error) => return Remedy::Moved,
+            Self::Contract(_) | Self::Connect(_) => return Remedy::None,
+            Self::Sent(error) => error,
+        };
+        match error.kind() {
+            Reported::Server(ServerErrorKind::Moved | ServerErrorKind::ReadOnly) => Remedy::Moved,
+            Reported::Server(ServerErrorKind::Ask) => {
+                error.redirect_node().map_or(Remedy::Moved, |(address, _)| Remedy::Ask(address.to_owned()))
+            }
+            Reported::Server(
+                ServerErrorKind::TryAgain
+                | ServerErrorKind::ClusterDown
+                | ServerErrorKind::MasterDown
+                | ServerErrorKind::BusyLoading,
+            ) => Remedy::Wait,
+            _ if is_half_moved(error) => Remedy::Wait,
+            _ => Remedy::None,
+        }
+    }
+
+    /// The error that the caller of `operation` gets.
+    pub(crate) fn into_error(self, operation: &'static str) -> Error {
+        match self {
+            Self::Contract(error) => error.in_operation(operation),
+            Self::Connect(error) => describe(&error, operation, true).with_outcome(Outcome::NotApplied),
+            Self::Sent(error) => describe(&error, operation, false),
+        }
+    }
+}
+
+/// Whether the server itself answered with an error, so that the connection is fine.
+fn is_answer(error: &RedisError) -> bool {
+    matches!(error.kind(), Reported::Server(_) | Reported::Extension)
+}
+
+/// Whether a script met a key of an entity that had left for another server while the slot is moving. Scripts meet all
+/// that they need before they write, so nothing was done.
+fn is_half_moved(error: &RedisError) -> bool {
+    error.code() == Some("ERR") && error.detail().is_some_and(|text| text.contains("access a non local key"))
+}
+
+/// Stored data that does not read back.
+pub(crate) fn corrupt(operation: &'static str) -> Error {
+    Error::new(ErrorKind::Corrupt, operation, "a stored record does not read back as what was written")
+}
+
+/// The server's text may quote keys, arguments and stored values, so it is only looked at and never passed on.
+fn describe(error: &RedisError, operation: &'static str, connecting: bool) -> Error {
+    use Outcome::{NotApplied, Unknown};
+    if is_answer(error) {
+        return from_server(error, operation, connecting);
+    }
+    let (kind, message, outcome) = match error.kind() {
+        Reported::AuthenticationFailed => (
+            ErrorKind::PermissionDenied,
+            "the server refuses this user or password; check the URL",
+            NotApplied,
+        ),
+        Reported::RESP3NotSupported => {
+            (ErrorKind::Unsupported, "the server is older than Redis 7.0", NotApplied)
+        }
+        Reported::Io if error.is_timeout() => {
+            (ErrorKind::Timeout, "the server did not answer in time", Unknown)
+        }
+        Reported::Io if error.is_connection_refusal() => {
+            (ErrorKind::Unavailable, "the server cannot be reached", Unknown)
+        }
+        Reported::Io => (ErrorKind::Unavailable, "the connection to the server failed", Unknown),
+        Reported::InvalidClientConfig => (
+            ErrorKind::InvalidInput,
+            "the settings of the connection do not work; check the host and `tls_ca_file`",
+            NotApplied,
+        ),
+        Reported::Parse | Reported::UnexpectedReturnType => {
+            (ErrorKind::Unavailable, "the server's answer makes no sense; is it a Redis server?", Unknown)
+        }
+        _ => (ErrorKind::Unexpected, "the driver of the connection refused a command", Unknown),
+    };
+    Error::new(kind, operation, message).with_outcome(outcome)
+}
+
+fn from_server(error: &RedisError, operation: &'static str, connecting: bool) -> Error {
+    use ErrorKind::{Corrupt, PermissionDenied, ResourceExhausted, Unavailable, Unexpected, Unsupported};
+    use Outcome::{NotApplied, Unknown};
+    let (kind, message, outcome) = match error.code().unwrap_or_default() {
+        "WRONGPASS" => {
+            (PermissionDenied, "the server refuses this user or password; check the URL", NotApplied)
+        }
+        "NOAUTH" => {
+            (PermissionDenied, "the server wants a password; write `redis://user:password@host`", NotApplied)
+        }
+        "NOPERM" => (PermissionDenied, NOT_ALLOWED, NotApplied),
+        "DENIED" => (PermissionDenied, "the server is in protected mode; set a password there", NotApplied),
+        "OOM" => {
+            (ResourceExhausted, "the server's `maxmemory` is used up; raise it or erase data", NotApplied)
+        }
+        "READONLY" => (Unavailable, "the server is a replica; name the primary in the URL", NotApplied),
+        "LOADING" => (Unavailable, "the server is still loading its data", NotApplied),
+        "MISCONF" => (
+            Unavailable,
+            "the server cannot save to its disk and so takes no writes; see its log",
+            NotApplied,
+        ),
+        "NOREPLICAS" => (Unavailable, "the server has fewer replicas than it needs to write", NotApplied),
+        "BUSY" => (Unavailable, "the server is busy with a script of somebody else", NotApplied),
+        "CLUSTERDOWN" | "MASTERDOWN" | "TRYAGAIN" | "MOVED" | "ASK" => {
+            (Unavailable, "the cluster is not ready, or moving the slot; try again", NotApplied)
+        }
+        "ERR" if is_half_moved(error) => {
+            (Unavailable, "the cluster is not ready, or moving the slot; try again", NotApplied)
+        }
+        "CROSSSLOT" => (Unsupported, "the server is part of a cluster; write `redis+cluster://`", NotApplied),
+        "WRONGTYPE" => (Corrupt, "a key of the stores holds something else", NotApplied),
+        "ERR" if connecting && error.detail().is_some_and(|text| text.contains("max number of clients")) => {
+            (ResourceExhausted, "the server has no connection left; raise its `maxclients`", NotApplied)
+        }
+        "ERR" if error.detail().is_some_and(is_refusal_in_script) => (PermissionDenied, NOT_ALLOWED, Unknown),
+        "ERR" if connecting => (
+            ErrorKind::InvalidInput,
+            "the server refuses the connection; check the number of the database",
+            NotApplied,
+        ),
+        _ => (Unexpected, "the server refused a command", Unknown),
+    };
+    let outcome = if connecting { NotApplied } else { outcome };
+    Error::new(kind, operation, message).with_outcome(outcome)
+}
+
+/// What a script is told that may not do what it is about to, since 7.2 and before.
+fn is_refusal_in_script(text: &str) -> bool {
+    text.starts_with("ACL failure in script") || text.starts_with("The user executing the script")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    fn answered(code: &str) -> Error {
+        let text = Some("ARGV s3cret".to_owned());
+        let error = redis::make_extension_error(code.to_owned(), text);
+        Failure::Sent(error).into_error("kv.put")
+    }
+
+    #[test]
+    fn what_the_server_says_becomes_a_kind_and_an_outcome_and_nothing_else() {
+        for (code, kind, outcome) in [
+            ("WRONGPASS", ErrorKind::PermissionDenied, Outcome::NotApplied),
+            ("NOAUTH", ErrorKind::PermissionDenied, Outcome::NotApplied),
+            ("OOM", ErrorKind::ResourceExhausted, Outcome::NotApplied),
+            ("MISCONF", ErrorKind::Unavailable, Outcome::NotApplied),
+            ("BUSY", ErrorKind::Unavailable, Outcome::NotApplied),
+            ("WRONGTYPE", ErrorKind::Corrupt, Outcome::NotApplied),
+            ("S3CRET", ErrorKind::Unexpected, Outcome::Unknown),
+        ] {
+            let error = answered(code);
+            assert_eq!((error.kind(), error.outcome()), (kind, outcome), "{code}");
+            assert!(!format!("{error} {error:?}").to_lowercase().contains("s3cret"), "{code}");
+            assert!(std::error::Error::source(&error).is_none());
+        }
+    }
+
+    #[test]
+    fn a_script_that_met_a_slot_half_moved_is_run_again() {
+        let text =
+            "Script attempted to access a non local key in a cluster node script: 0, on @user_script:1.";
+        for (kind, text, remedy, expected) in [
+            (ServerErrorKind::ResponseError, text, Remedy::Wait, ErrorKind::Unavailable),
+            (ServerErrorKind::ResponseError, "s3cret", Remedy::None, ErrorKind::Unexpected),
+        ] {
+            let failure = Failure::Sent(RedisError::from((Reported::Server(kind), "ERR", text.to_owned())));
+            assert_eq!(failure.remedy(), remedy);
+            assert_eq!(failure.into_error("tasks.claim").kind(), expected);
+        }
+    }
+
+    #[test]
+    fn the_drivers_own_kinds_of_answers_are_told_apart() {
+        for (kind, expected) in [
+            (ServerErrorKind::NoPerm, ErrorKind::PermissionDenied),
+            (ServerErrorKind::ReadOnly, ErrorKind::Unavailable),
+            (ServerErrorKind::BusyLoading, ErrorKind::Unavailable),
+            (ServerErrorKind::ClusterDown, ErrorKind::Unavailable),
+            (ServerErrorKind::MasterDown, ErrorKind::Unavailable),
+        ] {
+            let error = RedisError::from((Reported::Server(kind), "x", "s3cret".to_owned()));
+            let error = Failure::Sent(error).into_error("kv.put");
+            assert_eq!((error.kind(), error.outcome()), (expected, Outcome::NotApplied), "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_user_may_not_do_in_a_script_is_denied() {
+        let text = "The user executing the script can't run this command or subcommand script: s3cret";
+        let error =
+            RedisError::from((Reported::Server(ServerErrorKind::ResponseError), "x", text.to_owned()));
+        let error = Failure::Sent(error).into_error("kv.put");
+        assert_eq!((error.kind(), error.outcome()), (ErrorKind::PermissionDenied, Outcome::Unknown));
+        assert!(!format!("{error:?}").contains("s3cret"));
+    }
+
+    #[test]
+    fn a_lost_connection_leaves_open_what_was_sent_and_nothing_before() {
+        let lost = || RedisError::from(io::Error::from(io::ErrorKind::ConnectionReset));
+        let late = || RedisError::from(io::Error::from(io::ErrorKind::TimedOut));
+        for (failure, kind, outcome) in [
+            (Failure::Sent(lost()), ErrorKind::Unavailable, Outcome::Unknown),
+            (Failure::Connect(lost()), ErrorKind::Unavailable, Outcome::NotApplied),
+            (Failure::Sent(late()), ErrorKind::Timeout, Outcome::Unknown),
+            (Failure::Connect(late()), ErrorKind::Timeout, Outcome::NotApplied),
+        ] {
+            let error = failure.into_error("kv.put");
+            assert_eq!((error.kind(), error.outcome()), (kind, outcome));
+        }
+        assert!(Failure::Sent(lost()).is_lost_connection() && Failure::Sent(late()).ends_connection());
+        assert_eq!(Failure::Sent(lost()).remedy(), Remedy::None);
+    }
+}

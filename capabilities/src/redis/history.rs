@@ -1,0 +1,167 @@
+//! Conversations in Redis.
+//!
+//! A thread's keys share one slot, and each of its writes is one script: one round trip, done as a whole. Its messages
+//! stand in a set sorted by their numbers, so that each append and each read of the newest costs a logarithm of the
+//! thread's length. The server lets the messages of a time to live that has passed go by itself; the next script on the
+//! thread makes that into the clear that it is.
+
+mod address;
+mod events;
+mod fork;
+mod index;
+mod message;
+mod read;
+mod script;
+mod write;
+
+use std::fmt;
+
+use async_trait::async_trait;
+use larder_kernel::storage::history::{append_digest, check_append, check_limit, check_replace, check_ttl};
+use larder_kernel::{
+    AgentId, AppendOptions, Appended, Capabilities, ChatMessage, Forked, HistoryEvents, HistoryProvider,
+    Namespace, Page, PageRequest, Replaced, Replacement, Result, RunId, Seq, Store, StoredMessage, Thread,
+    ThreadInfo, Ttl,
+};
+
+use super::engine::Engine;
+use address::Address;
+use index::Index;
+use message::Batch;
+use read::Range;
+
+/// The conversations of one namespace on a Redis server or cluster.
+pub struct RedisHistoryProvider {
+    engine: Engine,
+    namespace: Namespace,
+    index: Index,
+}
+
+impl fmt::Debug for RedisHistoryProvider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisHistoryProvider").field("engine", &self.engine).finish_non_exhaustive()
+    }
+}
+
+impl RedisHistoryProvider {
+    pub(crate) fn new(engine: Engine, namespace: Namespace) -> Self {
+        let index = Index::new(engine.clone(), namespace.clone());
+        Self { engine, namespace, index }
+    }
+
+    fn address(&self, thread: &Thread) -> Address {
+        Address::new(&self.namespace, thread)
+    }
+
+    /// Reads messages, which counts as a use of the thread.
+    async fn messages(
+        &self,
+        operation: &'static str,
+        thread: &Thread,
+        range: Range,
+        limit: usize,
+    ) -> Result<Vec<StoredMessage>> {
+        check_limit(operation, limit)?;
+        read::messages(&self.engine, operation, &self.address(thread), range, limit).await
+    }
+}
+
+#[async_trait]
+impl Store for RedisHistoryProvider {
+    fn namespace(&self) -> &Namespace {
+        &self.namespace
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.engine.capabilities()
+    }
+
+    async fn erase(&self) -> Result<()> {
+        self.index.erase("history.erase").await
+    }
+}
+
+#[async_trait]
+impl HistoryProvider for RedisHistoryProvider {
+    async fn append_many(
+        &self,
+        thread: &Thread,
+        messages: Vec<ChatMessage>,
+        options: AppendOptions,
+    ) -> Result<Appended> {
+        check_append(&messages, &options)?;
+        let key = match options.idempotency_key {
+            Some(key) => Some((key, append_digest(&messages)?)),
+            None => None,
+        };
+        let repeatable = key.is_some();
+        let batch = Batch::new("history.append_many", &messages)?;
+        let appended = write::append(&self.index, &self.address(thread), batch, key, options.ttl).await;
+        appended.map_err(|error| error.with_idempotent(repeatable))
+    }
+
+    async fn get_messages(&self, thread: &Thread, offset: u64, limit: usize) -> Result<Vec<StoredMessage>> {
+        self.messages("history.get_messages", thread, Range::Offset(offset), limit).await
+    }
+
+    async fn tail(&self, thread: &Thread, before: Option<Seq>, limit: usize) -> Result<Vec<StoredMessage>> {
+        self.messages("history.tail", thread, before.map_or(Range::Newest, Range::Before), limit).await
+    }
+
+    async fn page_after(&self, thread: &Thread, after: Seq, limit: usize) -> Result<Vec<StoredMessage>> {
+        self.messages("history.page_after", thread, Range::After(after), limit).await
+    }
+
+    async fn thread_info(&self, thread: &Thread) -> Result<ThreadInfo> {
+        read::settle(&self.engine, "history.thread_info", &self.address(thread)).await
+    }
+
+    async fn clear(&self, thread: &Thread) -> Result<u64> {
+        write::clear(&self.engine, &self.address(thread)).await
+    }
+
+    async fn clear_run(&self, thread: &Thread, run: &RunId) -> Result<u64> {
+        write::clear_run(&self.engine, &self.address(thread), run).await
+    }
+
+    async fn fork(&self, source: &Thread, target: &Thread, up_to: Option<Seq>) -> Result<Forked> {
+        if source == target {
+            return Err(fork::target_is_there());
+        }
+        let (source, target) = (self.address(source), self.address(target));
+        fork::fork(&self.engine, &self.index, &source, &target, up_to.unwrap_or(Seq::MAX)).await
+    }
+
+    async fn replace(&self, thread: &Thread, replacement: Replacement) -> Result<Replaced> {
+        check_replace(&replacement)?;
+        let batch = Batch::new("history.replace", &replacement.messages)?;
+        let address = self.address(thread);
+        write::replace(&self.index, &address, replacement.up_to, replacement.seen, batch).await
+    }
+
+    async fn list_threads(
+        &self,
+        agent: Option<&AgentId>,
+        page: PageRequest<Thread>,
+    ) -> Result<Page<ThreadInfo, Thread>> {
+        const OPERATION: &str = "history.list_threads";
+        page.check(OPERATION)?;
+        if page.limit == 0 {
+            return Ok(Page::empty());
+        }
+        let found = self.index.page(OPERATION, agent, &page).await?;
+        Ok(Page::from_surplus(found, page.limit, |info| info.thread.clone()))
+    }
+
+    async fn set_ttl(&self, thread: &Thread, ttl: Option<Ttl>) -> Result<()> {
+        check_ttl(ttl)?;
+        write::set_ttl(&self.engine, &self.address(thread), ttl).await
+    }
+
+    async fn subscribe(&self, thread: &Thread, after: Seq) -> Result<HistoryEvents> {
+        let address = self.address(thread);
+        // Makes an expiry that has passed into its event, so that the stream begins with it.
+        read::settle(&self.engine, "history.subscribe", &address).await?;
+        Ok(events::follow(self.engine.clone(), address, after))
+    }
+}

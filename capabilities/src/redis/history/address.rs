@@ -1,0 +1,68 @@
+//! Where a thread is found.
+
+use bytes::Bytes;
+use larder_kernel::{AgentId, Namespace, SessionId, Thread};
+
+use super::super::key::Entity;
+use super::super::script::Call;
+
+/// A thread's place, and its name in the index of its namespace.
+#[derive(Clone)]
+pub(super) struct Address {
+    place: Entity,
+    name: Bytes,
+}
+
+impl Address {
+    pub(super) fn new(namespace: &Namespace, thread: &Thread) -> Self {
+        let (agent, session) = (thread.agent.as_str(), thread.session.as_str());
+        Self {
+            place: Entity::new("thread", &[namespace.as_str(), agent, session]),
+            name: Bytes::from(format!("{agent}\0{session}")),
+        }
+    }
+
+    /// The name in the index. Ids hold no NUL, so names stand in the byte order of agent and then session.
+    pub(super) fn name(&self) -> &Bytes {
+        &self.name
+    }
+
+    pub(super) fn place(&self) -> &Entity {
+        &self.place
+    }
+
+    /// The thread's counters.
+    pub(super) fn head(&self) -> Bytes {
+        self.place.part("head")
+    }
+
+    pub(super) fn messages(&self) -> Bytes {
+        self.place.part("messages")
+    }
+
+    pub(super) fn channel(&self) -> Bytes {
+        Bytes::from(self.place.channel())
+    }
+
+    /// A call with the keys that every script on a thread has, and no argument yet.
+    pub(super) fn keys(&self) -> Call {
+        Call::new()
+            .key(self.head())
+            .key(self.messages())
+            .key(self.place.part("runs"))
+            .key(self.place.part("events"))
+            .key(self.place.part("replacements"))
+            .key(self.place.part("refused"))
+    }
+
+    /// The same with the first argument that every script on a thread has.
+    pub(super) fn call(&self) -> Call {
+        self.keys().bytes(self.channel())
+    }
+}
+
+/// The thread of a name. One that the rules refuse was not written by this program.
+pub(super) fn named(name: &[u8]) -> Option<Thread> {
+    let (agent, session) = std::str::from_utf8(name).ok()?.split_once('\0')?;
+    Some(Thread { agent: AgentId::new(agent).ok()?, session: SessionId::new(session).ok()? })
+}

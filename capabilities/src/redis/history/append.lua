@@ -1,0 +1,49 @@
+-- Appends messages.
+--
+-- ARGV: channel, token, idempotency key, digest, time to live, whether use renews it, then size, run and body of each
+-- message. Answers {0, first, last}; {1} where the index does not name the thread yet; {2} where the key was used for
+-- other messages; {3} at the cap.
+
+-- The most frequent cases, in the fewest steps: no key, and a thread that is there and lives for good.
+local head = redis.call('HMGET', KEYS[1], 's', 'n', 'b', 'i', 'e')
+if head[4] and not head[5] and ARGV[3] == '' and ARGV[5] == '' then
+  -- One message without a run.
+  if #ARGV == 9 and ARGV[8] == '' then
+    local seq, size = head[1] + 1, ARGV[7]
+    if seq > 9007199253692416 then
+      return {3}
+    end
+    local number, bytes = int(seq), int(head[3] + size)
+    redis.call('ZADD', KEYS[2], number, number .. ' ' .. size .. ' ' .. bytes .. ' 0 \0' .. ARGV[9])
+    redis.call('HSET', KEYS[1], 's', number, 'n', int(head[2] + 1), 'b', bytes)
+    redis.pcall('PUBLISH', ARGV[1], '')
+    return {0, seq, seq}
+  end
+  local seq, messages, bytes = tonumber(head[1]), tonumber(head[2]), tonumber(head[3])
+  local count = (#ARGV - 6) / 3
+  if seq + count > 9007199253692416 then
+    return {3}
+  end
+  for at = 8, #ARGV, 3 do
+    if ARGV[at] ~= '' then
+      -- Two keys are written to, so each is seen to hold what it should before the first write.
+      redis.call('ZCARD', KEYS[2])
+      redis.call('ZCARD', KEYS[3])
+      break
+    end
+  end
+  for at = 7, #ARGV, 3 do
+    local size, run = ARGV[at], ARGV[at + 1]
+    seq = seq + 1
+    bytes = bytes + size
+    local number = int(seq)
+    redis.call('ZADD', KEYS[2], number, string.format('%s %s %.0f 0 ', number, size, bytes)
+      .. run .. '\0' .. ARGV[at + 2])
+    if run ~= '' then
+      redis.call('ZADD', KEYS[3], 0, run .. '\0' .. string.format('%016.0f %s', seq + 1048576, size))
+    end
+  end
+  redis.call('HSET', KEYS[1], 's', int(seq), 'n', int(messages + count), 'b', int(bytes))
+  redis.pcall('PUBLISH', ARGV[1], '')
+  return {0, seq - count + 1, seq}
+end

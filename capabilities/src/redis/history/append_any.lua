@@ -1,0 +1,37 @@
+-- An append in all its forms.
+local token, key, digest = ARGV[2], ARGV[3], ARGV[4]
+if key ~= '' then
+  local answered = redis.call('HGET', THREAD, 'k' .. key)
+  if answered then
+    if string.sub(answered, 1, #digest) ~= digest then
+      return {2}
+    end
+    local first, final = string.match(string.sub(answered, #digest + 1), '^(%d+) (%d+)$')
+    return {0, tonumber(first), tonumber(final)}
+  end
+end
+local count = (#ARGV - 6) / 3
+if last + count > SEQ_MAX then
+  return {3}
+end
+if not indexed(token) then
+  return {1}
+end
+local first = last + 1
+for at = 7, #ARGV, 3 do
+  last = last + 1
+  bytes = bytes + ARGV[at]
+  place_one(last, ARGV[at], ARGV[at + 1], ARGV[at + 2], bytes, 0)
+end
+messages = messages + count
+if key ~= '' then
+  redis.call('HSET', THREAD, 'k' .. key, digest .. int(first) .. ' ' .. int(last))
+end
+if ARGV[5] ~= '' then
+  live(ARGV[5], ARGV[6])
+else
+  renew()
+end
+save()
+announce()
+return {0, first, last}

@@ -1,0 +1,32 @@
+-- Removes the messages of the run ARGV[2], and answers how many went. Their numbers come in order from the index, so
+-- neighbours go in one step.
+local run = ARGV[2]
+local from, to = '[' .. run .. '\0', '(' .. run .. '\1'
+local entries = redis.call('ZRANGEBYLEX', RUNS, from, to)
+if #entries == 0 then
+  return 0
+end
+local first, final
+local function remove()
+  redis.call('ZREMRANGEBYSCORE', MESSAGES, int(first), int(final))
+end
+for _, entry in ipairs(entries) do
+  local number, size = string.match(string.sub(entry, #run + 2), '^(%d+) (%d+)$')
+  local seq = tonumber(number) - OFFSET
+  bytes = bytes - size
+  if first and seq == final + 1 then
+    final = seq
+  else
+    if first then
+      remove()
+    end
+    first, final = seq, seq
+  end
+end
+remove()
+redis.call('ZREMRANGEBYLEX', RUNS, from, to)
+messages = messages - #entries
+happened(2, #entries, 0, 0, run)
+save()
+announce()
+return #entries

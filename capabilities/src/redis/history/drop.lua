@@ -1,0 +1,9 @@
+-- Removes a thread with everything it ever was. KEYS: what the thread holds, and the refused tokens at the end. ARGV: the
+-- token by which the index names it, and for how many milliseconds it stays refused.
+redis.call('SCARD', KEYS[#KEYS])
+redis.call('UNLINK', unpack(KEYS, 1, #KEYS - 1))
+if ARGV[1] ~= '' then
+  redis.call('SADD', KEYS[#KEYS], ARGV[1])
+  redis.call('PEXPIRE', KEYS[#KEYS], ARGV[2])
+end
+return 1

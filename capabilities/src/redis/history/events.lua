@@ -1,0 +1,56 @@
+-- The next events after a number, in order. ARGV: channel, after, most events, bytes after which the page ends.
+-- Answers an array of arrays: a message alone, or an event and the messages that are left of what it put in place.
+local after, events_max, bytes_max = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local CHUNK = 8
+if last <= tonumber(after) then
+  return {}
+end
+local page, size = {}, 0
+
+local function full()
+  return #page >= events_max or size >= bytes_max
+end
+
+-- What is left of the messages that a replacement put in place.
+local function left(event)
+  local number, up_to, placed = string.match(event, '^(%d+) 3 %d+ (%d+) %d+ (%d+) ')
+  local shown = {event}
+  if number then
+    local from, to = int(tonumber(up_to) - placed + 1), up_to
+    for _, message in ipairs(redis.call('ZRANGEBYSCORE', MESSAGES, from, to)) do
+      if string.match(message, '^%-?%d+ %d+ %d+ (%d+) ') == number then
+        table.insert(shown, message)
+        size = size + #message
+      end
+    end
+  end
+  return shown
+end
+
+local others = redis.call('ZRANGEBYSCORE', EVENTS, '(' .. after, '+inf', 'LIMIT', 0, events_max)
+local at = 1
+local function others_before(seq)
+  while others[at] and not full() and tonumber(string.match(others[at], '^%d+')) < seq do
+    table.insert(page, left(others[at]))
+    at = at + 1
+  end
+end
+
+local from = '(' .. after
+repeat
+  local chunk = redis.call('ZRANGEBYSCORE', MESSAGES, from, '+inf', 'LIMIT', 0, CHUNK)
+  for _, message in ipairs(chunk) do
+    local number = string.match(message, '^%-?%d+')
+    others_before(tonumber(number))
+    if full() then
+      return page
+    end
+    table.insert(page, {message})
+    size = size + #message
+    from = '(' .. number
+  end
+until #chunk < CHUNK or full()
+if not full() then
+  others_before(math.huge)
+end
+return page

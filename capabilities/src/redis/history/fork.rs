@@ -1,0 +1,181 @@
+//! Copying a thread, whose target may have another slot and another server.
+//!
+//! The source is read in parts, each laid aside in the target's slot; then one script makes what lies aside into the
+//! target's messages, in a time that does not depend on their count. Every part tells the number of the source's last
+//! removal, so parts of different states are never put together. What a fork that was given up has laid aside, the
+//! server forgets by itself.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+
+use bytes::Bytes;
+use larder_kernel::{Error, ErrorKind, Forked, Outcome, Result, Seq};
+use redis::Value;
+
+use super::super::engine::Engine;
+use super::super::failure::corrupt;
+use super::super::script::Call;
+use super::super::value;
+use super::address::Address;
+use super::index::Index;
+use super::message::Entry;
+use super::read::{at_the_cap, settle, untouched};
+use super::script::{COMMIT, DROP, SOURCE, STAGE};
+
+const OPERATION: &str = "history.fork";
+/// How often a fork begins again because source or target changed under it.
+const ATTEMPTS_MAX: u32 = 16;
+/// Most messages of one part.
+const PART_MESSAGES_MAX: usize = 500;
+/// A part ends when its messages reach this size.
+const PART_BYTES_MAX: u64 = 4 * 1024 * 1024;
+/// How long an unfinished fork lies aside after its last part.
+const STAGED_MS: u64 = 600_000;
+/// Keeps the numbers in the index of runs positive, as the scripts do.
+const RUN_OFFSET: i64 = 1 << 20;
+
+pub(super) fn target_is_there() -> Error {
+    Error::new(ErrorKind::AlreadyExists, OPERATION, "the target holds messages")
+}
+
+pub(super) async fn fork(
+    engine: &Engine,
+    index: &Index,
+    source: &Address,
+    target: &Address,
+    up_to: Seq,
+) -> Result<Forked> {
+    for _ in 0..ATTEMPTS_MAX {
+        let stands = settle(engine, OPERATION, target).await.map_err(untouched)?;
+        if stands.messages > 0 {
+            return Err(target_is_there());
+        }
+        let mut copy = Copy::new(engine, target, stands.last.get());
+        let forked = match copy.take(source, up_to).await.map_err(untouched) {
+            Ok(true) => copy.commit(index).await,
+            Ok(false) => Ok(None),
+            Err(error) => Err(error),
+        };
+        match forked {
+            Ok(Some(forked)) => return Ok(forked),
+            Ok(None) => copy.discard().await,
+            Err(error) => {
+                if error.outcome() == Outcome::NotApplied {
+                    copy.discard().await;
+                }
+                return Err(error);
+            }
+        }
+    }
+    let message = "the source or the target changed again and again meanwhile";
+    Err(Error::new(ErrorKind::Unavailable, OPERATION, message).with_outcome(Outcome::NotApplied))
+}
+
+/// What is laid aside for a target.
+struct Copy<'a> {
+    engine: &'a Engine,
+    target: &'a Address,
+    messages: Bytes,
+    runs: Bytes,
+    /// The target's last number when the copy began.
+    base: i64,
+    count: i64,
+    bytes: u64,
+}
+
+/// One part of the source.
+struct Part {
+    /// What changes whenever a message is taken away.
+    state: (i64, Vec<u8>),
+    last: i64,
+    messages: Vec<Value>,
+}
+
+impl<'a> Copy<'a> {
+    fn new(engine: &'a Engine, target: &'a Address, base: i64) -> Self {
+        // Nobody else lays anything aside under this name.
+        let random = || RandomState::new().build_hasher().finish();
+        let name = format!("{:016x}{:016x}", random(), random());
+        let key = |part| Bytes::from([&target.place().part(part)[..], b":", name.as_bytes()].concat());
+        let (messages, runs) = (key("fork-messages"), key("fork-runs"));
+        Self { engine, target, messages, runs, base, count: 0, bytes: 0 }
+    }
+
+    /// Lays the source's messages aside, and says whether all parts are of one state.
+    async fn take(&mut self, source: &Address, up_to: Seq) -> Result<bool> {
+        let first = self.part(source, up_to.get(), i64::MIN).await?;
+        // What is appended from now on is not of the state that the first part began.
+        let (state, up_to) = (first.state, up_to.get().min(first.last));
+        let mut messages = first.messages;
+        while !messages.is_empty() {
+            let after = self.stage(messages).await?;
+            if after >= up_to {
+                break;
+            }
+            let next = self.part(source, up_to, after).await?;
+            if next.state != state {
+                return Ok(false);
+            }
+            messages = next.messages;
+        }
+        if self.count == 0 {
+            return Err(Error::new(ErrorKind::NotFound, OPERATION, "the source holds no messages"));
+        }
+        Ok(true)
+    }
+
+    async fn part(&self, source: &Address, up_to: i64, after: i64) -> Result<Part> {
+        let call = source.call().number(up_to).number(after).number(PART_MESSAGES_MAX).number(PART_BYTES_MAX);
+        let answer = self.engine.repeat(OPERATION, &SOURCE, &call).await?;
+        let [changed, token, last, messages] = value::tuple(answer)?;
+        let state = (value::integer(changed)?, value::bytes(token)?);
+        Ok(Part { state, last: value::integer(last)?, messages: value::array(messages)? })
+    }
+
+    /// Lays messages aside under their new numbers, and answers the old number of the last.
+    async fn stage(&mut self, messages: Vec<Value>) -> Result<i64> {
+        let mut call = Call::new().key(self.messages.clone()).key(self.runs.clone()).number(STAGED_MS);
+        let mut last = i64::MIN;
+        for message in messages {
+            let entry = Entry::parse(message)?;
+            last = entry.seq;
+            self.count += 1;
+            self.bytes = self.bytes.saturating_add(entry.bytes);
+            let (seq, size) = (self.base.saturating_add(self.count), entry.bytes);
+            let header = format!("{seq} {size} {} 0 ", self.bytes);
+            let stored = [header.as_bytes(), entry.run(), b"\0", entry.body()].concat();
+            let run = match entry.run() {
+                b"" => Bytes::new(),
+                run => [run, format!("\0{:016} {size}", seq.saturating_add(RUN_OFFSET)).as_bytes()]
+                    .concat()
+                    .into(),
+            };
+            call = call.number(seq).bytes(stored.into()).bytes(run);
+        }
+        self.engine.repeat(OPERATION, &STAGE, &call).await?;
+        Ok(last)
+    }
+
+    /// Makes what lies aside into the target's messages; `None` where the target gave numbers meanwhile.
+    async fn commit(&self, index: &Index) -> Result<Option<Forked>> {
+        let call = self.target.keys().key(self.messages.clone()).key(self.runs.clone());
+        let call = call.number(self.base).number(self.count).number(self.bytes);
+        match index.write(OPERATION, &COMMIT, self.target, &call).await? {
+            (0, mut numbers) => {
+                let last = value::integer(numbers.pop().unwrap_or(Value::Nil))?;
+                let messages = u64::try_from(self.count).map_err(|_| corrupt(OPERATION))?;
+                Ok(Some(Forked { messages, last: Seq::new(last) }))
+            }
+            (2, _) => Err(target_is_there()),
+            (3 | 4, _) => Ok(None),
+            (5, _) => Err(at_the_cap(OPERATION)),
+            _ => Err(corrupt(OPERATION)),
+        }
+    }
+
+    /// Removes what lies aside. Should that fail, it is forgotten later.
+    async fn discard(&self) {
+        let call = Call::new().key(self.messages.clone()).key(self.runs.clone());
+        let call = call.key(self.target.place().part("refused")).arg("").number(0);
+        let _ = self.engine.repeat(OPERATION, &DROP, &call).await;
+    }
+}

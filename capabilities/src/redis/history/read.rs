@@ -1,0 +1,144 @@
+//! The reads of a thread's messages.
+
+use larder_kernel::{Error, ErrorKind, Outcome, Result, Seq, StoredMessage, ThreadInfo};
+use redis::{Cmd, Value};
+
+use super::super::engine::Engine;
+use super::super::value;
+use super::address::{Address, named};
+use super::message::stored;
+use super::script::SETTLE;
+
+/// Past the end of any thread.
+const OFFSET_MAX: u64 = 1 << 53;
+
+/// Which messages of a thread.
+#[derive(Clone, Copy)]
+pub(super) enum Range {
+    /// Those after so many of the oldest.
+    Offset(u64),
+    /// The newest.
+    Newest,
+    /// The newest whose `Seq` is smaller.
+    Before(Seq),
+    /// The oldest whose `Seq` is greater.
+    After(Seq),
+}
+
+impl Range {
+    fn command(self, address: &Address, limit: usize) -> Cmd {
+        let mut command = redis::cmd("ZRANGE");
+        command.arg(&address.messages()[..]);
+        match self {
+            // Positions that meet nothing.
+            _ if limit == 0 => command.arg(1).arg(0),
+            Self::Offset(offset) => {
+                let offset = offset.min(OFFSET_MAX);
+                command.arg(offset).arg(offset + larder_kernel::check::size(limit) - 1)
+            }
+            Self::Newest => command.arg(format!("-{limit}")).arg(-1),
+            Self::Before(before) => command
+                .arg(format!("({}", before.get()))
+                .arg("-inf")
+                .arg("BYSCORE")
+                .arg("REV")
+                .arg("LIMIT")
+                .arg(0)
+                .arg(limit),
+            Self::After(after) => command
+                .arg(format!("({}", after.get()))
+                .arg("+inf")
+                .arg("BYSCORE")
+                .arg("LIMIT")
+                .arg(0)
+                .arg(limit),
+        };
+        command
+    }
+}
+
+/// Reads messages, which counts as a use of the thread. A plain command, since the server itself lets messages go on
+/// time; whether the use matters is asked beside it.
+pub(super) async fn messages(
+    engine: &Engine,
+    operation: &'static str,
+    address: &Address,
+    range: Range,
+    limit: usize,
+) -> Result<Vec<StoredMessage>> {
+    let head = address.head();
+    let mut renews = redis::cmd("HGET");
+    renews.arg(&head[..]).arg("r");
+    let command = range.command(address, limit);
+    let (found, renews) = engine.fetch_both(operation, &head, &command, &renews).await?;
+    let renews = value::optional(renews).map(value::bytes).transpose()?;
+    if renews.is_some_and(|renews| renews == b"1") {
+        engine.repeat(operation, &SETTLE, &address.call().arg("use")).await?;
+    }
+    let messages = value::array(found).and_then(|found| found.into_iter().map(stored).collect());
+    let mut messages: Vec<StoredMessage> = messages.map_err(|error| error.in_operation(operation))?;
+    if matches!(range, Range::Before(_)) {
+        messages.reverse();
+    }
+    Ok(messages)
+}
+
+/// How the thread stands. An expiry that has passed is made into the clear that it is.
+pub(super) async fn settle(
+    engine: &Engine,
+    operation: &'static str,
+    address: &Address,
+) -> Result<ThreadInfo> {
+    let answer = engine.repeat(operation, &SETTLE, &address.call().arg("")).await?;
+    let stands = value::tuple(answer).and_then(|counts| info(address, counts));
+    stands.map_err(|error| error.in_operation(operation))
+}
+
+/// Messages, bytes and last number.
+fn info(address: &Address, [messages, bytes, last]: [Value; 3]) -> Result<ThreadInfo> {
+    let thread = named(address.name()).ok_or_else(|| super::super::failure::corrupt("history.read"))?;
+    Ok(ThreadInfo {
+        thread,
+        messages: value::count(messages)?,
+        bytes: value::count(bytes)?,
+        last: Seq::new(value::integer(last)?),
+    })
+}
+
+/// How the thread stands if it holds messages.
+pub(super) async fn living(
+    engine: &Engine,
+    operation: &'static str,
+    address: &Address,
+) -> Result<Option<ThreadInfo>> {
+    let head = address.head();
+    let mut command = redis::cmd("HMGET");
+    command.arg(&head[..]).arg(&["n", "b", "s", "e"]);
+    let answer = engine.fetch(operation, &head, &command).await?;
+    let [messages, bytes, last, ends] = value::tuple(answer)?;
+    if matches!(messages, Value::Nil) {
+        return Ok(None);
+    }
+    let info = info(address, [messages, bytes, last]).map_err(|error| error.in_operation(operation))?;
+    if info.messages == 0 {
+        return Ok(None);
+    }
+    if value::optional(ends).is_some() {
+        let mut exists = redis::cmd("EXISTS");
+        exists.arg(&address.messages()[..]);
+        let there = engine.fetch(operation, &head, &exists).await?;
+        if value::integer(there)? == 0 {
+            return Ok(None);
+        }
+    }
+    Ok(Some(info))
+}
+
+/// A step before the one that writes failed, so nothing was changed.
+pub(super) fn untouched(error: Error) -> Error {
+    error.with_outcome(Outcome::NotApplied)
+}
+
+pub(super) fn at_the_cap(operation: &'static str) -> Error {
+    Error::new(ErrorKind::ResourceExhausted, operation, "the thread has given all numbers that there are")
+}

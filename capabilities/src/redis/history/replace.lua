@@ -1,0 +1,105 @@
+-- Puts messages in the place of everything up to a number.
+--
+-- KEYS[7] is a key of the thread's to work in. ARGV: channel, token, up to, seen, then size, run and body of each
+-- message. Answers {0, removed, number of the event}; {1} where the index does not name the thread yet; {2} where the
+-- thread does not reach that far; {3} where it lost messages since; {4} at the cap.
+local token, up_to, seen = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local placed = (#ARGV - 4) / 3
+local CHUNK = 64
+
+if seen > last then
+  return {2}
+end
+if changed > seen then
+  return {3}
+end
+if last >= SEQ_MAX then
+  return {4}
+end
+-- An empty one too, whose event is there to be erased some day.
+if not indexed(token) then
+  return {1}
+end
+
+-- Calls `use` with the header of each message from `from` to `to`.
+local function each(from, to, use)
+  repeat
+    local chunk = redis.call('ZRANGEBYSCORE', MESSAGES, from, to, 'LIMIT', 0, CHUNK)
+    for _, message in ipairs(chunk) do
+      local seq, size, run = header(message)
+      use(seq, size, run)
+      from = '(' .. int(seq)
+    end
+  until #chunk < CHUNK
+end
+
+local removed = redis.call('ZCOUNT', MESSAGES, '-inf', int(up_to))
+local kept = redis.call('ZCOUNT', MESSAGES, '(' .. int(up_to), '+inf')
+
+-- The size of what goes, where it is known without a look at each message: the newest that goes was appended after
+-- the last removal, so the thread's size right after it is that of all that goes.
+local function known_size()
+  local newest = redis.call('ZREVRANGEBYSCORE', MESSAGES, int(up_to), '-inf', 'LIMIT', 0, 1)[1]
+  local seq, size = string.match(newest or '', '^(%-?%d+) %d+ (%d+) ')
+  return seq and tonumber(seq) > changed and tonumber(size)
+end
+
+-- Takes what goes out of the index of runs by a look at its entries, which hold no bodies.
+local function prune_runs()
+  for _, entry in ipairs(redis.call('ZRANGE', RUNS, 0, -1)) do
+    if string.match(entry, '%z(%d+) ') - OFFSET <= up_to then
+      redis.call('ZREM', RUNS, entry)
+    end
+  end
+end
+
+-- Whichever side is the shorter is looked at; the sizes and runs of the other follow.
+if kept == 0 then
+  redis.call('UNLINK', MESSAGES, RUNS)
+  bytes = 0
+elseif removed <= kept then
+  local size_gone = known_size()
+  if size_gone and redis.call('ZCARD', RUNS) <= 4 * removed then
+    bytes = bytes - size_gone
+    prune_runs()
+  else
+    each('-inf', int(up_to), function(seq, size, run)
+      bytes = bytes - size
+      if run ~= '' then
+        redis.call('ZREM', RUNS, run_entry(run, seq, int(size)))
+      end
+    end)
+  end
+  redis.call('ZREMRANGEBYSCORE', MESSAGES, '-inf', int(up_to))
+else
+  redis.call('ZRANGESTORE', KEYS[7], MESSAGES, '(' .. int(up_to), '+inf', 'BYSCORE')
+  redis.call('UNLINK', MESSAGES, RUNS)
+  redis.call('RENAME', KEYS[7], MESSAGES)
+  bytes = 0
+  each('-inf', '+inf', function(seq, size, run)
+    bytes = bytes + size
+    if run ~= '' then
+      redis.call('ZADD', RUNS, 0, run_entry(run, seq, int(size)))
+    end
+  end)
+end
+messages = kept + placed
+for at = 5, #ARGV, 3 do
+  bytes = bytes + ARGV[at]
+end
+local seq = up_to - placed
+for at = 5, #ARGV, 3 do
+  seq = seq + 1
+  place_one(seq, ARGV[at], ARGV[at + 1], ARGV[at + 2], bytes, last + 1)
+end
+-- The new messages may stand on the numbers of these events, and the event that follows tells all they told.
+for _, covered in ipairs(redis.call('ZRANGEBYSCORE', REPLACEMENTS, '-inf', int(up_to))) do
+  redis.call('ZREMRANGEBYSCORE', EVENTS, covered, covered)
+end
+redis.call('ZREMRANGEBYSCORE', REPLACEMENTS, '-inf', int(up_to))
+redis.call('ZREMRANGEBYSCORE', EVENTS, '-inf', int(up_to))
+happened(3, removed, up_to, placed, '')
+redis.call('ZADD', REPLACEMENTS, int(up_to), int(last))
+save()
+announce()
+return {0, removed, last}

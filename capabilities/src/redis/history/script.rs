@@ -1,0 +1,44 @@
+//! The steps that the server runs as a whole.
+
+use std::sync::LazyLock;
+
+use super::super::script::Script;
+
+/// A script that begins with how the thread stands.
+macro_rules! on_thread {
+    ($name:ident, $file:literal) => {
+        pub(super) static $name: LazyLock<Script> =
+            LazyLock::new(|| Script::new(concat!(include_str!("thread.lua"), include_str!($file))));
+    };
+}
+
+/// A script of its own.
+macro_rules! alone {
+    ($name:ident, $file:literal) => {
+        pub(super) static $name: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!($file)));
+    };
+}
+
+/// The plain append comes before what all others need.
+pub(super) static APPEND: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(concat!(
+        include_str!("append.lua"),
+        include_str!("thread.lua"),
+        include_str!("append_any.lua")
+    ))
+});
+
+on_thread!(CLEAR, "clear.lua");
+on_thread!(CLEAR_RUN, "clear_run.lua");
+on_thread!(COMMIT, "commit.lua");
+on_thread!(EVENTS, "events.lua");
+on_thread!(REPLACE, "replace.lua");
+on_thread!(RETIRE, "retire.lua");
+on_thread!(SET_TTL, "set_ttl.lua");
+on_thread!(SETTLE, "settle.lua");
+on_thread!(SOURCE, "source.lua");
+
+alone!(DROP, "drop.lua");
+alone!(FORGET, "forget.lua");
+alone!(REGISTER, "register.lua");
+alone!(STAGE, "stage.lua");

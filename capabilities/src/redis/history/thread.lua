@@ -1,0 +1,139 @@
+-- A thread, as every script but the plain append sees it.
+--
+-- KEYS: 1 the thread's hash, 2 its messages, 3 the index of its runs, 4 its events that are not messages, 5 its
+-- replacements, 6 the refused tokens. ARGV[1] is the channel on which its changes are announced.
+--
+-- The hash holds the counters: `s` the greatest number given, `c` the number of the last clear, run clear or
+-- replacement, `n` messages, `b` bytes, `i` present once the index of the namespace names the thread; the time to live
+-- where there is one: `t` milliseconds, `r` 1 where use renews it, `e` when it ends; and under `k` with the key behind
+-- it, what an append with that idempotency key answered.
+--
+-- Messages: sorted by their number, '<seq> <size> <thread bytes> <placed by> <run>' NUL '<body>'.
+-- Runs: sorted by their bytes, '<run>' NUL '<seq + 2^20, in 16 digits> <size>'. A replacement reaches 999 below 0.
+-- Events: sorted by their number, '<seq> <kind> <removed> <up to> <thread bytes> <placed> <run>'; kind 1 is a clear, 2
+-- the clear of a run, 3 a replacement.
+-- Replacements: the numbers of the replacement events, sorted by how far they reach.
+--
+-- A sorted set's scores are exact up to 2^53. Appends stop 2^20 before that, so that events always have a number.
+--
+-- Messages and runs carry the server's own expiry, so that plain reads see a thread end on time and its memory is freed
+-- without anybody asking. The counters stay until the next script makes the end into the clear that it is.
+
+local THREAD, MESSAGES, RUNS, EVENTS, REPLACEMENTS, REFUSED = unpack(KEYS)
+local SEQ_MAX = 9007199253692416
+-- Keeps the numbers in the index of runs positive; greatest and offset together are 2^53.
+local OFFSET = 1048576
+-- How long a token stays refused: ten times as long as an append may take from its registration to its arrival.
+local REFUSED_MS = 600000
+
+local function announce()
+  redis.pcall('PUBLISH', ARGV[1], '')
+end
+
+-- Reading each key's size fails where it holds something foreign, before anything is written: scripts do not roll back.
+for _, key in ipairs({MESSAGES, RUNS, EVENTS, REPLACEMENTS}) do
+  redis.call('ZCARD', key)
+end
+redis.call('SCARD', REFUSED)
+local fields = redis.call('HMGET', THREAD, 's', 'c', 'n', 'b', 't', 'r', 'e')
+local last, changed = tonumber(fields[1] or 0), tonumber(fields[2] or 0)
+local messages, bytes = tonumber(fields[3] or 0), tonumber(fields[4] or 0)
+local ttl, renews, ends = tonumber(fields[5] or nil), fields[6] == '1', tonumber(fields[7] or nil)
+local had_ttl = ends ~= nil
+
+local function save()
+  redis.call('HSET', THREAD, 's', int(last), 'c', int(changed), 'n', int(messages), 'b', int(bytes))
+  if messages == 0 then
+    -- What comes next does not inherit a life.
+    ends = nil
+  end
+  if ends then
+    redis.call('HSET', THREAD, 't', int(ttl), 'r', renews and '1' or '0', 'e', int(ends))
+    -- A key is gone when its time is in the past, so this is the instant of the end itself.
+    redis.call('PEXPIREAT', MESSAGES, int(ends - 1))
+    redis.call('PEXPIREAT', RUNS, int(ends - 1))
+  elseif had_ttl then
+    redis.call('HDEL', THREAD, 't', 'r', 'e')
+    redis.call('PERSIST', MESSAGES)
+    redis.call('PERSIST', RUNS)
+  end
+  had_ttl = ends ~= nil
+end
+
+-- Takes the number of an event that changes what stands in the thread, and writes it.
+local function happened(kind, removed, up_to, placed, run)
+  last = last + 1
+  changed = last
+  redis.call('ZADD', EVENTS, int(last), string.format(
+    '%.0f %d %.0f %.0f %.0f %d ', last, kind, removed, up_to, bytes, placed) .. run)
+end
+
+-- Removes all messages and the time to live, and answers how many went.
+local function clear()
+  local gone = messages
+  redis.call('UNLINK', MESSAGES, RUNS, EVENTS, REPLACEMENTS)
+  messages, bytes, ends = 0, 0, nil
+  happened(1, gone, 0, 0, '')
+  save()
+  announce()
+  return gone
+end
+
+-- Sets the time to live.
+local function live(ttl_ms, renewing)
+  ttl, renews = tonumber(ttl_ms), renewing == '1'
+  ends = now_ms() + ttl
+end
+
+-- Starts the time to live anew where it follows use, and says whether that changes anything.
+local function renew()
+  local later = ends and renews and now_ms() + ttl
+  if later and later > ends then
+    ends = later
+    return true
+  end
+  return false
+end
+
+-- Whether the index of the namespace names the thread, be it since now by a token that was not refused meanwhile.
+local function indexed(token)
+  if redis.call('HEXISTS', THREAD, 'i') == 1 then
+    return true
+  end
+  if token == '' or redis.call('SISMEMBER', REFUSED, token) == 1 then
+    return false
+  end
+  redis.call('HSET', THREAD, 'i', token)
+  return true
+end
+
+local function refuse(token)
+  if token ~= '' then
+    redis.call('SADD', REFUSED, token)
+    redis.call('PEXPIRE', REFUSED, REFUSED_MS)
+  end
+end
+
+local function run_entry(run, seq, size)
+  return run .. '\0' .. string.format('%016.0f %s', seq + OFFSET, size)
+end
+
+-- A stored message's number, size and run.
+local function header(message)
+  local seq, size, run = string.match(message, '^(%-?%d+) (%d+) %d+ %d+ ([^%z]*)%z')
+  return tonumber(seq), tonumber(size), run
+end
+
+local function place_one(seq, size, run, body, thread_bytes, placed_by)
+  local number = int(seq)
+  redis.call('ZADD', MESSAGES, number, string.format('%s %s %.0f %.0f ', number, size, thread_bytes, placed_by)
+    .. run .. '\0' .. body)
+  if run ~= '' then
+    redis.call('ZADD', RUNS, 0, run_entry(run, seq, size))
+  end
+end
+
+-- A time to live that has passed becomes the clear that it is. The server may have freed the messages already.
+if ends and messages > 0 and (ends <= now_ms() or redis.call('EXISTS', MESSAGES) == 0) then
+  clear()
+end

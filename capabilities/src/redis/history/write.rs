@@ -1,0 +1,97 @@
+//! The writes of a thread. Each is one script, which happens as a whole.
+
+use larder_kernel::{Appended, Error, ErrorKind, IdempotencyKey, Replaced, Result, RunId, Seq, Ttl};
+use redis::Value;
+
+use super::super::engine::Engine;
+use super::super::failure::corrupt;
+use super::super::script::Call;
+use super::super::value::{self, millis};
+use super::address::Address;
+use super::index::Index;
+use super::message::Batch;
+use super::read::at_the_cap;
+use super::script::{APPEND, CLEAR, CLEAR_RUN, REPLACE, SET_TTL};
+
+/// Adds a time to live to the arguments: milliseconds, or nothing, and whether use renews it.
+fn with_ttl(call: Call, ttl: Option<Ttl>) -> Call {
+    let call = match ttl {
+        Some(ttl) => call.number(millis(ttl.after)),
+        None => call.arg(""),
+    };
+    call.arg(if ttl.is_some_and(|ttl| ttl.refresh_on_use) { "1" } else { "0" })
+}
+
+pub(super) async fn append(
+    index: &Index,
+    address: &Address,
+    batch: Batch,
+    key: Option<(IdempotencyKey, [u8; 32])>,
+    ttl: Option<Ttl>,
+) -> Result<Appended> {
+    const OPERATION: &str = "history.append_many";
+    let call = match &key {
+        Some((key, digest)) => address.keys().arg(key.as_str()).arg(digest),
+        None => address.keys().arg("").arg(""),
+    };
+    let call = batch.into_call(with_ttl(call, ttl));
+    match index.write(OPERATION, &APPEND, address, &call).await? {
+        (0, numbers) => {
+            let [first, last] = two(OPERATION, numbers)?;
+            Ok(Appended { first: Seq::new(first), last: Seq::new(last) })
+        }
+        (2, _) => {
+            Err(Error::new(ErrorKind::Conflict, OPERATION, "the idempotency key was used for other messages"))
+        }
+        (3, _) => Err(at_the_cap(OPERATION)),
+        _ => Err(corrupt(OPERATION)),
+    }
+}
+
+pub(super) async fn clear(engine: &Engine, address: &Address) -> Result<u64> {
+    value::count(engine.run("history.clear", &CLEAR, &address.call()).await?)
+}
+
+pub(super) async fn clear_run(engine: &Engine, address: &Address, run: &RunId) -> Result<u64> {
+    let call = address.call().arg(run.as_str());
+    value::count(engine.run("history.clear_run", &CLEAR_RUN, &call).await?)
+}
+
+pub(super) async fn replace(
+    index: &Index,
+    address: &Address,
+    up_to: Seq,
+    seen: Seq,
+    batch: Batch,
+) -> Result<Replaced> {
+    const OPERATION: &str = "history.replace";
+    let conflict = |message| Err(Error::new(ErrorKind::Conflict, OPERATION, message));
+    let call = address.keys().key(address.place().part("work")).number(up_to.get()).number(seen.get());
+    match index.write(OPERATION, &REPLACE, address, &batch.into_call(call)).await? {
+        (0, numbers) => {
+            let [removed, seq] = two(OPERATION, numbers)?;
+            let removed = u64::try_from(removed).map_err(|_| corrupt(OPERATION))?;
+            Ok(Replaced { removed, seq: Seq::new(seq) })
+        }
+        (2, _) => conflict("the thread does not reach that far"),
+        (3, _) => conflict("the thread lost messages since it was read"),
+        (4, _) => Err(at_the_cap(OPERATION)),
+        _ => Err(corrupt(OPERATION)),
+    }
+}
+
+/// Sets or removes the time to live.
+pub(super) async fn set_ttl(engine: &Engine, address: &Address, ttl: Option<Ttl>) -> Result<()> {
+    const OPERATION: &str = "history.set_ttl";
+    let answer = engine.run(OPERATION, &SET_TTL, &with_ttl(address.call(), ttl)).await?;
+    if value::integer(answer)? == 1 {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::NotFound, OPERATION, "the thread holds no messages"))
+}
+
+fn two(operation: &'static str, numbers: Vec<Value>) -> Result<[i64; 2]> {
+    let [first, second] =
+        value::tuple(Value::Array(numbers)).map_err(|error| error.in_operation(operation))?;
+    Ok([value::integer(first)?, value::integer(second)?])
+}

@@ -1,0 +1,223 @@
+//! Which entities a namespace holds, so that they can be listed and erased.
+//!
+//! An index has a slot of its own, so it cannot change in one step with its entities. The order of steps makes up for
+//! it:
+//!
+//! - An entity is entered in the index **before** its first write. An index may name an entity that is empty, so
+//!   readers look; no entity is ever missing from it.
+//! - An erasure takes a new number, the **epoch**, then empties each entity named, leaves the epoch there for a while,
+//!   and removes from the index the names that were entered in an earlier epoch.
+//! - A writer proves its entry with the epoch and the time it got. An entity that is not there yet refuses an epoch
+//!   older than the one an erasure left, and an entry of more than a minute ago; the writer then enters it again. So
+//!   no write slips in between an erasure's steps, to stay behind unlisted.
+
+use std::sync::LazyLock;
+
+use bytes::Bytes;
+use futures_util::{StreamExt, TryStreamExt};
+use larder_kernel::{Error, ErrorKind, Namespace, Outcome, Result};
+use redis::Value;
+
+use super::engine::Engine;
+use super::key::Entity;
+use super::script::{Call, Script};
+use super::value;
+
+/// How often a write enters its entity anew before it gives up: each time an erasure must have come in between.
+const REGISTRATIONS_MAX: u32 = 8;
+/// Names that an erasure reads at once.
+const ERASED_NAMES_MAX: usize = 256;
+/// Entities that an erasure empties at the same time.
+const ERASED_AT_ONCE: usize = 32;
+/// How long an erased entity refuses writers that entered it before: well over the minute that an entry is good for.
+const ERASED_KEPT_MS: u64 = 600_000;
+
+static REGISTER: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(
+        "local epoch = redis.call('GET', KEYS[3]) or '0'
+         redis.call('ZADD', KEYS[1], 0, ARGV[1])
+         redis.call('HSET', KEYS[2], ARGV[1], epoch)
+         return {epoch, int(now_ms())}",
+    )
+});
+
+/// Epochs follow the clock, so that they grow even once the last one is forgotten. A server without memory to spare lets
+/// a script write once it has begun by removing, so erasures begin that way.
+static BEGIN_ERASE: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(
+        "local epoch = math.max(now_ms(), tonumber(redis.call('GET', KEYS[3]) or '0') + 1)
+         redis.call('UNLINK', KEYS[3])
+         redis.call('SET', KEYS[3], int(epoch), 'PX', 86400000)
+         return int(epoch)",
+    )
+});
+
+static NAMES: LazyLock<Script> = LazyLock::new(|| {
+    Script::new("return redis.call('ZRANGEBYLEX', KEYS[1], ARGV[1], '+', 'LIMIT', 0, tonumber(ARGV[2]))")
+});
+
+static ERASE_ENTITY: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(
+        "local before = redis.call('GET', KEYS[2])
+         redis.call('UNLINK', KEYS[1])
+         for i = 3, #KEYS do
+           redis.call('UNLINK', KEYS[i])
+         end
+         if not before or tonumber(before) < tonumber(ARGV[1]) then
+           redis.call('SET', KEYS[2], ARGV[1], 'PX', tonumber(ARGV[2]))
+         end
+         redis.pcall('PUBLISH', ARGV[3], '')
+         return 1",
+    )
+});
+
+static FORGET: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(
+        "local epoch = tonumber(ARGV[1])
+         for i = 2, #ARGV do
+           if tonumber(redis.call('HGET', KEYS[2], ARGV[i]) or '0') < epoch then
+             redis.call('ZREM', KEYS[1], ARGV[i])
+             redis.call('HDEL', KEYS[2], ARGV[i])
+           end
+         end
+         return 1",
+    )
+});
+
+/// The entities of one kind in one namespace.
+#[derive(Clone)]
+pub(crate) struct Index {
+    kind: &'static str,
+    namespace: Namespace,
+    place: Entity,
+}
+
+impl Index {
+    /// `kind` is a word of this program: `kv`, `history`, `tasks`.
+    pub(crate) fn new(kind: &'static str, namespace: &Namespace) -> Self {
+        let place = Entity::new("index", &[kind, namespace.as_str()]);
+        Self { kind, namespace: namespace.clone(), place }
+    }
+
+    /// The entity of this name.
+    pub(crate) fn entity(&self, name: &str) -> Entity {
+        Entity::new(self.kind, &[self.namespace.as_str(), name])
+    }
+
+    fn call(&self) -> Call {
+        Call::new().key(self.place.part("names")).key(self.place.part("epochs")).key(self.place.part("epoch"))
+    }
+}
+
+/// A run of a script that empties an entity, with what its kind adds.
+fn erasing(entity: &Entity, epoch: &str, own: impl Fn(&Entity) -> (Vec<Bytes>, Vec<Bytes>)) -> Call {
+    let call = Call::new()
+        .key(entity.part("meta"))
+        .key(entity.part("erased"))
+        .arg(epoch)
+        .number(ERASED_KEPT_MS)
+        .arg(entity.channel());
+    let (keys, arguments) = own(entity);
+    arguments.into_iter().fold(keys.into_iter().fold(call, Call::key), Call::bytes)
+}
+
+impl Engine {
+    /// Runs a script that writes to the entity of this name. Before `call`'s own keys and arguments, the script gets
+    /// `KEYS[1]` = `meta`, `KEYS[2]` = `erased`, `ARGV[1]` and `ARGV[2]` = the registration; it calls `registered()`
+    /// before its first write and answers `'REGISTER'` where that is false. The entity's first write must make `meta`,
+    /// which must live as long as the entity holds anything.
+    pub(crate) async fn write(
+        &self,
+        operation: &'static str,
+        script: &Script,
+        index: &Index,
+        name: &str,
+        call: &Call,
+    ) -> Result<Value> {
+        let entity = index.entity(name);
+        let keys = [entity.part("meta"), entity.part("erased")];
+        let mut registration = [Bytes::new(), Bytes::new()];
+        for _ in 0..=REGISTRATIONS_MAX {
+            let answer = self.run(operation, script, &call.preceded_by(&keys, &registration)).await?;
+            if !matches!(&answer, Value::BulkString(word) if word == b"REGISTER") {
+                return Ok(answer);
+            }
+            let [epoch, at] = value::tuple(self.register(operation, index, name).await?)
+                .map_err(|error| error.in_operation(operation))?;
+            registration = [value::bytes(epoch)?.into(), value::bytes(at)?.into()];
+        }
+        Err(Error::new(
+            ErrorKind::Unavailable,
+            operation,
+            "the namespace was erased again and again meanwhile, or the clocks of the servers differ by a minute",
+        )
+        .with_outcome(Outcome::NotApplied))
+    }
+
+    /// The names that an index holds after one of them, in byte order. Some may name what is empty.
+    pub(crate) async fn names(
+        &self,
+        operation: &'static str,
+        index: &Index,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<String>> {
+        let from = after.map_or_else(|| "-".to_owned(), |after| format!("({after}"));
+        let call = index.call().arg(from).number(limit);
+        let names = value::array(self.read(operation, &NAMES, &call).await?)
+            .and_then(|names| names.into_iter().map(value::text).collect());
+        names.map_err(|error: Error| error.in_operation(operation))
+    }
+
+    /// Removes every entity of an index, each with these parts beside `meta`, and every trace of its name.
+    pub(crate) async fn erase(
+        &self,
+        operation: &'static str,
+        index: &Index,
+        parts: &[&'static str],
+    ) -> Result<()> {
+        let own = |entity: &Entity| (parts.iter().map(|part| entity.part(part)).collect(), Vec::new());
+        self.erase_by(operation, index, &ERASE_ENTITY, own).await
+    }
+
+    /// As [`erase`](Self::erase), for entities whose parts only a script of their kind knows. The script gets `KEYS[1]` =
+    /// `meta`, `KEYS[2]` = `erased`, `ARGV[1]` = the epoch, `ARGV[2]` = how long to keep it there, `ARGV[3]` = the
+    /// channel, and after them what `own` adds; it runs until it answers 1. Whichever run removes `meta` leaves the epoch
+    /// in the same step.
+    pub(crate) async fn erase_by(
+        &self,
+        operation: &'static str,
+        index: &Index,
+        script: &Script,
+        own: impl Fn(&Entity) -> (Vec<Bytes>, Vec<Bytes>) + Send + Sync,
+    ) -> Result<()> {
+        let epoch = value::text(self.repeat(operation, &BEGIN_ERASE, &index.call()).await?)?;
+        let mut after: Option<String> = None;
+        loop {
+            let names = self.names(operation, index, after.as_deref(), ERASED_NAMES_MAX).await?;
+            let Some(last) = names.last().cloned() else { return Ok(()) };
+            let mut forget = index.call().arg(&epoch);
+            for name in &names {
+                forget = forget.arg(name);
+            }
+            let calls: Vec<Call> =
+                names.iter().map(|name| erasing(&index.entity(name), &epoch, &own)).collect();
+            futures_util::stream::iter(calls)
+                .map(|call| async move {
+                    while value::integer(self.repeat(operation, script, &call).await?)? != 1 {}
+                    Ok::<(), Error>(())
+                })
+                .buffer_unordered(ERASED_AT_ONCE)
+                .try_collect::<()>()
+                .await?;
+            self.repeat(operation, &FORGET, &forget).await?;
+            after = Some(last);
+        }
+    }
+
+    async fn register(&self, operation: &'static str, index: &Index, name: &str) -> Result<Value> {
+        // The entry alone is no part of the write, so a failure here leaves the write undone.
+        let entered = self.repeat(operation, &REGISTER, &index.call().arg(name)).await;
+        entered.map_err(|error| error.with_outcome(Outcome::NotApplied))
+    }
+}

@@ -1,0 +1,49 @@
+-- What the scripts that write to a bucket share. The first two only read, and meet every key of the bucket, so that one
+-- that holds something else stops the script before its first write.
+local function found_at(key, now)
+  local revision = redis.call('ZSCORE', KEYS[5], key)
+  local expires = redis.call('ZSCORE', KEYS[6], key)
+  if expires and tonumber(expires) <= now then return false end
+  return revision
+end
+
+local function next_revision()
+  redis.call('HEXISTS', KEYS[3], '')
+  redis.call('ZCARD', KEYS[4])
+  redis.call('ZCARD', KEYS[7])
+  redis.call('ZCARD', KEYS[8])
+  local revision = tonumber(redis.call('HGET', KEYS[1], 'revision') or '0') + 1
+  return revision < 9007199254740991 and revision
+end
+
+local function remove(key)
+  redis.call('HDEL', KEYS[3], key)
+  for i = 4, 6 do
+    redis.call('ZREM', KEYS[i], key)
+  end
+end
+
+-- Drops the oldest tombstones beyond those kept, and notes the greatest revision dropped.
+local function forget(tombstones, kept)
+  local surplus = redis.call('ZCARD', tombstones) - kept
+  if surplus <= 0 then return end
+  local last = redis.call('ZRANGE', tombstones, surplus - 1, surplus - 1, 'WITHSCORES')[2]
+  redis.call('ZREMRANGEBYRANK', tombstones, 0, surplus - 1)
+  if tonumber(last) > tonumber(redis.call('HGET', KEYS[1], 'forgotten') or '0') then
+    redis.call('HSET', KEYS[1], 'forgotten', last)
+  end
+end
+
+-- Ends a write: what expired becomes a tombstone once watchers under way have met its put, old tombstones go at times,
+-- and the change is announced.
+local function written(revision, now, kept, channel)
+  for _, key in ipairs(redis.call('ZRANGEBYSCORE', KEYS[6], '-inf', int(now - 60000), 'LIMIT', 0, 16)) do
+    redis.call('ZADD', KEYS[8], redis.call('ZSCORE', KEYS[5], key), key)
+    remove(key)
+  end
+  if revision % 256 == 0 then
+    forget(KEYS[7], kept)
+    forget(KEYS[8], kept)
+  end
+  redis.pcall('PUBLISH', channel, '')
+end

@@ -1,0 +1,28 @@
+-- KEYS: meta, erased, values, names, revisions, expiries, deleted, expired
+-- ARGV: registration (2), key, wanted revision ('' for any, 'absent'), tombstones kept, channel, time to live, value
+-- Answers the revision, or 'EXISTS', 'CONFLICT', 'FULL', 'REGISTER'.
+local key = ARGV[3]
+local now = now_ms()
+local found = found_at(key, now)
+if ARGV[4] == 'absent' then
+  if found then return 'EXISTS' end
+elseif ARGV[4] ~= '' and found ~= ARGV[4] then
+  return 'CONFLICT'
+end
+if not registered() then return 'REGISTER' end
+local revision = next_revision()
+if not revision then return 'FULL' end
+
+redis.call('HSET', KEYS[1], 'revision', int(revision))
+redis.call('HSET', KEYS[3], key, ARGV[8])
+redis.call('ZADD', KEYS[4], 0, key)
+redis.call('ZADD', KEYS[5], int(revision), key)
+if ARGV[7] == '' then
+  redis.call('ZREM', KEYS[6], key)
+else
+  redis.call('ZADD', KEYS[6], int(now + tonumber(ARGV[7])), key)
+end
+redis.call('ZREM', KEYS[7], key)
+redis.call('ZREM', KEYS[8], key)
+written(revision, now, tonumber(ARGV[5]), ARGV[6])
+return int(revision)

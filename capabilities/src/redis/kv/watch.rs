@@ -1,0 +1,154 @@
+//! Watches: the changes of a bucket, read in pages and again after each announcement.
+
+use std::collections::VecDeque;
+use std::sync::LazyLock;
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use larder_kernel::{Error, ErrorKind, KvEvent, KvEventKind, KvEvents, Result, Revision};
+use redis::Value;
+
+use super::super::engine::Engine;
+use super::super::key::Entity;
+use super::super::script::{Call, Script};
+use super::super::value;
+use super::super::wake::Bell;
+use super::rows::expiry;
+
+const OPERATION: &str = "kv.watch";
+/// Most changes that are read at once.
+const PAGE_CHANGES_MAX: u64 = 256;
+/// A page ends when its values reach this size.
+const PAGE_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+static CHANGES: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("changes.lua")));
+
+/// Which changes are wanted, and after which revision.
+struct Wanted {
+    bucket: Entity,
+    prefix: String,
+    after: u64,
+    /// The greatest forgotten revision that the watch may lack. `None` before the first page of a watch from revision
+    /// 0, which needs nothing that was forgotten by then, because it knows of no key that could be gone.
+    excused: Option<u64>,
+}
+
+/// Changes with the prefix, and how far the bucket was looked through for them.
+struct ChangePage {
+    last: u64,
+    forgotten: u64,
+    cursor: u64,
+    more: bool,
+    events: VecDeque<KvEvent>,
+}
+
+struct Watch {
+    engine: Engine,
+    wanted: Wanted,
+    bell: Bell,
+    events: VecDeque<KvEvent>,
+    more: bool,
+    ended: bool,
+}
+
+/// The changes after a revision, and then those to come. The first page is read here, so that a revision that is too
+/// old is refused at once.
+pub(super) async fn follow(
+    engine: Engine,
+    bucket: Entity,
+    prefix: &str,
+    after: Revision,
+) -> Result<KvEvents> {
+    let bell = engine.wakes().bell(bucket.channel());
+    let excused = (after > Revision::ZERO).then_some(0);
+    // No bucket gets as far as the greatest number that scripts take.
+    let after = after.get().min(value::NUMBER_MAX);
+    let wanted = Wanted { bucket, prefix: prefix.to_owned(), after, excused };
+    let mut watch = Watch { engine, wanted, bell, events: VecDeque::new(), more: true, ended: false };
+    watch.advance().await?;
+    let events = futures_util::stream::unfold(watch, |mut watch| async move {
+        let event = watch.next().await?;
+        watch.ended = event.is_err();
+        Some((event, watch))
+    });
+    Ok(events.boxed())
+}
+
+impl Watch {
+    async fn next(&mut self) -> Option<Result<KvEvent>> {
+        loop {
+            if self.ended {
+                return None;
+            }
+            if let Some(event) = self.events.pop_front() {
+                return Some(Ok(event));
+            }
+            if !self.more {
+                self.bell.wait().await;
+            }
+            if let Err(error) = self.advance().await {
+                return Some(Err(error));
+            }
+        }
+    }
+
+    /// Reads the next page.
+    async fn advance(&mut self) -> Result<()> {
+        // Should the future be dropped after this, `more` makes the next one read again.
+        self.more = true;
+        self.bell.hush();
+        let call = ["meta", "values", "revisions", "expiries", "deleted", "expired"]
+            .into_iter()
+            .fold(Call::new(), |call, part| call.key(self.wanted.bucket.part(part)))
+            .number(self.wanted.after)
+            .arg(&self.wanted.prefix)
+            .number(PAGE_CHANGES_MAX)
+            .number(PAGE_BYTES_MAX);
+        let answer = self.engine.read(OPERATION, &CHANGES, &call).await?;
+        let page = change_page(answer).map_err(|error| error.in_operation(OPERATION))?;
+        let new = page.last > self.wanted.after;
+        if new
+            && self.wanted.after < page.forgotten
+            && self.wanted.excused.unwrap_or(page.forgotten) < page.forgotten
+        {
+            return Err(too_old());
+        }
+        self.wanted.excused.get_or_insert(page.forgotten);
+        if new {
+            self.wanted.after = page.cursor;
+            self.events = page.events;
+        }
+        self.more = new && page.more;
+        Ok(())
+    }
+}
+
+fn change_page(answer: Value) -> Result<ChangePage> {
+    let [last, forgotten, cursor, more, changes] = value::tuple(answer)?;
+    Ok(ChangePage {
+        last: value::count(last)?,
+        forgotten: value::count(forgotten)?,
+        cursor: value::count(cursor)?,
+        more: value::count(more)? > 0,
+        events: value::array(changes)?.into_iter().map(change).collect::<Result<_>>()?,
+    })
+}
+
+fn change(answer: Value) -> Result<KvEvent> {
+    let [key, revision, bytes, expires] = value::tuple(answer)?;
+    let kind = match value::optional(bytes) {
+        None => KvEventKind::Deleted,
+        Some(bytes) => {
+            KvEventKind::Put { value: Bytes::from(value::bytes(bytes)?), expires_at: expiry(expires)? }
+        }
+    };
+    Ok(KvEvent { key: value::id(key)?, revision: Revision::new(value::count(revision)?), kind })
+}
+
+fn too_old() -> Error {
+    Error::new(
+        ErrorKind::Conflict,
+        OPERATION,
+        "changes since that revision are forgotten; watch from revision 0 anew",
+    )
+}

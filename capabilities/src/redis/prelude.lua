@@ -1,0 +1,19 @@
+local function now_ms()
+  local now = redis.call('TIME')
+  return now[1] * 1000 + math.floor(now[2] / 1000)
+end
+
+local function int(n)
+  return string.format('%.0f', n)
+end
+
+local function registered()
+  if redis.call('EXISTS', KEYS[1]) == 1 then
+    return true
+  end
+  if ARGV[1] == '' or math.abs(now_ms() - tonumber(ARGV[2])) > 60000 then
+    return false
+  end
+  local erased = redis.call('GET', KEYS[2])
+  return not erased or tonumber(erased) <= tonumber(ARGV[1])
+end

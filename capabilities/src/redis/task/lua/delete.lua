@@ -1,0 +1,13 @@
+-- KEYS: meta, boards, the board's. ARGV: agent.
+local meta, boards, k = KEYS[1], KEYS[2], keys_of(3)
+local numbers = board_numbers(k)
+redis.call('ZCARD', boards)
+redis.call('HLEN', meta)
+if not numbers then return { 'no_board' } end
+
+-- Removing comes first: it is allowed when memory is full, and what follows it is then, too.
+redis.call('ZREM', boards, ARGV[1])
+redis.call('HSET', meta, ARGV[1],
+  table.concat({ int(numbers.position), int(numbers.revision), int(numbers.token) }, ' '))
+redis.call('UNLINK', k.board, k.tasks, k.state, k.results, k.order, k.leases, k.lapsed)
+return { 'deleted' }

@@ -1,0 +1,200 @@
+//! Tasks and boards on their way to the server and back.
+
+use std::borrow::Cow;
+use std::vec::IntoIter;
+
+use bytes::Bytes;
+use larder_kernel::{
+    Board, BoardId, BoardStatusCounts, ConversationId, Error, ErrorKind, FencingToken, Lease, Metadata,
+    NewTask, Result, Revision, Task, TaskPosition, TaskStatus,
+};
+use redis::Value;
+use serde::{Deserialize, Serialize};
+
+use crate::redis::failure::corrupt;
+use crate::redis::value;
+
+const OPERATION: &str = "redis.read";
+
+/// What a task was added with, apart from what the scripts use.
+#[derive(Serialize, Deserialize)]
+struct Fixed<'a> {
+    title: Cow<'a, str>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    description: Option<Cow<'a, str>>,
+    #[serde(default, skip_serializing_if = "Metadata::is_empty")]
+    metadata: Cow<'a, Metadata>,
+}
+
+/// The text of a new task.
+pub(super) fn fixed_text(task: &NewTask) -> Result<Bytes> {
+    let fixed = Fixed {
+        title: Cow::Borrowed(&task.title),
+        description: task.description.as_deref().map(Cow::Borrowed),
+        metadata: Cow::Borrowed(&task.metadata),
+    };
+    serde_json::to_vec(&fixed)
+        .map(Bytes::from)
+        .map_err(|_| Error::invalid(OPERATION, "task.metadata", "cannot be written as JSON"))
+}
+
+/// The digit of a status in scripts and records: its place in the list of all.
+pub(super) fn digit(status: TaskStatus) -> char {
+    match status {
+        TaskStatus::Planned => '0',
+        TaskStatus::InProgress => '1',
+        TaskStatus::Blocked => '2',
+        TaskStatus::Succeeded => '3',
+        TaskStatus::Failed => '4',
+        TaskStatus::Abandoned => '5',
+    }
+}
+
+/// The digits of the statuses that a rule holds for.
+pub(super) fn digits(rule: impl Fn(TaskStatus) -> bool) -> String {
+    TaskStatus::ALL.into_iter().filter(|status| rule(*status)).map(digit).collect()
+}
+
+fn status(text: &str) -> Option<TaskStatus> {
+    TaskStatus::ALL.into_iter().find(|status| text.chars().eq([digit(*status)]))
+}
+
+/// An answer's first word and what follows it.
+pub(super) struct Answer {
+    pub(super) word: String,
+    rest: IntoIter<Value>,
+}
+
+impl Answer {
+    pub(super) fn new(answer: Value) -> Result<Self> {
+        let mut rest = value::array(answer)?.into_iter();
+        let word = value::text(rest.next().unwrap_or(Value::Nil))?;
+        Ok(Self { word, rest })
+    }
+
+    /// The next part.
+    pub(super) fn next(&mut self) -> Value {
+        self.rest.next().unwrap_or(Value::Nil)
+    }
+
+    /// The task that the answer shows.
+    pub(super) fn task(self) -> Result<Task> {
+        let parts = <[Value; 4]>::try_from(self.rest.collect::<Vec<_>>());
+        parts.map_err(|_| corrupt(OPERATION)).and_then(task_of)
+    }
+
+    /// The error for an answer that refuses.
+    pub(super) fn refusal(mut self, operation: &'static str) -> Error {
+        let conflict = |message: &'static str| Error::new(ErrorKind::Conflict, operation, message);
+        match self.word.as_str() {
+            "no_board" => Error::new(ErrorKind::NotFound, operation, "there is no such board"),
+            "no_task" => Error::new(ErrorKind::NotFound, operation, "there is no such task on the board"),
+            "exists" => Error::new(ErrorKind::AlreadyExists, operation, "the board is there"),
+            "taken" => {
+                Error::new(ErrorKind::AlreadyExists, operation, "a task with one of the ids is on the board")
+                    .with_field("tasks.id")
+            }
+            "revision" => conflict("the task is at another revision"),
+            "token" => conflict("the token is not the one of the task's lease"),
+            "status" => {
+                let error = conflict("a task that stands so cannot take this step");
+                match value::text(self.next()).ok().as_deref().and_then(status) {
+                    Some(from) => error.with_context("from", from.as_str()),
+                    None => error,
+                }
+            }
+            "full" => {
+                Error::new(ErrorKind::ResourceExhausted, operation, "the board has used up its numbers")
+            }
+            _ => corrupt(operation),
+        }
+    }
+}
+
+/// A task from a row of a listing.
+pub(super) fn task(row: Value) -> Result<Task> {
+    task_of(value::tuple(row)?)
+}
+
+fn task_of([id, fixed, state, result]: [Value; 4]) -> Result<Task> {
+    let fixed = value::bytes(fixed)?;
+    let fixed: Fixed<'_> = serde_json::from_slice(&fixed).map_err(|_| corrupt(OPERATION))?;
+    let state = value::text(state)?;
+    let mut fields = state.splitn(8, ' ');
+    let mut next = || fields.next().ok_or_else(|| corrupt(OPERATION));
+    let (status_digit, position, revision) = (next()?, next()?, next()?);
+    let (retries, retries_max) = (next()?, next()?);
+    let lease = match next() {
+        Err(_) => None,
+        Ok(token) => {
+            let (ends, worker) = (next()?, next()?);
+            Some(Lease {
+                token: FencingToken::new(number(token)?),
+                expires_at: value::timestamp(number(ends)?)?,
+                worker: worker.try_into().map_err(|_| corrupt(OPERATION))?,
+            })
+        }
+    };
+    Ok(Task {
+        id: value::id(id)?,
+        title: fixed.title.into_owned(),
+        description: fixed.description.map(Cow::into_owned),
+        status: status(status_digit).ok_or_else(|| corrupt(OPERATION))?,
+        position: TaskPosition(number(position)?),
+        revision: Revision::new(number(revision)?),
+        retries: number(retries)?,
+        retries_max: number(retries_max)?,
+        result: value::optional(result).map(value::text).transpose()?,
+        lease,
+        metadata: fixed.metadata.into_owned(),
+    })
+}
+
+fn number<N: std::str::FromStr>(text: &str) -> Result<N> {
+    text.parse().map_err(|_| corrupt(OPERATION))
+}
+
+/// A board from a row: agent, label, parent and the count of each status.
+pub(super) fn board(conversation: &ConversationId, row: Value) -> Result<Board> {
+    let mut row = value::array(row)?.into_iter();
+    let mut next = || row.next().ok_or_else(|| corrupt(OPERATION));
+    let id = BoardId { conversation: conversation.clone(), agent: value::id(next()?)? };
+    let label = value::optional(next()?).map(value::text).transpose()?;
+    let parent = value::optional(next()?).map(value::id).transpose()?;
+    let mut tasks = BoardStatusCounts::default();
+    for status in TaskStatus::ALL {
+        *tasks.of_mut(status) = value::count(next()?)?;
+    }
+    Ok(Board { id, label, parent, tasks })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_and_its_digit_name_each_other() {
+        assert_eq!(digits(|_| true), "012345");
+        for (place, each) in TaskStatus::ALL.into_iter().enumerate() {
+            assert_eq!(digit(each).to_string(), place.to_string());
+            assert_eq!(status(&place.to_string()), Some(each));
+        }
+        assert_eq!((status("6"), status(""), status("00")), (None, None, None));
+    }
+
+    fn row(state: &str) -> Value {
+        let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
+        Value::Array(vec![text("id"), text(r#"{"title":"t"}"#), text(state), Value::Nil])
+    }
+
+    #[test]
+    fn a_state_reads_back_with_any_worker() {
+        let lease = task(row("1 2 3 0 3 9 1700000000001 a b  c")).unwrap().lease.unwrap();
+        assert_eq!((lease.worker.as_str(), lease.token), ("a b  c", FencingToken::new(9)));
+        assert_eq!(lease.expires_at.as_micros(), 1_700_000_000_001_000);
+        assert_eq!(task(row("0 2 3 0 3")).unwrap().lease, None);
+        for damaged in ["", "0", "9 2 3 0 3", "0 2 3 0", "1 2 3 0 3 9", "1 2 3 0 3 9 17", "0 2 3 0 -3"] {
+            assert_eq!(task(row(damaged)).unwrap_err().kind(), ErrorKind::Corrupt, "{damaged}");
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Numbers, times, ids and answers on their way to the server and back.
+
+use std::time::Duration;
+
+use larder_kernel::{Error, Timestamp, limits};
+use redis::Value;
+
+use super::failure::corrupt;
+
+const OPERATION: &str = "redis.read";
+/// The greatest whole number that scripts and sorted sets keep exactly. Counters stay below it.
+pub(crate) const NUMBER_MAX: u64 = (1 << 53) - 1;
+
+type Read<T> = Result<T, Error>;
+
+/// Whole milliseconds of a time to live that has passed its check.
+pub(crate) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(limits::TTL_MS_MAX)
+}
+
+/// A stored instant.
+pub(crate) fn timestamp(at_ms: i64) -> Read<Timestamp> {
+    Timestamp::from_micros(at_ms.saturating_mul(1_000)).map_err(|_| corrupt(OPERATION))
+}
+
+/// A stored id. One that the rules refuse was not written by this program.
+pub(crate) fn id<T: TryFrom<String>>(answer: Value) -> Read<T> {
+    T::try_from(text(answer)?).map_err(|_| corrupt(OPERATION))
+}
+
+/// An answer that may be nothing.
+pub(crate) fn optional(answer: Value) -> Option<Value> {
+    (!matches!(answer, Value::Nil)).then_some(answer)
+}
+
+/// Bytes, without a copy of them.
+pub(crate) fn bytes(answer: Value) -> Read<Vec<u8>> {
+    match answer {
+        Value::BulkString(bytes) => Ok(bytes),
+        Value::SimpleString(text) | Value::VerbatimString { text, .. } => Ok(text.into_bytes()),
+        Value::Okay => Ok(b"OK".to_vec()),
+        _ => Err(corrupt(OPERATION)),
+    }
+}
+
+/// Text.
+pub(crate) fn text(answer: Value) -> Read<String> {
+    String::from_utf8(bytes(answer)?).map_err(|_| corrupt(OPERATION))
+}
+
+/// A number, which scripts answer as a number or, where it may be large, as text.
+pub(crate) fn integer(answer: Value) -> Read<i64> {
+    match answer {
+        Value::Int(number) => Ok(number),
+        other => text(other)?.parse().map_err(|_| corrupt(OPERATION)),
+    }
+}
+
+/// A count.
+pub(crate) fn count(answer: Value) -> Read<u64> {
+    u64::try_from(integer(answer)?).map_err(|_| corrupt(OPERATION))
+}
+
+/// A list.
+pub(crate) fn array(answer: Value) -> Read<Vec<Value>> {
+    match answer {
+        Value::Array(items) | Value::Set(items) => Ok(items),
+        _ => Err(corrupt(OPERATION)),
+    }
+}
+
+/// A list of just so many.
+pub(crate) fn tuple<const N: usize>(answer: Value) -> Read<[Value; N]> {
+    <[Value; N]>::try_from(array(answer)?).map_err(|_| corrupt(OPERATION))
+}
+
+/// Names and their texts.
+pub(crate) fn pairs(answer: Value) -> Read<Vec<(String, String)>> {
+    match answer {
+        Value::Map(pairs) => pairs.into_iter().map(|(name, value)| Ok((text(name)?, text(value)?))).collect(),
+        other => {
+            let mut items = array(other)?.into_iter();
+            let mut pairs = Vec::new();
+            while let Some(name) = items.next() {
+                let value = items.next().ok_or_else(|| corrupt(OPERATION))?;
+                pairs.push((text(name)?, text(value)?));
+            }
+            Ok(pairs)
+        }
+    }
+}

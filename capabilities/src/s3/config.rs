@@ -1,0 +1,299 @@
+//! What the URL says.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use larder_kernel::{Error, Result};
+
+use super::key::PREFIX_BYTES_MAX;
+
+const OPERATION: &str = "blobs.open";
+const FORM: &str = "write `s3://bucket/prefix?region=…` or `s3://ACCESS_KEY:SECRET_KEY@bucket?endpoint=http://127.0.0.1:3900`, \
+                    with `%`-escapes for what is special in the keys (`/` is `%2F`, `+` is `%2B`)";
+
+/// Where the objects are, and how to get at them.
+///
+/// ```
+/// use larder_capabilities::s3::S3Config;
+///
+/// let config = S3Config::from_url("s3://AKID:s3cret@files/app?endpoint=http://127.0.0.1:3900&region=garage")?;
+/// assert!(!format!("{config:?}").contains("s3cret"));
+/// # Ok::<(), larder_kernel::Error>(())
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct S3Config {
+    pub(crate) keys: Option<(String, String)>,
+    pub(crate) bucket: String,
+    /// Empty, or ending in `/`.
+    pub(crate) prefix: String,
+    /// The server, where it is not AWS: `AWS_ENDPOINT_URL_S3` or `AWS_ENDPOINT_URL` where it is not given.
+    pub endpoint: Option<String>,
+    /// The region: `AWS_REGION` or the profile's where it is not given, and `us-east-1` at an endpoint of one's own.
+    pub region: Option<String>,
+    /// Whether the bucket is named in the path instead of the host; where it is not given, at endpoints of one's own.
+    pub path_style: Option<bool>,
+    /// Whether an endpoint on another machine may be spoken to without TLS.
+    pub allow_http: bool,
+}
+
+impl fmt::Debug for S3Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("S3Config")
+            .field("bucket", &self.bucket)
+            .field("prefix", &self.prefix)
+            .field("endpoint", &self.endpoint)
+            .field("region", &self.region)
+            .field("path_style", &self.path_style)
+            .field("allow_http", &self.allow_http)
+            .finish_non_exhaustive()
+    }
+}
+
+impl S3Config {
+    /// A bucket, with everything else from the environment.
+    ///
+    /// # Errors
+    /// `InvalidInput` naming `url` for a name that no bucket can have.
+    pub fn new(bucket: impl Into<String>) -> Result<Self> {
+        let bucket = bucket.into();
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
+        if !(3..=255).contains(&bucket.len()) || !bucket.bytes().all(allowed) {
+            return Err(invalid("names no bucket that can be: 3 to 63 letters, digits, `.` and `-`"));
+        }
+        Ok(Self {
+            keys: None,
+            bucket,
+            prefix: String::new(),
+            endpoint: None,
+            region: None,
+            path_style: None,
+            allow_http: false,
+        })
+    }
+
+    /// Sets access key and secret key, instead of those of the environment.
+    #[must_use]
+    pub fn with_keys(mut self, access_key: impl Into<String>, secret_key: impl Into<String>) -> Self {
+        self.keys = Some((access_key.into(), secret_key.into()));
+        self
+    }
+
+    /// Keeps all objects under a prefix of the bucket.
+    ///
+    /// # Errors
+    /// `InvalidInput` naming `url` for a prefix over 128 bytes or of other characters than letters, digits, `.`, `_`,
+    /// `-`, `~`, `@` and `/`, or with an empty segment.
+    pub fn with_prefix(mut self, prefix: &str) -> Result<Self> {
+        let prefix = prefix.trim_end_matches('/');
+        // Without `=` no prefix reaches into the namespaces of a store at a shorter one.
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-~@/".contains(&byte);
+        let segments = prefix.split('/').all(|segment| !matches!(segment, "" | "." | ".."));
+        if prefix.len() > PREFIX_BYTES_MAX || !(prefix.is_empty() || segments) || !prefix.bytes().all(allowed)
+        {
+            return Err(invalid(
+                "has a prefix over 128 bytes, with an empty segment, `.` or `..`, or with something else than letters, \
+                 digits, `.`, `_`, `-`, `~`, `@` and `/`",
+            ));
+        }
+        self.prefix = if prefix.is_empty() { String::new() } else { format!("{prefix}/") };
+        Ok(self)
+    }
+
+    /// Reads a URL: `s3://ACCESS_KEY:SECRET_KEY@bucket/prefix?parameter=value`.
+    ///
+    /// Keys may be left out; then the environment (`AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_SESSION_TOKEN`),
+    /// the profile files, web identity and the instance's role are asked in turn. Parameters: `endpoint`, `region`,
+    /// `path_style=true|false`, `allow_http=true|false`. An endpoint without TLS must be on this machine unless
+    /// `allow_http=true`.
+    ///
+    /// # Errors
+    /// `InvalidInput` naming `url` for a malformed URL, an unknown parameter or a value out of range.
+    pub fn from_url(url: &str) -> Result<Self> {
+        let (location, query) = url.split_once('?').unwrap_or((url, ""));
+        let rest = match location.split_once("://") {
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("s3") => rest,
+            _ => return Err(invalid(format!("is no `s3://` URL; {FORM}"))),
+        };
+        let (keys, place) = match rest.rsplit_once('@') {
+            // An `@` may stand in the prefix, but not before a `/`.
+            Some((keys, place)) if !keys.contains('/') => (Some(keys), place),
+            Some((keys, _)) if keys.contains(':') => return Err(invalid(format!("is malformed; {FORM}"))),
+            _ => (None, rest),
+        };
+        let (bucket, prefix) = place.split_once('/').unwrap_or((place, ""));
+        let mut config = Self::new(bucket)?.with_prefix(prefix)?;
+        if let Some(keys) = keys {
+            let keys = keys.split_once(':').map(|(access, secret)| (decode(access), decode(secret)));
+            config.keys = match keys {
+                Some((Some(access), Some(secret))) if !access.is_empty() && !secret.is_empty() => {
+                    Some((access, secret))
+                }
+                _ => return Err(invalid(format!("has malformed keys; {FORM}"))),
+            };
+        }
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let value = decode(value).ok_or_else(|| invalid("has a malformed `%`-escape"))?;
+            config.take(name, value)?;
+        }
+        if let Some(endpoint) = &config.endpoint {
+            check_endpoint(endpoint, config.allow_http)?;
+        }
+        Ok(config)
+    }
+
+    fn take(&mut self, name: &str, value: String) -> Result<()> {
+        let flag = |value: &str| match value {
+            "true" => Ok(true),
+            "false" => Ok(false),
+            _ => Err(invalid("has another `path_style` or `allow_http` than `true` or `false`")),
+        };
+        match name {
+            "endpoint" => self.endpoint = Some(value.trim_end_matches('/').to_owned()),
+            "region" => {
+                let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+                if value.is_empty() || value.len() > 64 || !value.bytes().all(allowed) {
+                    return Err(invalid("has a `region` that can be none"));
+                }
+                self.region = Some(value);
+            }
+            "path_style" => self.path_style = Some(flag(&value)?),
+            "allow_http" => self.allow_http = flag(&value)?,
+            _ => {
+                return Err(invalid(
+                    "has an unknown query parameter; `s3:` takes `endpoint`, `region`, `path_style` and `allow_http`",
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Refuses an endpoint that is none, and one that would show the signature to a network.
+pub(crate) fn check_endpoint(endpoint: &str, allow_http: bool) -> Result<()> {
+    let (tls, place) = match endpoint.split_once("://") {
+        Some(("https", place)) => (true, place),
+        Some(("http", place)) => (false, place),
+        _ => return Err(invalid("has an endpoint that begins neither with `https://` nor with `http://`")),
+    };
+    let host = host_of(place).ok_or_else(|| {
+        invalid("has an endpoint that is no host with an optional port, such as `http://127.0.0.1:3900`")
+    })?;
+    let loopback = host.eq_ignore_ascii_case("localhost")
+        || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+    if tls || loopback || allow_http {
+        Ok(())
+    } else {
+        Err(invalid(
+            "has an endpoint without TLS on another machine; use `https://`, or add `allow_http=true`",
+        ))
+    }
+}
+
+/// The host of `host`, `host:port` or `[address]:port`, a path allowed behind.
+fn host_of(place: &str) -> Option<&str> {
+    let (place, path) = place.split_once('/').unwrap_or((place, ""));
+    let (host, port) = match place.strip_prefix('[') {
+        Some(rest) => {
+            let (host, port) = rest.split_once(']')?;
+            (host, port.strip_prefix(':').or(port.is_empty().then_some("0"))?)
+        }
+        None => place.split_once(':').unwrap_or((place, "0")),
+    };
+    let plain =
+        |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_:/~".contains(&byte));
+    (!host.is_empty() && plain(host) && plain(path) && port.parse::<u16>().is_ok()).then_some(host)
+}
+
+fn decode(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let mut digit = || rest.next().and_then(|digit| char::from(digit).to_digit(16));
+        bytes.push(u8::try_from(digit()? * 16 + digit()?).ok()?);
+    }
+    // Keys travel in a header.
+    String::from_utf8(bytes).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_graphic()))
+}
+
+fn invalid(message: impl Into<std::borrow::Cow<'static, str>>) -> Error {
+    Error::invalid(OPERATION, "url", message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_says_where_and_how() {
+        let config = S3Config::from_url(
+            "s3://AKID:a%2Fb%2Bc:d@files/app/v1/?endpoint=http://127.0.0.1:3900&region=garage&path_style=true",
+        )
+        .unwrap();
+        assert_eq!(config.keys, Some(("AKID".to_owned(), "a/b+c:d".to_owned())));
+        assert_eq!((config.bucket.as_str(), config.prefix.as_str()), ("files", "app/v1/"));
+        assert_eq!(config.endpoint.as_deref(), Some("http://127.0.0.1:3900"));
+        assert_eq!(config.region.as_deref(), Some("garage"));
+        assert_eq!(config.path_style, Some(true));
+        let bare = S3Config::from_url("s3://files").unwrap();
+        assert_eq!(bare, S3Config::new("files").unwrap());
+        let escaped = S3Config::from_url("s3://files/a@b?endpoint=https%3A%2F%2Fs3.example%3A9000").unwrap();
+        assert_eq!((escaped.prefix.as_str(), escaped.keys), ("a@b/", None));
+    }
+
+    #[test]
+    fn an_endpoint_without_tls_is_on_this_machine_or_allowed() {
+        for (endpoint, allowed) in [
+            ("http://localhost:1", true),
+            ("http://[::1]:9000", true),
+            ("http://127.3.2.1", true),
+            ("https://s3.example", true),
+            ("http://s3.example:80", false),
+            ("http://127.0.0.1.example", false),
+            ("http://localhost@evil.example", false),
+            ("http://10.0.0.1", false),
+        ] {
+            let url = format!("s3://files?endpoint={endpoint}");
+            assert_eq!(S3Config::from_url(&url).is_ok(), allowed, "{endpoint}");
+        }
+        assert!(S3Config::from_url("s3://files?endpoint=http://10.0.0.1&allow_http=true").is_ok());
+    }
+
+    #[test]
+    fn mistakes_are_refused_without_repeating_them() {
+        for url in [
+            "http://s3cret",
+            "s3:s3cret",
+            "s3://",
+            "s3://b",
+            "s3://s3cret@files",
+            "s3://a:@files",
+            "s3://a:s3cret/x@files",
+            "s3://a:%zzs3cret@files",
+            "s3://a:s3cret%0A@files",
+            "s3://files/s3cret//x",
+            "s3://files/../s3cret",
+            "s3://files/n=s3cret",
+            "s3://files?s3cret=1",
+            "s3://files?path_style=s3cret",
+            "s3://files?region=s3cret%20",
+            "s3://files?endpoint=s3cret",
+            "s3://files?endpoint=http://u:s3cret@localhost",
+            "s3://files?endpoint=http://localhost:s3cret",
+        ] {
+            let error = S3Config::from_url(url).unwrap_err();
+            assert_eq!(error.field(), Some("url"), "{url}");
+            assert!(!format!("{error:?} {error}").contains("s3cret"), "{url}");
+        }
+    }
+
+    #[test]
+    fn debug_shows_no_keys() {
+        let config = S3Config::from_url("s3://AKIDs3cret:s3cret@files").unwrap();
+        assert!(!format!("{config:?}").contains("s3cret"));
+    }
+}

@@ -1,0 +1,121 @@
+//! Copying on the server.
+
+use std::sync::Arc;
+
+use larder_kernel::{BlobInfo, BlobKey, Error, ErrorKind, Result, Timestamp};
+
+use super::engine::{Engine, server_work};
+use super::failure::{Effect, failed, status};
+use super::key::Layout;
+use super::read;
+use super::upload::Upload;
+use super::value::{etag_in, etag_out, time_in};
+use super::write::{Condition, Described};
+
+const OPERATION: &str = "blobs.copy";
+/// The most that S3 copies in one request.
+const AT_ONCE_BYTES_MAX: u64 = 5 << 30;
+/// Bytes of a part of a larger copy: 10,000 of them are more than S3 holds in one object.
+const PART_BYTES: u64 = 1 << 30;
+/// Rounds of a copy whose source changes between two requests.
+const ROUNDS: u32 = 4;
+
+pub(crate) async fn copy(
+    engine: &Arc<Engine>,
+    layout: &Layout,
+    source: &BlobKey,
+    target: &BlobKey,
+) -> Result<BlobInfo> {
+    for _ in 0..ROUNDS {
+        let info = read::head(engine, layout, OPERATION, source).await?;
+        // S3 refuses to copy an object onto itself, and nothing would change.
+        if source == target {
+            return Ok(info);
+        }
+        let copied = if info.size <= AT_ONCE_BYTES_MAX {
+            at_once(engine, layout, target, info).await?
+        } else {
+            in_parts(engine, layout, target, info, PART_BYTES).await?
+        };
+        if let Some(copied) = copied {
+            return Ok(copied);
+        }
+    }
+    Err(Error::new(ErrorKind::Conflict, OPERATION, "the source keeps changing while it is copied"))
+}
+
+/// Copies the version known; `None` where there is another by now.
+async fn at_once(
+    engine: &Engine,
+    layout: &Layout,
+    target: &BlobKey,
+    info: BlobInfo,
+) -> Result<Option<BlobInfo>> {
+    let request = engine
+        .client
+        .copy_object()
+        .bucket(&engine.bucket)
+        .key(layout.object(target))
+        .copy_source(source_of(engine, layout, &info.key))
+        .set_copy_source_if_match(etag_out(&info.etag));
+    let answer = match request.customize().config_override(server_work()).send().await {
+        Ok(answer) => answer,
+        Err(error) if status(&error) == Some(412) => return Ok(None),
+        Err(error) => return Err(failed(OPERATION, Effect::Repeatable, &error)),
+    };
+    let result = answer.copy_object_result();
+    let modified_at = time_in(OPERATION, result.and_then(|result| result.last_modified()));
+    Ok(Some(BlobInfo {
+        key: target.clone(),
+        etag: etag_in(OPERATION, result.and_then(|result| result.e_tag()))?,
+        modified_at: modified_at.unwrap_or_else(|_| Timestamp::now()),
+        ..info
+    }))
+}
+
+/// Copies a version that is too large for one request.
+async fn in_parts(
+    engine: &Arc<Engine>,
+    layout: &Layout,
+    target: &BlobKey,
+    info: BlobInfo,
+    part_bytes: u64,
+) -> Result<Option<BlobInfo>> {
+    let in_operation = |error: Error| error.in_operation(OPERATION);
+    let described = Described::new(info.content_type.as_deref(), &info.metadata);
+    let (source, tag) = (source_of(engine, layout, &info.key), etag_out(&info.etag).unwrap_or_default());
+    let mut upload = Upload::begin(engine, &layout.object(target), &described).await.map_err(in_operation)?;
+    let mut start = 0;
+    while start < info.size {
+        let end = info.size.min(start + part_bytes);
+        match upload.push_copy(&source, &tag, &(start..end)).await {
+            Err(error) if error.kind() == ErrorKind::Conflict => return Ok(None),
+            other => other.map_err(in_operation)?,
+        }
+        start = end;
+    }
+    let tag = match upload.complete(&Condition::None).await {
+        Err(error) if error.kind() == ErrorKind::Conflict => return Ok(None),
+        other => other.map_err(in_operation)?,
+    };
+    Ok(Some(BlobInfo {
+        key: target.clone(),
+        etag: etag_in(OPERATION, tag.as_deref())?,
+        modified_at: Timestamp::now(),
+        ..info
+    }))
+}
+
+/// The source as the header names it, with escapes for all that is special in a URL.
+fn source_of(engine: &Engine, layout: &Layout, key: &BlobKey) -> String {
+    let mut source = format!("{}/", engine.bucket);
+    for character in layout.object(key).chars() {
+        match character {
+            '!' => source.push_str("%21"),
+            '=' => source.push_str("%3D"),
+            '@' => source.push_str("%40"),
+            plain => source.push(plain),
+        }
+    }
+    source
+}

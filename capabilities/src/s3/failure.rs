@@ -1,0 +1,181 @@
+//! What can go wrong between here and the server, and what the caller is told.
+//!
+//! The SDK's errors carry requests, headers and the server's text, in which keys and credentials may stand; only the
+//! code and the status are read, and nothing of it is attached as a source.
+
+use aws_sdk_s3::error::{ProvideErrorMetadata, SdkError};
+use larder_kernel::{Error, ErrorKind, Outcome};
+
+/// What a call does if it takes place, which is what a lost answer leaves open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// Nothing.
+    Read,
+    /// A write that may be repeated.
+    Repeatable,
+    /// A write that may not: its condition would meet its own effect.
+    Once,
+}
+
+/// The status of the server's answer, where there was one.
+pub(crate) fn status<E>(error: &SdkError<E>) -> Option<u16> {
+    error.raw_response().map(|response| response.status().as_u16())
+}
+
+/// The code of the server's answer, where it gave one.
+pub(crate) fn code<E: ProvideErrorMetadata>(error: &SdkError<E>) -> Option<&str> {
+    error.as_service_error().and_then(ProvideErrorMetadata::code)
+}
+
+/// Stored data that does not read back.
+pub(crate) fn corrupt(operation: &'static str) -> Error {
+    Error::new(ErrorKind::Corrupt, operation, "what the server tells of the blob makes no sense")
+}
+
+/// The error that the caller of `operation` gets.
+pub(crate) fn failed<E: ProvideErrorMetadata>(
+    operation: &'static str,
+    effect: Effect,
+    error: &SdkError<E>,
+) -> Error {
+    use Outcome::{NotApplied, Unknown};
+    let (kind, message, outcome) = match error {
+        SdkError::ConstructionFailure(_) => {
+            (ErrorKind::Unexpected, "the request could not be made", NotApplied)
+        }
+        SdkError::TimeoutError(_) => (ErrorKind::Timeout, "the server took too long to answer", Unknown),
+        SdkError::DispatchFailure(failure) if failure.is_timeout() => {
+            (ErrorKind::Timeout, "the server took too long to connect or to answer", Unknown)
+        }
+        SdkError::DispatchFailure(failure) if failure.is_user() => {
+            (ErrorKind::Unexpected, "the request could not be made", NotApplied)
+        }
+        SdkError::DispatchFailure(_) => (
+            ErrorKind::Unavailable,
+            "the server cannot be reached or the connection broke; check the endpoint and its certificate",
+            Unknown,
+        ),
+        _ => return from_answer(operation, effect, code(error).unwrap_or_default(), status(error)),
+    };
+    finish(Error::new(kind, operation, message), outcome, effect)
+}
+
+fn finish(error: Error, outcome: Outcome, effect: Effect) -> Error {
+    let outcome = if effect == Effect::Read { Outcome::NotApplied } else { outcome };
+    error.with_outcome(outcome).with_idempotent(effect != Effect::Once)
+}
+
+fn from_answer(operation: &'static str, effect: Effect, code: &str, status: Option<u16>) -> Error {
+    let status = status.unwrap_or_default();
+    let (kind, message) = by_code(code).unwrap_or_else(|| by_status(status));
+    // A server that answers with a failure of its own may have written before it failed; one that turns the request
+    // away has not. An upload that is gone may have been completed by an attempt whose answer was lost.
+    let turned_away =
+        matches!(code, "SlowDown" | "ServiceUnavailable" | "ThrottlingException" | "TooManyRequests");
+    let outcome = match kind {
+        ErrorKind::Unavailable | ErrorKind::Timeout | ErrorKind::Unexpected
+            if status >= 500 && !turned_away
+                || matches!(code, "InternalError" | "NoSuchUpload")
+                || status == 200 =>
+        {
+            Outcome::Unknown
+        }
+        _ => Outcome::NotApplied,
+    };
+    let error = Error::new(kind, operation, message).with_context("status", u64::from(status));
+    let error = match code {
+        "NoSuchBucket" | "PermanentRedirect" | "AuthorizationHeaderMalformed" => error.with_field("url"),
+        _ => error,
+    };
+    finish(error, outcome, effect)
+}
+
+fn by_code(code: &str) -> Option<(ErrorKind, &'static str)> {
+    use ErrorKind::{
+        Conflict, InvalidInput, NotFound, PermissionDenied, ResourceExhausted, Timeout, Unavailable,
+        Unexpected, Unsupported,
+    };
+    Some(match code {
+        "NoSuchBucket" => {
+            (NotFound, "the bucket of the URL is not there; create it, or check name and endpoint")
+        }
+        "NoSuchKey" | "NotFound" => (NotFound, "no blob has this key"),
+        "NoSuchUpload" => (Unavailable, "the upload was ended from elsewhere"),
+        "AccessDenied" | "AllAccessDisabled" | "AccountProblem" => {
+            (PermissionDenied, "the credentials do not allow this in the bucket")
+        }
+        "InvalidAccessKeyId" | "NoSuchAccessKey" => {
+            (PermissionDenied, "the server does not know the access key")
+        }
+        "SignatureDoesNotMatch" | "InvalidSignature" => {
+            (PermissionDenied, "the secret key does not belong to the access key, or the region is another")
+        }
+        "ExpiredToken" | "InvalidToken" | "TokenRefreshRequired" => {
+            (PermissionDenied, "the session token has expired or is not valid")
+        }
+        "RequestTimeTooSkewed" => {
+            (PermissionDenied, "this machine's clock and the server's are too far apart")
+        }
+        "AuthorizationHeaderMalformed" | "PermanentRedirect" | "IllegalLocationConstraintException" => {
+            (InvalidInput, "the bucket is in another region; name it with `region=`")
+        }
+        "SlowDown" | "ServiceUnavailable" | "ThrottlingException" | "TooManyRequests" | "Throttling" => {
+            (Unavailable, "the server asks to slow down and kept doing so; try again later")
+        }
+        "QuotaExceeded" | "EntityTooLarge" | "StorageFull" | "InsufficientStorage" => {
+            (ResourceExhausted, "the blob is larger than the server takes, or a quota is used up")
+        }
+        "NotImplemented" | "MethodNotAllowed" => (Unsupported, "the server does not offer this"),
+        "PreconditionFailed" => (Conflict, "the blob was changed meanwhile"),
+        "ConditionalRequestConflict" | "OperationAborted" => {
+            (Unavailable, "other writes to the same blob kept getting in the way; try again")
+        }
+        "InternalError" => (Unavailable, "the server failed"),
+        "RequestTimeout" => (Timeout, "the server did not get the request in time"),
+        "BadDigest" | "InvalidDigest" | "XAmzContentSHA256Mismatch" | "IncompleteBody" => {
+            (Unexpected, "what arrived at the server is not what was sent")
+        }
+        _ => return None,
+    })
+}
+
+fn by_status(status: u16) -> (ErrorKind, &'static str) {
+    match status {
+        401 | 403 => (ErrorKind::PermissionDenied, "the credentials do not allow this in the bucket"),
+        404 => (ErrorKind::NotFound, "no blob has this key"),
+        408 => (ErrorKind::Timeout, "the server did not get the request in time"),
+        409 => (ErrorKind::Unavailable, "other writes to the same blob kept getting in the way; try again"),
+        412 => (ErrorKind::Conflict, "the blob was changed meanwhile"),
+        405 | 501 => (ErrorKind::Unsupported, "the server does not offer this"),
+        413 | 507 => (ErrorKind::ResourceExhausted, "the blob is larger than the server takes"),
+        429 | 503 => (ErrorKind::Unavailable, "the server asks to slow down; try again later"),
+        301 | 302 | 307 | 308 => {
+            (ErrorKind::InvalidInput, "the bucket is elsewhere; check `endpoint=` and `region=`")
+        }
+        500..=599 => (ErrorKind::Unavailable, "the server failed"),
+        _ => (ErrorKind::Unexpected, "the server refused the request"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_fails_leaves_a_write_open_and_one_that_refuses_does_not() {
+        let told = |effect, code, status| {
+            let error = from_answer("blobs.put", effect, code, Some(status));
+            (error.kind(), error.outcome(), error.is_retryable())
+        };
+        use ErrorKind::{NotFound, PermissionDenied, Unavailable};
+        use Outcome::{NotApplied, Unknown};
+        assert_eq!(told(Effect::Repeatable, "InternalError", 500), (Unavailable, Unknown, true));
+        assert_eq!(told(Effect::Once, "InternalError", 500), (Unavailable, Unknown, false));
+        assert_eq!(told(Effect::Once, "InternalError", 200), (Unavailable, Unknown, false));
+        assert_eq!(told(Effect::Once, "", 502), (Unavailable, Unknown, false));
+        assert_eq!(told(Effect::Read, "", 502), (Unavailable, NotApplied, true));
+        assert_eq!(told(Effect::Once, "SlowDown", 503), (Unavailable, NotApplied, true));
+        assert_eq!(told(Effect::Once, "InvalidAccessKeyId", 403), (PermissionDenied, NotApplied, false));
+        assert_eq!(told(Effect::Read, "", 404), (NotFound, NotApplied, false));
+    }
+}

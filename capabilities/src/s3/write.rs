@@ -1,0 +1,213 @@
+//! Writing: one request for what fits in one, an upload in parts for the rest.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use aws_sdk_s3::Client;
+use aws_sdk_s3::error::{ProvideErrorMetadata, SdkError};
+use larder_kernel::{
+    BlobBody, BlobCondition, BlobInfo, BlobKey, BlobPutOptions, Error, ErrorKind, Outcome, Result, Timestamp,
+    UserMetadata,
+};
+
+use super::body::{Chunk, Chunks};
+use super::engine::{Engine, sending};
+use super::failure::{Effect, code, failed, status};
+use super::key::Layout;
+use super::read;
+use super::upload::{PART_BYTES, Upload};
+use super::value::{content_type_out, etag_in, etag_out, metadata_out};
+
+const OPERATION: &str = "blobs.put";
+/// The most that goes in one request when all bytes are there: below it, parts would only cost requests.
+const SINGLE_BYTES_MAX: u64 = 2 * PART_BYTES;
+/// Attempts of a write whose condition the server did not decide, and the pause before the first of them.
+const UNDECIDED_ATTEMPTS: u32 = 8;
+const UNDECIDED_PAUSE: Duration = Duration::from_millis(20);
+
+/// What must hold for a write, as headers say it.
+#[derive(Clone)]
+pub(crate) enum Condition {
+    None,
+    Absent,
+    Matches(String),
+}
+
+impl Condition {
+    fn new(condition: &BlobCondition) -> Result<Self> {
+        Ok(match condition {
+            BlobCondition::None => Self::None,
+            BlobCondition::Absent => Self::Absent,
+            BlobCondition::Matches(etag) => Self::Matches(etag_out(etag).ok_or_else(other_version)?),
+        })
+    }
+
+    pub(crate) fn if_none_match(&self) -> Option<String> {
+        matches!(self, Self::Absent).then(|| "*".to_owned())
+    }
+
+    pub(crate) fn if_match(&self) -> Option<String> {
+        match self {
+            Self::Matches(tag) => Some(tag.clone()),
+            Self::None | Self::Absent => None,
+        }
+    }
+
+    /// The client that repeats what may be repeated. A conditional write may not: if the answer to the first attempt is
+    /// lost, the second meets the effect of the first and is told that somebody else was there.
+    pub(crate) fn client<'a>(&self, engine: &'a Engine) -> &'a Client {
+        match self {
+            Self::None => &engine.client,
+            Self::Absent | Self::Matches(_) => &engine.once,
+        }
+    }
+
+    /// Runs the request that decides. It is run again where the server refused to decide, which it does when it is busy
+    /// or another write to the same key is under way; then nothing was written.
+    pub(crate) async fn attempt<T, E, F>(&self, request: impl Fn() -> F) -> Result<T>
+    where
+        E: ProvideErrorMetadata,
+        F: Future<Output = Result<T, SdkError<E>>>,
+    {
+        let mut pause = UNDECIDED_PAUSE;
+        for attempt in 1.. {
+            let error = match request().await {
+                Ok(answer) => return Ok(answer),
+                Err(error) => error,
+            };
+            let undecided = matches!(status(&error), Some(409 | 503))
+                || matches!(
+                    code(&error),
+                    Some("ConditionalRequestConflict" | "OperationAborted" | "SlowDown")
+                );
+            if matches!(self, Self::None) || !undecided || attempt == UNDECIDED_ATTEMPTS {
+                return Err(self.refusal(&error));
+            }
+            tokio::time::sleep(pause).await;
+            pause *= 2;
+        }
+        Err(other_version())
+    }
+
+    /// What the refusal of a write under this condition means.
+    pub(crate) fn refusal<E: ProvideErrorMetadata>(&self, error: &SdkError<E>) -> Error {
+        let refused = status(error) == Some(412) || code(error) == Some("PreconditionFailed");
+        // Over nothing no version matches; S3 says so with 404.
+        let nothing =
+            status(error) == Some(404) && !matches!(code(error), Some("NoSuchBucket" | "NoSuchUpload"));
+        match self {
+            Self::Absent if refused => {
+                Error::new(ErrorKind::AlreadyExists, OPERATION, "a blob has this key already")
+            }
+            Self::Matches(_) if refused || nothing => other_version(),
+            Self::None => failed(OPERATION, Effect::Repeatable, error),
+            Self::Absent | Self::Matches(_) => failed(OPERATION, Effect::Once, error),
+        }
+    }
+}
+
+fn other_version() -> Error {
+    Error::new(
+        ErrorKind::Conflict,
+        OPERATION,
+        "the blob has another ETag or is gone; read it again and decide anew",
+    )
+}
+
+/// What is kept beside the bytes, as headers say it.
+#[derive(Clone, Default)]
+pub(crate) struct Described {
+    pub(crate) content_type: String,
+    pub(crate) metadata: HashMap<String, String>,
+}
+
+impl Described {
+    pub(crate) fn new(content_type: Option<&str>, metadata: &UserMetadata) -> Self {
+        Self { content_type: content_type_out(content_type), metadata: metadata_out(metadata).collect() }
+    }
+}
+
+pub(crate) async fn put(
+    engine: &Arc<Engine>,
+    layout: &Layout,
+    key: &BlobKey,
+    body: BlobBody,
+    options: BlobPutOptions,
+) -> Result<BlobInfo> {
+    let condition = Condition::new(&options.condition)?;
+    let described = Described::new(options.content_type.as_deref(), &options.metadata);
+    let object = layout.object(key);
+    // Of a stream no more is gathered than a part.
+    let first_bytes = match body.known_len().map(larder_kernel::check::size) {
+        Some(bytes) if bytes <= SINGLE_BYTES_MAX => SINGLE_BYTES_MAX,
+        _ => PART_BYTES,
+    };
+    let mut chunks = Chunks::new(body);
+    let first = chunks.next(first_bytes).await?;
+    let (size, tag) = if chunks.ended() {
+        (first.bytes(), put_at_once(engine, &object, first, &described, &condition).await?)
+    } else {
+        put_in_parts(engine, &object, first, chunks, &described, &condition).await?
+    };
+    let modified_at = Timestamp::now();
+    let etag = match tag {
+        Some(tag) => etag_in(OPERATION, Some(&tag))?,
+        // A server that keeps its tag to itself tells it when asked.
+        None => {
+            read::head(engine, layout, OPERATION, key)
+                .await
+                .map_err(|error| error.with_outcome(Outcome::Unknown))?
+                .etag
+        }
+    };
+    let BlobPutOptions { content_type, metadata, .. } = options;
+    Ok(BlobInfo { key: key.clone(), size, etag, content_type, metadata, modified_at })
+}
+
+pub(crate) async fn put_at_once(
+    engine: &Engine,
+    object: &str,
+    chunk: Chunk,
+    described: &Described,
+    condition: &Condition,
+) -> Result<Option<String>> {
+    let (bytes, chunk) = (chunk.bytes(), Arc::new(chunk));
+    let answer = condition
+        .attempt(|| {
+            let request = condition
+                .client(engine)
+                .put_object()
+                .bucket(&engine.bucket)
+                .key(object)
+                .content_type(&described.content_type)
+                .set_metadata(Some(described.metadata.clone()))
+                .set_if_none_match(condition.if_none_match())
+                .set_if_match(condition.if_match())
+                .content_length(i64::try_from(bytes).unwrap_or(i64::MAX))
+                .body(Chunk::body(&chunk));
+            request.customize().config_override(sending(bytes)).send()
+        })
+        .await?;
+    Ok(answer.e_tag)
+}
+
+/// Sends the parts as they come. The answer is how many bytes there were, and the blob's tag.
+async fn put_in_parts(
+    engine: &Arc<Engine>,
+    object: &str,
+    first: Chunk,
+    mut chunks: Chunks,
+    described: &Described,
+    condition: &Condition,
+) -> Result<(u64, Option<String>)> {
+    let mut upload = Upload::begin(engine, object, described).await?;
+    let mut size = first.bytes();
+    upload.push(first).await?;
+    while !chunks.ended() {
+        let chunk = chunks.next(upload.next_bytes()).await?;
+        size += chunk.bytes();
+        upload.push(chunk).await?;
+    }
+    Ok((size, upload.complete(condition).await?))
+}

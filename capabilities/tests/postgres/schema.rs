@@ -1,0 +1,195 @@
+//! The schema: its versions, its partitions, and what it costs on disk.
+
+use larder_kernel::{
+    BucketName, ChatMessage, CollectionName, Document, DocumentId, Embedding, Entity, EntityId, ErrorKind,
+    GraphStore, HistoryProvider, HistoryProviderExt, Key, KeyValueStore, KeyValueStoreExt, Namespace,
+    PutMode, SearchRequest, Store, Thread, VectorStore,
+};
+use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
+
+use crate::{open, with_database};
+
+const MIGRATIONS: [&str; 3] = [
+    include_str!("../../migrations/postgres/0001_engine_history_kv.sql"),
+    include_str!("../../migrations/postgres/0002_vectors_graph_tasks.sql"),
+    include_str!("../../migrations/postgres/0003_indexes_compression.sql"),
+];
+const DOCS: &str = include_str!("../../docs/postgres.md");
+
+async fn run(connection: &mut PgConnection, sql: &str) {
+    sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(connection).await.unwrap();
+}
+
+pub(crate) async fn eight_openings_of_a_new_database_migrate_it_once() {
+    with_database("migrate", async |url: String| {
+        let error = open(&format!("{url}?migrate=check")).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+        let opened = futures_util::future::join_all((0..8).map(|_| open(&url))).await;
+        for postgres in opened {
+            postgres.unwrap().close().await;
+        }
+        open(&format!("{url}?migrate=check")).await.unwrap().close().await;
+        let mut admin = PgConnection::connect(&url).await.unwrap();
+        run(&mut admin, "UPDATE larder.schema_version SET version = 1000").await;
+        let error = open(&url).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+    })
+    .await;
+}
+
+/// From each older version, with data in it.
+pub(crate) async fn older_schemas_are_upgraded_with_their_data() {
+    for version in 1..MIGRATIONS.len() {
+        with_database(&format!("upgrade_{version}"), async |url: String| {
+            let mut admin = PgConnection::connect(&url).await.unwrap();
+            let table = format!(
+                "CREATE SCHEMA larder;
+                 CREATE TABLE larder.schema_version (only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
+                    version bigint NOT NULL);
+                 INSERT INTO larder.schema_version (version) VALUES ({version})"
+            );
+            run(&mut admin, &table).await;
+            run(&mut admin, &MIGRATIONS[..version].concat()).await;
+            run(&mut admin, "SELECT larder.kv_put('n', 'b', 'k', 'v', NULL, NULL, 1000)").await;
+            let error = open(&format!("{url}?migrate=check")).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+            let postgres = open(&url).await.unwrap();
+            let values = postgres.key_value(Namespace::new("n").unwrap());
+            let (bucket, key) = (BucketName::new("b").unwrap(), Key::new("k").unwrap());
+            assert_eq!(values.get(&bucket, &key).await.unwrap().unwrap().value, "v");
+            postgres.vectors(Namespace::new("n").unwrap(), None).await.unwrap();
+            open(&format!("{url}?migrate=check")).await.unwrap();
+        })
+        .await;
+    }
+}
+
+/// Every table but the one of the version is keyed by the namespace first, and so is every unique index.
+pub(crate) async fn every_key_begins_with_the_namespace() {
+    with_database("keys", async |url: String| {
+        open(&url).await.unwrap().vectors(Namespace::new("n").unwrap(), None).await.unwrap();
+        let mut admin = PgConnection::connect(&url).await.unwrap();
+        let others: Vec<String> = sqlx::query_scalar(
+            "SELECT c.relname::text FROM pg_class c WHERE c.relnamespace = 'larder'::regnamespace
+                AND c.relkind IN ('r', 'p') AND c.relname <> 'schema_version'
+                AND (NOT EXISTS (SELECT FROM pg_index x WHERE x.indrelid = c.oid AND x.indisprimary)
+                    OR EXISTS (SELECT FROM pg_index x WHERE x.indrelid = c.oid AND x.indisunique AND 'namespace' <>
+                        (SELECT a.attname FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum = x.indkey[0])))",
+        )
+        .fetch_all(&mut admin)
+        .await
+        .unwrap();
+        assert_eq!(others, Vec::<String>::new());
+    })
+    .await;
+}
+
+/// The statements of the page on partitions, run as the page has them.
+fn partitioned() -> String {
+    let lines = MIGRATIONS.concat();
+    let tables = lines.lines().map(|line| match line {
+        ");" | ") WITH (fillfactor = 70);" => ") PARTITION BY HASH (namespace);",
+        other => other,
+    });
+    let tables: Vec<&str> = tables.collect();
+    let (_, rest) = DOCS.split_once("```sql\n").unwrap();
+    let (partitions, _) = rest.split_once("```").unwrap();
+    format!("BEGIN; CREATE SCHEMA larder;\n{}\n{partitions}COMMIT;", tables.join("\n"))
+}
+
+pub(crate) async fn tables_may_be_partitioned_by_the_namespace() {
+    with_database("partitioned", async |url: String| {
+        let mut admin = PgConnection::connect(&url).await.unwrap();
+        let version: i32 = sqlx::query_scalar("SELECT current_setting('server_version_num')::int")
+            .fetch_one(&mut admin)
+            .await
+            .unwrap();
+        if version < 170_000 {
+            // Partitioned tables have no identity columns before 17, as the page says.
+            return;
+        }
+        run(&mut admin, &partitioned()).await;
+        open(&format!("{url}?migrate=check")).await.unwrap().close().await;
+        let postgres = open(&format!("{url}?vector_index=hnsw")).await.unwrap();
+        let space = CollectionName::new("space").unwrap();
+        let thread = Thread::new("a", "s").unwrap();
+        let (bucket, key) = (BucketName::new("b").unwrap(), Key::new("k").unwrap());
+        for number in 0..12 {
+            let namespace = Namespace::new(format!("n{number}")).unwrap();
+            let history = postgres.history(namespace.clone());
+            for text in ["one", "two"] {
+                history.append(&thread, ChatMessage::user(text)).await.unwrap();
+            }
+            assert_eq!(history.tail(&thread, None, 10).await.unwrap().len(), 2);
+            let values = postgres.key_value(namespace.clone());
+            values.set(&bucket, &key, "first".into()).await.unwrap();
+            values.set(&bucket, &key, "second".into()).await.unwrap();
+            assert_eq!(values.get(&bucket, &key).await.unwrap().unwrap().value, "second");
+            let graph = postgres.graph(namespace.clone());
+            let entity =
+                Entity::new(EntityId::new("e").unwrap(), larder_kernel::EntityType::new("t").unwrap());
+            graph.upsert_entities(vec![entity]).await.unwrap();
+            let vectors = postgres.vectors(namespace, None).await.unwrap();
+            let embedding = Embedding::new(vec![1.0, 0.5]).unwrap();
+            let document =
+                Document::new(DocumentId::new("d").unwrap(), "text").with_embedding(embedding.clone());
+            vectors.put(&space, vec![document], PutMode::Upsert).await.unwrap();
+            assert!(number > 1 || vectors.build_index(&space).await.unwrap());
+            assert_eq!(vectors.search(&space, &SearchRequest::new(embedding)).await.unwrap().len(), 1);
+            if number % 3 == 0 {
+                history.erase().await.unwrap();
+                values.erase().await.unwrap();
+                graph.erase().await.unwrap();
+                vectors.erase().await.unwrap();
+                assert_eq!(history.tail(&thread, None, 10).await.unwrap().len(), 0);
+            }
+        }
+        let spread: i64 = sqlx::query_scalar("SELECT count(DISTINCT tableoid) FROM larder.messages")
+            .fetch_one(&mut admin)
+            .await
+            .unwrap();
+        assert!(spread > 1, "the rows are in one partition");
+        postgres.close().await;
+    })
+    .await;
+}
+
+/// 64 KiB of JSON in a message, a value and a document.
+pub(crate) async fn large_texts_are_stored_compressed() {
+    with_database("compressed", async |url: String| {
+        let postgres = open(&url).await.unwrap();
+        let namespace = Namespace::new("n").unwrap();
+        let mut text = String::new();
+        for number in 0_u32.. {
+            if text.len() >= 64 * 1024 {
+                break;
+            }
+            let celsius = number.wrapping_mul(2_654_435_761) % 400;
+            text +=
+                &format!("{{\"city\":\"c{number}\",\"celsius\":{celsius},\"sky\":\"clear\",\"wind\":null}},");
+        }
+        let history = postgres.history(namespace.clone());
+        history.append(&Thread::new("a", "s").unwrap(), ChatMessage::user(&*text)).await.unwrap();
+        let (bucket, key) = (BucketName::new("b").unwrap(), Key::new("k").unwrap());
+        let values = postgres.key_value(namespace.clone());
+        values.set(&bucket, &key, text.clone().into()).await.unwrap();
+        let vectors = postgres.vectors(namespace, None).await.unwrap();
+        let document = Document::new(DocumentId::new("d").unwrap(), text.clone())
+            .with_embedding(Embedding::new(vec![1.0]).unwrap());
+        vectors.put(&CollectionName::new("c").unwrap(), vec![document], PutMode::Upsert).await.unwrap();
+        let mut admin = PgConnection::connect(&url).await.unwrap();
+        let row = sqlx::query(
+            "SELECT (SELECT max(pg_column_size(body)) FROM larder.messages),
+                    (SELECT max(pg_column_size(value)) FROM larder.kv_entries),
+                    (SELECT max(pg_column_size(content)) FROM larder.documents)",
+        )
+        .fetch_one(&mut admin)
+        .await
+        .unwrap();
+        for (column, what) in ["message", "value", "document"].into_iter().enumerate() {
+            let stored = usize::try_from(row.get::<i32, _>(column)).unwrap();
+            assert!(stored * 2 < text.len(), "{what}: {} bytes stored in {stored}", text.len());
+        }
+    })
+    .await;
+}

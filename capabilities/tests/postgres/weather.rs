@@ -1,0 +1,227 @@
+//! What goes wrong around a database: each is an error of its kind, in time, and tells no secret.
+
+use std::error::Error as _;
+use std::time::{Duration, Instant};
+
+use larder_kernel::{ChatMessage, Error, ErrorKind, HistoryProvider, HistoryProviderExt, Namespace, Thread};
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
+
+use crate::{open, server, url_of, with_database};
+
+const CANARY: &str = "c4nary";
+
+/// Looks for the password in all that an error says.
+fn keeps_the_secret(error: &Error) {
+    let mut said = format!("{error} {error:?} {error:#?}");
+    let mut source = error.source();
+    while let Some(inner) = source {
+        said += &format!("{inner} {inner:?}");
+        source = inner.source();
+    }
+    assert!(!said.contains(CANARY), "the password shows");
+}
+
+fn host() -> String {
+    let server = server();
+    let location = server.split('?').next().unwrap_or_default();
+    location.rsplit_once('@').unwrap().1.split('/').next().unwrap().to_owned()
+}
+
+fn namespace() -> Namespace {
+    Namespace::new("n").unwrap()
+}
+
+/// Makes a role with the canary for its password, and gives the URL with which it opens the database.
+async fn role(admin: &mut PgConnection, url: &str, name: &str, rights: &str) -> String {
+    let role = format!("larder_test_{name}_{}", std::process::id());
+    let database = url.rsplit_once('/').unwrap().1;
+    let make = format!("CREATE ROLE {role} LOGIN PASSWORD '{CANARY}'; {}", rights.replace("ROLE", &role));
+    sqlx::raw_sql(AssertSqlSafe(make)).execute(admin).await.unwrap();
+    format!("postgres://{role}:{CANARY}@{}/{database}", host())
+}
+
+async fn drop_role(admin: &mut PgConnection, name: &str) {
+    let role = format!("larder_test_{name}_{}", std::process::id());
+    let remove = format!("DROP OWNED BY {role}; DROP ROLE {role}");
+    sqlx::raw_sql(AssertSqlSafe(remove)).execute(admin).await.unwrap();
+}
+
+pub(crate) async fn what_cannot_be_reached_is_a_typed_error_without_the_password() {
+    let no_database = url_of("larder_is_not_there");
+    let host = host();
+    for (url, kind) in [
+        (format!("postgres://u:{CANARY}@127.0.0.1:1/x"), ErrorKind::Unavailable),
+        (format!("postgres://u:{CANARY}@larder.invalid/x?sslmode=disable"), ErrorKind::Unavailable),
+        (no_database, ErrorKind::NotFound),
+        (format!("postgres://larder_nobody:{CANARY}@{host}/larder"), ErrorKind::PermissionDenied),
+        (format!("postgres://larder:{CANARY}@{host}/larder"), ErrorKind::PermissionDenied),
+        // The server of the tests has no certificate, so nothing may be said to it.
+        (format!("postgres://larder:{CANARY}@{host}/larder?sslmode=verify-full"), ErrorKind::Unavailable),
+        (format!("postgres://larder:{CANARY}@{host}/larder?sslmode=require"), ErrorKind::Unavailable),
+    ] {
+        let began = Instant::now();
+        let error = open(&url).await.unwrap_err();
+        assert_eq!(error.kind(), kind, "{error}");
+        assert!(began.elapsed() < Duration::from_secs(20));
+        keeps_the_secret(&error);
+    }
+}
+
+/// An address where packets are lost, stood in for by a listener that never answers.
+pub(crate) async fn a_server_that_is_silent_is_given_up_in_time() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let times = "acquire_timeout_ms=300&statement_timeout_ms=300";
+    let began = Instant::now();
+    let error = open(&format!("postgres://u:{CANARY}@127.0.0.1:{port}/x?{times}")).await.unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Timeout | ErrorKind::Unavailable), "{error}");
+    assert!(began.elapsed() < Duration::from_secs(5));
+    keeps_the_secret(&error);
+}
+
+pub(crate) async fn rights_that_are_missing_are_named() {
+    with_database("rights", async |url: String| {
+        let mut admin = PgConnection::connect(&url).await.unwrap();
+        // In a new database the user may not make the schema.
+        let nobody = role(&mut admin, &url, "nobody", "").await;
+        let error = open(&nobody).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{error}");
+        keeps_the_secret(&error);
+        open(&url).await.unwrap();
+        let error = open(&nobody).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{error}");
+        keeps_the_secret(&error);
+        // With every right on the tables it may still not add pgvector.
+        let rights = "GRANT USAGE ON SCHEMA larder TO ROLE;
+             GRANT ALL ON ALL TABLES IN SCHEMA larder TO ROLE; GRANT ALL ON ALL SEQUENCES IN SCHEMA larder TO ROLE";
+        let user = role(&mut admin, &url, "user", rights).await;
+        let postgres = open(&user).await.unwrap();
+        let thread = Thread::new("a", "s").unwrap();
+        postgres.history(namespace()).append(&thread, ChatMessage::user("Hello")).await.unwrap();
+        let error = postgres.vectors(namespace(), None).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{error}");
+        assert!(error.to_string().contains("CREATE EXTENSION vector"), "{error}");
+        keeps_the_secret(&error);
+        // Once it is there, the user works with it, and only an index is beyond its rights.
+        open(&url).await.unwrap().vectors(namespace(), None).await.unwrap();
+        let postgres = open(&format!("{user}?vector_index=hnsw")).await.unwrap();
+        let vectors = postgres.vectors(namespace(), None).await.unwrap();
+        let space = larder_kernel::CollectionName::new("space").unwrap();
+        let document = larder_kernel::Document::new(larder_kernel::DocumentId::new("d").unwrap(), "")
+            .with_embedding(larder_kernel::Embedding::new(vec![1.0]).unwrap());
+        larder_kernel::VectorStore::put(&vectors, &space, vec![document], larder_kernel::PutMode::Upsert)
+            .await
+            .unwrap();
+        let error = vectors.build_index(&space).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{error}");
+        keeps_the_secret(&error);
+        postgres.close().await;
+        drop_role(&mut admin, "nobody").await;
+        drop_role(&mut admin, "user").await;
+    })
+    .await;
+}
+
+pub(crate) async fn an_old_or_hidden_pgvector_is_refused() {
+    with_database("extension", async |url: String| {
+        open(&url).await.unwrap().vectors(namespace(), None).await.unwrap();
+        let mut admin = PgConnection::connect(&url).await.unwrap();
+        let set = "UPDATE pg_extension SET extversion = '0.7.4' WHERE extname = 'vector'";
+        sqlx::raw_sql(set).execute(&mut admin).await.unwrap();
+        let error = open(&url).await.unwrap().vectors(namespace(), None).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+        assert!(error.to_string().contains("ALTER EXTENSION vector UPDATE"), "{error}");
+        let set = "UPDATE pg_extension SET extversion = '0.8.0' WHERE extname = 'vector';
+             CREATE SCHEMA elsewhere; ALTER EXTENSION vector SET SCHEMA elsewhere";
+        sqlx::raw_sql(set).execute(&mut admin).await.unwrap();
+        let error = open(&url).await.unwrap().vectors(namespace(), None).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+        assert!(error.to_string().contains("search_path"), "{error}");
+        // History and the rest need no pgvector.
+        sqlx::raw_sql("DROP EXTENSION vector CASCADE").execute(&mut admin).await.unwrap();
+        let thread = Thread::new("a", "s").unwrap();
+        let postgres = open(&url).await.unwrap();
+        postgres.history(namespace()).append(&thread, ChatMessage::user("Hello")).await.unwrap();
+    })
+    .await;
+}
+
+pub(crate) async fn a_read_only_database_reads_and_refuses_to_write() {
+    with_database("readonly", async |url: String| {
+        let thread = Thread::new("a", "s").unwrap();
+        let postgres = open(&url).await.unwrap();
+        postgres.history(namespace()).append(&thread, ChatMessage::user("Hello")).await.unwrap();
+        let mut admin = PgConnection::connect(&url).await.unwrap();
+        let database = url.rsplit_once('/').unwrap().1;
+        let set = format!("ALTER DATABASE {database} SET default_transaction_read_only = on");
+        sqlx::raw_sql(AssertSqlSafe(set)).execute(&mut admin).await.unwrap();
+        let history = open(&url).await.unwrap().history(namespace());
+        let error = history.append(&thread, ChatMessage::user(CANARY)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{error}");
+        keeps_the_secret(&error);
+        assert_eq!(history.tail(&thread, None, 10).await.unwrap().len(), 1);
+    })
+    .await;
+    with_database("readonly_new", async |url: String| {
+        let mut admin = PgConnection::connect(&url).await.unwrap();
+        let database = url.rsplit_once('/').unwrap().1;
+        let set = format!("ALTER DATABASE {database} SET default_transaction_read_only = on");
+        sqlx::raw_sql(AssertSqlSafe(set)).execute(&mut admin).await.unwrap();
+        let error = open(&url).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{error}");
+    })
+    .await;
+}
+
+pub(crate) async fn a_full_pool_and_a_long_lock_end_in_time() {
+    with_database("full", async |url: String| {
+        let times = "pool_size=1&acquire_timeout_ms=300&lock_timeout_ms=1500";
+        let postgres = open(&format!("{url}?{times}")).await.unwrap();
+        let history = postgres.history(namespace());
+        let thread = Thread::new("a", "s").unwrap();
+        history.append(&thread, ChatMessage::user("Hello")).await.unwrap();
+        let mut admin = PgConnection::connect(&url).await.unwrap();
+        let mut locked = admin.begin().await.unwrap();
+        sqlx::raw_sql("SELECT 1 FROM larder.threads FOR UPDATE").execute(&mut *locked).await.unwrap();
+        let waiting = {
+            let (history, thread) = (postgres.history(namespace()), thread.clone());
+            tokio::spawn(async move { history.append(&thread, ChatMessage::user(CANARY)).await })
+        };
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        let began = Instant::now();
+        let error = history.append(&thread, ChatMessage::user(CANARY)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ResourceExhausted, "{error}");
+        assert!(began.elapsed() < Duration::from_secs(2));
+        keeps_the_secret(&error);
+        let error = waiting.await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+        keeps_the_secret(&error);
+        locked.rollback().await.unwrap();
+        history.append(&thread, ChatMessage::user("again")).await.unwrap();
+        assert_eq!(history.tail(&thread, None, 10).await.unwrap().len(), 2);
+    })
+    .await;
+}
+
+/// Somebody else's transaction on a connection of the pool, left open, swallows nothing.
+#[cfg(feature = "sqlx-interop")]
+pub(crate) async fn a_pool_of_the_program_is_used_and_left_open() {
+    use larder_capabilities::postgres::sqlx_interop::{config_of, open_with_pool};
+    with_database("interop", async |url: String| {
+        let pool = sqlx::postgres::PgPoolOptions::new().max_connections(1).connect(&url).await.unwrap();
+        let postgres = open_with_pool(pool.clone(), config_of(&pool)).await.unwrap();
+        let history = postgres.history(namespace());
+        let thread = Thread::new("a", "s").unwrap();
+        for _ in 0..5 {
+            sqlx::raw_sql("BEGIN").execute(&pool).await.unwrap();
+            history.append(&thread, ChatMessage::user("kept")).await.unwrap();
+            crate::drop_after(3, history.append(&thread, ChatMessage::user("dropped"))).await;
+        }
+        let other = open(&url).await.unwrap().history(namespace());
+        let seen = other.tail(&thread, None, 100).await.unwrap();
+        assert_eq!(seen.iter().filter(|stored| stored.message.text == "kept").count(), 5);
+        postgres.close().await;
+        sqlx::raw_sql("SELECT 1").execute(&pool).await.unwrap();
+    })
+    .await;
+}

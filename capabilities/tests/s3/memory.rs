@@ -1,0 +1,211 @@
+//! What a large blob takes of memory on its way, counted byte by byte against a server that holds its answers back until
+//! as much is under way as the store ever lets be.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use larder_capabilities::s3::{S3BlobStore, S3Config};
+use larder_kernel::{BlobBody, BlobGetOptions, BlobKey, BlobPutOptions, BlobStore, Namespace};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufStream};
+use tokio::net::{TcpListener, TcpStream};
+
+const MIB: u64 = 1024 * 1024;
+const BLOB_BYTES: u64 = 256 * MIB;
+const PART_BYTES: u64 = 8 * MIB;
+/// Parts under way at once, in either direction.
+const IN_FLIGHT: u64 = 8;
+/// Bytes of a piece of a stream. Parts end where pieces do: two parts that share a piece would both hold the whole.
+const PIECE_BYTES: u64 = MIB;
+
+/// Bytes that were given to the store and that it still holds.
+#[derive(Debug, Default)]
+struct Held {
+    now: AtomicU64,
+    most: AtomicU64,
+}
+
+/// A piece that tells when the last reference to it is gone.
+struct Piece {
+    bytes: Vec<u8>,
+    held: Arc<Held>,
+}
+
+impl Piece {
+    fn given(bytes: u64, held: &Arc<Held>) -> Bytes {
+        let now = held.now.fetch_add(bytes, Ordering::SeqCst) + bytes;
+        held.most.fetch_max(now, Ordering::SeqCst);
+        let bytes = vec![7; usize::try_from(bytes).unwrap()];
+        Bytes::from_owner(Self { bytes, held: Arc::clone(held) })
+    }
+}
+
+impl AsRef<[u8]> for Piece {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Piece {
+    fn drop(&mut self) {
+        self.held.now.fetch_sub(self.bytes.len() as u64, Ordering::SeqCst);
+    }
+}
+
+/// What the server and the test tell each other.
+#[derive(Debug, Default)]
+struct Counts {
+    /// Of a write: what the store holds.
+    held: Arc<Held>,
+    received: AtomicU64,
+    /// Of a read: what was asked for, what came out of the stream, and the most that lay between them.
+    asked: AtomicU64,
+    delivered: AtomicU64,
+    between: AtomicU64,
+}
+
+/// A server that knows one large blob, takes any other, and lets nobody probe.
+async fn serve(counts: Arc<Counts>) -> S3BlobStore {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("s3://KEY:SECRET@files?endpoint=http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(converse(BufStream::new(stream), Arc::clone(&counts)));
+        }
+    });
+    let config = S3Config::from_url(&url).unwrap();
+    S3BlobStore::open(&config, Namespace::new("n").unwrap()).await.unwrap()
+}
+
+async fn converse(mut stream: BufStream<TcpStream>, counts: Arc<Counts>) {
+    let mut line = String::new();
+    while stream.read_line(&mut line).await.is_ok_and(|bytes| bytes > 0) {
+        let request = std::mem::take(&mut line);
+        let mut headers = HashMap::new();
+        while stream.read_line(&mut line).await.is_ok_and(|bytes| bytes > 2) {
+            let (name, value) = line.trim_end().split_once(':').unwrap();
+            headers.insert(name.to_ascii_lowercase(), value.trim().to_owned());
+            line.clear();
+        }
+        line.clear();
+        if headers.contains_key("expect") {
+            stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await.unwrap();
+            stream.flush().await.unwrap();
+        }
+        let length = headers.get("content-length").map_or(0, |length| length.parse().unwrap());
+        // A store that gives up is seen by the test itself.
+        if drain(&mut stream, length).await.is_err() {
+            return;
+        }
+        let answered = match headers.get("range") {
+            Some(range) => send_range(&mut stream, range, &counts).await,
+            None => send_answer(&mut stream, &request, length, &counts).await,
+        };
+        if answered.is_err() || stream.flush().await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn drain(stream: &mut BufStream<TcpStream>, mut left: u64) -> std::io::Result<()> {
+    let mut buffer = vec![0; 64 * 1024];
+    while left > 0 {
+        let room = buffer.len().min(usize::try_from(left).unwrap());
+        left -= stream.read_exact(&mut buffer[..room]).await? as u64;
+    }
+    Ok(())
+}
+
+/// Waits until as much is under way as ever may be, and a while longer for what should not come.
+async fn until_full(under_way: &AtomicU64) {
+    let mut last = 0;
+    loop {
+        let most = under_way.load(Ordering::SeqCst);
+        if most >= IN_FLIGHT * PART_BYTES && most == last {
+            return;
+        }
+        last = most;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+async fn send_answer(
+    stream: &mut BufStream<TcpStream>,
+    request: &str,
+    length: u64,
+    counts: &Counts,
+) -> std::io::Result<()> {
+    let (status, body) = if request.contains("/probe/") {
+        ("403 Forbidden", "<Error><Code>AccessDenied</Code></Error>")
+    } else if request.contains("list-type=2") {
+        ("200 OK", "<ListBucketResult></ListBucketResult>")
+    } else if request.contains("partNumber=") {
+        // No part is done before as many are on their way as ever may be.
+        until_full(&counts.held.most).await;
+        counts.received.fetch_add(length, Ordering::SeqCst);
+        ("200 OK", "")
+    } else if request.contains("uploads") {
+        ("200 OK", "<InitiateMultipartUploadResult><UploadId>u</UploadId></InitiateMultipartUploadResult>")
+    } else {
+        ("200 OK", "<CompleteMultipartUploadResult><ETag>\"e\"</ETag></CompleteMultipartUploadResult>")
+    };
+    let answer = format!("HTTP/1.1 {status}\r\netag: \"e\"\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    stream.write_all(answer.as_bytes()).await
+}
+
+async fn send_range(stream: &mut BufStream<TcpStream>, range: &str, counts: &Counts) -> std::io::Result<()> {
+    let (start, end) = range.strip_prefix("bytes=").unwrap().split_once('-').unwrap();
+    let (start, end) = (start.parse::<u64>().unwrap(), end.parse::<u64>().unwrap().min(BLOB_BYTES - 1));
+    let length = end + 1 - start;
+    let asked = counts.asked.fetch_add(length, Ordering::SeqCst) + length;
+    counts.between.fetch_max(asked - counts.delivered.load(Ordering::SeqCst), Ordering::SeqCst);
+    if start > 0 {
+        // Behind the first part, none is there before as many are asked for as ever may be.
+        until_full(&counts.between).await;
+    }
+    let head = format!(
+        "HTTP/1.1 206 Partial Content\r\netag: \"e\"\r\nlast-modified: Thu, 01 Jan 2026 00:00:00 GMT\r\n\
+         content-range: bytes {start}-{end}/{BLOB_BYTES}\r\ncontent-length: {length}\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).await?;
+    stream.write_all(&vec![7; usize::try_from(length).unwrap()]).await
+}
+
+/// The parts under way, the part that is gathered, and the piece behind it.
+pub(super) async fn a_large_write_holds_the_parts_in_flight_and_no_more() {
+    let counts = Arc::new(Counts::default());
+    let store = serve(Arc::clone(&counts)).await;
+    let held = Arc::clone(&counts.held);
+    let pieces = (0..BLOB_BYTES / PIECE_BYTES).map(move |_| Ok(Piece::given(PIECE_BYTES, &held)));
+    let body = BlobBody::stream(futures_util::stream::iter(pieces));
+    let key = BlobKey::new("large").unwrap();
+    let written = store.put(&key, body, BlobPutOptions::default()).await.unwrap();
+    assert_eq!(written.size, BLOB_BYTES);
+    assert_eq!(counts.received.load(Ordering::SeqCst), BLOB_BYTES);
+    let most = counts.held.most.load(Ordering::SeqCst);
+    let bound = (IN_FLIGHT + 1) * PART_BYTES + PIECE_BYTES;
+    assert!(most <= bound, "{most} bytes were held, and {bound} may be");
+    assert_eq!(counts.held.now.load(Ordering::SeqCst), 0, "bytes are held after the end");
+}
+
+/// The parts under way, and the part that is being delivered.
+pub(super) async fn a_large_read_holds_the_parts_in_flight_and_no_more() {
+    let counts = Arc::new(Counts::default());
+    let store = serve(Arc::clone(&counts)).await;
+    let key = BlobKey::new("large").unwrap();
+    let mut read = store.get(&key, BlobGetOptions::default()).await.unwrap();
+    assert_eq!(read.info.size, BLOB_BYTES);
+    while let Some(piece) = read.bytes.next().await {
+        let piece = piece.unwrap();
+        assert!(piece.iter().all(|byte| *byte == 7));
+        counts.delivered.fetch_add(piece.len() as u64, Ordering::SeqCst);
+    }
+    assert_eq!(counts.delivered.load(Ordering::SeqCst), BLOB_BYTES);
+    assert_eq!(counts.asked.load(Ordering::SeqCst), BLOB_BYTES);
+    let most = counts.between.load(Ordering::SeqCst);
+    let bound = (IN_FLIGHT + 1) * PART_BYTES;
+    assert!(most <= bound, "{most} bytes were asked for and not yet delivered, and {bound} may be");
+}

@@ -1,0 +1,84 @@
+# shellcheck shell=bash disable=SC2154
+# What the Redis services share: the programs, the settings, the questions. Sourced, never run, after lib.sh.
+
+# Gives the programs in $redis_server and $redis_cli, and in $redis_env what starts them: the machine's, else those from
+# packages in the services' folder.
+find_redis() {
+    local packages=$services/redis-packages
+    redis_env=(env)
+    if redis_server=$(account_has redis-server) && redis_cli=$(account_has redis-cli); then return 0; fi
+    redis_server=$packages/usr/bin/redis-server redis_cli=$packages/usr/bin/redis-cli
+    redis_env=(env "LD_LIBRARY_PATH=$(printf '%s:' "$packages"/usr/lib/*-linux-gnu* "$packages"/lib/*-linux-gnu*)")
+    [ -e "$packages/complete" ]
+}
+
+# Debian's packages are unpacked rather than installed, which takes no root and starts no server of its own.
+install_redis() {
+    local version
+    (
+        flock 8
+        find_redis || unpack_redis
+    ) 8>"$services/redis-packages.lock" ||
+        die "cannot install redis: install redis-server 7 or later, or apt-get with Debian's or Ubuntu's package lists"
+    find_redis
+    version=$(redis_version)
+    [ "${version%%.*}" -ge 7 ] 2>/dev/null || die "redis 7 or later is needed, and $redis_server is ${version:-none}"
+}
+
+unpack_redis() {
+    local packages=$services/redis-packages names
+    command -v apt-get dpkg >/dev/null || return 1
+    say "unpacking redis-server from packages into $packages"
+    names=$(redis_packages)
+    if [ -z "$names" ] && [ "$(id -u)" = 0 ]; then
+        # A bare image has no lists of packages, and only root can fetch them.
+        apt-get update -qq >&2 || return 1
+        names=$(redis_packages)
+    fi
+    [ -n "$names" ] || return 1
+    rm -rf "$packages" && (umask 022 && mkdir -p "$packages/download") || return 1
+    # Root would hand the download to an account of its own, which cannot write here.
+    # shellcheck disable=SC2086
+    (cd "$packages/download" && apt-get -qq -o APT::Sandbox::User=root download $names >&2) || return 1
+    local deb
+    for deb in "$packages"/download/*.deb; do dpkg -x "$deb" "$packages" || return 1; done
+    rm -rf "$packages/download" && : >"$packages/complete"
+}
+
+# The package with everything it needs that the machine does not have.
+redis_packages() {
+    apt-get -qq --simulate --no-install-recommends install redis-server 2>/dev/null | sed -n 's/^Inst \([^ ]*\) .*/\1/p'
+}
+
+redis_version() { as_account "${redis_env[@]}" "$redis_server" --version | sed -n 's/.* v=\([0-9.]*\).*/\1/p'; }
+
+# Writes the settings of the server in a folder, for $port, with those lines more that standard input has.
+write_redis_config() {
+    local folder=$1
+    (
+        umask 077
+        cat >"$folder/redis.conf" <<CONFIG
+bind 127.0.0.1
+port $port
+dir $folder/data
+requirepass $(cat "$password_file")
+masterauth $(cat "$password_file")
+appendonly yes
+appendfsync always
+save ""
+maxmemory-policy noeviction
+notify-keyspace-events ""
+CONFIG
+        [ "$#" = 1 ] || printf '%s\n' "${@:2}" >>"$folder/redis.conf"
+    )
+    hand_over "$folder/redis.conf"
+}
+
+# Runs redis-cli. The password goes through its environment, so no process list shows it.
+redis_ask() {
+    # shellcheck disable=SC2016
+    as_account "${redis_env[@]}" bash -c 'REDISCLI_AUTH=$(cat "$0") exec "$@"' "$password_file" "$redis_cli" \
+        -h 127.0.0.1 --no-auth-warning "$@"
+}
+
+redis_answers() { [ "$(redis_ask -p "$1" PING 2>/dev/null)" = PONG ]; }

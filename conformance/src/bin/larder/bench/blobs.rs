@@ -1,0 +1,73 @@
+//! Larder's side of the figures about blobs: the same calls for every backend.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use futures_util::{StreamExt, TryStreamExt, stream};
+use larder_capabilities::Stores;
+use larder_kernel::{BlobBody, BlobGetOptions, BlobKey, BlobPutOptions, BlobStore, Namespace};
+
+use super::Outcome;
+
+/// Bytes of a mebibyte.
+pub(super) const MIB: usize = 1024 * 1024;
+
+/// The blobs of a namespace that only this run uses.
+pub(super) struct Blobs {
+    stores: Stores,
+    blobs: Arc<dyn BlobStore>,
+    key: BlobKey,
+}
+
+impl Blobs {
+    pub(super) async fn open(url: &str, namespace: &str) -> Outcome<Self> {
+        let stores = Stores::builder().namespace(Namespace::new(namespace)?).url(url).connect().await?;
+        Ok(Self { blobs: stores.blobs()?, stores, key: BlobKey::new("blob")? })
+    }
+
+    /// Removes what the run wrote.
+    pub(super) async fn erase(&self) -> Outcome<()> {
+        Ok(self.stores.erase().await?)
+    }
+
+    /// Writes the bytes as a stream of pieces, and gives the mebibytes of a second.
+    pub(super) async fn put(&self, bytes: &Bytes) -> Outcome<f64> {
+        let begun = Instant::now();
+        self.put_stream(stream::iter(pieces(bytes)).map(Ok)).await?;
+        Ok(rate(bytes.len(), begun))
+    }
+
+    /// Writes a stream.
+    pub(super) async fn put_stream(
+        &self,
+        pieces: impl futures_util::Stream<Item = larder_kernel::Result<Bytes>> + Send + 'static,
+    ) -> Outcome<()> {
+        self.blobs.put(&self.key, BlobBody::stream(pieces), BlobPutOptions::default()).await?;
+        Ok(())
+    }
+
+    /// Reads it whole without keeping it, and gives the mebibytes of a second.
+    pub(super) async fn get(&self, length: usize) -> Outcome<f64> {
+        let begun = Instant::now();
+        let mut bytes = self.blobs.get(&self.key, BlobGetOptions::default()).await?.bytes;
+        let mut found = 0;
+        while let Some(piece) = bytes.try_next().await? {
+            found += piece.len();
+        }
+        if found != length {
+            return Err(format!("a read of {length} bytes returned {found}").into());
+        }
+        Ok(rate(length, begun))
+    }
+}
+
+/// The bytes in pieces of a mebibyte.
+fn pieces(bytes: &Bytes) -> Vec<Bytes> {
+    (0..bytes.len()).step_by(MIB).map(|start| bytes.slice(start..bytes.len().min(start + MIB))).collect()
+}
+
+/// Mebibytes of a second.
+pub(super) fn rate(bytes: usize, begun: Instant) -> f64 {
+    bytes as f64 / MIB as f64 / begun.elapsed().as_secs_f64()
+}

@@ -1,0 +1,182 @@
+//! A figure: two sides measured in turns, and their ratio.
+
+use serde::Serialize;
+
+use super::{Outcome, Plan};
+
+/// What a ratio should be.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Target {
+    AtMost(f64),
+    AtLeast(f64),
+}
+
+impl Target {
+    fn met_by(self, ratio: f64) -> bool {
+        match self {
+            Self::AtMost(bound) => ratio <= bound,
+            Self::AtLeast(bound) => ratio >= bound,
+        }
+    }
+}
+
+impl std::fmt::Display for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::AtMost(bound) => write!(f, "≤ {bound}"),
+            Self::AtLeast(bound) => write!(f, "≥ {bound}"),
+        }
+    }
+}
+
+/// What the two sides are counted in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(super) enum Unit {
+    #[serde(rename = "us")]
+    Micros,
+    #[serde(rename = "bytes")]
+    Bytes,
+    #[serde(rename = "MiB")]
+    MebiBytes,
+    #[serde(rename = "MiB/s")]
+    MebiBytesPerSecond,
+}
+
+impl Unit {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Micros => "µs",
+            Self::Bytes => "bytes",
+            Self::MebiBytes => "MiB",
+            Self::MebiBytesPerSecond => "MiB/s",
+        }
+    }
+}
+
+/// The middle, the least and the most of some rounds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(super) struct Spread {
+    pub(super) median: f64,
+    pub(super) min: f64,
+    pub(super) max: f64,
+}
+
+impl Spread {
+    fn of(values: impl Iterator<Item = f64>) -> Self {
+        let mut sorted: Vec<f64> = values.collect();
+        sorted.sort_by(f64::total_cmp);
+        let at = |index: usize| sorted.get(index).copied().unwrap_or(f64::NAN);
+        let middle = sorted.len() / 2;
+        let median = if sorted.len().is_multiple_of(2) {
+            f64::midpoint(at(middle.wrapping_sub(1)), at(middle))
+        } else {
+            at(middle)
+        };
+        Self { median, min: at(0), max: at(sorted.len().wrapping_sub(1)) }
+    }
+}
+
+/// Larder beside its peer.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Figure {
+    pub(super) name: &'static str,
+    /// What Larder's side is.
+    pub(super) what: String,
+    /// What the other side is, by name and version.
+    pub(super) peer: String,
+    /// The settings of the service under which both ran.
+    pub(super) settings: String,
+    pub(super) unit: Unit,
+    pub(super) larder: Spread,
+    pub(super) beside: Spread,
+    pub(super) ratio: Spread,
+    pub(super) target: Option<Target>,
+    pub(super) met: Option<bool>,
+}
+
+/// What a figure is of, before it is measured.
+pub(super) struct Subject {
+    pub(super) name: &'static str,
+    pub(super) what: String,
+    pub(super) peer: String,
+    pub(super) settings: String,
+    pub(super) unit: Unit,
+    pub(super) target: Option<Target>,
+}
+
+impl Subject {
+    /// The figure of some rounds: Larder's side and the other.
+    pub(super) fn figure(self, rounds: &[(f64, f64)]) -> Figure {
+        let ratio = Spread::of(rounds.iter().map(|(larder, peer)| larder / peer));
+        Figure {
+            name: self.name,
+            what: self.what,
+            peer: self.peer,
+            settings: self.settings,
+            unit: self.unit,
+            larder: Spread::of(rounds.iter().map(|(larder, _)| *larder)),
+            beside: Spread::of(rounds.iter().map(|(_, peer)| *peer)),
+            ratio,
+            target: self.target,
+            met: self.target.map(|target| target.met_by(ratio.median)),
+        }
+    }
+}
+
+/// A bench that gave no figures.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Skipped {
+    pub(super) bench: &'static str,
+    pub(super) reason: String,
+}
+
+/// Measures both sides in turns, the one first in every other round. A round before the first warms up connections,
+/// prepared statements and caches, and does not count.
+pub(super) async fn in_turns<T>(
+    plan: &Plan,
+    mut larder: impl AsyncFnMut(usize) -> Outcome<T>,
+    mut peer: impl AsyncFnMut(usize) -> Outcome<T>,
+) -> Outcome<Vec<(T, T)>> {
+    let mut rounds = Vec::with_capacity(plan.rounds);
+    for round in 0..=plan.rounds {
+        let pair = if round.is_multiple_of(2) {
+            let larder = larder(round).await?;
+            (larder, peer(round).await?)
+        } else {
+            let peer = peer(round).await?;
+            (larder(round).await?, peer)
+        };
+        if round > 0 {
+            rounds.push(pair);
+        }
+    }
+    Ok(rounds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn subject(target: Target) -> Subject {
+        Subject {
+            name: "append",
+            what: String::new(),
+            peer: String::new(),
+            settings: String::new(),
+            unit: Unit::Micros,
+            target: Some(target),
+        }
+    }
+
+    #[test]
+    fn the_figure_is_the_median_of_the_rounds_ratios() {
+        let rounds = [(3.0, 1.0), (1.0, 1.0), (10.0, 5.0)];
+        let figure = subject(Target::AtMost(1.25)).figure(&rounds);
+        assert_eq!(figure.ratio, Spread { median: 2.0, min: 1.0, max: 3.0 });
+        assert_eq!(figure.larder.median, 3.0);
+        assert_eq!(figure.met, Some(false));
+        assert_eq!(subject(Target::AtLeast(0.9)).figure(&rounds).met, Some(true));
+        assert_eq!(subject(Target::AtMost(1.0)).figure(&[(1.0, 1.0), (2.0, 1.0)]).ratio.median, 1.5);
+    }
+}

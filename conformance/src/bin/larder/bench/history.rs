@@ -1,0 +1,166 @@
+//! Larder's side of the figures about conversations: the same calls for every backend.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use larder_capabilities::Stores;
+use larder_kernel::{AppendOptions, HistoryProvider, HistoryProviderExt, Namespace, Thread};
+
+use super::figure::{Figure, Subject, Target, Unit, in_turns};
+use super::{Outcome, Plan, payload};
+
+/// How many messages a batch of the filling has.
+const BATCH: u32 = 1_000;
+
+/// The conversations of a namespace that only this run uses.
+pub(super) struct Conversations {
+    stores: Stores,
+    history: Arc<dyn HistoryProvider>,
+    /// The seed of the next message, so that none is written twice.
+    next: u64,
+}
+
+impl Conversations {
+    pub(super) async fn open(url: &str) -> Outcome<Self> {
+        let namespace = Namespace::new(format!("bench-{}", std::process::id()))?;
+        let stores = Stores::builder().namespace(namespace).url(url).connect().await?;
+        Ok(Self { history: stores.history()?, stores, next: 0 })
+    }
+
+    /// Removes what the run wrote.
+    pub(super) async fn erase(&self) -> Outcome<()> {
+        Ok(self.stores.erase().await?)
+    }
+
+    /// Makes a thread longer.
+    pub(super) async fn fill(&mut self, thread: &Thread, messages: u32) -> Outcome<()> {
+        let mut left = messages;
+        while left > 0 {
+            let count = left.min(BATCH);
+            let batch = payload::messages(self.next, count);
+            self.next += u64::from(count);
+            self.history.append_many(thread, batch, AppendOptions::default()).await?;
+            left -= count;
+        }
+        Ok(())
+    }
+
+    /// Appends one after the other, and gives the microseconds of each.
+    pub(super) async fn append(&mut self, thread: &Thread, calls: u32) -> Outcome<f64> {
+        let messages = payload::messages(self.next, calls);
+        self.next += u64::from(calls);
+        let begun = Instant::now();
+        for message in messages {
+            self.history.append(thread, message).await?;
+        }
+        Ok(micros_each(begun, calls))
+    }
+
+    /// Reads the last 50 messages again and again, and gives the microseconds of each read.
+    pub(super) async fn last_50(&self, thread: &Thread, calls: u32) -> Outcome<f64> {
+        let begun = Instant::now();
+        for _ in 0..calls {
+            let found = self.history.tail(thread, None, 50).await?.len();
+            if found != 50 {
+                return Err(format!("a read of the last 50 messages returned {found}").into());
+            }
+        }
+        Ok(micros_each(begun, calls))
+    }
+}
+
+/// What one of some calls took.
+pub(super) fn micros_each(begun: Instant, calls: u32) -> f64 {
+    begun.elapsed().as_secs_f64() * 1e6 / f64::from(calls)
+}
+
+/// The names of a service's figures about conversations that grow.
+pub(super) struct Names {
+    pub(super) time: &'static str,
+    pub(super) bytes: &'static str,
+    pub(super) read: &'static str,
+    /// What the bytes are.
+    pub(super) log: &'static str,
+}
+
+/// Whether an append and a read cost the same however long the thread is. `written` is a counter of the bytes that the
+/// service has written to its log, where it has one; `settled` is run once the long thread is filled.
+pub(super) async fn long_thread(
+    plan: &Plan,
+    conversations: &mut Conversations,
+    names: Names,
+    settings: &str,
+    settled: impl AsyncFnOnce() -> Outcome<()>,
+    mut written: impl AsyncFnMut() -> Outcome<Option<u64>>,
+) -> Outcome<Vec<Figure>> {
+    let (short, long) = (100, plan.size(1_000_000, 100_000));
+    let calls = plan.size(200, 50);
+    let long_thread = Thread::new("bench", "long")?;
+    conversations.fill(&long_thread, long).await?;
+    settled().await?;
+    let subject = |name, what: &str, unit, target| Subject {
+        name,
+        what: format!("{what} in a thread of {long} messages"),
+        peer: format!("the same in a thread of {short}"),
+        settings: settings.to_owned(),
+        unit,
+        target: Some(Target::AtMost(target)),
+    };
+    let (mut time, mut bytes, mut read) = (Vec::new(), Vec::new(), Vec::new());
+    for round in 0..=plan.rounds {
+        let short_thread = Thread::new("bench", format!("short-{round}"))?;
+        conversations.fill(&short_thread, short).await?;
+        let mut sides = [(&long_thread, None), (&short_thread, None)];
+        if round.is_multiple_of(2) {
+            sides.reverse();
+        }
+        for (thread, measured) in &mut sides {
+            let before = written().await?;
+            let appended = conversations.append(thread, calls).await?;
+            let after = written().await?;
+            let logged = before.zip(after).map(|(before, after)| after.saturating_sub(before));
+            *measured = Some((appended, logged, conversations.last_50(thread, calls).await?));
+        }
+        if round.is_multiple_of(2) {
+            sides.reverse();
+        }
+        let [(_, Some(of_long)), (_, Some(of_short))] = sides else { continue };
+        if round > 0 {
+            time.push((of_long.0, of_short.0));
+            read.push((of_long.2, of_short.2));
+            if let (Some(of_long), Some(of_short)) = (of_long.1, of_short.1) {
+                bytes.push((of_long as f64 / f64::from(calls), of_short as f64 / f64::from(calls)));
+            }
+        }
+    }
+    let mut figures = vec![subject(names.time, "append", Unit::Micros, 1.15).figure(&time)];
+    if !bytes.is_empty() {
+        let what = format!("{} of an append", names.log);
+        figures.push(subject(names.bytes, &what, Unit::Bytes, 1.15).figure(&bytes));
+    }
+    figures.push(subject(names.read, "last 50 messages", Unit::Micros, 1.15).figure(&read));
+    Ok(figures)
+}
+
+/// A peer's side: what it is, and how a round of it is run.
+pub(super) struct Beside<F> {
+    pub(super) subject: Subject,
+    pub(super) round: F,
+}
+
+/// One figure of a thread's appends and one of its reads, each beside its peer. `between` is what a service does by
+/// itself after a while: it brings what it knows of the data up to date.
+pub(super) async fn beside(
+    plan: &Plan,
+    conversations: &mut Conversations,
+    calls: u32,
+    append: Beside<impl AsyncFnMut(usize) -> Outcome<f64>>,
+    between: impl AsyncFnOnce() -> Outcome<()>,
+    last_50: Beside<impl AsyncFnMut(usize) -> Outcome<f64>>,
+) -> Outcome<Vec<Figure>> {
+    let thread = Thread::new("bench", "session")?;
+    let appends = in_turns(plan, async |_| conversations.append(&thread, calls).await, append.round).await?;
+    between().await?;
+    let reads = in_turns(plan, async |_| conversations.last_50(&thread, calls).await, last_50.round).await?;
+    Ok(vec![append.subject.figure(&appends), last_50.subject.figure(&reads)])
+}

@@ -1,0 +1,45 @@
+//! Bytes that do not compress, the same in every run.
+
+use bytes::Bytes;
+use larder_kernel::ChatMessage;
+
+/// Characters of a message's text.
+pub(super) const TEXT_BYTES: usize = 1_000;
+
+/// A sequence of numbers without a pattern (xorshift).
+struct Numbers(u64);
+
+impl Numbers {
+    fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+}
+
+/// A text of 1,000 characters that a database cannot make smaller than half.
+pub(super) fn text(seed: u64) -> String {
+    let mut numbers = Numbers::new(seed);
+    (0..TEXT_BYTES / 8).map(|_| format!("{:08x}", numbers.next() >> 32)).collect()
+}
+
+/// Messages of 1 KB.
+pub(super) fn messages(first: u64, count: u32) -> Vec<ChatMessage> {
+    (first..first + u64::from(count)).map(|seed| ChatMessage::user(text(seed))).collect()
+}
+
+/// A blob.
+pub(super) fn blob(mebibytes: u32) -> Bytes {
+    let mut numbers = Numbers::new(1);
+    let words = usize::try_from(mebibytes).unwrap_or(usize::MAX).saturating_mul(1024 * 1024 / 8);
+    let mut bytes = Vec::with_capacity(words * 8);
+    for _ in 0..words {
+        bytes.extend_from_slice(&numbers.next().to_le_bytes());
+    }
+    Bytes::from(bytes)
+}

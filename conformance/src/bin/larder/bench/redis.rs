@@ -1,0 +1,162 @@
+//! Conversations in Redis beside `redis-benchmark` on the same server.
+
+use std::process::Command;
+
+use larder_kernel::ChatMessage;
+
+use super::figure::{Figure, Subject, Target, Unit};
+use super::history::{Beside, Conversations, Names};
+use super::pgbench::{Parts, run, unescaped};
+use super::{Outcome, Plan, payload};
+
+/// The variable that names the service.
+pub(super) const VARIABLE: &str = "LARDER_REDIS_URL";
+
+/// The settings that decide what a write costs and survives.
+const SETTINGS: &[&str] = &["appendonly", "appendfsync", "save", "maxmemory-policy"];
+
+/// The programs that come with Redis, and the server that they speak to.
+struct Tools {
+    url: String,
+    tls: bool,
+    host: String,
+    port: String,
+    database: String,
+    user: String,
+    password: String,
+    /// Name and version of the peer.
+    name: String,
+}
+
+impl Tools {
+    fn new(url: String) -> Outcome<Self> {
+        let parts =
+            Parts::of(&url).ok_or("the URL of Redis is not `redis://user:password@host:port/database`")?;
+        let said = run(Command::new("redis-benchmark").arg("--version"))?;
+        let version = said.split(' ').nth(1).unwrap_or("of unknown version").trim().to_owned();
+        Ok(Self {
+            tls: parts.scheme == "rediss",
+            host: parts.host.to_owned(),
+            port: parts.port.unwrap_or("6379").to_owned(),
+            database: if parts.path.is_empty() { "0".to_owned() } else { parts.path.to_owned() },
+            user: unescaped(parts.user)?,
+            password: unescaped(parts.password)?,
+            name: format!("redis-benchmark {version}"),
+            url,
+        })
+    }
+
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command.args(["-h", &self.host, "-p", &self.port]);
+        if !self.user.is_empty() {
+            command.args(["--user", &self.user]);
+        }
+        if self.tls {
+            command.arg("--tls");
+        }
+        command
+    }
+
+    /// One command by `redis-cli`.
+    fn ask(&self, words: &[&str]) -> Outcome<String> {
+        let mut command = self.command("redis-cli");
+        if !self.password.is_empty() {
+            command.env("REDISCLI_AUTH", &self.password);
+        }
+        run(command.args(["-n", &self.database, "--raw"]).args(words))
+    }
+
+    /// Has `redis-benchmark` send the command so often on one connection, and gives the microseconds of each.
+    fn micros(&self, calls: u32, words: &[&str]) -> Outcome<f64> {
+        let mut command = self.command("redis-benchmark");
+        if !self.password.is_empty() {
+            // It takes the password in no other way.
+            command.args(["-a", &self.password]);
+        }
+        command.args(["--dbnum", &self.database, "-c", "1", "-n", &calls.to_string(), "--csv"]);
+        let said = run(command.args(words))?;
+        // The header, then one line: "the command","requests a second",...
+        let line = said.lines().rfind(|line| line.starts_with('"')).unwrap_or_default();
+        let mut fields = line.rsplit("\",\"");
+        // Requests a second, and six latencies after it.
+        let per_second: f64 =
+            fields.nth(6).ok_or("redis-benchmark printed no rate")?.trim_matches('"').parse()?;
+        Ok(1e6 / per_second)
+    }
+
+    fn settings(&self) -> Outcome<String> {
+        let info = self.ask(&["INFO", "server"])?;
+        let version = info.lines().find_map(|line| line.strip_prefix("redis_version:")).unwrap_or("unknown");
+        let mut settings = vec![format!("redis_version={}", version.trim())];
+        for name in SETTINGS {
+            let said = self.ask(&["CONFIG", "GET", name])?;
+            let value = said.lines().nth(1).unwrap_or_default();
+            settings.push(format!("{name}={}", if value.is_empty() { "\"\"" } else { value }));
+        }
+        Ok(settings.join(" "))
+    }
+
+    /// How long the append-only file is, where there is one.
+    fn written(&self) -> Outcome<Option<u64>> {
+        let info = self.ask(&["INFO", "persistence"])?;
+        let size = info.lines().find_map(|line| line.strip_prefix("aof_current_size:"));
+        Ok(size.map(|size| size.trim().parse()).transpose()?)
+    }
+}
+
+/// Append of one message, and the last 50.
+pub(super) async fn history(plan: &Plan) -> Outcome<Vec<Figure>> {
+    let tools = Tools::new(plan.url(VARIABLE)?)?;
+    let settings = tools.settings()?;
+    let mut conversations = Conversations::open(&tools.url).await?;
+    let calls = plan.size(2_000, 200);
+    let key = format!("larder-bench-{}", std::process::id());
+    let body = serde_json::to_string(&ChatMessage::user(payload::text(0)))?;
+    let subject = |name, what: &str, peer: &str| Subject {
+        name,
+        what: format!("{what}, one caller"),
+        peer: format!("{}, one client, {peer}", tools.name),
+        settings: settings.clone(),
+        unit: Unit::Micros,
+        target: Some(Target::AtMost(1.25)),
+    };
+    let figures = super::history::beside(
+        plan,
+        &mut conversations,
+        calls,
+        Beside {
+            subject: subject("redis-append", "append of a 1 KB message", "RPUSH of a value as large"),
+            round: async |_| tools.micros(calls, &["RPUSH", &key, &body]),
+        },
+        async || Ok(()),
+        Beside {
+            subject: subject("redis-last-50", "last 50 messages of 1 KB", "LRANGE of 50 values as large"),
+            round: async |_| tools.micros(calls, &["LRANGE", &key, "-50", "-1"]),
+        },
+    )
+    .await;
+    // Whatever happened, nothing stays behind.
+    tools.ask(&["DEL", &key])?;
+    conversations.erase().await?;
+    figures
+}
+
+/// The same in a thread of a hundred messages and in one of a million.
+pub(super) async fn long_thread(plan: &Plan) -> Outcome<Vec<Figure>> {
+    let tools = Tools::new(plan.url(VARIABLE)?)?;
+    let settings = tools.settings()?;
+    let mut conversations = Conversations::open(&tools.url).await?;
+    let names = Names {
+        time: "redis-append-long",
+        bytes: "redis-append-long-log",
+        read: "redis-last-50-long",
+        log: "append-only file",
+    };
+    let written = async || tools.written();
+    let figures =
+        super::history::long_thread(plan, &mut conversations, names, &settings, async || Ok(()), written)
+            .await;
+    conversations.erase().await?;
+    figures
+}

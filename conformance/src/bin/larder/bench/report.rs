@@ -1,0 +1,107 @@
+//! The figures as a table, as JSON and as a page.
+
+use std::fmt::Write as _;
+
+use comfy_table::{Cell, CellAlignment, Table, presets};
+use serde::Serialize;
+
+use super::figure::{Figure, Skipped, Spread};
+use super::machine::Machine;
+
+/// All that a run measured.
+#[derive(Debug, Serialize)]
+pub(super) struct BenchReport {
+    pub(super) machine: Machine,
+    pub(super) rounds: u16,
+    pub(super) quick: bool,
+    pub(super) figures: Vec<Figure>,
+    pub(super) skipped: Vec<Skipped>,
+}
+
+const HEADER: [&str; 6] = ["figure", "larder", "peer", "ratio (least to most)", "target", "met"];
+
+impl BenchReport {
+    /// For people at a terminal.
+    pub(super) fn table(&self) -> String {
+        let mut table = Table::new();
+        table.load_style(presets::UTF8_FULL_CONDENSED);
+        table.set_header(HEADER);
+        for figure in &self.figures {
+            let cells = row(figure);
+            table.add_row(cells.into_iter().enumerate().map(|(column, text)| {
+                let alignment = if column == 0 { CellAlignment::Left } else { CellAlignment::Right };
+                Cell::new(text).set_alignment(alignment)
+            }));
+        }
+        let mut text = if self.figures.is_empty() { String::new() } else { format!("{table}\n") };
+        for figure in &self.figures {
+            let _ =
+                writeln!(text, "{}: {} / {}\n    {}", figure.name, figure.what, figure.peer, figure.settings);
+        }
+        for skipped in &self.skipped {
+            let _ = writeln!(text, "NOT MEASURED {}: {}", skipped.bench, skipped.reason);
+        }
+        let _ = write!(text, "{}\n{}", self.method(), self.machine);
+        text
+    }
+
+    /// A page for the repository.
+    pub(super) fn markdown(&self) -> String {
+        let mut text = format!(
+            "# Benchmarks\n\nWritten by `cargo larder-full bench --write BENCHMARKS.md`. {} A target that is missed is \
+             said to be missed; it fails no test.\n\nMachine: {}.\n\n",
+            self.method(),
+            self.machine
+        );
+        let _ = writeln!(text, "| {} |\n|---|---:|---:|---:|---:|---:|", HEADER.join(" | "));
+        for figure in &self.figures {
+            let _ = writeln!(text, "| {} |", row(figure).join(" | "));
+        }
+        text.push_str("\nWhat stands beside what, and under which settings:\n\n");
+        for figure in &self.figures {
+            let _ = writeln!(
+                text,
+                "- **{}**: {} / {}. `{}`",
+                figure.name, figure.what, figure.peer, figure.settings
+            );
+        }
+        if !self.skipped.is_empty() {
+            text.push_str("\nNot measured in this run:\n\n");
+        }
+        for skipped in &self.skipped {
+            let _ = writeln!(text, "- **{}**: {}", skipped.bench, skipped.reason);
+        }
+        text
+    }
+
+    fn method(&self) -> String {
+        let quick = if self.quick { " This was a quick run, whose figures say little." } else { "" };
+        format!(
+            "Ratios are larder / peer, both measured in turns in one run: the median of {} rounds, with the least and \
+             the most of them.{quick}",
+            self.rounds
+        )
+    }
+}
+
+fn row(figure: &Figure) -> [String; 6] {
+    let Spread { median, min, max } = figure.ratio;
+    [
+        figure.name.to_owned(),
+        amount(figure.larder.median, figure.unit.name()),
+        amount(figure.beside.median, figure.unit.name()),
+        format!("{median:.2} ({min:.2} to {max:.2})"),
+        figure.target.map_or_else(|| "–".to_owned(), |target| target.to_string()),
+        match figure.met {
+            Some(true) => "yes",
+            Some(false) => "NO",
+            None => "–",
+        }
+        .to_owned(),
+    ]
+}
+
+fn amount(value: f64, unit: &str) -> String {
+    let digits = if value < 10.0 { 1 } else { 0 };
+    format!("{value:.digits$} {unit}")
+}

@@ -1,0 +1,125 @@
+//! `larder export`: a thread as a transcript.
+
+use std::fs::File;
+use std::io::{BufWriter, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Parser;
+use larder_agents::transcript::to_lines;
+use larder_kernel::{HistoryProvider, Seq, Thread};
+use tempfile::NamedTempFile;
+
+use crate::output;
+use crate::thread::{Place, printable};
+
+/// Messages read at once.
+const PAGE: usize = 200;
+
+/// Arguments of `larder export`.
+#[derive(Debug, Parser)]
+pub(crate) struct Args {
+    /// The backend, such as `sqlite:./larder.db`.
+    #[arg(long, value_name = "URL")]
+    from: String,
+    #[command(flatten)]
+    place: Place,
+    /// Write to this file instead of standard output. It is there whole, or as it was before.
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+/// Why an export ended early.
+enum Stop {
+    /// The reader of standard output has what it wants.
+    Closed,
+    Trouble(String),
+}
+
+impl From<String> for Stop {
+    fn from(text: String) -> Self {
+        Self::Trouble(text)
+    }
+}
+
+impl From<std::io::Error> for Stop {
+    fn from(error: std::io::Error) -> Self {
+        match error.kind() {
+            ErrorKind::BrokenPipe => Self::Closed,
+            _ => Self::Trouble(format!("cannot write the transcript: {error}")),
+        }
+    }
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Args) -> ExitCode {
+    output::on_runtime(async {
+        match export(args).await {
+            Ok(0) => {
+                output::note(format_args!("{} holds no messages", args.place.name()));
+                Ok(ExitCode::SUCCESS)
+            }
+            Ok(_) | Err(Stop::Closed) => Ok(ExitCode::SUCCESS),
+            Err(Stop::Trouble(text)) => Err(text),
+        }
+    })
+}
+
+async fn export(args: &Args) -> Result<u64, Stop> {
+    let stores = args.place.open(&args.from).await?;
+    let history = stores.history().map_err(|error| error.to_string())?;
+    let thread = &args.place.thread;
+    match &args.output {
+        None => write(&history, thread, std::io::stdout()).await,
+        // A device or a pipe is written to; a file is replaced.
+        Some(path) if path.exists() && !path.is_file() => {
+            let file = File::options().write(true).open(path);
+            write(&history, thread, file.map_err(|error| cannot_write(path, &error))?).await
+        }
+        Some(path) => {
+            let mut file = beside(path).map_err(|error| cannot_write(path, &error))?;
+            let messages = write(&history, thread, file.as_file_mut()).await?;
+            file.as_file().sync_all()?;
+            file.persist(path).map_err(|error| cannot_write(path, &error.error))?;
+            Ok(messages)
+        }
+    }
+}
+
+fn cannot_write(path: &Path, error: &std::io::Error) -> String {
+    format!("cannot write {}: {error}", printable(&path.display().to_string()))
+}
+
+/// A file in the same folder, with the rights that a new file has.
+fn beside(path: &Path) -> std::io::Result<NamedTempFile> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut builder = tempfile::Builder::new();
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        builder.permissions(std::fs::Permissions::from_mode(0o666));
+    }
+    builder.prefix(".larder-export-").tempfile_in(folder)
+}
+
+/// Writes the thread page by page, and answers how many messages that were.
+async fn write(history: &Arc<dyn HistoryProvider>, thread: &Thread, to: impl Write) -> Result<u64, Stop> {
+    let mut to = BufWriter::new(to);
+    let (mut after, mut messages) = (Seq::MIN, 0);
+    loop {
+        let page = history.page_after(thread, after, PAGE).await.map_err(|error| error.to_string())?;
+        for stored in &page {
+            for line in to_lines(&stored.message).map_err(|error| error.to_string())? {
+                writeln!(to, "{line}")?;
+            }
+            messages += 1;
+        }
+        match page.last() {
+            Some(last) if page.len() == PAGE => after = last.seq,
+            _ => break,
+        }
+    }
+    to.flush()?;
+    Ok(messages)
+}

@@ -1,0 +1,89 @@
+//! `larder import`: a transcript into a thread.
+
+mod source;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Parser;
+use indicatif::{ProgressBar, ProgressStyle};
+use larder_kernel::{AppendOptions, HistoryProvider, IdempotencyKey, check};
+
+use crate::output;
+use crate::thread::Place;
+use source::{Source, Survey};
+
+/// Arguments of `larder import`.
+#[derive(Debug, Parser)]
+pub(crate) struct Args {
+    /// The transcript: one JSON object a line, with `role`, `content` and whatever else.
+    file: PathBuf,
+    /// The backend, such as `sqlite:./larder.db`.
+    #[arg(long, value_name = "URL")]
+    to: String,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Args) -> ExitCode {
+    output::report(import(args))
+}
+
+async fn import(args: &Args) -> Result<String, String> {
+    let source = Source::open(&args.file)?;
+    // Every line is read before the first is written: a file that breaks in the middle changes nothing.
+    let survey = source.survey()?;
+    if survey.messages == 0 {
+        return Ok(format!("{} holds no messages", source.name()));
+    }
+    let stores = args.place.open(&args.to).await?;
+    let history = stores.history().map_err(|error| error.to_string())?;
+    let added = append(&history, args, &source, &survey).await?;
+    let held = history.thread_info(&args.place.thread).await.map_err(|error| error.to_string())?.messages;
+    let name = args.place.name();
+    let before = survey.messages - added;
+    let known = if before > 0 { format!("; {before} had been imported before") } else { String::new() };
+    Ok(format!("imported {added} of {} messages into {name}{known}; it holds {held}", survey.messages))
+}
+
+/// Appends the file in batches, and answers how many messages were new. Each batch has a key of the file's content and
+/// the batch's place in it, so that what was written once is not written again.
+async fn append(
+    history: &Arc<dyn HistoryProvider>,
+    args: &Args,
+    source: &Source,
+    survey: &Survey,
+) -> Result<u64, String> {
+    let thread = &args.place.thread;
+    let before = history.thread_info(thread).await.map_err(|error| error.to_string())?.last;
+    let bar = progress_bar(survey.messages);
+    let (mut done, mut added) = (0, 0);
+    let mut batches = source.batches()?;
+    for expected in &survey.digests {
+        let batch = batches.next()?.filter(|batch| batch.digest == *expected);
+        let batch = batch.ok_or_else(|| format!("{} changed while it was read", source.name()))?;
+        let count = check::size(batch.messages.len());
+        let key = IdempotencyKey::new(format!("larder-import-1:{}:{done}", survey.digest()));
+        let options = AppendOptions::default().with_idempotency_key(key.map_err(|error| error.to_string())?);
+        let appended = history.append_many(thread, batch.messages, options).await.map_err(|error| {
+            let total = survey.messages;
+            format!("stopped after {done} of {total} messages, and goes on when it is run again: {error}")
+        })?;
+        done += count;
+        added += if appended.first > before { count } else { 0 };
+        bar.inc(count);
+    }
+    bar.finish_and_clear();
+    Ok(added)
+}
+
+/// A bar on standard error; nothing is drawn where that is no terminal.
+fn progress_bar(messages: u64) -> ProgressBar {
+    let bar = ProgressBar::new(messages);
+    if let Ok(style) = ProgressStyle::with_template("[{wide_bar}] {pos}/{len} messages {elapsed}") {
+        bar.set_style(style);
+    }
+    bar
+}

@@ -1,0 +1,53 @@
+//! The thread that a command works on.
+
+use clap::Args;
+use larder_capabilities::{Stores, redact_url};
+use larder_kernel::{Namespace, Thread};
+
+use crate::live;
+
+/// Where a conversation lies, besides the URL.
+#[derive(Debug, Args)]
+pub(crate) struct Place {
+    /// The conversation: agent and session. The first `/` parts them.
+    #[arg(long, value_name = "AGENT/SESSION", value_parser = parse_thread)]
+    pub(crate) thread: Thread,
+    /// The namespace that the thread is in.
+    #[arg(long, default_value = "default", value_parser = parse_namespace)]
+    pub(crate) namespace: Namespace,
+}
+
+fn parse_thread(text: &str) -> Result<Thread, String> {
+    let (agent, session) = text.split_once('/').ok_or("not AGENT/SESSION")?;
+    Thread::new(agent, session).map_err(|error| error.to_string())
+}
+
+fn parse_namespace(text: &str) -> Result<Namespace, String> {
+    Namespace::new(text).map_err(|error| error.to_string())
+}
+
+impl Place {
+    /// Opens the stores of the namespace behind the URL.
+    pub(crate) async fn open(&self, url: &str) -> Result<Stores, String> {
+        let opened = Stores::builder().namespace(self.namespace.clone()).url(url).connect().await;
+        opened.map_err(|error| format!("cannot open {}: {}", redact_url(url), live::sentence(&error)))
+    }
+
+    /// The thread as the user wrote it.
+    pub(crate) fn name(&self) -> String {
+        printable(&format!("{}/{}", self.thread.agent, self.thread.session))
+    }
+}
+
+/// The text with each character that would move a terminal's cursor or colour its text written as an escape.
+pub(crate) fn printable(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for char in text.chars() {
+        match char {
+            '\t' => shown.push(char),
+            _ if char.is_control() => shown.extend(char.escape_default()),
+            _ => shown.push(char),
+        }
+    }
+    shown
+}

@@ -1,0 +1,194 @@
+//! Keys that are too long for some backends: short ones that all keep, and what the others do with the rest.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::TryStreamExt;
+use larder_kernel::limits::{
+    BLOB_SHORT_KEY_BYTES_MAX, BLOB_SHORT_NAMESPACE_BYTES_MAX, ID_BYTES_MAX, NAMESPACE_BYTES_MAX,
+};
+use larder_kernel::{
+    BlobEntry, BlobKey, BlobStore, BlobStoreExt, Capability, Contract, Error, ErrorKind, Namespace, Outcome,
+    PresignRequest,
+};
+
+use super::dump::dump;
+use super::hostile::are_different;
+use super::{key, noise};
+use crate::case::{Case, CaseResult, Failure, Level, case};
+use crate::context::{Context, Handles};
+use crate::expect;
+use crate::harness::OpenOptions;
+
+pub(super) fn cases() -> Vec<Case> {
+    vec![
+        case!(Blobs, "BLOB-016", short_keys_of_all_kinds_are_kept).at_level(Level::Hostile),
+        case!(Blobs, "BLOB-017", the_longest_keys_are_kept_in_the_longest_namespace)
+            .at_level(Level::Hostile)
+            .needing(Capability::BlobLongKeys),
+        case!(Blobs, "BLOB-018", a_key_that_is_too_long_is_unsupported).at_level(Level::Hostile),
+        case!(Blobs, "BLOB-028", nothing_is_under_a_key_that_is_too_long).at_level(Level::Hostile),
+    ]
+}
+
+/// What a name may be made of that is short for one backend and long for another: plain characters, one that every
+/// encoding escapes, and one of four bytes.
+const FILLINGS: [&str; 4] = ["k", "\u{1}", "%", "\u{1f980}"];
+
+/// The filling again and again up to exactly so many bytes.
+fn filled(filling: &str, bytes: usize) -> String {
+    let mut text = filling.repeat(bytes / filling.len());
+    text.push_str(&"k".repeat(bytes % filling.len()));
+    text
+}
+
+/// Two keys of each filling, of exactly so many bytes, that differ in the last byte only.
+fn keys_of(bytes: usize) -> CaseResult<Vec<BlobKey>> {
+    let mut keys = Vec::new();
+    for filling in FILLINGS {
+        for last in ["y", "z"] {
+            keys.push(BlobKey::new(format!("{}{last}", filled(filling, bytes - 1)))?);
+        }
+    }
+    // A file system would rather have its own length in each segment than in the whole.
+    keys.push(BlobKey::new(format!("{}z", filled("s/", bytes - 1)))?);
+    Ok(keys)
+}
+
+/// Another namespace of exactly so many bytes, which the case's own is too short for.
+fn namespace_of(context: &Context, filling: &str, bytes: usize) -> CaseResult<Namespace> {
+    let missing = bytes.checked_sub(context.namespace.as_str().len()).filter(|missing| *missing > 0);
+    let missing = missing.ok_or_else(|| {
+        let own = context.namespace.as_str().len();
+        Failure::Engine(format!("the suite's own namespace of {own} bytes leaves no room for one of {bytes}"))
+    })?;
+    context.sibling(&filled(filling, missing))
+}
+
+async fn open_two(context: &Context, namespace: &Namespace) -> CaseResult<Handles<dyn BlobStore>> {
+    let open = async |handle| {
+        let options = OpenOptions::default().with_handle(handle);
+        let opened = context.open_with(namespace, &options).await?;
+        opened.blobs.ok_or_else(|| Failure::Engine("the backend does not serve blobs".to_owned()))
+    };
+    Ok(Handles { a: open(0).await?, b: open(1).await? })
+}
+
+async fn short_keys_of_all_kinds_are_kept(context: Context) -> CaseResult {
+    let keys = keys_of(BLOB_SHORT_KEY_BYTES_MAX)?;
+    for filling in FILLINGS {
+        let namespace = namespace_of(&context, filling, BLOB_SHORT_NAMESPACE_BYTES_MAX)?;
+        are_different(&open_two(&context, &namespace).await?, keys.clone()).await?;
+    }
+    Ok(())
+}
+
+async fn the_longest_keys_are_kept_in_the_longest_namespace(context: Context) -> CaseResult {
+    for filling in FILLINGS {
+        let namespace = namespace_of(&context, filling, NAMESPACE_BYTES_MAX)?;
+        are_different(&open_two(&context, &namespace).await?, keys_of(ID_BYTES_MAX)?).await?;
+    }
+    let Handles { a, b } = open_two(&context, &namespace_of(&context, "\u{1}", NAMESPACE_BYTES_MAX)?).await?;
+    let [source, target] = ["y", "z"].map(|last| format!("{}{last}", filled("\u{1}", ID_BYTES_MAX - 1)));
+    let (source, target) = (key(&source)?, key(&target)?);
+    // Large enough that some backends send it in parts.
+    let bytes = Bytes::from(noise(17 * 1024 * 1024, context.chance(1)));
+    a.put_bytes(&source, bytes.clone()).await?;
+    b.copy(&source, &target).await?;
+    let same = a.get_bytes(&target).await? == bytes;
+    expect::that(same, "the copied bytes", "others")
+}
+
+/// Tries keys longer than the short ones in the longest of short namespaces and in the longest of all: those that the
+/// store keeps are blobs like any other, the others are refused whole. For the lack of the longest in the longest the
+/// capability is not declared.
+async fn a_key_that_is_too_long_is_unsupported(context: Context) -> CaseResult {
+    let mut refusals = 0;
+    for namespace_bytes in [BLOB_SHORT_NAMESPACE_BYTES_MAX, NAMESPACE_BYTES_MAX] {
+        let namespace = namespace_of(&context, "\u{1}", namespace_bytes)?;
+        let store = open_two(&context, &namespace).await?;
+        let marker = key("m")?;
+        let marked = kept(&store, &marker).await?;
+        if marked {
+            store.a.put_bytes(&marker, Bytes::from_static(b"here")).await?;
+        }
+        let before = dump(&*store.b).await?;
+        for key in longer_keys()? {
+            if !kept(&store, &key).await? {
+                refusals += 1;
+                if marked {
+                    refused("a copy to it", store.a.copy(&marker, &key).await)?;
+                }
+            }
+        }
+        expect::equal("everything stored", &dump(&*store.b).await?, &before)?;
+        if namespace_bytes == NAMESPACE_BYTES_MAX && !declares_long_keys(&context).await? {
+            expect::that(refusals > 0, "a key refused", "none, as if the capability were declared")?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether the store keeps the key. Then a blob can be written, read and deleted under it, and the capability need not be
+/// declared; else both writing and signing are refused, and the capability must not be declared.
+async fn kept(Handles { a, b }: &Handles<dyn BlobStore>, key: &BlobKey) -> CaseResult<bool> {
+    let declared = a.capabilities();
+    let answer = a.put_bytes(key, Bytes::from_static(b"long")).await;
+    if answer.is_ok() {
+        expect::equal("bytes", &b.get_bytes(key).await?, &Bytes::from_static(b"long"))?;
+        expect::equal("whether it was there", &b.delete(key).await?, &true)?;
+        return Ok(true);
+    }
+    refused("a write", answer)?;
+    expect::that(!declared.has(Capability::BlobLongKeys), "a key kept as declared", "Unsupported")?;
+    for (capability, request) in [
+        (Capability::BlobPresignGet, PresignRequest::get(Duration::from_secs(60))),
+        (Capability::BlobPresignPut, PresignRequest::put(Duration::from_secs(60))),
+    ] {
+        if declared.has(capability) {
+            refused("signing it", a.presign(key, &request).await)?;
+        }
+    }
+    Ok(false)
+}
+
+/// Keys to try: of lengths around powers of two and around what file systems give one name, one of each filling.
+fn longer_keys() -> CaseResult<Vec<BlobKey>> {
+    let mut keys = Vec::new();
+    for bytes in [64, 128, 255, ID_BYTES_MAX] {
+        keys.extend(keys_of(bytes)?.into_iter().step_by(2));
+    }
+    Ok(keys)
+}
+
+async fn declares_long_keys(context: &Context) -> CaseResult<bool> {
+    let declared = context.open().await?.capabilities(Contract::Blobs).unwrap_or_default();
+    Ok(declared.has(Capability::BlobLongKeys))
+}
+
+fn refused<T: std::fmt::Debug>(what: &str, result: Result<T, Error>) -> CaseResult {
+    let error = expect::error(what, result, ErrorKind::Unsupported)?;
+    expect::equal("the field named", &error.field(), &Some("key"))?;
+    expect::equal("what became of the call", &error.outcome(), &Outcome::NotApplied)
+}
+
+async fn nothing_is_under_a_key_that_is_too_long(context: Context) -> CaseResult {
+    let namespace = namespace_of(&context, "\u{1}", BLOB_SHORT_NAMESPACE_BYTES_MAX)?;
+    let Handles { a, b } = open_two(&context, &namespace).await?;
+    let marker = key("marker")?;
+    a.put_bytes(&marker, Bytes::from_static(b"here")).await?;
+    let before = dump(&*b).await?;
+    // Whether or not the store keeps such a key, nobody wrote a blob under it.
+    for key in longer_keys()? {
+        expect::error("a read", a.get_bytes(&key).await, ErrorKind::NotFound)?;
+        expect::error("a head", a.head(&key).await, ErrorKind::NotFound)?;
+        expect::error("a copy from there", a.copy(&key, &marker).await, ErrorKind::NotFound)?;
+        expect::equal("whether it was there", &a.delete(&key).await?, &false)?;
+        let listed: Vec<BlobEntry> = a.list(key.as_str(), None).await?.try_collect().await?;
+        expect::that(listed.is_empty(), "an empty listing", &listed)?;
+        let listed: Vec<BlobEntry> = a.list("", Some(&key)).await?.try_collect().await?;
+        let expected = usize::from(marker > key);
+        expect::equal("how many keys come after it", &listed.len(), &expected)?;
+    }
+    expect::equal("everything stored", &dump(&*b).await?, &before)
+}
