@@ -21,6 +21,8 @@ mod config;
 pub mod connect;
 #[cfg(all(feature = "fs", unix))]
 pub mod fs;
+#[cfg(any(feature = "postgres", feature = "redis", feature = "sqlite"))]
+mod message;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod number;
 #[cfg(feature = "postgres")]

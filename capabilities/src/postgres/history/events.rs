@@ -1,7 +1,6 @@
 //! Subscriptions: the log of a thread, read in pages and again after each announcement.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
@@ -142,7 +141,8 @@ fn placed(row: &PgRow) -> Fallible<Vec<StoredMessage>> {
     seqs.into_iter()
         .zip(bodies)
         .map(|(seq, body)| {
-            Ok(StoredMessage { seq: Seq::new(seq), message: Arc::new(serde_json::from_slice(&body)?) })
+            let message = crate::message::decode(&body).ok_or_else(|| corrupt(OPERATION))?;
+            Ok(StoredMessage { seq: Seq::new(seq), message })
         })
         .collect()
 }

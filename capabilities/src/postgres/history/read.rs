@@ -7,7 +7,7 @@ use larder_kernel::{AgentId, ChatMessage, Namespace, PageRequest, Seq, StoredMes
 use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row};
 
-use super::super::failure::Fallible;
+use super::super::failure::{Fallible, corrupt};
 use super::super::value::{count, id, integer, length};
 use super::Address;
 
@@ -131,10 +131,10 @@ pub(super) fn messages<'c>(sql: &'c mut PgConnection, wanted: &'c Wanted) -> Box
     })
 }
 
-/// The message in the JSON of `column`.
+/// The message in `column`.
 pub(super) fn decode(row: &PgRow, column: usize) -> Fallible<Arc<ChatMessage>> {
     let body: &[u8] = row.try_get(column)?;
-    Ok(Arc::new(serde_json::from_slice(body)?))
+    Ok(crate::message::decode(body).ok_or_else(|| corrupt("history.read"))?)
 }
 
 /// How the thread stands. An expiry that has passed is made into the clear that it is.

@@ -2,8 +2,8 @@
 
 use futures_util::future::BoxFuture;
 use larder_kernel::{
-    Appended, ChatMessage, Error, ErrorKind, Forked, IdempotencyKey, Namespace, Outcome, Replaced, Result,
-    RunId, Seq, Ttl,
+    Appended, ChatMessage, Error, ErrorKind, Forked, IdempotencyKey, Namespace, Replaced, Result, RunId, Seq,
+    Ttl,
 };
 use sqlx::{PgConnection, Row};
 
@@ -23,17 +23,16 @@ pub(super) struct Batch {
 
 impl Batch {
     pub(super) fn new(operation: &'static str, messages: &[ChatMessage]) -> Result<Self> {
-        let bodies: std::result::Result<_, _> = messages.iter().map(serde_json::to_vec).collect();
         Ok(Self {
             runs: messages
                 .iter()
                 .map(|message| message.run.as_ref().map(|run| run.as_str().to_owned()))
                 .collect(),
             sizes: messages.iter().map(|message| length(message.size_bytes())).collect(),
-            bodies: bodies.map_err(|_| {
-                Error::new(ErrorKind::Unexpected, operation, "a message cannot be written as JSON")
-                    .with_outcome(Outcome::NotApplied)
-            })?,
+            bodies: messages
+                .iter()
+                .map(|message| crate::message::encode(operation, message).map(String::into_bytes))
+                .collect::<Result<_>>()?,
         })
     }
 }

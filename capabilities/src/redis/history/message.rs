@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use larder_kernel::{ChatMessage, Error, ErrorKind, Outcome, Result, Seq, StoredMessage};
+use larder_kernel::{ChatMessage, Result, Seq, StoredMessage};
 use redis::Value;
 
 use super::super::failure::corrupt;
@@ -22,12 +22,9 @@ impl Batch {
                 .run
                 .as_ref()
                 .map_or_else(Bytes::new, |run| Bytes::copy_from_slice(run.as_str().as_bytes()));
-            Ok((message.size_bytes(), run, Bytes::from(serde_json::to_vec(message)?)))
+            Ok((message.size_bytes(), run, Bytes::from(crate::message::encode(operation, message)?)))
         });
-        encoded.collect::<serde_json::Result<_>>().map(Self).map_err(|_| {
-            Error::new(ErrorKind::Unexpected, operation, "a message cannot be written as JSON")
-                .with_outcome(Outcome::NotApplied)
-        })
+        encoded.collect::<Result<_>>().map(Self)
     }
 
     /// Adds the messages to the arguments.
@@ -75,8 +72,7 @@ impl Entry {
     }
 
     pub(super) fn message(&self) -> Result<Arc<ChatMessage>> {
-        let message = serde_json::from_slice(self.body()).map_err(|_| corrupt(OPERATION))?;
-        Ok(Arc::new(message))
+        crate::message::decode(self.body()).ok_or_else(|| corrupt(OPERATION))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use larder_kernel::{ChatMessage, Error, ErrorKind, Outcome, Result, RunId, Seq, StoredMessage};
+use larder_kernel::{ChatMessage, Result, RunId, Seq, StoredMessage};
 use rusqlite::Row;
 
 use super::super::failure::{Fallible, corrupt};
@@ -21,18 +21,15 @@ impl Encoded {
     }
 
     fn new(operation: &'static str, message: &ChatMessage) -> Result<Self> {
-        let body = serde_json::to_string(message).map_err(|_| {
-            Error::new(ErrorKind::Unexpected, operation, "a message cannot be written as JSON")
-                .with_outcome(Outcome::NotApplied)
-        })?;
+        let body = crate::message::encode(operation, message)?;
         Ok(Self { run: message.run.clone(), bytes: length(message.size_bytes()), body })
     }
 }
 
-/// The message in the JSON of `column`.
+/// The message in `column`.
 pub(super) fn decode(row: &Row<'_>, column: usize) -> Fallible<Arc<ChatMessage>> {
-    let body = row.get_ref(column)?.as_bytes().map_err(|_| corrupt("history.read"))?;
-    Ok(Arc::new(serde_json::from_slice(body)?))
+    let body = row.get_ref(column)?.as_bytes().ok();
+    Ok(body.and_then(crate::message::decode).ok_or_else(|| corrupt("history.read"))?)
 }
 
 /// The message of a row that begins with `seq` and `body`.

@@ -37,6 +37,10 @@ pub(super) enum Unit {
     Micros,
     #[serde(rename = "bytes")]
     Bytes,
+    #[serde(rename = "messages")]
+    Messages,
+    #[serde(rename = "windows/s")]
+    WindowsPerSecond,
     #[serde(rename = "MiB")]
     MebiBytes,
     #[serde(rename = "MiB/s")]
@@ -48,6 +52,8 @@ impl Unit {
         match self {
             Self::Micros => "µs",
             Self::Bytes => "bytes",
+            Self::Messages => "messages",
+            Self::WindowsPerSecond => "windows/s",
             Self::MebiBytes => "MiB",
             Self::MebiBytesPerSecond => "MiB/s",
         }

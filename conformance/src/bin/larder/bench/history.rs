@@ -7,7 +7,7 @@ use larder_capabilities::Stores;
 use larder_kernel::{AppendOptions, HistoryProvider, HistoryProviderExt, Namespace, Thread};
 
 use super::figure::{Figure, Subject, Target, Unit, in_turns};
-use super::{Outcome, Plan, payload};
+use super::{Outcome, Plan, payload, window};
 
 /// How many messages a batch of the filling has.
 const BATCH: u32 = 1_000;
@@ -37,7 +37,7 @@ impl Conversations {
         let mut left = messages;
         while left > 0 {
             let count = left.min(BATCH);
-            let batch = payload::messages(self.next, count);
+            let batch = payload::turns(self.next, count);
             self.next += u64::from(count);
             self.history.append_many(thread, batch, AppendOptions::default()).await?;
             left -= count;
@@ -56,6 +56,29 @@ impl Conversations {
         Ok(micros_each(begun, calls))
     }
 
+    /// Appends, reads and makes windows of one thread.
+    async fn round(
+        &mut self,
+        thread: &Thread,
+        calls: u32,
+        written: &mut impl AsyncFnMut() -> Outcome<Option<u64>>,
+    ) -> Outcome<Round> {
+        let before = written().await?;
+        let append = self.append(thread, calls).await?;
+        let after = written().await?;
+        let logged = before.zip(after).map(|(before, after)| after.saturating_sub(before));
+        let read = self.last_50(thread, calls).await?;
+        // So that the window holds calls of tools and their results.
+        self.fill(thread, 2 * u32::try_from(window::WINDOW_MESSAGES)?).await?;
+        let context = window::context(Arc::clone(&self.history), &thread.agent)?;
+        Ok(Round {
+            append,
+            logged: logged.map(|bytes| bytes as f64 / f64::from(calls)),
+            read,
+            window: window::windows(&context, &thread.session, calls).await?,
+        })
+    }
+
     /// Reads the last 50 messages again and again, and gives the microseconds of each read.
     pub(super) async fn last_50(&self, thread: &Thread, calls: u32) -> Outcome<f64> {
         let begun = Instant::now();
@@ -69,6 +92,14 @@ impl Conversations {
     }
 }
 
+/// What a round measured of one thread: microseconds of each call, and bytes of each append.
+struct Round {
+    append: f64,
+    logged: Option<f64>,
+    read: f64,
+    window: f64,
+}
+
 /// What one of some calls took.
 pub(super) fn micros_each(begun: Instant, calls: u32) -> f64 {
     begun.elapsed().as_secs_f64() * 1e6 / f64::from(calls)
@@ -79,11 +110,12 @@ pub(super) struct Names {
     pub(super) time: &'static str,
     pub(super) bytes: &'static str,
     pub(super) read: &'static str,
+    pub(super) window: &'static str,
     /// What the bytes are.
     pub(super) log: &'static str,
 }
 
-/// Whether an append and a read cost the same however long the thread is. `written` is a counter of the bytes that the
+/// Whether an append, a read and a window cost the same however long the thread is. `written` is a counter of the bytes that the
 /// service has written to its log, where it has one; `settled` is run once the long thread is filled.
 pub(super) async fn long_thread(
     plan: &Plan,
@@ -106,7 +138,7 @@ pub(super) async fn long_thread(
         unit,
         target: Some(Target::AtMost(target)),
     };
-    let (mut time, mut bytes, mut read) = (Vec::new(), Vec::new(), Vec::new());
+    let mut rounds = Vec::with_capacity(plan.rounds);
     for round in 0..=plan.rounds {
         let short_thread = Thread::new("bench", format!("short-{round}"))?;
         conversations.fill(&short_thread, short).await?;
@@ -115,30 +147,29 @@ pub(super) async fn long_thread(
             sides.reverse();
         }
         for (thread, measured) in &mut sides {
-            let before = written().await?;
-            let appended = conversations.append(thread, calls).await?;
-            let after = written().await?;
-            let logged = before.zip(after).map(|(before, after)| after.saturating_sub(before));
-            *measured = Some((appended, logged, conversations.last_50(thread, calls).await?));
+            *measured = Some(conversations.round(thread, calls, &mut written).await?);
         }
         if round.is_multiple_of(2) {
             sides.reverse();
         }
         let [(_, Some(of_long)), (_, Some(of_short))] = sides else { continue };
         if round > 0 {
-            time.push((of_long.0, of_short.0));
-            read.push((of_long.2, of_short.2));
-            if let (Some(of_long), Some(of_short)) = (of_long.1, of_short.1) {
-                bytes.push((of_long as f64 / f64::from(calls), of_short as f64 / f64::from(calls)));
-            }
+            rounds.push((of_long, of_short));
         }
     }
-    let mut figures = vec![subject(names.time, "append", Unit::Micros, 1.15).figure(&time)];
-    if !bytes.is_empty() {
+    let of = |part: fn(&Round) -> f64| -> Vec<(f64, f64)> {
+        rounds.iter().map(|(of_long, of_short)| (part(of_long), part(of_short))).collect()
+    };
+    let mut figures =
+        vec![subject(names.time, "append", Unit::Micros, 1.15).figure(&of(|round| round.append))];
+    if rounds.iter().all(|(of_long, of_short)| of_long.logged.is_some() && of_short.logged.is_some()) {
         let what = format!("{} of an append", names.log);
-        figures.push(subject(names.bytes, &what, Unit::Bytes, 1.15).figure(&bytes));
+        let logged = of(|round| round.logged.unwrap_or(f64::NAN));
+        figures.push(subject(names.bytes, &what, Unit::Bytes, 1.15).figure(&logged));
     }
-    figures.push(subject(names.read, "last 50 messages", Unit::Micros, 1.15).figure(&read));
+    figures.push(subject(names.read, "last 50 messages", Unit::Micros, 1.15).figure(&of(|round| round.read)));
+    figures
+        .push(subject(names.window, window::PIPELINE, Unit::Micros, 1.2).figure(&of(|round| round.window)));
     Ok(figures)
 }
 

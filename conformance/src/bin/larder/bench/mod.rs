@@ -17,6 +17,7 @@ mod redis;
 mod report;
 mod s3;
 mod sqlite;
+mod window;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -135,6 +136,30 @@ const BENCHES: &[Bench] = &[
         run: |plan| Box::pin(sqlite::history(plan)),
     },
     Bench {
+        name: "sqlite-long-thread",
+        service: None,
+        threads: Threads::One,
+        run: |plan| Box::pin(sqlite::long_thread(plan)),
+    },
+    Bench {
+        name: "memory-long-thread",
+        service: None,
+        threads: Threads::One,
+        run: |plan| Box::pin(memory_long_thread(plan)),
+    },
+    Bench {
+        name: "window-trim",
+        service: None,
+        threads: Threads::One,
+        run: |plan| Box::pin(window::beside_langchain(plan)),
+    },
+    Bench {
+        name: "window-tokenized",
+        service: None,
+        threads: Threads::One,
+        run: |plan| Box::pin(window::tokenized(plan)),
+    },
+    Bench {
         name: "file-blobs",
         service: None,
         threads: Threads::Many,
@@ -177,6 +202,20 @@ const BENCHES: &[Bench] = &[
         run: |plan| Box::pin(peak::s3_memory(plan)),
     },
 ];
+
+/// A thread of a hundred messages and one of a million, in memory.
+async fn memory_long_thread(plan: &Plan) -> Outcome<Vec<Figure>> {
+    let mut conversations = history::Conversations::open("memory:").await?;
+    let names = history::Names {
+        time: "memory-append-long",
+        bytes: "memory-append-long-log",
+        read: "memory-last-50-long",
+        window: "memory-window-long",
+        log: "log",
+    };
+    history::long_thread(plan, &mut conversations, names, "in memory", async || Ok(()), async || Ok(None))
+        .await
+}
 
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> ExitCode {

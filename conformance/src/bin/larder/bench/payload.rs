@@ -1,7 +1,7 @@
 //! Bytes that do not compress, the same in every run.
 
 use bytes::Bytes;
-use larder_kernel::ChatMessage;
+use larder_kernel::{ChatMessage, ToolCall, ToolResult};
 
 /// Characters of a message's text.
 pub(super) const TEXT_BYTES: usize = 1_000;
@@ -31,6 +31,24 @@ pub(super) fn text(seed: u64) -> String {
 /// Messages of 1 KB.
 pub(super) fn messages(first: u64, count: u32) -> Vec<ChatMessage> {
     (first..first + u64::from(count)).map(|seed| ChatMessage::user(text(seed))).collect()
+}
+
+/// Messages of turns, each a question, a call of a tool, its result and an answer.
+pub(super) fn turns(first: u64, count: u32) -> Vec<ChatMessage> {
+    let message = |seed: u64| {
+        let call = format!("call-{}", seed / 4);
+        match seed % 4 {
+            0 => ChatMessage::user(text(seed)),
+            1 => ChatMessage::assistant("").with_tool_call(ToolCall::new(
+                call,
+                "search",
+                r#"{"query": "larder"}"#,
+            )),
+            2 => ChatMessage::tool([ToolResult::new(call, text(seed))]),
+            _ => ChatMessage::assistant(text(seed)),
+        }
+    };
+    (first..first + u64::from(count)).map(message).collect()
 }
 
 /// A blob.

@@ -204,6 +204,7 @@ pub(super) async fn long_thread(plan: &Plan) -> Outcome<Vec<Figure>> {
         time: "postgres-append-long",
         bytes: "postgres-append-long-wal",
         read: "postgres-last-50-long",
+        window: "postgres-window-long",
         log: "write-ahead log",
     };
     let written = async || {

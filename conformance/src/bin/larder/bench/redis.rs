@@ -2,9 +2,9 @@
 
 use std::process::Command;
 
-use larder_kernel::ChatMessage;
+use larder_kernel::{ChatMessage, Thread};
 
-use super::figure::{Figure, Subject, Target, Unit};
+use super::figure::{Figure, Subject, Target, Unit, in_turns};
 use super::history::{Beside, Conversations, Names};
 use super::pgbench::{Parts, run, unescaped};
 use super::{Outcome, Plan, payload};
@@ -105,6 +105,14 @@ impl Tools {
     }
 }
 
+/// What a program of one's own would have the server do for an append: give the message the next number of its thread,
+/// keep it by that number, and count it.
+const APPEND_BY_HAND: &str = "\
+    local number = redis.call('HINCRBY', KEYS[1], 'last', 1)
+    redis.call('ZADD', KEYS[2], number, number .. ' ' .. ARGV[1])
+    redis.call('HINCRBY', KEYS[1], 'bytes', #ARGV[1])
+    return number";
+
 /// Append of one message, and the last 50.
 pub(super) async fn history(plan: &Plan) -> Outcome<Vec<Figure>> {
     let tools = Tools::new(plan.url(VARIABLE)?)?;
@@ -121,6 +129,17 @@ pub(super) async fn history(plan: &Plan) -> Outcome<Vec<Figure>> {
         unit: Unit::Micros,
         target: Some(Target::AtMost(1.25)),
     };
+    let script = tools.ask(&["SCRIPT", "LOAD", APPEND_BY_HAND])?;
+    let (head, messages) = (format!("{key}:{{1}}:head"), format!("{key}:{{1}}:messages"));
+    let by_hand = ["EVALSHA", script.trim(), "2", &head, &messages, &body];
+    let thread = Thread::new("bench", "by-hand")?;
+    let rounds = in_turns(
+        plan,
+        async |_| conversations.append(&thread, calls).await,
+        async |_| tools.micros(calls, &by_hand),
+    )
+    .await;
+    let scripted = subject("redis-append-script", "append of a 1 KB message", "a script of three commands");
     let figures = super::history::beside(
         plan,
         &mut conversations,
@@ -137,9 +156,11 @@ pub(super) async fn history(plan: &Plan) -> Outcome<Vec<Figure>> {
     )
     .await;
     // Whatever happened, nothing stays behind.
-    tools.ask(&["DEL", &key])?;
+    tools.ask(&["DEL", &key, &head, &messages])?;
     conversations.erase().await?;
-    figures
+    let mut figures = figures?;
+    figures.insert(0, scripted.figure(&rounds?));
+    Ok(figures)
 }
 
 /// The same in a thread of a hundred messages and in one of a million.
@@ -151,6 +172,7 @@ pub(super) async fn long_thread(plan: &Plan) -> Outcome<Vec<Figure>> {
         time: "redis-append-long",
         bytes: "redis-append-long-log",
         read: "redis-last-50-long",
+        window: "redis-window-long",
         log: "append-only file",
     };
     let written = async || tools.written();

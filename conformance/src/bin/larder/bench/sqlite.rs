@@ -6,7 +6,7 @@ use std::time::Instant;
 use rusqlite::{Connection, params};
 
 use super::figure::{Figure, Subject, Unit};
-use super::history::{Beside, Conversations, micros_each};
+use super::history::{Beside, Conversations, Names, micros_each};
 use super::{Outcome, Plan, payload};
 
 const SETTINGS: &str = "journal_mode=wal synchronous=full";
@@ -48,6 +48,21 @@ pub(super) async fn history(plan: &Plan) -> Outcome<Vec<Figure>> {
         },
     )
     .await
+}
+
+/// The same in a thread of a hundred messages and in one of a million.
+pub(super) async fn long_thread(plan: &Plan) -> Outcome<Vec<Figure>> {
+    let url = format!("sqlite:{}?synchronous=full", plan.scratch.join("long.db").display());
+    let mut conversations = Conversations::open(&url).await?;
+    let names = Names {
+        time: "sqlite-append-long",
+        bytes: "sqlite-append-long-log",
+        read: "sqlite-last-50-long",
+        window: "sqlite-window-long",
+        log: "write-ahead log",
+    };
+    super::history::long_thread(plan, &mut conversations, names, SETTINGS, async || Ok(()), async || Ok(None))
+        .await
 }
 
 fn plain(path: &Path) -> Outcome<Connection> {

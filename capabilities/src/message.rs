@@ -1,0 +1,161 @@
+//! Messages as databases keep them: a line of JSON with everything but the text, and then the text as it is.
+//!
+//! The text is most of a message. Beside the JSON it is neither escaped nor searched for escapes, so that reading a
+//! message costs little more than copying it. JSON in one line holds no line break, so the first one ends it. A body
+//! without any is a whole message in JSON, as earlier versions wrote it.
+
+use std::sync::Arc;
+
+use larder_kernel::{
+    Author, BlobRef, ChatMessage, Error, ErrorKind, Metadata, Outcome, Result, Role, RunId, Timestamp,
+    ToolCall, ToolResult,
+};
+use serde::{Deserialize, Serialize};
+
+/// What stands before the text, to be written.
+#[derive(Serialize)]
+struct Written<'m> {
+    role: Role,
+    created_at_us: i64,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    tool_calls: &'m [ToolCall],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    tool_results: &'m [ToolResult],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    blobs: &'m [BlobRef],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    author: Option<&'m Author>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    run: Option<&'m RunId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metadata: Option<&'m Metadata>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token_count: Option<u32>,
+}
+
+/// The same, read.
+#[derive(Deserialize)]
+struct Read {
+    role: Role,
+    created_at_us: i64,
+    #[serde(default)]
+    tool_calls: Vec<ToolCall>,
+    #[serde(default)]
+    tool_results: Vec<ToolResult>,
+    #[serde(default)]
+    blobs: Vec<BlobRef>,
+    author: Option<Author>,
+    run: Option<RunId>,
+    #[serde(default)]
+    metadata: Metadata,
+    token_count: Option<u32>,
+}
+
+/// The body of a message.
+///
+/// # Errors
+/// `Unexpected` where the message cannot be written as JSON.
+pub(crate) fn encode(operation: &'static str, message: &ChatMessage) -> Result<String> {
+    // All fields by name, so that a new one is not forgotten here.
+    let ChatMessage {
+        role,
+        text,
+        tool_calls,
+        tool_results,
+        blobs,
+        author,
+        run,
+        created_at,
+        metadata,
+        token_count,
+    } = message;
+    let written = Written {
+        role: *role,
+        created_at_us: created_at.as_micros(),
+        tool_calls,
+        tool_results,
+        blobs,
+        author: author.as_ref(),
+        run: run.as_ref(),
+        metadata: (!metadata.is_empty()).then_some(metadata),
+        token_count: *token_count,
+    };
+    let mut body = serde_json::to_string(&written).map_err(|_| {
+        Error::new(ErrorKind::Unexpected, operation, "a message cannot be written as JSON")
+            .with_outcome(Outcome::NotApplied)
+    })?;
+    body.reserve_exact(1 + text.len());
+    body.push('\n');
+    body.push_str(text);
+    Ok(body)
+}
+
+/// The message of a body; nothing where it is none.
+pub(crate) fn decode(body: &[u8]) -> Option<Arc<ChatMessage>> {
+    let body = std::str::from_utf8(body).ok()?;
+    let Some((head, text)) = body.split_once('\n') else {
+        return serde_json::from_str(body).ok().map(Arc::new);
+    };
+    let read: Read = serde_json::from_str(head).ok()?;
+    Some(Arc::new(ChatMessage {
+        role: read.role,
+        text: text.to_owned(),
+        tool_calls: read.tool_calls,
+        tool_results: read.tool_results,
+        blobs: read.blobs,
+        author: read.author,
+        run: read.run,
+        created_at: Timestamp::from_micros(read.created_at_us).ok()?,
+        metadata: read.metadata,
+        token_count: read.token_count,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn full() -> ChatMessage {
+        serde_json::from_str(
+            r#"{"role": "assistant", "text": "first\nsecond \u0000 \"third\"\n",
+                "tool_calls": [{"id": "c1", "name": "look\nup", "arguments": "{}\n"}],
+                "tool_results": [{"call_id": "c0", "content": "a\nb", "is_error": true}],
+                "blobs": [{"key": "a/b", "content_type": "image/png", "size_bytes": 7}],
+                "author": {"agent": "writer\n", "role": "critic"}, "run": "run\n1",
+                "created_at": "-001234-02-03T04:05:06.000007Z", "metadata": {"a\n": [1.0, 1, true, null, "\n"]},
+                "token_count": 4294967295}"#,
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn every_field_reads_back() {
+        let mut plain = ChatMessage::user("");
+        for message in [full(), plain.clone()] {
+            let body = encode("test", &message).unwrap();
+            assert_eq!(*decode(body.as_bytes()).unwrap(), message);
+        }
+        plain.text = "\n".to_owned();
+        assert_eq!(*decode(encode("test", &plain).unwrap().as_bytes()).unwrap(), plain);
+    }
+
+    #[test]
+    fn the_text_stands_as_it_is_behind_the_first_line() {
+        let body = encode("test", &full()).unwrap();
+        assert!(body.ends_with("}\nfirst\nsecond \0 \"third\"\n"), "{body:?}");
+    }
+
+    #[test]
+    fn bodies_of_earlier_versions_are_read() {
+        let message = full();
+        assert_eq!(*decode(&serde_json::to_vec(&message).unwrap()).unwrap(), message);
+    }
+
+    #[test]
+    fn what_is_no_message_is_refused() {
+        let far = format!("{{\"role\":\"user\",\"created_at_us\":{}}}\nx", i64::MAX);
+        for body in [&b""[..], b"\n", b"{}\ntext", b"{\"role\":\"user\"}\n", b"\xff", far.as_bytes()] {
+            assert!(decode(body).is_none(), "{body:?}");
+        }
+    }
+}
