@@ -26,6 +26,7 @@
 pub mod compaction;
 pub mod context;
 pub mod model;
+mod reach;
 pub mod scope;
 pub mod session;
 pub mod storage;

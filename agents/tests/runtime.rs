@@ -1,6 +1,6 @@
 //! The example runtime is cut off at every kind of step, on every store, and ends as if it had not been.
 //!
-//! Postgres is shown as an ignored test where `LARDER_POSTGRES_URL` is not set; with `LARDER_SERVICES=required` it fails.
+//! A server whose variable is not set is shown as ignored tests; with `LARDER_SERVICES=required` they fail.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -27,28 +27,35 @@ use serde_json::Value;
 
 use parts::{Models, Runtime, Steps};
 
-/// Set in the process that a test starts and kills: the store that it works on.
+/// Set in the process that a test starts and kills: the store that it works on, and the namespace in it.
 const CHILD: &str = "LARDER_TEST_RUNTIME_STORE";
+const NAMESPACE: &str = "LARDER_TEST_RUNTIME_NAMESPACE";
 const LEASE: Duration = Duration::from_millis(100);
+/// How many turns the tasks take when nothing cuts them off.
+const TURNS: usize = 14;
 /// Far more restarts than the tasks have steps.
 const RESTARTS_MAX: usize = 500;
 
 fn main() -> ExitCode {
     if let Ok(url) = env::var(CHILD) {
         let work = async {
-            let stores = Stores::connect(&url).await?;
+            let namespace = Namespace::new(env::var(NAMESPACE).unwrap())?;
+            let stores = Stores::builder().url(url).namespace(namespace).connect().await?;
             runtime(stores, |text| println!("{text}")).await?.run(&Steps::all()).await
         };
         block_on(work).expect("the child works to its end").expect("no step ends it");
         return ExitCode::SUCCESS;
     }
-    let trials = vec![
+    let mut trials = vec![
         trial("memory_ends_as_if_never_cut_off", || block_on(on_memory())),
         trial("sqlite_ends_as_if_never_cut_off", || block_on(on_sqlite())),
-        trial("sqlite_outlives_killed_processes", || block_on(killed())),
+        trial("sqlite_outlives_killed_processes", || {
+            let folder = tempfile::tempdir().unwrap();
+            block_on(killed(&file_url(folder.path(), "killed.db")))
+        }),
         trial("each_turn_tells_what_reached_the_model_and_why", || block_on(told())),
-        postgres(),
     ];
+    trials.extend(on_servers());
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
@@ -65,12 +72,25 @@ fn block_on<F: Future>(future: F) -> F::Output {
         .block_on(future)
 }
 
-fn postgres() -> Trial {
+fn on_servers() -> [Trial; 3] {
+    const POSTGRES: &str = "LARDER_POSTGRES_URL";
+    [
+        on_server(POSTGRES, "postgres_ends_as_if_never_cut_off", |url| block_on(on_postgres(url))),
+        on_server(POSTGRES, "postgres_outlives_killed_processes", |url| block_on(killed(url))),
+        on_server("LARDER_REDIS_URL", "redis_beside_sqlite_ends_as_if_never_cut_off", |url| {
+            block_on(on_redis(url))
+        }),
+    ]
+}
+
+fn on_server(variable: &'static str, name: &str, run: fn(&str) -> Result<()>) -> Trial {
     let required = env::var("LARDER_SERVICES").is_ok_and(|value| value == "required");
-    match env::var("LARDER_POSTGRES_URL") {
-        Ok(url) => trial("postgres_ends_as_if_never_cut_off", move || block_on(on_postgres(&url))),
-        Err(_) => Trial::test("postgres::LARDER_POSTGRES_URL is not set", || Err("start it first".into()))
-            .with_ignored_flag(!required),
+    match env::var(variable) {
+        Ok(url) => trial(name, move || run(&url)),
+        Err(_) => {
+            let absent = move || Err(format!("{variable} is not set; start its server first").into());
+            Trial::test(name, absent).with_ignored_flag(!required)
+        }
     }
 }
 
@@ -135,13 +155,25 @@ async fn on_postgres(url: &str) -> Result<()> {
     open().await?.erase().await
 }
 
-/// Kills processes in the middle of their work, each at another turn.
-async fn killed() -> Result<()> {
+/// History, tasks and key-value in Redis; vectors and the graph in a file.
+async fn on_redis(url: &str) -> Result<()> {
     let folder = tempfile::tempdir().unwrap();
-    let url = file_url(folder.path(), "killed.db");
+    let file = file_url(folder.path(), "beside.db");
+    let namespace = Namespace::new(format!("runtime-{}", uuid::Uuid::new_v4()))?;
+    let open = || Stores::builder().url(url).url(&file).namespace(namespace.clone()).connect();
+    let whole = in_one_go(Stores::connect("memory:").await?).await?;
+    same(&whole, &cut_off(open).await?);
+    open().await?.erase().await
+}
+
+/// Kills processes in the middle of their work, each at another turn; the last one goes on where they were.
+async fn killed(url: &str) -> Result<()> {
+    let namespace = Namespace::new(format!("runtime-{}", uuid::Uuid::new_v4()))?;
+    let open = || Stores::builder().url(url).namespace(namespace.clone()).connect();
     for turns in [1, 3, 2] {
         let mut child = Command::new(env::current_exe().unwrap())
-            .env(CHILD, &url)
+            .env(CHILD, url)
+            .env(NAMESPACE, namespace.as_str())
             .stdout(Stdio::piped())
             .spawn()
             .expect("the test starts itself");
@@ -149,13 +181,19 @@ async fn killed() -> Result<()> {
         let begun =
             lines.by_ref().map(|line| line.unwrap()).filter(|line| line.starts_with("== ")).take(turns);
         assert_eq!(begun.count(), turns);
+        // SIGKILL on Unix: nothing of the process runs after it.
         child.kill().unwrap();
         assert!(!child.wait().unwrap().success(), "it was killed, not done");
     }
-    let runtime = runtime(Stores::connect(&url).await?, |_| {}).await?;
+    let told = Arc::new(Mutex::new(0));
+    let count = told.clone();
+    let tell = move |text: &str| *count.lock().unwrap() += usize::from(text.starts_with("== "));
+    let runtime = runtime(open().await?, tell).await?;
     assert!(runtime.run(&Steps::all()).await?.is_some());
+    let turns = *told.lock().unwrap();
+    assert!(turns < TURNS, "it began anew: {turns} turns");
     same(&in_one_go(Stores::connect("memory:").await?).await?, &runtime.snapshot().await?);
-    Ok(())
+    open().await?.erase().await
 }
 
 async fn told() -> Result<()> {
@@ -165,7 +203,7 @@ async fn told() -> Result<()> {
         runtime(Stores::connect("memory:").await?, move |text| keep.lock().unwrap().push(text.to_owned()));
     runtime.await?.run(&Steps::all()).await?;
     let told = told.lock().unwrap();
-    assert_eq!(told.iter().filter(|text| text.starts_with("== ")).count(), 14);
+    assert_eq!(told.iter().filter(|text| text.starts_with("== ")).count(), TURNS);
     for why in
         ["summarized 9: #1-#9", "changed #7", "[Notes]", "selective_tool_call", "began with the summary"]
     {

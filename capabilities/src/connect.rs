@@ -15,9 +15,13 @@
 //! `sqlite:` takes the query parameters `synchronous=full` (the default: an acknowledged write survives the loss of
 //! power) or `synchronous=normal`, and `busy_timeout_ms=`, how long to wait for a lock of another process.
 //! `redis:` takes `connect_timeout_ms=`, `response_timeout_ms=` and, with TLS, `tls_ca_file=`. `s3:` takes `endpoint=`,
-//! `region=`, `path_style=` and `allow_http=`, and without keys asks the environment as other AWS clients do. `postgres:`
-//! and `age:` take what their rooms list. An unknown parameter is an error. In a path `%` and two hexadecimal digits stand
-//! for a byte, so `#`, `?` and `%` are written `%23`, `%3F` and `%25`.
+//! `region=`, `path_style=`, `allow_http=`, `connect_timeout_ms=`, `response_timeout_ms=` and `stall_timeout_ms=`, and
+//! without keys asks the environment as other AWS clients do. `postgres:` and `age:` take what their rooms list. An
+//! unknown parameter is an error. In a path `%` and two hexadecimal digits stand for a byte, so `#`, `?` and `%` are
+//! written `%23`, `%3F` and `%25`.
+//!
+//! No call waits for ever on a server that stays silent: an opening gives it up within about ten seconds, any other call
+//! within the times that these parameters set, with an error of the kind `Timeout` or `Unavailable`.
 //!
 //! `memory:` has no name: what is to be shared is opened once, with [`open_place`], and shared as a [`Place`].
 

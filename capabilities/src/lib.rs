@@ -29,6 +29,7 @@ mod number;
 pub mod postgres;
 #[cfg(feature = "redis")]
 pub mod redis;
+mod runtime_backend;
 #[cfg(feature = "s3")]
 pub mod s3;
 mod secret;
@@ -39,5 +40,6 @@ mod stores;
 pub use builder::StoresBuilder;
 pub use config::{StoresConfig, Urls};
 pub use connect::{Place, open_place};
+pub use runtime_backend::RuntimeBackend;
 pub use secret::redact_url;
 pub use stores::Stores;

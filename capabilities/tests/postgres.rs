@@ -4,6 +4,11 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "weather/logged.rs"]
+mod logged;
+#[cfg(feature = "sqlx-interop")]
+#[path = "postgres/plans.rs"]
+mod plans;
 #[path = "postgres/schema.rs"]
 mod schema;
 #[path = "postgres/vectors.rs"]
@@ -25,7 +30,11 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 fn main() -> ExitCode {
+    if let Ok(url) = std::env::var(schema::OPEN) {
+        return schema::open_when_told(&url);
+    }
     let arguments = Arguments::from_args();
+    logged::keep();
     let required = std::env::var("LARDER_SERVICES").is_ok_and(|value| value == "required");
     let ignored = std::env::var("LARDER_POSTGRES_URL").is_err() && !required;
     macro_rules! trials {
@@ -34,6 +43,7 @@ fn main() -> ExitCode {
     let trials = trials![
         a_dropped_future_never_poisons_the_pool;
         schema::eight_openings_of_a_new_database_migrate_it_once;
+        schema::eight_processes_migrate_a_new_database_once;
         schema::older_schemas_are_upgraded_with_their_data;
         schema::every_key_begins_with_the_namespace;
         schema::tables_may_be_partitioned_by_the_namespace;
@@ -54,7 +64,11 @@ fn main() -> ExitCode {
     #[cfg(feature = "sqlx-interop")]
     let trials = {
         let mut trials = trials;
-        trials.extend(trials![weather::a_pool_of_the_program_is_used_and_left_open;]);
+        trials.extend(trials![
+            plans::the_last_messages_are_read_backwards_and_no_others;
+            plans::no_statement_reads_a_whole_thread_for_a_few_rows;
+            weather::a_pool_of_the_program_is_used_and_left_open;
+        ]);
         trials
     };
     libtest_mimic::run(&arguments, trials).exit_code()
@@ -68,6 +82,7 @@ fn trial<F: Future<Output = ()>>(
     let run = move || {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         runtime.map_err(Failed::from)?.block_on(test());
+        logged::keeps(weather::CANARY);
         Ok(())
     };
     Trial::test(name, run).with_ignored_flag(ignored)

@@ -17,14 +17,17 @@ use larder_conformance::service::{SERVICES, Service};
 use larder_conformance::{
     Case, CaseOutcome, CaseReport, Harness, OpenOptions, Report, RunOptions, StoreSet, suites, url,
 };
-use larder_kernel::{BlobKey, BlobStoreExt, BucketName, Key, KeyValueStoreExt, Namespace};
+use larder_kernel::{
+    BlobKey, BlobStoreExt, BucketName, Entity, EntityId, EntityType, Key, KeyValueStoreExt, Namespace,
+};
 use libtest_mimic::{Arguments, Failed, Trial};
 use tokio::sync::Notify;
 
-/// How long a case may take: more than any call tries to reach a server before it gives up, which over S3 is 15 seconds.
-const CASE_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long a case may take: more than any call tries to reach a server before it gives up, which over S3 is 15 seconds,
+/// besides what it takes while the server is alive. That of AGE runs one statement at a time.
+const CASE_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a run may take whose server is dead.
-const RUN_TIME_MAX: Duration = Duration::from_secs(90);
+const RUN_TIME_MAX: Duration = Duration::from_secs(150);
 /// How many cases a run has at most, spread over all of them.
 const CASES_MAX: usize = 120;
 /// After how many cases the server is killed.
@@ -32,8 +35,12 @@ const CASES_BEFORE: usize = 25;
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let killed =
-        [("postgres", "LARDER_PG_PORT"), ("redis", "LARDER_REDIS_PORT"), ("garage", "LARDER_GARAGE_PORT")];
+    let killed = [
+        ("postgres", "LARDER_PG_PORT"),
+        ("redis", "LARDER_REDIS_PORT"),
+        ("garage", "LARDER_GARAGE_PORT"),
+        ("age", "LARDER_AGE_PORT"),
+    ];
     let trials = killed.map(|(script, port_variable)| trial(script, port_variable)).into();
     libtest_mimic::run(&arguments, trials).exit_code()
 }
@@ -87,8 +94,8 @@ impl Server {
         let text = String::from_utf8(answer.stdout).unwrap();
         let url = text.trim().split_once('=').expect("NAME=value").1;
         // Where Postgres refuses connections, a call waits for it to come back for as long as it may wait for one.
-        if self.service.scheme == "postgres" {
-            format!("{url}?acquire_timeout_ms=500")
+        if matches!(self.service.scheme, "postgres" | "age") {
+            format!("{url}?acquire_timeout_ms=1500")
         } else {
             url.to_owned()
         }
@@ -217,25 +224,32 @@ async fn open(harness: &Arc<dyn Harness>) -> StoreSet {
 }
 
 async fn write_down(stores: &StoreSet, name: &'static str) {
-    match (&stores.key_value, &stores.blobs) {
-        (Some(values), _) => {
+    match (&stores.key_value, &stores.blobs, &stores.graph) {
+        (Some(values), ..) => {
             let (bucket, key) = (BucketName::new("b").unwrap(), Key::new(name).unwrap());
             values.set(&bucket, &key, name.into()).await.unwrap();
         }
-        (None, Some(blobs)) => {
+        (None, Some(blobs), _) => {
             blobs.put_bytes(&BlobKey::new(name).unwrap(), name.into()).await.unwrap();
         }
-        (None, None) => panic!("no store to write into"),
+        (None, None, Some(graph)) => {
+            let entity = Entity::new(EntityId::new(name).unwrap(), EntityType::new("kept").unwrap());
+            graph.upsert_entities(vec![entity]).await.unwrap();
+        }
+        (None, None, None) => panic!("no store to write into"),
     }
 }
 
 async fn is_there(stores: &StoreSet, name: &str) -> bool {
-    match (&stores.key_value, &stores.blobs) {
-        (Some(values), _) => {
+    match (&stores.key_value, &stores.blobs, &stores.graph) {
+        (Some(values), ..) => {
             let (bucket, key) = (BucketName::new("b").unwrap(), Key::new(name).unwrap());
             values.get(&bucket, &key).await.unwrap().is_some_and(|entry| entry.value == name)
         }
-        (None, Some(blobs)) => blobs.get_bytes(&BlobKey::new(name).unwrap()).await.unwrap() == name,
-        (None, None) => false,
+        (None, Some(blobs), _) => blobs.get_bytes(&BlobKey::new(name).unwrap()).await.unwrap() == name,
+        (None, None, Some(graph)) => {
+            graph.get_entities(&[EntityId::new(name).unwrap()]).await.unwrap()[0].is_some()
+        }
+        (None, None, None) => false,
     }
 }

@@ -51,8 +51,13 @@ impl CombinedMemory {
 
 #[async_trait]
 impl CompactionStrategy for CombinedMemory {
+    /// `combined`; of one strategy alone, its own, so that an explanation says which it was.
     fn name(&self) -> &'static str {
-        "combined"
+        let mut all = self.long_term.iter().chain(&self.short_term);
+        match (all.next(), all.next()) {
+            (Some(only), None) => only.name(),
+            _ => "combined",
+        }
     }
 
     fn reach(&self) -> Reach {

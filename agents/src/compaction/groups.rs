@@ -9,6 +9,8 @@ use std::ops::Range;
 
 use larder_kernel::{ChatMessage, Origin, Role, ToolCall, ToolResult, WindowMessage};
 
+use super::turns::is_human_turn;
+
 /// Removes results whose call is not among the messages, and calls whose results are not.
 ///
 /// A call without results stays where nothing but results of its own message follows: its tool is still running. A
@@ -36,6 +38,34 @@ use larder_kernel::{ChatMessage, Origin, Role, ToolCall, ToolResult, WindowMessa
 #[must_use]
 pub fn pair_tool_calls(messages: Vec<WindowMessage>) -> Vec<WindowMessage> {
     select(messages, |_| true, |_| true)
+}
+
+/// As [`pair_tool_calls`], where no tool can still be running: calls without results go wherever they stand.
+pub(crate) fn pair_ended_tool_calls(messages: Vec<WindowMessage>) -> Vec<WindowMessage> {
+    let pairs = Pairs { running: None, ..Pairs::of(&messages) };
+    pairs.select(messages, |_| true, |_| true)
+}
+
+/// The parts that stay together, in order and without gaps: a call with everything up to its last result, else one
+/// message.
+pub(crate) fn units(messages: &[&ChatMessage]) -> Vec<Range<usize>> {
+    let mut ends: Vec<usize> = (1..=messages.len()).collect();
+    for call in Pairs::among(messages).calls {
+        let last = call.results.last().map_or(call.place, |last| *last);
+        ends[call.place] = ends[call.place].max(last + 1);
+    }
+    let mut units = Vec::new();
+    let mut start = 0;
+    while start < messages.len() {
+        let (mut end, mut place) = (ends[start], start);
+        while place < end {
+            end = end.max(ends[place]);
+            place += 1;
+        }
+        units.push(start..end);
+        start = end;
+    }
+    units
 }
 
 /// As [`Pairs::select`], for one choice.
@@ -114,11 +144,14 @@ pub(crate) struct Pairs {
 
 impl Pairs {
     pub(crate) fn of(messages: &[WindowMessage]) -> Self {
+        Self::among(&messages.iter().map(|message| &*message.message).collect::<Vec<_>>())
+    }
+
+    fn among(messages: &[&ChatMessage]) -> Self {
         let mut calls: Vec<Call> = Vec::new();
         let mut parts: Vec<Parts> = Vec::new();
         let mut nearest: HashMap<&str, usize> = HashMap::new();
         for (place, message) in messages.iter().enumerate() {
-            let message = &*message.message;
             if message.tool_calls.is_empty() && message.tool_results.is_empty() {
                 continue;
             }
@@ -193,7 +226,7 @@ impl Pairs {
 }
 
 /// The message with calls after which nothing but results of those calls comes.
-fn running(messages: &[WindowMessage], calls: &[Call], parts: &[Parts]) -> Option<usize> {
+fn running(messages: &[&ChatMessage], calls: &[Call], parts: &[Parts]) -> Option<usize> {
     let mut asked_by = None;
     for (place, part) in (0..messages.len()).rev().zip(parts.iter().rev()) {
         if part.place != place {
@@ -202,7 +235,7 @@ fn running(messages: &[WindowMessage], calls: &[Call], parts: &[Parts]) -> Optio
         if !part.calls.is_empty() {
             return asked_by.is_none_or(|asked_by| asked_by == place).then_some(place);
         }
-        let message = &*messages[place].message;
+        let message = messages[place];
         if message.role != Role::Tool && !message.text.trim().is_empty() {
             return None;
         }
@@ -214,11 +247,6 @@ fn running(messages: &[WindowMessage], calls: &[Call], parts: &[Parts]) -> Optio
         }
     }
     None
-}
-
-/// Whether a message is a human turn: results that come in the user's name are not.
-fn is_human_turn(message: &ChatMessage) -> bool {
-    message.role == Role::User && message.tool_results.is_empty()
 }
 
 /// The newest interaction of messages that are not empty: one human turn and all that answers it (ALQ-2). What stands

@@ -15,6 +15,7 @@ pub(crate) mod turns;
 
 pub use agent::{Compacted, CompactionAgent, CompactionAgentConfig};
 pub use combined::{CombinedMemory, LongTermMemory};
+pub use covered::{Covered, MessageMark};
 pub use knowledge::{KnowledgeBase, KnowledgeBaseConfig, SearchMode};
 pub use neuralyzer::{Neuralyzer, NeuralyzerConfig};
 pub use render::render_transcript;
@@ -25,6 +26,8 @@ pub use summary_settings::{OnFailure, SummarySettings};
 pub use summary_store::{SUMMARY_BUCKET, StoredSummary, Summary, SummaryClaim, SummaryStore};
 
 mod condition;
+mod covered;
+mod document;
 mod groups;
 mod max_tokens;
 mod pipeline;
@@ -35,6 +38,8 @@ mod tool_result;
 mod truncation;
 
 pub use condition::InteractionCondition;
+pub use document::{PipelineConfig, StrategyConfig, TokenBudgetComposedConfig};
+pub(crate) use groups::pair_ended_tool_calls;
 pub use groups::pair_tool_calls;
 pub use max_tokens::{MaxTokens, MaxTokensConfig, ShortTermMemory};
 pub use pipeline::Pipeline;

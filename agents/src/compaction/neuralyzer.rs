@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::summary_settings::OnFailure;
 use super::summary_store::SummaryStore;
-use super::triggers::{Triggers, threshold};
+use super::triggers::Triggers;
 use crate::tokens::{TokenCounter, tokens_of};
 
 /// When to erase and how much to keep, as agents' profiles write it. As it stands by default it never erases.
@@ -56,19 +56,14 @@ impl NeuralyzerConfig {
     }
 
     fn triggers(&self) -> Result<Triggers> {
-        const OPERATION: &str = "neuralyzer.config";
-        Ok(Triggers {
-            input_tokens: threshold(OPERATION, "input_tokens_threshold", self.input_tokens_threshold)?,
-            interactions: threshold(OPERATION, "interaction_threshold_qty", self.interaction_threshold_qty)?,
-            interaction_tokens: threshold(
-                OPERATION,
-                "interaction_threshold_tokens",
-                self.interaction_threshold_tokens,
-            )?,
-            tools_success: self.on_tools_success_threshold.clone(),
-            tools_error: self.on_tools_error_threshold.clone(),
-            keep: self.interaction_keep,
-        })
+        let Self { on_tools_success_threshold, on_tools_error_threshold, .. } = self;
+        let tools = (on_tools_success_threshold.as_slice(), on_tools_error_threshold.as_slice());
+        let thresholds = [
+            ("input_tokens_threshold", self.input_tokens_threshold),
+            ("interaction_threshold_qty", self.interaction_threshold_qty),
+            ("interaction_threshold_tokens", self.interaction_threshold_tokens),
+        ];
+        Triggers::read("neuralyzer.config", thresholds, tools, self.interaction_keep)
     }
 }
 
@@ -114,6 +109,7 @@ pub struct Neuralyzer {
     counter: Arc<dyn TokenCounter>,
     triggers: Triggers,
     on_failure: OnFailure,
+    erases: bool,
 }
 
 impl fmt::Debug for Neuralyzer {
@@ -133,7 +129,14 @@ impl Neuralyzer {
         config: &NeuralyzerConfig,
     ) -> Result<Self> {
         let triggers = config.triggers()?;
-        Ok(Self { history, summaries: None, counter, triggers, on_failure: OnFailure::default() })
+        Ok(Self {
+            history,
+            summaries: None,
+            counter,
+            triggers,
+            on_failure: OnFailure::default(),
+            erases: true,
+        })
     }
 
     /// Also erases the thread's summary from `summaries`.
@@ -150,8 +153,18 @@ impl Neuralyzer {
         self
     }
 
+    /// Only shows the window that would be left, and erases nothing.
+    #[must_use]
+    pub fn without_erasing(mut self) -> Self {
+        self.erases = false;
+        self
+    }
+
     /// Erases everything up to `up_to`, unless the thread lost anything else after `seen`.
     async fn erase(&self, thread: &Thread, up_to: Seq, seen: Seq) -> Result<()> {
+        if !self.erases {
+            return Ok(());
+        }
         // The summary goes first: without it the messages are read again, without them it would be all that is left.
         if let Some(summaries) = &self.summaries {
             summaries.remove(thread).await?;

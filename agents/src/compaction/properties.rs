@@ -1,6 +1,7 @@
 //! What holds for every strategy, over random transcripts.
 //!
-//! `LARDER_PROPERTY_CASES` sets how many; a failure names its seed, and `LARDER_PROPERTY_SEED` runs that one alone.
+//! A usual run checks more than 100,000, each another one. `LARDER_PROPERTY_CASES` sets how many of each property; a failure
+//! names its seed and the command that runs that one alone, by `LARDER_PROPERTY_SEED`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -175,22 +176,53 @@ fn is_stable(strategy: &dyn CompactionStrategy, output: &Window) -> Checked {
     ensure(compact(strategy, output) == *output, || "the second time changed more".to_owned())
 }
 
-fn for_each_transcript(check: impl Fn(&mut transcript::Random, &Window) -> Checked) {
+/// What is checked. Each property has transcripts of its own.
+#[derive(Debug, Clone, Copy)]
+enum Property {
+    SlidingWindow,
+    ToolResultTruncation,
+    SelectiveToolCall,
+    Truncation,
+    MaxTokens,
+    Pipelines,
+    TokenBudgetComposed,
+}
+
+const PROPERTIES: u64 = Property::TokenBudgetComposed as u64 + 1;
+/// Transcripts of each property in a usual run.
+const CASES: u64 = 15_000;
+/// What a usual run promises.
+const _: () = assert!(PROPERTIES * CASES >= 100_000);
+/// Seeds of one property: no other has them.
+const SEEDS: u64 = 1_000_000_000;
+
+fn for_each_transcript(property: Property, check: impl Fn(&mut transcript::Random, &Window) -> Checked) {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
-    let one = number("LARDER_PROPERTY_SEED");
-    let cases = if one.is_some() { 1 } else { number("LARDER_PROPERTY_CASES").unwrap_or(1_000) };
-    for case in 0..cases {
-        let seed = one.unwrap_or(case);
+    let seeds = match number("LARDER_PROPERTY_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => {
+            let first = property as u64 * SEEDS;
+            first..first + number("LARDER_PROPERTY_CASES").unwrap_or(CASES)
+        }
+    };
+    for seed in seeds {
         let mut random = transcript::Random::new(seed);
         let window = transcript::transcript(&mut random);
         let before =
             (seed % 16 == 0).then(|| serde_json::to_string(&window.clone().into_messages()).unwrap());
-        if let Err(reason) = check(&mut random, &window) {
-            panic!("LARDER_PROPERTY_SEED={seed}: {reason}\n{:#?}", transcript::shape(&window));
-        }
-        if let Some(before) = before {
-            let after = serde_json::to_string(&window.into_messages()).unwrap();
-            assert_eq!(before, after, "LARDER_PROPERTY_SEED={seed}: the transcript changed");
+        let checked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| check(&mut random, &window)))
+            .unwrap_or_else(|_| Err("panicked".to_owned()));
+        let checked = checked.and_then(|()| {
+            let after =
+                before.is_some().then(|| serde_json::to_string(&window.clone().into_messages()).unwrap());
+            ensure(before == after, || "the transcript changed".to_owned())
+        });
+        if let Err(reason) = checked {
+            let test = std::thread::current().name().unwrap_or_default().to_owned();
+            panic!(
+                "seed {seed}: {reason}\n{:#?}\nagain: LARDER_PROPERTY_SEED={seed} cargo test -p larder-agents --lib {test}",
+                transcript::shape(&window)
+            );
         }
     }
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::knowledge::KnowledgeBaseConfig;
 use super::summarization::{check_instructions, question};
 use super::summary_maker::{Asking, SummaryMaker, Writer};
-use super::triggers::{Triggers, threshold};
+use super::triggers::Triggers;
 
 const OPERATION: &str = "summarizer.config";
 const COD_LOOPS_LIMIT: u32 = 20;
@@ -87,18 +87,14 @@ impl SummarizerConfig {
     }
 
     fn triggers(&self) -> Result<Triggers> {
-        Ok(Triggers {
-            input_tokens: threshold(OPERATION, "input_tokens_threshold", self.input_tokens_threshold)?,
-            interactions: threshold(OPERATION, "interaction_threshold_qty", self.interaction_threshold_qty)?,
-            interaction_tokens: threshold(
-                OPERATION,
-                "interaction_threshold_tokens",
-                self.interaction_threshold_tokens,
-            )?,
-            tools_success: self.on_tools_success_threshold.clone(),
-            tools_error: self.on_tools_error_threshold.clone(),
-            keep: self.interaction_keep,
-        })
+        let Self { on_tools_success_threshold, on_tools_error_threshold, .. } = self;
+        let tools = (on_tools_success_threshold.as_slice(), on_tools_error_threshold.as_slice());
+        let thresholds = [
+            ("input_tokens_threshold", self.input_tokens_threshold),
+            ("interaction_threshold_qty", self.interaction_threshold_qty),
+            ("interaction_threshold_tokens", self.interaction_threshold_tokens),
+        ];
+        Triggers::read(OPERATION, thresholds, tools, self.interaction_keep)
     }
 }
 

@@ -12,6 +12,7 @@ use larder_kernel::{
 };
 use tokio::runtime::Handle;
 
+use super::covered::Covered;
 use super::knowledge::KnowledgeBase;
 use super::render::render_transcript;
 use super::summary_settings::{OnFailure, SummarySettings};
@@ -44,7 +45,7 @@ pub fn summary_message(summary: &Summary) -> WindowMessage {
 /// let stored = |seq| StoredMessage { seq: Seq::new(seq), message: ChatMessage::user("Hi").into() }.into();
 /// let mut window = Window { thread: None, messages: vec![stored(1), stored(2), stored(3)] };
 /// let text = "They greeted.".into();
-/// let summary = Summary { up_to: Seq::new(2), text, tokens: 3, messages: 2, strategy: "s".into() };
+/// let summary = Summary { up_to: Seq::new(2), text, tokens: 3, messages: 2, strategy: "s".into(), covers: None };
 /// begin_with_summary(&mut window, &summary);
 /// let origins: Vec<Origin> = window.messages.iter().map(|message| message.origin).collect();
 /// assert_eq!(origins, [Origin::Summary(Seq::new(2)), Origin::Stored(Seq::new(3))]);
@@ -336,7 +337,8 @@ impl SummaryMaker {
             return Err(failed(ErrorKind::Unexpected, "nothing to summarize"));
         };
         let messages = before.map_or(0, |summary| summary.messages) + check::size(part.len());
-        Ok(Summary { up_to, text, tokens, messages, strategy: writer.strategy().to_owned() })
+        let covers = Covered::with_part(before, part);
+        Ok(Summary { up_to, text, tokens, messages, strategy: writer.strategy().to_owned(), covers })
     }
 }
 

@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use larder_kernel::{
-    BucketName, Error, ErrorKind, Key, KeyValueStore, KeyValueStoreExt, KvCondition, KvPutOptions, Result,
+    BucketName, Error, ErrorKind, HistoryProvider, Key, KeyValueStore, KvCondition, KvPutOptions, Result,
     Revision, Seq, Thread,
 };
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+
+use super::covered::{Covered, is_current};
 
 /// The bucket that holds summaries.
 pub const SUMMARY_BUCKET: &str = "larder.summaries";
@@ -34,6 +36,9 @@ pub struct Summary {
     pub messages: u64,
     /// The strategy that made it.
     pub strategy: String,
+    /// The messages by which it is seen whether the thread still holds what it tells of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub covers: Option<Covered>,
 }
 
 /// A summary with its revision, which the next one must name.
@@ -86,6 +91,7 @@ pub struct SummaryClaim {
 ///     tokens: 8,
 ///     messages: 40,
 ///     strategy: "summarization".into(),
+///     covers: None,
 /// };
 /// let revision = store.put(&thread, None, &summary).await?;
 /// assert_eq!(store.get(&thread).await?.map(|stored| stored.summary), Some(summary.clone()));
@@ -98,12 +104,15 @@ pub struct SummaryClaim {
 /// # }
 /// ```
 ///
-/// Whoever clears a thread [removes](Self::remove) its summary too: the store of summaries does not hear of it.
+/// The store of summaries does not hear of it when a thread is cleared, replaced or expires, or when a run's messages go.
+/// Who makes a window therefore reads the [current](Self::current) summary: one whose [`Covered`] messages stand in the
+/// thread as they did. Whoever edits messages between these two [removes](Self::remove) the summary.
 #[derive(Clone)]
 pub struct SummaryStore {
     store: Arc<dyn KeyValueStore>,
     bucket: BucketName,
     view: Arc<str>,
+    ttl: Option<Duration>,
 }
 
 impl fmt::Debug for SummaryStore {
@@ -118,7 +127,15 @@ impl SummaryStore {
     /// # Errors
     /// None that the fixed name of the bucket can cause.
     pub fn new(store: Arc<dyn KeyValueStore>) -> Result<Self> {
-        Ok(Self { store, bucket: BucketName::new(SUMMARY_BUCKET)?, view: Arc::from("") })
+        Ok(Self { store, bucket: BucketName::new(SUMMARY_BUCKET)?, view: Arc::from(""), ttl: None })
+    }
+
+    /// Lets each summary live for this long from when it is written or [touched](Self::touch), like the thread that it
+    /// tells of.
+    #[must_use]
+    pub fn with_ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = Some(ttl);
+        self
     }
 
     /// The summaries of one view of the threads: of what one agent's filters leave, for example. The views of a thread
@@ -152,6 +169,30 @@ impl SummaryStore {
         Ok(Some(StoredSummary { summary: record.summary, revision: entry.revision }))
     }
 
+    /// Reads the summary of a thread where it still tells of what `history` holds. One that does not is removed, so that no
+    /// later summary takes it in.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get), and the history's own.
+    ///
+    /// # Cancellation
+    /// A summary of what is gone may be removed or not.
+    pub async fn current(
+        &self,
+        history: &dyn HistoryProvider,
+        thread: &Thread,
+    ) -> Result<Option<StoredSummary>> {
+        let Some(kept) = self.get(thread).await? else { return Ok(None) };
+        if is_current(history, thread, &kept.summary).await? {
+            return Ok(Some(kept));
+        }
+        match self.store.delete(&self.bucket, &self.key("summary", thread)?, Some(kept.revision)).await {
+            // Somebody has put another in its place.
+            Err(error) if error.kind() != ErrorKind::Conflict => Err(error),
+            _ => Ok(None),
+        }
+    }
+
     /// Writes the summary of a thread in the place of the one at the revision `expected`, or where there is none.
     ///
     /// # Errors
@@ -176,16 +217,42 @@ impl SummaryStore {
         let value = serde_json::to_vec(&record)
             .map_err(|_| Error::new(ErrorKind::Unexpected, OPERATION, "the summary is not JSON"))?;
         let key = self.key("summary", thread)?;
-        let written = match expected {
-            Some(at) => self.store.put_at(&self.bucket, &key, Bytes::from(value), at).await,
-            None => self.store.create(&self.bucket, &key, Bytes::from(value)).await,
-        };
+        let options = self.options(expected.map_or(KvCondition::Absent, KvCondition::AtRevision));
+        let written = self.store.put(&self.bucket, &key, Bytes::from(value), options).await;
         written.map_err(|error| match error.kind() {
             ErrorKind::AlreadyExists => {
                 Error::new(ErrorKind::Conflict, OPERATION, "the thread has a summary; read it first")
             }
             _ => error,
         })
+    }
+
+    /// Starts the time to live of a thread's summary anew; nothing without [one](Self::with_ttl).
+    ///
+    /// # Errors
+    /// The store's own.
+    ///
+    /// # Cancellation
+    /// Started anew or not.
+    pub async fn touch(&self, thread: &Thread) -> Result<()> {
+        let key = self.key("summary", thread)?;
+        let Some(entry) = (match self.ttl {
+            Some(_) => self.store.get(&self.bucket, &key).await?,
+            None => None,
+        }) else {
+            return Ok(());
+        };
+        let options = self.options(KvCondition::AtRevision(entry.revision));
+        match self.store.put(&self.bucket, &key, entry.value, options).await {
+            // Whoever wrote it meanwhile has started the time anew.
+            Err(error) if error.kind() != ErrorKind::Conflict => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    fn options(&self, condition: KvCondition) -> KvPutOptions {
+        let options = KvPutOptions::default().with_condition(condition);
+        self.ttl.map_or(options, |ttl| options.with_ttl(ttl))
     }
 
     /// Removes the summary of a thread and says whether there was one. Whoever clears a thread clears its summary.
@@ -284,6 +351,8 @@ impl SummaryStore {
 
 #[cfg(test)]
 mod tests {
+    use larder_kernel::KeyValueStoreExt;
+
     use super::*;
     use crate::InMemoryKeyValueStore;
 
@@ -294,6 +363,7 @@ mod tests {
             tokens: 3,
             messages: 7,
             strategy: "summarization".into(),
+            covers: None,
         }
     }
 

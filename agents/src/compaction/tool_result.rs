@@ -38,9 +38,9 @@ impl ToolResultTruncationConfig {
 /// Cuts results of tools that are longer than 500 characters, or than told, and writes after what stays how much went:
 /// `[N chars truncated]` (RAVI-7).
 ///
-/// Characters are Unicode scalar values, not bytes. Errors stay whole: they say what to do next. A result that was cut
-/// before is not cut for its marker, and a harder cut counts all that went. No message leaves, so it can stand first in
-/// any pipeline.
+/// Characters are Unicode scalar values, not bytes. Errors stay whole: they say what to do next. So does a result that a
+/// cut would not make shorter, because what went is no longer than the marker. A result that was cut before is not cut
+/// for its marker, and a harder cut counts all that went. No message leaves, so it can stand first in any pipeline.
 ///
 /// ```
 /// use larder_agents::compaction::ToolResultTruncation;
@@ -48,9 +48,10 @@ impl ToolResultTruncationConfig {
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> larder_kernel::Result<()> {
-/// let window = Window::injected([ChatMessage::tool([ToolResult::new("c1", "snow, snow, snow")])]);
+/// let forecast = "snow, snow, snow, snow, snow, snow";
+/// let window = Window::injected([ChatMessage::tool([ToolResult::new("c1", forecast)])]);
 /// let window = ToolResultTruncation::new(4)?.compact(window).await?;
-/// assert_eq!(window.messages[0].message.tool_results[0].content, "snow[12 chars truncated]");
+/// assert_eq!(window.messages[0].message.tool_results[0].content, "snow[30 chars truncated]");
 /// # Ok(())
 /// # }
 /// ```
@@ -98,7 +99,10 @@ impl ToolResultTruncation {
         let (end, _) = body.char_indices().nth(self.max_chars)?;
         let (kept, rest) = body.split_at(end);
         let gone = check::size(rest.chars().count()).saturating_add(gone);
-        Some(format!("{kept}[{gone}{MARKER_END}"))
+        let marker = format!("[{gone}{MARKER_END}");
+        // The marker's bytes are its characters, so these are the characters that it takes the place of.
+        let replaced = content[end..].chars().count();
+        (marker.len() < replaced).then(|| format!("{kept}{marker}"))
     }
 }
 
@@ -161,9 +165,24 @@ mod tests {
         let truncation = ToolResultTruncation::default();
         let result = |content: String| ToolResult::new("c", content);
         assert_eq!(truncation.cut_result(&result("é".repeat(500))), None);
-        let expected = format!("{}[1 chars truncated]", "é".repeat(500));
-        assert_eq!(truncation.cut_result(&result("é".repeat(501))), Some(expected));
-        assert_eq!(cut(2, "🦀🦀🦀🦀").as_deref(), Some("🦀🦀[2 chars truncated]"));
+        let expected = format!("{}[100 chars truncated]", "é".repeat(500));
+        assert_eq!(truncation.cut_result(&result("é".repeat(600))), Some(expected));
+        assert_eq!(cut(2, &"🦀".repeat(30)).as_deref(), Some("🦀🦀[28 chars truncated]"));
+    }
+
+    /// Proves: RAVI-7
+    #[test]
+    fn a_cut_never_makes_a_result_longer() {
+        // The marker of a cut of two digits has 20 characters.
+        for over in 1..=20 {
+            assert_eq!(cut(500, &"é".repeat(500 + over)), None, "{over}");
+        }
+        let expected = format!("{}[21 chars truncated]", "é".repeat(500));
+        assert_eq!(cut(500, &"é".repeat(521)), Some(expected));
+        // One more digit takes the character that a harder cut would save.
+        let once = format!("abcdefghij[{}{MARKER_END}", 99);
+        assert_eq!(cut(9, &once), None);
+        assert_eq!(cut(8, &once).as_deref(), Some("abcdefgh[101 chars truncated]"));
     }
 
     /// Proves: RAVI-7
@@ -172,7 +191,7 @@ mod tests {
         let once = cut(10, &"x".repeat(100)).unwrap();
         assert_eq!(cut(10, &once), None);
         assert_eq!(cut(4, &once).as_deref(), Some("xxxx[96 chars truncated]"));
-        assert_eq!(cut(4, "abcdef[ chars truncated]").as_deref(), Some("abcd[20 chars truncated]"));
+        assert_eq!(cut(4, "abcdefg[ chars truncated]").as_deref(), Some("abcd[21 chars truncated]"));
         let no_number = format!("abcd[{} chars truncated]", "9".repeat(30));
         assert_eq!(cut(4, &no_number).as_deref(), Some("abcd[48 chars truncated]"));
     }

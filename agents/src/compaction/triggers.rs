@@ -19,7 +19,7 @@ pub(super) struct Triggers {
 }
 
 /// A threshold as it stands in a document: -1 for never.
-pub(super) fn threshold(operation: &'static str, field: &'static str, number: i64) -> Result<Option<u64>> {
+fn threshold(operation: &'static str, field: &'static str, number: i64) -> Result<Option<u64>> {
     match number {
         -1 => Ok(None),
         _ => u64::try_from(number)
@@ -29,6 +29,26 @@ pub(super) fn threshold(operation: &'static str, field: &'static str, number: i6
 }
 
 impl Triggers {
+    /// Reads the thresholds, by name, of tokens of the window, of interactions and of their tokens, and the tools that
+    /// start the strategy by success and by error.
+    pub(super) fn read(
+        operation: &'static str,
+        thresholds: [(&'static str, i64); 3],
+        (success, error): (&[String], &[String]),
+        keep: usize,
+    ) -> Result<Self> {
+        let [input, interactions, tokens] =
+            thresholds.map(|(field, number)| threshold(operation, field, number));
+        Ok(Self {
+            input_tokens: input?,
+            interactions: interactions?,
+            interaction_tokens: tokens?,
+            tools_success: success.to_vec(),
+            tools_error: error.to_vec(),
+            keep,
+        })
+    }
+
     /// How many messages, oldest first, the strategy takes; `tokens` are those of the whole window.
     ///
     /// The last interaction is left alone while it is not over: the model still has to answer it.

@@ -1,45 +1,10 @@
 //! Where a conversation may be cut: never between a tool's call and its results.
 
-use std::collections::HashMap;
 use std::ops::Range;
 
 use larder_kernel::{ChatMessage, Role};
 
-/// The parts that stay together, in order and without gaps: a call with everything up to its last result, else one
-/// message.
-pub(crate) fn units(messages: &[&ChatMessage]) -> Vec<Range<usize>> {
-    let mut results: HashMap<&str, Vec<usize>> = HashMap::new();
-    let mut calls: HashMap<&str, Vec<usize>> = HashMap::new();
-    for (place, message) in messages.iter().enumerate() {
-        for result in &message.tool_results {
-            results.entry(&result.call_id).or_default().push(place);
-        }
-        for call in &message.tool_calls {
-            calls.entry(&call.id).or_default().push(place);
-        }
-    }
-    // The place of a call's last result; ids may come again in a later message, which then asks for what follows.
-    let answered = |id: &str, place: usize| -> Option<usize> {
-        let next_call = calls.get(id).and_then(|places| places.iter().find(|next| **next > place));
-        let until = next_call.copied().unwrap_or(usize::MAX);
-        results.get(id)?.iter().rev().find(|result| (place..until).contains(*result)).copied()
-    };
-    let mut units = Vec::new();
-    let mut start = 0;
-    while start < messages.len() {
-        let mut end = start;
-        let mut place = start;
-        while place <= end {
-            for call in &messages[place].tool_calls {
-                end = end.max(answered(&call.id, place).unwrap_or(place));
-            }
-            place += 1;
-        }
-        units.push(start..end + 1);
-        start = end + 1;
-    }
-    units
-}
+pub(crate) use super::groups::units;
 
 /// The interactions, in order and without gaps: one human turn and all that answers it (ALQ-2). What comes before the
 /// first human turn is one of its own.

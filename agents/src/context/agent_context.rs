@@ -324,7 +324,9 @@ impl AgentContext {
         let config = &*self.config;
         // A summary tells of all authors: who may not see them all is not told.
         let summary = match &config.summaries {
-            Some(summaries) if memory.filter().is_empty() => summaries.get(thread).await?,
+            Some(summaries) if memory.filter().is_empty() => {
+                summaries.current(&*config.history, thread).await?
+            }
             _ => None,
         };
         let summary = summary.map(|kept| kept.summary);

@@ -84,7 +84,8 @@ impl ContextConfig {
         self
     }
 
-    /// Begins windows with the summary that a thread has in this store, and reads only the messages after it.
+    /// Begins windows with the summary that a thread has in this store, and reads only the messages after it. A summary of
+    /// messages that are gone is [left out](SummaryStore::current).
     ///
     /// Where a strategy of the pipeline makes summaries, this is the store that it keeps them in.
     #[must_use]

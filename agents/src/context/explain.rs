@@ -23,7 +23,7 @@ pub struct Size {
 }
 
 impl Size {
-    fn of(counter: &dyn TokenCounter, messages: &[WindowMessage]) -> Self {
+    pub(crate) fn of(counter: &dyn TokenCounter, messages: &[WindowMessage]) -> Self {
         messages.iter().fold(Self::default(), |size, WindowMessage { message, .. }| Self {
             messages: size.messages + 1,
             bytes: size.bytes + check::size(message.size_bytes()),
@@ -186,10 +186,15 @@ pub(super) struct Assembly {
 }
 
 /// The window after one step.
-struct Stage {
-    name: &'static str,
-    drops: bool,
-    messages: Vec<WindowMessage>,
+pub(crate) struct Stage {
+    pub(crate) name: &'static str,
+    pub(crate) drops: bool,
+    pub(crate) messages: Vec<WindowMessage>,
+}
+
+/// What each step did, from the stages after them; the first stage is what was read.
+pub(crate) fn explain_steps(counter: &dyn TokenCounter, stages: &[Stage]) -> Vec<ExplainedStep> {
+    stages.windows(2).map(|pair| explain_step(counter, &pair[0].messages, &pair[1])).collect()
 }
 
 impl Assembly {
@@ -263,11 +268,8 @@ impl Assembly {
 
     pub(super) fn explain(self, counter: &dyn TokenCounter) -> WindowExplanation {
         let stages = self.stages.unwrap_or_default();
-        let steps: Vec<ExplainedStep> = stages
-            .windows(2)
-            .map(|pair| explain_step(counter, &pair[0].messages, &pair[1]))
-            .filter(|step| step.name != "memory" || !step.is_unchanged())
-            .collect();
+        let mut steps = explain_steps(counter, &stages);
+        steps.retain(|step| step.name != "memory" || !step.is_unchanged());
         WindowExplanation {
             reach: self.reach,
             messages_read: self.messages_read,

@@ -6,11 +6,12 @@
 
 mod agent_context;
 mod config;
-mod explain;
+pub(crate) mod explain;
 pub mod memory;
 mod reader;
 mod run;
 #[cfg(test)]
+#[allow(dead_code, reason = "the scenarios use the rest")]
 mod testing;
 #[cfg(test)]
 mod tests;

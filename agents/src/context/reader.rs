@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use larder_kernel::{
-    CompactionStrategy, HistoryProvider, Origin, Reach, Result, Seq, StoredMessage, Thread, Window,
-    WindowMessage, check,
+    CompactionStrategy, HistoryProvider, Reach, Result, Seq, StoredMessage, Thread, Window, WindowMessage,
+    check,
 };
 
 use super::memory::MemoryFilter;
-use crate::tokens::{TokenCounter, tokens_of};
+use crate::reach::Gauge;
+use crate::tokens::TokenCounter;
 
 /// Most messages of one page: messages may be megabytes.
 const PAGE_MESSAGES_MAX: usize = 1_000;
@@ -45,8 +46,7 @@ pub(super) struct ReadBack {
     pub(super) scan_ended: bool,
     kept: usize,
     kept_bytes: u64,
-    reached: usize,
-    reached_size: u64,
+    gauge: Gauge,
     memory_full: bool,
 }
 
@@ -103,7 +103,7 @@ impl Reader<'_> {
             for (stage, messages) in back.stages.iter_mut().zip(stages) {
                 stage.extend(messages);
             }
-            if short || covered || back.memory_full || self.is_reached(back) {
+            if short || covered || back.memory_full || back.gauge.is_enough(self.reach) {
                 return Ok(());
             }
             if !self.filter.is_empty() && back.messages_read >= self.scan_messages_max {
@@ -116,10 +116,7 @@ impl Reader<'_> {
 
     /// As many as are still needed where that is known; else more each time.
     fn page_size(&self, back: &ReadBack, before: usize) -> usize {
-        let of_reach = match self.reach {
-            Reach::Messages(messages) => Some(messages.saturating_sub(back.reached)),
-            _ => None,
-        };
+        let of_reach = back.gauge.missing(self.reach);
         let of_memory = self.last.map(|last| last.saturating_sub(back.kept));
         let needed = [of_reach, of_memory].into_iter().flatten().min();
         let grown = if before == 0 { PAGE_MESSAGES_FIRST } else { before.saturating_mul(2) };
@@ -188,21 +185,7 @@ impl Reader<'_> {
 
     fn measure(&self, back: &mut ReadBack, messages: &[WindowMessage]) {
         for WindowMessage { origin, message } in messages {
-            back.reached += usize::from(matches!(origin, Origin::Stored(_)));
-            let size = match self.reach {
-                Reach::Bytes(_) => check::size(message.size_bytes()),
-                Reach::Tokens(_) => tokens_of(self.counter, message),
-                _ => 0,
-            };
-            back.reached_size = back.reached_size.saturating_add(size);
-        }
-    }
-
-    fn is_reached(&self, back: &ReadBack) -> bool {
-        match self.reach {
-            Reach::Messages(messages) => back.reached >= messages,
-            Reach::Bytes(size) | Reach::Tokens(size) => back.reached_size > size,
-            _ => false,
+            back.gauge.add(self.reach, self.counter, *origin, message);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! A history that counts what is read of it.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
@@ -9,17 +10,20 @@ use larder_kernel::{
     ThreadInfo, Ttl, check,
 };
 
-use crate::InMemoryHistoryProvider;
-
-#[derive(Debug, Default)]
-pub(super) struct CountingHistory {
-    pub(super) inner: InMemoryHistoryProvider,
+#[derive(Debug)]
+pub(crate) struct CountingHistory {
+    inner: Arc<dyn HistoryProvider>,
     messages: AtomicU64,
     reads: AtomicU64,
     writes: AtomicU64,
 }
 
 impl CountingHistory {
+    pub(crate) fn new(inner: Arc<dyn HistoryProvider>) -> Self {
+        let [messages, reads, writes] = [const { AtomicU64::new(0) }; 3];
+        Self { inner, messages, reads, writes }
+    }
+
     fn counted(&self, messages: Vec<StoredMessage>) -> Vec<StoredMessage> {
         self.messages.fetch_add(check::size(messages.len()), Ordering::SeqCst);
         self.reads.fetch_add(1, Ordering::SeqCst);
@@ -27,18 +31,18 @@ impl CountingHistory {
     }
 
     /// The messages read and the reads since the last call.
-    pub(super) fn take(&self) -> (u64, u64) {
+    pub(crate) fn take(&self) -> (u64, u64) {
         (self.messages.swap(0, Ordering::SeqCst), self.reads.swap(0, Ordering::SeqCst))
     }
 
     /// The calls that could change something since the last call.
-    pub(super) fn take_writes(&self) -> u64 {
+    pub(crate) fn take_writes(&self) -> u64 {
         self.writes.swap(0, Ordering::SeqCst)
     }
 
-    fn writing(&self) -> &InMemoryHistoryProvider {
+    fn writing(&self) -> &dyn HistoryProvider {
         self.writes.fetch_add(1, Ordering::SeqCst);
-        &self.inner
+        &*self.inner
     }
 }
 

@@ -3,7 +3,9 @@
 //! What is read is kept as it was written, so that writing it again gives an equal document; the methods say what the
 //! settings mean, defaults and `-1` included.
 
-mod memory;
+mod checks;
+mod long_term;
+mod short_term;
 
 use std::sync::Arc;
 
@@ -11,9 +13,8 @@ use larder_kernel::{CompactionStrategy, Error, Result};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-pub use memory::{
-    LongTermSettings, MaxTokensSettings, NeuralyzerSettings, ShortTermSettings, SummarizerSettings,
-};
+pub use long_term::{LongTermSettings, NeuralyzerSettings, SummarizerSettings};
+pub use short_term::{MaxTokensSettings, ShortTermSettings};
 
 use super::profile::SessionProfile;
 use crate::compaction::{MaxTokens, ShortTermMemory};

@@ -1,10 +1,11 @@
 //! One inference: the window for the model, and what is stored when it has answered.
 
 use std::fmt;
+use std::time::Duration;
 
 use larder_kernel::{
     AppendOptions, Appended, ChatMessage, Error, ErrorKind, IdempotencyKey, Replacement, Result, RunId, Seq,
-    SessionId, StoredMessage, Thread, Window,
+    SessionId, StoredMessage, Thread, Ttl, Window,
 };
 use tokio::time::Instant;
 
@@ -12,9 +13,9 @@ use super::config::Persistence;
 use super::flush::Mark;
 use super::record::Record;
 use super::sessions::Sessions;
-use super::state::{Held, State, Walk};
+use super::state::{Held, Reader, State, Walk};
 use super::summarize::{OnSummaryFailure, Sizes};
-use super::window::with_tokens;
+use super::window::{Told, with_tokens};
 use crate::tokens::tokens_of;
 
 const BEGIN: &str = "session.begin";
@@ -123,6 +124,7 @@ pub struct Inference {
     run: Option<RunId>,
     key: IdempotencyKey,
     plan: Plan,
+    ttl: Option<Duration>,
     summary_failure: Option<Error>,
 }
 
@@ -169,6 +171,7 @@ impl Sessions {
             run,
             key,
             plan: Plan::Nothing,
+            ttl: None,
             summary_failure: None,
         };
         if memory == Memory::Off {
@@ -183,9 +186,10 @@ impl Sessions {
     async fn look(&self, inference: &mut Inference, persistence: Persistence) -> Result<()> {
         let thread = self.thread(&inference.id);
         let started = Instant::now();
-        let record = self.records.need(BEGIN, &inference.id).await?;
+        let (record, reader) = self.used(BEGIN, &inference.id).await?;
+        inference.ttl = record.ttl();
         let seen = match persistence {
-            Persistence::Flush => Some(self.reader.history.thread_info(&thread).await?.last),
+            Persistence::Flush => Some(reader.history.thread_info(&thread).await?.last),
             _ => None,
         };
         let walk = Walk {
@@ -194,16 +198,23 @@ impl Sessions {
             // What arrives from now on stays behind a replacement, so it is no part of what replaces.
             before: seen.map(|last| Seq::new(last.get().saturating_add(1))),
         };
-        let state = self.reader.read(&thread, walk).await?;
+        let state = reader.read(&thread, walk).await?;
         self.watch.loaded(started.elapsed());
         let state = match persistence {
             Persistence::Ephemeral => state,
-            _ => Box::pin(self.summarized(inference, &record, &thread, walk, state)).await?,
+            _ => Box::pin(self.summarized(inference, &reader, &record, walk, state)).await?,
         };
-        let State { messages, summary, mark, revision } = state;
+        let State { messages, summary, mark, revision, .. } = state;
         let assembled = self
             .assembler
-            .assemble(&self.reader, &thread, &record, (messages, summary.as_ref()), &inference.new)
+            .assemble(
+                &reader,
+                &thread,
+                &record,
+                (messages, summary.as_ref()),
+                &inference.new,
+                &mut Told::default(),
+            )
             .await?;
         inference.window = assembled.window;
         inference.plan = match (persistence, seen) {
@@ -221,8 +232,8 @@ impl Sessions {
     async fn summarized(
         &self,
         inference: &mut Inference,
+        reader: &Reader,
         record: &Record,
-        thread: &Thread,
         walk: Walk,
         state: State,
     ) -> Result<State> {
@@ -231,15 +242,16 @@ impl Sessions {
         else {
             return Ok(state);
         };
+        let thread = self.thread(&inference.id);
         let sizes = Sizes { max_tokens, threshold };
-        if !summarizer.is_due(&self.reader, &state, sizes) {
+        if !summarizer.is_due(reader, &state, sizes) {
             return Ok(state);
         }
-        match summarizer.run(&self.reader, thread, &state, sizes).await {
+        match summarizer.run(reader, &thread, &state, sizes).await {
             Ok(false) => Ok(state),
             Ok(true) => {
                 self.check_still_there(BEGIN, &inference.id).await?;
-                self.reader.read(thread, walk).await
+                reader.read(&thread, walk).await
             }
             Err(error) => {
                 self.watch.summary_failed();
@@ -253,7 +265,7 @@ impl Sessions {
     }
 
     /// The messages as they are stored: counted once, and tagged with the run.
-    fn stamped(&self, messages: Vec<ChatMessage>, run: Option<&RunId>) -> Vec<ChatMessage> {
+    pub(crate) fn stamped(&self, messages: Vec<ChatMessage>, run: Option<&RunId>) -> Vec<ChatMessage> {
         let stamp = |mut message: ChatMessage| {
             if message.token_count.is_none() {
                 let tokens = tokens_of(&*self.reader.counter, &message);
@@ -300,7 +312,15 @@ impl Inference {
         let persisted = match &self.plan {
             Plan::Nothing => return Ok(Persisted::Nothing),
             Plan::Append => self.append(new).await?,
-            Plan::Replace(base) => self.replace(base, new).await?,
+            Plan::Replace(base) => {
+                let persisted = self.replace(base, new).await?;
+                // A thread that held nothing has no time to live yet; a replacement leaves the one there is.
+                if self.ttl.is_some() {
+                    let set = self.history().set_ttl(&self.thread(), self.ttl.map(Ttl::sliding)).await;
+                    set.map_err(|error| error.with_idempotent(true))?;
+                }
+                persisted
+            }
         };
         self.sessions
             .check_still_there(COMPLETE, &self.id)
@@ -315,7 +335,8 @@ impl Inference {
     }
 
     async fn append(&self, new: Vec<ChatMessage>) -> Result<Persisted> {
-        let options = AppendOptions::default().with_idempotency_key(self.key.clone());
+        let mut options = AppendOptions::default().with_idempotency_key(self.key.clone());
+        options.ttl = self.ttl.map(Ttl::sliding);
         let appended = self.history().append_many(&self.thread(), new, options).await?;
         Ok(Persisted::Appended(appended))
     }

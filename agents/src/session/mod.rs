@@ -9,8 +9,12 @@
 //! [`SessionThresholds`] and [`metrics`].
 
 mod config;
+mod explain;
 mod flush;
+mod hints;
 mod inference;
+mod lifecycle;
+mod measure;
 pub mod metrics;
 mod profile;
 mod record;
@@ -27,6 +31,6 @@ pub use inference::{Inference, InferenceRequest, Memory, Persisted};
 pub use metrics::{SessionAlert, SessionStats, SessionThresholds};
 pub use profile::{MAX_TOKENS_DEFAULT, SUMMARIZATION_THRESHOLD_DEFAULT, SessionProfile};
 pub use record::SESSION_BUCKET;
-pub use sessions::{HINT_BYTES_MAX, HINTS_MAX, SYSTEM_PROMPT_BYTES_MAX, Session, Sessions};
+pub use sessions::{HINT_BYTES_MAX, HINTS_MAX, SYSTEM_PROMPT_BYTES_MAX, Session, SessionInfo, Sessions};
 pub use summarize::{OnSummaryFailure, SummaryPolicy};
 pub use window::{HINTS_HEADER, HintOrder};

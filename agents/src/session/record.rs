@@ -2,11 +2,12 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use larder_kernel::{
-    AgentId, BucketName, Error, ErrorKind, Key, KeyValueStore, KeyValueStoreExt, PageRequest, Result,
-    Revision, SessionId,
+    AgentId, BucketName, Error, ErrorKind, Key, KeyValueStore, KvCondition, KvPutOptions, PageRequest,
+    Result, Revision, SessionId,
 };
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -41,9 +42,23 @@ pub(crate) struct Record {
     pub(crate) system_prompt_tokens: u64,
     #[serde(default)]
     pub(crate) hints: Vec<Hint>,
+    /// How long the session lives from its last use. It stands here so that whoever uses the session prolongs it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ttl_ms: Option<u64>,
     /// Set before anything of a session is removed, so that a write on its way notices.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) deleted: bool,
+}
+
+impl Record {
+    pub(crate) fn ttl(&self) -> Option<Duration> {
+        self.ttl_ms.map(Duration::from_millis)
+    }
+
+    fn options(&self, condition: KvCondition) -> KvPutOptions {
+        let options = KvPutOptions::default().with_condition(condition);
+        self.ttl().map_or(options, |ttl| options.with_ttl(ttl))
+    }
 }
 
 /// What an update decided.
@@ -84,6 +99,7 @@ impl Records {
         profile: SessionProfile,
         system_prompt: String,
         system_prompt_tokens: u64,
+        ttl: Option<Duration>,
     ) -> Record {
         Record {
             version: VERSION,
@@ -93,6 +109,7 @@ impl Records {
             system_prompt,
             system_prompt_tokens,
             hints: Vec::new(),
+            ttl_ms: ttl.map(|ttl| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)),
             deleted: false,
         }
     }
@@ -104,7 +121,7 @@ impl Records {
         record: &Record,
     ) -> Result<()> {
         let value = encode(operation, record)?;
-        self.store.create(&self.bucket, &self.key(id)?, value).await?;
+        self.store.put(&self.bucket, &self.key(id)?, value, record.options(KvCondition::Absent)).await?;
         Ok(())
     }
 
@@ -132,6 +149,22 @@ impl Records {
         self.need_at(operation, id).await.map(|(record, _)| record)
     }
 
+    /// As [`need`](Self::need), and the session's time to live starts anew.
+    pub(crate) async fn touch(&self, operation: &'static str, id: &SessionId) -> Result<Record> {
+        let (record, revision) = self.need_at(operation, id).await?;
+        if record.ttl_ms.is_none() {
+            return Ok(record);
+        }
+        let (key, value) = (self.key(id)?, encode(operation, &record)?);
+        let options = record.options(KvCondition::AtRevision(revision));
+        match self.store.put(&self.bucket, &key, value, options).await {
+            Ok(_) => Ok(record),
+            // Whoever wrote it meanwhile has started the time anew.
+            Err(error) if error.kind() == ErrorKind::Conflict => self.need(operation, id).await,
+            Err(error) => Err(error),
+        }
+    }
+
     async fn need_at(&self, operation: &'static str, id: &SessionId) -> Result<(Record, Revision)> {
         self.read(operation, id)
             .await?
@@ -154,7 +187,8 @@ impl Records {
                 Update::Write(answer) => answer,
             };
             let value = encode(operation, &record)?;
-            match self.store.put_at(&self.bucket, &key, value, revision).await {
+            let options = record.options(KvCondition::AtRevision(revision));
+            match self.store.put(&self.bucket, &key, value, options).await {
                 Ok(_) => return Ok(answer),
                 Err(error) if error.kind() == ErrorKind::Conflict => tokio::task::yield_now().await,
                 Err(error) => return Err(error),

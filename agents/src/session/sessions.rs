@@ -5,19 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use larder_kernel::{
-    AgentId, CompactionStrategy, Error, ErrorKind, HistoryProvider, KeyValueStore, LanguageModel,
-    PageRequest, Result, SessionId, StoredMessage, Thread, check,
+    AgentId, CompactionStrategy, Error, ErrorKind, HistoryProvider, KeyValueStore, LanguageModel, Result,
+    SessionId, StoredMessage, Thread, check,
 };
-use tokio::time::Instant;
 
-use super::metrics::{SessionAlert, SessionStats, SessionThresholds, Watch};
+use super::metrics::{SessionAlert, SessionThresholds, Watch};
 use super::profile::SessionProfile;
-use super::record::{Hint, Records, Update};
+use super::record::{Record, Records};
 use super::state::Reader;
 use super::summarize::{OnSummaryFailure, Summarizer, SummaryPolicy};
-use super::window::{Assembler, HintOrder, hint_tokens, hints_tokens};
+use super::window::{Assembler, HintOrder};
 use crate::compaction::SummaryStore;
-use crate::tokens::TokenCounter;
+use crate::tokens::{EstimatedTokenCounter, TokenCounter};
 
 /// Longest system prompt, in bytes of UTF-8.
 pub const SYSTEM_PROMPT_BYTES_MAX: usize = 1024 * 1024;
@@ -30,8 +29,6 @@ pub const HINTS_MAX: usize = 256;
 const SUMMARY_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
 /// The agent of sessions when none is named.
 const AGENT_DEFAULT: &str = "default";
-/// Threads per page of a measurement.
-const PAGE_THREADS: usize = 1_000;
 
 /// A session as it stands.
 #[derive(Clone, PartialEq)]
@@ -61,33 +58,42 @@ impl fmt::Debug for Session {
     }
 }
 
+/// A session apart from its messages and its summary.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SessionInfo {
+    /// Its id.
+    pub id: SessionId,
+    /// How much of it the model sees.
+    pub profile: SessionProfile,
+    /// What stands first in every window.
+    pub system_prompt: String,
+    /// What the model should always know, in the order it was added.
+    pub hints: Vec<String>,
+}
+
+impl fmt::Debug for SessionInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SessionInfo")
+            .field("profile", &self.profile)
+            .field("hints", &self.hints.len())
+            .finish_non_exhaustive()
+    }
+}
+
 /// The sessions of an agent, on any stores.
 ///
 /// ```
 /// use std::sync::Arc;
 /// use larder_agents::session::{InferenceRequest, SessionProfile, Sessions};
-/// use larder_agents::tokens::TokenCounter;
 /// use larder_agents::{InMemoryHistoryProvider, InMemoryKeyValueStore};
 /// use larder_kernel::ChatMessage;
-///
-/// #[derive(Debug)]
-/// struct Words;
-///
-/// impl TokenCounter for Words {
-///     fn name(&self) -> &str {
-///         "words"
-///     }
-///     fn count(&self, text: &str) -> u64 {
-///         text.split_whitespace().map(|_| 1).sum()
-///     }
-/// }
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> larder_kernel::Result<()> {
 /// let sessions = Sessions::new(
 ///     Arc::new(InMemoryHistoryProvider::new()),
 ///     Arc::new(InMemoryKeyValueStore::new()),
-///     Arc::new(Words),
 /// )?;
 /// let id = sessions.create(SessionProfile::default(), "You are terse.").await?;
 /// sessions.add_hint(&id, "The user is from Oslo").await?;
@@ -107,12 +113,13 @@ impl fmt::Debug for Session {
 /// ```
 #[derive(Clone)]
 pub struct Sessions {
-    agent: AgentId,
+    pub(crate) agent: AgentId,
     pub(crate) records: Records,
     pub(crate) reader: Reader,
     pub(crate) assembler: Assembler,
     pub(crate) summarizer: Option<Summarizer>,
     pub(crate) watch: Watch,
+    pub(crate) ttl: Option<Duration>,
 }
 
 impl fmt::Debug for Sessions {
@@ -126,25 +133,44 @@ impl fmt::Debug for Sessions {
 }
 
 impl Sessions {
-    /// Sessions of the agent `default`, with messages in `history`, and records and summaries in `store`.
+    /// Sessions of the agent `default`, with messages in `history`, and records and summaries in `store`. Tokens are
+    /// estimated, and sessions are kept for good, unless told otherwise.
     ///
     /// # Errors
     /// None that the fixed names can cause.
-    pub fn new(
-        history: Arc<dyn HistoryProvider>,
-        store: Arc<dyn KeyValueStore>,
-        counter: Arc<dyn TokenCounter>,
-    ) -> Result<Self> {
+    pub fn new(history: Arc<dyn HistoryProvider>, store: Arc<dyn KeyValueStore>) -> Result<Self> {
         let agent = AgentId::new(AGENT_DEFAULT)?;
         let summaries = SummaryStore::new(store.clone())?;
         Ok(Self {
             records: Records::new(store, agent.clone())?,
             agent,
-            reader: Reader { history, summaries, counter },
+            reader: Reader { history, summaries, counter: Arc::new(EstimatedTokenCounter) },
             assembler: Assembler::default(),
             summarizer: None,
             watch: Watch::default(),
+            ttl: None,
         })
+    }
+
+    /// Counts tokens as the model does, instead of estimating them.
+    #[must_use]
+    pub fn with_token_counter(mut self, counter: Arc<dyn TokenCounter>) -> Self {
+        self.reader.counter = counter;
+        self
+    }
+
+    /// Lets sessions that are created from now on expire this long after their last use (PK-3): the record with its
+    /// prompt and hints, the messages and the summary.
+    ///
+    /// Each use starts the time anew, by whomever: reading a session, an inference's beginning and its completion, a
+    /// change of its hints. It costs one write of the small record.
+    ///
+    /// # Errors
+    /// `InvalidInput` naming `ttl` for less than 1 ms or more than 100 years.
+    pub fn with_ttl(mut self, ttl: Duration) -> Result<Self> {
+        check::ttl("session.config", "ttl", ttl)?;
+        self.ttl = Some(ttl);
+        Ok(self)
     }
 
     /// The sessions of another agent: their threads are under its id.
@@ -219,167 +245,20 @@ impl Sessions {
         Thread { agent: self.agent.clone(), session: id.clone() }
     }
 
-    /// Creates a session and returns its id, which nobody can guess (ATH-1).
-    ///
-    /// # Errors
-    /// `InvalidInput` naming `system_prompt` or a field of the profile: a prompt over 1 MiB, or one that does not fit
-    /// into `max_tokens`; the store's own.
-    ///
-    /// # Cancellation
-    /// Created or not created.
-    pub async fn create(
-        &self,
-        profile: SessionProfile,
-        system_prompt: impl Into<String>,
-    ) -> Result<SessionId> {
-        let id = SessionId::new(uuid::Uuid::new_v4().to_string())?;
-        self.create_as(&id, profile, system_prompt).await?;
-        Ok(id)
-    }
-
-    /// Creates a session with an id of the caller's.
-    ///
-    /// # Errors
-    /// As [`create`](Self::create), and `AlreadyExists`.
-    ///
-    /// # Cancellation
-    /// Created or not created.
-    pub async fn create_as(
-        &self,
-        id: &SessionId,
-        profile: SessionProfile,
-        system_prompt: impl Into<String>,
-    ) -> Result<()> {
-        const OPERATION: &str = "session.create";
-        let prompt: String = system_prompt.into();
-        profile.check()?;
-        check::at_most(OPERATION, "system_prompt", prompt.len(), SYSTEM_PROMPT_BYTES_MAX)?;
-        let tokens = self.reader.counter.count(&prompt);
-        self.check_room(OPERATION, "max_tokens", &profile, tokens)?;
-        let record = self.records.draft(id, profile, prompt, tokens);
-        self.records.create(OPERATION, id, &record).await
-    }
-
-    /// Reads a session whole: its messages, its summary, its hints and its profile (ATH-1).
-    ///
-    /// # Errors
-    /// `NotFound`; the stores' own.
-    ///
-    /// # Cancellation
-    /// Nothing to undo.
-    ///
-    /// # Complexity
-    /// O(messages).
-    pub async fn get(&self, id: &SessionId) -> Result<Session> {
-        let started = Instant::now();
-        let record = self.records.need("session.get", id).await?;
-        let (messages, held) = self.reader.read_all(&self.thread(id)).await?;
-        self.watch.loaded(started.elapsed());
-        Ok(Session {
-            id: id.clone(),
-            profile: record.profile,
-            system_prompt: record.system_prompt,
-            messages,
-            summary: held.map(|held| held.text),
-            hints: record.hints.into_iter().map(|hint| hint.text).collect(),
-        })
-    }
-
-    /// Deletes a session with its messages and its summary, and says whether it was there (ATH-1).
-    ///
-    /// Repeating it is harmless, and finishes a deletion that was cut off. An inference that completes afterwards is
-    /// `NotFound` and leaves nothing behind.
-    ///
-    /// # Errors
-    /// The stores' own.
-    ///
-    /// # Cancellation
-    /// The session is there, or gone for everybody; what is left of it goes when the call is repeated.
-    pub async fn delete(&self, id: &SessionId) -> Result<bool> {
-        const OPERATION: &str = "session.delete";
-        let was_there = self.records.mark_deleted(OPERATION, id).await?;
-        self.wipe(id).await?;
-        self.records.remove_deleted(OPERATION, id).await?;
-        Ok(was_there)
-    }
-
-    /// Adds a hint at the end, and says whether it is new (ATH-6). Hints survive every summary.
-    ///
-    /// # Errors
-    /// `NotFound`; `InvalidInput` naming `hint` for an empty one, one over 4 KiB, one that does not fit into
-    /// `max_tokens` beside the others, or more than 256 hints; the store's own.
-    ///
-    /// # Cancellation
-    /// Added or not added.
-    pub async fn add_hint(&self, id: &SessionId, hint: &str) -> Result<bool> {
-        const OPERATION: &str = "session.add_hint";
-        check::at_least(OPERATION, "hint", hint.trim().len(), 1)?;
-        check::at_most(OPERATION, "hint", hint.len(), HINT_BYTES_MAX)?;
-        let tokens = hint_tokens(&*self.reader.counter, hint);
-        let change = |record: &mut super::record::Record| {
-            if record.hints.iter().any(|known| known.text == hint) {
-                return Ok(Update::Keep(false));
-            }
-            check::at_most(OPERATION, "hint", record.hints.len() + 1, HINTS_MAX)?;
-            record.hints.push(Hint { text: hint.to_owned(), tokens });
-            let fixed = record.system_prompt_tokens + hints_tokens(&*self.reader.counter, &record.hints);
-            self.check_room(OPERATION, "hint", &record.profile, fixed)?;
-            Ok(Update::Write(true))
-        };
-        self.records.update(OPERATION, id, change).await
-    }
-
-    /// Removes a hint and says whether it was there.
-    ///
-    /// # Errors
-    /// `NotFound`; the store's own.
-    ///
-    /// # Cancellation
-    /// Removed or not removed.
-    pub async fn remove_hint(&self, id: &SessionId, hint: &str) -> Result<bool> {
-        let change = |record: &mut super::record::Record| {
-            let before = record.hints.len();
-            record.hints.retain(|known| known.text != hint);
-            Ok(if record.hints.len() == before { Update::Keep(false) } else { Update::Write(true) })
-        };
-        self.records.update("session.remove_hint", id, change).await
-    }
-
-    /// Counts the agent's sessions and what they hold, sets the gauges, and raises an alert where there are too many
-    /// (PK-6). Call it from time to time; it reads counts, no messages.
-    ///
-    /// # Errors
-    /// The stores' own.
-    ///
-    /// # Cancellation
-    /// Nothing to undo.
-    ///
-    /// # Complexity
-    /// O(sessions).
-    // The average is for people: beyond 2^53 messages it shows the nearest float.
-    #[allow(clippy::cast_precision_loss)]
-    pub async fn measure(&self) -> Result<SessionStats> {
-        let active_sessions = self.records.count().await?;
-        let (mut messages, mut bytes_stored) = (0_u64, 0_u64);
-        let mut page = PageRequest::first(PAGE_THREADS);
-        loop {
-            let listed = self.reader.history.list_threads(Some(&self.agent), page).await?;
-            for thread in &listed.items {
-                messages += thread.messages;
-                bytes_stored += thread.bytes;
-            }
-            let Some(next) = listed.next else { break };
-            page = PageRequest::after(next, PAGE_THREADS);
+    /// A session's record as it is used: its time to live starts anew, and that of its summary. With it comes the reader
+    /// that keeps summaries as long as the session.
+    pub(crate) async fn used(&self, operation: &'static str, id: &SessionId) -> Result<(Record, Reader)> {
+        let record = self.records.touch(operation, id).await?;
+        let mut reader = self.reader.clone();
+        if let Some(ttl) = record.ttl() {
+            reader.summaries = reader.summaries.with_ttl(ttl);
+            reader.summaries.touch(&self.thread(id)).await?;
         }
-        let history_messages_avg =
-            if active_sessions == 0 { 0.0 } else { messages as f64 / active_sessions as f64 };
-        let stats = SessionStats { active_sessions, history_messages_avg, bytes_stored };
-        self.watch.measured(&stats);
-        Ok(stats)
+        Ok((record, reader))
     }
 
     /// Removes what a session that is gone holds outside its record.
-    async fn wipe(&self, id: &SessionId) -> Result<()> {
+    pub(crate) async fn wipe(&self, id: &SessionId) -> Result<()> {
         let thread = self.thread(id);
         self.reader.history.clear(&thread).await?;
         self.reader.summaries.remove(&thread).await?;
@@ -388,7 +267,7 @@ impl Sessions {
 
     /// After a write: where the session went meanwhile, the write must go too.
     pub(crate) async fn check_still_there(&self, operation: &'static str, id: &SessionId) -> Result<()> {
-        match self.records.need(operation, id).await {
+        match self.used(operation, id).await {
             Ok(_) => Ok(()),
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 self.wipe(id).await?;
@@ -398,7 +277,7 @@ impl Sessions {
         }
     }
 
-    fn check_room(
+    pub(crate) fn check_room(
         &self,
         operation: &'static str,
         field: &'static str,

@@ -10,8 +10,8 @@ use larder_kernel::{
 
 use super::flush::Mark;
 use super::state::{Held, Reader, State, strategy};
-use crate::compaction::Summary;
 use crate::compaction::turns::units;
+use crate::compaction::{Covered, Summary};
 
 const OPERATION: &str = "session.summarize";
 /// Messages that are read at a time.
@@ -112,6 +112,7 @@ impl Summarizer {
                 tokens: held.tokens,
                 messages: held.messages,
                 strategy: strategy(state.mark.as_ref()),
+                covers: covered(state, up_to),
             };
             match reader.summaries.put(thread, state.revision, &summary).await {
                 // Somebody else's summary is there: it is as good.
@@ -184,6 +185,12 @@ impl Job<'_> {
         }
         Ok(text.to_owned())
     }
+}
+
+/// The messages by which a summary up to this place recognizes the session.
+fn covered(state: &State, up_to: Seq) -> Option<Covered> {
+    let last = state.messages.iter().find(|stored| stored.seq == up_to)?;
+    Some(Covered { first: state.first?, last: last.into() })
 }
 
 /// The last message that becomes part of the summary: the newer half of the tokens stays as it is, in whole units, and

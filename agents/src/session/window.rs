@@ -12,6 +12,7 @@ use super::record::{Hint, Record};
 use super::state::{Held, Reader};
 use crate::compaction::pair_tool_calls;
 use crate::compaction::turns::units;
+use crate::context::explain::Stage;
 use crate::tokens::{TokenCounter, tokens_of};
 
 /// What stands over the hints.
@@ -62,6 +63,36 @@ pub(crate) struct Assembled {
     pub(crate) stored: Vec<StoredMessage>,
 }
 
+/// The window after each step, where it is to be explained.
+#[derive(Default)]
+pub(crate) struct Told(Option<Vec<Stage>>);
+
+impl Told {
+    pub(crate) fn explains() -> Self {
+        Self(Some(Vec::new()))
+    }
+
+    pub(crate) fn stages(self) -> Vec<Stage> {
+        self.0.unwrap_or_default()
+    }
+
+    /// A step, with the summary in front unless the messages bring one along.
+    fn step(
+        &mut self,
+        name: &'static str,
+        drops: bool,
+        summary: Option<&WindowMessage>,
+        messages: &[WindowMessage],
+    ) {
+        if let Some(stages) = &mut self.0 {
+            let known = messages.first().is_some_and(|first| matches!(first.origin, Origin::Summary(_)));
+            let summary = summary.filter(|_| !known);
+            let messages = summary.into_iter().chain(messages).cloned().collect();
+            stages.push(Stage { name, drops, messages });
+        }
+    }
+}
+
 impl Assembler {
     /// How far back a window reads: as the first strategy that looks at more than single messages says, else as the
     /// profile does.
@@ -78,18 +109,25 @@ impl Assembler {
         record: &Record,
         (stored, summary): (Vec<StoredMessage>, Option<&Held>),
         new: &[ChatMessage],
+        told: &mut Told,
     ) -> Result<Assembled> {
         let counter = &*reader.counter;
         let mut window = Window {
             thread: Some(thread.clone()),
             messages: stored.iter().cloned().map(WindowMessage::from).collect(),
         };
+        let held = summary.map(summary_message);
+        told.step("read", false, held.as_ref(), &window.messages);
         for strategy in &self.strategies {
             window = strategy.compact(window).await?;
+            told.step(strategy.name(), strategy.drops(), held.as_ref(), &window.messages);
         }
-        let summary = summary_first(&mut window.messages).or_else(|| summary.map(summary_message));
+        let summary = summary_first(&mut window.messages).or(held);
         let from_thread = window.messages.len();
         window.messages.extend(new.iter().cloned().map(WindowMessage::injected));
+        if !new.is_empty() {
+            told.step("new_messages", false, summary.as_ref(), &window.messages);
+        }
         if let Some(max_tokens) = record.profile.max_tokens() {
             let fixed = record.system_prompt_tokens
                 + hints_tokens(counter, &record.hints)
@@ -97,14 +135,17 @@ impl Assembler {
                 + new.iter().map(|message| tokens_of(counter, message)).sum::<u64>();
             let room = max_tokens.saturating_sub(fixed);
             window.messages = roll(counter, window.messages, from_thread, room);
+            told.step("rolling_window", true, summary.as_ref(), &window.messages);
         }
         check_answers(&window.messages, window.messages.len() - new.len())?;
         window.messages = pair_tool_calls(window.messages);
+        told.step("pair_tool_calls", true, summary.as_ref(), &window.messages);
         let places: HashSet<_> = window.messages.iter().filter_map(|message| place(message.origin)).collect();
         let stored = stored.into_iter().filter(|stored| places.contains(&stored.seq)).collect();
         let mut messages = head(record, summary, self.hint_order);
         messages.append(&mut window.messages);
         window.messages = messages;
+        told.step("session", false, None, &window.messages);
         Ok(Assembled { window, stored })
     }
 }

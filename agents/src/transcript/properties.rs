@@ -375,6 +375,7 @@ fn random_lines_come_back_as_they_were_written() {
             assert_eq!(exact(&returned[0]), exact(&line));
             assert_eq!(round_trip(&returned[0]), returned);
         });
-        assert!(outcome.is_ok(), "LARDER_PROPERTY_SEED={seed}: {line}");
+        let again = format!("LARDER_PROPERTY_SEED={seed} cargo test -p larder-agents --lib random_lines");
+        assert!(outcome.is_ok(), "seed {seed}: {line}\nagain: {again}");
     }
 }

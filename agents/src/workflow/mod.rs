@@ -80,7 +80,6 @@ mod carry;
 mod fork;
 mod options;
 mod ordered;
-mod pairs;
 mod record;
 mod run;
 mod spec;

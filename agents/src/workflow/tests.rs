@@ -1,9 +1,3 @@
-//! What the workflows promise, on the stores in memory.
+//! What is read and refused; what runs stands in `tests/everywhere/workflow`, on every backend.
 
-mod bench;
-mod carry;
-mod control;
-mod crash;
-mod machine;
-mod race;
 mod spec;

@@ -10,11 +10,11 @@ use larder_kernel::{
 };
 
 use super::carry::told;
-use super::pairs::paired;
 use super::record::{Carried, Chore, Record, Visit};
 use super::run::{Workflow, unique};
 use super::spec::{Control, Persistence, StateSpec};
 use super::tool::{TRANSITION_TOOL, ToolDefinition, arrival, event_of};
+use crate::compaction::pair_ended_tool_calls;
 
 /// Largest turn, in bytes of its messages: it waits in one value of the store while the transition is committed.
 const TURN_BYTES_MAX: usize = 2 * 1024 * 1024;
@@ -345,7 +345,8 @@ impl Workflow {
             self.record.carried.iter().filter(|carried| !own(carried)).cloned().collect();
         let mut messages: Vec<WindowMessage> =
             told(&others, self.record.carried_left_out).map(WindowMessage::injected).into_iter().collect();
-        messages.extend(paired(conversation));
+        // A turn is stored whole, so no tool is still running when the next one begins.
+        messages.extend(pair_ended_tool_calls(conversation));
         if self.record.current != *source {
             messages.push(WindowMessage::injected(self.whereabouts()?));
         }

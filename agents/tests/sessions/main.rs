@@ -1,11 +1,10 @@
-//! Sessions from outside, over the stores in memory, through more than one handle.
+//! Settings and measures of sessions, over the stores in memory; what sessions do stands in `tests/everywhere`.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod lifecycle;
 mod numbers;
-mod persistence;
+#[path = "../places/mod.rs"]
+mod places;
 mod settings;
-mod summaries;
+#[allow(dead_code, reason = "the scenarios use the rest")]
 mod support;
-mod window;

@@ -11,6 +11,7 @@ use larder_agents::session::{SessionAlert, SessionProfile, SessionThresholds};
 use larder_kernel::{AgentId, SessionId};
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 
+use crate::places::Backend;
 use crate::support::{Model, World, turn, user};
 
 fn values(snapshotter: &Snapshotter) -> Vec<(String, DebugValue)> {
@@ -39,7 +40,7 @@ async fn sessions_sizes_and_latency_are_measured_and_limits_alert() {
     let _guard = metrics::set_default_local_recorder(&recorder);
     let alerts: Arc<Mutex<Vec<SessionAlert>>> = Arc::default();
     let heard = alerts.clone();
-    let world = World::new();
+    let world = World::new(&Backend::memory().await).await;
     let probe = world.probe();
     let thresholds = SessionThresholds { active_sessions_max: 2, load_latency_ms_max: 100 };
     let sessions = world
@@ -101,7 +102,7 @@ async fn failed_summaries_are_counted() {
     let recorder = DebuggingRecorder::new();
     let snapshotter = recorder.snapshotter();
     let _guard = metrics::set_default_local_recorder(&recorder);
-    let sessions = World::new().sessions().with_summarizer(Model::new(&[]));
+    let sessions = World::new(&Backend::memory().await).await.sessions().with_summarizer(Model::new(&[]));
     let profile = SessionProfile::rolling_window(20, 1).unwrap();
     let id = sessions.create(profile, "").await.unwrap();
     turn(&sessions, &id, "a b", "c d").await;

@@ -10,6 +10,7 @@ use larder_agents::tokens::TokenCounter;
 use larder_kernel::ErrorKind;
 use serde_json::{Value, json};
 
+use crate::places::Backend;
 use crate::support::{Words, World, texts, turn, user};
 
 /// The four documents of the seed.
@@ -98,7 +99,7 @@ fn what_is_left_out_has_the_documented_default() {
 /// Proves: ALQ-2, ALQ-8
 #[tokio::test]
 async fn the_settings_choose_what_the_model_sees() {
-    let world = World::new();
+    let world = World::new(&Backend::memory().await).await;
     let strategy = json!({"memory_strategy_id": "max_tokens", "memory_max_tokens": 4});
     for (settings, seen) in [(json!([]), 7), (json!([strategy]), 3)] {
         let config = read(&json!({"short_term_memory_strategy": settings})).unwrap();

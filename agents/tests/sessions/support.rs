@@ -8,12 +8,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use larder_agents::session::{Inference, InferenceRequest, Sessions};
 use larder_agents::tokens::TokenCounter;
-use larder_agents::{InMemoryHistoryProvider, InMemoryKeyValueStore, MemoryPlace};
 use larder_kernel::{
     AgentId, AppendOptions, Appended, Capabilities, ChatMessage, Error, ErrorKind, Forked, HistoryEvents,
     HistoryProvider, KeyValueStore, LanguageModel, LanguageModelRequest, Namespace, Page, PageRequest,
     Replaced, Replacement, Result, RunId, Seq, SessionId, Store, StoredMessage, Thread, ThreadInfo, Ttl,
 };
+
+use crate::places::{Backend, Room};
 
 /// Counts words, and how often it was asked.
 #[derive(Debug, Default)]
@@ -79,7 +80,7 @@ impl LanguageModel for Model {
 /// A history that counts what is read, can be slow, and can lose the answer to a write that happened.
 #[derive(Debug)]
 pub(crate) struct Probe {
-    inner: InMemoryHistoryProvider,
+    inner: Arc<dyn HistoryProvider>,
     pub(crate) messages_read: AtomicUsize,
     pub(crate) writes: AtomicUsize,
     pub(crate) delay_ms: AtomicU64,
@@ -198,20 +199,19 @@ impl HistoryProvider for Probe {
     }
 }
 
-/// One place with any number of handles on it.
+/// One room with any number of handles on it.
 pub(crate) struct World {
-    place: MemoryPlace,
-    namespace: Namespace,
+    room: Room,
 }
 
 impl World {
-    pub(crate) fn new() -> Self {
-        Self { place: MemoryPlace::new(), namespace: Namespace::new("sessions").unwrap() }
+    pub(crate) async fn new(backend: &Backend) -> Self {
+        Self { room: backend.room().await }
     }
 
     pub(crate) fn probe(&self) -> Arc<Probe> {
         Arc::new(Probe {
-            inner: InMemoryHistoryProvider::open(&self.place, self.namespace.clone()),
+            inner: self.room.history(),
             messages_read: AtomicUsize::new(0),
             writes: AtomicUsize::new(0),
             delay_ms: AtomicU64::new(0),
@@ -221,7 +221,7 @@ impl World {
     }
 
     pub(crate) fn kv(&self) -> Arc<dyn KeyValueStore> {
-        Arc::new(InMemoryKeyValueStore::open(&self.place, self.namespace.clone()))
+        self.room.kv()
     }
 
     /// Sessions through a handle of their own.
@@ -230,7 +230,7 @@ impl World {
     }
 
     pub(crate) fn sessions_on(&self, history: Arc<Probe>) -> Sessions {
-        Sessions::new(history, self.kv(), Arc::new(Words::default())).unwrap()
+        Sessions::new(history, self.kv()).unwrap().with_token_counter(Arc::new(Words::default()))
     }
 }
 

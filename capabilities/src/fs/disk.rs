@@ -297,21 +297,23 @@ pub(crate) fn failed(operation: &'static str, error: io::Error, outcome: Outcome
     use io::ErrorKind as Io;
     let errno = Errno::from_io_error(&error);
     let (kind, message) = match (error.kind(), errno) {
-        (_, Some(Errno::LOOP | Errno::NOTDIR | Errno::ISDIR | Errno::MLINK)) => {
-            (ErrorKind::Corrupt, "something else than the store's own file stands in its place")
-        }
+        (_, Some(Errno::LOOP | Errno::NOTDIR | Errno::ISDIR | Errno::MLINK | Errno::EXIST)) => (
+            ErrorKind::Corrupt,
+            "something else than the store's own file or folder stands in its place; move it away, or name another folder",
+        ),
         (Io::PermissionDenied | Io::ReadOnlyFilesystem, _) => {
             (ErrorKind::PermissionDenied, "the file system refuses access; check the rights of the folder")
         }
         (Io::StorageFull | Io::QuotaExceeded | Io::FileTooLarge, _) => {
-            (ErrorKind::ResourceExhausted, "the file system is full or a quota is used up")
+            (ErrorKind::ResourceExhausted, "the file system is full or a quota is used up; make room on it")
         }
         (_, Some(Errno::MFILE | Errno::NFILE)) => {
             (ErrorKind::ResourceExhausted, "too many open files; raise the limit")
         }
-        (Io::NotFound | Io::StaleNetworkFileHandle, _) | (_, Some(Errno::IO | Errno::NODEV)) => {
-            (ErrorKind::Unavailable, "the folder cannot be reached")
-        }
+        (Io::NotFound | Io::StaleNetworkFileHandle, _) | (_, Some(Errno::IO | Errno::NODEV)) => (
+            ErrorKind::Unavailable,
+            "the folder cannot be reached; check that it is there and its disk is mounted",
+        ),
         _ => (ErrorKind::Unexpected, "the file system failed"),
     };
     Error::new(kind, operation, message).with_source(error).with_outcome(outcome)

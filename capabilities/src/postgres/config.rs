@@ -19,6 +19,8 @@ pub const LOCK_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 pub const IDLE_IN_TRANSACTION_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
 /// How long a call waits for a connection, unless told otherwise.
 pub const ACQUIRE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
+/// How long making or upgrading the schema may take, unless told otherwise.
+pub const MIGRATE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(600);
 
 /// How many documents make a collection large enough for an index, unless told otherwise.
 pub const VECTOR_INDEX_ROWS_MIN_DEFAULT: u64 = 10_000;
@@ -58,6 +60,8 @@ pub struct PostgresConfig {
     pub(crate) connect: PgConnectOptions,
     /// What to do about an older schema.
     pub migrate: Migrate,
+    /// How long making or upgrading the schema may take, the wait for another process that does it included.
+    pub migrate_timeout: Duration,
     /// Most connections; one more listens for changes while there are subscriptions.
     pub pool_size: u32,
     /// How long a statement may run.
@@ -90,7 +94,7 @@ impl fmt::Debug for PostgresConfig {
 impl PostgresConfig {
     /// Reads a URL: `postgres://user:password@host:port/database?parameter=value`.
     ///
-    /// Parameters of this program: `migrate=auto|check`, `pool_size`, `statement_timeout_ms`, `lock_timeout_ms`,
+    /// Parameters of this program: `migrate=auto|check`, `migrate_timeout_ms`, `pool_size`, `statement_timeout_ms`, `lock_timeout_ms`,
     /// `idle_in_transaction_timeout_ms`, `acquire_timeout_ms`, `vector_index=none|hnsw`, `vector_index_rows_min`. Of the
     /// connection: `sslmode`, `sslrootcert`, `sslcert`,
     /// `sslkey`, `host` (a folder of a socket too), `port`, `dbname`, `user`, `password`, `application_name`.
@@ -139,6 +143,7 @@ impl PostgresConfig {
 struct Settings {
     ssl_mode_given: bool,
     migrate: Migrate,
+    migrate_timeout: Duration,
     pool_size: u32,
     statement_timeout: Duration,
     lock_timeout: Duration,
@@ -153,6 +158,7 @@ impl Default for Settings {
         Self {
             ssl_mode_given: false,
             migrate: Migrate::Auto,
+            migrate_timeout: MIGRATE_TIMEOUT_DEFAULT,
             pool_size: POOL_SIZE_DEFAULT,
             statement_timeout: STATEMENT_TIMEOUT_DEFAULT,
             lock_timeout: LOCK_TIMEOUT_DEFAULT,
@@ -174,6 +180,7 @@ impl Settings {
                     _ => return Err(invalid("has another `migrate` than `auto` or `check`")),
                 };
             }
+            "migrate_timeout_ms" => self.migrate_timeout = millis(value)?,
             "pool_size" => {
                 let size = value.parse().ok().filter(|size| (1..=1_000).contains(size));
                 self.pool_size =
@@ -198,7 +205,7 @@ impl Settings {
             }
             _ => {
                 return Err(invalid(
-                    "has an unknown query parameter; `postgres:` takes `migrate`, `pool_size`, \
+                    "has an unknown query parameter; `postgres:` takes `migrate`, `migrate_timeout_ms`, `pool_size`, \
                      `statement_timeout_ms`, `lock_timeout_ms`, `idle_in_transaction_timeout_ms`, \
                      `acquire_timeout_ms`, `vector_index`, `vector_index_rows_min`, and of the connection `sslmode`, `sslrootcert`, `sslcert`, `sslkey`, \
                      `host`, `port`, `dbname`, `user`, `password`, `application_name`",
@@ -219,6 +226,7 @@ impl Settings {
         PostgresConfig {
             connect,
             migrate: self.migrate,
+            migrate_timeout: self.migrate_timeout,
             pool_size: self.pool_size,
             statement_timeout: self.statement_timeout,
             lock_timeout: self.lock_timeout,

@@ -13,7 +13,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use larder_kernel::{Capabilities, Capability, Durability, Error, ErrorKind, Outcome, Result};
 use sqlx::pool::PoolConnection;
-use sqlx::postgres::PgPoolOptions;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{ConnectOptions, Connection, PgConnection, PgPool, Row};
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -34,6 +34,8 @@ const SERVER_VERSION_MIN: i32 = 140_000;
 const ATTEMPTS_MAX: u32 = 10;
 /// What the client allows beyond the server's own timeouts before it takes the server for gone.
 const GRACE: Duration = Duration::from_secs(5);
+const SILENT: &str = "the database did not answer in time; check its host, port and load, or raise `acquire_timeout_ms` \
+                      or `statement_timeout_ms`";
 
 /// A handle on the connections of one open database. They close when the last clone is dropped.
 #[derive(Clone)]
@@ -79,17 +81,10 @@ impl Engine {
             ("idle_in_transaction_session_timeout", ms(config.idle_in_transaction_timeout)),
         ]);
         // Not through the pool, which tries again and again and then only says that time is up.
-        let probe = async {
-            let mut connection = PgConnection::connect_with(&connect).await?;
-            let durability = probe(&mut connection).await?;
-            schema::migrate(&mut connection, config.migrate).await?;
-            let _ = connection.close().await;
-            Ok(durability)
-        };
-        let allowed = config.acquire_timeout.saturating_add(config.statement_timeout);
-        let durability = within(allowed, OPEN, probe)
-            .await?
-            .map_err(|failure: Failure| failure.into_error(OPEN).with_outcome(Outcome::NotApplied))?;
+        let call_timeout = config.statement_timeout.saturating_add(GRACE);
+        let durability = look(&connect, &config, call_timeout)
+            .await
+            .map_err(|failure| failure.into_error(OPEN).with_outcome(Outcome::NotApplied))?;
         let source = given.map_or_else(
             || {
                 let pool = PgPoolOptions::new()
@@ -101,7 +96,6 @@ impl Engine {
             },
             Source::Foreign,
         );
-        let call_timeout = config.statement_timeout.saturating_add(GRACE);
         let indexing = Indexing::new(connect.clone(), &config);
         let wakes = Wakes::new(connect);
         let migrate = config.migrate;
@@ -160,7 +154,8 @@ impl Engine {
         let mut attempt = 1;
         loop {
             let mut lease = self.lease(operation).await?;
-            let result = within(self.inner.call_timeout, operation, job(&mut lease, context)).await?;
+            let answer = within(self.inner.call_timeout, operation, job(&mut lease, context)).await;
+            let result = answer.inspect_err(|_| lease.doubt())?;
             lease.bring_back(&result);
             match result {
                 Err(failure) if failure.is_lost_connection() && lost > 0 => {
@@ -198,7 +193,8 @@ impl Engine {
                     },
                 }
             };
-            let result = within(self.inner.call_timeout, operation, call).await?;
+            let answer = within(self.inner.call_timeout, operation, call).await;
+            let result = answer.inspect_err(|_| lease.doubt())?;
             let (result, committing) = match result {
                 Ok(value) => (Ok(value), false),
                 Err((failure, committing)) => (Err(failure), committing),
@@ -227,8 +223,12 @@ impl Engine {
                 Ok((held, permit)) => Ok(Lease { loan: Some(Loan::Own(Arc::clone(idle), held, permit)) }),
                 // The pool gives up on an unreachable server with the same error as on a lack of connections.
                 Err(sqlx::Error::PoolTimedOut) if idle.has_room() => {
-                    Err(Error::new(ErrorKind::Unavailable, operation, "the database cannot be reached")
-                        .with_outcome(Outcome::NotApplied))
+                    Err(Error::new(
+                        ErrorKind::Unavailable,
+                        operation,
+                        "the database cannot be reached; check that its server runs, or raise `acquire_timeout_ms`",
+                    )
+                    .with_outcome(Outcome::NotApplied))
                 }
                 Err(error) => Err(refused(error)),
             },
@@ -264,14 +264,19 @@ enum Loan {
 }
 
 impl Lease {
+    /// Where one connection is lost or silent, the others most likely are, too.
+    fn doubt(&self) {
+        if let Some(Loan::Own(idle, ..)) = &self.loan {
+            idle.doubt();
+        }
+    }
+
     /// Ends the loan. A failure that is not the server's own answer leaves the connection in an unknown state.
     fn bring_back<T>(mut self, result: &Fallible<T>) {
         if let Err(failure) = result
             && failure.is_lost_connection()
         {
-            if let Some(Loan::Own(idle, ..)) = &self.loan {
-                idle.doubt();
-            }
+            self.doubt();
             return;
         }
         let clean =
@@ -328,9 +333,25 @@ async fn pause(attempt: u32) {
 
 /// The answer, unless the server stays silent for longer than it can.
 async fn within<T>(limit: Duration, operation: &'static str, answer: impl Future<Output = T>) -> Result<T> {
-    tokio::time::timeout(limit, answer)
-        .await
-        .map_err(|_| Error::new(ErrorKind::Timeout, operation, "the database did not answer in time"))
+    tokio::time::timeout(limit, answer).await.map_err(|_| Error::new(ErrorKind::Timeout, operation, SILENT))
+}
+
+/// Connects as any call will, refuses a database that the stores do not work on, brings its schema up to date, and
+/// answers what a commit survives.
+async fn look(
+    connect: &PgConnectOptions,
+    config: &PostgresConfig,
+    call_timeout: Duration,
+) -> Fallible<Durability> {
+    let connecting = PgConnection::connect_with(connect);
+    let mut connection = within(config.acquire_timeout, OPEN, connecting).await??;
+    let durability = within(call_timeout, OPEN, probe(&mut connection)).await??;
+    if !within(call_timeout, OPEN, schema::is_newest(&mut connection)).await?? {
+        let migrating = schema::migrate(&mut connection, config.migrate);
+        within(config.migrate_timeout, OPEN, migrating).await??;
+    }
+    let _ = tokio::time::timeout(GRACE, connection.close()).await;
+    Ok(durability)
 }
 
 /// Refuses a server that the schema does not work on, and reads what a commit survives.
@@ -343,9 +364,13 @@ async fn probe(connection: &mut PgConnection) -> Fallible<Durability> {
     .await?;
     let version: i32 = row.try_get(0)?;
     if version < SERVER_VERSION_MIN {
-        return Err(Error::new(ErrorKind::Unsupported, OPEN, "the server is older than PostgreSQL 14")
-            .with_context("server_version", i64::from(version))
-            .into());
+        return Err(Error::new(
+            ErrorKind::Unsupported,
+            OPEN,
+            "the server is older than PostgreSQL 14; upgrade it",
+        )
+        .with_context("server_version", i64::from(version))
+        .into());
     }
     if row.try_get::<String, _>(1)? != "UTF8" {
         return Err(Error::new(

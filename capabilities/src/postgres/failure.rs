@@ -76,10 +76,14 @@ fn from_sqlx(error: &sqlx::Error, operation: &'static str) -> Error {
             "no connection became free in time; raise `pool_size` or the server's limit",
             NotApplied,
         ),
-        sqlx::Error::PoolClosed => (ErrorKind::Unavailable, "the database was closed", NotApplied),
-        sqlx::Error::Io(_) | sqlx::Error::WorkerCrashed => {
-            (ErrorKind::Unavailable, "the connection to the database failed", Unknown)
+        sqlx::Error::PoolClosed => {
+            (ErrorKind::Unavailable, "the database was closed; open it again", NotApplied)
         }
+        sqlx::Error::Io(_) | sqlx::Error::WorkerCrashed => (
+            ErrorKind::Unavailable,
+            "the database cannot be reached or the connection broke; check host and port, and that the server runs",
+            Unknown,
+        ),
         sqlx::Error::Tls(_) => (
             ErrorKind::Unavailable,
             "no trusted TLS connection to the database; name its authority in `sslrootcert`, or set `sslmode`",
@@ -88,10 +92,16 @@ fn from_sqlx(error: &sqlx::Error, operation: &'static str) -> Error {
         sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) | sqlx::Error::RowNotFound => {
             return corrupt(operation);
         }
-        sqlx::Error::Configuration(_) => {
-            (ErrorKind::InvalidInput, "the settings of the connection do not work", NotApplied)
-        }
-        sqlx::Error::Protocol(_) => (ErrorKind::Unavailable, "the server's answer makes no sense", Unknown),
+        sqlx::Error::Configuration(_) => (
+            ErrorKind::InvalidInput,
+            "the settings of the connection do not work; check `sslmode`, `sslrootcert`, `sslcert` and `sslkey`",
+            NotApplied,
+        ),
+        sqlx::Error::Protocol(_) => (
+            ErrorKind::Unavailable,
+            "the server's answer makes no sense; check that host and port are those of a Postgres server",
+            Unknown,
+        ),
         _ => (ErrorKind::Unexpected, "the database driver refused a statement", Unknown),
     };
     Error::new(kind, operation, message).with_outcome(outcome)
@@ -113,25 +123,45 @@ fn from_server(error: &dyn sqlx::error::DatabaseError, operation: &'static str) 
     }
 }
 
+const NOT_ALLOWED: &str = "the user may not do this in the database; grant it `CREATE` on the database to make the schema, \
+                           or, where that is there, `USAGE` on the schema `larder` and all rights on its tables and \
+                           sequences";
+
 fn describe(code: &str) -> (ErrorKind, &'static str) {
     use ErrorKind::{
         Corrupt, NotFound, PermissionDenied, ResourceExhausted, Timeout, Unavailable, Unexpected, Unsupported,
     };
     match code {
-        "57014" => (Timeout, "the statement took longer than `statement_timeout_ms`"),
-        "55P03" => (Timeout, "another transaction kept a lock for longer than `lock_timeout_ms`"),
-        "25P03" | "25P04" => (Timeout, "the server ended a transaction that took too long"),
-        "40001" | "40P01" => (Timeout, "other transactions kept getting in the way"),
-        "53100" => (ResourceExhausted, "the server's disk is full"),
-        "53200" => (ResourceExhausted, "the server is out of memory"),
+        "57014" => {
+            (Timeout, "the statement took longer than `statement_timeout_ms`; raise it, or ask for less")
+        }
+        "55P03" => (
+            Timeout,
+            "another transaction kept a lock for longer than `lock_timeout_ms`; try again, or raise it",
+        ),
+        "25P03" | "25P04" => (
+            Timeout,
+            "the server ended a transaction that took too long; raise `idle_in_transaction_timeout_ms`",
+        ),
+        "40001" | "40P01" => (Timeout, "other transactions kept getting in the way; try again"),
+        "53100" => (ResourceExhausted, "the server's disk is full; make room on it"),
+        "53200" => (ResourceExhausted, "the server is out of memory; give it more, or ask for less"),
         "53300" => {
             (ResourceExhausted, "the server has no connection left; lower `pool_size` or raise its limit")
         }
         "54000" => (ResourceExhausted, "a record is larger than the database takes"),
-        "28P01" | "28000" => (PermissionDenied, "the server refuses this user or password"),
-        "42501" => (PermissionDenied, "the user may not do this in the database"),
-        "25006" => (PermissionDenied, "the database or the session is read-only"),
-        "3D000" => (NotFound, "the database of the URL is not there; create it"),
+        "28P01" | "28000" => (
+            PermissionDenied,
+            "the server refuses this user or password; check the URL, and the server's `pg_hba.conf`",
+        ),
+        "42501" => (PermissionDenied, NOT_ALLOWED),
+        "25006" => (
+            PermissionDenied,
+            "the database or the session is read-only; name the primary server, or unset `default_transaction_read_only`",
+        ),
+        "3D000" => {
+            (NotFound, "the database of the URL is not there; run `CREATE DATABASE`, or check the name")
+        }
         "3F000" | "42P01" | "42883" => {
             (Unexpected, "a table or a function of the schema is missing; open with `migrate=auto`")
         }
@@ -139,7 +169,7 @@ fn describe(code: &str) -> (ErrorKind, &'static str) {
         "XX001" | "XX002" => (Corrupt, "the database's files are damaged"),
         _ if code.starts_with("53") => (ResourceExhausted, "the server has used up a resource"),
         _ if code.starts_with("08") || code.starts_with("57P") => {
-            (Unavailable, "the server is going away or not ready")
+            (Unavailable, "the server is going away or not ready; try again in a moment")
         }
         _ => (Unexpected, "the database refused a statement"),
     }

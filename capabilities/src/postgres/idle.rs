@@ -1,20 +1,25 @@
 //! Connections between two calls.
 //!
 //! sqlx's pool asks the server whether a connection still answers each time that one is brought back, which is a round
-//! trip for every call. Here a connection that a job ended well is kept aside instead, and the next call takes it as it
-//! is. The pool still makes connections and ends them: it gets back what was idle or alive for long.
+//! trip for every call, and waits for the answer as long as it takes. Here a connection that a job ended well is kept
+//! aside instead, and the next call takes it as it is, or asks first where it lay idle for long. The pool makes the
+//! connections and counts them; it gets none back, but is told of each that ends.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use sqlx::PgPool;
 use sqlx::pool::PoolConnection;
+use sqlx::{Connection, PgPool};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// How long a connection may lie idle and be used without a question: firewalls and servers end older ones silently.
 const IDLE_MAX: Duration = Duration::from_secs(30);
-/// How long a connection is used before the pool looks at it, which ends it at the age that it allows.
-const ALIVE_MAX: Duration = Duration::from_secs(300);
+/// How long a connection that nobody needs is kept.
+const KEPT_MAX: Duration = Duration::from_secs(600);
+/// How long a connection is used at most: what a session gathers on the server goes with it.
+const ALIVE_MAX: Duration = Duration::from_secs(1_800);
+/// How long the server may take to say that a connection works.
+const PING_MAX: Duration = Duration::from_secs(2);
 
 /// The connections of a pool that are not in use, and the right to use one.
 pub(crate) struct Idle {
@@ -37,8 +42,36 @@ struct Resting {
 /// A connection of the pool.
 pub(crate) struct Held {
     pub(crate) connection: PoolConnection<sqlx::Postgres>,
-    /// When the pool gave it.
-    taken: Instant,
+    /// When the pool made it.
+    made: Instant,
+}
+
+impl Held {
+    /// Closes the connection in the background, within a time that does not depend on the server.
+    fn end(mut self) {
+        self.connection.close_on_drop();
+    }
+
+    /// Whether the server still answers. Given up halfway, the connection is closed.
+    async fn answers(self) -> Option<Self> {
+        let mut asked = Asked(Some(self));
+        let connection = &mut asked.0.as_mut()?.connection;
+        match tokio::time::timeout(PING_MAX, connection.ping()).await {
+            Ok(Ok(())) => asked.0.take(),
+            Ok(Err(_)) | Err(_) => None,
+        }
+    }
+}
+
+/// A connection with a question on its way.
+struct Asked(Option<Held>);
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        if let Some(held) = self.0.take() {
+            held.end();
+        }
+    }
 }
 
 impl Idle {
@@ -56,21 +89,22 @@ impl Idle {
             .await
             .map_err(|_| sqlx::Error::PoolTimedOut)?
             .map_err(|_| sqlx::Error::PoolClosed)?;
-        // The one that rested for the shortest time; those under it age until the pool gets them.
+        // The one that rested for the shortest time; those under it age.
         let resting = self.lock().connections.pop();
-        match resting {
-            Some(Resting { held, since })
-                if since.elapsed() < IDLE_MAX && held.taken.elapsed() < ALIVE_MAX =>
-            {
-                Ok((held, permit))
-            }
-            // What aged goes back to the pool, which asks the server about it.
-            aged => {
-                drop(aged);
-                let connection = self.pool.acquire().await?;
-                Ok((Held { connection, taken: Instant::now() }, permit))
+        if let Some(Resting { held, since }) = resting {
+            if held.made.elapsed() >= ALIVE_MAX {
+                held.end();
+            } else if since.elapsed() < IDLE_MAX {
+                return Ok((held, permit));
+            } else if let Some(held) = held.answers().await {
+                return Ok((held, permit));
+            } else {
+                // It is the youngest, so the others most likely are lost, too.
+                self.doubt();
             }
         }
+        let connection = self.pool.acquire().await?;
+        Ok((Held { connection, made: Instant::now() }, permit))
     }
 
     /// Keeps a connection for the next call. The permit is given back only then, so its next holder finds it.
@@ -79,7 +113,7 @@ impl Idle {
             let mut kept = self.lock();
             let now = Instant::now();
             // Those at the bottom rested longest.
-            let aged = kept.connections.iter().take_while(|resting| now - resting.since >= IDLE_MAX).count();
+            let aged = kept.connections.iter().take_while(|resting| now - resting.since >= KEPT_MAX).count();
             let mut aged: Vec<Held> = kept.connections.drain(..aged).map(|resting| resting.held).collect();
             if kept.closed {
                 aged.push(held);
@@ -89,26 +123,21 @@ impl Idle {
             aged
         };
         // Outside of the lock, as the pool is told by it.
-        drop(aged);
+        aged.into_iter().for_each(Held::end);
         drop(permit);
     }
 
-    /// Gives what rests to the pool, which asks the server about each: where one connection is lost, the others most
-    /// likely are, too.
+    /// Closes what rests: where one connection is lost, the others most likely are, too.
     pub(crate) fn doubt(&self) {
         let doubted = std::mem::take(&mut self.lock().connections);
-        drop(doubted);
+        doubted.into_iter().for_each(|resting| resting.held.end());
     }
 
     /// Ends the connections once those in use are brought back. Calls that wait for one are told so.
     pub(crate) async fn close(&self) {
         self.permits.close();
-        let connections = {
-            let mut kept = self.lock();
-            kept.closed = true;
-            std::mem::take(&mut kept.connections)
-        };
-        drop(connections);
+        self.lock().closed = true;
+        self.doubt();
         self.pool.close().await;
     }
 
@@ -132,3 +161,6 @@ impl Drop for Idle {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -21,6 +21,10 @@
 //! Texts of messages, values and documents are compressed in the database where they are large, by lz4 where the server
 //! has it.
 //!
+//! No call waits for ever on a server that stays silent: for a connection `acquire_timeout_ms`, for an answer five seconds
+//! longer than `statement_timeout_ms`, for the schema to be made or upgraded `migrate_timeout_ms`. After that the
+//! connections at rest are closed and made anew.
+//!
 //! The store's clock is the database's. The futures need a tokio runtime.
 
 mod config;
@@ -43,8 +47,9 @@ mod wake;
 use larder_kernel::{Capabilities, Namespace, Result};
 
 pub use config::{
-    ACQUIRE_TIMEOUT_DEFAULT, IDLE_IN_TRANSACTION_TIMEOUT_DEFAULT, LOCK_TIMEOUT_DEFAULT, Migrate,
-    POOL_SIZE_DEFAULT, PostgresConfig, STATEMENT_TIMEOUT_DEFAULT, VECTOR_INDEX_ROWS_MIN_DEFAULT, VectorIndex,
+    ACQUIRE_TIMEOUT_DEFAULT, IDLE_IN_TRANSACTION_TIMEOUT_DEFAULT, LOCK_TIMEOUT_DEFAULT,
+    MIGRATE_TIMEOUT_DEFAULT, Migrate, POOL_SIZE_DEFAULT, PostgresConfig, STATEMENT_TIMEOUT_DEFAULT,
+    VECTOR_INDEX_ROWS_MIN_DEFAULT, VectorIndex,
 };
 use engine::Engine;
 pub use graph::PostgresGraphStore;

@@ -20,12 +20,14 @@ fn newest() -> i64 {
     i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX)
 }
 
+/// Whether there is nothing to do.
+pub(crate) async fn is_newest(connection: &mut PgConnection) -> Fallible<bool> {
+    Ok(version(connection).await? == newest())
+}
+
 /// Brings the schema to the newest version, or refuses to. Processes that open one new database at once wait for each
 /// other, and one of them migrates.
 pub(crate) async fn migrate(connection: &mut PgConnection, mode: Migrate) -> Fallible<()> {
-    if version(connection).await? == newest() {
-        return Ok(());
-    }
     let mut transaction = connection.begin().await?;
     // Whoever migrates may need longer than a statement or a wait for a lock is allowed.
     sqlx::raw_sql("SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0")

@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use larder_kernel::{Durability, Error, ErrorKind, Outcome};
 use redis::{Cmd, Value};
 
@@ -13,6 +15,8 @@ use super::link::{Dial, Link, Live};
 use super::value;
 
 const OPERATION: &str = "redis.open";
+/// How long a server has to tell the slots before another one is asked as well.
+const NEXT_AFTER: Duration = Duration::from_millis(100);
 
 /// The servers of a cluster, as far as they are known.
 pub(crate) struct Cluster {
@@ -23,6 +27,8 @@ pub(crate) struct Cluster {
     /// Counts the readings of the slots, so that many calls that were sent astray read them once.
     reading: tokio::sync::Mutex<()>,
     readings: AtomicU64,
+    /// Counts the readings at which no server answered.
+    failures: AtomicU64,
 }
 
 /// Who holds which slots.
@@ -56,6 +62,7 @@ impl Cluster {
             slots: Mutex::default(),
             reading: tokio::sync::Mutex::default(),
             readings: AtomicU64::new(0),
+            failures: AtomicU64::new(0),
         }
     }
 
@@ -81,24 +88,45 @@ impl Cluster {
         lock(&self.slots).number()
     }
 
-    /// Reads the slots again, unless somebody did since the reading `number`.
+    /// Reads the slots again, unless somebody did since the reading `number`. Calls that come meanwhile end with the one
+    /// that reads rather than ask servers that do not answer again one after the other.
     pub(crate) async fn refresh(&self, number: u64) -> Fallible<()> {
+        let failures = self.failures.load(Ordering::Acquire);
         let _one_at_a_time = self.reading.lock().await;
         if self.number() > number {
             return Ok(());
         }
-        let mut failure = Failure::from(not_ready());
-        for address in self.known() {
-            match self.read_slots(&address).await {
-                Ok(mut slots) => {
-                    slots.number = self.readings.fetch_add(1, Ordering::Relaxed) + 1;
-                    *lock(&self.slots) = Arc::new(slots);
-                    return Ok(());
-                }
-                Err(failed) => failure = failed,
+        if self.failures.load(Ordering::Acquire) != failures {
+            return Err(not_ready().into());
+        }
+        let read = self.read_from_any().await;
+        if read.is_err() {
+            self.failures.fetch_add(1, Ordering::AcqRel);
+        }
+        let mut slots = read?;
+        slots.number = self.readings.fetch_add(1, Ordering::Relaxed) + 1;
+        *lock(&self.slots) = Arc::new(slots);
+        Ok(())
+    }
+
+    /// Asks one server after the other, the next one also where an answer is slow to come.
+    async fn read_from_any(&self) -> Fallible<Slots> {
+        let known = self.known();
+        let mut next = known.iter();
+        let (mut asked, mut failure) = (FuturesUnordered::new(), Failure::from(not_ready()));
+        loop {
+            let more = next.next().map(|address| asked.push(self.read_slots(address))).is_some();
+            let answer = match more {
+                true => tokio::time::timeout(NEXT_AFTER, asked.next()).await.ok(),
+                false => Some(asked.next().await),
+            };
+            match answer {
+                Some(Some(Ok(slots))) => return Ok(slots),
+                Some(Some(Err(failed))) => failure = failed,
+                Some(None) if !more => return Err(failure),
+                Some(None) | None => {}
             }
         }
-        Err(failure)
     }
 
     /// Connects to every server that holds slots, and answers what the weakest of them lets the stores declare.
@@ -174,9 +202,11 @@ fn parse_slots(answer: Value, asked: &Address) -> Result<Slots, Error> {
     Ok(slots)
 }
 
+const NOT_READY: &str = "no server of the cluster that answers holds the slot of the key; check that its servers run and \
+                         `CLUSTER INFO` says `ok`";
+
 fn not_ready() -> Error {
-    Error::new(ErrorKind::Unavailable, OPERATION, "no server of the cluster holds the slot of the key")
-        .with_outcome(Outcome::NotApplied)
+    Error::new(ErrorKind::Unavailable, OPERATION, NOT_READY).with_outcome(Outcome::NotApplied)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

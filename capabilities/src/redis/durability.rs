@@ -60,8 +60,12 @@ impl<'a> Info<'a> {
         let major = self.get("redis_version").and_then(|version| version.split('.').next()?.parse().ok());
         let major: u64 = major.unwrap_or(0);
         if major < SERVER_VERSION_MAJOR_MIN {
-            return Err(Error::new(ErrorKind::Unsupported, OPERATION, "the server is older than Redis 7.0")
-                .with_context("server_version", major));
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                OPERATION,
+                "the server is older than Redis 7.0; upgrade it",
+            )
+            .with_context("server_version", major));
         }
         let bounded = self.get("maxmemory") != Some("0");
         if bounded && self.get("maxmemory_policy") != Some("noeviction") {

@@ -129,15 +129,24 @@ fn describe(error: &RedisError, operation: &'static str, connecting: bool) -> Er
             NotApplied,
         ),
         Reported::RESP3NotSupported => {
-            (ErrorKind::Unsupported, "the server is older than Redis 7.0", NotApplied)
+            (ErrorKind::Unsupported, "the server is older than Redis 7.0; upgrade it", NotApplied)
         }
-        Reported::Io if error.is_timeout() => {
-            (ErrorKind::Timeout, "the server did not answer in time", Unknown)
-        }
-        Reported::Io if error.is_connection_refusal() => {
-            (ErrorKind::Unavailable, "the server cannot be reached", Unknown)
-        }
-        Reported::Io => (ErrorKind::Unavailable, "the connection to the server failed", Unknown),
+        Reported::Io if error.is_timeout() => (
+            ErrorKind::Timeout,
+            "the server did not answer in time; check host, port and load, or raise `connect_timeout_ms` or \
+                 `response_timeout_ms`",
+            Unknown,
+        ),
+        Reported::Io if error.is_connection_refusal() => (
+            ErrorKind::Unavailable,
+            "the server cannot be reached; check host and port, and that it runs",
+            Unknown,
+        ),
+        Reported::Io => (
+            ErrorKind::Unavailable,
+            "the connection to the server failed; check host, port and network",
+            Unknown,
+        ),
         Reported::InvalidClientConfig => (
             ErrorKind::InvalidInput,
             "the settings of the connection do not work; check the host and `tls_ca_file`",
@@ -167,14 +176,22 @@ fn from_server(error: &RedisError, operation: &'static str, connecting: bool) ->
             (ResourceExhausted, "the server's `maxmemory` is used up; raise it or erase data", NotApplied)
         }
         "READONLY" => (Unavailable, "the server is a replica; name the primary in the URL", NotApplied),
-        "LOADING" => (Unavailable, "the server is still loading its data", NotApplied),
+        "LOADING" => (Unavailable, "the server is still loading its data; try again in a moment", NotApplied),
         "MISCONF" => (
             Unavailable,
             "the server cannot save to its disk and so takes no writes; see its log",
             NotApplied,
         ),
-        "NOREPLICAS" => (Unavailable, "the server has fewer replicas than it needs to write", NotApplied),
-        "BUSY" => (Unavailable, "the server is busy with a script of somebody else", NotApplied),
+        "NOREPLICAS" => (
+            Unavailable,
+            "the server has fewer replicas than it needs to write; see its `min-replicas-to-write`",
+            NotApplied,
+        ),
+        "BUSY" => (
+            Unavailable,
+            "the server is busy with a script of somebody else; try again, or run `SCRIPT KILL`",
+            NotApplied,
+        ),
         "CLUSTERDOWN" | "MASTERDOWN" | "TRYAGAIN" | "MOVED" | "ASK" => {
             (Unavailable, "the cluster is not ready, or moving the slot; try again", NotApplied)
         }

@@ -14,9 +14,13 @@ use larder_kernel::check::size;
 use larder_kernel::{BlobBody, BlobBytes, Result};
 use tokio::sync::oneshot;
 
+use super::stall::Progress;
+
 /// Pieces smaller than this are copied together: a request with thousands of tiny ones costs more than the copy, and a
 /// small view may keep a large buffer alive.
 const SMALL_BYTES: usize = 64 * 1024;
+/// The most that a connection is given at once, so that one sees it take the bytes.
+const FRAME_BYTES_MAX: usize = 256 * 1024;
 
 /// The bytes of one request, in pieces.
 #[derive(Debug, Clone, Default)]
@@ -41,11 +45,11 @@ impl Chunk {
     /// over a network goes through TLS, which proves the bytes.
     ///
     /// A connection lets go of its body some time after the answer; it does not hold the bytes until then.
-    pub(crate) fn body(chunk: &Arc<Self>) -> ByteStream {
-        let chunk = Arc::downgrade(chunk);
+    pub(crate) fn body(chunk: &Arc<Self>, progress: &Progress) -> ByteStream {
+        let (chunk, progress) = (Arc::downgrade(chunk), progress.clone());
         ByteStream::new(SdkBody::retryable(move || {
             let chunk = chunk.upgrade().map_or_else(Self::default, |chunk| Self::clone(&chunk));
-            SdkBody::from_body_1_x(Pieces::new(chunk))
+            SdkBody::from_body_1_x(Pieces::new(chunk, progress.clone()))
         }))
     }
 }
@@ -60,12 +64,16 @@ impl From<Bytes> for Chunk {
 
 struct Pieces {
     left: IntoIter<Bytes>,
+    /// What is left of the piece whose turn it is.
+    piece: Bytes,
     bytes: u64,
+    progress: Progress,
 }
 
 impl Pieces {
-    fn new(chunk: Chunk) -> Self {
-        Self { left: chunk.pieces.into_iter(), bytes: chunk.bytes }
+    fn new(chunk: Chunk, progress: Progress) -> Self {
+        progress.moved(chunk.bytes == 0);
+        Self { left: chunk.pieces.into_iter(), piece: Bytes::new(), bytes: chunk.bytes, progress }
     }
 }
 
@@ -77,9 +85,14 @@ impl Body for Pieces {
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let piece = self.left.next();
-        self.bytes -= piece.as_ref().map_or(0, |piece| size(piece.len()));
-        Poll::Ready(piece.map(|piece| Ok(Frame::data(piece))))
+        if self.piece.is_empty() {
+            self.piece = self.left.next().unwrap_or_default();
+        }
+        let taken = self.piece.len().min(FRAME_BYTES_MAX);
+        let frame = self.piece.split_to(taken);
+        self.bytes -= size(taken);
+        self.progress.moved(self.bytes == 0);
+        Poll::Ready((taken > 0).then(|| Ok(Frame::data(frame))))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -231,7 +244,8 @@ mod tests {
         let mut found = Vec::new();
         while !chunks.ended() {
             let chunk = chunks.next(full).await.unwrap();
-            let bytes = Chunk::body(&Arc::new(chunk.clone())).collect().await.unwrap().to_vec();
+            let bytes =
+                Chunk::body(&Arc::new(chunk.clone()), &Progress::new()).collect().await.unwrap().to_vec();
             assert_eq!(chunk.bytes(), size(bytes.len()));
             found.push(bytes);
         }

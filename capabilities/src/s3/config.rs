@@ -2,12 +2,21 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use larder_kernel::{Error, Result};
 
 use super::key::PREFIX_BYTES_MAX;
 
 const OPERATION: &str = "blobs.open";
+/// How long making a connection may take, unless told otherwise.
+pub const CONNECT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(3);
+/// How long one attempt of a call may take, unless told otherwise.
+pub const RESPONSE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
+/// How long the bytes of a blob may stand still, unless told otherwise.
+pub const STALL_TIMEOUT_DEFAULT: Duration = Duration::from_secs(20);
+/// Longest time that a timeout may be set to: an hour.
+const TIMEOUT_MS_MAX: u64 = 3600 * 1000;
 const FORM: &str = "write `s3://bucket/prefix?region=…` or `s3://ACCESS_KEY:SECRET_KEY@bucket?endpoint=http://127.0.0.1:3900`, \
                     with `%`-escapes for what is special in the keys (`/` is `%2F`, `+` is `%2B`)";
 
@@ -34,6 +43,13 @@ pub struct S3Config {
     pub path_style: Option<bool>,
     /// Whether an endpoint on another machine may be spoken to without TLS.
     pub allow_http: bool,
+    /// How long making a connection may take.
+    pub connect_timeout: Duration,
+    /// How long one attempt of a call may take before the answer begins; all attempts together may take three times as
+    /// long. What sends, copies or puts together many bytes is given more.
+    pub response_timeout: Duration,
+    /// How long the bytes of a blob may stand still on their way.
+    pub stall_timeout: Duration,
 }
 
 impl fmt::Debug for S3Config {
@@ -45,6 +61,9 @@ impl fmt::Debug for S3Config {
             .field("region", &self.region)
             .field("path_style", &self.path_style)
             .field("allow_http", &self.allow_http)
+            .field("connect_timeout", &self.connect_timeout)
+            .field("response_timeout", &self.response_timeout)
+            .field("stall_timeout", &self.stall_timeout)
             .finish_non_exhaustive()
     }
 }
@@ -68,6 +87,9 @@ impl S3Config {
             region: None,
             path_style: None,
             allow_http: false,
+            connect_timeout: CONNECT_TIMEOUT_DEFAULT,
+            response_timeout: RESPONSE_TIMEOUT_DEFAULT,
+            stall_timeout: STALL_TIMEOUT_DEFAULT,
         })
     }
 
@@ -103,7 +125,8 @@ impl S3Config {
     ///
     /// Keys may be left out; then the environment (`AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_SESSION_TOKEN`),
     /// the profile files, web identity and the instance's role are asked in turn. Parameters: `endpoint`, `region`,
-    /// `path_style=true|false`, `allow_http=true|false`. An endpoint without TLS must be on this machine unless
+    /// `path_style=true|false`, `allow_http=true|false`, `connect_timeout_ms`, `response_timeout_ms`,
+    /// `stall_timeout_ms`. An endpoint without TLS must be on this machine unless
     /// `allow_http=true`.
     ///
     /// # Errors
@@ -159,9 +182,13 @@ impl S3Config {
             }
             "path_style" => self.path_style = Some(flag(&value)?),
             "allow_http" => self.allow_http = flag(&value)?,
+            "connect_timeout_ms" => self.connect_timeout = millis(&value)?,
+            "response_timeout_ms" => self.response_timeout = millis(&value)?,
+            "stall_timeout_ms" => self.stall_timeout = millis(&value)?,
             _ => {
                 return Err(invalid(
-                    "has an unknown query parameter; `s3:` takes `endpoint`, `region`, `path_style` and `allow_http`",
+                    "has an unknown query parameter; `s3:` takes `endpoint`, `region`, `path_style`, `allow_http`, \
+                     `connect_timeout_ms`, `response_timeout_ms` and `stall_timeout_ms`",
                 ));
             }
         }
@@ -203,6 +230,12 @@ fn host_of(place: &str) -> Option<&str> {
     let plain =
         |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_:/~".contains(&byte));
     (!host.is_empty() && plain(host) && plain(path) && port.parse::<u16>().is_ok()).then_some(host)
+}
+
+fn millis(value: &str) -> Result<Duration> {
+    let ms = value.parse().ok().filter(|ms| (1..=TIMEOUT_MS_MAX).contains(ms));
+    ms.map(Duration::from_millis)
+        .ok_or_else(|| invalid("has a time that is no number of milliseconds from 1 to 3600000"))
 }
 
 fn decode(text: &str) -> Option<String> {
@@ -284,6 +317,8 @@ mod tests {
             "s3://files?endpoint=s3cret",
             "s3://files?endpoint=http://u:s3cret@localhost",
             "s3://files?endpoint=http://localhost:s3cret",
+            "s3://files?response_timeout_ms=s3cret",
+            "s3://files?stall_timeout_ms=0",
         ] {
             let error = S3Config::from_url(url).unwrap_err();
             assert_eq!(error.field(), Some("url"), "{url}");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use larder_kernel::{BlobInfo, BlobKey, Error, ErrorKind, Result, Timestamp};
 
-use super::engine::{Engine, server_work};
+use super::engine::Engine;
 use super::failure::{Effect, failed, status};
 use super::key::Layout;
 use super::read;
@@ -58,7 +58,7 @@ async fn at_once(
         .key(layout.object(target))
         .copy_source(source_of(engine, layout, &info.key))
         .set_copy_source_if_match(etag_out(&info.etag));
-    let answer = match request.customize().config_override(server_work()).send().await {
+    let answer = match request.customize().config_override(engine.server_work(info.size)).send().await {
         Ok(answer) => answer,
         Err(error) if status(&error) == Some(412) => return Ok(None),
         Err(error) => return Err(failed(OPERATION, Effect::Repeatable, &error)),

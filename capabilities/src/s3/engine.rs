@@ -13,27 +13,33 @@ use aws_sdk_s3::config::{
     ResponseChecksumValidation, SharedHttpClient, StalledStreamProtectionConfig,
 };
 use aws_smithy_http_client::tls;
-use larder_kernel::{Error, ErrorKind, Result};
+use larder_kernel::{Error, ErrorKind, Outcome, Result};
 
 use super::config::{S3Config, check_endpoint};
 use super::failure::{Effect, failed};
 
 pub(crate) const OPEN: &str = "blobs.open";
 
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
-/// How long one attempt of a call without much data may take.
-const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long credentials may take to be found: the role of an instance is asked over the network.
 const CREDENTIALS_TIMEOUT: Duration = Duration::from_secs(15);
-/// How long a body may stand still before the attempt counts as failed.
-const STALLED_GRACE: Duration = Duration::from_secs(20);
 /// Attempts of a call, in the SDK's standard mode: backing off, and by a common allowance so that a server in trouble is
 /// not asked ever more.
 const ATTEMPTS: u32 = 5;
+/// The same of the first call of an opening: who waits for it wants to know soon.
+const OPENING_ATTEMPTS: u32 = 3;
+/// How many times an attempt's time all attempts of a call may take together.
+const ATTEMPTS_TIME: u32 = 3;
 /// The slowest connection for which the time allowed for a body is reckoned.
 const SLOWEST_BYTES_PER_SECOND: u64 = 64 * 1024;
-/// How long the server may take over what it does with many bytes at once: completing an upload, copying.
-const SERVER_WORK_TIMEOUT: Duration = Duration::from_secs(600);
+/// Bytes that this machine's buffers take before the network does, and how quickly it takes those at least: a slower one
+/// has smaller buffers.
+const BUFFERED_BYTES_MAX: u64 = 4 * 1024 * 1024;
+const BUFFERED_BYTES_PER_SECOND: u64 = 1024 * 1024;
+/// How long the server may take over what it does with many bytes at once, completing an upload or copying: at least, per
+/// byte, and at most.
+const SERVER_WORK_MIN: Duration = Duration::from_secs(60);
+const SERVER_WORK_BYTES_PER_SECOND: u64 = 32 * 1024 * 1024;
+const SERVER_WORK_MAX: Duration = Duration::from_secs(600);
 
 /// What every call needs.
 pub(crate) struct Engine {
@@ -42,6 +48,15 @@ pub(crate) struct Engine {
     pub(crate) once: Client,
     pub(crate) bucket: String,
     pub(crate) prefix: String,
+    times: Times,
+}
+
+/// How long things may take.
+#[derive(Debug, Clone, Copy)]
+struct Times {
+    connect: Duration,
+    response: Duration,
+    stall: Duration,
 }
 
 impl Engine {
@@ -54,39 +69,76 @@ impl Engine {
             once: Client::from_conf(once),
             bucket: config.bucket.clone(),
             prefix: config.prefix.clone(),
+            times: Times::of(config),
         };
         // Unlike a HEAD, a listing is refused with a code that tells what is wrong.
         let request =
             engine.client.list_objects_v2().bucket(&engine.bucket).prefix(&engine.prefix).max_keys(1);
-        request.send().await.map_err(|error| match super::failure::status(&error) {
-            Some(404) => Error::new(
-                ErrorKind::NotFound,
-                OPEN,
-                "the bucket of the URL is not there; create it, or check name and endpoint",
-            )
-            .with_field("url"),
-            _ => failed(OPEN, Effect::Read, &error),
-        })?;
+        let response = engine.times.response;
+        let first = engine
+            .times
+            .allow(response, response)
+            .retry_config(RetryConfig::standard().with_max_attempts(OPENING_ATTEMPTS));
+        request.customize().config_override(first).send().await.map_err(
+            |error| match super::failure::status(&error) {
+                Some(404) => Error::new(
+                    ErrorKind::NotFound,
+                    OPEN,
+                    "the bucket of the URL is not there; create it, or check name and endpoint",
+                )
+                .with_field("url"),
+                _ => failed(OPEN, Effect::Read, &error),
+            },
+        )?;
         Ok(engine)
+    }
+
+    /// The times allowed for a call that sends this many bytes.
+    pub(crate) fn sending(&self, bytes: u64) -> Builder {
+        let attempt = self.times.response + Duration::from_secs(bytes / SLOWEST_BYTES_PER_SECOND);
+        self.times.allow(attempt, attempt * ATTEMPTS_TIME)
+    }
+
+    /// The times allowed for a call in which the server does something with this many bytes.
+    pub(crate) fn server_work(&self, bytes: u64) -> Builder {
+        let work = SERVER_WORK_MIN + Duration::from_secs(bytes / SERVER_WORK_BYTES_PER_SECOND);
+        let all = work.min(SERVER_WORK_MAX).max(self.times.response);
+        self.times.allow(all, all)
+    }
+
+    /// How long the bytes of a blob may stand still on their way.
+    pub(crate) fn stall(&self) -> Duration {
+        self.times.stall
+    }
+
+    /// How long the server may take to answer once it has all bytes, and for them to get there: some lie in buffers.
+    pub(crate) fn last_answer(&self, bytes: u64) -> Duration {
+        let buffered = Duration::from_secs(bytes.min(BUFFERED_BYTES_MAX) / BUFFERED_BYTES_PER_SECOND);
+        self.times.stall.max(self.times.response) + buffered
     }
 }
 
-/// The time allowed for one attempt of a call that sends this many bytes.
-pub(crate) fn sending(bytes: u64) -> Builder {
-    attempt(ATTEMPT_TIMEOUT + Duration::from_secs(bytes / SLOWEST_BYTES_PER_SECOND))
-}
+impl Times {
+    fn of(config: &S3Config) -> Self {
+        Self {
+            connect: config.connect_timeout,
+            response: config.response_timeout,
+            stall: config.stall_timeout,
+        }
+    }
 
-/// The time allowed for one attempt of a call over which the server may take long.
-pub(crate) fn server_work() -> Builder {
-    attempt(SERVER_WORK_TIMEOUT)
-}
+    /// For one call: its attempts, and all of them.
+    fn allow(&self, attempt: Duration, all: Duration) -> Builder {
+        aws_sdk_s3::Config::builder().timeout_config(self.timeouts(attempt, all))
+    }
 
-fn attempt(timeout: Duration) -> Builder {
-    aws_sdk_s3::Config::builder().timeout_config(timeouts(timeout))
-}
-
-fn timeouts(attempt: Duration) -> TimeoutConfig {
-    TimeoutConfig::builder().connect_timeout(CONNECT_TIMEOUT).operation_attempt_timeout(attempt).build()
+    fn timeouts(&self, attempt: Duration, all: Duration) -> TimeoutConfig {
+        TimeoutConfig::builder()
+            .connect_timeout(self.connect)
+            .operation_attempt_timeout(attempt)
+            .operation_timeout(all)
+            .build()
+    }
 }
 
 fn http_client() -> SharedHttpClient {
@@ -96,7 +148,7 @@ fn http_client() -> SharedHttpClient {
 }
 
 async fn client_config(config: &S3Config) -> Result<Builder> {
-    let endpoint = endpoint(config)?;
+    let (endpoint, times) = (endpoint(config)?, Times::of(config));
     let region = RegionProviderChain::first_try(config.region.clone().map(Region::new))
         .or_else(EnvironmentVariableRegionProvider::new())
         .or_else(ProfileFileRegionProvider::new())
@@ -105,9 +157,9 @@ async fn client_config(config: &S3Config) -> Result<Builder> {
         .http_client(http_client())
         .region(region)
         .retry_config(RetryConfig::standard().with_max_attempts(ATTEMPTS))
-        .timeout_config(timeouts(ATTEMPT_TIMEOUT))
+        .timeout_config(times.timeouts(times.response, times.response * ATTEMPTS_TIME))
         .stalled_stream_protection(
-            StalledStreamProtectionConfig::enabled().grace_period(STALLED_GRACE).build(),
+            StalledStreamProtectionConfig::enabled().grace_period(times.stall).build(),
         );
     if let Some((access_key, secret_key)) = &config.keys {
         loader = loader.credentials_provider(Credentials::new(access_key, secret_key, None, None, "url"));
@@ -152,6 +204,13 @@ async fn find_credentials(shared: &aws_config::SdkConfig) -> Result<()> {
     match tokio::time::timeout(CREDENTIALS_TIMEOUT, provider.provide_credentials()).await {
         Ok(Ok(_)) => Ok(()),
         Ok(Err(_)) => Err(denied(NONE)),
-        Err(_) => Err(denied("no credentials were found in time")),
+        Err(_) => Err(Error::new(
+            ErrorKind::Timeout,
+            OPEN,
+            "no credentials were found in time; write them into the URL or the environment if this machine has no role, \
+             or turn the search for one off with `AWS_EC2_METADATA_DISABLED=true`",
+        )
+        .with_outcome(Outcome::NotApplied)
+        .with_field("url")),
     }
 }

@@ -60,7 +60,16 @@ async fn delete_all(engine: &Engine, names: Vec<String>) -> Result<()> {
         .collect::<std::result::Result<Vec<_>, _>>()
         .and_then(|objects| Delete::builder().set_objects(Some(objects)).quiet(true).build())
         .map_err(|_| Error::new(ErrorKind::Unexpected, ERASE, "the request could not be made"))?;
-    match engine.client.delete_objects().bucket(&engine.bucket).delete(batch).send().await {
+    match engine
+        .client
+        .delete_objects()
+        .bucket(&engine.bucket)
+        .delete(batch)
+        .customize()
+        .config_override(engine.server_work(0))
+        .send()
+        .await
+    {
         // What a batch left it may leave for a reason that only a single request tells.
         Ok(answer) if answer.errors().is_empty() => Ok(()),
         Ok(answer) => {

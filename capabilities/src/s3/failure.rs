@@ -27,6 +27,15 @@ pub(crate) fn code<E: ProvideErrorMetadata>(error: &SdkError<E>) -> Option<&str>
     error.as_service_error().and_then(ProvideErrorMetadata::code)
 }
 
+const NOT_ALLOWED: &str = "the credentials do not allow this in the bucket; check access key and secret key, and grant `s3:ListBucket`, \
+                           `s3:GetObject`, `s3:PutObject`, `s3:DeleteObject` and those of uploads in parts";
+
+/// A blob whose bytes stood still on their way for longer than they may.
+pub(crate) fn stalled(operation: &'static str, effect: Effect) -> Error {
+    let message = "the bytes stood still for too long; check the network, or raise `stall_timeout_ms=`";
+    finish(Error::new(ErrorKind::Timeout, operation, message), Outcome::Unknown, effect)
+}
+
 /// Stored data that does not read back.
 pub(crate) fn corrupt(operation: &'static str) -> Error {
     Error::new(ErrorKind::Corrupt, operation, "what the server tells of the blob makes no sense")
@@ -43,16 +52,24 @@ pub(crate) fn failed<E: ProvideErrorMetadata>(
         SdkError::ConstructionFailure(_) => {
             (ErrorKind::Unexpected, "the request could not be made", NotApplied)
         }
-        SdkError::TimeoutError(_) => (ErrorKind::Timeout, "the server took too long to answer", Unknown),
-        SdkError::DispatchFailure(failure) if failure.is_timeout() => {
-            (ErrorKind::Timeout, "the server took too long to connect or to answer", Unknown)
-        }
+        SdkError::TimeoutError(_) => (
+            ErrorKind::Timeout,
+            "the server took too long to answer; check `endpoint=`, or raise `response_timeout_ms=`",
+            Unknown,
+        ),
+        SdkError::DispatchFailure(failure) if failure.is_timeout() => (
+            ErrorKind::Timeout,
+            "the server took too long to connect or to answer; check `endpoint=`, or raise `connect_timeout_ms=` or \
+                 `response_timeout_ms=`",
+            Unknown,
+        ),
         SdkError::DispatchFailure(failure) if failure.is_user() => {
             (ErrorKind::Unexpected, "the request could not be made", NotApplied)
         }
         SdkError::DispatchFailure(_) => (
             ErrorKind::Unavailable,
-            "the server cannot be reached or the connection broke; check the endpoint and its certificate",
+            "the server cannot be reached or the connection broke; check `endpoint=`, its certificate and that the server \
+             runs",
             Unknown,
         ),
         _ => return from_answer(operation, effect, code(error).unwrap_or_default(), status(error)),
@@ -101,20 +118,19 @@ fn by_code(code: &str) -> Option<(ErrorKind, &'static str)> {
         }
         "NoSuchKey" | "NotFound" => (NotFound, "no blob has this key"),
         "NoSuchUpload" => (Unavailable, "the upload was ended from elsewhere"),
-        "AccessDenied" | "AllAccessDisabled" | "AccountProblem" => {
-            (PermissionDenied, "the credentials do not allow this in the bucket")
-        }
+        "AccessDenied" | "AllAccessDisabled" | "AccountProblem" => (PermissionDenied, NOT_ALLOWED),
         "InvalidAccessKeyId" | "NoSuchAccessKey" => {
-            (PermissionDenied, "the server does not know the access key")
+            (PermissionDenied, "the server does not know the access key; check it and `endpoint=`")
         }
-        "SignatureDoesNotMatch" | "InvalidSignature" => {
-            (PermissionDenied, "the secret key does not belong to the access key, or the region is another")
-        }
+        "SignatureDoesNotMatch" | "InvalidSignature" => (
+            PermissionDenied,
+            "the secret key does not belong to the access key, or the region is another; check the key and `region=`",
+        ),
         "ExpiredToken" | "InvalidToken" | "TokenRefreshRequired" => {
-            (PermissionDenied, "the session token has expired or is not valid")
+            (PermissionDenied, "the session token has expired or is not valid; get new credentials")
         }
         "RequestTimeTooSkewed" => {
-            (PermissionDenied, "this machine's clock and the server's are too far apart")
+            (PermissionDenied, "this machine's clock and the server's are too far apart; set the clock")
         }
         "AuthorizationHeaderMalformed" | "PermanentRedirect" | "IllegalLocationConstraintException" => {
             (InvalidInput, "the bucket is in another region; name it with `region=`")
@@ -141,7 +157,7 @@ fn by_code(code: &str) -> Option<(ErrorKind, &'static str)> {
 
 fn by_status(status: u16) -> (ErrorKind, &'static str) {
     match status {
-        401 | 403 => (ErrorKind::PermissionDenied, "the credentials do not allow this in the bucket"),
+        401 | 403 => (ErrorKind::PermissionDenied, NOT_ALLOWED),
         404 => (ErrorKind::NotFound, "no blob has this key"),
         408 => (ErrorKind::Timeout, "the server did not get the request in time"),
         409 => (ErrorKind::Unavailable, "other writes to the same blob kept getting in the way; try again"),

@@ -14,6 +14,12 @@
 //! What S3 does not offer in one step takes two: `delete` and `copy` ask for the blob first. Of two deletions at once both
 //! may answer that the blob was there. The time in the answer to a write is this machine's; reads tell the server's.
 //!
+//! No call waits for ever on a server that stays silent. One without much data ends within three times
+//! `response_timeout_ms`; bytes on their way, in either direction, may stand still for `stall_timeout_ms`, however many
+//! they are; completing an upload and copying are given a minute, and a second for each 32 MiB, up to ten minutes.
+//!
+//! The SDK writes the access key, which is a name, into its log at the level TRACE; the secret key is in no log.
+//!
 //! A lifecycle rule for unfinished uploads is still worth having: nobody cleans up after a machine that lost its power.
 
 mod body;
@@ -28,6 +34,7 @@ mod names;
 mod presign;
 mod probe;
 mod read;
+mod stall;
 mod upload;
 mod value;
 mod write;
@@ -43,7 +50,7 @@ use larder_kernel::{
     Store,
 };
 
-pub use config::S3Config;
+pub use config::{CONNECT_TIMEOUT_DEFAULT, RESPONSE_TIMEOUT_DEFAULT, S3Config, STALL_TIMEOUT_DEFAULT};
 use engine::Engine;
 use key::Layout;
 
@@ -83,7 +90,9 @@ impl S3BlobStore {
     /// `NotFound` naming `url` where there is no such bucket; `PermissionDenied` for credentials that are missing, wrong
     /// or may not list the bucket; `InvalidInput` naming `url` for a region or an endpoint that does not fit, or a prefix
     /// under which the server cannot even keep short keys;
-    /// `Unavailable` or `Timeout` where the server cannot be reached, within half a minute.
+    /// `Unavailable` or `Timeout` where the server cannot be reached or does not answer, within
+    /// [`response_timeout`](S3Config::response_timeout); `Timeout` where it answers and then takes more than half a
+    /// minute over what is tried out.
     pub async fn open(config: &S3Config, namespace: Namespace) -> Result<Self> {
         let engine = Arc::new(Engine::open(config).await?);
         let honoured = probe::probe(&engine).await?;

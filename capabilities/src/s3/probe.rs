@@ -29,6 +29,8 @@ const HALF_BYTES: usize = 16 * 1024;
 /// How long the server has to take up the first half, and the other writer to be done.
 const HALT: Duration = Duration::from_millis(50);
 const HALT_MAX: Duration = Duration::from_secs(2);
+/// How long all of it may take.
+const PROBE_MAX: Duration = Duration::from_secs(30);
 const NO_SUCH_TAG: &str = "\"00000000000000000000000000000000\"";
 
 /// Which conditions hold, and which names are kept.
@@ -51,14 +53,27 @@ impl Honoured {
 pub(crate) async fn probe(engine: &Arc<Engine>) -> Result<Honoured> {
     let probe = Probe { engine: Arc::clone(engine), folder: format!("{}probe/{}/", engine.prefix, random()) };
     // On a task of its own, so that its objects are removed even if the opening is given up.
-    tokio::spawn(async move {
+    let probing = tokio::spawn(async move {
         let honoured = Box::pin(probe.run()).await;
-        probe.clean().await;
+        let cleaning = async move { probe.clean().await };
+        match honoured {
+            Ok(_) => cleaning.await,
+            // Nobody waits for what a server that just failed may leave undone as well.
+            Err(_) => drop(tokio::spawn(cleaning)),
+        }
         honoured
-    })
-    .await
-    .unwrap_or_else(|_| Err(ended()))
-    .map_err(|error| error.in_operation(OPEN))
+    });
+    let probed = tokio::time::timeout(PROBE_MAX, probing).await.unwrap_or_else(|_| Ok(Err(late())));
+    probed.unwrap_or_else(|_| Err(ended())).map_err(|error| error.in_operation(OPEN))
+}
+
+fn late() -> Error {
+    Error::new(
+        ErrorKind::Timeout,
+        OPEN,
+        "the server answers too slowly for its conditional writes to be tried out; check its load and the network",
+    )
+    .with_outcome(Outcome::NotApplied)
 }
 
 fn ended() -> Error {

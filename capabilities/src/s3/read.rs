@@ -14,9 +14,10 @@ use larder_kernel::{
     BlobBytes, BlobGetOptions, BlobInfo, BlobKey, BlobRead, ByteRange, Error, ErrorKind, Outcome, Result,
 };
 use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout_at};
 
 use super::engine::Engine;
-use super::failure::{Effect, corrupt, failed, status};
+use super::failure::{Effect, corrupt, failed, stalled, status};
 use super::key::Layout;
 use super::value::{Told, etag_in, size_in};
 
@@ -211,12 +212,28 @@ struct Receiver {
 
 impl Receiver {
     async fn next(&mut self) -> Result<Option<Bytes>> {
+        let stall = self.engine.stall();
+        let (halfway, until) = (Instant::now() + stall / 2, Instant::now() + stall);
+        let silent = |_| stalled(OPERATION, Effect::Read);
         while !self.left.is_empty() {
             let body = match &mut self.body {
                 Some(body) => body,
-                None => self.body.insert(open(&self.engine, &self.object, &self.left, &self.etag).await?),
+                None => {
+                    let opening = open(&self.engine, &self.object, &self.left, &self.etag);
+                    self.body.insert(timeout_at(until, opening).await.map_err(silent)??)
+                }
             };
-            match body.bytes.next().await {
+            // A connection that fell silent is given up while there is time for another one.
+            let patience = if Instant::now() < halfway { halfway } else { until };
+            let next = match timeout_at(patience, body.bytes.next()).await {
+                Ok(next) => next,
+                Err(late) if patience == until => return Err(silent(late)),
+                Err(_) => {
+                    self.body = None;
+                    continue;
+                }
+            };
+            match next {
                 Some(Ok(mut piece)) => {
                     // A server that sends more than was asked for is not listened to.
                     piece.truncate(usize::try_from(self.left.end - self.left.start).unwrap_or(usize::MAX));

@@ -9,9 +9,10 @@ use larder_kernel::{Error, ErrorKind, Outcome, Result};
 use tokio::task::JoinSet;
 
 use super::body::Chunk;
-use super::engine::{Engine, sending, server_work};
+use super::engine::Engine;
 use super::failure::{Effect, code, failed, status};
 use super::read::bytes_of;
+use super::stall::Progress;
 use super::write::{Condition, Described};
 
 const OPERATION: &str = "blobs.put";
@@ -44,6 +45,8 @@ pub(crate) struct Upload {
     id: String,
     parts: JoinSet<Result<(CompletedPart, u64)>>,
     in_flight: u64,
+    /// What all parts hold so far.
+    bytes: u64,
     completed: Vec<CompletedPart>,
     next: u32,
     open: bool,
@@ -111,6 +114,7 @@ impl Upload {
                 id,
                 parts: JoinSet::new(),
                 in_flight: 0,
+                bytes: 0,
                 completed: Vec::new(),
                 next: 1,
                 open: true,
@@ -137,9 +141,10 @@ impl Upload {
         let (number, bytes) = (i32::try_from(self.next).unwrap_or(i32::MAX), chunk.bytes());
         self.next += 1;
         self.in_flight += bytes;
+        self.bytes += bytes;
         let (engine, object, id) = (Arc::clone(&self.engine), self.object.clone(), self.id.clone());
         self.parts.spawn(async move {
-            let chunk = Arc::new(chunk);
+            let (chunk, progress) = (Arc::new(chunk), Progress::new());
             let request = engine
                 .client
                 .upload_part()
@@ -148,11 +153,13 @@ impl Upload {
                 .upload_id(id)
                 .part_number(number)
                 .content_length(i64::try_from(bytes).unwrap_or(i64::MAX))
-                .body(Chunk::body(&chunk));
-            let answer =
-                request.customize().config_override(sending(bytes)).send().await.map_err(|error| {
-                    failed(OPERATION, Effect::Repeatable, &error).with_outcome(Outcome::NotApplied)
-                })?;
+                .body(Chunk::body(&chunk, &progress));
+            let sent = request.customize().config_override(engine.sending(bytes)).send();
+            let answer = progress
+                .watch(&engine, (OPERATION, Effect::Repeatable), bytes, sent)
+                .await
+                .and_then(|answer| answer.map_err(|error| failed(OPERATION, Effect::Repeatable, &error)))
+                .map_err(|error| error.with_outcome(Outcome::NotApplied))?;
             // Kept until here, to be sent again.
             drop(chunk);
             let part = CompletedPart::builder().part_number(number).set_e_tag(answer.e_tag).build();
@@ -169,6 +176,8 @@ impl Upload {
         let number = i32::try_from(self.next).unwrap_or(i32::MAX);
         self.next += 1;
         self.in_flight += COPY_WEIGHT;
+        let bytes = range.end - range.start;
+        self.bytes += bytes;
         let (engine, object, id) = (Arc::clone(&self.engine), self.object.clone(), self.id.clone());
         let request = engine
             .client
@@ -182,9 +191,9 @@ impl Upload {
             .copy_source_range(bytes_of(range));
         self.parts.spawn(async move {
             let answer =
-                request.customize().config_override(server_work()).send().await.map_err(|error| {
-                    failed(OPERATION, Effect::Repeatable, &error).with_outcome(Outcome::NotApplied)
-                })?;
+                request.customize().config_override(engine.server_work(bytes)).send().await.map_err(
+                    |error| failed(OPERATION, Effect::Repeatable, &error).with_outcome(Outcome::NotApplied),
+                )?;
             let tag = answer.copy_part_result.and_then(|part| part.e_tag);
             Ok((CompletedPart::builder().part_number(number).set_e_tag(tag).build(), COPY_WEIGHT))
         });
@@ -219,7 +228,7 @@ impl Upload {
                     .set_if_none_match(condition.if_none_match())
                     .set_if_match(condition.if_match())
                     .multipart_upload(all.clone());
-                request.customize().config_override(server_work()).send()
+                request.customize().config_override(self.engine.server_work(self.bytes)).send()
             })
             .await?
             .e_tag;

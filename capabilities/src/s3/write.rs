@@ -12,10 +12,11 @@ use larder_kernel::{
 };
 
 use super::body::{Chunk, Chunks};
-use super::engine::{Engine, sending};
+use super::engine::Engine;
 use super::failure::{Effect, code, failed, status};
 use super::key::Layout;
 use super::read;
+use super::stall::Progress;
 use super::upload::{PART_BYTES, Upload};
 use super::value::{content_type_out, etag_in, etag_out, metadata_out};
 
@@ -172,23 +173,26 @@ pub(crate) async fn put_at_once(
     described: &Described,
     condition: &Condition,
 ) -> Result<Option<String>> {
-    let (bytes, chunk) = (chunk.bytes(), Arc::new(chunk));
-    let answer = condition
-        .attempt(|| {
-            let request = condition
-                .client(engine)
-                .put_object()
-                .bucket(&engine.bucket)
-                .key(object)
-                .content_type(&described.content_type)
-                .set_metadata(Some(described.metadata.clone()))
-                .set_if_none_match(condition.if_none_match())
-                .set_if_match(condition.if_match())
-                .content_length(i64::try_from(bytes).unwrap_or(i64::MAX))
-                .body(Chunk::body(&chunk));
-            request.customize().config_override(sending(bytes)).send()
-        })
-        .await?;
+    let (bytes, chunk, progress) = (chunk.bytes(), Arc::new(chunk), Progress::new());
+    let effect = match condition {
+        Condition::None => Effect::Repeatable,
+        Condition::Absent | Condition::Matches(_) => Effect::Once,
+    };
+    let sent = condition.attempt(|| {
+        let request = condition
+            .client(engine)
+            .put_object()
+            .bucket(&engine.bucket)
+            .key(object)
+            .content_type(&described.content_type)
+            .set_metadata(Some(described.metadata.clone()))
+            .set_if_none_match(condition.if_none_match())
+            .set_if_match(condition.if_match())
+            .content_length(i64::try_from(bytes).unwrap_or(i64::MAX))
+            .body(Chunk::body(&chunk, &progress));
+        request.customize().config_override(engine.sending(bytes)).send()
+    });
+    let answer = progress.watch(engine, (OPERATION, effect), bytes, sent).await??;
     Ok(answer.e_tag)
 }
 

@@ -81,25 +81,39 @@ fn describe(code: ErrorCode) -> (ErrorKind, &'static str, Outcome) {
     match code {
         ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => (
             ErrorKind::Timeout,
-            "another process kept the database locked for longer than busy_timeout",
+            "another process kept the database locked for longer than `busy_timeout_ms`; try again, or raise it",
             NotApplied,
         ),
-        ErrorCode::DiskFull => (ErrorKind::ResourceExhausted, "the disk is full", NotApplied),
+        ErrorCode::DiskFull => {
+            (ErrorKind::ResourceExhausted, "the disk is full; make room on it", NotApplied)
+        }
         ErrorCode::TooBig => {
             (ErrorKind::ResourceExhausted, "a record is larger than the database takes", NotApplied)
         }
         ErrorCode::OutOfMemory => (ErrorKind::ResourceExhausted, "out of memory", NotApplied),
-        ErrorCode::PermissionDenied | ErrorCode::ReadOnly | ErrorCode::AuthorizationForStatementDenied => {
-            (ErrorKind::PermissionDenied, "the database file may not be written", NotApplied)
+        ErrorCode::PermissionDenied | ErrorCode::ReadOnly | ErrorCode::AuthorizationForStatementDenied => (
+            ErrorKind::PermissionDenied,
+            "the database file may not be written; check the rights of the file and of its folder",
+            NotApplied,
+        ),
+        ErrorCode::CannotOpen => (
+            ErrorKind::PermissionDenied,
+            "the database file cannot be opened for writing; check that its folder is there, and the rights of both",
+            NotApplied,
+        ),
+        ErrorCode::DatabaseCorrupt => {
+            (ErrorKind::Corrupt, "the database file is damaged; restore it from a backup", NotApplied)
         }
-        ErrorCode::CannotOpen => {
-            (ErrorKind::PermissionDenied, "the database file cannot be opened for writing", NotApplied)
-        }
-        ErrorCode::DatabaseCorrupt => (ErrorKind::Corrupt, "the database file is damaged", NotApplied),
-        ErrorCode::NotADatabase => (ErrorKind::Corrupt, "the file is not an SQLite database", NotApplied),
-        ErrorCode::SystemIoFailure | ErrorCode::FileLockingProtocolFailed => {
-            (ErrorKind::Unavailable, "reading or writing the database file failed", Unknown)
-        }
+        ErrorCode::NotADatabase => (
+            ErrorKind::Corrupt,
+            "the file is not an SQLite database; name another file, or restore it",
+            NotApplied,
+        ),
+        ErrorCode::SystemIoFailure | ErrorCode::FileLockingProtocolFailed => (
+            ErrorKind::Unavailable,
+            "reading or writing the database file failed; check the disk that it is on",
+            Unknown,
+        ),
         _ => (ErrorKind::Unexpected, "the database refused a statement", NotApplied),
     }
 }

@@ -29,7 +29,8 @@ pub(crate) fn check_owner(connection: &Connection) -> Fallible<()> {
     if application == 0 && objects == 0 {
         return Ok(());
     }
-    Err(Error::invalid(OPERATION, "path", "the file is the database of another program").into())
+    Err(Error::invalid(OPERATION, "path", "the file is the database of another program; name another file")
+        .into())
 }
 
 /// Brings the schema to the newest version. Processes that open one new file at once wait for each other, and one of

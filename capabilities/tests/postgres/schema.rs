@@ -1,5 +1,9 @@
 //! The schema: its versions, its partitions, and what it costs on disk.
 
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitCode};
+use std::time::{Duration, Instant};
+
 use larder_kernel::{
     BucketName, ChatMessage, CollectionName, Document, DocumentId, Embedding, Entity, EntityId, ErrorKind,
     GraphStore, HistoryProvider, HistoryProviderExt, Key, KeyValueStore, KeyValueStoreExt, Namespace,
@@ -33,6 +37,81 @@ pub(crate) async fn eight_openings_of_a_new_database_migrate_it_once() {
         run(&mut admin, "UPDATE larder.schema_version SET version = 1000").await;
         let error = open(&url).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+    })
+    .await;
+}
+
+/// Names the database that a process started by a test opens.
+pub(crate) const OPEN: &str = "LARDER_TEST_OPEN";
+/// Names the file whose appearance lets it begin.
+const SIGN: &str = "LARDER_TEST_SIGN";
+const PROCESSES: usize = 8;
+
+/// What such a process does: it says that it is there, waits for the sign, opens the database and writes.
+pub(crate) fn open_when_told(url: &str) -> ExitCode {
+    let sign = PathBuf::from(std::env::var_os(SIGN).unwrap());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    std::fs::write(sign.with_extension(std::process::id().to_string()), []).unwrap();
+    let since = Instant::now();
+    while !sign.exists() {
+        assert!(since.elapsed() < Duration::from_secs(60), "no sign was made");
+    }
+    runtime.block_on(async {
+        let postgres = open(url).await.unwrap();
+        let (bucket, key) =
+            (BucketName::new("b").unwrap(), Key::new(std::process::id().to_string()).unwrap());
+        let values = postgres.key_value(Namespace::new("n").unwrap());
+        values.set(&bucket, &key, "written".into()).await.unwrap();
+        postgres.close().await;
+    });
+    ExitCode::SUCCESS
+}
+
+/// Real processes, each with its own connections, that all find an empty database at the same moment.
+pub(crate) async fn eight_processes_migrate_a_new_database_once() {
+    with_database("processes", async |url: String| {
+        // What migrates leaves a mark for each time that it makes the schema.
+        let mut admin = PgConnection::connect(&url).await.unwrap();
+        run(
+            &mut admin,
+            "CREATE TABLE public.made (object text);
+             CREATE FUNCTION public.mark() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN
+                INSERT INTO public.made SELECT object_identity FROM pg_event_trigger_ddl_commands()
+                    WHERE command_tag IN ('CREATE SCHEMA', 'CREATE TABLE'); END $$;
+             CREATE EVENT TRIGGER mark ON ddl_command_end EXECUTE FUNCTION public.mark()",
+        )
+        .await;
+        let folder = tempfile::tempdir().unwrap();
+        let sign = folder.path().join("sign");
+        let start = || {
+            let mut command = Command::new(std::env::current_exe().unwrap());
+            command.env(OPEN, &url).env(SIGN, &sign).spawn().unwrap()
+        };
+        let mut processes: Vec<Child> = (0..PROCESSES).map(|_| start()).collect();
+        while std::fs::read_dir(folder.path()).unwrap().count() < PROCESSES {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        std::fs::write(&sign, []).unwrap();
+        let ended: Vec<bool> =
+            processes.iter_mut().map(|process| process.wait().unwrap().success()).collect();
+        assert_eq!(ended, [true; PROCESSES]);
+        let twice: i64 = sqlx::query_scalar(
+            "SELECT count(*) FROM (SELECT FROM public.made GROUP BY object HAVING count(*) > 1) AS twice",
+        )
+        .fetch_one(&mut admin)
+        .await
+        .unwrap();
+        let (made, versions): (i64, i64) = sqlx::query_as(
+            "SELECT (SELECT count(*) FROM public.made), (SELECT count(*) FROM larder.schema_version)",
+        )
+        .fetch_one(&mut admin)
+        .await
+        .unwrap();
+        assert!(made > 5 && twice == 0, "{made} made, {twice} of them more than once");
+        assert_eq!(versions, 1);
+        let written: i64 =
+            sqlx::query_scalar("SELECT count(*) FROM larder.kv_entries").fetch_one(&mut admin).await.unwrap();
+        assert_eq!(usize::try_from(written).unwrap(), PROCESSES);
     })
     .await;
 }

@@ -9,7 +9,7 @@ fn tokens(window: &Window) -> u64 {
 /// Proves: RAVI-6
 #[test]
 fn sliding_window() {
-    for_each_transcript(|random, input| {
+    for_each_transcript(Property::SlidingWindow, |random, input| {
         let max = 1 + random.below(12);
         let strategy = SlidingWindow::new(max).unwrap();
         let output = keeps_the_rules(&strategy, input)?;
@@ -34,7 +34,7 @@ fn sliding_window() {
 /// Proves: RAVI-7
 #[test]
 fn tool_result_truncation() {
-    for_each_transcript(|random, input| {
+    for_each_transcript(Property::ToolResultTruncation, |random, input| {
         let max = 1 + random.below(20);
         let strategy = ToolResultTruncation::new(max).unwrap();
         let output = keeps_the_rules(&strategy, input)?;
@@ -46,8 +46,9 @@ fn tool_result_truncation() {
             let (before, after) = (given.content.chars().count(), kept.content.chars().count());
             let whole = given.content == kept.content;
             ensure(whole || !given.is_error && before > max, || "cut what was short".to_owned())?;
+            ensure(whole || after < before, || format!("{after} characters of {before}"))?;
             let marker = kept.content.rfind('[').map_or(0, |at| kept.content[at..].chars().count());
-            let short = kept.is_error || after <= max + marker;
+            let short = kept.is_error || after <= max + marker.max("[99 chars truncated]".len());
             ensure(short, || format!("{after} characters of {before}"))?;
         }
         // Alone or among others, what becomes of a message is the same.
@@ -63,7 +64,7 @@ fn tool_result_truncation() {
 /// Proves: RAVI-8
 #[test]
 fn selective_tool_call() {
-    for_each_transcript(|random, input| {
+    for_each_transcript(Property::SelectiveToolCall, |random, input| {
         let max = 1 + random.below(4);
         let strategy = SelectiveToolCall::new(max).unwrap();
         let output = keeps_the_rules(&strategy, input)?;
@@ -91,7 +92,7 @@ fn selective_tool_call() {
 /// Proves: RAVI-10
 #[test]
 fn truncation() {
-    for_each_transcript(|random, input| {
+    for_each_transcript(Property::Truncation, |random, input| {
         let messages = (!random.one_in(3)).then(|| 1 + random.below(12));
         let chars = (messages.is_none() || random.one_in(2)).then(|| {
             let most = [6, 120][random.below(2)];
@@ -124,7 +125,7 @@ fn truncation() {
 /// Proves: ALQ-2
 #[test]
 fn max_tokens() {
-    for_each_transcript(|random, input| {
+    for_each_transcript(Property::MaxTokens, |random, input| {
         let budget = i64::try_from(random.below(200)).unwrap() - 1;
         let conditions = if random.one_in(3) { vec!["tool != sum".to_owned()] } else { Vec::new() };
         let config = MaxTokensConfig { memory_max_tokens: budget, conditions };
@@ -177,7 +178,7 @@ fn any_strategy(random: &mut transcript::Random) -> Arc<dyn CompactionStrategy> 
 /// Proves: RAVI-5
 #[test]
 fn pipelines() {
-    for_each_transcript(|random, input| {
+    for_each_transcript(Property::Pipelines, |random, input| {
         let input = Window { thread: None, messages: pair_tool_calls(input.messages.clone()) };
         let pipeline: Pipeline = (0..random.below(4)).map(|_| any_strategy(random)).collect();
         let output = keeps_the_rules(&pipeline, &input)?;
@@ -202,7 +203,7 @@ fn pipelines() {
 /// Proves: RAVI-11
 #[test]
 fn token_budget_composed() {
-    for_each_transcript(|random, input| {
+    for_each_transcript(Property::TokenBudgetComposed, |random, input| {
         let input = Window { thread: None, messages: pair_tool_calls(input.messages.clone()) };
         let budget = 1 + u64::try_from(random.below(300)).unwrap();
         let steps: Pipeline = (0..random.below(4)).map(|_| any_strategy(random)).collect();

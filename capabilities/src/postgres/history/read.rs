@@ -46,14 +46,16 @@ macro_rules! now_ms {
     };
 }
 
-/// Most messages of a read whose statement says so.
+/// Most messages of a read whose statement says so, and of one that says the next number. Both stand in the statements.
 const FEW: usize = 128;
+const MORE: usize = 1_024;
 
 /// The thread's state stands in each row, and in one row alone where there are no messages. The rows come in no order
 /// that the query promises: they are put in order here, as a sort at the end would have the server copy them once more.
 ///
 /// `most` is a limit that the caller's never exceeds. Of a limit that is a parameter the planner assumes a tenth of the
 /// rows, so it would plan each small read anew, which costs as much as the read; of a tenth of `most` it keeps its plan.
+/// Where threads are long, it would take that tenth for so many that it sorts the whole thread.
 macro_rules! select_messages {
     ($condition:literal, $order:literal, $most:literal) => {
         concat!(
@@ -92,6 +94,8 @@ impl Range {
             ($condition:literal, $order:literal) => {
                 if limit <= FEW {
                     select_messages!($condition, $order, "128")
+                } else if limit <= MORE {
+                    select_messages!($condition, $order, "1024")
                 } else {
                     select_messages!($condition, $order, "ALL")
                 }

@@ -8,14 +8,14 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use larder_kernel::{CollectionName, Error, ErrorKind, Namespace};
+use larder_kernel::{CollectionName, Error, ErrorKind, Namespace, Outcome};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
 use tokio::task::JoinHandle;
 
 use super::read::dimensions;
 use crate::postgres::config::{Migrate, PostgresConfig, VectorIndex};
-use crate::postgres::failure::Fallible;
+use crate::postgres::failure::{Failure, Fallible};
 use crate::postgres::value::integer;
 
 /// How long a process leaves it at that after it could not make an index, or another one was at it.
@@ -40,6 +40,7 @@ pub(crate) struct Indexing {
     index: VectorIndex,
     rows_min: u64,
     migrate: Migrate,
+    connect_timeout: Duration,
     work: Mutex<Work>,
 }
 
@@ -67,6 +68,7 @@ impl Indexing {
             index: config.vector_index,
             rows_min: config.vector_index_rows_min,
             migrate: config.migrate,
+            connect_timeout: config.acquire_timeout,
             work: Mutex::default(),
         }
     }
@@ -112,15 +114,17 @@ impl Indexing {
     /// Makes the indexes of a collection, however small, and says whether it has them then.
     pub(super) async fn build(&self, namespace: &Namespace, collection: &CollectionName) -> Fallible<bool> {
         if !self.is_on() {
-            let message = "the database was opened without `vector_index=hnsw`";
+            let message = "the database was opened without `vector_index=hnsw`; open it with that";
             return Err(Error::new(ErrorKind::Unsupported, super::BUILD_INDEX, message).into());
         }
-        let mut connection = PgConnection::connect_with(&self.connect).await?;
+        let connecting = PgConnection::connect_with(&self.connect);
+        let connected = tokio::time::timeout(self.connect_timeout, connecting).await;
+        let mut connection = connected.map_err(|_| silent())??;
         // Waiting inside the server would hold up the very index that is waited for.
         while !take_lock(&mut connection).await? {
             tokio::time::sleep(LOCK_PAUSE).await;
         }
-        let made = make(&mut connection, namespace, collection, 1).await?;
+        let made = make(&mut connection, namespace, collection, 1).await.map_err(name_owner)?;
         connection.close().await?;
         Ok(made)
     }
@@ -140,6 +144,24 @@ impl Drop for Indexing {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn silent() -> Error {
+    let message =
+        "the database did not answer in time; check its host, port and load, or raise `acquire_timeout_ms`";
+    Error::new(ErrorKind::Timeout, super::BUILD_INDEX, message).with_outcome(Outcome::NotApplied)
+}
+
+/// A right that no grant gives.
+fn name_owner(failure: Failure) -> Failure {
+    match failure {
+        Failure::Database(sqlx::Error::Database(error)) if error.code().as_deref() == Some("42501") => {
+            let message = "only who owns the table `larder.documents` may index it; have its owner open the database with \
+                           `vector_index=hnsw`";
+            Error::new(ErrorKind::PermissionDenied, super::BUILD_INDEX, message).into()
+        }
+        failure => failure,
+    }
 }
 
 /// Takes the lock of those who make indexes, if it is free; it goes with the connection.

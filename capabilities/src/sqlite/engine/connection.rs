@@ -29,7 +29,11 @@ pub(super) fn writer(config: &SqliteConfig) -> Fallible<(Connection, Durability)
         let mut connection = open(config)?;
         // SQLite opens a file that may not be written for reading, and the first write would fail.
         if connection.is_readonly(rusqlite::MAIN_DB)? {
-            let error = Error::new(ErrorKind::PermissionDenied, OPERATION, "the file may not be written");
+            let error = Error::new(
+                ErrorKind::PermissionDenied,
+                OPERATION,
+                "the file may not be written; check the rights of the file and of its folder",
+            );
             return Err(error.with_field("path").into());
         }
         schema::check_owner(&connection)?;

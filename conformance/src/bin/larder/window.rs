@@ -1,20 +1,31 @@
 //! `larder window`: what the model would read of a thread.
 
-use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+mod model;
+mod profile;
+mod session;
+mod show;
 
-use clap::{Parser, ValueEnum};
-use larder_agents::compaction::{Pipeline, SummaryStore};
-use larder_agents::context::{AgentContext, ContextConfig, WindowExplanation};
-use larder_agents::session::{MemoryConfig, parse_config};
-use larder_agents::tokens::{EstimatedTokenCounter, TokenCounter, counter_for};
-use larder_kernel::{Origin, WindowMessage};
-use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::process::ExitCode;
 use std::sync::Arc;
 
+use clap::{Parser, ValueEnum};
+use larder_agents::InMemoryKeyValueStore;
+use larder_agents::compaction::{
+    CombinedMemory, LongTermMemory, MaxTokens, Neuralyzer, Pipeline, PipelineConfig, ShortTermMemory,
+    Summarizer, SummaryMaker, SummarySettings, SummaryStore,
+};
+use larder_agents::context::memory::LimitedWindow;
+use larder_agents::context::{AgentContext, ContextConfig, WindowExplanation};
+use larder_agents::session::MemoryConfig;
+use larder_agents::tokens::{EstimatedTokenCounter, TokenCounter, counter_for};
+use larder_capabilities::Stores;
+use larder_kernel::{CompactionStrategy, HistoryProvider, KeyValueStore, Thread};
+
+use self::model::{ModelArgs, Summaries};
+use self::profile::Profile;
 use crate::output;
-use crate::thread::{Place, printable};
+use crate::thread::Place;
 
 /// How to print the window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -33,12 +44,15 @@ pub(crate) struct Args {
     from: String,
     #[command(flatten)]
     place: Place,
-    /// The memory settings of an agent, as JSON; without them the window is the newest 100 messages.
+    /// How much of the conversation the model sees, as JSON: the profile of a session, the memory settings of an agent, or
+    /// a pipeline of strategies; without it the window is the newest 100 messages.
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
-    /// Count tokens as this model does; without it they are estimated.
-    #[arg(long, value_name = "NAME")]
-    model: Option<String>,
+    #[command(flatten)]
+    model: ModelArgs,
+    /// What stands first in the window; without it, for the profile of a session, what the session says.
+    #[arg(long, value_name = "TEXT")]
+    system_prompt: Option<String>,
     /// Say what was read, and what each strategy did.
     #[arg(long)]
     explain: bool,
@@ -53,125 +67,153 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 }
 
 async fn window(args: &Args) -> Result<String, String> {
-    let profile = args.profile.as_deref().map(read_profile).transpose()?;
-    let counter: Arc<dyn TokenCounter> = match &args.model {
+    let counter: Arc<dyn TokenCounter> = match args.model.name() {
         Some(model) => counter_for(model),
         None => Arc::new(EstimatedTokenCounter),
     };
-    let stores = args.place.open(&args.from).await?;
-    let history = stores.history().map_err(|error| error.to_string())?;
-    let mut config = ContextConfig::new(history).with_counter(counter.clone());
-    if let Ok(key_value) = stores.key_value() {
-        config = config.with_summaries(SummaryStore::new(key_value).map_err(|error| error.to_string())?);
-    }
+    let profile = args.profile.as_deref().map(Profile::read).transpose()?;
     if let Some(profile) = &profile {
-        let strategies = profile.short_term_strategies(&counter).map_err(|error| error.to_string())?;
-        config = config.with_pipeline(Pipeline::from(strategies));
-        if !profile.long_term().is_empty() {
-            output::note(
-                "looking at a window changes nothing: its long-term strategies are not run, and a summary that they \
-                 made is shown",
-            );
-        }
+        profile.check_room(args.system_prompt.as_deref().map_or(0, |prompt| counter.count(prompt)))?;
     }
-    let context = AgentContext::new(config).map_err(|error| error.to_string())?;
-    let context = context.for_agent(args.place.thread.agent.clone());
-    let explained = context.explain_window(&args.place.thread.session).await;
-    let explained = explained.map_err(|error| error.to_string())?;
+    let summaries = Summaries::new(&args.model)?;
+    let stores = args.place.open(&args.from).await?;
+    let look = Look::new(args, &stores, counter, summaries).await?;
+    let explained = match look.explain(profile.as_ref(), args, &stores).await {
+        Err(reason) if look.summaries.give_up() => {
+            output::note(format_args!("the window is shown without a new summary: {reason}"));
+            look.explain(profile.as_ref(), args, &stores).await?
+        }
+        explained => explained?,
+    };
     match args.format {
-        Format::Text => Ok(text(&explained, args.explain)),
-        Format::Json => json_text(&explained, args.explain),
+        Format::Text => Ok(show::text(&explained, args.explain)),
+        Format::Json => show::json_text(&explained, args.explain),
     }
 }
 
-fn read_profile(path: &Path) -> Result<MemoryConfig, String> {
-    let name = printable(&path.display().to_string());
-    let json = std::fs::read_to_string(path).map_err(|error| format!("cannot read {name}: {error}"))?;
-    parse_config(&json).map_err(|error| format!("{name}: {}", printable(error.message())))
+/// What a window is made with. Whatever strategies write goes into stores in memory: looking changes nothing.
+struct Look {
+    history: Arc<dyn HistoryProvider>,
+    thread: Thread,
+    counter: Arc<dyn TokenCounter>,
+    /// Begins with the summary that the thread has.
+    scratch: Arc<dyn KeyValueStore>,
+    summaries: Summaries,
 }
 
-fn text(explained: &WindowExplanation, explain: bool) -> String {
-    let mut text = String::new();
-    for message in &explained.window.messages {
-        show(&mut text, message);
-    }
-    if explain {
-        if !text.is_empty() {
-            text.push('\n');
+impl Look {
+    async fn new(
+        args: &Args,
+        stores: &Stores,
+        counter: Arc<dyn TokenCounter>,
+        summaries: Summaries,
+    ) -> Result<Self, String> {
+        let history = stores.history().map_err(|error| error.to_string())?;
+        let thread = args.place.thread.clone();
+        let scratch: Arc<dyn KeyValueStore> = Arc::new(InMemoryKeyValueStore::new());
+        let look = Self { history, thread, counter, scratch, summaries };
+        if let Ok(key_value) = stores.key_value() {
+            look.take_summary(key_value).await.map_err(|error| error.to_string())?;
         }
-        text.push_str(&explained.to_string());
+        Ok(look)
     }
-    text.truncate(text.trim_end().len());
-    text
-}
 
-/// Writing to a string cannot fail.
-fn show(to: &mut String, WindowMessage { origin, message }: &WindowMessage) {
-    let place = match origin {
-        Origin::Stored(seq) => format!("#{seq}"),
-        Origin::Summary(up_to) => format!("summary up to #{up_to}"),
-        _ => "injected".to_owned(),
-    };
-    let _ = write!(to, "{place} {}:", message.role.as_str());
-    said(to, &message.text);
-    for call in &message.tool_calls {
-        let _ = write!(to, "    call {} {}", printable(&call.id), printable(&call.name));
-        said(to, &call.arguments);
-    }
-    for result in &message.tool_results {
-        let failed = if result.is_error { " failed" } else { "" };
-        let _ = write!(to, "    result of {}{failed}:", printable(&result.call_id));
-        said(to, &result.content);
-    }
-    for blob in &message.blobs {
-        let _ = writeln!(to, "    blob {}", printable(blob.key.as_str()));
-    }
-}
-
-/// What is said, its further lines below.
-fn said(to: &mut String, text: &str) {
-    for (at, line) in text.split('\n').enumerate() {
-        let before = if at > 0 {
-            "    "
-        } else if line.is_empty() {
-            ""
-        } else {
-            " "
+    async fn explain(
+        &self,
+        profile: Option<&Profile>,
+        args: &Args,
+        stores: &Stores,
+    ) -> Result<WindowExplanation, String> {
+        let Some(profile) = profile else { return self.context(None, args).await };
+        let named = |reason: String| format!("{}: {reason}", profile.name());
+        let pipeline = match profile {
+            Profile::Session { profile, .. } => {
+                return self.session(args, stores, profile.clone()).await.map_err(named);
+            }
+            Profile::Memory { config, .. } => self.memory(config),
+            Profile::Pipeline { config, .. } => self.pipeline(config),
         };
-        let _ = writeln!(to, "{before}{}", printable(line));
+        let pipeline = pipeline.map_err(|error| named(error.to_string()))?;
+        self.context(Some(pipeline), args).await.map_err(named)
+    }
+
+    async fn take_summary(&self, from: Arc<dyn KeyValueStore>) -> larder_kernel::Result<()> {
+        if let Some(kept) = SummaryStore::new(from)?.get(&self.thread).await? {
+            SummaryStore::new(self.scratch.clone())?.put(&self.thread, None, &kept.summary).await?;
+        }
+        Ok(())
+    }
+
+    fn summary_store(&self) -> larder_kernel::Result<SummaryStore> {
+        SummaryStore::new(self.scratch.clone())
+    }
+
+    fn maker(&self, field: &'static str) -> larder_kernel::Result<SummaryMaker> {
+        let settings = SummarySettings {
+            timeout_ms: self.summaries.timeout_ms,
+            on_failure: self.summaries.on_failure(),
+            ..SummarySettings::default()
+        };
+        SummaryMaker::new(self.summaries.model(field), self.counter.clone(), self.summary_store()?, settings)
+    }
+
+    /// Long-term strategies first; the short-term ones choose among what those leave, and the summary stays.
+    fn memory(&self, config: &MemoryConfig) -> larder_kernel::Result<Pipeline> {
+        let mut strategies: Vec<Arc<dyn CompactionStrategy>> = Vec::new();
+        for settings in config.long_term() {
+            strategies.push(match settings.config()? {
+                LongTermMemory::Summarizer(mut config) => {
+                    // Only a summary that is kept is stored to be searched.
+                    config.knowledge_base = None;
+                    Arc::new(Summarizer::new(self.maker("long_term_memory_strategy")?, config)?)
+                }
+                LongTermMemory::Neuralyzer(config) => {
+                    let neuralyzer = Neuralyzer::new(self.history.clone(), self.counter.clone(), &config)?;
+                    Arc::new(neuralyzer.without_erasing())
+                }
+                _ => {
+                    let message = "this strategy is not one that a window can be shown with";
+                    return Err(larder_kernel::Error::invalid("window", "long_term_memory_id", message));
+                }
+            });
+        }
+        for settings in config.short_term() {
+            let ShortTermMemory::MaxTokens(config) = settings.config() else { continue };
+            let short: Arc<dyn CompactionStrategy> = Arc::new(MaxTokens::new(&config, self.counter.clone())?);
+            strategies.push(Arc::new(CombinedMemory::new(Vec::new(), vec![short])));
+        }
+        Ok(Pipeline::from(strategies))
+    }
+
+    fn pipeline(&self, config: &PipelineConfig) -> larder_kernel::Result<Pipeline> {
+        config.build(&self.counter, &|| self.maker("pipeline"))
+    }
+
+    /// The window of a context with these strategies, or of the default one.
+    async fn context(&self, pipeline: Option<Pipeline>, args: &Args) -> Result<WindowExplanation, String> {
+        let summaries = self.summary_store().map_err(|error| error.to_string())?;
+        let mut config = ContextConfig::new(self.history.clone())
+            .with_counter(self.counter.clone())
+            .with_summaries(summaries);
+        if let Some(pipeline) = pipeline {
+            config = config.with_memory(LimitedWindow::new().without_max_bytes()).with_pipeline(pipeline);
+        }
+        let context = AgentContext::new(config).map_err(|error| error.to_string())?;
+        let context = context.for_agent(self.thread.agent.clone());
+        let explained = context.explain_window(&self.thread.session).await;
+        let mut explained = explained.map_err(|error| error.to_string())?;
+        if let Some(prompt) = &args.system_prompt {
+            show::begin_with(&mut explained, prompt, &*self.counter);
+        }
+        Ok(explained)
     }
 }
 
-fn json_text(explained: &WindowExplanation, explain: bool) -> Result<String, String> {
-    let cannot = |error: serde_json::Error| format!("cannot write JSON: {error}");
-    let mut messages = Vec::with_capacity(explained.window.messages.len());
-    for message in &explained.window.messages {
-        messages.push(seen(message).map_err(cannot)?);
-    }
-    let mut document = json!({"messages": messages, "size": explained.result});
-    if explain {
-        document["explanation"] = serde_json::to_value(explained).map_err(cannot)?;
-    }
-    serde_json::to_string_pretty(&document).map_err(cannot)
-}
-
-/// Where the message comes from, and of the message what a model is given.
-fn seen(WindowMessage { origin, message }: &WindowMessage) -> serde_json::Result<Value> {
-    let mut seen = match origin {
-        Origin::Stored(seq) => json!({"origin": "stored", "seq": seq}),
-        Origin::Summary(up_to) => json!({"origin": "summary", "up_to": up_to}),
-        _ => json!({"origin": "injected"}),
-    };
-    seen["role"] = serde_json::to_value(message.role)?;
-    seen["text"] = Value::from(message.text.as_str());
-    if !message.tool_calls.is_empty() {
-        seen["tool_calls"] = serde_json::to_value(&message.tool_calls)?;
-    }
-    if !message.tool_results.is_empty() {
-        seen["tool_results"] = serde_json::to_value(&message.tool_results)?;
-    }
-    if !message.blobs.is_empty() {
-        seen["blobs"] = serde_json::to_value(&message.blobs)?;
-    }
-    Ok(seen)
+/// What becomes of the window when the model fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Failure {
+    /// The window is shown without a new summary, and the failure is said.
+    Keep,
+    /// The command fails.
+    Fail,
 }

@@ -3,12 +3,12 @@
 use larder_agents::session::{HINT_BYTES_MAX, HINTS_MAX, SESSION_BUCKET, SessionProfile};
 use larder_kernel::{AgentId, BucketName, ChatMessage, ErrorKind, HistoryProvider, PageRequest, SessionId};
 
-use crate::support::{World, stored, texts, turn, user};
+use crate::places::Backend;
+use crate::session_support::{World, stored, texts, turn, user};
 
 /// Proves: ATH-1, ATH-3
-#[tokio::test]
-async fn a_session_is_created_read_through_another_handle_and_deleted() {
-    let world = World::new();
+pub(crate) async fn a_session_is_created_read_through_another_handle_and_deleted(backend: &Backend) {
+    let world = World::new(backend).await;
     let (sessions, other) = (world.sessions(), world.sessions());
     let id = sessions.create(SessionProfile::default(), "You are terse.").await.unwrap();
     sessions.add_hint(&id, "Likes tea").await.unwrap();
@@ -33,9 +33,8 @@ async fn a_session_is_created_read_through_another_handle_and_deleted() {
 }
 
 /// Proves: ATH-1
-#[tokio::test]
-async fn ids_are_distinct_chosen_ids_are_taken_once_and_agents_do_not_meet() {
-    let world = World::new();
+pub(crate) async fn ids_are_distinct_chosen_ids_are_taken_once_and_agents_do_not_meet(backend: &Backend) {
+    let world = World::new(backend).await;
     let sessions = world.sessions();
     let first = sessions.create(SessionProfile::default(), "a").await.unwrap();
     assert_ne!(first, sessions.create(SessionProfile::default(), "a").await.unwrap());
@@ -59,9 +58,8 @@ async fn ids_are_distinct_chosen_ids_are_taken_once_and_agents_do_not_meet() {
 }
 
 /// Proves: ATH-1, ATH-3
-#[tokio::test]
-async fn what_does_not_fit_is_refused_by_name() {
-    let sessions = World::new().sessions();
+pub(crate) async fn what_does_not_fit_is_refused_by_name(backend: &Backend) {
+    let sessions = World::new(backend).await.sessions();
     let small = SessionProfile::rolling_window(3, 3).unwrap();
     let error = sessions.create(small.clone(), "one two three four").await.unwrap_err();
     assert_eq!((error.field(), error.actual(), error.limit()), (Some("max_tokens"), Some(4), Some(3)));
@@ -84,9 +82,8 @@ async fn what_does_not_fit_is_refused_by_name() {
 }
 
 /// Proves: ATH-6
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn hints_of_two_workers_are_all_kept() {
-    let world = World::new();
+pub(crate) async fn hints_of_two_workers_are_all_kept(backend: &Backend) {
+    let world = World::new(backend).await;
     let id = world.sessions().create(SessionProfile::default(), "s").await.unwrap();
     let add = |worker: &'static str| {
         let (sessions, id) = (world.sessions(), id.clone());
@@ -115,9 +112,8 @@ async fn hints_of_two_workers_are_all_kept() {
 }
 
 /// Proves: ATH-1
-#[tokio::test]
-async fn an_inference_that_completes_after_the_deletion_leaves_nothing() {
-    let world = World::new();
+pub(crate) async fn an_inference_that_completes_after_the_deletion_leaves_nothing(backend: &Backend) {
+    let world = World::new(backend).await;
     let (sessions, other) = (world.sessions(), world.sessions());
     let id = sessions.create(SessionProfile::default(), "s").await.unwrap();
     let inference = sessions.begin(&id, user("Hello")).await.unwrap();
@@ -127,9 +123,8 @@ async fn an_inference_that_completes_after_the_deletion_leaves_nothing() {
     assert_eq!(world.probe().thread_info(&sessions.thread(&id)).await.unwrap().messages, 0);
 }
 
-#[tokio::test]
-async fn debug_forms_and_errors_show_no_words() {
-    let sessions = World::new().sessions();
+pub(crate) async fn debug_forms_and_errors_show_no_words(backend: &Backend) {
+    let sessions = World::new(backend).await.sessions();
     let id = SessionId::new("secret-id").unwrap();
     sessions.create_as(&id, SessionProfile::default(), "secret prompt").await.unwrap();
     sessions.add_hint(&id, "secret hint").await.unwrap();

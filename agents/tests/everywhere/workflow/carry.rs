@@ -1,10 +1,13 @@
+//! What is handed on from state to state.
+
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use larder_kernel::{ChatMessage, Error, ErrorKind, LanguageModel, LanguageModelRequest, Result};
 
 use super::bench::{Bench, PING_PONG, ROUTER, ask, texts, turn, user};
-use crate::workflow::{CarryFailure, CarryForward, Summarizer, WorkflowOptions};
+use crate::places::Backend;
+use larder_agents::workflow::{CarryFailure, CarryForward, Summarizer, WorkflowOptions};
 
 /// Says what it was given.
 fn echo() -> Summarizer {
@@ -18,8 +21,8 @@ fn failing() -> Summarizer {
     Summarizer::function(|_, _, _| Err(Error::new(ErrorKind::Unavailable, "model.generate", "no model")))
 }
 
-fn bench(json: &str, carry_forward: CarryForward) -> Bench {
-    Bench::new(json).with(WorkflowOptions::default().with_carry_forward(carry_forward))
+async fn bench(backend: &Backend, json: &str, carry_forward: CarryForward) -> Bench {
+    Bench::new(backend, json).await.with(WorkflowOptions::default().with_carry_forward(carry_forward))
 }
 
 #[derive(Debug)]
@@ -37,10 +40,11 @@ impl LanguageModel for Scribe {
 }
 
 /// Proves: PK-9
-#[tokio::test]
-async fn a_models_summary_of_the_state_that_was_left_opens_the_next_conversation() {
+pub(crate) async fn a_models_summary_of_the_state_that_was_left_opens_the_next_conversation(
+    backend: &Backend,
+) {
     let scribe = Arc::new(Scribe(Mutex::default()));
-    let bench = bench(ROUTER, CarryForward::new(Summarizer::Model(scribe.clone())));
+    let bench = bench(backend, ROUTER, CarryForward::new(Summarizer::Model(scribe.clone()))).await;
     let mut workflow = bench.open().await;
     turn(&mut workflow, "I was charged twice", None).await;
     workflow.begin_turn().await.unwrap();
@@ -61,18 +65,16 @@ async fn a_models_summary_of_the_state_that_was_left_opens_the_next_conversation
 }
 
 /// Proves: PK-9
-#[tokio::test]
-async fn without_carry_forward_the_next_state_is_told_nothing() {
-    let bench = Bench::new(PING_PONG);
+pub(crate) async fn without_carry_forward_the_next_state_is_told_nothing(backend: &Backend) {
+    let bench = Bench::new(backend, PING_PONG).await;
     let mut workflow = bench.open().await;
     turn(&mut workflow, "1", Some("Go")).await;
     assert!(texts(&workflow.begin_turn().await.unwrap()).is_empty());
 }
 
 /// Proves: PK-9
-#[tokio::test]
-async fn a_state_that_is_visited_again_is_summarized_on() {
-    let bench = bench(PING_PONG, CarryForward::new(echo()));
+pub(crate) async fn a_state_that_is_visited_again_is_summarized_on(backend: &Backend) {
+    let bench = bench(backend, PING_PONG, CarryForward::new(echo())).await;
     let mut workflow = bench.open().await;
     turn(&mut workflow, "1", None).await;
     turn(&mut workflow, "2", Some("Go")).await;
@@ -87,9 +89,8 @@ async fn a_state_that_is_visited_again_is_summarized_on() {
 }
 
 /// Proves: PK-9
-#[tokio::test]
-async fn a_state_left_without_a_word_hands_nothing_on() {
-    let bench = bench(PING_PONG, CarryForward::new(echo()));
+pub(crate) async fn a_state_left_without_a_word_hands_nothing_on(backend: &Backend) {
+    let bench = bench(backend, PING_PONG, CarryForward::new(echo())).await;
     let mut workflow = bench.open().await;
     workflow.fire("Go", "1").await.unwrap();
     assert!(texts(&turn(&mut workflow, "x", None).await).is_empty());
@@ -105,10 +106,9 @@ async fn a_state_left_without_a_word_hands_nothing_on() {
 }
 
 /// Proves: PK-9, PK-7
-#[tokio::test]
-async fn each_visit_of_a_transient_state_hands_on_what_was_said_in_it() {
+pub(crate) async fn each_visit_of_a_transient_state_hands_on_what_was_said_in_it(backend: &Backend) {
     let json = PING_PONG.replacen(r#""say ping","#, r#""say ping", "persistence": "transient","#, 1);
-    let bench = bench(&json, CarryForward::new(echo()));
+    let bench = bench(backend, &json, CarryForward::new(echo())).await;
     let mut workflow = bench.open().await;
     for text in ["1", "2", "3", "4"] {
         turn(&mut workflow, text, Some("Go")).await;
@@ -119,12 +119,11 @@ async fn each_visit_of_a_transient_state_hands_on_what_was_said_in_it() {
 }
 
 /// Proves: PK-9
-#[tokio::test]
-async fn where_no_summary_can_be_had_the_conversation_itself_is_handed_on() {
+pub(crate) async fn where_no_summary_can_be_had_the_conversation_itself_is_handed_on(backend: &Backend) {
     let nothing = Summarizer::function(|_, _, _| Ok(" ".to_owned()));
     let too_much = Summarizer::function(|_, _, _| Ok("x".repeat(8 * 1024 + 1)));
     for summarizer in [failing(), nothing, too_much] {
-        let bench = bench(PING_PONG, CarryForward::new(summarizer));
+        let bench = bench(backend, PING_PONG, CarryForward::new(summarizer)).await;
         let mut workflow = bench.open().await;
         turn(&mut workflow, "first", None).await;
         turn(&mut workflow, "second", Some("Go")).await;
@@ -135,9 +134,8 @@ async fn where_no_summary_can_be_had_the_conversation_itself_is_handed_on() {
 }
 
 /// Proves: PK-9
-#[tokio::test]
-async fn what_does_not_fit_is_counted_and_the_newest_is_kept() {
-    let bench = bench(PING_PONG, CarryForward::new(failing()).with_text_bytes_max(256));
+pub(crate) async fn what_does_not_fit_is_counted_and_the_newest_is_kept(backend: &Backend) {
+    let bench = bench(backend, PING_PONG, CarryForward::new(failing()).with_text_bytes_max(256)).await;
     let mut workflow = bench.open().await;
     for number in 0..50 {
         turn(&mut workflow, &format!("message {number}"), None).await;
@@ -155,9 +153,9 @@ async fn what_does_not_fit_is_counted_and_the_newest_is_kept() {
 }
 
 /// Proves: PK-9
-#[tokio::test]
-async fn a_summarizer_set_to_fail_stops_the_transition_and_nothing_changes() {
-    let bench = bench(PING_PONG, CarryForward::new(failing()).with_on_failure(CarryFailure::Fail));
+pub(crate) async fn a_summarizer_set_to_fail_stops_the_transition_and_nothing_changes(backend: &Backend) {
+    let bench =
+        bench(backend, PING_PONG, CarryForward::new(failing()).with_on_failure(CarryFailure::Fail)).await;
     let mut workflow = bench.open().await;
     workflow.begin_turn().await.unwrap();
     ask(&mut workflow, "Go").await;
@@ -173,13 +171,12 @@ async fn a_summarizer_set_to_fail_stops_the_transition_and_nothing_changes() {
 }
 
 /// Proves: PK-9
-#[tokio::test]
-async fn summaries_beyond_the_most_are_left_out_and_the_window_says_so() {
+pub(crate) async fn summaries_beyond_the_most_are_left_out_and_the_window_says_so(backend: &Backend) {
     let json = r#"{"states": {
         "a": {"prompt_task": "a", "on_event": {"Go": "b"}}, "b": {"prompt_task": "b", "on_event": {"Go": "c"}},
         "c": {"prompt_task": "c", "on_event": {"Go": "d"}}, "d": {"prompt_task": "d"}
     }}"#;
-    let bench = bench(json, CarryForward::new(echo()).with_states_max(2));
+    let bench = bench(backend, json, CarryForward::new(echo()).with_states_max(2)).await;
     let mut workflow = bench.open().await;
     for text in ["1", "2", "3"] {
         turn(&mut workflow, text, Some("Go")).await;
@@ -190,10 +187,9 @@ async fn summaries_beyond_the_most_are_left_out_and_the_window_says_so() {
 }
 
 /// Proves: PK-9
-#[tokio::test]
-async fn a_bad_setting_is_refused_with_its_name() {
-    use crate::workflow::{Workflow, WorkflowSpec};
-    let bench = Bench::new(PING_PONG);
+pub(crate) async fn a_bad_setting_is_refused_with_its_name(backend: &Backend) {
+    use larder_agents::workflow::{Workflow, WorkflowSpec};
+    let bench = Bench::new(backend, PING_PONG).await;
     for (carry_forward, field) in [
         (CarryForward::new(echo()).with_text_bytes_max(255), "text_bytes_max"),
         (CarryForward::new(echo()).with_text_bytes_max(32 * 1024 + 1), "text_bytes_max"),
@@ -209,10 +205,8 @@ async fn a_bad_setting_is_refused_with_its_name() {
 }
 
 /// Proves: PK-9, PK-1
-#[tokio::test]
-async fn a_fork_summarizes_on_though_its_messages_have_other_numbers() {
-    use larder_kernel::HistoryProvider;
-    let bench = bench(PING_PONG, CarryForward::new(echo()));
+pub(crate) async fn a_fork_summarizes_on_though_its_messages_have_other_numbers(backend: &Backend) {
+    let bench = bench(backend, PING_PONG, CarryForward::new(echo())).await;
     let mut workflow = bench.open().await;
     turn(&mut workflow, "gone", None).await;
     bench.history().clear(&workflow.thread("ping").unwrap().unwrap()).await.unwrap();

@@ -1,8 +1,10 @@
+//! What an agent sees of a session, and what it adds.
+
 use async_trait::async_trait;
 use larder_kernel::{Appended, Result};
 
-use super::super::memory::SessionMemory;
 use super::*;
+use larder_agents::context::memory::SessionMemory;
 
 fn by(agent: &str, text: impl Into<String>) -> ChatMessage {
     ChatMessage::user(text).with_author(AgentId::new(agent).unwrap(), None)
@@ -17,9 +19,8 @@ fn with(config: &ContextConfig, memory: impl Into<MemoryProvider>) -> AgentConte
 }
 
 /// Proves: AKKA-3
-#[tokio::test]
-async fn each_provider_reads_and_writes_what_it_says() {
-    let (history, config) = open();
+pub(crate) async fn each_provider_reads_and_writes_what_it_says(backend: &Backend) {
+    let (history, config) = open(backend).await;
     for number in 0..4 {
         history.append(&thread(), ChatMessage::user(number.to_string())).await.unwrap();
     }
@@ -45,9 +46,8 @@ async fn each_provider_reads_and_writes_what_it_says() {
 }
 
 /// Proves: AKKA-2
-#[tokio::test]
-async fn of_a_limited_window_the_oldest_leave_first_until_the_rest_fits() {
-    let (history, config) = open();
+pub(crate) async fn of_a_limited_window_the_oldest_leave_first_until_the_rest_fits(backend: &Backend) {
+    let (history, config) = open(backend).await;
     for letter in ["a", "b", "c", "d"] {
         history.append(&thread(), ChatMessage::user(letter.repeat(50 * 1024))).await.unwrap();
     }
@@ -66,9 +66,8 @@ async fn of_a_limited_window_the_oldest_leave_first_until_the_rest_fits() {
 }
 
 /// Proves: AKKA-4, AKKA-1
-#[tokio::test]
-async fn filters_come_first_and_then_the_limit_however_far_back_it_is() {
-    let (history, config) = open();
+pub(crate) async fn filters_come_first_and_then_the_limit_however_far_back_it_is(backend: &Backend) {
+    let (history, config) = open(backend).await;
     for number in 0..5 {
         history.append(&thread(), by("rare", number.to_string())).await.unwrap();
     }
@@ -96,9 +95,8 @@ async fn filters_come_first_and_then_the_limit_however_far_back_it_is() {
 }
 
 /// Proves: AKKA-4
-#[tokio::test]
-async fn the_search_behind_a_filter_is_bounded_and_says_so() {
-    let (history, config) = open();
+pub(crate) async fn the_search_behind_a_filter_is_bounded_and_says_so(backend: &Backend) {
+    let (history, config) = open(backend).await;
     history.append(&thread(), by("rare", "far")).await.unwrap();
     fill(&history, 3_000).await;
     let memory = LimitedWindow::new().read_last(3).filtered(only("rare"));
@@ -110,10 +108,9 @@ async fn the_search_behind_a_filter_is_bounded_and_says_so() {
 }
 
 /// Proves: AKKA-4, RAVI-9
-#[tokio::test]
-async fn a_filtered_window_neither_shows_nor_feeds_the_summary_of_all() {
-    let (history, config) = open();
-    let store = summaries();
+pub(crate) async fn a_filtered_window_neither_shows_nor_feeds_the_summary_of_all(backend: &Backend) {
+    let (history, config) = open(backend).await;
+    let store = summaries(backend).await;
     for agent in ["a", "b", "a"] {
         history.append(&thread(), by(agent, agent)).await.unwrap();
     }
@@ -128,11 +125,11 @@ async fn a_filtered_window_neither_shows_nor_feeds_the_summary_of_all() {
     assert_eq!(window.thread, Some(thread()));
 }
 
-#[derive(Debug, Default)]
-struct Notebook(std::sync::Mutex<Vec<ChatMessage>>);
+#[derive(Debug, Clone, Default)]
+struct Notebook(Arc<std::sync::Mutex<Vec<ChatMessage>>>);
 
 #[async_trait]
-impl SessionMemory for Arc<Notebook> {
+impl SessionMemory for Notebook {
     async fn read(&self, thread: &Thread) -> Result<Window> {
         let mut window = Window::injected(self.0.lock().unwrap().clone());
         window.thread = Some(thread.clone());
@@ -158,10 +155,9 @@ impl SessionMemory for Arc<Notebook> {
 }
 
 /// Proves: AKKA-3
-#[tokio::test]
-async fn a_custom_memory_stands_in_the_place_of_the_history() {
-    let (history, config) = open();
-    let notebook = Arc::new(Notebook::default());
+pub(crate) async fn a_custom_memory_stands_in_the_place_of_the_history(backend: &Backend) {
+    let (history, config) = open(backend).await;
+    let notebook = Notebook::default();
     let config = config
         .with_memory(MemoryProvider::custom(notebook.clone()))
         .with_pipeline(SlidingWindow::new(2).unwrap())

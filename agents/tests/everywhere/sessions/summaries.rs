@@ -9,7 +9,8 @@ use larder_agents::session::{
 };
 use larder_kernel::{ChatMessage, ErrorKind, Origin, Seq, SessionId, ToolCall, ToolResult};
 
-use crate::support::{Model, Reply, World, stored, texts, turn, user};
+use crate::places::Backend;
+use crate::session_support::{Model, Reply, World, stored, texts, turn, user};
 
 const KEPT: [&str; 6] = ["1 1 1 1", "2 2 2 2", "3 3 3 3", "4 4 4 4", "5 5 5 5", "6 6 6 6"];
 
@@ -24,9 +25,8 @@ async fn six(sessions: &Sessions) -> SessionId {
 }
 
 /// Proves: ATH-5, ATH-6, ATH-7
-#[tokio::test]
-async fn past_the_threshold_the_older_half_becomes_a_summary() {
-    let world = World::new();
+pub(crate) async fn past_the_threshold_the_older_half_becomes_a_summary(backend: &Backend) {
+    let world = World::new(backend).await;
     let plain = world.sessions();
     let id = six(&plain).await;
     plain.add_hint(&id, "Likes tea").await.unwrap();
@@ -52,9 +52,8 @@ async fn past_the_threshold_the_older_half_becomes_a_summary() {
 }
 
 /// Proves: ATH-5
-#[tokio::test]
-async fn at_the_threshold_or_with_a_summary_nothing_is_summarized() {
-    let world = World::new();
+pub(crate) async fn at_the_threshold_or_with_a_summary_nothing_is_summarized(backend: &Backend) {
+    let world = World::new(backend).await;
     let model = Model::new(&[Reply::Text("First.")]);
     let sessions = world.sessions().with_summarizer(model.clone());
     let profile = SessionProfile::rolling_window(60, 8).unwrap();
@@ -73,9 +72,8 @@ async fn at_the_threshold_or_with_a_summary_nothing_is_summarized() {
 }
 
 /// Proves: ATH-5
-#[tokio::test]
-async fn a_rolling_policy_takes_the_last_summary_in() {
-    let world = World::new();
+pub(crate) async fn a_rolling_policy_takes_the_last_summary_in(backend: &Backend) {
+    let world = World::new(backend).await;
     let model = Model::new(&[Reply::Text("First."), Reply::Text("Second.")]);
     let sessions = world.sessions().with_summarizer(model.clone()).with_summaries(
         SummaryPolicy::Rolling,
@@ -94,15 +92,14 @@ async fn a_rolling_policy_takes_the_last_summary_in() {
 }
 
 /// Proves: ATH-5
-#[tokio::test(start_paused = true)]
-async fn a_summary_that_fails_loses_nothing_and_is_told() {
+pub(crate) async fn a_summary_that_fails_loses_nothing_and_is_told(backend: &Backend) {
     for (reply, kind) in [
         (Reply::Fails, ErrorKind::Unavailable),
         (Reply::Hangs, ErrorKind::Timeout),
         (Reply::Text("  "), ErrorKind::Unexpected),
         (Reply::Text("0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0"), ErrorKind::Unexpected),
     ] {
-        let world = World::new();
+        let world = World::new(backend).await;
         let model = Model::new(&[reply, Reply::Text("Better.")]);
         let sessions = world.sessions().with_summarizer(model);
         let id = six(&world.sessions()).await;
@@ -123,9 +120,8 @@ async fn a_summary_that_fails_loses_nothing_and_is_told() {
 }
 
 /// Proves: ATH-5
-#[tokio::test]
-async fn two_at_once_make_one_summary() {
-    let world = World::new();
+pub(crate) async fn two_at_once_make_one_summary(backend: &Backend) {
+    let world = World::new(backend).await;
     let id = six(&world.sessions()).await;
     let model = Model::new(&[Reply::Text("One."), Reply::Text("Two.")]);
     let (left, right) =
@@ -137,9 +133,8 @@ async fn two_at_once_make_one_summary() {
 }
 
 /// Proves: ATH-5
-#[tokio::test]
-async fn a_long_session_is_summarized_by_parts_and_pairs_stay_whole() {
-    let world = World::new();
+pub(crate) async fn a_long_session_is_summarized_by_parts_and_pairs_stay_whole(backend: &Backend) {
+    let world = World::new(backend).await;
     let plain = world.sessions();
     let id = plain.create(SessionProfile::rolling_window(40, 20).unwrap(), "").await.unwrap();
     for index in 0..20 {
@@ -162,9 +157,8 @@ async fn a_long_session_is_summarized_by_parts_and_pairs_stay_whole() {
 }
 
 /// Proves: ATH-5, ALQ-7
-#[tokio::test]
-async fn a_replaced_session_keeps_its_summary_and_no_late_one_of_what_is_gone() {
-    let world = World::new();
+pub(crate) async fn a_replaced_session_keeps_its_summary_and_no_late_one_of_what_is_gone(backend: &Backend) {
+    let world = World::new(backend).await;
     let model = Model::new(&[Reply::Text("Counted.")]);
     let sessions = world.sessions().with_summarizer(model);
     let id = six(&world.sessions()).await;
@@ -182,6 +176,7 @@ async fn a_replaced_session_keeps_its_summary_and_no_late_one_of_what_is_gone() 
         tokens: 4,
         messages: 6,
         strategy: "session".into(),
+        covers: None,
     };
     SummaryStore::new(world.kv()).unwrap().put(&sessions.thread(&id), None, &late).await.unwrap();
     let inference = sessions.begin(&id, flush("9")).await.unwrap();
@@ -193,9 +188,8 @@ async fn a_replaced_session_keeps_its_summary_and_no_late_one_of_what_is_gone() 
 }
 
 /// Proves: ALQ-7
-#[tokio::test]
-async fn an_inference_that_stores_nothing_summarizes_nothing() {
-    let world = World::new();
+pub(crate) async fn an_inference_that_stores_nothing_summarizes_nothing(backend: &Backend) {
+    let world = World::new(backend).await;
     let id = six(&world.sessions()).await;
     let model = Model::new(&[]);
     let sessions = world.sessions().with_summarizer(model.clone());

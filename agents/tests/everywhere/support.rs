@@ -1,6 +1,6 @@
 //! Models and threads that tests of compaction share.
 
-#![allow(dead_code, unreachable_pub, reason = "each test binary uses its own part")]
+#![allow(unreachable_pub, reason = "a test binary has no interface")]
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,12 +11,13 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use larder_agents::compaction::{SummarySettings, SummaryStore, begin_with_summary};
 use larder_agents::tokens::TokenCounter;
-use larder_agents::{InMemoryHistoryProvider, InMemoryKeyValueStore, MemoryPlace};
 use larder_kernel::{
-    BucketInfo, BucketName, Capabilities, ChatMessage, Error, ErrorKind, HistoryProviderExt, Key,
-    KeyRevision, KeyValueStore, KvEntry, KvEvents, KvPutOptions, LanguageModel, LanguageModelRequest,
+    BucketInfo, BucketName, Capabilities, ChatMessage, Error, ErrorKind, HistoryProvider, HistoryProviderExt,
+    Key, KeyRevision, KeyValueStore, KvEntry, KvEvents, KvPutOptions, LanguageModel, LanguageModelRequest,
     Namespace, Origin, Page, PageRequest, Result, Revision, Store, Thread, Window,
 };
+
+use crate::places::{Backend, Room};
 
 /// A token is a word.
 #[derive(Debug)]
@@ -65,6 +66,11 @@ impl ScriptedModel {
     pub fn calls(&self) -> usize {
         self.calls.load(Ordering::SeqCst)
     }
+
+    /// Returns when the model has been asked so many times.
+    pub async fn asked(&self, times: usize) {
+        until(|| self.calls() >= times).await;
+    }
 }
 
 #[async_trait]
@@ -81,6 +87,16 @@ impl LanguageModel for ScriptedModel {
     }
 }
 
+/// Waits for something that happens soon.
+pub async fn until(happened: impl Fn() -> bool) {
+    let waiting = async {
+        while !happened() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), waiting).await.expect("it never happened");
+}
+
 /// The marks in a request, each once, joined so that they are one word.
 pub fn marks_of(request: &LanguageModelRequest) -> String {
     let text = &request.messages.last().unwrap().text;
@@ -94,27 +110,26 @@ fn is_mark(word: &str) -> bool {
     word.strip_prefix('m').is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// A thread in a place that several handles share.
+/// A thread that several handles share.
 pub struct Bench {
-    pub place: MemoryPlace,
-    pub history: Arc<InMemoryHistoryProvider>,
+    pub room: Room,
+    pub history: Arc<dyn HistoryProvider>,
     pub thread: Thread,
 }
 
 impl Bench {
-    pub fn new() -> Self {
-        let place = MemoryPlace::new();
-        let history = Arc::new(InMemoryHistoryProvider::open(&place, Namespace::new("n").unwrap()));
-        Self { place, history, thread: Thread::new("agent", "session").unwrap() }
+    pub async fn new(backend: &Backend) -> Self {
+        let room = backend.room().await;
+        Self { history: room.history(), room, thread: Thread::new("agent", "session").unwrap() }
     }
 
     /// Another handle on the summaries.
     pub fn summaries(&self) -> SummaryStore {
-        SummaryStore::new(Arc::new(self.kv())).unwrap()
+        SummaryStore::new(self.kv()).unwrap()
     }
 
-    pub fn kv(&self) -> InMemoryKeyValueStore {
-        InMemoryKeyValueStore::open(&self.place, Namespace::new("n").unwrap())
+    pub fn kv(&self) -> Arc<dyn KeyValueStore> {
+        self.room.kv()
     }
 
     /// Appends turns of two messages with ten words each.
@@ -176,7 +191,7 @@ pub fn settings() -> SummarySettings {
 
 /// Summaries on a store that fails now and then: before it has written, or after.
 pub struct Shaky {
-    inner: InMemoryKeyValueStore,
+    inner: Arc<dyn KeyValueStore>,
     dice: Mutex<Dice>,
     sides: u64,
 }
@@ -189,7 +204,7 @@ impl fmt::Debug for Shaky {
 
 impl Shaky {
     /// Fails once in `sides` calls.
-    pub fn new(inner: InMemoryKeyValueStore, seed: u64, sides: u64) -> Self {
+    pub fn new(inner: Arc<dyn KeyValueStore>, seed: u64, sides: u64) -> Self {
         Self { inner, dice: Mutex::new(Dice(seed)), sides }
     }
 

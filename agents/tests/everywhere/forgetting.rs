@@ -1,20 +1,17 @@
 //! Strategies that change the stored conversation: what goes, what stays, and who wins.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
-
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::places::Backend;
+use crate::support::{Bench, ScriptedModel, Words, seqs, until};
 use larder_agents::compaction::{
     CompactionAgent, CompactionAgentConfig, LongTermMemory, Neuralyzer, NeuralyzerConfig, OnFailure, Summary,
 };
 use larder_kernel::{
-    ChatMessage, CompactionStrategy, Error, ErrorKind, HistoryProvider, HistoryProviderExt, Origin, Reach,
-    Result, Role, Seq, ToolCall, ToolResult, Window, WindowMessage,
+    ChatMessage, CompactionStrategy, Error, ErrorKind, HistoryProviderExt, Origin, Reach, Result, Role, Seq,
+    ToolCall, ToolResult, Window, WindowMessage,
 };
-use support::{Bench, ScriptedModel, Words, seqs};
 
 fn neuralyzer(bench: &Bench, config: &NeuralyzerConfig) -> Neuralyzer {
     Neuralyzer::new(bench.history.clone(), Arc::new(Words), config)
@@ -32,9 +29,8 @@ fn over(interactions: i64, keep: usize) -> NeuralyzerConfig {
 }
 
 /// Proves: ALQ-5
-#[tokio::test]
-async fn old_interactions_are_erased_from_what_is_stored() {
-    let bench = Bench::new();
+pub(crate) async fn old_interactions_are_erased_from_what_is_stored(backend: &Backend) {
+    let bench = Bench::new(backend).await;
     bench.turns(0..5).await;
     let strategy = neuralyzer(&bench, &over(5, 2));
     assert_eq!(
@@ -44,8 +40,14 @@ async fn old_interactions_are_erased_from_what_is_stored() {
     assert_eq!(strategy.compact(bench.window().await).await.unwrap(), bench.raw_window().await);
 
     bench.turns(5..6).await;
-    let summary =
-        Summary { up_to: Seq::new(2), text: "old".into(), tokens: 1, messages: 2, strategy: "s".into() };
+    let summary = Summary {
+        up_to: Seq::new(2),
+        text: "old".into(),
+        tokens: 1,
+        messages: 2,
+        strategy: "s".into(),
+        covers: None,
+    };
     bench.summaries().put(&bench.thread, None, &summary).await.unwrap();
     let mut given = bench.raw_window().await;
     given.messages.insert(0, WindowMessage::injected(ChatMessage::system("Be kind")));
@@ -56,9 +58,8 @@ async fn old_interactions_are_erased_from_what_is_stored() {
 }
 
 /// Proves: ALQ-5
-#[tokio::test]
-async fn as_it_stands_the_neuralyzer_never_erases() {
-    let bench = Bench::new();
+pub(crate) async fn as_it_stands_the_neuralyzer_never_erases(backend: &Backend) {
+    let bench = Bench::new(backend).await;
     bench.turns(0..200).await;
     let strategy = neuralyzer(&bench, &NeuralyzerConfig::default());
     let whole = bench.raw_window().await;
@@ -74,9 +75,10 @@ async fn as_it_stands_the_neuralyzer_never_erases() {
 }
 
 /// Proves: ALQ-5
-#[tokio::test]
-async fn what_arrives_meanwhile_stays_and_a_thread_that_was_cleared_is_left_alone() {
-    let bench = Bench::new();
+pub(crate) async fn what_arrives_meanwhile_stays_and_a_thread_that_was_cleared_is_left_alone(
+    backend: &Backend,
+) {
+    let bench = Bench::new(backend).await;
     bench.turns(0..4).await;
     let strategy = neuralyzer(&bench, &over(3, 0));
     let seen = bench.window().await;
@@ -94,9 +96,8 @@ async fn what_arrives_meanwhile_stays_and_a_thread_that_was_cleared_is_left_alon
 }
 
 /// Proves: ALQ-3, ALQ-5
-#[tokio::test]
-async fn tokens_erase_too_and_the_interaction_that_is_not_over_stays() {
-    let bench = Bench::new();
+pub(crate) async fn tokens_erase_too_and_the_interaction_that_is_not_over_stays(backend: &Backend) {
+    let bench = Bench::new(backend).await;
     bench.turns(0..3).await;
     for message in [
         ChatMessage::user("book it"),
@@ -121,7 +122,7 @@ async fn tokens_erase_too_and_the_interaction_that_is_not_over_stays() {
 const SHORT: &str = r#"{"userMessage": "Which trip?", "aiMessage": "Oslo, booked."}"#;
 
 fn agent(bench: &Bench, model: &Arc<ScriptedModel>) -> CompactionAgent {
-    let config = CompactionAgentConfig { bytes_threshold: 600, timeout_ms: 10_000, ..Default::default() };
+    let config = CompactionAgentConfig { bytes_threshold: 600, timeout_ms: 3_000, ..Default::default() };
     CompactionAgent::new(bench.history.clone(), model.clone(), config).unwrap()
 }
 
@@ -130,9 +131,8 @@ fn answers(text: &'static str) -> Arc<ScriptedModel> {
 }
 
 /// Proves: AKKA-8
-#[tokio::test(start_paused = true)]
-async fn the_agent_reads_text_and_keeps_no_memory() {
-    let bench = Bench::new();
+pub(crate) async fn the_agent_reads_text_and_keeps_no_memory(backend: &Backend) {
+    let bench = Bench::new(backend).await;
     let model = answers(SHORT);
     let agent = agent(&bench, &model);
     bench.turns(0..4).await;
@@ -174,14 +174,13 @@ async fn the_agent_reads_text_and_keeps_no_memory() {
 }
 
 /// Proves: AKKA-6
-#[tokio::test(start_paused = true)]
-async fn messages_that_arrive_while_the_model_works_stay_behind_the_two() {
-    let bench = Bench::new();
+pub(crate) async fn messages_that_arrive_while_the_model_works_stay_behind_the_two(backend: &Backend) {
+    let bench = Bench::new(backend).await;
     bench.turns(0..10).await;
     let model = answers(SHORT);
     let agent = agent(&bench, &model);
     let meanwhile = async {
-        tokio::time::sleep(Duration::from_millis(500)).await;
+        model.asked(1).await;
         bench.turns(10..12).await;
     };
     let (compacted, ()) = tokio::join!(agent.compact(&bench.thread), meanwhile);
@@ -190,9 +189,8 @@ async fn messages_that_arrive_while_the_model_works_stay_behind_the_two() {
 }
 
 /// Proves: AKKA-6
-#[tokio::test(start_paused = true)]
-async fn of_two_agents_one_compacts_and_a_cleared_thread_stays_cleared() {
-    let bench = Bench::new();
+pub(crate) async fn of_two_agents_one_compacts_and_a_cleared_thread_stays_cleared(backend: &Backend) {
+    let bench = Bench::new(backend).await;
     bench.turns(0..10).await;
     let model = answers(SHORT);
     let (one, two) = (agent(&bench, &model), agent(&bench, &model));
@@ -203,7 +201,7 @@ async fn of_two_agents_one_compacts_and_a_cleared_thread_stays_cleared() {
 
     bench.turns(10..20).await;
     let clear = async {
-        tokio::time::sleep(Duration::from_millis(500)).await;
+        model.asked(3).await;
         bench.history.clear(&bench.thread).await.unwrap();
     };
     let (lost, ()) = tokio::join!(one.compact(&bench.thread), clear);
@@ -221,8 +219,7 @@ async fn of_two_agents_one_compacts_and_a_cleared_thread_stays_cleared() {
 }
 
 /// Proves: AKKA-8
-#[tokio::test(start_paused = true)]
-async fn an_answer_that_is_not_the_json_asked_for_changes_nothing() {
+pub(crate) async fn an_answer_that_is_not_the_json_asked_for_changes_nothing(backend: &Backend) {
     let long = format!(r#"{{"userMessage": "a", "aiMessage": "{}"}}"#, "b".repeat(5_000));
     let fenced = format!("```json\n{SHORT}\n```");
     for (answer, good) in [
@@ -235,7 +232,7 @@ async fn an_answer_that_is_not_the_json_asked_for_changes_nothing() {
         (&*long, false),
         (&*fenced, true),
     ] {
-        let bench = Bench::new();
+        let bench = Bench::new(backend).await;
         bench.turns(0..10).await;
         let before = bench.transcript().await;
         let said = answer.to_owned();
@@ -249,16 +246,15 @@ async fn an_answer_that_is_not_the_json_asked_for_changes_nothing() {
             }
         }
     }
-    let bench = Bench::new();
+    let bench = Bench::new(backend).await;
     bench.turns(0..10).await;
-    let slow = ScriptedModel::new(Duration::from_secs(11), |_, _| Ok(ChatMessage::assistant(SHORT)));
+    let slow = ScriptedModel::new(Duration::from_secs(9), |_, _| Ok(ChatMessage::assistant(SHORT)));
     assert_eq!(agent(&bench, &slow).compact(&bench.thread).await.unwrap_err().kind(), ErrorKind::Timeout);
 }
 
 /// Proves: AKKA-8
-#[tokio::test(start_paused = true)]
-async fn of_a_large_thread_the_oldest_interactions_are_taken() {
-    let bench = Bench::new();
+pub(crate) async fn of_a_large_thread_the_oldest_interactions_are_taken(backend: &Backend) {
+    let bench = Bench::new(backend).await;
     bench.turns(0..1_200).await;
     let model = answers(SHORT);
     let config = CompactionAgentConfig {
@@ -293,9 +289,8 @@ async fn of_a_large_thread_the_oldest_interactions_are_taken() {
 }
 
 /// Proves: AKKA-5, AKKA-8
-#[tokio::test(start_paused = true)]
-async fn the_watch_compacts_when_an_answer_makes_the_thread_too_large() {
-    let bench = Bench::new();
+pub(crate) async fn the_watch_compacts_when_an_answer_makes_the_thread_too_large(backend: &Backend) {
+    let bench = Bench::new(backend).await;
     let model = ScriptedModel::new(Duration::ZERO, |call, _| match call {
         0 => Err(Error::new(ErrorKind::Unavailable, "model", "away")),
         _ => Ok(ChatMessage::assistant(SHORT)),
@@ -312,8 +307,8 @@ async fn the_watch_compacts_when_an_answer_makes_the_thread_too_large() {
     });
     for turn in 0..8 {
         bench.turns(turn..turn + 1).await;
-        tokio::time::sleep(Duration::from_secs(1)).await;
     }
+    until(|| reports.lock().unwrap().len() >= 2).await;
     assert_eq!(reports.lock().unwrap()[..2], [Err(ErrorKind::Unavailable), Ok(16)]);
     assert_eq!(bench.history.count_messages(&bench.thread).await.unwrap(), 2);
     watching.abort();

@@ -1,13 +1,17 @@
+//! Who commits a transition, and when.
+
 use larder_kernel::{ErrorKind, ToolCall};
 use serde_json::json;
 
 use super::bench::{Bench, PING_PONG, ROUTER, ask, call, json, texts, user};
-use crate::workflow::{TRANSITION_TOOL, WorkflowOptions};
+use crate::places::Backend;
+use larder_agents::workflow::{TRANSITION_TOOL, WorkflowOptions};
 
 /// Proves: PK-10
-#[tokio::test]
-async fn an_agent_controlled_state_is_committed_at_once_and_two_transitions_fit_one_turn() {
-    let bench = Bench::new(ROUTER);
+pub(crate) async fn an_agent_controlled_state_is_committed_at_once_and_two_transitions_fit_one_turn(
+    backend: &Backend,
+) {
+    let bench = Bench::new(backend, ROUTER).await;
     let mut workflow = bench.open().await;
     let turn = workflow.begin_turn().await.unwrap();
     assert_eq!(turn.system_prompt, "triage");
@@ -47,9 +51,8 @@ async fn an_agent_controlled_state_is_committed_at_once_and_two_transitions_fit_
 }
 
 /// Proves: PK-10
-#[tokio::test]
-async fn a_user_controlled_state_is_committed_at_the_end_of_the_turn() {
-    let bench = Bench::new(PING_PONG);
+pub(crate) async fn a_user_controlled_state_is_committed_at_the_end_of_the_turn(backend: &Backend) {
+    let bench = Bench::new(backend, PING_PONG).await;
     let mut workflow = bench.open().await;
     workflow.begin_turn().await.unwrap();
     let told = json(&ask(&mut workflow, "Go").await);
@@ -69,14 +72,13 @@ async fn a_user_controlled_state_is_committed_at_the_end_of_the_turn() {
 }
 
 /// Proves: PK-10
-#[tokio::test]
-async fn the_prompt_stays_anchored_over_turns_until_the_chain_lands() {
+pub(crate) async fn the_prompt_stays_anchored_over_turns_until_the_chain_lands(backend: &Backend) {
     let options = ["triage", "routed", "billing", "technical"]
         .into_iter()
         .fold(WorkflowOptions::default(), |options, task| {
             options.with_prompt(task, format!("Text of {task}"))
         });
-    let bench = Bench::new(ROUTER).with(options);
+    let bench = Bench::new(backend, ROUTER).await.with(options);
     let mut workflow = bench.open().await;
     assert_eq!(workflow.begin_turn().await.unwrap().system_prompt, "Text of triage");
     assert_eq!(json(&ask(&mut workflow, "Routed").await)["task"], json!("Text of routed"));
@@ -96,15 +98,15 @@ async fn the_prompt_stays_anchored_over_turns_until_the_chain_lands() {
 }
 
 /// Proves: PK-10
-#[tokio::test]
-async fn a_terminal_state_ends_the_chain_even_under_the_agents_control() {
+pub(crate) async fn a_terminal_state_ends_the_chain_even_under_the_agents_control(backend: &Backend) {
     let bench = Bench::new(
+        backend,
         r#"{"states": {
             "plan": {"prompt_task": "plan", "on_event": {"Do": "do"}},
             "do": {"prompt_task": "do", "description": "Does it.", "control": "agent", "on_event": {"Done": "end"}},
             "end": {"prompt_task": "end", "control": "agent", "terminal": true}
         }}"#,
-    );
+    ).await;
     let mut workflow = bench.open().await;
     workflow.begin_turn().await.unwrap();
     assert_eq!(json(&ask(&mut workflow, "Do").await)["description"], json!("Does it."));
@@ -118,9 +120,8 @@ async fn a_terminal_state_ends_the_chain_even_under_the_agents_control() {
 }
 
 /// Proves: PK-10
-#[tokio::test]
-async fn a_slip_of_the_model_is_an_answer_and_changes_nothing() {
-    let bench = Bench::new(ROUTER);
+pub(crate) async fn a_slip_of_the_model_is_an_answer_and_changes_nothing(backend: &Backend) {
+    let bench = Bench::new(backend, ROUTER).await;
     let mut workflow = bench.open().await;
     assert_eq!(workflow.on_tool_call(&call("c", "Routed")).await.unwrap_err().kind(), ErrorKind::Conflict);
     workflow.begin_turn().await.unwrap();
@@ -139,15 +140,16 @@ async fn a_slip_of_the_model_is_an_answer_and_changes_nothing() {
 }
 
 /// Proves: PK-10
-#[tokio::test]
-async fn a_loop_within_a_turn_ends_at_the_most_transitions_of_a_turn() {
+pub(crate) async fn a_loop_within_a_turn_ends_at_the_most_transitions_of_a_turn(backend: &Backend) {
     let bench = Bench::new(
+        backend,
         r#"{"max_transitions_per_turn": 4, "states": {
             "a": {"prompt_task": "a", "on_event": {"Go": "b"}},
             "b": {"prompt_task": "b", "control": "agent", "on_event": {"Go": "c", "Out": "a"}},
             "c": {"prompt_task": "c", "control": "agent", "on_event": {"Go": "b"}}
         }}"#,
-    );
+    )
+    .await;
     let mut workflow = bench.open().await;
     workflow.begin_turn().await.unwrap();
     // Models may give every call the same id.

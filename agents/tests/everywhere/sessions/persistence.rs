@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 use larder_agents::session::{InferenceRequest, Persisted, Persistence, SessionProfile, Sessions};
 use larder_kernel::{ChatMessage, ErrorKind, HistoryProvider, IdempotencyKey, RunId, SessionId};
 
-use crate::support::{World, stored, texts, turn, user};
+use crate::places::Backend;
+use crate::session_support::{World, stored, texts, turn, user};
 
 async fn new(sessions: &Sessions) -> SessionId {
     sessions.create(SessionProfile::default(), "prompt").await.unwrap()
@@ -20,9 +21,8 @@ fn answer(text: &str) -> [ChatMessage; 1] {
 }
 
 /// Proves: ALQ-7
-#[tokio::test]
-async fn incremental_is_the_default_and_appends() {
-    let world = World::new();
+pub(crate) async fn incremental_is_the_default_and_appends(backend: &Backend) {
+    let world = World::new(backend).await;
     let (sessions, other) = (world.sessions(), world.sessions());
     let id = new(&sessions).await;
     let run = RunId::new("run-1").unwrap();
@@ -37,9 +37,8 @@ async fn incremental_is_the_default_and_appends() {
 }
 
 /// Proves: ALQ-7
-#[tokio::test]
-async fn flush_replaces_the_session_with_the_conversation_in_one_step() {
-    let world = World::new();
+pub(crate) async fn flush_replaces_the_session_with_the_conversation_in_one_step(backend: &Backend) {
+    let world = World::new(backend).await;
     let probe = world.probe();
     let sessions = world.sessions_on(probe.clone());
     let id = sessions.create(SessionProfile::rolling_window(6, 6).unwrap(), "prompt").await.unwrap();
@@ -61,9 +60,10 @@ async fn flush_replaces_the_session_with_the_conversation_in_one_step() {
 }
 
 /// Proves: ALQ-7, PK-2
-#[tokio::test]
-async fn what_arrives_during_a_flush_stays_and_a_second_flush_of_one_state_is_a_conflict() {
-    let world = World::new();
+pub(crate) async fn what_arrives_during_a_flush_stays_and_a_second_flush_of_one_state_is_a_conflict(
+    backend: &Backend,
+) {
+    let world = World::new(backend).await;
     let (sessions, other) = (world.sessions(), world.sessions());
     let id = new(&sessions).await;
     turn(&sessions, &id, "a", "b").await;
@@ -78,9 +78,8 @@ async fn what_arrives_during_a_flush_stays_and_a_second_flush_of_one_state_is_a_
 }
 
 /// Proves: ALQ-7, PK-2
-#[tokio::test]
-async fn what_arrives_while_a_flush_reads_is_there_once() {
-    let world = World::new();
+pub(crate) async fn what_arrives_while_a_flush_reads_is_there_once(backend: &Backend) {
+    let world = World::new(backend).await;
     let probe = world.probe();
     let sessions = world.sessions_on(probe.clone());
     let id = new(&sessions).await;
@@ -92,9 +91,8 @@ async fn what_arrives_while_a_flush_reads_is_there_once() {
 }
 
 /// Proves: ALQ-7
-#[tokio::test]
-async fn ephemeral_reads_and_writes_nothing() {
-    let world = World::new();
+pub(crate) async fn ephemeral_reads_and_writes_nothing(backend: &Backend) {
+    let world = World::new(backend).await;
     let probe = world.probe();
     let sessions = world.sessions_on(probe.clone());
     let id = new(&sessions).await;
@@ -109,9 +107,8 @@ async fn ephemeral_reads_and_writes_nothing() {
 }
 
 /// Proves: ATH-2
-#[tokio::test]
-async fn a_cancelled_inference_leaves_the_session_as_it_was() {
-    let world = World::new();
+pub(crate) async fn a_cancelled_inference_leaves_the_session_as_it_was(backend: &Backend) {
+    let world = World::new(backend).await;
     let sessions = world.sessions();
     let id = new(&sessions).await;
     turn(&sessions, &id, "a", "b").await;
@@ -127,12 +124,11 @@ async fn a_cancelled_inference_leaves_the_session_as_it_was() {
 }
 
 /// Proves: ATH-2, ALQ-7
-#[tokio::test]
-async fn a_completion_dropped_at_any_poll_stores_all_or_nothing() {
+pub(crate) async fn a_completion_dropped_at_any_poll_stores_all_or_nothing(backend: &Backend) {
     for persistence in [Persistence::Incremental, Persistence::Flush] {
         let mut seen = Vec::new();
         for polls in 0..8 {
-            let sessions = World::new().sessions();
+            let sessions = World::new(backend).await.sessions();
             let id = new(&sessions).await;
             turn(&sessions, &id, "a", "b").await;
             let request = user("c").with_persistence(persistence);
@@ -159,10 +155,9 @@ async fn a_completion_dropped_at_any_poll_stores_all_or_nothing() {
 }
 
 /// Proves: ATH-2, ALQ-7
-#[tokio::test]
-async fn completing_again_after_a_lost_answer_writes_once() {
+pub(crate) async fn completing_again_after_a_lost_answer_writes_once(backend: &Backend) {
     for persistence in [Persistence::Incremental, Persistence::Flush] {
-        let world = World::new();
+        let world = World::new(backend).await;
         let probe = world.probe();
         let sessions = world.sessions_on(probe.clone());
         let id = new(&sessions).await;
@@ -180,10 +175,9 @@ async fn completing_again_after_a_lost_answer_writes_once() {
 }
 
 /// Proves: ATH-2, ALQ-7
-#[tokio::test]
-async fn an_inference_begun_again_with_its_key_writes_once() {
+pub(crate) async fn an_inference_begun_again_with_its_key_writes_once(backend: &Backend) {
     for persistence in [Persistence::Incremental, Persistence::Flush] {
-        let world = World::new();
+        let world = World::new(backend).await;
         let id = new(&world.sessions()).await;
         let key = IdempotencyKey::new("turn-1").unwrap();
         let request = user("c").with_persistence(persistence).with_idempotency_key(key);
@@ -202,9 +196,8 @@ async fn an_inference_begun_again_with_its_key_writes_once() {
 }
 
 /// Proves: PK-2
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn concurrent_inferences_on_one_session_lose_nothing() {
-    let world = World::new();
+pub(crate) async fn concurrent_inferences_on_one_session_lose_nothing(backend: &Backend) {
+    let world = World::new(backend).await;
     let id = new(&world.sessions()).await;
     let worker = |name: &'static str| {
         let (sessions, id) = (world.sessions(), id.clone());

@@ -10,12 +10,14 @@ use larder_kernel::{
     ToolCall, ToolResult, Window,
 };
 
-use crate::support::{World, stored, texts, turn, user};
+use crate::places::Backend;
+use crate::session_support::{World, stored, texts, turn, user};
 
 /// Proves: ATH-2
-#[tokio::test]
-async fn with_memory_the_session_is_prepended_and_without_it_is_neither_read_nor_written() {
-    let world = World::new();
+pub(crate) async fn with_memory_the_session_is_prepended_and_without_it_is_neither_read_nor_written(
+    backend: &Backend,
+) {
+    let world = World::new(backend).await;
     let probe = world.probe();
     let sessions = world.sessions_on(probe.clone());
     let id = sessions.create(SessionProfile::default(), "You are helpful.").await.unwrap();
@@ -33,9 +35,8 @@ async fn with_memory_the_session_is_prepended_and_without_it_is_neither_read_nor
 }
 
 /// Proves: ATH-4
-#[tokio::test]
-async fn over_max_tokens_the_oldest_leave_first_and_the_system_prompt_stays() {
-    let sessions = World::new().sessions();
+pub(crate) async fn over_max_tokens_the_oldest_leave_first_and_the_system_prompt_stays(backend: &Backend) {
+    let sessions = World::new(backend).await.sessions();
     let id = sessions.create(SessionProfile::rolling_window(10, 10).unwrap(), "system prompt").await.unwrap();
     for (question, answer) in [("one one", "two two"), ("three three", "four four")] {
         turn(&sessions, &id, question, answer).await;
@@ -52,9 +53,8 @@ async fn over_max_tokens_the_oldest_leave_first_and_the_system_prompt_stays() {
 }
 
 /// Proves: ATH-6, ATH-7
-#[tokio::test]
-async fn hints_stand_under_their_header_in_the_order_that_is_asked_for() {
-    let world = World::new();
+pub(crate) async fn hints_stand_under_their_header_in_the_order_that_is_asked_for(backend: &Backend) {
+    let world = World::new(backend).await;
     let sessions = world.sessions();
     let id = sessions.create(SessionProfile::default(), "prompt").await.unwrap();
     sessions.add_hint(&id, "User prefers Python over JavaScript").await.unwrap();
@@ -69,9 +69,8 @@ async fn hints_stand_under_their_header_in_the_order_that_is_asked_for() {
 }
 
 /// Proves: ALQ-1
-#[tokio::test]
-async fn without_a_strategy_every_message_is_included() {
-    let sessions = World::new().sessions();
+pub(crate) async fn without_a_strategy_every_message_is_included(backend: &Backend) {
+    let sessions = World::new(backend).await.sessions();
     let id = sessions.create(SessionProfile::Everything, "prompt").await.unwrap();
     for index in 0..100 {
         turn(&sessions, &id, &format!("question {index}"), &"long answer ".repeat(100)).await;
@@ -94,9 +93,8 @@ fn parts(inference: &larder_agents::session::Inference) -> Vec<(usize, usize)> {
 }
 
 /// Proves: ATH-4
-#[tokio::test]
-async fn a_call_and_its_result_leave_together() {
-    let sessions = World::new().sessions();
+pub(crate) async fn a_call_and_its_result_leave_together(backend: &Backend) {
+    let sessions = World::new(backend).await.sessions();
     let id = sessions.create(SessionProfile::rolling_window(12, 12).unwrap(), "").await.unwrap();
     let begun = sessions.begin(&id, user("find it")).await.unwrap();
     begun.complete([called("1")]).await.unwrap();
@@ -117,9 +115,8 @@ async fn a_call_and_its_result_leave_together() {
 }
 
 /// Proves: PK-4, ATH-4
-#[tokio::test]
-async fn a_window_reads_only_as_far_back_as_its_tokens() {
-    let world = World::new();
+pub(crate) async fn a_window_reads_only_as_far_back_as_its_tokens(backend: &Backend) {
+    let world = World::new(backend).await;
     let probe = world.probe();
     let sessions = world.sessions_on(probe.clone());
     let id = sessions.create(SessionProfile::rolling_window(100, 100).unwrap(), "prompt").await.unwrap();
@@ -140,11 +137,10 @@ async fn a_window_reads_only_as_far_back_as_its_tokens() {
 }
 
 /// Proves: ATH-4
-#[tokio::test]
-async fn tokens_are_counted_once_and_stored() {
-    let world = World::new();
-    let counter = Arc::new(crate::support::Words::default());
-    let sessions = Sessions::new(world.probe(), world.kv(), counter.clone()).unwrap();
+pub(crate) async fn tokens_are_counted_once_and_stored(backend: &Backend) {
+    let world = World::new(backend).await;
+    let counter = Arc::new(crate::session_support::Words::default());
+    let sessions = Sessions::new(world.probe(), world.kv()).unwrap().with_token_counter(counter.clone());
     let id = sessions.create(SessionProfile::default(), "prompt").await.unwrap();
     for _ in 0..50 {
         turn(&sessions, &id, "a question", "an answer of five words").await;
@@ -182,9 +178,8 @@ impl CompactionStrategy for Newest {
 }
 
 /// Proves: ALQ-1
-#[tokio::test]
-async fn strategies_choose_among_the_stored_messages() {
-    let world = World::new();
+pub(crate) async fn strategies_choose_among_the_stored_messages(backend: &Backend) {
+    let world = World::new(backend).await;
     let sessions = world.sessions().with_strategies(vec![Arc::new(Newest(3))]);
     let id = sessions.create(SessionProfile::Everything, "prompt").await.unwrap();
     for index in 0..40 {
@@ -223,11 +218,10 @@ fn transcript(dice: &mut Dice) -> Vec<ChatMessage> {
 }
 
 /// Proves: ATH-4
-#[tokio::test]
-async fn no_transcript_makes_a_window_that_is_too_long_or_splits_a_pair() {
+pub(crate) async fn no_transcript_makes_a_window_that_is_too_long_or_splits_a_pair(backend: &Backend) {
     for seed in 0..2_000 {
         let mut dice = Dice(seed);
-        let world = World::new();
+        let world = World::new(backend).await;
         let probe = world.probe();
         let sessions = world.sessions_on(probe.clone());
         let max_tokens = 2 + u64::try_from(dice.roll(40)).unwrap();
@@ -240,7 +234,7 @@ async fn no_transcript_makes_a_window_that_is_too_long_or_splits_a_pair() {
 
         let inference = sessions.begin(&id, user("new")).await.unwrap();
         let messages: Vec<_> = inference.window().messages.iter().map(|message| &message.message).collect();
-        let counter = crate::support::Words::default();
+        let counter = crate::session_support::Words::default();
         let tokens: u64 =
             messages.iter().map(|message| larder_agents::tokens::tokens_of(&counter, message)).sum();
         assert!(tokens <= max_tokens, "seed {seed}: {tokens} of {max_tokens}");

@@ -1,12 +1,10 @@
 //! Summaries: one for a thread, made once, and nothing lost when one fails.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
-
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::places::Backend;
+use crate::support::{Bench, Dice, ScriptedModel, Shaky, Words, marks_of, seqs, settings, summary_text};
 use larder_agents::compaction::{
     CombinedMemory, KnowledgeBase, KnowledgeBaseConfig, LongTermMemory, OnFailure, SUMMARY_BUCKET,
     SearchMode, Summarization, SummarizationConfig, Summarizer, SummarizerConfig, SummaryMaker,
@@ -15,10 +13,9 @@ use larder_agents::compaction::{
 use larder_agents::storage::InMemoryVectorStore;
 use larder_kernel::{
     BucketName, ChatMessage, CollectionName, CompactionStrategy, Embedder, Embedding, Error, ErrorKind,
-    HistoryProviderExt, KeyValueStore, KeyValueStoreExt, LanguageModel, Metadata, Origin, PageRequest, Reach,
-    Result, ToolCall, ToolResult, VectorStore, Window, WindowMessage,
+    HistoryProviderExt, KeyValueStoreExt, LanguageModel, Metadata, Origin, PageRequest, Reach, Result,
+    ToolCall, ToolResult, VectorStore, Window, WindowMessage,
 };
-use support::{Bench, Dice, ScriptedModel, Shaky, Words, marks_of, seqs, settings, summary_text};
 
 fn maker(bench: &Bench, model: &Arc<ScriptedModel>, settings: SummarySettings) -> SummaryMaker {
     let model: Arc<dyn LanguageModel> = model.clone();
@@ -39,9 +36,8 @@ fn failing() -> SummarySettings {
 }
 
 /// Proves: RAVI-9, RAVI-4
-#[tokio::test]
-async fn the_newest_messages_stay_and_the_summary_is_updated_not_stacked() {
-    let (bench, model) = (Bench::new(), ScriptedModel::marks());
+pub(crate) async fn the_newest_messages_stay_and_the_summary_is_updated_not_stacked(backend: &Backend) {
+    let (bench, model) = (Bench::new(backend).await, ScriptedModel::marks());
     let strategy = summarization(&bench, &model, settings());
     assert_eq!(
         (strategy.name(), strategy.reach(), strategy.drops()),
@@ -77,11 +73,10 @@ async fn the_newest_messages_stay_and_the_summary_is_updated_not_stacked() {
 }
 
 /// Proves: RAVI-9
-#[tokio::test(start_paused = true)]
-async fn two_summarizers_of_one_thread_ask_the_model_once() {
-    let bench = Bench::new();
+pub(crate) async fn two_summarizers_of_one_thread_ask_the_model_once(backend: &Backend) {
+    let bench = Bench::new(backend).await;
     bench.turns(0..8).await;
-    let model = ScriptedModel::new(Duration::from_secs(5), |_, request| {
+    let model = ScriptedModel::new(Duration::from_secs(1), |_, request| {
         Ok(ChatMessage::assistant(marks_of(request)))
     });
     let (one, two) = (summarization(&bench, &model, settings()), summarization(&bench, &model, settings()));
@@ -93,32 +88,41 @@ async fn two_summarizers_of_one_thread_ask_the_model_once() {
     // Who does not wait goes on with the whole window.
     bench.turns(8..12).await;
     let hasty = summarization(&bench, &model, SummarySettings { wait_ms: 0, ..settings() });
-    let (left, right) = tokio::join!(one.compact(bench.window().await), hasty.compact(bench.window().await));
+    let meanwhile = async {
+        model.asked(2).await;
+        hasty.compact(bench.window().await).await
+    };
+    let (left, right) = tokio::join!(one.compact(bench.window().await), meanwhile);
     assert_eq!((seqs(&left.unwrap()), model.calls()), (vec![21, 22, 23, 24], 2));
     assert_eq!(seqs(&right.unwrap()), (13..=24).collect::<Vec<i64>>());
 }
 
 /// Proves: RAVI-9
-#[tokio::test(start_paused = true)]
-async fn a_summarizer_that_went_away_costs_nothing_but_time() {
-    let bench = Bench::new();
+pub(crate) async fn a_summarizer_that_went_away_costs_nothing_but_time(backend: &Backend) {
+    let bench = Bench::new(backend).await;
     bench.turns(0..8).await;
-    let slow = ScriptedModel::new(Duration::from_secs(5), |_, _| Ok(ChatMessage::assistant("never")));
+    let slow = ScriptedModel::new(Duration::from_secs(9), |_, _| Ok(ChatMessage::assistant("never")));
     let strategy = summarization(&bench, &slow, settings());
-    let cut = tokio::time::timeout(Duration::from_secs(1), strategy.compact(bench.window().await)).await;
-    assert!(cut.is_err());
+    tokio::select! {
+        _ = strategy.compact(bench.window().await) => unreachable!("the model has not answered"),
+        () = slow.asked(1) => {}
+    }
 
     // One that was dropped gives its claim back, so the next one need not wait.
     let model = ScriptedModel::marks();
     let hasty = SummarySettings { wait_ms: 0, ..failing() };
-    tokio::task::yield_now().await;
-    let window = summarization(&bench, &model, hasty).compact(bench.window().await).await.unwrap();
-    assert_eq!(seqs(&window), [13, 14, 15, 16]);
+    let hasty = summarization(&bench, &model, hasty);
+    let soon = async {
+        while seqs(&hasty.compact(bench.window().await).await.unwrap()) != [13, 14, 15, 16] {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), soon).await.unwrap();
 
     // One whose process ended blocks the others as long as its claim lasts.
     bench.turns(8..12).await;
     let crashed = bench.summaries().claim(&bench.thread, Duration::from_secs(60)).await.unwrap().unwrap();
-    let next = summarization(&bench, &model, failing());
+    let next = summarization(&bench, &model, SummarySettings { wait_ms: 300, ..failing() });
     let window = next.compact(bench.window().await).await.unwrap();
     assert_eq!((window, model.calls()), (bench.window().await, 1));
     bench.summaries().release(crashed).await.unwrap();
@@ -126,8 +130,7 @@ async fn a_summarizer_that_went_away_costs_nothing_but_time() {
 }
 
 /// Proves: RAVI-9
-#[tokio::test(start_paused = true)]
-async fn a_summary_that_fails_leaves_the_window_whole() {
+pub(crate) async fn a_summary_that_fails_leaves_the_window_whole(backend: &Backend) {
     let cut_off =
         || ChatMessage::assistant("m0").with_metadata(Metadata::new().with("finish_reason", "length"));
     let called = || ChatMessage::assistant("m0").with_tool_call(ToolCall::new("1", "t", "{}"));
@@ -138,26 +141,27 @@ async fn a_summary_that_fails_leaves_the_window_whole() {
         (Box::new(|| Ok(ChatMessage::assistant("word ".repeat(500)))), 0, ErrorKind::Unexpected),
         (Box::new(move || Ok(cut_off())), 0, ErrorKind::Unexpected),
         (Box::new(move || Ok(called())), 0, ErrorKind::Unexpected),
-        (Box::new(|| Ok(ChatMessage::assistant("late"))), 11, ErrorKind::Timeout),
+        (Box::new(|| Ok(ChatMessage::assistant("late"))), 9, ErrorKind::Timeout),
     ];
     for (answer, latency, kind) in answers {
-        let bench = Bench::new();
+        let bench = Bench::new(backend).await;
         bench.turns(0..8).await;
         let model = ScriptedModel::new(Duration::from_secs(latency), move |_, _| answer());
         let whole = bench.window().await;
-        let keep = summarization(&bench, &model, settings());
+        let soon = if latency > 0 { 500 } else { 10_000 };
+        let keep = summarization(&bench, &model, SummarySettings { timeout_ms: soon, ..settings() });
         assert_eq!(keep.compact(whole.clone()).await.unwrap(), whole);
         assert_eq!(keep.maker().failures(), 1);
-        let error = summarization(&bench, &model, failing()).compact(whole.clone()).await.unwrap_err();
+        let failing = SummarySettings { timeout_ms: soon, ..failing() };
+        let error = summarization(&bench, &model, failing).compact(whole.clone()).await.unwrap_err();
         assert_eq!((error.kind(), model.calls()), (kind, 2), "the claim was given back");
         assert!(bench.summaries().get(&bench.thread).await.unwrap().is_none());
         assert_eq!(bench.window().await, whole);
     }
 }
 
-#[tokio::test]
-async fn a_summary_that_is_corrupt_is_not_used() {
-    let (bench, model) = (Bench::new(), ScriptedModel::marks());
+pub(crate) async fn a_summary_that_is_corrupt_is_not_used(backend: &Backend) {
+    let (bench, model) = (Bench::new(backend).await, ScriptedModel::marks());
     bench.turns(0..8).await;
     summarization(&bench, &model, settings()).compact(bench.window().await).await.unwrap();
     let (kv, bucket) = (bench.kv(), BucketName::new(SUMMARY_BUCKET).unwrap());
@@ -171,9 +175,10 @@ async fn a_summary_that_is_corrupt_is_not_used() {
     assert_eq!(error.kind(), ErrorKind::Corrupt);
 }
 
-#[tokio::test]
-async fn a_long_conversation_is_taken_in_by_parts_and_each_part_that_succeeded_counts() {
-    let bench = Bench::new();
+pub(crate) async fn a_long_conversation_is_taken_in_by_parts_and_each_part_that_succeeded_counts(
+    backend: &Backend,
+) {
+    let bench = Bench::new(backend).await;
     bench.turns(0..20).await;
     let model = ScriptedModel::new(Duration::ZERO, |call, request| match call {
         2 => Err(Error::new(ErrorKind::Unavailable, "model", "away")),
@@ -209,13 +214,14 @@ impl Embedder for Lengths {
 }
 
 /// Proves: ALQ-3, ALQ-4
-#[tokio::test]
-async fn the_summarizer_waits_for_its_threshold_and_makes_its_summary_denser() {
-    let bench = Bench::new();
+pub(crate) async fn the_summarizer_waits_for_its_threshold_and_makes_its_summary_denser(backend: &Backend) {
+    let bench = Bench::new(backend).await;
     let model = ScriptedModel::new(Duration::ZERO, |call, request| {
         Ok(ChatMessage::assistant(format!("pass{call},{}", marks_of(request))))
     });
-    let vectors = Arc::new(InMemoryVectorStore::new().with_embedder(Arc::new(Lengths)));
+    let in_memory = || Arc::new(InMemoryVectorStore::new().with_embedder(Arc::new(Lengths)));
+    let room = backend.room_with(Some(Arc::new(Lengths))).await;
+    let vectors: Arc<dyn VectorStore> = room.vectors().unwrap_or_else(|| in_memory());
     let collection = CollectionName::new("session-summaries").unwrap();
     let maker = maker(&bench, &model, settings())
         .with_knowledge_base(KnowledgeBase::new(vectors.clone(), collection.clone()));
@@ -239,9 +245,8 @@ async fn the_summarizer_waits_for_its_threshold_and_makes_its_summary_denser() {
 }
 
 /// Proves: ALQ-4
-#[tokio::test]
-async fn a_pass_that_fails_ends_the_passes_and_a_question_without_answer_stays() {
-    let bench = Bench::new();
+pub(crate) async fn a_pass_that_fails_ends_the_passes_and_a_question_without_answer_stays(backend: &Backend) {
+    let bench = Bench::new(backend).await;
     bench.turns(0..3).await;
     bench.history.append(&bench.thread, ChatMessage::user("m6 what now")).await.unwrap();
     let model = ScriptedModel::new(Duration::ZERO, |call, request| match call {
@@ -256,8 +261,7 @@ async fn a_pass_that_fails_ends_the_passes_and_a_question_without_answer_stays()
 }
 
 /// Proves: ALQ-3
-#[tokio::test]
-async fn tools_that_end_as_named_start_the_summarizer() {
+pub(crate) async fn tools_that_end_as_named_start_the_summarizer(backend: &Backend) {
     for (result, success, error, fires) in [
         (ToolResult::new("c", "ok"), "book", "", true),
         (ToolResult::new("c", "ok"), "", "book", false),
@@ -265,7 +269,7 @@ async fn tools_that_end_as_named_start_the_summarizer() {
         (ToolResult::error("c", "no"), "book", "", false),
         (ToolResult::new("c", "ok"), "cancel", "cancel", false),
     ] {
-        let (bench, model) = (Bench::new(), ScriptedModel::marks());
+        let (bench, model) = (Bench::new(backend).await, ScriptedModel::marks());
         bench.turns(0..4).await;
         for message in [
             ChatMessage::user("m8 book"),
@@ -292,8 +296,7 @@ async fn tools_that_end_as_named_start_the_summarizer() {
 }
 
 /// Proves: ALQ-3, ALQ-4, ALQ-8
-#[test]
-fn profiles_deserialize_as_they_stand() {
+pub(crate) async fn profiles_deserialize_as_they_stand(_: &Backend) {
     let json = r#"{ "long_term_memory_id": "summarizer", "interaction_threshold_qty": 20,
         "interaction_threshold_tokens": 20000, "cod_max_loops": 5, "interaction_keep": 3,
         "instructions": "Focus on action items and decisions made.",
@@ -353,9 +356,10 @@ impl CompactionStrategy for LastTwo {
 }
 
 /// Proves: ALQ-6
-#[tokio::test]
-async fn long_term_memory_comes_first_and_its_summary_stays_before_what_short_term_memory_keeps() {
-    let (bench, model) = (Bench::new(), ScriptedModel::marks());
+pub(crate) async fn long_term_memory_comes_first_and_its_summary_stays_before_what_short_term_memory_keeps(
+    backend: &Backend,
+) {
+    let (bench, model) = (Bench::new(backend).await, ScriptedModel::marks());
     bench.turns(0..8).await;
     let long_term: Arc<dyn CompactionStrategy> = Arc::new(summarization(&bench, &model, settings()));
     let memory = CombinedMemory::new(vec![long_term], vec![Arc::new(LastTwo)]);
@@ -414,20 +418,19 @@ async fn assert_nothing_lost(bench: &Bench, window: &Window, seed: u64) {
 }
 
 /// Proves: RAVI-4, RAVI-9, ALQ-4
-#[tokio::test(start_paused = true)]
-async fn whatever_model_and_store_do_nothing_is_lost() {
+pub(crate) async fn whatever_model_and_store_do_nothing_is_lost(backend: &Backend) {
     let mut shortened = 0;
     for seed in 0..200 {
-        shortened += summarize_at_random(seed).await;
+        shortened += summarize_at_random(backend, seed).await;
     }
     assert!(shortened > 300, "only {shortened} windows had a summary");
 }
 
 /// A random strategy on a growing thread, with a model and a store that fail at random. Returns how many windows had a
 /// summary.
-async fn summarize_at_random(seed: u64) -> u64 {
+async fn summarize_at_random(backend: &Backend, seed: u64) -> u64 {
     let mut dice = Dice(seed);
-    let bench = Bench::new();
+    let bench = Bench::new(backend).await;
     let trouble = std::sync::Mutex::new(Dice(seed + 1_000));
     let model = ScriptedModel::new(Duration::from_millis(1), move |_, request| {
         match trouble.lock().unwrap().roll(8) {

@@ -1,4 +1,4 @@
-//! A place with both stores, and a key-value store that fails on demand.
+//! A room with both stores, and a key-value store that fails on demand.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -6,14 +6,16 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use async_trait::async_trait;
 use bytes::Bytes;
 use larder_kernel::{
-    BucketInfo, BucketName, Capabilities, ChatMessage, Error, ErrorKind, HistoryProviderExt, Key,
-    KeyRevision, KeyValueStore, KvEntry, KvEvents, KvPutOptions, Namespace, Page, PageRequest, Result,
+    BucketInfo, BucketName, Capabilities, ChatMessage, Error, ErrorKind, HistoryProvider, HistoryProviderExt,
+    Key, KeyRevision, KeyValueStore, KvEntry, KvEvents, KvPutOptions, Namespace, Page, PageRequest, Result,
     Revision, Store, Thread, ToolCall, ToolResult,
 };
 use serde_json::Value;
 
-use crate::workflow::{TRANSITION_TOOL, TurnWindow, Workflow, WorkflowOptions, WorkflowSpec};
-use crate::{InMemoryHistoryProvider, InMemoryKeyValueStore, MemoryPlace};
+use larder_agents::workflow::{TRANSITION_TOOL, TurnWindow, Workflow, WorkflowOptions, WorkflowSpec};
+use tokio::sync::Notify;
+
+use crate::places::{Backend, Room};
 
 /// The second document of the seed, as printed.
 pub(super) const ROUTER: &str = r#"{ "states": { "triage": { "prompt_task": "triage", "on_event": { "Routed": "routed" } }, "routed": { "prompt_task": "routed", "control": "agent", "on_event": { "ToBilling": "billing", "ToTechnical": "technical" } }, "billing": { "prompt_task": "billing", "terminal": true }, "technical": { "prompt_task": "technical", "terminal": true } }}"#;
@@ -25,15 +27,15 @@ pub(super) const PING_PONG: &str = r#"{"states": {
 }}"#;
 
 pub(super) struct Bench {
-    pub(super) place: MemoryPlace,
+    room: Room,
     pub(super) options: WorkflowOptions,
     spec: WorkflowSpec,
 }
 
 impl Bench {
-    pub(super) fn new(json: &str) -> Self {
+    pub(super) async fn new(backend: &Backend, json: &str) -> Self {
         let spec = WorkflowSpec::from_json(json).unwrap();
-        Self { place: MemoryPlace::new(), options: WorkflowOptions::default(), spec }
+        Self { room: backend.room().await, options: WorkflowOptions::default(), spec }
     }
 
     pub(super) fn with(mut self, options: WorkflowOptions) -> Self {
@@ -41,12 +43,12 @@ impl Bench {
         self
     }
 
-    pub(super) fn history(&self) -> Arc<InMemoryHistoryProvider> {
-        Arc::new(InMemoryHistoryProvider::open(&self.place, Namespace::new("n").unwrap()))
+    pub(super) fn history(&self) -> Arc<dyn HistoryProvider> {
+        self.room.history()
     }
 
-    pub(super) fn state(&self) -> Arc<InMemoryKeyValueStore> {
-        Arc::new(InMemoryKeyValueStore::open(&self.place, Namespace::new("n").unwrap()))
+    pub(super) fn state(&self) -> Arc<dyn KeyValueStore> {
+        self.room.kv()
     }
 
     /// A handle of its own, as another process would have it.
@@ -65,6 +67,13 @@ impl Bench {
 
     pub(super) async fn resume(&self) -> Result<Workflow> {
         Workflow::resume(self.history(), self.state(), self.spec.clone(), self.options.clone(), "w").await
+    }
+
+    /// Resumes as a process does that starts now.
+    pub(super) async fn resume_later(&self, backend: &Backend) -> Workflow {
+        let stores = backend.reopened(&self.room).await;
+        let (history, state) = (stores.history().unwrap(), stores.key_value().unwrap());
+        Workflow::resume(history, state, self.spec.clone(), self.options.clone(), "w").await.unwrap()
     }
 
     pub(super) async fn start(&self) -> Result<Workflow> {
@@ -128,13 +137,19 @@ pub(super) enum Puts {
 
 #[derive(Debug)]
 pub(super) struct FaultyState {
-    inner: Arc<InMemoryKeyValueStore>,
+    inner: Arc<dyn KeyValueStore>,
     puts: AtomicU8,
+    hung: Notify,
 }
 
 impl FaultyState {
-    pub(super) fn new(inner: Arc<InMemoryKeyValueStore>) -> Arc<Self> {
-        Arc::new(Self { inner, puts: AtomicU8::new(0) })
+    pub(super) fn new(inner: Arc<dyn KeyValueStore>) -> Arc<Self> {
+        Arc::new(Self { inner, puts: AtomicU8::new(0), hung: Notify::new() })
+    }
+
+    /// Returns when a put has been written that never answers.
+    pub(super) async fn hung(&self) {
+        self.hung.notified().await;
     }
 
     pub(super) fn set(&self, puts: Puts) {
@@ -174,6 +189,7 @@ impl KeyValueStore for FaultyState {
             return Err(failed());
         }
         if puts == Puts::Hang as u8 {
+            self.hung.notify_one();
             std::future::pending::<()>().await;
         }
         Ok(written)

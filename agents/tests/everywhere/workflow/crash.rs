@@ -1,13 +1,17 @@
-use std::time::Duration;
+//! Runs that are cut off, and what is found after that.
 
 use larder_kernel::ErrorKind;
 
 use super::bench::{Bench, FaultyState, PING_PONG, Puts, ROUTER, ask, call, texts, turn, user};
-use crate::workflow::Workflow;
+use crate::places::Backend;
+use larder_agents::workflow::Workflow;
 
 /// Lets a future run into the put that never answers, and drops it there.
-async fn killed<T>(future: impl Future<Output = T>) {
-    assert!(tokio::time::timeout(Duration::from_secs(1), future).await.is_err());
+async fn killed<T>(state: &FaultyState, future: impl Future<Output = T>) {
+    tokio::select! {
+        _ = future => unreachable!("the put answered"),
+        () = state.hung() => {}
+    }
 }
 
 async fn faulty(bench: &Bench) -> (std::sync::Arc<FaultyState>, Workflow) {
@@ -17,9 +21,8 @@ async fn faulty(bench: &Bench) -> (std::sync::Arc<FaultyState>, Workflow) {
 }
 
 /// Proves: PK-8, PK-10
-#[tokio::test]
-async fn a_crash_before_the_end_of_the_turn_drops_what_waited_for_it() {
-    let bench = Bench::new(PING_PONG);
+pub(crate) async fn a_crash_before_the_end_of_the_turn_drops_what_waited_for_it(backend: &Backend) {
+    let bench = Bench::new(backend, PING_PONG).await;
     let mut workflow = bench.open().await;
     turn(&mut workflow, "before", None).await;
     workflow.begin_turn().await.unwrap();
@@ -35,9 +38,10 @@ async fn a_crash_before_the_end_of_the_turn_drops_what_waited_for_it() {
 }
 
 /// Proves: PK-8, PK-10
-#[tokio::test]
-async fn a_crash_within_a_chain_resumes_in_the_committed_state_under_the_anchored_prompt() {
-    let bench = Bench::new(ROUTER);
+pub(crate) async fn a_crash_within_a_chain_resumes_in_the_committed_state_under_the_anchored_prompt(
+    backend: &Backend,
+) {
+    let bench = Bench::new(backend, ROUTER).await;
     let mut workflow = bench.open().await;
     workflow.begin_turn().await.unwrap();
     ask(&mut workflow, "Routed").await;
@@ -55,14 +59,13 @@ async fn a_crash_within_a_chain_resumes_in_the_committed_state_under_the_anchore
 }
 
 /// Proves: PK-8, PK-10
-#[tokio::test(start_paused = true)]
-async fn a_crash_right_after_the_commit_loses_neither_transition_nor_messages() {
-    let bench = Bench::new(PING_PONG);
+pub(crate) async fn a_crash_right_after_the_commit_loses_neither_transition_nor_messages(backend: &Backend) {
+    let bench = Bench::new(backend, PING_PONG).await;
     let (state, mut workflow) = faulty(&bench).await;
     workflow.begin_turn().await.unwrap();
     ask(&mut workflow, "Go").await;
     state.set(Puts::Hang);
-    killed(workflow.end_turn(user("said"))).await;
+    killed(&state, workflow.end_turn(user("said"))).await;
     drop(workflow);
     let mut resumed = bench.resume().await.unwrap();
     assert_eq!(resumed.current_state(), "pong");
@@ -76,14 +79,15 @@ async fn a_crash_right_after_the_commit_loses_neither_transition_nor_messages() 
 }
 
 /// Proves: PK-8, PK-10
-#[tokio::test(start_paused = true)]
-async fn a_chain_that_crashed_at_its_terminal_state_lands_at_the_next_turn() {
+pub(crate) async fn a_chain_that_crashed_at_its_terminal_state_lands_at_the_next_turn(backend: &Backend) {
     let bench = Bench::new(
+        backend,
         r#"{"states": {
             "a": {"prompt_task": "a", "on_event": {"End": "z"}},
             "z": {"prompt_task": "z", "control": "agent", "terminal": true}
         }}"#,
-    );
+    )
+    .await;
     let mut workflow = bench.open().await;
     workflow.begin_turn().await.unwrap();
     ask(&mut workflow, "End").await;
@@ -94,15 +98,14 @@ async fn a_chain_that_crashed_at_its_terminal_state_lands_at_the_next_turn() {
 }
 
 /// Proves: PK-8, PK-10
-#[tokio::test(start_paused = true)]
-async fn a_dropped_or_failed_call_may_be_repeated_and_moves_once() {
+pub(crate) async fn a_dropped_or_failed_call_may_be_repeated_and_moves_once(backend: &Backend) {
     for puts in [Puts::Hang, Puts::LoseAnswer, Puts::Refuse] {
-        let bench = Bench::new(ROUTER);
+        let bench = Bench::new(backend, ROUTER).await;
         let (state, mut workflow) = faulty(&bench).await;
         workflow.begin_turn().await.unwrap();
         state.set(puts);
         match puts {
-            Puts::Hang => killed(workflow.on_tool_call(&call("c", "Routed"))).await,
+            Puts::Hang => killed(&state, workflow.on_tool_call(&call("c", "Routed"))).await,
             _ => {
                 let error = workflow.on_tool_call(&call("c", "Routed")).await.unwrap_err();
                 assert_eq!(error.kind(), ErrorKind::Unavailable);
@@ -114,7 +117,7 @@ async fn a_dropped_or_failed_call_may_be_repeated_and_moves_once() {
         ask(&mut workflow, "ToBilling").await;
         state.set(puts);
         match puts {
-            Puts::Hang => killed(workflow.end_turn(user("said"))).await,
+            Puts::Hang => killed(&state, workflow.end_turn(user("said"))).await,
             _ => {
                 let error = workflow.end_turn(user("said")).await.unwrap_err();
                 assert_eq!(error.kind(), ErrorKind::Unavailable);
@@ -128,9 +131,8 @@ async fn a_dropped_or_failed_call_may_be_repeated_and_moves_once() {
 }
 
 /// Proves: PK-8
-#[tokio::test]
-async fn a_fire_whose_answer_was_lost_is_repeated_without_a_second_effect() {
-    let bench = Bench::new(PING_PONG);
+pub(crate) async fn a_fire_whose_answer_was_lost_is_repeated_without_a_second_effect(backend: &Backend) {
+    let bench = Bench::new(backend, PING_PONG).await;
     let (state, mut workflow) = faulty(&bench).await;
     state.set(Puts::LoseAnswer);
     assert_eq!(workflow.fire("Go", "e").await.unwrap_err().kind(), ErrorKind::Unavailable);
@@ -140,10 +142,9 @@ async fn a_fire_whose_answer_was_lost_is_repeated_without_a_second_effect() {
 }
 
 /// Proves: PK-8
-#[tokio::test]
-async fn a_run_that_does_not_read_back_is_corrupt_and_tells_nothing_of_it() {
+pub(crate) async fn a_run_that_does_not_read_back_is_corrupt_and_tells_nothing_of_it(backend: &Backend) {
     use larder_kernel::{BucketName, Key, KeyValueStoreExt};
-    let bench = Bench::new(PING_PONG);
+    let bench = Bench::new(backend, PING_PONG).await;
     let mut workflow = bench.open().await;
     let (bucket, key) = (BucketName::new("larder.workflows").unwrap(), Key::new("w").unwrap());
     bench.state().set(&bucket, &key, "{\"secret\": 1}".into()).await.unwrap();
@@ -153,13 +154,12 @@ async fn a_run_that_does_not_read_back_is_corrupt_and_tells_nothing_of_it() {
 }
 
 /// Proves: PK-1, PK-8
-#[tokio::test(start_paused = true)]
-async fn a_fork_cut_short_gets_the_conversations_as_they_stood() {
-    let bench = Bench::new(PING_PONG);
+pub(crate) async fn a_fork_cut_short_gets_the_conversations_as_they_stood(backend: &Backend) {
+    let bench = Bench::new(backend, PING_PONG).await;
     let (state, mut workflow) = faulty(&bench).await;
     turn(&mut workflow, "before", None).await;
     state.set(Puts::Hang);
-    killed(workflow.fork("fork")).await;
+    killed(&state, workflow.fork("fork")).await;
     state.set(Puts::Work);
     turn(&mut workflow, "after", None).await;
     let mut fork = bench.open_as("fork").await;

@@ -1,7 +1,10 @@
-use larder_kernel::{ErrorKind, HistoryProvider, PageRequest};
+//! Transitions, conversations and forks of a run.
+
+use larder_kernel::{ErrorKind, PageRequest};
 
 use super::bench::{Bench, PING_PONG, ROUTER, ask, texts, turn, user};
-use crate::workflow::{TransientConversations, Workflow, WorkflowOptions, WorkflowSpec};
+use crate::places::Backend;
+use larder_agents::workflow::{TransientConversations, Workflow, WorkflowOptions, WorkflowSpec};
 
 const DESK: &str = r#"{"states": {
     "intake": {"prompt_task": "greeting", "persistence": "transient", "on_event": {"Next": "desk"}},
@@ -9,9 +12,10 @@ const DESK: &str = r#"{"states": {
 }}"#;
 
 /// Proves: PK-7
-#[tokio::test]
-async fn a_run_has_a_current_state_a_history_with_times_and_a_conversation_per_state() {
-    let bench = Bench::new(PING_PONG);
+pub(crate) async fn a_run_has_a_current_state_a_history_with_times_and_a_conversation_per_state(
+    backend: &Backend,
+) {
+    let bench = Bench::new(backend, PING_PONG).await;
     let mut workflow = bench.open().await;
     let before = larder_kernel::Timestamp::now();
     assert_eq!(workflow.current_state(), "ping");
@@ -33,9 +37,8 @@ async fn a_run_has_a_current_state_a_history_with_times_and_a_conversation_per_s
 }
 
 /// Proves: PK-7
-#[tokio::test]
-async fn a_transient_conversation_begins_anew_at_each_entry_and_is_not_stored() {
-    let bench = Bench::new(DESK);
+pub(crate) async fn a_transient_conversation_begins_anew_at_each_entry_and_is_not_stored(backend: &Backend) {
+    let bench = Bench::new(backend, DESK).await;
     let mut workflow = bench.open().await;
     turn(&mut workflow, "hello", None).await;
     assert_eq!(texts(&turn(&mut workflow, "move on", Some("Next")).await), ["hello"]);
@@ -52,10 +55,9 @@ async fn a_transient_conversation_begins_anew_at_each_entry_and_is_not_stored() 
 }
 
 /// Proves: PK-7, PK-8
-#[tokio::test]
-async fn a_transient_conversation_kept_until_left_is_shared_and_then_cleared() {
+pub(crate) async fn a_transient_conversation_kept_until_left_is_shared_and_then_cleared(backend: &Backend) {
     let options = WorkflowOptions::default().with_transient(TransientConversations::UntilLeft);
-    let bench = Bench::new(DESK).with(options);
+    let bench = Bench::new(backend, DESK).await.with(options);
     let mut workflow = bench.open().await;
     turn(&mut workflow, "hello", None).await;
     let mut other = bench.resume().await.unwrap();
@@ -72,15 +74,14 @@ async fn a_transient_conversation_kept_until_left_is_shared_and_then_cleared() {
 }
 
 /// Proves: PK-8
-#[tokio::test]
-async fn a_run_is_resumed_by_its_id_through_new_handles() {
-    let bench = Bench::new(PING_PONG);
+pub(crate) async fn a_run_is_resumed_by_its_id_through_new_handles(backend: &Backend) {
+    let bench = Bench::new(backend, PING_PONG).await;
     let mut workflow = bench.start().await.unwrap();
     turn(&mut workflow, "1", Some("Go")).await;
     turn(&mut workflow, "2", None).await;
     let history = workflow.transitions().to_vec();
     drop(workflow);
-    let mut resumed = bench.resume().await.unwrap();
+    let mut resumed = bench.resume_later(backend).await;
     assert_eq!((resumed.id(), resumed.current_state()), ("w", "pong"));
     assert_eq!(resumed.transitions(), history);
     assert_eq!(texts(&turn(&mut resumed, "3", Some("Go")).await), ["2"]);
@@ -88,9 +89,8 @@ async fn a_run_is_resumed_by_its_id_through_new_handles() {
 }
 
 /// Proves: PK-8
-#[tokio::test]
-async fn an_id_has_one_run_and_a_missing_or_foreign_one_is_told() {
-    let bench = Bench::new(PING_PONG);
+pub(crate) async fn an_id_has_one_run_and_a_missing_or_foreign_one_is_told(backend: &Backend) {
+    let bench = Bench::new(backend, PING_PONG).await;
     assert_eq!(bench.resume().await.unwrap_err().kind(), ErrorKind::NotFound);
     bench.start().await.unwrap();
     assert_eq!(bench.start().await.unwrap_err().kind(), ErrorKind::AlreadyExists);
@@ -110,9 +110,8 @@ async fn an_id_has_one_run_and_a_missing_or_foreign_one_is_told() {
 }
 
 /// Proves: PK-7
-#[tokio::test]
-async fn firing_with_an_event_id_moves_once_through_whichever_handle() {
-    let bench = Bench::new(PING_PONG);
+pub(crate) async fn firing_with_an_event_id_moves_once_through_whichever_handle(backend: &Backend) {
+    let bench = Bench::new(backend, PING_PONG).await;
     let (mut one, mut two) = (bench.open().await, bench.open().await);
     let done = one.fire("Go", "e1").await.unwrap();
     assert_eq!(one.fire("Go", "e1").await.unwrap(), done);
@@ -136,9 +135,8 @@ async fn firing_with_an_event_id_moves_once_through_whichever_handle() {
 }
 
 /// Proves: PK-7
-#[tokio::test]
-async fn a_run_ends_its_loops_at_the_most_transitions() {
-    let bench = Bench::new(&PING_PONG.replacen('{', r#"{"max_transitions": 3,"#, 1));
+pub(crate) async fn a_run_ends_its_loops_at_the_most_transitions(backend: &Backend) {
+    let bench = Bench::new(backend, &PING_PONG.replacen('{', r#"{"max_transitions": 3,"#, 1)).await;
     let mut workflow = bench.open().await;
     for id in ["1", "2", "3"] {
         workflow.fire("Go", id).await.unwrap();
@@ -153,10 +151,9 @@ async fn a_run_ends_its_loops_at_the_most_transitions() {
 }
 
 /// Proves: PK-7, PK-4
-#[tokio::test]
-async fn a_window_is_bounded_and_keeps_calls_and_results_together() {
+pub(crate) async fn a_window_is_bounded_and_keeps_calls_and_results_together(backend: &Backend) {
     use larder_kernel::{ChatMessage, ToolCall, ToolResult};
-    let bench = Bench::new(PING_PONG).with(WorkflowOptions::default().with_window_messages(3));
+    let bench = Bench::new(backend, PING_PONG).await.with(WorkflowOptions::default().with_window_messages(3));
     let mut workflow = bench.open().await;
     workflow.begin_turn().await.unwrap();
     let called = ChatMessage::assistant("").with_tool_call(ToolCall::new("x", "look", "{}"));
@@ -172,9 +169,8 @@ async fn a_window_is_bounded_and_keeps_calls_and_results_together() {
 }
 
 /// Proves: PK-7
-#[tokio::test]
-async fn a_bad_turn_or_setting_is_refused_and_changes_nothing() {
-    let bench = Bench::new(PING_PONG);
+pub(crate) async fn a_bad_turn_or_setting_is_refused_and_changes_nothing(backend: &Backend) {
+    let bench = Bench::new(backend, PING_PONG).await;
     let mut workflow = bench.open().await;
     assert_eq!(workflow.end_turn(user("x")).await.unwrap_err().kind(), ErrorKind::Conflict);
     workflow.begin_turn().await.unwrap();
@@ -207,10 +203,10 @@ async fn a_bad_turn_or_setting_is_refused_and_changes_nothing() {
 }
 
 /// Proves: PK-1
-#[tokio::test]
-async fn a_fork_stands_where_its_source_stands_and_is_independent_of_it() {
+pub(crate) async fn a_fork_stands_where_its_source_stands_and_is_independent_of_it(backend: &Backend) {
     for transient in [TransientConversations::Memory, TransientConversations::UntilLeft] {
-        let bench = Bench::new(DESK).with(WorkflowOptions::default().with_transient(transient));
+        let bench =
+            Bench::new(backend, DESK).await.with(WorkflowOptions::default().with_transient(transient));
         let mut workflow = bench.open().await;
         turn(&mut workflow, "1", Some("Next")).await;
         turn(&mut workflow, "2", Some("Back")).await;

@@ -1,11 +1,15 @@
+//! Several workers on one run.
+
 use larder_kernel::ErrorKind;
 
 use super::bench::{Bench, PING_PONG, ROUTER, ask, call, turn, user};
+use crate::places::Backend;
 
 /// Proves: PK-7, PK-10, PK-2
-#[tokio::test]
-async fn of_two_workers_whose_turns_move_one_run_one_commits_and_the_other_keeps_nothing() {
-    let bench = Bench::new(PING_PONG);
+pub(crate) async fn of_two_workers_whose_turns_move_one_run_one_commits_and_the_other_keeps_nothing(
+    backend: &Backend,
+) {
+    let bench = Bench::new(backend, PING_PONG).await;
     let (mut one, mut two) = (bench.open().await, bench.open().await);
     for worker in [&mut one, &mut two] {
         worker.begin_turn().await.unwrap();
@@ -22,9 +26,8 @@ async fn of_two_workers_whose_turns_move_one_run_one_commits_and_the_other_keeps
 }
 
 /// Proves: PK-10
-#[tokio::test]
-async fn of_two_workers_that_commit_at_once_one_loses() {
-    let bench = Bench::new(ROUTER);
+pub(crate) async fn of_two_workers_that_commit_at_once_one_loses(backend: &Backend) {
+    let bench = Bench::new(backend, ROUTER).await;
     let (mut one, mut two) = (bench.open().await, bench.open().await);
     one.begin_turn().await.unwrap();
     two.begin_turn().await.unwrap();
@@ -34,9 +37,8 @@ async fn of_two_workers_that_commit_at_once_one_loses() {
 }
 
 /// Proves: PK-2
-#[tokio::test]
-async fn turns_that_move_nothing_lose_nothing_whatever_others_do() {
-    let bench = Bench::new(PING_PONG);
+pub(crate) async fn turns_that_move_nothing_lose_nothing_whatever_others_do(backend: &Backend) {
+    let bench = Bench::new(backend, PING_PONG).await;
     let (mut one, mut two) = (bench.open().await, bench.open().await);
     one.begin_turn().await.unwrap();
     two.begin_turn().await.unwrap();
@@ -47,9 +49,8 @@ async fn turns_that_move_nothing_lose_nothing_whatever_others_do() {
 }
 
 /// Proves: PK-7, PK-2
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn under_many_workers_every_transition_leads_on_from_the_one_before() {
-    let bench = std::sync::Arc::new(Bench::new(PING_PONG));
+pub(crate) async fn under_many_workers_every_transition_leads_on_from_the_one_before(backend: &Backend) {
+    let bench = std::sync::Arc::new(Bench::new(backend, PING_PONG).await);
     let workers = (0..8).map(|worker| {
         let bench = bench.clone();
         tokio::spawn(async move {
@@ -78,9 +79,8 @@ async fn under_many_workers_every_transition_leads_on_from_the_one_before() {
 }
 
 /// Proves: PK-7, PK-8
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn workers_with_one_event_id_move_the_run_once_and_all_learn_of_it() {
-    let bench = std::sync::Arc::new(Bench::new(PING_PONG));
+pub(crate) async fn workers_with_one_event_id_move_the_run_once_and_all_learn_of_it(backend: &Backend) {
+    let bench = std::sync::Arc::new(Bench::new(backend, PING_PONG).await);
     let workers = (0..8).map(|_| {
         let bench = bench.clone();
         tokio::spawn(async move { bench.open().await.fire("Go", "once").await.unwrap() })

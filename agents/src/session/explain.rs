@@ -1,0 +1,70 @@
+//! What reaches the model of a session, and why.
+
+use larder_kernel::{ChatMessage, Result, SessionId};
+
+use super::sessions::Sessions;
+use super::state::{State, Walk};
+use super::window::Told;
+use crate::context::explain::{Size, WindowExplanation, explain_steps};
+
+impl Sessions {
+    /// Makes the window of a session as an inference without new messages would, and says what each step did to it.
+    ///
+    /// # Errors
+    /// As [`explain_window_with`](Self::explain_window_with).
+    ///
+    /// # Cancellation
+    /// Nothing to undo.
+    pub async fn explain_window(&self, id: &SessionId) -> Result<WindowExplanation> {
+        self.explain_window_with(id, Vec::new()).await
+    }
+
+    /// Makes the window that [`begin`](Self::begin) would make for these new messages, and says what was read and what
+    /// each step did to it: each strategy, `rolling_window` for the profile's limit, `pair_tool_calls` for calls without
+    /// results and results without calls, and `session` for the prompt and the hints.
+    ///
+    /// Like an `EPHEMERAL` inference it makes no summary and stores nothing; a summary that is there stands in front.
+    ///
+    /// # Errors
+    /// As [`begin`](Self::begin).
+    ///
+    /// # Cancellation
+    /// Nothing to undo.
+    ///
+    /// # Complexity
+    /// O(window), whatever the length of the session.
+    pub async fn explain_window_with(
+        &self,
+        id: &SessionId,
+        new: Vec<ChatMessage>,
+    ) -> Result<WindowExplanation> {
+        const OPERATION: &str = "session.explain";
+        new.iter().try_for_each(|message| message.check(OPERATION))?;
+        let new = self.stamped(new, None);
+        let thread = self.thread(id);
+        let (record, reader) = self.used(OPERATION, id).await?;
+        let reach = self.assembler.reach(&record);
+        let state = reader.read(&thread, Walk { reach, tokens: None, before: None }).await?;
+        let State { messages, summary, read, .. } = state;
+        let mut told = Told::explains();
+        let assembled = self
+            .assembler
+            .assemble(&reader, &thread, &record, (messages, summary.as_ref()), &new, &mut told)
+            .await?;
+        let stages = told.stages();
+        let counter = &*reader.counter;
+        let mut steps = explain_steps(counter, &stages);
+        steps.retain(|step| step.name != "pair_tool_calls" || !step.is_unchanged());
+        Ok(WindowExplanation {
+            reach,
+            messages_read: read.messages,
+            pages_read: read.pages,
+            scan_ended: false,
+            began_with_summary_up_to: summary.map(|held| held.up_to),
+            read: stages.first().map_or_else(Size::default, |stage| Size::of(counter, &stage.messages)),
+            steps,
+            result: Size::of(counter, &assembled.window.messages),
+            window: assembled.window,
+        })
+    }
+}

@@ -1,0 +1,8 @@
+//! Sessions from outside, through more than one handle.
+
+pub(crate) mod expiry;
+pub(crate) mod explain;
+pub(crate) mod lifecycle;
+pub(crate) mod persistence;
+pub(crate) mod summaries;
+pub(crate) mod window;

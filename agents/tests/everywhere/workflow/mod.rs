@@ -1,0 +1,8 @@
+//! What the workflows promise.
+
+mod bench;
+pub(crate) mod carry;
+pub(crate) mod control;
+pub(crate) mod crash;
+pub(crate) mod machine;
+pub(crate) mod race;

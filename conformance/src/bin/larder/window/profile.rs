@@ -1,0 +1,86 @@
+//! The documents that say how much of a conversation the model sees.
+
+use std::path::Path;
+
+use larder_agents::compaction::{PipelineConfig, StrategyConfig};
+use larder_agents::session::{MemoryConfig, SessionProfile, parse_config};
+use larder_kernel::Error;
+use serde_json::Value;
+
+use crate::thread::printable;
+
+/// A document, with the name of its file.
+pub(super) enum Profile {
+    /// The profile of a session, which has a `type`.
+    Session { name: String, profile: SessionProfile },
+    /// The memory settings of an agent.
+    Memory { name: String, config: MemoryConfig },
+    /// Strategies, under `pipeline`.
+    Pipeline { name: String, config: PipelineConfig },
+}
+
+impl Profile {
+    /// Reads a file. Which document it is, the names of its fields say.
+    pub(super) fn read(path: &Path) -> Result<Self, String> {
+        let name = printable(&path.display().to_string());
+        let json = std::fs::read_to_string(path).map_err(|error| format!("cannot read {name}: {error}"))?;
+        let wrong = |error: Error| format!("{name}: {}", printable(error.message()));
+        let value: Value = parse_config(&json).map_err(wrong)?;
+        if !value.is_object() {
+            // A list would be read as the fields in their order.
+            return Err(format!("{name}: config: not an object with fields by name"));
+        }
+        Ok(if value.get("pipeline").is_some() {
+            Self::Pipeline { config: parse_config(&json).map_err(wrong)?, name }
+        } else if value.get("type").is_some() {
+            Self::Session { profile: parse_config(&json).map_err(wrong)?, name }
+        } else {
+            Self::Memory { config: parse_config(&json).map_err(wrong)?, name }
+        })
+    }
+
+    /// The file's name.
+    pub(super) fn name(&self) -> &str {
+        match self {
+            Self::Session { name, .. } | Self::Memory { name, .. } | Self::Pipeline { name, .. } => name,
+        }
+    }
+
+    /// Refuses a budget that the system prompt alone is over.
+    pub(super) fn check_room(&self, prompt_tokens: u64) -> Result<(), String> {
+        let (name, budgets) = match self {
+            // A session checks its own, its hints included.
+            Self::Session { .. } => return Ok(()),
+            Self::Memory { name, config } => {
+                // 0 stands for including nothing, which is no budget.
+                let tokens = config
+                    .short_term()
+                    .iter()
+                    .map(|settings| settings.max_tokens())
+                    .filter(|tokens| *tokens > 0);
+                (name, tokens.map(|tokens| ("memory_max_tokens", tokens)).collect())
+            }
+            Self::Pipeline { name, config } => {
+                let mut budgets = Vec::new();
+                budgets_of(&config.pipeline, &mut budgets);
+                (name, budgets)
+            }
+        };
+        match budgets.into_iter().find(|(_, budget)| prompt_tokens > *budget) {
+            Some((field, budget)) => {
+                let error = Error::invalid("window", field, "the system prompt does not fit into it");
+                Err(format!("{name}: {}", error.with_limit(prompt_tokens, budget)))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+fn budgets_of(strategies: &[StrategyConfig], budgets: &mut Vec<(&'static str, u64)>) {
+    for strategy in strategies {
+        if let StrategyConfig::TokenBudgetComposed(config) = strategy {
+            budgets.extend(config.token_budget.map(|tokens| ("token_budget", tokens)));
+            budgets_of(&config.strategies, budgets);
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! `larder window`: the documents that it reads, the models that it asks, and what it says when one of them is wrong.
+#![allow(clippy::unwrap_used)]
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use larder_agents::compaction::{Summary, SummaryStore};
+use larder_agents::model::{ScriptedModelServer, ScriptedReply};
+use larder_kernel::{Namespace, Seq, Thread};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// The documents as they are printed.
+const DOCUMENTS: [&str; 6] = [
+    r#"{ "short_term_memory_strategy": [ { "memory_strategy_id": "max_tokens", "memory_max_tokens": 8000 } ]}"#,
+    r#"{ "long_term_memory_strategy": [ { "long_term_memory_id": "summarizer", "interaction_threshold_qty": 20, "interaction_threshold_tokens": 20000, "cod_max_loops": 5, "interaction_keep": 3, "instructions": "Focus on action items and decisions made.", "knowledge_base": { "collection_id": "session-summaries", "search_mode": "always" } } ]}"#,
+    r#"{ "long_term_memory_strategy": [ { "long_term_memory_id": "neuralyzer", "interaction_threshold_qty": 30, "interaction_keep": 5 } ]}"#,
+    r#"{ "profile": { "short_term_memory_strategy": [ { "memory_strategy_id": "max_tokens", "memory_max_tokens": 8000 } ], "long_term_memory_strategy": [ { "long_term_memory_id": "summarizer", "interaction_threshold_qty": 20, "cod_max_loops": 3, "interaction_keep": 2 } ] }}"#,
+    r#"{ "type": "rolling_window", "max_tokens": 4096, "summarization_threshold": 3000 }"#,
+    r#"{ "pipeline": [ { "type": "tool_result_truncation" }, { "type": "selective_tool_call" }, { "type": "sliding_window", "max_messages": 40 } ] }"#,
+];
+/// Summarizes past three questions and keeps the last.
+const SUMMARIZER: &str = r#"{"long_term_memory_strategy": [{"long_term_memory_id": "summarizer", "interaction_threshold_qty": 3, "cod_max_loops": 1, "interaction_keep": 1}]}"#;
+const ROLLING: &str = r#"{"type": "rolling_window", "max_tokens": 200, "summarization_threshold": 60}"#;
+const TURNS: usize = 6;
+
+struct Place {
+    folder: TempDir,
+}
+
+impl Place {
+    /// A thread of six questions, each with its answer.
+    fn new() -> Self {
+        let place = Self { folder: tempfile::tempdir().unwrap() };
+        let lines = (0..TURNS).fold(String::new(), |mut lines, turn| {
+            let said = "and so on and so forth ".repeat(4);
+            writeln!(lines, r#"{{"role":"user","content":"question {turn} {said}"}}"#).unwrap();
+            writeln!(lines, r#"{{"role":"assistant","content":"answer {turn} {said}"}}"#).unwrap();
+            lines
+        });
+        let file = place.file("thread.jsonl", &lines);
+        let imported =
+            place.run(&["import", file.to_str().unwrap(), "--to", &place.url(), "--thread", "a/s"], &[]);
+        assert_eq!(imported.status.code(), Some(0), "{imported:?}");
+        place
+    }
+
+    fn file(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    fn url(&self) -> String {
+        format!("sqlite:{}", self.folder.path().join("larder.db").display())
+    }
+
+    fn run(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
+        command.args(arguments).envs(variables.iter().copied()).stdin(Stdio::null());
+        command.output().unwrap()
+    }
+
+    fn window(&self, profile: &str, more: &[&str]) -> Output {
+        let file = self.file("profile.json", profile);
+        let base = [
+            "window",
+            "--from",
+            &self.url(),
+            "--thread",
+            "a/s",
+            "--format",
+            "json",
+            "--explain",
+            "--profile",
+        ];
+        let arguments = [&base[..], &[file.to_str().unwrap()], more].concat();
+        self.run(&arguments, &[("LARDER_MODEL_KEY", "canary")])
+    }
+
+    fn shown(&self, profile: &str, more: &[&str]) -> Value {
+        let output = self.window(profile, more);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// The one line on standard error, after exit 2 and with nothing on standard output.
+    fn refusal(&self, profile: &str, more: &[&str]) -> String {
+        let output = self.window(profile, more);
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{output:?}");
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(text.lines().count(), 1, "{text}");
+        assert!(!text.contains("canary") && !text.contains("question"), "{text}");
+        text
+    }
+
+    async fn summaries(&self) -> SummaryStore {
+        let stores = larder_capabilities::Stores::builder()
+            .namespace(Namespace::new("default").unwrap())
+            .url(self.url())
+            .connect()
+            .await
+            .unwrap();
+        SummaryStore::new(stores.key_value().unwrap()).unwrap()
+    }
+
+    fn exported(&self) -> Vec<u8> {
+        self.run(&["export", "--from", &self.url(), "--thread", "a/s"], &[]).stdout
+    }
+}
+
+fn thread() -> Thread {
+    Thread::new("a", "s").unwrap()
+}
+
+fn texts(document: &Value) -> Vec<&str> {
+    document["messages"].as_array().unwrap().iter().map(|message| message["text"].as_str().unwrap()).collect()
+}
+
+/// Which stored messages a step dropped.
+fn dropped<'a>(document: &'a Value, step: &str) -> Option<&'a Vec<Value>> {
+    let steps = document["explanation"]["steps"].as_array().unwrap();
+    steps.iter().find(|told| told["name"] == step)?["dropped"].as_array()
+}
+
+async fn server(replies: Vec<ScriptedReply>) -> (ScriptedModelServer, String) {
+    let server = ScriptedModelServer::start(replies).await.unwrap();
+    let url = server.base_url();
+    (server, url)
+}
+
+#[test]
+fn each_printed_document_is_read_as_it_stands() {
+    let place = Place::new();
+    for document in DOCUMENTS {
+        assert_eq!(texts(&place.shown(document, &[])).len(), 2 * TURNS, "{document}");
+    }
+}
+
+#[test]
+fn the_steps_say_which_strategy_dropped_what_and_nothing_is_erased() {
+    let place = Place::new();
+    let before = place.exported();
+    let neuralyzer = r#"{"short_term_memory_strategy": [{"memory_strategy_id": "max_tokens", "memory_max_tokens": 100}],
+        "long_term_memory_strategy": [{"long_term_memory_id": "neuralyzer", "interaction_threshold_qty": 3, "interaction_keep": 2}]}"#;
+    let shown = place.shown(neuralyzer, &[]);
+    assert_eq!(dropped(&shown, "neuralyzer").unwrap().len(), 8);
+    assert_eq!(dropped(&shown, "max_tokens").unwrap().len(), 2);
+    let pipeline = r#"{"pipeline": [{"type": "sliding_window", "max_messages": 5}, {"type": "truncation", "max_messages": 3}]}"#;
+    let shown = place.shown(pipeline, &[]);
+    assert_eq!(dropped(&shown, "truncation").unwrap().len(), 2);
+    assert_eq!(texts(&shown).len(), 3);
+    let output = place.window(ROLLING, &["--system-prompt", "Be brief."]);
+    let shown: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(texts(&shown).len() < 2 * TURNS && texts(&shown)[0] == "Be brief.", "{shown}");
+    assert!(!dropped(&shown, "rolling_window").unwrap().is_empty());
+    assert!(String::from_utf8(output.stderr).unwrap().contains("without a summary"));
+    assert_eq!(place.exported(), before);
+}
+
+#[tokio::test]
+async fn without_a_model_a_summary_that_is_due_is_refused_by_its_field_unless_one_serves() {
+    let place = Place::new();
+    let said = place.refusal(SUMMARIZER, &[]);
+    assert!(said.contains("profile.json") && said.contains("`long_term_memory_strategy`"), "{said}");
+    assert!(said.contains("--model-url"), "{said}");
+    let pipeline =
+        r#"{"pipeline": [{"type": "summarization", "recent_token_budget": 20, "min_old_tokens": 20}]}"#;
+    assert!(place.refusal(pipeline, &[]).contains("`pipeline`"));
+
+    let text = "They asked and answered.".to_owned();
+    let summary = Summary {
+        up_to: Seq::new(10),
+        text,
+        tokens: 9,
+        messages: 10,
+        strategy: "summarizer".into(),
+        covers: None,
+    };
+    place.summaries().await.put(&thread(), None, &summary).await.unwrap();
+    let shown = place.shown(SUMMARIZER, &[]);
+    assert_eq!(texts(&shown).len(), 3);
+    assert!(texts(&shown)[0].ends_with("They asked and answered."), "{shown}");
+    let shown = place.shown(ROLLING, &[]);
+    assert_eq!(texts(&shown)[0], "They asked and answered.");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_summarizes_what_is_shown_and_what_is_stored_stays_as_it_is() {
+    let place = Place::new();
+    let before = place.exported();
+    for profile in [SUMMARIZER, ROLLING] {
+        let (server, url) = server(vec![ScriptedReply::answer("They talked."); 3]).await;
+        let shown = place.shown(profile, &["--model-url", &url, "--model", "small"]);
+        let texts = texts(&shown);
+        assert!(texts[0].ends_with("They talked.") && texts.len() < 2 * TURNS, "{shown}");
+        assert!(texts.last().unwrap().starts_with("answer 5"), "{shown}");
+        let requests = server.requests();
+        assert_eq!(requests[0].header("authorization"), Some("Bearer canary"));
+        assert_eq!(requests[0].body["model"], "small");
+    }
+    assert_eq!(place.exported(), before);
+    assert!(place.summaries().await.get(&thread()).await.unwrap().is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_that_answers_garbage_late_or_never_costs_no_message() {
+    let place = Place::new();
+    let hang = || ScriptedReply::answer("late").after(Duration::from_secs(60));
+    let replies: [fn() -> Vec<ScriptedReply>; 4] = [
+        || vec![ScriptedReply::answer(" "); 9],
+        || vec![ScriptedReply::body(200, "no JSON"); 9],
+        || vec![ScriptedReply::answer("and so on ".repeat(4_000).trim()); 9],
+        || vec![ScriptedReply::answer("cut off in the mid").cut_at(9); 9],
+    ];
+    let mut all: Vec<Vec<ScriptedReply>> = replies.iter().map(|replies| replies()).collect();
+    all.push(vec![hang(); 9]);
+    for profile in [SUMMARIZER, ROLLING] {
+        for replies in &all {
+            let (_server, url) = server(replies.clone()).await;
+            let model = ["--model-url", &url, "--model", "small", "--model-timeout", "1"];
+            let output = place.window(profile, &model);
+            assert_eq!(output.status.code(), Some(0), "{output:?}");
+            let said = String::from_utf8(output.stderr).unwrap();
+            assert!(said.starts_with("larder: the window is shown without a new summary: "), "{said}");
+            let shown: Value = serde_json::from_slice(&output.stdout).unwrap();
+            let told = shown["explanation"]["steps"].as_array().unwrap();
+            let gone: usize = told.iter().map(|step| step["dropped"].as_array().unwrap().len()).sum();
+            assert_eq!(texts(&shown).len() + gone, 2 * TURNS, "{shown}");
+            assert!(profile == ROLLING || gone == 0, "{shown}");
+
+            let (_server, url) = server(replies.clone()).await;
+            let fail = [
+                "--model-url",
+                &url,
+                "--model",
+                "small",
+                "--model-timeout",
+                "1",
+                "--on-model-failure",
+                "fail",
+            ];
+            assert!(place.refusal(profile, &fail).contains("profile.json"));
+        }
+    }
+    let nobody = ["--model-url", "http://127.0.0.1:9/v1", "--model", "small", "--model-timeout", "2"];
+    assert_eq!(texts(&place.shown(SUMMARIZER, &nobody)).len(), 2 * TURNS);
+    assert!(place.refusal(SUMMARIZER, &["--model-url", "ftp://x", "--model", "m"]).contains("base_url"));
+    let no_name = place.window(SUMMARIZER, &["--model-url", "http://127.0.0.1:9/v1"]);
+    assert_eq!(no_name.status.code(), Some(2));
+}
+
+#[test]
+fn a_wrong_profile_is_refused_by_the_name_of_its_field() {
+    let place = Place::new();
+    let prompt = "Be brief. ".repeat(40);
+    let with_prompt = ["--system-prompt", prompt.as_str()];
+    let cases: [(&str, &[&str], &str); 14] = [
+        (r#"{"short_term_memory_strategy":[{"memory_strategy_id":"psychic"}]}"#, &[], "memory_strategy_id"),
+        (r#"{"long_term_memory_strategy":[{"long_term_memory_id":"psychic"}]}"#, &[], "long_term_memory_id"),
+        (r#"{"type":"psychic"}"#, &[], "`type`"),
+        (r#"{"pipeline":[{"type":"psychic"}]}"#, &[], "`type`"),
+        (r#"{"type":"rolling_window","max_tokens":-1}"#, &[], "`max_tokens`"),
+        (r#"{"type":"rolling_window","summarization_threshold":-1}"#, &[], "`summarization_threshold`"),
+        (
+            r#"{"short_term_memory_strategy":[{"memory_strategy_id":"max_tokens","memory_max_tokens":-2}]}"#,
+            &[],
+            "`memory_max_tokens`",
+        ),
+        (
+            r#"{"long_term_memory_strategy":[{"long_term_memory_id":"neuralyzer","interaction_keep":-1}]}"#,
+            &[],
+            "`interaction_keep`",
+        ),
+        (r#"{"pipeline":[{"type":"sliding_window","max_messages":-4}]}"#, &[], "`max_messages`"),
+        (r#"{"type":"rolling_window","max_tokens":9}"#, &with_prompt, "`max_tokens`"),
+        (
+            r#"{"short_term_memory_strategy":[{"memory_strategy_id":"max_tokens","memory_max_tokens":9}]}"#,
+            &with_prompt,
+            "`memory_max_tokens`",
+        ),
+        (
+            r#"{"pipeline":[{"type":"token_budget_composed","token_budget":9,"strategies":[]}]}"#,
+            &with_prompt,
+            "`token_budget`",
+        ),
+        ("[]", &[], "config"),
+        ("{", &[], "column"),
+    ];
+    for (profile, more, field) in cases {
+        let said = place.refusal(profile, more);
+        assert!(said.contains("profile.json: ") && said.contains(field), "{profile}: {said}");
+    }
+}
