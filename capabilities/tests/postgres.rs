@@ -44,6 +44,7 @@ fn main() -> ExitCode {
         a_dropped_future_never_poisons_the_pool;
         schema::eight_openings_of_a_new_database_migrate_it_once;
         schema::eight_processes_migrate_a_new_database_once;
+        schema::a_long_thread_is_read_by_author_without_reading_it_all;
         schema::older_schemas_are_upgraded_with_their_data;
         schema::every_key_begins_with_the_namespace;
         schema::tables_may_be_partitioned_by_the_namespace;

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use larder_capabilities::redis::{Redis, RedisConfig, RedisHistoryProvider};
 use larder_kernel::{
-    AppendOptions, ChatMessage, ErrorKind, HistoryProvider, HistoryProviderExt, Namespace, PageRequest,
-    Replacement, RunId, Seq, Store, Thread, Ttl,
+    AgentId, AppendOptions, ChatMessage, ErrorKind, HistoryProvider, HistoryProviderExt, MessageFilter,
+    Namespace, PageRequest, Replacement, RunId, Seq, Store, Thread, Ttl,
 };
 use libtest_mimic::{Arguments, Failed, Trial};
 use redis::aio::MultiplexedConnection;
@@ -29,6 +29,8 @@ fn main() -> ExitCode {
         trial("an_expired_thread_frees_its_memory_by_itself", SERVER, an_expired_thread_frees_its_memory),
         trial("a_thread_that_holds_nothing_leaves_the_listing_and_returns", SERVER, leaves_and_returns),
         trial("a_fork_dropped_midway_is_forgotten", SERVER, a_fork_dropped_midway),
+        trial("messages_stored_without_their_author_are_judged_too", SERVER, older_messages),
+        trial("a_filtered_read_beside_removals_is_of_one_state", SERVER, filtered_beside_removals),
         trial("a_long_thread_keeps_its_counts_however_it_shrinks", SERVER, counts_of_a_long_thread),
         trial("writers_beside_listings_and_erasures_are_all_listed", SERVER, || all_are_listed(SERVER)),
         trial("writers_beside_listings_and_erasures_in_a_cluster", CLUSTER, || all_are_listed(CLUSTER)),
@@ -113,6 +115,85 @@ async fn numbers_end() {
     assert_eq!(store.clear_run(&thread, &run("r")).await.unwrap(), 2);
     assert_eq!(seqs(store.tail(&thread, None, 9).await.unwrap()), [SEQ_MAX]);
     assert_eq!(store.thread_info(&thread).await.unwrap().last.get(), SEQ_MAX + 1);
+    store.erase().await.unwrap();
+}
+
+fn by(agent: &str, text: &str) -> ChatMessage {
+    ChatMessage::user(text).with_author(AgentId::new(agent).unwrap(), None)
+}
+
+/// As versions before stored them, between others.
+async fn older_messages() {
+    let (store, namespace) = store(SERVER, "older").await;
+    let thread = thread("t");
+    let authors = ["a", "b", "agent", "a", "b", "b"];
+    for author in authors {
+        store.append(&thread, by(author, "x\0y")).await.unwrap();
+    }
+    let messages = part(&namespace, "t", "messages");
+    let mut plain = plain_connection().await;
+    for seq in [1, 2, 4, 5] {
+        let mut older = by(authors[seq - 1], "older");
+        if seq == 5 {
+            older.author = None;
+        }
+        let stored = format!("{seq} 5 9 0 \0{}", serde_json::to_string(&older).unwrap());
+        redis::cmd("ZREMRANGEBYSCORE").arg(&messages).arg(seq).arg(seq).exec_async(&mut plain).await.unwrap();
+        redis::cmd("ZADD").arg(&messages).arg(seq).arg(stored).exec_async(&mut plain).await.unwrap();
+    }
+    let only = |agent: &str| MessageFilter::new().include_agent(AgentId::new(agent).unwrap());
+    for (agent, limit, expected) in [
+        ("a", 9, &[1, 4][..]),
+        ("a", 1, &[4]),
+        ("b", 9, &[2, 6]),
+        ("b", 2, &[2, 6]),
+        ("agent", 9, &[3, 5]),
+        ("agent", 2, &[3, 5]),
+        ("nobody", 9, &[]),
+    ] {
+        let found = store.tail_matching(&thread, &only(agent), None, limit).await.unwrap();
+        assert_eq!(found.iter().map(|stored| stored.seq.get()).collect::<Vec<_>>(), expected, "{agent}");
+    }
+    // A fork takes them as they are.
+    let fork = Thread::new("fork", "t").unwrap();
+    store.fork(&thread, &fork, None).await.unwrap();
+    assert_eq!(store.tail_matching(&fork, &only("a"), None, 9).await.unwrap().len(), 2);
+    assert_eq!(store.tail_matching(&fork, &only("fork"), None, 9).await.unwrap().len(), 1);
+    store.erase().await.unwrap();
+}
+
+/// Each replacement takes what stood there before, so no read may see messages of two of them.
+async fn filtered_beside_removals() {
+    let (store, _) = store(SERVER, "removals").await;
+    let (store, thread) = (Arc::new(store), thread("t"));
+    let only = MessageFilter::new().include_agent(AgentId::new("rare").unwrap());
+    let generation = |number: usize| -> Vec<ChatMessage> {
+        let of = |place: usize| if place.is_multiple_of(250) { "rare" } else { "often" };
+        (0..1_000).map(|place| by(of(place), &number.to_string())).collect()
+    };
+    // As many behind them that the first step of the walk ends among them.
+    for batch in [generation(0), vec![by("often", "between"); 1_000], vec![by("often", "between"); 500]] {
+        store.append_many(&thread, batch, AppendOptions::default()).await.unwrap();
+    }
+    store.append(&thread, by("rare", "newest")).await.unwrap();
+    let writer = {
+        let (store, thread) = (Arc::clone(&store), thread.clone());
+        tokio::spawn(async move {
+            for number in 1..60 {
+                let seen = store.thread_info(&thread).await.unwrap().last;
+                let replacement = Replacement::new(Seq::new(1_000), generation(number)).with_seen(seen);
+                store.replace(&thread, replacement).await.unwrap();
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        })
+    };
+    while !writer.is_finished() {
+        let found = store.tail_matching(&thread, &only, None, 100).await.unwrap();
+        let texts: Vec<&str> = found.iter().map(|stored| stored.message.text.as_str()).collect();
+        assert_eq!((texts.len(), texts[4]), (5, "newest"), "{texts:?}");
+        assert!(texts[..4].iter().all(|text| *text == texts[0]), "{texts:?}");
+    }
+    writer.await.unwrap();
     store.erase().await.unwrap();
 }
 

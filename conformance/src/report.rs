@@ -9,7 +9,7 @@ use crate::case::Level;
 use crate::clause::clauses;
 
 /// The version of the set of clauses and cases. It grows when a clause is added or changed.
-pub const SUITE_VERSION: &str = "1.1.0";
+pub const SUITE_VERSION: &str = "1.2.0";
 
 /// How a case ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]

@@ -53,8 +53,9 @@ pub use storage::graph::{
     NeighborQuery, Reached, Relationship, RelationshipQuery, SubGraph, UpsertReport,
 };
 pub use storage::history::{
-    AppendOptions, Appended, Forked, HistoryEvent, HistoryEventKind, HistoryEvents, HistoryProvider,
-    HistoryProviderExt, Replaced, Replacement, StoredMessage, ThreadInfo, Ttl,
+    AppendOptions, Appended, AuthorSet, AuthorTerms, Forked, HistoryEvent, HistoryEventKind, HistoryEvents,
+    HistoryProvider, HistoryProviderExt, MessageFilter, MessageSelector, Replaced, Replacement,
+    StoredMessage, ThreadInfo, Ttl,
 };
 pub use storage::kv::{
     BucketInfo, KeyRevision, KeyValueStore, KeyValueStoreExt, KvCondition, KvEntry, KvEvent, KvEventKind,

@@ -32,6 +32,8 @@ pub const MESSAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub const BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Most tool calls, tool results or blob references in one message.
 pub const MESSAGE_PARTS_MAX: usize = 256;
+/// Most agents and roles that one filter of messages may name.
+pub const MESSAGE_FILTER_TERMS_MAX: usize = 64;
 
 /// Most dimensions of an embedding.
 pub const DIMENSIONS_MAX: usize = 16_000;

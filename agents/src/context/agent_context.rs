@@ -382,7 +382,7 @@ async fn begin_with(
     each: &[Arc<dyn CompactionStrategy>],
 ) -> Result<()> {
     let mut window = Window { thread: Some(thread.clone()), messages: vec![summary_message(summary)] };
-    let mut heads = vec![window.messages.clone(), window.messages.clone()];
+    let mut heads = vec![window.messages.clone()];
     for strategy in each {
         window = strategy.compact(window).await?;
         heads.push(window.messages.clone());

@@ -9,7 +9,7 @@ use crate::InMemoryHistoryProvider;
 use crate::compaction::{Pipeline, SlidingWindow, SummaryStore};
 use crate::tokens::{EstimatedTokenCounter, TokenCounter};
 
-/// How many messages a filtered window looks at unless told otherwise.
+/// How many messages a filtered window reads at most unless told otherwise.
 pub const SCAN_MESSAGES_MAX_DEFAULT: u64 = 100_000;
 
 /// What an agent's context is made of.
@@ -110,8 +110,9 @@ impl ContextConfig {
         self
     }
 
-    /// Limits how many messages a window whose memory is filtered looks at, newest first, to find those that it keeps.
-    /// [`SCAN_MESSAGES_MAX_DEFAULT`] unless told otherwise.
+    /// Limits how many messages a window whose memory is filtered reads, newest first, to be as long as its strategies
+    /// look: those in front may drop what the filter keeps. The store looks for these messages, and what it passes by
+    /// does not count. [`SCAN_MESSAGES_MAX_DEFAULT`] unless told otherwise.
     #[must_use]
     pub fn with_scan_messages_max(mut self, messages: u64) -> Self {
         self.scan_messages_max = messages;

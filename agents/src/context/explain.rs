@@ -93,11 +93,12 @@ pub struct WindowExplanation {
     /// How far back the strategies look.
     #[serde(serialize_with = "serialize_reach")]
     pub reach: Reach,
-    /// How many messages were read from the history.
+    /// How many messages were read from the history, of those that the memory's filter keeps: the store hands over no
+    /// others.
     pub messages_read: u64,
     /// In how many pages.
     pub pages_read: u64,
-    /// Whether a filtered memory ended early, because it had looked at as many messages as it may.
+    /// Whether a filtered memory ended early, because it had read as many messages as it may.
     pub scan_ended: bool,
     /// The last message that the summary covers with which the window began.
     pub began_with_summary_up_to: Option<Seq>,
@@ -123,7 +124,7 @@ impl fmt::Display for WindowExplanation {
         let (read, reach) = (self.messages_read, reach_text(self.reach));
         writeln!(f, "  read: {read} messages in {} {pages} ({reach})", self.pages_read)?;
         if self.scan_ended {
-            writeln!(f, "  the search for messages that the filter keeps ended at its limit")?;
+            writeln!(f, "  reading messages that the filter keeps ended at its limit")?;
         }
         if let Some(up_to) = self.began_with_summary_up_to {
             writeln!(f, "  began with the summary up to #{up_to}")?;
@@ -239,20 +240,17 @@ impl Assembly {
         }
         self.window.messages = back.stages.last().cloned().unwrap_or_default();
         if let Some(stages) = &mut self.stages {
-            let front = [("read", false), ("memory", true)].into_iter();
-            let names = front.chain(each.iter().map(|strategy| (strategy.name(), strategy.drops())));
+            let names = std::iter::once(("read", false))
+                .chain(each.iter().map(|strategy| (strategy.name(), strategy.drops())));
             let named = names.zip(back.stages);
             stages.extend(named.map(|((name, drops), messages)| Stage { name, drops, messages }));
         }
     }
 
     /// New messages as they entered, and as each strategy in front left them.
-    pub(super) fn add(&mut self, mut new: Vec<Vec<WindowMessage>>) {
+    pub(super) fn add(&mut self, new: Vec<Vec<WindowMessage>>) {
         self.window.messages.extend(new.last().cloned().unwrap_or_default());
         if let Some(stages) = &mut self.stages {
-            // They enter after the memory, which has two stages: what was read and what it shows of that.
-            let entered = new.first().cloned().unwrap_or_default();
-            new.insert(0, entered);
             for (stage, new) in stages.iter_mut().zip(new) {
                 stage.messages.extend(new);
             }
@@ -268,8 +266,7 @@ impl Assembly {
 
     pub(super) fn explain(self, counter: &dyn TokenCounter) -> WindowExplanation {
         let stages = self.stages.unwrap_or_default();
-        let mut steps = explain_steps(counter, &stages);
-        steps.retain(|step| step.name != "memory" || !step.is_unchanged());
+        let steps = explain_steps(counter, &stages);
         WindowExplanation {
             reach: self.reach,
             messages_read: self.messages_read,

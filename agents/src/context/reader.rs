@@ -37,12 +37,11 @@ pub(super) struct Reader<'a> {
 /// What was read.
 #[derive(Default)]
 pub(super) struct ReadBack {
-    /// What the thread holds, what the memory shows of it, and what each strategy in front made of it; without stages
-    /// only the last.
+    /// What the memory shows of the thread, and what each strategy in front made of it; without stages only the last.
     pub(super) stages: Vec<Vec<WindowMessage>>,
     pub(super) messages_read: u64,
     pub(super) pages: u64,
-    /// Whether a filtered window ended before it was full, because it had looked at as many messages as it may.
+    /// Whether a filtered window ended before it was full, because it had read as many messages as it may.
     pub(super) scan_ended: bool,
     kept: usize,
     kept_bytes: u64,
@@ -54,8 +53,7 @@ impl Reader<'_> {
     /// Reads as far as needed and returns the stages, each oldest first.
     pub(super) async fn read(&self) -> Result<ReadBack> {
         let mut back = ReadBack { stages: vec![Vec::new(); self.stages()], ..ReadBack::default() };
-        let unbounded = matches!(self.reach, Reach::Everything | Reach::Each);
-        if unbounded && self.last.is_none() && self.max_bytes.is_none() {
+        if self.is_unbounded() && self.filter.is_empty() {
             self.read_forward(&mut back).await?;
         } else {
             self.read_backward(&mut back).await?;
@@ -64,8 +62,14 @@ impl Reader<'_> {
         Ok(back)
     }
 
+    /// Whether all is read that the filter keeps.
+    fn is_unbounded(&self) -> bool {
+        let reaches_all = matches!(self.reach, Reach::Everything | Reach::Each);
+        reaches_all && self.last.is_none() && self.max_bytes.is_none()
+    }
+
     fn stages(&self) -> usize {
-        if self.keeps_stages { 2 + self.each.len() } else { 1 }
+        if self.keeps_stages { 1 + self.each.len() } else { 1 }
     }
 
     async fn read_forward(&self, back: &mut ReadBack) -> Result<()> {
@@ -91,7 +95,7 @@ impl Reader<'_> {
         let mut size = 0;
         loop {
             size = self.page_size(back, size);
-            let page = self.history.tail(self.thread, before, size).await?;
+            let page = self.page_before(before, size).await?;
             back.pages += 1;
             back.messages_read += check::size(page.len());
             let short = page.len() < size;
@@ -106,12 +110,27 @@ impl Reader<'_> {
             if short || covered || back.memory_full || back.gauge.is_enough(self.reach) {
                 return Ok(());
             }
-            if !self.filter.is_empty() && back.messages_read >= self.scan_messages_max {
+            if self.scan_left(back) == Some(0) {
                 back.scan_ended = true;
                 return Ok(());
             }
             before = first;
         }
+    }
+
+    /// The store filters, so that it hands over nothing that the memory does not show.
+    async fn page_before(&self, before: Option<Seq>, size: usize) -> Result<Vec<StoredMessage>> {
+        if self.filter.is_empty() {
+            self.history.tail(self.thread, before, size).await
+        } else {
+            self.history.tail_matching(self.thread, self.filter, before, size).await
+        }
+    }
+
+    /// How many messages a filtered window may still read; `None` where nothing limits it but its reach.
+    fn scan_left(&self, back: &ReadBack) -> Option<u64> {
+        let limited = !self.filter.is_empty() && !self.is_unbounded();
+        limited.then(|| self.scan_messages_max.saturating_sub(back.messages_read))
     }
 
     /// As many as are still needed where that is known; else more each time.
@@ -120,17 +139,9 @@ impl Reader<'_> {
         let of_memory = self.last.map(|last| last.saturating_sub(back.kept));
         let needed = [of_reach, of_memory].into_iter().flatten().min();
         let grown = if before == 0 { PAGE_MESSAGES_FIRST } else { before.saturating_mul(2) };
-        let size = match needed {
-            Some(needed) if before == 0 || self.filter.is_empty() => needed,
-            Some(needed) => needed.max(grown),
-            None => grown,
-        };
-        let size = size.clamp(1, PAGE_MESSAGES_MAX);
-        if self.filter.is_empty() {
-            return size;
-        }
-        let left = self.scan_messages_max.saturating_sub(back.messages_read);
-        size.min(usize::try_from(left).unwrap_or(usize::MAX)).max(1)
+        let size = needed.unwrap_or(grown).clamp(1, PAGE_MESSAGES_MAX);
+        let left = self.scan_left(back).and_then(|left| usize::try_from(left).ok());
+        left.map_or(size, |left| size.min(left).max(1))
     }
 
     /// Cuts off the summarized part, and what is older than the memory shows.
@@ -140,17 +151,15 @@ impl Reader<'_> {
             if self.after.is_some_and(|after| stored.seq <= after) {
                 break;
             }
-            if self.filter.keeps(self.thread, &stored.message) {
-                let bytes = back.kept_bytes.saturating_add(check::size(stored.message.size_bytes()));
-                if self.last.is_some_and(|last| back.kept >= last)
-                    || self.max_bytes.is_some_and(|max| bytes > max)
-                {
-                    back.memory_full = true;
-                    break;
-                }
-                back.kept += 1;
-                back.kept_bytes = bytes;
+            let bytes = back.kept_bytes.saturating_add(check::size(stored.message.size_bytes()));
+            if self.last.is_some_and(|last| back.kept >= last)
+                || self.max_bytes.is_some_and(|max| bytes > max)
+            {
+                back.memory_full = true;
+                break;
             }
+            back.kept += 1;
+            back.kept_bytes = bytes;
             start = place;
         }
         page.drain(..start);
@@ -158,7 +167,7 @@ impl Reader<'_> {
         page
     }
 
-    /// Runs a page, oldest first, through the filter and the strategies in front.
+    /// Runs a page, oldest first, through the strategies in front.
     async fn pass(&self, page: Vec<StoredMessage>, order: Order) -> Result<Vec<Vec<WindowMessage>>> {
         let mut stages = Vec::new();
         let mut keep = |messages: &[WindowMessage]| {
@@ -167,10 +176,6 @@ impl Reader<'_> {
             }
         };
         let mut messages: Vec<WindowMessage> = page.into_iter().map(WindowMessage::from).collect();
-        keep(&messages);
-        if !self.filter.is_empty() {
-            messages.retain(|message| self.filter.keeps(self.thread, &message.message));
-        }
         keep(&messages);
         for strategy in self.each {
             let window = Window { thread: Some(self.thread.clone()), messages };

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_trait::async_trait;
 use larder_kernel::{
     AgentId, AppendOptions, Appended, Capabilities, ChatMessage, Forked, HistoryEvents, HistoryProvider,
-    Namespace, Page, PageRequest, Replaced, Replacement, Result, RunId, Seq, Store, StoredMessage, Thread,
-    ThreadInfo, Ttl, check,
+    MessageFilter, Namespace, Page, PageRequest, Replaced, Replacement, Result, RunId, Seq, Store,
+    StoredMessage, Thread, ThreadInfo, Ttl, check,
 };
 
 #[derive(Debug)]
@@ -78,6 +78,16 @@ impl HistoryProvider for CountingHistory {
 
     async fn tail(&self, thread: &Thread, before: Option<Seq>, limit: usize) -> Result<Vec<StoredMessage>> {
         Ok(self.counted(self.inner.tail(thread, before, limit).await?))
+    }
+
+    async fn tail_matching(
+        &self,
+        thread: &Thread,
+        filter: &MessageFilter,
+        before: Option<Seq>,
+        limit: usize,
+    ) -> Result<Vec<StoredMessage>> {
+        Ok(self.counted(self.inner.tail_matching(thread, filter, before, limit).await?))
     }
 
     async fn page_after(&self, thread: &Thread, after: Seq, limit: usize) -> Result<Vec<StoredMessage>> {

@@ -9,11 +9,13 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use larder_kernel::storage::history::{append_digest, check_append, check_limit, check_replace, check_ttl};
+use larder_kernel::storage::history::{
+    append_digest, check_append, check_limit, check_replace, check_tail_matching, check_ttl,
+};
 use larder_kernel::{
     AgentId, AppendOptions, Appended, Capabilities, ChatMessage, Durability, Error, ErrorKind, Forked,
-    HistoryEvents, HistoryProvider, Namespace, Page, PageRequest, Replaced, Replacement, Result, RunId, Seq,
-    SessionId, Store, StoredMessage, Thread, ThreadInfo, Ttl,
+    HistoryEvents, HistoryProvider, MessageFilter, Namespace, Page, PageRequest, Replaced, Replacement,
+    Result, RunId, Seq, SessionId, Store, StoredMessage, Thread, ThreadInfo, Ttl,
 };
 
 use super::place::{MemoryPlace, default_namespace, now_ms};
@@ -213,6 +215,17 @@ impl HistoryProvider for InMemoryHistoryProvider {
     async fn tail(&self, thread: &Thread, before: Option<Seq>, limit: usize) -> Result<Vec<StoredMessage>> {
         check_limit("history.tail", limit)?;
         Ok(self.read_messages(thread, |state| state.tail(before, limit)))
+    }
+
+    async fn tail_matching(
+        &self,
+        thread: &Thread,
+        filter: &MessageFilter,
+        before: Option<Seq>,
+        limit: usize,
+    ) -> Result<Vec<StoredMessage>> {
+        check_tail_matching(filter, limit)?;
+        Ok(self.read_messages(thread, |state| state.tail_matching(thread, filter, before, limit)))
     }
 
     async fn page_after(&self, thread: &Thread, after: Seq, limit: usize) -> Result<Vec<StoredMessage>> {

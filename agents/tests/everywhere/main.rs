@@ -57,7 +57,9 @@ fn of_contexts() -> impl Iterator<Item = Named> {
         context::memory::each_provider_reads_and_writes_what_it_says,
         context::memory::of_a_limited_window_the_oldest_leave_first_until_the_rest_fits,
         context::memory::filters_come_first_and_then_the_limit_however_far_back_it_is,
-        context::memory::the_search_behind_a_filter_is_bounded_and_says_so,
+        context::memory::what_a_filtered_window_reads_is_bounded_and_says_so,
+        context::memory::of_a_long_thread_only_what_the_filter_keeps_is_handed_over,
+        context::memory::a_filter_that_names_too_many_is_refused_with_the_settings,
         context::memory::a_filtered_window_neither_shows_nor_feeds_the_summary_of_all,
         context::memory::a_custom_memory_stands_in_the_place_of_the_history,
     ]

@@ -10,8 +10,9 @@ use larder_agents::session::{Inference, InferenceRequest, Sessions};
 use larder_agents::tokens::TokenCounter;
 use larder_kernel::{
     AgentId, AppendOptions, Appended, Capabilities, ChatMessage, Error, ErrorKind, Forked, HistoryEvents,
-    HistoryProvider, KeyValueStore, LanguageModel, LanguageModelRequest, Namespace, Page, PageRequest,
-    Replaced, Replacement, Result, RunId, Seq, SessionId, Store, StoredMessage, Thread, ThreadInfo, Ttl,
+    HistoryProvider, KeyValueStore, LanguageModel, LanguageModelRequest, MessageFilter, Namespace, Page,
+    PageRequest, Replaced, Replacement, Result, RunId, Seq, SessionId, Store, StoredMessage, Thread,
+    ThreadInfo, Ttl,
 };
 
 use crate::places::{Backend, Room};
@@ -148,6 +149,16 @@ impl HistoryProvider for Probe {
 
     async fn tail(&self, thread: &Thread, before: Option<Seq>, limit: usize) -> Result<Vec<StoredMessage>> {
         self.read(self.inner.tail(thread, before, limit).await).await
+    }
+
+    async fn tail_matching(
+        &self,
+        thread: &Thread,
+        filter: &MessageFilter,
+        before: Option<Seq>,
+        limit: usize,
+    ) -> Result<Vec<StoredMessage>> {
+        self.read(self.inner.tail_matching(thread, filter, before, limit).await).await
     }
 
     async fn page_after(&self, thread: &Thread, after: Seq, limit: usize) -> Result<Vec<StoredMessage>> {

@@ -4,6 +4,9 @@
 //! their order and each append costs the same however long the thread is. Each write is one call of a function in the
 //! database: one round trip, one transaction. A time to live that has passed is made into the clear that it is by the
 //! next call that uses the thread.
+//!
+//! A filter by author is part of the query, and what it drops is not fetched. Where it includes one author alone, an index
+//! finds that author's messages; any other walks back from the newest.
 
 mod events;
 mod read;
@@ -12,15 +15,17 @@ mod write;
 use std::fmt;
 
 use async_trait::async_trait;
-use larder_kernel::storage::history::{append_digest, check_append, check_limit, check_replace, check_ttl};
+use larder_kernel::storage::history::{
+    append_digest, check_append, check_limit, check_replace, check_tail_matching, check_ttl,
+};
 use larder_kernel::{
     AgentId, AppendOptions, Appended, Capabilities, ChatMessage, Error, ErrorKind, Forked, HistoryEvents,
-    HistoryProvider, Namespace, Page, PageRequest, Replaced, Replacement, Result, RunId, Seq, Store,
-    StoredMessage, Thread, ThreadInfo, Ttl,
+    HistoryProvider, MessageFilter, Namespace, Page, PageRequest, Replaced, Replacement, Result, RunId, Seq,
+    Store, StoredMessage, Thread, ThreadInfo, Ttl,
 };
 
 use super::engine::Engine;
-use read::{Range, Wanted};
+use read::{Matching, Range, Seen, Wanted};
 use write::Batch;
 
 /// Where a thread is found.
@@ -68,11 +73,21 @@ impl PostgresHistoryProvider {
         check_limit(operation, limit)?;
         let wanted = Wanted { address: self.address(thread), range, limit };
         let seen = self.engine.read(operation, &wanted, |sql, wanted| read::messages(sql, wanted)).await?;
+        self.settle(operation, &wanted.address, seen).await
+    }
+
+    /// Does what a read of messages owes to the thread's time to live.
+    async fn settle(
+        &self,
+        operation: &'static str,
+        address: &Address,
+        seen: Seen,
+    ) -> Result<Vec<StoredMessage>> {
         if seen.expired {
-            self.engine.read(operation, &wanted.address, |sql, address| write::expire(sql, address)).await?;
+            self.engine.read(operation, address, |sql, address| write::expire(sql, address)).await?;
         } else if let Some(read_ms) = seen.refresh {
             self.engine
-                .read(operation, &wanted.address, |sql, address| write::refresh(sql, address, read_ms))
+                .read(operation, address, |sql, address| write::refresh(sql, address, read_ms))
                 .await?;
         }
         Ok(seen.messages)
@@ -132,6 +147,21 @@ impl HistoryProvider for PostgresHistoryProvider {
 
     async fn tail(&self, thread: &Thread, before: Option<Seq>, limit: usize) -> Result<Vec<StoredMessage>> {
         self.messages("history.tail", thread, Range::Before(before.unwrap_or(Seq::MAX)), limit).await
+    }
+
+    async fn tail_matching(
+        &self,
+        thread: &Thread,
+        filter: &MessageFilter,
+        before: Option<Seq>,
+        limit: usize,
+    ) -> Result<Vec<StoredMessage>> {
+        const OPERATION: &str = "history.tail_matching";
+        check_tail_matching(filter, limit)?;
+        let (address, terms) = (self.address(thread), filter.terms(thread));
+        let wanted = Matching { address, terms, before: before.unwrap_or(Seq::MAX), limit };
+        let seen = self.engine.read(OPERATION, &wanted, |sql, wanted| read::matching(sql, wanted)).await?;
+        self.settle(OPERATION, &wanted.address, seen).await
     }
 
     async fn page_after(&self, thread: &Thread, after: Seq, limit: usize) -> Result<Vec<StoredMessage>> {

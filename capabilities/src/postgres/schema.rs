@@ -11,6 +11,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/postgres/0001_engine_history_kv.sql"),
     include_str!("../../migrations/postgres/0002_vectors_graph_tasks.sql"),
     include_str!("../../migrations/postgres/0003_indexes_compression.sql"),
+    include_str!("../../migrations/postgres/0004_authors.sql"),
 ];
 
 const OPERATION: &str = "postgres.open";

@@ -87,6 +87,13 @@ impl Call {
         }
     }
 
+    /// Puts the keys and arguments of another call behind its own.
+    pub(crate) fn followed_by(mut self, other: &Self) -> Self {
+        self.keys.extend_from_slice(&other.keys);
+        self.arguments.extend_from_slice(&other.arguments);
+        self
+    }
+
     fn command(&self, name: &str, script: &str) -> Cmd {
         let size: usize = self.keys.iter().chain(&self.arguments).map(Bytes::len).sum();
         let mut command =

@@ -3,6 +3,9 @@
 //! A thread's row carries its counters, so that each append costs the same however long the thread is. The messages and
 //! the thread's other events share one sequence of numbers; a subscription reads both in its order. A time to live that
 //! has passed is made into the clear that it is by the next call that uses the thread.
+//!
+//! A filter by author is part of the query, whose columns stand before the body: what it drops is not decoded. Where it
+//! includes one author alone, an index finds that author's messages; any other walks back from the newest.
 
 mod events;
 mod message;
@@ -14,13 +17,16 @@ mod write;
 mod tests;
 
 use std::fmt;
+use std::sync::Arc;
 
 use async_trait::async_trait;
-use larder_kernel::storage::history::{append_digest, check_append, check_limit, check_replace, check_ttl};
+use larder_kernel::storage::history::{
+    append_digest, check_append, check_limit, check_replace, check_tail_matching, check_ttl,
+};
 use larder_kernel::{
     AgentId, AppendOptions, Appended, Capabilities, ChatMessage, Error, ErrorKind, Forked, HistoryEvents,
-    HistoryProvider, Namespace, Page, PageRequest, Replaced, Replacement, Result, RunId, Seq, Store,
-    StoredMessage, Thread, ThreadInfo, Ttl,
+    HistoryProvider, MessageFilter, Namespace, Page, PageRequest, Replaced, Replacement, Result, RunId, Seq,
+    Store, StoredMessage, Thread, ThreadInfo, Ttl,
 };
 use rusqlite::Connection;
 
@@ -28,7 +34,7 @@ use super::engine::Engine;
 use super::failure::Fallible;
 use super::value::now_ms;
 use message::Encoded;
-use read::{Range, Seen};
+use read::{Matching, Range, Seen};
 use thread::{Address, ThreadRow};
 
 /// The conversations of one namespace in an SQLite database.
@@ -52,7 +58,6 @@ impl SqliteHistoryProvider {
         Address { namespace: self.namespace.clone(), thread: thread.clone() }
     }
 
-    /// Reads messages, which counts as a use of the thread.
     async fn messages(
         &self,
         operation: &'static str,
@@ -61,11 +66,20 @@ impl SqliteHistoryProvider {
         limit: usize,
     ) -> Result<Vec<StoredMessage>> {
         check_limit(operation, limit)?;
+        let read = move |sql: &Connection, address: &Address| read::messages(sql, address, range, limit);
+        self.read(operation, thread, read).await
+    }
+
+    /// Reads messages, which counts as a use of the thread.
+    async fn read(
+        &self,
+        operation: &'static str,
+        thread: &Thread,
+        read: impl FnOnce(&Connection, &Address) -> Fallible<Seen> + Clone + Send + 'static,
+    ) -> Result<Vec<StoredMessage>> {
         loop {
-            let address = self.address(thread);
-            let seen =
-                self.engine.read(operation, move |sql| read::messages(sql, &address, range, limit)).await?;
-            match seen {
+            let (address, read) = (self.address(thread), read.clone());
+            match self.engine.read(operation, move |sql| read(sql, &address)).await? {
                 Seen::Messages { messages, refresh: None } => return Ok(messages),
                 Seen::Messages { messages, refresh: Some(refresh) } => {
                     self.engine.write(operation, move |sql| refresh.apply(sql)).await?;
@@ -153,6 +167,19 @@ impl HistoryProvider for SqliteHistoryProvider {
 
     async fn tail(&self, thread: &Thread, before: Option<Seq>, limit: usize) -> Result<Vec<StoredMessage>> {
         self.messages("history.tail", thread, Range::Before(before.unwrap_or(Seq::MAX)), limit).await
+    }
+
+    async fn tail_matching(
+        &self,
+        thread: &Thread,
+        filter: &MessageFilter,
+        before: Option<Seq>,
+        limit: usize,
+    ) -> Result<Vec<StoredMessage>> {
+        check_tail_matching(filter, limit)?;
+        let wanted = Arc::new(Matching { terms: filter.terms(thread), before: before.unwrap_or(Seq::MAX) });
+        let read = move |sql: &Connection, address: &Address| read::matching(sql, address, &wanted, limit);
+        self.read("history.tail_matching", thread, read).await
     }
 
     async fn page_after(&self, thread: &Thread, after: Seq, limit: usize) -> Result<Vec<StoredMessage>> {

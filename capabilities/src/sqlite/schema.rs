@@ -9,7 +9,10 @@ use super::failure::Fallible;
 const APPLICATION_ID: i64 = 0x4c72_6472;
 
 /// Each step takes the schema from the version of its place in this list to the next.
-const MIGRATIONS: [&str; 1] = [include_str!("../../migrations/sqlite/0001_contracts.sql")];
+const MIGRATIONS: [&str; 2] = [
+    include_str!("../../migrations/sqlite/0001_contracts.sql"),
+    include_str!("../../migrations/sqlite/0002_authors.sql"),
+];
 
 const OPERATION: &str = "sqlite.open";
 

@@ -7,16 +7,17 @@ use async_trait::async_trait;
 use futures_util::{StreamExt, TryStreamExt, future};
 use larder_agents::InMemoryHistoryProvider;
 use larder_conformance::{Harness, StoreSet};
+use larder_kernel::storage::history::check_tail_matching;
 use larder_kernel::{
     AgentId, AppendOptions, Appended, ChatMessage, ErrorKind, Forked, HistoryEventKind, HistoryEvents,
-    HistoryProvider, Namespace, Page, PageRequest, Replaced, Replacement, Result, RunId, Seq, SessionId,
-    Store, StoredMessage, Thread, ThreadInfo, Ttl,
+    HistoryProvider, MessageFilter, MessageSelector, Namespace, Page, PageRequest, Replaced, Replacement,
+    Result, RunId, Seq, SessionId, Store, StoredMessage, Thread, ThreadInfo, Ttl,
 };
 
 use crate::frame::serve;
 
 sins! { History;
-    limit_0_returns_everything: LimitZeroReturnsAll => ["HIST-023", "HIST-027", "HIST-030"],
+    limit_0_returns_everything: LimitZeroReturnsAll => ["HIST-023", "HIST-027", "HIST-030", "HIST-096"],
     messages_are_ordered_by_created_at: OrderedByTime => ["HIST-012"],
     idempotency_is_forgotten: KeysForgotten => ["HIST-007", "HIST-008", "HIST-011"],
     idempotency_keys_are_shared_by_all_threads: KeysShared => ["HIST-009"],
@@ -31,6 +32,20 @@ sins! { History;
     a_fork_takes_everything: ForkTakesAll => ["HIST-040"],
     a_fork_replaces_its_target: ForkReplaces => ["HIST-041", "HIST-045"],
     a_replacement_never_conflicts: ReplaceNeverConflicts => ["HIST-051", "HIST-053"],
+    the_limit_comes_before_the_filter: LimitBeforeFilter => ["HIST-090"],
+    the_search_for_matches_ends_after_1000_messages: SearchEndsEarly => ["HIST-090"],
+    matches_come_newest_first: MatchesNewestFirst => ["HIST-090"],
+    an_include_wants_every_name: IncludeWantsAll => ["HIST-091"],
+    exclusions_are_ignored: ExcludeIgnored => ["HIST-091", "HIST-092", "HIST-093"],
+    an_included_message_is_never_excluded: IncludeWins => ["HIST-091"],
+    the_role_of_an_author_is_ignored: RoleIgnored => ["HIST-091", "HIST-092"],
+    a_role_is_taken_for_an_agent: RoleIsAgent => ["HIST-092"],
+    messages_without_author_are_nobodys: UnnamedIsNobodys => ["HIST-093"],
+    authors_are_case_folded: AuthorsFolded => ["HIST-094"],
+    authors_are_cut_at_40_characters: AuthorsCut => ["HIST-094"],
+    matches_are_found_behind_before: MatchesIgnoreBefore => ["HIST-095"],
+    an_empty_filter_keeps_nothing: EmptyKeepsNothing => ["HIST-096"],
+    a_fork_forgets_its_authors: ForkForgetsAuthors => ["HIST-097"],
     an_agent_is_a_prefix: AgentIsPrefix => ["HIST-062"],
     use_does_not_prolong_life: LifeNotRefreshed => ["HIST-066"],
     any_use_prolongs_life: LifeAlwaysRefreshed => ["HIST-067"],
@@ -50,6 +65,8 @@ struct Memory {
     cleared_at: Mutex<BTreeMap<(Namespace, String, String), i64>>,
     /// The answers given to idempotency keys, whatever the thread.
     answers: Mutex<BTreeMap<(Namespace, String), Appended>>,
+    /// The threads that were made by a fork.
+    forks: Mutex<Vec<(Namespace, String, String)>>,
 }
 
 fn backend(sin: Sin) -> Arc<dyn Harness> {
@@ -92,6 +109,40 @@ impl Wrong {
     fn shown(&self, thread: &Thread, seq: Seq) -> Seq {
         let cleared_at = self.memory.cleared_at.lock().unwrap();
         Seq::new(seq.get() - cleared_at.get(&self.place_of(thread)).copied().unwrap_or(0))
+    }
+
+    /// Whether a wrong filter keeps a message of this author, empty where it names none.
+    fn keeps(&self, thread: &Thread, filter: &MessageFilter, message: &ChatMessage) -> bool {
+        let author = message.author.as_ref();
+        let forgotten = self.memory.forks.lock().unwrap().contains(&self.place_of(thread));
+        let author = author.filter(|_| self.sin != Sin::ForkForgetsAuthors || !forgotten);
+        let name = |text: &str| match self.sin {
+            Sin::AuthorsFolded => text.to_lowercase(),
+            Sin::AuthorsCut => text.chars().take(40).collect(),
+            _ => text.to_owned(),
+        };
+        let agent = author.map_or_else(String::new, |author| name(author.agent.as_str()));
+        let role = author.and_then(|author| author.role.as_ref()).map(|role| name(role.as_str()));
+        let matches = |selector: &MessageSelector| match selector {
+            MessageSelector::Agent(_) if agent.is_empty() && self.sin == Sin::UnnamedIsNobodys => false,
+            MessageSelector::Agent(of) if agent.is_empty() => *of == thread.agent,
+            MessageSelector::Agent(of) => name(of.as_str()) == agent,
+            MessageSelector::Role(of) if self.sin == Sin::RoleIsAgent => name(of.as_str()) == agent,
+            MessageSelector::Role(_) if self.sin == Sin::RoleIgnored => false,
+            MessageSelector::Role(of) => Some(name(of.as_str())) == role,
+        };
+        let (included, excluded) = selectors(filter);
+        let is_in = included.as_ref().is_none_or(|included| match self.sin {
+            Sin::IncludeWantsAll => included.iter().all(matches),
+            _ => included.iter().any(matches),
+        });
+        let is_out = excluded.iter().any(matches);
+        match self.sin {
+            Sin::ExcludeIgnored => is_in,
+            Sin::IncludeWins => is_in && (included.is_some() || !is_out),
+            Sin::EmptyKeepsNothing => is_in && !is_out && !filter.is_empty(),
+            _ => is_in && !is_out,
+        }
     }
 
     fn limit(&self, limit: usize) -> usize {
@@ -187,6 +238,31 @@ impl HistoryProvider for Wrong {
         Ok(self.read(&thread, tail))
     }
 
+    async fn tail_matching(
+        &self,
+        thread: &Thread,
+        filter: &MessageFilter,
+        before: Option<Seq>,
+        limit: usize,
+    ) -> Result<Vec<StoredMessage>> {
+        let thread = self.thread(thread)?;
+        check_tail_matching(filter, limit)?;
+        let before = if self.sin == Sin::MatchesIgnoreBefore { None } else { before };
+        let limit = self.limit(limit);
+        let looked_at = match self.sin {
+            Sin::LimitBeforeFilter => limit,
+            Sin::SearchEndsEarly => 1_000,
+            _ => 10_000,
+        };
+        let mut kept = self.inner.tail(&thread, before, looked_at).await?;
+        kept.retain(|stored| self.keeps(&thread, filter, &stored.message));
+        kept.drain(..kept.len().saturating_sub(limit));
+        if self.sin == Sin::MatchesNewestFirst {
+            kept.reverse();
+        }
+        Ok(self.read(&thread, kept))
+    }
+
     async fn page_after(&self, thread: &Thread, after: Seq, limit: usize) -> Result<Vec<StoredMessage>> {
         let thread = self.thread(thread)?;
         let after = match self.sin {
@@ -228,6 +304,9 @@ impl HistoryProvider for Wrong {
         let (source, target) = (self.thread(source)?, self.thread(target)?);
         if self.sin == Sin::ForkReplaces {
             self.inner.clear(&target).await?;
+        }
+        if self.sin == Sin::ForkForgetsAuthors {
+            self.memory.forks.lock().unwrap().push(self.place_of(&target));
         }
         let up_to = if self.sin == Sin::ForkTakesAll { None } else { up_to };
         self.inner.fork(&source, &target, up_to).await
@@ -293,6 +372,14 @@ impl Wrong {
         }
         ttl
     }
+}
+
+/// What a filter includes, where it includes anything, and what it excludes.
+fn selectors(filter: &MessageFilter) -> (Option<Vec<MessageSelector>>, Vec<MessageSelector>) {
+    let kinds: Vec<BTreeMap<String, Vec<MessageSelector>>> =
+        serde_json::from_value(serde_json::to_value(filter).unwrap()).unwrap();
+    let of = |kind: &str| kinds.iter().find_map(|kinds| kinds.get(kind).cloned());
+    (of("include"), of("exclude").unwrap_or_default())
 }
 
 fn cut_at_nul(message: &mut ChatMessage) {

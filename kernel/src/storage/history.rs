@@ -6,13 +6,15 @@
 
 mod check;
 mod ext;
+mod filter;
 mod types;
 
 use async_trait::async_trait;
 use futures_core::stream::BoxStream;
 
-pub use check::{append_digest, check_append, check_limit, check_replace, check_ttl};
+pub use check::{append_digest, check_append, check_limit, check_replace, check_tail_matching, check_ttl};
 pub use ext::HistoryProviderExt;
+pub use filter::{AuthorSet, AuthorTerms, MessageFilter, MessageSelector};
 pub use types::{
     AppendOptions, Appended, Forked, HistoryEvent, HistoryEventKind, Replaced, Replacement, StoredMessage,
     ThreadInfo, Ttl,
@@ -103,6 +105,43 @@ pub trait HistoryProvider: Store {
     /// # Complexity
     /// O(limit), whatever the length of the thread (PK-4).
     async fn tail(&self, thread: &Thread, before: Option<Seq>, limit: usize) -> Result<Vec<StoredMessage>>;
+
+    /// Reads the newest messages of those that a filter of authors and roles keeps, optionally only those before a `Seq`
+    /// (AKKA-4).
+    ///
+    /// - **HIST-090** The newest `limit` messages that the filter keeps are returned, oldest first and with their own
+    ///   `Seq`: the filter comes first, and the limit counts what it keeps, however far back that stands.
+    /// - **HIST-091** A message is kept that matches any of the included, where anything is included, and none of the
+    ///   excluded.
+    /// - **HIST-092** A role matches the messages whose author plays it, whichever agent that is, and no message whose
+    ///   author plays another or none.
+    /// - **HIST-093** A message that names no author counts as written by the thread's agent, in no role.
+    /// - **HIST-094** Agents and roles match where they are equal byte by byte.
+    /// - **HIST-095** With `before`, only messages whose `Seq` is smaller are considered, so that a reader can walk back
+    ///   in steps.
+    /// - **HIST-096** A filter that names nothing keeps everything. A limit of 0 returns nothing, and one beyond what
+    ///   the filter keeps returns all of that.
+    /// - **HIST-097** Messages that came by a fork or a replacement are kept by their authors as appended ones are.
+    ///
+    /// The store does not hand over what the filter drops, and looks at no message older than the last one it returns
+    /// where that fills the limit.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a limit over 10,000, or a filter that names more than 64 agents and roles.
+    ///
+    /// # Cancellation
+    /// Nothing to undo.
+    ///
+    /// # Complexity
+    /// O(messages back to the oldest returned) in the store, and to the beginning of the thread where the filter keeps
+    /// fewer than `limit`; O(limit) is handed over. A store may keep an index by author, and then look at less.
+    async fn tail_matching(
+        &self,
+        thread: &Thread,
+        filter: &MessageFilter,
+        before: Option<Seq>,
+        limit: usize,
+    ) -> Result<Vec<StoredMessage>>;
 
     /// Reads the messages that follow a `Seq`, in order.
     ///

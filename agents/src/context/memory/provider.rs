@@ -145,7 +145,7 @@ impl LimitedWindow {
                 "a memory that is not read has no filter or read_last",
             ));
         }
-        Ok(())
+        self.filter.check(OPERATION)
     }
 }
 

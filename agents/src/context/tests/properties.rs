@@ -66,10 +66,13 @@ fn memory(random: &mut Random) -> LimitedWindow {
     }
     let agent = |random: &mut Random| AgentId::new(["a", "b", "default"][random.below(3)]).unwrap();
     let role = AgentRole::new("r").unwrap();
-    memory.filtered(match random.below(6) {
+    memory.filtered(match random.below(10) {
         0 => MemoryFilter::new().include_agent(agent(random)),
         1 => MemoryFilter::new().exclude_agent(agent(random)).include_role(role),
         2 => MemoryFilter::new().exclude_role(role),
+        3 => MemoryFilter::new().include_agent(agent(random)).include_agent(agent(random)).exclude_role(role),
+        4 => MemoryFilter::new().exclude_agent(agent(random)).exclude_agent(agent(random)),
+        5 => MemoryFilter::new().include_role(role).exclude_agent(agent(random)).include_agent(agent(random)),
         _ => MemoryFilter::new(),
     })
 }
@@ -119,6 +122,7 @@ fn case(seed: u64) {
     let expected = pair_tool_calls(pipeline.compact(whole).now_or_never().unwrap().unwrap().messages);
 
     history.take_writes();
+    let filter = memory.filter().clone();
     let config = config.with_memory(memory).with_pipeline(pipeline).with_summaries(store);
     let context = AgentContext::new(config).unwrap();
     let window = context.get_prompt_window(&session()).now_or_never().unwrap().unwrap();
@@ -132,6 +136,13 @@ fn case(seed: u64) {
         assert_eq!(pair[0].after, pair[1].before);
     }
     assert_eq!(history.take_writes(), 0);
+    if !filter.is_empty() {
+        // The store hands over nothing that the memory does not show.
+        history.take();
+        context.get_prompt_window(&session()).now_or_never().unwrap().unwrap();
+        let kept = before.iter().filter(|stored| filter.keeps(&thread(), &stored.message)).count();
+        assert!(history.take().0 <= larder_kernel::check::size(kept));
+    }
     assert_eq!(history.all_messages(&thread()).now_or_never().unwrap().unwrap(), before);
 }
 

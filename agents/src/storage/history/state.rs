@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use larder_kernel::check::size;
 use larder_kernel::{
-    Appended, ChatMessage, Error, ErrorKind, HistoryEvent, HistoryEventKind, IdempotencyKey, Replaced,
-    Replacement, Result, RunId, Seq, StoredMessage, Thread, ThreadInfo, Ttl,
+    Appended, ChatMessage, Error, ErrorKind, HistoryEvent, HistoryEventKind, IdempotencyKey, MessageFilter,
+    Replaced, Replacement, Result, RunId, Seq, StoredMessage, Thread, ThreadInfo, Ttl,
 };
 
 use crate::storage::place::{MemoryPlace, deadline_ms};
@@ -158,10 +158,28 @@ impl ThreadState {
     }
 
     pub(super) fn tail(&self, before: Option<Seq>, limit: usize) -> Vec<StoredMessage> {
-        let end = before.map_or(self.messages.len(), |before| {
-            self.messages.partition_point(|entry| entry.seq < before.get())
-        });
+        let end = self.index_before(before);
         self.messages.range(end.saturating_sub(limit)..end).map(Entry::stored).collect()
+    }
+
+    pub(super) fn tail_matching(
+        &self,
+        thread: &Thread,
+        filter: &MessageFilter,
+        before: Option<Seq>,
+        limit: usize,
+    ) -> Vec<StoredMessage> {
+        let newest_first = self.messages.range(..self.index_before(before)).rev();
+        let kept = newest_first.filter(|entry| filter.keeps(thread, &entry.message));
+        let mut kept: Vec<StoredMessage> = kept.take(limit).map(Entry::stored).collect();
+        kept.reverse();
+        kept
+    }
+
+    fn index_before(&self, before: Option<Seq>) -> usize {
+        before.map_or(self.messages.len(), |before| {
+            self.messages.partition_point(|entry| entry.seq < before.get())
+        })
     }
 
     pub(super) fn after(&self, after: i64, limit: usize) -> Vec<StoredMessage> {

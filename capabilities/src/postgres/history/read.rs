@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use larder_kernel::{AgentId, ChatMessage, Namespace, PageRequest, Seq, StoredMessage, Thread, ThreadInfo};
+use larder_kernel::{
+    AgentId, AuthorTerms, ChatMessage, Namespace, PageRequest, Seq, StoredMessage, Thread, ThreadInfo,
+};
 use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row};
 
@@ -29,6 +31,14 @@ pub(super) struct Wanted {
     pub(super) limit: usize,
 }
 
+/// What a read of messages by who wrote them asks for.
+pub(super) struct Matching {
+    pub(super) address: Address,
+    pub(super) terms: AuthorTerms,
+    pub(super) before: Seq,
+    pub(super) limit: usize,
+}
+
 /// What a read of messages found, and what it owes to the thread's time to live.
 #[derive(Default)]
 pub(super) struct Seen {
@@ -37,6 +47,20 @@ pub(super) struct Seen {
     pub(super) expired: bool,
     /// When the read was, where it prolongs the thread's life.
     pub(super) refresh: Option<i64>,
+}
+
+impl Seen {
+    fn of(rows: &[PgRow]) -> Fallible<Self> {
+        let Some(first) = rows.first() else { return Ok(Self::default()) };
+        let mut seen = Self { messages: Vec::new(), expired: first.try_get(2)?, refresh: first.try_get(3)? };
+        for row in rows {
+            if let Some(seq) = row.try_get(0)? {
+                seen.messages.push(StoredMessage { seq: Seq::new(seq), message: decode(row, 1)? });
+            }
+        }
+        seen.messages.sort_unstable_by_key(|message| message.seq);
+        Ok(seen)
+    }
 }
 
 /// When the statement began, which is the same wherever it stands in it.
@@ -87,6 +111,22 @@ macro_rules! select_messages {
     };
 }
 
+/// Back from the newest, past what the filter drops.
+const MATCHING: &str = select_messages!(
+    "AND seq < $4
+        AND ($6::text[] IS NULL OR author = ANY ($6::text[]) OR author_role = ANY ($7::text[]))
+        AND author <> ALL ($8::text[]) AND author_role <> ALL ($9::text[])",
+    "ORDER BY seq DESC",
+    "ALL"
+);
+/// The same where one author alone is included, along the index.
+const MATCHING_ONE: &str = select_messages!(
+    "AND seq < $4 AND author = $6 AND author <> ''
+        AND author <> ALL ($7::text[]) AND author_role <> ALL ($8::text[])",
+    "ORDER BY seq DESC",
+    "ALL"
+);
+
 impl Range {
     /// The statement for so many messages, and its bound.
     fn select(self, limit: usize) -> (&'static str, i64) {
@@ -123,15 +163,30 @@ pub(super) fn messages<'c>(sql: &'c mut PgConnection, wanted: &'c Wanted) -> Box
             .bind(length(wanted.limit))
             .fetch_all(sql)
             .await?;
-        let Some(first) = rows.first() else { return Ok(Seen::default()) };
-        let mut seen = Seen { messages: Vec::new(), expired: first.try_get(2)?, refresh: first.try_get(3)? };
-        for row in &rows {
-            if let Some(seq) = row.try_get(0)? {
-                seen.messages.push(StoredMessage { seq: Seq::new(seq), message: decode(row, 1)? });
+        Seen::of(&rows)
+    })
+}
+
+/// The newest messages that a filter keeps.
+pub(super) fn matching<'c>(sql: &'c mut PgConnection, wanted: &'c Matching) -> BoxFuture<'c, Fallible<Seen>> {
+    Box::pin(async move {
+        let (terms, (namespace, agent, session)) = (&wanted.terms, wanted.address.key());
+        let one = terms.only_author();
+        let query = sqlx::query(if one.is_some() { MATCHING_ONE } else { MATCHING })
+            .bind(namespace)
+            .bind(agent)
+            .bind(session)
+            .bind(wanted.before.get())
+            .bind(length(wanted.limit));
+        let query = match (one, &terms.include) {
+            (Some(author), _) => query.bind(author),
+            (None, include) => {
+                let (agents, roles) = include.as_ref().map(|set| (&set.agents, &set.roles)).unzip();
+                query.bind(agents).bind(roles)
             }
-        }
-        seen.messages.sort_unstable_by_key(|message| message.seq);
-        Ok(seen)
+        };
+        let rows = query.bind(&terms.exclude.agents).bind(&terms.exclude.roles).fetch_all(sql).await?;
+        Seen::of(&rows)
     })
 }
 

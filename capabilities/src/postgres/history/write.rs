@@ -2,8 +2,8 @@
 
 use futures_util::future::BoxFuture;
 use larder_kernel::{
-    Appended, ChatMessage, Error, ErrorKind, Forked, IdempotencyKey, Namespace, Replaced, Result, RunId, Seq,
-    Ttl,
+    AgentRole, Appended, ChatMessage, Error, ErrorKind, Forked, IdempotencyKey, Namespace, Replaced, Result,
+    RunId, Seq, Ttl,
 };
 use sqlx::{PgConnection, Row};
 
@@ -17,13 +17,25 @@ const ERASED_AT_ONCE_MAX: i64 = 200;
 /// Messages as their rows keep them, column by column.
 pub(super) struct Batch {
     runs: Vec<Option<String>>,
+    /// The author and the author's role, empty where the message names none.
+    authors: Vec<String>,
+    roles: Vec<String>,
     sizes: Vec<i64>,
     bodies: Vec<Vec<u8>>,
 }
 
 impl Batch {
     pub(super) fn new(operation: &'static str, messages: &[ChatMessage]) -> Result<Self> {
+        let authors = messages.iter().map(|message| {
+            let author = message.author.as_ref();
+            let role = author.and_then(|author| author.role.as_ref());
+            let id = author.map_or("", |author| author.agent.as_str());
+            (id.to_owned(), role.map_or("", AgentRole::as_str).to_owned())
+        });
+        let (authors, roles) = authors.unzip();
         Ok(Self {
+            authors,
+            roles,
             runs: messages
                 .iter()
                 .map(|message| message.run.as_ref().map(|run| run.as_str().to_owned()))
@@ -56,17 +68,18 @@ const APPEND_ONE: &str = "WITH t AS (
             AND (s.expires_ms IS NULL OR s.expires_ms > larder.now_ms())
         RETURNING s.id, s.last_seq, s.bytes
     )
-    INSERT INTO larder.messages (namespace, thread, seq, bytes, thread_bytes, run, body)
-    SELECT $1, t.id, t.last_seq, $5, t.bytes, $4, $6 FROM t
+    INSERT INTO larder.messages (namespace, thread, seq, bytes, thread_bytes, run, author, author_role, body)
+    SELECT $1, t.id, t.last_seq, $5, t.bytes, $4, $7, $8, $6 FROM t
     RETURNING seq, CASE WHEN NOT pg_try_advisory_xact_lock(1282565234, 2)
         THEN pg_notify('larder', larder.wake('h', $1, $2, $3)::text) END";
 
 /// The number that the message got.
 async fn append_one(sql: &mut PgConnection, append: &Append) -> Fallible<Option<Appended>> {
-    let ([run], [size], [body]) = (&append.batch.runs[..], &append.batch.sizes[..], &append.batch.bodies[..])
-    else {
+    let batch = &append.batch;
+    let ([run], [size], [body]) = (&batch.runs[..], &batch.sizes[..], &batch.bodies[..]) else {
         return Ok(None);
     };
+    let ([author], [role]) = (&batch.authors[..], &batch.roles[..]) else { return Ok(None) };
     if append.key.is_some() || append.ttl.is_some() {
         return Ok(None);
     }
@@ -78,6 +91,8 @@ async fn append_one(sql: &mut PgConnection, append: &Append) -> Fallible<Option<
         .bind(run)
         .bind(size)
         .bind(body)
+        .bind(author)
+        .bind(role)
         .fetch_optional(sql)
         .await?;
     let Some(row) = row else { return Ok(None) };
@@ -92,12 +107,14 @@ pub(super) fn append<'c>(sql: &'c mut PgConnection, append: &'c Append) -> BoxFu
         }
         let (namespace, agent, session) = append.address.key();
         let row = sqlx::query(
-            "SELECT out_first, out_last FROM larder.append($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+            "SELECT out_first, out_last FROM larder.append($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
         )
         .bind(namespace)
         .bind(agent)
         .bind(session)
         .bind(&append.batch.runs)
+        .bind(&append.batch.authors)
+        .bind(&append.batch.roles)
         .bind(&append.batch.sizes)
         .bind(&append.batch.bodies)
         .bind(append.key.as_ref().map(|(key, _)| key.as_str()))
@@ -232,7 +249,7 @@ pub(super) fn replace<'c>(
         let (namespace, agent, session) = replace.address.key();
         let row = sqlx::query(
             "SELECT out_state, out_removed, out_seq
-             FROM larder.replace_beginning($1, $2, $3, $4, $5, $6, $7, $8)",
+             FROM larder.replace_beginning($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
         )
         .bind(namespace)
         .bind(agent)
@@ -240,6 +257,8 @@ pub(super) fn replace<'c>(
         .bind(replace.up_to.get())
         .bind(replace.seen.get())
         .bind(&replace.batch.runs)
+        .bind(&replace.batch.authors)
+        .bind(&replace.batch.roles)
         .bind(&replace.batch.sizes)
         .bind(&replace.batch.bodies)
         .fetch_one(sql)

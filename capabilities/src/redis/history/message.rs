@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use larder_kernel::{ChatMessage, Result, Seq, StoredMessage};
+use larder_kernel::{AgentRole, ChatMessage, Result, Seq, StoredMessage};
 use redis::Value;
 
 use super::super::failure::corrupt;
@@ -11,6 +11,8 @@ use super::super::script::Call;
 use super::super::value;
 
 const OPERATION: &str = "history.read";
+/// Begins a body that has its author in front, which JSON never does.
+const AUTHOR: u8 = 1;
 
 /// Messages as scripts take them: size, run and body of each.
 pub(super) struct Batch(Vec<(usize, Bytes, Bytes)>);
@@ -22,7 +24,7 @@ impl Batch {
                 .run
                 .as_ref()
                 .map_or_else(Bytes::new, |run| Bytes::copy_from_slice(run.as_str().as_bytes()));
-            Ok((message.size_bytes(), run, Bytes::from(crate::message::encode(operation, message)?)))
+            Ok((message.size_bytes(), run, encode(operation, message)?))
         });
         encoded.collect::<Result<_>>().map(Self)
     }
@@ -31,6 +33,23 @@ impl Batch {
     pub(super) fn into_call(self, call: Call) -> Call {
         self.0.into_iter().fold(call, |call, (size, run, body)| call.number(size).bytes(run).bytes(body))
     }
+}
+
+/// The message's body, its author and the author's role in front, empty where it names none: by them the server tells
+/// messages apart without reading JSON. Neither holds NUL.
+fn encode(operation: &'static str, message: &ChatMessage) -> Result<Bytes> {
+    let author = message.author.as_ref();
+    let role = author.and_then(|author| author.role.as_ref()).map_or("", AgentRole::as_str);
+    let agent = author.map_or("", |author| author.agent.as_str());
+    let message = crate::message::encode(operation, message)?;
+    let mut body = Vec::with_capacity(3 + agent.len() + role.len() + message.len());
+    body.push(AUTHOR);
+    for name in [agent, role] {
+        body.extend_from_slice(name.as_bytes());
+        body.push(0);
+    }
+    body.extend_from_slice(message.as_bytes());
+    Ok(body.into())
 }
 
 /// A stored message, its parts not yet looked into.
@@ -71,8 +90,17 @@ impl Entry {
         self.stored.get(self.body_at..).unwrap_or_default()
     }
 
+    /// Whether the body has its author in front. Those of older versions do not.
+    pub(super) fn names_author(&self) -> bool {
+        self.body().first() == Some(&AUTHOR)
+    }
+
+    fn message_body(&self) -> Option<&[u8]> {
+        if self.names_author() { self.body().splitn(3, |byte| *byte == 0).nth(2) } else { Some(self.body()) }
+    }
+
     pub(super) fn message(&self) -> Result<Arc<ChatMessage>> {
-        crate::message::decode(self.body()).ok_or_else(|| corrupt(OPERATION))
+        self.message_body().and_then(crate::message::decode).ok_or_else(|| corrupt(OPERATION))
     }
 }
 
@@ -97,6 +125,28 @@ mod tests {
         assert_eq!((entry.run(), entry.body()), ("a run é".as_bytes(), &b"{\"x\": 1}"[..]));
         let entry = read(b"1 0 0 0 \0").unwrap();
         assert_eq!((entry.run(), entry.body()), (&b""[..], &b""[..]));
+    }
+
+    #[test]
+    fn a_body_has_its_author_in_front_and_an_older_one_only_json() {
+        let agent = larder_kernel::AgentId::new("an é\u{1}").unwrap();
+        let role = AgentRole::new("r").unwrap();
+        let bare = ChatMessage::user("x\0y");
+        for (message, front) in [
+            (bare.clone().with_author(agent.clone(), Some(role)), "\u{1}an é\u{1}\0r\0{"),
+            (bare.clone().with_author(agent, None), "\u{1}an é\u{1}\0\0{"),
+            (bare.clone(), "\u{1}\0\0{"),
+        ] {
+            let body = encode("test", &message).unwrap();
+            assert!(body.starts_with(front.as_bytes()));
+            let entry = read(&[b"1 2 3 0 run\0", &body[..]].concat()).unwrap();
+            assert!(entry.names_author());
+            assert_eq!(*entry.message().unwrap(), message);
+        }
+        let older = serde_json::to_vec(&bare).unwrap();
+        let entry = read(&[b"1 2 3 0 run\0", &older[..]].concat()).unwrap();
+        assert!(!entry.names_author());
+        assert_eq!(*entry.message().unwrap(), bare);
     }
 
     #[test]

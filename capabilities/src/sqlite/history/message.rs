@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use larder_kernel::{ChatMessage, Result, RunId, Seq, StoredMessage};
+use larder_kernel::{AgentRole, Author, ChatMessage, Result, RunId, Seq, StoredMessage};
 use rusqlite::Row;
 
 use super::super::failure::{Fallible, corrupt};
@@ -10,7 +10,8 @@ use super::super::value::length;
 
 /// A message as its row keeps it: encoded before it is handed to the writer, which all callers share.
 pub(super) struct Encoded {
-    pub(super) run: Option<RunId>,
+    run: Option<RunId>,
+    author: Option<Author>,
     pub(super) bytes: i64,
     pub(super) body: String,
 }
@@ -22,7 +23,25 @@ impl Encoded {
 
     fn new(operation: &'static str, message: &ChatMessage) -> Result<Self> {
         let body = crate::message::encode(operation, message)?;
-        Ok(Self { run: message.run.clone(), bytes: length(message.size_bytes()), body })
+        Ok(Self {
+            run: message.run.clone(),
+            author: message.author.clone(),
+            bytes: length(message.size_bytes()),
+            body,
+        })
+    }
+}
+
+impl Encoded {
+    pub(super) fn run(&self) -> Option<&str> {
+        self.run.as_ref().map(RunId::as_str)
+    }
+
+    /// The author and the author's role, empty where the message names none.
+    pub(super) fn author(&self) -> (&str, &str) {
+        let author = self.author.as_ref();
+        let role = author.and_then(|author| author.role.as_ref());
+        (author.map_or("", |author| author.agent.as_str()), role.map_or("", AgentRole::as_str))
     }
 }
 

@@ -1,8 +1,11 @@
 //! The reads of a thread. Each runs inside one read transaction.
 
 use larder_kernel::check::size;
-use larder_kernel::{AgentId, Namespace, PageRequest, Seq, SessionId, StoredMessage, Thread, ThreadInfo};
-use rusqlite::{Connection, params};
+use larder_kernel::{
+    AgentId, AuthorSet, AuthorTerms, Namespace, PageRequest, Seq, SessionId, StoredMessage, Thread,
+    ThreadInfo,
+};
+use rusqlite::{Connection, Params, params};
 
 use super::super::failure::Fallible;
 use super::super::value::{count, integer, length, now_ms};
@@ -29,6 +32,26 @@ pub(super) enum Range {
     After(Seq),
 }
 
+/// Which messages of a thread, by who wrote them.
+pub(super) struct Matching {
+    pub(super) terms: AuthorTerms,
+    pub(super) before: Seq,
+}
+
+/// Back from the newest, past what the filter drops. The lists of names are JSON.
+pub(super) const MATCHING: &str = "SELECT seq, body FROM messages
+     WHERE thread = ?1 AND seq < ?2
+        AND (NOT ?4 OR author IN (SELECT value FROM json_each(?5)) OR author_role IN (SELECT value FROM json_each(?6)))
+        AND author NOT IN (SELECT value FROM json_each(?7))
+        AND author_role NOT IN (SELECT value FROM json_each(?8))
+     ORDER BY seq DESC LIMIT ?3";
+/// The same where one author alone is included, along the index.
+pub(super) const MATCHING_ONE: &str = "SELECT seq, body FROM messages
+     WHERE thread = ?1 AND seq < ?2 AND author = ?4 AND author <> ''
+        AND author NOT IN (SELECT value FROM json_each(?5))
+        AND author_role NOT IN (SELECT value FROM json_each(?6))
+     ORDER BY seq DESC LIMIT ?3";
+
 /// What a read of messages found.
 pub(super) enum Seen {
     Messages {
@@ -40,6 +63,61 @@ pub(super) enum Seen {
 }
 
 pub(super) fn messages(sql: &Connection, address: &Address, range: Range, limit: usize) -> Fallible<Seen> {
+    used(sql, address, |thread| window(sql, thread, range, limit))
+}
+
+/// The newest messages that a filter keeps.
+pub(super) fn matching(
+    sql: &Connection,
+    address: &Address,
+    wanted: &Matching,
+    limit: usize,
+) -> Fallible<Seen> {
+    used(sql, address, |thread| {
+        let (before, limit) = (wanted.before.get(), length(limit));
+        let (include, exclude) = (wanted.terms.include.as_ref(), Names::of(&wanted.terms.exclude));
+        let found = if let Some(author) = wanted.terms.only_author() {
+            let params = params![thread, before, limit, author, exclude.agents, exclude.roles];
+            select(sql, MATCHING_ONE, params)
+        } else {
+            let included = include.map(Names::of).unwrap_or_default();
+            let (agents, roles) = (included.agents, included.roles);
+            let is_limited = include.is_some();
+            let params =
+                params![thread, before, limit, is_limited, agents, roles, exclude.agents, exclude.roles];
+            select(sql, MATCHING, params)
+        };
+        let mut messages = found?;
+        messages.reverse();
+        Ok(messages)
+    })
+}
+
+/// The names of a set as JSON, which holds any text.
+struct Names {
+    agents: String,
+    roles: String,
+}
+
+impl Names {
+    fn of(set: &AuthorSet) -> Self {
+        let json = |names: &[String]| serde_json::Value::from(names).to_string();
+        Self { agents: json(&set.agents), roles: json(&set.roles) }
+    }
+}
+
+impl Default for Names {
+    fn default() -> Self {
+        Self::of(&AuthorSet::default())
+    }
+}
+
+/// Reads messages of a thread that is there, by the number of its row.
+fn used(
+    sql: &Connection,
+    address: &Address,
+    read: impl FnOnce(i64) -> Fallible<Vec<StoredMessage>>,
+) -> Fallible<Seen> {
     let Some(row) = ThreadRow::find(sql, address)? else {
         return Ok(Seen::Messages { messages: Vec::new(), refresh: None });
     };
@@ -47,8 +125,22 @@ pub(super) fn messages(sql: &Connection, address: &Address, range: Range, limit:
     if row.has_expired(now_ms) {
         return Ok(Seen::Expired);
     }
+    Ok(Seen::Messages { messages: read(row.id)?, refresh: row.refresh(now_ms) })
+}
+
+fn select(sql: &Connection, select: &str, params: impl Params) -> Fallible<Vec<StoredMessage>> {
+    let mut statement = sql.prepare_cached(select)?;
+    let mut rows = statement.query(params)?;
+    let mut messages = Vec::new();
+    while let Some(row) = rows.next()? {
+        messages.push(stored(row)?);
+    }
+    Ok(messages)
+}
+
+fn window(sql: &Connection, thread: i64, range: Range, limit: usize) -> Fallible<Vec<StoredMessage>> {
     let limit = length(limit);
-    let (select, from) = match range {
+    let (text, from) = match range {
         Range::Offset(offset) => (
             "SELECT seq, body FROM messages WHERE thread = ?1 ORDER BY seq LIMIT ?3 OFFSET ?2",
             integer(offset),
@@ -62,16 +154,11 @@ pub(super) fn messages(sql: &Connection, address: &Address, range: Range, limit:
             after.get(),
         ),
     };
-    let mut statement = sql.prepare_cached(select)?;
-    let mut rows = statement.query([row.id, from, limit])?;
-    let mut messages = Vec::new();
-    while let Some(row) = rows.next()? {
-        messages.push(stored(row)?);
-    }
+    let mut messages = select(sql, text, [thread, from, limit])?;
     if matches!(range, Range::Before(_)) {
         messages.reverse();
     }
-    Ok(Seen::Messages { messages, refresh: row.refresh(now_ms) })
+    Ok(messages)
 }
 
 /// The threads of a page and one more.

@@ -1,3 +1,5 @@
+mod authors;
+
 use std::time::Duration;
 
 use futures_util::StreamExt;

@@ -8,8 +8,9 @@ use super::super::value::{count, length, now_ms};
 use super::message::Encoded;
 use super::thread::{Address, REPLACED, RUN_CLEARED, ThreadRow, expire};
 
-const INSERT: &str = "INSERT INTO messages (thread, seq, run, placed_by, bytes, thread_bytes, body)
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+const INSERT: &str =
+    "INSERT INTO messages (thread, seq, run, author, author_role, placed_by, bytes, thread_bytes, body)
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
 
 pub(super) fn append(
     sql: &Connection,
@@ -29,12 +30,14 @@ pub(super) fn append(
     for message in messages {
         row.last_seq += 1;
         let thread_bytes = row.grow(message.bytes);
-        let run = message.run.as_ref().map(RunId::as_str);
+        let (author, role) = message.author();
         let placed_by: Option<i64> = None;
         insert.execute(params![
             row.id,
             row.last_seq,
-            run,
+            message.run(),
+            author,
+            role,
             placed_by,
             message.bytes,
             thread_bytes,
@@ -128,8 +131,9 @@ pub(super) fn fork(sql: &Connection, source: &Address, target: &Address, up_to: 
     }
     let mut row = ThreadRow::find_or_make(sql, target)?;
     let mut statement = sql.prepare_cached(
-        "INSERT INTO messages (thread, seq, run, bytes, thread_bytes, body)
-         SELECT ?1, ?2 + row_number() OVER (ORDER BY seq), run, bytes, sum(bytes) OVER (ORDER BY seq), body
+        "INSERT INTO messages (thread, seq, run, author, author_role, bytes, thread_bytes, body)
+         SELECT ?1, ?2 + row_number() OVER (ORDER BY seq), run, author, author_role, bytes,
+            sum(bytes) OVER (ORDER BY seq), body
          FROM messages WHERE thread = ?3 AND seq <= ?4",
     )?;
     statement.execute([row.id, row.last_seq, source, up_to.get()])?;
@@ -201,8 +205,18 @@ fn place(
     let mut seq = up_to - length(messages.len());
     for message in messages {
         seq += 1;
-        let run = message.run.as_ref().map(RunId::as_str);
-        insert.execute(params![row.id, seq, run, event, message.bytes, row.bytes, message.body])?;
+        let (run, (author, role)) = (message.run(), message.author());
+        insert.execute(params![
+            row.id,
+            seq,
+            run,
+            author,
+            role,
+            event,
+            message.bytes,
+            row.bytes,
+            message.body
+        ])?;
     }
     Ok(())
 }

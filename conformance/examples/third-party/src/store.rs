@@ -2,7 +2,7 @@
 use std::{collections::BTreeMap, fmt, sync::Arc, sync::Mutex, sync::PoisonError};
 
 use async_trait::async_trait;
-use larder_kernel::storage::history::{check_append, check_limit};
+use larder_kernel::storage::history::{check_append, check_limit, check_tail_matching};
 use larder_kernel::*;
 
 /// The last number given, and the messages.
@@ -63,6 +63,15 @@ impl HistoryProvider for AfternoonHistory {
         self.on(thread, |(_, stored)| {
             let end = stored.partition_point(|message| before.is_none_or(|before| message.seq < before));
             stored[end.saturating_sub(limit)..end].to_vec()
+        })
+    }
+    async fn tail_matching(&self, thread: &Thread, filter: &MessageFilter, before: Option<Seq>, limit: usize) -> Result<Vec<StoredMessage>> {
+        check_tail_matching(filter, limit)?;
+        self.on(thread, |(_, stored)| {
+            let kept = stored.iter().rev().filter(|message| before.is_none_or(|before| message.seq < before) && filter.keeps(thread, &message.message));
+            let mut newest: Vec<_> = kept.take(limit).cloned().collect();
+            newest.reverse();
+            newest
         })
     }
     async fn page_after(&self, thread: &Thread, after: Seq, limit: usize) -> Result<Vec<StoredMessage>> {

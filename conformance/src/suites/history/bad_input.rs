@@ -7,12 +7,13 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use larder_kernel::limits::{
     BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, CONTENT_TYPE_BYTES_MAX, ID_BYTES_MAX, JSON_DEPTH_MAX,
-    MESSAGE_BYTES_MAX, MESSAGE_PARTS_MAX, METADATA_BYTES_MAX, PAGE_ITEMS_MAX, TTL_MS_MAX,
+    MESSAGE_BYTES_MAX, MESSAGE_FILTER_TERMS_MAX, MESSAGE_PARTS_MAX, METADATA_BYTES_MAX, PAGE_ITEMS_MAX,
+    TTL_MS_MAX,
 };
 use larder_kernel::{
     AgentId, AgentRole, AppendOptions, BlobKey, BlobRef, ChatMessage, Contract, HistoryProvider,
-    IdempotencyKey, Metadata, PageRequest, Replacement, Result, RunId, Seq, SessionId, Thread, ToolCall,
-    ToolResult, Ttl,
+    IdempotencyKey, MessageFilter, Metadata, PageRequest, Replacement, Result, RunId, Seq, SessionId, Thread,
+    ToolCall, ToolResult, Ttl,
 };
 
 use super::dump::{dump, populate};
@@ -254,6 +255,13 @@ fn replacements() -> Vec<Bad> {
     ]
 }
 
+/// A filter that names so many agents.
+fn names(agents: usize) -> Result<MessageFilter> {
+    (0..agents).try_fold(MessageFilter::new(), |filter, number| {
+        Ok(filter.include_agent(AgentId::new(number.to_string())?))
+    })
+}
+
 fn limits() -> Vec<Bad> {
     const ITEMS: Option<usize> = Some(PAGE_ITEMS_MAX);
     vec![
@@ -268,6 +276,21 @@ fn limits() -> Vec<Bad> {
         }),
         bad("a_tail_before_a_number_too_long", "limit", ITEMS, |s, t| {
             async move { told(s.tail(t, Some(Seq::new(2)), usize::MAX).await) }.boxed()
+        }),
+        bad("a_filtered_tail_too_long", "limit", ITEMS, |s, t| {
+            let filter = MessageFilter::new().include_agent(t.agent.clone());
+            async move { told(s.tail_matching(t, &filter, None, PAGE_ITEMS_MAX + 1).await) }.boxed()
+        }),
+        bad("a_filter_of_too_many_agents", "filter", Some(MESSAGE_FILTER_TERMS_MAX), |s, t| {
+            async move { told(s.tail_matching(t, &names(MESSAGE_FILTER_TERMS_MAX + 1)?, None, 1).await) }
+                .boxed()
+        }),
+        bad("a_filter_of_too_many_agents_and_roles", "filter", Some(MESSAGE_FILTER_TERMS_MAX), |s, t| {
+            let roles = async move {
+                let filter = names(MESSAGE_FILTER_TERMS_MAX)?.exclude_role(AgentRole::new("one more")?);
+                told(s.tail_matching(t, &filter, Some(Seq::new(3)), 0).await)
+            };
+            roles.boxed()
         }),
         bad("a_page_too_long", "limit", ITEMS, |s, t| {
             async move { told(s.page_after(t, Seq::MIN, PAGE_ITEMS_MAX + 1).await) }.boxed()

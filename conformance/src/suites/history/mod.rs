@@ -10,6 +10,7 @@ mod fork;
 mod hostile;
 mod idempotency;
 mod list;
+mod matching;
 mod read;
 mod replace;
 mod subscribe;
@@ -25,6 +26,7 @@ pub fn cases() -> Vec<Case> {
     [
         appending(),
         reading(),
+        matching(),
         clearing(),
         forking(),
         replacing(),
@@ -86,6 +88,22 @@ fn reading() -> Vec<Case> {
         case!(History, "HIST-028", read::the_page_after_a_message_excludes_it),
         case!(History, "HIST-029", read::a_reader_that_pages_meets_each_message_once),
         case!(History, "HIST-030", read::a_page_of_0_is_empty),
+    ]
+}
+
+fn matching() -> Vec<Case> {
+    vec![
+        case!(History, "HIST-034", matching::cleared_messages_are_kept_by_no_filter),
+        case!(History, "HIST-090", matching::the_limit_counts_what_the_filter_keeps),
+        case!(History, "HIST-090", matching::what_is_kept_is_found_however_far_back_it_stands),
+        case!(History, "HIST-091", matching::what_matches_any_included_and_no_excluded_is_kept),
+        case!(History, "HIST-091", matching::a_filter_of_the_most_names_is_taken),
+        case!(History, "HIST-092", matching::a_role_matches_whoever_plays_it),
+        case!(History, "HIST-093", matching::a_message_that_names_no_author_is_of_the_threads_agent),
+        case!(History, "HIST-094", matching::authors_and_roles_match_byte_by_byte).at_level(Level::Hostile),
+        case!(History, "HIST-095", matching::before_considers_only_smaller_numbers_of_what_is_kept),
+        case!(History, "HIST-096", matching::a_filter_that_names_nothing_keeps_everything),
+        case!(History, "HIST-097", matching::forks_and_replacements_keep_their_authors),
     ]
 }
 
@@ -159,6 +177,7 @@ fn living() -> Vec<Case> {
         case!(History, "HIST-066", ttl::an_append_starts_the_time_to_live_anew),
         case!(History, "HIST-066", ttl::get_messages_starts_the_time_to_live_anew),
         case!(History, "HIST-066", ttl::tail_starts_the_time_to_live_anew),
+        case!(History, "HIST-066", ttl::tail_matching_starts_the_time_to_live_anew),
         case!(History, "HIST-066", ttl::page_after_starts_the_time_to_live_anew),
         case!(History, "HIST-067", ttl::use_does_not_prolong_a_fixed_life),
         case!(History, "HIST-067", ttl::use_does_not_prolong_a_fixed_life_that_an_append_set),

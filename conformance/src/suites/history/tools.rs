@@ -7,8 +7,8 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use larder_kernel::{
     AppendOptions, Appended, ChatMessage, ErrorKind, HistoryEvent, HistoryEventKind, HistoryEvents,
-    HistoryProvider, HistoryProviderExt, IdempotencyKey, Page, PageRequest, Replacement, RunId, Seq,
-    StoredMessage, Thread, ThreadInfo,
+    HistoryProvider, HistoryProviderExt, IdempotencyKey, MessageFilter, Page, PageRequest, Replacement,
+    RunId, Seq, StoredMessage, Thread, ThreadInfo,
 };
 
 use crate::case::{CaseResult, Failure};
@@ -111,6 +111,9 @@ pub(crate) async fn reads_empty(store: &dyn HistoryProvider, thread: &Thread) ->
     let nothing = Vec::new();
     expect::equal("get_messages", &store.get_messages(thread, 0, 100).await?, &nothing)?;
     expect::equal("tail", &store.tail(thread, None, 100).await?, &nothing)?;
+    for filter in [MessageFilter::new(), MessageFilter::new().include_agent(thread.agent.clone())] {
+        expect::equal("tail_matching", &store.tail_matching(thread, &filter, None, 100).await?, &nothing)?;
+    }
     expect::equal("page_after", &store.page_after(thread, Seq::MIN, 100).await?, &nothing)?;
     let info = store.thread_info(thread).await?;
     expect::equal("thread_info's messages and bytes", &(info.messages, info.bytes), &(0, 0))?;

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use futures_util::future::try_join_all;
-use larder_kernel::{AppendOptions, ErrorKind, HistoryProvider, Seq, Thread, Ttl};
+use larder_kernel::{AppendOptions, ErrorKind, HistoryProvider, MessageFilter, Seq, Thread, Ttl};
 
 use super::tools::{
     Stores, all, append, holds, last, list_all, messages, next_cleared, next_said, reads_empty, refused, say,
@@ -137,6 +137,7 @@ enum Use {
     Append,
     GetMessages,
     Tail,
+    TailMatching,
     PageAfter,
 }
 
@@ -151,6 +152,13 @@ impl Use {
             }
             Self::GetMessages => !store.get_messages(thread, 0, 1).await?.is_empty(),
             Self::Tail => !store.tail(thread, None, 1).await?.is_empty(),
+            // Looking for what is not there is a use too.
+            Self::TailMatching => {
+                let own = MessageFilter::new().include_agent(thread.agent.clone());
+                let other = MessageFilter::new().exclude_agent(thread.agent.clone());
+                let found = !store.tail_matching(thread, &own, None, 1).await?.is_empty();
+                found && store.tail_matching(thread, &other, None, 1).await?.is_empty()
+            }
             Self::PageAfter => !store.page_after(thread, Seq::ZERO, 1).await?.is_empty(),
         })
     }
@@ -204,6 +212,11 @@ pub(super) async fn get_messages_starts_the_time_to_live_anew(context: Context) 
 /// HIST-066.
 pub(super) async fn tail_starts_the_time_to_live_anew(context: Context) -> CaseResult {
     kept_alive_by(&context, Use::Tail, true).await
+}
+
+/// HIST-066.
+pub(super) async fn tail_matching_starts_the_time_to_live_anew(context: Context) -> CaseResult {
+    kept_alive_by(&context, Use::TailMatching, false).await
 }
 
 /// HIST-066.

@@ -1,5 +1,6 @@
 //! The checks that every backend runs before its first I/O.
 
+use super::filter::MessageFilter;
 use super::types::{AppendOptions, Replacement, Ttl};
 use crate::check;
 use crate::error::{Error, Result};
@@ -46,6 +47,16 @@ pub fn check_replace(replacement: &Replacement) -> Result<()> {
 /// `InvalidInput` naming `limit` where it is over 10,000.
 pub fn check_limit(operation: &'static str, limit: usize) -> Result<()> {
     check::at_most(operation, "limit", limit, PAGE_ITEMS_MAX)
+}
+
+/// Checks what [`tail_matching`](super::HistoryProvider::tail_matching) is given.
+///
+/// # Errors
+/// `InvalidInput` naming `limit` where it is over 10,000, and `filter` where it names more than 64 agents and roles.
+pub fn check_tail_matching(filter: &MessageFilter, limit: usize) -> Result<()> {
+    const OPERATION: &str = "history.tail_matching";
+    check_limit(OPERATION, limit)?;
+    filter.check(OPERATION)
 }
 
 /// Checks what [`set_ttl`](super::HistoryProvider::set_ttl) is given.
