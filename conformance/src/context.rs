@@ -115,6 +115,31 @@ impl Context {
         key_value, KeyValueStore, KeyValue
     );
 
+    /// The case's namespace on a place where nothing else happens, if the backend has one to give: beside other cases, what
+    /// they write can wake whoever waits, and hide that the case's own writes do not.
+    ///
+    /// # Errors
+    /// `Engine` where the place cannot be made.
+    pub(crate) async fn quiet(&self) -> CaseResult<Self> {
+        let isolated = self.harness.isolated().await;
+        let isolated = isolated.map_err(|error| Failure::Engine(format!("{error:?}")))?;
+        Ok(match isolated {
+            Some(harness) => Self::new(harness, self.namespace.clone(), self.seed),
+            None => self.clone(),
+        })
+    }
+
+    /// Removes the place that [`Context::quiet`] made for the case that had `outer`.
+    ///
+    /// # Errors
+    /// `Engine` where it cannot be removed.
+    pub(crate) async fn leave(self, outer: &Self) -> CaseResult {
+        if Arc::ptr_eq(&self.harness, &outer.harness) {
+            return Ok(());
+        }
+        self.harness.destroy().await.map_err(|error| Failure::Engine(format!("{error:?}")))
+    }
+
     /// Ends the case as unsupported unless the backend declares the capability.
     ///
     /// # Errors

@@ -12,6 +12,8 @@ pub mod expect;
 pub mod harness;
 #[cfg(feature = "mimic")]
 pub mod mimic;
+#[cfg(feature = "mutants")]
+pub mod mutants;
 pub mod report;
 pub mod runner;
 #[cfg(feature = "cli")]

@@ -1,24 +1,98 @@
-//! Stores that break exactly one thing each, and the clauses by which the suite must notice.
-//!
-//! Every store here is the in-memory one behind a wrapper that forwards all calls but commits one sin. A test fails
-//! where no case of a clause that forbids the sin fails. The same wrapper without a sin is the control: it must pass.
+//! Each store that is wrong on purpose is caught by the clauses that name its sin, and each control passes.
+#![allow(clippy::expect_used)]
 
-// The whole target is a test, its helpers included.
-#![allow(clippy::panic, clippy::unwrap_used)]
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::ExitCode;
+use std::sync::Arc;
 
-#[macro_use]
-#[path = "wrong_stores/frame.rs"]
-mod frame;
+use larder_conformance::mutants::{self, Mutant, Scope};
+use larder_conformance::{clauses, suites};
+use larder_kernel::Contract;
+use libtest_mimic::{Arguments, Failed, Trial};
+use tokio::runtime::Runtime;
 
-#[path = "wrong_stores/blobs.rs"]
-mod blobs;
-#[path = "wrong_stores/graph.rs"]
-mod graph;
-#[path = "wrong_stores/history.rs"]
-mod history;
-#[path = "wrong_stores/key_value.rs"]
-mod key_value;
-#[path = "wrong_stores/tasks.rs"]
-mod tasks;
-#[path = "wrong_stores/vectors.rs"]
-mod vectors;
+/// The fewest mutants, over all contracts and for each.
+const ALL_MIN: usize = 60;
+const EACH_MIN: usize = 20;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    let runtime = Arc::new(runtime);
+    let mut trials: Vec<_> = mutants::all().into_iter().map(|mutant| trial(&runtime, mutant)).collect();
+    trials.push(Trial::test("names_are_distinct_and_clauses_bind_the_contract", names_and_clauses));
+    trials.push(Trial::test("every_contract_has_mutants_enough", enough));
+    trials.push(Trial::test("every_sin_that_the_page_lists_has_its_mutants", listed));
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+fn trial(runtime: &Arc<Runtime>, mutant: Mutant) -> Trial {
+    let runtime = Arc::clone(runtime);
+    Trial::test(mutant.name.replace('.', "::"), move || {
+        let options = mutants::options();
+        let judged = runtime.block_on(mutants::judge(&mutant, Scope::Own, &options));
+        let judged = judged.map_err(|error| Failed::from(format!("{error:?}")))?;
+        if judged.is_right() {
+            return Ok(());
+        }
+        Err(Failed::from(format!(
+            "{:?}, not noticed by {:?}, but by {:?}: {}",
+            judged.verdict, judged.unnoticed_by, judged.also, judged.reason
+        )))
+    })
+}
+
+fn names_and_clauses() -> Result<(), Failed> {
+    let all = mutants::all();
+    let names: BTreeSet<_> = all.iter().map(|mutant| mutant.name.as_str()).collect();
+    if names.len() != all.len() {
+        return Err("a name stands twice".into());
+    }
+    let clauses = clauses();
+    for mutant in &all {
+        for id in mutant.clauses {
+            let clause = clauses.iter().find(|clause| clause.id == *id);
+            let binds = clause.is_some_and(|clause| clause.contracts().contains(&mutant.contract));
+            let proved =
+                suites::all().iter().any(|case| case.contract == mutant.contract && case.clause == *id);
+            if !binds || !proved {
+                return Err(format!("{}: no case of {} binds its contract", mutant.name, id).into());
+            }
+        }
+    }
+    Ok(())
+}
+
+fn enough() -> Result<(), Failed> {
+    let mut counts: BTreeMap<Contract, usize> = BTreeMap::new();
+    for mutant in mutants::all().iter().filter(|mutant| !mutant.is_control()) {
+        *counts.entry(mutant.contract).or_default() += 1;
+    }
+    let few =
+        Contract::ALL.into_iter().any(|contract| counts.get(&contract).copied().unwrap_or(0) < EACH_MIN);
+    if few || counts.values().sum::<usize>() < ALL_MIN { Err(format!("{counts:?}").into()) } else { Ok(()) }
+}
+
+/// The table in the room's documentation names mutants that there are, those of all six contracts included.
+fn listed() -> Result<(), Failed> {
+    let page = include_str!("../src/mutants/mod.rs");
+    let names: BTreeSet<String> = mutants::all().into_iter().map(|mutant| mutant.name).collect();
+    let rows = page.lines().filter(|line| line.starts_with("//! | ")).skip(1);
+    let mut rows_found = 0;
+    for row in rows {
+        rows_found += 1;
+        let Some((_, cells)) = row.trim_start_matches("//! | ").split_once(" | ") else {
+            return Err(format!("not two cells: {row}").into());
+        };
+        for name in cells.split('`').skip(1).step_by(2) {
+            let wanted: Vec<String> = match name.contains('.') {
+                true => vec![name.to_owned()],
+                false => Contract::ALL.iter().map(|contract| format!("{contract}.{name}")).collect(),
+            };
+            if let Some(missing) = wanted.iter().find(|name| !names.contains(*name)) {
+                return Err(format!("there is no mutant `{missing}`").into());
+            }
+        }
+    }
+    if rows_found < 20 { Err(format!("only {rows_found} rows").into()) } else { Ok(()) }
+}

@@ -31,8 +31,8 @@ async fn open_with_long_thread(url: &str) -> (PgPool, Postgres, Thread) {
         history.append(&other, ChatMessage::user("Hello")).await.unwrap();
     }
     let copies = format!(
-        "INSERT INTO larder.messages (namespace, thread, seq, bytes, thread_bytes, body)
-            SELECT m.namespace, m.thread, n, m.bytes, m.bytes * n, m.body
+        "INSERT INTO larder.messages (namespace, thread, seq, bytes, thread_bytes, author, author_role, body)
+            SELECT m.namespace, m.thread, n, m.bytes, m.bytes * n, m.author, m.author_role, m.body
             FROM larder.messages m JOIN larder.threads t ON t.id = m.thread, generate_series(2, {MESSAGES}) n
             WHERE t.session = 's';
          UPDATE larder.threads SET last_seq = {MESSAGES}, messages = {MESSAGES}, bytes = bytes * {MESSAGES}

@@ -220,7 +220,7 @@ pub(crate) async fn a_long_thread_is_read_by_author_without_reading_it_all() {
              FROM pg_stat_user_tables WHERE relid = 'larder.messages'::regclass";
         postgres.close().await;
         let settled = async |admin: &mut PgConnection| -> i64 {
-            tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+            tokio::time::sleep(Duration::from_millis(200)).await;
             run(admin, "SELECT pg_stat_clear_snapshot()").await;
             sqlx::query_scalar(scanned).fetch_one(admin).await.unwrap()
         };

@@ -4,7 +4,8 @@ use std::error::Error as _;
 use std::time::{Duration, Instant};
 
 use larder_kernel::{ChatMessage, Error, ErrorKind, HistoryProvider, HistoryProviderExt, Namespace, Thread};
-use sqlx::{AssertSqlSafe, Connection, PgConnection};
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection};
 
 use crate::{open, server, url_of, with_database};
 
@@ -32,11 +33,14 @@ fn namespace() -> Namespace {
 }
 
 /// Makes a role with the canary for its password, and gives the URL with which it opens the database.
-async fn role(admin: &mut PgConnection, url: &str, name: &str, rights: &str) -> String {
+async fn role(url: &str, name: &str, rights: &str) -> String {
     let role = format!("larder_test_{name}_{}", std::process::id());
     let database = url.rsplit_once('/').unwrap().1;
     let make = format!("CREATE ROLE {role} LOGIN PASSWORD '{CANARY}'; {}", rights.replace("ROLE", &role));
-    sqlx::raw_sql(AssertSqlSafe(make)).execute(admin).await.unwrap();
+    // This statement alone holds the canary, so it alone is not logged.
+    let unlogged: PgConnectOptions = url.parse().unwrap();
+    let mut admin = unlogged.disable_statement_logging().connect().await.unwrap();
+    sqlx::raw_sql(AssertSqlSafe(make)).execute(&mut admin).await.unwrap();
     format!("postgres://{role}:{CANARY}@{}/{database}", host())
 }
 
@@ -98,7 +102,7 @@ pub(crate) async fn rights_that_are_missing_are_named() {
     with_database("rights", async |url: String| {
         let mut admin = PgConnection::connect(&url).await.unwrap();
         // In a new database the user may not make the schema.
-        let nobody = role(&mut admin, &url, "nobody", "").await;
+        let nobody = role(&url, "nobody", "").await;
         let error = open(&nobody).await.unwrap_err();
         says(&error, ErrorKind::PermissionDenied, &["grant it", "`CREATE` on the database"]);
         open(&url).await.unwrap();
@@ -107,7 +111,7 @@ pub(crate) async fn rights_that_are_missing_are_named() {
         // With every right on the tables it may still not add pgvector.
         let rights = "GRANT USAGE ON SCHEMA larder TO ROLE;
              GRANT ALL ON ALL TABLES IN SCHEMA larder TO ROLE; GRANT ALL ON ALL SEQUENCES IN SCHEMA larder TO ROLE";
-        let user = role(&mut admin, &url, "user", rights).await;
+        let user = role(&url, "user", rights).await;
         let postgres = open(&user).await.unwrap();
         let thread = Thread::new("a", "s").unwrap();
         postgres.history(namespace()).append(&thread, ChatMessage::user("Hello")).await.unwrap();

@@ -119,7 +119,7 @@ pub trait HistoryProvider: Store {
     /// - **HIST-094** Agents and roles match where they are equal byte by byte.
     /// - **HIST-095** With `before`, only messages whose `Seq` is smaller are considered, so that a reader can walk back
     ///   in steps.
-    /// - **HIST-096** A filter that names nothing keeps everything. A limit of 0 returns nothing, and one beyond what
+    /// - **HIST-096** A filter that names nothing keeps everything; a limit of 0 returns nothing, and one beyond what
     ///   the filter keeps returns all of that.
     /// - **HIST-097** Messages that came by a fork or a replacement are kept by their authors as appended ones are.
     ///

@@ -144,7 +144,16 @@ impl Range {
         match self {
             // Numbers below 0 are those of replacements, so the oldest are after the least of all.
             Self::Offset(0) => (select!("AND seq > $4", "ORDER BY seq"), i64::MIN),
-            Self::Offset(offset) => (select_messages!("", "ORDER BY seq", "ALL OFFSET $4"), integer(offset)),
+            // The first number is looked for in the index alone: of rows to be passed by, whose number is a parameter, the
+            // planner assumes a tenth of the thread, and would sort it whole.
+            Self::Offset(offset) => (
+                select!(
+                    "AND seq >= (SELECT seq FROM larder.messages WHERE namespace = $1 AND thread = t.id
+                        ORDER BY seq LIMIT 1 OFFSET $4)",
+                    "ORDER BY seq"
+                ),
+                integer(offset),
+            ),
             Self::Before(before) => (select!("AND seq < $4", "ORDER BY seq DESC"), before.get()),
             Self::After(after) => (select!("AND seq > $4", "ORDER BY seq"), after.get()),
         }

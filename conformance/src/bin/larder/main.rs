@@ -8,6 +8,7 @@ mod contract;
 mod export;
 mod import;
 mod live;
+mod mutants;
 mod output;
 mod services;
 mod test;
@@ -40,6 +41,8 @@ enum Command {
     Export(export::Args),
     /// Append a transcript to a thread, whole or not at all; running it again adds nothing.
     Import(import::Args),
+    /// Run the suite against stores that are wrong on purpose, and print which clause caught which.
+    Mutants(mutants::Args),
     /// Start or stop the live services that backends are checked against, in containers or without.
     Services(services::Args),
     /// Run the tests of the whole workspace.
@@ -56,6 +59,7 @@ fn main() -> ExitCode {
         Command::Contract(args) => contract::run(&args),
         Command::Export(args) => export::run(&args),
         Command::Import(args) => import::run(&args),
+        Command::Mutants(args) => mutants::run(&args),
         Command::Services(args) => services::run(&args),
         Command::Test(args) => test::run(&args),
         Command::Window(args) => window::run(&args),

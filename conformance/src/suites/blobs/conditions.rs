@@ -1,11 +1,15 @@
 //! Conditional writes.
 
+use std::time::{Duration, Instant};
+
 use bytes::Bytes;
-use larder_kernel::{BlobCondition, BlobPutOptions, BlobStoreExt, Capability, Contract, ETag, ErrorKind};
-use tokio::task::JoinSet;
+use larder_kernel::{
+    BlobCondition, BlobInfo, BlobPutOptions, BlobStoreExt, Capability, Contract, ETag, Error, ErrorKind,
+};
+use tokio::task::{JoinError, JoinSet};
 
 use super::{dump::dump, key};
-use crate::case::CaseResult;
+use crate::case::{CaseResult, Failure};
 use crate::context::{Context, Handles};
 use crate::expect;
 
@@ -59,6 +63,51 @@ async fn race(context: &Context, condition: BlobCondition, refusal: ErrorKind) -
     let bytes = b.get_bytes(&key).await?;
     let whole = bytes.len() == 50_000 && bytes.iter().all(|byte| *byte == winners[0]);
     expect::that(whole, "the winner's bytes", format!("{} bytes of another", bytes.len()))
+}
+
+/// A replacement and a deletion of one version come one after the other: where both succeeded, the blob is gone.
+pub(super) async fn a_replacement_beside_a_deletion_brings_nothing_back(context: Context) -> CaseResult {
+    const ROUNDS: u32 = 80;
+    let Handles { a, b } = context.blobs().await?;
+    let mut takes = Duration::ZERO;
+    for round in 0..ROUNDS {
+        let key = key(&format!("raced-{round}"))?;
+        let etag = a.put_bytes(&key, Bytes::from_static(b"1")).await?.etag;
+        let (writer, written) = (a.clone(), key.clone());
+        let begun = Instant::now();
+        let writing = tokio::spawn(async move {
+            writer.put(&written, "2".into(), when(BlobCondition::Matches(etag))).await
+        });
+        if round == 0 {
+            // Alone, to learn how long it takes.
+            joined(writing.await)?;
+            takes = begun.elapsed().min(Duration::from_millis(20));
+            continue;
+        }
+        // Later in each round, so that some deletion falls between the comparison and the write.
+        while begun.elapsed() < takes * round / ROUNDS {
+            tokio::task::yield_now().await;
+        }
+        expect::that(b.delete(&key).await?, "a deletion that found the blob", "none")?;
+        let replaced = joined(writing.await)?;
+        let left = b.get_bytes(&key).await;
+        expect::error(
+            &format!("a deleted blob, replaced just before: {replaced}"),
+            left,
+            ErrorKind::NotFound,
+        )?;
+    }
+    Ok(())
+}
+
+/// Whether a replacement succeeded; anything but success and `Conflict` is none of its answers.
+fn joined(written: Result<Result<BlobInfo, Error>, JoinError>) -> CaseResult<bool> {
+    match written.map_err(|error| Failure::Engine(error.to_string()))? {
+        Ok(_) => Ok(true),
+        refused => {
+            expect::error("a replacement of a deleted blob", refused, ErrorKind::Conflict).map(|_| false)
+        }
+    }
 }
 
 pub(super) async fn matches_replaces_the_known_version(context: Context) -> CaseResult {

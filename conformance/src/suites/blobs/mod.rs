@@ -35,6 +35,8 @@ pub fn cases() -> Vec<Case> {
             .needing(Capability::BlobIfMatch),
         case!(Blobs, "BLOB-011", conditions::one_of_concurrent_replacements_succeeds)
             .needing(Capability::BlobIfMatch),
+        case!(Blobs, "BLOB-010", conditions::a_replacement_beside_a_deletion_brings_nothing_back)
+            .needing(Capability::BlobIfMatch),
         case!(Blobs, "BLOB-012", write::the_etag_changes_with_the_bytes),
         case!(Blobs, "BLOB-013", conditions::an_undeclared_condition_is_unsupported),
         case!(Blobs, "BLOB-014", write::a_key_may_be_a_prefix_of_another),

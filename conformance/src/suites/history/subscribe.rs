@@ -287,3 +287,51 @@ pub(super) async fn a_subscriber_to_nothing_waits_for_the_first_event(context: C
     expect::equal("number and size", &(seq.get(), size), &(1, 5))?;
     writer.end().await?.map(drop)
 }
+
+/// HIST-086: a subscriber that has read all there was, and waits, is woken by an event of any kind.
+pub(super) async fn a_waiting_subscriber_is_woken_by_every_kind_of_event(context: Context) -> CaseResult {
+    let quiet = context.quiet().await?;
+    waits(&quiet).await?;
+    quiet.leave(&context).await
+}
+
+async fn waits(context: &Context) -> CaseResult {
+    let stores = context.history().await?;
+    let (other, thread) = (thread("other")?, thread("quiet")?);
+    say(&*stores.a, &other, &["forked"]).await?;
+    let mut events = stores.a.subscribe(&thread, Seq::ZERO).await?;
+    for (round, kind) in ["append", "replace", "clear_run", "clear", "fork"].into_iter().enumerate() {
+        let waiting = Alongside::start(async move {
+            let event = next(&mut events, kind).await?;
+            CaseResult::Ok((events, event))
+        });
+        tokio::time::sleep(Duration::from_millis(30)).await;
+        // By the subscriber's own handle and by the other.
+        let store = either(&stores, round);
+        match kind {
+            "append" => {
+                append(&*store, &thread, vec![ChatMessage::user("1").with_run(run("r")?)]).await?;
+            }
+            "replace" => {
+                let tagged = vec![ChatMessage::system("2").with_run(run("r")?), ChatMessage::user("3")];
+                let seen = last(&*store, &thread).await?;
+                store.replace(&thread, Replacement::new(seen, tagged).with_seen(seen)).await?;
+            }
+            "clear_run" => drop(store.clear_run(&thread, &run("r")?).await?),
+            "clear" => drop(store.clear(&thread).await?),
+            _ => drop(store.fork(&other, &thread, None).await?),
+        }
+        let (back, event) = waiting.end().await??;
+        events = back;
+        let shown = match event.kind {
+            HistoryEventKind::Appended { .. } if round == 0 => "append",
+            HistoryEventKind::Appended { .. } => "fork",
+            HistoryEventKind::Replaced { .. } => "replace",
+            HistoryEventKind::RunCleared { .. } => "clear_run",
+            HistoryEventKind::Cleared { .. } => "clear",
+            _ => "another",
+        };
+        expect::equal("the event's kind", &shown, &kind)?;
+    }
+    Ok(())
+}

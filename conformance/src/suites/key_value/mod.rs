@@ -93,6 +93,7 @@ fn watching() -> Vec<Case> {
         case!(KeyValue, "KV-041", watch::events_carry_what_was_written),
         case!(KeyValue, "KV-042", watch::no_last_change_is_missed_under_concurrent_writers),
         case!(KeyValue, "KV-042", watch::every_watcher_hears_of_a_change),
+        case!(KeyValue, "KV-042", watch::a_waiting_watcher_is_woken_by_every_kind_of_change),
         case!(KeyValue, "KV-043", watch::revisions_of_events_only_grow),
         case!(KeyValue, "KV-044", watch::only_keys_with_the_prefix_are_reported),
         case!(KeyValue, "KV-044", watch::only_the_bucket_is_reported),

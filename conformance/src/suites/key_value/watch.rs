@@ -12,6 +12,10 @@ use super::support::{bucket, bytes, events_until, joined, key, listed, next, rea
 use crate::case::CaseResult;
 use crate::context::{Context, Handles};
 use crate::expect;
+use crate::suites::alongside::Alongside;
+
+/// Long enough for a watcher to wait, with nothing left to read.
+const WAITED: Duration = Duration::from_millis(30);
 
 pub(super) async fn events_carry_what_was_written(context: Context) -> CaseResult {
     let Handles { a, b } = context.key_value().await?;
@@ -141,6 +145,41 @@ pub(super) async fn every_watcher_hears_of_a_change(context: Context) -> CaseRes
             let event = next(events, "of the put").await?;
             expect::equal("the revision", &event.revision, &revision)?;
         }
+    }
+    Ok(())
+}
+
+/// A watcher that has read all there was, and waits, is woken by a change of any kind.
+pub(super) async fn a_waiting_watcher_is_woken_by_every_kind_of_change(context: Context) -> CaseResult {
+    let quiet = context.quiet().await?;
+    waits(&quiet).await?;
+    quiet.leave(&context).await
+}
+
+async fn waits(context: &Context) -> CaseResult {
+    let Handles { a, b } = context.key_value().await?;
+    let bucket = bucket("quiet")?;
+    let mut revision = set(&*a, &bucket, "key", "first").await?;
+    let mut events = a.watch(&bucket, "", Revision::ZERO).await?;
+    next(&mut events, "of the first put").await?;
+    for (round, kind) in ["put", "put at a revision", "deletion", "creation"].into_iter().enumerate() {
+        let waiting = Alongside::start(async move {
+            let event = next(&mut events, &format!("of the {kind}")).await?;
+            CaseResult::Ok((events, event))
+        });
+        tokio::time::sleep(WAITED).await;
+        // By the watcher's own handle and by the other.
+        let (store, key, value) = (turn(&a, &b, round), key("key")?, bytes(kind));
+        match kind {
+            "put" => revision = store.set(&bucket, &key, value).await?,
+            "put at a revision" => revision = store.put_at(&bucket, &key, value, revision).await?,
+            "deletion" => drop(store.delete(&bucket, &key, None).await?),
+            _ => drop(store.create(&bucket, &key, value).await?),
+        }
+        let (back, event) = waiting.end().await??;
+        events = back;
+        let deleted = event.kind == KvEventKind::Deleted;
+        expect::equal(&format!("whether the {kind} is a deletion"), &deleted, &(kind == "deletion"))?;
     }
     Ok(())
 }

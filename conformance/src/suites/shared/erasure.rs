@@ -1,12 +1,19 @@
 //! Erasing a namespace.
 
-use larder_kernel::Contract;
+use bytes::Bytes;
+use futures_util::StreamExt;
+use larder_kernel::{
+    AppendOptions, BlobBody, BlobCondition, BlobKey, BlobPutOptions, BoardId, BucketName, ChatMessage,
+    CollectionName, Contract, Document, DocumentId, Embedding, Entity, EntityId, EntityType,
+    HistoryEventKind, IdempotencyKey, Key, KeyValueStoreExt, KvEventKind, NewBoard, PutMode, Revision, Seq,
+    Thread, UpsertReport,
+};
 
-use super::probe::{dump, populate, store};
+use super::probe::{dump, populate, served, store};
 use crate::case::CaseResult;
 use crate::context::Context;
 use crate::expect;
-use crate::harness::OpenOptions;
+use crate::harness::{OpenOptions, StoreSet};
 
 pub(super) async fn empties(context: Context, contract: Contract) -> CaseResult {
     let a = context.open().await?;
@@ -52,4 +59,88 @@ pub(super) async fn then_use(context: Context, contract: Contract) -> CaseResult
     let text = dump(&b, contract).await?.to_string();
     expect::that(text.contains("new"), "what was written after the erasure", "nothing of it")?;
     expect::that(!text.contains("old"), "nothing of what was erased", "some of it")
+}
+
+/// What no dump shows is gone, too: keys that were used, dimensions that were fixed, deletions that were kept in mind.
+pub(super) async fn remembers_nothing(context: Context, contract: Contract) -> CaseResult {
+    let a = context.open().await?;
+    let b = context.open_with(&context.namespace, &OpenOptions::default().with_handle(1)).await?;
+    live(&a, contract, "before").await?;
+    store(&b, contract)?.erase().await?;
+    live(&a, contract, "afterwards").await?;
+    store(&a, contract)?.erase().await?;
+    live(&b, contract, "once more").await
+}
+
+/// A little life that goes well in a new namespace alone.
+async fn live(stores: &StoreSet, contract: Contract, text: &str) -> CaseResult {
+    match contract {
+        Contract::History => talk(stores, text).await,
+        Contract::Vectors => {
+            let (store, collection) = (served(stores.vectors.as_deref())?, CollectionName::new("c")?);
+            // As many dimensions as the text has bytes.
+            let embedding = Embedding::new(vec![1.0; text.len()])?;
+            let document = Document::new(DocumentId::new("d")?, text).with_embedding(embedding);
+            let report = store.put(&collection, vec![document], PutMode::IfAbsent).await?;
+            expect::equal("documents written", &report.written.len(), &1)
+        }
+        Contract::Graph => {
+            let entity = Entity::new(EntityId::new("e")?, EntityType::new(text)?);
+            let report = served(stores.graph.as_deref())?.upsert_entities(vec![entity]).await?;
+            expect::equal("the entity", &report, &UpsertReport { created: 1, replaced: 0 })
+        }
+        Contract::Blobs => {
+            let store = served(stores.blobs.as_deref())?;
+            let (gone, key) = (BlobKey::new("gone")?, BlobKey::new("a/b")?);
+            store.put(&gone, BlobBody::from("1"), BlobPutOptions::default()).await?;
+            store.delete(&gone).await?;
+            let absent = BlobPutOptions::default().with_condition(BlobCondition::Absent);
+            let declared = store.capabilities().has(larder_kernel::Capability::BlobCreateOnly);
+            let options = if declared { absent } else { BlobPutOptions::default() };
+            store.put(&key, BlobBody::from("2"), options).await?;
+            let listed = store.list("", None).await?.count().await;
+            expect::equal("blobs listed", &listed, &1)
+        }
+        Contract::Tasks => {
+            let (store, board) = (served(stores.tasks.as_deref())?, BoardId::new("talk", "agent")?);
+            let made = store.create_task_list(&board, NewBoard::default().with_label(text)).await?;
+            expect::equal("tasks of the new board", &made.tasks.total(), &0)?;
+            store.delete_board(&board).await?;
+            store.create_task_list(&board, NewBoard::default()).await?;
+            Ok(())
+        }
+        Contract::KeyValue => watch(stores, text).await,
+    }
+}
+
+async fn talk(stores: &StoreSet, text: &str) -> CaseResult {
+    let (store, thread) = (served(stores.history.as_deref())?, Thread::new("agent", "session")?);
+    let options = AppendOptions::default().with_idempotency_key(IdempotencyKey::new("once")?);
+    store.append_many(&thread, vec![ChatMessage::user(text)], options).await?;
+    let mut events = store.subscribe(&thread, Seq::ZERO).await?;
+    let first = expect::some("an event of the message", events.next().await)??;
+    let said = match first.kind {
+        HistoryEventKind::Appended { message, .. } => message.text.clone(),
+        other => format!("{other:?}"),
+    };
+    expect::equal("the first event of the thread", &said, &text.to_owned())?;
+    store.clear(&thread).await?;
+    Ok(())
+}
+
+async fn watch(stores: &StoreSet, text: &str) -> CaseResult {
+    let (store, bucket) = (served(stores.key_value.as_deref())?, BucketName::new("b")?);
+    store.set(&bucket, &Key::new(text)?, Bytes::from_static(b"1")).await?;
+    store.delete(&bucket, &Key::new(text)?, None).await?;
+    store.create(&bucket, &Key::new("kept")?, Bytes::copy_from_slice(text.as_bytes())).await?;
+    let mut events = store.watch(&bucket, "", Revision::ZERO).await?;
+    loop {
+        let event = expect::some("an event of the key", events.next().await)??;
+        if event.key.as_str() == "kept" {
+            return Ok(());
+        }
+        // The deletion may be told; one of a life before may not.
+        expect::equal("the key told of", &event.key.as_str(), &text)?;
+        expect::equal("what is told", &event.kind, &KvEventKind::Deleted)?;
+    }
 }

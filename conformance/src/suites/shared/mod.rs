@@ -35,6 +35,7 @@ fn of(contract: Contract) -> Vec<Case> {
         each(contract, "STORE-007", "an_erasure_stays_in_its_namespace", erasure::stays_within),
         each(contract, "STORE-008", "erasing_nothing_succeeds", erasure::of_nothing),
         each(contract, "STORE-009", "an_erased_namespace_can_be_used_again", erasure::then_use),
+        each(contract, "STORE-009", "an_erased_namespace_remembers_nothing", erasure::remembers_nothing),
         each(contract, "STORE-011", "a_dropped_write_is_whole_or_absent", cancellation::whole_or_absent),
         each(contract, "STORE-011", "a_dropped_sequence_leaves_the_store_usable", cancellation::usable_after),
         each(contract, "STORE-012", "errors_and_debug_show_no_stored_text", secrecy::keeps_canaries),

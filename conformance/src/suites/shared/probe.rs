@@ -19,7 +19,7 @@ use crate::suites;
 /// How many records [`write_batch`] writes in one call.
 pub(super) const BATCH: usize = 50;
 
-fn served<T>(store: Option<T>) -> CaseResult<T> {
+pub(super) fn served<T>(store: Option<T>) -> CaseResult<T> {
     store.ok_or_else(|| Failure::Engine("the backend does not serve the contract".to_owned()))
 }
 

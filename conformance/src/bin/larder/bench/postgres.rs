@@ -187,8 +187,7 @@ async fn beside_pgbench(
         async |_| table.read_by_hand(connection, calls).await,
     )
     .await?;
-    let peer =
-        "sqlx 0.9 in the same process, the prepared SELECT that the reader would write, texts not parsed";
+    let peer = "sqlx 0.9 in the same process, the raw prepared SELECT, texts not looked into";
     let subject = subject("postgres-last-50-sqlx", "last 50 messages of 1 KB", "");
     figures.push(Subject { peer: peer.to_owned(), ..subject }.figure(&by_hand));
     Ok(figures)

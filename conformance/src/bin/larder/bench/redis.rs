@@ -1,11 +1,12 @@
 //! Conversations in Redis beside `redis-benchmark` on the same server.
 
 use std::process::Command;
+use std::time::Instant;
 
 use larder_kernel::{ChatMessage, Thread};
 
 use super::figure::{Figure, Subject, Target, Unit, in_turns};
-use super::history::{Beside, Conversations, Names};
+use super::history::{Beside, Conversations, Names, micros_each};
 use super::pgbench::{Parts, run, unescaped};
 use super::{Outcome, Plan, payload};
 
@@ -155,12 +156,46 @@ pub(super) async fn history(plan: &Plan) -> Outcome<Vec<Figure>> {
         },
     )
     .await;
+    let driven = beside_driver(plan, &tools, &conversations, calls, &messages).await;
     // Whatever happened, nothing stays behind.
     tools.ask(&["DEL", &key, &head, &messages])?;
     conversations.erase().await?;
     let mut figures = figures?;
     figures.insert(0, scripted.figure(&rounds?));
+    let peer = "redis-rs 1 in the same process, ZRANGE of 50 values as large, their texts not looked into";
+    let last_50 = subject("redis-last-50-driver", "last 50 messages of 1 KB", "");
+    figures.push(Subject { peer: peer.to_owned(), ..last_50 }.figure(&driven?));
     Ok(figures)
+}
+
+/// The last 50 beside the driver that the reads go through, on the same values.
+async fn beside_driver(
+    plan: &Plan,
+    tools: &Tools,
+    conversations: &Conversations,
+    calls: u32,
+    messages: &str,
+) -> Outcome<Vec<(f64, f64)>> {
+    let thread = Thread::new("bench", "session")?;
+    let client = redis::Client::open(tools.url.as_str())?;
+    let mut connection = client.get_multiplexed_async_connection().await?;
+    in_turns(
+        plan,
+        async |_| conversations.last_50(&thread, calls).await,
+        async |_| {
+            let begun = Instant::now();
+            for _ in 0..calls {
+                let mut command = redis::cmd("ZRANGE");
+                command.arg(messages).arg(-50).arg(-1);
+                let found: Vec<redis::Value> = command.query_async(&mut connection).await?;
+                if found.len() != 50 {
+                    return Err(format!("a read of the last 50 values returned {}", found.len()).into());
+                }
+            }
+            Ok(micros_each(begun, calls))
+        },
+    )
+    .await
 }
 
 /// The same in a thread of a hundred messages and in one of a million.

@@ -62,7 +62,9 @@ pub(super) async fn beside_langchain(plan: &Plan) -> Outcome<Vec<Figure>> {
     file.flush()?;
     let history = Arc::new(InMemoryHistoryProvider::new());
     let thread = Thread::new("bench", "transcript")?;
-    history.append_many(&thread, messages, AppendOptions::default()).await?;
+    for batch in messages.chunks(1_000) {
+        history.append_many(&thread, batch.to_vec(), AppendOptions::default()).await?;
+    }
     let context = context(history, &thread.agent)?;
     let mut version = String::new();
     let rounds = in_turns(

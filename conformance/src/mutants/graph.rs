@@ -1,18 +1,20 @@
-//! Wrong graph stores.
+//! Graph stores that are wrong.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use larder_agents::storage::InMemoryGraphStore;
-use larder_conformance::{Harness, StoreSet};
+use larder_kernel::check::size;
 use larder_kernel::{
-    DeletedEntity, Direction, Entity, EntityId, EntityQuery, EntityType, GraphCounts, GraphStore, Namespace,
-    NeighborQuery, Page, PageRequest, Relationship, RelationshipId, RelationshipQuery, Result, Store,
-    SubGraph, UpsertReport,
+    Capabilities, Capability, CypherCapable, DeletedEntity, Direction, Entity, EntityId, EntityQuery,
+    EntityType, Error, ErrorKind, GraphCounts, GraphStore, Metadata, Namespace, NeighborQuery, Page,
+    PageRequest, Relationship, RelationshipId, RelationshipQuery, Result, Store, SubGraph, UpsertReport,
 };
 
-use crate::frame::serve;
+use super::filters::{metadata_with_numbers, with_numbers};
+use super::serve::{Kin, lock, serve};
+use crate::harness::{Harness, StoreSet};
 
 sins! { Graph;
     a_missing_end_is_made_up: EndsMadeUp => ["GRAPH-006"],
@@ -34,10 +36,17 @@ sins! { Graph;
     a_walk_ignores_the_types: TypesIgnored => ["GRAPH-023"],
     finding_entities_ignores_the_filter: FilterIgnored => ["GRAPH-035"],
     finding_relationships_ignores_the_target: TargetIgnored => ["GRAPH-037"],
-    ids_are_case_folded: IdsFolded => ["STORE-003"],
+    a_relationship_without_an_end_is_kept: DanglingKept => ["GRAPH-006"],
+    entities_are_written_one_by_one: EntitiesInPart => ["GRAPH-004"],
+    true_equals_1_in_filters: TrueEqualsOne => ["GRAPH-035"],
+    the_limit_is_applied_before_the_filter: LimitBeforeFilter => ["GRAPH-036"],
+    a_relationship_keeps_its_first_ends: EndsKept => ["GRAPH-007"],
+    deleting_an_entity_takes_its_neighbors: NeighborsDeleted => ["GRAPH-032"],
+    cypher_is_declared_but_missing: CypherMissing => ["GRAPH-040"],
+    cypher_is_there_but_undeclared: CypherUndeclared => ["GRAPH-040"],
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Memory {
     /// Relationships whose ends were deleted.
     left: Mutex<BTreeMap<(Namespace, RelationshipId), Relationship>>,
@@ -47,28 +56,53 @@ struct Memory {
 
 fn backend(sin: Sin) -> Arc<dyn Harness> {
     let memory = Arc::new(Memory::default());
-    serve(sin.opening(), move |place, namespace, _| {
-        let inner = InMemoryGraphStore::open(place, namespace);
-        let wrong = Wrong { inner, sin, memory: Arc::clone(&memory) };
+    serve(sin.opening(), move |kin, namespace, _| {
+        let inner = InMemoryGraphStore::open(&kin.place, namespace);
+        let wrong = Wrong { inner, sin, kin, memory: Arc::clone(&memory) };
         StoreSet { graph: Some(Arc::new(wrong)), ..StoreSet::default() }
     })
 }
 
-#[derive(Debug)]
 struct Wrong {
     inner: InMemoryGraphStore,
     sin: Sin,
+    kin: Kin,
     memory: Arc<Memory>,
 }
 
-forward_store!(Wrong);
+forward_store!(Wrong, InMemoryGraphStore, |store: &Wrong, declared: Capabilities| match store.sin {
+    Sin::CypherMissing => declared.with(Capability::Cypher),
+    _ => declared,
+});
 
 impl Wrong {
+    async fn holds_nothing(&self) -> Result<bool> {
+        Ok(self.inner.count().await? == GraphCounts::default())
+    }
+
     fn id(&self, id: &EntityId) -> Result<EntityId> {
-        match self.sin {
-            Sin::IdsFolded => EntityId::new(id.as_str().to_lowercase()),
-            _ => Ok(id.clone()),
+        EntityId::new(self.kept(id.as_str()))
+    }
+
+    /// Keeps relationships whose ends are not there.
+    fn keep_dangling(&self, relationships: Vec<Relationship>) -> UpsertReport {
+        let mut left = lock(&self.memory.left);
+        let created = size(relationships.len());
+        for one in relationships {
+            left.insert((self.inner.namespace().clone(), one.id.clone()), one);
         }
+        UpsertReport { created, replaced: 0 }
+    }
+
+    /// Gives relationships that are there the ends they had.
+    async fn keep_ends(&self, relationships: &mut [Relationship]) -> Result<()> {
+        for one in relationships {
+            let there = self.inner.get_relationships(std::slice::from_ref(&one.id)).await?.pop().flatten();
+            if let Some(old) = there {
+                (one.source, one.target) = (old.source, old.target);
+            }
+        }
+        Ok(())
     }
 
     async fn found(&self, query: RelationshipQuery) -> Result<Vec<Relationship>> {
@@ -133,6 +167,18 @@ impl GraphStore for Wrong {
                 _ => {}
             }
         }
+        let one_by_one =
+            matches!(self.sin, Sin::EntitiesInPart | Sin::WrittenInPart | Sin::RefusalLeavesTrace);
+        if one_by_one && !entities.is_empty() {
+            let mut whole = UpsertReport::default();
+            for entity in entities {
+                let report = self.inner.upsert_entities(vec![entity]).await?;
+                whole.created += report.created;
+                whole.replaced += report.replaced;
+                tokio::task::yield_now().await;
+            }
+            return Ok(whole);
+        }
         self.inner.upsert_entities(entities).await
     }
 
@@ -142,6 +188,7 @@ impl GraphStore for Wrong {
         }
         match self.sin {
             Sin::EndsMadeUp => self.make_ends(&relationships).await?,
+            Sin::EndsKept => self.keep_ends(&mut relationships).await?,
             Sin::LoopsDropped => relationships.retain(|one| one.source != one.target),
             _ => {}
         }
@@ -157,7 +204,13 @@ impl GraphStore for Wrong {
             }
             return Ok(whole);
         }
-        let report = self.inner.upsert_relationships(relationships.clone()).await?;
+        let named = relationships.first().map_or_else(String::new, |one| one.source.to_string());
+        let report = match self.inner.upsert_relationships(relationships.clone()).await {
+            Err(error) if self.sin == Sin::DanglingKept && error.kind() == ErrorKind::NotFound => {
+                return Ok(self.keep_dangling(relationships));
+            }
+            answer => self.quoting(answer, &named)?,
+        };
         if self.sin == Sin::ParallelMerged {
             self.merge_parallel(&relationships).await?;
         }
@@ -175,7 +228,7 @@ impl GraphStore for Wrong {
 
     async fn get_relationships(&self, ids: &[RelationshipId]) -> Result<Vec<Option<Relationship>>> {
         let mut found = self.inner.get_relationships(ids).await?;
-        let left = self.memory.left.lock().unwrap();
+        let left = lock(&self.memory.left);
         for (id, place) in ids.iter().zip(&mut found).filter(|(_, place)| place.is_none()) {
             *place = left.get(&(self.inner.namespace().clone(), id.clone())).cloned();
         }
@@ -203,9 +256,17 @@ impl GraphStore for Wrong {
         let entity = self.id(entity)?;
         if self.sin == Sin::RelationshipsLeft {
             let touching = self.touching(&entity).await?;
-            let mut left = self.memory.left.lock().unwrap();
+            let mut left = lock(&self.memory.left);
             for one in touching {
                 left.insert((self.inner.namespace().clone(), one.id.clone()), one);
+            }
+        }
+        if self.sin == Sin::NeighborsDeleted {
+            for one in self.touching(&entity).await? {
+                let other = if one.source == entity { one.target } else { one.source };
+                if other != entity {
+                    self.inner.delete_entity(&other).await?;
+                }
             }
         }
         let mut deleted = self.inner.delete_entity(&entity).await?;
@@ -227,6 +288,21 @@ impl GraphStore for Wrong {
         let mut query = query.clone();
         if self.sin == Sin::FilterIgnored {
             query.filter = None;
+        }
+        if let (Sin::TrueEqualsOne, Some(filter)) = (self.sin, &query.filter) {
+            let filter = with_numbers(filter);
+            let all = EntityQuery { filter: None, ..query.clone() };
+            let mut all =
+                self.inner.find_entities(&all, PageRequest { limit: 10_000, ..page.clone() }).await?;
+            all.items.retain(|entity| filter.matches(&metadata_with_numbers(&entity.properties)));
+            all.items.truncate(page.limit.saturating_add(1));
+            return Ok(Page::from_surplus(all.items, page.limit, |entity| entity.id.clone()));
+        }
+        if let (Sin::LimitBeforeFilter, Some(filter)) = (self.sin, &query.filter) {
+            let all = EntityQuery { filter: None, ..query.clone() };
+            let mut found = self.inner.find_entities(&all, page).await?;
+            found.items.retain(|entity| filter.matches(&entity.properties));
+            return Ok(Page { next: found.items.last().map(|entity| entity.id.clone()), ..found });
         }
         let query = &query;
         let mut found = self.inner.find_entities(query, page.clone()).await?;
@@ -255,10 +331,21 @@ impl GraphStore for Wrong {
         if self.sin != Sin::CountsOnlyGrow {
             return Ok(now);
         }
-        let mut most = self.memory.most.lock().unwrap();
+        let mut most = lock(&self.memory.most);
         let most = most.entry(self.inner.namespace().clone()).or_default();
         most.entities = most.entities.max(now.entities);
         most.relationships = most.relationships.max(now.relationships);
         Ok(*most)
+    }
+
+    fn as_cypher(&self) -> Option<&dyn CypherCapable> {
+        (self.sin == Sin::CypherUndeclared).then_some(self)
+    }
+}
+
+#[async_trait]
+impl CypherCapable for Wrong {
+    async fn cypher(&self, _: &str, _: Metadata) -> Result<Vec<Metadata>> {
+        Err(Error::unsupported("graph.cypher", Capability::Cypher))
     }
 }

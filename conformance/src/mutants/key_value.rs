@@ -1,4 +1,4 @@
-//! Wrong key-value stores.
+//! Key-value stores that are wrong.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -8,13 +8,14 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, future};
 use larder_agents::InMemoryKeyValueStore;
-use larder_conformance::{Harness, StoreSet};
+use larder_kernel::limits::VALUE_BYTES_MAX;
 use larder_kernel::{
-    BucketInfo, BucketName, ErrorKind, Key, KeyRevision, KeyValueStore, KvCondition, KvEntry, KvEventKind,
-    KvEvents, KvPutOptions, Namespace, Page, PageRequest, Result, Revision, Store, Timestamp,
+    BucketInfo, BucketName, Error, ErrorKind, Key, KeyRevision, KeyValueStore, KvCondition, KvEntry,
+    KvEventKind, KvEvents, KvPutOptions, Namespace, Page, PageRequest, Result, Revision, Store, Timestamp,
 };
 
-use crate::frame::serve;
+use super::serve::{Kin, lock, serve};
+use crate::harness::{Harness, StoreSet};
 
 sins! { KeyValue;
     deleting_takes_longer_keys_too: DeletesPrefix => ["KV-027"],
@@ -31,52 +32,93 @@ sins! { KeyValue;
     emptied_buckets_stay_listed: EmptiedBucketsListed => ["KV-035"],
     a_watch_hides_deletions: WatchHidesDeletions => ["KV-041", "KV-045"],
     a_watch_reports_every_key: WatchIgnoresPrefix => ["KV-044"],
-    the_debug_form_shows_keys: DebugShowsKeys => ["STORE-012"],
-    buckets_are_case_folded: BucketsFolded => ["STORE-003"],
-    keys_are_cut_at_40_characters: KeysCut => ["STORE-003"],
+    values_over_64_kib_are_dropped: LargeValuesDropped => ["KV-001"],
+    a_watch_skips_every_third_change: SkipsThirdChange => ["KV-042", "KV-045"],
+    expired_keys_are_listed: ExpiredListed => ["KV-033"],
+    a_key_is_in_every_bucket: BucketsIgnored => ["KV-010"],
+    a_deletion_is_answered_as_absent: DeletionDenied => ["KV-023"],
+    keys_are_listed_in_reverse: ListedInReverse => ["KV-031"],
 }
 
 /// What expired and what was emptied, which the inner store forgets.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Memory {
     values: Mutex<BTreeMap<(Namespace, BucketName, Key), KvEntry>>,
 }
 
 fn backend(sin: Sin) -> Arc<dyn Harness> {
     let memory = Arc::new(Memory::default());
-    serve(sin.opening(), move |place, namespace, _| {
-        let inner = InMemoryKeyValueStore::open(place, namespace);
-        let wrong = Wrong { inner, sin, memory: Arc::clone(&memory) };
+    serve(sin.opening(), move |kin, namespace, _| {
+        let inner = InMemoryKeyValueStore::open(&kin.place, namespace);
+        let wrong = Wrong { inner, sin, kin, memory: Arc::clone(&memory) };
         StoreSet { key_value: Some(Arc::new(wrong)), ..StoreSet::default() }
     })
 }
 
-#[derive(Debug)]
 struct Wrong {
     inner: InMemoryKeyValueStore,
     sin: Sin,
+    kin: Kin,
     memory: Arc<Memory>,
 }
 
-forward_store!(Wrong);
+forward_store!(Wrong, InMemoryKeyValueStore);
 
 impl Wrong {
+    async fn holds_nothing(&self) -> Result<bool> {
+        Ok(self.inner.list_buckets(PageRequest::first(1)).await?.items.is_empty())
+    }
+
     fn bucket(&self, bucket: &BucketName) -> Result<BucketName> {
         match self.sin {
-            Sin::BucketsFolded => BucketName::new(bucket.as_str().to_lowercase()),
-            _ => Ok(bucket.clone()),
+            Sin::BucketsIgnored => BucketName::new("one"),
+            _ => BucketName::new(self.kept(bucket.as_str())),
         }
     }
 
     fn key(&self, key: &Key) -> Result<Key> {
-        match self.sin {
-            Sin::KeysCut => Key::new(key.as_str().chars().take(40).collect::<String>()),
-            _ => Ok(key.clone()),
-        }
+        Key::new(self.kept(key.as_str()))
+    }
+
+    /// Writes a value in two steps, which a caller that goes away leaves half done.
+    async fn put_in_part(
+        &self,
+        bucket: &BucketName,
+        key: &Key,
+        value: Bytes,
+        options: KvPutOptions,
+    ) -> Result<Revision> {
+        let half = value.slice(..value.len() / 2);
+        let first = self.inner.put(bucket, key, half, options).await?;
+        tokio::task::yield_now().await;
+        let rest = KvPutOptions { condition: KvCondition::AtRevision(first), ..options };
+        self.inner.put(bucket, key, value, rest).await
     }
 
     fn place_of(&self, bucket: &BucketName, key: &Key) -> (Namespace, BucketName, Key) {
         (self.inner.namespace().clone(), bucket.clone(), key.clone())
+    }
+
+    /// The keys with the prefix that are there, and those that were until their time passed.
+    async fn list_expired(
+        &self,
+        bucket: &BucketName,
+        prefix: &str,
+        page: &PageRequest<Key>,
+    ) -> Result<Page<KeyRevision, Key>> {
+        let mut all: BTreeMap<Key, Revision> = lock(&self.memory.values)
+            .iter()
+            .filter(|((space, other, _), _)| space == self.inner.namespace() && other == bucket)
+            .map(|((_, _, key), entry)| (key.clone(), entry.revision))
+            .collect();
+        all.extend(self.keys(bucket).await?.into_iter().map(|item| (item.key, item.revision)));
+        let wanted = |key: &Key| {
+            key.as_str().starts_with(prefix) && page.after.as_ref().is_none_or(|after| key > after)
+        };
+        let found = all.into_iter().filter(|(key, _)| wanted(key));
+        let found =
+            found.map(|(key, revision)| KeyRevision { key, revision }).take(page.limit.saturating_add(1));
+        Ok(Page::from_surplus(found.collect(), page.limit, |item| item.key.clone()))
     }
 
     /// All keys of a bucket.
@@ -96,7 +138,16 @@ impl KeyValueStore for Wrong {
     ) -> Result<Revision> {
         let (bucket, key) = (self.bucket(bucket)?, self.key(key)?);
         match (self.sin, options.condition) {
-            (Sin::LargeValuesCut, _) if value.len() <= 4 << 20 => value.truncate(64 << 10),
+            (Sin::LargeValuesCut, _) if value.len() <= VALUE_BYTES_MAX => value.truncate(64 << 10),
+            (Sin::LargeValuesDropped, _) if (64 << 10..=VALUE_BYTES_MAX).contains(&value.len()) => {
+                return Ok(Revision::new(1));
+            }
+            (Sin::WrittenInPart, KvCondition::None) => {
+                return self.put_in_part(&bucket, &key, value, options).await;
+            }
+            (Sin::RefusalLeavesTrace, _) if value.len() > VALUE_BYTES_MAX => {
+                self.inner.delete(&bucket, &key, None).await?;
+            }
             (Sin::CreatingOverwrites, KvCondition::Absent) => options.condition = KvCondition::None,
             (Sin::LostUpdates, KvCondition::AtRevision(_)) => {
                 // Every store that checks first and writes then waits in between.
@@ -113,11 +164,12 @@ impl KeyValueStore for Wrong {
             }
             _ => {}
         }
-        let revision = self.inner.put(&bucket, &key, value, options).await?;
-        if let (Sin::ExpiredRead | Sin::EmptiedBucketsListed | Sin::DebugShowsKeys, Some(entry)) =
+        let revision = self.inner.put(&bucket, &key, value, options).await;
+        let revision = self.quoting(revision, key.as_str())?;
+        if let (Sin::ExpiredRead | Sin::ExpiredListed | Sin::EmptiedBucketsListed, Some(entry)) =
             (self.sin, self.inner.get(&bucket, &key).await?)
         {
-            self.memory.values.lock().unwrap().insert(self.place_of(&bucket, &key), entry);
+            lock(&self.memory.values).insert(self.place_of(&bucket, &key), entry);
         }
         Ok(revision)
     }
@@ -127,10 +179,10 @@ impl KeyValueStore for Wrong {
         let found = self.inner.get(&bucket, &key).await?;
         match (self.sin, &found) {
             (Sin::ExpiredRead, None) => {
-                Ok(self.memory.values.lock().unwrap().get(&self.place_of(&bucket, &key)).cloned())
+                Ok(lock(&self.memory.values).get(&self.place_of(&bucket, &key)).cloned())
             }
             (Sin::AbsentIsAnError, None) => {
-                Err(larder_kernel::Error::new(ErrorKind::NotFound, "key_value.get", "no such key"))
+                Err(Error::new(ErrorKind::NotFound, "key_value.get", "no such key"))
             }
             _ => Ok(found),
         }
@@ -146,12 +198,13 @@ impl KeyValueStore for Wrong {
                 }
             }
             Sin::DeletesAnyRevision => at = None,
-            Sin::ExpiredRead => {
-                self.memory.values.lock().unwrap().remove(&self.place_of(&bucket, &key));
+            Sin::ExpiredRead | Sin::ExpiredListed => {
+                lock(&self.memory.values).remove(&self.place_of(&bucket, &key));
             }
             _ => {}
         }
-        self.inner.delete(&bucket, &key, at).await
+        let there = self.inner.delete(&bucket, &key, at).await?;
+        Ok(there && self.sin != Sin::DeletionDenied)
     }
 
     async fn list(
@@ -169,6 +222,12 @@ impl KeyValueStore for Wrong {
             Sin::PageRepeatsCursor if page.after.is_some() && page.limit > 0 => {
                 Box::new(|key| key.as_str().starts_with(prefix) && Some(key) >= page.after.as_ref())
             }
+            Sin::ExpiredListed => return self.list_expired(&bucket, prefix, &page).await,
+            Sin::ListedInReverse => {
+                let mut listed = self.inner.list(&bucket, prefix, page).await?;
+                listed.items.reverse();
+                return Ok(listed);
+            }
             _ => return self.inner.list(&bucket, prefix, page).await,
         };
         let repeats = self.sin == Sin::PageRepeatsCursor;
@@ -177,13 +236,13 @@ impl KeyValueStore for Wrong {
         let found = keys.into_iter().filter(|item| wanted(&item.key) && after(&item.key));
         // A page of the cursor alone would never end the listing.
         let limit = if repeats { page.limit.max(2) } else { page.limit };
-        Ok(Page::from_surplus(found.take(limit + 1).collect(), limit, |item| item.key.clone()))
+        Ok(Page::from_surplus(found.take(limit.saturating_add(1)).collect(), limit, |item| item.key.clone()))
     }
 
     async fn list_buckets(&self, page: PageRequest<BucketName>) -> Result<Page<BucketInfo, BucketName>> {
         let mut listed = self.inner.list_buckets(page.clone()).await?;
         if self.sin == Sin::EmptiedBucketsListed && page.after.is_none() && listed.next.is_none() {
-            let memory = self.memory.values.lock().unwrap();
+            let memory = lock(&self.memory.values);
             for (_, bucket, _) in memory.keys().filter(|(space, _, _)| space == self.inner.namespace()) {
                 if !listed.items.iter().any(|info| info.bucket == *bucket) {
                     listed.items.push(BucketInfo { bucket: bucket.clone(), keys: 0 });
@@ -201,6 +260,9 @@ impl KeyValueStore for Wrong {
         Ok(match self.sin {
             Sin::WatchHidesDeletions => {
                 events.try_filter(|event| future::ready(event.kind != KvEventKind::Deleted)).boxed()
+            }
+            Sin::SkipsThirdChange => {
+                events.try_filter(|event| future::ready(event.revision.get() % 3 != 0)).boxed()
             }
             _ => events,
         })

@@ -1,17 +1,17 @@
-//! Wrong vector stores.
+//! Vector stores that are wrong.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use larder_agents::storage::InMemoryVectorStore;
-use larder_conformance::{Harness, StoreSet};
 use larder_kernel::{
     CollectionInfo, CollectionName, Document, DocumentId, Filter, Metadata, Page, PageRequest, PutMode,
     PutReport, Result, SearchHit, SearchRequest, VectorStore,
 };
-use serde_json::Value;
 
-use crate::frame::serve;
+use super::filters::{metadata_with_numbers, with_numbers};
+use super::serve::{Kin, serve};
+use crate::harness::{Harness, StoreSet};
 
 sins! { Vectors;
     the_limit_is_applied_before_the_filter: LimitBeforeFilter => ["VEC-024"],
@@ -20,7 +20,7 @@ sins! { Vectors;
     scores_are_dot_products: DotProducts => ["VEC-020", "VEC-021"],
     if_absent_overwrites: IfAbsentOverwrites => ["VEC-002"],
     a_batch_loses_its_last_document: LastOfBatchLost => ["VEC-001"],
-    documents_are_written_one_by_one: BatchInPart => ["VEC-006", "VEC-008", "STORE-010"],
+    documents_are_written_one_by_one: BatchInPart => ["VEC-006", "VEC-008"],
     the_score_floor_excludes_itself: FloorExcludesItself => ["VEC-025"],
     ties_come_in_reverse: TiesReversed => ["VEC-022"],
     limit_0_returns_everything: LimitZeroReturnsAll => ["VEC-026"],
@@ -33,64 +33,83 @@ sins! { Vectors;
     dropping_a_collection_only_empties_it: DropOnlyEmpties => ["VEC-040", "VEC-041"],
     a_batch_of_searches_answers_in_reverse: BatchReversed => ["VEC-032"],
     the_count_ignores_its_filter: CountIgnoresFilter => ["VEC-037"],
-    ids_are_case_folded: IdsFolded => ["STORE-003"],
+    text_loses_what_is_not_ascii: TextAscii => ["VEC-001"],
+    short_embeddings_are_not_found: ShortNotFound => ["VEC-020"],
+    a_replaced_document_keeps_its_embedding: EmbeddingKept => ["VEC-003", "VEC-031"],
+    deleting_what_matches_deletes_all: MatchingDeletesAll => ["VEC-036"],
+    the_last_item_of_a_page_is_skipped: PageSkipsOne => ["VEC-038"],
+    an_empty_collection_is_not_listed: EmptiedNotListed => ["VEC-039"],
+    one_bad_request_of_a_batch_is_left_out: BadRequestLeftOut => ["VEC-033"],
 }
 
 fn backend(sin: Sin) -> Arc<dyn Harness> {
-    serve(sin.opening(), move |place, namespace, options| {
-        let mut inner = InMemoryVectorStore::open(place, namespace);
+    serve(sin.opening(), move |kin, namespace, options| {
+        let mut inner = InMemoryVectorStore::open(&kin.place, namespace);
         if let Some(embedder) = &options.embedder {
             inner = inner.with_embedder(Arc::clone(embedder));
         }
-        StoreSet { vectors: Some(Arc::new(Wrong { inner, sin })), ..StoreSet::default() }
+        StoreSet { vectors: Some(Arc::new(Wrong { inner, sin, kin })), ..StoreSet::default() }
     })
 }
 
-#[derive(Debug)]
 struct Wrong {
     inner: InMemoryVectorStore,
     sin: Sin,
+    kin: Kin,
 }
 
-forward_store!(Wrong);
-
-/// What JSON looks like where booleans are numbers.
-fn numbers(value: &Value) -> Value {
-    match value {
-        Value::Bool(truth) => Value::from(u8::from(*truth)),
-        Value::Array(items) => items.iter().map(numbers).collect(),
-        Value::Object(fields) => fields.iter().map(|(name, value)| (name.clone(), numbers(value))).collect(),
-        other => other.clone(),
-    }
-}
-
-fn with_numbers(filter: &Filter) -> Filter {
-    let all = |filters: &[Filter]| filters.iter().map(with_numbers).collect();
-    match filter {
-        Filter::Eq(field, value) => Filter::Eq(field.clone(), numbers(value)),
-        Filter::Ne(field, value) => Filter::Ne(field.clone(), numbers(value)),
-        Filter::In(field, values) => Filter::In(field.clone(), values.iter().map(numbers).collect()),
-        Filter::And(filters) => Filter::And(all(filters)),
-        Filter::Or(filters) => Filter::Or(all(filters)),
-        Filter::Not(filter) => Filter::Not(Box::new(with_numbers(filter))),
-        other => other.clone(),
-    }
-}
-
-fn metadata_with_numbers(metadata: &Metadata) -> Metadata {
-    metadata.iter().fold(Metadata::new(), |made, (name, value)| made.with(name, numbers(value)))
-}
+forward_store!(Wrong, InMemoryVectorStore);
 
 fn length(values: &[f32]) -> f32 {
     values.iter().map(|value| value * value).sum::<f32>().sqrt()
 }
 
 impl Wrong {
+    async fn holds_nothing(&self) -> Result<bool> {
+        Ok(self.inner.list_collections(PageRequest::first(1)).await?.items.is_empty())
+    }
+
     fn id(&self, id: &DocumentId) -> Result<DocumentId> {
-        match self.sin {
-            Sin::IdsFolded => DocumentId::new(id.as_str().to_lowercase()),
-            _ => Ok(id.clone()),
+        DocumentId::new(self.kept(id.as_str()))
+    }
+
+    /// Gives documents that are there the embeddings they had.
+    async fn keep_embeddings(&self, collection: &CollectionName, documents: &mut [Document]) -> Result<()> {
+        for document in documents {
+            let there = self.inner.get(collection, std::slice::from_ref(&document.id)).await?.pop().flatten();
+            if let Some(old) = there {
+                document.embedding = old.embedding;
+            }
         }
+        Ok(())
+    }
+
+    async fn put_one_by_one(
+        &self,
+        collection: &CollectionName,
+        documents: Vec<Document>,
+        mode: PutMode,
+    ) -> Result<PutReport> {
+        let mut whole = PutReport::default();
+        for document in documents {
+            let report = self.inner.put(collection, vec![document], mode).await?;
+            whole.written.extend(report.written);
+            whole.ignored.extend(report.ignored);
+            tokio::task::yield_now().await;
+        }
+        Ok(whole)
+    }
+
+    /// Leaves out the hits whose embeddings are short.
+    async fn drop_short(&self, collection: &CollectionName, hits: &mut Vec<SearchHit>) -> Result<()> {
+        let ids: Vec<_> = hits.iter().map(|hit| hit.id.clone()).collect();
+        let found = self.inner.get(collection, &ids).await?;
+        let mut short = found.into_iter().map(|document| {
+            let embedding = document.and_then(|document| document.embedding);
+            embedding.is_some_and(|embedding| length(embedding.as_slice()) < 1e-3)
+        });
+        hits.retain(|_| !short.next().unwrap_or(false));
+        Ok(())
     }
 
     async fn merge_metadata(&self, collection: &CollectionName, documents: &mut [Document]) -> Result<()> {
@@ -158,6 +177,12 @@ impl VectorStore for Wrong {
             Sin::MetadataMerged if mode == PutMode::Upsert => {
                 self.merge_metadata(collection, &mut documents).await?;
             }
+            Sin::EmbeddingKept if mode == PutMode::Upsert => {
+                self.keep_embeddings(collection, &mut documents).await?;
+            }
+            Sin::TextAscii => {
+                documents.iter_mut().for_each(|document| document.content.retain(|letter| letter.is_ascii()));
+            }
             Sin::IfAbsentOverwrites => mode = PutMode::Upsert,
             _ => {}
         }
@@ -167,16 +192,11 @@ impl VectorStore for Wrong {
             report.written.extend(lost);
             return Ok(report);
         }
-        if self.sin == Sin::BatchInPart && !documents.is_empty() {
-            let mut whole = PutReport::default();
-            for document in documents {
-                let report = self.inner.put(collection, vec![document], mode).await?;
-                whole.written.extend(report.written);
-                whole.ignored.extend(report.ignored);
-            }
-            return Ok(whole);
+        let one_by_one = matches!(self.sin, Sin::BatchInPart | Sin::WrittenInPart | Sin::RefusalLeavesTrace);
+        if one_by_one && !documents.is_empty() {
+            return self.put_one_by_one(collection, documents, mode).await;
         }
-        self.inner.put(collection, documents, mode).await
+        self.quoting(self.inner.put(collection, documents, mode).await, collection.as_str())
     }
 
     async fn get(&self, collection: &CollectionName, ids: &[DocumentId]) -> Result<Vec<Option<Document>>> {
@@ -207,6 +227,7 @@ impl VectorStore for Wrong {
         }
         let mut hits = self.inner.search(collection, &asked).await?;
         match self.sin {
+            Sin::ShortNotFound => self.drop_short(collection, &mut hits).await?,
             Sin::DotProducts => self.unnormalise(collection, request, &mut hits).await?,
             Sin::FloorExcludesItself => {
                 hits.retain(|hit| request.score_min.is_none_or(|least| hit.score > least));
@@ -226,6 +247,13 @@ impl VectorStore for Wrong {
         collection: &CollectionName,
         requests: &[SearchRequest],
     ) -> Result<Vec<Vec<SearchHit>>> {
+        if self.sin == Sin::BadRequestLeftOut {
+            let mut answers = Vec::new();
+            for request in requests {
+                answers.push(self.inner.search(collection, request).await.unwrap_or_default());
+            }
+            return Ok(answers);
+        }
         let mut answers = self.inner.search_batch(collection, requests).await?;
         if self.sin == Sin::BatchReversed {
             answers.reverse();
@@ -243,6 +271,8 @@ impl VectorStore for Wrong {
     }
 
     async fn delete_matching(&self, collection: &CollectionName, filter: &Filter) -> Result<u64> {
+        let all = Filter::And(Vec::new());
+        let filter = if self.sin == Sin::MatchingDeletesAll { &all } else { filter };
         self.inner.delete_matching(collection, filter).await
     }
 
@@ -256,14 +286,24 @@ impl VectorStore for Wrong {
         collection: &CollectionName,
         page: PageRequest<DocumentId>,
     ) -> Result<Page<Document, DocumentId>> {
-        self.inner.list(collection, page).await
+        let mut listed = self.inner.list(collection, page).await?;
+        if self.sin == Sin::PageSkipsOne && listed.next.is_some() {
+            let following =
+                self.inner.list(collection, PageRequest { after: listed.next.take(), limit: 1 }).await?;
+            listed.next = following.items.into_iter().next().map(|document| document.id);
+        }
+        Ok(listed)
     }
 
     async fn list_collections(
         &self,
         page: PageRequest<CollectionName>,
     ) -> Result<Page<CollectionInfo, CollectionName>> {
-        self.inner.list_collections(page).await
+        let mut listed = self.inner.list_collections(page).await?;
+        if self.sin == Sin::EmptiedNotListed {
+            listed.items.retain(|info| info.documents > 0);
+        }
+        Ok(listed)
     }
 
     async fn drop_collection(&self, collection: &CollectionName) -> Result<bool> {

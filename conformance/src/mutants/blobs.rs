@@ -1,12 +1,13 @@
-//! Wrong blob stores.
+//! Blob stores that are wrong.
+
+mod parts;
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures_util::{StreamExt, TryStreamExt, future};
+use futures_util::{StreamExt, TryStreamExt, future, stream};
 use larder_agents::storage::InMemoryBlobStore;
-use larder_conformance::{Harness, StoreSet};
 use larder_kernel::limits::BLOB_SHORT_KEY_BYTES_MAX;
 use larder_kernel::{
     BlobBody, BlobCondition, BlobEntries, BlobGetOptions, BlobInfo, BlobKey, BlobPutOptions, BlobRead,
@@ -14,7 +15,8 @@ use larder_kernel::{
     PresignedUrl, Result,
 };
 
-use crate::frame::serve;
+use super::serve::{Kin, serve};
+use crate::harness::{Harness, StoreSet};
 
 sins! { Blobs;
     presign_ignores_the_method: PresignIgnoresMethod => ["BLOB-050"],
@@ -33,8 +35,16 @@ sins! { Blobs;
     deleting_takes_longer_keys_too: DeletesPrefix => ["BLOB-042"],
     deleting_nothing_is_not_found: DeletingNothingFails => ["BLOB-041", "BLOB-043"],
     reading_nothing_is_empty: NothingReadsEmpty => ["BLOB-020"],
-    keys_are_case_folded: KeysFolded => ["STORE-003"],
-    keys_are_cut_at_40_characters: KeysCut => ["STORE-003", "BLOB-016", "BLOB-017"],
+    a_failed_stream_leaves_its_parts: PartsLeft => ["BLOB-006"],
+    parts_are_listed_while_a_stream_runs: PartsListed => ["BLOB-034"],
+    parts_outlive_their_stream: PartsKept => ["BLOB-034"],
+    conditions_are_undeclared_but_obeyed: ConditionsUndeclared => ["BLOB-013"],
+    signed_writes_are_undeclared_but_given: SignedWritesUndeclared => ["BLOB-051"],
+    signed_reads_are_declared_but_unsupported: SignedReadsMissing => ["BLOB-050", "BLOB-052"],
+    a_locator_names_another_key: LocatorWrong => ["BLOB-052"],
+    a_blob_is_written_piece_by_piece: PieceByPiece => ["BLOB-004"],
+    bytes_over_64_kib_are_dropped: LargeBytesDropped => ["BLOB-001"],
+    a_listing_is_out_of_order: ListedBackwards => ["BLOB-031"],
     long_keys_are_undeclared_but_kept: LongKeysKept => ["BLOB-018"],
     long_keys_are_refused_once_they_are_written: LongKeysRefusedLate => ["BLOB-018"],
     reading_a_long_key_is_unsupported: LongKeysUnreadable => ["BLOB-028"],
@@ -43,21 +53,31 @@ sins! { Blobs;
 }
 
 fn backend(sin: Sin) -> Arc<dyn Harness> {
-    serve(sin.opening(), move |place, namespace, _| {
-        let inner = InMemoryBlobStore::open(place, namespace);
-        StoreSet { blobs: Some(Arc::new(Wrong { inner, sin })), ..StoreSet::default() }
+    serve(sin.opening(), move |kin, namespace, _| {
+        let inner = InMemoryBlobStore::open(&kin.place, namespace);
+        StoreSet { blobs: Some(Arc::new(Wrong { inner, sin, kin })), ..StoreSet::default() }
     })
 }
 
-#[derive(Debug)]
 struct Wrong {
     inner: InMemoryBlobStore,
     sin: Sin,
+    kin: Kin,
 }
 
-forward_store!(Wrong, |store: &Wrong, mut declared: Capabilities| {
+forward_store!(Wrong, InMemoryBlobStore, |store: &Wrong, mut declared: Capabilities| {
     if store.refuses_long_keys() || store.sin == Sin::LongKeysKept {
         declared.optional.remove(&Capability::BlobLongKeys);
+    }
+    match store.sin {
+        Sin::ConditionsUndeclared => {
+            declared.optional.remove(&Capability::BlobCreateOnly);
+            declared.optional.remove(&Capability::BlobIfMatch);
+        }
+        Sin::SignedWritesUndeclared => {
+            declared.optional.remove(&Capability::BlobPresignPut);
+        }
+        _ => {}
     }
     declared
 });
@@ -83,15 +103,19 @@ impl Wrong {
         Err(Error::unsupported(operation, Capability::BlobLongKeys).with_field("key"))
     }
 
+    async fn holds_nothing(&self) -> Result<bool> {
+        Ok(self.inner.list("", None).await?.next().await.is_none())
+    }
+
+    /// A key as the store keeps it, and still a key.
     fn key(&self, key: &BlobKey) -> Result<BlobKey> {
-        match self.sin {
-            Sin::KeysFolded => BlobKey::new(key.as_str().to_lowercase()),
-            Sin::KeysCut => {
-                let cut: String = key.as_str().chars().take(40).collect();
-                BlobKey::new(cut.trim_end_matches('/'))
-            }
-            _ => Ok(key.clone()),
+        let kept = self.kept(key.as_str());
+        if kept == key.as_str() {
+            return Ok(key.clone());
         }
+        let whole =
+            |part: &str| if matches!(part, "" | "." | "..") { "_".to_owned() } else { part.to_owned() };
+        BlobKey::new(kept.split('/').map(whole).collect::<Vec<_>>().join("/"))
     }
 
     fn info(&self, mut info: BlobInfo) -> Result<BlobInfo> {
@@ -136,6 +160,18 @@ impl Wrong {
     }
 }
 
+impl Wrong {
+    async fn put_whole(&self, key: &BlobKey, body: BlobBody, options: BlobPutOptions) -> Result<BlobInfo> {
+        let put = self.inner.put(key, self.body(body), options).await;
+        if self.sin == Sin::RefusalLeavesTrace
+            && put.as_ref().is_err_and(|error| error.kind() == ErrorKind::InvalidInput)
+        {
+            self.inner.delete(key).await?;
+        }
+        put
+    }
+}
+
 #[async_trait]
 impl BlobStore for Wrong {
     async fn put(&self, key: &BlobKey, body: BlobBody, options: BlobPutOptions) -> Result<BlobInfo> {
@@ -144,7 +180,17 @@ impl BlobStore for Wrong {
         if self.sin != Sin::LongKeysRefusedLate {
             self.check_kept("blobs.put", &key)?;
         }
-        let info = self.inner.put(&key, self.body(body), options).await?;
+        let info = match self.sin {
+            Sin::PartsLeft | Sin::PartsListed | Sin::PartsKept | Sin::PieceByPiece | Sin::WrittenInPart => {
+                self.put_parts(&key, body, options).await?
+            }
+            Sin::LargeBytesDropped => {
+                let bytes = parts::gather(body).await?;
+                let kept = if bytes.len() > 64 << 10 { Bytes::new() } else { bytes };
+                self.inner.put(&key, BlobBody::Bytes(kept), options).await?
+            }
+            _ => self.put_whole(&key, body, options).await?,
+        };
         self.check_kept("blobs.put", &key)?;
         self.info(info)
     }
@@ -176,7 +222,8 @@ impl BlobStore for Wrong {
     }
 
     async fn head(&self, key: &BlobKey) -> Result<BlobInfo> {
-        self.info(self.inner.head(&self.key(key)?).await?)
+        let head = self.inner.head(&self.key(key)?).await;
+        self.info(self.quoting(head, key.as_str())?)
     }
 
     async fn list(&self, prefix: &str, after: Option<&BlobKey>) -> Result<BlobEntries> {
@@ -187,6 +234,11 @@ impl BlobStore for Wrong {
                 entries
                     .try_filter(move |entry| future::ready(!entry.key.as_str()[len..].contains('/')))
                     .boxed()
+            }
+            Sin::ListedBackwards => {
+                let mut all: Vec<_> = entries.try_collect().await?;
+                all.reverse();
+                stream::iter(all.into_iter().map(Ok)).boxed()
             }
             Sin::AfterIsIncluded => {
                 let Some(after) = after.filter(|after| after.as_str().starts_with(prefix)) else {
@@ -238,8 +290,12 @@ impl BlobStore for Wrong {
 
     async fn presign(&self, key: &BlobKey, request: &PresignRequest) -> Result<PresignedUrl> {
         self.check_kept("blobs.presign", key)?;
+        if self.sin == Sin::SignedReadsMissing && request.method == PresignMethod::Get {
+            return Err(Error::unsupported("blobs.presign", Capability::BlobPresignGet));
+        }
         let mut url = self.inner.presign(&self.key(key)?, request).await?;
         match self.sin {
+            Sin::LocatorWrong => url.url.push('x'),
             Sin::PresignIgnoresMethod => url.method = PresignMethod::Get,
             Sin::PresignIgnoresValidity => {
                 url = self

@@ -1,4 +1,8 @@
-//! Wrong history providers.
+//! History providers that are wrong.
+
+mod late;
+mod matching;
+mod text;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -6,15 +10,15 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use futures_util::{StreamExt, TryStreamExt, future};
 use larder_agents::InMemoryHistoryProvider;
-use larder_conformance::{Harness, StoreSet};
 use larder_kernel::storage::history::check_tail_matching;
 use larder_kernel::{
     AgentId, AppendOptions, Appended, ChatMessage, ErrorKind, Forked, HistoryEventKind, HistoryEvents,
-    HistoryProvider, MessageFilter, MessageSelector, Namespace, Page, PageRequest, Replaced, Replacement,
-    Result, RunId, Seq, SessionId, Store, StoredMessage, Thread, ThreadInfo, Ttl,
+    HistoryProvider, MessageFilter, Namespace, Page, PageRequest, Replaced, Replacement, Result, RunId, Seq,
+    SessionId, Store, StoredMessage, Thread, ThreadInfo, Ttl,
 };
 
-use crate::frame::serve;
+use super::serve::{Kin, lock, serve};
+use crate::harness::{Harness, StoreSet};
 
 sins! { History;
     limit_0_returns_everything: LimitZeroReturnsAll => ["HIST-023", "HIST-027", "HIST-030", "HIST-096"],
@@ -55,48 +59,56 @@ sins! { History;
     threads_are_listed_backwards: ListedBackwards => ["HIST-060"],
     the_size_counts_messages_twice: BytesDoubled => ["HIST-032"],
     a_subscription_hides_clears: ClearsHidden => ["HIST-082"],
-    ids_are_case_folded: IdsFolded => ["STORE-003"],
-    ids_are_cut_at_40_characters: IdsCut => ["STORE-003"],
+    idempotency_keys_outlive_an_erasure: KeysOutlive => ["STORE-009"],
+    numbers_are_shared_by_all_threads: NumbersShared => ["HIST-006"],
+    numbers_are_taken_before_the_commit: CommitsLate => ["HIST-029"],
+    text_loses_what_is_not_ascii: TextAscii => ["HIST-001", "HIST-014"],
+    text_over_64_kib_is_dropped: LargeTextDropped => ["HIST-014"],
+    expired_messages_are_read: ExpiredRead => ["HIST-065"],
+    clearing_a_thread_takes_the_agents_others: ClearsAgent => ["HIST-036"],
+    a_fork_drops_the_last_message: ForkDropsLast => ["HIST-040"],
+    a_replacement_drops_later_messages: ReplaceDropsLater => ["HIST-050"],
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Memory {
-    /// The last `Seq` of each thread when it was cleared.
-    cleared_at: Mutex<BTreeMap<(Namespace, String, String), i64>>,
+    /// What the wrong numbers of a thread lack to the inner ones.
+    shift: Mutex<BTreeMap<(Namespace, String, String), i64>>,
     /// The answers given to idempotency keys, whatever the thread.
     answers: Mutex<BTreeMap<(Namespace, String), Appended>>,
     /// The threads that were made by a fork.
     forks: Mutex<Vec<(Namespace, String, String)>>,
+    /// What is written and not yet to be seen.
+    late: late::Late,
 }
 
 fn backend(sin: Sin) -> Arc<dyn Harness> {
     let memory = Arc::new(Memory::default());
-    serve(sin.opening(), move |place, namespace, _| {
-        let inner = InMemoryHistoryProvider::open(place, namespace);
-        let wrong = Wrong { inner, sin, memory: Arc::clone(&memory) };
+    serve(sin.opening(), move |kin, namespace, _| {
+        let inner = InMemoryHistoryProvider::open(&kin.place, namespace);
+        let wrong = Wrong { inner, sin, kin, memory: Arc::clone(&memory) };
         StoreSet { history: Some(Arc::new(wrong)), ..StoreSet::default() }
     })
 }
 
-#[derive(Debug)]
 struct Wrong {
     inner: InMemoryHistoryProvider,
     sin: Sin,
+    kin: Kin,
     memory: Arc<Memory>,
 }
 
-forward_store!(Wrong);
+forward_store!(Wrong, InMemoryHistoryProvider);
 
 impl Wrong {
+    async fn holds_nothing(&self) -> Result<bool> {
+        Ok(self.inner.list_threads(None, PageRequest::first(1)).await?.items.is_empty())
+    }
+
     fn thread(&self, thread: &Thread) -> Result<Thread> {
-        let id = |text: &str| match self.sin {
-            Sin::IdsFolded => text.to_lowercase(),
-            Sin::IdsCut => text.chars().take(40).collect(),
-            _ => text.to_owned(),
-        };
         Ok(Thread {
-            agent: AgentId::new(id(thread.agent.as_str()))?,
-            session: SessionId::new(id(thread.session.as_str()))?,
+            agent: AgentId::new(self.kept(thread.agent.as_str()))?,
+            session: SessionId::new(self.kept(thread.session.as_str()))?,
         })
     }
 
@@ -107,42 +119,27 @@ impl Wrong {
 
     /// A number as the wrong store gives it.
     fn shown(&self, thread: &Thread, seq: Seq) -> Seq {
-        let cleared_at = self.memory.cleared_at.lock().unwrap();
-        Seq::new(seq.get() - cleared_at.get(&self.place_of(thread)).copied().unwrap_or(0))
+        Seq::new(seq.get() - self.shift(thread))
     }
 
-    /// Whether a wrong filter keeps a message of this author, empty where it names none.
-    fn keeps(&self, thread: &Thread, filter: &MessageFilter, message: &ChatMessage) -> bool {
-        let author = message.author.as_ref();
-        let forgotten = self.memory.forks.lock().unwrap().contains(&self.place_of(thread));
-        let author = author.filter(|_| self.sin != Sin::ForkForgetsAuthors || !forgotten);
-        let name = |text: &str| match self.sin {
-            Sin::AuthorsFolded => text.to_lowercase(),
-            Sin::AuthorsCut => text.chars().take(40).collect(),
-            _ => text.to_owned(),
-        };
-        let agent = author.map_or_else(String::new, |author| name(author.agent.as_str()));
-        let role = author.and_then(|author| author.role.as_ref()).map(|role| name(role.as_str()));
-        let matches = |selector: &MessageSelector| match selector {
-            MessageSelector::Agent(_) if agent.is_empty() && self.sin == Sin::UnnamedIsNobodys => false,
-            MessageSelector::Agent(of) if agent.is_empty() => *of == thread.agent,
-            MessageSelector::Agent(of) => name(of.as_str()) == agent,
-            MessageSelector::Role(of) if self.sin == Sin::RoleIsAgent => name(of.as_str()) == agent,
-            MessageSelector::Role(_) if self.sin == Sin::RoleIgnored => false,
-            MessageSelector::Role(of) => Some(name(of.as_str())) == role,
-        };
-        let (included, excluded) = selectors(filter);
-        let is_in = included.as_ref().is_none_or(|included| match self.sin {
-            Sin::IncludeWantsAll => included.iter().all(matches),
-            _ => included.iter().any(matches),
-        });
-        let is_out = excluded.iter().any(matches);
-        match self.sin {
-            Sin::ExcludeIgnored => is_in,
-            Sin::IncludeWins => is_in && (included.is_some() || !is_out),
-            Sin::EmptyKeepsNothing => is_in && !is_out && !filter.is_empty(),
-            _ => is_in && !is_out,
+    /// The inner number of one that the wrong store gave.
+    fn asked(&self, thread: &Thread, seq: Seq) -> Seq {
+        let shift = if self.sin == Sin::NumbersShared { self.shift(thread) } else { 0 };
+        Seq::new(seq.get().saturating_add(shift))
+    }
+
+    fn shift(&self, thread: &Thread) -> i64 {
+        lock(&self.memory.shift).get(&self.place_of(thread)).copied().unwrap_or(0)
+    }
+
+    /// Begins a thread's numbers where those of the other threads have come to.
+    async fn share_numbers(&self, thread: &Thread) -> Result<()> {
+        if self.inner.thread_info(thread).await?.last == Seq::new(0) {
+            let all = self.inner.list_threads(None, PageRequest::default()).await?.items;
+            let given: i64 = all.iter().map(|info| info.last.get()).sum();
+            lock(&self.memory.shift).insert(self.place_of(thread), -given);
         }
+        Ok(())
     }
 
     fn limit(&self, limit: usize) -> usize {
@@ -150,6 +147,10 @@ impl Wrong {
     }
 
     fn read(&self, thread: &Thread, mut messages: Vec<StoredMessage>) -> Vec<StoredMessage> {
+        if self.sin == Sin::CommitsLate {
+            let hidden = self.memory.late.hidden(&self.place_of(thread));
+            messages.retain(|stored| !hidden.contains(&stored.seq));
+        }
         for stored in &mut messages {
             stored.seq = self.shown(thread, stored.seq);
         }
@@ -168,7 +169,10 @@ impl Wrong {
             answers.push(self.inner.append_many(thread, vec![message], options).await?);
             tokio::task::yield_now().await;
         }
-        Ok(Appended { first: answers[0].first, last: answers[answers.len() - 1].last })
+        match (answers.first(), answers.last()) {
+            (Some(first), Some(last)) => Ok(Appended { first: first.first, last: last.last }),
+            _ => self.inner.append_many(thread, Vec::new(), AppendOptions::default()).await,
+        }
     }
 }
 
@@ -185,7 +189,7 @@ impl HistoryProvider for Wrong {
         match self.sin {
             Sin::KeysForgotten => options.idempotency_key = None,
             Sin::KeysShared => {
-                let answers = self.memory.answers.lock().unwrap();
+                let answers = lock(&self.memory.answers);
                 if let Some(answer) = key.as_ref().and_then(|key| answers.get(key)) {
                     return Ok(*answer);
                 }
@@ -193,21 +197,30 @@ impl HistoryProvider for Wrong {
             Sin::LastOfBatchLost if messages.len() > 1 => {
                 messages.pop();
             }
-            Sin::BatchInPieces if messages.len() > 1 && options.idempotency_key.is_none() => {
+            Sin::BatchInPieces | Sin::WrittenInPart | Sin::RefusalLeavesTrace
+                if messages.len() > 1 && options.idempotency_key.is_none() =>
+            {
                 return self.append_in_pieces(&thread, messages, &options).await;
             }
-            Sin::TextEndsAtNul => {
-                for message in &mut messages {
-                    cut_at_nul(message);
+            Sin::KeysOutlive if self.holds_nothing().await? => {
+                let answers = lock(&self.memory.answers);
+                if let Some(answer) = key.as_ref().and_then(|key| answers.get(key)) {
+                    return Ok(*answer);
                 }
             }
+            Sin::TextEndsAtNul => messages.iter_mut().for_each(text::cut_at_nul),
+            Sin::TextAscii => messages.iter_mut().for_each(text::strip),
+            Sin::LargeTextDropped => messages.iter_mut().for_each(text::drop_large),
+            Sin::NumbersShared => self.share_numbers(&thread).await?,
+            Sin::CommitsLate => return self.append_late(&thread, messages, options).await,
+            Sin::ExpiredRead => options.ttl = None,
             Sin::AppendIgnoresTtl => options.ttl = None,
             _ => {}
         }
         options.ttl = options.ttl.map(|ttl| self.ttl(ttl));
         let mut answer = self.inner.append_many(&thread, messages, options).await?;
-        if let (Sin::KeysShared, Some(key)) = (self.sin, key) {
-            self.memory.answers.lock().unwrap().insert(key, answer);
+        if let (Sin::KeysShared | Sin::KeysOutlive, Some(key)) = (self.sin, key) {
+            lock(&self.memory.answers).insert(key, answer);
         }
         answer.first = self.shown(&thread, answer.first);
         answer.last = self.shown(&thread, answer.last);
@@ -227,6 +240,7 @@ impl HistoryProvider for Wrong {
 
     async fn tail(&self, thread: &Thread, before: Option<Seq>, limit: usize) -> Result<Vec<StoredMessage>> {
         let thread = self.thread(thread)?;
+        let before = before.map(|seq| self.asked(&thread, seq));
         let before = match self.sin {
             Sin::BeforeIncludesItself => before.map(|seq| Seq::new(seq.get().saturating_add(1))),
             _ => before,
@@ -254,6 +268,7 @@ impl HistoryProvider for Wrong {
             Sin::SearchEndsEarly => 1_000,
             _ => 10_000,
         };
+        let before = before.map(|seq| self.asked(&thread, seq));
         let mut kept = self.inner.tail(&thread, before, looked_at).await?;
         kept.retain(|stored| self.keeps(&thread, filter, &stored.message));
         kept.drain(..kept.len().saturating_sub(limit));
@@ -265,6 +280,7 @@ impl HistoryProvider for Wrong {
 
     async fn page_after(&self, thread: &Thread, after: Seq, limit: usize) -> Result<Vec<StoredMessage>> {
         let thread = self.thread(thread)?;
+        let after = self.asked(&thread, after);
         let after = match self.sin {
             Sin::AfterIncludesItself => Seq::new(after.get().saturating_sub(1)),
             _ => after,
@@ -284,10 +300,16 @@ impl HistoryProvider for Wrong {
 
     async fn clear(&self, thread: &Thread) -> Result<u64> {
         let thread = self.thread(thread)?;
+        if self.sin == Sin::ClearsAgent {
+            let others = self.inner.list_threads(Some(&thread.agent), PageRequest::default()).await?;
+            for other in others.items.into_iter().filter(|other| other.thread != thread) {
+                self.inner.clear(&other.thread).await?;
+            }
+        }
         let cleared = self.inner.clear(&thread).await?;
         if self.sin == Sin::ClearRestartsSeq {
             let last = self.inner.thread_info(&thread).await?.last.get();
-            self.memory.cleared_at.lock().unwrap().insert(self.place_of(&thread), last);
+            lock(&self.memory.shift).insert(self.place_of(&thread), last);
         }
         Ok(cleared)
     }
@@ -306,14 +328,30 @@ impl HistoryProvider for Wrong {
             self.inner.clear(&target).await?;
         }
         if self.sin == Sin::ForkForgetsAuthors {
-            self.memory.forks.lock().unwrap().push(self.place_of(&target));
+            lock(&self.memory.forks).push(self.place_of(&target));
         }
-        let up_to = if self.sin == Sin::ForkTakesAll { None } else { up_to };
-        self.inner.fork(&source, &target, up_to).await
+        let up_to = match self.sin {
+            Sin::ForkTakesAll => None,
+            Sin::ForkDropsLast => {
+                let last = up_to.unwrap_or(self.inner.thread_info(&source).await?.last).get();
+                Some(Seq::new((last - 1).max(1)))
+            }
+            _ => up_to.map(|seq| self.asked(&source, seq)),
+        };
+        self.quoting(self.inner.fork(&source, &target, up_to).await, source.session.as_str())
     }
 
     async fn replace(&self, thread: &Thread, mut replacement: Replacement) -> Result<Replaced> {
         let thread = self.thread(thread)?;
+        (replacement.seen, replacement.up_to) =
+            (self.asked(&thread, replacement.seen), self.asked(&thread, replacement.up_to));
+        if self.sin == Sin::ReplaceDropsLater {
+            let last = self.inner.thread_info(&thread).await?.last;
+            if replacement.seen <= last && replacement.up_to <= replacement.seen {
+                replacement.up_to = replacement.up_to.max(last);
+                replacement.seen = replacement.seen.max(last);
+            }
+        }
         match self.inner.replace(&thread, replacement.clone()).await {
             Err(error) if self.sin == Sin::ReplaceNeverConflicts && error.kind() == ErrorKind::Conflict => {
                 replacement.seen = self.inner.thread_info(&thread).await?.last;
@@ -341,6 +379,7 @@ impl HistoryProvider for Wrong {
     }
 
     async fn set_ttl(&self, thread: &Thread, ttl: Option<Ttl>) -> Result<()> {
+        let ttl = if self.sin == Sin::ExpiredRead { None } else { ttl };
         self.inner.set_ttl(&self.thread(thread)?, ttl.map(|ttl| self.ttl(ttl))).await
     }
 
@@ -348,10 +387,17 @@ impl HistoryProvider for Wrong {
         let thread = self.thread(thread)?;
         let after = match self.sin {
             Sin::NoBacklog => self.inner.thread_info(&thread).await?.last,
-            _ => after,
+            _ => self.asked(&thread, after),
         };
         let events = self.inner.subscribe(&thread, after).await?;
+        let shift = self.shift(&thread);
         Ok(match self.sin {
+            Sin::NumbersShared => events
+                .map_ok(move |mut event| {
+                    event.seq = Seq::new(event.seq.get() - shift);
+                    event
+                })
+                .boxed(),
             Sin::SkipsSeventhEvent => {
                 events.try_filter(|event| future::ready(event.seq.get() % 7 != 0)).boxed()
             }
@@ -371,19 +417,5 @@ impl Wrong {
             _ => {}
         }
         ttl
-    }
-}
-
-/// What a filter includes, where it includes anything, and what it excludes.
-fn selectors(filter: &MessageFilter) -> (Option<Vec<MessageSelector>>, Vec<MessageSelector>) {
-    let kinds: Vec<BTreeMap<String, Vec<MessageSelector>>> =
-        serde_json::from_value(serde_json::to_value(filter).unwrap()).unwrap();
-    let of = |kind: &str| kinds.iter().find_map(|kinds| kinds.get(kind).cloned());
-    (of("include"), of("exclude").unwrap_or_default())
-}
-
-fn cut_at_nul(message: &mut ChatMessage) {
-    if let Some(at) = message.text.find('\0') {
-        message.text.truncate(at);
     }
 }

@@ -1,4 +1,4 @@
-//! Wrong task stores.
+//! Task stores that are wrong.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use larder_agents::InMemoryTaskStore;
-use larder_conformance::{Harness, StoreSet};
 use larder_kernel::{
-    Board, BoardId, BoardStatusCounts, Claim, ConversationId, ErrorKind, FencingToken, Lease, Namespace,
-    NewBoard, NewTask, Page, PageRequest, Result, RetryOutcome, Store, Task, TaskId, TaskPosition, TaskQuery,
-    TaskStatus, TaskStore, Transition, WorkerId,
+    Board, BoardId, BoardStatusCounts, Claim, ConversationId, Error, ErrorKind, FencingToken, Lease,
+    Namespace, NewBoard, NewTask, Page, PageRequest, Result, RetryOutcome, Store, Task, TaskId, TaskPosition,
+    TaskQuery, TaskStatus, TaskStore, Transition, WorkerId,
 };
 
-use crate::frame::serve;
+use super::serve::{Kin, lock, serve};
+use crate::harness::{Harness, StoreSet};
 
 sins! { Tasks;
     a_claim_has_two_winners: TwoWinners => ["TASK-041"],
@@ -36,44 +36,86 @@ sins! { Tasks;
     counts_stand_still: CountsStandStill => ["TASK-011"],
     every_task_has_three_retries: RetriesAlwaysThree => ["TASK-006"],
     deleting_a_board_takes_the_conversations_other_boards: DeletesConversation => ["TASK-050"],
-    conversations_are_case_folded: ConversationsFolded => ["STORE-003"],
+    tokens_begin_again_with_each_task: TokensRestart => ["TASK-042"],
+    a_step_leaves_the_lease: LeaseLeft => ["TASK-026"],
+    a_renewal_needs_no_token: RenewalNeedsNoToken => ["TASK-048"],
+    boards_of_one_agent_are_one: AgentsIgnored => ["TASK-003"],
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Memory {
     /// A claim of each board that a second worker gets too.
     claimed: Mutex<BTreeMap<(Namespace, BoardId), Claim>>,
+    /// The last lease of each task.
+    leases: Mutex<BTreeMap<(Namespace, BoardId, TaskId), Lease>>,
 }
 
 fn backend(sin: Sin) -> Arc<dyn Harness> {
     let memory = Arc::new(Memory::default());
-    serve(sin.opening(), move |place, namespace, _| {
-        let inner = InMemoryTaskStore::open(place, namespace);
-        let wrong = Wrong { inner, sin, memory: Arc::clone(&memory) };
+    serve(sin.opening(), move |kin, namespace, _| {
+        let inner = InMemoryTaskStore::open(&kin.place, namespace);
+        let wrong = Wrong { inner, sin, kin, memory: Arc::clone(&memory) };
         StoreSet { tasks: Some(Arc::new(wrong)), ..StoreSet::default() }
     })
 }
 
-#[derive(Debug)]
 struct Wrong {
     inner: InMemoryTaskStore,
     sin: Sin,
+    kin: Kin,
     memory: Arc<Memory>,
 }
 
-forward_store!(Wrong);
+forward_store!(Wrong, InMemoryTaskStore);
 
 impl Wrong {
+    async fn holds_nothing(&self) -> Result<bool> {
+        Ok(self.inner.list_boards(None, PageRequest::first(1)).await?.items.is_empty())
+    }
+
     fn conversation(&self, id: &ConversationId) -> Result<ConversationId> {
-        match self.sin {
-            Sin::ConversationsFolded => ConversationId::new(id.as_str().to_lowercase()),
-            _ => Ok(id.clone()),
-        }
+        ConversationId::new(self.kept(id.as_str()))
     }
 
     fn board(&self, board: &BoardId) -> Result<BoardId> {
         let conversation = self.conversation(&board.conversation)?;
-        Ok(BoardId { conversation, agent: board.agent.clone() })
+        let agent = if self.sin == Sin::AgentsIgnored { "one".into() } else { board.agent.to_string() };
+        BoardId::new(conversation.as_str(), agent)
+    }
+
+    /// The task with the lease that it had, where that is the sin.
+    fn with_lease_left(&self, board: &BoardId, mut task: Task) -> Task {
+        if self.sin == Sin::LeaseLeft && task.status != TaskStatus::InProgress {
+            let place = (self.inner.namespace().clone(), board.clone(), task.id.clone());
+            task.lease = lock(&self.memory.leases).get(&place).cloned();
+        }
+        task
+    }
+
+    fn note_claim(&self, board: &BoardId, claim: &mut Claim) {
+        if self.sin == Sin::TokensRestart {
+            claim.token = FencingToken::new(1);
+        }
+        let Some(lease) = &mut claim.task.lease else { return };
+        if self.sin == Sin::TokensRestart {
+            lease.token = claim.token;
+        }
+        let place = (self.inner.namespace().clone(), board.clone(), claim.task.id.clone());
+        lock(&self.memory.leases).insert(place, lease.clone());
+    }
+
+    async fn there(&self, board: &BoardId) -> Result<Board> {
+        let found = self.inner.get_board(board).await?;
+        found.ok_or_else(|| Error::new(ErrorKind::NotFound, "tasks.create_task_list", "the board is gone"))
+    }
+
+    async fn add_one_by_one(&self, board: &BoardId, tasks: Vec<NewTask>) -> Result<Vec<Task>> {
+        let mut added = Vec::new();
+        for task in tasks {
+            added.extend(self.inner.add_tasks(board, vec![task]).await?);
+            tokio::task::yield_now().await;
+        }
+        Ok(added)
     }
 
     /// The token that counts, whatever the caller gave.
@@ -84,7 +126,7 @@ impl Wrong {
         given: Option<FencingToken>,
     ) -> Result<Option<FencingToken>> {
         let accepted = match self.sin {
-            Sin::StaleTokenAccepted => given.is_some(),
+            Sin::StaleTokenAccepted | Sin::TokensRestart => given.is_some(),
             Sin::MissingTokenAccepted => given.is_none(),
             _ => false,
         };
@@ -98,13 +140,25 @@ impl Wrong {
 
 #[async_trait]
 impl TaskStore for Wrong {
-    async fn create_task_list(&self, board: &BoardId, new: NewBoard) -> Result<Board> {
+    async fn create_task_list(&self, board: &BoardId, mut new: NewBoard) -> Result<Board> {
+        let named = board.conversation.to_string();
         let board = self.board(board)?;
+        if self.sin == Sin::WrittenInPart && !new.tasks.is_empty() {
+            let tasks = std::mem::take(&mut new.tasks);
+            self.inner.create_task_list(&board, new).await?;
+            self.add_one_by_one(&board, tasks).await?;
+            return self.there(&board).await;
+        }
+        let trace = self.sin == Sin::RefusalLeavesTrace;
         match self.inner.create_task_list(&board, new).await {
             Err(error) if self.sin == Sin::BoardCreatedTwice && error.kind() == ErrorKind::AlreadyExists => {
                 self.inner.get_board(&board).await?.ok_or(error)
             }
-            answer => answer,
+            Err(error) if trace && error.kind() == ErrorKind::InvalidInput => {
+                self.inner.create_task_list(&board, NewBoard::default()).await?;
+                Err(error)
+            }
+            answer => self.quoting(answer, &named),
         }
     }
 
@@ -113,14 +167,10 @@ impl TaskStore for Wrong {
             tasks.iter_mut().for_each(|task| task.retries_max = 3);
         }
         let board = self.board(board)?;
-        if self.sin != Sin::BatchInPart {
-            return self.inner.add_tasks(&board, tasks).await;
+        match self.sin {
+            Sin::BatchInPart | Sin::WrittenInPart => self.add_one_by_one(&board, tasks).await,
+            _ => self.inner.add_tasks(&board, tasks).await,
         }
-        let mut added = Vec::new();
-        for task in tasks {
-            added.extend(self.inner.add_tasks(&board, vec![task]).await?);
-        }
-        Ok(added)
     }
 
     async fn get_board(&self, board: &BoardId) -> Result<Option<Board>> {
@@ -132,7 +182,9 @@ impl TaskStore for Wrong {
     }
 
     async fn get_task(&self, board: &BoardId, task: &TaskId) -> Result<Option<Task>> {
-        self.inner.get_task(&self.board(board)?, task).await
+        let board = self.board(board)?;
+        let found = self.inner.get_task(&board, task).await?;
+        Ok(found.map(|task| self.with_lease_left(&board, task)))
     }
 
     async fn list_tasks(
@@ -172,7 +224,7 @@ impl TaskStore for Wrong {
                 let there = self.inner.get_task(&board, task).await?;
                 there.filter(|task| task.status == to).ok_or(error)
             }
-            answer => answer,
+            answer => Ok(self.with_lease_left(&board, answer?)),
         }
     }
 
@@ -244,10 +296,14 @@ impl TaskStore for Wrong {
             }
         }
         if self.sin != Sin::TwoWinners {
-            return self.inner.claim(&board, worker, lease).await;
+            let mut claim = self.inner.claim(&board, worker, lease).await?;
+            if let Some(claim) = &mut claim {
+                self.note_claim(&board, claim);
+            }
+            return Ok(claim);
         }
         let place = (self.namespace().clone(), board.clone());
-        if let Some(mut claim) = self.memory.claimed.lock().unwrap().remove(&place) {
+        if let Some(mut claim) = lock(&self.memory.claimed).remove(&place) {
             if let Some(lease) = &mut claim.task.lease {
                 lease.worker = worker.clone();
             }
@@ -255,7 +311,7 @@ impl TaskStore for Wrong {
         }
         let claim = self.inner.claim(&board, worker, lease).await?;
         if let Some(claim) = &claim {
-            self.memory.claimed.lock().unwrap().insert(place, claim.clone());
+            lock(&self.memory.claimed).insert(place, claim.clone());
         }
         Ok(claim)
     }
@@ -269,6 +325,11 @@ impl TaskStore for Wrong {
     ) -> Result<Lease> {
         let board = self.board(board)?;
         let token = self.token(&board, task, Some(token)).await?.unwrap_or(token);
+        let there = self.inner.get_task(&board, task).await?.and_then(|task| task.lease);
+        let token = match (self.sin, there) {
+            (Sin::RenewalNeedsNoToken, Some(lease)) => lease.token,
+            _ => token,
+        };
         self.inner.renew_lease(&board, task, token, lease).await
     }
 

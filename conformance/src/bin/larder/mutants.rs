@@ -1,0 +1,197 @@
+//! `larder mutants`: the suite against stores that are wrong on purpose.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::{Parser, ValueEnum};
+use comfy_table::{Cell, Table, presets};
+use indicatif::{ProgressBar, ProgressStyle};
+use larder_conformance::RunOptions;
+use larder_conformance::mutants::{self, Judged, Matrix, Mutant, Scope, Tally, Verdict};
+use larder_kernel::Contract;
+
+use crate::output;
+
+/// How to print the result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// A table for people.
+    Table,
+    /// One JSON document.
+    Json,
+}
+
+/// Arguments of `larder mutants`.
+#[derive(Debug, Parser)]
+pub(crate) struct Args {
+    /// Judge only mutants whose name contains this text. Can be given several times.
+    #[arg(long, value_name = "NAME")]
+    only: Vec<String>,
+    /// Judge only the mutants of this contract. Can be given several times.
+    #[arg(long, value_name = "CONTRACT", value_parser = contract)]
+    contract: Vec<Contract>,
+    /// Judge by every case of the contract, and not by those alone whose clauses name the sin: slower, and it shows who
+    /// else notices.
+    #[arg(long)]
+    matrix: bool,
+    /// How to print the result.
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+    /// Print the mutants instead of judging them.
+    #[arg(long)]
+    list: bool,
+    /// Where the cases' chance comes from.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Args) -> ExitCode {
+    let chosen = chosen(args);
+    if chosen.is_empty() {
+        return output::trouble("no mutant goes by that name");
+    }
+    if args.list {
+        let line = |mutant: &Mutant| format!("{}  {}", mutant.name, mutant.clauses.join(" "));
+        let lines: Vec<_> = chosen.iter().map(|mutant| line(mutant).trim_end().to_owned()).collect();
+        return output::finish(lines.join("\n"), ExitCode::SUCCESS);
+    }
+    output::on_runtime(judge(args, &chosen))
+}
+
+fn contract(text: &str) -> Result<Contract, String> {
+    let names = || Contract::ALL.map(|contract| contract.to_string()).join(", ");
+    let found = Contract::ALL.into_iter().find(|contract| contract.to_string() == text);
+    found.ok_or_else(|| format!("one of {}", names()))
+}
+
+/// The mutants asked for. The control of each of their contracts comes along: a kill is worth nothing without it.
+fn chosen(args: &Args) -> Vec<Mutant> {
+    let of_contract = |mutant: &Mutant| args.contract.is_empty() || args.contract.contains(&mutant.contract);
+    let named = |mutant: &Mutant| {
+        args.only.is_empty() || args.only.iter().any(|text| mutant.name.contains(text.as_str()))
+    };
+    let all = mutants::all();
+    let named: Vec<_> = all.iter().filter(|mutant| of_contract(mutant) && named(mutant)).collect();
+    let wanted = |mutant: &&Mutant| {
+        named
+            .iter()
+            .any(|one| one.name == mutant.name || (mutant.is_control() && one.contract == mutant.contract))
+    };
+    all.iter().filter(wanted).cloned().collect()
+}
+
+async fn judge(args: &Args, chosen: &[Mutant]) -> Result<ExitCode, String> {
+    let begun = Instant::now();
+    let scope = if args.matrix { Scope::All } else { Scope::Own };
+    let options = RunOptions { seed: args.seed, ..mutants::options() };
+    let bar = ProgressBar::new(u64::try_from(chosen.len()).unwrap_or(u64::MAX));
+    if let Ok(style) = ProgressStyle::with_template("{prefix:>13} [{wide_bar}] {pos}/{len} {elapsed}") {
+        bar.set_style(style);
+    }
+    let done = |judged: &Judged| {
+        if !judged.is_right() {
+            bar.println(format!("{} {}", word(judged), judged.mutant));
+        }
+        bar.inc(1);
+    };
+    let judged = mutants::matrix(chosen, scope, &options, &done).await;
+    let matrix = judged.map_err(|error| format!("cannot open a mutant: {error}"))?;
+    bar.finish_and_clear();
+    let text = match args.format {
+        Format::Table => table(&matrix, begun.elapsed()),
+        Format::Json => {
+            serde_json::to_string_pretty(&matrix).map_err(|error| format!("cannot write JSON: {error}"))?
+        }
+    };
+    Ok(output::finish(text, ExitCode::from(matrix.exit_code())))
+}
+
+fn word(judged: &Judged) -> &'static str {
+    match judged.verdict {
+        Verdict::Killed => "killed",
+        Verdict::Survived => "SURVIVED",
+        Verdict::Passed => "passed",
+        Verdict::Condemned => "CONDEMNED",
+    }
+}
+
+/// The matrix mutant × clause, grouped by contract, then each that did not come out as it must.
+fn table(matrix: &Matrix, elapsed: Duration) -> String {
+    let mut text = String::new();
+    for contract in Contract::ALL {
+        let rows: Vec<_> = matrix.mutants.iter().filter(|judged| judged.contract == contract).collect();
+        if !rows.is_empty() {
+            text.push_str(&format!("{}\n", group(contract, &rows, matrix.scope)));
+        }
+    }
+    for judged in matrix.mutants.iter().filter(|judged| !judged.is_right()) {
+        text.push_str(&trouble(judged, matrix.seed));
+    }
+    text.push_str(&verdict(matrix, elapsed));
+    text
+}
+
+fn group(contract: Contract, rows: &[&Judged], scope: Scope) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_FULL_CONDENSED);
+    let mut header = vec![contract.to_string(), "verdict".to_owned(), "caught by".to_owned()];
+    if scope == Scope::All {
+        header.push("also".to_owned());
+    }
+    table.set_header(header);
+    for judged in rows {
+        let mut row =
+            vec![Cell::new(&judged.sin), Cell::new(word(judged)), Cell::new(judged.caught_by.join(" "))];
+        if scope == Scope::All {
+            row.push(Cell::new(also(&judged.also)));
+        }
+        table.add_row(row);
+    }
+    table
+}
+
+/// The other clauses that noticed, or how many where a line does not hold them.
+fn also(ids: &[&str]) -> String {
+    const SHOWN: usize = 4;
+    match ids.get(..SHOWN) {
+        Some(first) if ids.len() > SHOWN => format!("{} and {} more", first.join(" "), ids.len() - SHOWN),
+        _ => ids.join(" "),
+    }
+}
+
+fn trouble(judged: &Judged, seed: u64) -> String {
+    let missed = match judged.verdict {
+        Verdict::Condemned => format!("fails {}", judged.also.join(" ")),
+        _ => format!("not noticed by {}", judged.unnoticed_by.join(" ")),
+    };
+    let also = match (judged.verdict, judged.also.as_slice()) {
+        (Verdict::Survived, [_, ..]) => format!("    noticed   by {}\n", judged.also.join(" ")),
+        _ => String::new(),
+    };
+    let reason = match judged.reason.as_str() {
+        "" => String::new(),
+        reason => format!("    reason    {reason}\n"),
+    };
+    format!(
+        "\n{} {}: {missed}\n{also}{reason}    again     cargo larder mutants --matrix --only {} --seed {seed}\n",
+        word(judged),
+        judged.mutant,
+        judged.mutant
+    )
+}
+
+fn verdict(matrix: &Matrix, elapsed: Duration) -> String {
+    let Tally { killed, survived, controls_passed, controls_condemned } = matrix.tally;
+    let condemned = match controls_condemned {
+        0 => String::new(),
+        count => format!(", {count} CONDEMNED"),
+    };
+    format!(
+        "{killed} killed, {survived} survived; {controls_passed} controls passed{condemned}; suite {}, seed {}, in \
+         {:.1} s",
+        matrix.suite_version,
+        matrix.seed,
+        elapsed.as_secs_f64()
+    )
+}

@@ -1,0 +1,141 @@
+//! How a contract's mutants are declared, and what all of their stores share.
+
+/// Names the sins of a contract, each with the clauses that must notice, and makes the mutants, those of the sins that
+/// every contract knows included. It expects a function `backend(sin: Sin) -> Arc<dyn Harness>` beside it.
+macro_rules! sins {
+    ($contract:ident; $($name:ident: $sin:ident => [$($clause:literal),+]),+ $(,)?) => {
+        sins! { @all $contract;
+            namespaces_are_ignored: NamespacesIgnored => ["STORE-001", "STORE-007"],
+            handles_reach_different_places: HandlesApart => ["STORE-002"],
+            ids_are_case_folded: IdsFolded => ["STORE-003"],
+            ids_are_cut_at_40_characters: IdsCut => ["STORE-003"],
+            ids_lose_what_is_not_ascii: IdsAscii => ["STORE-003"],
+            capabilities_change: CapabilitiesChange => ["STORE-004"],
+            durability_is_declared_and_not_kept: DurabilityForgotten => ["STORE-005"],
+            an_erasure_does_nothing: EraseDoesNothing => ["STORE-006", "STORE-009"],
+            an_erasure_takes_namespaces_that_begin_alike: EraseTakesAlike => ["STORE-007"],
+            erasing_nothing_is_not_found: ErasingNothingFails => ["STORE-008"],
+            a_refused_call_leaves_a_trace: RefusalLeavesTrace => ["STORE-010"],
+            a_dropped_write_stands_in_part: WrittenInPart => ["STORE-011"],
+            errors_quote_ids: ErrorsQuote => ["STORE-012"],
+            the_debug_form_shows_ids: DebugShowsIds => ["STORE-012"],
+            $($name: $sin => [$($clause),+]),+
+        }
+    };
+    (@all $contract:ident; $($name:ident: $sin:ident => [$($clause:literal),+]),+) => {
+        /// What a store does wrong.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        enum Sin {
+            None,
+            $($sin),+
+        }
+
+        impl Sin {
+            fn opening(self) -> $crate::mutants::serve::Opening {
+                use $crate::mutants::serve::Opening;
+                match self {
+                    Self::NamespacesIgnored => Opening::OneNamespace,
+                    Self::HandlesApart => Opening::HandlesApart,
+                    Self::DurabilityForgotten => Opening::Forgetful,
+                    _ => Opening::Right,
+                }
+            }
+
+            /// An id as the store keeps it.
+            fn kept(self, id: &str) -> String {
+                match self {
+                    Self::IdsFolded => id.to_lowercase(),
+                    Self::IdsCut => $crate::mutants::serve::cut(id),
+                    Self::IdsAscii => $crate::mutants::serve::ascii(id),
+                    _ => id.to_owned(),
+                }
+            }
+        }
+
+        /// The control, then the mutants of the contract.
+        pub(super) fn mutants() -> Vec<$crate::mutants::Mutant> {
+            use $crate::mutants::{CONTROL, Mutant};
+            const SINS: &[(&str, Sin, &[&str])] =
+                &[$((stringify!($name), Sin::$sin, &[$($clause),+])),+];
+            let contract = ::larder_kernel::Contract::$contract;
+            let wrong = SINS.iter().map(|(name, sin, clauses)| {
+                Mutant::new(contract, name, clauses, || backend(*sin))
+            });
+            std::iter::once(Mutant::new(contract, CONTROL, &[], || backend(Sin::None))).chain(wrong).collect()
+        }
+    };
+}
+
+/// Gives a store over the field `inner` what all contracts share, and commits those sins that lie there. The store has
+/// the fields `inner`, `sin` and `kin` and a method `holds_nothing`. A third argument turns what the inner store
+/// declares into what this one does.
+macro_rules! forward_store {
+    ($store:ident, $inner:ident) => {
+        forward_store!($store, $inner, |_: &$store, declared| declared);
+    };
+    ($store:ident, $inner:ident, $declare:expr) => {
+        impl ::std::fmt::Debug for $store {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                match self.sin {
+                    Sin::DebugShowsIds => write!(f, "{:?}", self.kin.noted()),
+                    _ => f.write_str(stringify!($store)),
+                }
+            }
+        }
+
+        impl $store {
+            /// An id as the store keeps it.
+            fn kept(&self, id: &str) -> String {
+                if self.sin == Sin::DebugShowsIds {
+                    self.kin.note(id);
+                }
+                self.sin.kept(id)
+            }
+
+            /// The answer to a call that named an id.
+            fn quoting<T>(&self, answer: ::larder_kernel::Result<T>, id: &str) -> ::larder_kernel::Result<T> {
+                match self.sin {
+                    Sin::ErrorsQuote => answer.map_err(|error| $crate::mutants::serve::quoting(&error, id)),
+                    _ => answer,
+                }
+            }
+        }
+
+        #[::async_trait::async_trait]
+        impl ::larder_kernel::Store for $store {
+            fn namespace(&self) -> &::larder_kernel::Namespace {
+                self.inner.namespace()
+            }
+
+            fn capabilities(&self) -> ::larder_kernel::Capabilities {
+                use ::std::sync::atomic::{AtomicUsize, Ordering};
+                static ASKED: AtomicUsize = AtomicUsize::new(0);
+                let mut declared: ::larder_kernel::Capabilities = ($declare)(self, self.inner.capabilities());
+                if self.sin == Sin::CapabilitiesChange && ASKED.fetch_add(1, Ordering::Relaxed) % 2 == 1 {
+                    declared.durability = ::larder_kernel::Durability::Power;
+                }
+                if self.sin == Sin::DurabilityForgotten {
+                    declared.durability = ::larder_kernel::Durability::Process;
+                }
+                declared
+            }
+
+            async fn erase(&self) -> ::larder_kernel::Result<()> {
+                use ::larder_kernel::{Error, ErrorKind};
+                match self.sin {
+                    Sin::EraseDoesNothing => return Ok(()),
+                    Sin::EraseTakesAlike => {
+                        for name in self.kin.alike(self.inner.namespace()) {
+                            $inner::open(&self.kin.place, name).erase().await?;
+                        }
+                    }
+                    Sin::ErasingNothingFails if self.holds_nothing().await? => {
+                        return Err(Error::new(ErrorKind::NotFound, "store.erase", "there is nothing"));
+                    }
+                    _ => {}
+                }
+                self.inner.erase().await
+            }
+        }
+    };
+}

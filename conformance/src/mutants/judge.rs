@@ -1,0 +1,307 @@
+//! Runs mutants against the suite and says who caught what.
+
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt;
+use larder_kernel::{Contract, Result};
+use serde::Serialize;
+
+use super::Mutant;
+use crate::case::Case;
+use crate::report::{CaseOutcome, CaseReport, Report, SUITE_VERSION, Summary};
+use crate::runner::{self, RunOptions};
+use crate::suites;
+
+/// How many mutants are judged at once: their cases wait more than they compute.
+const AT_ONCE: usize = 4;
+
+/// Which cases judge a mutant. A control is always judged by all of its contract.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scope {
+    /// Those of the clauses that forbid its sin: enough for the verdict, and quick.
+    Own,
+    /// All of its contract, which also tells who else noticed.
+    All,
+}
+
+/// What came of a mutant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// A case of each clause that forbids the sin failed.
+    Killed,
+    /// A clause that forbids the sin did not notice.
+    Survived,
+    /// A control in which nothing failed, as it must be.
+    Passed,
+    /// A control in which something failed: no kill counts for anything.
+    Condemned,
+}
+
+/// One row of the matrix.
+#[derive(Debug, Clone, Serialize)]
+pub struct Judged {
+    /// The contract.
+    pub contract: Contract,
+    /// The mutant's name.
+    pub mutant: String,
+    /// Its sin, in one sentence.
+    pub sin: String,
+    /// What came of it.
+    pub verdict: Verdict,
+    /// The clauses that forbid the sin and noticed.
+    pub caught_by: Vec<&'static str>,
+    /// The clauses that forbid the sin and did not notice.
+    pub unnoticed_by: Vec<&'static str>,
+    /// Other clauses that noticed; of a control, all that did.
+    pub also: Vec<&'static str>,
+    /// How its cases ended.
+    pub cases: Summary,
+    /// Why the first case failed that counts; empty where none did.
+    pub reason: String,
+    /// How long it took, in milliseconds.
+    pub elapsed_ms: u64,
+}
+
+impl Judged {
+    /// Whether it came out as it must.
+    #[must_use]
+    pub fn is_right(&self) -> bool {
+        matches!(self.verdict, Verdict::Killed | Verdict::Passed)
+    }
+}
+
+/// How many came out how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Tally {
+    /// Mutants that were caught by the clauses that forbid their sin.
+    pub killed: usize,
+    /// Mutants that were not.
+    pub survived: usize,
+    /// Controls that passed.
+    pub controls_passed: usize,
+    /// Controls that did not.
+    pub controls_condemned: usize,
+}
+
+/// The kill matrix: mutant × clause.
+#[derive(Debug, Clone, Serialize)]
+pub struct Matrix {
+    /// The version of the suite.
+    pub suite_version: &'static str,
+    /// Where the cases' chance came from.
+    pub seed: u64,
+    /// Which cases judged.
+    pub scope: Scope,
+    /// The rows, in the order of the mutants.
+    pub mutants: Vec<Judged>,
+    /// The counts.
+    pub tally: Tally,
+}
+
+impl Matrix {
+    /// How a program that judged mutants exits: 0 when every mutant was killed and every control passed, 1 when one was
+    /// not, 2 when nothing was judged.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self.tally {
+            Tally { survived: 1.., .. } | Tally { controls_condemned: 1.., .. } => 1,
+            Tally { killed: 0, controls_passed: 0, .. } => 2,
+            _ => 0,
+        }
+    }
+}
+
+/// How mutants are run: more cases at once than on a real backend, as none of them waits for a disk.
+#[must_use]
+pub fn options() -> RunOptions {
+    RunOptions { jobs: 32, timeout: Duration::from_secs(20), ..RunOptions::default() }
+}
+
+/// Judges one mutant.
+///
+/// # Errors
+/// The store's own, where it cannot be opened at all.
+pub async fn judge(mutant: &Mutant, scope: Scope, options: &RunOptions) -> Result<Judged> {
+    let begun = Instant::now();
+    let harness = mutant.harness();
+    let all = scope == Scope::All || mutant.is_control();
+    let wanted =
+        |case: &Case| case.contract == mutant.contract && (all || mutant.clauses.contains(&case.clause));
+    let cases: Vec<_> = suites::all().into_iter().filter(wanted).collect();
+    let probed = runner::probe(&*harness, options.timeout).await?;
+    let reports = runner::run(&harness, &probed, &cases, options, &|_| {}).await;
+    let mut report = Report::new(options.seed);
+    report.add(probed.backend, reports);
+    let mut judged = verdict(mutant, &report);
+    judged.elapsed_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+    Ok(judged)
+}
+
+fn verdict(mutant: &Mutant, report: &Report) -> Judged {
+    let broken = report.broken_clauses();
+    let (caught_by, unnoticed_by): (Vec<_>, Vec<_>) =
+        mutant.clauses.iter().partition(|clause| broken.contains(clause));
+    let also = broken.into_iter().filter(|clause| !mutant.clauses.contains(clause)).collect();
+    let untroubled = report.summary.passed > 0 && report.summary.failed == 0 && report.summary.errors == 0;
+    let verdict = match (mutant.is_control(), unnoticed_by.is_empty(), untroubled) {
+        (true, _, true) => Verdict::Passed,
+        (true, _, false) => Verdict::Condemned,
+        (false, true, _) => Verdict::Killed,
+        (false, false, _) => Verdict::Survived,
+    };
+    Judged {
+        contract: mutant.contract,
+        mutant: mutant.name.clone(),
+        sin: mutant.sin.clone(),
+        verdict,
+        reason: reason(mutant, report),
+        caught_by,
+        unnoticed_by,
+        also,
+        cases: report.summary,
+        elapsed_ms: 0,
+    }
+}
+
+/// What the first case says that counts: of a mutant a failed one of its own clauses, of a control any that went wrong.
+fn reason(mutant: &Mutant, report: &Report) -> String {
+    let counts = |case: &&CaseReport| match case.outcome {
+        CaseOutcome::Failed => mutant.is_control() || mutant.clauses.contains(&case.clause),
+        CaseOutcome::Error => mutant.is_control(),
+        CaseOutcome::Passed | CaseOutcome::Unsupported => false,
+    };
+    let first = report.cases.iter().find(counts);
+    first.map_or_else(String::new, |case| format!("{}: {}", case.case, case.reason))
+}
+
+/// Judges mutants, several at once; `done` is called after each.
+///
+/// # Errors
+/// The first store's own that cannot be opened at all.
+pub async fn matrix(
+    mutants: &[Mutant],
+    scope: Scope,
+    options: &RunOptions,
+    done: &(dyn Fn(&Judged) + Sync),
+) -> Result<Matrix> {
+    let judging = futures_util::stream::iter(mutants.iter().enumerate()).map(|(index, mutant)| async move {
+        let judged = judge(mutant, scope, options).await?;
+        done(&judged);
+        Ok((index, judged))
+    });
+    let judged: Vec<Result<_>> = judging.buffer_unordered(AT_ONCE).collect().await;
+    let mut rows = judged.into_iter().collect::<Result<Vec<(usize, Judged)>>>()?;
+    rows.sort_unstable_by_key(|(index, _)| *index);
+    let mutants: Vec<_> = rows.into_iter().map(|(_, judged)| judged).collect();
+    let tally = tally(&mutants);
+    Ok(Matrix { suite_version: SUITE_VERSION, seed: options.seed, scope, mutants, tally })
+}
+
+fn tally(judged: &[Judged]) -> Tally {
+    let mut tally = Tally::default();
+    for one in judged {
+        match one.verdict {
+            Verdict::Killed => tally.killed += 1,
+            Verdict::Survived => tally.survived += 1,
+            Verdict::Passed => tally.controls_passed += 1,
+            Verdict::Condemned => tally.controls_condemned += 1,
+        }
+    }
+    tally
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use async_trait::async_trait;
+    use larder_kernel::{Error, ErrorKind, Namespace};
+
+    use super::super::all;
+    use super::*;
+    use crate::harness::{Harness, OpenOptions, StoreSet};
+
+    fn named(name: &str) -> Mutant {
+        all().into_iter().find(|mutant| mutant.name == name).unwrap()
+    }
+
+    async fn only(mutant: &Mutant) -> Matrix {
+        matrix(std::slice::from_ref(mutant), Scope::Own, &options(), &|_| {}).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_right_store_under_an_accusation_survives_and_the_exit_code_is_1() {
+        let control = named("key_value.the_control_passes");
+        let accused = Mutant { clauses: &["KV-001", "KV-027"], ..control };
+        let matrix = only(&accused).await;
+        assert_eq!(matrix.mutants[0].verdict, Verdict::Survived);
+        assert_eq!(matrix.mutants[0].unnoticed_by, ["KV-001", "KV-027"]);
+        assert_eq!(matrix.exit_code(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_catch_by_another_clause_is_no_kill() {
+        let wrong = named("key_value.deleting_takes_longer_keys_too");
+        let matrix = only(&Mutant { clauses: &["KV-027", "KV-001"], ..wrong }).await;
+        assert_eq!(matrix.mutants[0].verdict, Verdict::Survived);
+        assert_eq!(
+            (&*matrix.mutants[0].caught_by, &*matrix.mutants[0].unnoticed_by),
+            (&["KV-027"][..], &["KV-001"][..])
+        );
+    }
+
+    #[tokio::test]
+    async fn a_wrong_control_is_condemned_and_the_exit_code_is_1() {
+        let wrong = named("key_value.deleting_takes_longer_keys_too");
+        let matrix = only(&Mutant { clauses: &[], ..wrong }).await;
+        assert_eq!(matrix.mutants[0].verdict, Verdict::Condemned);
+        assert!(matrix.mutants[0].reason.starts_with("key_value."), "{}", matrix.mutants[0].reason);
+        assert_eq!(matrix.exit_code(), 1);
+    }
+
+    /// Opens once, to be probed, and never again.
+    #[derive(Debug)]
+    struct Down {
+        inner: Arc<dyn Harness>,
+        opened: AtomicBool,
+    }
+
+    #[async_trait]
+    impl Harness for Down {
+        fn name(&self) -> &str {
+            "down"
+        }
+
+        fn url(&self) -> String {
+            String::new()
+        }
+
+        async fn open(&self, namespace: &Namespace, options: &OpenOptions) -> Result<StoreSet> {
+            if self.opened.swap(true, Ordering::Relaxed) {
+                return Err(Error::new(ErrorKind::Unavailable, "down.open", "it is down"));
+            }
+            self.inner.open(namespace, options).await
+        }
+    }
+
+    #[tokio::test]
+    async fn a_case_that_could_not_run_kills_nothing() {
+        let wrong = named("key_value.deleting_takes_longer_keys_too");
+        let inner = wrong.harness();
+        let down = Mutant::new(Contract::KeyValue, "it_is_down", &["KV-027"], move || {
+            Arc::new(Down { inner: Arc::clone(&inner), opened: AtomicBool::new(false) })
+        });
+        let matrix = only(&down).await;
+        assert_eq!(matrix.mutants[0].verdict, Verdict::Survived);
+        assert!(matrix.mutants[0].cases.errors > 0 && matrix.mutants[0].cases.failed == 0);
+    }
+
+    #[tokio::test]
+    async fn nothing_judged_is_no_success() {
+        let matrix = matrix(&[], Scope::Own, &options(), &|_| {}).await.unwrap();
+        assert_eq!(matrix.exit_code(), 2);
+    }
+}

@@ -1,0 +1,147 @@
+//! Stores that break exactly one thing each, and the clauses by which the suite must notice.
+//!
+//! A suite is worth what it refuses. Each [`Mutant`] is the in-memory store of one contract behind a wrapper that
+//! forwards all calls but commits one sin; it is *killed* where a case of every clause that forbids the sin fails. A
+//! case that the engine could not run (an error) kills nothing. The same wrapper without a sin is the contract's
+//! *control*: it must pass whole. [`matrix`] runs them and says who caught what.
+//!
+//! # The sins that suites of the field are known to certify
+//!
+//! | the sin | mutants |
+//! |---|---|
+//! | limit 0 returns all | `history.limit_0_returns_everything`, `vectors.limit_0_returns_everything`, `graph.limit_0_returns_the_start` |
+//! | case-folded ids | `ids_are_case_folded` of all six |
+//! | ids cut at 40 characters | `ids_are_cut_at_40_characters` of all six |
+//! | non-ASCII stripped | `ids_lose_what_is_not_ascii` of all six, `history.text_loses_what_is_not_ascii`, `vectors.text_loses_what_is_not_ascii` |
+//! | lost updates | `key_value.putting_at_a_revision_loses_updates`, `history.a_replacement_never_conflicts`, `blobs.matches_replaces_any_version` |
+//! | values over 64 KiB dropped | `key_value.values_over_64_kib_are_dropped`, `key_value.values_over_64_kib_are_cut`, `history.text_over_64_kib_is_dropped` |
+//! | deleting a prefix | `key_value.deleting_takes_longer_keys_too`, `blobs.deleting_takes_longer_keys_too` |
+//! | timestamp ordering | `history.messages_are_ordered_by_created_at` |
+//! | global-serial cursors | `history.numbers_are_shared_by_all_threads`, `history.numbers_are_taken_before_the_commit` |
+//! | last-write-wins status | `tasks.the_last_write_wins`, `tasks.repeating_a_step_succeeds` |
+//! | lost tail of a batch | `history.a_batch_loses_its_last_message`, `vectors.a_batch_loses_its_last_document` |
+//! | partial multi-key writes | `a_dropped_write_stands_in_part` and `a_refused_call_leaves_a_trace` of all six |
+//! | forgotten idempotency | `history.idempotency_is_forgotten`, `history.idempotency_keys_are_shared_by_all_threads` |
+//! | `true` equal to `1` | `vectors.true_equals_1_in_filters`, `graph.true_equals_1_in_filters` |
+//! | expired values read | `key_value.expired_values_are_read`, `history.expired_messages_are_read` |
+//! | zero vectors dropped | `vectors.short_embeddings_are_not_found`; see below |
+//! | limit before filter | `vectors.the_limit_is_applied_before_the_filter`, `graph.the_limit_is_applied_before_the_filter` |
+//! | edge without ends | `graph.a_limit_cuts_entities_and_leaves_their_relationships`, `graph.a_missing_end_is_made_up` |
+//! | dangling relationship | `graph.a_relationship_without_an_end_is_kept`, `graph.deleting_an_entity_leaves_its_relationships` |
+//! | orphaned blob parts | `blobs.a_failed_stream_leaves_its_parts`, `blobs.parts_are_listed_while_a_stream_runs`, `blobs.parts_outlive_their_stream` |
+//! | presign ignoring the method | `blobs.presign_ignores_the_method`; see below |
+//! | subscribe that skips | `history.a_subscription_skips_every_seventh_event`, `key_value.a_watch_skips_every_third_change` |
+//! | claims with two winners | `tasks.a_claim_has_two_winners` |
+//! | capabilities claimed, not held | `durability_is_declared_and_not_kept` of all six, `blobs.long_keys_are_declared_but_refused`, `blobs.signed_reads_are_declared_but_unsupported`, `graph.cypher_is_declared_but_missing` |
+//! | capabilities held, not claimed | `blobs.long_keys_are_undeclared_but_kept`, `blobs.conditions_are_undeclared_but_obeyed`, `blobs.signed_writes_are_undeclared_but_given`, `graph.cypher_is_there_but_undeclared` |
+//!
+//! # What no case can see
+//!
+//! - *Zero vectors dropped.* No store is ever given one: [`Embedding::new`](larder_kernel::Embedding::new) refuses it.
+//!   What comes nearest, dropping vectors that are merely short, is a mutant.
+//! - *A signature that ignores its method.* The contract promises what `presign` answers, and a case makes no HTTP
+//!   requests; the tests of the S3 backend follow its URLs.
+//! - *Parts that are left where no key names them.* They cost room and can be neither read nor listed; the tests of the
+//!   S3 backend look for unfinished uploads through the server's own interface.
+//! - *More durability than is declared.* A store may keep more than it promises.
+
+#[macro_use]
+mod declare;
+mod blobs;
+mod filters;
+mod graph;
+mod history;
+mod judge;
+mod key_value;
+mod serve;
+mod tasks;
+mod vectors;
+
+use std::fmt;
+use std::sync::Arc;
+
+use larder_kernel::Contract;
+
+pub use judge::{Judged, Matrix, Scope, Tally, Verdict, judge, matrix, options};
+
+use crate::harness::Harness;
+
+/// The name of each contract's control.
+const CONTROL: &str = "the_control_passes";
+
+type Make = dyn Fn() -> Arc<dyn Harness> + Send + Sync;
+
+/// One store that is wrong in one way, or the control.
+#[derive(Clone)]
+pub struct Mutant {
+    /// The contract that it serves.
+    pub contract: Contract,
+    /// Its stable name: contract, then the sin.
+    pub name: String,
+    /// The sin, in one sentence.
+    pub sin: String,
+    /// The clauses that forbid the sin; a case of each must fail. None for a control.
+    pub clauses: &'static [&'static str],
+    make: Arc<Make>,
+}
+
+impl Mutant {
+    fn new(
+        contract: Contract,
+        name: &str,
+        clauses: &'static [&'static str],
+        make: impl Fn() -> Arc<dyn Harness> + Send + Sync + 'static,
+    ) -> Self {
+        let sin = if clauses.is_empty() { "Nothing is wrong.".to_owned() } else { sentence(name) };
+        Self { contract, name: format!("{contract}.{name}"), sin, clauses, make: Arc::new(make) }
+    }
+
+    /// Whether it is a control, which nothing may catch.
+    #[must_use]
+    pub fn is_control(&self) -> bool {
+        self.clauses.is_empty()
+    }
+
+    /// A place of its own, as the suite opens it.
+    #[must_use]
+    pub fn harness(&self) -> Arc<dyn Harness> {
+        (self.make)()
+    }
+}
+
+impl fmt::Debug for Mutant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mutant")
+            .field("name", &self.name)
+            .field("clauses", &self.clauses)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Every mutant in the order of the contracts, the control of each first.
+#[must_use]
+pub fn all() -> Vec<Mutant> {
+    let all = [
+        history::mutants(),
+        vectors::mutants(),
+        graph::mutants(),
+        blobs::mutants(),
+        tasks::mutants(),
+        key_value::mutants(),
+    ];
+    all.into_iter().flatten().collect()
+}
+
+/// A name such as `limit_0_returns_everything` as the sentence that it is.
+fn sentence(name: &str) -> String {
+    let words = name.split('_').map(|word| match word {
+        "ascii" => "ASCII",
+        "etag" => "ETag",
+        "kib" => "KiB",
+        "nul" => "NUL",
+        other => other,
+    });
+    let text = words.collect::<Vec<_>>().join(" ");
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| format!("{}{}.", first.to_uppercase(), letters.as_str()))
+}
