@@ -20,6 +20,14 @@ pub enum Level {
     Contract,
     /// Bad input and hostile ids.
     Hostile,
+    /// Random operations beside a plain sequential model.
+    Model,
+    /// Several clients at once, their histories checked for linearizability.
+    Concurrent,
+    /// Processes and servers that are killed while they write.
+    Durable,
+    /// A network that cuts, delays and goes silent.
+    Faults,
 }
 
 impl Level {
@@ -29,6 +37,10 @@ impl Level {
         match self {
             Self::Contract => "contract",
             Self::Hostile => "hostile",
+            Self::Model => "model",
+            Self::Concurrent => "concurrent",
+            Self::Durable => "durable",
+            Self::Faults => "faults",
         }
     }
 }

@@ -1,7 +1,9 @@
 //! How the suite opens a backend.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use larder_kernel::{
@@ -72,6 +74,17 @@ impl OpenOptions {
     }
 }
 
+/// A backend that is spoken to through a relay, and the times that it then keeps.
+#[derive(Debug, Clone)]
+pub struct Relayed {
+    /// The backend. It reaches the same place as the harness that it comes from.
+    pub harness: Arc<dyn Harness>,
+    /// How long it waits for the answer to what it sent. Short, for a run waits so long for every silence.
+    pub answer_time_max: Duration,
+    /// How long a call takes at most, whatever becomes of the connection.
+    pub call_time_max: Duration,
+}
+
 /// Opens one backend for the suite. All openings reach the same place.
 #[async_trait]
 pub trait Harness: fmt::Debug + Send + Sync + 'static {
@@ -80,6 +93,11 @@ pub trait Harness: fmt::Debug + Send + Sync + 'static {
 
     /// Where it is, with secrets hidden.
     fn url(&self) -> String;
+
+    /// Where it is, with its secrets, so that another process can open the same place. `None` where that is not possible.
+    fn shared_url(&self) -> Option<String> {
+        None
+    }
 
     /// Opens a namespace on the same place, through the handle that the options name.
     ///
@@ -93,6 +111,20 @@ pub trait Harness: fmt::Debug + Send + Sync + 'static {
     /// # Errors
     /// The backend's own.
     async fn isolated(&self) -> Result<Option<Arc<dyn Harness>>> {
+        Ok(None)
+    }
+
+    /// Where the backend's server listens, as `host:port`, if it has one whose connections can be relayed.
+    fn server(&self) -> Option<String> {
+        None
+    }
+
+    /// The same place, with every connection made to a relay at `address` instead of the server. `None` where that is not
+    /// possible, such as where the server tells its clients where else to connect to.
+    ///
+    /// # Errors
+    /// The backend's own.
+    async fn relayed(&self, _address: SocketAddr) -> Result<Option<Relayed>> {
         Ok(None)
     }
 

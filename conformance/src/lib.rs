@@ -6,14 +6,23 @@
 mod assert;
 pub mod case;
 pub mod clause;
+pub mod concurrent;
 pub mod context;
 mod contract_text;
+#[cfg(feature = "cli")]
+pub mod durable;
 pub mod expect;
+pub mod faults;
 pub mod harness;
+mod ledger;
+pub mod level;
 #[cfg(feature = "mimic")]
 pub mod mimic;
+pub mod model;
 #[cfg(feature = "mutants")]
 pub mod mutants;
+#[cfg(feature = "cli")]
+mod relayed;
 pub mod report;
 pub mod runner;
 #[cfg(feature = "cli")]
@@ -27,6 +36,7 @@ pub use case::{Case, CaseResult, Failure, Level};
 pub use clause::{Clause, clauses};
 pub use context::{Context, Handles};
 pub use contract_text::contract_text;
-pub use harness::{Harness, OpenOptions, StoreSet};
+pub use harness::{Harness, OpenOptions, Relayed, StoreSet};
+pub use level::{Counterexample, Effort, LevelReport, Verdict};
 pub use report::{AbsentBackend, CaseOutcome, CaseReport, Report, SUITE_VERSION, Summary};
 pub use runner::RunOptions;

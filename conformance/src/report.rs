@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::case::Level;
 use crate::clause::clauses;
+use crate::level::LevelReport;
 
 /// The version of the set of clauses and cases. It grows when a clause is added or changed.
 pub const SUITE_VERSION: &str = "1.2.0";
@@ -135,6 +136,8 @@ pub struct Report {
     pub absent: Vec<AbsentBackend>,
     /// The cases.
     pub cases: Vec<CaseReport>,
+    /// The levels beyond the cases, those that were asked for.
+    pub levels: Vec<LevelReport>,
     /// The counts.
     pub summary: Summary,
 }
@@ -149,6 +152,7 @@ impl Report {
             backends: Vec::new(),
             absent: Vec::new(),
             cases: Vec::new(),
+            levels: Vec::new(),
             summary: Summary::default(),
         }
     }
@@ -162,11 +166,18 @@ impl Report {
         self.cases.extend(cases);
     }
 
-    /// How a program that ran the suite exits: as [`Summary::exit_code`] says, and 2 as well where a required backend is
-    /// not there.
+    /// How a program that ran the suite exits: as [`Summary::exit_code`] and [`LevelReport::exit_code`] say, 1 before 2,
+    /// and 2 as well where a required backend is not there. Where levels were asked for alone, no case needs to have run.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
-        match self.summary.exit_code() {
+        let levels = self.levels.iter().map(LevelReport::exit_code);
+        let cases = match self.summary {
+            summary if summary == Summary::default() && !self.levels.is_empty() => 0,
+            summary => summary.exit_code(),
+        };
+        let codes: Vec<u8> = levels.chain([cases]).collect();
+        let worst = if codes.contains(&1) { 1 } else { codes.into_iter().max().unwrap_or(2) };
+        match worst {
             0 if self.absent.iter().any(|absent| absent.required) => 2,
             code => code,
         }

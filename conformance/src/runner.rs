@@ -205,7 +205,7 @@ async fn erase(harness: &Arc<dyn Harness>, contract: Contract, namespace: &Names
 }
 
 /// A name that no earlier run on the same place can have used.
-fn fresh_namespace() -> Result<Namespace> {
+pub(crate) fn fresh_namespace() -> Result<Namespace> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let chance = RandomState::new().build_hasher().finish();
     Namespace::new(format!("suite-{chance:016x}-{}", NEXT.fetch_add(1, Ordering::Relaxed)))

@@ -1,6 +1,7 @@
 //! Backends opened by URL: the harness behind the `larder` command.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -8,7 +9,8 @@ use async_trait::async_trait;
 use larder_capabilities::{Place, Stores, open_place, redact_url};
 use larder_kernel::{Contract, Error, ErrorKind, Namespace, Result};
 
-use crate::harness::{Harness, OpenOptions, StoreSet};
+use crate::harness::{Harness, OpenOptions, Relayed, StoreSet};
+use crate::relayed;
 
 /// Harnesses for the URLs, each `URL` or `NAME=URL`, or for every embedded backend in the folder `scratch`, which the caller removes.
 ///
@@ -54,7 +56,7 @@ fn split_name(text: &str) -> (Option<&str>, &str) {
 }
 
 /// The URL of a path. Query parameters follow as they are.
-fn url_of(scheme: &str, path: &Path, query: &str) -> String {
+pub(crate) fn url_of(scheme: &str, path: &Path, query: &str) -> String {
     let path = path.display().to_string().replace('%', "%25").replace('?', "%3F").replace('#', "%23");
     let mark = if query.is_empty() { "" } else { "?" };
     format!("{scheme}:{path}{mark}{query}")
@@ -101,6 +103,11 @@ impl Harness for UrlHarness {
         redact_url(&self.url)
     }
 
+    fn shared_url(&self) -> Option<String> {
+        let scheme = self.url.split(':').next().unwrap_or_default();
+        (!scheme.eq_ignore_ascii_case("memory")).then(|| self.url.clone())
+    }
+
     async fn open(&self, namespace: &Namespace, options: &OpenOptions) -> Result<StoreSet> {
         let embedder = options.embedder.clone();
         let stores = match &self.handles {
@@ -108,6 +115,17 @@ impl Harness for UrlHarness {
             Handles::EachTime => open_place(&self.url).await?.open(namespace, embedder).await?,
         };
         Ok(store_set(&stores))
+    }
+
+    fn server(&self) -> Option<String> {
+        relayed::server(&self.url)
+    }
+
+    async fn relayed(&self, address: SocketAddr) -> Result<Option<Relayed>> {
+        let Some(times) = relayed::through(&self.url, address) else { return Ok(None) };
+        let harness = named(&self.name, &times.url, &self.scratch).await?;
+        let (answer_time_max, call_time_max) = (times.answer_time_max, times.call_time_max);
+        Ok(Some(Relayed { harness, answer_time_max, call_time_max }))
     }
 
     async fn isolated(&self) -> Result<Option<Arc<dyn Harness>>> {

@@ -174,3 +174,24 @@ fn mutants_are_listed_with_the_clauses_that_name_their_sin() {
     assert!(refusal(&["mutants", "--only", "no such sin"]).contains("no mutant"));
     assert_eq!(larder(&["mutants", "--contract", "wine"]).status.code(), Some(2));
 }
+
+#[test]
+fn clients_of_the_level_concurrent_run_in_processes_of_their_own_where_they_can() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("sqlite:{}", folder.path().join("larder.db").display());
+    let few = ["check", "--level", "concurrent", "--per-mille", "60", "--format", "json", &url];
+    let output = larder(&few);
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let levels = report["levels"].as_array().unwrap();
+    assert_eq!(levels.len(), 6, "{report:#}");
+    for level in levels {
+        assert!(level["trouble"].is_null(), "{level:#}");
+        assert!(level["counterexamples"].as_array().unwrap().is_empty(), "{level:#}");
+        let executed = level["executed"].as_u64().unwrap();
+        assert!(executed >= 6 && executed < level["required"].as_u64().unwrap(), "{level:#}");
+        let notes = level["notes"].to_string();
+        assert!(notes.contains("made by 5 processes") && !notes.contains("\"0 histories"), "{level:#}");
+    }
+    // So few prove nothing.
+    assert_eq!(output.status.code(), Some(2));
+}

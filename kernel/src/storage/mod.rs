@@ -55,6 +55,9 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// - **STORE-011** A write whose future is dropped midway is later seen whole or not at all, and the store goes on
     ///   working.
     /// - **STORE-012** Neither an error nor the `Debug` form of a store shows stored text or the ids of stored things.
+    /// - **STORE-013** An error with the outcome `NotApplied` has left everything as it was.
+    /// - **STORE-014** While the place cannot be reached every call ends in time, with `Unavailable` or `Timeout`, and once
+    ///   it can be reached again, the same store works.
     ///
     /// Numbers (`Seq`, `Revision`, fencing tokens) may begin again, so consumers that hold some must start anew.
     ///

@@ -8,8 +8,9 @@ use clap::{Parser, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use larder_conformance::runner::{self, Probed};
 use larder_conformance::service::SERVICES;
-use larder_conformance::{Case, CaseOutcome, Harness, Report, RunOptions, suites};
+use larder_conformance::{Case, CaseOutcome, Effort, Harness, Level, Report, RunOptions, suites};
 
+use crate::levels::{self, Word};
 use crate::live::{self, Backends};
 use crate::output::{self, Again};
 use crate::services::Running;
@@ -42,6 +43,15 @@ pub(crate) struct Args {
     /// Run only cases whose name or clause contains this text.
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
+    /// What to prove: `contract` and `hostile` are the cases, the others go beyond them.
+    #[arg(long, value_enum, value_delimiter = ',', default_values = ["contract", "hostile"], value_name = "LEVEL")]
+    level: Vec<Word>,
+    /// Have the levels beyond the cases do ten times as much and more.
+    #[arg(long)]
+    long: bool,
+    /// Have them do this share of their work, in thousandths; then they prove nothing.
+    #[arg(long, hide = true, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    per_mille: u32,
     /// Print the cases instead of running them.
     #[arg(long)]
     list: bool,
@@ -58,8 +68,9 @@ pub(crate) struct Args {
 
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> ExitCode {
-    let cases = selected(args.filter.as_deref());
-    if cases.is_empty() {
+    let cases = selected(args);
+    let beyond = [Level::Model, Level::Concurrent, Level::Durable, Level::Faults];
+    if cases.is_empty() && !beyond.into_iter().any(|level| levels::asked(&args.level, level)) {
         return output::trouble("no case matches the filter");
     }
     if args.list {
@@ -110,9 +121,11 @@ async fn supervised(args: &Args, cases: &[Case]) -> Result<ExitCode, String> {
     checked
 }
 
-fn selected(filter: Option<&str>) -> Vec<Case> {
-    let wanted =
-        |case: &Case| filter.is_none_or(|text| case.name.contains(text) || case.clause.contains(text));
+fn selected(args: &Args) -> Vec<Case> {
+    let named = |case: &Case| {
+        args.filter.as_ref().is_none_or(|text| case.name.contains(text) || case.clause.contains(text))
+    };
+    let wanted = |case: &Case| levels::asked(&args.level, case.level) && named(case);
     suites::all().into_iter().filter(wanted).collect()
 }
 
@@ -129,6 +142,7 @@ async fn check(args: &Args, cases: &[Case], running: Option<&Running>) -> Result
     for (harness, probed) in backends.opened {
         bar.set_prefix(harness.name().to_owned());
         let found = run_one(&harness, &probed, cases, &options, &bar).await;
+        report.levels.extend(levels::run(&args.level, &harness, &probed, &effort(args)).await);
         let destroyed = runner::within(options.timeout, "check.destroy", harness.destroy()).await;
         destroyed.map_err(|error| format!("cannot clean up {}: {error}", harness.url()))?;
         report.add(probed.backend, found);
@@ -175,6 +189,15 @@ async fn run_one(
         bar.inc(1);
     })
     .await
+}
+
+fn effort(args: &Args) -> Effort {
+    Effort {
+        seed: args.seed,
+        long: args.long,
+        timeout: Duration::from_secs(args.timeout),
+        per_mille: args.per_mille,
+    }
 }
 
 fn options(args: &Args) -> RunOptions {

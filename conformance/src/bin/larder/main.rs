@@ -7,6 +7,7 @@ mod check;
 mod contract;
 mod export;
 mod import;
+mod levels;
 mod live;
 mod mutants;
 mod output;
@@ -14,6 +15,9 @@ mod services;
 mod test;
 mod thread;
 mod window;
+mod worker;
+mod workers;
+mod writer;
 
 use std::process::ExitCode;
 
@@ -49,6 +53,12 @@ enum Command {
     Test(test::Args),
     /// Show what the model would read of a thread, and why.
     Window(window::Args),
+    /// Play clients of the level `concurrent`, as `larder check` asks on standard input.
+    #[command(hide = true)]
+    Worker,
+    /// Write to a place until this process is killed, and say so: what the level `durable` runs.
+    #[command(hide = true)]
+    Writer(writer::Args),
 }
 
 fn main() -> ExitCode {
@@ -63,5 +73,7 @@ fn main() -> ExitCode {
         Command::Services(args) => services::run(&args),
         Command::Test(args) => test::run(&args),
         Command::Window(args) => window::run(&args),
+        Command::Worker => worker::run(),
+        Command::Writer(args) => writer::run(&args),
     }
 }

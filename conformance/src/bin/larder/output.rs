@@ -96,6 +96,7 @@ pub(crate) fn table(report: &Report, elapsed: Duration, again: Again) -> String 
         }
     }
     text.push_str(&unsupported(report));
+    text.push_str(&crate::levels::lines(&report.levels));
     for absent in &report.absent {
         let required = if absent.required { " REQUIRED" } else { "" };
         text.push_str(&format!("not there{required} {}: {}\n", absent.name, absent.reason));

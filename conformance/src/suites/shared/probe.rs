@@ -155,12 +155,48 @@ fn collect<T>(errors: &mut Vec<Error>, result: Result<T, Error>) {
 
 /// Errors of several kinds, got by calls whose ids and contents hold the marker.
 pub(super) async fn provoke(stores: &StoreSet, contract: Contract, marker: &str) -> CaseResult<Vec<Error>> {
+    lay_out(stores, contract, marker).await?;
+    refusals(stores, contract, marker).await
+}
+
+/// Writes what the calls of [`refusals`] run into.
+pub(super) async fn lay_out(stores: &StoreSet, contract: Contract, marker: &str) -> CaseResult {
+    match contract {
+        Contract::History => {
+            let thread = Thread::new(marker, marker)?;
+            served(stores.history.as_deref())?.append(&thread, ChatMessage::user(marker)).await?;
+        }
+        Contract::Vectors => {
+            let document = Document::new(DocumentId::new(marker)?, marker);
+            let embedded = document.with_embedding(Embedding::new(vec![1.0, 0.0])?);
+            let (store, collection) = (served(stores.vectors.as_deref())?, CollectionName::new(marker)?);
+            store.put(&collection, vec![embedded], PutMode::Upsert).await?;
+        }
+        Contract::Graph | Contract::Blobs => {}
+        Contract::Tasks => {
+            let (store, board) = (served(stores.tasks.as_deref())?, board_of(marker)?);
+            let task = NewTask::new(TaskId::new(marker)?, marker);
+            store.create_task_list(&board, NewBoard::new(vec![task])).await?;
+        }
+        Contract::KeyValue => {
+            let (bucket, key) = (BucketName::new(marker)?, Key::new(marker)?);
+            served(stores.key_value.as_deref())?.set(&bucket, &key, Bytes::from(marker.to_owned())).await?;
+        }
+    }
+    Ok(())
+}
+
+fn board_of(marker: &str) -> Result<BoardId, Error> {
+    BoardId::new(marker, format!("{marker}-own"))
+}
+
+/// Errors of several kinds, got by calls that a store refuses.
+pub(super) async fn refusals(stores: &StoreSet, contract: Contract, marker: &str) -> CaseResult<Vec<Error>> {
     let mut errors = Vec::new();
     let long = format!("{marker}{}", "x".repeat(600));
     match contract {
         Contract::History => {
             let (store, thread) = (served(stores.history.as_deref())?, Thread::new(marker, marker)?);
-            store.append(&thread, ChatMessage::user(marker)).await?;
             collect(&mut errors, Thread::new(&long, marker));
             collect(&mut errors, store.fork(&Thread::new("absent", marker)?, &thread, None).await);
             collect(&mut errors, store.fork(&thread, &thread, None).await);
@@ -171,7 +207,6 @@ pub(super) async fn provoke(stores: &StoreSet, contract: Contract, marker: &str)
             let (store, collection) = (served(stores.vectors.as_deref())?, CollectionName::new(marker)?);
             let document = Document::new(DocumentId::new(marker)?, marker);
             let embedded = document.clone().with_embedding(Embedding::new(vec![1.0, 0.0])?);
-            store.put(&collection, vec![embedded.clone()], PutMode::Upsert).await?;
             collect(&mut errors, CollectionName::new(&long));
             collect(&mut errors, store.put(&collection, vec![document], PutMode::Upsert).await);
             collect(
@@ -213,7 +248,6 @@ pub(super) async fn provoke(stores: &StoreSet, contract: Contract, marker: &str)
             let store = served(stores.key_value.as_deref())?;
             let (bucket, key) = (BucketName::new(marker)?, Key::new(marker)?);
             let value = Bytes::from(marker.to_owned());
-            store.set(&bucket, &key, value.clone()).await?;
             collect(&mut errors, Key::new(&long));
             collect(&mut errors, store.create(&bucket, &key, value.clone()).await);
             collect(&mut errors, store.put_at(&bucket, &key, value, Revision::new(999_999)).await);
@@ -224,9 +258,8 @@ pub(super) async fn provoke(stores: &StoreSet, contract: Contract, marker: &str)
 }
 
 async fn provoke_tasks(stores: &StoreSet, marker: &str, long: &str, errors: &mut Vec<Error>) -> CaseResult {
-    let (store, board) = (served(stores.tasks.as_deref())?, BoardId::new(marker, format!("{marker}-own"))?);
+    let (store, board) = (served(stores.tasks.as_deref())?, board_of(marker)?);
     let task = NewTask::new(TaskId::new(marker)?, marker);
-    store.create_task_list(&board, NewBoard::new(vec![task.clone()])).await?;
     collect(errors, TaskId::new(long));
     collect(errors, store.create_task_list(&board, NewBoard::default()).await);
     collect(errors, store.add_tasks(&board, vec![task.clone()]).await);

@@ -1,0 +1,350 @@
+//! Files: three keys, one a prefix of another, each a register with its `ETag`.
+//!
+//! A deletion stands in the specification as two steps, a look and then the removal, for that is all that the contract
+//! promises of it (BLOB-043).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::TryStreamExt;
+use larder_kernel::{
+    BlobBody, BlobCondition, BlobGetOptions, BlobKey, BlobPutOptions, BlobStore, Capabilities, Capability,
+    Contract, ETag, Error, ErrorKind, Result,
+};
+use serde::{Deserialize, Serialize};
+
+use super::chance::Chance;
+use super::check::{Record, Refusal, Reply, Spec};
+use super::subject::{Subject, Turn, number_in};
+use crate::harness::StoreSet;
+
+const KEYS: [&str; 3] = ["a", "a/b", "c"];
+
+/// Some blobs.
+pub(crate) struct Blobs;
+
+/// A call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Op {
+    Put {
+        key: u8,
+        value: u32,
+        when: When,
+    },
+    Get {
+        key: u8,
+    },
+    Head {
+        key: u8,
+    },
+    Delete {
+        key: u8,
+    },
+    /// The first step of a deletion by this client.
+    Look {
+        key: u8,
+        client: u8,
+    },
+    /// The second step, after that client's look; `None` where nothing is known of a look.
+    Remove {
+        key: u8,
+        client: Option<u8>,
+    },
+}
+
+/// What must hold for a put.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum When {
+    Always,
+    Absent,
+    Matches(String),
+}
+
+/// An answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Answer {
+    Known { etag: String, size: u64 },
+    Read { value: u32, etag: String },
+    Deleted(bool),
+    Removed,
+}
+
+/// What there is.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub(crate) struct State {
+    /// The value and the tag of each key; no tag where the write did not answer and nobody has read it.
+    blobs: BTreeMap<u8, (u32, Option<String>)>,
+    /// The clients whose deletion has looked, one bit each.
+    looked: u8,
+}
+
+impl State {
+    fn put(&self, key: u8, value: u32, etag: Option<&str>) -> Self {
+        let mut next = self.clone();
+        next.blobs.insert(key, (value, etag.map(str::to_owned)));
+        next
+    }
+
+    fn allows(&self, key: u8, when: &When) -> bool {
+        match (when, self.blobs.get(&key)) {
+            (When::Always, _) | (When::Absent, None) | (When::Matches(_), Some((_, None))) => true,
+            (When::Absent, Some(_)) | (When::Matches(_), None) => false,
+            (When::Matches(wanted), Some((_, Some(etag)))) => wanted == etag,
+        }
+    }
+
+    /// What the key holds if it can have this tag.
+    fn with_tag(&self, key: u8, etag: &str, fits: impl Fn(u32) -> bool) -> Option<Self> {
+        let (value, known) = self.blobs.get(&key)?;
+        let same = known.as_deref().is_none_or(|known| known == etag);
+        (same && fits(*value)).then(|| self.put(key, *value, Some(etag)))
+    }
+}
+
+impl Spec for Blobs {
+    type State = State;
+    type Op = Op;
+    type Answer = Answer;
+
+    fn step(state: &State, op: &Op, reply: &Reply<Answer>) -> Option<State> {
+        match (op, reply) {
+            (Op::Put { key, value, when }, Reply::Answered(Answer::Known { etag, size })) => {
+                let right = state.allows(*key, when) && *size == size_of(*value);
+                right.then(|| state.put(*key, *value, Some(etag)))
+            }
+            (Op::Put { key, value, when }, Reply::Unknown) => {
+                state.allows(*key, when).then(|| state.put(*key, *value, None))
+            }
+            (Op::Put { key, when: When::Absent, .. }, Reply::Refused(Refusal::AlreadyExists)) => {
+                state.blobs.contains_key(key).then(|| state.clone())
+            }
+            (Op::Put { key, when: When::Matches(etag), .. }, Reply::Refused(Refusal::Conflict)) => {
+                let there = state.blobs.get(key);
+                let must_match = there.is_some_and(|(_, known)| known.as_ref() == Some(etag));
+                (!must_match).then(|| state.clone())
+            }
+            (Op::Get { key } | Op::Head { key }, Reply::Refused(Refusal::NotFound)) => {
+                (!state.blobs.contains_key(key)).then(|| state.clone())
+            }
+            (Op::Get { key }, Reply::Answered(Answer::Read { value, etag })) => {
+                state.with_tag(*key, etag, |stored| stored == *value)
+            }
+            (Op::Head { key }, Reply::Answered(Answer::Known { etag, size })) => {
+                state.with_tag(*key, etag, |stored| size_of(stored) == *size)
+            }
+            (Op::Look { key, client }, Reply::Answered(Answer::Deleted(there))) => {
+                (state.blobs.contains_key(key) == *there).then(|| {
+                    let mut next = state.clone();
+                    next.looked |= 1 << client;
+                    next
+                })
+            }
+            (Op::Remove { key, client }, Reply::Answered(Answer::Removed) | Reply::Unknown) => {
+                let mut next = state.clone();
+                if let Some(client) = client {
+                    if next.looked & (1 << client) == 0 {
+                        return None;
+                    }
+                    next.looked &= !(1 << client);
+                }
+                next.blobs.remove(key);
+                Some(next)
+            }
+            _ => None,
+        }
+    }
+
+    fn changes(op: &Op, reply: &Reply<Answer>) -> bool {
+        // A look must stay with its removal.
+        !matches!(op, Op::Get { .. } | Op::Head { .. }) && !matches!(reply, Reply::Refused(_))
+    }
+
+    fn part(op: &Op) -> Option<u8> {
+        match op {
+            Op::Put { key, .. }
+            | Op::Get { key }
+            | Op::Head { key }
+            | Op::Delete { key }
+            | Op::Look { key, .. }
+            | Op::Remove { key, .. } => Some(*key),
+        }
+    }
+}
+
+/// How often a value's eight bytes are repeated: some blobs are small, and some need several pieces.
+fn times(value: u32) -> u32 {
+    if value.is_multiple_of(4) { 4_096 } else { value % 13 + 1 }
+}
+
+fn size_of(value: u32) -> u64 {
+    u64::from(times(value)) * 8
+}
+
+fn bytes_of(value: u32) -> Bytes {
+    Bytes::from(format!("b{value:07}").repeat(usize::try_from(times(value)).unwrap_or(1)))
+}
+
+/// The value whose bytes these are; `u32::MAX`, which nothing writes, where they are a part or a mixture.
+fn value_of(bytes: &[u8]) -> u32 {
+    let value = bytes.get(..8).and_then(|first| std::str::from_utf8(first).ok());
+    let value = value.map_or(u32::MAX, |first| number_in(first, "b"));
+    if value != u32::MAX && bytes_of(value) == bytes { value } else { u32::MAX }
+}
+
+fn key(number: u8) -> Result<BlobKey> {
+    BlobKey::new(name(number))
+}
+
+fn name(key: u8) -> &'static str {
+    KEYS.get(usize::from(key)).copied().unwrap_or("z")
+}
+
+impl Subject for Blobs {
+    const CONTRACT: Contract = Contract::Blobs;
+    type Store = dyn BlobStore;
+    /// The tag of each key as it was last seen.
+    type Memory = BTreeMap<u8, String>;
+
+    fn store(stores: &StoreSet) -> Option<Arc<Self::Store>> {
+        stores.blobs.clone()
+    }
+
+    fn initial() -> State {
+        State::default()
+    }
+
+    fn choose(seen: &Self::Memory, chance: &mut Chance, turn: Turn, can: &Capabilities) -> Op {
+        let key = chance.below(3);
+        let value = turn.value();
+        let put = |when| Op::Put { key, value, when };
+        match (chance.below(100), seen.get(&key)) {
+            (0..22, _) => put(When::Always),
+            (22..38, _) if can.has(Capability::BlobCreateOnly) => put(When::Absent),
+            (38..60, Some(etag)) if can.has(Capability::BlobIfMatch) => put(When::Matches(etag.clone())),
+            (60..70, _) => Op::Delete { key },
+            (70..80, _) => Op::Head { key },
+            _ => Op::Get { key },
+        }
+    }
+
+    async fn call(store: &Self::Store, op: &Op) -> Result<Answer> {
+        match op {
+            Op::Put { key, value, when } => {
+                let condition = match when {
+                    When::Always => BlobCondition::None,
+                    When::Absent => BlobCondition::Absent,
+                    When::Matches(etag) => BlobCondition::Matches(ETag::new(etag)?),
+                };
+                let options = BlobPutOptions::default().with_condition(condition);
+                let info = store.put(&self::key(*key)?, BlobBody::Bytes(bytes_of(*value)), options).await?;
+                Ok(Answer::Known { etag: info.etag.to_string(), size: info.size })
+            }
+            Op::Get { key } => {
+                let read = store.get(&self::key(*key)?, BlobGetOptions::default()).await?;
+                let etag = read.info.etag.to_string();
+                let pieces: Vec<Bytes> = read.bytes.try_collect().await?;
+                Ok(Answer::Read { value: value_of(&pieces.concat()), etag })
+            }
+            Op::Head { key } => {
+                let info = store.head(&self::key(*key)?).await?;
+                Ok(Answer::Known { etag: info.etag.to_string(), size: info.size })
+            }
+            Op::Delete { key } => Ok(Answer::Deleted(store.delete(&self::key(*key)?).await?)),
+            Op::Look { .. } | Op::Remove { .. } => {
+                Err(Error::new(ErrorKind::Unexpected, "concurrent.call", "a step of a call is no call"))
+            }
+        }
+    }
+
+    fn learn(seen: &mut Self::Memory, op: &Op, answer: &Answer) {
+        if let (
+            Op::Put { key, .. } | Op::Get { key } | Op::Head { key },
+            Answer::Known { etag, .. } | Answer::Read { etag, .. },
+        ) = (op, answer)
+        {
+            seen.insert(*key, etag.clone());
+        }
+    }
+
+    fn expand(record: Record<Op, Answer>) -> Vec<Record<Op, Answer>> {
+        let (Op::Delete { key }, client) = (&record.op, record.client) else { return vec![record] };
+        let key = *key;
+        match record.reply {
+            Reply::Answered(_) => {
+                let look = Record { op: Op::Look { key, client }, ..record.clone() };
+                let op = Op::Remove { key, client: Some(client) };
+                vec![look, Record { op, reply: Reply::Answered(Answer::Removed), ..record }]
+            }
+            Reply::Unknown => vec![Record { op: Op::Remove { key, client: None }, ..record }],
+            Reply::Refused(_) => vec![record],
+        }
+    }
+
+    fn clause(op: &Op, reply: &Reply<Answer>) -> &'static str {
+        match (op, reply) {
+            (Op::Get { .. }, Reply::Answered(Answer::Read { value: u32::MAX, .. })) => "BLOB-004",
+            (Op::Get { .. } | Op::Head { .. }, _) => "STORE-002",
+            (Op::Put { when: When::Always, .. }, _) => "BLOB-015",
+            (Op::Put { when: When::Absent, .. }, Reply::Answered(_)) => "BLOB-008",
+            (Op::Put { when: When::Absent, .. }, _) => "BLOB-007",
+            (Op::Put { when: When::Matches(_), .. }, Reply::Answered(_)) => "BLOB-011",
+            (Op::Put { when: When::Matches(_), .. }, _) => "BLOB-009",
+            (Op::Look { .. }, Reply::Answered(Answer::Deleted(true))) => "BLOB-040",
+            (Op::Delete { .. } | Op::Look { .. } | Op::Remove { .. }, _) => "BLOB-041",
+        }
+    }
+
+    /// Bytes under the tag of another write are a mixture.
+    fn broken(history: &[Record<Op, Answer>], at: usize) -> &'static str {
+        let (op, reply) = (&history[at].op, &history[at].reply);
+        let Reply::Answered(Answer::Read { value, etag }) = reply else { return Self::clause(op, reply) };
+        let mixed = history.iter().any(|record| match (&record.op, &record.reply) {
+            (Op::Put { value: put, .. }, Reply::Answered(Answer::Known { etag: tag, .. })) => {
+                (put == value) != (tag == etag)
+            }
+            _ => false,
+        });
+        if mixed { "BLOB-004" } else { Self::clause(op, reply) }
+    }
+
+    fn show_op(op: &Op) -> String {
+        match op {
+            Op::Put { key, value, when } => {
+                let when = match when {
+                    When::Always => String::new(),
+                    When::Absent => " if absent".to_owned(),
+                    When::Matches(etag) => format!(" over etag {etag}"),
+                };
+                format!("put {} := b{value}{when}", name(*key))
+            }
+            Op::Get { key } => format!("get {}", name(*key)),
+            Op::Head { key } => format!("head {}", name(*key)),
+            Op::Delete { key } => format!("delete {}", name(*key)),
+            Op::Look { key, .. } => format!("delete {}, its look", name(*key)),
+            Op::Remove { key, .. } => format!("delete {}, its removal", name(*key)),
+        }
+    }
+
+    fn show_answer(_: &Op, answer: &Answer) -> String {
+        match answer {
+            Answer::Known { etag, size } => format!("{size} bytes, etag {etag}"),
+            Answer::Read { value: u32::MAX, etag } => {
+                format!("bytes that nobody wrote so, etag {etag}")
+            }
+            Answer::Read { value, etag } => format!("b{value}, etag {etag}"),
+            Answer::Deleted(true) => "it was there".to_owned(),
+            Answer::Deleted(false) => "it was not there".to_owned(),
+            Answer::Removed => "gone".to_owned(),
+        }
+    }
+
+    fn show_state(state: &State) -> String {
+        let blob = |(key, (value, etag)): (&u8, &(u32, Option<String>))| {
+            let etag = etag.as_deref().unwrap_or("of its own");
+            format!("{} = b{value} with etag {etag}", name(*key))
+        };
+        let blobs: Vec<String> = state.blobs.iter().map(blob).collect();
+        if blobs.is_empty() { "no blob".to_owned() } else { blobs.join(", ") }
+    }
+}

@@ -1,0 +1,65 @@
+//! Numbers that look random and follow from a seed: SplitMix64 (Steele, Lea, Flood 2014).
+
+/// A source of such numbers.
+#[derive(Debug, Clone)]
+pub(crate) struct Chance(u64);
+
+impl Chance {
+    /// The source that a seed gives.
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// The seed of one trial, which follows from the run's seed, what is tried, and the trial's number.
+    pub(crate) fn seed_of(seed: u64, subject: &str, trial: u64) -> u64 {
+        let start = seed ^ 0xcbf2_9ce4_8422_2325;
+        let hash = subject.bytes().chain(trial.to_le_bytes()).fold(start, |hash, byte| {
+            // FNV-1a.
+            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        });
+        Self(hash).next()
+    }
+
+    /// The next number.
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `bound`, which must not be 0.
+    pub(crate) fn below(&mut self, bound: u8) -> u8 {
+        u8::try_from(self.next() % u64::from(bound)).unwrap_or(0)
+    }
+
+    /// Whether something of so many in a hundred happens.
+    pub(crate) fn percent(&mut self, percent: u8) -> bool {
+        self.below(100) < percent
+    }
+
+    /// One of several.
+    pub(crate) fn of<T: Copy>(&mut self, items: &[T]) -> Option<T> {
+        let index = self.next() % u64::try_from(items.len().max(1)).unwrap_or(1);
+        items.get(usize::try_from(index).unwrap_or(0)).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trials_have_seeds_of_their_own_and_keep_them() {
+        let seeds: std::collections::BTreeSet<u64> = ["history", "blobs"]
+            .into_iter()
+            .flat_map(|subject| (0..500).map(move |trial| Chance::seed_of(1, subject, trial)))
+            .collect();
+        assert_eq!(seeds.len(), 1_000);
+        assert_eq!(Chance::seed_of(1, "history", 7), Chance::seed_of(1, "history", 7));
+        let mut chance = Chance::new(1);
+        assert!((0..1_000).all(|_| chance.below(3) < 3));
+        assert_eq!(chance.of::<u8>(&[]), None);
+    }
+}

@@ -1,0 +1,284 @@
+//! Conversations: one thread that all clients append to, read, clear and replace.
+//!
+//! An append answers where it put its messages, so hardly anything is left to guess about the order.
+
+mod state;
+
+use std::sync::Arc;
+
+use larder_kernel::{
+    AppendOptions, Capabilities, ChatMessage, Contract, HistoryProvider, IdempotencyKey, Replacement, Result,
+    RunId, Seq, StoredMessage, Thread,
+};
+use serde::{Deserialize, Serialize};
+
+use self::state::State;
+use super::chance::Chance;
+use super::check::{Reply, Spec};
+use super::subject::{Subject, Turn, number_in};
+use crate::harness::StoreSet;
+
+/// Keys that the clients share, so that several append under one.
+const KEYS: u8 = 3;
+
+/// A thread.
+pub(crate) struct OneThread;
+
+/// Messages that are appended together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct Batch {
+    first: u32,
+    count: u8,
+}
+
+impl Batch {
+    fn ids(self) -> impl Iterator<Item = u32> {
+        self.first..self.first + u32::from(self.count)
+    }
+
+    fn last_from(self, first: i64) -> i64 {
+        first + i64::from(self.count) - 1
+    }
+
+    fn placed_from(self, first: i64) -> impl Iterator<Item = (i64, u32)> {
+        (first..).zip(self.ids())
+    }
+}
+
+/// A call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Op {
+    Append { batch: Batch, key: Option<u8> },
+    Get { offset: u8, limit: u8 },
+    Tail { before: Option<i64>, limit: u8 },
+    After { after: i64, limit: u8 },
+    Info,
+    Clear,
+    ClearRun { run: u8 },
+    Replace { up_to: i64, seen: i64, batch: Batch },
+}
+
+/// An answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Answer {
+    Appended { first: i64, last: i64 },
+    Messages(Vec<(i64, u32)>),
+    Info { messages: u64, bytes: u64, last: i64 },
+    Removed(u64),
+    Replaced { removed: u64, seq: i64 },
+}
+
+/// What a client saw of the thread.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    places: Vec<i64>,
+    last: i64,
+}
+
+impl Spec for OneThread {
+    type State = State;
+    type Op = Op;
+    type Answer = Answer;
+
+    fn step(state: &State, op: &Op, reply: &Reply<Answer>) -> Option<State> {
+        state.after(op, reply)
+    }
+
+    fn changes(op: &Op, reply: &Reply<Answer>) -> bool {
+        let writes = matches!(op, Op::Append { .. } | Op::Clear | Op::ClearRun { .. } | Op::Replace { .. });
+        writes && !matches!(reply, Reply::Refused(_) | Reply::Answered(Answer::Removed(0)))
+    }
+}
+
+fn thread() -> Result<Thread> {
+    Thread::new("agent", "session")
+}
+
+fn run(number: u8) -> Result<RunId> {
+    RunId::new(format!("run{number}"))
+}
+
+/// The run of a message.
+fn run_of(id: u32) -> Option<u8> {
+    u8::try_from(id % 3).ok().filter(|run| *run > 0)
+}
+
+fn text_of(id: u32) -> String {
+    format!("m{id}")
+}
+
+fn messages(batch: Batch) -> Result<Vec<ChatMessage>> {
+    let message = |id| {
+        let message = ChatMessage::user(text_of(id));
+        Ok(match run_of(id) {
+            Some(number) => message.with_run(run(number)?),
+            None => message,
+        })
+    };
+    batch.ids().map(message).collect()
+}
+
+fn seen(stored: &[StoredMessage]) -> Answer {
+    let one = |stored: &StoredMessage| (stored.seq.get(), number_in(&stored.message.text, "m"));
+    Answer::Messages(stored.iter().map(one).collect())
+}
+
+fn append(chance: &mut Chance, turn: Turn) -> Op {
+    let count = chance.below(3) + 1;
+    if chance.percent(70) {
+        return Op::Append { batch: Batch { first: turn.value() * 10, count }, key: None };
+    }
+    // The same key means the same messages, but not always.
+    let key = chance.below(KEYS);
+    let other = u32::from(chance.percent(15));
+    let batch = Batch { first: 90_000 + u32::from(key) * 100 + other * 10, count: key + 1 };
+    Op::Append { batch, key: Some(key) }
+}
+
+fn replace(memory: &Memory, chance: &mut Chance, turn: Turn) -> Option<Op> {
+    // A message that a longer replacement pushed below 0 cannot be named.
+    let up_to = chance.of(&memory.places)?.max(0);
+    let seen = if chance.percent(30) { up_to } else { memory.last.max(up_to) };
+    let batch = Batch { first: turn.value() * 10, count: chance.below(3) + 1 };
+    Some(Op::Replace { up_to, seen, batch })
+}
+
+impl Subject for OneThread {
+    const CONTRACT: Contract = Contract::History;
+    type Store = dyn HistoryProvider;
+    type Memory = Memory;
+
+    fn store(stores: &StoreSet) -> Option<Arc<Self::Store>> {
+        stores.history.clone()
+    }
+
+    fn initial() -> State {
+        State::new()
+    }
+
+    fn choose(memory: &Memory, chance: &mut Chance, turn: Turn, _: &Capabilities) -> Op {
+        match chance.below(100) {
+            0..42 => append(chance, turn),
+            42..50 => Op::Get { offset: 0, limit: 100 },
+            50..54 => Op::Get { offset: chance.below(6), limit: chance.below(6) },
+            54..60 => Op::Tail { before: None, limit: chance.below(6) },
+            60..64 => Op::Tail { before: chance.of(&memory.places), limit: chance.below(6) },
+            64..72 => Op::After { after: memory.last, limit: 100 },
+            72..80 => Op::Info,
+            80..84 => Op::Clear,
+            84..88 => Op::ClearRun { run: chance.below(2) + 1 },
+            _ => replace(memory, chance, turn).unwrap_or(Op::Info),
+        }
+    }
+
+    async fn call(store: &Self::Store, op: &Op) -> Result<Answer> {
+        let thread = thread()?;
+        match *op {
+            Op::Append { batch, key } => {
+                let mut options = AppendOptions::default();
+                if let Some(key) = key {
+                    options = options.with_idempotency_key(IdempotencyKey::new(format!("key{key}"))?);
+                }
+                let appended = store.append_many(&thread, messages(batch)?, options).await?;
+                Ok(Answer::Appended { first: appended.first.get(), last: appended.last.get() })
+            }
+            Op::Get { offset, limit } => {
+                Ok(seen(&store.get_messages(&thread, offset.into(), limit.into()).await?))
+            }
+            Op::Tail { before, limit } => {
+                Ok(seen(&store.tail(&thread, before.map(Seq::new), limit.into()).await?))
+            }
+            Op::After { after, limit } => {
+                Ok(seen(&store.page_after(&thread, Seq::new(after), limit.into()).await?))
+            }
+            Op::Info => {
+                let info = store.thread_info(&thread).await?;
+                Ok(Answer::Info { messages: info.messages, bytes: info.bytes, last: info.last.get() })
+            }
+            Op::Clear => Ok(Answer::Removed(store.clear(&thread).await?)),
+            Op::ClearRun { run } => Ok(Answer::Removed(store.clear_run(&thread, &self::run(run)?).await?)),
+            Op::Replace { up_to, seen, batch } => {
+                let replacement = Replacement::new(Seq::new(up_to), messages(batch)?);
+                let done = store.replace(&thread, replacement.with_seen(Seq::new(seen))).await?;
+                Ok(Answer::Replaced { removed: done.removed, seq: done.seq.get() })
+            }
+        }
+    }
+
+    fn learn(memory: &mut Memory, op: &Op, answer: &Answer) {
+        match answer {
+            Answer::Appended { first, last } => memory.places.extend(*first..=*last),
+            Answer::Messages(seen) => {
+                memory.places = seen.iter().map(|(seq, _)| *seq).collect();
+                let last = memory.places.last().copied().unwrap_or(0);
+                memory.last = memory.last.max(last);
+            }
+            // Only who asks for the last number, or made it, knows that nothing of the thread's life is after it.
+            Answer::Info { last, .. } => memory.last = *last,
+            Answer::Replaced { seq, .. } => memory.last = *seq,
+            Answer::Removed(_) => {}
+        }
+        if let (Op::Append { key: None, .. }, Answer::Appended { last, .. }) = (op, answer) {
+            memory.last = memory.last.max(*last);
+        }
+    }
+
+    fn clause(op: &Op, reply: &Reply<Answer>) -> &'static str {
+        match (op, reply) {
+            (Op::Append { key: Some(_), .. }, Reply::Answered(_)) => "HIST-011",
+            (Op::Append { key: Some(_), .. }, _) => "HIST-008",
+            (Op::Append { .. }, _) => "HIST-005",
+            (Op::Get { .. } | Op::Tail { .. } | Op::After { .. }, _) => "HIST-004",
+            (Op::Info, _) => "HIST-031",
+            (Op::Clear, _) => "HIST-034",
+            (Op::ClearRun { .. }, _) => "HIST-038",
+            (Op::Replace { .. }, Reply::Answered(_)) => "HIST-053",
+            (Op::Replace { .. }, _) => "HIST-052",
+        }
+    }
+
+    fn show_op(op: &Op) -> String {
+        match op {
+            Op::Append { batch, key: None } => format!("append {}", show_batch(*batch)),
+            Op::Append { batch, key: Some(key) } => format!("append {} as key{key}", show_batch(*batch)),
+            Op::Get { offset, limit } => format!("get {limit} from {offset}"),
+            Op::Tail { before: None, limit } => format!("tail {limit}"),
+            Op::Tail { before: Some(before), limit } => format!("tail {limit} before {before}"),
+            Op::After { after, limit } => format!("page of {limit} after {after}"),
+            Op::Info => "info".to_owned(),
+            Op::Clear => "clear".to_owned(),
+            Op::ClearRun { run } => format!("clear run{run}"),
+            Op::Replace { up_to, seen, batch } => {
+                format!("replace up to {up_to}, seen {seen}, by {}", show_batch(*batch))
+            }
+        }
+    }
+
+    fn show_answer(_: &Op, answer: &Answer) -> String {
+        match answer {
+            Answer::Appended { first, last } => format!("at {first} to {last}"),
+            Answer::Messages(seen) => show_messages(seen),
+            Answer::Info { messages, bytes, last } => {
+                format!("{messages} messages, {bytes} bytes, last {last}")
+            }
+            Answer::Removed(count) => format!("{count} removed"),
+            Answer::Replaced { removed, seq } => format!("{removed} replaced, event {seq}"),
+        }
+    }
+
+    fn show_state(state: &State) -> String {
+        let about = if state.last.exact { "" } else { " or more" };
+        let last = state.last.at_least;
+        format!("{}; last number {last}{about}", show_messages(&state.messages))
+    }
+}
+
+fn show_batch(batch: Batch) -> String {
+    let ids: Vec<String> = batch.ids().map(text_of).collect();
+    ids.join(" ")
+}
+
+fn show_messages(messages: &[(i64, u32)]) -> String {
+    let all: Vec<String> = messages.iter().map(|(seq, id)| format!("{seq}:{}", text_of(*id))).collect();
+    if all.is_empty() { "no message".to_owned() } else { all.join(" ") }
+}

@@ -1,0 +1,271 @@
+//! Several clients at once, and whether what they saw can be explained.
+//!
+//! Five clients of one object each make twelve calls through two handles, begun together, and every call is recorded with
+//! its answer between two numbers of one clock. The history passes if it is *linearizable*: if the calls, each at some
+//! moment between its beginning and its end, make a sequential history of the contract (Herlihy and Wing 1990; the search
+//! is that of Wing and Gong 1993 in the just-in-time form of Lowe 2017). So a lost update, a stale read, a claim with two winners, or a batch torn apart has no explanation
+//! and is printed, cut down to the calls that matter, as a timeline. Calls whose outcome nobody knows may have taken effect
+//! at any later time or never.
+//!
+//! What is proven is that these histories were right, not that all are: a fault that needs a rarer moment may be missed. A
+//! history in which no two calls overlapped proves nothing, and none that lost more than a tenth of its calls does;
+//! neither is counted. Where several processes can open the place, each fifth history is made by five of them.
+//! What comes with the clock (times to live, leases that pass) and subscriptions are left to the cases.
+//!
+//! Objects: a thread, a bucket of three keys with its common revisions, a board, three blobs, three documents, and a graph
+//! of three entities and three relationships.
+
+mod blobs;
+mod chance;
+mod check;
+mod graph;
+mod history;
+mod key_value;
+mod play;
+mod processes;
+mod subject;
+mod tasks;
+mod timeline;
+mod vectors;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use futures_util::StreamExt;
+use larder_kernel::{Capabilities, Capability, Contract, Result};
+
+pub use self::play::Script;
+pub use self::processes::Processes;
+
+use self::chance::Chance;
+use self::check::{BUDGET, Judgement, RecordOf, check, shrink};
+use self::play::{CLIENTS, PlayedOf, history};
+use self::subject::Subject;
+use crate::case::Level;
+use crate::harness::Harness;
+use crate::level::{Counterexample, Effort, LevelReport};
+use crate::runner::Probed;
+
+/// The histories of a backend that prove the level.
+const HISTORIES: u64 = 500;
+/// Those of a night.
+const HISTORIES_LONG: u64 = 10_000;
+/// Histories recorded at once.
+const JOBS: usize = 4;
+/// Counterexamples after which a contract is given up.
+const COUNTEREXAMPLES_MAX: usize = 3;
+/// Calls of a history that may fail to get through.
+const LOST_MAX: u32 = 6;
+/// Each how many-th history is made by processes, where they can.
+const APART_EACH: u64 = 5;
+
+/// Runs the level on a backend, its histories spread over the contracts that it serves, one report for each.
+pub async fn run(harness: &Arc<dyn Harness>, probed: &Probed, effort: &Effort) -> Vec<LevelReport> {
+    run_with(harness, probed, effort, None).await
+}
+
+/// As [`run`], with a part of the histories made by several processes where the backend declares `multi-process`.
+pub async fn run_with(
+    harness: &Arc<dyn Harness>,
+    probed: &Probed,
+    effort: &Effort,
+    processes: Option<&dyn Processes>,
+) -> Vec<LevelReport> {
+    let served = &probed.backend.capabilities;
+    let all = if effort.long { HISTORIES_LONG } else { HISTORIES };
+    let mut reports = Vec::new();
+    for (contract, required) in shares(served, all) {
+        let capabilities = served.get(&contract).cloned().unwrap_or_default();
+        let processes = processes.filter(|_| capabilities.has(Capability::MultiProcess));
+        let press = Press { harness, effort, processes, capabilities };
+        let report =
+            LevelReport::new(harness.name(), Level::Concurrent, Some(contract), "histories", required);
+        reports.push(match contract {
+            Contract::History => press.run::<history::OneThread>(report).await,
+            Contract::Vectors => press.run::<vectors::Collection>(report).await,
+            Contract::Graph => press.run::<graph::Graph>(report).await,
+            Contract::Blobs => press.run::<blobs::Blobs>(report).await,
+            Contract::Tasks => press.run::<tasks::OneBoard>(report).await,
+            Contract::KeyValue => press.run::<key_value::Bucket>(report).await,
+        });
+    }
+    reports
+}
+
+/// How many histories each contract gets, so that they come to `all`.
+fn shares(served: &BTreeMap<Contract, Capabilities>, all: u64) -> Vec<(Contract, u64)> {
+    let count = u64::try_from(served.len()).unwrap_or(u64::MAX);
+    let share = |index: u64| all / count + u64::from(index < all % count);
+    (0..).zip(served.keys()).map(|(index, contract)| (*contract, share(index))).collect()
+}
+
+/// One contract of one backend under pressure.
+struct Press<'a> {
+    harness: &'a Arc<dyn Harness>,
+    effort: &'a Effort,
+    processes: Option<&'a dyn Processes>,
+    capabilities: Capabilities,
+}
+
+/// What became of one history.
+enum Trial {
+    /// It can be explained. So many of its calls overlapped another.
+    Explained { overlapping: u64 },
+    /// It proves nothing, for this reason.
+    Idle(&'static str),
+    /// It cannot be explained.
+    Found(Box<Counterexample>),
+}
+
+impl Press<'_> {
+    async fn run<S: Subject>(&self, mut report: LevelReport) -> LevelReport {
+        let begun = Instant::now();
+        let wanted = self.effort.share_of(report.required);
+        let enough = AtomicBool::new(false);
+        let trials = futures_util::stream::iter(0..wanted.saturating_mul(2))
+            .map(|number| self.trial::<S>(number, &enough))
+            .buffer_unordered(JOBS);
+        let mut trials = std::pin::pin!(trials);
+        let (mut overlapping, mut apart): (u64, u64) = (0, 0);
+        let mut idle: BTreeMap<&'static str, u64> = BTreeMap::new();
+        while let Some((number, trial)) = trials.next().await {
+            match trial {
+                None => {}
+                Some(Ok(Trial::Explained { overlapping: calls })) => {
+                    report.executed += 1;
+                    overlapping += calls;
+                    apart += u64::from(self.processes_for(number).is_some());
+                }
+                Some(Ok(Trial::Idle(reason))) => *idle.entry(reason).or_default() += 1,
+                Some(Ok(Trial::Found(found))) => {
+                    report.executed += 1;
+                    report.counterexamples.push(*found);
+                }
+                Some(Err(reason)) => {
+                    let seed = self.seed::<S>(number);
+                    report.trouble = Some(format!("seed {seed}: {reason}"));
+                }
+            }
+            let found = report.counterexamples.len() >= COUNTEREXAMPLES_MAX;
+            if report.executed >= wanted || found || report.trouble.is_some() {
+                enough.store(true, Ordering::Relaxed);
+            }
+        }
+        let each = overlapping.checked_div(report.executed).unwrap_or(0);
+        report.notes.push(format!("{each} calls of a history overlapped another's, on average"));
+        if self.processes.is_some() {
+            report.notes.push(format!("{apart} histories were made by {CLIENTS} processes"));
+        } else if self.capabilities.has(Capability::MultiProcess) {
+            report.notes.push("no history was made by several processes".to_owned());
+        }
+        for (reason, count) in idle {
+            report.notes.push(format!("{count} histories are not counted: {reason}"));
+        }
+        report.elapsed_us = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
+        report
+    }
+
+    /// One history, unless there have been enough.
+    async fn trial<S: Subject>(
+        &self,
+        number: u64,
+        enough: &AtomicBool,
+    ) -> (u64, Option<Result<Trial, String>>) {
+        if enough.load(Ordering::Relaxed) {
+            return (number, None);
+        }
+        let seed = self.seed::<S>(number);
+        let processes = self.processes_for(number);
+        let recorded =
+            history::<S>(self.harness, processes, &self.capabilities, seed, self.effort.timeout).await;
+        let played = match recorded {
+            Ok(played) => played,
+            Err(error) => return (number, Some(Err(error.to_string()))),
+        };
+        // A search may take a while, and must not keep the clients of other histories waiting.
+        let judged = tokio::task::spawn_blocking(move || judge::<S>(played, seed)).await;
+        (number, Some(judged.unwrap_or_else(|error| Err(format!("the search ended early: {error}")))))
+    }
+
+    fn seed<S: Subject>(&self, number: u64) -> u64 {
+        Chance::seed_of(self.effort.seed, S::CONTRACT.as_str(), number)
+    }
+
+    /// What makes the history, where several processes are to.
+    fn processes_for(&self, number: u64) -> Option<&dyn Processes> {
+        self.processes.filter(|_| number % APART_EACH == APART_EACH - 1)
+    }
+}
+
+fn judge<S: Subject>(played: PlayedOf<S>, seed: u64) -> Result<Trial, String> {
+    if let Some(op) = played.hung.first() {
+        return Ok(Trial::Found(Box::new(Counterexample {
+            clause: S::clause(op, &check::Reply::Unknown),
+            finding: "a call among several at once did not end in time".to_owned(),
+            script: format!("{} => no answer", S::show_op(op)),
+            seed,
+        })));
+    }
+    let overlapping = overlapping(&played.records);
+    let records: Vec<RecordOf<S>> = played.records.into_iter().flat_map(S::expand).collect();
+    match check::<S>(&S::initial(), &records, BUDGET) {
+        Judgement::TooMuch => Err(format!("the search for an order of {} calls is too long", records.len())),
+        Judgement::Stuck(_) => found::<S>(&records, seed),
+        Judgement::Linearizable if played.lost > LOST_MAX => {
+            Ok(Trial::Idle("too many calls did not get through"))
+        }
+        Judgement::Linearizable if overlapping == 0 => Ok(Trial::Idle("no calls overlapped")),
+        Judgement::Linearizable => Ok(Trial::Explained { overlapping }),
+    }
+}
+
+fn found<S: Subject>(records: &[RecordOf<S>], seed: u64) -> Result<Trial, String> {
+    let Some(shrunk) = shrink::<S>(&S::initial(), records) else {
+        return Err("the history has no order, but the search for a shorter one is too long".to_owned());
+    };
+    let record = &shrunk.history[shrunk.at];
+    let (op, reply) = (&record.op, &record.reply);
+    Ok(Trial::Found(Box::new(Counterexample {
+        clause: S::broken(&shrunk.history, shrunk.at),
+        finding: format!(
+            "no order of the calls explains the answer of {:?}: {}",
+            S::show_op(op),
+            timeline::show_reply::<S>(op, reply)
+        ),
+        script: format!("{}{}", timeline::timeline(&shrunk), timeline::whole::<S>(records)),
+        seed,
+    })))
+}
+
+/// How many of the calls overlapped one of another client.
+fn overlapping<O, A>(records: &[check::Record<O, A>]) -> u64 {
+    let meets = |one: &check::Record<O, A>| {
+        records.iter().any(|other| {
+            other.client != one.client
+                && other.answered.is_none_or(|answered| answered > one.called)
+                && one.answered.is_none_or(|answered| answered > other.called)
+        })
+    };
+    u64::try_from(records.iter().filter(|record| meets(record)).count()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_histories_are_spread_over_the_contracts_and_none_is_lost() {
+        for count in 1..=Contract::ALL.len() {
+            let served: BTreeMap<_, _> = Contract::ALL
+                .into_iter()
+                .take(count)
+                .map(|contract| (contract, Capabilities::default()))
+                .collect();
+            let shares = shares(&served, 500);
+            assert_eq!((shares.len(), shares.iter().map(|(_, share)| share).sum()), (count, 500));
+        }
+        assert!(shares(&BTreeMap::new(), 500).is_empty());
+    }
+}

@@ -1,0 +1,246 @@
+//! Documents: three ids of one collection, each a register.
+//!
+//! A search stands in the specification as one look at each document, all within its span: the contract promises of each
+//! document that it is found as it is (VEC-031), and not that all are from one moment.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use larder_kernel::{
+    Capabilities, CollectionName, Contract, Document, DocumentId, Embedding, PutMode, Result, SearchRequest,
+    VectorStore,
+};
+use serde::{Deserialize, Serialize};
+
+use super::chance::Chance;
+use super::check::{Record, Reply, Spec};
+use super::subject::{Subject, Turn, number_in, or_nothing};
+use crate::harness::StoreSet;
+
+const DOCUMENTS: u8 = 3;
+
+/// A collection.
+pub(crate) struct Collection;
+
+/// A call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Op {
+    Upsert {
+        id: u8,
+        value: u32,
+    },
+    PutIfAbsent {
+        id: u8,
+        value: u32,
+    },
+    Get {
+        id: u8,
+    },
+    Delete {
+        id: u8,
+    },
+    Search,
+    /// What a search says of one document.
+    Look {
+        id: u8,
+    },
+}
+
+/// An answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Answer {
+    /// Whether the document was written.
+    Written(bool),
+    Seen(Option<u32>),
+    Deleted(u64),
+    Found(BTreeMap<u8, u32>),
+}
+
+impl Spec for Collection {
+    type State = BTreeMap<u8, u32>;
+    type Op = Op;
+    type Answer = Answer;
+
+    fn step(state: &Self::State, op: &Op, reply: &Reply<Answer>) -> Option<Self::State> {
+        let with = |id, value| {
+            let mut next = state.clone();
+            next.insert(id, value);
+            next
+        };
+        let without = |id| {
+            let mut next = state.clone();
+            next.remove(&id);
+            next
+        };
+        match (*op, reply) {
+            (Op::Upsert { id, value }, Reply::Answered(Answer::Written(true)) | Reply::Unknown) => {
+                Some(with(id, value))
+            }
+            (Op::PutIfAbsent { id, value }, Reply::Answered(Answer::Written(true)) | Reply::Unknown) => {
+                (!state.contains_key(&id)).then(|| with(id, value))
+            }
+            (Op::PutIfAbsent { id, .. }, Reply::Answered(Answer::Written(false))) => {
+                state.contains_key(&id).then(|| state.clone())
+            }
+            (Op::Get { id } | Op::Look { id }, Reply::Answered(Answer::Seen(seen))) => {
+                (state.get(&id) == seen.as_ref()).then(|| state.clone())
+            }
+            (Op::Delete { id }, Reply::Answered(Answer::Deleted(count))) => {
+                (u64::from(state.contains_key(&id)) == *count).then(|| without(id))
+            }
+            (Op::Delete { id }, Reply::Unknown) => Some(without(id)),
+            _ => None,
+        }
+    }
+
+    fn changes(op: &Op, reply: &Reply<Answer>) -> bool {
+        let writes = matches!(op, Op::Upsert { .. } | Op::PutIfAbsent { .. } | Op::Delete { .. });
+        let nothing =
+            matches!(reply, Reply::Refused(_) | Reply::Answered(Answer::Written(false) | Answer::Deleted(0)));
+        writes && !nothing
+    }
+
+    fn part(op: &Op) -> Option<u8> {
+        match *op {
+            Op::Upsert { id, .. }
+            | Op::PutIfAbsent { id, .. }
+            | Op::Get { id }
+            | Op::Delete { id }
+            | Op::Look { id } => Some(id),
+            Op::Search => None,
+        }
+    }
+}
+
+fn collection() -> Result<CollectionName> {
+    CollectionName::new("collection")
+}
+
+fn id(number: u8) -> Result<DocumentId> {
+    DocumentId::new(name(number))
+}
+
+fn name(id: u8) -> String {
+    format!("d{id}")
+}
+
+/// An embedding that tells the values apart.
+fn embedding(value: u32) -> Result<Embedding> {
+    let small = f32::from(u16::try_from(value % 1_000).unwrap_or(0));
+    Embedding::new(vec![1.0, small / 1_000.0])
+}
+
+fn document(number: u8, value: u32) -> Result<Document> {
+    Ok(Document::new(id(number)?, format!("v{value}")).with_embedding(embedding(value)?))
+}
+
+/// The value of a document; that of none where text and embedding are not of one write.
+fn value_of(document: &Document) -> Result<u32> {
+    let value = number_in(&document.content, "v");
+    let whole = document.embedding.as_ref() == Some(&embedding(value)?);
+    Ok(if whole { value } else { u32::MAX })
+}
+
+impl Subject for Collection {
+    const CONTRACT: Contract = Contract::Vectors;
+    type Store = dyn VectorStore;
+    type Memory = ();
+
+    fn store(stores: &StoreSet) -> Option<Arc<Self::Store>> {
+        stores.vectors.clone()
+    }
+
+    fn initial() -> Self::State {
+        BTreeMap::new()
+    }
+
+    fn choose((): &(), chance: &mut Chance, turn: Turn, _: &Capabilities) -> Op {
+        let id = chance.below(DOCUMENTS);
+        let value = turn.value();
+        match chance.below(100) {
+            0..25 => Op::Upsert { id, value },
+            25..45 => Op::PutIfAbsent { id, value },
+            45..62 => Op::Delete { id },
+            62..72 => Op::Search,
+            _ => Op::Get { id },
+        }
+    }
+
+    async fn call(store: &Self::Store, op: &Op) -> Result<Answer> {
+        let collection = collection()?;
+        match *op {
+            Op::Upsert { id, value } => {
+                let report = store.put(&collection, vec![document(id, value)?], PutMode::Upsert).await?;
+                Ok(Answer::Written(report.written.len() == 1 && report.ignored.is_empty()))
+            }
+            Op::PutIfAbsent { id, value } => {
+                let report = store.put(&collection, vec![document(id, value)?], PutMode::IfAbsent).await?;
+                Ok(Answer::Written(report.ignored.is_empty()))
+            }
+            Op::Get { id } | Op::Look { id } => {
+                let mut found = store.get(&collection, &[self::id(id)?]).await?;
+                let document = found.pop().flatten();
+                Ok(Answer::Seen(document.as_ref().map(value_of).transpose()?))
+            }
+            Op::Delete { id } => Ok(Answer::Deleted(store.delete(&collection, &[self::id(id)?]).await?)),
+            Op::Search => {
+                let request =
+                    SearchRequest { embedding: embedding(0)?, limit: 10, filter: None, score_min: None };
+                let hits = store.search(&collection, &request).await?;
+                let number = |text: &str| u8::try_from(number_in(text, "d")).unwrap_or(u8::MAX);
+                let seen = hits.iter().map(|hit| (number(hit.id.as_str()), number_in(&hit.content, "v")));
+                Ok(Answer::Found(seen.collect()))
+            }
+        }
+    }
+
+    fn learn((): &mut (), _: &Op, _: &Answer) {}
+
+    fn expand(record: Record<Op, Answer>) -> Vec<Record<Op, Answer>> {
+        let Reply::Answered(Answer::Found(found)) = &record.reply else { return vec![record] };
+        let look = |id| {
+            let reply = Reply::Answered(Answer::Seen(found.get(&id).copied()));
+            Record { op: Op::Look { id }, reply, ..record.clone() }
+        };
+        // What is found under a strange id is looked for, too, and then found wanting.
+        let strange = found.keys().copied().filter(|id| *id >= DOCUMENTS);
+        (0..DOCUMENTS).chain(strange).map(look).collect()
+    }
+
+    fn clause(op: &Op, _: &Reply<Answer>) -> &'static str {
+        match op {
+            Op::Upsert { .. } => "VEC-003",
+            Op::PutIfAbsent { .. } => "VEC-010",
+            Op::Get { .. } => "STORE-002",
+            Op::Delete { .. } => "VEC-034",
+            Op::Search | Op::Look { .. } => "VEC-031",
+        }
+    }
+
+    fn show_op(op: &Op) -> String {
+        match *op {
+            Op::Upsert { id, value } => format!("upsert {} := v{value}", name(id)),
+            Op::PutIfAbsent { id, value } => format!("put {} := v{value} if absent", name(id)),
+            Op::Get { id } => format!("get {}", name(id)),
+            Op::Delete { id } => format!("delete {}", name(id)),
+            Op::Search => "search".to_owned(),
+            Op::Look { id } => format!("search, as to {}", name(id)),
+        }
+    }
+
+    fn show_answer(_: &Op, answer: &Answer) -> String {
+        match answer {
+            Answer::Written(true) => "written".to_owned(),
+            Answer::Written(false) => "left alone".to_owned(),
+            Answer::Seen(value) => or_nothing(*value, |value| format!("v{value}")),
+            Answer::Deleted(count) => format!("{count} deleted"),
+            Answer::Found(found) => Self::show_state(found),
+        }
+    }
+
+    fn show_state(state: &Self::State) -> String {
+        let documents: Vec<String> =
+            state.iter().map(|(id, value)| format!("{} = v{value}", name(*id))).collect();
+        if documents.is_empty() { "no document".to_owned() } else { documents.join(", ") }
+    }
+}

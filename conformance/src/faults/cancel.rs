@@ -1,0 +1,173 @@
+//! Calls that are dropped where they wait.
+//!
+//! A clerk's calls are polled so many times and then dropped: the first after one poll, the next after two, until one
+//! ends by itself; then from the beginning. What the drop leaves is judged like a fault: the write whole or absent, the
+//! store and its connections usable.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use larder_kernel::{Contract, Result};
+
+use super::erase;
+use crate::case::Level;
+use crate::harness::{Harness, OpenOptions, StoreSet};
+use crate::ledger::{Answer, CONTRACTS, Calls, Clerk, Ended, Op, Sin, clerk, recover, trial_seed};
+use crate::level::{Counterexample, Effort, LevelReport};
+use crate::runner::{Probed, fresh_namespace, within};
+
+/// How many dropped calls prove a contract, and how many in a long run.
+const REQUIRED: u64 = 100;
+const REQUIRED_LONG: u64 = 5_000;
+/// How many calls are dropped before the store is judged.
+const DROPS_OF_A_TRIAL: u64 = 25;
+/// How many calls of a kind may end by themselves, one after the other, until a trial ends: some never wait.
+const STEPS_MAX: u64 = 400;
+/// How many calls of a client may fail before a write must succeed.
+const ATTEMPTS_MAX: u32 = 4;
+
+/// Drops the calls of each contract wherever they wait. Where a store's calls never wait, there is no report.
+pub async fn cancellations(harness: &Arc<dyn Harness>, probed: &Probed, effort: &Effort) -> Vec<LevelReport> {
+    let mut reports = Vec::new();
+    for contract in CONTRACTS.into_iter().filter(|it| probed.backend.capabilities.contains_key(it)) {
+        let begun = Instant::now();
+        let required = if effort.long { REQUIRED_LONG } else { REQUIRED };
+        let mut report =
+            LevelReport::new(harness.name(), Level::Faults, Some(contract), "cancellations", required);
+        match drop_all(harness, contract, effort, required, &mut report).await {
+            Ok(true) => {}
+            // No call of this store ever waits: there is nothing to drop.
+            Ok(false) => continue,
+            Err(error) => report.trouble = Some(format!("cannot use the backend: {error}")),
+        }
+        report.elapsed_us = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
+        reports.push(report);
+    }
+    reports
+}
+
+/// Says whether there was anything to drop.
+async fn drop_all(
+    harness: &Arc<dyn Harness>,
+    contract: Contract,
+    effort: &Effort,
+    required: u64,
+    report: &mut LevelReport,
+) -> Result<bool> {
+    let namespace = fresh_namespace()?;
+    let open = |handle| {
+        let (namespace, harness) = (namespace.clone(), Arc::clone(harness));
+        async move {
+            let options = OpenOptions::default().with_handle(handle);
+            within(effort.timeout, "faults.open", harness.open(&namespace, &options)).await
+        }
+    };
+    let (stores, other) = (open(0).await?, open(1).await?);
+    let wanted = effort.share_of(required);
+    let (mut trial, mut deepest) = (0, 0);
+    while report.executed < wanted && report.counterexamples.is_empty() {
+        let seed = trial_seed(effort.seed, contract.as_str(), trial);
+        let mut clerk = clerk(contract, &stores, &format!("drop-{trial}"), seed);
+        let calls = Calls::new(effort.timeout, Arc::new(AtomicUsize::new(0)));
+        let rest = DROPS_OF_A_TRIAL.min(wanted - report.executed);
+        let (dropped, depth, mut sins) = drop_some(clerk.as_mut(), &stores, &calls, rest).await;
+        deepest = deepest.max(depth);
+        recover(clerk.as_mut(), &stores, &calls, &mut sins, ATTEMPTS_MAX).await;
+        let judged = within(effort.timeout, "faults.judge", clerk.judge(&other, "STORE-002")).await?;
+        for sin in sins.into_iter().chain(judged) {
+            let (finding, script) = (sin.finding, calls.script());
+            report.counterexamples.push(Counterexample { clause: sin.clause, finding, script, seed });
+        }
+        report.executed += dropped;
+        trial += 1;
+        if dropped == 0 {
+            break;
+        }
+    }
+    report.notes.push(format!("the longest call was dropped after {deepest} polls"));
+    within(effort.timeout, "faults.erase", erase(&stores)).await?;
+    Ok(report.executed > 0 || !report.counterexamples.is_empty())
+}
+
+/// Drops calls after 1, 2, 3 … polls. Says how many, and after how many polls at most.
+async fn drop_some(
+    clerk: &mut dyn Clerk,
+    stores: &StoreSet,
+    calls: &Calls,
+    wanted: u64,
+) -> (u64, u64, Vec<Sin>) {
+    let (mut dropped, mut polls, mut deepest) = (0, 1, 0);
+    let mut sins = Vec::new();
+    for _ in 0..STEPS_MAX {
+        if dropped == wanted || !sins.is_empty() {
+            break;
+        }
+        let op = clerk.next();
+        let mut cut = false;
+        let call = async {
+            match (Polls { call: clerk.perform(&op, stores), left: polls }).await {
+                Some(result) => result.map(Some),
+                None => Ok(None),
+            }
+        };
+        let ended = match tokio::time::timeout(calls.limit(), call).await {
+            Ok(Ok(Some(answer))) => Ended::Done(answer),
+            Ok(Ok(None)) => {
+                cut = true;
+                Ended::Open(None)
+            }
+            Ok(Err(error)) => Ended::from(Err(error)),
+            Err(_) => {
+                sins.push(Sin::new("STORE-014", format!("{op:?} did not end in time")));
+                Ended::Open(None)
+            }
+        };
+        calls.remark(&describe(&op, &ended, cut, polls));
+        if cut {
+            dropped += 1;
+            deepest = deepest.max(polls);
+            polls += 1;
+        } else {
+            polls = 1;
+        }
+        sins.extend(clerk.settle(&op, ended));
+    }
+    (dropped, deepest, sins)
+}
+
+fn describe(op: &Op, ended: &Ended, cut: bool, polls: u64) -> String {
+    match ended {
+        _ if cut => format!("{op:?} -> dropped after {polls} polls"),
+        Ended::Done(_) => format!("{op:?} -> answered"),
+        Ended::Refused(error) => format!("{op:?} -> not applied: {error}"),
+        Ended::Open(error) => format!("{op:?} -> unknown: {error:?}"),
+    }
+}
+
+/// A call that is given up after so many polls: `None` then.
+struct Polls<'a> {
+    call: Pin<Box<dyn Future<Output = Result<Answer>> + Send + 'a>>,
+    left: u64,
+}
+
+impl Future for Polls<'_> {
+    type Output = Option<Result<Answer>>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if self.left == 0 {
+            return Poll::Ready(None);
+        }
+        self.left -= 1;
+        let polled = self.call.as_mut().poll(context);
+        match polled {
+            Poll::Ready(result) => Poll::Ready(Some(result)),
+            // Given up before it is woken, as a caller does whose time is over.
+            Poll::Pending if self.left == 0 => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! The level `faults`: a network that cuts, delays and goes silent.
+//!
+//! A relay on this machine stands between the store and its server ([`Harness::relayed`]). While clients write and read
+//! through it, one fault at a time strikes a connection that is in use: it ends before the request gets through, after
+//! the request and before the reply, or at some byte of either direction; what is sent arrives late, or never, on any
+//! connection; or the connection is reset. Only a fault that struck while a call was under way counts.
+//!
+//! Afterwards the same store, through the same relay, has to work again, and what a second handle reads past the relay is
+//! compared with what the clients know: no acknowledged write is lost or doubled, a write reported as not applied left
+//! nothing, one of unknown outcome is whole or absent and, repeated with its idempotency key, there once. No call may
+//! take longer than the store says it can.
+//!
+//! What this does not show: two faults at once, servers that answer wrongly, bytes that change on their way, and what a
+//! connection under TLS does. A fault comes at a moment that depends on the machine, so the seed of a trial draws the
+//! same fault and the same writes again, but not always the same interleaving; what was done is therefore part of each
+//! finding. The kinds of faults are those that Jepsen (Kingsbury, since 2013) and Toxiproxy (Shopify, 2014) have made
+//! common.
+//!
+//! Beside it stands [`cancellations`], which needs no network: every call is dropped at every point where it waits.
+
+mod cancel;
+mod plan;
+mod relay;
+mod trial;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use futures_util::future::join_all;
+use larder_kernel::{Namespace, Result};
+
+pub use cancel::cancellations;
+pub use plan::{Direction, Kind, Plan};
+pub use relay::{Relay, Strike};
+
+use crate::case::Level;
+use crate::harness::{Harness, OpenOptions, Relayed, StoreSet};
+use crate::ledger::{Tally, trial_seed};
+use crate::level::{Counterexample, Effort, LevelReport};
+use crate::runner::{Probed, fresh_namespace, within};
+use trial::{Lane, Trial};
+
+/// How many faults prove the level, and how many in a long run.
+const REQUIRED: u64 = 200;
+const REQUIRED_LONG: u64 = 5_000;
+/// How many trials at once, each with a relay and a store of its own; most of their time is waiting.
+const LANES: u64 = 8;
+/// The same where a client waits long for an answer that does not come.
+const LANES_PATIENT: u64 = 36;
+/// How often a fault that met no call is drawn anew.
+const DRAWS_MAX: u64 = 4;
+/// After how many findings a run ends.
+const FINDINGS_MAX: usize = 10;
+
+/// Strikes the connections between a store and its server. Where the backend has no server that can be relayed, there is
+/// no report.
+pub async fn run(harness: &Arc<dyn Harness>, _probed: &Probed, effort: &Effort) -> Vec<LevelReport> {
+    let Some(server) = harness.server() else { return Vec::new() };
+    let begun = Instant::now();
+    let required = if effort.long { REQUIRED_LONG } else { REQUIRED };
+    let mut report = LevelReport::new(harness.name(), Level::Faults, None, "faults", required);
+    let wanted = effort.share_of(required);
+    let run = Run {
+        harness,
+        server,
+        effort,
+        wanted,
+        next: AtomicU64::new(0),
+        counted: AtomicU64::new(0),
+        found: Mutex::default(),
+    };
+    run.go().await;
+    let counted = run.counted.load(Ordering::SeqCst);
+    run.found.into_inner().unwrap_or_else(PoisonError::into_inner).tell(&mut report, wanted);
+    report.executed = counted;
+    report.elapsed_us = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
+    vec![report]
+}
+
+/// What all lanes share.
+struct Run<'a> {
+    harness: &'a Arc<dyn Harness>,
+    server: String,
+    effort: &'a Effort,
+    wanted: u64,
+    next: AtomicU64,
+    counted: AtomicU64,
+    found: Mutex<Found>,
+}
+
+/// What came of the trials.
+#[derive(Default)]
+struct Found {
+    struck: BTreeMap<Kind, u64>,
+    missed: u64,
+    tally: Tally,
+    /// Most calls of a client that failed, once a fault was over, before a write succeeded.
+    attempts_max: u32,
+    counterexamples: Vec<Counterexample>,
+    trouble: Option<String>,
+}
+
+impl Run<'_> {
+    async fn go(&self) {
+        let first = match self.lane().await {
+            Ok(Some(lane)) => lane,
+            Ok(None) => {
+                self.trouble("the backend names a server and cannot be relayed to it".to_owned());
+                return;
+            }
+            Err(error) => {
+                self.trouble(format!("cannot open the backend through a relay: {error}"));
+                return;
+            }
+        };
+        let patient = first.relayed.answer_time_max.as_secs() > 10;
+        let lanes = self.wanted.min(if patient { LANES_PATIENT } else { LANES });
+        let others = (1..lanes).map(|_| async {
+            match self.lane().await {
+                Ok(Some(lane)) => self.strike_all(lane).await,
+                Ok(None) => {}
+                Err(error) => self.trouble(format!("cannot open the backend through a relay: {error}")),
+            }
+        });
+        tokio::join!(self.strike_all(first), join_all(others));
+    }
+
+    fn trouble(&self, reason: String) {
+        self.found().trouble = Some(reason);
+    }
+
+    fn found(&self) -> std::sync::MutexGuard<'_, Found> {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A relay with a store behind it, and a second handle past it.
+    async fn lane(&self) -> Result<Option<Lane>> {
+        let in_flight = Arc::new(AtomicUsize::new(0));
+        let relay = Relay::start(self.server.clone(), Arc::clone(&in_flight)).await.map_err(|error| {
+            larder_kernel::Error::new(
+                larder_kernel::ErrorKind::Unavailable,
+                "faults.relay",
+                "no port can be had",
+            )
+            .with_source(error)
+        })?;
+        let limit = self.effort.timeout;
+        let opening = within(limit, "faults.open", self.harness.relayed(relay.address()));
+        let Some(relayed): Option<Relayed> = opening.await? else { return Ok(None) };
+        let namespace = fresh_namespace()?;
+        let through = within(limit, "faults.open", open(&relayed.harness, &namespace)).await?;
+        let direct = within(limit, "faults.open", open(self.harness, &namespace)).await?;
+        Ok(Some(Lane { relay, relayed, in_flight, through, direct, limit }))
+    }
+
+    async fn strike_all(&self, lane: Lane) {
+        loop {
+            let index = self.next.fetch_add(1, Ordering::SeqCst);
+            if index >= self.wanted || self.found().is_over() {
+                break;
+            }
+            for draw in 0..DRAWS_MAX {
+                let seed = trial_seed(self.effort.seed, "faults", index * DRAWS_MAX + draw);
+                let kind = Kind::ALL[usize::try_from(index % 6).unwrap_or(0)];
+                let plan = Plan::draw(kind, seed, lane.relayed.answer_time_max);
+                let era = format!("fault-{index}-{draw}");
+                let trial = trial::strike(&lane, &era, seed, plan).await;
+                let counts = trial.counts();
+                self.found().take(trial, seed, plan);
+                if counts {
+                    self.counted.fetch_add(1, Ordering::SeqCst);
+                    break;
+                }
+            }
+        }
+        let erased = within(lane.limit, "faults.erase", erase(&lane.direct)).await;
+        if let Err(error) = erased {
+            self.trouble(format!("cannot erase what was written: {error}"));
+        }
+    }
+}
+
+impl Found {
+    fn is_over(&self) -> bool {
+        self.counterexamples.len() >= FINDINGS_MAX || self.trouble.is_some()
+    }
+
+    fn take(&mut self, trial: Trial, seed: u64, plan: Plan) {
+        self.tally.add(trial.tally);
+        self.attempts_max = self.attempts_max.max(trial.attempts);
+        if trial.counts() {
+            *self.struck.entry(plan.kind).or_default() += 1;
+        } else {
+            self.missed += 1;
+        }
+        if let Some(reason) = trial.trouble {
+            self.trouble = Some(reason);
+        }
+        for sin in trial.sins {
+            let script = format!("{plan:?}\n{}", trial.script);
+            self.counterexamples.push(Counterexample {
+                clause: sin.clause,
+                finding: sin.finding,
+                script,
+                seed,
+            });
+        }
+    }
+
+    fn tell(self, report: &mut LevelReport, wanted: u64) {
+        let kinds = Kind::ALL.map(|kind| (kind, self.struck.get(&kind).copied().unwrap_or(0)));
+        let never = kinds.iter().find(|(_, count)| *count == 0);
+        let kinds = kinds.map(|(kind, count)| format!("{} {count}", kind.as_str())).join(", ");
+        let Tally { done, refused, open, longest_ms } = self.tally;
+        report.notes.push(format!("each struck a connection with a call under way: {kinds}"));
+        report.notes.push(format!(
+            "{done} calls were answered, {refused} not applied, {open} of unknown outcome; the longest took \
+             {longest_ms} ms; at most {} calls of a client failed before it could write again; {} draws met no call",
+            self.attempts_max, self.missed
+        ));
+        report.counterexamples = self.counterexamples;
+        report.trouble = self.trouble.or_else(|| {
+            let (kind, _) = never.filter(|_| wanted >= 6)?;
+            Some(format!("no fault of the kind `{}` met a call", kind.as_str()))
+        });
+    }
+}
+
+async fn open(harness: &Arc<dyn Harness>, namespace: &Namespace) -> Result<StoreSet> {
+    harness.open(namespace, &OpenOptions::default()).await
+}
+
+/// Removes all that clerks wrote in a namespace.
+pub(crate) async fn erase(stores: &StoreSet) -> Result<()> {
+    for contract in crate::ledger::CONTRACTS {
+        if let Some(store) = stores.store(contract) {
+            store.erase().await?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,286 @@
+//! A TCP relay between a client and a server, which does to one connection what it is told.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+use tokio::task::{JoinHandle, JoinSet};
+
+use super::plan::{Direction, Kind, Plan};
+
+/// The most that is read at once.
+const PIECE_BYTES: usize = 16 * 1024;
+/// How long what was let through has for its way before a connection is reset.
+const BEFORE_RESET: Duration = Duration::from_millis(2);
+
+/// A relay on a port of this machine.
+///
+/// It forwards what it gets until a fault is armed, which strikes one connection once: the first on which bytes come that
+/// the plan is about. It notes how many calls were under way at that moment, as the counter given to it tells.
+#[derive(Debug)]
+pub struct Relay {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    accepting: JoinHandle<()>,
+}
+
+/// A fault that happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Strike {
+    /// What was to happen.
+    pub plan: Plan,
+    /// How many calls were under way on the client's side.
+    pub in_flight: usize,
+    /// How many connections were open.
+    pub connections: usize,
+}
+
+#[derive(Debug)]
+struct Shared {
+    upstream: String,
+    in_flight: Arc<AtomicUsize>,
+    struck: Notify,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    plan: Option<Plan>,
+    /// The connection that the plan is about, once it is chosen.
+    chosen: Option<u64>,
+    pieces: u64,
+    bytes: u64,
+    /// Whether whatever sends something falls silent.
+    dark: bool,
+    silent: BTreeSet<u64>,
+    open: BTreeSet<u64>,
+    strike: Option<Strike>,
+}
+
+/// What to do with a piece.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Act {
+    Forward,
+    Swallow,
+    Delay(Duration),
+    /// Forward so many bytes and end the connection.
+    End(usize, Ending),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    Closed,
+    Reset,
+}
+
+impl Relay {
+    /// Listens on a free port of this machine for connections to `upstream`, `host:port`. `in_flight` counts the calls that
+    /// are under way on the client's side.
+    ///
+    /// # Errors
+    /// Where no port can be had.
+    pub async fn start(upstream: String, in_flight: Arc<AtomicUsize>) -> io::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let address = listener.local_addr()?;
+        let shared = Arc::new(Shared { upstream, in_flight, struck: Notify::new(), state: Mutex::default() });
+        let accepting = tokio::spawn(accept(listener, Arc::clone(&shared)));
+        Ok(Self { address, shared, accepting })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Has a fault happen at the next opportunity.
+    pub fn arm(&self, plan: Plan) {
+        let mut state = self.shared.state();
+        let (open, silent) = (std::mem::take(&mut state.open), std::mem::take(&mut state.silent));
+        *state = State { plan: Some(plan), open, silent, ..State::default() };
+    }
+
+    /// The fault, once it has happened.
+    pub async fn struck(&self) -> Strike {
+        loop {
+            let told = self.shared.struck.notified();
+            if let Some(strike) = self.strike() {
+                return strike;
+            }
+            told.await;
+        }
+    }
+
+    /// The fault, if it has happened.
+    #[must_use]
+    pub fn strike(&self) -> Option<Strike> {
+        self.shared.state().strike
+    }
+
+    /// Ends the fault: from now on all goes through again. A connection that fell silent stays so.
+    pub fn heal(&self) -> Option<Strike> {
+        let mut state = self.shared.state();
+        state.plan = None;
+        state.dark = false;
+        state.strike
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn decide(&self, direction: Direction, connection: u64, length: usize) -> Act {
+        let mut state = self.state();
+        if state.silent.contains(&connection) {
+            return Act::Swallow;
+        }
+        if state.dark && direction == Direction::Up {
+            state.silent.insert(connection);
+            return Act::Swallow;
+        }
+        let Some(plan) = state.plan else { return Act::Forward };
+        if plan.kind == Kind::CutBeforeReply && direction == Direction::Up {
+            // The answer to cut off is one to what was sent after this.
+            state.chosen.get_or_insert(connection);
+            return Act::Forward;
+        }
+        let unasked = plan.kind == Kind::CutBeforeReply && state.chosen.is_none();
+        if direction != plan.direction || unasked || *state.chosen.get_or_insert(connection) != connection {
+            return Act::Forward;
+        }
+        let act = act(&plan, &mut state, length);
+        if act != Act::Forward {
+            if plan.kind == Kind::BlackHole {
+                state.dark = true;
+                state.silent.insert(connection);
+            }
+            state.plan = None;
+            let in_flight = self.in_flight.load(Ordering::SeqCst);
+            state.strike = Some(Strike { plan, in_flight, connections: state.open.len() });
+            self.struck.notify_waiters();
+        }
+        act
+    }
+
+    fn opened(&self, connection: u64) {
+        self.state().open.insert(connection);
+    }
+
+    fn closed(&self, connection: u64) {
+        let mut state = self.state();
+        state.open.remove(&connection);
+        state.silent.remove(&connection);
+        if state.chosen == Some(connection) && state.strike.is_none() {
+            (state.chosen, state.bytes) = (None, 0);
+        }
+    }
+}
+
+/// What the plan does to a piece on the connection that it is about.
+fn act(plan: &Plan, state: &mut State, length: usize) -> Act {
+    if plan.kind == Kind::CutAtByte {
+        let before = state.bytes;
+        state.bytes += u64::try_from(length).unwrap_or(u64::MAX);
+        return match usize::try_from(plan.byte.saturating_sub(before)) {
+            Ok(rest) if rest < length => Act::End(rest, Ending::Closed),
+            _ => Act::Forward,
+        };
+    }
+    state.pieces += 1;
+    if state.pieces <= plan.skip {
+        // The next piece may be one of another connection.
+        state.chosen = None;
+        return Act::Forward;
+    }
+    match plan.kind {
+        Kind::Delay => Act::Delay(plan.delay),
+        Kind::BlackHole => Act::Swallow,
+        Kind::Reset => Act::End(if plan.forward { length } else { 0 }, Ending::Reset),
+        _ => Act::End(0, Ending::Closed),
+    }
+}
+
+async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+    let mut relaying = JoinSet::new();
+    let mut next = 0;
+    loop {
+        let Ok((client, _)) = listener.accept().await else {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            continue;
+        };
+        while relaying.try_join_next().is_some() {}
+        next += 1;
+        let (shared, connection) = (Arc::clone(&shared), next);
+        relaying.spawn(async move {
+            shared.opened(connection);
+            let _ = relay(client, connection, &shared).await;
+            shared.closed(connection);
+        });
+    }
+}
+
+async fn relay(mut client: TcpStream, connection: u64, shared: &Shared) -> io::Result<()> {
+    let mut server = TcpStream::connect(&shared.upstream).await?;
+    client.set_nodelay(true)?;
+    server.set_nodelay(true)?;
+    let ending = {
+        let (mut from_client, mut to_client) = client.split();
+        let (mut from_server, mut to_server) = server.split();
+        tokio::select! {
+            ending = pump(Direction::Up, connection, shared, &mut from_client, &mut to_server) => ending?,
+            ending = pump(Direction::Down, connection, shared, &mut from_server, &mut to_client) => ending?,
+        }
+    };
+    if ending == Ending::Reset {
+        tokio::time::sleep(BEFORE_RESET).await;
+        client.set_zero_linger()?;
+    }
+    Ok(())
+}
+
+async fn pump<R, W>(
+    direction: Direction,
+    connection: u64,
+    shared: &Shared,
+    from: &mut R,
+    to: &mut W,
+) -> io::Result<Ending>
+where
+    R: AsyncReadExt + Unpin,
+    W: AsyncWriteExt + Unpin,
+{
+    let mut buffer = vec![0; PIECE_BYTES];
+    loop {
+        let length = from.read(&mut buffer).await?;
+        if length == 0 {
+            return Ok(Ending::Closed);
+        }
+        match shared.decide(direction, connection, length) {
+            Act::Forward => to.write_all(&buffer[..length]).await?,
+            Act::Swallow => {}
+            Act::Delay(delay) => {
+                tokio::time::sleep(delay).await;
+                to.write_all(&buffer[..length]).await?;
+            }
+            Act::End(forward, ending) => {
+                to.write_all(&buffer[..forward]).await?;
+                to.flush().await?;
+                return Ok(ending);
+            }
+        }
+    }
+}

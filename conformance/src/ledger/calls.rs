@@ -1,0 +1,129 @@
+//! Calls that are bounded, counted and written down.
+
+use std::future::Future;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use larder_kernel::Result;
+
+use super::{Answer, Ended, Op, Sin};
+
+/// How many lines of what was done are kept.
+const LINES_MAX: usize = 400;
+
+/// How the calls ended, counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Tally {
+    /// With an answer.
+    pub(crate) done: u64,
+    /// Not applied.
+    pub(crate) refused: u64,
+    /// With unknown outcome.
+    pub(crate) open: u64,
+    /// The longest, in milliseconds.
+    pub(crate) longest_ms: u128,
+}
+
+impl Tally {
+    /// Adds those of another.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.done += other.done;
+        self.refused += other.refused;
+        self.open += other.open;
+        self.longest_ms = self.longest_ms.max(other.longest_ms);
+    }
+}
+
+/// What the calls of one trial have in common.
+#[derive(Debug)]
+pub(crate) struct Calls {
+    /// How long one may take.
+    limit: Duration,
+    /// How many are under way.
+    in_flight: Arc<AtomicUsize>,
+    begun: Instant,
+    lines: Mutex<Vec<String>>,
+    tally: Mutex<Tally>,
+}
+
+/// Counts a call as under way until it is dropped.
+struct Flight<'a>(&'a AtomicUsize);
+
+impl Drop for Flight<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Calls {
+    pub(crate) fn new(limit: Duration, in_flight: Arc<AtomicUsize>) -> Self {
+        Self { limit, in_flight, begun: Instant::now(), lines: Mutex::default(), tally: Mutex::default() }
+    }
+
+    /// How long a call may take.
+    pub(crate) fn limit(&self) -> Duration {
+        self.limit
+    }
+
+    pub(crate) fn tally(&self) -> Tally {
+        *self.tally.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What was done, line by line.
+    pub(crate) fn script(&self) -> String {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner).join("\n")
+    }
+
+    /// Makes a call. One that does not end in time is a sin, and what it asked for may have been done.
+    pub(crate) async fn call(
+        &self,
+        op: &Op,
+        call: impl Future<Output = Result<Answer>>,
+    ) -> (Ended, Option<Sin>) {
+        self.in_flight.fetch_add(1, Ordering::SeqCst);
+        let flight = Flight(&self.in_flight);
+        let begun = Instant::now();
+        let (ended, late) = match tokio::time::timeout(self.limit, call).await {
+            Ok(result) => (Ended::from(result), None),
+            Err(_) => {
+                let sin = format!("{op:?} did not end within {} s", self.limit.as_secs_f64());
+                (Ended::Open(None), Some(Sin::new("STORE-014", sin)))
+            }
+        };
+        drop(flight);
+        self.note(op, begun, &ended);
+        (ended, late)
+    }
+
+    /// Adds a line about something else than a call.
+    pub(crate) fn remark(&self, text: &str) {
+        let line = format!("{:>7.1} ms  {text}", self.begun.elapsed().as_secs_f64() * 1e3);
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        if lines.len() < LINES_MAX {
+            lines.push(line);
+        }
+    }
+
+    fn note(&self, op: &Op, begun: Instant, ended: &Ended) {
+        let took = begun.elapsed();
+        {
+            let mut tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
+            let count = match ended {
+                Ended::Done(_) => &mut tally.done,
+                Ended::Refused(_) => &mut tally.refused,
+                Ended::Open(_) => &mut tally.open,
+            };
+            *count += 1;
+            tally.longest_ms = tally.longest_ms.max(took.as_millis());
+        }
+        let how = match ended {
+            Ended::Done(Answer::Thread(lines)) => format!("{} messages", lines.len()),
+            Ended::Done(answer) => format!("{answer:?}"),
+            Ended::Refused(error) => format!("not applied: {error}"),
+            Ended::Open(Some(error)) => format!("unknown: {error}"),
+            Ended::Open(None) => "unknown: no end".to_owned(),
+        };
+        self.remark(&format!("{op:?} -> {how} ({:.1} ms)", took.as_secs_f64() * 1e3));
+    }
+}

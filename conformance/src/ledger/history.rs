@@ -1,0 +1,245 @@
+//! A client of a thread.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use larder_kernel::{
+    AppendOptions, ChatMessage, Contract, Error, ErrorKind, HistoryProviderExt, IdempotencyKey, Result,
+    Thread,
+};
+
+use super::{Answer, Clerk, Ended, Op, Random, Sin, filler, is_weather, unexplained};
+use crate::harness::StoreSet;
+
+/// How often a batch with a key is sent again before it is left as it is.
+const TRIES_MAX: u32 = 12;
+
+/// A message as it was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Line {
+    /// Its batch and its place in it; `None` where nobody wrote it so.
+    written: Option<(usize, usize)>,
+    seq: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// It may be there.
+    Open,
+    /// It is there, at these places.
+    There(u64, u64),
+    /// It is not there.
+    Absent,
+}
+
+#[derive(Debug, Clone)]
+struct Batch {
+    count: usize,
+    keyed: bool,
+    tries: u32,
+    state: State,
+}
+
+#[derive(Debug)]
+pub(crate) struct HistoryClerk {
+    era: String,
+    random: Random,
+    batches: Vec<Batch>,
+    /// The batch to send again.
+    again: Option<usize>,
+}
+
+impl HistoryClerk {
+    pub(crate) fn new(era: &str, random: Random) -> Self {
+        Self { era: era.to_owned(), random, batches: Vec::new(), again: None }
+    }
+
+    fn thread(&self) -> Result<Thread> {
+        Thread::new("clerk", &self.era)
+    }
+
+    fn text(&self, batch: usize, index: usize) -> String {
+        let number = u64::try_from(batch * 8 + index).unwrap_or(0);
+        format!("{} {batch} {index} {}", self.era, filler(number))
+    }
+
+    async fn read(&self, stores: &StoreSet) -> Result<Vec<Line>> {
+        let Some(history) = &stores.history else { return Err(not_served()) };
+        let messages = history.all_messages(&self.thread()?).await?;
+        let line = |stored: larder_kernel::StoredMessage| {
+            let mut words = stored.message.text.split(' ').skip(1).map(|word| word.parse().ok());
+            let written = words.next().flatten().zip(words.next().flatten());
+            let intact = |(batch, index): &(usize, usize)| {
+                self.batches.get(*batch).is_some_and(|of| *index < of.count)
+                    && stored.message.text == self.text(*batch, *index)
+            };
+            Line { written: written.filter(intact), seq: u64::try_from(stored.seq.get()).unwrap_or(0) }
+        };
+        Ok(messages.into_iter().map(line).collect())
+    }
+
+    /// Compares a thread with what must be in it.
+    fn compare(&self, lines: &[Line], lost: &'static str) -> Vec<Sin> {
+        let mut sins = Vec::new();
+        let mut met: BTreeMap<usize, u64> = BTreeMap::new();
+        let mut rest = lines;
+        while let Some(first) = rest.first() {
+            let Some((batch, 0)) = first.written else {
+                let finding = format!(
+                    "at {} stands a message that no batch begins with: {:?}",
+                    first.seq, first.written
+                );
+                sins.push(Sin::new("HIST-003", finding));
+                rest = &rest[1..];
+                continue;
+            };
+            let count = self.batches[batch].count;
+            let whole = (0..count).all(|index| {
+                let seq = first.seq + u64::try_from(index).unwrap_or(0);
+                rest.get(index) == Some(&Line { written: Some((batch, index)), seq })
+            });
+            if !whole {
+                sins.push(Sin::new(
+                    "HIST-003",
+                    format!("batch {batch} of {count} is at {} in part", first.seq),
+                ));
+            }
+            if met.insert(batch, first.seq).is_some() {
+                let (clause, how) =
+                    if self.batches[batch].keyed { ("HIST-007", "with") } else { ("HIST-001", "without") };
+                sins.push(Sin::new(
+                    clause,
+                    format!("batch {batch}, {how} an idempotency key, is there twice"),
+                ));
+            }
+            rest = &rest[if whole { count } else { 1 }..];
+        }
+        self.miss(&met, lost, &mut sins);
+        sins
+    }
+
+    fn miss(&self, met: &BTreeMap<usize, u64>, lost: &'static str, sins: &mut Vec<Sin>) {
+        let mut before = 0;
+        for (batch, of) in self.batches.iter().enumerate() {
+            match (of.state, met.get(&batch)) {
+                (State::There(first, last), None) => {
+                    sins.push(Sin::new(
+                        lost,
+                        format!("batch {batch}, acknowledged at {first} to {last}, is gone"),
+                    ));
+                }
+                (State::There(first, _), Some(seq)) if first != *seq => {
+                    let finding = format!("batch {batch} is at {seq}, and was acknowledged at {first}");
+                    sins.push(Sin::new("HIST-002", finding));
+                }
+                (State::There(first, _), Some(_)) => {
+                    if first <= before {
+                        sins.push(Sin::new(
+                            "HIST-001",
+                            format!("batch {batch} stands before an earlier one"),
+                        ));
+                    }
+                    before = first;
+                }
+                (State::Absent, Some(seq)) => {
+                    let finding = format!("batch {batch}, reported as not applied, is at {seq}");
+                    sins.push(Sin::new("STORE-013", finding));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn settle_append(&mut self, batch: usize, ended: Ended) -> Option<Sin> {
+        self.again = None;
+        let of = &mut self.batches[batch];
+        match ended {
+            Ended::Done(Answer::Numbers(numbers)) => {
+                let count = u64::try_from(of.count).unwrap_or(0);
+                let [first, last] = numbers[..] else { return None };
+                of.state = State::There(first, last);
+                let right = first + count == last + 1;
+                (!right)
+                    .then(|| Sin::new("HIST-002", format!("{count} messages were put at {first} to {last}")))
+            }
+            Ended::Done(_) => None,
+            Ended::Refused(error) => {
+                // Where it was sent before, that attempt may have succeeded.
+                if of.tries == 1 {
+                    of.state = State::Absent;
+                } else if is_weather(&error) && of.tries < TRIES_MAX {
+                    self.again = Some(batch);
+                }
+                let again = of.tries > 1 && matches!(error.kind(), ErrorKind::Conflict);
+                let op = Op::Append { batch, count: of.count, keyed: of.keyed };
+                if again {
+                    let finding = format!("batch {batch}, repeated with its key, is refused: {error}");
+                    return Some(Sin::new("HIST-007", finding));
+                }
+                unexplained(Some(&error), &op)
+            }
+            Ended::Open(error) => {
+                of.state = State::Open;
+                if of.keyed && of.tries < TRIES_MAX && (of.tries > 1 || !self.random.once_in(5)) {
+                    self.again = Some(batch);
+                }
+                unexplained(error.as_ref(), &Op::Append { batch, count: of.count, keyed: of.keyed })
+            }
+        }
+    }
+}
+
+fn not_served() -> Error {
+    Error::new(ErrorKind::Unsupported, "ledger.perform", "the contract is not served")
+}
+
+#[async_trait]
+impl Clerk for HistoryClerk {
+    fn contract(&self) -> Contract {
+        Contract::History
+    }
+
+    fn next(&mut self) -> Op {
+        if let Some(batch) = self.again {
+            let of = &mut self.batches[batch];
+            of.tries += 1;
+            return Op::Append { batch, count: of.count, keyed: of.keyed };
+        }
+        if !self.batches.is_empty() && self.random.once_in(4) {
+            return Op::ReadThread;
+        }
+        let count = 1 + self.random.index(3);
+        let keyed = !self.random.once_in(4);
+        self.batches.push(Batch { count, keyed, tries: 1, state: State::Open });
+        Op::Append { batch: self.batches.len() - 1, count, keyed }
+    }
+
+    async fn perform(&self, op: &Op, stores: &StoreSet) -> Result<Answer> {
+        let Some(history) = &stores.history else { return Err(not_served()) };
+        let Op::Append { batch, count, keyed } = *op else {
+            return Ok(Answer::Thread(self.read(stores).await?));
+        };
+        let messages = (0..count).map(|index| ChatMessage::user(self.text(batch, index))).collect();
+        let mut options = AppendOptions::default();
+        if keyed {
+            options = options.with_idempotency_key(IdempotencyKey::new(format!("{} {batch}", self.era))?);
+        }
+        let appended = history.append_many(&self.thread()?, messages, options).await?;
+        let number = |seq: larder_kernel::Seq| u64::try_from(seq.get()).unwrap_or(0);
+        Ok(Answer::Numbers(vec![number(appended.first), number(appended.last)]))
+    }
+
+    fn settle(&mut self, op: &Op, ended: Ended) -> Option<Sin> {
+        match (op, ended) {
+            (Op::Append { batch, .. }, ended) => self.settle_append(*batch, ended),
+            (_, Ended::Done(Answer::Thread(lines))) => self.compare(&lines, "STORE-002").into_iter().next(),
+            (_, Ended::Done(_)) => None,
+            (_, Ended::Refused(error) | Ended::Open(Some(error))) => unexplained(Some(&error), op),
+            (_, Ended::Open(None)) => None,
+        }
+    }
+
+    async fn judge(&self, stores: &StoreSet, lost: &'static str) -> Result<Vec<Sin>> {
+        Ok(self.compare(&self.read(stores).await?, lost))
+    }
+}

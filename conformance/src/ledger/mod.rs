@@ -1,0 +1,381 @@
+//! Clients that know what they wrote: the work done while something is cut, killed or dropped, and what must be there
+//! afterwards.
+//!
+//! A [`Clerk`] is one client of one contract. It decides its next operation, is told how that ended, and so knows of each
+//! write whether it happened, did not, or may have. What it reads later, and what another handle reads in the end, must be
+//! one of the states that this leaves: an acknowledged write is there, in its order and once; one reported as not applied
+//! is absent; one whose outcome is unknown is whole or absent. Each clerk alone writes what it judges, so plain comparison
+//! is enough and no search over interleavings is needed.
+//!
+//! Clerks decide by a seed and by what they are told, so the same decisions can be made again from a journal alone.
+//!
+//! A write of unknown outcome may take place later than the answer about it: what was sent may still be on its way. So no
+//! clerk does anything after such a write that the late one could undo: puts name the revision that they replace, and a
+//! blob whose write is open is not written again.
+
+mod blobs;
+mod calls;
+mod history;
+mod register;
+mod tasks;
+mod values;
+
+use async_trait::async_trait;
+use larder_kernel::{Contract, Error, ErrorKind, Outcome, Result, TaskStatus};
+
+pub(crate) use calls::{Calls, Tally};
+pub(crate) use register::Held;
+
+use crate::harness::StoreSet;
+
+/// The contracts for which there are clerks.
+pub(crate) const CONTRACTS: [Contract; 4] =
+    [Contract::History, Contract::KeyValue, Contract::Tasks, Contract::Blobs];
+
+/// What a clerk does next. The numbers tell what is written, so that nothing need be kept of the bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Op {
+    /// Appends the messages of a batch, under the batch's idempotency key if it has one.
+    Append { batch: usize, count: usize, keyed: bool },
+    /// Reads the whole thread.
+    ReadThread,
+    /// Writes a value over the revision, or where there is none.
+    Put { slot: usize, number: u64, at: Option<u64> },
+    /// Deletes a value at its revision.
+    Delete { slot: usize, at: u64 },
+    /// Reads a value.
+    Get { slot: usize },
+    /// Makes the board.
+    MakeBoard,
+    /// Adds tasks to the board.
+    Add { batch: usize, count: usize },
+    /// Moves a task on, from a revision.
+    Step { slot: usize, number: u64, to: TaskStatus, at: u64 },
+    /// Reads a task.
+    ReadTask { slot: usize },
+    /// Writes a blob, only where there is none if `create` says so.
+    PutBlob { slot: usize, number: u64, create: bool },
+    /// Deletes a blob.
+    DeleteBlob { slot: usize },
+    /// Reads a blob.
+    ReadBlob { slot: usize },
+}
+
+impl Op {
+    /// Whether it changes anything.
+    pub(crate) fn writes(&self) -> bool {
+        !matches!(self, Self::ReadThread | Self::Get { .. } | Self::ReadTask { .. } | Self::ReadBlob { .. })
+    }
+}
+
+/// What a store answered, as far as a clerk looks at it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// The numbers that a write was given.
+    Numbers(Vec<u64>),
+    /// What is there.
+    Found(Held),
+    /// The messages of a thread.
+    Thread(Vec<history::Line>),
+    /// Bytes that nobody wrote.
+    Torn,
+}
+
+/// How a call ended.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    /// With an answer.
+    Done(Answer),
+    /// With an error that says that nothing was done.
+    Refused(Error),
+    /// In the open: what was asked for may have been done.
+    Open(Option<Error>),
+}
+
+impl From<Result<Answer>> for Ended {
+    fn from(result: Result<Answer>) -> Self {
+        match result {
+            Ok(answer) => Self::Done(answer),
+            Err(error) if error.outcome() == Outcome::NotApplied => Self::Refused(error),
+            Err(error) => Self::Open(Some(error)),
+        }
+    }
+}
+
+/// Something that contradicts the contract.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Sin {
+    /// The clause.
+    pub(crate) clause: &'static str,
+    /// What was expected and what came.
+    pub(crate) finding: String,
+}
+
+impl Sin {
+    pub(crate) fn new(clause: &'static str, finding: impl Into<String>) -> Self {
+        Self { clause, finding: finding.into() }
+    }
+}
+
+/// One client of one contract, which remembers what it wrote.
+#[async_trait]
+pub(crate) trait Clerk: Send + Sync {
+    /// The contract.
+    fn contract(&self) -> Contract;
+
+    /// Decides what to do next. Until it is settled, a write that was decided counts as one that may have happened.
+    fn next(&mut self) -> Op;
+
+    /// Does it.
+    async fn perform(&self, op: &Op, stores: &StoreSet) -> Result<Answer>;
+
+    /// Takes note of how it ended.
+    fn settle(&mut self, op: &Op, ended: Ended) -> Option<Sin>;
+
+    /// Compares what a handle shows with what must be there. `lost` is the clause that an acknowledged write broke which
+    /// is gone.
+    async fn judge(&self, stores: &StoreSet, lost: &'static str) -> Result<Vec<Sin>>;
+}
+
+/// A clerk for each contract that is served, all on things of their own under the name `era`.
+pub(crate) fn clerks(stores: &StoreSet, era: &str, seed: u64) -> Vec<Box<dyn Clerk>> {
+    CONTRACTS
+        .into_iter()
+        .filter(|contract| stores.store(*contract).is_some())
+        .map(|contract| clerk(contract, stores, era, seed))
+        .collect()
+}
+
+/// A clerk for one contract.
+pub(crate) fn clerk(contract: Contract, stores: &StoreSet, era: &str, seed: u64) -> Box<dyn Clerk> {
+    let random = Random::new(seed, contract.as_str());
+    match contract {
+        Contract::History => Box::new(history::HistoryClerk::new(era, random)),
+        Contract::Tasks => Box::new(tasks::TaskClerk::new(era, random)),
+        Contract::Blobs => {
+            let declared = stores.capabilities(contract).unwrap_or_default();
+            Box::new(blobs::BlobClerk::new(era, random, &declared))
+        }
+        _ => Box::new(values::ValueClerk::new(era, random)),
+    }
+}
+
+/// Whether an error is one that a place out of reach explains.
+pub(crate) fn is_weather(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout | ErrorKind::ResourceExhausted)
+}
+
+/// The sin of an error that nothing explains, where it is one.
+pub(crate) fn unexplained(error: Option<&Error>, op: &Op) -> Option<Sin> {
+    let error = error.filter(|error| !is_weather(error))?;
+    Some(Sin::new("STORE-014", format!("{op:?} ended with an error that nothing explains: {error}")))
+}
+
+/// Chance from a seed: SplitMix64 (Steele, Lea, Flood 2014).
+#[derive(Debug, Clone)]
+pub(crate) struct Random(u64);
+
+impl Random {
+    /// Chance that belongs to a name.
+    pub(crate) fn new(seed: u64, name: &str) -> Self {
+        let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        Self(name.bytes().fold(seed ^ 0xcbf2_9ce4_8422_2325, fold))
+    }
+
+    pub(crate) fn draw(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `limit`, which is not 0.
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
+        self.draw() % limit
+    }
+
+    /// An index below `limit`, which is not 0.
+    pub(crate) fn index(&mut self, limit: usize) -> usize {
+        usize::try_from(self.below(u64::try_from(limit).unwrap_or(u64::MAX))).unwrap_or(0)
+    }
+
+    /// Whether what happens once in `times` happens now.
+    pub(crate) fn once_in(&mut self, times: u64) -> bool {
+        self.below(times) == 0
+    }
+}
+
+/// The seed of one trial of a run.
+pub(crate) fn trial_seed(seed: u64, what: &str, trial: u64) -> u64 {
+    Random::new(seed.wrapping_add(trial.wrapping_mul(0x9E37_79B9_7F4A_7C15)), what).draw()
+}
+
+/// Text that fills up a record, the same for the same number: mostly little, sometimes some tens of kilobytes.
+pub(crate) fn filler(number: u64) -> String {
+    let mut random = Random::new(number, "filler");
+    let length = if random.once_in(12) { random.index(40_000) } else { random.index(300) };
+    let start = random.index(26);
+    let letter = |index: usize| char::from(b"abcdefghijklmnopqrstuvwxyz"[(start + index * 7) % 26]);
+    (0..length).map(letter).collect()
+}
+
+/// How a step of a clerk ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stepped {
+    /// A write was acknowledged.
+    Wrote,
+    /// Something was read.
+    Read,
+    /// The call failed.
+    Failed,
+}
+
+/// Does one step of a clerk.
+pub(crate) async fn step(
+    clerk: &mut dyn Clerk,
+    stores: &StoreSet,
+    calls: &Calls,
+    sins: &mut Vec<Sin>,
+) -> Stepped {
+    let op = clerk.next();
+    let (ended, late) = calls.call(&op, clerk.perform(&op, stores)).await;
+    let stepped = match ended {
+        Ended::Done(_) if op.writes() => Stepped::Wrote,
+        Ended::Done(_) => Stepped::Read,
+        _ => Stepped::Failed,
+    };
+    sins.extend(late);
+    sins.extend(clerk.settle(&op, ended));
+    stepped
+}
+
+/// How many steps a clerk has, failed or not, until a write must have succeeded: by chance many may be reads.
+const STEPS_MAX: u32 = 100;
+
+/// Has a clerk work until a write is acknowledged. So many of its calls may fail before; says how many did.
+pub(crate) async fn recover(
+    clerk: &mut dyn Clerk,
+    stores: &StoreSet,
+    calls: &Calls,
+    sins: &mut Vec<Sin>,
+    failures_max: u32,
+) -> u32 {
+    let mut failures = 0;
+    for _ in 0..STEPS_MAX {
+        match step(clerk, stores, calls, sins).await {
+            Stepped::Wrote => return failures,
+            Stepped::Read => {}
+            Stepped::Failed => failures += 1,
+        }
+        if failures > failures_max {
+            break;
+        }
+    }
+    let contract = clerk.contract();
+    let sin = format!("after {failures} failures no write of {contract} succeeded, though the place is back");
+    sins.push(Sin::new("STORE-014", sin));
+    failures
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use larder_agents::storage::{
+        InMemoryBlobStore, InMemoryHistoryProvider, InMemoryKeyValueStore, InMemoryTaskStore, MemoryPlace,
+    };
+    use larder_kernel::Namespace;
+
+    use super::*;
+
+    fn memory() -> StoreSet {
+        let (place, namespace) = (MemoryPlace::new(), Namespace::new("n").unwrap());
+        StoreSet {
+            history: Some(Arc::new(InMemoryHistoryProvider::open(&place, namespace.clone()))),
+            key_value: Some(Arc::new(InMemoryKeyValueStore::open(&place, namespace.clone()))),
+            tasks: Some(Arc::new(InMemoryTaskStore::open(&place, namespace.clone()))),
+            blobs: Some(Arc::new(InMemoryBlobStore::open(&place, namespace))),
+            ..StoreSet::default()
+        }
+    }
+
+    /// Has a clerk do so many steps.
+    async fn steps(clerk: &mut dyn Clerk, stores: &StoreSet, count: u32) -> Vec<Sin> {
+        let calls = Calls::new(Duration::from_secs(10), Arc::default());
+        let mut sins = Vec::new();
+        for _ in 0..count {
+            step(clerk, stores, &calls, &mut sins).await;
+        }
+        sins
+    }
+
+    #[tokio::test]
+    async fn nothing_is_held_against_a_store_that_works() {
+        let stores = memory();
+        for seed in 0..3 {
+            for mut clerk in clerks(&stores, &format!("era-{seed}"), seed) {
+                let mut sins = steps(clerk.as_mut(), &stores, 120).await;
+                sins.extend(clerk.judge(&stores, "STORE-002").await.unwrap());
+                assert_eq!(sins, [], "{}", clerk.contract());
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn what_was_acknowledged_and_is_gone_is_found_missing() {
+        let (stores, empty) = (memory(), memory());
+        for mut clerk in clerks(&stores, "era", 7) {
+            steps(clerk.as_mut(), &stores, 20).await;
+            let sins = clerk.judge(&empty, "STORE-005").await.unwrap();
+            assert!(sins.iter().any(|sin| sin.clause == "STORE-005"), "{}: {sins:?}", clerk.contract());
+        }
+    }
+
+    #[tokio::test]
+    async fn what_was_reported_as_not_applied_and_is_there_is_found() {
+        let stores = memory();
+        for mut clerk in clerks(&stores, "era", 3) {
+            steps(clerk.as_mut(), &stores, 20).await;
+            let op = loop {
+                let op = clerk.next();
+                if op.writes() && !matches!(op, Op::Delete { .. } | Op::DeleteBlob { .. }) {
+                    break op;
+                }
+                let ended = clerk.perform(&op, &stores).await.into();
+                assert_eq!(clerk.settle(&op, ended), None);
+            };
+            clerk.perform(&op, &stores).await.unwrap();
+            let lie = Error::new(ErrorKind::Unavailable, "", "").with_outcome(Outcome::NotApplied);
+            assert_eq!(clerk.settle(&op, Ended::Refused(lie)), None);
+            let sins = clerk.judge(&stores, "STORE-002").await.unwrap();
+            assert!(sins.iter().any(|sin| sin.clause == "STORE-013"), "{}: {sins:?}", clerk.contract());
+        }
+    }
+
+    #[tokio::test]
+    async fn what_may_have_happened_may_be_there_or_not() {
+        for happened in [false, true] {
+            let stores = memory();
+            for mut clerk in clerks(&stores, "era", 5) {
+                steps(clerk.as_mut(), &stores, 10).await;
+                for _ in 0..40 {
+                    let op = clerk.next();
+                    if happened || !op.writes() {
+                        // A repetition may be refused, for it has happened.
+                        let ended = clerk.perform(&op, &stores).await;
+                        if !op.writes() || ended.is_err() {
+                            assert_eq!(clerk.settle(&op, ended.into()), None, "{op:?}");
+                            continue;
+                        }
+                    }
+                    assert_eq!(clerk.settle(&op, Ended::Open(None)), None);
+                }
+                let mut sins = steps(clerk.as_mut(), &stores, 30).await;
+                sins.extend(clerk.judge(&stores, "STORE-002").await.unwrap());
+                assert_eq!(sins, [], "{}", clerk.contract());
+            }
+        }
+    }
+}

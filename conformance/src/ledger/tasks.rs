@@ -1,0 +1,354 @@
+//! A client of a task board.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use larder_kernel::{
+    BoardId, Contract, Error, ErrorKind, NewBoard, NewTask, PageRequest, Result, Revision, Task, TaskId,
+    TaskQuery, TaskStatus, Transition,
+};
+
+use super::register::Register;
+use super::{Answer, Clerk, Ended, Held, Op, Random, Sin, filler, is_weather, unexplained};
+use crate::harness::StoreSet;
+
+/// How often a batch is sent again before it is left as it is.
+const TRIES_MAX: u32 = 12;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// They may be there, all or none.
+    Open,
+    There,
+    Absent,
+}
+
+#[derive(Debug)]
+struct Batch {
+    tasks: std::ops::Range<usize>,
+    tries: u32,
+    state: State,
+}
+
+#[derive(Debug)]
+pub(crate) struct TaskClerk {
+    era: String,
+    random: Random,
+    /// How often the board was to be made, and whether it is there.
+    board: (u32, State),
+    batches: Vec<Batch>,
+    tasks: Vec<Register>,
+    again: Option<usize>,
+    number: u64,
+}
+
+impl TaskClerk {
+    pub(crate) fn new(era: &str, random: Random) -> Self {
+        Self {
+            era: era.to_owned(),
+            random,
+            board: (0, State::Absent),
+            batches: Vec::new(),
+            tasks: Vec::new(),
+            again: None,
+            number: 0,
+        }
+    }
+
+    fn board(&self) -> Result<BoardId> {
+        BoardId::new(&self.era, "clerk")
+    }
+
+    fn add(&mut self, batch: usize) -> Op {
+        self.batches[batch].tries += 1;
+        Op::Add { batch, count: self.batches[batch].tasks.len() }
+    }
+
+    /// A step that the table allows, on a task that is known.
+    fn step(&mut self) -> Option<Op> {
+        let known = |task: &Register| !task.retired && task.base.version.is_some();
+        let live: Vec<usize> = (0..self.tasks.len()).filter(|slot| known(&self.tasks[*slot])).collect();
+        if live.is_empty() {
+            return None;
+        }
+        let slot = live[self.random.index(live.len())];
+        if !self.tasks[slot].looked || self.random.once_in(4) {
+            return Some(Op::ReadTask { slot });
+        }
+        let from = TaskStatus::ALL[usize::from(self.tasks[slot].base.mark)];
+        let allowed: Vec<TaskStatus> = TaskStatus::ALL.into_iter().filter(|to| from.allows(*to)).collect();
+        if allowed.is_empty() {
+            return Some(Op::ReadTask { slot });
+        }
+        let to = allowed[self.random.index(allowed.len())];
+        let at = self.tasks[slot].base.version?;
+        self.number += 1;
+        self.tasks[slot].begin(Held { number: Some(self.number), version: None, mark: mark(to) });
+        Some(Op::Step { slot, number: self.number, to, at })
+    }
+
+    fn settle_board(&mut self, ended: Ended) -> Option<Sin> {
+        match ended {
+            Ended::Done(_) => self.board.1 = State::There,
+            Ended::Refused(error) if error.kind() == ErrorKind::AlreadyExists => {
+                let first = self.board.0 == 1 || self.board.1 == State::Absent;
+                self.board.1 = State::There;
+                if first {
+                    let finding = "a new board is refused as one that is there: the call met its own effect, or that \
+                                   of one reported as not applied";
+                    return Some(Sin::new("STORE-013", finding));
+                }
+            }
+            Ended::Refused(error) => {
+                if self.board.0 == 1 {
+                    self.board.1 = State::Absent;
+                }
+                return unexplained(Some(&error), &Op::MakeBoard);
+            }
+            Ended::Open(error) => {
+                self.board.1 = State::Open;
+                return unexplained(error.as_ref(), &Op::MakeBoard);
+            }
+        }
+        None
+    }
+
+    fn settle_add(&mut self, batch: usize, ended: Ended) -> Option<Sin> {
+        self.again = None;
+        let of = &mut self.batches[batch];
+        let op = Op::Add { batch, count: of.tasks.len() };
+        match ended {
+            Ended::Done(Answer::Numbers(revisions)) => {
+                of.state = State::There;
+                let known = revisions.len() == of.tasks.len();
+                for (slot, revision) in of.tasks.clone().zip(revisions) {
+                    self.tasks[slot].done(Held { version: Some(revision), ..Held::default() });
+                }
+                (!known)
+                    .then(|| Sin::new("TASK-006", format!("{op:?} answered with another number of tasks")))
+            }
+            Ended::Done(_) => None,
+            Ended::Refused(error) if error.kind() == ErrorKind::AlreadyExists => {
+                let first = of.tries == 1;
+                of.state = State::There;
+                first.then(|| {
+                    let finding = format!("{op:?} of new tasks is refused ({error}): it met its own effect");
+                    Sin::new("STORE-013", finding)
+                })
+            }
+            Ended::Refused(error) => {
+                if of.tries == 1 {
+                    of.state = State::Absent;
+                } else if is_weather(&error) && of.tries < TRIES_MAX {
+                    self.again = Some(batch);
+                }
+                unexplained(Some(&error), &op)
+            }
+            Ended::Open(error) => {
+                if of.tries < TRIES_MAX && (of.tries > 1 || !self.random.once_in(3)) {
+                    self.again = Some(batch);
+                }
+                unexplained(error.as_ref(), &op)
+            }
+        }
+    }
+
+    fn settle_step(&mut self, op: &Op, slot: usize, to: Held, ended: Ended) -> Option<Sin> {
+        let task = &mut self.tasks[slot];
+        match ended {
+            Ended::Done(Answer::Numbers(revisions)) => {
+                let before = task.base.version;
+                let version = revisions.first().copied();
+                task.done(Held { version, ..to });
+                (version <= before).then(|| {
+                    Sin::new("TASK-023", format!("{op:?} got revision {version:?} after {before:?}"))
+                })
+            }
+            Ended::Done(_) => None,
+            Ended::Refused(error) => {
+                task.refused();
+                if error.kind() != ErrorKind::Conflict {
+                    return unexplained(Some(&error), op);
+                }
+                task.looked = false;
+                task.is_certain().then(|| {
+                    let finding = format!(
+                        "{op:?} is refused ({error}), though nobody else writes: it met its own effect, or that of a \
+                         step reported as not applied"
+                    );
+                    Sin::new("STORE-013", finding)
+                })
+            }
+            Ended::Open(error) => {
+                task.unknown();
+                unexplained(error.as_ref(), op)
+            }
+        }
+    }
+
+    async fn list(&self, stores: &StoreSet) -> Result<Vec<Task>> {
+        let Some(tasks) = &stores.tasks else { return Err(not_served()) };
+        let mut all = Vec::new();
+        let mut page = PageRequest::default();
+        loop {
+            let found = tasks.list_tasks(&self.board()?, &TaskQuery::default(), page).await?;
+            all.extend(found.items);
+            match found.next {
+                Some(next) => page = PageRequest { after: Some(next), ..PageRequest::default() },
+                None => return Ok(all),
+            }
+        }
+    }
+}
+
+fn mark(status: TaskStatus) -> u8 {
+    TaskStatus::ALL
+        .iter()
+        .position(|other| *other == status)
+        .and_then(|at| u8::try_from(at).ok())
+        .unwrap_or(0)
+}
+
+fn held(task: &Task) -> Held {
+    let number = task.result.as_deref().and_then(|result| result.split(' ').next()?.parse().ok());
+    Held { number, version: Some(task.revision.get()), mark: mark(task.status) }
+}
+
+fn task_id(slot: usize) -> Result<TaskId> {
+    TaskId::new(format!("task {slot}"))
+}
+
+fn not_served() -> Error {
+    Error::new(ErrorKind::Unsupported, "ledger.perform", "the contract is not served")
+}
+
+#[async_trait]
+impl Clerk for TaskClerk {
+    fn contract(&self) -> Contract {
+        Contract::Tasks
+    }
+
+    fn next(&mut self) -> Op {
+        if self.board.1 != State::There {
+            self.board.0 += 1;
+            if self.board.0 == 1 {
+                self.board.1 = State::Open;
+            }
+            return Op::MakeBoard;
+        }
+        if let Some(batch) = self.again {
+            return self.add(batch);
+        }
+        if !self.random.once_in(3)
+            && let Some(op) = self.step()
+        {
+            return op;
+        }
+        let count = 1 + self.random.index(3);
+        let first = self.tasks.len();
+        self.tasks.extend((0..count).map(|_| Register::new()));
+        self.batches.push(Batch { tasks: first..first + count, tries: 0, state: State::Open });
+        self.add(self.batches.len() - 1)
+    }
+
+    async fn perform(&self, op: &Op, stores: &StoreSet) -> Result<Answer> {
+        let Some(tasks) = &stores.tasks else { return Err(not_served()) };
+        let board = self.board()?;
+        match *op {
+            Op::MakeBoard => {
+                tasks.create_task_list(&board, NewBoard::new(Vec::new())).await?;
+                Ok(Answer::Numbers(Vec::new()))
+            }
+            Op::Add { batch, .. } => {
+                let new = |slot| Ok(NewTask::new(task_id(slot)?, format!("{} {slot}", self.era)));
+                let new = self.batches[batch].tasks.clone().map(new).collect::<Result<Vec<_>>>()?;
+                let added = tasks.add_tasks(&board, new).await?;
+                Ok(Answer::Numbers(added.iter().map(|task| task.revision.get()).collect()))
+            }
+            Op::Step { slot, number, to, at } => {
+                let step = Transition::to(to)
+                    .with_expected(Revision::new(at))
+                    .with_result(format!("{number} {}", filler(number)));
+                let task = tasks.update_status(&board, &task_id(slot)?, step).await?;
+                Ok(Answer::Numbers(vec![task.revision.get()]))
+            }
+            Op::ReadTask { slot } => match tasks.get_task(&board, &task_id(slot)?).await? {
+                Some(task) => Ok(Answer::Found(held(&task))),
+                None => Ok(Answer::Torn),
+            },
+            _ => Err(not_served()),
+        }
+    }
+
+    fn settle(&mut self, op: &Op, ended: Ended) -> Option<Sin> {
+        match (op, ended) {
+            (Op::MakeBoard, ended) => self.settle_board(ended),
+            (Op::Add { batch, .. }, ended) => self.settle_add(*batch, ended),
+            (Op::Step { slot, number, to, .. }, ended) => {
+                let to = Held { number: Some(*number), version: None, mark: mark(*to) };
+                self.settle_step(op, *slot, to, ended)
+            }
+            (Op::ReadTask { slot }, Ended::Done(Answer::Found(held))) => {
+                self.tasks[*slot].read(&format!("task {slot}"), held, "STORE-002")
+            }
+            (_, Ended::Done(Answer::Torn)) => {
+                Some(Sin::new("STORE-002", format!("{op:?}: a task that was acknowledged is gone")))
+            }
+            (_, Ended::Refused(error) | Ended::Open(Some(error))) => unexplained(Some(&error), op),
+            _ => None,
+        }
+    }
+
+    async fn judge(&self, stores: &StoreSet, lost: &'static str) -> Result<Vec<Sin>> {
+        let listed = self.list(stores).await?;
+        let mut sins = Vec::new();
+        let mut met: BTreeMap<String, &Task> = BTreeMap::new();
+        for task in &listed {
+            if met.insert(task.id.to_string(), task).is_some() {
+                sins.push(Sin::new("TASK-009", format!("{} is on the board twice", task.id)));
+            }
+        }
+        let mut before = None;
+        for (batch, of) in self.batches.iter().enumerate() {
+            let there: Vec<(usize, &Task)> = of
+                .tasks
+                .clone()
+                .filter_map(|slot| Some((slot, *met.get(task_id(slot).ok()?.as_str())?)))
+                .collect();
+            let finding = format!("{} of {} tasks of batch {batch} are there", there.len(), of.tasks.len());
+            match of.state {
+                State::There if there.len() < of.tasks.len() => {
+                    sins.push(Sin::new(lost, format!("{finding}, and all were acknowledged")));
+                }
+                State::Absent if !there.is_empty() => {
+                    sins.push(Sin::new(
+                        "STORE-013",
+                        format!("{finding}, and the batch was reported as not applied"),
+                    ));
+                }
+                State::Open if !there.is_empty() && there.len() < of.tasks.len() => {
+                    sins.push(Sin::new("TASK-006", finding));
+                }
+                _ => {}
+            }
+            for (slot, task) in there {
+                if of.state == State::There {
+                    if Some(task.position) <= before {
+                        sins.push(Sin::new(
+                            "TASK-006",
+                            format!("task {slot} stands before one added earlier"),
+                        ));
+                    }
+                    before = before.max(Some(task.position));
+                }
+                let known = self.tasks[slot].base.version.is_some();
+                sins.extend(
+                    known
+                        .then(|| self.tasks[slot].judge(&format!("task {slot}"), held(task), lost))
+                        .flatten(),
+                );
+            }
+        }
+        Ok(sins)
+    }
+}

@@ -1,0 +1,214 @@
+//! The model of [`BlobStore`].
+
+mod operation;
+mod read;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use larder_kernel::check::size;
+use larder_kernel::storage::blob::check_put;
+use larder_kernel::{
+    BlobCondition, BlobInfo, BlobKey, BlobPutOptions, BlobStore, Capabilities, Capability, Contract, ETag,
+    ErrorKind, UserMetadata,
+};
+
+use self::operation::{Operation, Put, Tag, options_text};
+use super::compare::{Checked, Expected, answered, holds, same};
+use super::dice::Dice;
+use super::shared::is_now;
+use super::subject::Subject;
+use super::tape::{Tape, id};
+use crate::harness::StoreSet;
+
+/// Files as the clauses have them.
+#[derive(Debug)]
+pub(super) struct Blobs {
+    declared: Capabilities,
+    blobs: BTreeMap<BlobKey, Held>,
+    /// The tags that each key had, the last one last.
+    tags: BTreeMap<BlobKey, Vec<ETag>>,
+}
+
+#[derive(Debug, Clone)]
+struct Held {
+    bytes: Bytes,
+    content_type: Option<String>,
+    metadata: UserMetadata,
+    etag: ETag,
+}
+
+impl Held {
+    /// What is known of the blob; the instant is the store's own.
+    fn info(&self, key: &BlobKey, got: Option<&BlobInfo>) -> BlobInfo {
+        BlobInfo {
+            key: key.clone(),
+            size: size(self.bytes.len()),
+            etag: self.etag.clone(),
+            content_type: self.content_type.clone(),
+            metadata: self.metadata.clone(),
+            modified_at: got.map(|got| got.modified_at).unwrap_or_default(),
+        }
+    }
+}
+
+/// Holds the instant of a write to now.
+fn check_instant(info: &BlobInfo, clause: &'static str) -> Checked {
+    let assertion = || "panic!(\"modified_at is not when the blob was written\");".to_owned();
+    holds(clause, is_now(info.modified_at), || "written just now".to_owned(), &info.modified_at, assertion)
+}
+
+impl Blobs {
+    /// The tag that a write names.
+    fn tag(&self, key: &BlobKey, tag: Tag) -> ETag {
+        let none = || super::dice::valid(ETag::new("\"none\""));
+        let had = self.tags.get(key).map(Vec::as_slice).unwrap_or_default();
+        match tag {
+            Tag::Current => self.blobs.get(key).map_or_else(none, |held| held.etag.clone()),
+            Tag::First => had.first().cloned().unwrap_or_else(none),
+            Tag::Before => had.iter().rev().nth(1).cloned().unwrap_or_else(none),
+            Tag::None => none(),
+        }
+    }
+
+    /// Takes a blob with the tag that the store gave it, if that is another where the bytes are.
+    fn take(&mut self, key: &BlobKey, held: Held, tape: &mut Tape) -> Checked {
+        if let Some(old) = self.blobs.get(key).filter(|old| old.bytes != held.bytes) {
+            let changes = || format!("panic!(\"the ETag stays {{}}\", {:?});", old.etag.as_str());
+            let expected = || format!("another ETag than {}", old.etag);
+            holds("BLOB-012", old.etag != held.etag, expected, &held.etag, changes)?;
+        }
+        tape.name(|| tag_name(&held.etag), "{s}.as_ref().unwrap().etag.clone()");
+        self.tags.entry(key.clone()).or_default().push(held.etag.clone());
+        self.blobs.insert(key.clone(), held);
+        Ok(())
+    }
+
+    async fn put(&mut self, store: &dyn BlobStore, put: &Put, tape: &mut Tape) -> Checked {
+        let key = &put.key;
+        let condition = put.condition.blob(|tag| self.tag(key, tag));
+        let options = BlobPutOptions { condition, ..put.options.clone() };
+        let there = self.blobs.get(key).map(|held| &held.etag);
+        let (clause, expected): (_, Expected<()>) =
+            match (check_put(&options, &self.declared), &options.condition, there) {
+                (Err(refusal), ..) if refusal.kind() == ErrorKind::Unsupported => {
+                    ("BLOB-013", Err(refusal.into()))
+                }
+                (Err(refusal), ..) => ("STORE-010", Err(refusal.into())),
+                (Ok(()), BlobCondition::Absent, Some(_)) => {
+                    ("BLOB-007", Err(ErrorKind::AlreadyExists.into()))
+                }
+                (Ok(()), BlobCondition::Matches(tag), there) if there != Some(tag) => {
+                    ("BLOB-010", Err(ErrorKind::Conflict.into()))
+                }
+                (Ok(()), BlobCondition::None, _) if put.fails => {
+                    ("BLOB-006", Err(operation::STREAM_FAILURE.into()))
+                }
+                (Ok(()), BlobCondition::Matches(_), _) => ("BLOB-009", Ok(())),
+                (Ok(()), ..) => ("BLOB-003", Ok(())),
+            };
+        tape.call(clause, |tape| {
+            format!("put({}, {}, {})", id(key), put.body_text(), options_text(&options, tape))
+        });
+        let got = store.put(key, put.body(), options).await;
+        let Some(info) = answered(tape, clause, got, &expected)? else { return Ok(()) };
+        check_instant(&info, "BLOB-026")?;
+        let held = Held {
+            bytes: put.bytes(),
+            content_type: put.options.content_type.clone(),
+            metadata: put.options.metadata.clone(),
+            etag: info.etag.clone(),
+        };
+        same(tape, "BLOB-026", &Ok(info.clone()), &Ok(held.info(key, Some(&info))))?;
+        self.take(key, held, tape)
+    }
+
+    async fn copy(
+        &mut self,
+        store: &dyn BlobStore,
+        (source, target): (&BlobKey, &BlobKey),
+        tape: &mut Tape,
+    ) -> Checked {
+        let from = self.blobs.get(source).cloned();
+        let clause = if from.is_some() { "BLOB-036" } else { "BLOB-037" };
+        tape.call(clause, |_| format!("copy({}, {})", id(source), id(target)));
+        let got = store.copy(source, target).await;
+        let expected = if from.is_some() { Ok(()) } else { Err(ErrorKind::NotFound.into()) };
+        let Some(info) = answered(tape, clause, got, &expected)? else { return Ok(()) };
+        let Some(from) = from else { return Ok(()) };
+        let held = Held { etag: info.etag.clone(), ..from };
+        check_instant(&info, clause)?;
+        same(tape, clause, &Ok(info.clone()), &Ok(held.info(target, Some(&info))))?;
+        self.take(target, held, tape)
+    }
+
+    async fn delete(&mut self, store: &dyn BlobStore, key: &BlobKey, tape: &mut Tape) -> Checked {
+        let there = self.blobs.remove(key).is_some();
+        let clause = if there { "BLOB-040" } else { "BLOB-041" };
+        tape.call(clause, |_| format!("delete({})", id(key)));
+        same(tape, clause, &store.delete(key).await, &Ok(there))
+    }
+
+    async fn erase(&mut self, store: &dyn BlobStore, tape: &mut Tape) -> Checked {
+        tape.call("STORE-006", |_| "erase()".to_owned());
+        same(tape, "STORE-006", &store.erase().await, &Ok(()))?;
+        self.blobs.clear();
+        self.tags.clear();
+        Ok(())
+    }
+}
+
+/// What a tag is known by on a tape.
+fn tag_name(tag: &ETag) -> String {
+    format!("tag {tag}")
+}
+
+#[async_trait]
+impl Subject for Blobs {
+    const CONTRACT: Contract = Contract::Blobs;
+    const FIELD: &'static str = "blobs";
+    type Store = dyn BlobStore;
+    type Operation = Operation;
+
+    fn new(declared: &Capabilities) -> Self {
+        Self { declared: declared.clone(), blobs: BTreeMap::new(), tags: BTreeMap::new() }
+    }
+
+    fn store(stores: &StoreSet) -> Option<Arc<Self::Store>> {
+        stores.blobs.clone()
+    }
+
+    /// Keys that every store keeps, or all where it declares so.
+    fn allows(declared: &Capabilities, id: &str) -> bool {
+        let kept = larder_kernel::limits::BLOB_SHORT_KEY_BYTES_MAX;
+        BlobKey::new(id).is_ok() && (id.len() <= kept || declared.has(Capability::BlobLongKeys))
+    }
+
+    fn draw(dice: &mut Dice<'_>) -> Operation {
+        operation::draw(dice)
+    }
+
+    async fn step(&mut self, store: &Self::Store, operation: &Operation, tape: &mut Tape) -> Checked {
+        match operation {
+            Operation::Put(put) => self.put(store, put, tape).await,
+            Operation::Get { key, range } => self.get(store, (key, *range), tape).await,
+            Operation::Head { key } => self.head(store, key, tape).await,
+            Operation::List { prefix, after } => self.list(store, (prefix, after.as_ref()), tape).await,
+            Operation::Copy { source, target } => self.copy(store, (source, target), tape).await,
+            Operation::Delete { key } => self.delete(store, key, tape).await,
+            Operation::Erase => self.erase(store, tape).await,
+        }
+    }
+
+    async fn dump(&mut self, store: &Self::Store, tape: &mut Tape) -> Checked {
+        self.list(store, ("", None), tape).await?;
+        let keys: Vec<BlobKey> = self.blobs.keys().cloned().collect();
+        for key in keys {
+            self.get(store, (&key, None), tape).await?;
+            self.head(store, &key, tape).await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,209 @@
+//! The operations on files: how they are drawn, and how they are written in Rust.
+
+use bytes::Bytes;
+use larder_kernel::{
+    BlobBody, BlobCondition, BlobKey, BlobPutOptions, ByteRange, ETag, Error, ErrorKind, Result,
+};
+
+use super::tag_name;
+use crate::model::dice::{Dice, valid};
+use crate::model::tape::{Tape, bytes, optional, quoted};
+
+/// The error of a body that fails.
+pub(super) const STREAM_FAILURE: ErrorKind = ErrorKind::Corrupt;
+
+/// Which version a write names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::model) enum Tag {
+    /// The one that is there.
+    Current,
+    /// The first that the key had.
+    First,
+    /// The one before the last.
+    Before,
+    /// None that any blob has.
+    None,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::model) enum Condition {
+    None,
+    Absent,
+    Matches(Tag),
+}
+
+impl Condition {
+    pub(super) fn blob(self, tag: impl FnOnce(Tag) -> ETag) -> BlobCondition {
+        match self {
+            Self::None => BlobCondition::None,
+            Self::Absent => BlobCondition::Absent,
+            Self::Matches(at) => BlobCondition::Matches(tag(at)),
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(in crate::model) struct Put {
+    pub(super) key: BlobKey,
+    /// One piece is given at once.
+    pieces: Vec<Bytes>,
+    /// Whether the body ends in an error.
+    pub(super) fails: bool,
+    pub(super) condition: Condition,
+    /// But for the condition.
+    pub(super) options: BlobPutOptions,
+}
+
+#[derive(Debug, Clone)]
+pub(in crate::model) enum Operation {
+    Put(Put),
+    Get { key: BlobKey, range: Option<ByteRange> },
+    Head { key: BlobKey },
+    List { prefix: String, after: Option<BlobKey> },
+    Copy { source: BlobKey, target: BlobKey },
+    Delete { key: BlobKey },
+    Erase,
+}
+
+pub(super) fn draw(dice: &mut Dice<'_>) -> Operation {
+    match dice.weighted(&[12, 6, 3, 5, 4, 4, 1]) {
+        1 => Operation::Get { key: key(dice), range: range(dice) },
+        2 => Operation::Head { key: key(dice) },
+        3 => Operation::List { prefix: prefix(dice), after: (dice.below(2) == 1).then(|| key(dice)) },
+        4 => Operation::Copy { source: key(dice), target: key(dice) },
+        5 => Operation::Delete { key: key(dice) },
+        6 if dice.one_in(4) => Operation::Erase,
+        _ => put(dice),
+    }
+}
+
+fn key(dice: &mut Dice<'_>) -> BlobKey {
+    valid(BlobKey::new(dice.id()))
+}
+
+const BYTES: [&[u8]; 6] = [b"1", b"2", b"", b"\0\xff\xfe\n", b"0123456789", b"11"];
+
+fn put(dice: &mut Dice<'_>) -> Operation {
+    let key = key(dice);
+    let one = match dice.below(200) {
+        199 => Bytes::from(vec![b'v'; 70_000]),
+        small => Bytes::from_static(BYTES[small % BYTES.len()]),
+    };
+    let tags = [Tag::Current, Tag::Current, Tag::First, Tag::Before, Tag::None];
+    let condition = match dice.below(8) {
+        0..5 => Condition::None,
+        5 => Condition::Absent,
+        _ => Condition::Matches(dice.of(&tags)),
+    };
+    let pieces = match dice.below(6) {
+        0..4 => vec![one],
+        4 => vec![Bytes::new(), one.clone(), Bytes::new(), one],
+        _ => Vec::new(),
+    };
+    // Where a condition fails as well, either error may come.
+    let fails = condition == Condition::None && dice.one_in(12);
+    Operation::Put(Put { key, pieces, fails, condition, options: options(dice) })
+}
+
+fn options(dice: &mut Dice<'_>) -> BlobPutOptions {
+    let plain = BlobPutOptions::default();
+    match dice.below(16) {
+        8 | 9 => plain.with_content_type("text/plain; charset=utf-8"),
+        10 => plain.with_content_type("x").with_metadata("a", "1").with_metadata("b-_9", "A, b=\"c\" %41"),
+        11 => plain.with_metadata("a", ""),
+        12 => plain.with_metadata("a", "2"),
+        13 => plain.with_metadata("A", "1"),
+        14 => plain.with_content_type("é"),
+        15 => plain.with_metadata("a", " 1"),
+        _ => plain,
+    }
+}
+
+fn range(dice: &mut Dice<'_>) -> Option<ByteRange> {
+    let bounded = |start, end| Some(ByteRange::Bounded { start, end });
+    dice.of(&[
+        None,
+        None,
+        bounded(0, 1),
+        bounded(1, 3),
+        bounded(0, u64::MAX),
+        bounded(2, 2),
+        Some(ByteRange::From(0)),
+        Some(ByteRange::From(1)),
+        Some(ByteRange::From(10)),
+        Some(ByteRange::From(u64::MAX)),
+        Some(ByteRange::Suffix(1)),
+        Some(ByteRange::Suffix(3)),
+        Some(ByteRange::Suffix(u64::MAX)),
+        Some(ByteRange::Suffix(0)),
+    ])
+}
+
+fn prefix(dice: &mut Dice<'_>) -> String {
+    match dice.below(13) {
+        0..5 => String::new(),
+        5..9 => dice.id().to_string(),
+        9 => dice.id().chars().take(1).collect(),
+        10 => format!("{}/", dice.id()),
+        11 => "x".repeat(513),
+        _ => "a\0".to_owned(),
+    }
+}
+
+impl Put {
+    pub(super) fn bytes(&self) -> Bytes {
+        self.pieces.concat().into()
+    }
+
+    pub(super) fn body(&self) -> BlobBody {
+        match self.pieces.as_slice() {
+            [one] if !self.fails => BlobBody::Bytes(one.clone()),
+            pieces => {
+                let failure = self.fails.then(|| Err(Error::new(STREAM_FAILURE, "body", "the body fails")));
+                let pieces: Vec<Result<Bytes>> = pieces.iter().cloned().map(Ok).chain(failure).collect();
+                BlobBody::stream(futures_util::stream::iter(pieces))
+            }
+        }
+    }
+
+    pub(super) fn body_text(&self) -> String {
+        match self.pieces.as_slice() {
+            [one] if !self.fails => format!("BlobBody::Bytes({})", bytes(one)),
+            pieces => {
+                let failure = "Err(Error::new(ErrorKind::Corrupt, \"body\", \"the body fails\"))".to_owned();
+                let pieces = pieces.iter().map(|piece| format!("Ok({})", bytes(piece)));
+                let pieces: Vec<String> = pieces.chain(self.fails.then_some(failure)).collect();
+                format!("BlobBody::stream(futures_util::stream::iter(vec![{}]))", pieces.join(", "))
+            }
+        }
+    }
+}
+
+/// Options as a value.
+pub(super) fn options_text(options: &BlobPutOptions, tape: &Tape) -> String {
+    let condition = match &options.condition {
+        BlobCondition::None => "BlobCondition::None".to_owned(),
+        BlobCondition::Absent => "BlobCondition::Absent".to_owned(),
+        BlobCondition::Matches(tag) => {
+            let given = || format!("ETag::new({}).unwrap()", quoted(tag.as_str()));
+            format!("BlobCondition::Matches({})", tape.named(&tag_name(tag), given))
+        }
+    };
+    let content_type = optional(options.content_type.as_deref(), |text| format!("{text:?}.to_owned()"));
+    let pairs =
+        options.metadata.iter().map(|(name, value)| format!("({name:?}.to_owned(), {value:?}.to_owned())"));
+    let metadata = pairs.collect::<Vec<_>>().join(", ");
+    format!(
+        "BlobPutOptions {{ condition: {condition}, content_type: {content_type}, \
+         metadata: UserMetadata::from([{metadata}]) }}"
+    )
+}
+
+/// A range as a value.
+pub(super) fn range_text(range: ByteRange) -> String {
+    match range {
+        ByteRange::Bounded { start, end } => format!("ByteRange::Bounded {{ start: {start}, end: {end} }}"),
+        ByteRange::From(start) => format!("ByteRange::From({start})"),
+        ByteRange::Suffix(count) => format!("ByteRange::Suffix({count})"),
+    }
+}

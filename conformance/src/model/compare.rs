@@ -1,0 +1,178 @@
+//! The comparison of a store's answer with the model's.
+
+use std::fmt::Debug;
+
+use larder_kernel::{Error, ErrorKind, Outcome, Result};
+use serde::Serialize;
+
+use super::tape::{Tape, quoted};
+
+/// What a comparison found.
+pub(super) type Checked<T = ()> = Result<T, Mismatch>;
+
+/// Why a script ended early.
+#[derive(Debug)]
+pub(super) enum Mismatch {
+    /// The store does something else than the model.
+    Wrong(Box<Wrong>),
+    /// The service or the engine failed; nothing is known.
+    Trouble(String),
+}
+
+/// A difference between store and model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Wrong {
+    /// The clause that tells what should have come.
+    pub(super) clause: &'static str,
+    pub(super) expected: String,
+    pub(super) got: String,
+    /// The statement that fails in the printed script.
+    pub(super) assertion: String,
+}
+
+impl Wrong {
+    pub(super) fn sentence(&self) -> String {
+        format!("expected {}; got {}", cut(&self.expected), cut(&self.got))
+    }
+}
+
+/// A refusal as the model gives it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Refusal {
+    pub(super) kind: ErrorKind,
+    /// The field, for bad input.
+    pub(super) field: Option<&'static str>,
+}
+
+impl From<ErrorKind> for Refusal {
+    fn from(kind: ErrorKind) -> Self {
+        Self { kind, field: None }
+    }
+}
+
+impl From<Error> for Refusal {
+    /// That of a check of the kernel.
+    fn from(error: Error) -> Self {
+        Self { kind: error.kind(), field: error.field() }
+    }
+}
+
+/// The model's answer.
+pub(super) type Expected<T> = std::result::Result<T, Refusal>;
+
+/// Compares an answer with the model's.
+pub(super) fn same<T: PartialEq + Debug + Serialize>(
+    tape: &Tape,
+    clause: &'static str,
+    got: &Result<T>,
+    expected: &Expected<T>,
+) -> Checked {
+    match (got, expected) {
+        (Ok(got), Ok(expected)) if got == expected => Ok(()),
+        (Err(got), Err(expected)) => refused(tape, clause, got, *expected),
+        (Err(error), Ok(_)) if is_trouble(error) => Err(Mismatch::Trouble(format!("{error:?}"))),
+        (_, Ok(value)) => {
+            let json = serde_json::to_string(value).unwrap_or_default();
+            let assertion = format!("same({}.unwrap(), {});", tape.answer(), quoted(&json));
+            Err(wrong(clause, format!("{value:?}"), shown(got), assertion))
+        }
+        (Ok(got), Err(expected)) => Err(unrefused(tape, clause, got, *expected)),
+    }
+}
+
+/// Compares an answer that the model computes from what the store chose with the model's refusal, if it has one; gives
+/// the answer otherwise.
+pub(super) fn answered<T: Debug>(
+    tape: &Tape,
+    clause: &'static str,
+    got: Result<T>,
+    expected: &Expected<()>,
+) -> Checked<Option<T>> {
+    match (got, expected) {
+        (Ok(got), Ok(())) => Ok(Some(got)),
+        (Err(got), Err(expected)) => refused(tape, clause, &got, *expected).map(|()| None),
+        (Err(error), Ok(())) if is_trouble(&error) => Err(Mismatch::Trouble(format!("{error:?}"))),
+        (Err(error), Ok(())) => {
+            let assertion = format!("assert!({0}.is_ok(), \"{{:?}}\", {0}.err());", tape.answer());
+            Err(wrong(clause, "success".to_owned(), format!("{error:?}"), assertion))
+        }
+        (Ok(got), Err(expected)) => Err(unrefused(tape, clause, &got, *expected)),
+    }
+}
+
+/// Compares anything else that holds between store and model.
+pub(super) fn holds(
+    clause: &'static str,
+    holds: bool,
+    expected: impl FnOnce() -> String,
+    got: &impl Debug,
+    assertion: impl FnOnce() -> String,
+) -> Checked {
+    if holds { Ok(()) } else { Err(wrong(clause, expected(), shown(got), assertion())) }
+}
+
+pub(super) fn wrong(clause: &'static str, expected: String, got: String, assertion: String) -> Mismatch {
+    Mismatch::Wrong(Box::new(Wrong { clause, expected, got, assertion }))
+}
+
+fn refused(tape: &Tape, clause: &'static str, got: &Error, expected: Refusal) -> Checked {
+    let field = expected.field.is_none() || got.field() == expected.field;
+    if got.kind() == expected.kind && field && got.outcome() == Outcome::NotApplied {
+        return Ok(());
+    }
+    if is_trouble(got) {
+        return Err(Mismatch::Trouble(format!("{got:?}")));
+    }
+    // Bad input that is taken for something else breaks the promise of the kind, whatever the clause of the call.
+    let clause = if expected.kind == ErrorKind::InvalidInput { "STORE-010" } else { clause };
+    let assertion = refusal_assertion(tape, expected);
+    Err(wrong(clause, named(expected), format!("{got:?}"), assertion))
+}
+
+fn unrefused(tape: &Tape, clause: &'static str, got: &impl Debug, expected: Refusal) -> Mismatch {
+    let clause = if expected.kind == ErrorKind::InvalidInput { "STORE-010" } else { clause };
+    wrong(clause, named(expected), format!("success: {}", shown(got)), refusal_assertion(tape, expected))
+}
+
+fn refusal_assertion(tape: &Tape, expected: Refusal) -> String {
+    let answer = tape.answer();
+    match expected.field {
+        None => format!("assert_eq!({answer}.unwrap_err().kind(), ErrorKind::{});", expected.kind),
+        Some(field) => format!(
+            "let refusal = {answer}.unwrap_err();\nassert_eq!((refusal.kind(), refusal.field(), refusal.outcome()), \
+             (ErrorKind::{}, Some({field:?}), Outcome::NotApplied));",
+            expected.kind
+        ),
+    }
+}
+
+fn named(refusal: Refusal) -> String {
+    refusal.field.map_or_else(
+        || refusal.kind.to_string(),
+        |field| format!("{} naming {field}, without effect", refusal.kind),
+    )
+}
+
+/// Whether the error tells of the service and not of the contract.
+pub(super) fn is_trouble(error: &Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::Unavailable
+            | ErrorKind::Timeout
+            | ErrorKind::PermissionDenied
+            | ErrorKind::ResourceExhausted
+    )
+}
+
+/// The `Debug` form, cut where it grows past what a report can show.
+pub(super) fn shown(value: &impl Debug) -> String {
+    cut(&format!("{value:?}"))
+}
+
+fn cut(text: &str) -> String {
+    const CHARS_MAX: usize = 800;
+    match text.char_indices().nth(CHARS_MAX) {
+        Some((end, _)) => format!("{}… ({} bytes)", &text[..end], text.len()),
+        None => text.to_owned(),
+    }
+}

@@ -1,0 +1,216 @@
+//! Chance: what a script is drawn from, and the ids that it uses.
+
+use std::sync::{Arc, LazyLock};
+
+use proptest::collection::vec;
+use proptest::prelude::any;
+use proptest::strategy::{Strategy, ValueTree};
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+
+/// Most operations of a script.
+const OPERATIONS_MAX: usize = 100;
+/// How many numbers an operation is drawn from.
+const THROWS: usize = 12;
+
+/// The numbers of one operation.
+pub(super) type Throw = [u16; THROWS];
+
+/// A script: which ids it uses, and the numbers of its operations.
+///
+/// An operation is a function of its numbers alone, and small numbers make simple operations. So proptest shrinks a
+/// script by leaving operations out and making numbers smaller, whatever the contract.
+#[derive(Debug, Clone)]
+pub(super) struct Draw {
+    pub(super) family: u16,
+    pub(super) throws: Vec<Throw>,
+}
+
+/// All scripts.
+pub(super) fn draws() -> impl Strategy<Value = Draw> {
+    (any::<u16>(), vec(any::<Throw>(), 1..=OPERATIONS_MAX))
+        .prop_map(|(family, throws)| Draw { family, throws })
+}
+
+/// What draws the script of a seed.
+pub(super) fn runner(seed: u64, config: Config) -> TestRunner {
+    let mut bytes = [0; 32];
+    for (place, chunk) in (0_u64..).zip(bytes.chunks_exact_mut(8)) {
+        chunk.copy_from_slice(&mixed(&[seed, place]).to_le_bytes());
+    }
+    TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes))
+}
+
+/// The script of a seed.
+pub(super) fn draw(seed: u64) -> Draw {
+    let config = Config { failure_persistence: None, ..Config::default() };
+    match draws().new_tree(&mut runner(seed, config)) {
+        Ok(tree) => tree.current(),
+        // Nothing is ever rejected here.
+        Err(_) => Draw { family: 0, throws: Vec::new() },
+    }
+}
+
+/// One number from several, by the finalizer of SplitMix64 (Steele, Lea, Flood 2014).
+pub(super) fn mixed(numbers: &[u64]) -> u64 {
+    numbers.iter().fold(0, |state, number| {
+        let mut z = (state ^ number).wrapping_add(0x9E37_79B9_7F4A_7C15);
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    })
+}
+
+/// A number of a text, by FNV-1a.
+pub(super) fn of_text(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+/// The numbers of an operation, taken one after the other.
+#[derive(Debug)]
+pub(super) struct Dice<'a> {
+    throw: &'a [u16],
+    next: usize,
+    /// The ids of the script.
+    pub(super) ids: &'a Palette,
+}
+
+impl<'a> Dice<'a> {
+    pub(super) fn new(throw: &'a Throw, ids: &'a Palette) -> Self {
+        Self { throw, next: 0, ids }
+    }
+
+    /// A number below `count`; smaller numbers thrown make smaller ones.
+    pub(super) fn below(&mut self, count: usize) -> usize {
+        let thrown = self.throw.get(self.next).copied().unwrap_or(0);
+        self.next += 1;
+        (usize::from(thrown) * count) >> 16
+    }
+
+    /// One of the choices; the first is the simplest.
+    pub(super) fn of<T: Clone>(&mut self, choices: &[T]) -> T {
+        choices[self.below(choices.len())].clone()
+    }
+
+    /// True once in `count`.
+    pub(super) fn one_in(&mut self, count: usize) -> bool {
+        self.below(count) + 1 == count && count > 1
+    }
+
+    /// The last number, as one of two.
+    pub(super) fn last(&self) -> bool {
+        self.throw.last().is_some_and(|thrown| *thrown >= 1 << 15)
+    }
+
+    /// One of the script's ids.
+    pub(super) fn id(&mut self) -> Arc<str> {
+        let index = self.below(self.ids.0.len());
+        Arc::clone(&self.ids.0[index])
+    }
+
+    /// An operation by its weight: the index of the choice.
+    pub(super) fn weighted(&mut self, weights: &[usize]) -> usize {
+        let mut left = self.below(weights.iter().sum());
+        for (index, weight) in weights.iter().enumerate() {
+            if left < *weight {
+                return index;
+            }
+            left -= weight;
+        }
+        0
+    }
+}
+
+/// What a draw makes from its own valid parts.
+pub(super) fn valid<T>(made: larder_kernel::Result<T>) -> T {
+    match made {
+        Ok(made) => made,
+        Err(error) => unreachable!("the draw made something that the kernel refuses: {error}"),
+    }
+}
+
+/// The four ids that a script uses.
+#[derive(Debug, Clone)]
+pub(super) struct Palette(pub(super) [Arc<str>; 4]);
+
+/// Ids that some backend might take for each other, or for something else; the first are the simplest.
+const FAMILIES: &[[&str; 4]] = &[
+    ["a", "b", "c", "d"],
+    ["a", "A", "aA", "AA"],
+    ["a", "ab", "abc", "b"],
+    ["a", "a:b", "b", "b:a"],
+    ["a", "a/b", "b", "b/a"],
+    ["a/b", "a%2Fb", "a%2fb", "a\\b"],
+    ["a", "a/b/c", "a/bc", "a/b c"],
+    ["a", "a.meta", "a.tmp", ".a"],
+    ["é", "e\u{301}", "É", "e"],
+    ["ﬁ", "fi", "ß", "ss"],
+    ["%", "%25", "a%", "a%41"],
+    ["*", "a*", "?", "[a]"],
+    ["_", "a_", "ab", "%"],
+    ["{a}", "a{b}", "{}", "{{a}}"],
+    ["'", "\"", "`", "''"],
+    ["\\", "\\\\", "a\\b", "\\n"],
+    [" ", "  ", "a ", "a"],
+    ["\n", "\r\n", "\t", "\u{1}"],
+    ["$$", "$1", ":a", "@a"],
+    // Their order by UTF-8 and by UTF-16 differs.
+    ["\u{1f980}", "\u{fffd}", "\u{10ffff}", "\u{7f}"],
+    ["1", "01", "1.0", "-1"],
+    ["a.b", "a,b", "a;b", "a|b"],
+    ["null", "NULL", "true", "0"],
+    ["\u{200b}", "\u{feff}", "\u{feff}a", "a"],
+    ["a#b", "a?b", "a&b", "a=b"],
+    ["default", "__proto__", "id", "$id"],
+];
+
+static ALL: LazyLock<Vec<Palette>> = LazyLock::new(|| {
+    let short = FAMILIES.iter().map(|family| family.map(Arc::from)).map(Palette);
+    let long = [
+        [format!("{}a", "x".repeat(511)), format!("{}A", "x".repeat(511)), "x".repeat(511), "x".repeat(512)],
+        // The longest that every store of files keeps.
+        [format!("{}a", "x".repeat(47)), format!("{}A", "x".repeat(47)), "x".repeat(47), "x".repeat(48)],
+        [format!("{}é", "é".repeat(255)), "é".repeat(255), format!("{}e", "é".repeat(255)), "é".to_owned()],
+        ["/a".repeat(255), "a/".repeat(255) + "a", "a/".repeat(255) + "b", "a".to_owned()],
+    ];
+    short.chain(long.map(|family| Palette(family.map(Arc::from)))).collect()
+});
+
+impl Palette {
+    /// The ids of a script. Of those that the contract refuses, the plain ones stand in the place.
+    pub(super) fn of(family: u16, allowed: impl Fn(&str) -> bool) -> Self {
+        let chosen = &ALL[(usize::from(family) * ALL.len()) >> 16];
+        let mut index = 0;
+        Self(chosen.0.clone().map(|id| {
+            index += 1;
+            if allowed(&id) { id } else { Arc::clone(&ALL[0].0[index - 1]) }
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_draws_the_same_script_again_and_another_seed_another() {
+        let one = draw(7);
+        assert_eq!((one.family, one.throws.clone()), (draw(7).family, draw(7).throws));
+        assert_ne!(one.throws, draw(8).throws);
+        assert!((1..=OPERATIONS_MAX).contains(&one.throws.len()));
+    }
+
+    #[test]
+    fn the_ids_of_a_script_are_four_different_ones() {
+        for palette in ALL.iter() {
+            let mut ids = palette.0.to_vec();
+            ids.sort_unstable();
+            ids.dedup();
+            assert_eq!(ids.len(), 4, "{palette:?}");
+            for id in ids {
+                assert!(larder_kernel::Key::new(&id).is_ok(), "{id:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! The model of [`HistoryProvider`].
+
+mod change;
+mod operation;
+mod read;
+mod subscribe;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use larder_kernel::{
+    Appended, Capabilities, ChatMessage, Contract, HistoryProvider, IdempotencyKey, PageRequest, RunId, Seq,
+    StoredMessage, Thread, ThreadInfo,
+};
+
+use self::operation::{At, Operation};
+use super::compare::Checked;
+use super::dice::Dice;
+use super::subject::Subject;
+use super::tape::Tape;
+use crate::harness::StoreSet;
+
+/// Conversations as the clauses have them.
+#[derive(Debug, Default)]
+pub(super) struct History {
+    threads: BTreeMap<Thread, Held>,
+}
+
+/// What one thread holds.
+#[derive(Debug, Default)]
+struct Held {
+    messages: Vec<Message>,
+    /// The greatest number given.
+    last: i64,
+    /// The number of the last event that took messages away.
+    cut: i64,
+    /// What survives of the events that are no messages.
+    events: Vec<Event>,
+    keys: BTreeMap<IdempotencyKey, ([u8; 32], Appended)>,
+}
+
+#[derive(Debug, Clone)]
+struct Message {
+    seq: i64,
+    message: Arc<ChatMessage>,
+    /// The thread's size right after an append; unknown of what a replacement put there.
+    thread_bytes: Option<u64>,
+}
+
+#[derive(Debug, Clone)]
+struct Event {
+    seq: i64,
+    kind: Kind,
+}
+
+#[derive(Debug, Clone)]
+enum Kind {
+    RunCleared {
+        run: RunId,
+        removed: u64,
+    },
+    Cleared {
+        removed: u64,
+    },
+    /// Of the replacement what stands at `first` or later is left.
+    Replaced {
+        first: i64,
+        up_to: i64,
+        removed: u64,
+        thread_bytes: u64,
+    },
+}
+
+impl Held {
+    fn bytes(&self) -> u64 {
+        let sizes = self.messages.iter().map(|held| held.message.size_bytes());
+        larder_kernel::check::size(sizes.sum())
+    }
+
+    fn seq(&self, at: At) -> Seq {
+        Seq::new(match at {
+            At::FromLast(back) => self.last.saturating_sub(back),
+            At::Exactly(seq) => seq,
+        })
+    }
+
+    fn info(&self, thread: &Thread) -> ThreadInfo {
+        ThreadInfo {
+            thread: thread.clone(),
+            messages: larder_kernel::check::size(self.messages.len()),
+            bytes: self.bytes(),
+            last: Seq::new(self.last),
+        }
+    }
+
+    /// Gives an event the next number.
+    fn log(&mut self, kind: Kind) -> i64 {
+        self.last += 1;
+        self.cut = self.last;
+        self.events.push(Event { seq: self.last, kind });
+        self.last
+    }
+
+    fn append(&mut self, messages: impl IntoIterator<Item = Arc<ChatMessage>>) -> Appended {
+        let first = self.last + 1;
+        for message in messages {
+            self.last += 1;
+            let bytes = self.bytes() + larder_kernel::check::size(message.size_bytes());
+            self.messages.push(Message { seq: self.last, message, thread_bytes: Some(bytes) });
+        }
+        Appended { first: Seq::new(first), last: Seq::new(self.last) }
+    }
+}
+
+impl Message {
+    fn stored(&self) -> StoredMessage {
+        StoredMessage { seq: Seq::new(self.seq), message: Arc::clone(&self.message) }
+    }
+}
+
+impl History {
+    fn held(&self, thread: &Thread) -> &Held {
+        static EMPTY: Held =
+            Held { messages: Vec::new(), last: 0, cut: 0, events: Vec::new(), keys: BTreeMap::new() };
+        self.threads.get(thread).unwrap_or(&EMPTY)
+    }
+
+    fn held_mut(&mut self, thread: &Thread) -> &mut Held {
+        self.threads.entry(thread.clone()).or_default()
+    }
+}
+
+#[async_trait]
+impl Subject for History {
+    const CONTRACT: Contract = Contract::History;
+    const FIELD: &'static str = "history";
+    type Store = dyn HistoryProvider;
+    type Operation = Operation;
+
+    fn new(_declared: &Capabilities) -> Self {
+        Self::default()
+    }
+
+    fn store(stores: &StoreSet) -> Option<Arc<Self::Store>> {
+        stores.history.clone()
+    }
+
+    fn draw(dice: &mut Dice<'_>) -> Operation {
+        operation::draw(dice)
+    }
+
+    async fn step(&mut self, store: &Self::Store, operation: &Operation, tape: &mut Tape) -> Checked {
+        match operation {
+            Operation::Append { thread, messages, options } => {
+                self.append(store, (thread, messages, options), tape).await
+            }
+            Operation::Get { thread, offset, limit } => {
+                self.get(store, (thread, *offset, *limit), tape).await
+            }
+            Operation::Tail { thread, before, limit } => {
+                self.tail(store, (thread, *before, *limit), tape).await
+            }
+            Operation::PageAfter { thread, after, limit } => {
+                self.page_after(store, (thread, *after, *limit), tape).await
+            }
+            Operation::Info { thread } => self.info(store, thread, tape).await,
+            Operation::Clear { thread } => self.clear(store, thread, tape).await,
+            Operation::ClearRun { thread, run } => self.clear_run(store, (thread, run), tape).await,
+            Operation::Fork { source, target, up_to } => {
+                self.fork(store, (source, target, *up_to), tape).await
+            }
+            Operation::Replace { thread, up_to, seen, messages } => {
+                self.replace(store, (thread, *up_to, *seen, messages), tape).await
+            }
+            Operation::ListThreads { agent, page } => {
+                self.list_threads(store, (agent.as_ref(), page), tape).await
+            }
+            Operation::SetTtl { thread, ttl } => self.set_ttl(store, (thread, *ttl), tape).await,
+            Operation::Subscribe { thread, after } => self.subscribe(store, (thread, *after), tape).await,
+            Operation::Erase => self.erase(store, tape).await,
+        }
+    }
+
+    async fn dump(&mut self, store: &Self::Store, tape: &mut Tape) -> Checked {
+        self.list_threads(store, (None, &PageRequest::first(10_000)), tape).await?;
+        let threads: Vec<Thread> = self.threads.keys().cloned().collect();
+        for thread in threads {
+            self.page_after(store, (&thread, At::Exactly(i64::MIN), 10_000), tape).await?;
+            self.info(store, &thread, tape).await?;
+            // Once: a subscription may cost a connection.
+            if tape.handle == "b" {
+                self.subscribe(store, (&thread, At::Exactly(i64::MIN)), tape).await?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,217 @@
+//! What changes a thread.
+
+use std::sync::Arc;
+
+use larder_kernel::check::size;
+use larder_kernel::storage::history::{append_digest, check_append, check_replace, check_ttl};
+use larder_kernel::{
+    AppendOptions, ChatMessage, Error, ErrorKind, Forked, HistoryProvider, Replaced, Replacement, RunId, Seq,
+    Thread, Ttl,
+};
+
+use super::operation::{At, life, thread as shown};
+use super::{Held, History, Kind, Message};
+use crate::model::compare::{Checked, Expected, Mismatch, Refusal, same};
+use crate::model::tape::{Tape, id, json, optional, owned_id};
+
+impl History {
+    pub(super) async fn append(
+        &mut self,
+        store: &dyn HistoryProvider,
+        (thread, messages, options): (&Thread, &[ChatMessage], &AppendOptions),
+        tape: &mut Tape,
+    ) -> Checked {
+        let held = self.held(thread);
+        let digest = append_digest(messages).map_err(|error| unwritable(&error))?;
+        let known = options.idempotency_key.as_ref().and_then(|key| held.keys.get(key));
+        let refused = check_append(messages, options).err().map(Refusal::from);
+        let (clause, expected) = match (refused, known) {
+            (Some(refusal), _) => ("STORE-010", Some(Err(refusal))),
+            (None, Some((first, answer))) if *first == digest => ("HIST-007", Some(Ok(*answer))),
+            (None, Some(_)) => ("HIST-008", Some(Err(ErrorKind::Conflict.into()))),
+            (None, None) => ("HIST-002", None),
+        };
+        tape.call(clause, |_| {
+            let key = optional(options.idempotency_key.as_ref(), owned_id);
+            let ttl = optional(options.ttl, life);
+            let options = format!("AppendOptions {{ idempotency_key: {key}, ttl: {ttl} }}");
+            format!("append_many({}, {}, {options})", shown(thread), json(&messages))
+        });
+        let got = store.append_many(thread, messages.to_vec(), options.clone()).await;
+        if let Some(expected) = expected {
+            return same(tape, clause, &got, &expected);
+        }
+        // What does not get in must not leave a thread behind in the model.
+        let answer = self.held_mut(thread).append(messages.iter().cloned().map(Arc::new));
+        same(tape, clause, &got, &Ok(answer))?;
+        if let Some(key) = &options.idempotency_key {
+            self.held_mut(thread).keys.insert(key.clone(), (digest, answer));
+        }
+        Ok(())
+    }
+
+    pub(super) async fn clear(
+        &mut self,
+        store: &dyn HistoryProvider,
+        thread: &Thread,
+        tape: &mut Tape,
+    ) -> Checked {
+        const CLAUSE: &str = "HIST-034";
+        tape.call(CLAUSE, |_| format!("clear({})", shown(thread)));
+        let removed = size(self.held(thread).messages.len());
+        same(tape, CLAUSE, &store.clear(thread).await, &Ok(removed))?;
+        if removed > 0 {
+            let held = self.held_mut(thread);
+            held.messages.clear();
+            held.events.clear();
+            held.log(Kind::Cleared { removed });
+        }
+        Ok(())
+    }
+
+    pub(super) async fn clear_run(
+        &mut self,
+        store: &dyn HistoryProvider,
+        (thread, run): (&Thread, &RunId),
+        tape: &mut Tape,
+    ) -> Checked {
+        const CLAUSE: &str = "HIST-038";
+        tape.call(CLAUSE, |_| format!("clear_run({}, {})", shown(thread), id(run)));
+        let of_run = |held: &Message| held.message.run.as_ref() == Some(run);
+        let removed = size(self.held(thread).messages.iter().filter(|held| of_run(held)).count());
+        same(tape, CLAUSE, &store.clear_run(thread, run).await, &Ok(removed))?;
+        if removed > 0 {
+            let held = self.held_mut(thread);
+            held.messages.retain(|held| !of_run(held));
+            held.log(Kind::RunCleared { run: run.clone(), removed });
+        }
+        Ok(())
+    }
+
+    pub(super) async fn fork(
+        &mut self,
+        store: &dyn HistoryProvider,
+        (source, target, up_to): (&Thread, &Thread, Option<At>),
+        tape: &mut Tape,
+    ) -> Checked {
+        let from = self.held(source);
+        let up_to = up_to.map(|at| from.seq(at));
+        let copied: Vec<_> = from
+            .messages
+            .iter()
+            .filter(|held| up_to.is_none_or(|up_to| held.seq <= up_to.get()))
+            .map(|held| Arc::clone(&held.message))
+            .collect();
+        let taken = source == target || !self.held(target).messages.is_empty();
+        let (clause, mut expected): (_, Expected<Forked>) = match (taken, copied.is_empty()) {
+            (true, _) => ("HIST-041", Err(ErrorKind::AlreadyExists.into())),
+            (false, true) => ("HIST-042", Err(ErrorKind::NotFound.into())),
+            (false, false) => {
+                let last = Seq::new(self.held(target).last + i64::try_from(copied.len()).unwrap_or(0));
+                ("HIST-044", Ok(Forked { messages: size(copied.len()), last }))
+            }
+        };
+        tape.call(clause, |_| {
+            let up_to = optional(up_to, |seq| format!("Seq::new({seq})"));
+            format!("fork({}, {}, {up_to})", shown(source), shown(target))
+        });
+        let got = store.fork(source, target, up_to).await;
+        let missing = got.as_ref().err().map(Error::kind) == Some(ErrorKind::NotFound);
+        if taken && copied.is_empty() && missing {
+            // Both errors apply, and the contract does not say which comes.
+            expected = Err(ErrorKind::NotFound.into());
+        }
+        same(tape, clause, &got, &expected)?;
+        if expected.is_ok() {
+            self.held_mut(target).append(copied);
+        }
+        Ok(())
+    }
+
+    pub(super) async fn replace(
+        &mut self,
+        store: &dyn HistoryProvider,
+        (thread, up_to, seen, messages): (&Thread, At, At, &[ChatMessage]),
+        tape: &mut Tape,
+    ) -> Checked {
+        let held = self.held(thread);
+        let replacement =
+            Replacement { up_to: held.seq(up_to), seen: held.seq(seen), messages: messages.to_vec() };
+        let (up_to, seen) = (replacement.up_to.get(), replacement.seen.get());
+        let removed = size(held.messages.iter().filter(|held| held.seq <= up_to).count());
+        let (clause, expected) = if let Err(refusal) = check_replace(&replacement) {
+            ("STORE-010", Err(refusal.into()))
+        } else if seen > held.last {
+            ("HIST-056", Err(ErrorKind::Conflict.into()))
+        } else if held.cut > seen {
+            ("HIST-051", Err(ErrorKind::Conflict.into()))
+        } else {
+            ("HIST-050", Ok(Replaced { removed, seq: Seq::new(held.last + 1) }))
+        };
+        tape.call(clause, |_| {
+            let replacement = format!(
+                "Replacement {{ up_to: Seq::new({up_to}), seen: Seq::new({seen}), messages: {} }}",
+                json(&messages)
+            );
+            format!("replace({}, {replacement})", shown(thread))
+        });
+        same(tape, clause, &store.replace(thread, replacement).await, &expected)?;
+        if expected.is_ok() {
+            self.held_mut(thread).replace(up_to, removed, messages);
+        }
+        Ok(())
+    }
+
+    pub(super) async fn set_ttl(
+        &mut self,
+        store: &dyn HistoryProvider,
+        (thread, ttl): (&Thread, Option<Ttl>),
+        tape: &mut Tape,
+    ) -> Checked {
+        const CLAUSE: &str = "HIST-069";
+        tape.call(CLAUSE, |_| format!("set_ttl({}, {})", shown(thread), optional(ttl, life)));
+        let expected = match (check_ttl(ttl), self.held(thread).messages.is_empty()) {
+            (Err(refusal), _) => Err(refusal.into()),
+            (Ok(()), true) => Err(ErrorKind::NotFound.into()),
+            (Ok(()), false) => Ok(()),
+        };
+        same(tape, CLAUSE, &store.set_ttl(thread, ttl).await, &expected)
+    }
+
+    pub(super) async fn erase(&mut self, store: &dyn HistoryProvider, tape: &mut Tape) -> Checked {
+        tape.call("STORE-006", |_| "erase()".to_owned());
+        same(tape, "STORE-006", &store.erase().await, &Ok(()))?;
+        self.threads.clear();
+        Ok(())
+    }
+}
+
+impl Held {
+    /// Puts messages in the place of everything up to `up_to`.
+    fn replace(&mut self, up_to: i64, removed: u64, messages: &[ChatMessage]) {
+        let later = self.messages.iter().filter(|held| held.seq > up_to).cloned();
+        let first = up_to + 1 - i64::try_from(messages.len()).unwrap_or(0);
+        let placed = (first..).zip(messages).map(|(seq, message)| Message {
+            seq,
+            message: Arc::new(message.clone()),
+            thread_bytes: None,
+        });
+        self.messages = placed.chain(later).collect();
+        self.events.retain(|event| match event.kind {
+            // The replacements that this one covers, and the events that it reaches over.
+            Kind::Replaced { up_to: earlier, .. } => earlier > up_to,
+            _ => event.seq > up_to,
+        });
+        for event in &mut self.events {
+            if let Kind::Replaced { first, .. } = &mut event.kind {
+                *first = (*first).max(up_to + 1);
+            }
+        }
+        let thread_bytes = self.bytes();
+        self.log(Kind::Replaced { first, up_to, removed, thread_bytes });
+    }
+}
+
+fn unwritable(error: &Error) -> Mismatch {
+    Mismatch::Trouble(error.to_string())
+}

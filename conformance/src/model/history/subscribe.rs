@@ -1,0 +1,96 @@
+//! Subscribing: what survives of a thread after a `Seq`.
+
+use larder_kernel::{HistoryEvent, HistoryEventKind, HistoryProvider, Seq, StoredMessage, Thread};
+
+use super::operation::{At, thread as shown};
+use super::{Event, Held, History, Kind, Message};
+use crate::model::compare::{Checked, answered, holds};
+use crate::model::shared::{Streamed, backlog};
+use crate::model::tape::{Tape, first_of};
+
+const SURVIVES: &str = "HIST-085";
+
+impl History {
+    pub(super) async fn subscribe(
+        &mut self,
+        store: &dyn HistoryProvider,
+        (thread, after): (&Thread, At),
+        tape: &mut Tape,
+    ) -> Checked {
+        let held = self.held(thread);
+        let after = held.seq(after);
+        let mut expected = held.backlog(after);
+        tape.statement(SURVIVES, |_| {
+            let call = format!("{{a}}.subscribe({}, Seq::new({after})).await.unwrap()", shown(thread));
+            first_of(&call, expected.len())
+        });
+        let got = store.subscribe(thread, after).await.map(Streamed);
+        let Some(Streamed(events)) = answered(tape, SURVIVES, got, &Ok(()))? else { return Ok(()) };
+        let told = backlog(events, expected.len(), SURVIVES, tape).await?;
+        for (expected, told) in expected.iter_mut().zip(&told) {
+            forget_size(held, expected, told);
+        }
+        let assertion = || {
+            let json = serde_json::to_string(&expected).unwrap_or_default();
+            format!("assert_eq!({}, of::<Vec<HistoryEvent>>({json:?}));", tape.answer())
+        };
+        holds(SURVIVES, told == expected, || format!("{expected:?}"), &told, assertion)
+    }
+}
+
+/// The size that comes with a message which a replacement put in place is not fixed.
+fn forget_size(held: &Held, expected: &mut HistoryEvent, told: &HistoryEvent) {
+    let placed = held
+        .messages
+        .iter()
+        .any(|message| Seq::new(message.seq) == expected.seq && message.thread_bytes.is_none());
+    if let (
+        HistoryEventKind::Appended { thread_bytes, .. },
+        HistoryEventKind::Appended { thread_bytes: told, .. },
+    ) = (&mut expected.kind, &told.kind)
+        && placed
+    {
+        *thread_bytes = *told;
+    }
+}
+
+impl Held {
+    /// What a subscriber from `after` meets, in order.
+    fn backlog(&self, after: Seq) -> Vec<HistoryEvent> {
+        let messages = self.messages.iter().map(Message::event);
+        let events = self.events.iter().map(|event| self.shown(event));
+        let mut all: Vec<HistoryEvent> = messages.chain(events).filter(|event| event.seq > after).collect();
+        all.sort_by_key(|event| event.seq);
+        all
+    }
+
+    fn shown(&self, event: &Event) -> HistoryEvent {
+        let kind = match &event.kind {
+            Kind::RunCleared { run, removed } => {
+                HistoryEventKind::RunCleared { run: run.clone(), removed: *removed }
+            }
+            Kind::Cleared { removed } => HistoryEventKind::Cleared { removed: *removed },
+            Kind::Replaced { first, up_to, removed, thread_bytes } => {
+                let left = self.messages.iter().filter(|held| (*first..=*up_to).contains(&held.seq));
+                let messages: Vec<StoredMessage> = left.map(Message::stored).collect();
+                HistoryEventKind::Replaced {
+                    up_to: Seq::new(*up_to),
+                    removed: *removed,
+                    messages,
+                    thread_bytes: *thread_bytes,
+                }
+            }
+        };
+        HistoryEvent { seq: Seq::new(event.seq), kind }
+    }
+}
+
+impl Message {
+    fn event(&self) -> HistoryEvent {
+        let kind = HistoryEventKind::Appended {
+            message: std::sync::Arc::clone(&self.message),
+            thread_bytes: self.thread_bytes.unwrap_or(0),
+        };
+        HistoryEvent { seq: Seq::new(self.seq), kind }
+    }
+}

@@ -1,0 +1,288 @@
+//! The model of [`KeyValueStore`].
+
+mod operation;
+mod watch;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use larder_kernel::storage::kv::{check_list, check_put};
+use larder_kernel::{
+    BucketInfo, BucketName, Capabilities, Contract, ErrorKind, Key, KeyRevision, KeyValueStore, KvCondition,
+    KvEntry, KvPutOptions, PageRequest, Result, Revision, Timestamp,
+};
+
+use self::operation::{At, Operation, Put};
+use super::compare::{Checked, Expected, answered, holds, same};
+use super::dice::Dice;
+use super::shared::{is_due, page_of};
+use super::subject::Subject;
+use super::tape::{Tape, id, optional, page, quoted};
+use crate::harness::StoreSet;
+
+/// Small state as the clauses have it.
+#[derive(Debug, Default)]
+pub(super) struct KeyValue {
+    buckets: BTreeMap<BucketName, Bucket>,
+    /// Counts the changes of all buckets, so that each has its place among those of its own.
+    changes: u64,
+}
+
+#[derive(Debug, Default)]
+struct Bucket {
+    keys: BTreeMap<Key, Record>,
+    /// The keys that are gone, and when they went: their revision is told by a watch alone.
+    gone: BTreeMap<Key, Gone>,
+    /// The revisions that puts got, in order, each with its place.
+    given: Vec<(Revision, u64)>,
+}
+
+#[derive(Debug, Clone)]
+struct Record {
+    value: Bytes,
+    revision: Revision,
+    place: u64,
+    ttl: Option<Duration>,
+    /// When it ends, once a read told.
+    expires_at: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Gone {
+    place: u64,
+    /// Once a watch told.
+    revision: Option<Revision>,
+}
+
+impl Bucket {
+    fn last(&self) -> Revision {
+        self.given.last().map_or(Revision::ZERO, |(revision, _)| *revision)
+    }
+
+    /// The revision that an operation names.
+    fn revision(&self, key: &Key, at: At) -> Revision {
+        match at {
+            At::Current => self.keys.get(key).map_or(self.last(), |record| record.revision),
+            At::Zero => Revision::ZERO,
+            At::First => self.given.first().map_or(Revision::ZERO, |(revision, _)| *revision),
+            At::Last => self.last(),
+            At::Ahead => Revision::new(self.last().get() + 1_000),
+            At::Far => Revision::new(u64::MAX),
+        }
+    }
+}
+
+impl KeyValue {
+    fn bucket(&self, bucket: &BucketName) -> &Bucket {
+        static EMPTY: Bucket = Bucket { keys: BTreeMap::new(), gone: BTreeMap::new(), given: Vec::new() };
+        self.buckets.get(bucket).unwrap_or(&EMPTY)
+    }
+
+    fn next_place(&mut self) -> u64 {
+        self.changes += 1;
+        self.changes
+    }
+
+    async fn put(&mut self, store: &dyn KeyValueStore, put: &Put, tape: &mut Tape) -> Checked {
+        let Put { bucket, key, value, condition, ttl } = put;
+        let held = self.bucket(bucket);
+        let there = held.keys.get(key).map(|record| record.revision);
+        let condition = condition.kv(|at| held.revision(key, at));
+        let options = KvPutOptions { condition, ttl: *ttl };
+        let expected = match (check_put(value, &options), condition, there) {
+            (Err(refusal), ..) => Err(refusal.into()),
+            (_, KvCondition::Absent, Some(_)) => Err(ErrorKind::AlreadyExists.into()),
+            (_, KvCondition::AtRevision(at), there) if there != Some(at) => Err(ErrorKind::Conflict.into()),
+            _ => Ok(()),
+        };
+        let clause = match condition {
+            KvCondition::None => "KV-003",
+            KvCondition::Absent => "KV-004",
+            KvCondition::AtRevision(_) if expected.is_ok() => "KV-005",
+            KvCondition::AtRevision(_) => "KV-006",
+        };
+        tape.call(clause, |tape| operation::put_call(tape, put, condition));
+        let got = store.put(bucket, key, value.clone(), options).await;
+        let last = held.last();
+        let Some(revision) = answered(tape, clause, got, &expected)? else { return Ok(()) };
+        let greater = || format!("assert!({}.unwrap() > Revision::new({last}));", tape.answer());
+        holds("KV-002", revision > last, || format!("a revision above {last}"), &revision, greater)?;
+        tape.name(|| operation::revision_name(bucket, revision), "*{s}.as_ref().unwrap()");
+        let place = self.next_place();
+        let held = self.buckets.entry(bucket.clone()).or_default();
+        held.given.push((revision, place));
+        held.gone.remove(key);
+        let record = Record { value: value.clone(), revision, place, ttl: *ttl, expires_at: None };
+        held.keys.insert(key.clone(), record);
+        Ok(())
+    }
+
+    async fn get(
+        &mut self,
+        store: &dyn KeyValueStore,
+        bucket: &BucketName,
+        key: &Key,
+        tape: &mut Tape,
+    ) -> Checked {
+        let record = self.buckets.get_mut(bucket).and_then(|held| held.keys.get_mut(key));
+        let clause = if record.is_some() { "KV-020" } else { "KV-021" };
+        tape.call(clause, |_| format!("get({}, {})", id(bucket), id(key)));
+        let got = store.get(bucket, key).await;
+        let Some(record) = record else { return same(tape, clause, &got, &Ok(None)) };
+        let told = got.as_ref().ok().and_then(Option::as_ref).and_then(|entry| entry.expires_at);
+        record.learn(told, tape)?;
+        let expected =
+            KvEntry { value: record.value.clone(), revision: record.revision, expires_at: record.expires_at };
+        same(tape, clause, &got, &Ok(Some(expected)))
+    }
+
+    async fn delete(
+        &mut self,
+        store: &dyn KeyValueStore,
+        (bucket, key, at): (&BucketName, &Key, Option<At>),
+        tape: &mut Tape,
+    ) -> Checked {
+        let held = self.bucket(bucket);
+        let there = held.keys.get(key).map(|record| record.revision);
+        let at = at.map(|at| held.revision(key, at));
+        let expected: Expected<bool> = match at {
+            Some(_) if there != at => Err(ErrorKind::Conflict.into()),
+            _ => Ok(there.is_some()),
+        };
+        let clause = match (at, there) {
+            (Some(_), _) => "KV-025",
+            (None, Some(_)) => "KV-023",
+            (None, None) => "KV-024",
+        };
+        tape.call(clause, |tape| {
+            let at = optional(at, |at| operation::revision(tape, bucket, at));
+            format!("delete({}, {}, {at})", id(bucket), id(key))
+        });
+        same(tape, clause, &store.delete(bucket, key, at).await, &expected)?;
+        if expected == Ok(true) {
+            let place = self.next_place();
+            let held = self.buckets.entry(bucket.clone()).or_default();
+            held.keys.remove(key);
+            held.gone.insert(key.clone(), Gone { place, revision: None });
+        }
+        Ok(())
+    }
+
+    async fn list(
+        &self,
+        store: &dyn KeyValueStore,
+        (bucket, prefix, request): (&BucketName, &str, &PageRequest<Key>),
+        tape: &mut Tape,
+    ) -> Checked {
+        let clause = if request.after.is_some() { "KV-032" } else { "KV-030" };
+        tape.call(clause, |_| {
+            format!("list({}, {}, {})", id(bucket), quoted(prefix), page(request, super::tape::owned_id))
+        });
+        let found = self.bucket(bucket).keys.iter().filter(|(key, _)| key.as_str().starts_with(prefix));
+        let found = found.map(|(key, record)| KeyRevision { key: key.clone(), revision: record.revision });
+        let expected = check_list("kv.list", prefix, Some(request))
+            .map(|()| page_of(found, request, |item| item.key.clone()))
+            .map_err(Into::into);
+        same(tape, clause, &store.list(bucket, prefix, request.clone()).await, &expected)
+    }
+
+    async fn list_buckets(
+        &self,
+        store: &dyn KeyValueStore,
+        request: &PageRequest<BucketName>,
+        tape: &mut Tape,
+    ) -> Checked {
+        const CLAUSE: &str = "KV-035";
+        tape.call(CLAUSE, |_| format!("list_buckets({})", page(request, super::tape::owned_id)));
+        let held = self.buckets.iter().filter(|(_, held)| !held.keys.is_empty());
+        let held = held.map(|(bucket, held)| BucketInfo {
+            bucket: bucket.clone(),
+            keys: larder_kernel::check::size(held.keys.len()),
+        });
+        let expected = request
+            .check("kv.list_buckets")
+            .map(|()| page_of(held, request, |info| info.bucket.clone()))
+            .map_err(Into::into);
+        same(tape, CLAUSE, &store.list_buckets(request.clone()).await, &expected)
+    }
+
+    async fn erase(&mut self, store: &dyn KeyValueStore, tape: &mut Tape) -> Checked {
+        tape.call("STORE-006", |_| "erase()".to_owned());
+        let got: Result<()> = store.erase().await;
+        same(tape, "STORE-006", &got, &Ok(()))?;
+        *self = Self { changes: self.changes, ..Self::default() };
+        Ok(())
+    }
+}
+
+impl Record {
+    /// Takes the end of its life as the store told it, or holds it to what it told before.
+    fn learn(&mut self, told: Option<Timestamp>, tape: &Tape) -> Checked {
+        if let (Some(ttl), None, Some(told)) = (self.ttl, self.expires_at, told) {
+            let near = || "panic!(\"the instant told is not the time to live from now\");".to_owned();
+            let expected = || format!("an instant {} s from now", ttl.as_secs_f64());
+            holds("KV-022", is_due(told, ttl), expected, &told, near)?;
+            self.expires_at = Some(told);
+        }
+        if self.ttl.is_some() && told.is_none() && self.expires_at.is_none() {
+            let assertion = || format!("assert!({}.unwrap().unwrap().expires_at.is_some());", tape.answer());
+            return holds("KV-022", false, || "the end of its life".to_owned(), &told, assertion);
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Subject for KeyValue {
+    const CONTRACT: Contract = Contract::KeyValue;
+    const FIELD: &'static str = "key_value";
+    type Store = dyn KeyValueStore;
+    type Operation = Operation;
+
+    fn new(_declared: &Capabilities) -> Self {
+        Self::default()
+    }
+
+    fn store(stores: &StoreSet) -> Option<Arc<Self::Store>> {
+        stores.key_value.clone()
+    }
+
+    fn draw(dice: &mut Dice<'_>) -> Operation {
+        operation::draw(dice)
+    }
+
+    async fn step(&mut self, store: &Self::Store, operation: &Operation, tape: &mut Tape) -> Checked {
+        match operation {
+            Operation::Put(put) => self.put(store, put, tape).await,
+            Operation::Get { bucket, key } => self.get(store, bucket, key, tape).await,
+            Operation::Delete { bucket, key, at } => self.delete(store, (bucket, key, *at), tape).await,
+            Operation::List { bucket, prefix, page } => self.list(store, (bucket, prefix, page), tape).await,
+            Operation::ListBuckets { page } => self.list_buckets(store, page, tape).await,
+            Operation::Watch { bucket, prefix, key, after } => {
+                self.watch(store, (bucket, prefix, key, *after), tape).await
+            }
+            Operation::Erase => self.erase(store, tape).await,
+        }
+    }
+
+    async fn dump(&mut self, store: &Self::Store, tape: &mut Tape) -> Checked {
+        self.list_buckets(store, &PageRequest::first(10_000), tape).await?;
+        let held: Vec<(BucketName, Vec<Key>)> = self
+            .buckets
+            .iter()
+            .map(|(bucket, held)| {
+                (bucket.clone(), held.keys.keys().chain(held.gone.keys()).cloned().collect())
+            })
+            .collect();
+        for (bucket, keys) in held {
+            self.list(store, (&bucket, "", &PageRequest::first(10_000)), tape).await?;
+            for key in keys {
+                self.get(store, &bucket, &key, tape).await?;
+            }
+        }
+        Ok(())
+    }
+}

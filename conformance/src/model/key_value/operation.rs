@@ -1,0 +1,177 @@
+//! The operations on small state: how they are drawn, and how they are written in Rust.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use bytes::Bytes;
+use larder_kernel::limits::VALUE_BYTES_MAX;
+use larder_kernel::{BucketName, Key, KvCondition, PageRequest, Revision};
+
+use crate::model::dice::{Dice, valid};
+use crate::model::shared::{request, ttl};
+use crate::model::tape::{Tape, bytes, id, optional};
+
+/// Which revision an operation names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::model) enum At {
+    /// The key's, or the bucket's last where the key is not there.
+    Current,
+    /// None that was ever given.
+    Zero,
+    /// The first that the bucket gave.
+    First,
+    /// The last that the bucket gave.
+    Last,
+    /// One to come.
+    Ahead,
+    /// The greatest number there is.
+    Far,
+}
+
+const ANY: [At; 8] =
+    [At::Current, At::Current, At::Current, At::First, At::Last, At::Zero, At::Ahead, At::Far];
+
+/// What must hold, before the revision is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::model) enum Condition {
+    None,
+    Absent,
+    At(At),
+}
+
+impl Condition {
+    pub(super) fn kv(self, revision: impl FnOnce(At) -> Revision) -> KvCondition {
+        match self {
+            Self::None => KvCondition::None,
+            Self::Absent => KvCondition::Absent,
+            Self::At(at) => KvCondition::AtRevision(revision(at)),
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(in crate::model) struct Put {
+    pub(super) bucket: BucketName,
+    pub(super) key: Key,
+    pub(super) value: Bytes,
+    pub(super) condition: Condition,
+    pub(super) ttl: Option<Duration>,
+}
+
+#[derive(Debug, Clone)]
+pub(in crate::model) enum Operation {
+    Put(Put),
+    Get { bucket: BucketName, key: Key },
+    Delete { bucket: BucketName, key: Key, at: Option<At> },
+    List { bucket: BucketName, prefix: String, page: PageRequest<Key> },
+    ListBuckets { page: PageRequest<BucketName> },
+    Watch { bucket: BucketName, prefix: String, key: Key, after: At },
+    Erase,
+}
+
+static VALUES: LazyLock<Vec<Bytes>> = LazyLock::new(|| {
+    vec![
+        Bytes::from_static(b"1"),
+        Bytes::from_static(b"2"),
+        Bytes::new(),
+        Bytes::from_static(b"\0\xff\xfe\n'\"%"),
+        Bytes::from_static(b"null"),
+        Bytes::from(vec![b'v'; 300]),
+        Bytes::from(vec![0; 70_000]),
+    ]
+});
+static TOO_LARGE: LazyLock<Bytes> = LazyLock::new(|| Bytes::from(vec![b'v'; VALUE_BYTES_MAX + 1]));
+
+pub(super) fn draw(dice: &mut Dice<'_>) -> Operation {
+    match dice.weighted(&[10, 6, 6, 4, 2, 3, 1]) {
+        1 => Operation::Get { bucket: bucket(dice), key: key(dice) },
+        2 => Operation::Delete { bucket: bucket(dice), key: key(dice), at: at(dice) },
+        3 => Operation::List { bucket: bucket(dice), prefix: prefix(dice), page: request(dice, key) },
+        4 => Operation::ListBuckets { page: request(dice, other_bucket) },
+        5 => Operation::Watch {
+            bucket: bucket(dice),
+            prefix: prefix(dice),
+            key: key(dice),
+            after: dice.of(&[At::Zero, At::First, At::Current, At::Last, At::Ahead]),
+        },
+        6 if dice.one_in(4) => Operation::Erase,
+        _ => Operation::Put(Put {
+            bucket: bucket(dice),
+            key: key(dice),
+            value: value(dice),
+            condition: match dice.below(10) {
+                0..5 => Condition::None,
+                5..7 => Condition::Absent,
+                _ => Condition::At(dice.of(&ANY)),
+            },
+            ttl: (dice.below(4) == 3).then(|| ttl(dice)),
+        }),
+    }
+}
+
+fn at(dice: &mut Dice<'_>) -> Option<At> {
+    (dice.below(2) == 1).then(|| dice.of(&ANY))
+}
+
+fn value(dice: &mut Dice<'_>) -> Bytes {
+    match dice.below(400) {
+        399 => TOO_LARGE.clone(),
+        398 => VALUES[6].clone(),
+        small => VALUES[small % 6].clone(),
+    }
+}
+
+/// Few buckets, so that keys meet.
+fn bucket(dice: &mut Dice<'_>) -> BucketName {
+    let index = dice.below(5);
+    named(&dice.ids.0[[0, 0, 0, 1, 2][index]])
+}
+
+fn other_bucket(dice: &mut Dice<'_>) -> BucketName {
+    named(&dice.id())
+}
+
+fn named(text: &str) -> BucketName {
+    valid(BucketName::new(text))
+}
+
+fn key(dice: &mut Dice<'_>) -> Key {
+    valid(Key::new(dice.id()))
+}
+
+fn prefix(dice: &mut Dice<'_>) -> String {
+    match dice.below(12) {
+        0..5 => String::new(),
+        5..9 => dice.id().to_string(),
+        9 => dice.id().chars().take(1).collect(),
+        10 => "x".repeat(513),
+        _ => "a\0".to_owned(),
+    }
+}
+
+/// What a revision of a bucket is known by on a tape.
+pub(super) fn revision_name(bucket: &BucketName, revision: Revision) -> String {
+    format!("{bucket}#{revision}")
+}
+
+/// A revision as an argument.
+pub(super) fn revision(tape: &Tape, bucket: &BucketName, revision: Revision) -> String {
+    tape.named(&revision_name(bucket, revision), || format!("Revision::new({revision})"))
+}
+
+pub(super) fn put_call(tape: &Tape, put: &Put, condition: KvCondition) -> String {
+    let condition = match condition {
+        KvCondition::None => "KvCondition::None".to_owned(),
+        KvCondition::Absent => "KvCondition::Absent".to_owned(),
+        KvCondition::AtRevision(at) => {
+            format!("KvCondition::AtRevision({})", revision(tape, &put.bucket, at))
+        }
+    };
+    let ttl = optional(put.ttl, |ttl| format!("Duration::from_micros({})", ttl.as_micros()));
+    format!(
+        "put({}, {}, {}, KvPutOptions {{ condition: {condition}, ttl: {ttl} }})",
+        id(&put.bucket),
+        id(&put.key),
+        bytes(&put.value)
+    )
+}

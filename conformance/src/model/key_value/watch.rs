@@ -1,0 +1,91 @@
+//! Watching: what is told of a bucket after a revision.
+
+use larder_kernel::storage::kv::check_list;
+use larder_kernel::{BucketName, Key, KeyValueStore, KvEvent, KvEventKind, Revision};
+
+use super::operation::{At, revision};
+use super::{Bucket, KeyValue};
+use crate::model::compare::{Checked, answered, holds, wrong};
+use crate::model::shared::{Streamed, backlog};
+use crate::model::tape::{Tape, first_of, id, quoted};
+
+const LATEST: &str = "KV-040";
+
+impl KeyValue {
+    pub(super) async fn watch(
+        &mut self,
+        store: &dyn KeyValueStore,
+        (bucket, prefix, key, after): (&BucketName, &str, &Key, At),
+        tape: &mut Tape,
+    ) -> Checked {
+        let held = self.bucket(bucket);
+        let after = held.revision(key, after);
+        let expected = check_list("kv.watch", prefix, None).map_err(Into::into);
+        let changes = held.changes_after(after, prefix);
+        tape.statement(LATEST, |tape| {
+            let after = revision(tape, bucket, after);
+            let call = format!("{{a}}.watch({}, {}, {after}).await", id(bucket), quoted(prefix));
+            if expected.is_err() {
+                return format!("let {{s}} = {call}.map(drop);");
+            }
+            first_of(&format!("{call}.unwrap()"), changes.len())
+        });
+        let got = store.watch(bucket, prefix, after).await;
+        let Some(Streamed(events)) = answered(tape, LATEST, got.map(Streamed), &expected)? else {
+            return Ok(());
+        };
+        let told = backlog(events, changes.len(), "KV-042", tape).await?;
+        let held = self.buckets.entry(bucket.clone()).or_default();
+        held.compare(&changes, &told, after, tape)
+    }
+}
+
+impl Bucket {
+    /// The keys with the prefix that changed last after a revision, in the order of their changes.
+    fn changes_after(&self, after: Revision, prefix: &str) -> Vec<Key> {
+        // The place of a revision that was given; those to come are after all.
+        let given = self.given.iter().rev().find(|(revision, _)| *revision <= after);
+        let ahead = after > self.last();
+        let place = given.map_or(0, |(_, place)| *place);
+        let there = self.keys.iter().map(|(key, record)| (record.place, key));
+        let gone = self.gone.iter().map(|(key, gone)| (gone.place, key));
+        let wanted = |(at, key): &(u64, &Key)| !ahead && *at > place && key.as_str().starts_with(prefix);
+        let mut changes: Vec<(u64, &Key)> = there.chain(gone).filter(wanted).collect();
+        changes.sort_unstable();
+        changes.into_iter().map(|(_, key)| key.clone()).collect()
+    }
+
+    fn compare(&mut self, changes: &[Key], told: &[KvEvent], after: Revision, tape: &Tape) -> Checked {
+        let mut last = after;
+        for (key, event) in changes.iter().zip(told) {
+            let fails = |what: &str| format!("panic!(\"{what}: {{:?}}\", {});", tape.answer());
+            let expected = || format!("the last change of {key:?}");
+            holds(LATEST, event.key == *key, expected, event, || fails("the changes differ"))?;
+            let grows = || format!("a revision above {last}");
+            holds("KV-043", event.revision > last, grows, event, || fails("the revisions do not grow"))?;
+            last = event.revision;
+            match (&event.kind, self.keys.get_mut(key), self.gone.get_mut(key)) {
+                (KvEventKind::Put { value, expires_at }, Some(record), _) => {
+                    record.learn(*expires_at, tape)?;
+                    let right = *value == record.value
+                        && event.revision == record.revision
+                        && *expires_at == record.expires_at;
+                    let expected = || format!("{record:?}");
+                    holds("KV-041", right, expected, event, || fails("the put is another"))?;
+                }
+                (KvEventKind::Deleted, None, Some(gone)) => {
+                    let known = *gone.revision.get_or_insert(event.revision);
+                    let expected = || format!("the deletion at {known}");
+                    let right = event.revision == known;
+                    holds("KV-041", right, expected, event, || fails("the deletion moved"))?;
+                }
+                (_, record, _) => {
+                    let expected = format!("a put: {}", record.is_some());
+                    let assertion = fails("a put is a deletion, or the other way round");
+                    return Err(wrong("KV-041", expected, format!("{event:?}"), assertion));
+                }
+            }
+        }
+        Ok(())
+    }
+}

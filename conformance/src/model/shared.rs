@@ -1,0 +1,187 @@
+//! What the contracts' operations have in common: times, pages, metadata, filters.
+
+use std::fmt;
+use std::time::Duration;
+
+use futures_util::stream::BoxStream;
+use futures_util::{FutureExt, StreamExt};
+use larder_kernel::{Filter, Metadata, Page, PageRequest, Result, Timestamp};
+use serde_json::{Value, json};
+
+use super::compare::{Checked, Mismatch, holds, is_trouble, wrong};
+use super::dice::Dice;
+use super::tape::Tape;
+
+/// How far a store's clock may be from the suite's.
+const CLOCKS_APART_US: i64 = 10 * 60 * 1_000_000;
+/// Times to live that do not pass while a script runs.
+const TTLS: [Duration; 3] =
+    [Duration::from_secs(86_400), Duration::from_millis(3_600_001), Duration::from_secs(100 * 365 * 86_400)];
+/// Times to live that are refused.
+const BAD_TTLS: [Duration; 3] =
+    [Duration::ZERO, Duration::from_micros(999), Duration::from_secs(100 * 365 * 86_400 + 1)];
+/// Page limits; the last is refused.
+const LIMITS: [usize; 8] = [10_000, 1, 2, 3, 0, 5, 9_999, 10_001];
+
+/// A time to live, a refused one now and then.
+pub(super) fn ttl(dice: &mut Dice<'_>) -> Duration {
+    if dice.one_in(12) { dice.of(&BAD_TTLS) } else { dice.of(&TTLS) }
+}
+
+/// A limit, a refused one now and then.
+pub(super) fn limit(dice: &mut Dice<'_>) -> usize {
+    dice.of(&LIMITS)
+}
+
+/// Whether an instant lies where a time to live that begins now ends.
+pub(super) fn is_due(at: Timestamp, ttl: Duration) -> bool {
+    let due = Timestamp::now().saturating_add(ttl);
+    (at.as_micros() - due.as_micros()).abs() <= CLOCKS_APART_US
+}
+
+/// Whether an instant is now.
+pub(super) fn is_now(at: Timestamp) -> bool {
+    is_due(at, Duration::ZERO)
+}
+
+/// A page of a listing whose items, in order, are all these.
+pub(super) fn page_of<T, K: Ord + Clone>(
+    items: impl IntoIterator<Item = T>,
+    request: &PageRequest<K>,
+    key: impl Fn(&T) -> K,
+) -> Page<T, K> {
+    let follows = |item: &T| request.after.as_ref().is_none_or(|after| key(item) > *after);
+    let mut items: Vec<T> = items.into_iter().filter(follows).collect();
+    let more = items.len() > request.limit;
+    items.truncate(request.limit);
+    let next = if more { items.last().map(&key) } else { None };
+    Page { items, next }
+}
+
+/// A request for a page: its limit, and where it begins.
+pub(super) fn request<K>(dice: &mut Dice<'_>, key: impl FnOnce(&mut Dice<'_>) -> K) -> PageRequest<K> {
+    let limit = limit(dice);
+    let after = (dice.below(3) > 0).then(|| key(dice));
+    PageRequest { after, limit }
+}
+
+/// A stream, of which there is nothing to print.
+pub(super) struct Streamed<T>(pub(super) BoxStream<'static, Result<T>>);
+
+impl<T> fmt::Debug for Streamed<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a stream")
+    }
+}
+
+/// The first events of a stream, of which there must be so many, and no more at once.
+pub(super) async fn backlog<T: fmt::Debug>(
+    mut events: BoxStream<'static, Result<T>>,
+    count: usize,
+    clause: &'static str,
+    tape: &Tape,
+) -> Checked<Vec<T>> {
+    let mut told = Vec::new();
+    while told.len() < count {
+        match tokio::time::timeout(tape.patience, events.next()).await {
+            Ok(Some(Ok(event))) => told.push(event),
+            Ok(Some(Err(error))) if is_trouble(&error) => {
+                return Err(Mismatch::Trouble(format!("{error:?}")));
+            }
+            other => {
+                let got = format!("{} of them, {told:?}, and then {other:?}", told.len());
+                let assertion = format!("assert_eq!({}.len(), {count});", tape.answer());
+                return Err(wrong(clause, format!("{count} events"), got, assertion));
+            }
+        }
+    }
+    if tape.dumping {
+        // Asking for more and going away costs some stores a connection; the operations of the script do it.
+        return Ok(told);
+    }
+    let more = events.next().now_or_never();
+    let none = || "panic!(\"the stream tells more than there is\");".to_owned();
+    holds(clause, more.is_none(), || format!("no more than {count} events"), &more, none)?;
+    Ok(told)
+}
+
+/// Values that some backend might take for each other.
+fn values() -> Vec<Value> {
+    vec![
+        json!(1),
+        json!(true),
+        json!("1"),
+        json!(1.0),
+        json!(1.5),
+        json!(null),
+        json!(0),
+        json!(-0.0),
+        json!(false),
+        json!("a"),
+        json!("A"),
+        json!("é"),
+        json!("e\u{301}"),
+        json!(""),
+        json!([1]),
+        json!([1, 2]),
+        json!({}),
+        json!({"k": 1}),
+        json!(9_007_199_254_740_993_i64),
+        json!(9_007_199_254_740_992_i64),
+        json!(u64::MAX),
+        json!(1e300),
+        json!("%"),
+        json!("'\"\\"),
+    ]
+}
+
+/// Keys that some backend might take for a path.
+const KEYS: [&str; 6] = ["k", "K", "k.k", "$k", "", "é"];
+
+fn key(dice: &mut Dice<'_>) -> &'static str {
+    dice.of(&KEYS)
+}
+
+/// Metadata of up to two keys, refused now and then.
+pub(super) fn metadata(dice: &mut Dice<'_>) -> Metadata {
+    match dice.below(16) {
+        0..4 => Metadata::new(),
+        4..10 => Metadata::new().with(key(dice), dice.of(&values())),
+        10..15 => Metadata::new().with("k", dice.of(&values())).with(key(dice), dice.of(&values())),
+        _ => Metadata::new().with("k", "\0"),
+    }
+}
+
+/// A filter of one or two conditions, refused now and then.
+pub(super) fn filter(dice: &mut Dice<'_>) -> Filter {
+    let (one, value) = (key(dice), dice.of(&values()));
+    match dice.below(15) {
+        0 | 1 => Filter::eq(one, value),
+        2 => Filter::ne(one, value),
+        3 => Filter::gt(one, value),
+        4 => Filter::gte(one, value),
+        5 => Filter::lt(one, value),
+        6 => Filter::lte(one, value),
+        7 => Filter::is_in(one, [value, json!("a")]),
+        8 => Filter::exists(one),
+        9 => Filter::contains_key(one, "k"),
+        10 => !Filter::eq(one, value),
+        11 => Filter::eq(one, value) | Filter::exists("K"),
+        12 => Filter::exists(one) & Filter::ne("k", value),
+        13 => Filter::eq([one, "k"], value),
+        _ => Filter::eq(one, "\0"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_says_that_another_follows_only_where_one_does() {
+        let page = |after, limit| page_of([1, 2, 3], &PageRequest { after, limit }, |item| *item);
+        assert_eq!(page(None, 2), Page { items: vec![1, 2], next: Some(2) });
+        assert_eq!(page(Some(2), 2), Page { items: vec![3], next: None });
+        assert_eq!(page(None, 0), Page { items: vec![], next: None });
+    }
+}

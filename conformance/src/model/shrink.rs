@@ -1,0 +1,102 @@
+//! Makes a script that fails as short as it gets, and prints it.
+
+use proptest::test_runner::{Config, TestCaseError, TestError};
+
+use super::compare::Wrong;
+use super::dice::{self, Draw};
+use super::subject::Subject;
+use super::trial::{Ended, Purpose, Script, Trial};
+
+/// Most scripts that are tried for a shorter one.
+const TRIES_MAX: u32 = 4_096;
+/// How long that may take.
+const SHRINK_MS_MAX: u32 = 60_000;
+
+/// A script that can not be made shorter.
+pub(super) struct Minimal {
+    pub(super) wrong: Wrong,
+    pub(super) text: String,
+    /// What else there is to say of it.
+    pub(super) note: Option<String>,
+}
+
+/// Shrinks the script of a seed, which failed by this clause. Shorter scripts must fail by it, too: what fails by another
+/// is another find.
+pub(super) async fn shrink<S: Subject>(trial: &Trial<S>, seed: u64, clause: &'static str) -> Minimal {
+    let shorter = {
+        let trial = trial.clone();
+        let handle = tokio::runtime::Handle::current();
+        // proptest asks and waits for an answer, so it gets a thread where it may.
+        tokio::task::spawn_blocking(move || by_proptest(&trial, (seed, clause), &handle)).await.ok().flatten()
+    };
+    let again = shorter.is_some();
+    let draw = shorter.unwrap_or_else(|| dice::draw(seed));
+    let script = without_idle(trial, trial.script(&draw), clause).await;
+    let count = script.steps.len();
+    let ran = trial.run(&script, Purpose::Printing).await;
+    let name = format!("model_{}_{seed}", S::CONTRACT);
+    let (found, note) = match ran.ended {
+        Ended::Wrong(found) => {
+            (*found, (!again).then(|| "the script did not fail when it was run again".to_owned()))
+        }
+        _ => (vanished(ran.tape.clause), Some("the script fails now and then only".to_owned())),
+    };
+    let head = format!("// {count} operations; replay with the seed {seed}\n");
+    let text = head + &ran.tape.test(&name, S::FIELD, &found.assertion);
+    Minimal { wrong: found, text, note }
+}
+
+fn by_proptest<S: Subject>(
+    trial: &Trial<S>,
+    (seed, clause): (u64, &'static str),
+    handle: &tokio::runtime::Handle,
+) -> Option<Draw> {
+    let config = Config {
+        cases: 1,
+        max_shrink_iters: TRIES_MAX,
+        max_shrink_time: SHRINK_MS_MAX,
+        failure_persistence: None,
+        ..Config::default()
+    };
+    let outcome = dice::runner(seed, config).run(&dice::draws(), |draw| {
+        let ran = handle.block_on(trial.run(&trial.script(&draw), Purpose::Shrinking));
+        match ran.ended {
+            Ended::Wrong(found) if found.clause == clause => Err(TestCaseError::fail(clause)),
+            Ended::Wrong(_) | Ended::Well | Ended::Trouble(_) => Ok(()),
+        }
+    });
+    match outcome {
+        Err(TestError::Fail(_, draw)) => Some(draw),
+        Ok(()) | Err(TestError::Abort(_)) => None,
+    }
+}
+
+/// The script without the operations that it fails without: what smaller numbers have made idle.
+async fn without_idle<S: Subject>(
+    trial: &Trial<S>,
+    mut script: Script<S::Operation>,
+    clause: &str,
+) -> Script<S::Operation> {
+    let mut index = script.steps.len();
+    while index > 0 {
+        index -= 1;
+        let mut shorter = script.clone();
+        shorter.steps.remove(index);
+        let ended = trial.run(&shorter, Purpose::Shrinking).await.ended;
+        if matches!(ended, Ended::Wrong(found) if found.clause == clause) {
+            // What went may have been what others waited for.
+            index = shorter.steps.len();
+            script = shorter;
+        }
+    }
+    script
+}
+
+fn vanished(clause: &'static str) -> Wrong {
+    Wrong {
+        clause,
+        expected: "the model's answer".to_owned(),
+        got: "another, once".to_owned(),
+        assertion: "panic!(\"what was found did not come again\");".to_owned(),
+    }
+}

@@ -1,0 +1,168 @@
+//! What a script did, as a test in Rust.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+/// Notes the calls of a script, where it is to be printed, and what the calls' answers were.
+#[derive(Debug)]
+pub(super) struct Tape {
+    lines: Option<Vec<String>>,
+    /// What the store chose, and the expression that has it: a revision, a token, an `ETag`.
+    names: BTreeMap<String, String>,
+    step: usize,
+    /// The handle that the calls go through.
+    pub(super) handle: &'static str,
+    /// The clause of the call that is being made, for one that never answers.
+    pub(super) clause: &'static str,
+    /// How long a stream may keep silent.
+    pub(super) patience: Duration,
+    /// Whether all operations are done, and everything is being read.
+    pub(super) dumping: bool,
+}
+
+impl Tape {
+    pub(super) fn new(recording: bool, patience: Duration) -> Self {
+        Self {
+            lines: recording.then(Vec::new),
+            names: BTreeMap::new(),
+            step: 0,
+            handle: "a",
+            clause: "STORE-011",
+            patience,
+            dumping: false,
+        }
+    }
+
+    /// The calls that follow go through this handle.
+    pub(super) fn through(&mut self, handle: &'static str) {
+        self.handle = handle;
+    }
+
+    /// Notes a call: the method with its arguments.
+    pub(super) fn call(&mut self, clause: &'static str, call: impl FnOnce(&Self) -> String) {
+        self.clause = clause;
+        self.step += 1;
+        if self.lines.is_some() {
+            let line = format!("let {} = {}.{}.await;", self.answer(), self.handle, call(self));
+            self.line(line);
+        }
+    }
+
+    /// Notes a statement, in which `{a}` stands for the handle and `{s}` for the name of what it gives.
+    pub(super) fn statement(&mut self, clause: &'static str, statement: impl FnOnce(&Self) -> String) {
+        self.clause = clause;
+        self.step += 1;
+        if self.lines.is_some() {
+            let line = statement(self).replace("{a}", self.handle).replace("{s}", &self.answer());
+            self.line(line);
+        }
+    }
+
+    fn line(&mut self, line: String) {
+        if let Some(lines) = &mut self.lines {
+            lines.push(line);
+        }
+    }
+
+    /// The name of the last call's answer.
+    pub(super) fn answer(&self) -> String {
+        format!("s{}", self.step)
+    }
+
+    /// Notes that the last call's answer has what the store chose; `{s}` stands for the answer in the expression.
+    pub(super) fn name(&mut self, chosen: impl FnOnce() -> String, expression: &str) {
+        if self.lines.is_some() {
+            self.names.insert(chosen(), expression.replace("{s}", &self.answer()));
+        }
+    }
+
+    /// The expression that has what the store chose, or what is given.
+    pub(super) fn named(&self, chosen: &str, otherwise: impl FnOnce() -> String) -> String {
+        self.names.get(chosen).cloned().unwrap_or_else(otherwise)
+    }
+
+    /// The whole test, ending with the statement that fails.
+    pub(super) fn test(&self, name: &str, field: &str, assertion: &str) -> String {
+        let mut text = String::new();
+        let _ = writeln!(text, "#[tokio::test]\nasync fn {name}() {{");
+        text.push_str(PRELUDE);
+        let _ = writeln!(text, "    let (a, b) = (first.{field}.unwrap(), second.{field}.unwrap());");
+        for line in self.lines.iter().flatten().map(String::as_str).chain(assertion.lines()) {
+            let _ = writeln!(text, "    {line}");
+        }
+        text.push_str("}\n");
+        text
+    }
+}
+
+/// What stands before the calls.
+const PRELUDE: &str = "    #![allow(unused)]
+    use std::time::Duration;
+    use bytes::Bytes;
+    use futures_util::{FutureExt, StreamExt, TryStreamExt};
+    use larder_conformance::StoreSet;
+    use larder_kernel::*;
+    fn id<T: TryFrom<String>>(text: impl Into<String>) -> T { T::try_from(text.into()).ok().unwrap() }
+    fn of<T: serde::de::DeserializeOwned>(json: &str) -> T { serde_json::from_str(json).unwrap() }
+    fn same<T: serde::de::DeserializeOwned + PartialEq + std::fmt::Debug>(got: T, json: &str) { assert_eq!(got, of(json)) }
+    // Two handles on one fresh namespace of your backend.
+    let (first, second): (StoreSet, StoreSet) = (open(0).await, open(1).await);
+";
+
+/// A text as a literal of Rust, a long one of one piece repeated as that.
+pub(super) fn quoted(text: &str) -> String {
+    let chars = text.chars().count();
+    if chars > 64
+        && let Some(first) = text.chars().next()
+        && text.chars().all(|letter| letter == first)
+    {
+        return format!("&{:?}.repeat({chars})", first.to_string());
+    }
+    format!("{text:?}")
+}
+
+/// An id as an argument.
+pub(super) fn id(text: impl std::fmt::Display) -> String {
+    format!("&{}", owned_id(text))
+}
+
+/// An id as a value.
+pub(super) fn owned_id(text: impl std::fmt::Display) -> String {
+    format!("id({})", quoted(&text.to_string()).trim_start_matches('&'))
+}
+
+/// Anything that JSON can express, as a value.
+pub(super) fn json(value: &impl serde::Serialize) -> String {
+    format!("of({})", quoted(&serde_json::to_string(value).unwrap_or_default()).trim_start_matches('&'))
+}
+
+/// An optional value.
+pub(super) fn optional<T>(value: Option<T>, shown: impl FnOnce(T) -> String) -> String {
+    value.map_or_else(|| "None".to_owned(), |value| format!("Some({})", shown(value)))
+}
+
+/// A page to ask for.
+pub(super) fn page<'a, K>(
+    page: &'a larder_kernel::PageRequest<K>,
+    key: impl FnOnce(&'a K) -> String,
+) -> String {
+    let after = optional(page.after.as_ref(), key);
+    format!("PageRequest {{ after: {after}, limit: {} }}", page.limit)
+}
+
+/// Bytes to write.
+pub(super) fn bytes(value: &[u8]) -> String {
+    match value.first() {
+        Some(first) if value.len() > 64 && value.iter().all(|byte| byte == first) => {
+            format!("Bytes::from(vec![{first}; {}])", value.len())
+        }
+        _ => format!("Bytes::from_static(b\"{}\")", value.escape_ascii()),
+    }
+}
+
+/// A statement that takes so many items of a stream.
+pub(super) fn first_of(stream: &str, count: usize) -> String {
+    let items = format!("{stream}.take({count}).try_collect::<Vec<_>>()");
+    format!("let {{s}} = tokio::time::timeout(Duration::from_secs(5), {items}).await.unwrap().unwrap();")
+}

@@ -1,0 +1,135 @@
+//! The model of [`TaskStore`].
+
+mod board;
+mod operation;
+mod step;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use larder_kernel::{
+    AgentId, BoardId, Capabilities, Contract, FencingToken, PageRequest, Revision, Task, TaskId, TaskQuery,
+    TaskStore,
+};
+
+use self::operation::Operation;
+use super::compare::{Checked, holds};
+use super::dice::Dice;
+use super::subject::Subject;
+use super::tape::Tape;
+use crate::harness::StoreSet;
+
+/// Boards as the clauses have them.
+#[derive(Debug, Default)]
+pub(super) struct Tasks {
+    boards: BTreeMap<BoardId, Held>,
+    /// What each board ever gave, which outlives the board.
+    given: BTreeMap<BoardId, Given>,
+}
+
+/// A board that is there.
+#[derive(Debug, Default)]
+struct Held {
+    label: Option<String>,
+    parent: Option<AgentId>,
+    /// In board order, with the positions and revisions that the store chose.
+    tasks: Vec<Task>,
+}
+
+#[derive(Debug, Default)]
+struct Given {
+    tokens: Vec<FencingToken>,
+    /// The greatest revision of each task, and the one before it.
+    revisions: BTreeMap<TaskId, (Revision, Revision)>,
+}
+
+impl Held {
+    fn task(&self, id: &TaskId) -> Option<&Task> {
+        self.tasks.iter().find(|task| task.id == *id)
+    }
+}
+
+impl Tasks {
+    fn task(&self, board: &BoardId, id: &TaskId) -> Option<&Task> {
+        self.boards.get(board)?.task(id)
+    }
+
+    /// Puts a task as the store now has it in the place of what the model had.
+    fn put(&mut self, board: &BoardId, task: Task) {
+        let given = self.given.entry(board.clone()).or_default();
+        let known = given.revisions.entry(task.id.clone()).or_default();
+        if task.revision > known.0 {
+            *known = (task.revision, known.0);
+        }
+        if let Some(held) = self.boards.get_mut(board)
+            && let Some(old) = held.tasks.iter_mut().find(|held| held.id == task.id)
+        {
+            *old = task;
+        }
+    }
+
+    /// Holds the revision that a change gave a task to those before it.
+    fn check_revision(&self, board: &BoardId, id: &TaskId, got: Revision, tape: &Tape) -> Checked {
+        let known = self.given.get(board).and_then(|given| given.revisions.get(id));
+        let last = known.map_or(Revision::ZERO, |(last, _)| *last);
+        let assertion = || format!("panic!(\"a revision not above {last}: {{:?}}\", {});", tape.answer());
+        holds("TASK-023", got > last, || format!("a revision above {last}"), &got, assertion)
+    }
+}
+
+#[async_trait]
+impl Subject for Tasks {
+    const CONTRACT: Contract = Contract::Tasks;
+    const FIELD: &'static str = "tasks";
+    type Store = dyn TaskStore;
+    type Operation = Operation;
+
+    fn new(_declared: &Capabilities) -> Self {
+        Self::default()
+    }
+
+    fn store(stores: &StoreSet) -> Option<Arc<Self::Store>> {
+        stores.tasks.clone()
+    }
+
+    fn draw(dice: &mut Dice<'_>) -> Operation {
+        operation::draw(dice)
+    }
+
+    async fn step(&mut self, store: &Self::Store, operation: &Operation, tape: &mut Tape) -> Checked {
+        match operation {
+            Operation::Create { board, new } => self.create(store, (board, new), tape).await,
+            Operation::Add { board, tasks } => self.add(store, (board, tasks), tape).await,
+            Operation::Board { board } => self.board(store, board, tape).await,
+            Operation::Task { board, task } => self.read(store, (board, task), tape).await,
+            Operation::List { board, query, after, limit } => {
+                self.list(store, (board, query, *after, *limit), tape).await
+            }
+            Operation::Boards { conversation, page } => {
+                self.list_boards(store, (conversation.as_ref(), page), tape).await
+            }
+            Operation::Step { board, task, step } => self.update(store, (board, task, step), tape).await,
+            Operation::Retry { board, task, token } => self.retry(store, (board, task, *token), tape).await,
+            Operation::Force { board, task } => self.force(store, (board, task), tape).await,
+            Operation::Settle { conversation } => self.settle(store, conversation, tape).await,
+            Operation::Claim { board, worker, lease } => {
+                self.claim(store, (board, worker, *lease), tape).await
+            }
+            Operation::Renew { board, task, token, lease } => {
+                self.renew(store, (board, task, *token, *lease), tape).await
+            }
+            Operation::Delete { board } => self.delete(store, board, tape).await,
+            Operation::Erase => self.erase(store, tape).await,
+        }
+    }
+
+    async fn dump(&mut self, store: &Self::Store, tape: &mut Tape) -> Checked {
+        self.list_boards(store, (None, &PageRequest::first(10_000)), tape).await?;
+        let boards: Vec<BoardId> = self.given.keys().chain(self.boards.keys()).cloned().collect();
+        for board in boards {
+            self.list(store, (&board, &TaskQuery::default(), None, 10_000), tape).await?;
+        }
+        Ok(())
+    }
+}

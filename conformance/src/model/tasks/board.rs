@@ -1,0 +1,201 @@
+//! Boards and their tasks, made, read and removed.
+
+use larder_kernel::storage::task::check_add_tasks;
+use larder_kernel::{
+    Board, BoardId, BoardStatusCounts, ConversationId, ErrorKind, NewBoard, NewTask, Page, PageRequest, Task,
+    TaskId, TaskPosition, TaskQuery, TaskStore,
+};
+
+use super::operation::{board as shown, new_board, new_tasks, task_text};
+use super::{Held, Tasks};
+use crate::model::compare::{Checked, Refusal, answered, holds, same};
+use crate::model::shared::page_of;
+use crate::model::tape::{Tape, id, optional, page};
+
+impl Held {
+    fn board(&self, id: &BoardId) -> Board {
+        let mut tasks = BoardStatusCounts::default();
+        for task in &self.tasks {
+            *tasks.of_mut(task.status) += 1;
+        }
+        Board { id: id.clone(), label: self.label.clone(), parent: self.parent.clone(), tasks }
+    }
+}
+
+impl Tasks {
+    pub(super) async fn create(
+        &mut self,
+        store: &dyn TaskStore,
+        (board, new): (&BoardId, &NewBoard),
+        tape: &mut Tape,
+    ) -> Checked {
+        let there = self.boards.contains_key(board);
+        let clause = if there { "TASK-002" } else { "TASK-001" };
+        tape.call(clause, |_| format!("create_task_list({}, {})", shown(board), new_board(new)));
+        let made = Held { label: new.label.clone(), parent: new.parent.clone(), tasks: Vec::new() };
+        let mut expected = made.board(board);
+        expected.tasks.planned = larder_kernel::check::size(new.tasks.len());
+        let expected = match (new.check(), there) {
+            (Err(refusal), _) => Err(refusal.into()),
+            (Ok(()), true) => Err(ErrorKind::AlreadyExists.into()),
+            (Ok(()), false) => Ok(expected),
+        };
+        same(tape, clause, &store.create_task_list(board, new.clone()).await, &expected)?;
+        if expected.is_ok() {
+            self.boards.insert(board.clone(), made);
+            let all = PageRequest::first(10_000);
+            tape.call(clause, |_| {
+                format!("list_tasks({}, &TaskQuery::default(), {})", shown(board), all_text())
+            });
+            let got = store.list_tasks(board, &TaskQuery::default(), all).await;
+            let Some(got) = answered(tape, clause, got, &Ok(()))? else { return Ok(()) };
+            self.join(board, &new.tasks, &got.items, tape)?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn add(
+        &mut self,
+        store: &dyn TaskStore,
+        (board, tasks): (&BoardId, &[NewTask]),
+        tape: &mut Tape,
+    ) -> Checked {
+        let held = self.boards.get(board);
+        let there = |task: &NewTask| held.is_some_and(|held| held.task(&task.id).is_some());
+        let (clause, expected) = match (check_add_tasks(tasks), held) {
+            (Err(refusal), _) => ("STORE-010", Err(Refusal::from(refusal))),
+            (Ok(()), None) => ("TASK-008", Err(ErrorKind::NotFound.into())),
+            (Ok(()), Some(_)) if tasks.iter().any(there) => {
+                ("TASK-007", Err(ErrorKind::AlreadyExists.into()))
+            }
+            (Ok(()), Some(_)) => ("TASK-006", Ok(())),
+        };
+        tape.call(clause, |_| format!("add_tasks({}, {})", shown(board), new_tasks(tasks)));
+        let got = store.add_tasks(board, tasks.to_vec()).await;
+        match answered(tape, clause, got, &expected)? {
+            Some(got) => self.join(board, tasks, &got, tape),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes new tasks at the end of a board, with the positions and revisions that the store chose.
+    fn join(&mut self, board: &BoardId, tasks: &[NewTask], got: &[Task], tape: &Tape) -> Checked {
+        const CLAUSE: &str = "TASK-006";
+        let mut expected = Vec::new();
+        let held = self.boards.get(board).map(|held| held.tasks.as_slice()).unwrap_or_default();
+        let mut last = held.last().map(|task| task.position);
+        for (new, got) in tasks.iter().zip(got) {
+            let follows = || format!("panic!(\"positions do not grow: {{:?}}\", {});", tape.answer());
+            let wanted = || format!("a position after {last:?}");
+            holds(CLAUSE, last.is_none_or(|last| got.position > last), wanted, &got.position, follows)?;
+            self.check_revision(board, &got.id, got.revision, tape)?;
+            last = Some(got.position);
+            expected.push(new.clone().into_task(got.position, got.revision));
+        }
+        // Fewer were compared where fewer came.
+        expected.extend(
+            tasks.iter().skip(got.len()).map(|new| new.clone().into_task(TaskPosition(0), <_>::default())),
+        );
+        let joined = expected.clone();
+        let assertion = || {
+            let want = serde_json::to_string(&expected).unwrap_or_default();
+            format!("panic!(\"the tasks are not {{}}: {{:?}}\", {want:?}, {});", tape.answer())
+        };
+        holds(CLAUSE, got == expected, || format!("{expected:?}"), &got, assertion)?;
+        for task in joined {
+            if let Some(held) = self.boards.get_mut(board) {
+                held.tasks.push(task.clone());
+            }
+            self.put(board, task);
+        }
+        Ok(())
+    }
+
+    pub(super) async fn board(&mut self, store: &dyn TaskStore, board: &BoardId, tape: &mut Tape) -> Checked {
+        const CLAUSE: &str = "TASK-011";
+        tape.call(CLAUSE, |_| format!("get_board({})", shown(board)));
+        let expected = self.boards.get(board).map(|held| held.board(board));
+        same(tape, CLAUSE, &store.get_board(board).await, &Ok(expected))
+    }
+
+    pub(super) async fn read(
+        &mut self,
+        store: &dyn TaskStore,
+        (board, task): (&BoardId, &TaskId),
+        tape: &mut Tape,
+    ) -> Checked {
+        const CLAUSE: &str = "TASK-012";
+        tape.call(CLAUSE, |_| format!("get_task({}, {})", shown(board), task_text(task)));
+        let expected = self.task(board, task).cloned();
+        same(tape, CLAUSE, &store.get_task(board, task).await, &Ok(expected))
+    }
+
+    pub(super) async fn list(
+        &mut self,
+        store: &dyn TaskStore,
+        (board, query, after, limit): (&BoardId, &TaskQuery, Option<usize>, usize),
+        tape: &mut Tape,
+    ) -> Checked {
+        let tasks = self.boards.get(board).map(|held| held.tasks.as_slice()).unwrap_or_default();
+        let place = |index: usize| tasks.get(index).map_or(TaskPosition(u64::MAX), |task| task.position);
+        let request = PageRequest { after: after.map(place), limit };
+        let clause = if after.is_some() { "TASK-014" } else { "TASK-013" };
+        tape.call(clause, |_| {
+            let statuses: Vec<String> =
+                query.statuses.iter().map(|status| format!("TaskStatus::{status:?}")).collect();
+            let query = format!("&TaskQuery {{ statuses: vec![{}] }}", statuses.join(", "));
+            format!("list_tasks({}, {query}, {})", shown(board), page(&request, |key| format!("{key:?}")))
+        });
+        let wanted = tasks.iter().filter(|task| query.wants(task.status)).cloned();
+        let expected = request
+            .check("tasks.list_tasks")
+            .map(|()| page_of(wanted, &request, |task| task.position))
+            .map_err(Into::into);
+        let got: larder_kernel::Result<Page<Task, TaskPosition>> =
+            store.list_tasks(board, query, request.clone()).await;
+        same(tape, clause, &got, &expected)
+    }
+
+    pub(super) async fn list_boards(
+        &mut self,
+        store: &dyn TaskStore,
+        (conversation, request): (Option<&ConversationId>, &PageRequest<BoardId>),
+        tape: &mut Tape,
+    ) -> Checked {
+        const CLAUSE: &str = "TASK-016";
+        tape.call(CLAUSE, |_| {
+            let key = |board: &BoardId| shown(board).trim_start_matches('&').to_owned();
+            format!("list_boards({}, {})", optional(conversation, id), page(request, key))
+        });
+        let of = |id: &BoardId| conversation.is_none_or(|conversation| id.conversation == *conversation);
+        let boards = self.boards.iter().filter(|(id, _)| of(id)).map(|(id, held)| held.board(id));
+        let expected = request
+            .check("tasks.list_boards")
+            .map(|()| page_of(boards, request, |board| board.id.clone()))
+            .map_err(Into::into);
+        same(tape, CLAUSE, &store.list_boards(conversation, request.clone()).await, &expected)
+    }
+
+    pub(super) async fn delete(
+        &mut self,
+        store: &dyn TaskStore,
+        board: &BoardId,
+        tape: &mut Tape,
+    ) -> Checked {
+        const CLAUSE: &str = "TASK-050";
+        tape.call(CLAUSE, |_| format!("delete_board({})", shown(board)));
+        let there = self.boards.remove(board).is_some();
+        same(tape, CLAUSE, &store.delete_board(board).await, &Ok(there))
+    }
+
+    pub(super) async fn erase(&mut self, store: &dyn TaskStore, tape: &mut Tape) -> Checked {
+        tape.call("STORE-006", |_| "erase()".to_owned());
+        same(tape, "STORE-006", &store.erase().await, &Ok(()))?;
+        *self = Self::default();
+        Ok(())
+    }
+}
+
+pub(super) fn all_text() -> &'static str {
+    "PageRequest::first(10_000)"
+}

@@ -1,0 +1,189 @@
+//! One script on one namespace of its own.
+
+use std::marker::PhantomData;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use larder_kernel::{Capabilities, Namespace};
+
+use super::compare::{Checked, Mismatch, Wrong, is_trouble, wrong};
+use super::dice::{self, Dice, Draw, Palette, Throw};
+use super::subject::Subject;
+use super::tape::Tape;
+use crate::harness::{Harness, OpenOptions, StoreSet};
+use crate::runner;
+
+/// How long a stream may keep silent about what it must tell, and how long while a script is shrunk.
+const PATIENCE: Duration = Duration::from_secs(3);
+const SHRINKING_PATIENCE: Duration = Duration::from_millis(30);
+
+/// Why a script is run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// To see whether it fails.
+    Comparing,
+    /// To see quickly whether a shorter one fails, too.
+    Shrinking,
+    /// To print it.
+    Printing,
+}
+
+/// Runs scripts of a contract.
+pub(super) struct Trial<S> {
+    harness: Arc<dyn Harness>,
+    declared: Capabilities,
+    timeout: Duration,
+    subject: PhantomData<fn() -> S>,
+}
+
+impl<S> Clone for Trial<S> {
+    fn clone(&self) -> Self {
+        Self {
+            harness: Arc::clone(&self.harness),
+            declared: self.declared.clone(),
+            timeout: self.timeout,
+            subject: PhantomData,
+        }
+    }
+}
+
+/// A script with its operations, each through one of the handles.
+#[derive(Debug, Clone)]
+pub(super) struct Script<O> {
+    pub(super) steps: Vec<(bool, O)>,
+}
+
+/// How a script ended.
+#[derive(Debug)]
+pub(super) enum Ended {
+    /// Store and model agree.
+    Well,
+    /// They do not.
+    Wrong(Box<Wrong>),
+    /// The service or the engine failed.
+    Trouble(String),
+}
+
+/// What came of a script.
+#[derive(Debug)]
+pub(super) struct Ran {
+    /// Operations that were compared.
+    pub(super) executed: u64,
+    pub(super) ended: Ended,
+    pub(super) tape: Tape,
+}
+
+impl<S: Subject> Trial<S> {
+    pub(super) fn new(harness: Arc<dyn Harness>, declared: Capabilities, timeout: Duration) -> Self {
+        Self { harness, declared, timeout, subject: PhantomData }
+    }
+
+    /// The script of a seed.
+    pub(super) fn draw(&self, seed: u64) -> Script<S::Operation> {
+        self.script(&dice::draw(seed))
+    }
+
+    /// The script of these numbers.
+    pub(super) fn script(&self, draw: &Draw) -> Script<S::Operation> {
+        let ids = Palette::of(draw.family, |id| S::allows(&self.declared, id));
+        let step = |throw: &Throw| {
+            let mut dice = Dice::new(throw, &ids);
+            let operation = S::draw(&mut dice);
+            // Thrown last, so that it changes nothing about the operation.
+            (dice.last(), operation)
+        };
+        Script { steps: draw.throws.iter().map(step).collect() }
+    }
+
+    /// Runs a script in a fresh namespace, which is erased afterwards.
+    pub(super) async fn run(&self, script: &Script<S::Operation>, purpose: Purpose) -> Ran {
+        let patience = if purpose == Purpose::Shrinking { SHRINKING_PATIENCE } else { PATIENCE };
+        let tape = Tape::new(purpose == Purpose::Printing, patience);
+        let mut ran = Ran { executed: 0, ended: Ended::Well, tape };
+        let ended = match runner::fresh_namespace() {
+            Ok(namespace) => self.run_in(&namespace, script, &mut ran).await,
+            Err(error) => Err(Mismatch::Trouble(error.to_string())),
+        };
+        ran.ended = match ended {
+            Ok(()) => Ended::Well,
+            Err(Mismatch::Wrong(found)) => Ended::Wrong(found),
+            Err(Mismatch::Trouble(reason)) => Ended::Trouble(reason),
+        };
+        ran
+    }
+
+    async fn run_in(&self, namespace: &Namespace, script: &Script<S::Operation>, ran: &mut Ran) -> Checked {
+        let (first, second) = (self.open(namespace, 0).await?, self.open(namespace, 1).await?);
+        let (Some(a), Some(b)) = (S::store(&first), S::store(&second)) else {
+            return Err(Mismatch::Trouble(format!("the backend does not serve {}", S::CONTRACT)));
+        };
+        let compared = self.compare(&*a, &*b, script, ran).await;
+        let erased = match first.store(S::CONTRACT) {
+            Some(store) => tokio::time::timeout(self.timeout, store.erase()).await,
+            None => Ok(Ok(())),
+        };
+        compared?;
+        match erased {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) if is_trouble(&error) => {
+                Err(Mismatch::Trouble(format!("cannot erase the script's namespace: {error:?}")))
+            }
+            Ok(Err(error)) => {
+                ran.tape.call("STORE-008", |_| "erase()".to_owned());
+                let assertion = format!("{}.unwrap();", ran.tape.answer());
+                Err(wrong("STORE-008", "success".to_owned(), format!("{error:?}"), assertion))
+            }
+            Err(_) => Err(Mismatch::Trouble("erasing the script's namespace did not end".to_owned())),
+        }
+    }
+
+    async fn open(&self, namespace: &Namespace, handle: usize) -> Checked<StoreSet> {
+        let options = OpenOptions::default().with_handle(handle);
+        let opened = self.harness.open(namespace, &options);
+        match tokio::time::timeout(self.timeout, opened).await {
+            Ok(opened) => {
+                opened.map_err(|error| Mismatch::Trouble(format!("cannot open the backend: {error:?}")))
+            }
+            Err(_) => Err(Mismatch::Trouble("opening the backend did not end".to_owned())),
+        }
+    }
+
+    async fn compare(
+        &self,
+        a: &S::Store,
+        b: &S::Store,
+        script: &Script<S::Operation>,
+        ran: &mut Ran,
+    ) -> Checked {
+        let mut model = S::new(&self.declared);
+        for (through_b, operation) in &script.steps {
+            ran.tape.through(if *through_b { "b" } else { "a" });
+            let store = if *through_b { b } else { a };
+            let step = tokio::time::timeout(self.timeout, model.step(store, operation, &mut ran.tape));
+            let step = AssertUnwindSafe(step).catch_unwind().await;
+            self.ended(step, ran)?;
+            ran.executed += 1;
+        }
+        ran.tape.dumping = true;
+        for (handle, store) in [("a", a), ("b", b)] {
+            ran.tape.through(handle);
+            let dump = tokio::time::timeout(self.timeout, model.dump(store, &mut ran.tape));
+            let dump = AssertUnwindSafe(dump).catch_unwind().await;
+            self.ended(dump, ran)?;
+        }
+        Ok(())
+    }
+
+    /// What came of a step that may have panicked or not ended.
+    fn ended<P, E>(&self, step: Result<Result<Checked, E>, P>, ran: &Ran) -> Checked {
+        let got = match step {
+            Ok(Ok(checked)) => return checked,
+            Ok(Err(_)) => format!("none within {} s", self.timeout.as_secs_f64()),
+            Err(_) => "a panic".to_owned(),
+        };
+        let assertion = "panic!(\"the last call panics, or does not end\");".to_owned();
+        Err(wrong(ran.tape.clause, "an answer or a typed error".to_owned(), got, assertion))
+    }
+}

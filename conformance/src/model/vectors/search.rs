@@ -1,0 +1,144 @@
+//! Searching, compared to within what the contract allows a score.
+
+use larder_kernel::storage::vector::{check_search, check_search_batch};
+use larder_kernel::{
+    CollectionName, Document, Embedding, Error, ErrorKind, Result, SearchHit, SearchRequest, VectorStore,
+};
+
+use super::operation::request_text;
+use super::{Vectors, bits_of};
+use crate::model::compare::{Checked, Refusal, answered, holds};
+use crate::model::tape::{Tape, id};
+
+/// How far a score may lie from the cosine.
+const NEAR: f64 = 1e-5;
+
+impl Vectors {
+    pub(super) async fn search(
+        &mut self,
+        store: &dyn VectorStore,
+        (collection, request): (&CollectionName, &SearchRequest),
+        tape: &mut Tape,
+    ) -> Checked {
+        const CLAUSE: &str = "VEC-023";
+        tape.call(CLAUSE, |_| format!("search({}, &{})", id(collection), request_text(request)));
+        let got = store.search(collection, request).await;
+        let mut expected = check_search("vectors.search", request).map_err(Refusal::from);
+        if expected.is_ok() && self.is_of_other_dimension(collection, request) {
+            expected = Err(dimension_refused());
+            // Two clauses apply to a limit of 0, and either answer is right.
+            if request.limit == 0 && matches!(&got, Ok(hits) if hits.is_empty()) {
+                expected = Ok(());
+            }
+        }
+        let clause = if expected.is_err() { "VEC-028" } else { CLAUSE };
+        let Some(hits) = answered(tape, clause, got, &expected)? else { return Ok(()) };
+        self.compare(collection, request, &hits)
+    }
+
+    pub(super) async fn search_batch(
+        &mut self,
+        store: &dyn VectorStore,
+        (collection, requests): (&CollectionName, &[SearchRequest]),
+        tape: &mut Tape,
+    ) -> Checked {
+        const CLAUSE: &str = "VEC-032";
+        tape.call(CLAUSE, |_| {
+            let requests = requests.iter().map(request_text).collect::<Vec<_>>().join(", ");
+            format!("search_batch({}, &[{requests}])", id(collection))
+        });
+        let got: Result<Vec<Vec<SearchHit>>> = store.search_batch(collection, requests).await;
+        let mut expected = check_search_batch(requests).map_err(Refusal::from);
+        let mut others = requests.iter().filter(|request| self.is_of_other_dimension(collection, request));
+        if expected.is_ok() && others.clone().next().is_some() {
+            let refused = got.as_ref().err().map(Error::kind) == Some(ErrorKind::InvalidInput);
+            if refused || others.any(|request| request.limit > 0) {
+                expected = Err(dimension_refused());
+            }
+        }
+        let clause = if expected.is_err() { "VEC-033" } else { CLAUSE };
+        let Some(answers) = answered(tape, clause, got, &expected)? else { return Ok(()) };
+        let count = || format!("{} answers", requests.len());
+        let assertion = || format!("assert_eq!({}.unwrap().len(), {});", tape.answer(), requests.len());
+        holds(CLAUSE, answers.len() == requests.len(), count, &answers.len(), assertion)?;
+        for (request, hits) in requests.iter().zip(&answers) {
+            self.compare(collection, request, hits)?;
+        }
+        Ok(())
+    }
+
+    fn is_of_other_dimension(&self, collection: &CollectionName, request: &SearchRequest) -> bool {
+        let held = self.collections.get(collection);
+        held.is_some_and(|held| held.dimensions != request.embedding.dimensions())
+    }
+
+    /// Compares what was found with what could be.
+    fn compare(&self, collection: &CollectionName, request: &SearchRequest, hits: &[SearchHit]) -> Checked {
+        let scored = |document| Some((score(document, &request.embedding)?, document));
+        let matches = |document: &&Document| {
+            request.filter.as_ref().is_none_or(|filter| filter.matches(&document.metadata))
+        };
+        let matching: Vec<(f64, &Document)> =
+            self.documents(collection).filter(matches).filter_map(scored).collect();
+        let floor = request.score_min.map_or(f64::NEG_INFINITY, f64::from);
+        let surely = matching.iter().filter(|(score, _)| *score >= floor + NEAR).count();
+        let perhaps = matching.iter().filter(|(score, _)| *score >= floor - NEAR).count();
+        let counts = surely.min(request.limit)..=perhaps.min(request.limit);
+        let wanted = || format!("{counts:?} hits");
+        holds("VEC-023", counts.contains(&hits.len()), wanted, &hits, differs)?;
+        let mut found: Vec<(f64, &Document)> = Vec::new();
+        for hit in hits {
+            let known = matching.iter().find(|(_, document)| document.id == hit.id);
+            let Some((score, document)) = known else {
+                return holds("VEC-024", false, || "matching documents".to_owned(), hit, differs);
+            };
+            let near = (f64::from(hit.score) - score).abs() <= NEAR && *score >= floor - NEAR;
+            let wanted = || format!("a score of {score}, at least {floor}");
+            holds("VEC-020", near && hit.score.abs() <= 1.0, wanted, hit, differs)?;
+            let same = hit.content == document.content && hit.metadata == document.metadata;
+            holds("VEC-030", same, || format!("{document:?}"), hit, differs)?;
+            let once = !found.iter().any(|(_, other)| other.id == document.id);
+            holds("VEC-020", once, || "each document once".to_owned(), hit, differs)?;
+            found.push((*score, *document));
+        }
+        in_order(hits, &found)?;
+        // Nothing better was left out, and nothing with the same embedding and a smaller id.
+        let Some((least, last)) = found.last().filter(|_| hits.len() == request.limit) else { return Ok(()) };
+        for (score, document) in &matching {
+            if found.iter().any(|(_, other)| other.id == document.id) {
+                continue;
+            }
+            let better = *score > least + 2.0 * NEAR;
+            let earlier = bits_of(document) == bits_of(last) && document.id < last.id;
+            let clause = if better { "VEC-020" } else { "VEC-022" };
+            holds(clause, !better && !earlier, || format!("{document:?} to be found"), &hits, differs)?;
+        }
+        Ok(())
+    }
+}
+
+fn in_order(hits: &[SearchHit], found: &[(f64, &Document)]) -> Checked {
+    for (pair, documents) in hits.windows(2).zip(found.windows(2)) {
+        let ([first, second], [(one, left), (other, right)]) = (pair, documents) else { continue };
+        let falls = first.score >= second.score && *other <= one + 2.0 * NEAR;
+        holds("VEC-020", falls, || "descending scores".to_owned(), &pair, differs)?;
+        if bits_of(left) == bits_of(right) {
+            let tie = first.score.to_bits() == second.score.to_bits() && left.id < right.id;
+            let wanted = || "one score and the order of ids for one embedding".to_owned();
+            holds("VEC-022", tie, wanted, &pair, differs)?;
+        }
+    }
+    Ok(())
+}
+
+fn score(document: &Document, query: &Embedding) -> Option<f64> {
+    document.embedding.as_ref()?.cosine(query)
+}
+
+fn dimension_refused() -> Refusal {
+    Refusal { kind: ErrorKind::InvalidInput, field: Some("embedding") }
+}
+
+fn differs() -> String {
+    "panic!(\"the last answer is not what the documents lead to\");".to_owned()
+}

@@ -1,0 +1,168 @@
+//! The level `model` tells wrong stores from right ones, and says how to see it again.
+
+// The whole target is a test, its helpers included.
+#![allow(clippy::panic, clippy::print_stderr, clippy::unwrap_used)]
+
+use larder_conformance::mutants::{self, Mutant};
+use larder_conformance::{Counterexample, Effort, Level, LevelReport, Verdict, model, runner};
+use larder_kernel::{Capabilities, Capability, Contract, Durability};
+
+/// Operations that a shrunk script may have.
+const OPERATIONS_MAX: usize = 5;
+
+/// The sins that no sequence of calls on one namespace shows: they need a race, a dropped future, an expiry, another
+/// namespace, a signed URL, a stream at work, or lie in what a store says of itself.
+const UNSEEN: &[&str] = &[
+    "namespaces_are_ignored",
+    "capabilities_change",
+    "durability_is_declared_and_not_kept",
+    "an_erasure_takes_namespaces_that_begin_alike",
+    "a_dropped_write_stands_in_part",
+    "errors_quote_ids",
+    "the_debug_form_shows_ids",
+];
+
+async fn pressed(mutant: &Mutant, effort: &Effort) -> LevelReport {
+    let harness = mutant.harness();
+    let probed = runner::probe(&*harness, effort.timeout).await.unwrap();
+    model::run_contract(&harness, &probed, mutant.contract, effort).await.unwrap()
+}
+
+fn operations(found: &Counterexample) -> usize {
+    let words = found.script.strip_prefix("// ").unwrap();
+    words.split(' ').next().unwrap().parse().unwrap()
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+}
+
+/// Runs the level on every mutant of a contract that it can see, and on the control.
+fn assert_sees(contract: Contract, unseen: &[&str]) {
+    let effort = Effort { per_mille: 50, ..Effort::default() };
+    let mut wrong = Vec::new();
+    let named = |mutant: &Mutant, names: &[&str]| {
+        names.iter().any(|name| mutant.name == format!("{contract}.{name}"))
+    };
+    let seen = mutants::all()
+        .into_iter()
+        .filter(|mutant| mutant.contract == contract && !named(mutant, UNSEEN) && !named(mutant, unseen));
+    let mut caught = 0;
+    for mutant in seen {
+        let report = runtime().block_on(pressed(&mutant, &effort));
+        let name = &mutant.name;
+        match (mutant.is_control(), report.counterexamples.first()) {
+            (true, None) if report.trouble.is_none() => {}
+            (false, Some(found)) if operations(found) <= OPERATIONS_MAX => {
+                caught += 1;
+                let own = mutant.clauses.contains(&found.clause);
+                eprintln!("{name}: {} ({own}) in {} operations", found.clause, operations(found));
+            }
+            (false, Some(found)) => wrong.push(format!("{name} is not shrunk: {}", found.script)),
+            (true, Some(found)) => wrong.push(format!("{name}: {}\n{}", found.finding, found.script)),
+            (_, None) => wrong.push(format!("{name} is not seen: {report:?}")),
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(caught >= 3, "{caught} wrong stores of {contract} are seen");
+}
+
+#[test]
+fn wrong_conversations_are_seen() {
+    let of_expiry_of_races_and_of_size = [
+        "use_does_not_prolong_life",
+        "any_use_prolongs_life",
+        "numbers_are_taken_before_the_commit",
+        "text_over_64_kib_is_dropped",
+    ];
+    let of_filters_which_the_model_does_not_draw = [
+        "the_limit_comes_before_the_filter",
+        "the_search_for_matches_ends_after_1000_messages",
+        "matches_come_newest_first",
+        "an_include_wants_every_name",
+        "exclusions_are_ignored",
+        "an_included_message_is_never_excluded",
+        "the_role_of_an_author_is_ignored",
+        "a_role_is_taken_for_an_agent",
+        "messages_without_author_are_nobodys",
+        "authors_are_case_folded",
+        "authors_are_cut_at_40_characters",
+        "matches_are_found_behind_before",
+        "an_empty_filter_keeps_nothing",
+        "a_fork_forgets_its_authors",
+    ];
+    let unseen = [&of_expiry_of_races_and_of_size[..], &of_filters_which_the_model_does_not_draw].concat();
+    assert_sees(Contract::History, &unseen);
+}
+
+#[test]
+fn wrong_documents_are_seen() {
+    let at_the_edge_of_tolerance_or_among_many =
+        ["the_score_floor_excludes_itself", "a_search_returns_nine_of_ten"];
+    assert_sees(Contract::Vectors, &at_the_edge_of_tolerance_or_among_many);
+}
+
+#[test]
+fn wrong_graphs_are_seen() {
+    let of_cypher = ["cypher_is_declared_but_missing", "cypher_is_there_but_undeclared"];
+    assert_sees(Contract::Graph, &of_cypher);
+}
+
+#[test]
+fn wrong_files_are_seen() {
+    let signed_or_beyond_what_every_store_keeps = [
+        "presign_ignores_the_method",
+        "presign_signs_for_an_hour_always",
+        "signed_writes_are_undeclared_but_given",
+        "signed_reads_are_declared_but_unsupported",
+        "a_locator_names_another_key",
+        "long_keys_are_undeclared_but_kept",
+        "long_keys_are_refused_once_they_are_written",
+        "reading_a_long_key_is_unsupported",
+    ];
+    assert_sees(Contract::Blobs, &signed_or_beyond_what_every_store_keeps);
+}
+
+#[test]
+fn wrong_boards_are_seen() {
+    assert_sees(Contract::Tasks, &[]);
+}
+
+#[test]
+fn wrong_small_state_is_seen() {
+    assert_sees(Contract::KeyValue, &[]);
+}
+
+#[test]
+fn the_same_seed_finds_the_same_and_replays_it_first() {
+    let mutant = mutants::all().into_iter().find(|mutant| mutant.name == "key_value.creating_overwrites");
+    let mutant = mutant.unwrap();
+    let find = |seed| {
+        let effort = Effort { seed, per_mille: 25, ..Effort::default() };
+        runtime().block_on(pressed(&mutant, &effort)).counterexamples.remove(0)
+    };
+    let found = find(11);
+    let again = find(found.seed);
+    assert_eq!((again.seed, &again.script), (found.seed, &found.script));
+    assert!(found.script.contains("#[tokio::test]"), "{}", found.script);
+    assert!(found.script.contains("ErrorKind::AlreadyExists"), "{}", found.script);
+}
+
+#[test]
+fn too_few_operations_prove_nothing() {
+    let control = mutants::all().into_iter().find(|mutant| mutant.is_control()).unwrap();
+    let effort = Effort { per_mille: 1, ..Effort::default() };
+    let report = runtime().block_on(pressed(&control, &effort));
+    assert_eq!((report.level, report.verdict()), (Level::Model, Verdict::NotProven));
+    assert!(report.executed >= 1_000, "{report:?}");
+}
+
+#[test]
+fn what_is_required_follows_from_what_is_declared() {
+    let declared = Capabilities::new(Durability::None);
+    assert_eq!(model::required(&declared, false), 1_000_000);
+    assert_eq!(model::required(&declared, true), 10_000_000);
+    let shared = declared.with(Capability::MultiProcess);
+    assert_eq!(model::required(&shared, false), 100_000);
+    assert_eq!(model::required(&Capabilities::new(Durability::Process), false), 100_000);
+}
