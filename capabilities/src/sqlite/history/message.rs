@@ -30,9 +30,7 @@ impl Encoded {
             body,
         })
     }
-}
 
-impl Encoded {
     pub(super) fn run(&self) -> Option<&str> {
         self.run.as_ref().map(RunId::as_str)
     }
