@@ -2,49 +2,25 @@
 
 use std::fmt::Write as _;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::harness::Harness;
+use crate::level::LevelReport;
 use crate::report::{CaseReport, Report};
-use crate::runner::{self, RunOptions};
-use crate::suites;
+use crate::runner::RunOptions;
+use crate::suite::Suite;
 
-/// Runs every case that the harness can serve, on a runtime of its own.
+/// Runs every case that the harness can serve, on a runtime of its own. [`Suite`] says more in as few words.
 ///
 /// # Errors
 /// A sentence where the backend cannot be opened or cleaned up, or the runtime cannot be made.
+#[doc(hidden)]
 pub fn check(harness: &Arc<dyn Harness>, options: &RunOptions) -> Result<Report, String> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| format!("cannot make a runtime: {error}"))?;
-    let checked = runtime.block_on(async {
-        let probed = runner::probe(&**harness, options.timeout).await;
-        let probed = probed.map_err(|error| format!("cannot open: {error:?}"))?;
-        let cases = runner::run(harness, &probed, &suites::all(), options, &|_| {}).await;
-        let mut report = Report::new(options.seed);
-        report.add(probed.backend, cases);
-        let destroyed = runner::within(options.timeout, "runner.destroy", harness.destroy()).await;
-        destroyed.map_err(|error| format!("cannot clean up: {error:?}"))?;
-        Ok(report)
-    });
-    // Without this a call of the backend that never comes back would keep the answer from coming out.
-    runtime.shutdown_background();
-    checked
+    let mut report = Suite::shared(Arc::clone(harness)).with_options(options.clone()).run_blocking();
+    report.absent.pop().map_or(Ok(report), |absent| Err(absent.reason))
 }
 
-/// Runs the suite and panics with what does not hold, clause by clause. [`conformance_test!`](crate::conformance_test)
-/// wraps it in a test.
-///
-/// # Panics
-/// Where a clause does not hold, an error hides the answer, or nothing could run.
-#[allow(clippy::panic, clippy::needless_pass_by_value)]
-pub fn assert_conforms(harness: Arc<dyn Harness>) {
-    match check(&harness, &RunOptions::default()) {
-        Ok(report) if report.summary.exit_code() == 0 => {}
-        Ok(report) => panic!("{}", describe(&report)),
-        Err(reason) => panic!("{reason}"),
-    }
-}
-
-/// The failures of a run, as text: clause, sentence, what was expected and what came.
+/// The failures of a run, as text: clause, sentence, what was expected and what came; below them the levels.
 #[must_use]
 pub fn describe(report: &Report) -> String {
     let clauses = crate::clauses();
@@ -66,18 +42,54 @@ pub fn describe(report: &Report) -> String {
     };
     report.failures().for_each(&mut line);
     report.cases.iter().filter(|case| case.outcome == crate::report::CaseOutcome::Error).for_each(&mut line);
+    report.levels.iter().for_each(|level| text.push_str(&describe_level(level)));
+    for absent in &report.absent {
+        let _ = writeln!(text, "{} is not there: {}", absent.name, absent.reason);
+    }
     text
 }
 
-/// Makes one `#[test]` that runs the whole suite against a harness.
+/// How a level ended, as text, with what it found and how to see it again.
+#[doc(hidden)]
+#[must_use]
+pub fn describe_level(report: &LevelReport) -> String {
+    let contract = report.contract.map_or_else(String::new, |contract| format!(" {contract}"));
+    let seconds = Duration::from_micros(report.elapsed_us).as_secs_f64();
+    let mut text = format!(
+        "{} {}{contract}: {}, {} of {} {}, in {seconds:.1} s\n",
+        report.backend,
+        report.level.as_str(),
+        report.verdict().as_str(),
+        report.executed,
+        report.required,
+        report.unit,
+    );
+    for note in report.notes.iter().chain(&report.trouble) {
+        let _ = writeln!(text, "  {note}");
+    }
+    for found in &report.counterexamples {
+        let waived = if report.waived.contains_key(found.clause) { "waived " } else { "" };
+        let _ = writeln!(text, "  {waived}{} {} (seed {})", found.clause, found.finding, found.seed);
+        for line in found.script.lines() {
+            let _ = writeln!(text, "    {line}");
+        }
+    }
+    text
+}
+
+/// Makes one `#[test]` that holds a backend to the contract: to every case, or to the levels that are named.
+///
+/// The test has a runtime of its own. In a `#[tokio::test(flavor = "multi_thread")]` that does more than this, await
+/// [`Suite::run`].
 ///
 /// ```
-/// # use larder_conformance::{Harness, OpenOptions, StoreSet};
-/// # use larder_kernel::{Namespace, Result};
+/// use larder_conformance::kernel::{Namespace, Result};
+/// use larder_conformance::{Harness, Level, OpenOptions, StoreSet, Suite, async_trait, conformance_test};
+///
 /// #[derive(Debug, Default)]
 /// struct MyHarness;
 ///
-/// #[async_trait::async_trait]
+/// #[async_trait]
 /// impl Harness for MyHarness {
 ///     fn name(&self) -> &str {
 ///         "mine"
@@ -90,21 +102,28 @@ pub fn describe(report: &Report) -> String {
 ///     }
 /// }
 ///
-/// larder_conformance::conformance_test!(my_store_conforms, MyHarness);
+/// conformance_test!(my_store_conforms, MyHarness);
+/// conformance_test!(my_store_bears_clients, MyHarness, levels: [Level::Model, Level::Concurrent]);
 /// ```
 #[macro_export]
 macro_rules! conformance_test {
     ($name:ident, $harness:expr) => {
         #[test]
         fn $name() {
-            $crate::assert_conforms(::std::sync::Arc::new($harness));
+            $crate::Suite::new($harness).assert();
+        }
+    };
+    ($name:ident, $harness:expr, levels: [$($level:expr),+ $(,)?]) => {
+        #[test]
+        fn $name() {
+            $crate::Suite::new($harness).levels([$($level),+]).assert();
         }
     };
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
+    use std::time::Instant;
 
     use async_trait::async_trait;
     use larder_kernel::{Error, ErrorKind, Namespace, Result};

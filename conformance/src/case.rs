@@ -31,6 +31,10 @@ pub enum Level {
 }
 
 impl Level {
+    /// All of them, the gentlest first.
+    pub const ALL: [Self; 6] =
+        [Self::Contract, Self::Hostile, Self::Model, Self::Concurrent, Self::Durable, Self::Faults];
+
     /// The name in reports.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use larder_kernel::Contract;
 
 use crate::clause::{Clause, clauses};
+use crate::refusals;
 use crate::report::SUITE_VERSION;
 
 /// The page.
@@ -17,6 +18,13 @@ pub fn contract_text() -> String {
          The suite proves each with at least one case; `cargo larder check --list` names them.\n",
         all.len()
     );
+    // Writing to a String cannot fail.
+    let refused = Contract::ALL.map(|contract| format!("{} of {contract}", refusals::count(contract)));
+    let _ = write!(
+        text,
+        "\nFor STORE-010 it makes so many bad calls, or values for calls, on every store that serves the contract: {}.\n",
+        refused.join(", ")
+    );
     section(&mut text, "Every contract", all.iter().filter(|clause| clause.contract.is_none()));
     for contract in Contract::ALL {
         let own = all.iter().filter(|clause| clause.contract == Some(contract));
@@ -26,7 +34,6 @@ pub fn contract_text() -> String {
 }
 
 fn section<'a>(text: &mut String, title: &str, clauses: impl Iterator<Item = &'a Clause>) {
-    // Writing to a String cannot fail.
     let _ = write!(text, "\n## {title}\n\n| clause | method | what holds |\n|---|---|---|\n");
     for Clause { id, method, sentence, .. } in clauses {
         let _ = writeln!(text, "| {id} | `{method}` | {} |", sentence.replace('|', "\\|"));

@@ -114,17 +114,20 @@ pub trait Harness: fmt::Debug + Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Where the backend's server listens, as `host:port`, if it has one whose connections can be relayed.
-    fn server(&self) -> Option<String> {
-        None
+    /// Where the backend's servers listen, each as `host:port`; none where it has no server whose connections can be
+    /// relayed.
+    fn servers(&self) -> Vec<String> {
+        Vec::new()
     }
 
-    /// The same place, with every connection made to a relay at `address` instead of the server. `None` where that is not
-    /// possible, such as where the server tells its clients where else to connect to.
+    /// The same place, with every connection made to a relay instead of a server: `relays` stand for the
+    /// [`servers`](Self::servers), in their order. Where there are several, the relays also put their own ports in the
+    /// place of the servers' wherever a server tells its clients where else to connect to. `None` where none of that is
+    /// possible.
     ///
     /// # Errors
     /// The backend's own.
-    async fn relayed(&self, _address: SocketAddr) -> Result<Option<Relayed>> {
+    async fn relayed(&self, _relays: &[SocketAddr]) -> Result<Option<Relayed>> {
         Ok(None)
     }
 

@@ -3,12 +3,14 @@
 //! A case proves a clause by an example. These levels run until a number of operations, histories, kills or faults is
 //! reached, and a level that reached too few of them proves nothing, whatever it saw.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use larder_kernel::Contract;
 use serde::Serialize;
 
 use crate::case::Level;
+use crate::report::waiver::Waived;
 
 /// How much the levels do, and where their chance comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +64,8 @@ pub enum Verdict {
     NotProven,
     /// Something contradicted the contract.
     Broken,
+    /// Something contradicted the contract, and waivers say so.
+    Waived,
     /// The engine or the service failed.
     Error,
 }
@@ -74,6 +78,7 @@ impl Verdict {
             Self::Proven => "proven",
             Self::NotProven => "not proven",
             Self::Broken => "broken",
+            Self::Waived => "waived",
             Self::Error => "error",
         }
     }
@@ -96,6 +101,8 @@ pub struct LevelReport {
     pub required: u64,
     /// What contradicts the contract.
     pub counterexamples: Vec<Counterexample>,
+    /// By clause, the waivers of what contradicts it.
+    pub waived: BTreeMap<&'static str, Waived>,
     /// Why the level could not go on.
     pub trouble: Option<String>,
     /// What else is worth knowing, such as how many kills met a write in flight.
@@ -106,6 +113,7 @@ pub struct LevelReport {
 
 impl LevelReport {
     /// A level of which nothing has been executed yet.
+    #[doc(hidden)]
     #[must_use]
     pub fn new(
         backend: &str,
@@ -122,6 +130,7 @@ impl LevelReport {
             executed: 0,
             required,
             counterexamples: Vec::new(),
+            waived: BTreeMap::new(),
             trouble: None,
             notes: Vec::new(),
             elapsed_us: 0,
@@ -131,10 +140,13 @@ impl LevelReport {
     /// How the level ended.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
-        if !self.counterexamples.is_empty() {
+        let borne = |found: &Counterexample| self.waived.contains_key(found.clause);
+        if !self.counterexamples.iter().all(borne) {
             Verdict::Broken
         } else if self.trouble.is_some() {
             Verdict::Error
+        } else if !self.counterexamples.is_empty() {
+            Verdict::Waived
         } else if self.executed == 0 || self.executed < self.required {
             Verdict::NotProven
         } else {
@@ -142,11 +154,11 @@ impl LevelReport {
         }
     }
 
-    /// How a program that ran the level exits: 0 where it is proven, 1 where it is broken, else 2.
+    /// How a program that ran the level exits: 0 where it is proven or waived, 1 where it is broken, else 2.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self.verdict() {
-            Verdict::Proven => 0,
+            Verdict::Proven | Verdict::Waived => 0,
             Verdict::Broken => 1,
             Verdict::NotProven | Verdict::Error => 2,
         }

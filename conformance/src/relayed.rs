@@ -20,33 +20,38 @@ struct Kind {
     call_ms: u64,
 }
 
+const POSTGRES: Kind = Kind {
+    scheme: "postgres",
+    port: "5432",
+    short: "pool_size=4&statement_timeout_ms=500&lock_timeout_ms=2000&idle_in_transaction_timeout_ms=1000\
+            &acquire_timeout_ms=2000",
+    answer_ms: 5_500,
+    call_ms: 20_000,
+};
+const REDIS: Kind = Kind {
+    scheme: "redis",
+    port: "6379",
+    short: "connect_timeout_ms=1000&response_timeout_ms=1000",
+    answer_ms: 1_000,
+    call_ms: 8_000,
+};
+
 /// Postgres waits for an answer as long as a statement may take, and 5 seconds. Redis looks for the answer once more where
-/// it reads. The times of S3 are fixed: 30 seconds an attempt, and the same again where the next one meets trouble, too.
-const KINDS: [Kind; 4] = [
+/// it reads, and a cluster for the server of a slot for 5 seconds. All attempts of a call to S3 may take three times as
+/// long as one, and what sends many bytes longer.
+const KINDS: [Kind; 6] = [
+    POSTGRES,
+    Kind { scheme: "postgresql", ..POSTGRES },
+    Kind { scheme: "age", ..POSTGRES },
+    REDIS,
+    Kind { scheme: "redis+cluster", call_ms: 15_000, ..REDIS },
     Kind {
-        scheme: "postgres",
-        port: "5432",
-        short: "pool_size=4&statement_timeout_ms=500&lock_timeout_ms=2000&idle_in_transaction_timeout_ms=1000\
-                &acquire_timeout_ms=2000",
-        answer_ms: 5_500,
+        scheme: "s3",
+        port: "80",
+        short: "connect_timeout_ms=1000&response_timeout_ms=2000&stall_timeout_ms=2000",
+        answer_ms: 2_000,
         call_ms: 20_000,
     },
-    Kind {
-        scheme: "postgresql",
-        port: "5432",
-        short: "pool_size=4&statement_timeout_ms=500&lock_timeout_ms=2000&idle_in_transaction_timeout_ms=1000\
-                &acquire_timeout_ms=2000",
-        answer_ms: 5_500,
-        call_ms: 20_000,
-    },
-    Kind {
-        scheme: "redis",
-        port: "6379",
-        short: "connect_timeout_ms=1000&response_timeout_ms=1000",
-        answer_ms: 1_000,
-        call_ms: 8_000,
-    },
-    Kind { scheme: "s3", port: "80", short: "", answer_ms: 30_000, call_ms: 75_000 },
 ];
 
 fn kind(url: &str) -> Option<&'static Kind> {
@@ -73,23 +78,26 @@ fn place(url: &str, kind: &Kind) -> Option<std::ops::Range<usize>> {
     (start < end).then_some(start..end)
 }
 
-/// The server of a URL, `host:port`, where a relay can stand before it.
-pub(crate) fn server(url: &str) -> Option<String> {
-    let kind = kind(url)?;
-    let server = &url[place(url, kind)?];
-    let named = server.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-    Some(if named { server.to_owned() } else { format!("{server}:{}", kind.port) })
+/// The servers of a URL, each `host:port`, where a relay can stand before them.
+pub(crate) fn servers(url: &str) -> Vec<String> {
+    let Some((kind, place)) = kind(url).and_then(|kind| Some((kind, place(url, kind)?))) else {
+        return Vec::new();
+    };
+    let named = |server: &str| {
+        let port = server.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+        if port { server.to_owned() } else { format!("{server}:{}", kind.port) }
+    };
+    url[place].split(',').map(named).collect()
 }
 
-/// The URL with a relay in the server's place.
-pub(crate) fn through(url: &str, address: SocketAddr) -> Option<Through> {
+/// The URL with relays in the servers' places.
+pub(crate) fn through(url: &str, relays: &[SocketAddr]) -> Option<Through> {
     let kind = kind(url)?;
     let place = place(url, kind)?;
-    let mut turned = format!("{}{address}{}", &url[..place.start], &url[place.end..]);
-    if !kind.short.is_empty() {
-        turned.push(if turned.contains('?') { '&' } else { '?' });
-        turned.push_str(kind.short);
-    }
+    let relays = relays.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(",");
+    let mut turned = format!("{}{relays}{}", &url[..place.start], &url[place.end..]);
+    turned.push(if turned.contains('?') { '&' } else { '?' });
+    turned.push_str(kind.short);
     Some(Through {
         url: turned,
         answer_time_max: Duration::from_millis(kind.answer_ms),
@@ -118,23 +126,27 @@ mod tests {
             (
                 "s3://K:S@files/p?endpoint=http://127.0.0.1:53900&region=garage",
                 "127.0.0.1:53900",
-                "s3://K:S@files/p?endpoint=http://127.0.0.1:9&region=garage",
+                "s3://K:S@files/p?endpoint=http://127.0.0.1:9&region=garage&connect_timeout_ms=1000\
+                 &response_timeout_ms=2000&stall_timeout_ms=2000",
             ),
         ] {
-            assert_eq!(server(url).as_deref(), Some(at));
-            assert_eq!(through(url, relay).unwrap().url, turned);
+            assert_eq!(servers(url), [at]);
+            assert_eq!(through(url, &[relay]).unwrap().url, turned);
         }
-        let turned = through("postgres://u:p@h:5/d?pool_size=2", relay).unwrap().url;
+        let cluster = "redis+cluster://u:p@h:1,h:2";
+        assert_eq!(servers(cluster), ["h:1", "h:2"]);
+        let turned = through(cluster, &[relay, relay]).unwrap().url;
+        assert!(turned.starts_with("redis+cluster://u:p@127.0.0.1:9,127.0.0.1:9?"), "{turned}");
+        let turned = through("postgres://u:p@h:5/d?pool_size=2", &[relay]).unwrap().url;
         assert!(turned.starts_with("postgres://u:p@127.0.0.1:9/d?pool_size=2&pool_size=4&"), "{turned}");
         for url in [
             "memory:",
             "sqlite:/a@b/c.db",
-            "redis+cluster://h:1,h:2",
             "rediss://h:1",
             "s3://K:S@files?endpoint=https://h",
             "postgres://u:p@h/d?host=/run",
         ] {
-            assert!(server(url).is_none(), "{url}");
+            assert!(servers(url).is_empty(), "{url}");
         }
     }
 }

@@ -156,6 +156,7 @@ pub async fn run_case(
         reason,
         expected,
         got,
+        waived: None,
         missing,
         elapsed_us,
     }

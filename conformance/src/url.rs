@@ -117,12 +117,12 @@ impl Harness for UrlHarness {
         Ok(store_set(&stores))
     }
 
-    fn server(&self) -> Option<String> {
-        relayed::server(&self.url)
+    fn servers(&self) -> Vec<String> {
+        relayed::servers(&self.url)
     }
 
-    async fn relayed(&self, address: SocketAddr) -> Result<Option<Relayed>> {
-        let Some(times) = relayed::through(&self.url, address) else { return Ok(None) };
+    async fn relayed(&self, relays: &[SocketAddr]) -> Result<Option<Relayed>> {
+        let Some(times) = relayed::through(&self.url, relays) else { return Ok(None) };
         let harness = named(&self.name, &times.url, &self.scratch).await?;
         let (answer_time_max, call_time_max) = (times.answer_time_max, times.call_time_max);
         Ok(Some(Relayed { harness, answer_time_max, call_time_max }))

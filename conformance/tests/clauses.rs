@@ -31,16 +31,13 @@ fn every_case_proves_a_clause_of_its_contract() {
     assert_eq!(names.len(), cases.len(), "a name stands twice");
 }
 
+/// A backend of one contract is pressed as hard as one of six; the exact figures stand in `CONTRACT.md`.
 #[test]
 fn bad_input_is_pressed_on_every_contract() {
-    let refusals = |contract| {
-        let of_contract = move |case: &&larder_conformance::Case| case.contract == contract;
-        suites::all().iter().filter(of_contract).filter(|case| case.clause == "STORE-010").count()
-    };
     for contract in Contract::ALL {
-        assert!(refusals(contract) >= 15, "{contract}: {} refusals", refusals(contract));
+        let count = larder_conformance::refusals::count(contract);
+        assert!(count >= 400, "{contract}: {count} bad calls");
     }
-    assert!(Contract::ALL.into_iter().map(refusals).sum::<usize>() >= 100);
 }
 
 #[test]

@@ -108,6 +108,60 @@ fn json_on_standard_output_is_one_document_with_the_documented_fields() {
 }
 
 #[test]
+fn a_report_is_a_folder_of_files_that_say_the_same() {
+    let scratch = tempfile::tempdir().unwrap();
+    let folder = scratch.path().join("new/out");
+    let to = folder.to_str().unwrap();
+    let output = larder(&["check", "mine=memory:", "--filter", "KV-00", "--report", to, "--format", "json"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
+    let written: serde_json::Value = serde_json::from_str(&read("report.json")).unwrap();
+    let printed: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!(written, printed);
+    assert_eq!(written["again"]["mine"], "cargo larder check mine=memory:");
+    let standing = &written["standings"][0]["levels"][0];
+    assert_eq!((&standing["level"], &standing["verdict"]), (&"contract".into(), &"not_proven".into()));
+    let put = |own: &&serde_json::Value| own["method"] == "put" && own["contract"] == "key_value";
+    let latencies = written["latencies"].as_array().unwrap();
+    let put = latencies.iter().find(put).unwrap();
+    assert!(put["count"].as_u64() > Some(5) && put["p50_ns"].as_u64() <= put["p99_ns"].as_u64(), "{put}");
+    assert!(read("report.html").contains("KV-001 on mine: passed"));
+    assert!(read("junit.xml").contains("<testsuite name=\"mine.key_value\""));
+    assert!(read("badge-mine.svg").contains("not proven"));
+    let line = refusal(&["check", "memory:", "--filter", "KV-001", "--report", "/dev/null/out"]);
+    assert!(line.contains("cannot write /dev/null/out"), "{line}");
+}
+
+#[test]
+fn waivers_are_read_first_shown_where_they_met_nothing_and_an_error_once_they_expired() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("waivers.toml");
+    let path = file.to_str().unwrap();
+    let waiver = |clause: &str, expires: &str| {
+        let text = format!(
+            "[[waiver]]\nbackend = \"memory\"\nclause = \"{clause}\"\nreason = \"known\"\nexpires = {expires}\n"
+        );
+        std::fs::write(&file, text).unwrap();
+        ["check", "memory:", "--filter", "KV-001", "--waivers", path]
+    };
+    let unused = larder(&waiver("KV-001", "2999-12-31"));
+    assert_eq!(unused.status.code(), Some(0), "{unused:?}");
+    let text = stdout(&unused);
+    assert!(text.contains("waiver unused: memory KV-001, until 2999-12-31: known"), "{text}");
+    assert!(text.contains("memory: suite ") && text.contains("not proven contract ("), "{text}");
+    let expired = larder(&waiver("KV-001", "2020-02-29"));
+    assert_eq!(expired.status.code(), Some(1), "{expired:?}");
+    let text = stdout(&expired);
+    assert!(text.contains("EXPIRED waiver of memory KV-001: it ended on 2020-02-29"), "{text}");
+    let line = refusal(&waiver("KV-001", "\"soon\""));
+    assert!(line.contains("waivers.toml:5: field `expires`:"), "{line}");
+    let line = refusal(&waiver("KV-999", "2999-12-31"));
+    assert!(line.contains("waivers.toml:3: field `clause`:"), "{line}");
+    let line = refusal(&["check", "memory:", "--waivers", "/nonexistent.toml"]);
+    assert!(line.contains("/nonexistent.toml: cannot be read"), "{line}");
+}
+
+#[test]
 fn the_list_names_clause_level_and_case() {
     let output = larder(&["check", "--list", "--filter", "BLOB-001"]);
     assert_eq!(stdout(&output), "BLOB-001  contract  blobs.bytes_of_many_sizes_read_back\n");

@@ -118,6 +118,10 @@ impl Store for Lossy {
 lossy::history_of!(Lossy);
 
 impl Lossy {
+    async fn follow(&self, _: &Thread, _: Seq) -> Result<larder_kernel::HistoryEvents> {
+        Err(lossy::never())
+    }
+
     async fn append(
         &self,
         thread: &Thread,

@@ -201,6 +201,12 @@ impl Error {
             .with_context("capability", capability.as_str())
     }
 
+    /// The namespace that a stream reads was erased, so what it has told so far is gone.
+    #[must_use]
+    pub fn erased(operation: &'static str) -> Self {
+        Self::new(ErrorKind::Conflict, operation, "the namespace was erased: begin anew")
+    }
+
     /// Names the input field that the error is about.
     #[must_use]
     pub fn with_field(mut self, field: &'static str) -> Self {

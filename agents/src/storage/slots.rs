@@ -8,7 +8,7 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use futures_util::stream::{self, BoxStream, StreamExt};
-use larder_kernel::{Error, ErrorKind, Result};
+use larder_kernel::{Error, Result};
 use tokio::sync::Notify;
 
 /// How many slots a walk looks up at once.
@@ -179,9 +179,7 @@ impl<T, E, F: FnMut(&mut T) -> Result<LogPage<E>>> Follower<T, E, F> {
             changed.as_mut().enable();
             let page = match self.slot.lock().as_mut() {
                 Some(state) => (self.read)(state),
-                None => {
-                    Err(Error::new(ErrorKind::Conflict, operation, "the namespace was erased: begin anew"))
-                }
+                None => Err(Error::erased(operation)),
             };
             match page {
                 Err(error) => {

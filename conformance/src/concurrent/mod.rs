@@ -7,6 +7,8 @@
 //! and is printed, cut down to the calls that matter, as a timeline. Calls whose outcome nobody knows may have taken effect
 //! at any later time or never.
 //!
+//! A call that panics has no explanation either.
+//!
 //! What is proven is that these histories were right, not that all are: a fault that needs a rarer moment may be missed. A
 //! history in which no two calls overlapped proves nothing, and none that lost more than a tenth of its calls does;
 //! neither is counted. Where several processes can open the place, each fifth history is made by five of them.

@@ -1,10 +1,12 @@
 //! Plays clients against a store and records what they called and what came back.
 
 use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use larder_kernel::{Capabilities, Contract, Error, ErrorKind, Namespace, Result};
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
@@ -13,7 +15,7 @@ use tokio::task::JoinSet;
 
 use super::blobs::Blobs;
 use super::chance::Chance;
-use super::check::{Record, RecordOf, Reply};
+use super::check::{Record, RecordOf, Refusal, Reply};
 use super::graph::Graph;
 use super::history::OneThread;
 use super::key_value::Bucket;
@@ -124,14 +126,17 @@ async fn play<S: Subject>(
         if chance.percent(30) {
             step_aside().await;
         }
-        let result = tokio::time::timeout(script.timeout(), S::call(store, &op)).await;
+        let call = AssertUnwindSafe(S::call(store, &op)).catch_unwind();
+        let result = tokio::time::timeout(script.timeout(), call).await;
         let answered = now();
         let Ok(result) = result else {
             played.hung.push(op.clone());
             played.records.extend(record::<S>((client, handle), called, None, op, Reply::Unknown));
             return played;
         };
-        let Some(reply) = reply(result) else {
+        // What panics answers nothing that an order could explain.
+        let panicked = || Some(Reply::Refused(Refusal::Other("a panic".to_owned())));
+        let Some(reply) = result.map_or_else(|_| panicked(), reply) else {
             played.lost += 1;
             continue;
         };
@@ -176,7 +181,7 @@ fn unexpected(message: &'static str) -> Error {
 /// Records one history: in a fresh namespace, which is erased afterwards.
 ///
 /// # Errors
-/// The backend's own, where it cannot be opened, prepared or erased; `Unexpected` where a client panicked.
+/// The backend's own, where it cannot be opened, prepared or erased; `Unexpected` where a client ended early.
 pub(crate) async fn history<S: Subject>(
     harness: &Arc<dyn Harness>,
     processes: Option<&dyn Processes>,
@@ -245,7 +250,7 @@ async fn together<S: Subject>(handles: &BTreeMap<u8, StoreSet>, scripts: Vec<Scr
     }
     let mut played = Played::new();
     while let Some(client) = clients.join_next().await {
-        played.add(client.map_err(|_| unexpected("a client's call panicked"))?);
+        played.add(client.map_err(|_| unexpected("a client ended early"))?);
     }
     Ok(played)
 }

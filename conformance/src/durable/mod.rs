@@ -32,8 +32,8 @@ use crate::runner::Probed;
 use crate::service::SERVICES;
 
 /// Kills what keeps the backend's data. Backends that cannot be killed from here have no report: memory, which ends with
-/// its process, and servers for which there is no script.
-pub async fn run(harness: &Arc<dyn Harness>, _probed: &Probed, effort: &Effort) -> Vec<LevelReport> {
+/// its process, servers that declare no durability or keep nothing by design, and those for which there is no script.
+pub async fn run(harness: &Arc<dyn Harness>, probed: &Probed, effort: &Effort) -> Vec<LevelReport> {
     let url = harness.url();
     let scheme = url.split(':').next().unwrap_or_default();
     match scheme {
@@ -49,9 +49,14 @@ pub async fn run(harness: &Arc<dyn Harness>, _probed: &Probed, effort: &Effort) 
             vec![kill_writers(&program, harness.name(), &url, effort).await]
         }
         scheme => {
+            if !servers::is_durable(probed) {
+                return Vec::new();
+            }
             let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("services");
             let service = SERVICES.iter().find(|it| it.name == harness.name() && it.scheme == scheme);
             match service.filter(|service| script.join(service.script).is_file()) {
+                // It is a server of tests, which keeps its files in memory and declares what S3 does.
+                Some(service) if service.script == "moto" => Vec::new(),
                 Some(service) => servers::kill_servers(service, effort).await,
                 None => Vec::new(),
             }

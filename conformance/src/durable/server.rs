@@ -24,7 +24,10 @@ impl Server {
         let variable = match service.script {
             "postgres" => "LARDER_PG_PORT",
             "redis" => "LARDER_REDIS_PORT",
+            "redis-cluster" => "LARDER_REDIS_CLUSTER_PORT",
             "garage" => "LARDER_GARAGE_PORT",
+            "s3s" => "LARDER_S3S_PORT",
+            "age" => "LARDER_AGE_PORT",
             _ => return Err(io::Error::other("its script starts no second server")),
         };
         let server = Self { service, port: (variable, free_ports()?.to_string()) };
@@ -57,7 +60,7 @@ impl Server {
         let text = String::from_utf8(answer.stdout).map_err(io::Error::other)?;
         let url = text.trim().split_once('=').ok_or_else(|| io::Error::other("it has no URL"))?.1;
         // Where Postgres refuses connections, a call waits for it to come back for as long as it may wait for one.
-        let postgres = self.service.scheme == "postgres";
+        let postgres = matches!(self.service.scheme, "postgres" | "age");
         Ok(if postgres { format!("{url}?acquire_timeout_ms=500") } else { url.to_owned() })
     }
 
@@ -84,13 +87,14 @@ fn script(service: &Service) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("services").join(service.script)
 }
 
-/// The first of three ports in a row that nobody listens on.
+/// The first of three ports in a row that nobody listens on, nor on those that are 100 above, by which the servers of a
+/// cluster speak to each other.
 fn free_ports() -> io::Result<u16> {
     let bound = |port| TcpListener::bind(("127.0.0.1", port));
     for _ in 0..100 {
         let first = bound(0)?;
         let port = first.local_addr()?.port();
-        if port < 64_000 && bound(port + 1).is_ok() && bound(port + 2).is_ok() {
+        if port < 64_000 && [1, 2, 100, 101, 102].iter().all(|next| bound(port + next).is_ok()) {
             return Ok(port);
         }
     }

@@ -15,7 +15,7 @@ use crate::case::Level;
 use crate::harness::{Harness, OpenOptions, StoreSet};
 use crate::ledger::{Calls, Clerk, Random, Sin, Stepped, Tally, clerks, recover, step, trial_seed};
 use crate::level::{Counterexample, Effort, LevelReport};
-use crate::runner::within;
+use crate::runner::{Probed, within};
 use crate::service::Service;
 use crate::url;
 
@@ -129,6 +129,11 @@ async fn kill_all(
         forgetful(server, service, effort, report).await?;
     }
     Ok(())
+}
+
+/// Whether there is anything to be lost.
+pub(super) fn is_durable(probed: &Probed) -> bool {
+    probed.backend.capabilities.values().any(|declared| declared.durability > Durability::None)
 }
 
 /// The least that the stores declare.

@@ -3,6 +3,9 @@
 //! A clerk's calls are polled so many times and then dropped: the first after one poll, the next after two, until one
 //! ends by itself; then from the beginning. What the drop leaves is judged like a fault: the write whole or absent, the
 //! store and its connections usable.
+//!
+//! Beside the clerks' calls, which draw many situations, every method of every contract is called on a small world, its
+//! streams included, and dropped at every poll.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,14 +14,16 @@ use std::sync::atomic::AtomicUsize;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use larder_kernel::{Contract, Result};
+use larder_kernel::{Contract, Namespace, Result};
 
 use super::erase;
-use crate::case::Level;
+use crate::calls::{self, Call};
+use crate::case::{CaseResult, Failure, Level};
 use crate::harness::{Harness, OpenOptions, StoreSet};
 use crate::ledger::{Answer, CONTRACTS, Calls, Clerk, Ended, Op, Sin, clerk, recover, trial_seed};
 use crate::level::{Counterexample, Effort, LevelReport};
 use crate::runner::{Probed, fresh_namespace, within};
+use crate::suites::shared::methods::{Dropped, dropped_wherever_it_waits};
 
 /// How many dropped calls prove a contract, and how many in a long run.
 const REQUIRED: u64 = 100;
@@ -27,6 +32,8 @@ const REQUIRED_LONG: u64 = 5_000;
 const DROPS_OF_A_TRIAL: u64 = 25;
 /// How many calls of a kind may end by themselves, one after the other, until a trial ends: some never wait.
 const STEPS_MAX: u64 = 400;
+/// How many times as long as one call may take all drops of a method may.
+const CALLS_OF_A_METHOD: u32 = 10;
 /// How many calls of a client may fail before a write must succeed.
 const ATTEMPTS_MAX: u32 = 4;
 
@@ -47,7 +54,68 @@ pub async fn cancellations(harness: &Arc<dyn Harness>, probed: &Probed, effort: 
         report.elapsed_us = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
         reports.push(report);
     }
+    for contract in CONTRACTS.into_iter().filter(|it| probed.backend.capabilities.contains_key(it)) {
+        reports.push(methods(harness, contract, effort).await);
+    }
     reports
+}
+
+/// Drops the futures of every method of a contract wherever they wait, streams included. A method of which no future
+/// waits is dropped before its first poll.
+async fn methods(harness: &Arc<dyn Harness>, contract: Contract, effort: &Effort) -> LevelReport {
+    let begun = Instant::now();
+    let calls = calls::of(contract);
+    let required = u64::try_from(calls.len()).unwrap_or(u64::MAX);
+    let mut report =
+        LevelReport::new(harness.name(), Level::Faults, Some(contract), "calls of every method", required);
+    let (mut futures, mut deepest) = (0, 0);
+    for call in calls {
+        let seed = trial_seed(effort.seed, call.name, 0);
+        let ended = match fresh_namespace() {
+            Ok(namespace) => drop_call(harness, namespace, call, seed, effort).await,
+            Err(error) => Err(Failure::Engine(error.to_string())),
+        };
+        match ended {
+            Ok(dropped) => {
+                report.executed += u64::from(dropped.futures > 0);
+                futures += dropped.futures;
+                deepest = deepest.max(dropped.polls_max);
+            }
+            Err(Failure::Broken { expected, got }) => report.counterexamples.push(Counterexample {
+                clause: "STORE-011",
+                finding: format!("{}: expected {expected}; got {got}", call.name),
+                script: format!("{contract}.{}_is_dropped_wherever_it_waits", call.title()),
+                seed,
+            }),
+            Err(other) => report.trouble = Some(format!("{}: {other:?}", call.name)),
+        }
+    }
+    report.notes.push(format!("{futures} futures were dropped, the last of them after {deepest} polls"));
+    report.elapsed_us = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
+    report
+}
+
+/// Drops one call and erases what is left of it.
+async fn drop_call(
+    harness: &Arc<dyn Harness>,
+    namespace: Namespace,
+    call: Call,
+    seed: u64,
+    effort: &Effort,
+) -> CaseResult<Dropped> {
+    let context = crate::Context::new(Arc::clone(harness), namespace, seed);
+    let limit = effort.timeout.saturating_mul(CALLS_OF_A_METHOD);
+    let dropping = tokio::time::timeout(limit, dropped_wherever_it_waits(&context, call));
+    let dropped = dropping.await.unwrap_or_else(|_| {
+        Err(Failure::Broken { expected: "calls that end in time".to_owned(), got: "none".to_owned() })
+    });
+    for namespace in std::iter::once(context.namespace.clone()).chain(context.siblings()) {
+        let stores = context.open_with(&namespace, &OpenOptions::default()).await?;
+        if let Some(store) = stores.store(call.contract) {
+            within(effort.timeout, "faults.erase", store.erase()).await?;
+        }
+    }
+    dropped
 }
 
 /// Says whether there was anything to drop.

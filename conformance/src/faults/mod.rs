@@ -8,7 +8,8 @@
 //! Afterwards the same store, through the same relay, has to work again, and what a second handle reads past the relay is
 //! compared with what the clients know: no acknowledged write is lost or doubled, a write reported as not applied left
 //! nothing, one of unknown outcome is whole or absent and, repeated with its idempotency key, there once. No call may
-//! take longer than the store says it can.
+//! take longer than the store says it can. Readers that subscribe to the thread and watch the bucket begin again, wherever
+//! a stream ends, from the last event they saw, and must in the end have met everything that is stored, each event once.
 //!
 //! What this does not show: two faults at once, servers that answer wrongly, bytes that change on their way, and what a
 //! connection under TLS does. A fault comes at a moment that depends on the machine, so the seed of a trial draws the
@@ -57,14 +58,17 @@ const FINDINGS_MAX: usize = 10;
 /// Strikes the connections between a store and its server. Where the backend has no server that can be relayed, there is
 /// no report.
 pub async fn run(harness: &Arc<dyn Harness>, _probed: &Probed, effort: &Effort) -> Vec<LevelReport> {
-    let Some(server) = harness.server() else { return Vec::new() };
+    let servers = harness.servers();
+    if servers.is_empty() {
+        return Vec::new();
+    }
     let begun = Instant::now();
     let required = if effort.long { REQUIRED_LONG } else { REQUIRED };
     let mut report = LevelReport::new(harness.name(), Level::Faults, None, "faults", required);
     let wanted = effort.share_of(required);
     let run = Run {
         harness,
-        server,
+        servers,
         effort,
         wanted,
         next: AtomicU64::new(0),
@@ -82,7 +86,7 @@ pub async fn run(harness: &Arc<dyn Harness>, _probed: &Probed, effort: &Effort) 
 /// What all lanes share.
 struct Run<'a> {
     harness: &'a Arc<dyn Harness>,
-    server: String,
+    servers: Vec<String>,
     effort: &'a Effort,
     wanted: u64,
     next: AtomicU64,
@@ -98,6 +102,8 @@ struct Found {
     tally: Tally,
     /// Most calls of a client that failed, once a fault was over, before a write succeeded.
     attempts_max: u32,
+    /// How often a stream ended and was begun again.
+    streams: u64,
     counterexamples: Vec<Counterexample>,
     trouble: Option<String>,
 }
@@ -138,7 +144,7 @@ impl Run<'_> {
     /// A relay with a store behind it, and a second handle past it.
     async fn lane(&self) -> Result<Option<Lane>> {
         let in_flight = Arc::new(AtomicUsize::new(0));
-        let relay = Relay::start(self.server.clone(), Arc::clone(&in_flight)).await.map_err(|error| {
+        let relay = Relay::start(self.servers.clone(), Arc::clone(&in_flight)).await.map_err(|error| {
             larder_kernel::Error::new(
                 larder_kernel::ErrorKind::Unavailable,
                 "faults.relay",
@@ -147,7 +153,7 @@ impl Run<'_> {
             .with_source(error)
         })?;
         let limit = self.effort.timeout;
-        let opening = within(limit, "faults.open", self.harness.relayed(relay.address()));
+        let opening = within(limit, "faults.open", self.harness.relayed(relay.addresses()));
         let Some(relayed): Option<Relayed> = opening.await? else { return Ok(None) };
         let namespace = fresh_namespace()?;
         let through = within(limit, "faults.open", open(&relayed.harness, &namespace)).await?;
@@ -190,6 +196,7 @@ impl Found {
     fn take(&mut self, trial: Trial, seed: u64, plan: Plan) {
         self.tally.add(trial.tally);
         self.attempts_max = self.attempts_max.max(trial.attempts);
+        self.streams += trial.streams;
         if trial.counts() {
             *self.struck.entry(plan.kind).or_default() += 1;
         } else {
@@ -217,8 +224,9 @@ impl Found {
         report.notes.push(format!("each struck a connection with a call under way: {kinds}"));
         report.notes.push(format!(
             "{done} calls were answered, {refused} not applied, {open} of unknown outcome; the longest took \
-             {longest_ms} ms; at most {} calls of a client failed before it could write again; {} draws met no call",
-            self.attempts_max, self.missed
+             {longest_ms} ms; at most {} calls of a client failed before it could write again; {} streams began again; {} draws met no \
+             call",
+            self.attempts_max, self.streams, self.missed
         ));
         report.counterexamples = self.counterexamples;
         report.trouble = self.trouble.or_else(|| {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -18,16 +18,18 @@ use super::plan::{Direction, Kind, Plan};
 const PIECE_BYTES: usize = 16 * 1024;
 /// How long what was let through has for its way before a connection is reset.
 const BEFORE_RESET: Duration = Duration::from_millis(2);
+/// How many ports are tried for one of as many digits as another.
+const PORTS_TRIED_MAX: usize = 100;
 
-/// A relay on a port of this machine.
+/// A relay on a port of this machine, or on several for the servers of a cluster.
 ///
 /// It forwards what it gets until a fault is armed, which strikes one connection once: the first on which bytes come that
 /// the plan is about. It notes how many calls were under way at that moment, as the counter given to it tells.
 #[derive(Debug)]
 pub struct Relay {
-    address: SocketAddr,
+    addresses: Vec<SocketAddr>,
     shared: Arc<Shared>,
-    accepting: JoinHandle<()>,
+    accepting: Vec<JoinHandle<()>>,
 }
 
 /// A fault that happened.
@@ -43,7 +45,8 @@ pub struct Strike {
 
 #[derive(Debug)]
 struct Shared {
-    upstream: String,
+    /// The ports of the servers that name each other, and those of the relays for them, as texts of one length.
+    ports: Vec<(Vec<u8>, Vec<u8>)>,
     in_flight: Arc<AtomicUsize>,
     struck: Notify,
     state: Mutex<State>,
@@ -80,23 +83,41 @@ enum Ending {
 }
 
 impl Relay {
-    /// Listens on a free port of this machine for connections to `upstream`, `host:port`. `in_flight` counts the calls that
-    /// are under way on the client's side.
+    /// Listens on a free port of this machine for connections to each of the `servers`, `host:port`. `in_flight` counts the
+    /// calls that are under way on the client's side.
+    ///
+    /// Servers of a cluster tell their clients where the others are. Where there are several, each mention of one's port
+    /// behind a colon is replaced by that of its relay, which has as many digits, so that no length changes. Texts of a
+    /// user that look the same would be changed, too.
     ///
     /// # Errors
     /// Where no port can be had.
-    pub async fn start(upstream: String, in_flight: Arc<AtomicUsize>) -> io::Result<Self> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-        let address = listener.local_addr()?;
-        let shared = Arc::new(Shared { upstream, in_flight, struck: Notify::new(), state: Mutex::default() });
-        let accepting = tokio::spawn(accept(listener, Arc::clone(&shared)));
-        Ok(Self { address, shared, accepting })
+    pub async fn start(servers: Vec<String>, in_flight: Arc<AtomicUsize>) -> io::Result<Self> {
+        let several = servers.len() > 1;
+        let (mut listeners, mut addresses, mut ports) = (Vec::new(), Vec::new(), Vec::new());
+        for server in servers {
+            let port = server.rsplit_once(':').map_or("", |(_, port)| port).to_owned();
+            let listener = listen(several.then_some(port.len())).await?;
+            let address = listener.local_addr()?;
+            if several {
+                ports.push((format!(":{port}").into_bytes(), format!(":{}", address.port()).into_bytes()));
+            }
+            addresses.push(address);
+            listeners.push((server, listener));
+        }
+        let shared = Arc::new(Shared { ports, in_flight, struck: Notify::new(), state: Mutex::default() });
+        let connections = Arc::new(AtomicU64::new(0));
+        let accept = |(server, listener)| {
+            tokio::spawn(accept(listener, server, Arc::clone(&connections), Arc::clone(&shared)))
+        };
+        let accepting = listeners.into_iter().map(accept).collect();
+        Ok(Self { addresses, shared, accepting })
     }
 
-    /// Where it listens.
+    /// Where it listens, for each of the servers.
     #[must_use]
-    pub fn address(&self) -> SocketAddr {
-        self.address
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
     }
 
     /// Has a fault happen at the next opportunity.
@@ -134,7 +155,7 @@ impl Relay {
 
 impl Drop for Relay {
     fn drop(&mut self) {
-        self.accepting.abort();
+        self.accepting.iter().for_each(JoinHandle::abort);
     }
 }
 
@@ -176,6 +197,21 @@ impl Shared {
         act
     }
 
+    /// What a server says, with the relays' ports for the servers'. A mention that is cut in two by the end of a piece
+    /// stays; then the client goes past the relay until it asks again.
+    fn readdressed<'a>(&self, direction: Direction, piece: &'a mut [u8]) -> &'a [u8] {
+        if direction == Direction::Down {
+            for (server, relay) in &self.ports {
+                let mut from = 0;
+                while let Some(at) = piece[from..].windows(server.len()).position(|text| text == server) {
+                    piece[from + at..from + at + server.len()].copy_from_slice(relay);
+                    from += at + server.len();
+                }
+            }
+        }
+        piece
+    }
+
     fn opened(&self, connection: u64) {
         self.state().open.insert(connection);
     }
@@ -214,27 +250,41 @@ fn act(plan: &Plan, state: &mut State, length: usize) -> Act {
     }
 }
 
-async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+/// A listener on a free port, of so many digits where that matters.
+async fn listen(digits: Option<usize>) -> io::Result<TcpListener> {
+    // Kept until one is found, so that each try is on another port.
+    let mut tried = Vec::new();
+    for _ in 0..PORTS_TRIED_MAX {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let port = listener.local_addr()?.port().to_string();
+        if digits.is_none_or(|digits| digits == port.len()) {
+            return Ok(listener);
+        }
+        tried.push(listener);
+    }
+    Err(io::Error::other("no free port has as many digits as the server's"))
+}
+
+async fn accept(listener: TcpListener, server: String, connections: Arc<AtomicU64>, shared: Arc<Shared>) {
     let mut relaying = JoinSet::new();
-    let mut next = 0;
     loop {
         let Ok((client, _)) = listener.accept().await else {
             tokio::time::sleep(Duration::from_millis(10)).await;
             continue;
         };
         while relaying.try_join_next().is_some() {}
-        next += 1;
-        let (shared, connection) = (Arc::clone(&shared), next);
+        let connection = connections.fetch_add(1, Ordering::Relaxed);
+        let (shared, server) = (Arc::clone(&shared), server.clone());
         relaying.spawn(async move {
             shared.opened(connection);
-            let _ = relay(client, connection, &shared).await;
+            let _ = relay(client, &server, connection, &shared).await;
             shared.closed(connection);
         });
     }
 }
 
-async fn relay(mut client: TcpStream, connection: u64, shared: &Shared) -> io::Result<()> {
-    let mut server = TcpStream::connect(&shared.upstream).await?;
+async fn relay(mut client: TcpStream, server: &str, connection: u64, shared: &Shared) -> io::Result<()> {
+    let mut server = TcpStream::connect(server).await?;
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
     let ending = {
@@ -269,18 +319,55 @@ where
         if length == 0 {
             return Ok(Ending::Closed);
         }
+        let piece = shared.readdressed(direction, &mut buffer[..length]);
         match shared.decide(direction, connection, length) {
-            Act::Forward => to.write_all(&buffer[..length]).await?,
+            Act::Forward => to.write_all(piece).await?,
             Act::Swallow => {}
             Act::Delay(delay) => {
                 tokio::time::sleep(delay).await;
-                to.write_all(&buffer[..length]).await?;
+                to.write_all(piece).await?;
             }
             Act::End(forward, ending) => {
-                to.write_all(&buffer[..forward]).await?;
+                to.write_all(&piece[..forward]).await?;
                 to.flush().await?;
                 return Ok(ending);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server that tells everybody the same.
+    async fn say(listener: TcpListener, text: String) {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            stream.write_all(text.as_bytes()).await.unwrap();
+        }
+    }
+
+    async fn hear(address: SocketAddr) -> String {
+        let mut text = String::new();
+        TcpStream::connect(address).await.unwrap().read_to_string(&mut text).await.unwrap();
+        text
+    }
+
+    #[tokio::test]
+    async fn servers_that_name_each_other_name_the_relays() {
+        let (one, other) = (listen(Some(5)).await.unwrap(), listen(Some(5)).await.unwrap());
+        let ports = [&one, &other].map(|it| it.local_addr().unwrap().port());
+        let text = format!("MOVED 7 127.0.0.1:{} or :{}\r\n", ports[1], ports[0]);
+        tokio::spawn(say(one, text.clone()));
+        tokio::spawn(say(other, text.clone()));
+        let servers = ports.map(|port| format!("127.0.0.1:{port}")).to_vec();
+        let relay = Relay::start(servers, Arc::default()).await.unwrap();
+        let [first, second] = relay.addresses() else { panic!("{:?}", relay.addresses()) };
+        let expected = format!("MOVED 7 {second} or :{}\r\n", first.port());
+        assert_eq!((hear(*first).await, hear(*second).await), (expected.clone(), expected));
+        // One server alone is relayed byte for byte.
+        let alone = Relay::start(vec![format!("127.0.0.1:{}", ports[0])], Arc::default()).await.unwrap();
+        assert_eq!(hear(alone.addresses()[0]).await, text);
     }
 }

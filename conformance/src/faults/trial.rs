@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 use super::plan::{Kind, Plan};
 use super::relay::{Relay, Strike};
 use crate::harness::{Relayed, StoreSet};
-use crate::ledger::{Calls, Clerk, Sin, Tally, clerks, recover, step};
+use crate::ledger::{Calls, Clerk, Listeners, Sin, Tally, clerks, recover, step};
 use crate::runner::within;
 
 /// How long the clients work at most until a fault strikes.
@@ -39,6 +39,8 @@ pub(super) struct Trial {
     strike: Option<Strike>,
     pub(super) tally: Tally,
     pub(super) attempts: u32,
+    /// How often a stream ended and was begun again.
+    pub(super) streams: u64,
     pub(super) sins: Vec<Sin>,
     pub(super) script: String,
     pub(super) trouble: Option<String>,
@@ -56,6 +58,7 @@ pub(super) async fn strike(lane: &Lane, era: &str, seed: u64, plan: Plan) -> Tri
     // A call that waits for what was delayed longer than it waits has its own time yet.
     let calls = Calls::new(lane.relayed.call_time_max, Arc::clone(&lane.in_flight));
     let mut clerks = clerks(&lane.through, era, seed);
+    let listeners = Listeners::start(&lane.through, era, lane.relayed.call_time_max);
     let stop = AtomicBool::new(false);
     lane.relay.arm(plan);
     let work = join_all(clerks.iter_mut().map(|clerk| work(clerk.as_mut(), &lane.through, &calls, &stop)));
@@ -88,7 +91,26 @@ pub(super) async fn strike(lane: &Lane, era: &str, seed: u64, plan: Plan) -> Tri
             Err(error) => trouble = Some(format!("cannot read past the relay: {error}")),
         }
     }
-    Trial { strike, tally: calls.tally(), attempts: attempts_max, sins, script: calls.script(), trouble }
+    let mut streams = 0;
+    match hear_out(listeners, lane).await {
+        Ok((began, found)) => {
+            streams = began;
+            sins.extend(found);
+        }
+        Err(error) => trouble = Some(format!("cannot read past the relay: {error}")),
+    }
+    let (tally, script) = (calls.tally(), calls.script());
+    Trial { strike, tally, attempts: attempts_max, streams, sins, script, trouble }
+}
+
+/// Waits until the readers have met everything, and judges them.
+async fn hear_out(
+    listeners: larder_kernel::Result<Listeners>,
+    lane: &Lane,
+) -> larder_kernel::Result<(u64, Vec<Sin>)> {
+    // A stream that hangs on a silent connection finds out, begins again and reads.
+    let patience = lane.relayed.call_time_max * 2;
+    within(lane.limit + patience, "faults.listen", listeners?.judge(&lane.direct, patience)).await
 }
 
 async fn work(clerk: &mut dyn Clerk, stores: &StoreSet, calls: &Calls, stop: &AtomicBool) -> Vec<Sin> {

@@ -11,26 +11,37 @@
 //!
 //! A write of unknown outcome may take place later than the answer about it: what was sent may still be on its way. So no
 //! clerk does anything after such a write that the late one could undo: puts name the revision that they replace, and a
-//! blob whose write is open is not written again.
+//! blob, a document or an entity whose write is open is not written again.
 
 mod blobs;
 mod calls;
+mod graph;
 mod history;
+mod listen;
 mod register;
+mod shelf;
 mod tasks;
 mod values;
+mod vectors;
 
 use async_trait::async_trait;
 use larder_kernel::{Contract, Error, ErrorKind, Outcome, Result, TaskStatus};
 
 pub(crate) use calls::{Calls, Tally};
+pub(crate) use listen::Listeners;
 pub(crate) use register::Held;
 
 use crate::harness::StoreSet;
 
 /// The contracts for which there are clerks.
-pub(crate) const CONTRACTS: [Contract; 4] =
-    [Contract::History, Contract::KeyValue, Contract::Tasks, Contract::Blobs];
+pub(crate) const CONTRACTS: [Contract; 6] = [
+    Contract::History,
+    Contract::KeyValue,
+    Contract::Tasks,
+    Contract::Blobs,
+    Contract::Vectors,
+    Contract::Graph,
+];
 
 /// What a clerk does next. The numbers tell what is written, so that nothing need be kept of the bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,12 +70,30 @@ pub(crate) enum Op {
     DeleteBlob { slot: usize },
     /// Reads a blob.
     ReadBlob { slot: usize },
+    /// Makes the two entities that relationships are between.
+    MakeEnds,
+    /// Writes documents or entities, only where there are none if `fresh` says so.
+    Shelve { places: Vec<usize>, number: u64, fresh: bool },
+    /// Deletes a document or an entity.
+    Remove { place: usize },
+    /// Reads documents or entities.
+    Look { places: Vec<usize> },
+    /// The same of relationships.
+    Edges(Box<Op>),
 }
 
 impl Op {
     /// Whether it changes anything.
     pub(crate) fn writes(&self) -> bool {
-        !matches!(self, Self::ReadThread | Self::Get { .. } | Self::ReadTask { .. } | Self::ReadBlob { .. })
+        match self {
+            Self::Edges(op) => op.writes(),
+            Self::ReadThread
+            | Self::Get { .. }
+            | Self::ReadTask { .. }
+            | Self::ReadBlob { .. }
+            | Self::Look { .. } => false,
+            _ => true,
+        }
     }
 }
 
@@ -75,6 +104,8 @@ pub(crate) enum Answer {
     Numbers(Vec<u64>),
     /// What is there.
     Found(Held),
+    /// What is there in several places; `None` where nobody wrote it so.
+    Several(Vec<Option<Held>>),
     /// The messages of a thread.
     Thread(Vec<history::Line>),
     /// Bytes that nobody wrote.
@@ -151,12 +182,14 @@ pub(crate) fn clerk(contract: Contract, stores: &StoreSet, era: &str, seed: u64)
     let random = Random::new(seed, contract.as_str());
     match contract {
         Contract::History => Box::new(history::HistoryClerk::new(era, random)),
+        Contract::Vectors => Box::new(vectors::VectorClerk::new(era, random)),
+        Contract::Graph => Box::new(graph::GraphClerk::new(era, random)),
         Contract::Tasks => Box::new(tasks::TaskClerk::new(era, random)),
         Contract::Blobs => {
             let declared = stores.capabilities(contract).unwrap_or_default();
             Box::new(blobs::BlobClerk::new(era, random, &declared))
         }
-        _ => Box::new(values::ValueClerk::new(era, random)),
+        Contract::KeyValue => Box::new(values::ValueClerk::new(era, random)),
     }
 }
 
@@ -279,103 +312,4 @@ pub(crate) async fn recover(
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-    use std::time::Duration;
-
-    use larder_agents::storage::{
-        InMemoryBlobStore, InMemoryHistoryProvider, InMemoryKeyValueStore, InMemoryTaskStore, MemoryPlace,
-    };
-    use larder_kernel::Namespace;
-
-    use super::*;
-
-    fn memory() -> StoreSet {
-        let (place, namespace) = (MemoryPlace::new(), Namespace::new("n").unwrap());
-        StoreSet {
-            history: Some(Arc::new(InMemoryHistoryProvider::open(&place, namespace.clone()))),
-            key_value: Some(Arc::new(InMemoryKeyValueStore::open(&place, namespace.clone()))),
-            tasks: Some(Arc::new(InMemoryTaskStore::open(&place, namespace.clone()))),
-            blobs: Some(Arc::new(InMemoryBlobStore::open(&place, namespace))),
-            ..StoreSet::default()
-        }
-    }
-
-    /// Has a clerk do so many steps.
-    async fn steps(clerk: &mut dyn Clerk, stores: &StoreSet, count: u32) -> Vec<Sin> {
-        let calls = Calls::new(Duration::from_secs(10), Arc::default());
-        let mut sins = Vec::new();
-        for _ in 0..count {
-            step(clerk, stores, &calls, &mut sins).await;
-        }
-        sins
-    }
-
-    #[tokio::test]
-    async fn nothing_is_held_against_a_store_that_works() {
-        let stores = memory();
-        for seed in 0..3 {
-            for mut clerk in clerks(&stores, &format!("era-{seed}"), seed) {
-                let mut sins = steps(clerk.as_mut(), &stores, 120).await;
-                sins.extend(clerk.judge(&stores, "STORE-002").await.unwrap());
-                assert_eq!(sins, [], "{}", clerk.contract());
-            }
-        }
-    }
-
-    #[tokio::test]
-    async fn what_was_acknowledged_and_is_gone_is_found_missing() {
-        let (stores, empty) = (memory(), memory());
-        for mut clerk in clerks(&stores, "era", 7) {
-            steps(clerk.as_mut(), &stores, 20).await;
-            let sins = clerk.judge(&empty, "STORE-005").await.unwrap();
-            assert!(sins.iter().any(|sin| sin.clause == "STORE-005"), "{}: {sins:?}", clerk.contract());
-        }
-    }
-
-    #[tokio::test]
-    async fn what_was_reported_as_not_applied_and_is_there_is_found() {
-        let stores = memory();
-        for mut clerk in clerks(&stores, "era", 3) {
-            steps(clerk.as_mut(), &stores, 20).await;
-            let op = loop {
-                let op = clerk.next();
-                if op.writes() && !matches!(op, Op::Delete { .. } | Op::DeleteBlob { .. }) {
-                    break op;
-                }
-                let ended = clerk.perform(&op, &stores).await.into();
-                assert_eq!(clerk.settle(&op, ended), None);
-            };
-            clerk.perform(&op, &stores).await.unwrap();
-            let lie = Error::new(ErrorKind::Unavailable, "", "").with_outcome(Outcome::NotApplied);
-            assert_eq!(clerk.settle(&op, Ended::Refused(lie)), None);
-            let sins = clerk.judge(&stores, "STORE-002").await.unwrap();
-            assert!(sins.iter().any(|sin| sin.clause == "STORE-013"), "{}: {sins:?}", clerk.contract());
-        }
-    }
-
-    #[tokio::test]
-    async fn what_may_have_happened_may_be_there_or_not() {
-        for happened in [false, true] {
-            let stores = memory();
-            for mut clerk in clerks(&stores, "era", 5) {
-                steps(clerk.as_mut(), &stores, 10).await;
-                for _ in 0..40 {
-                    let op = clerk.next();
-                    if happened || !op.writes() {
-                        // A repetition may be refused, for it has happened.
-                        let ended = clerk.perform(&op, &stores).await;
-                        if !op.writes() || ended.is_err() {
-                            assert_eq!(clerk.settle(&op, ended.into()), None, "{op:?}");
-                            continue;
-                        }
-                    }
-                    assert_eq!(clerk.settle(&op, Ended::Open(None)), None);
-                }
-                let mut sins = steps(clerk.as_mut(), &stores, 30).await;
-                sins.extend(clerk.judge(&stores, "STORE-002").await.unwrap());
-                assert_eq!(sins, [], "{}", clerk.contract());
-            }
-        }
-    }
-}
+mod tests;

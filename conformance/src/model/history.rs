@@ -1,5 +1,6 @@
 //! The model of [`HistoryProvider`].
 
+mod authors;
 mod change;
 mod operation;
 mod read;
@@ -104,9 +105,10 @@ impl Held {
 
     fn append(&mut self, messages: impl IntoIterator<Item = Arc<ChatMessage>>) -> Appended {
         let first = self.last + 1;
+        let mut bytes = self.bytes();
         for message in messages {
             self.last += 1;
-            let bytes = self.bytes() + larder_kernel::check::size(message.size_bytes());
+            bytes += larder_kernel::check::size(message.size_bytes());
             self.messages.push(Message { seq: self.last, message, thread_bytes: Some(bytes) });
         }
         Appended { first: Seq::new(first), last: Seq::new(self.last) }
@@ -152,14 +154,17 @@ impl Subject for History {
 
     async fn step(&mut self, store: &Self::Store, operation: &Operation, tape: &mut Tape) -> Checked {
         match operation {
-            Operation::Append { thread, messages, options } => {
-                self.append(store, (thread, messages, options), tape).await
+            Operation::Append { thread, messages, times, options } => {
+                self.append(store, (thread, messages, *times, options), tape).await
             }
             Operation::Get { thread, offset, limit } => {
                 self.get(store, (thread, *offset, *limit), tape).await
             }
             Operation::Tail { thread, before, limit } => {
                 self.tail(store, (thread, *before, *limit), tape).await
+            }
+            Operation::TailMatching { thread, authors, before, limit } => {
+                self.tail_matching(store, (thread, authors, *before, *limit), tape).await
             }
             Operation::PageAfter { thread, after, limit } => {
                 self.page_after(store, (thread, *after, *limit), tape).await

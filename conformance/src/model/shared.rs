@@ -3,8 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
-use futures_util::{FutureExt, StreamExt};
 use larder_kernel::{Filter, Metadata, Page, PageRequest, Result, Timestamp};
 use serde_json::{Value, json};
 
@@ -99,7 +99,7 @@ pub(super) async fn backlog<T: fmt::Debug>(
         // Asking for more and going away costs some stores a connection; the operations of the script do it.
         return Ok(told);
     }
-    let more = events.next().now_or_never();
+    let more = tokio::time::timeout(tape.quiet, events.next()).await.ok();
     let none = || "panic!(\"the stream tells more than there is\");".to_owned();
     holds(clause, more.is_none(), || format!("no more than {count} events"), &more, none)?;
     Ok(told)

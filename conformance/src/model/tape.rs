@@ -17,12 +17,14 @@ pub(super) struct Tape {
     pub(super) clause: &'static str,
     /// How long a stream may keep silent.
     pub(super) patience: Duration,
+    /// How long a stream that has told everything is listened to for more.
+    pub(super) quiet: Duration,
     /// Whether all operations are done, and everything is being read.
     pub(super) dumping: bool,
 }
 
 impl Tape {
-    pub(super) fn new(recording: bool, patience: Duration) -> Self {
+    pub(super) fn new(recording: bool, patience: Duration, quiet: Duration) -> Self {
         Self {
             lines: recording.then(Vec::new),
             names: BTreeMap::new(),
@@ -30,6 +32,7 @@ impl Tape {
             handle: "a",
             clause: "STORE-011",
             patience,
+            quiet,
             dumping: false,
         }
     }
@@ -110,16 +113,43 @@ const PRELUDE: &str = "    #![allow(unused)]
     let (first, second): (StoreSet, StoreSet) = (open(0).await, open(1).await);
 ";
 
-/// A text as a literal of Rust, a long one of one piece repeated as that.
+/// How many times a letter stands in a row at least to be written as a repetition.
+const REPEATED_MIN: usize = 64;
+
+/// A text as an expression that gives a `&str`: a literal, with what is one letter many times written as that.
 pub(super) fn quoted(text: &str) -> String {
-    let chars = text.chars().count();
-    if chars > 64
-        && let Some(first) = text.chars().next()
-        && text.chars().all(|letter| letter == first)
-    {
-        return format!("&{:?}.repeat({chars})", first.to_string());
+    let mut pieces: Vec<String> = Vec::new();
+    let (mut plain, mut rest) = (String::new(), text);
+    while let Some(letter) = rest.chars().next() {
+        let count = rest.chars().take_while(|next| *next == letter).count();
+        let (same, behind) = rest.split_at(count * letter.len_utf8());
+        rest = behind;
+        if count <= REPEATED_MIN {
+            plain.push_str(same);
+            continue;
+        }
+        if !plain.is_empty() {
+            pieces.push(format!("{:?}", std::mem::take(&mut plain)));
+        }
+        pieces.push(format!("{:?}.repeat({count}).as_str()", letter.to_string()));
     }
-    format!("{text:?}")
+    if !plain.is_empty() || pieces.is_empty() {
+        pieces.push(format!("{plain:?}"));
+    }
+    match &pieces[..] {
+        [only] => only.clone(),
+        _ => format!("[{}].concat().as_str()", pieces.join(", ")),
+    }
+}
+
+/// A text as an expression that gives a `String`.
+pub(super) fn owned_text(text: &str) -> String {
+    format!("String::from({})", quoted(text))
+}
+
+/// Anything that JSON can express, as an expression that gives a `&str`.
+pub(super) fn json_text(value: &impl serde::Serialize) -> String {
+    quoted(&serde_json::to_string(value).unwrap_or_default())
 }
 
 /// An id as an argument.
@@ -129,12 +159,12 @@ pub(super) fn id(text: impl std::fmt::Display) -> String {
 
 /// An id as a value.
 pub(super) fn owned_id(text: impl std::fmt::Display) -> String {
-    format!("id({})", quoted(&text.to_string()).trim_start_matches('&'))
+    format!("id({})", quoted(&text.to_string()))
 }
 
 /// Anything that JSON can express, as a value.
 pub(super) fn json(value: &impl serde::Serialize) -> String {
-    format!("of({})", quoted(&serde_json::to_string(value).unwrap_or_default()).trim_start_matches('&'))
+    format!("of({})", json_text(value))
 }
 
 /// An optional value.

@@ -18,6 +18,9 @@ use crate::runner;
 /// How long a stream may keep silent about what it must tell, and how long while a script is shrunk.
 const PATIENCE: Duration = Duration::from_secs(3);
 const SHRINKING_PATIENCE: Duration = Duration::from_millis(30);
+/// How long a stream that has told everything is listened to for more. Long enough for its next reading to end: a store
+/// that is left in the middle of one closes a connection, and making another costs more than all calls of a script.
+const QUIET: Duration = Duration::from_millis(25);
 
 /// Why a script is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,7 +103,7 @@ impl<S: Subject> Trial<S> {
     /// Runs a script in a fresh namespace, which is erased afterwards.
     pub(super) async fn run(&self, script: &Script<S::Operation>, purpose: Purpose) -> Ran {
         let patience = if purpose == Purpose::Shrinking { SHRINKING_PATIENCE } else { PATIENCE };
-        let tape = Tape::new(purpose == Purpose::Printing, patience);
+        let tape = Tape::new(purpose == Purpose::Printing, patience, self.quiet());
         let mut ran = Ran { executed: 0, ended: Ended::Well, tape };
         let ended = match runner::fresh_namespace() {
             Ok(namespace) => self.run_in(&namespace, script, &mut ran).await,
@@ -112,6 +115,11 @@ impl<S: Subject> Trial<S> {
             Err(Mismatch::Trouble(reason)) => Ended::Trouble(reason),
         };
         ran
+    }
+
+    /// A store in this process has told everything once it is asked; another needs an answer for that.
+    fn quiet(&self) -> Duration {
+        if super::is_in_memory(&self.declared) { Duration::ZERO } else { QUIET }
     }
 
     async fn run_in(&self, namespace: &Namespace, script: &Script<S::Operation>, ran: &mut Ran) -> Checked {

@@ -17,7 +17,7 @@ use larder_kernel::{
     SessionId, Store, StoredMessage, Thread, ThreadInfo, Ttl,
 };
 
-use super::serve::{Kin, lock, serve};
+use super::serve::{Kin, asleep, lock, serve};
 use crate::harness::{Harness, StoreSet};
 
 sins! { History;
@@ -55,6 +55,8 @@ sins! { History;
     any_use_prolongs_life: LifeAlwaysRefreshed => ["HIST-067"],
     an_append_ignores_its_time_to_live: AppendIgnoresTtl => ["HIST-013"],
     a_subscription_skips_every_seventh_event: SkipsSeventhEvent => ["HIST-080", "HIST-086"],
+    a_subscription_sleeps_over_an_erasure: SleepsOverErasure => ["HIST-098"],
+    clearing_a_run_reaches_other_namespaces: RunClearedEverywhere => ["STORE-001"],
     a_subscription_has_no_backlog: NoBacklog => ["HIST-080", "HIST-088"],
     threads_are_listed_backwards: ListedBackwards => ["HIST-060"],
     the_size_counts_messages_twice: BytesDoubled => ["HIST-032"],
@@ -318,6 +320,12 @@ impl HistoryProvider for Wrong {
         let thread = self.thread(thread)?;
         match self.sin {
             Sin::RunClearsThread => self.inner.clear(&thread).await,
+            Sin::RunClearedEverywhere => {
+                for name in self.kin.alike(self.inner.namespace()) {
+                    InMemoryHistoryProvider::open(&self.kin.place, name).clear_run(&thread, run).await?;
+                }
+                self.inner.clear_run(&thread, run).await
+            }
             _ => self.inner.clear_run(&thread, run).await,
         }
     }
@@ -398,6 +406,7 @@ impl HistoryProvider for Wrong {
                     event
                 })
                 .boxed(),
+            Sin::SleepsOverErasure => asleep(events),
             Sin::SkipsSeventhEvent => {
                 events.try_filter(|event| future::ready(event.seq.get() % 7 != 0)).boxed()
             }

@@ -170,7 +170,7 @@ fn reason(mutant: &Mutant, report: &Report) -> String {
     let counts = |case: &&CaseReport| match case.outcome {
         CaseOutcome::Failed => mutant.is_control() || mutant.clauses.contains(&case.clause),
         CaseOutcome::Error => mutant.is_control(),
-        CaseOutcome::Passed | CaseOutcome::Unsupported => false,
+        CaseOutcome::Passed | CaseOutcome::Unsupported | CaseOutcome::Waived => false,
     };
     let first = report.cases.iter().find(counts);
     first.map_or_else(String::new, |case| format!("{}: {}", case.case, case.reason))

@@ -14,7 +14,7 @@ use larder_kernel::{
     KvEventKind, KvEvents, KvPutOptions, Namespace, Page, PageRequest, Result, Revision, Store, Timestamp,
 };
 
-use super::serve::{Kin, lock, serve};
+use super::serve::{Kin, asleep, lock, serve};
 use crate::harness::{Harness, StoreSet};
 
 sins! { KeyValue;
@@ -35,6 +35,8 @@ sins! { KeyValue;
     values_over_64_kib_are_dropped: LargeValuesDropped => ["KV-001"],
     a_watch_skips_every_third_change: SkipsThirdChange => ["KV-042", "KV-045"],
     expired_keys_are_listed: ExpiredListed => ["KV-033"],
+    a_watch_sleeps_over_an_erasure: SleepsOverErasure => ["KV-048"],
+    deleting_reaches_other_namespaces: DeletesEverywhere => ["STORE-001"],
     a_key_is_in_every_bucket: BucketsIgnored => ["KV-010"],
     a_deletion_is_answered_as_absent: DeletionDenied => ["KV-023"],
     keys_are_listed_in_reverse: ListedInReverse => ["KV-031"],
@@ -198,6 +200,11 @@ impl KeyValueStore for Wrong {
                 }
             }
             Sin::DeletesAnyRevision => at = None,
+            Sin::DeletesEverywhere => {
+                for name in self.kin.alike(self.inner.namespace()) {
+                    InMemoryKeyValueStore::open(&self.kin.place, name).delete(&bucket, &key, None).await?;
+                }
+            }
             Sin::ExpiredRead | Sin::ExpiredListed => {
                 lock(&self.memory.values).remove(&self.place_of(&bucket, &key));
             }
@@ -261,6 +268,7 @@ impl KeyValueStore for Wrong {
             Sin::WatchHidesDeletions => {
                 events.try_filter(|event| future::ready(event.kind != KvEventKind::Deleted)).boxed()
             }
+            Sin::SleepsOverErasure => asleep(events),
             Sin::SkipsThirdChange => {
                 events.try_filter(|event| future::ready(event.revision.get() % 3 != 0)).boxed()
             }

@@ -5,6 +5,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use async_trait::async_trait;
+use futures_util::stream::{self, BoxStream};
+use futures_util::{StreamExt, future};
 use larder_agents::MemoryPlace;
 use larder_kernel::{Error, Namespace, Result};
 
@@ -143,6 +145,13 @@ pub(super) fn serve(
     open: impl Fn(Kin, Namespace, &OpenOptions) -> StoreSet + Send + Sync + 'static,
 ) -> Arc<dyn Harness> {
     Arc::new(Served::new(opening, Arc::new(open)))
+}
+
+/// A stream that waits for ever where it should end with an error.
+pub(super) fn asleep<T: Send + 'static>(
+    events: BoxStream<'static, Result<T>>,
+) -> BoxStream<'static, Result<T>> {
+    events.take_while(|event| future::ready(event.is_ok())).chain(stream::pending()).boxed()
 }
 
 /// The error with the id that the call named put into its text.

@@ -11,6 +11,7 @@ pub mod tasks;
 pub mod vectors;
 
 use crate::case::Case;
+use crate::refusals;
 
 /// Every case of the suite, in the order of the contracts.
 #[must_use]
@@ -23,5 +24,5 @@ pub fn all() -> Vec<Case> {
         tasks::cases(),
         key_value::cases(),
     ];
-    own.into_iter().flatten().chain(shared::cases()).collect()
+    own.into_iter().flatten().chain(shared::cases()).chain(refusals::cases()).collect()
 }

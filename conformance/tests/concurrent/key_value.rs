@@ -31,6 +31,8 @@ enum Sin {
     ConflictIsADefect,
     /// A read now and then never ends.
     Hangs,
+    /// A write that another one has overtaken panics.
+    Panics,
 }
 
 fn backend(sin: Sin) -> Arc<dyn Harness> {
@@ -95,6 +97,9 @@ wrong! {
                 _ => {}
             }
             let put = self.inner.put(bucket, key, value, options).await;
+            if self.sin == Sin::Panics && put.as_ref().is_err_and(|error| error.kind() == ErrorKind::Conflict) {
+                panic!("nobody thought of that");
+            }
             if self.sin == Sin::ConflictIsADefect {
                 return put.map_err(|error| match error.kind() {
                     ErrorKind::Conflict => Error::new(ErrorKind::Unexpected, "key_value.put", "serialization"),
@@ -171,6 +176,11 @@ fn a_deletion_that_compares_first_and_deletes_later_is_caught() {
 #[test]
 fn a_conflict_that_comes_as_a_defect_is_caught() {
     assert_caught(&["KV-005"], &backend(Sin::ConflictIsADefect));
+}
+
+#[test]
+fn a_call_that_panics_is_caught() {
+    assert_caught(&["KV-005"], &backend(Sin::Panics));
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! What the stores have in common that are broken to be caught under faults and kills: they serve the calls that the
 //! clients of these levels make, and no others.
 
-/// Makes a `HistoryProvider` of a type that has `append` and `page`, which are all that the clients of these levels call.
+/// Makes a `HistoryProvider` of a type that has `append`, `page` and `follow`, which are all that the clients of these
+/// levels call.
 macro_rules! history_of {
     ($store:ident) => {
         #[::async_trait::async_trait]
@@ -108,10 +109,10 @@ macro_rules! history_of {
 
             async fn subscribe(
                 &self,
-                _: &::larder_kernel::Thread,
-                _: ::larder_kernel::Seq,
+                thread: &::larder_kernel::Thread,
+                after: ::larder_kernel::Seq,
             ) -> ::larder_kernel::Result<::larder_kernel::HistoryEvents> {
-                Err($crate::lossy::never())
+                self.follow(thread, after).await
             }
         }
     };

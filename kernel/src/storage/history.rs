@@ -316,13 +316,16 @@ pub trait HistoryProvider: Store {
     /// - **HIST-087** Subscribing to a thread that holds nothing waits for its first event.
     /// - **HIST-088** A subscriber that starts from the last `Seq` it saw misses nothing and repeats nothing.
     /// - **HIST-089** An expiry shows as a clear before the next event of the thread.
+    /// - **HIST-098** A subscription that has told of an event ends with `Conflict` when its namespace is erased, unless
+    ///   the thread is written past that event's `Seq` before the subscription looks.
     ///
     /// An `Appended` event's `Seq` is its message's; every other event takes a number of its own. A replacement's
     /// messages are part of its event when it is live; for a later subscriber they stand in the backlog under their own
     /// numbers, and the replacement's event follows.
     ///
     /// # Errors
-    /// The stream ends after an error that it cannot recover from; subscribing again from the last `Seq` goes on.
+    /// The stream ends after an error that it cannot recover from; subscribing again from the last `Seq` goes on, but
+    /// after a `Conflict`, which says that the namespace was erased: what was told is gone, and numbers begin again.
     ///
     /// # Cancellation
     /// Dropping the stream ends the subscription.

@@ -59,7 +59,10 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// - **STORE-014** While the place cannot be reached every call ends in time, with `Unavailable` or `Timeout`, and once
     ///   it can be reached again, the same store works.
     ///
-    /// Numbers (`Seq`, `Revision`, fencing tokens) may begin again, so consumers that hold some must start anew.
+    /// Numbers (`Seq`, `Revision`, fencing tokens) may begin again, so consumers that hold some must start anew. Streams
+    /// that are open then end with `Conflict`, as [`subscribe`](crate::HistoryProvider::subscribe) and
+    /// [`watch`](crate::KeyValueStore::watch) say. Writers that go on while the namespace is erased can get ahead of a
+    /// stream, so stop them first.
     ///
     /// # Errors
     /// Only the backend's own: `Unavailable`, `Timeout`, `PermissionDenied`.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
-use larder_kernel::{HistoryEvent, HistoryEventKind, HistoryEvents, Result, Seq, StoredMessage};
+use larder_kernel::{Error, HistoryEvent, HistoryEventKind, HistoryEvents, Result, Seq, StoredMessage};
 use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row};
 
@@ -13,7 +13,7 @@ use super::super::failure::{Fallible, corrupt};
 use super::super::value::{count, id};
 use super::super::wake::Bell;
 use super::Address;
-use super::read::decode;
+use super::read::{decode, info};
 
 const OPERATION: &str = "history.subscribe";
 /// Most events that are read at once.
@@ -25,6 +25,8 @@ struct Subscription {
     engine: Engine,
     /// The thread, and the last number seen.
     cursor: (Address, i64),
+    /// Whether that number is one of an event that was told, so that the thread must have come that far.
+    told: bool,
     bell: Bell,
     page: VecDeque<HistoryEvent>,
     ended: bool,
@@ -34,7 +36,8 @@ struct Subscription {
 pub(super) fn follow(engine: Engine, address: Address, wake: i64, after: Seq) -> HistoryEvents {
     let bell = engine.wakes().bell(wake);
     let cursor = (address, after.get());
-    let subscription = Subscription { engine, cursor, bell, page: VecDeque::new(), ended: false };
+    let subscription =
+        Subscription { engine, cursor, told: false, bell, page: VecDeque::new(), ended: false };
     futures_util::stream::unfold(subscription, |mut subscription| async move {
         let event = subscription.next().await?;
         subscription.ended = event.is_err();
@@ -60,10 +63,22 @@ impl Subscription {
                 Ok(page) => self.page = page,
             }
             match self.page.back() {
-                Some(last) => self.cursor.1 = last.seq.get(),
-                None => self.bell.wait().await,
+                Some(last) => (self.cursor.1, self.told) = (last.seq.get(), true),
+                None => match self.stands().await {
+                    Err(error) => return Some(Err(error)),
+                    Ok(()) => self.bell.wait().await,
+                },
             }
         }
+    }
+
+    /// Refuses a thread that stands behind what was told of it, where only an erasure takes it.
+    async fn stands(&self) -> Result<()> {
+        if !self.told {
+            return Ok(());
+        }
+        let stands = self.engine.read(OPERATION, &self.cursor.0, |sql, address| info(sql, address)).await?;
+        if stands.last.get() < self.cursor.1 { Err(Error::erased(OPERATION)) } else { Ok(()) }
     }
 }
 

@@ -25,6 +25,8 @@ struct Wanted {
     address: Address,
     prefix: String,
     after: i64,
+    /// Where the watch began: the bucket must have come as far as any later `after`.
+    begun: i64,
     /// The greatest forgotten revision that the watch may lack. `None` before the first page of a watch from revision
     /// 0, which needs nothing that was forgotten by then, because it knows of no key that could be gone.
     excused: Option<i64>,
@@ -59,7 +61,8 @@ pub(super) async fn follow(
     let wake = engine.read(OPERATION, &address, |sql, address| wake(sql, address)).await?;
     let bell = engine.wakes().bell(wake);
     let excused = (after > Revision::ZERO).then_some(0);
-    let wanted = Wanted { address, prefix: prefix.to_owned(), after: integer(after.get()), excused };
+    let after = integer(after.get());
+    let wanted = Wanted { address, prefix: prefix.to_owned(), after, begun: after, excused };
     let mut watch = Watch { engine, wanted, bell, events: VecDeque::new(), more: true, ended: false };
     watch.advance().await?;
     let events = futures_util::stream::unfold(watch, |mut watch| async move {
@@ -148,8 +151,13 @@ fn page<'c>(sql: &'c mut PgConnection, wanted: &'c Wanted) -> BoxFuture<'c, Fall
         .await?;
         let mut page =
             ChangePage { events: VecDeque::new(), cursor: wanted.after, forgotten: 0, more: false };
-        let Some(first) = rows.first() else { return Ok(page) };
+        let erased = || Err(Error::erased(OPERATION).into());
+        let told = wanted.after > wanted.begun;
+        let Some(first) = rows.first() else { return if told { erased() } else { Ok(page) } };
         let (last, forgotten): (i64, i64) = (first.try_get(0)?, first.try_get(1)?);
+        if told && last < wanted.after {
+            return erased();
+        }
         page.forgotten = forgotten;
         if last <= wanted.after {
             return Ok(page);

@@ -14,6 +14,7 @@ use super::super::value;
 use super::super::wake::Bell;
 use super::address::Address;
 use super::message::{Entry, stored};
+use super::read::settle;
 use super::script::EVENTS;
 
 const OPERATION: &str = "history.subscribe";
@@ -27,6 +28,8 @@ struct Subscription {
     address: Address,
     /// The last number seen.
     after: Seq,
+    /// Whether that number is one of an event that was told, so that the thread must have come that far.
+    told: bool,
     bell: Bell,
     page: VecDeque<HistoryEvent>,
     ended: bool,
@@ -35,7 +38,8 @@ struct Subscription {
 /// The events after a `Seq`, and then those to come.
 pub(super) fn follow(engine: Engine, address: Address, after: Seq) -> HistoryEvents {
     let bell = engine.wakes().bell(address.place().channel());
-    let subscription = Subscription { engine, address, after, bell, page: VecDeque::new(), ended: false };
+    let subscription =
+        Subscription { engine, address, after, told: false, bell, page: VecDeque::new(), ended: false };
     futures_util::stream::unfold(subscription, |mut subscription| async move {
         let event = subscription.next().await?;
         subscription.ended = event.is_err();
@@ -59,10 +63,22 @@ impl Subscription {
                 Ok(page) => self.page = page,
             }
             match self.page.back() {
-                Some(last) => self.after = last.seq,
-                None => self.bell.wait().await,
+                Some(last) => (self.after, self.told) = (last.seq, true),
+                None => match self.stands().await {
+                    Err(error) => return Some(Err(error)),
+                    Ok(()) => self.bell.wait().await,
+                },
             }
         }
+    }
+
+    /// Refuses a thread that stands behind what was told of it, where only an erasure takes it.
+    async fn stands(&self) -> Result<()> {
+        if !self.told {
+            return Ok(());
+        }
+        let stands = settle(&self.engine, OPERATION, &self.address).await?;
+        if stands.last < self.after { Err(Error::erased(OPERATION)) } else { Ok(()) }
     }
 }
 

@@ -28,6 +28,8 @@ struct Wanted {
     bucket: Entity,
     prefix: String,
     after: u64,
+    /// Where the watch began: the bucket must have come as far as any later `after`.
+    begun: u64,
     /// The greatest forgotten revision that the watch may lack. `None` before the first page of a watch from revision
     /// 0, which needs nothing that was forgotten by then, because it knows of no key that could be gone.
     excused: Option<u64>,
@@ -63,7 +65,7 @@ pub(super) async fn follow(
     let excused = (after > Revision::ZERO).then_some(0);
     // No bucket gets as far as the greatest number that scripts take.
     let after = after.get().min(value::NUMBER_MAX);
-    let wanted = Wanted { bucket, prefix: prefix.to_owned(), after, excused };
+    let wanted = Wanted { bucket, prefix: prefix.to_owned(), after, begun: after, excused };
     let mut watch = Watch { engine, wanted, bell, events: VecDeque::new(), more: true, ended: false };
     watch.advance().await?;
     let events = futures_util::stream::unfold(watch, |mut watch| async move {
@@ -106,6 +108,9 @@ impl Watch {
             .number(PAGE_BYTES_MAX);
         let answer = self.engine.read(OPERATION, &CHANGES, &call).await?;
         let page = change_page(answer).map_err(|error| error.in_operation(OPERATION))?;
+        if self.wanted.after > self.wanted.begun && page.last < self.wanted.after {
+            return Err(Error::erased(OPERATION));
+        }
         let new = page.last > self.wanted.after;
         if new
             && self.wanted.after < page.forgotten

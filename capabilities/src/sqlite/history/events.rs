@@ -27,6 +27,8 @@ struct Subscription {
     address: Arc<Address>,
     commits: watch::Receiver<u64>,
     cursor: i64,
+    /// Whether the cursor stands at an event that was told, so that the thread must have come that far.
+    told: bool,
     page: VecDeque<HistoryEvent>,
     ended: bool,
 }
@@ -39,6 +41,7 @@ pub(super) fn follow(engine: Engine, address: Address, after: Seq) -> HistoryEve
         address: Arc::new(address),
         commits,
         cursor: after.get(),
+        told: false,
         page: VecDeque::new(),
         ended: false,
     };
@@ -61,13 +64,13 @@ impl Subscription {
             }
             // Marked before the read, so that a commit during the read is not slept over.
             self.commits.mark_unchanged();
-            let (address, after) = (Arc::clone(&self.address), self.cursor);
-            match self.engine.read(OPERATION, move |sql| page(sql, &address, after)).await {
+            let (address, after, told) = (Arc::clone(&self.address), self.cursor, self.told);
+            match self.engine.read(OPERATION, move |sql| page(sql, &address, after, told)).await {
                 Err(error) => return Some(Err(error)),
                 Ok(page) => self.page = page,
             }
             match self.page.back() {
-                Some(last) => self.cursor = last.seq.get(),
+                Some(last) => (self.cursor, self.told) = (last.seq.get(), true),
                 None if self.commits.changed().await.is_err() => return Some(Err(closed())),
                 None => {}
             }
@@ -89,10 +92,14 @@ struct EventRow {
     thread_bytes: Option<i64>,
 }
 
-/// The next events after `after`, in order.
-fn page(sql: &Connection, address: &Address, after: i64) -> Fallible<VecDeque<HistoryEvent>> {
+/// The next events after `after`, in order. Where `after` was `told`, only an erasure takes the thread back behind it.
+fn page(sql: &Connection, address: &Address, after: i64, told: bool) -> Fallible<VecDeque<HistoryEvent>> {
     let mut page = VecDeque::new();
-    let Some(thread) = ThreadRow::find(sql, address)? else { return Ok(page) };
+    let found = ThreadRow::find(sql, address)?;
+    if told && found.as_ref().is_none_or(|thread| thread.last_seq < after) {
+        return Err(Error::erased(OPERATION).into());
+    }
+    let Some(thread) = found else { return Ok(page) };
     if thread.last_seq <= after || thread.has_expired(now_ms()) {
         return Ok(page);
     }

@@ -24,6 +24,8 @@ const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 struct Wanted {
     address: Address,
     prefix: String,
+    /// Where the watch began: the bucket must have come as far as any later cursor.
+    begun: i64,
 }
 
 /// Changes with the prefix, and how far the bucket was looked through for them.
@@ -54,7 +56,7 @@ pub(super) async fn follow(
     after: Revision,
 ) -> Result<KvEvents> {
     let commits = engine.commits();
-    let wanted = Arc::new(Wanted { address, prefix: prefix.to_owned() });
+    let wanted = Arc::new(Wanted { address, prefix: prefix.to_owned(), begun: integer(after.get()) });
     let excused = (after > Revision::ZERO).then_some(0);
     let page = ChangePage { events: VecDeque::new(), cursor: integer(after.get()), excused, more: true };
     let mut watch = Watch { engine, wanted, commits, page, ended: false };
@@ -110,6 +112,9 @@ fn page(sql: &Connection, wanted: &Wanted, after: i64, excused: Option<i64>) -> 
         )?
         .query_row([namespace, bucket], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
+    if after > wanted.begun && numbers.is_none_or(|(last, _)| last < after) {
+        return Err(Error::erased(OPERATION).into());
+    }
     let excused = *page.excused.get_or_insert(numbers.map_or(0, |(_, forgotten)| forgotten));
     let Some((last, forgotten)) = numbers.filter(|(last, _)| *last > after) else { return Ok(page) };
     if after < forgotten && excused < forgotten {

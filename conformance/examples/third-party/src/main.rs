@@ -1,10 +1,13 @@
-//! A backend from outside: its own store, a harness of a dozen lines, and the suite's answer.
+//! Two backends from outside, each a store and a harness of a dozen lines, and the suite's answers: one is unfinished, one
+//! lies about itself.
+mod liar;
 mod store;
 
 use std::sync::Arc;
 
-use larder_conformance::{Harness, OpenOptions, RunOptions, StoreSet, check};
+use larder_conformance::{Harness, OpenOptions, RunOptions, StoreSet, check, clauses};
 use larder_kernel::{Namespace, Result};
+use liar::LyingHarness;
 use store::AfternoonHistory;
 
 #[derive(Debug, Default)]
@@ -27,4 +30,13 @@ fn main() {
     println!("{} cases passed", report.summary.passed);
     println!("clauses that do not hold: {}", report.broken_clauses().join(" "));
     println!("clauses of which nothing is known without them: {}", report.unjudged_clauses().join(" "));
+
+    let harness: Arc<dyn Harness> = Arc::new(LyingHarness::kept());
+    let report = check(&harness, &RunOptions::default()).unwrap_or_else(|reason| panic!("{reason}"));
+    println!("\nthe liar: {} cases passed", report.summary.passed);
+    let broken = report.broken_clauses();
+    for clause in clauses().iter().filter(|clause| broken.contains(&clause.id.as_str())) {
+        println!("{} does not hold: {}", clause.id, clause.sentence);
+    }
+    println!("clauses of which nothing is known: {}", report.unjudged_clauses().join(" "));
 }

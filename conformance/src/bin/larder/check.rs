@@ -1,18 +1,20 @@
 //! `larder check`: the suite against backends.
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::{Parser, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
+use larder_conformance::report::waiver::{Date, Waivers};
 use larder_conformance::runner::{self, Probed};
 use larder_conformance::service::SERVICES;
-use larder_conformance::{Case, CaseOutcome, Effort, Harness, Level, Report, RunOptions, suites};
+use larder_conformance::{Case, CaseOutcome, Effort, Harness, Level, Report, RunOptions, Stopwatch, suites};
 
 use crate::levels::{self, Word};
 use crate::live::{self, Backends};
-use crate::output::{self, Again};
+use crate::output;
 use crate::services::Running;
 
 /// How to print the result.
@@ -40,6 +42,13 @@ pub(crate) struct Args {
     /// How to print the result.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
+    /// Write report.json, junit.xml, report.html and a badge for each backend into this folder as well.
+    #[arg(long, value_name = "DIR")]
+    report: Option<PathBuf>,
+    /// Failures that are borne with, each with a reason and a last day, as TOML: docs/reports.md says how. Without this,
+    /// conformance/waivers.toml where the command runs in Larder's tree.
+    #[arg(long, value_name = "FILE")]
+    waivers: Option<PathBuf>,
     /// Run only cases whose name or clause contains this text.
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
@@ -77,6 +86,10 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         let line = |case: &Case| format!("{}  {}  {}", case.clause, case.level.as_str(), case.name);
         return output::finish(cases.iter().map(line).collect::<Vec<_>>().join("\n"), ExitCode::SUCCESS);
     }
+    let waivers = match waivers(args) {
+        Ok(waivers) => waivers,
+        Err(reason) => return output::trouble(reason),
+    };
     if args.live && !cfg!(feature = "full") {
         return output::trouble("this build has the embedded backends alone: cargo larder-full check --live");
     }
@@ -84,7 +97,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         Ok(runtime) => runtime,
         Err(reason) => return output::trouble(reason),
     };
-    let checked = runtime.block_on(supervised(args, &cases));
+    let checked = runtime.block_on(supervised(args, &cases, &waivers));
     // A backend that holds on to a thread must not keep the command from ending.
     runtime.shutdown_background();
     match checked {
@@ -94,9 +107,9 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 }
 
 /// Checks, and stops the services that were started for it however the check ends.
-async fn supervised(args: &Args, cases: &[Case]) -> Result<ExitCode, String> {
+async fn supervised(args: &Args, cases: &[Case], waivers: &Waivers) -> Result<ExitCode, String> {
     if !args.live {
-        return check(args, cases, None).await;
+        return check(args, cases, waivers, None).await;
     }
     // From the first poll on, Ctrl-C ends this process no more by itself.
     let mut interrupt = std::pin::pin!(tokio::signal::ctrl_c());
@@ -110,7 +123,7 @@ async fn supervised(args: &Args, cases: &[Case]) -> Result<ExitCode, String> {
     let running = running.map_err(|error| format!("cannot start the services: {error}"))??;
     let checked = if in_time {
         tokio::select! {
-            checked = check(args, cases, Some(&running)) => checked,
+            checked = check(args, cases, waivers, Some(&running)) => checked,
             _ = &mut interrupt => interrupted(),
         }
     } else {
@@ -129,7 +142,24 @@ fn selected(args: &Args) -> Vec<Case> {
     suites::all().into_iter().filter(wanted).collect()
 }
 
-async fn check(args: &Args, cases: &[Case], running: Option<&Running>) -> Result<ExitCode, String> {
+/// The waivers of the file that was named, or of the tree in which the command runs.
+fn waivers(args: &Args) -> Result<Waivers, String> {
+    let of_tree = || {
+        let here = std::env::current_dir().ok()?;
+        here.ancestors().map(|folder| folder.join("conformance/waivers.toml")).find(|path| path.is_file())
+    };
+    match args.waivers.clone().or_else(of_tree) {
+        Some(path) => Waivers::read(&path).map_err(|error| error.to_string()),
+        None => Ok(Waivers::default()),
+    }
+}
+
+async fn check(
+    args: &Args,
+    cases: &[Case],
+    waivers: &Waivers,
+    running: Option<&Running>,
+) -> Result<ExitCode, String> {
     let begun = Instant::now();
     let scratch = tempfile::tempdir().map_err(|error| format!("cannot make a temporary folder: {error}"))?;
     let options = options(args);
@@ -139,23 +169,39 @@ async fn check(args: &Args, cases: &[Case], running: Option<&Running>) -> Result
     let bar = progress_bar(&backends, cases);
     let mut report = Report::new(options.seed);
     report.absent = backends.absent;
+    report.jobs = options.jobs;
     for (harness, probed) in backends.opened {
         bar.set_prefix(harness.name().to_owned());
-        let found = run_one(&harness, &probed, cases, &options, &bar).await;
+        let watch = Stopwatch::default();
+        let found = run_one(&watch.watch(Arc::clone(&harness)), &probed, cases, &options, &bar).await;
         report.levels.extend(levels::run(&args.level, &harness, &probed, &effort(args)).await);
         let destroyed = runner::within(options.timeout, "check.destroy", harness.destroy()).await;
         destroyed.map_err(|error| format!("cannot clean up {}: {error}", harness.url()))?;
+        report.latencies.extend(watch.latencies(harness.name()));
+        report.again.insert(harness.name().to_owned(), again(args, harness.name(), &harness.url()));
         report.add(probed.backend, found);
     }
     bar.finish_and_clear();
     live::note_idle(&mut report, &required);
+    report.waive(waivers, Date::today());
+    report.finish(begun.elapsed());
+    if let Some(folder) = &args.report {
+        write(&report, folder)?;
+    }
     let text = match args.format {
-        Format::Table => output::table(&report, begun.elapsed(), again(args)),
+        Format::Table => output::table(&report),
         Format::Json => {
             serde_json::to_string_pretty(&report).map_err(|error| format!("cannot write JSON: {error}"))?
         }
     };
     Ok(output::finish(text, ExitCode::from(report.exit_code())))
+}
+
+fn write(report: &Report, folder: &Path) -> Result<(), String> {
+    let written = report.write(folder)?;
+    let page = written.iter().find(|path| path.extension().is_some_and(|end| end == "html"));
+    output::note(format_args!("the report is in {}", page.unwrap_or(&folder.to_owned()).display()));
+    Ok(())
 }
 
 /// What the run is worth nothing without: in CI, every live service that it was to check.
@@ -167,11 +213,25 @@ fn required(args: &Args) -> Vec<String> {
     required
 }
 
-fn again(args: &Args) -> Again {
+/// The command that checks a backend again. The places of embedded backends are gone by then, and the addresses of
+/// services may change.
+fn again(args: &Args, name: &str, url: &str) -> String {
+    let long = if args.long { " --long" } else { "" };
+    let scheme = url.split(':').next().unwrap_or_default();
+    let command = match scheme {
+        "memory" | "sqlite" | "file" => "larder",
+        _ => "larder-full",
+    };
     match (args.live, args.urls.is_empty()) {
-        (true, _) => Again::Live,
-        (false, true) => Again::Embedded,
-        (false, false) => Again::Urls,
+        (true, _) => format!("cargo larder-full check --live{long}"),
+        (false, true) => format!("cargo larder check{long}"),
+        (false, false) if name == scheme => {
+            format!("cargo {command} check {}{long}", output::shell_word(url))
+        }
+        (false, false) => {
+            let word = output::shell_word(&format!("{name}={url}"));
+            format!("cargo {command} check {word}{long}")
+        }
     }
 }
 

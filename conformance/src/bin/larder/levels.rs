@@ -99,28 +99,5 @@ async fn run_one(
 
 /// The lines about levels under the table of cases.
 pub(crate) fn lines(reports: &[LevelReport]) -> String {
-    let mut text = String::new();
-    for report in reports {
-        let contract = report.contract.map_or_else(String::new, |contract| format!(" {contract}"));
-        let seconds = std::time::Duration::from_micros(report.elapsed_us).as_secs_f64();
-        text.push_str(&format!(
-            "{} {}{contract}: {}, {} of {} {}, in {seconds:.1} s\n",
-            report.backend,
-            report.level.as_str(),
-            report.verdict().as_str(),
-            report.executed,
-            report.required,
-            report.unit,
-        ));
-        for note in report.notes.iter().chain(&report.trouble) {
-            text.push_str(&format!("  {note}\n"));
-        }
-        for found in &report.counterexamples {
-            text.push_str(&format!("  {} {} (seed {})\n", found.clause, found.finding, found.seed));
-            for line in found.script.lines() {
-                text.push_str(&format!("    {line}\n"));
-            }
-        }
-    }
-    text
+    reports.iter().map(larder_conformance::describe_level).collect()
 }

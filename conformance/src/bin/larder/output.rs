@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use comfy_table::{Cell, CellAlignment, Table, presets};
+use larder_conformance::report::waiver::WaiverStatus;
 use larder_conformance::{AbsentBackend, CaseOutcome, CaseReport, Clause, Report, Summary, clauses};
 use larder_kernel::Contract;
 
@@ -53,24 +54,13 @@ pub(crate) fn report(command: impl Future<Output = Result<String, String>>) -> E
 /// How many backends a table holds whose cells are one line each.
 const BACKENDS_WIDE: usize = 4;
 
-/// What it takes to see a failure again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Again {
-    /// A run without URLs, as its places are gone by then.
-    Embedded,
-    /// The URL that the user named.
-    Urls,
-    /// A run on the live services, whose addresses may change.
-    Live,
-}
-
 /// Prints one line about what goes on.
 pub(crate) fn note(text: impl Display) {
     eprintln!("larder: {text}");
 }
 
 /// The matrix contract × backend, then each failure with what it takes to see it again.
-pub(crate) fn table(report: &Report, elapsed: Duration, again: Again) -> String {
+pub(crate) fn table(report: &Report) -> String {
     let mut table = Table::new();
     table.load_style(presets::UTF8_FULL_CONDENSED);
     let mut header = vec![Cell::new("contract")];
@@ -90,10 +80,9 @@ pub(crate) fn table(report: &Report, elapsed: Duration, again: Again) -> String 
         table.add_row(row);
     }
     let mut text = format!("{table}\n");
-    for case in report.cases.iter().filter(|case| case.outcome >= CaseOutcome::Failed) {
-        if case.outcome != CaseOutcome::Unsupported {
-            text.push_str(&failure(report, case, again));
-        }
+    let bad = |case: &&CaseReport| matches!(case.outcome, CaseOutcome::Failed | CaseOutcome::Error);
+    for case in report.cases.iter().filter(bad) {
+        text.push_str(&failure(report, case));
     }
     text.push_str(&unsupported(report));
     text.push_str(&crate::levels::lines(&report.levels));
@@ -101,6 +90,13 @@ pub(crate) fn table(report: &Report, elapsed: Duration, again: Again) -> String 
         let required = if absent.required { " REQUIRED" } else { "" };
         text.push_str(&format!("not there{required} {}: {}\n", absent.name, absent.reason));
     }
+    for used in report.waivers.iter().filter(|used| used.status != WaiverStatus::NotInRun) {
+        text.push_str(&format!("{used}\n"));
+    }
+    for standing in report.standings() {
+        text.push_str(&format!("{standing}\n"));
+    }
+    let elapsed = Duration::from_micros(report.elapsed_us);
     text.push_str(&format!("{}, in {:.1} s", verdict(report), elapsed.as_secs_f64()));
     text
 }
@@ -117,7 +113,12 @@ fn cell(cases: &[&CaseReport], separator: &str) -> String {
     }
     let summary = Summary::of(cases.iter().copied());
     let mut parts = vec![format!("{} passed", summary.passed)];
-    let more = [(summary.failed, "FAILED"), (summary.unsupported, "unsupported"), (summary.errors, "ERRORS")];
+    let more = [
+        (summary.failed, "FAILED"),
+        (summary.unsupported, "unsupported"),
+        (summary.errors, "ERRORS"),
+        (summary.waived, "waived"),
+    ];
     parts.extend(more.iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}")));
     let micros: u64 = cases.iter().map(|case| case.elapsed_us).sum();
     #[allow(clippy::cast_precision_loss)]
@@ -126,28 +127,24 @@ fn cell(cases: &[&CaseReport], separator: &str) -> String {
     format!("{}{dot}{seconds:.1} s", parts.join(separator))
 }
 
-fn failure(report: &Report, case: &CaseReport, again: Again) -> String {
+fn failure(report: &Report, case: &CaseReport) -> String {
     let sentence = sentence_of(case.clause).map_or_else(String::new, |clause| clause.sentence);
     let word = if case.outcome == CaseOutcome::Failed { "FAILED" } else { "ERROR" };
-    let backend = report.backends.iter().find(|backend| backend.name == case.backend);
-    let command = match (again, backend) {
-        (Again::Live, _) => "cargo larder-full check --live".to_owned(),
-        (Again::Urls, Some(backend)) => format!("cargo larder check {}", shell_word(&backend.url)),
-        _ => "cargo larder check".to_owned(),
-    };
     let what = if case.outcome == CaseOutcome::Failed {
         format!("    expected  {}\n    got       {}\n", case.expected, case.got)
     } else {
         format!("    reason    {}\n", case.reason)
     };
+    let again =
+        report.again_case(case).map_or_else(String::new, |command| format!("    again     {command}\n"));
     format!(
-        "\n{word} {} on {}: {sentence}\n    case      {}\n{what}    again     {command} --filter {} --seed {}\n",
-        case.clause, case.backend, case.case, case.case, report.seed
+        "\n{word} {} on {}: {sentence}\n    case      {}\n{what}{again}",
+        case.clause, case.backend, case.case
     )
 }
 
 /// The text as one word of a shell.
-fn shell_word(text: &str) -> String {
+pub(crate) fn shell_word(text: &str) -> String {
     let plain = |char: char| char.is_ascii_alphanumeric() || "-_./:=@%+,".contains(char);
     if text.chars().all(plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
@@ -166,19 +163,15 @@ fn unsupported(report: &Report) -> String {
 }
 
 fn verdict(report: &Report) -> String {
-    let passed_cases = report.cases.iter().filter(|case| case.outcome == CaseOutcome::Passed);
-    let broken = report.broken_clauses();
-    let proven: BTreeSet<_> =
-        passed_cases.map(|case| case.clause).filter(|clause| !broken.contains(clause)).collect();
-    let Summary { passed, failed, unsupported, errors } = report.summary;
-    let absent = match report.absent.len() {
-        0 => String::new(),
-        count => format!(", {count} not there"),
-    };
+    let Summary { passed, failed, unsupported, errors, waived } = report.summary;
+    let more =
+        |count: usize, words: &str| if count == 0 { String::new() } else { format!(", {count} {words}") };
     format!(
-        "{passed} passed, {failed} failed, {unsupported} unsupported, {errors} errors{absent}; {} of {} clauses hold, \
-         suite {}, seed {}",
-        proven.len(),
+        "{passed} passed, {failed} failed, {unsupported} unsupported, {errors} errors{}{}; {} of {} clauses hold, suite {}, \
+         seed {}",
+        more(waived, "waived"),
+        more(report.absent.len(), "not there"),
+        report.held_clauses().len(),
         clauses().len(),
         report.suite_version,
         report.seed

@@ -1,7 +1,8 @@
 //! `larder test`: the tests of the whole workspace, live services included.
 
 use std::ffi::OsString;
-use std::process::{Command, ExitCode};
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
 
 use clap::Parser;
 
@@ -45,12 +46,24 @@ fn test(args: &Args) -> ExitCode {
         Some(names) => {
             output::trouble(format_args!("a CI run needs {names}; --no-services says that it does not"))
         }
-        None => cargo_test(args, running.as_ref(), missing.is_empty()),
+        None => {
+            browser();
+            cargo_test(args, running.as_ref(), missing.is_empty())
+        }
     };
     if let Some(Err(reason)) = running.map(|running| running.stop()) {
         return output::trouble(reason);
     }
     code
+}
+
+/// Has the browser installed in which the report's page is tested, where that can be done. Where not, the script has said
+/// why, and the tests that need it are shown as ignored, or fail in CI.
+fn browser() {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("browser/install");
+    if let Err(error) = Command::new(&script).stdin(Stdio::null()).stdout(Stdio::null()).status() {
+        output::note(format_args!("cannot run {}: {error}", script.display()));
+    }
 }
 
 fn cargo_test(args: &Args, running: Option<&Running>, complete: bool) -> ExitCode {

@@ -12,19 +12,20 @@ use larder_kernel::{
 use super::operation::{At, life, thread as shown};
 use super::{Held, History, Kind, Message};
 use crate::model::compare::{Checked, Expected, Mismatch, Refusal, same};
-use crate::model::tape::{Tape, id, json, optional, owned_id};
+use crate::model::tape::{Tape, id, json, json_text, optional, owned_id};
 
 impl History {
     pub(super) async fn append(
         &mut self,
         store: &dyn HistoryProvider,
-        (thread, messages, options): (&Thread, &[ChatMessage], &AppendOptions),
+        (thread, once, times, options): (&Thread, &[ChatMessage], usize, &AppendOptions),
         tape: &mut Tape,
     ) -> Checked {
+        let messages = vec![once.to_vec(); times].concat();
         let held = self.held(thread);
-        let digest = append_digest(messages).map_err(|error| unwritable(&error))?;
+        let digest = append_digest(&messages).map_err(|error| unwritable(&error))?;
         let known = options.idempotency_key.as_ref().and_then(|key| held.keys.get(key));
-        let refused = check_append(messages, options).err().map(Refusal::from);
+        let refused = check_append(&messages, options).err().map(Refusal::from);
         let (clause, expected) = match (refused, known) {
             (Some(refusal), _) => ("STORE-010", Some(Err(refusal))),
             (None, Some((first, answer))) if *first == digest => ("HIST-007", Some(Ok(*answer))),
@@ -35,14 +36,18 @@ impl History {
             let key = optional(options.idempotency_key.as_ref(), owned_id);
             let ttl = optional(options.ttl, life);
             let options = format!("AppendOptions {{ idempotency_key: {key}, ttl: {ttl} }}");
-            format!("append_many({}, {}, {options})", shown(thread), json(&messages))
+            let messages = match times {
+                1 => json(&once),
+                _ => format!("vec![of::<Vec<ChatMessage>>({}); {times}].concat()", json_text(&once)),
+            };
+            format!("append_many({}, {messages}, {options})", shown(thread))
         });
-        let got = store.append_many(thread, messages.to_vec(), options.clone()).await;
+        let got = store.append_many(thread, messages.clone(), options.clone()).await;
         if let Some(expected) = expected {
             return same(tape, clause, &got, &expected);
         }
         // What does not get in must not leave a thread behind in the model.
-        let answer = self.held_mut(thread).append(messages.iter().cloned().map(Arc::new));
+        let answer = self.held_mut(thread).append(messages.into_iter().map(Arc::new));
         same(tape, clause, &got, &Ok(answer))?;
         if let Some(key) = &options.idempotency_key {
             self.held_mut(thread).keys.insert(key.clone(), (digest, answer));

@@ -1,11 +1,14 @@
 //! The operations on conversations: how they are drawn, and how they are written in Rust.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use larder_kernel::{
     AgentId, AgentRole, AppendOptions, BlobKey, BlobRef, ChatMessage, IdempotencyKey, PageRequest, Role,
     RunId, Thread, Timestamp, ToolCall, ToolResult, Ttl,
 };
+
+use super::authors::{self, Authors};
 
 use crate::model::dice::{Dice, valid};
 use crate::model::shared::{limit, metadata, request, ttl};
@@ -39,23 +42,72 @@ const PLACES: [At; 14] = [
 
 #[derive(Debug, Clone)]
 pub(in crate::model) enum Operation {
-    Append { thread: Thread, messages: Vec<ChatMessage>, options: AppendOptions },
-    Get { thread: Thread, offset: u64, limit: usize },
-    Tail { thread: Thread, before: Option<At>, limit: usize },
-    PageAfter { thread: Thread, after: At, limit: usize },
-    Info { thread: Thread },
-    Clear { thread: Thread },
-    ClearRun { thread: Thread, run: RunId },
-    Fork { source: Thread, target: Thread, up_to: Option<At> },
-    Replace { thread: Thread, up_to: At, seen: At, messages: Vec<ChatMessage> },
-    ListThreads { agent: Option<AgentId>, page: PageRequest<Thread> },
-    SetTtl { thread: Thread, ttl: Option<Ttl> },
-    Subscribe { thread: Thread, after: At },
+    /// The messages so many times over.
+    Append {
+        thread: Thread,
+        messages: Vec<ChatMessage>,
+        times: usize,
+        options: AppendOptions,
+    },
+    Get {
+        thread: Thread,
+        offset: u64,
+        limit: usize,
+    },
+    Tail {
+        thread: Thread,
+        before: Option<At>,
+        limit: usize,
+    },
+    TailMatching {
+        thread: Thread,
+        authors: Authors,
+        before: Option<At>,
+        limit: usize,
+    },
+    PageAfter {
+        thread: Thread,
+        after: At,
+        limit: usize,
+    },
+    Info {
+        thread: Thread,
+    },
+    Clear {
+        thread: Thread,
+    },
+    ClearRun {
+        thread: Thread,
+        run: RunId,
+    },
+    Fork {
+        source: Thread,
+        target: Thread,
+        up_to: Option<At>,
+    },
+    Replace {
+        thread: Thread,
+        up_to: At,
+        seen: At,
+        messages: Vec<ChatMessage>,
+    },
+    ListThreads {
+        agent: Option<AgentId>,
+        page: PageRequest<Thread>,
+    },
+    SetTtl {
+        thread: Thread,
+        ttl: Option<Ttl>,
+    },
+    Subscribe {
+        thread: Thread,
+        after: At,
+    },
     Erase,
 }
 
 pub(super) fn draw(dice: &mut Dice<'_>) -> Operation {
-    match dice.weighted(&[12, 4, 4, 4, 3, 2, 3, 4, 6, 3, 2, 3, 1]) {
+    match dice.weighted(&[12, 4, 4, 4, 3, 2, 3, 4, 6, 3, 2, 3, 1, 5]) {
         1 => Operation::Get {
             thread: few(dice),
             offset: dice.of(&[0, 1, 2, 3, 7, 10_000, u64::MAX]),
@@ -88,6 +140,12 @@ pub(super) fn draw(dice: &mut Dice<'_>) -> Operation {
         10 => Operation::SetTtl { thread: any(dice), ttl: (dice.below(3) > 0).then(|| life_of(dice)) },
         11 => Operation::Subscribe { thread: few(dice), after: dice.of(&PLACES) },
         12 if dice.one_in(4) => Operation::Erase,
+        13 => Operation::TailMatching {
+            thread: few(dice),
+            authors: authors::draw(dice),
+            before: (dice.below(4) == 3).then(|| dice.of(&PLACES)),
+            limit: limit(dice),
+        },
         _ => append(dice),
     }
 }
@@ -98,7 +156,10 @@ fn append(dice: &mut Dice<'_>) -> Operation {
         idempotency_key: (dice.below(4) == 3).then(|| valid(IdempotencyKey::new(dice.id()))),
         ttl: (dice.below(8) == 7).then(|| life_of(dice)),
     };
-    Operation::Append { thread, messages: messages(dice), options }
+    let messages = messages(dice);
+    // More than a search might look at, of one kind so that they cost little to compare and to print.
+    let times = if dice.one_in(400) { 1_100_usize.div_ceil(messages.len().max(1)) } else { 1 };
+    Operation::Append { thread, messages, times, options }
 }
 
 /// Few threads, so that operations meet.
@@ -114,7 +175,7 @@ fn any(dice: &mut Dice<'_>) -> Thread {
     valid(Thread::new(agent, session))
 }
 
-fn agent(dice: &mut Dice<'_>) -> AgentId {
+pub(super) fn agent(dice: &mut Dice<'_>) -> AgentId {
     valid(AgentId::new(dice.id()))
 }
 
@@ -150,21 +211,28 @@ fn messages(dice: &mut Dice<'_>) -> Vec<ChatMessage> {
             if number % 2 == 1 {
                 message.run = None;
             }
+            // One in between is the thread's own agent's.
+            if number == 2 {
+                message.author = None;
+            }
             message
         })
         .collect()
 }
 
+/// Beyond what small columns and pages hold.
+static LONG_TEXT: LazyLock<String> = LazyLock::new(|| "é".repeat(40_000));
+
 const TEXTS: [&str; 8] = ["m", "n", "", "é\0'\"\\", "e\u{301}", "{\"k\": 1}", "\u{1f980}%_*", "\r\n"];
 
 fn message(dice: &mut Dice<'_>) -> ChatMessage {
-    let text = dice.of(&TEXTS);
+    let text = if dice.one_in(150) { LONG_TEXT.clone() } else { dice.of(&TEXTS).to_owned() };
     // Times that do not follow the order of appending.
     let stamp = dice.of(&[1_000_000, 1_000_001, 0, -1, 1_700_000_000_123_456]);
     let run = (dice.below(2) == 1).then(|| run(dice));
     let mut message = ChatMessage::user(text).with_created_at(valid(Timestamp::from_micros(stamp)));
     message.run = run;
-    match dice.below(12) {
+    match dice.below(17) {
         5 => message.role = Role::System,
         6 => {
             message.role = Role::Assistant;
@@ -183,6 +251,10 @@ fn message(dice: &mut Dice<'_>) -> ChatMessage {
             let key = valid(BlobKey::new("k/é"));
             let blob = BlobRef { key, content_type: Some("t/é".to_owned()), size_bytes: Some(u64::MAX) };
             message = message.with_blob(blob);
+        }
+        12..15 => {
+            let (agent, plays, role) = (agent(dice), dice.below(3) > 0, valid(AgentRole::new(dice.id())));
+            message = message.with_author(agent, plays.then_some(role));
         }
         // Refused.
         11 => message.tool_calls = vec![ToolCall::new("", "t", "")],

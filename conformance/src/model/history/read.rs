@@ -97,7 +97,11 @@ impl History {
     }
 }
 
-fn limited(operation: &'static str, limit: usize, messages: Vec<&Message>) -> Expected<Vec<StoredMessage>> {
+pub(super) fn limited(
+    operation: &'static str,
+    limit: usize,
+    messages: Vec<&Message>,
+) -> Expected<Vec<StoredMessage>> {
     check_limit(operation, limit)?;
     Ok(messages.into_iter().map(Message::stored).collect())
 }

@@ -10,7 +10,7 @@ use larder_kernel::{
 use super::{Given, Tasks};
 use crate::model::dice::{Dice, valid};
 use crate::model::shared::{limit, metadata, request, ttl};
-use crate::model::tape::{Tape, id, json, optional, owned_id, quoted};
+use crate::model::tape::{Tape, id, json, optional, owned_id, owned_text, quoted};
 
 /// Which token an operation shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -274,7 +274,7 @@ fn new_task(task: &NewTask) -> String {
         "NewTask {{ id: {}, title: {}.to_owned(), description: {}, retries_max: {}, metadata: {} }}",
         owned_id(&task.id),
         quoted(&task.title),
-        optional(task.description.as_deref(), |text| format!("{}.to_owned()", quoted(text))),
+        optional(task.description.as_deref(), owned_text),
         task.retries_max,
         json(&task.metadata)
     )
@@ -289,7 +289,7 @@ pub(super) fn new_tasks(tasks: &[NewTask]) -> String {
 pub(super) fn new_board(new: &NewBoard) -> String {
     format!(
         "NewBoard {{ label: {}, parent: {}, tasks: {} }}",
-        optional(new.label.as_deref(), |text| format!("{}.to_owned()", quoted(text))),
+        optional(new.label.as_deref(), owned_text),
         optional(new.parent.as_ref(), owned_id),
         new_tasks(&new.tasks)
     )

@@ -13,7 +13,7 @@ use super::board::all_text;
 use super::operation::{Step, Token, board as shown, task_text, token_name, token_text};
 use crate::model::compare::{Checked, Expected, answered, holds, same};
 use crate::model::shared::is_due;
-use crate::model::tape::{Tape, id, optional, quoted};
+use crate::model::tape::{Tape, id, optional, owned_text};
 
 /// Whether the caller may touch the task: it shows the lease's token, and none where there is no lease.
 fn may(task: &Task, token: Option<FencingToken>) -> bool {
@@ -49,7 +49,7 @@ impl Tasks {
         tape.call(clause, |tape| {
             let expected = optional(step.expected, |at| format!("Revision::new({at})"));
             let token = optional(step.token, |token| token_text(tape, board, token));
-            let result = optional(step.result.as_deref(), |text| format!("{}.to_owned()", quoted(text)));
+            let result = optional(step.result.as_deref(), owned_text);
             let (to, board, task) = (step.to, shown(board), task_text(id));
             format!(
                 "update_status({board}, {task}, Transition {{ to: TaskStatus::{to:?}, expected: {expected}, \

@@ -6,7 +6,7 @@ use larder_kernel::{
 
 use crate::model::dice::{Dice, valid};
 use crate::model::shared::{filter, limit, metadata, request};
-use crate::model::tape::{json, optional, owned_id, quoted};
+use crate::model::tape::{json, optional, owned_id, owned_text};
 
 #[derive(Debug, Clone)]
 pub(in crate::model) enum Operation {
@@ -138,9 +138,9 @@ fn embedding_text(embedding: &Embedding) -> String {
 pub(super) fn documents_text(documents: &[Document]) -> String {
     let document = |document: &Document| {
         format!(
-            "Document {{ id: {}, content: {}.to_owned(), embedding: {}, metadata: {} }}",
+            "Document {{ id: {}, content: {}, embedding: {}, metadata: {} }}",
             owned_id(&document.id),
-            quoted(&document.content),
+            owned_text(&document.content),
             optional(document.embedding.as_ref(), embedding_text),
             json(&document.metadata)
         )

@@ -6,6 +6,7 @@ mod bad_input;
 mod clear;
 mod concurrent;
 pub(crate) mod dump;
+mod erased;
 mod fork;
 mod hostile;
 mod idempotency;
@@ -214,6 +215,8 @@ fn subscribing() -> Vec<Case> {
         case!(History, "HIST-088", backlog::a_subscriber_that_was_away_learns_what_went),
         case!(History, "HIST-089", ttl::an_expiry_shows_as_a_clear_before_the_next_event),
         case!(History, "HIST-089", ttl::an_expiry_is_in_the_backlog),
+        case!(History, "HIST-098", erased::a_waiting_subscription_ends_with_an_erasure),
+        case!(History, "HIST-098", erased::a_new_life_is_not_told_as_the_old_one),
     ]
 }
 

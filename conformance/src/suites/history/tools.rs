@@ -19,7 +19,7 @@ use crate::expect;
 pub(crate) type Stores = Handles<dyn HistoryProvider>;
 
 /// How long a subscriber waits for an event that must come.
-const EVENT_WAIT: Duration = Duration::from_secs(10);
+pub(super) const EVENT_WAIT: Duration = Duration::from_secs(10);
 
 /// The thread `session` of the agent most cases use.
 pub(crate) fn thread(session: &str) -> CaseResult<Thread> {

@@ -15,7 +15,7 @@ use crate::case::{CaseResult, Failure};
 use crate::expect;
 
 /// How long a watcher waits for an event before the case fails.
-const EVENT_WITHIN: Duration = Duration::from_secs(10);
+pub(super) const EVENT_WITHIN: Duration = Duration::from_secs(10);
 /// More pages than any listing of the suite has.
 const PAGES_MAX: usize = 5_000;
 

@@ -2,12 +2,15 @@
 
 mod cancellation;
 mod erasure;
+pub(crate) mod methods;
 mod namespaces;
 mod probe;
 mod secrecy;
 mod weather;
 
 use std::future::Future;
+
+pub(crate) use probe::{dump, populate};
 
 use larder_kernel::Contract;
 
@@ -17,7 +20,8 @@ use crate::context::Context;
 /// The shared cases, once for each contract. `STORE-003` and `STORE-010` are proved in the contracts' own folders.
 #[must_use]
 pub fn cases() -> Vec<Case> {
-    Contract::ALL.into_iter().flat_map(of).collect()
+    let each = |contract| of(contract).into_iter().chain(methods::cases(contract));
+    Contract::ALL.into_iter().flat_map(each).collect()
 }
 
 fn of(contract: Contract) -> Vec<Case> {

@@ -29,7 +29,7 @@ pub(super) fn store(stores: &StoreSet, contract: Contract) -> CaseResult<&dyn St
 }
 
 /// Everything in the namespace that the public API shows.
-pub(super) fn dump(stores: &StoreSet, contract: Contract) -> BoxFuture<'_, CaseResult<Value>> {
+pub(crate) fn dump(stores: &StoreSet, contract: Contract) -> BoxFuture<'_, CaseResult<Value>> {
     async move {
         match contract {
             Contract::History => suites::history::dump::dump(served(stores.history.as_deref())?).await,
@@ -44,7 +44,7 @@ pub(super) fn dump(stores: &StoreSet, contract: Contract) -> BoxFuture<'_, CaseR
 }
 
 /// A handful of records whose text and ids hold the marker.
-pub(super) fn populate<'a>(
+pub(crate) fn populate<'a>(
     stores: &'a StoreSet,
     contract: Contract,
     marker: &'a str,

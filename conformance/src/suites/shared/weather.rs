@@ -31,12 +31,13 @@ pub(super) async fn refusals_change_nothing(context: Context, contract: Contract
 /// Over a network the connection ends in the midst of a call; without one there is only the store to be used.
 pub(super) async fn works_again(context: Context, contract: Contract) -> CaseResult {
     let direct = context.open().await?;
-    let Some(server) = context.harness.server() else {
+    let servers = context.harness.servers();
+    if servers.is_empty() {
         return populate(&direct, contract, "without a network").await;
     };
     let engine = |error: std::io::Error| Failure::Engine(format!("no relay: {error}"));
-    let relay = Relay::start(server, Arc::new(AtomicUsize::new(0))).await.map_err(engine)?;
-    let Some(relayed) = context.harness.relayed(relay.address()).await? else {
+    let relay = Relay::start(servers, Arc::new(AtomicUsize::new(0))).await.map_err(engine)?;
+    let Some(relayed) = context.harness.relayed(relay.addresses()).await? else {
         return populate(&direct, contract, "without a relay").await;
     };
     let stores = relayed.harness.open(&context.namespace, &OpenOptions::default()).await?;

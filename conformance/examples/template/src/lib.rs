@@ -1,0 +1,8 @@
+//! A backend for Larder, to copy and to change: one contract, kept in memory, and a harness that opens it for the suite.
+
+mod harness;
+mod state;
+mod store;
+
+pub use harness::MyHarness;
+pub use store::{MyPlace, MyStore};

@@ -1,0 +1,145 @@
+//! What a namespace holds. Here stands what your backend does in its files, its tables or its server.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::task::Waker;
+
+use larder_conformance::bytes::Bytes;
+use larder_conformance::kernel::{
+    BucketInfo, BucketName, Error, ErrorKind, Key, KeyRevision, KvCondition, KvEntry, KvEvent, KvEventKind,
+    KvPutOptions, Result, Revision, Timestamp,
+};
+
+/// One namespace: its buckets, and who waits for changes.
+#[derive(Default)]
+pub(crate) struct State {
+    buckets: BTreeMap<BucketName, Bucket>,
+    pub(crate) waiting: Vec<Waker>,
+}
+
+/// The last change of each key, deletions included, for watchers who come later.
+#[derive(Default)]
+struct Bucket {
+    revision: u64,
+    keys: BTreeMap<Key, u64>,
+    changes: BTreeMap<u64, KvEvent>,
+}
+
+impl Bucket {
+    /// The value of a key, if it is there and its time has not passed.
+    fn get(&self, key: &Key) -> Option<KvEntry> {
+        let change = self.changes.get(self.keys.get(key)?)?;
+        let KvEventKind::Put { value, expires_at } = &change.kind else { return None };
+        if expires_at.is_some_and(|at| at <= now()) {
+            return None;
+        }
+        Some(KvEntry { value: value.clone(), revision: change.revision, expires_at: *expires_at })
+    }
+
+    /// Makes a change, under the bucket's next revision.
+    fn change(&mut self, key: &Key, kind: KvEventKind) -> Revision {
+        self.revision += 1;
+        let revision = Revision::new(self.revision);
+        if let Some(last) = self.keys.insert(key.clone(), self.revision) {
+            self.changes.remove(&last);
+        }
+        self.changes.insert(self.revision, KvEvent { key: key.clone(), revision, kind });
+        revision
+    }
+}
+
+impl State {
+    pub(crate) fn put(
+        &mut self,
+        bucket: &BucketName,
+        key: &Key,
+        value: Bytes,
+        options: KvPutOptions,
+    ) -> Result<Revision> {
+        const OPERATION: &str = "kv.put";
+        let there = self.get(bucket, key).map(|entry| entry.revision);
+        match options.condition {
+            KvCondition::Absent if there.is_some() => {
+                return Err(Error::new(ErrorKind::AlreadyExists, OPERATION, "the key is there"));
+            }
+            KvCondition::AtRevision(at) if there != Some(at) => return Err(at_another_revision(OPERATION)),
+            _ => {}
+        }
+        let expires_at = options.ttl.map(|ttl| now().saturating_add(ttl));
+        let bucket = self.buckets.entry(bucket.clone()).or_default();
+        let revision = bucket.change(key, KvEventKind::Put { value, expires_at });
+        self.wake();
+        Ok(revision)
+    }
+
+    pub(crate) fn get(&self, bucket: &BucketName, key: &Key) -> Option<KvEntry> {
+        self.buckets.get(bucket)?.get(key)
+    }
+
+    pub(crate) fn delete(&mut self, bucket: &BucketName, key: &Key, at: Option<Revision>) -> Result<bool> {
+        let there = self.get(bucket, key).map(|entry| entry.revision);
+        if at.is_some() && at != there {
+            return Err(at_another_revision("kv.delete"));
+        }
+        if there.is_some()
+            && let Some(bucket) = self.buckets.get_mut(bucket)
+        {
+            bucket.change(key, KvEventKind::Deleted);
+            self.wake();
+        }
+        Ok(there.is_some())
+    }
+
+    /// Up to `limit` keys that begin with the prefix, after a key.
+    pub(crate) fn list(
+        &self,
+        bucket: &BucketName,
+        prefix: &str,
+        after: Option<&Key>,
+        limit: usize,
+    ) -> Vec<KeyRevision> {
+        let Some(bucket) = self.buckets.get(bucket) else { return Vec::new() };
+        let keys = bucket.keys.range((after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded));
+        keys.filter(|(key, _)| key.as_str().starts_with(prefix))
+            .filter_map(|(key, _)| {
+                Some(KeyRevision { key: key.clone(), revision: bucket.get(key)?.revision })
+            })
+            .take(limit)
+            .collect()
+    }
+
+    /// Up to `limit` buckets that hold keys, after one.
+    pub(crate) fn list_buckets(&self, after: Option<&BucketName>, limit: usize) -> Vec<BucketInfo> {
+        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let buckets = self.buckets.range((start, Bound::Unbounded)).map(|(name, bucket)| {
+            let keys = bucket.keys.keys().filter(|key| bucket.get(key).is_some()).count();
+            BucketInfo { bucket: name.clone(), keys: keys.try_into().unwrap_or(u64::MAX) }
+        });
+        buckets.filter(|bucket| bucket.keys > 0).take(limit).collect()
+    }
+
+    /// The first change after a revision to a key with the prefix.
+    pub(crate) fn change_after(&self, bucket: &BucketName, prefix: &str, after: u64) -> Option<KvEvent> {
+        let changes = &self.buckets.get(bucket)?.changes;
+        let mut changes = changes.range((Bound::Excluded(after), Bound::Unbounded));
+        changes.find(|(_, change)| change.key.as_str().starts_with(prefix)).map(|(_, change)| change.clone())
+    }
+
+    pub(crate) fn erase(&mut self) {
+        self.buckets.clear();
+    }
+
+    fn wake(&mut self) {
+        self.waiting.drain(..).for_each(Waker::wake);
+    }
+}
+
+/// The clock, to the millisecond, as the contract keeps time.
+fn now() -> Timestamp {
+    let micros = Timestamp::now().as_micros();
+    Timestamp::from_micros(micros - micros % 1_000).unwrap_or_default()
+}
+
+fn at_another_revision(operation: &'static str) -> Error {
+    Error::new(ErrorKind::Conflict, operation, "the key is at another revision, or absent")
+}

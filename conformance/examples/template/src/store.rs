@@ -1,0 +1,130 @@
+//! The contract `KeyValueStore`.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
+
+use larder_conformance::async_trait;
+use larder_conformance::bytes::Bytes;
+use larder_conformance::futures_util::stream::{StreamExt, poll_fn};
+use larder_conformance::kernel::storage::kv::{check_list, check_put};
+use larder_conformance::kernel::{
+    BucketInfo, BucketName, Capabilities, Durability, Key, KeyRevision, KeyValueStore, KvEntry, KvEvents,
+    KvPutOptions, Namespace, Page, PageRequest, Result, Revision, Store,
+};
+
+use crate::state::State;
+
+/// Where the data is. Handles on one place share it, and its namespaces do not see each other.
+#[derive(Clone, Default)]
+pub struct MyPlace(Arc<Mutex<BTreeMap<Namespace, Arc<Mutex<State>>>>>);
+
+/// A handle on one namespace of a place.
+pub struct MyStore {
+    namespace: Namespace,
+    state: Arc<Mutex<State>>,
+}
+
+impl MyStore {
+    /// Opens a namespace on a place.
+    pub fn open(place: &MyPlace, namespace: Namespace) -> Self {
+        let state = lock(&place.0).entry(namespace.clone()).or_default().clone();
+        Self { namespace, state }
+    }
+}
+
+/// A panic elsewhere must not make the store unusable: each change below is one step.
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+// The form for logs shows nothing that is stored (STORE-012).
+impl fmt::Debug for MyPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MyPlace").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for MyStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MyStore").finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Store for MyStore {
+    fn namespace(&self) -> &Namespace {
+        &self.namespace
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::new(Durability::None)
+    }
+
+    async fn erase(&self) -> Result<()> {
+        lock(&self.state).erase();
+        Ok(())
+    }
+}
+
+// What a call is given is checked before anything is done (STORE-010); the kernel has the checks.
+#[async_trait]
+impl KeyValueStore for MyStore {
+    async fn put(
+        &self,
+        bucket: &BucketName,
+        key: &Key,
+        value: Bytes,
+        options: KvPutOptions,
+    ) -> Result<Revision> {
+        check_put(&value, &options)?;
+        lock(&self.state).put(bucket, key, value, options)
+    }
+
+    async fn get(&self, bucket: &BucketName, key: &Key) -> Result<Option<KvEntry>> {
+        Ok(lock(&self.state).get(bucket, key))
+    }
+
+    async fn delete(&self, bucket: &BucketName, key: &Key, at: Option<Revision>) -> Result<bool> {
+        lock(&self.state).delete(bucket, key, at)
+    }
+
+    async fn list(
+        &self,
+        bucket: &BucketName,
+        prefix: &str,
+        page: PageRequest<Key>,
+    ) -> Result<Page<KeyRevision, Key>> {
+        check_list("kv.list", prefix, Some(&page))?;
+        // One more than asked for tells whether another page follows.
+        let keys = lock(&self.state).list(bucket, prefix, page.after.as_ref(), page.limit + 1);
+        Ok(Page::from_surplus(keys, page.limit, |item| item.key.clone()))
+    }
+
+    async fn list_buckets(&self, page: PageRequest<BucketName>) -> Result<Page<BucketInfo, BucketName>> {
+        page.check("kv.list_buckets")?;
+        let buckets = lock(&self.state).list_buckets(page.after.as_ref(), page.limit + 1);
+        Ok(Page::from_surplus(buckets, page.limit, |info| info.bucket.clone()))
+    }
+
+    async fn watch(&self, bucket: &BucketName, prefix: &str, after: Revision) -> Result<KvEvents> {
+        check_list("kv.watch", prefix, None)?;
+        let (state, bucket, prefix) = (Arc::clone(&self.state), bucket.clone(), prefix.to_owned());
+        let mut last = after.get();
+        Ok(poll_fn(move |context| {
+            let mut state = lock(&state);
+            match state.change_after(&bucket, &prefix, last) {
+                Some(change) => {
+                    last = change.revision.get();
+                    Poll::Ready(Some(Ok(change)))
+                }
+                None => {
+                    state.waiting.push(context.waker().clone());
+                    Poll::Pending
+                }
+            }
+        })
+        .boxed())
+    }
+}

@@ -1,0 +1,86 @@
+//! The methods of [`KeyValueStore`].
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::{StreamExt, TryStreamExt};
+use larder_kernel::{
+    BucketName, Error, ErrorKind, Key, KeyValueStore, KeyValueStoreExt, KvEvent, KvPutOptions, PageRequest,
+    Result, Revision,
+};
+
+use super::{World, calls};
+
+fn bucket() -> Result<BucketName> {
+    BucketName::new("bucket")
+}
+
+fn key(text: &str) -> Result<Key> {
+    Key::new(text)
+}
+
+fn value(text: &str) -> Bytes {
+    Bytes::copy_from_slice(text.as_bytes())
+}
+
+pub(super) async fn lay_out(store: &dyn KeyValueStore, world: World) -> Result<()> {
+    let text = world.text();
+    if world.is_theirs() {
+        // Their revisions run ahead.
+        for name in ["k/their", "their", "gone"] {
+            store.set(&bucket()?, &key(name)?, value(text)).await?;
+        }
+        store.delete(&bucket()?, &key("gone")?, None).await?;
+        store.set(&BucketName::new("their")?, &key("k")?, value(text)).await?;
+    }
+    for name in ["k", "k/1", "z"] {
+        store.set(&bucket()?, &key(name)?, value(&format!("{name} {text}"))).await?;
+    }
+    store.set(&BucketName::new("other")?, &key("k")?, value(text)).await?;
+    Ok(())
+}
+
+/// The revision of a key.
+async fn at(store: &dyn KeyValueStore, name: &str) -> Result<Revision> {
+    let entry = store.get(&bucket()?, &key(name)?).await?;
+    let absent = || Error::new(ErrorKind::NotFound, "kv.get", "a key that was laid out");
+    entry.map(|entry| entry.revision).ok_or_else(absent)
+}
+
+async fn changes(store: &dyn KeyValueStore, prefix: &str, count: usize) -> Result<Vec<KvEvent>> {
+    store.watch(&bucket()?, prefix, Revision::ZERO).await?.take(count).try_collect().await
+}
+
+calls! { KeyValue, key_value;
+    "put" => |store| {
+        let hour = KvPutOptions::default().with_ttl(Duration::from_secs(3_600));
+        store.put(&bucket()?, &key("k")?, value("new"), hour).await
+    }
+    "put/where_none_is" => |store| { store.create(&bucket()?, &key("their")?, value("new")).await }
+    "put/over_a_revision" => |store| {
+        let at = at(store, "k").await?;
+        store.put_at(&bucket()?, &key("k")?, value("new"), at).await
+    }
+    "put/into_a_new_bucket" => |store| {
+        store.set(&BucketName::new("their")?, &key("k")?, value("new")).await
+    }
+    "get" => |store| { store.get(&bucket()?, &key("k")?).await }
+    "get/what_is_not_there" => |store| { store.get(&bucket()?, &key("their")?).await }
+    "delete" => |store| { store.delete(&bucket()?, &key("k")?, None).await }
+    "delete/what_is_not_there" => |store| { store.delete(&bucket()?, &key("their")?, None).await }
+    "delete/at_a_revision" => |store| {
+        let at = at(store, "k/1").await?;
+        store.delete(&bucket()?, &key("k/1")?, Some(at)).await
+    }
+    "list" => |store| { store.list(&bucket()?, "", PageRequest::default()).await }
+    "list/by_a_prefix" => |store| { store.list(&bucket()?, "k/", PageRequest::default()).await }
+    "list/after" => |store| { store.list(&bucket()?, "", PageRequest::after(key("k")?, 10)).await }
+    "list_buckets" => |store| { store.list_buckets(PageRequest::default()).await }
+    "watch" => |store| { changes(store, "", 3).await }
+    "watch/a_prefix" => |store| { changes(store, "k", 2).await }
+    "watch/live" => |store| {
+        let mut events = store.watch(&bucket()?, "", at(store, "z").await?).await?;
+        store.set(&bucket()?, &key("live")?, value("new")).await?;
+        events.next().await.transpose()
+    }
+}

@@ -1,0 +1,272 @@
+//! Readers that follow what a clerk writes, and start again from the last event they saw wherever a stream ends.
+//!
+//! Whatever becomes of the connection, such a reader must in the end have met everything that is stored: each message of
+//! the thread once and in order, and of the bucket the last change of each key.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use futures_util::stream::BoxStream;
+use futures_util::{StreamExt, TryStreamExt};
+use larder_kernel::{
+    BucketName, Error, HistoryEventKind, HistoryProviderExt, KvEventKind, PageRequest, Result, Revision, Seq,
+    Thread,
+};
+use tokio::task::JoinSet;
+
+use super::{Sin, is_weather};
+use crate::harness::StoreSet;
+
+/// How long a reader waits after a stream that ended.
+const AGAIN: Duration = Duration::from_millis(10);
+/// How often it is looked whether a reader has met everything.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// The readers of what the clerks of an era write.
+pub(crate) struct Listeners {
+    listening: JoinSet<()>,
+    thread: Option<(Thread, Ear)>,
+    bucket: Option<(BucketName, Ear)>,
+}
+
+/// What a reader has heard.
+#[derive(Default)]
+struct Heard {
+    /// The number of the last event.
+    last: u64,
+    events: Vec<Event>,
+    /// How often it had to start again.
+    starts: u64,
+    sins: Vec<Sin>,
+}
+
+type Ear = Arc<Mutex<Heard>>;
+
+/// An event: its number, and what it is about, with the text that came with it, if any.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Event {
+    number: u64,
+    what: String,
+    text: Option<Vec<u8>>,
+}
+
+fn lock(ear: &Ear) -> MutexGuard<'_, Heard> {
+    ear.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Listeners {
+    /// Starts to read what the clerks of an era write. `limit` is how long a call may take.
+    ///
+    /// # Errors
+    /// Where the era makes no name.
+    pub(crate) fn start(stores: &StoreSet, era: &str, limit: Duration) -> Result<Self> {
+        let mut all = Self { listening: JoinSet::new(), thread: None, bucket: None };
+        if stores.history.is_some() {
+            let (thread, ear) = (Thread::new("clerk", era)?, Ear::default());
+            let (stores, to, heard) = (stores.clone(), thread.clone(), Arc::clone(&ear));
+            all.listening.spawn(async move {
+                follow(&heard, limit, |after| subscribe(&stores, &to, after)).await;
+            });
+            all.thread = Some((thread, ear));
+        }
+        if stores.key_value.is_some() {
+            let (bucket, ear) = (BucketName::new(era)?, Ear::default());
+            let (stores, to, heard) = (stores.clone(), bucket.clone(), Arc::clone(&ear));
+            all.listening.spawn(async move {
+                follow(&heard, limit, |after| watch(&stores, &to, after)).await;
+            });
+            all.bucket = Some((bucket, ear));
+        }
+        Ok(all)
+    }
+
+    /// Compares what was heard with what is stored, once that has come or can come no more. Says how often a reader had to
+    /// start again.
+    pub(crate) async fn judge(mut self, stores: &StoreSet, patience: Duration) -> Result<(u64, Vec<Sin>)> {
+        let deadline = Instant::now() + patience;
+        let (mut starts, mut sins) = (0, Vec::new());
+        if let Some((thread, ear)) = &self.thread {
+            while let Some(sin) = missed_messages(thread, ear, stores).await? {
+                if Instant::now() >= deadline {
+                    sins.push(sin);
+                    break;
+                }
+                tokio::time::sleep(LOOK).await;
+            }
+        }
+        if let Some((bucket, ear)) = &self.bucket {
+            while let Some(sin) = missed_changes(bucket, ear, stores).await? {
+                if Instant::now() >= deadline {
+                    sins.push(sin);
+                    break;
+                }
+                tokio::time::sleep(LOOK).await;
+            }
+        }
+        self.listening.abort_all();
+        while let Some(ended) = self.listening.join_next().await {
+            if ended.is_err_and(|error| error.is_panic()) {
+                sins.push(Sin::new("STORE-011", "a stream panicked"));
+            }
+        }
+        for (ear, clause) in
+            [(self.thread.map(|it| it.1), "HIST-088"), (self.bucket.map(|it| it.1), "KV-043")]
+        {
+            let Some(ear) = ear else { continue };
+            let mut heard = lock(&ear);
+            starts += heard.starts.saturating_sub(1);
+            sins.append(&mut heard.sins);
+            sins.extend(repeated(&heard.events, clause));
+        }
+        Ok((starts, sins))
+    }
+}
+
+/// Listens until it is ended, from the last event on wherever a stream ends.
+async fn follow<F, T>(ear: &Ear, limit: Duration, begin: F)
+where
+    F: Fn(u64) -> T,
+    T: Future<Output = Result<BoxStream<'static, Result<Event>>>>,
+{
+    loop {
+        let after = {
+            let mut heard = lock(ear);
+            heard.starts += 1;
+            heard.last
+        };
+        match tokio::time::timeout(limit, begin(after)).await {
+            Err(_) => lock(ear).sins.push(Sin::new("STORE-014", "a stream did not begin in time")),
+            Ok(Err(error)) => note(ear, &error),
+            Ok(Ok(mut events)) => {
+                while let Some(event) = events.next().await {
+                    match event {
+                        Ok(event) => {
+                            let mut heard = lock(ear);
+                            heard.last = event.number;
+                            heard.events.push(event);
+                        }
+                        Err(error) => {
+                            note(ear, &error);
+                            break;
+                        }
+                    }
+                }
+            }
+        }
+        tokio::time::sleep(AGAIN).await;
+    }
+}
+
+fn note(ear: &Ear, error: &Error) {
+    if !is_weather(error) {
+        let finding = format!("a stream ended with an error that nothing explains: {error}");
+        lock(ear).sins.push(Sin::new("STORE-014", finding));
+    }
+}
+
+async fn subscribe(
+    stores: &StoreSet,
+    thread: &Thread,
+    after: u64,
+) -> Result<BoxStream<'static, Result<Event>>> {
+    let Some(history) = &stores.history else { return Ok(futures_util::stream::pending().boxed()) };
+    let after = Seq::new(i64::try_from(after).unwrap_or(i64::MAX));
+    let events = history.subscribe(thread, after).await?;
+    Ok(events
+        .map_ok(|event| {
+            let number = u64::try_from(event.seq.get()).unwrap_or(0);
+            match event.kind {
+                HistoryEventKind::Appended { message, .. } => {
+                    let text = Some(message.text.as_bytes().to_vec());
+                    Event { number, what: "a message".to_owned(), text }
+                }
+                _ => Event { number, what: "something else than a message".to_owned(), text: None },
+            }
+        })
+        .boxed())
+}
+
+async fn watch(
+    stores: &StoreSet,
+    bucket: &BucketName,
+    after: u64,
+) -> Result<BoxStream<'static, Result<Event>>> {
+    let Some(values) = &stores.key_value else { return Ok(futures_util::stream::pending().boxed()) };
+    let events = values.watch(bucket, "", Revision::new(after)).await?;
+    Ok(events
+        .map_ok(|event| {
+            let (number, what) = (event.revision.get(), event.key.to_string());
+            match event.kind {
+                KvEventKind::Put { value, .. } => Event { number, what, text: Some(value.to_vec()) },
+                _ => Event { number, what, text: None },
+            }
+        })
+        .boxed())
+}
+
+/// The first stored message that was not heard as it is, or the first event that is about none.
+async fn missed_messages(thread: &Thread, ear: &Ear, stores: &StoreSet) -> Result<Option<Sin>> {
+    let Some(history) = &stores.history else { return Ok(None) };
+    let stored = history.all_messages(thread).await?;
+    let heard = lock(ear);
+    let mut events: BTreeMap<u64, &Event> = heard.events.iter().map(|event| (event.number, event)).collect();
+    for message in &stored {
+        let number = u64::try_from(message.seq.get()).unwrap_or(0);
+        match events.remove(&number) {
+            None => {
+                let finding = format!(
+                    "the message at {number} never came to a subscriber that starts again from the last it saw; \
+                     the last that came is {}",
+                    heard.last
+                );
+                return Ok(Some(Sin::new("HIST-088", finding)));
+            }
+            Some(event) if event.text.as_deref() != Some(message.message.text.as_bytes()) => {
+                let finding = format!("the message at {number} came as another than is stored");
+                return Ok(Some(Sin::new("HIST-081", finding)));
+            }
+            Some(_) => {}
+        }
+    }
+    // What was written since the reading may be heard already.
+    let last = stored.last().map_or(0, |message| u64::try_from(message.seq.get()).unwrap_or(0));
+    let unstored = events.range(..=last).next();
+    Ok(unstored.map(|(number, event)| {
+        Sin::new("HIST-086", format!("at {number} came {}, which is not there", event.what))
+    }))
+}
+
+/// The first key whose last change was not heard.
+async fn missed_changes(bucket: &BucketName, ear: &Ear, stores: &StoreSet) -> Result<Option<Sin>> {
+    let Some(values) = &stores.key_value else { return Ok(None) };
+    let stored = values.list(bucket, "", PageRequest::default()).await?;
+    let heard = lock(ear);
+    let mut last: BTreeMap<&str, &Event> = BTreeMap::new();
+    for event in &heard.events {
+        last.insert(&event.what, event);
+    }
+    for there in &stored.items {
+        let told = last.remove(there.key.as_str());
+        if told.is_none_or(|told| told.number != there.revision.get() || told.text.is_none()) {
+            let told = told.map(|told| told.number);
+            let finding = format!(
+                "{} is at revision {}, and a watcher was told of {told:?}",
+                there.key, there.revision
+            );
+            return Ok(Some(Sin::new("KV-042", finding)));
+        }
+    }
+    let kept = last.into_values().find(|event| event.text.is_some());
+    Ok(kept.map(|event| {
+        let finding = format!("{} is gone, and a watcher was told last of {}", event.what, event.number);
+        Sin::new("KV-042", finding)
+    }))
+}
+
+/// The first event that does not come after the one before it.
+fn repeated(events: &[Event], clause: &'static str) -> Option<Sin> {
+    let pair = events.windows(2).find(|pair| pair[1].number <= pair[0].number)?;
+    let finding = format!("after the event {} came {}", pair[0].number, pair[1].number);
+    Some(Sin::new(clause, finding))
+}

@@ -1,0 +1,169 @@
+//! Places that are written several at once and without conditions: what the clerks of documents and of graphs know.
+//!
+//! A write without a condition that took place later than the answer about it would undo a later one. So a place whose
+//! write is open is read and never written again.
+
+use std::collections::BTreeMap;
+
+use larder_kernel::{Error, ErrorKind};
+
+use super::register::Register;
+use super::{Answer, Ended, Held, Op, Random, Sin, unexplained};
+
+/// How many places it works on at once.
+const PLACES: usize = 5;
+/// Most places that one call writes.
+const BATCH_MAX: usize = 3;
+
+/// The clauses that a store breaks which does this or that.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Clauses {
+    /// Gives something else back than what was written.
+    pub(super) equal: &'static str,
+    /// Keeps a part of a batch.
+    pub(super) whole: &'static str,
+}
+
+#[derive(Debug)]
+pub(super) struct Shelf {
+    name: &'static str,
+    clauses: Clauses,
+    random: Random,
+    places: Vec<Register>,
+    /// The batches that may have been written: their number, and their places.
+    open: BTreeMap<u64, Vec<usize>>,
+    number: u64,
+}
+
+impl Shelf {
+    pub(super) fn new(name: &'static str, clauses: Clauses, random: Random) -> Self {
+        Self { name, clauses, random, places: Vec::new(), open: BTreeMap::new(), number: 0 }
+    }
+
+    /// All places that were ever written.
+    pub(super) fn all(&self) -> Vec<usize> {
+        (0..self.places.len()).collect()
+    }
+
+    /// Decides what to do next. `fresh` says whether the store can be told to leave alone what is there.
+    pub(super) fn next(&mut self, fresh: bool) -> Op {
+        // What was begun and never settled may be under way still.
+        let free = |place: &Register| !place.retired && place.is_certain();
+        let mut free: Vec<usize> = (0..self.places.len()).filter(|at| free(&self.places[*at])).collect();
+        let draw = self.random.below(10);
+        if !free.is_empty() && draw < 3 {
+            // What is open is looked at, too.
+            let (first, count) = (self.random.index(self.places.len()), 1 + self.random.index(BATCH_MAX));
+            return Op::Look { places: (first..self.places.len().min(first + count)).collect() };
+        }
+        if let (3, Some(at)) = (draw, free.iter().copied().find(|at| self.places[*at].base.number.is_some()))
+        {
+            self.places[at].begin(Held::default());
+            return Op::Remove { place: at };
+        }
+        while free.len() < PLACES {
+            free.push(self.places.len());
+            self.places.push(Register::new());
+        }
+        let mut places = Vec::new();
+        for _ in 0..=self.random.index(BATCH_MAX) {
+            places.push(free.swap_remove(self.random.index(free.len())));
+        }
+        self.number += 1;
+        let held = Held { number: Some(self.number), ..Held::default() };
+        let absent = places.iter().all(|at| self.places[*at].base.number.is_none());
+        places.iter().for_each(|at| self.places[*at].begin(held));
+        self.open.insert(self.number, places.clone());
+        Op::Shelve { places, number: self.number, fresh: fresh && absent && draw.is_multiple_of(2) }
+    }
+
+    pub(super) fn settle(&mut self, op: &Op, ended: Ended) -> Option<Sin> {
+        match (op, ended) {
+            (Op::Shelve { places, number, fresh }, ended) => {
+                let to = Held { number: Some(*number), ..Held::default() };
+                if !matches!(ended, Ended::Open(_)) {
+                    self.open.remove(number);
+                }
+                let met =
+                    matches!(&ended, Ended::Done(Answer::Numbers(left)) if left.iter().any(|left| *left > 0));
+                let found = self.settle_write(op, places, to, ended);
+                let own = || {
+                    format!(
+                        "{op:?} left alone what is there, though nobody else writes: it met its own effect"
+                    )
+                };
+                found.or_else(|| (*fresh && met).then(|| Sin::new("STORE-013", own())))
+            }
+            (Op::Remove { place }, ended) => self.settle_write(op, &[*place], Held::default(), ended),
+            (Op::Look { places }, Ended::Done(Answer::Several(found))) => {
+                let mut sins = places.iter().zip(found).map(|(at, held)| self.read(*at, held));
+                sins.find_map(|sin| sin)
+            }
+            (_, Ended::Refused(error) | Ended::Open(Some(error))) => unexplained(Some(&error), op),
+            _ => None,
+        }
+    }
+
+    fn settle_write(&mut self, op: &Op, places: &[usize], to: Held, ended: Ended) -> Option<Sin> {
+        let mut each = |act: &dyn Fn(&mut Register)| places.iter().for_each(|at| act(&mut self.places[*at]));
+        match ended {
+            Ended::Done(_) => {
+                each(&|place| place.done(to));
+                None
+            }
+            Ended::Refused(error) => {
+                each(&Register::refused);
+                unexplained(Some(&error), op)
+            }
+            Ended::Open(error) => {
+                each(&|place| {
+                    place.unknown();
+                    place.retired = true;
+                });
+                unexplained(error.as_ref(), op)
+            }
+        }
+    }
+
+    fn read(&mut self, at: usize, held: Option<Held>) -> Option<Sin> {
+        let name = format!("{} {at}", self.name);
+        match held {
+            Some(held) => self.places[at].read(&name, held, "STORE-002"),
+            None => Some(self.torn(&name)),
+        }
+    }
+
+    fn torn(&self, name: &str) -> Sin {
+        Sin::new(self.clauses.equal, format!("{name} holds what nobody wrote"))
+    }
+
+    /// Compares what all places hold with what must be there.
+    pub(super) fn judge(&self, found: &[Option<Held>], lost: &'static str) -> Vec<Sin> {
+        let mut sins = Vec::new();
+        for (at, (place, held)) in self.places.iter().zip(found).enumerate() {
+            let name = format!("{} {at}", self.name);
+            match held {
+                Some(held) => sins.extend(place.judge(&name, *held, lost)),
+                None => sins.push(self.torn(&name)),
+            }
+        }
+        for (number, places) in &self.open {
+            let written = |at: &&usize| {
+                found.get(**at).copied().flatten().and_then(|held| held.number) == Some(*number)
+            };
+            let there = places.iter().filter(written).count();
+            if there > 0 && there < places.len() {
+                let finding = format!(
+                    "of the batch {number}, whose outcome is unknown, {there} of {} are there",
+                    places.len()
+                );
+                sins.push(Sin::new(self.clauses.whole, finding));
+            }
+        }
+        sins
+    }
+}
+
+pub(super) fn not_served() -> Error {
+    Error::new(ErrorKind::Unsupported, "ledger.perform", "the contract is not served")
+}

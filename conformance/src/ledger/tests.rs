@@ -1,0 +1,143 @@
+//! Clerks find what is wrong, and nothing else.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use larder_agents::storage::{
+    InMemoryBlobStore, InMemoryGraphStore, InMemoryHistoryProvider, InMemoryKeyValueStore, InMemoryTaskStore,
+    InMemoryVectorStore, MemoryPlace,
+};
+use larder_kernel::Namespace;
+
+use super::*;
+
+fn memory() -> StoreSet {
+    let (place, namespace) = (MemoryPlace::new(), Namespace::new("n").unwrap());
+    StoreSet {
+        history: Some(Arc::new(InMemoryHistoryProvider::open(&place, namespace.clone()))),
+        key_value: Some(Arc::new(InMemoryKeyValueStore::open(&place, namespace.clone()))),
+        tasks: Some(Arc::new(InMemoryTaskStore::open(&place, namespace.clone()))),
+        blobs: Some(Arc::new(InMemoryBlobStore::open(&place, namespace.clone()))),
+        graph: Some(Arc::new(InMemoryGraphStore::open(&place, namespace.clone()))),
+        vectors: Some(Arc::new(InMemoryVectorStore::open(&place, namespace))),
+    }
+}
+
+fn is_deletion(op: &Op) -> bool {
+    match op {
+        Op::Edges(op) => is_deletion(op),
+        Op::Delete { .. } | Op::DeleteBlob { .. } | Op::Remove { .. } => true,
+        _ => false,
+    }
+}
+
+/// Has a clerk do so many steps.
+async fn steps(clerk: &mut dyn Clerk, stores: &StoreSet, count: u32) -> Vec<Sin> {
+    let calls = Calls::new(Duration::from_secs(10), Arc::default());
+    let mut sins = Vec::new();
+    for _ in 0..count {
+        step(clerk, stores, &calls, &mut sins).await;
+    }
+    sins
+}
+
+#[tokio::test]
+async fn nothing_is_held_against_a_store_that_works() {
+    let stores = memory();
+    for seed in 0..3 {
+        for mut clerk in clerks(&stores, &format!("era-{seed}"), seed) {
+            let mut sins = steps(clerk.as_mut(), &stores, 120).await;
+            sins.extend(clerk.judge(&stores, "STORE-002").await.unwrap());
+            assert_eq!(sins, [], "{}", clerk.contract());
+        }
+    }
+}
+
+/// The operation with the first of its places alone, where it has several.
+fn torn(op: &Op) -> Option<Op> {
+    match op {
+        Op::Edges(op) => torn(op).map(|op| Op::Edges(Box::new(op))),
+        Op::Shelve { places, number, .. } if places.len() > 1 => {
+            Some(Op::Shelve { places: places[..1].to_vec(), number: *number, fresh: false })
+        }
+        _ => None,
+    }
+}
+
+#[tokio::test]
+async fn a_batch_that_is_there_in_part_is_found() {
+    for (contract, clauses) in
+        [(Contract::Vectors, ["VEC-004", ""]), (Contract::Graph, ["GRAPH-004", "GRAPH-006"])]
+    {
+        let stores = memory();
+        let mut clerk = clerk(contract, &stores, "era", 4);
+        let part = loop {
+            let op = clerk.next();
+            if let Some(part) = torn(&op) {
+                assert_eq!(clerk.settle(&op, Ended::Open(None)), None);
+                break part;
+            }
+            let ended = clerk.perform(&op, &stores).await.into();
+            assert_eq!(clerk.settle(&op, ended), None);
+        };
+        clerk.perform(&part, &stores).await.unwrap();
+        let sins = clerk.judge(&stores, "STORE-002").await.unwrap();
+        assert!(sins.iter().any(|sin| clauses.contains(&sin.clause)), "{contract}: {sins:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_was_acknowledged_and_is_gone_is_found_missing() {
+    let (stores, empty) = (memory(), memory());
+    for mut clerk in clerks(&stores, "era", 7) {
+        steps(clerk.as_mut(), &stores, 20).await;
+        let sins = clerk.judge(&empty, "STORE-005").await.unwrap();
+        assert!(sins.iter().any(|sin| sin.clause == "STORE-005"), "{}: {sins:?}", clerk.contract());
+    }
+}
+
+#[tokio::test]
+async fn what_was_reported_as_not_applied_and_is_there_is_found() {
+    let stores = memory();
+    for mut clerk in clerks(&stores, "era", 3) {
+        steps(clerk.as_mut(), &stores, 20).await;
+        let op = loop {
+            let op = clerk.next();
+            if op.writes() && !is_deletion(&op) {
+                break op;
+            }
+            let ended = clerk.perform(&op, &stores).await.into();
+            assert_eq!(clerk.settle(&op, ended), None);
+        };
+        clerk.perform(&op, &stores).await.unwrap();
+        let lie = Error::new(ErrorKind::Unavailable, "", "").with_outcome(Outcome::NotApplied);
+        assert_eq!(clerk.settle(&op, Ended::Refused(lie)), None);
+        let sins = clerk.judge(&stores, "STORE-002").await.unwrap();
+        assert!(sins.iter().any(|sin| sin.clause == "STORE-013"), "{}: {sins:?}", clerk.contract());
+    }
+}
+
+#[tokio::test]
+async fn what_may_have_happened_may_be_there_or_not() {
+    for happened in [false, true] {
+        let stores = memory();
+        for mut clerk in clerks(&stores, "era", 5) {
+            steps(clerk.as_mut(), &stores, 10).await;
+            for _ in 0..40 {
+                let op = clerk.next();
+                if happened || !op.writes() {
+                    // A repetition may be refused, for it has happened.
+                    let ended = clerk.perform(&op, &stores).await;
+                    if !op.writes() || ended.is_err() {
+                        assert_eq!(clerk.settle(&op, ended.into()), None, "{op:?}");
+                        continue;
+                    }
+                }
+                assert_eq!(clerk.settle(&op, Ended::Open(None)), None);
+            }
+            let mut sins = steps(clerk.as_mut(), &stores, 30).await;
+            sins.extend(clerk.judge(&stores, "STORE-002").await.unwrap());
+            assert_eq!(sins, [], "{}", clerk.contract());
+        }
+    }
+}

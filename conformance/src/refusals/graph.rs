@@ -1,0 +1,274 @@
+//! Bad calls of [`GraphStore`](larder_kernel::GraphStore) and [`CypherCapable`](larder_kernel::CypherCapable).
+
+use larder_kernel::limits::{
+    BATCH_GRAPH_ITEMS_MAX, CYPHER_BYTES_MAX, NEIGHBORS_DEPTH_MAX, PAGE_ITEMS_MAX, RELATIONSHIP_TYPES_MAX,
+};
+use larder_kernel::{
+    Capability, Direction, Entity, EntityId, EntityQuery, EntityType, Error, Filter, Metadata, NeighborQuery,
+    PageRequest, Relationship, RelationshipId, RelationshipQuery, RelationshipType, Result,
+};
+
+use super::inputs::{BadFilter, PLACES, STANDS, among, filters, limit, limits, metadata, refused_ids};
+use super::{Refusal, Table, served, table};
+
+pub(super) fn tables() -> Vec<Table> {
+    let mut all = Vec::new();
+    for (place, stand) in STANDS {
+        let of = |entities| filters().into_iter().map(move |bad| filter(entities, bad, stand));
+        all.push(table(format!("filter_of_entities_{place}"), of(true)));
+        all.push(table(format!("filter_of_relationships_{place}"), of(false)));
+    }
+    all.extend([
+        table("entity", entities()),
+        table("relationship", relationships()),
+        table("page_that_is_too_long", pages()),
+        table("walk", walks()),
+        table("id", ids()),
+        Table { needs: Some(Capability::Cypher), ..table("cypher_query", queries()) },
+    ]);
+    all
+}
+
+fn filter(entities: bool, bad: BadFilter, stand: fn(Filter) -> Filter) -> Refusal {
+    let (what, field, limit, make, operator) = bad;
+    Refusal::new(what, field, limit, move |stores| {
+        let filter = Some(stand(make(operator)));
+        Box::pin(async move {
+            let store = served(stores.graph.as_ref())?;
+            if entities {
+                let query = EntityQuery { entity_type: None, filter };
+                store.find_entities(&query, PageRequest::first(10)).await.map(drop)
+            } else {
+                let query = RelationshipQuery { filter, ..RelationshipQuery::default() };
+                store.find_relationships(&query, PageRequest::first(10)).await.map(drop)
+            }
+        })
+    })
+}
+
+fn entity(name: &str) -> Result<Entity> {
+    Ok(Entity::new(EntityId::new(name)?, EntityType::new("new")?))
+}
+
+fn edge(name: &str, source: &str) -> Result<Relationship> {
+    let (id, kind) = (RelationshipId::new(name)?, RelationshipType::new("new")?);
+    Ok(Relationship::new(id, kind, EntityId::new(source)?, EntityId::new("kept-b")?))
+}
+
+/// Two batches that are refused whatever they hold: their names, the field, the limit, and how many items.
+const SIZES: [(&str, Option<u64>, usize); 3] = [
+    ("none", Some(1), 0),
+    ("one too many", limit(BATCH_GRAPH_ITEMS_MAX), BATCH_GRAPH_ITEMS_MAX + 1),
+    ("twice too many", limit(BATCH_GRAPH_ITEMS_MAX), BATCH_GRAPH_ITEMS_MAX * 2),
+];
+
+fn entities() -> Vec<Refusal> {
+    let upsert = |what: String,
+                  field,
+                  limit,
+                  batch: fn(Metadata, usize) -> Result<Vec<Entity>>,
+                  properties: Metadata,
+                  at| {
+        Refusal::new(what, field, limit, move |stores| {
+            let properties = properties.clone();
+            Box::pin(async move {
+                served(stores.graph.as_ref())?.upsert_entities(batch(properties, at)?).await.map(drop)
+            })
+        })
+    };
+    let mut rows = Vec::new();
+    for (place, at) in PLACES {
+        for (what, limit, properties) in metadata() {
+            let batch = |properties, at| {
+                Ok(among([entity("kept-a")?, entity("new")?], entity("bad")?.with_properties(properties), at))
+            };
+            let what = format!("properties of {what}, {place}");
+            rows.push(upsert(what, "entity.properties", limit, batch, properties, at));
+        }
+        let twice = |_, at| Ok(among([entity("twice")?, entity("kept-a")?], entity("twice")?, at));
+        rows.push(upsert(format!("an id twice, {place}"), "entities.id", None, twice, Metadata::new(), at));
+    }
+    for (what, limit, count) in SIZES {
+        let many = |_, count| (0..count).map(|number| entity(&format!("n{number}"))).collect();
+        rows.push(upsert(what.to_owned(), "entities", limit, many, Metadata::new(), count));
+    }
+    rows
+}
+
+fn relationships() -> Vec<Refusal> {
+    let upsert = |what: String,
+                  field,
+                  limit,
+                  batch: fn(Metadata, usize) -> Result<Vec<Relationship>>,
+                  properties: Metadata,
+                  at| {
+        Refusal::new(what, field, limit, move |stores| {
+            let properties = properties.clone();
+            Box::pin(async move {
+                served(stores.graph.as_ref())?.upsert_relationships(batch(properties, at)?).await.map(drop)
+            })
+        })
+    };
+    let mut rows = Vec::new();
+    for (place, at) in PLACES {
+        for (what, limit, properties) in metadata() {
+            let batch = |properties, at| {
+                let bad = edge("bad", "kept-a")?.with_properties(properties);
+                Ok(among([edge("kept-r1", "kept-c")?, edge("new", "kept-a")?], bad, at))
+            };
+            // Bad input comes before an end that is missing.
+            let homeless = |properties, at| {
+                let bad = edge("bad", "missing")?.with_properties(properties);
+                Ok(among([edge("kept-r1", "kept-c")?, edge("new", "missing")?], bad, at))
+            };
+            let field = "relationship.properties";
+            let what = format!("properties of {what}, {place}");
+            rows.push(upsert(what.clone(), field, limit, batch, properties.clone(), at));
+            rows.push(upsert(format!("{what}, an end missing"), field, limit, homeless, properties, at));
+        }
+        let twice = |_, at| {
+            Ok(among([edge("twice", "kept-a")?, edge("new", "kept-a")?], edge("twice", "kept-c")?, at))
+        };
+        rows.push(upsert(
+            format!("an id twice, {place}"),
+            "relationships.id",
+            None,
+            twice,
+            Metadata::new(),
+            at,
+        ));
+    }
+    for (what, limit, count) in SIZES {
+        let many = |_, count| (0..count).map(|number| edge(&format!("n{number}"), "kept-a")).collect();
+        rows.push(upsert(what.to_owned(), "relationships", limit, many, Metadata::new(), count));
+    }
+    rows
+}
+
+fn pages() -> Vec<Refusal> {
+    let mut rows = Vec::new();
+    for (what, most, count) in limits() {
+        for after in [None, Some("kept-a")] {
+            for kind in [None, Some("kept-person"), Some("kept-knows")] {
+                let name = |of: &str| format!("{of} of {kind:?} after {after:?}: {what}");
+                rows.push(Refusal::new(name("entities"), "limit", most, move |stores| {
+                    Box::pin(async move {
+                        let query =
+                            EntityQuery { entity_type: kind.map(EntityType::new).transpose()?, filter: None };
+                        let page = PageRequest { after: after.map(EntityId::new).transpose()?, limit: count };
+                        served(stores.graph.as_ref())?.find_entities(&query, page).await.map(drop)
+                    })
+                }));
+                rows.push(Refusal::new(name("relationships"), "limit", most, move |stores| {
+                    Box::pin(async move {
+                        let relationship_type = kind.map(RelationshipType::new).transpose()?;
+                        let query = RelationshipQuery { relationship_type, ..RelationshipQuery::default() };
+                        let page =
+                            PageRequest { after: after.map(RelationshipId::new).transpose()?, limit: count };
+                        served(stores.graph.as_ref())?.find_relationships(&query, page).await.map(drop)
+                    })
+                }));
+            }
+        }
+    }
+    for count in [PAGE_ITEMS_MAX + 1, PAGE_ITEMS_MAX * 2] {
+        let most = limit(PAGE_ITEMS_MAX);
+        rows.push(Refusal::new(format!("{count} entities by id"), "ids", most, move |stores| {
+            Box::pin(async move {
+                let ids: Result<Vec<_>> = (0..count).map(|_| EntityId::new("kept-a")).collect();
+                served(stores.graph.as_ref())?.get_entities(&ids?).await.map(drop)
+            })
+        }));
+        rows.push(Refusal::new(format!("{count} relationships by id"), "ids", most, move |stores| {
+            Box::pin(async move {
+                let ids: Result<Vec<_>> = (0..count).map(|_| RelationshipId::new("kept-r1")).collect();
+                served(stores.graph.as_ref())?.get_relationships(&ids?).await.map(drop)
+            })
+        }));
+    }
+    rows
+}
+
+fn walks() -> Vec<Refusal> {
+    let mut rows = Vec::new();
+    let mut add = |what: String, field, most, start: &'static str, query: NeighborQuery| {
+        rows.push(Refusal::new(what, field, most, move |stores| {
+            let query = query.clone();
+            Box::pin(async move {
+                served(stores.graph.as_ref())?.neighbors(&EntityId::new(start)?, &query).await.map(drop)
+            })
+        }));
+    };
+    for start in ["kept-a", "absent"] {
+        for direction in [Direction::Both, Direction::Out, Direction::In] {
+            let at = format!("{direction:?} from {start}");
+            for depth in [NEIGHBORS_DEPTH_MAX + 1, 256, u32::MAX] {
+                let query = NeighborQuery::depth(depth).with_direction(direction);
+                add(
+                    format!("{depth} hops, {at}"),
+                    "depth",
+                    Some(u64::from(NEIGHBORS_DEPTH_MAX)),
+                    start,
+                    query,
+                );
+            }
+            for (what, most, count) in limits() {
+                let query = NeighborQuery::depth(1).with_direction(direction).with_limit(count);
+                add(format!("a limit of {what}, {at}"), "limit", most, start, query);
+            }
+            let kinds: Vec<_> = (0..=RELATIONSHIP_TYPES_MAX)
+                .flat_map(|number| RelationshipType::new(format!("t{number}")))
+                .collect();
+            let query = NeighborQuery::depth(1).with_direction(direction).with_types(kinds);
+            add(format!("65 types, {at}"), "relationship_types", limit(RELATIONSHIP_TYPES_MAX), start, query);
+        }
+    }
+    rows
+}
+
+fn ids() -> Vec<Refusal> {
+    [
+        refused_ids("entity", EntityId::new),
+        refused_ids("entity_type", EntityType::new),
+        refused_ids("relationship", RelationshipId::new),
+        refused_ids("relationship_type", RelationshipType::new),
+    ]
+    .concat()
+}
+
+fn queries() -> Vec<Refusal> {
+    const ALL: &str = "MATCH (n:Entity) RETURN n";
+    let mut bad = Vec::new();
+    for (what, limit, parameters) in metadata() {
+        bad.push((format!("parameters of {what}"), "parameters", limit, ALL.to_owned(), parameters));
+    }
+    for (what, text) in [
+        ("alone", "\0".to_owned()),
+        ("at the end", format!("{ALL}\0")),
+        ("within", "MATCH (n\0) RETURN n".to_owned()),
+    ] {
+        bad.push((format!("NUL {what}"), "query", None, text, Metadata::new()));
+    }
+    for (what, blank) in [("a byte", " "), ("two", "é")] {
+        let text = format!("{ALL} // {}", blank.repeat(CYPHER_BYTES_MAX));
+        bad.push((
+            format!("a text too long, in letters of {what}"),
+            "query",
+            limit(CYPHER_BYTES_MAX),
+            text,
+            Metadata::new(),
+        ));
+    }
+    let row =
+        |(what, field, limit, text, parameters): (String, &'static str, Option<u64>, String, Metadata)| {
+            Refusal::new(what, field, limit, move |stores| {
+                let (text, parameters) = (text.clone(), parameters.clone());
+                Box::pin(async move {
+                    let store = served(stores.graph.as_ref())?;
+                    let missing = || Error::unsupported("graph.cypher", Capability::Cypher);
+                    store.as_cypher().ok_or_else(missing)?.cypher(&text, parameters).await.map(drop)
+                })
+            })
+        };
+    bad.into_iter().map(row).collect()
+}

@@ -1,0 +1,311 @@
+//! Bad calls of [`HistoryProvider`](larder_kernel::HistoryProvider).
+
+use larder_kernel::limits::{
+    BATCH_MESSAGES_MAX, CONTENT_TYPE_BYTES_MAX, MESSAGE_BYTES_MAX, MESSAGE_FILTER_TERMS_MAX,
+    MESSAGE_PARTS_MAX,
+};
+use larder_kernel::{
+    AgentId, AgentRole, AppendOptions, BlobKey, BlobRef, ChatMessage, IdempotencyKey, MessageFilter,
+    PageRequest, Replacement, Result, RunId, Seq, SessionId, Thread, ToolCall, ToolResult, Ttl,
+};
+
+use super::inputs::{Bad, PLACES, among, durations, ids, limit, limits, metadata, refused_ids};
+use super::{Refusal, Table, served, table};
+
+pub(super) fn tables() -> Vec<Table> {
+    let mut all = messages();
+    all.extend([
+        table("window_that_is_too_long", windows()),
+        table("list_that_is_too_long", lists()),
+        table("time_to_live", lives()),
+        table("filter_of_too_many_authors", author_filters()),
+        table("replacement", replacements()),
+        table("id", every_id()),
+    ]);
+    all
+}
+
+/// A thread that holds messages.
+fn kept() -> Result<Thread> {
+    Thread::new("agent kept", "first kept")
+}
+
+fn fresh() -> Result<Thread> {
+    Thread::new("fresh", "fresh")
+}
+
+/// Where messages are written.
+#[derive(Debug, Clone, Copy)]
+enum Way {
+    Append,
+    AppendToANewThread,
+    AppendWithAKey,
+    Replace,
+}
+
+impl Way {
+    const ALL: [Self; 4] = [Self::Append, Self::AppendToANewThread, Self::AppendWithAKey, Self::Replace];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Append => "message_appended",
+            Self::AppendToANewThread => "message_appended_to_a_new_thread",
+            Self::AppendWithAKey => "message_appended_with_a_key",
+            Self::Replace => "message_put_in_place",
+        }
+    }
+}
+
+fn write(
+    way: Way,
+    messages: Vec<ChatMessage>,
+    what: String,
+    field: &'static str,
+    limit: Option<u64>,
+) -> Refusal {
+    Refusal::new(what, field, limit, move |stores| {
+        let messages = messages.clone();
+        Box::pin(async move {
+            let (store, plain) = (served(stores.history.as_ref())?, AppendOptions::default());
+            match way {
+                Way::Append => store.append_many(&kept()?, messages, plain).await.map(drop),
+                Way::AppendToANewThread => store.append_many(&fresh()?, messages, plain).await.map(drop),
+                Way::AppendWithAKey => {
+                    let keyed = plain.with_idempotency_key(IdempotencyKey::new("new")?);
+                    store.append_many(&kept()?, messages, keyed).await.map(drop)
+                }
+                Way::Replace => {
+                    let replacement = Replacement::new(Seq::new(1), messages).with_seen(Seq::new(7));
+                    store.replace(&kept()?, replacement).await.map(drop)
+                }
+            }
+        })
+    })
+}
+
+fn good() -> [ChatMessage; 2] {
+    [ChatMessage::user("good"), ChatMessage::assistant("good")]
+}
+
+/// Messages with one bad part each.
+fn parts() -> Vec<(String, &'static str, Option<u64>, ChatMessage)> {
+    let (most, plain) = (limit(MESSAGE_PARTS_MAX), || ChatMessage::assistant(""));
+    let mut all = Vec::new();
+    for (what, limit, text) in ids() {
+        let call = |id: &str, name: &str| plain().with_tool_call(ToolCall::new(id, name, "{}"));
+        all.push((format!("a call's id: {what}"), "message.tool_calls.id", limit, call(&text, "tool")));
+        all.push((format!("a tool's name: {what}"), "message.tool_calls.name", limit, call("id", &text)));
+        let result = ChatMessage::tool([ToolResult::new(text, "result")]);
+        all.push((format!("a result's call: {what}"), "message.tool_results.call_id", limit, result));
+    }
+    let mut calls = plain();
+    calls.tool_calls = vec![ToolCall::new("c", "t", "{}"); MESSAGE_PARTS_MAX + 1];
+    all.push(("257 calls".to_owned(), "message.tool_calls", most, calls));
+    let results = ChatMessage::tool(vec![ToolResult::new("c", "r"); MESSAGE_PARTS_MAX + 1]);
+    all.push(("257 results".to_owned(), "message.tool_results", most, results));
+    if let Ok(key) = BlobKey::new("k") {
+        let mut blobs = plain();
+        let blob = BlobRef { key, content_type: None, size_bytes: None };
+        blobs.blobs = vec![blob.clone(); MESSAGE_PARTS_MAX + 1];
+        all.push(("257 blobs".to_owned(), "message.blobs", most, blobs));
+        let long = BlobRef { content_type: Some("t".repeat(CONTENT_TYPE_BYTES_MAX + 1)), ..blob };
+        let field = "message.blobs.content_type";
+        all.push((
+            "a long content type".to_owned(),
+            field,
+            limit(CONTENT_TYPE_BYTES_MAX),
+            plain().with_blob(long),
+        ));
+    }
+    let size = limit(MESSAGE_BYTES_MAX);
+    all.push((
+        "a text too large".to_owned(),
+        "message",
+        size,
+        ChatMessage::user("x".repeat(MESSAGE_BYTES_MAX + 1)),
+    ));
+    all
+}
+
+fn messages() -> Vec<Table> {
+    let of = |way: Way| {
+        let mut rows = Vec::new();
+        for (what, limit, metadata) in metadata() {
+            for (place, at) in PLACES {
+                let bad = ChatMessage::user("").with_metadata(metadata.clone());
+                let what = format!("metadata of {what}, {place}");
+                rows.push(write(way, among(good(), bad, at), what, "message.metadata", limit));
+            }
+        }
+        for (what, field, limit, bad) in parts() {
+            rows.push(write(way, among(good(), bad, 2), what, field, limit));
+        }
+        let many = vec![ChatMessage::user("m"); BATCH_MESSAGES_MAX + 1];
+        rows.push(write(way, many, "too many messages".to_owned(), "messages", limit(BATCH_MESSAGES_MAX)));
+        if !matches!(way, Way::Replace) {
+            rows.push(write(way, Vec::new(), "no messages".to_owned(), "messages", Some(1)));
+        }
+        table(way.name(), rows)
+    };
+    Way::ALL.into_iter().map(of).collect()
+}
+
+/// A read of messages.
+#[derive(Debug, Clone, Copy)]
+enum Read {
+    From(u64),
+    Before(Option<Seq>),
+    Matching(Option<Seq>),
+    After(Seq),
+}
+
+fn windows() -> Vec<Refusal> {
+    let before = [None, Some(Seq::new(3)), Some(Seq::MIN)];
+    let mut reads: Vec<Read> = [0, 3, u64::MAX].map(Read::From).into();
+    reads.extend(before.map(Read::Before));
+    reads.extend(before.map(Read::Matching));
+    reads.extend([Seq::MIN, Seq::ZERO, Seq::MAX].map(Read::After));
+    let mut rows = Vec::new();
+    for (what, most, count) in limits() {
+        for is_there in [true, false] {
+            for read in &reads {
+                rows.push(window(*read, is_there, what, most, count));
+            }
+        }
+    }
+    rows
+}
+
+fn window(read: Read, is_there: bool, what: &str, most: Option<u64>, count: usize) -> Refusal {
+    let what = format!("{read:?} of a thread that is there: {is_there}, {what}");
+    Refusal::new(what, "limit", most, move |stores| {
+        Box::pin(async move {
+            let (store, thread) =
+                (served(stores.history.as_ref())?, if is_there { kept()? } else { fresh()? });
+            match read {
+                Read::From(offset) => store.get_messages(&thread, offset, count).await.map(drop),
+                Read::Before(before) => store.tail(&thread, before, count).await.map(drop),
+                Read::Matching(before) => {
+                    let filter = MessageFilter::new().include_agent(AgentId::new("author")?);
+                    store.tail_matching(&thread, &filter, before, count).await.map(drop)
+                }
+                Read::After(after) => store.page_after(&thread, after, count).await.map(drop),
+            }
+        })
+    })
+}
+
+fn lists() -> Vec<Refusal> {
+    let mut rows = Vec::new();
+    for (what, most, count) in limits() {
+        for agent in [None, Some("agent kept"), Some("nobody")] {
+            for after in [None, Some("first kept")] {
+                let what = format!("threads of {agent:?} after {after:?}: {what}");
+                rows.push(Refusal::new(what, "limit", most, move |stores| {
+                    Box::pin(async move {
+                        let agent = agent.map(AgentId::new).transpose()?;
+                        let after = after.map(|session| Thread::new("agent kept", session)).transpose()?;
+                        let page = PageRequest { after, limit: count };
+                        served(stores.history.as_ref())?.list_threads(agent.as_ref(), page).await.map(drop)
+                    })
+                }));
+            }
+        }
+    }
+    rows
+}
+
+fn lives() -> Vec<Refusal> {
+    let mut rows = Vec::new();
+    for (what, limit, time) in durations() {
+        for (how, ttl) in [("fixed", Ttl::fixed(time)), ("sliding", Ttl::sliding(time))] {
+            for is_there in [true, false] {
+                let thread = move || if is_there { kept() } else { fresh() };
+                let what = format!("{how}, {what}, of a thread that is there: {is_there}");
+                rows.push(Refusal::new(format!("set, {what}"), "ttl", limit, move |stores| {
+                    Box::pin(
+                        async move { served(stores.history.as_ref())?.set_ttl(&thread()?, Some(ttl)).await },
+                    )
+                }));
+                rows.push(Refusal::new(format!("appended, {what}"), "ttl", limit, move |stores| {
+                    Box::pin(async move {
+                        let options = AppendOptions::default().with_ttl(ttl);
+                        let store = served(stores.history.as_ref())?;
+                        store.append_many(&thread()?, vec![ChatMessage::user("x")], options).await.map(drop)
+                    })
+                }));
+            }
+        }
+    }
+    rows
+}
+
+/// Filters of one term too many, of each kind alone and of all together.
+fn author_filters() -> Vec<Refusal> {
+    type Add = fn(MessageFilter, usize) -> Result<MessageFilter>;
+    fn agent(number: usize) -> Result<AgentId> {
+        AgentId::new(format!("a{number}"))
+    }
+    fn role(number: usize) -> Result<AgentRole> {
+        AgentRole::new(format!("r{number}"))
+    }
+    let kinds: [Bad<Add>; 5] = [
+        ("agents included", None, |filter, number| Ok(filter.include_agent(agent(number)?))),
+        ("agents excluded", None, |filter, number| Ok(filter.exclude_agent(agent(number)?))),
+        ("roles included", None, |filter, number| Ok(filter.include_role(role(number)?))),
+        ("roles excluded", None, |filter, number| Ok(filter.exclude_role(role(number)?))),
+        ("all kinds in turn", None, |filter, number| match number % 4 {
+            0 => Ok(filter.include_agent(agent(number)?)),
+            1 => Ok(filter.exclude_agent(agent(number)?)),
+            2 => Ok(filter.include_role(role(number)?)),
+            _ => Ok(filter.exclude_role(role(number)?)),
+        }),
+    ];
+    let most = limit(MESSAGE_FILTER_TERMS_MAX);
+    let row = |(what, _, add): Bad<Add>, count: usize, at: usize| {
+        Refusal::new(format!("{count} {what}, a limit of {at}"), "filter", most, move |stores| {
+            Box::pin(async move {
+                let filter = (0..count).try_fold(MessageFilter::new(), add)?;
+                let store = served(stores.history.as_ref())?;
+                store.tail_matching(&kept()?, &filter, None, at).await.map(drop)
+            })
+        })
+    };
+    let each = |kind| [(65, 0), (65, 10), (1_000, 10)].map(|(count, at)| row(kind, count, at));
+    kinds.into_iter().flat_map(each).collect()
+}
+
+fn replacements() -> Vec<Refusal> {
+    let row = |up_to: Seq, seen: Seq, field, messages: usize| {
+        let what = format!("up to {up_to:?}, seen {seen:?}, {messages} messages");
+        Refusal::new(what, field, None, move |stores| {
+            Box::pin(async move {
+                let messages = vec![ChatMessage::system("summary"); messages];
+                let replacement = Replacement::new(up_to, messages).with_seen(seen);
+                served(stores.history.as_ref())?.replace(&kept()?, replacement).await.map(drop)
+            })
+        })
+    };
+    let mut rows = Vec::new();
+    for messages in [0, 1, 3] {
+        for up_to in [Seq::MIN, Seq::new(-1_000), Seq::new(-1)] {
+            rows.push(row(up_to, up_to, "up_to", messages));
+            rows.push(row(up_to, Seq::new(7), "up_to", messages));
+        }
+        for (up_to, seen) in [(3, 2), (1, 0), (7, i64::MIN), (i64::MAX, i64::MAX - 1), (0, -1)] {
+            rows.push(row(Seq::new(up_to), Seq::new(seen), "seen", messages));
+        }
+    }
+    rows
+}
+
+fn every_id() -> Vec<Refusal> {
+    [
+        refused_ids("agent", AgentId::new),
+        refused_ids("session", SessionId::new),
+        refused_ids("run", RunId::new),
+        refused_ids("agent_role", AgentRole::new),
+        refused_ids("idempotency_key", IdempotencyKey::new),
+    ]
+    .concat()
+}

@@ -1,0 +1,240 @@
+//! Kinds of bad input, whatever takes them: a short name, the limit that the refusal names, and the input.
+
+use std::time::Duration;
+
+use larder_kernel::limits::{
+    FILTER_NODES_MAX, FILTER_PATH_KEYS_MAX, ID_BYTES_MAX, JSON_DEPTH_MAX, METADATA_BYTES_MAX, PAGE_ITEMS_MAX,
+    TTL_MS_MAX, TTL_MS_MIN,
+};
+use larder_kernel::{Filter, Metadata, Result};
+use serde_json::{Value, json};
+
+use super::Refusal;
+
+/// A size as errors carry it.
+pub(super) const fn limit(value: usize) -> Option<u64> {
+    Some(value as u64)
+}
+
+/// Bad input of one kind.
+pub(super) type Bad<T> = (&'static str, Option<u64>, T);
+
+/// Texts that are no id.
+pub(super) fn ids() -> Vec<Bad<String>> {
+    let most = limit(ID_BYTES_MAX);
+    vec![
+        ("nothing", Some(1), String::new()),
+        ("513 bytes", most, "x".repeat(513)),
+        ("257 letters of two bytes", most, "é".repeat(257)),
+        ("171 letters of three bytes", most, "日".repeat(171)),
+        ("129 letters of four bytes", most, "🦀".repeat(129)),
+        ("a mebibyte", most, "x".repeat(1 << 20)),
+        ("513 bytes with NUL", most, format!("{}\0", "x".repeat(512))),
+        ("NUL alone", None, "\0".to_owned()),
+        ("NUL at the beginning", None, "\0a".to_owned()),
+        ("NUL in the middle", None, "a\0b".to_owned()),
+        ("NUL at the end", None, "a\0".to_owned()),
+        ("NUL as the last of 512 bytes", None, format!("{}\0", "x".repeat(511))),
+    ]
+}
+
+/// The rows of an id's type: what makes it refuses every text that is no id.
+pub(super) fn refused_ids<T: 'static>(field: &'static str, make: fn(String) -> Result<T>) -> Vec<Refusal> {
+    let row = |(what, limit, text): Bad<String>| {
+        Refusal::new(format!("{field} of {what}"), field, limit, move |_| {
+            let made = make(text.clone()).map(drop);
+            Box::pin(std::future::ready(made))
+        })
+    };
+    ids().into_iter().map(row).collect()
+}
+
+/// Prefixes of keys that are refused. An empty one is good.
+pub(super) fn prefixes() -> Vec<Bad<String>> {
+    ids().into_iter().filter(|(_, _, text)| !text.is_empty()).collect()
+}
+
+fn nested(levels: usize, wrap: fn(Value) -> Value) -> Value {
+    (0..levels).fold(json!(1), |inner, _| wrap(inner))
+}
+
+/// Metadata that is refused.
+pub(super) fn metadata() -> Vec<Bad<Metadata>> {
+    let (bytes, depth) = (limit(METADATA_BYTES_MAX), limit(JSON_DEPTH_MAX));
+    let one = |value: Value| Metadata::new().with("k", value);
+    let many = (0..8_192).fold(Metadata::new(), |all, number| all.with(format!("{number:04}"), number));
+    vec![
+        ("one text too large", bytes, one(json!("x".repeat(METADATA_BYTES_MAX)))),
+        ("texts too large together", bytes, one(json!(["x".repeat(40_000), "y".repeat(40_000)]))),
+        ("a key too large", bytes, Metadata::new().with("k".repeat(METADATA_BYTES_MAX), 1)),
+        ("too many numbers", bytes, many),
+        ("too many nulls in a list", bytes, one(Value::Array(vec![Value::Null; 8_192]))),
+        ("lists too deep", depth, one(nested(JSON_DEPTH_MAX, |inner| json!([inner])))),
+        ("objects too deep", depth, one(nested(JSON_DEPTH_MAX, |inner| json!({ "k": inner })))),
+        ("a list too deep beside others", depth, {
+            one(json!([1, nested(JSON_DEPTH_MAX - 1, |inner| json!([inner])), 2]))
+        }),
+        ("NUL as a key", None, Metadata::new().with("\0", 1)),
+        ("NUL in a key after a good one", None, Metadata::new().with("a", 1).with("b\0", 1)),
+        ("NUL in a key further in", None, one(json!([{ "a\0b": null }]))),
+        ("NUL as a text", None, one(json!("\0"))),
+        ("NUL in a text of a list", None, one(json!(["a", "b\0"]))),
+        ("NUL in a text of an object", None, one(json!({ "a": { "b": "\0c" } }))),
+    ]
+}
+
+/// Times to live and leases that are refused.
+pub(super) fn durations() -> Vec<Bad<Duration>> {
+    let (least, most) = (Some(TTL_MS_MIN), Some(TTL_MS_MAX));
+    vec![
+        ("no time", least, Duration::ZERO),
+        ("a nanosecond", least, Duration::from_nanos(1)),
+        ("a microsecond", least, Duration::from_micros(1)),
+        ("just under a millisecond", least, Duration::from_nanos(999_999)),
+        ("a millisecond over a hundred years", most, Duration::from_millis(TTL_MS_MAX + 1)),
+        ("two hundred years", most, Duration::from_millis(TTL_MS_MAX * 2)),
+        ("more milliseconds than 64 bits hold", most, Duration::from_secs(u64::MAX / 1_000 + 1)),
+        ("all time", most, Duration::MAX),
+    ]
+}
+
+/// Limits of pages that are refused.
+pub(super) fn limits() -> Vec<Bad<usize>> {
+    let most = limit(PAGE_ITEMS_MAX);
+    vec![
+        ("one too many", most, PAGE_ITEMS_MAX + 1),
+        ("ten times too many", most, PAGE_ITEMS_MAX * 10),
+        // One that 32 bits cut to something allowed.
+        ("2^32 and one", most, usize::try_from((1_u64 << 32) + 1).unwrap_or(usize::MAX)),
+        ("all that counts", most, usize::MAX),
+    ]
+}
+
+/// A bad filter: its name, the field and the limit that its refusal names, and how to make it.
+pub(super) type BadFilter = (String, &'static str, Option<u64>, fn(Operator) -> Filter, Operator);
+
+/// The operators, as functions from a field's keys and an operand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Operator {
+    Eq,
+    Ne,
+    Gt,
+    Gte,
+    Lt,
+    Lte,
+    In,
+    Exists,
+    ContainsKey,
+}
+
+impl Operator {
+    const ALL: [Self; 9] = [
+        Self::Eq,
+        Self::Ne,
+        Self::Gt,
+        Self::Gte,
+        Self::Lt,
+        Self::Lte,
+        Self::In,
+        Self::Exists,
+        Self::ContainsKey,
+    ];
+
+    fn has_operand(self) -> bool {
+        !matches!(self, Self::Exists | Self::ContainsKey)
+    }
+
+    fn on(self, keys: Vec<String>, operand: Value) -> Filter {
+        match self {
+            Self::Eq => Filter::eq(keys, operand),
+            Self::Ne => Filter::ne(keys, operand),
+            Self::Gt => Filter::gt(keys, operand),
+            Self::Gte => Filter::gte(keys, operand),
+            Self::Lt => Filter::lt(keys, operand),
+            Self::Lte => Filter::lte(keys, operand),
+            Self::In => Filter::is_in(keys, [json!(1), operand]),
+            Self::Exists => Filter::exists(keys),
+            Self::ContainsKey => Filter::contains_key(keys, "k"),
+        }
+    }
+}
+
+fn marker() -> Vec<String> {
+    vec!["marker".to_owned()]
+}
+
+/// Filters that are refused: each operator with each bad field and operand, and groups too large and too deep.
+pub(super) fn filters() -> Vec<BadFilter> {
+    let mut all: Vec<BadFilter> = Vec::new();
+    for operator in Operator::ALL {
+        let mut add = |what: &str, field, limit, make: fn(Operator) -> Filter| {
+            all.push((format!("{operator:?} {what}"), field, limit, make, operator));
+        };
+        add("of no field", "filter.field", Some(1), |it| it.on(Vec::new(), json!(1)));
+        add("of nine keys", "filter.field", limit(FILTER_PATH_KEYS_MAX), |it| {
+            it.on(vec!["k".to_owned(); FILTER_PATH_KEYS_MAX + 1], json!(1))
+        });
+        add("of a field with NUL", "filter.field", None, |it| it.on(vec!["a\0".to_owned()], json!(1)));
+        if operator.has_operand() {
+            add("with NUL", "filter.value", None, |it| it.on(marker(), json!(["a", "\0"])));
+            add("with an operand too deep", "filter.value", limit(JSON_DEPTH_MAX), |it| {
+                it.on(marker(), nested(JSON_DEPTH_MAX + 1, |inner| json!([inner])))
+            });
+            add("with an operand too large", "filter.value", limit(METADATA_BYTES_MAX), |it| {
+                it.on(marker(), json!("x".repeat(METADATA_BYTES_MAX + 1)))
+            });
+        }
+    }
+    all.extend(groups());
+    all
+}
+
+fn groups() -> Vec<BadFilter> {
+    const NODES: Option<u64> = limit(FILTER_NODES_MAX);
+    const DEPTH: Option<u64> = limit(JSON_DEPTH_MAX);
+    fn some() -> Filter {
+        Filter::exists("marker")
+    }
+    let row = |what: &str, field, limit, make: fn(Operator) -> Filter| {
+        (what.to_owned(), field, limit, make, Operator::Exists)
+    };
+    vec![
+        row("all of too many", "filter", NODES, |_| Filter::all((0..FILTER_NODES_MAX).map(|_| some()))),
+        row("any of too many", "filter", NODES, |_| Filter::any((0..FILTER_NODES_MAX).map(|_| some()))),
+        row("groups of too many together", "filter", NODES, |_| {
+            let group = || Filter::all((0..FILTER_NODES_MAX / 2).map(|_| some()));
+            Filter::any([group(), group()])
+        }),
+        row("negations too deep", "filter.depth", DEPTH, |_| {
+            (0..JSON_DEPTH_MAX).fold(some(), |inner, _| !inner)
+        }),
+        row("conjunctions too deep", "filter.depth", DEPTH, |_| {
+            (0..JSON_DEPTH_MAX).fold(some(), |inner, _| Filter::all([inner]))
+        }),
+        row("disjunctions too deep", "filter.depth", DEPTH, |_| {
+            (0..JSON_DEPTH_MAX).fold(some(), |inner, _| Filter::any([inner]))
+        }),
+        row("one of too many values", "filter.values", limit(PAGE_ITEMS_MAX), |_| {
+            Filter::is_in("marker", 0..10_001)
+        }),
+        row("NUL as a key asked for", "filter.key", None, |_| Filter::contains_key("marker", "\0")),
+        row("NUL in a key asked for", "filter.key", None, |_| Filter::contains_key("marker", "a\0b")),
+    ]
+}
+
+/// Where in a filter the bad part stands: what looks at the top only lets it pass elsewhere.
+pub(super) const STANDS: [(&str, fn(Filter) -> Filter); 3] = [
+    ("alone", |bad| bad),
+    ("negated", |bad| !bad),
+    ("after_good_ones", |bad| Filter::any([Filter::exists("marker"), !Filter::eq("marker", 1), bad])),
+];
+
+/// Where in a batch of good items the bad one stands.
+pub(super) const PLACES: [(&str, usize); 3] = [("first", 0), ("in the middle", 1), ("last", 2)];
+
+/// Two good items with a bad one among them.
+pub(super) fn among<T>(good: [T; 2], bad: T, place: usize) -> Vec<T> {
+    let mut items = Vec::from(good);
+    items.insert(place, bad);
+    items
+}

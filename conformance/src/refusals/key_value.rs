@@ -1,0 +1,157 @@
+//! Bad calls of [`KeyValueStore`](larder_kernel::KeyValueStore).
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use larder_kernel::limits::VALUE_BYTES_MAX;
+use larder_kernel::{BucketName, Key, KvCondition, KvPutOptions, PageRequest, Revision};
+
+use super::inputs::{durations, limit, limits, prefixes, refused_ids};
+use super::{Refusal, Table, served, table};
+
+/// Where a value is put: a key that is there, one that is not, one that was deleted, and a bucket that is not there.
+const PLACES: [(&str, &str); 4] = [
+    ("kept-bucket", "kept/key-0"),
+    ("kept-bucket", "new"),
+    ("kept-bucket", "deleted kept"),
+    ("absent", "new"),
+];
+
+/// Conditions that hold and that do not: bad input comes before them.
+const CONDITIONS: [KvCondition; 4] = [
+    KvCondition::None,
+    KvCondition::Absent,
+    KvCondition::AtRevision(Revision::new(1)),
+    KvCondition::AtRevision(Revision::new(u64::MAX)),
+];
+
+pub(super) fn tables() -> Vec<Table> {
+    vec![
+        table("value_that_is_too_large", values()),
+        table("time_to_live", lives()),
+        table("page_that_is_too_long", pages()),
+        table("prefix_of_a_list", listed()),
+        table("prefix_of_a_watch", watched()),
+        table("id", ids()),
+    ]
+}
+
+fn put(
+    what: &str,
+    field: &'static str,
+    limit: Option<u64>,
+    value: &Bytes,
+    ttl: Option<Duration>,
+) -> Vec<Refusal> {
+    let mut rows = Vec::new();
+    for (bucket, key) in PLACES {
+        for condition in CONDITIONS {
+            let value = value.clone();
+            let what = format!("{what} at {key} of {bucket}, {condition:?}");
+            rows.push(Refusal::new(what, field, limit, move |stores| {
+                let value = value.clone();
+                Box::pin(async move {
+                    let (bucket, key) = (BucketName::new(bucket)?, Key::new(key)?);
+                    let options = KvPutOptions { condition, ttl };
+                    served(stores.key_value.as_ref())?.put(&bucket, &key, value, options).await.map(drop)
+                })
+            }));
+        }
+    }
+    rows
+}
+
+fn values() -> Vec<Refusal> {
+    let mut rows = Vec::new();
+    for (what, size) in [("a byte too many", VALUE_BYTES_MAX + 1), ("twice too many", VALUE_BYTES_MAX * 2)] {
+        let value = Bytes::from(vec![b'x'; size]);
+        rows.extend(put(what, "value", limit(VALUE_BYTES_MAX), &value, None));
+    }
+    rows
+}
+
+fn lives() -> Vec<Refusal> {
+    let value = Bytes::from_static(b"lost");
+    let row = |(what, limit, time)| put(what, "ttl", limit, &value, Some(time));
+    durations().into_iter().flat_map(row).collect()
+}
+
+fn pages() -> Vec<Refusal> {
+    let mut rows = Vec::new();
+    for (what, most, count) in limits() {
+        for after in [None, Some("kept/key-0")] {
+            for bucket in ["kept-bucket", "absent"] {
+                for prefix in ["", "kept"] {
+                    let what = format!("{prefix:?} of {bucket} after {after:?}: {what}");
+                    rows.push(Refusal::new(what, "limit", most, move |stores| {
+                        Box::pin(async move {
+                            let page = PageRequest { after: after.map(Key::new).transpose()?, limit: count };
+                            let bucket = BucketName::new(bucket)?;
+                            served(stores.key_value.as_ref())?.list(&bucket, prefix, page).await.map(drop)
+                        })
+                    }));
+                }
+            }
+            rows.push(Refusal::new(
+                format!("buckets after {after:?}: {what}"),
+                "limit",
+                most,
+                move |stores| {
+                    Box::pin(async move {
+                        let page =
+                            PageRequest { after: after.map(BucketName::new).transpose()?, limit: count };
+                        served(stores.key_value.as_ref())?.list_buckets(page).await.map(drop)
+                    })
+                },
+            ));
+        }
+    }
+    rows
+}
+
+fn listed() -> Vec<Refusal> {
+    let mut rows = Vec::new();
+    for (what, limit, prefix) in prefixes() {
+        for bucket in ["kept-bucket", "absent"] {
+            for count in [0, 1, 10_000] {
+                for after in [None, Some("kept/key-0")] {
+                    let prefix = prefix.clone();
+                    let what = format!("{what} in {bucket}, {count} after {after:?}");
+                    rows.push(Refusal::new(what, "prefix", limit, move |stores| {
+                        let prefix = prefix.clone();
+                        Box::pin(async move {
+                            let page = PageRequest { after: after.map(Key::new).transpose()?, limit: count };
+                            let bucket = BucketName::new(bucket)?;
+                            served(stores.key_value.as_ref())?.list(&bucket, &prefix, page).await.map(drop)
+                        })
+                    }));
+                }
+            }
+        }
+    }
+    rows
+}
+
+fn watched() -> Vec<Refusal> {
+    let mut rows = Vec::new();
+    for (what, limit, prefix) in prefixes() {
+        for bucket in ["kept-bucket", "absent"] {
+            for after in [0, 1, u64::MAX] {
+                let prefix = prefix.clone();
+                let what = format!("{what} in {bucket} after {after}");
+                rows.push(Refusal::new(what, "prefix", limit, move |stores| {
+                    let prefix = prefix.clone();
+                    Box::pin(async move {
+                        let (bucket, after) = (BucketName::new(bucket)?, Revision::new(after));
+                        served(stores.key_value.as_ref())?.watch(&bucket, &prefix, after).await.map(drop)
+                    })
+                }));
+            }
+        }
+    }
+    rows
+}
+
+fn ids() -> Vec<Refusal> {
+    [refused_ids("bucket", BucketName::new), refused_ids("key", Key::new)].concat()
+}

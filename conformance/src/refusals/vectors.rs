@@ -1,0 +1,307 @@
+//! Bad calls of [`VectorStore`](larder_kernel::VectorStore).
+
+use larder_kernel::limits::{
+    BATCH_DOCUMENTS_MAX, BATCH_SEARCHES_MAX, DIMENSIONS_MAX, DOCUMENT_BYTES_MAX, PAGE_ITEMS_MAX,
+};
+use larder_kernel::{
+    CollectionName, Document, DocumentId, Embedding, Filter, PageRequest, PutMode, Result, SearchRequest,
+};
+
+use super::inputs::{BadFilter, PLACES, STANDS, among, filters, limit, limits, metadata, refused_ids};
+use super::{Refusal, Table, served, table};
+
+const MODES: [PutMode; 2] = [PutMode::Upsert, PutMode::IfAbsent];
+
+pub(super) fn tables() -> Vec<Table> {
+    let mut all = filtered();
+    all.extend(MODES.map(|mode| table(format!("document_put_by_{mode:?}").to_lowercase(), documents(mode))));
+    all.extend([
+        table("embedding", embeddings()),
+        table("dimension", dimensions()),
+        table("page_that_is_too_long", pages()),
+        table("search", searches()),
+        table("id", ids()),
+    ]);
+    all
+}
+
+/// A collection of three dimensions.
+fn kept() -> Result<CollectionName> {
+    CollectionName::new("kept-notes")
+}
+
+fn document(name: &str, values: &[f32]) -> Result<Document> {
+    Ok(Document::new(DocumentId::new(name)?, "text").with_embedding(Embedding::new(values.to_vec())?))
+}
+
+fn good() -> Result<[Document; 2]> {
+    Ok([document("kept-a", &[9.0, 9.0, 9.0])?, document("new", &[1.0, 0.0, 0.0])?])
+}
+
+fn request() -> Result<SearchRequest> {
+    Ok(SearchRequest::new(Embedding::new(vec![1.0, 0.0, 0.0])?))
+}
+
+/// The methods that take a filter.
+#[derive(Debug, Clone, Copy)]
+enum Filtering {
+    Search,
+    SearchBatch,
+    DeleteMatching,
+    Count,
+}
+
+fn filtered() -> Vec<Table> {
+    let ways = [
+        (Filtering::Search, "search"),
+        (Filtering::SearchBatch, "batch_of_searches"),
+        (Filtering::DeleteMatching, "deletion"),
+        (Filtering::Count, "count"),
+    ];
+    let mut all = Vec::new();
+    for (way, name) in ways {
+        for (place, stand) in STANDS {
+            let rows = filters().into_iter().map(|bad| filter(way, bad, stand));
+            all.push(table(format!("filter_of_a_{name}_{place}"), rows));
+        }
+    }
+    all
+}
+
+fn filter(way: Filtering, bad: BadFilter, stand: fn(Filter) -> Filter) -> Refusal {
+    let (what, field, limit, make, operator) = bad;
+    Refusal::new(what, field, limit, move |stores| {
+        let filter = stand(make(operator));
+        Box::pin(async move {
+            let store = served(stores.vectors.as_ref())?;
+            match way {
+                Filtering::Search => store.search(&kept()?, &request()?.with_filter(filter)).await.map(drop),
+                Filtering::SearchBatch => {
+                    let requests = among([request()?, request()?], request()?.with_filter(filter), 1);
+                    store.search_batch(&kept()?, &requests).await.map(drop)
+                }
+                Filtering::DeleteMatching => store.delete_matching(&kept()?, &filter).await.map(drop),
+                Filtering::Count => store.count(&kept()?, Some(&filter)).await.map(drop),
+            }
+        })
+    })
+}
+
+fn put(
+    what: String,
+    field: &'static str,
+    limit: Option<u64>,
+    mode: PutMode,
+    documents: fn(Document, usize) -> Result<Vec<Document>>,
+    bad: Document,
+    at: usize,
+) -> Refusal {
+    Refusal::new(what, field, limit, move |stores| {
+        let bad = bad.clone();
+        Box::pin(async move {
+            served(stores.vectors.as_ref())?.put(&kept()?, documents(bad, at)?, mode).await.map(drop)
+        })
+    })
+}
+
+fn documents(mode: PutMode) -> Vec<Refusal> {
+    let Ok(plain) = document("bad", &[1.0, 2.0, 3.0]) else { return Vec::new() };
+    let mut rows = Vec::new();
+    for (place, at) in PLACES {
+        let mut add = |what: &str, field, limit, bad: Document| {
+            let set = |bad, at| Ok(among(good()?, bad, at));
+            rows.push(put(format!("{what}, {place}"), field, limit, mode, set, bad, at));
+        };
+        for (what, limit, metadata) in metadata() {
+            let bad = plain.clone().with_metadata(metadata);
+            add(&format!("metadata of {what}"), "document.metadata", limit, bad);
+        }
+        let text = |content: String| Document { content, ..plain.clone() };
+        let size = limit(DOCUMENT_BYTES_MAX);
+        add("a text too long", "document.content", size, text("x".repeat(DOCUMENT_BYTES_MAX + 1)));
+        add(
+            "a text too long in bytes",
+            "document.content",
+            size,
+            text("é".repeat(DOCUMENT_BYTES_MAX / 2 + 1)),
+        );
+        let missing = Document { embedding: None, ..plain.clone() };
+        add("no embedding", "document.embedding", None, missing);
+    }
+    let many = |bad: Document, count: usize| {
+        let one = |number: usize| Ok(Document { id: DocumentId::new(format!("n{number}"))?, ..bad.clone() });
+        (0..count).map(one).collect()
+    };
+    let most = BATCH_DOCUMENTS_MAX;
+    rows.push(put("too many".to_owned(), "documents", limit(most), mode, many, plain.clone(), most + 1));
+    rows.push(put("none".to_owned(), "documents", Some(1), mode, many, plain.clone(), 0));
+    let twice = |bad: Document, at: usize| Ok(among([bad.clone(), good()?[0].clone()], bad, at));
+    for (place, at) in PLACES {
+        rows.push(put(format!("an id twice, {place}"), "documents.id", None, mode, twice, plain.clone(), at));
+    }
+    rows
+}
+
+/// Numbers that have no direction in 32 bits.
+fn embeddings() -> Vec<Refusal> {
+    let bad: [(&str, Option<u64>, fn() -> Vec<f32>); 14] = [
+        ("no numbers", Some(1), Vec::new),
+        ("one dimension too many", limit(DIMENSIONS_MAX), || vec![1.0; DIMENSIONS_MAX + 1]),
+        ("twice too many dimensions", limit(DIMENSIONS_MAX), || vec![1.0; DIMENSIONS_MAX * 2]),
+        ("NaN alone", None, || vec![f32::NAN]),
+        ("NaN at the beginning", None, || vec![f32::NAN, 1.0, 1.0]),
+        ("NaN at the end", None, || vec![1.0, 1.0, f32::NAN]),
+        ("infinity", None, || vec![1.0, f32::INFINITY]),
+        ("negative infinity", None, || vec![f32::NEG_INFINITY, 1.0]),
+        ("zero alone", None, || vec![0.0]),
+        ("zeros", None, || vec![0.0; 3]),
+        ("negative zeros", None, || vec![-0.0; 3]),
+        ("numbers that vanish when squared", None, || vec![1.0e-20; 3]),
+        ("numbers that overflow when squared", None, || vec![2.0e19; 3]),
+        ("the greatest numbers", None, || vec![f32::MAX, f32::MIN]),
+    ];
+    let row = |(what, limit, make): (&str, Option<u64>, fn() -> Vec<f32>)| {
+        Refusal::new(what.to_owned(), "embedding", limit, move |_| {
+            let made = Embedding::new(make()).map(drop);
+            Box::pin(std::future::ready(made))
+        })
+    };
+    bad.into_iter().map(row).collect()
+}
+
+/// Embeddings of another dimension than the collection's three.
+fn dimensions() -> Vec<Refusal> {
+    let mut rows = Vec::new();
+    for count in [1_usize, 2, 4, 6, 300, DIMENSIONS_MAX] {
+        for mode in MODES {
+            let what = format!("a put of {count}, {mode:?}");
+            rows.push(Refusal::new(what, "embedding", Some(3), move |stores| {
+                Box::pin(async move {
+                    let batch =
+                        vec![document("kept-a", &vec![1.0; count])?, document("new", &vec![2.0; count])?];
+                    served(stores.vectors.as_ref())?.put(&kept()?, batch, mode).await.map(drop)
+                })
+            }));
+        }
+        rows.push(Refusal::new(format!("a search of {count}"), "embedding", Some(3), move |stores| {
+            Box::pin(async move {
+                let request = SearchRequest::new(Embedding::new(vec![1.0; count])?);
+                served(stores.vectors.as_ref())?.search(&kept()?, &request).await.map(drop)
+            })
+        }));
+        rows.push(Refusal::new(
+            format!("a search of {count} among others"),
+            "embedding",
+            Some(3),
+            move |stores| {
+                Box::pin(async move {
+                    let bad = SearchRequest::new(Embedding::new(vec![1.0; count])?);
+                    let requests = among([request()?, request()?], bad, 2);
+                    served(stores.vectors.as_ref())?.search_batch(&kept()?, &requests).await.map(drop)
+                })
+            },
+        ));
+    }
+    rows
+}
+
+fn pages() -> Vec<Refusal> {
+    let mut rows = Vec::new();
+    for (what, most, count) in limits() {
+        for after in [None, Some("kept-a")] {
+            for collection in ["kept-notes", "absent"] {
+                let what = format!("documents of {collection} after {after:?}: {what}");
+                rows.push(Refusal::new(what, "limit", most, move |stores| {
+                    Box::pin(async move {
+                        let after = after.map(DocumentId::new).transpose()?;
+                        let page = PageRequest { after, limit: count };
+                        let collection = CollectionName::new(collection)?;
+                        served(stores.vectors.as_ref())?.list(&collection, page).await.map(drop)
+                    })
+                }));
+            }
+            rows.push(Refusal::new(
+                format!("collections after {after:?}: {what}"),
+                "limit",
+                most,
+                move |stores| {
+                    Box::pin(async move {
+                        let page =
+                            PageRequest { after: after.map(CollectionName::new).transpose()?, limit: count };
+                        served(stores.vectors.as_ref())?.list_collections(page).await.map(drop)
+                    })
+                },
+            ));
+        }
+    }
+    for count in [PAGE_ITEMS_MAX + 1, PAGE_ITEMS_MAX * 2] {
+        for deletes in [false, true] {
+            let what = format!("{count} ids, deleted: {deletes}");
+            rows.push(Refusal::new(what, "ids", limit(PAGE_ITEMS_MAX), move |stores| {
+                Box::pin(async move {
+                    let ids: Result<Vec<_>> = (0..count).map(|_| DocumentId::new("kept-a")).collect();
+                    let store = served(stores.vectors.as_ref())?;
+                    match deletes {
+                        true => store.delete(&kept()?, &ids?).await.map(drop),
+                        false => store.get(&kept()?, &ids?).await.map(drop),
+                    }
+                })
+            }));
+        }
+    }
+    rows
+}
+
+fn searches() -> Vec<Refusal> {
+    let mut bad: Vec<(String, &'static str, Option<u64>, fn(SearchRequest, usize) -> SearchRequest, usize)> =
+        vec![(
+            "a floor that is no number".to_owned(),
+            "score_min",
+            None,
+            |it, _| it.with_score_min(f32::NAN),
+            0,
+        )];
+    for (what, most, count) in limits() {
+        bad.push((format!("a limit of {what}"), "limit", most, SearchRequest::with_limit, count));
+    }
+    let mut rows = Vec::new();
+    for (what, field, most, make, count) in bad {
+        for collection in ["kept-notes", "absent"] {
+            rows.push(Refusal::new(format!("{what} in {collection}"), field, most, move |stores| {
+                Box::pin(async move {
+                    let collection = CollectionName::new(collection)?;
+                    let store = served(stores.vectors.as_ref())?;
+                    store.search(&collection, &make(request()?, count)).await.map(drop)
+                })
+            }));
+            for (place, at) in PLACES {
+                let what = format!("{what} among others in {collection}, {place}");
+                rows.push(Refusal::new(what, field, most, move |stores| {
+                    Box::pin(async move {
+                        let requests = among([request()?, request()?], make(request()?, count), at);
+                        let store = served(stores.vectors.as_ref())?;
+                        store.search_batch(&CollectionName::new(collection)?, &requests).await.map(drop)
+                    })
+                }));
+            }
+        }
+    }
+    for count in [BATCH_SEARCHES_MAX + 1, BATCH_SEARCHES_MAX * 4] {
+        rows.push(Refusal::new(
+            format!("{count} searches"),
+            "requests",
+            limit(BATCH_SEARCHES_MAX),
+            move |stores| {
+                Box::pin(async move {
+                    let requests = vec![request()?; count];
+                    served(stores.vectors.as_ref())?.search_batch(&kept()?, &requests).await.map(drop)
+                })
+            },
+        ));
+    }
+    rows
+}
+
+fn ids() -> Vec<Refusal> {
+    [refused_ids("collection", CollectionName::new), refused_ids("document", DocumentId::new)].concat()
+}

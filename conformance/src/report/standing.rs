@@ -1,0 +1,210 @@
+//! What each backend has proven: the verdict by level.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use serde::Serialize;
+
+use super::{CaseOutcome, CaseReport, Report, Summary};
+use crate::case::Level;
+use crate::level::Verdict;
+use crate::suites;
+
+/// One level on one backend, over all contracts that it serves.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LevelStanding {
+    /// The level.
+    pub level: Level,
+    /// How it ended.
+    pub verdict: Verdict,
+    /// What is counted.
+    pub unit: &'static str,
+    /// How many were executed and judged.
+    pub executed: u64,
+    /// How many prove the level. Of the cases: all that the suite has for this backend, less those that need what it does not
+    /// declare.
+    pub required: u64,
+}
+
+/// What a run says of one backend.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Standing {
+    /// The backend's name.
+    pub backend: String,
+    /// The version of the suite.
+    pub suite_version: &'static str,
+    /// How many cases were executed and judged: passed, failed or waived.
+    pub cases_executed: usize,
+    /// The levels that were run, the gentlest first.
+    pub levels: Vec<LevelStanding>,
+}
+
+impl Standing {
+    /// Whether every level that was run is proven, or waived, and at least one was.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        let holds = |level: &LevelStanding| matches!(level.verdict, Verdict::Proven | Verdict::Waived);
+        !self.levels.is_empty() && self.levels.iter().all(holds)
+    }
+
+    /// The level's, where it was run.
+    #[must_use]
+    pub fn level(&self, level: Level) -> Option<&LevelStanding> {
+        self.levels.iter().find(|standing| standing.level == level)
+    }
+}
+
+impl fmt::Display for Standing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: suite {}", self.backend, self.suite_version)?;
+        for verdict in [Verdict::Broken, Verdict::Error, Verdict::Proven, Verdict::Waived, Verdict::NotProven]
+        {
+            let of = self.levels.iter().filter(|level| level.verdict == verdict);
+            let words: Vec<String> = of.map(LevelStanding::to_string).collect();
+            if !words.is_empty() {
+                let word = if verdict == Verdict::Broken { "BROKEN" } else { verdict.as_str() };
+                write!(f, "; {word} {}", words.join(", "))?;
+            }
+        }
+        if self.levels.is_empty() {
+            f.write_str("; nothing proven")?;
+        }
+        write!(f, "; {} cases executed", self.cases_executed)
+    }
+}
+
+impl fmt::Display for LevelStanding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { level, executed, required, unit, .. } = self;
+        match executed {
+            enough if enough >= required => write!(f, "{} ({executed} {unit})", level.as_str()),
+            _ => write!(f, "{} ({executed} of {required} {unit})", level.as_str()),
+        }
+    }
+}
+
+impl Report {
+    /// What the run says of each backend.
+    #[must_use]
+    pub fn standings(&self) -> Vec<Standing> {
+        let suite: Vec<_> =
+            suites::all().into_iter().map(|case| (case.contract, case.level, case.name)).collect();
+        let of = |backend: &super::BackendReport| {
+            let mine: Vec<&CaseReport> =
+                self.cases.iter().filter(|case| case.backend == backend.name).collect();
+            let level = |level| {
+                let names = suite
+                    .iter()
+                    .filter(|(contract, own, _)| *own == level && backend.capabilities.contains_key(contract))
+                    .map(|(_, _, name)| name.as_str());
+                of_cases(level, &mine, names.collect()).or_else(|| self.of_reports(level, &backend.name))
+            };
+            Standing {
+                backend: backend.name.clone(),
+                suite_version: self.suite_version,
+                cases_executed: executed(&Summary::of(mine.iter().copied())),
+                levels: Level::ALL.into_iter().filter_map(level).collect(),
+            }
+        };
+        self.backends.iter().map(of).collect()
+    }
+
+    /// A level beyond the cases: over all its contracts, and no better than the worst of them.
+    fn of_reports(&self, level: Level, backend: &str) -> Option<LevelStanding> {
+        let mine = || self.levels.iter().filter(|report| report.level == level && report.backend == backend);
+        let verdicts: BTreeSet<Verdict> = mine().map(super::LevelReport::verdict).collect();
+        let worst = [Verdict::Broken, Verdict::Error, Verdict::NotProven, Verdict::Waived, Verdict::Proven];
+        Some(LevelStanding {
+            level,
+            verdict: worst.into_iter().find(|verdict| verdicts.contains(verdict))?,
+            unit: mine().next()?.unit,
+            executed: mine().map(|report| report.executed).sum(),
+            required: mine().map(|report| report.required).sum(),
+        })
+    }
+}
+
+/// A level that is made of cases, where any of them ran. `names` are those that the suite has for the backend.
+fn of_cases(level: Level, cases: &[&CaseReport], names: BTreeSet<&str>) -> Option<LevelStanding> {
+    let ran: Vec<&CaseReport> = cases.iter().copied().filter(|case| case.level == level).collect();
+    if ran.is_empty() {
+        return None;
+    }
+    let summary = Summary::of(ran.iter().copied());
+    let undeclared = |case: &&&CaseReport| case.outcome == CaseOutcome::Unsupported;
+    let left_out = ran.iter().filter(undeclared).filter(|case| names.contains(case.case.as_str())).count();
+    let executed = executed(&summary);
+    // Cases of one's own that are no part of the suite prove nothing of it.
+    let judged = |case: &&&CaseReport| case.outcome != CaseOutcome::Error && !undeclared(case);
+    let of_suite = ran.iter().filter(judged).filter(|case| names.contains(case.case.as_str())).count();
+    let required = names.len() - left_out;
+    let verdict = match summary {
+        Summary { failed: 1.., .. } => Verdict::Broken,
+        Summary { errors: 1.., .. } => Verdict::Error,
+        _ if of_suite == 0 || of_suite < required => Verdict::NotProven,
+        Summary { waived: 1.., .. } => Verdict::Waived,
+        _ => Verdict::Proven,
+    };
+    let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+    Some(LevelStanding {
+        level,
+        verdict,
+        unit: "cases",
+        executed: count(executed),
+        required: count(required),
+    })
+}
+
+fn executed(summary: &Summary) -> usize {
+    summary.passed + summary.failed + summary.waived
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::sample;
+
+    #[test]
+    fn a_level_of_which_cases_were_left_out_is_not_proven() {
+        let standing = &sample::passing().standings()[0];
+        let contract = standing.level(Level::Contract).unwrap();
+        assert_eq!((contract.verdict, contract.executed), (Verdict::NotProven, 2));
+        assert!(contract.required > 50, "{contract:?}");
+        assert_eq!(standing.level(Level::Model).unwrap().verdict, Verdict::Proven);
+        assert!(standing.level(Level::Hostile).is_none() && !standing.holds());
+        let line = standing.to_string();
+        let end = format!("not proven contract (2 of {} cases); 2 cases executed", contract.required);
+        assert!(line.starts_with("mine: suite ") && line.ends_with(&end), "{line}");
+        assert!(line.contains("; proven model (100000 operations); "), "{line}");
+    }
+
+    #[test]
+    fn a_level_is_proven_by_all_its_cases_and_by_no_fewer() {
+        let mut report = sample::complete();
+        let level = |report: &Report| report.standings()[0].level(Level::Contract).unwrap().verdict;
+        assert_eq!(level(&report), Verdict::Proven);
+        report.cases[0].outcome = CaseOutcome::Waived;
+        assert_eq!(level(&report), Verdict::Waived);
+        report.cases[1].outcome = CaseOutcome::Unsupported;
+        assert_eq!(level(&report), Verdict::Waived);
+        let last = report.cases.pop().unwrap();
+        assert_eq!(level(&report), Verdict::NotProven);
+        report.cases.push(CaseReport { outcome: CaseOutcome::Error, ..last });
+        assert_eq!(level(&report), Verdict::Error);
+        report.cases[2].outcome = CaseOutcome::Failed;
+        assert_eq!(level(&report), Verdict::Broken);
+        report.cases.iter_mut().for_each(|case| case.outcome = CaseOutcome::Unsupported);
+        assert_eq!(level(&report), Verdict::NotProven);
+    }
+
+    #[test]
+    fn the_worst_contract_decides_a_level() {
+        let mut report = sample::passing();
+        let mut second = report.levels[0].clone();
+        second.executed = 1;
+        report.levels.push(second);
+        let standing = &report.standings()[0];
+        let model = standing.level(Level::Model).unwrap();
+        assert_eq!((model.verdict, model.executed, model.required), (Verdict::NotProven, 100_001, 200_000));
+    }
+}

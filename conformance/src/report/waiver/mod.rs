@@ -1,0 +1,272 @@
+//! Waivers: failures that are known and borne with, each for a reason and until a day.
+//!
+//! A waiver excuses failures and counterexamples, never an error, and never a level that did too little. It goes out of
+//! date: from the day after it expires it is itself an error, until it is renewed or taken away. One that meets nothing
+//! in a run is shown as unused, so that it can go.
+
+mod date;
+#[cfg(feature = "report")]
+mod file;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+pub use self::date::Date;
+use super::{CaseOutcome, Report, Summary};
+use crate::case::Level;
+use crate::clause::clauses;
+
+/// A failure that is borne with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Waiver {
+    /// The backend's name in reports.
+    pub backend: String,
+    /// The clause that does not hold; `None` means any clause of the level.
+    pub clause: Option<String>,
+    /// The level at which it shows; `None` means every level.
+    pub level: Option<Level>,
+    /// Why it is borne with.
+    pub reason: String,
+    /// The last day on which it is, in UTC.
+    pub expires: Date,
+}
+
+impl Waiver {
+    /// What it waives, in words: backend, level, clause.
+    #[must_use]
+    pub fn subject(&self) -> String {
+        let level = self.level.map_or_else(String::new, |level| format!(" {}", level.as_str()));
+        let clause = self.clause.as_ref().map_or_else(String::new, |clause| format!(" {clause}"));
+        format!("{}{level}{clause}", self.backend)
+    }
+
+    fn covers(&self, backend: &str, level: Level, clause: &str) -> bool {
+        self.backend == backend
+            && self.level.is_none_or(|own| own == level)
+            && self.clause.as_ref().is_none_or(|own| own == clause)
+    }
+
+    /// Names the first field that cannot be so.
+    fn check(&self) -> Result<(), WaiverError> {
+        let wrong = |field: &str, message: &str| Err(WaiverError::new(message).at_field(field));
+        if self.backend.trim().is_empty() {
+            return wrong("backend", "names no backend");
+        }
+        if self.reason.trim().is_empty() {
+            return wrong("reason", "gives no reason");
+        }
+        match &self.clause {
+            None if self.level.is_none() => wrong("clause", "a waiver names a clause, a level, or both"),
+            Some(id) if !clauses().iter().any(|clause| clause.id == *id) => {
+                wrong("clause", &format!("the contract has no clause {id:?}"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Why a failure is borne with, and how long.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Waived {
+    /// The reason.
+    pub reason: String,
+    /// The last day, in UTC.
+    pub expires: Date,
+}
+
+/// What became of a waiver in a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WaiverStatus {
+    /// It met a failure.
+    Used,
+    /// What it waives was tested and did not fail.
+    Unused,
+    /// Its last day is over, so it waives nothing, and is an error.
+    Expired,
+    /// What it waives was not tested.
+    NotInRun,
+}
+
+impl WaiverStatus {
+    /// The words in reports.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Used => "used",
+            Self::Unused => "unused",
+            Self::Expired => "expired",
+            Self::NotInRun => "not in this run",
+        }
+    }
+}
+
+/// A waiver in a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct WaiverUse {
+    /// The waiver.
+    #[serde(flatten)]
+    pub waiver: Waiver,
+    /// What became of it.
+    pub status: WaiverStatus,
+    /// How many failures it met, those included that it no longer excuses.
+    pub matched: usize,
+}
+
+impl fmt::Display for WaiverUse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { waiver, status, matched } = self;
+        let subject = waiver.subject();
+        let (expires, reason) = (waiver.expires, &waiver.reason);
+        match status {
+            WaiverStatus::Used => write!(f, "waived {matched} on {subject} until {expires}: {reason}"),
+            WaiverStatus::Expired => {
+                write!(
+                    f,
+                    "EXPIRED waiver of {subject}: it ended on {expires}, and {matched} would need it: {reason}"
+                )
+            }
+            status => write!(f, "waiver {}: {subject}, until {expires}: {reason}", status.as_str()),
+        }
+    }
+}
+
+/// A list of waivers that was found to be in order.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Waivers(Vec<Waiver>);
+
+impl Waivers {
+    /// Checks each waiver.
+    ///
+    /// # Errors
+    /// The first that names no backend, gives no reason, names neither clause nor level, or a clause that there is not; or
+    /// that waives what an earlier one does.
+    pub fn new(waivers: Vec<Waiver>) -> Result<Self, WaiverError> {
+        for (index, waiver) in waivers.iter().enumerate() {
+            waiver.check()?;
+            if waivers[..index].iter().any(|earlier| earlier.subject() == waiver.subject()) {
+                let message = format!("{} is waived twice", waiver.subject());
+                return Err(WaiverError::new(message).at_field("backend"));
+            }
+        }
+        Ok(Self(waivers))
+    }
+
+    /// The waivers, in the order given.
+    #[must_use]
+    pub fn as_slice(&self) -> &[Waiver] {
+        &self.0
+    }
+}
+
+/// Why a list of waivers cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WaiverError {
+    /// The file, where it came from one.
+    pub file: Option<PathBuf>,
+    /// The line, counted from 1, where it came from a text.
+    pub line: Option<usize>,
+    /// The field that is wrong, where it is one.
+    pub field: Option<String>,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl WaiverError {
+    fn new(message: impl Into<String>) -> Self {
+        Self { file: None, line: None, field: None, message: message.into() }
+    }
+
+    fn at_field(mut self, field: &str) -> Self {
+        self.field = Some(field.to_owned());
+        self
+    }
+}
+
+impl fmt::Display for WaiverError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.file, self.line) {
+            (Some(file), Some(line)) => write!(f, "{}:{line}: ", file.display())?,
+            (Some(file), None) => write!(f, "{}: ", file.display())?,
+            (None, Some(line)) => write!(f, "line {line}: ")?,
+            (None, None) => f.write_str("waivers: ")?,
+        }
+        if let Some(field) = &self.field {
+            write!(f, "field `{field}`: ")?;
+        }
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for WaiverError {}
+
+impl Report {
+    /// Marks what the waivers excuse on the day `today`, and notes what became of each. Call it once, when the report is
+    /// whole.
+    pub fn waive(&mut self, waivers: &Waivers, today: Date) {
+        for waiver in waivers.as_slice() {
+            let expired = today > waiver.expires;
+            let matched = self.apply(waiver, expired);
+            let status = match matched {
+                _ if expired => WaiverStatus::Expired,
+                0 if self.tested(waiver) => WaiverStatus::Unused,
+                0 => WaiverStatus::NotInRun,
+                _ => WaiverStatus::Used,
+            };
+            self.waivers.push(WaiverUse { waiver: waiver.clone(), status, matched });
+        }
+        self.summary = Summary::of(&self.cases);
+    }
+
+    /// How many failures the waiver meets; unless it has expired, each is waived.
+    fn apply(&mut self, waiver: &Waiver, expired: bool) -> usize {
+        let waived = Waived { reason: waiver.reason.clone(), expires: waiver.expires };
+        let mut matched = 0;
+        for case in &mut self.cases {
+            let failed = case.outcome == CaseOutcome::Failed;
+            if failed && waiver.covers(&case.backend, case.level, case.clause) {
+                matched += 1;
+                if !expired {
+                    (case.outcome, case.waived) = (CaseOutcome::Waived, Some(waived.clone()));
+                }
+            }
+        }
+        for level in &mut self.levels {
+            for found in &level.counterexamples {
+                let new = !level.waived.contains_key(found.clause);
+                if new && waiver.covers(&level.backend, level.level, found.clause) {
+                    matched += 1;
+                }
+            }
+            let covered = |clause: &&str| waiver.covers(&level.backend, level.level, clause);
+            let clauses = level.counterexamples.iter().map(|found| found.clause).filter(covered);
+            let clauses: Vec<_> = if expired { Vec::new() } else { clauses.collect() };
+            for clause in clauses {
+                level.waived.entry(clause).or_insert_with(|| waived.clone());
+            }
+        }
+        matched
+    }
+
+    /// Whether the run has tested what the waiver is about.
+    fn tested(&self, waiver: &Waiver) -> bool {
+        let ran = |outcome| outcome != CaseOutcome::Unsupported;
+        let case = self
+            .cases
+            .iter()
+            .any(|case| ran(case.outcome) && waiver.covers(&case.backend, case.level, case.clause));
+        // A level presses all clauses of its contract at once.
+        let contract =
+            waiver.clause.as_ref().and_then(|id| clauses().into_iter().find(|clause| clause.id == *id));
+        let contract = contract.and_then(|clause| clause.contract);
+        let level = self.levels.iter().any(|level| {
+            let about = contract.is_none() || level.contract.is_none() || level.contract == contract;
+            about && waiver.covers(&level.backend, level.level, waiver.clause.as_deref().unwrap_or_default())
+        });
+        case || level
+    }
+}

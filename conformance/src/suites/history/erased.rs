@@ -1,0 +1,59 @@
+//! Subscribers over an erasure of their namespace.
+
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use larder_kernel::{ErrorKind, HistoryEvents, Seq};
+
+use super::tools::{EVENT_WAIT, next_said, say, thread};
+use crate::case::CaseResult;
+use crate::context::Context;
+use crate::expect;
+
+/// Long enough for a subscriber to wait, with nothing left to read.
+const WAITED: Duration = Duration::from_millis(30);
+
+/// HIST-098.
+pub(super) async fn a_waiting_subscription_ends_with_an_erasure(context: Context) -> CaseResult {
+    let stores = context.history().await?;
+    let thread = thread("t")?;
+    say(&*stores.a, &thread, &["1", "2", "3"]).await?;
+    let mut events = stores.b.subscribe(&thread, Seq::ZERO).await?;
+    for text in ["1", "2", "3"] {
+        next_said(&mut events, text).await?;
+    }
+    let erasing = async {
+        tokio::time::sleep(WAITED).await;
+        stores.a.erase().await
+    };
+    let (ended, erased) = tokio::join!(ends(&mut events), erasing);
+    erased?;
+    ended
+}
+
+/// HIST-098: what is written anew is no continuation of what was told.
+pub(super) async fn a_new_life_is_not_told_as_the_old_one(context: Context) -> CaseResult {
+    let stores = context.history().await?;
+    let thread = thread("t")?;
+    say(&*stores.a, &thread, &["1", "2", "3"]).await?;
+    let mut events = stores.b.subscribe(&thread, Seq::new(1)).await?;
+    for text in ["2", "3"] {
+        next_said(&mut events, text).await?;
+    }
+    stores.a.erase().await?;
+    say(&*stores.a, &thread, &["anew"]).await?;
+    ends(&mut events).await?;
+    let mut anew = stores.b.subscribe(&thread, Seq::ZERO).await?;
+    next_said(&mut anew, "anew").await.map(drop)
+}
+
+/// Fails unless the stream ends with `Conflict`.
+async fn ends(events: &mut HistoryEvents) -> CaseResult {
+    let Ok(told) = tokio::time::timeout(EVENT_WAIT, events.next()).await else {
+        return Err(expect::broken("Conflict after the erasure", "nothing came in 10 s"));
+    };
+    let told = expect::some("Conflict after the erasure", told)?;
+    expect::error("the subscription after the erasure", told, ErrorKind::Conflict)?;
+    let more = tokio::time::timeout(EVENT_WAIT, events.next()).await;
+    expect::that(matches!(more, Ok(None)), "the end of the stream", more.is_ok())
+}

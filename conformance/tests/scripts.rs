@@ -1,0 +1,152 @@
+//! What the level `model` prints of a wrong store is Rust that compiles, fails on that store, and passes on a right one.
+#![allow(clippy::panic, clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use larder_conformance::mutants::{self, Mutant};
+use larder_conformance::{Effort, model, runner};
+use larder_kernel::Contract;
+
+/// Every how many-th wrong store of a contract is tried.
+const EACH: usize = 5;
+/// Scripts of a contract at least.
+const SCRIPTS_MIN: usize = 3;
+/// What a script is written for.
+const CRATES: [&str; 7] =
+    ["bytes", "futures_util", "larder_conformance", "larder_kernel", "serde", "serde_json", "tokio"];
+
+/// What stands before the scripts: their backend, which a variable names.
+const OPEN: &str = "
+use std::sync::{Arc, OnceLock};
+use larder_conformance::{Harness, OpenOptions, StoreSet, mutants};
+
+async fn open(handle: usize) -> StoreSet {
+    static BACKEND: OnceLock<Arc<dyn Harness>> = OnceLock::new();
+    let named = std::env::var(\"BACKEND\").unwrap();
+    let backend = || mutants::all().into_iter().find(|mutant| mutant.name == named).unwrap().harness();
+    let namespace = larder_kernel::Namespace::new(\"script\").unwrap();
+    let options = OpenOptions::default().with_handle(handle);
+    BACKEND.get_or_init(backend).open(&namespace, &options).await.unwrap()
+}
+";
+
+struct Printed {
+    backend: String,
+    control: String,
+    name: String,
+    text: String,
+}
+
+fn printed(mutant: &Mutant, control: &str) -> Option<Printed> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let effort = Effort { per_mille: 20, ..Effort::default() };
+    let report = runtime.block_on(async {
+        let harness = mutant.harness();
+        let probed = runner::probe(&*harness, effort.timeout).await.ok()?;
+        model::run_contract(&harness, &probed, mutant.contract, &effort).await
+    })?;
+    let found = report.counterexamples.into_iter().next()?;
+    let (backend, control) = (mutant.name.clone(), control.to_owned());
+    let name = backend.replace('.', "_");
+    // Scripts of one seed have one name.
+    let begin = found.script.find("async fn ")? + "async fn ".len();
+    let end = begin + found.script[begin..].find('(')?;
+    let text = format!("{}{name}{}", &found.script[..begin], &found.script[end..]);
+    Some(Printed { backend, control, name, text })
+}
+
+fn cargo() -> Command {
+    let mut command = Command::new(env!("CARGO"));
+    command.current_dir(env!("CARGO_MANIFEST_DIR")).arg("--offline");
+    command
+}
+
+/// Where the crates lie that this test was built with.
+fn built() -> BTreeMap<String, PathBuf> {
+    let features = [
+        ("cli", cfg!(feature = "cli")),
+        ("full", cfg!(feature = "full")),
+        ("mimic", cfg!(feature = "mimic")),
+        ("mutants", cfg!(feature = "mutants")),
+    ];
+    let features: Vec<&str> = features.into_iter().filter(|(_, on)| *on).map(|(name, _)| name).collect();
+    let mut command = cargo();
+    // The same as built this, so that nothing is built again.
+    command.args(["test", "--no-run", "--quiet", "--message-format", "json", "--test", "scripts"]);
+    if features.len() == 4 {
+        command.arg("--all-features");
+    } else {
+        command.args(["--features", &features.join(",")]);
+    }
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let mut built = BTreeMap::new();
+    for line in String::from_utf8(output.stdout).unwrap().lines() {
+        let message: serde_json::Value = serde_json::from_str(line).unwrap();
+        let name = message["target"]["name"].as_str().unwrap_or_default().replace('-', "_");
+        let files = message["filenames"].as_array().into_iter().flatten().filter_map(|file| file.as_str());
+        for file in files.filter(|file| file.ends_with(".rlib")) {
+            built.insert(name.clone(), PathBuf::from(file));
+        }
+    }
+    built
+}
+
+fn compile(scripts: &[Printed], folder: &Path) -> PathBuf {
+    let mut source = OPEN.to_owned();
+    for script in scripts {
+        write!(source, "\n{}", script.text).unwrap();
+    }
+    let (path, program) = (folder.join("scripts.rs"), folder.join("scripts"));
+    std::fs::write(&path, source).unwrap();
+    let built = built();
+    let mut command = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
+    command.args(["--edition", "2024", "--test", "-C", "debuginfo=0", "-o"]).arg(&program).arg(&path);
+    for name in CRATES {
+        let library = built.get(name).unwrap_or_else(|| panic!("{name} is not among {:?}", built.keys()));
+        command.arg("--extern").arg(format!("{name}={}", library.display()));
+        command.arg("-L").arg(format!("dependency={}", library.parent().unwrap().display()));
+    }
+    let output = command.output().unwrap();
+    let kept = folder.join("kept.rs");
+    if !output.status.success() {
+        std::fs::copy(&path, &kept).unwrap();
+    }
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    program
+}
+
+fn run(program: &Path, script: &str, backend: &str) -> Output {
+    Command::new(program).args(["--exact", script]).env("BACKEND", backend).output().unwrap()
+}
+
+#[test]
+fn a_printed_script_fails_on_the_wrong_store_and_passes_on_the_right_one() {
+    let mut scripts = Vec::new();
+    for contract in Contract::ALL {
+        let of: Vec<Mutant> =
+            mutants::all().into_iter().filter(|mutant| mutant.contract == contract).collect();
+        let control = of.iter().find(|mutant| mutant.is_control()).unwrap().name.clone();
+        let wrong = of.iter().filter(|mutant| !mutant.is_control()).step_by(EACH);
+        let before = scripts.len();
+        scripts.extend(wrong.filter_map(|mutant| printed(mutant, &control)));
+        assert!(scripts.len() >= before + SCRIPTS_MIN, "{contract}: {}", scripts.len() - before);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(&scripts, folder.path());
+    let mut wrong = Vec::new();
+    for script in &scripts {
+        for (backend, passes) in [(&script.backend, false), (&script.control, true)] {
+            let output = run(&program, &script.name, backend);
+            let told = String::from_utf8_lossy(&output.stdout);
+            assert!(told.contains("running 1 test"), "{} is no test: {told}", script.name);
+            if output.status.success() != passes {
+                wrong.push(format!("on {backend}:\n{}\n{told}", script.text));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
