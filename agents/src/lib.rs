@@ -4,6 +4,7 @@
 //!   that every other backend is measured by.
 //! - [`session`] keeps conversations with a system prompt, hints and a profile of what the model sees of them.
 //! - [`scope`] says which agent is at work, so that code far from the caller finds the right board.
+//! - [`transfer`] moves what stores hold from one backend to another, or into a file.
 //! - [`workflow`] moves a conversation through states, resumable by id.
 //!
 //! ```
@@ -32,7 +33,9 @@ pub mod session;
 pub mod storage;
 pub mod tokens;
 pub mod transcript;
+pub mod transfer;
 pub mod workflow;
+pub mod wrap;
 
 pub use context::{AgentContext, ContextConfig};
 pub use scope::AgentScope;

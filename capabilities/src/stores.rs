@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use larder_agents::wrap::Layer;
 use larder_kernel::{
     BlobStore, Contract, Error, ErrorKind, GraphStore, HistoryProvider, KeyValueStore, Namespace, Result,
     TaskStore, VectorStore,
@@ -75,6 +76,43 @@ macro_rules! each_contract {
                     }
                 )*
                 result
+            }
+
+            /// These stores with a layer, or a stack of layers, around each.
+            ///
+            /// ```
+            /// # #[tokio::main(flavor = "current_thread")]
+            /// # async fn main() -> larder_kernel::Result<()> {
+            /// use std::time::Duration;
+            /// use larder_agents::wrap::{Layers, RetryLayer};
+            /// use larder_capabilities::Stores;
+            ///
+            /// let layers = Layers::new().trace("memory").retry(RetryLayer::new()).timeout(Duration::from_secs(5));
+            /// let stores = Stores::connect("memory:").await?.layered(&layers);
+            /// # Ok(())
+            /// # }
+            /// ```
+            #[must_use]
+            pub fn layered(self, layer: &dyn Layer) -> Self {
+                let Self { mut namespace, $($field),* } = self;
+                $(let $field = $field.map(|store| layer.$field(store));)*
+                // A tenant's layer calls the namespace by the tenant's name for it.
+                $(if let Some(store) = &$field {
+                    namespace = store.namespace().clone();
+                })*
+                Self { namespace, $($field),* }
+            }
+
+            /// The stores as one side of a copy: see [`transfer`](larder_agents::transfer).
+            #[must_use]
+            pub fn side(&self) -> larder_agents::transfer::Side {
+                let mut side = larder_agents::transfer::Side::new();
+                $(
+                    if let Some(store) = &self.$field {
+                        side = side.$with(store.clone());
+                    }
+                )*
+                side
             }
 
             /// Only the stores of these contracts.

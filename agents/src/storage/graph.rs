@@ -6,7 +6,7 @@ mod tests;
 mod walk;
 
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use async_trait::async_trait;
 use larder_kernel::check::size;
@@ -15,18 +15,23 @@ use larder_kernel::storage::graph::{
 };
 use larder_kernel::storage::vector::check_ids;
 use larder_kernel::{
-    Capabilities, DeletedEntity, Durability, Entity, EntityId, EntityQuery, GraphCounts, GraphStore,
+    Capabilities, DeletedEntity, Durability, Entity, EntityId, Error, ErrorKind, EntityQuery, GraphCounts, GraphStore,
     Namespace, NeighborQuery, Page, PageRequest, Relationship, RelationshipId, RelationshipQuery, Result,
     Store, SubGraph, UpsertReport,
 };
 
 use self::model::Graph;
+use self::walk::Stamps;
 use super::MemoryPlace;
 use super::offload;
 use super::place::default_namespace;
 
 /// Steps that one visited entity or relationship counts for.
 const VISIT_STEPS: usize = 32;
+/// Relationships that a walk visits on the caller's thread. One that meets more is begun anew elsewhere.
+const WALK_VISITS_MAX: usize = 8 * 1024;
+/// Stamps that are kept between walks.
+const STAMPS_MAX: usize = 8;
 /// Relationships of one entity that are counted before a read: enough to tell long work from short.
 const VISITS_COUNTED: usize = 16 * 1024;
 
@@ -69,6 +74,8 @@ pub struct InMemoryGraphStore {
 #[derive(Default)]
 struct Space {
     graph: RwLock<Graph>,
+    /// Of walks that have ended, for those that follow.
+    stamps: Mutex<Vec<Stamps>>,
 }
 
 impl Space {
@@ -79,7 +86,23 @@ impl Space {
     fn write(&self) -> RwLockWriteGuard<'_, Graph> {
         self.graph.write().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Walks the graph as it stands, over so many relationships at most.
+    fn walk<T>(&self, walk: Walk<T>, start: &EntityId, query: &NeighborQuery, most: usize) -> Option<T> {
+        let pool = || self.stamps.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stamps = pool().pop().unwrap_or_default();
+        let found = walk(&self.read(), start, query, &mut stamps, most);
+        let mut pool = pool();
+        if pool.len() < STAMPS_MAX {
+            pool.push(stamps);
+        }
+        found.ok()
+    }
 }
+
+/// One of the walks: from an entity, as a query says, over so many relationships at most.
+type Walk<T> =
+    fn(&Graph, &EntityId, &NeighborQuery, &mut Stamps, usize) -> std::result::Result<T, walk::TooLong>;
 
 impl InMemoryGraphStore {
     /// A store in a place of its own.
@@ -103,6 +126,40 @@ impl InMemoryGraphStore {
     ) -> Result<T> {
         let space = self.space.clone();
         offload::run(operation, visits.saturating_mul(VISIT_STEPS), move || Ok(look(&space.read()))).await
+    }
+}
+
+impl InMemoryGraphStore {
+    /// The ids of what [`neighbors`](GraphStore::neighbors) returns, each with its hops: nearest first, those with the
+    /// same hops in any order. It copies no entity and no relationship, and costs the relationships that it visits.
+    ///
+    /// # Errors
+    /// As [`GraphStore::neighbors`].
+    pub async fn reach(&self, entity: &EntityId, query: &NeighborQuery) -> Result<Vec<(EntityId, u32)>> {
+        self.walk("graph.reach", walk::reach, entity, query).await
+    }
+
+    /// Walks on the caller's thread where that is short, else on one that may block.
+    async fn walk<T: Send + 'static>(
+        &self,
+        operation: &'static str,
+        walk: Walk<T>,
+        entity: &EntityId,
+        query: &NeighborQuery,
+    ) -> Result<T> {
+        check_neighbors(query)?;
+        // A caller that only ever makes short walks must leave other tasks of its thread their turn.
+        tokio::task::coop::consume_budget().await;
+        if let Some(found) = self.space.walk(walk, entity, query, WALK_VISITS_MAX) {
+            return Ok(found);
+        }
+        let (space, entity, query) = (self.space.clone(), entity.clone(), query.clone());
+        let all = move || {
+            space.walk(walk, &entity, &query, usize::MAX).ok_or_else(|| {
+                Error::new(ErrorKind::Unexpected, operation, "a walk has no bound and met one")
+            })
+        };
+        offload::run(operation, usize::MAX, all).await
     }
 }
 
@@ -161,14 +218,7 @@ impl GraphStore for InMemoryGraphStore {
     }
 
     async fn neighbors(&self, entity: &EntityId, query: &NeighborQuery) -> Result<SubGraph> {
-        check_neighbors(query)?;
-        let visits = match query.depth {
-            0 => 1,
-            1 => self.space.read().degree(entity, VISITS_COUNTED),
-            _ => self.space.read().relationships.len(),
-        };
-        let (entity, query) = (entity.clone(), query.clone());
-        self.look("graph.neighbors", visits, move |graph| walk::neighbors(graph, &entity, &query)).await
+        self.walk("graph.neighbors", walk::neighbors, entity, query).await
     }
 
     async fn delete_entity(&self, entity: &EntityId) -> Result<DeletedEntity> {

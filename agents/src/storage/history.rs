@@ -80,8 +80,13 @@ impl InMemoryHistoryProvider {
         thread: &Thread,
         work: impl FnOnce(&ThreadState) -> Vec<StoredMessage>,
     ) -> Vec<StoredMessage> {
-        let messages = self.read(thread, |state, now| {
-            state.touch(now);
+        let messages = self.threads.read(thread, |state| {
+            // Where there is no life to end or to prolong, the clock is not asked.
+            if state.has_life() {
+                let now = now_ms();
+                state.expire(&self.place, now);
+                state.touch(now);
+            }
             work(state)
         });
         messages.unwrap_or_default()
@@ -92,13 +97,14 @@ impl InMemoryHistoryProvider {
         &self,
         operation: &'static str,
         thread: &Thread,
-        work: impl FnOnce(&mut ThreadState, i64) -> Result<R>,
+        work: impl FnOnce(&mut ThreadState) -> Result<R>,
     ) -> Result<R> {
         let make = || ThreadState::new(operation, &self.place, thread);
         self.threads.write(thread, make, |state| {
-            let now = now_ms();
-            state.expire(&self.place, now);
-            work(state, now)
+            if state.has_life() {
+                state.expire(&self.place, now_ms());
+            }
+            work(state)
         })
     }
 
@@ -192,7 +198,7 @@ impl HistoryProvider for InMemoryHistoryProvider {
             None => None,
         };
         let messages = messages.into_iter().map(Arc::new).collect();
-        self.write(OPERATION, thread, |state, now| {
+        self.write(OPERATION, thread, |state| {
             if let Some((key, digest)) = &key
                 && let Some(first_answer) = state.repeated(key, digest)?
             {
@@ -200,8 +206,9 @@ impl HistoryProvider for InMemoryHistoryProvider {
             }
             let appended = state.append(OPERATION, &self.place, messages, key)?;
             match options.ttl {
-                Some(ttl) => state.set_ttl(Some(ttl), now),
-                None => state.touch(now),
+                Some(ttl) => state.set_ttl(Some(ttl), now_ms()),
+                None if state.has_life() => state.touch(now_ms()),
+                None => {}
             }
             Ok(appended)
         })
@@ -268,7 +275,7 @@ impl HistoryProvider for InMemoryHistoryProvider {
 
     async fn replace(&self, thread: &Thread, replacement: Replacement) -> Result<Replaced> {
         check_replace(&replacement)?;
-        self.write("history.replace", thread, |state, _| state.replace(&self.place, replacement))
+        self.write("history.replace", thread, |state| state.replace(&self.place, replacement))
     }
 
     async fn list_threads(

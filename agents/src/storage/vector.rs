@@ -1,5 +1,10 @@
 //! Vectors in memory: exact cosine search over matrices.
 
+mod block;
+mod codes;
+mod columns;
+mod first;
+mod kernel;
 mod matrix;
 mod search;
 #[cfg(test)]
@@ -7,6 +12,7 @@ mod tests;
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
+use std::num::NonZero;
 use std::ops::Bound;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -20,14 +26,13 @@ use larder_kernel::{
     Namespace, Page, PageRequest, PutMode, PutReport, Result, SearchHit, SearchRequest, Store, VectorStore,
 };
 
-use self::matrix::{Block, Rows};
-use self::search::Query;
+use self::block::{Block, Record, Row};
+use self::kernel::Level;
+use self::matrix::{Blocks, Rows};
+use self::search::{FILTER_STEPS, Query, Scope, Search, Way};
 use super::MemoryPlace;
 use super::offload;
 use super::place::default_namespace;
-
-/// Steps that looking at one document's metadata counts for.
-const FILTER_STEPS: usize = 64;
 
 /// A [`VectorStore`] in memory.
 ///
@@ -59,6 +64,7 @@ pub struct InMemoryVectorStore {
     namespace: Namespace,
     space: Arc<Space>,
     embedder: Option<Arc<dyn Embedder>>,
+    way: Way,
 }
 
 /// The collections of a namespace. Writers of a collection hold the outer lock for reading, so a collection that is
@@ -75,6 +81,11 @@ fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
 
 fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
     lock.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn row(document: PreparedDocument) -> Row {
+    let PreparedDocument { id, content, embedding, metadata } = document;
+    Row::new(embedding, Record { id, content, metadata })
 }
 
 impl Space {
@@ -95,6 +106,11 @@ impl Space {
         documents: Vec<PreparedDocument>,
         mode: PutMode,
     ) -> Result<PutReport> {
+        // The batch is never empty and has one dimension: `prepare` saw to it.
+        let Some(first) = documents.first() else { return Ok(PutReport::default()) };
+        let dimensions = first.embedding.dimensions();
+        // Codes are made before any lock is taken.
+        let documents: Vec<Row> = documents.into_iter().map(row).collect();
         let collections = read(&self.collections);
         if let Some(rows) = collections.get(collection) {
             return write(rows).put(place, documents, mode);
@@ -104,9 +120,7 @@ impl Space {
         if let Some(rows) = collections.get(collection) {
             return write(rows).put(place, documents, mode);
         }
-        // The batch is never empty and has one dimension: `prepare` saw to it.
-        let Some(first) = documents.first() else { return Ok(PutReport::default()) };
-        let mut rows = Rows::new(place, first.embedding.dimensions())?;
+        let mut rows = Rows::new(place, dimensions)?;
         let report = rows.put(place, documents, mode).inspect_err(|_| place.release(rows.bytes()))?;
         collections.insert(collection.clone(), RwLock::new(rows));
         Ok(report)
@@ -123,7 +137,28 @@ impl InMemoryVectorStore {
     /// The store of a namespace at a place.
     #[must_use]
     pub fn open(place: &MemoryPlace, namespace: Namespace) -> Self {
-        Self { space: place.space(&namespace), place: place.clone(), namespace, embedder: None }
+        let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let way = Way { level: Level::best(), first_pass: true, threads };
+        Self { space: place.space(&namespace), place: place.clone(), namespace, embedder: None, way }
+    }
+
+    /// Sets how many threads one long search may use, at least one; unless set, as many as there are cores.
+    ///
+    /// A search begins further threads only where each has some milliseconds of work.
+    #[must_use]
+    pub fn with_search_threads(mut self, threads: NonZero<usize>) -> Self {
+        self.way.threads = threads.get();
+        self
+    }
+
+    /// Sets whether searches of this handle may leave out rows by bounds from 8-bit codes; unless set, they do.
+    ///
+    /// The answers are the same to the bit. Without the codes a search reads the whole of every embedding, four to five
+    /// times the bytes: a reference to measure by.
+    #[must_use]
+    pub fn with_first_pass(mut self, first_pass: bool) -> Self {
+        self.way.first_pass = first_pass;
+        self
     }
 
     /// Lets an embedder compute the embeddings that documents lack.
@@ -139,14 +174,22 @@ impl InMemoryVectorStore {
         collection: &CollectionName,
         requests: &[SearchRequest],
     ) -> Result<Vec<Vec<SearchHit>>> {
-        let found = self.space.look(collection, |rows| (rows.dimensions(), rows.len(), rows.snapshot()));
-        let Some((dimensions, count, blocks)) = found else { return Ok(vec![Vec::new(); requests.len()]) };
+        let found = self.space.look(collection, |rows| (rows.dimensions(), rows.snapshot()));
+        let Some((dimensions, blocks)) = found else { return Ok(vec![Vec::new(); requests.len()]) };
         for request in requests {
             check_dimension(operation, request.embedding.dimensions(), dimensions)?;
         }
-        let queries: Vec<Query> = requests.iter().map(Query::new).collect();
-        let steps = queries.iter().map(|query| query.steps(count)).fold(0, usize::saturating_add);
-        offload::run(operation, steps, move || Ok(search::search(&blocks, &queries))).await
+        let way = self.way;
+        let queries: Arc<[Query]> = requests.iter().map(Query::new).collect();
+        let steps = queries.iter().map(|query| query.filter_steps(&blocks)).fold(0, usize::saturating_add);
+        let scoped = (queries.clone(), blocks.clone());
+        let find = move |(queries, blocks): (Arc<[Query]>, Arc<Blocks>)| {
+            queries.iter().map(|query| Scope::of(query, &blocks)).collect::<Vec<_>>()
+        };
+        let scopes = offload::run(operation, steps, move || Ok(find(scoped))).await?;
+        let steps = Search { way, blocks: &blocks, queries: &queries, scopes: &scopes }.steps();
+        let work = move || Ok(Search { way, blocks: &blocks, queries: &queries, scopes: &scopes }.hits());
+        offload::run(operation, steps, work).await
     }
 }
 
@@ -271,10 +314,7 @@ impl VectorStore for InMemoryVectorStore {
         let found = self.space.look(collection, |rows| (rows.len(), rows.snapshot()));
         let Some((count, blocks)) = found else { return Ok(0) };
         let filter = filter.clone();
-        let matching = move || {
-            let records = blocks.iter().flat_map(|block| &block.records);
-            Ok(size(records.filter(|record| filter.matches(&record.metadata)).count()))
-        };
+        let matching = move || Ok(size(blocks.iter().map(|block| block.matching(&filter).len()).sum()));
         offload::run(OPERATION, count.saturating_mul(FILTER_STEPS), matching).await
     }
 

@@ -23,12 +23,30 @@ const TRAILER_BYTES: usize = 8 + 4 + 32 + 8;
 /// Far above what content type and user metadata can need: a longer one is damage.
 const JSON_BYTES_MAX: u64 = 64 * 1024;
 
+/// By what a whole read of the body proves that the disk kept it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Checksum {
+    /// CRC-64/NVME, which is summed up as quickly as memory is read, and in parts.
+    Crc64Nvme(u64),
+    /// Of blobs of earlier versions: SHA-256, in hexadecimal.
+    Sha256(String),
+}
+
+/// A CRC-64/NVME under way.
+pub(crate) type Crc = crc_fast::Digest;
+
+/// One of no bytes yet.
+pub(crate) fn crc() -> Crc {
+    Crc::new(crc_fast::CrcAlgorithm::Crc64Nvme)
+}
+
 /// What the file knows of its blob.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Footer {
     pub(crate) etag: ETag,
-    /// SHA-256 of the body, in hexadecimal.
-    pub(crate) sha256: String,
+    #[serde(flatten)]
+    pub(crate) checksum: Checksum,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) content_type: Option<String>,
     #[serde(default, skip_serializing_if = "UserMetadata::is_empty")]

@@ -30,7 +30,7 @@ pub use config::FsConfig;
 use disk::{Disk, failed};
 
 /// The most that a read gives out at once and that a streamed write gathers.
-const CHUNK_BYTES: usize = 256 * 1024;
+const CHUNK_BYTES: usize = 1024 * 1024;
 
 /// A [`BlobStore`] over a folder.
 ///

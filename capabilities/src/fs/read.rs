@@ -1,10 +1,12 @@
 //! Reading: one open file is one version, whatever is written meanwhile.
 
 use std::fs::File;
+use std::future::ready;
 use std::io;
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -15,11 +17,15 @@ use larder_kernel::{
 use sha2::{Digest, Sha256};
 
 use super::disk::{Disk, failed, open_file};
-use super::footer::{Footer, corrupt, hex};
+use super::footer::{Checksum, Crc, Footer, corrupt, crc, hex};
 use super::layout::{BlobPath, blob_path};
 use super::{CHUNK_BYTES, blocking};
 
 const OPERATION: &str = "blobs.get";
+/// How many pieces are read at a time.
+const AHEAD: usize = 2;
+/// How much is read before it is summed up.
+const STEP_BYTES: usize = 128 * 1024;
 
 /// Opens a blob and reads its footer.
 pub(crate) fn open_blob(operation: &'static str, disk: &Disk, path: &BlobPath) -> Result<(File, Footer)> {
@@ -49,48 +55,155 @@ pub(crate) fn get(
     let (file, footer) = open_blob(OPERATION, disk, &blob_path(namespace, key))?;
     let whole = 0..footer.size;
     let range = options.range.map_or(Ok(whole.clone()), |range| range.resolve(footer.size))?;
-    let check = (range == whole).then(|| (Sha256::new(), footer.sha256.clone()));
-    let mut reader = Reader { file, left: range.clone(), check };
+    let check = (range == whole).then(|| Check::of(&footer));
+    let reader = Arc::new(Reader { file, buffers: Mutex::default() });
+    let mut proof = Proof { check, left: range.end - range.start };
     // The first piece comes with the opening: for a small blob that is all of it, in one step.
-    let first = reader.next()?;
-    Ok(BlobRead { info: footer.into_info(key.clone()), range, bytes: reader.into_stream(first) })
+    let mut pieces = pieces(range.clone());
+    let first = pieces.next().map(|piece| proof.admit(reader.read(piece, proof.running())?)).transpose()?;
+    let rest = into_stream(reader, pieces, proof);
+    let bytes = stream::iter(first.map(Ok)).chain(rest).boxed();
+    Ok(BlobRead { info: footer.into_info(key.clone()), range, bytes })
 }
 
+/// The range in pieces.
+fn pieces(range: Range<u64>) -> impl Iterator<Item = Range<u64>> + Send {
+    let step = larder_kernel::check::size(CHUNK_BYTES);
+    let starts = range.clone().step_by(CHUNK_BYTES);
+    starts.map(move |start| start..range.end.min(start.saturating_add(step)))
+}
+
+/// Reads the pieces, several at a time: while one is given out, the next are on their way.
+fn into_stream(
+    reader: Arc<Reader>,
+    pieces: impl Iterator<Item = Range<u64>> + Send + 'static,
+    mut proof: Proof,
+) -> BlobBytes {
+    let running = proof.running();
+    let ahead = if running.is_some() { 1 } else { AHEAD };
+    let read = move |piece| {
+        let (reader, running) = (Arc::clone(&reader), running.clone());
+        blocking(OPERATION, move || reader.read(piece, running))
+    };
+    let pieces = stream::iter(pieces).map(read).buffered(ahead);
+    // Nothing follows what did not read back.
+    let admitted = pieces.scan(false, move |failed, piece| {
+        let piece = (!*failed).then(|| piece.and_then(|piece| proof.admit(piece)));
+        *failed = piece.as_ref().is_none_or(Result::is_err);
+        ready(piece)
+    });
+    admitted.boxed()
+}
+
+/// A hash that takes the pieces one after the other.
+type Running = Arc<Mutex<Sha256>>;
+
+/// What proves that a whole blob reads back as it was written.
+enum Check {
+    Crc(Crc, u64),
+    /// Blobs of earlier versions.
+    Sha256(Running, String),
+}
+
+impl Check {
+    fn of(footer: &Footer) -> Self {
+        match &footer.checksum {
+            Checksum::Crc64Nvme(expected) => Self::Crc(crc(), *expected),
+            Checksum::Sha256(expected) => Self::Sha256(Arc::default(), expected.clone()),
+        }
+    }
+
+    fn holds(self) -> bool {
+        match self {
+            Self::Crc(crc, expected) => crc.finalize() == expected,
+            Self::Sha256(running, expected) => {
+                let hash = running.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                hex(&hash.finalize()) == expected
+            }
+        }
+    }
+}
+
+/// A read of the whole blob proves its checksum before it gives out the last piece.
+struct Proof {
+    check: Option<Check>,
+    left: u64,
+}
+
+impl Proof {
+    fn running(&self) -> Option<Running> {
+        match &self.check {
+            Some(Check::Sha256(running, _)) => Some(Arc::clone(running)),
+            Some(Check::Crc(..)) | None => None,
+        }
+    }
+
+    /// The piece, unless it is the last one of a blob that does not read back.
+    fn admit(&mut self, piece: Piece) -> Result<Bytes> {
+        self.left = self.left.saturating_sub(larder_kernel::check::size(piece.bytes.len()));
+        if let Some(Check::Crc(crc, _)) = &mut self.check {
+            crc.combine(&piece.crc);
+        }
+        if self.left == 0 && self.check.take().is_some_and(|check| !check.holds()) {
+            return Err(corrupt(OPERATION));
+        }
+        Ok(piece.bytes)
+    }
+}
+
+/// Some bytes of a blob, and their checksum.
+struct Piece {
+    bytes: Bytes,
+    crc: Crc,
+}
+
+/// An open blob. Buffers are used again: a new one is made by the system page by page, which costs more than reading.
 struct Reader {
     file: File,
-    left: Range<u64>,
-    /// A read of the whole blob proves its checksum before it gives out the last piece.
-    check: Option<(Sha256, String)>,
+    buffers: Mutex<Vec<Vec<u8>>>,
 }
 
 impl Reader {
-    fn next(&mut self) -> Result<Option<Bytes>> {
-        let left = usize::try_from(self.left.end - self.left.start).unwrap_or(usize::MAX);
-        let mut piece = vec![0; left.min(CHUNK_BYTES)];
-        self.file.read_exact_at(&mut piece, self.left.start).map_err(|error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => corrupt(OPERATION),
-            _ => failed(OPERATION, error, Outcome::NotApplied),
-        })?;
-        self.left.start += larder_kernel::check::size(piece.len());
-        if let Some((hash, _)) = &mut self.check {
-            hash.update(&piece);
-        }
-        if self.left.is_empty()
-            && let Some((hash, expected)) = self.check.take()
-            && hex(&hash.finalize()) != expected
-        {
-            return Err(corrupt(OPERATION));
-        }
-        Ok((!piece.is_empty()).then(|| piece.into()))
-    }
-
-    fn into_stream(self, first: Option<Bytes>) -> BlobBytes {
-        let rest = stream::try_unfold(self, async |mut reader: Self| {
-            if reader.left.is_empty() {
-                return Ok(None);
+    fn read(self: &Arc<Self>, range: Range<u64>, running: Option<Running>) -> Result<Piece> {
+        let length = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+        let spare = self.buffers.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let mut bytes = spare.unwrap_or_else(|| vec![0; length]);
+        bytes.resize(length, 0);
+        let (mut crc, mut at) = (crc(), range.start);
+        // In steps, so that what was read is summed up while it is near.
+        for step in bytes.chunks_mut(STEP_BYTES) {
+            self.file.read_exact_at(step, at).map_err(|error| match error.kind() {
+                io::ErrorKind::UnexpectedEof => corrupt(OPERATION),
+                _ => failed(OPERATION, error, Outcome::NotApplied),
+            })?;
+            at += larder_kernel::check::size(step.len());
+            match &running {
+                None => crc.update(step),
+                Some(running) => running.lock().unwrap_or_else(PoisonError::into_inner).update(step),
             }
-            blocking(OPERATION, move || Ok(reader.next()?.map(|piece| (piece, reader)))).await
-        });
-        stream::iter(first.map(Ok)).chain(rest).boxed()
+        }
+        let lent = Lent { bytes, reader: Arc::clone(self) };
+        Ok(Piece { bytes: Bytes::from_owner(lent), crc })
+    }
+}
+
+/// A buffer that goes back to its reader once nobody uses its bytes.
+struct Lent {
+    bytes: Vec<u8>,
+    reader: Arc<Reader>,
+}
+
+impl AsRef<[u8]> for Lent {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        let mut buffers = self.reader.buffers.lock().unwrap_or_else(PoisonError::into_inner);
+        if buffers.len() <= AHEAD {
+            buffers.push(std::mem::take(&mut self.bytes));
+        }
     }
 }

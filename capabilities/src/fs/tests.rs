@@ -7,8 +7,10 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
 use larder_kernel::{BlobCondition, BlobStoreExt, ByteRange, ETag};
+use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
+use super::footer::hex;
 use super::*;
 
 fn key(text: &str) -> BlobKey {
@@ -137,6 +139,54 @@ async fn a_damaged_file_is_corrupt_and_can_be_written_anew() {
     }
     store.put_bytes(&key("a"), "again".into()).await.unwrap();
     assert_eq!(store.get_bytes(&key("a")).await.unwrap(), "again");
+}
+
+#[tokio::test]
+async fn damage_anywhere_in_a_large_blob_is_found_before_its_last_piece() {
+    let folder = TempDir::new().unwrap();
+    let store = open(folder.path()).await;
+    let length = 3 * CHUNK_BYTES + 1;
+    store.put_bytes(&key("a"), vec![7; length].into()).await.unwrap();
+    let path = folder.path().join("n=/a");
+    let whole = std::fs::read(&path).unwrap();
+    for at in [0, CHUNK_BYTES - 1, CHUNK_BYTES, 2 * CHUNK_BYTES + 9, length - 1] {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 1;
+        std::fs::write(&path, &damaged).unwrap();
+        let bytes = store.get(&key("a"), BlobGetOptions::default()).await.unwrap().bytes;
+        let pieces: Vec<Result<Bytes>> = bytes.collect().await;
+        let (last, before) = pieces.split_last().unwrap();
+        assert_eq!(last.as_ref().unwrap_err().kind(), ErrorKind::Corrupt, "byte {at}");
+        assert_eq!(before.iter().map(|piece| piece.as_ref().unwrap().len()).sum::<usize>(), 3 * CHUNK_BYTES);
+        let part = BlobGetOptions::default().with_range(ByteRange::Suffix(2 * CHUNK_BYTES as u64));
+        assert_eq!(store.get_range(&key("a"), part).await.unwrap().len(), 2 * CHUNK_BYTES);
+    }
+}
+
+#[tokio::test]
+async fn a_blob_of_an_earlier_version_proves_its_sha_256() {
+    let folder = TempDir::new().unwrap();
+    let store = open(folder.path()).await;
+    let body = vec![7; CHUNK_BYTES + 1];
+    let info = store.put_bytes(&key("a"), body.clone().into()).await.unwrap();
+    let earlier = format!(
+        r#"{{"etag":"{}","sha256":"{}","modified_at":"2026-01-01T00:00:00Z"}}"#,
+        info.etag.as_str(),
+        hex(&Sha256::digest(&body)),
+    );
+    let trailer = |body: &[u8]| {
+        let (size, length) = (body.len() as u64, u32::try_from(earlier.len()).unwrap());
+        let checksum = Sha256::digest(&earlier);
+        [body, earlier.as_bytes(), &size.to_le_bytes(), &length.to_le_bytes(), &checksum, b"LARDERB1"].concat()
+    };
+    let path = folder.path().join("n=/a");
+    std::fs::write(&path, trailer(&body)).unwrap();
+    assert_eq!(store.get_bytes(&key("a")).await.unwrap(), body);
+    let copied = store.copy(&key("a"), &key("b")).await.unwrap();
+    assert_eq!(store.get_bytes(&copied.key).await.unwrap(), body);
+    let damaged: Vec<u8> = body.iter().rev().enumerate().map(|(at, byte)| byte ^ u8::from(at == 0)).collect();
+    std::fs::write(&path, trailer(&damaged)).unwrap();
+    assert_eq!(store.get_bytes(&key("a")).await.unwrap_err().kind(), ErrorKind::Corrupt);
 }
 
 #[tokio::test]

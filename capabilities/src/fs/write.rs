@@ -11,10 +11,9 @@ use larder_kernel::{
     BlobBody, BlobBytes, BlobCondition, BlobInfo, BlobKey, BlobPutOptions, ETag, Error, ErrorKind, Namespace,
     Outcome, Result, Timestamp, UserMetadata,
 };
-use sha2::{Digest, Sha256};
 
 use super::disk::{Disk, Hold, failed, open_file, unique};
-use super::footer::{Footer, hex};
+use super::footer::{Checksum, Crc, Footer, crc};
 use super::layout::{BlobPath, blob_path, namespace_folders};
 use super::{CHUNK_BYTES, blocking, read};
 
@@ -26,7 +25,7 @@ struct Upload {
     disk: Arc<Disk>,
     file: File,
     temporary: String,
-    hash: Sha256,
+    crc: Crc,
     size: u64,
     placed: bool,
 }
@@ -115,38 +114,38 @@ pub(crate) fn copy(
     let mut upload = Upload::start(OPERATION, disk)?;
     upload.size = io::copy(&mut (&from).take(footer.size), &mut upload.file)
         .map_err(|error| failed(OPERATION, error, Outcome::NotApplied))?;
-    let Footer { sha256, content_type, metadata, .. } = footer;
+    let Footer { checksum, content_type, metadata, .. } = footer;
     let condition = BlobCondition::None;
     let target = Target { operation: OPERATION, namespace, key: target, condition };
-    upload.finish_with(target, Attached { content_type, metadata }, sha256)
+    upload.finish_with(target, Attached { content_type, metadata }, checksum)
 }
 
 impl Upload {
     fn start(operation: &'static str, disk: Arc<Disk>) -> Result<Self> {
         let (file, temporary) =
             disk.temporary().map_err(|error| failed(operation, error, Outcome::NotApplied))?;
-        Ok(Self { disk, file, temporary, hash: Sha256::new(), size: 0, placed: false })
+        Ok(Self { disk, file, temporary, crc: crc(), size: 0, placed: false })
     }
 
     fn push(&mut self, operation: &'static str, piece: &[u8]) -> Result<()> {
         self.file.write_all(piece).map_err(|error| failed(operation, error, Outcome::NotApplied))?;
-        self.hash.update(piece);
+        self.crc.update(piece);
         self.size += larder_kernel::check::size(piece.len());
         Ok(())
     }
 
     fn finish(self, target: Target, attached: Attached) -> Result<BlobInfo> {
-        let sha256 = hex(&self.hash.clone().finalize());
-        self.finish_with(target, attached, sha256)
+        let checksum = Checksum::Crc64Nvme(self.crc.finalize());
+        self.finish_with(target, attached, checksum)
     }
 
-    fn finish_with(mut self, target: Target, attached: Attached, sha256: String) -> Result<BlobInfo> {
+    fn finish_with(mut self, target: Target, attached: Attached, checksum: Checksum) -> Result<BlobInfo> {
         let io = |error| failed(target.operation, error, Outcome::NotApplied);
-        // The hash alone would repeat where equal bytes are written again; every write has a tag of its own.
-        let etag = ETag::new(format!("{}-{}", sha256.get(..32).unwrap_or(&sha256), unique()))?;
+        // A checksum would repeat where equal bytes are written again; every write has a tag of its own.
+        let etag = ETag::new(format!("{:016x}-{}", self.crc.finalize(), unique()))?;
         let Attached { content_type, metadata } = attached;
         let footer =
-            Footer { etag, sha256, content_type, metadata, modified_at: Timestamp::now(), size: self.size };
+            Footer { etag, checksum, content_type, metadata, modified_at: Timestamp::now(), size: self.size };
         self.file.write_all(&footer.encode().map_err(io)?).map_err(io)?;
         self.file.sync_all().map_err(io)?;
         self.place(&target)?;

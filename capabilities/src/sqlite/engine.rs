@@ -1,13 +1,14 @@
 //! The threads that own the connections, and the way to have work done on them.
 //!
 //! One thread writes and a few read, each with a connection of its own, so no call blocks the caller's runtime and one
-//! hop is all that a call costs. The writer takes whatever jobs are waiting, runs each in its own savepoint inside one
+//! hop is all that a call costs; a read of a few rows is spared even that. The writer takes whatever jobs are waiting, runs each in its own savepoint inside one
 //! transaction, commits once and then answers them all: callers at the same time share one flush to the disk. A job
 //! once handed over runs to its end, also when the future that waits for it is dropped, so a write is whole or absent.
 
 mod connection;
 mod log;
 mod reader;
+mod short;
 mod turn;
 mod writer;
 
@@ -21,6 +22,8 @@ use tokio::sync::{oneshot, watch};
 
 use super::config::SqliteConfig;
 use super::failure::{Failure, Fallible};
+use short::Short;
+pub(crate) use short::{Allowance, SHORT_ROWS_MAX};
 
 /// How many threads read.
 const READERS: usize = 3;
@@ -54,6 +57,8 @@ pub(crate) struct Engine {
 }
 
 struct Inner {
+    /// Closes first: the last connection to close tidies the log up, which is the writer's work.
+    short: Short,
     writes: mpsc::Sender<WriteMessage>,
     reads: mpsc::Sender<ReadJob>,
     commits: watch::Receiver<u64>,
@@ -81,7 +86,8 @@ impl Engine {
         let (reads, read_queue) = mpsc::channel();
         reader::spawn(&config, read_queue, &alive_sender, READERS)?.opened().await?;
         drop(alive_sender);
-        Ok(Self { inner: Arc::new(Inner { writes, reads, commits, durability, alive }) })
+        let short = Short::open(&config).await?;
+        Ok(Self { inner: Arc::new(Inner { short, writes, reads, commits, durability, alive }) })
     }
 
     /// What an acknowledged write survives, read back from the connection.
@@ -138,6 +144,21 @@ impl Engine {
         });
         self.inner.reads.send(job).map_err(|_| gone(operation, Outcome::NotApplied))?;
         receiver.await.map_err(|_| gone(operation, Outcome::NotApplied))?
+    }
+
+    /// Runs `job`, which reads little, inside a read transaction: on the caller's thread where that costs no wait, else
+    /// by a reader. It may run twice.
+    pub(crate) async fn read_short<T, F>(&self, operation: &'static str, job: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Fn(&Connection, &mut Allowance) -> Fallible<T> + Send + 'static,
+    {
+        // A caller that only ever makes short reads must leave other tasks of its thread their turn.
+        tokio::task::coop::consume_budget().await;
+        if let Some(found) = self.inner.short.read(&job) {
+            return Ok(found);
+        }
+        self.read(operation, move |connection| job(connection, &mut Allowance::unlimited())).await
     }
 
     /// A receiver that changes after each commit to the file, this process's at once and those of other connections

@@ -30,7 +30,7 @@ use larder_kernel::{
 };
 use rusqlite::Connection;
 
-use super::engine::Engine;
+use super::engine::{Allowance, Engine};
 use super::failure::Fallible;
 use super::value::now_ms;
 use message::Encoded;
@@ -66,8 +66,11 @@ impl SqliteHistoryProvider {
         limit: usize,
     ) -> Result<Vec<StoredMessage>> {
         check_limit(operation, limit)?;
-        let read = move |sql: &Connection, address: &Address| read::messages(sql, address, range, limit);
-        self.read(operation, thread, read).await
+        let is_short = range.is_short(limit);
+        let read = move |sql: &Connection, address: &Address, allowance: &mut Allowance| {
+            read::messages(sql, address, range, limit, allowance)
+        };
+        self.read(operation, thread, is_short, read).await
     }
 
     /// Reads messages, which counts as a use of the thread.
@@ -75,11 +78,18 @@ impl SqliteHistoryProvider {
         &self,
         operation: &'static str,
         thread: &Thread,
-        read: impl FnOnce(&Connection, &Address) -> Fallible<Seen> + Clone + Send + 'static,
+        is_short: bool,
+        read: impl Fn(&Connection, &Address, &mut Allowance) -> Fallible<Seen> + Clone + Send + 'static,
     ) -> Result<Vec<StoredMessage>> {
         loop {
             let (address, read) = (self.address(thread), read.clone());
-            match self.engine.read(operation, move |sql| read(sql, &address)).await? {
+            let job = move |sql: &Connection, allowance: &mut Allowance| read(sql, &address, allowance);
+            let seen = if is_short {
+                self.engine.read_short(operation, job).await?
+            } else {
+                self.engine.read(operation, move |sql| job(sql, &mut Allowance::unlimited())).await?
+            };
+            match seen {
                 Seen::Messages { messages, refresh: None } => return Ok(messages),
                 Seen::Messages { messages, refresh: Some(refresh) } => {
                     self.engine.write(operation, move |sql| refresh.apply(sql)).await?;
@@ -178,8 +188,10 @@ impl HistoryProvider for SqliteHistoryProvider {
     ) -> Result<Vec<StoredMessage>> {
         check_tail_matching(filter, limit)?;
         let wanted = Arc::new(Matching { terms: filter.terms(thread), before: before.unwrap_or(Seq::MAX) });
-        let read = move |sql: &Connection, address: &Address| read::matching(sql, address, &wanted, limit);
-        self.read("history.tail_matching", thread, read).await
+        let read = move |sql: &Connection, address: &Address, _: &mut Allowance| {
+            read::matching(sql, address, &wanted, limit)
+        };
+        self.read("history.tail_matching", thread, false, read).await
     }
 
     async fn page_after(&self, thread: &Thread, after: Seq, limit: usize) -> Result<Vec<StoredMessage>> {
@@ -189,7 +201,8 @@ impl HistoryProvider for SqliteHistoryProvider {
     async fn thread_info(&self, thread: &Thread) -> Result<ThreadInfo> {
         const OPERATION: &str = "history.thread_info";
         let address = self.address(thread);
-        let found = self.engine.read(OPERATION, move |sql| ThreadRow::find(sql, &address)).await?;
+        let find = move |sql: &Connection, _: &mut Allowance| ThreadRow::find(sql, &address);
+        let found = self.engine.read_short(OPERATION, find).await?;
         let row = match found {
             Some(row) if row.has_expired(now_ms()) => self.expire(OPERATION, thread).await?,
             found => found,

@@ -51,7 +51,9 @@ const LANES: u64 = 8;
 /// The same where a client waits long for an answer that does not come.
 const LANES_PATIENT: u64 = 36;
 /// How often a fault that met no call is drawn anew.
-const DRAWS_MAX: u64 = 4;
+const DRAWS_MAX: u64 = 8;
+/// How often it is tried to open a store through a relay.
+const OPENINGS_MAX: u32 = 5;
 /// After how many findings a run ends.
 const FINDINGS_MAX: usize = 10;
 
@@ -141,8 +143,19 @@ impl Run<'_> {
         self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A relay with a store behind it, and a second handle past it.
+    /// A relay with a store behind it. On a busy machine the short times of such a store are missed now and then.
     async fn lane(&self) -> Result<Option<Lane>> {
+        let mut tries = 1;
+        loop {
+            match self.open_lane().await {
+                Err(error) if error.is_retryable() && tries < OPENINGS_MAX => tries += 1,
+                opened => return opened,
+            }
+        }
+    }
+
+    /// A relay with a store behind it, and a second handle past it.
+    async fn open_lane(&self) -> Result<Option<Lane>> {
         let in_flight = Arc::new(AtomicUsize::new(0));
         let relay = Relay::start(self.servers.clone(), Arc::clone(&in_flight)).await.map_err(|error| {
             larder_kernel::Error::new(

@@ -13,7 +13,7 @@ use crate::ledger::{Calls, Clerk, Listeners, Sin, Tally, clerks, recover, step};
 use crate::runner::within;
 
 /// How long the clients work at most until a fault strikes.
-const STRIKE_MAX: Duration = Duration::from_secs(4);
+const STRIKE_MAX: Duration = Duration::from_secs(8);
 /// How long they go on once it is over.
 const AFTERWARDS: Duration = Duration::from_millis(15);
 /// How many calls of a client may fail, once the fault is over, before a write must succeed. Each lets go of a connection

@@ -79,9 +79,7 @@ fn keys() -> Vec<Refusal> {
         bad.push((format!("{text:?}"), None, text.to_owned()));
     }
     let row = |(what, limit, text): (String, Option<u64>, String)| {
-        Refusal::new(what, "blob_key", limit, move |_| {
-            Box::pin(std::future::ready(BlobKey::new(&text).map(drop)))
-        })
+        Refusal::value(what, "blob_key", limit, move || BlobKey::new(&text).map(drop))
     };
     bad.into_iter().map(row).collect()
 }
@@ -313,7 +311,7 @@ fn etags() -> Vec<Refusal> {
     ];
     bad.extend(invisible().into_iter().map(|it| (format!("{it:?}"), None, format!("a{it}b"))));
     let row = |(what, limit, text): (String, Option<u64>, String)| {
-        Refusal::new(what, "etag", limit, move |_| Box::pin(std::future::ready(ETag::new(&text).map(drop))))
+        Refusal::value(what, "etag", limit, move || ETag::new(&text).map(drop))
     };
     bad.into_iter().map(row).collect()
 }

@@ -41,10 +41,7 @@ pub(super) fn ids() -> Vec<Bad<String>> {
 /// The rows of an id's type: what makes it refuses every text that is no id.
 pub(super) fn refused_ids<T: 'static>(field: &'static str, make: fn(String) -> Result<T>) -> Vec<Refusal> {
     let row = |(what, limit, text): Bad<String>| {
-        Refusal::new(format!("{field} of {what}"), field, limit, move |_| {
-            let made = make(text.clone()).map(drop);
-            Box::pin(std::future::ready(made))
-        })
+        Refusal::value(format!("{field} of {what}"), field, limit, move || make(text.clone()).map(drop))
     };
     ids().into_iter().map(row).collect()
 }

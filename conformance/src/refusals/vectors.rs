@@ -161,10 +161,7 @@ fn embeddings() -> Vec<Refusal> {
         ("the greatest numbers", None, || vec![f32::MAX, f32::MIN]),
     ];
     let row = |(what, limit, make): (&str, Option<u64>, fn() -> Vec<f32>)| {
-        Refusal::new(what.to_owned(), "embedding", limit, move |_| {
-            let made = Embedding::new(make()).map(drop);
-            Box::pin(std::future::ready(made))
-        })
+        Refusal::value(what.to_owned(), "embedding", limit, move || Embedding::new(make()).map(drop))
     };
     bad.into_iter().map(row).collect()
 }

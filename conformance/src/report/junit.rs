@@ -205,7 +205,7 @@ mod tests {
             });
             let attributes = &suite.unwrap_or_else(|| panic!("no suite {name}")).1;
             let count = |key: &str| attributes.iter().find(|(name, _)| name == key).unwrap().1.clone();
-            [count("tests"), count("failures"), count("errors"), count("skipped")].join(" ")
+            [count("tests"), count("failures"), count("errors"), count("disabled")].join(" ")
         };
         assert_eq!(suite("mine.key_value"), "5 1 1 2");
         assert_eq!(suite("mine.level-model"), "1 0 0 1");

@@ -190,10 +190,19 @@ impl Page {
         self.call("Emulation.setEmulatedMedia", features);
     }
 
-    /// A picture of what the window shows, as PNG.
+    /// A picture of what the window shows, as PNG: the second of two that are equal, as a slow machine paints in pieces.
     pub(crate) fn picture(&mut self, file: &Path) {
-        let answer = self.call("Page.captureScreenshot", json!({"format": "png"}));
-        std::fs::write(file, decode(answer["data"].as_str().unwrap())).unwrap();
+        let mut last = String::new();
+        for _ in 0..20 {
+            self.value("new Promise(done => requestAnimationFrame(() => setTimeout(done, 60)))");
+            let answer = self.call("Page.captureScreenshot", json!({"format": "png"}));
+            let picture = answer["data"].as_str().unwrap().to_owned();
+            if picture == last {
+                break;
+            }
+            last = picture;
+        }
+        std::fs::write(file, decode(&last)).unwrap();
     }
 }
 

@@ -64,6 +64,34 @@ async fn walks_respect_direction_depth_types_and_limit() {
     for (start, query, entities, relationships) in cases {
         let found = store.neighbors(&id(start), &query).await.unwrap();
         assert_eq!(shape(&found), (entities.to_owned(), relationships.to_owned()), "{start} {query:?}");
+        let mut reached = store.reach(&id(start), &query).await.unwrap();
+        assert!(reached.is_sorted_by_key(|(_, hops)| *hops));
+        reached.sort_unstable_by(|(left, near), (right, far)| near.cmp(far).then(left.cmp(right)));
+        let reached: Vec<String> = reached.iter().map(|(id, hops)| format!("{id}{hops}")).collect();
+        assert_eq!(reached.join(" "), entities, "{start} {query:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_walk_of_any_length_finds_what_stands_though_the_graph_grows_between_walks() {
+    let store = InMemoryGraphStore::new();
+    let name = |number: usize| format!("{number:05}");
+    store.upsert_entities(vec![node("hub")]).await.unwrap();
+    // Across the bound of walks on the caller's thread.
+    for (first, last) in [(0, 500), (500, 8_000), (8_000, 9_000)] {
+        for batch in (first..last).collect::<Vec<_>>().chunks(500) {
+            store.upsert_entities(batch.iter().map(|number| node(&name(*number))).collect()).await.unwrap();
+            let edges = batch.iter().map(|number| edge(&name(*number), "k", "hub", &name(*number)));
+            store.upsert_relationships(edges.collect()).await.unwrap();
+        }
+        for depth in [1, 2] {
+            let found = store.reach(&id("hub"), &NeighborQuery::depth(depth)).await.unwrap();
+            assert_eq!(found.len(), last + 1);
+            let found = store.neighbors(&id("hub"), &NeighborQuery::depth(depth)).await.unwrap();
+            assert_eq!((found.entities.len(), found.relationships.len()), (last + 1, last));
+        }
+        let few = store.reach(&id("hub"), &NeighborQuery::depth(2).with_limit(3)).await.unwrap();
+        assert_eq!(few, [(id("hub"), 0), (id("00000"), 1), (id("00001"), 1)]);
     }
 }
 
@@ -166,4 +194,30 @@ async fn a_relationship_that_moves_or_changes_its_type_is_found_only_as_it_is_no
     };
     store.upsert_relationships(vec![edge("2bc", "m", "b", "c"), edge("4bd", "k", "f", "d")]).await.unwrap();
     assert_eq!((find("k").await, find("m").await), (vec![], vec!["2bc".to_owned(), "5bd".to_owned()]));
+}
+
+#[tokio::test]
+async fn a_walk_costs_the_relationships_that_it_visits_and_no_others() {
+    let store = InMemoryGraphStore::new();
+    let ids: Vec<String> = (0..2_000).map(|number| format!("{number:04}")).collect();
+    store.upsert_entities(ids[..1_000].iter().map(|id| node(id)).collect()).await.unwrap();
+    store.upsert_entities(ids[1_000..].iter().map(|id| node(id)).collect()).await.unwrap();
+    // A chain of four at the beginning, and apart from it a hub with all the others.
+    let chain = (0..3).map(|at| edge(&format!("chain {at}"), "k", &ids[at], &ids[at + 1]));
+    store.upsert_relationships(chain.collect()).await.unwrap();
+    for others in ids[11..].chunks(900) {
+        let star = others.iter().map(|id| edge(&format!("star {id}"), "k", &ids[10], id));
+        store.upsert_relationships(star.collect()).await.unwrap();
+    }
+    let walk = |depth, direction, most| {
+        let query = NeighborQuery::depth(depth).with_direction(direction);
+        let found = store.space.walk(walk::reach, &id(&ids[0]), &query, most);
+        found.map(|found| found.len())
+    };
+    for (depth, direction, visits, found) in
+        [(1, Direction::Out, 1, 2), (3, Direction::Out, 3, 4), (2, Direction::Both, 3, 3)]
+    {
+        assert_eq!(walk(depth, direction, visits), Some(found), "{depth} {direction:?}");
+        assert_eq!(walk(depth, direction, visits - 1), None, "{depth} {direction:?}");
+    }
 }

@@ -6,18 +6,63 @@ use std::sync::Arc;
 use larder_kernel::{Direction, EntityId, NeighborQuery, Reached, Relationship, RelationshipType, SubGraph};
 use petgraph::Direction as Way;
 use petgraph::graph::NodeIndex;
-use petgraph::visit::EdgeRef;
+use petgraph::visit::{EdgeRef, NodeIndexable};
 
 use super::model::Graph;
+
+/// Which walk saw an entity last, by the entity's number: a new walk need not clear what the one before it left.
+#[derive(Default)]
+pub(super) struct Stamps {
+    of: Vec<u32>,
+    walk: u32,
+}
+
+impl Stamps {
+    /// Begins a walk among so many entities.
+    fn begin(&mut self, entities: usize) {
+        if self.walk == u32::MAX {
+            *self = Self::default();
+        }
+        self.walk += 1;
+        if self.of.len() < entities {
+            self.of.resize(entities, 0);
+        }
+    }
+
+    /// Whether this walk sees the entity for the first time.
+    fn is_new(&mut self, node: NodeIndex) -> bool {
+        let walk = self.walk;
+        self.of.get_mut(node.index()).is_some_and(|stamp| std::mem::replace(stamp, walk) != walk)
+    }
+}
 
 /// The rules of one walk.
 struct Walk<'a> {
     graph: &'a Graph,
     ways: &'static [Way],
     types: HashSet<&'a RelationshipType>,
+    depth: u32,
+    limit: usize,
 }
 
+/// A walk that would visit more relationships than it may.
+pub(super) struct TooLong;
+
 impl<'a> Walk<'a> {
+    fn new(graph: &'a Graph, query: &'a NeighborQuery) -> Self {
+        Self {
+            graph,
+            ways: match query.direction {
+                Direction::Both => &[Way::Outgoing, Way::Incoming],
+                Direction::Out => &[Way::Outgoing],
+                Direction::In => &[Way::Incoming],
+            },
+            types: query.relationship_types.iter().collect(),
+            depth: query.depth,
+            limit: query.limit,
+        }
+    }
+
     /// The relationships that can be taken from an entity, each with the entity at its other end. A loop may come
     /// twice.
     fn steps(&self, from: NodeIndex) -> impl Iterator<Item = (NodeIndex, &'a Arc<Relationship>)> {
@@ -32,26 +77,43 @@ impl<'a> Walk<'a> {
             .filter(|(_, edge)| self.types.is_empty() || self.types.contains(&edge.relationship_type))
     }
 
-    /// The first `limit` entities by hops and then by id, each with its hops.
+    /// The first `limit` entities by hops and then by id, each with its hops; of those with the same hops in any order,
+    /// unless they are to be `sorted`.
     ///
     /// Whole rings are walked: an entity that the limit cuts off never shortens the way to another, because the next
     /// ring is walked only while there is room.
-    fn reach(&self, start: NodeIndex, depth: u32, limit: usize) -> Vec<(NodeIndex, u32)> {
-        let mut seen = HashSet::from([start]);
-        let mut reached = Vec::new();
-        let mut ring = vec![start];
-        let mut hops = 0;
-        while !ring.is_empty() {
-            ring.sort_unstable_by_key(|node| self.id(*node));
-            reached.extend(ring.iter().take(limit - reached.len()).map(|node| (*node, hops)));
-            if hops == depth || reached.len() == limit {
+    fn reach(
+        &self,
+        start: NodeIndex,
+        sorted: bool,
+        stamps: &mut Stamps,
+        mut visits_max: usize,
+    ) -> Result<Vec<(NodeIndex, u32)>, TooLong> {
+        stamps.begin(self.graph.graph.node_bound());
+        stamps.is_new(start);
+        let mut reached = vec![(start, 0)];
+        let mut ring = 0;
+        for hops in 1..=self.depth {
+            let end = reached.len();
+            for at in ring..end {
+                let (from, _) = reached[at];
+                for (node, _) in self.steps(from) {
+                    visits_max = visits_max.checked_sub(1).ok_or(TooLong)?;
+                    if stamps.is_new(node) {
+                        reached.push((node, hops));
+                    }
+                }
+            }
+            if sorted || reached.len() > self.limit {
+                reached[end..].sort_unstable_by_key(|(node, _)| self.id(*node));
+            }
+            reached.truncate(self.limit);
+            if reached.len() == end || reached.len() == self.limit {
                 break;
             }
-            let onward = ring.iter().flat_map(|node| self.steps(*node)).map(|(node, _)| node);
-            ring = onward.filter(|node| seen.insert(*node)).collect();
-            hops += 1;
+            ring = end;
         }
-        reached
+        Ok(reached)
     }
 
     fn id(&self, node: NodeIndex) -> Option<&'a EntityId> {
@@ -59,18 +121,35 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// What the walk from `start` reaches, and the relationships that it can take among it.
-pub(super) fn neighbors(graph: &Graph, start: &EntityId, query: &NeighborQuery) -> SubGraph {
+/// The ids that the walk from `start` reaches, nearest first, each with its hops.
+pub(super) fn reach(
+    graph: &Graph,
+    start: &EntityId,
+    query: &NeighborQuery,
+    stamps: &mut Stamps,
+    visits_max: usize,
+) -> Result<Vec<(EntityId, u32)>, TooLong> {
     let Some(start) = graph.entities.get(start).copied().filter(|_| query.limit > 0) else {
-        return SubGraph::default();
+        return Ok(Vec::new());
     };
-    let ways: &[Way] = match query.direction {
-        Direction::Both => &[Way::Outgoing, Way::Incoming],
-        Direction::Out => &[Way::Outgoing],
-        Direction::In => &[Way::Incoming],
+    let walk = Walk::new(graph, query);
+    let reached = walk.reach(start, false, stamps, visits_max)?;
+    Ok(reached.iter().filter_map(|(node, hops)| Some((walk.id(*node)?.clone(), *hops))).collect())
+}
+
+/// What the walk from `start` reaches, and the relationships that it can take among it.
+pub(super) fn neighbors(
+    graph: &Graph,
+    start: &EntityId,
+    query: &NeighborQuery,
+    stamps: &mut Stamps,
+    visits_max: usize,
+) -> Result<SubGraph, TooLong> {
+    let Some(start) = graph.entities.get(start).copied().filter(|_| query.limit > 0) else {
+        return Ok(SubGraph::default());
     };
-    let walk = Walk { graph, ways, types: query.relationship_types.iter().collect() };
-    let reached = walk.reach(start, query.depth, query.limit);
+    let walk = Walk::new(graph, query);
+    let reached = walk.reach(start, true, stamps, visits_max)?;
     let hops: HashMap<NodeIndex, u32> = reached.iter().copied().collect();
     let mut taken = BTreeMap::new();
     for (node, _) in reached.iter().filter(|(_, hops)| *hops < query.depth) {
@@ -81,8 +160,8 @@ pub(super) fn neighbors(graph: &Graph, start: &EntityId, query: &NeighborQuery) 
         let entity = graph.graph.node_weight(*node)?.as_ref().clone();
         Some(Reached { entity, hops: *hops })
     };
-    SubGraph {
+    Ok(SubGraph {
         entities: reached.iter().filter_map(entity).collect(),
         relationships: taken.into_values().map(|relationship| relationship.as_ref().clone()).collect(),
-    }
+    })
 }

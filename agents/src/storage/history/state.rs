@@ -97,6 +97,11 @@ impl ThreadState {
         self.messages.is_empty()
     }
 
+    /// Whether a time to live is set.
+    pub(super) fn has_life(&self) -> bool {
+        self.life.is_some()
+    }
+
     /// Makes an expiry that has passed into the clear that it is. Every access begins with it.
     pub(super) fn expire(&mut self, place: &MemoryPlace, now_ms: i64) {
         if self.life.as_ref().is_some_and(|life| now_ms >= life.expires_at_ms) {

@@ -1,101 +1,38 @@
-//! The rows of one collection: embeddings in matrices, and what belongs to each row.
+//! The rows of one collection, in blocks that searches share.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
 use larder_kernel::check::size;
-use larder_kernel::storage::vector::{PreparedDocument, check_dimension};
-use larder_kernel::{Document, DocumentId, Embedding, Filter, Metadata, PutMode, PutReport, Result};
-use ndarray::{Array2, ArrayView1, Axis, Slice};
+use larder_kernel::storage::vector::check_dimension;
+use larder_kernel::{DocumentId, Filter, Metadata, PutMode, PutReport, Result};
 
+use super::block::{BLOCK_ROWS_MAX, Block, Record, Row};
+use super::kernel::{PANEL_ROWS, PANELS_AT_ONCE};
 use crate::storage::MemoryPlace;
 
 const PUT: &str = "vectors.put";
 
 /// What one document is counted for beyond its id, text, metadata and embedding.
 const RECORD_BYTES: u64 = 128;
+/// Bytes of a number: four of the embedding, one of its code.
+const NUMBER_BYTES: u64 = 5;
 /// What a collection is counted for beyond its documents; so large because the name is at most 512 bytes.
 const COLLECTION_BYTES: u64 = 1024;
 /// Numbers in a full block: 1 MiB of them. A writer copies at most one block that a search still reads.
 const BLOCK_NUMBERS: usize = 256 * 1024;
-const BLOCK_ROWS_MIN: usize = 16;
-const BLOCK_ROWS_MAX: usize = 1024;
+const BLOCK_ROWS_MIN: usize = PANEL_ROWS;
 
-/// What a row carries beside its embedding.
-#[derive(Debug)]
-pub(super) struct Record {
-    pub(super) id: DocumentId,
-    pub(super) content: String,
-    pub(super) metadata: Metadata,
-}
-
-/// A run of rows: one matrix, row-major, whose rows beyond `records` are spare.
-#[derive(Debug, Clone)]
-pub(super) struct Block {
-    matrix: Array2<f32>,
-    norms_inverse: Vec<f64>,
-    pub(super) records: Vec<Arc<Record>>,
-}
-
-impl Block {
-    fn new(dimensions: usize) -> Self {
-        Self { matrix: Array2::zeros((0, dimensions)), norms_inverse: Vec::new(), records: Vec::new() }
-    }
-
-    pub(super) fn row(&self, row: usize) -> ArrayView1<'_, f32> {
-        self.matrix.row(row)
-    }
-
-    pub(super) fn norm_inverse(&self, row: usize) -> f64 {
-        self.norms_inverse[row]
-    }
-
-    fn push(&mut self, numbers: &ArrayView1<'_, f32>, norm_inverse: f64, record: Arc<Record>) {
-        let row = self.records.len();
-        if row == self.matrix.nrows() {
-            let mut larger = Array2::zeros(((row * 2).max(8), self.matrix.ncols()));
-            larger.slice_axis_mut(Axis(0), Slice::from(..row)).assign(&self.matrix);
-            self.matrix = larger;
-        }
-        self.matrix.row_mut(row).assign(numbers);
-        self.norms_inverse.push(norm_inverse);
-        self.records.push(record);
-    }
-
-    fn set(&mut self, row: usize, numbers: &ArrayView1<'_, f32>, norm_inverse: f64, record: Arc<Record>) {
-        self.matrix.row_mut(row).assign(numbers);
-        self.norms_inverse[row] = norm_inverse;
-        self.records[row] = record;
-    }
-
-    fn pop(&mut self) {
-        self.norms_inverse.pop();
-        self.records.pop();
-    }
-
-    /// The document of a row, its embedding bit for bit.
-    pub(super) fn document(&self, row: usize) -> Result<Document> {
-        let record = &self.records[row];
-        let embedding = Embedding::new(self.row(row).to_vec())?;
-        Ok(Document::new(record.id.clone(), record.content.clone())
-            .with_embedding(embedding)
-            .with_metadata(record.metadata.clone()))
-    }
-}
-
-/// One over the length, in 64-bit arithmetic, so that short and long embeddings lose nothing.
-pub(super) fn norm_inverse(numbers: &[f32]) -> f64 {
-    let squared: f64 = numbers.iter().map(|number| f64::from(*number) * f64::from(*number)).sum();
-    squared.sqrt().recip()
-}
+/// The blocks of a collection at one time.
+pub(super) type Blocks = Vec<Arc<Block>>;
 
 /// A collection: blocks that readers share and writers copy only while shared, without holes.
 #[derive(Debug)]
 pub(super) struct Rows {
     dimensions: usize,
     block_rows: usize,
-    blocks: Vec<Arc<Block>>,
+    blocks: Arc<Blocks>,
     places: BTreeMap<DocumentId, usize>,
     bytes: u64,
 }
@@ -105,10 +42,14 @@ impl Rows {
     pub(super) fn new(place: &MemoryPlace, dimensions: usize) -> Result<Self> {
         place.try_reserve(PUT, COLLECTION_BYTES)?;
         let block_rows = (BLOCK_NUMBERS / dimensions.max(1)).clamp(BLOCK_ROWS_MIN, BLOCK_ROWS_MAX);
+        // Whole panels, and several at a time where there are as many.
+        let unit =
+            if block_rows < PANELS_AT_ONCE * PANEL_ROWS { PANEL_ROWS } else { PANELS_AT_ONCE * PANEL_ROWS };
+        let block_rows = block_rows / unit * unit;
         Ok(Self {
             dimensions,
             block_rows,
-            blocks: Vec::new(),
+            blocks: Arc::default(),
             places: BTreeMap::new(),
             bytes: COLLECTION_BYTES,
         })
@@ -128,7 +69,7 @@ impl Rows {
     }
 
     /// The rows as they are now; later writes do not show in it.
-    pub(super) fn snapshot(&self) -> Vec<Arc<Block>> {
+    pub(super) fn snapshot(&self) -> Arc<Blocks> {
         self.blocks.clone()
     }
 
@@ -152,12 +93,17 @@ impl Rows {
     }
 
     fn record(&self, index: usize) -> &Record {
-        &self.blocks[index / self.block_rows].records[index % self.block_rows]
+        self.blocks[index / self.block_rows].record(index % self.block_rows)
+    }
+
+    /// A block to write to: copied first where a search still reads it.
+    fn block_mut(&mut self, block: usize) -> &mut Block {
+        Arc::make_mut(&mut Arc::make_mut(&mut self.blocks)[block])
     }
 
     fn counted(&self, id: &DocumentId, content: &str, metadata: &Metadata) -> u64 {
         let text = id.as_str().len() + content.len() + metadata.size_bytes();
-        RECORD_BYTES + size(text) + size(self.dimensions) * 4
+        RECORD_BYTES + size(text) + size(self.dimensions) * NUMBER_BYTES
     }
 
     fn counted_at(&self, index: usize) -> u64 {
@@ -166,28 +112,24 @@ impl Rows {
     }
 
     /// Writes a batch: everything that can refuse it comes before the first change.
-    pub(super) fn put(
-        &mut self,
-        place: &MemoryPlace,
-        documents: Vec<PreparedDocument>,
-        mode: PutMode,
-    ) -> Result<PutReport> {
-        for document in &documents {
-            check_dimension(PUT, document.embedding.dimensions(), self.dimensions)?;
+    pub(super) fn put(&mut self, place: &MemoryPlace, rows: Vec<Row>, mode: PutMode) -> Result<PutReport> {
+        for row in &rows {
+            check_dimension(PUT, row.embedding.dimensions(), self.dimensions)?;
         }
         let mut report = PutReport::default();
-        let mut write = Vec::with_capacity(documents.len());
+        let mut write = Vec::with_capacity(rows.len());
         let (mut freed, mut needed) = (0, 0);
-        for document in documents {
-            let there = self.places.get(&document.id).copied();
+        for row in rows {
+            let record = &row.tail.record;
+            let there = self.places.get(&record.id).copied();
             if there.is_some() && mode == PutMode::IfAbsent {
-                report.ignored.push(document.id);
+                report.ignored.push(record.id.clone());
                 continue;
             }
             freed += there.map_or(0, |index| self.counted_at(index));
-            needed += self.counted(&document.id, &document.content, &document.metadata);
-            report.written.push(document.id.clone());
-            write.push(document);
+            needed += self.counted(&record.id, &record.content, &record.metadata);
+            report.written.push(record.id.clone());
+            write.push(row);
         }
         if needed > freed {
             place.try_reserve(PUT, needed - freed)?;
@@ -195,28 +137,24 @@ impl Rows {
             place.release(freed - needed);
         }
         self.bytes = self.bytes + needed - freed;
-        for document in write {
-            self.write(document);
+        for row in &write {
+            self.write(row);
         }
         Ok(report)
     }
 
-    fn write(&mut self, document: PreparedDocument) {
-        let PreparedDocument { id, content, embedding, metadata } = document;
-        let numbers = ArrayView1::from(embedding.as_slice());
-        let norm_inverse = norm_inverse(embedding.as_slice());
-        let record = Arc::new(Record { id: id.clone(), content, metadata });
-        if let Some(index) = self.places.get(&id) {
-            let block = Arc::make_mut(&mut self.blocks[index / self.block_rows]);
-            block.set(index % self.block_rows, &numbers, norm_inverse, record);
+    fn write(&mut self, row: &Row) {
+        let rows_max = self.block_rows;
+        if let Some(index) = self.places.get(&row.tail.record.id).copied() {
+            self.block_mut(index / rows_max).set(index % rows_max, row.embedding.as_slice(), &row.tail);
             return;
         }
         let index = self.places.len();
-        if index / self.block_rows == self.blocks.len() {
-            self.blocks.push(Arc::new(Block::new(self.dimensions)));
+        if index / rows_max == self.blocks.len() {
+            Arc::make_mut(&mut self.blocks).push(Arc::new(Block::new(self.dimensions)));
         }
-        Arc::make_mut(&mut self.blocks[index / self.block_rows]).push(&numbers, norm_inverse, record);
-        self.places.insert(id, index);
+        self.block_mut(index / rows_max).push(row.embedding.as_slice(), &row.tail, rows_max);
+        self.places.insert(row.tail.record.id.clone(), index);
     }
 
     /// Removes a document, if it is there; the last row takes its place.
@@ -227,16 +165,14 @@ impl Rows {
         let last = self.places.len();
         if index != last {
             // The row is copied out first: holding on to its block would make the write below copy the whole of it.
-            let (block, row) = (&self.blocks[last / self.block_rows], last % self.block_rows);
-            let (numbers, norm_inverse) = (block.row(row).to_owned(), block.norm_inverse(row));
-            let record = block.records[row].clone();
-            self.places.insert(record.id.clone(), index);
-            let target = Arc::make_mut(&mut self.blocks[index / self.block_rows]);
-            target.set(index % self.block_rows, &numbers.view(), norm_inverse, record);
+            let (numbers, tail) = self.blocks[last / self.block_rows].copy(last % self.block_rows);
+            self.places.insert(tail.record.id.clone(), index);
+            let row = index % self.block_rows;
+            self.block_mut(index / self.block_rows).set(row, &numbers, &tail);
         }
-        Arc::make_mut(&mut self.blocks[last / self.block_rows]).pop();
+        self.block_mut(last / self.block_rows).pop();
         if last.is_multiple_of(self.block_rows) {
-            self.blocks.pop();
+            Arc::make_mut(&mut self.blocks).pop();
         }
         Some(counted)
     }
@@ -255,30 +191,35 @@ impl Rows {
 
     /// The ids of the documents that match.
     pub(super) fn matching(&self, filter: &Filter) -> HashSet<DocumentId> {
-        let records = self.blocks.iter().flat_map(|block| &block.records);
-        records.filter(|record| filter.matches(&record.metadata)).map(|record| record.id.clone()).collect()
+        let ids = |block: &Arc<Block>| {
+            let ids = |row| block.record(row).id.clone();
+            block.matching(filter).iter().map(ids).collect::<Vec<_>>()
+        };
+        self.blocks.iter().flat_map(ids).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use larder_kernel::Embedding;
+
     use super::*;
 
     #[test]
     fn a_deletion_copies_no_block_that_nobody_reads() {
         let place = MemoryPlace::new();
         let mut rows = Rows::new(&place, 2).unwrap();
-        let document = |number: u8| PreparedDocument {
-            id: DocumentId::new(format!("d{number}")).unwrap(),
-            content: String::new(),
-            embedding: Embedding::new([1.0, f32::from(number)]).unwrap(),
-            metadata: Metadata::default(),
+        let id = |number: u8| DocumentId::new(format!("d{number}")).unwrap();
+        let embedding = |number: u8| Embedding::new([1.0, f32::from(number)]).unwrap();
+        let row = |number: u8| {
+            let record = Record { id: id(number), content: String::new(), metadata: Metadata::default() };
+            Row::new(embedding(number), record)
         };
-        rows.put(&place, (0..5).map(document).collect(), PutMode::Upsert).unwrap();
+        rows.put(&place, (0..5).map(row).collect(), PutMode::Upsert).unwrap();
         let before = Arc::as_ptr(&rows.blocks[0]);
-        assert_eq!(rows.delete(&place, &HashSet::from([document(1).id])), 1);
+        assert_eq!(rows.delete(&place, &HashSet::from([id(1)])), 1);
         assert_eq!(Arc::as_ptr(&rows.blocks[0]), before);
-        let (block, row) = rows.find(&document(4).id).unwrap();
-        assert_eq!((row, block.document(row).unwrap().embedding), (1, Some(document(4).embedding)));
+        let (block, row) = rows.find(&id(4)).unwrap();
+        assert_eq!((row, block.document(row).unwrap().embedding), (1, Some(embedding(4))));
     }
 }

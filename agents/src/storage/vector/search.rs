@@ -1,24 +1,53 @@
-//! Exact search: one pass over the rows, whatever the number of queries.
+//! Exact search: rows that cannot be among the best are left out by their bounds, all others are scored.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
-use std::sync::Arc;
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering as Atomic};
 
 use larder_kernel::{Filter, SearchHit, SearchRequest};
-use ndarray::{Array1, ArrayView1, Axis};
 
-use super::matrix::{Block, Record, norm_inverse};
+use super::block::{Block, Record, norm_inverse};
+use super::codes::Code;
+use super::columns::RowSet;
+use super::first::{Front, Queries};
+use super::kernel::Level;
+use super::matrix::Blocks;
 
-/// Products summed in 32-bit arithmetic before the sum moves to 64 bits: keeps the rounding of 16,000 dimensions well
-/// within the 1e-5 of the contract.
-const PRODUCTS_PER_SUM: usize = 512;
-/// What the evaluation of a filter costs, in multiplications.
-const FILTER_STEPS: usize = 64;
+/// What looking at one document's metadata costs, in steps.
+pub(super) const FILTER_STEPS: usize = 64;
+/// What answering a filter from a block's columns costs, in steps.
+const COLUMN_STEPS: usize = 256;
+/// Numbers of embeddings that cost as much as one step: they are read one after the other and multiplied many at once.
+const NUMBERS_PER_STEP: usize = 2;
+/// As many times more codes do.
+const CODES_PER_NUMBER: usize = 4;
+/// Multiplications that make a further thread worth its start.
+const STEPS_PER_THREAD: usize = 16 * 1024 * 1024;
+/// Blocks that a thread takes at a time, at most; few enough to end at about the same time as the others.
+const BLOCKS_AT_ONCE_MAX: usize = 64;
+/// How many rows ahead of its turn a row is asked for.
+const ROWS_AHEAD: usize = 4;
+/// One in so many rows must satisfy the filter for the first pass to be worth while: it reads a quarter of a row's
+/// bytes, but those of sixteen rows together.
+const FILTER_SHARE: usize = 6;
+/// As many times the limit must the rows be for the first pass to be worth while.
+const LIMIT_SHARE: usize = 8;
+
+/// How a search goes about it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Way {
+    pub(super) level: Level,
+    /// Whether bounds may leave out rows.
+    pub(super) first_pass: bool,
+    /// Threads that one call may use.
+    pub(super) threads: usize,
+}
 
 /// A search, made ready.
 pub(super) struct Query {
     /// The request's embedding, of length one.
-    direction: Array1<f32>,
+    direction: Vec<f32>,
     limit: usize,
     filter: Option<Filter>,
     score_min: Option<f32>,
@@ -34,10 +63,17 @@ impl Query {
         Self { direction, limit: request.limit, filter: request.filter.clone(), score_min: request.score_min }
     }
 
-    /// How many steps the search of `rows` rows takes, roughly.
-    pub(super) fn steps(&self, rows: usize) -> usize {
-        let filter = if self.filter.is_some() { FILTER_STEPS } else { 0 };
-        rows.saturating_mul(self.direction.len() + filter)
+    /// How many steps it takes to find the rows that its filter wants, roughly.
+    pub(super) fn filter_steps(&self, blocks: &Blocks) -> usize {
+        let Some(filter) = &self.filter else { return 0 };
+        let steps = |block: &Block| {
+            if block.covers(filter) { COLUMN_STEPS } else { block.len() * FILTER_STEPS }
+        };
+        // Where the first block has no columns, the others will have none either.
+        match blocks.first() {
+            Some(first) if !first.covers(filter) => blocks.len().saturating_mul(steps(first)),
+            _ => blocks.iter().map(|block| steps(block)).sum(),
+        }
     }
 }
 
@@ -70,32 +106,63 @@ impl Eq for Candidate<'_> {}
 /// The best candidates so far of one query, the worst on top.
 struct Best<'a> {
     query: &'a Query,
+    level: Level,
     heap: BinaryHeap<Candidate<'a>>,
 }
 
 impl<'a> Best<'a> {
-    fn new(query: &'a Query) -> Self {
-        Self { query, heap: BinaryHeap::new() }
+    fn new(query: &'a Query, level: Level) -> Self {
+        Self { query, level, heap: BinaryHeap::new() }
     }
 
+    /// Scores rows that lie apart, asking for each a little before its turn, until `enough` says so of one.
+    fn offer_each(
+        &mut self,
+        blocks: &'a Blocks,
+        rows: &[(usize, usize)],
+        mut enough: impl FnMut(&Self, usize) -> bool,
+    ) {
+        let dimensions = self.query.direction.len();
+        let numbers =
+            |(block, row): (usize, usize)| &blocks[block].numbers()[row * dimensions..][..dimensions];
+        for (at, (block, row)) in rows.iter().copied().enumerate() {
+            if enough(self, at) {
+                return;
+            }
+            if let Some(next) = rows.get(at + ROWS_AHEAD) {
+                self.level.fetch(numbers(*next));
+            }
+            self.offer(&blocks[block], row);
+        }
+    }
+
+    /// Scores a row. Every row takes the same steps in the same order, so equal rows score equal to the bit.
     fn offer(&mut self, block: &'a Block, row: usize) {
-        let record: &'a Record = &block.records[row];
-        let query = self.query;
-        if query.limit == 0 || query.filter.as_ref().is_some_and(|filter| !filter.matches(&record.metadata)) {
+        let numbers = &block.numbers()[row * self.query.direction.len()..][..self.query.direction.len()];
+        let dot = self.level.dot(numbers, &self.query.direction);
+        #[allow(clippy::cast_possible_truncation)]
+        let cosine = (dot * block.norm_inverse(row)).clamp(-1.0, 1.0) as f32;
+        // Adding zero turns -0 into 0, which would else come after it.
+        let score = cosine + 0.0;
+        if self.query.score_min.is_some_and(|least| score < least) || self.beyond(score) {
             return;
         }
-        let score = score(&block.row(row), block.norm_inverse(row), &query.direction);
-        if query.score_min.is_some_and(|least| score < least) {
-            return;
-        }
-        let candidate = Candidate { score, record };
-        if self.heap.len() < query.limit {
+        self.take(Candidate { score, record: block.record(row) });
+    }
+
+    fn take(&mut self, candidate: Candidate<'a>) {
+        if self.heap.len() < self.query.limit {
             self.heap.push(candidate);
         } else if let Some(mut worst) = self.heap.peek_mut()
             && candidate < *worst
         {
             *worst = candidate;
         }
+    }
+
+    /// Whether no row with at most this score gets in any more.
+    fn beyond(&self, score: f32) -> bool {
+        self.heap.len() == self.query.limit && self.heap.peek().is_none_or(|worst| score < worst.score)
     }
 
     fn into_hits(self) -> Vec<SearchHit> {
@@ -109,27 +176,180 @@ impl<'a> Best<'a> {
     }
 }
 
-/// The cosine of a row and a direction. Every row takes the same steps in the same order, so equal rows score equal to
-/// the bit.
-fn score(row: &ArrayView1<'_, f32>, norm_inverse: f64, direction: &Array1<f32>) -> f32 {
-    let pieces = row.axis_chunks_iter(Axis(0), PRODUCTS_PER_SUM);
-    let others = direction.axis_chunks_iter(Axis(0), PRODUCTS_PER_SUM);
-    let dot: f64 = pieces.zip(others).map(|(piece, other)| f64::from(piece.dot(&other))).sum();
-    #[allow(clippy::cast_possible_truncation)]
-    let cosine = (dot * norm_inverse).clamp(-1.0, 1.0) as f32;
-    // Adding zero turns -0 into 0, which would else come after it.
-    cosine + 0.0
+/// Which rows of which blocks a query looks at: all, or those that satisfy its filter.
+pub(super) struct Scope {
+    rows: Option<Vec<RowSet>>,
+    count: usize,
 }
 
-/// The hits of each query, best first, ties in the byte order of ids.
-pub(super) fn search(blocks: &[Arc<Block>], queries: &[Query]) -> Vec<Vec<SearchHit>> {
-    let mut best: Vec<Best<'_>> = queries.iter().map(Best::new).collect();
-    for block in blocks {
-        for row in 0..block.records.len() {
-            for best in &mut best {
-                best.offer(block, row);
+impl Scope {
+    pub(super) fn of(query: &Query, blocks: &Blocks) -> Self {
+        let Some(filter) = &query.filter else {
+            return Self { rows: None, count: blocks.iter().map(|block| block.len()).sum() };
+        };
+        let rows: Vec<RowSet> = blocks.iter().map(|block| block.matching(filter)).collect();
+        let count = rows.iter().map(RowSet::len).sum();
+        Self { rows: Some(rows), count }
+    }
+
+    fn block(&self, block: usize) -> Option<RowSet> {
+        self.rows.as_ref().map(|rows| rows[block])
+    }
+}
+
+/// What the threads of a search share.
+pub(super) struct Search<'a> {
+    pub(super) way: Way,
+    pub(super) blocks: &'a Blocks,
+    pub(super) queries: &'a [Query],
+    pub(super) scopes: &'a [Scope],
+}
+
+impl<'a> Search<'a> {
+    /// How many steps the search takes, roughly.
+    pub(super) fn steps(&self) -> usize {
+        let steps = |query: usize| {
+            let numbers = self.scopes[query].count.saturating_mul(self.queries[query].direction.len());
+            let share = if self.by_bounds(query) { CODES_PER_NUMBER } else { 1 };
+            numbers / NUMBERS_PER_STEP / share
+        };
+        (0..self.queries.len()).map(steps).fold(0, usize::saturating_add)
+    }
+
+    /// The hits of each query, best first, ties in the byte order of ids.
+    pub(super) fn hits(&self) -> Vec<Vec<SearchHit>> {
+        let wanted = (0..self.queries.len()).filter(|query| self.queries[*query].limit > 0);
+        let (bounded, full): (Vec<usize>, Vec<usize>) = wanted.partition(|query| self.by_bounds(*query));
+        let mut hits = vec![Vec::new(); self.queries.len()];
+        for (chosen, best) in [(&bounded, self.bounded(&bounded)), (&full, self.full(&full))] {
+            for (query, best) in chosen.iter().zip(best) {
+                hits[*query] = best.into_hits();
             }
         }
+        hits
     }
-    best.into_iter().map(Best::into_hits).collect()
+
+    /// Runs `work` on as many threads as its steps are worth.
+    fn spread<T: Send>(&self, steps: usize, work: impl Fn() -> T + Sync) -> Vec<T> {
+        let threads = self.way.threads.min(steps.div_ceil(STEPS_PER_THREAD)).max(1);
+        std::thread::scope(|scope| {
+            let others: Vec<_> = (1..threads)
+                .filter_map(|_| std::thread::Builder::new().spawn_scoped(scope, &work).ok())
+                .collect();
+            let mut done = vec![work()];
+            for other in others {
+                match other.join() {
+                    Ok(other) => done.push(other),
+                    Err(panic) => std::panic::resume_unwind(panic),
+                }
+            }
+            done
+        })
+    }
+
+    /// Calls `visit` for blocks that no other thread of this work has visited, until there are none.
+    fn visit(&self, next: &AtomicUsize, mut visit: impl FnMut(Range<usize>)) {
+        let count = self.blocks.len();
+        let at_once = (count / (self.way.threads * 8).max(1)).clamp(1, BLOCKS_AT_ONCE_MAX);
+        loop {
+            let first = next.fetch_add(at_once, Atomic::Relaxed);
+            if first >= count {
+                return;
+            }
+            visit(first..count.min(first + at_once));
+        }
+    }
+
+    /// Whether bounds are worth while for a query.
+    fn by_bounds(&self, query: usize) -> bool {
+        let (limit, scope) = (self.queries[query].limit, &self.scopes[query]);
+        let rows: usize = self.blocks.iter().map(|block| block.len()).sum();
+        self.way.first_pass
+            && scope.count / LIMIT_SHARE >= limit
+            && (scope.rows.is_none() || scope.count >= rows / FILTER_SHARE)
+    }
+
+    /// Scores every row in the scopes of some queries.
+    fn full(&self, chosen: &[usize]) -> Vec<Best<'a>> {
+        let steps = chosen
+            .iter()
+            .map(|query| self.scopes[*query].count.saturating_mul(self.queries[*query].direction.len()));
+        let next = AtomicUsize::new(0);
+        let parts = self.spread(steps.fold(0, usize::saturating_add), || {
+            let mut best: Vec<_> =
+                chosen.iter().map(|query| Best::new(&self.queries[*query], self.way.level)).collect();
+            self.visit(&next, |part| {
+                for (best, query) in best.iter_mut().zip(chosen) {
+                    if let Some(rows) = &self.scopes[*query].rows {
+                        let rows =
+                            part.clone().flat_map(|block| rows[block].iter().map(move |row| (block, row)));
+                        let rows: Vec<_> = rows.collect();
+                        best.offer_each(self.blocks, &rows, |_, _| false);
+                    }
+                }
+                // Block by block, so that several queries find a block's rows in the cache.
+                for block in &self.blocks[part] {
+                    for (best, query) in best.iter_mut().zip(chosen) {
+                        if self.scopes[*query].rows.is_none() {
+                            (0..block.len()).for_each(|row| best.offer(block, row));
+                        }
+                    }
+                }
+            });
+            best
+        });
+        let mut parts = parts.into_iter();
+        let mut all = parts.next().unwrap_or_default();
+        for part in parts {
+            for (all, part) in all.iter_mut().zip(part) {
+                part.heap.into_iter().for_each(|candidate| all.take(candidate));
+            }
+        }
+        all
+    }
+
+    /// What the first pass leaves of some queries.
+    fn fronts(&self, chosen: &[usize]) -> Vec<Front> {
+        let query = |at: &usize| &self.queries[*at];
+        let codes: Vec<Code> =
+            chosen.iter().map(query).map(|query| Code::of(&query.direction, 1.0)).collect();
+        let queries = Queries::new(self.way.level, &codes);
+        let rows: usize = self.blocks.iter().map(|block| block.len()).sum();
+        let steps = chosen.iter().map(|at| rows.saturating_mul(query(at).direction.len()));
+        let next = AtomicUsize::new(0);
+        let parts = self.spread(steps.fold(0, usize::saturating_add), || {
+            let mut fronts: Vec<Front> =
+                chosen.iter().map(query).map(|query| Front::new(query.limit, query.score_min)).collect();
+            self.visit(&next, |part| {
+                for (index, block) in part.clone().zip(&self.blocks[part]) {
+                    let rows: Vec<_> = chosen.iter().map(|query| self.scopes[*query].block(index)).collect();
+                    queries.look(index, block, &rows, &mut fronts);
+                }
+            });
+            fronts
+        });
+        let mut parts = parts.into_iter();
+        let mut all = parts.next().unwrap_or_default();
+        for part in parts {
+            all.iter_mut().zip(part).for_each(|(all, part)| all.join(part));
+        }
+        all
+    }
+
+    /// The best of some queries, scoring only rows that their bounds allow.
+    fn bounded(&self, chosen: &[usize]) -> Vec<Best<'a>> {
+        if chosen.is_empty() {
+            return Vec::new();
+        }
+        let left = self.fronts(chosen).into_iter().zip(chosen);
+        left.map(|(front, query)| {
+            let mut best = Best::new(&self.queries[*query], self.way.level);
+            let kept = front.into_kept();
+            let rows: Vec<_> = kept.iter().map(|kept| (kept.block, kept.row)).collect();
+            // Where one promises too little, the next ones do too.
+            best.offer_each(self.blocks, &rows, |best, at| best.beyond(kept[at].upper));
+            best
+        })
+        .collect()
+    }
 }

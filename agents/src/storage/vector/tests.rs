@@ -15,7 +15,7 @@ fn document(text: &str, numbers: &[f32]) -> Document {
 }
 
 /// Numbers that look random and are the same in every run.
-fn numbers(seed: u64, count: usize) -> Vec<f32> {
+pub(super) fn numbers(seed: u64, count: usize) -> Vec<f32> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {
         state ^= state << 13;

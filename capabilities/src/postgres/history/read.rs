@@ -111,6 +111,25 @@ macro_rules! select_messages {
     };
 }
 
+/// The newest messages of a thread to whose life a read owes nothing: its state is looked up before the messages and not
+/// beside each, and no row carries it. Where it answers no row, the other statement says why.
+macro_rules! select_newest {
+    ($most:literal) => {
+        concat!(
+            "SELECT seq, body FROM (
+                SELECT seq, body FROM larder.messages
+                WHERE namespace = $1 AND seq < $4 AND thread = (
+                    SELECT id FROM larder.threads WHERE namespace = $1 AND agent = $2 AND session = $3
+                        AND (expires_ms IS NULL OR (NOT ttl_refresh AND expires_ms > ",
+            now_ms!(),
+            ")))
+                ORDER BY seq DESC LIMIT ",
+            $most,
+            ") few ORDER BY seq DESC LIMIT $5"
+        )
+    };
+}
+
 /// Back from the newest, past what the filter drops.
 const MATCHING: &str = select_messages!(
     "AND seq < $4
@@ -160,8 +179,30 @@ impl Range {
     }
 }
 
+/// The newest messages, oldest first; none where the thread is still to be asked about.
+async fn newest(sql: &mut PgConnection, wanted: &Wanted, before: Seq) -> Fallible<Vec<StoredMessage>> {
+    let select = if wanted.limit <= FEW {
+        select_newest!("128")
+    } else if wanted.limit <= MORE {
+        select_newest!("1024")
+    } else {
+        select_newest!("ALL")
+    };
+    let (namespace, agent, session) = wanted.address.key();
+    let query = sqlx::query(select).bind(namespace).bind(agent).bind(session);
+    let rows = query.bind(before.get()).bind(length(wanted.limit)).fetch_all(sql).await?;
+    let stored = |row: &PgRow| Ok(StoredMessage { seq: Seq::new(row.try_get(0)?), message: decode(row, 1)? });
+    rows.iter().rev().map(stored).collect()
+}
+
 pub(super) fn messages<'c>(sql: &'c mut PgConnection, wanted: &'c Wanted) -> BoxFuture<'c, Fallible<Seen>> {
     Box::pin(async move {
+        if let Range::Before(before) = wanted.range {
+            let messages = newest(sql, wanted, before).await?;
+            if !messages.is_empty() {
+                return Ok(Seen { messages, ..Seen::default() });
+            }
+        }
         let (select, from) = wanted.range.select(wanted.limit);
         let (namespace, agent, session) = wanted.address.key();
         let rows = sqlx::query(select)

@@ -96,8 +96,9 @@ fn shown(answer: Value) -> Result<HistoryEvent> {
     let first = value::bytes(parts.next().unwrap_or(Value::Nil))?;
     if first.contains(&0) {
         let entry = Entry::parse(Value::BulkString(first))?;
-        let kind = HistoryEventKind::Appended { message: entry.message()?, thread_bytes: entry.thread_bytes };
-        return Ok(HistoryEvent { seq: Seq::new(entry.seq), kind });
+        let (seq, thread_bytes) = (Seq::new(entry.seq), entry.thread_bytes);
+        let kind = HistoryEventKind::Appended { message: entry.into_message()?, thread_bytes };
+        return Ok(HistoryEvent { seq, kind });
     }
     let placed = parts.map(stored).collect::<Result<Vec<StoredMessage>>>()?;
     let text = String::from_utf8(first).map_err(|_| corrupt(OPERATION))?;

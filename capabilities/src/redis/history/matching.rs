@@ -77,10 +77,10 @@ async fn walk(
         }
         for message in step.messages {
             let entry = Entry::parse(message)?;
-            let judged = entry.names_author();
-            let message = entry.message()?;
+            let (seq, judged) = (Seq::new(entry.seq), entry.names_author());
+            let message = entry.into_message()?;
             if judged || wanted.filter.keeps(wanted.thread, &message) {
-                found.push(StoredMessage { seq: Seq::new(entry.seq), message });
+                found.push(StoredMessage { seq, message });
             }
         }
         before = step.before;

@@ -95,19 +95,25 @@ impl Entry {
         self.body().first() == Some(&AUTHOR)
     }
 
-    fn message_body(&self) -> Option<&[u8]> {
-        if self.names_author() { self.body().splitn(3, |byte| *byte == 0).nth(2) } else { Some(self.body()) }
+    /// Where the message begins.
+    fn message_at(&self) -> Option<usize> {
+        if !self.names_author() {
+            return Some(self.body_at);
+        }
+        let message = self.body().splitn(3, |byte| *byte == 0).nth(2)?;
+        Some(self.stored.len() - message.len())
     }
 
-    pub(super) fn message(&self) -> Result<Arc<ChatMessage>> {
-        self.message_body().and_then(crate::message::decode).ok_or_else(|| corrupt(OPERATION))
+    pub(super) fn into_message(self) -> Result<Arc<ChatMessage>> {
+        let message = self.message_at().and_then(|at| crate::message::decode_end(self.stored, at));
+        message.ok_or_else(|| corrupt(OPERATION))
     }
 }
 
 /// The message of an answer.
 pub(super) fn stored(answer: Value) -> Result<StoredMessage> {
     let entry = Entry::parse(answer)?;
-    Ok(StoredMessage { seq: Seq::new(entry.seq), message: entry.message()? })
+    Ok(StoredMessage { seq: Seq::new(entry.seq), message: entry.into_message()? })
 }
 
 #[cfg(test)]
@@ -141,12 +147,12 @@ mod tests {
             assert!(body.starts_with(front.as_bytes()));
             let entry = read(&[b"1 2 3 0 run\0", &body[..]].concat()).unwrap();
             assert!(entry.names_author());
-            assert_eq!(*entry.message().unwrap(), message);
+            assert_eq!(*entry.into_message().unwrap(), message);
         }
         let older = serde_json::to_vec(&bare).unwrap();
         let entry = read(&[b"1 2 3 0 run\0", &older[..]].concat()).unwrap();
         assert!(!entry.names_author());
-        assert_eq!(*entry.message().unwrap(), bare);
+        assert_eq!(*entry.into_message().unwrap(), bare);
     }
 
     #[test]

@@ -7,7 +7,8 @@ use larder_kernel::{
 };
 use rusqlite::{Connection, Params, params};
 
-use super::super::failure::Fallible;
+use super::super::engine::{Allowance, SHORT_ROWS_MAX};
+use super::super::failure::{Failure, Fallible, corrupt};
 use super::super::value::{count, integer, length, now_ms};
 use super::message::stored;
 use super::thread::{Address, Refresh, ThreadRow};
@@ -52,6 +53,9 @@ pub(super) const MATCHING_ONE: &str = "SELECT seq, body FROM messages
         AND author_role NOT IN (SELECT value FROM json_each(?6))
      ORDER BY seq DESC LIMIT ?3";
 
+/// How many messages a short read passes by.
+const OFFSET_SHORT_MAX: u64 = 1_000;
+
 /// What a read of messages found.
 pub(super) enum Seen {
     Messages {
@@ -62,8 +66,21 @@ pub(super) enum Seen {
     Expired,
 }
 
-pub(super) fn messages(sql: &Connection, address: &Address, range: Range, limit: usize) -> Fallible<Seen> {
-    used(sql, address, |thread| window(sql, thread, range, limit))
+impl Range {
+    /// Whether so few messages are found without passing by many.
+    pub(super) fn is_short(self, limit: usize) -> bool {
+        limit <= SHORT_ROWS_MAX && !matches!(self, Self::Offset(OFFSET_SHORT_MAX..))
+    }
+}
+
+pub(super) fn messages(
+    sql: &Connection,
+    address: &Address,
+    range: Range,
+    limit: usize,
+    allowance: &mut Allowance,
+) -> Fallible<Seen> {
+    used(sql, address, |thread| window(sql, thread, range, limit, allowance))
 }
 
 /// The newest messages that a filter keeps.
@@ -138,23 +155,33 @@ fn select(sql: &Connection, select: &str, params: impl Params) -> Fallible<Vec<S
     Ok(messages)
 }
 
-fn window(sql: &Connection, thread: i64, range: Range, limit: usize) -> Fallible<Vec<StoredMessage>> {
-    let limit = length(limit);
+fn window(
+    sql: &Connection,
+    thread: i64,
+    range: Range,
+    limit: usize,
+    allowance: &mut Allowance,
+) -> Fallible<Vec<StoredMessage>> {
+    // A body that is too long for the read is not even looked at.
+    macro_rules! select {
+        ($rest:literal) => {
+            concat!("SELECT seq, CASE WHEN bytes <= ?4 THEN body END FROM messages WHERE thread = ?1 ", $rest)
+        };
+    }
     let (text, from) = match range {
-        Range::Offset(offset) => (
-            "SELECT seq, body FROM messages WHERE thread = ?1 ORDER BY seq LIMIT ?3 OFFSET ?2",
-            integer(offset),
-        ),
-        Range::Before(before) => (
-            "SELECT seq, body FROM messages WHERE thread = ?1 AND seq < ?2 ORDER BY seq DESC LIMIT ?3",
-            before.get(),
-        ),
-        Range::After(after) => (
-            "SELECT seq, body FROM messages WHERE thread = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3",
-            after.get(),
-        ),
+        Range::Offset(offset) => (select!("ORDER BY seq LIMIT ?3 OFFSET ?2"), integer(offset)),
+        Range::Before(before) => (select!("AND seq < ?2 ORDER BY seq DESC LIMIT ?3"), before.get()),
+        Range::After(after) => (select!("AND seq > ?2 ORDER BY seq LIMIT ?3"), after.get()),
     };
-    let mut messages = select(sql, text, [thread, from, limit])?;
+    let mut statement = sql.prepare_cached(text)?;
+    let mut rows = statement.query([thread, from, length(limit), allowance.row_bytes_max()])?;
+    let mut messages = Vec::with_capacity(limit.min(SHORT_ROWS_MAX));
+    while let Some(row) = rows.next()? {
+        let body = row.get_ref(1)?.as_bytes_or_null().map_err(|_| corrupt("history.read"))?;
+        let body = body.ok_or(Failure::Long)?;
+        allowance.take(length(body.len()))?;
+        messages.push(stored(row)?);
+    }
     if matches!(range, Range::Before(_)) {
         messages.reverse();
     }

@@ -1,4 +1,5 @@
 mod authors;
+mod laws;
 
 use std::time::Duration;
 
@@ -250,4 +251,25 @@ async fn a_read_that_finds_the_thread_expired_looks_again_where_an_earlier_read_
     let (held, before, after) = futures_util::future::join3(hold, read_after(500), read_after(700)).await;
     held.unwrap();
     assert_eq!((before, after), (1, 1), "the first read was a use, and the second came after it");
+}
+
+#[tokio::test]
+async fn a_window_is_whole_whether_its_messages_are_small_large_or_many() {
+    let folder = TempDir::new().unwrap();
+    let store = open(&folder).await;
+    for (number, length) in [10, 200_000, 10, 60_000, 60_000, 60_000, 60_000, 60_000, 10].into_iter().enumerate() {
+        let letter = char::from(b'a' + u8::try_from(number).unwrap());
+        store.append(&thread(), text(&letter.to_string().repeat(length))).await.unwrap();
+    }
+    for limit in 0..=9 {
+        let lengths = |found: Vec<StoredMessage>| -> Vec<(i64, usize)> {
+            found.iter().map(|stored| (stored.seq.get(), stored.message.text.len())).collect()
+        };
+        let all = [10, 200_000, 10, 60_000, 60_000, 60_000, 60_000, 60_000, 10];
+        let expected: Vec<(i64, usize)> = (1..).zip(all).collect();
+        assert_eq!(lengths(store.tail(&thread(), None, limit).await.unwrap()), expected[9 - limit..]);
+        assert_eq!(lengths(store.get_messages(&thread(), 0, limit).await.unwrap()), expected[..limit]);
+        let after = store.page_after(&thread(), Seq::new(4), limit).await.unwrap();
+        assert_eq!(lengths(after), expected[4..(4 + limit).min(9)]);
+    }
 }

@@ -86,3 +86,37 @@ async fn no_lookup_visits_the_whole_board() {
     assert!(plan.contains("COVERING INDEX tasks_leased (board=?)"), "{plan}");
     assert!(!plan.contains("TEMP B-TREE"), "{plan}");
 }
+
+#[tokio::test]
+async fn a_claim_costs_the_same_whatever_waits_and_whatever_is_done() {
+    let folder = TempDir::new().unwrap();
+    let store = store(&folder).await;
+    let counting = crate::sqlite::tests::Counting::open(&folder.path().join("larder.db"));
+    let worker = WorkerId::new("w").unwrap();
+    let claim = |board: &BoardId| {
+        counting.of(|sql| {
+            let claimed = steps::claim(sql, &Namespace::new("n")?, board, &worker, LONG)?;
+            assert!(claimed.is_some());
+            Ok(())
+        })
+    };
+    let mut costs = Vec::new();
+    for (waiting, done) in [(10, 0), (10_000, 0), (10, 2_000)] {
+        let board = BoardId::new("c", format!("{waiting} {done}")).unwrap();
+        store.create_task_list(&board, planned(&[])).await.unwrap();
+        let ids: Vec<String> = (0..waiting + done).map(|number| format!("{number:06}")).collect();
+        for batch in ids.chunks(1_000) {
+            let batch: Vec<&str> = batch.iter().map(String::as_str).collect();
+            store.add_tasks(&board, planned(&batch).tasks).await.unwrap();
+        }
+        for text in ids.iter().take(done) {
+            let claim = store.claim(&board, &worker, LONG).await.unwrap().unwrap();
+            let done = Transition::to(TaskStatus::Succeeded).with_token(claim.token);
+            assert_eq!(claim.task.id.as_str(), text);
+            store.update_status(&board, &claim.task.id, done).await.unwrap();
+        }
+        costs.push(claim(&board));
+    }
+    let (least, most) = (costs.iter().min().unwrap(), costs.iter().max().unwrap());
+    assert!(most * 100 <= least * 115, "{costs:?}");
+}

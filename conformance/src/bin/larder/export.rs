@@ -92,7 +92,7 @@ fn cannot_write(path: &Path, error: &std::io::Error) -> String {
 }
 
 /// A file in the same folder, with the rights that a new file has.
-fn beside(path: &Path) -> std::io::Result<NamedTempFile> {
+pub(crate) fn beside(path: &Path) -> std::io::Result<NamedTempFile> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut builder = tempfile::Builder::new();
     #[cfg(unix)]
@@ -100,7 +100,7 @@ fn beside(path: &Path) -> std::io::Result<NamedTempFile> {
         use std::os::unix::fs::PermissionsExt;
         builder.permissions(std::fs::Permissions::from_mode(0o666));
     }
-    builder.prefix(".larder-export-").tempfile_in(folder)
+    builder.prefix(".larder-").tempfile_in(folder)
 }
 
 /// Writes the thread page by page, and answers how many messages that were.

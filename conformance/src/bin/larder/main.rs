@@ -9,6 +9,7 @@ mod export;
 mod import;
 mod levels;
 mod live;
+mod moving;
 mod mutants;
 mod output;
 mod services;
@@ -41,10 +42,18 @@ enum Command {
     Check(check::Args),
     /// Print the contract as one page, or check that CONTRACT.md is that page.
     Contract(contract::Args),
+    /// Copy everything from one backend to another; running it again goes on where it was.
+    Copy(moving::copy::Args),
+    /// Write everything that a backend holds into an archive.
+    Dump(moving::dump::Args),
+    /// Remove everything that a namespace holds, or what belongs to an agent or a session, and see that nothing is left.
+    Erase(moving::erase::Args),
     /// Write a thread as a transcript: JSON, one message a line, the same from every backend.
     Export(export::Args),
     /// Append a transcript to a thread, whole or not at all; running it again adds nothing.
     Import(import::Args),
+    /// Fill a backend from an archive; running it again goes on where it was.
+    Load(moving::load::Args),
     /// Run the suite against stores that are wrong on purpose, and print which clause caught which.
     Mutants(mutants::Args),
     /// Start or stop the live services that backends are checked against, in containers or without.
@@ -67,8 +76,12 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Contract(args) => contract::run(&args),
+        Command::Copy(args) => moving::copy::run(&args),
+        Command::Dump(args) => moving::dump::run(&args),
+        Command::Erase(args) => moving::erase::run(&args),
         Command::Export(args) => export::run(&args),
         Command::Import(args) => import::run(&args),
+        Command::Load(args) => moving::load::run(&args),
         Command::Mutants(args) => mutants::run(&args),
         Command::Services(args) => services::run(&args),
         Command::Test(args) => test::run(&args),

@@ -22,7 +22,7 @@ fn parse_thread(text: &str) -> Result<Thread, String> {
     Thread::new(agent, session).map_err(|error| error.to_string())
 }
 
-fn parse_namespace(text: &str) -> Result<Namespace, String> {
+pub(crate) fn parse_namespace(text: &str) -> Result<Namespace, String> {
     Namespace::new(text).map_err(|error| error.to_string())
 }
 

@@ -42,7 +42,7 @@ fn level_row(page: &mut String, report: &Report, level: &LevelReport) {
     let _ = write!(
         page,
         "<tr><th scope=\"row\">{}</th><td>{}</td><td><span class=\"tag {class}\">{sign} {}</span></td>\
-         <td>{} of {} {}<span class=\"bar optional\" aria-hidden=\"true\"><i style=\"width:{share}%\"></i></span>",
+         <td><span class=\"bar optional\" aria-hidden=\"true\"><i style=\"width:{share}%\"></i></span>{} of {} {}",
         level.level.as_str(),
         level.contract.map_or("whole backend", Contract::as_str),
         level.verdict().as_str(),
@@ -144,7 +144,7 @@ fn cell(own: &Latency) -> String {
     }
     let count = grouped(u64::try_from(own.count).unwrap_or(u64::MAX));
     format!(
-        "<td title=\"longest {}, {errors}\">{}<small>{} · {count}×</small></td>",
+        "<td title=\"longest {}, {errors}\">{}<small>p99 {} · {count}×</small></td>",
         duration(own.max_ns),
         duration(own.p50_ns),
         duration(own.p99_ns)

@@ -11,6 +11,11 @@ use crate::report::{CaseOutcome, Report};
 
 /// From so many columns on, names stand upright on a narrow screen.
 const COLUMNS_MANY: usize = 5;
+/// From so many columns on, the table is scrolled sideways.
+const COLUMNS_WIDE: usize = 12;
+
+/// The name of the group of clauses that bind every contract.
+const SHARED: &str = "shared";
 
 /// Clause and backend, with what the run says of the two.
 type Cells<'a> = BTreeMap<(&'a str, &'a str), CaseOutcome>;
@@ -54,7 +59,11 @@ pub(super) fn section(page: &mut String, report: &Report) {
         let _ = write!(page, "<li><i class=\"{}\">{}</i>{words}</li>", outcome.as_str(), mark(outcome));
     }
     page.push_str("<li><i>·</i>not run</li></ul>\n");
-    let many = if report.backends.len() >= COLUMNS_MANY { " class=\"many\"" } else { "" };
+    let many = match report.backends.len() {
+        COLUMNS_WIDE.. => " class=\"many wide\"",
+        COLUMNS_MANY.. => " class=\"many\"",
+        _ => "",
+    };
     let _ = write!(
         page,
         "<div class=\"scroll\"><table{many}><thead><tr><th scope=\"col\" class=\"id\">clause</th>\
@@ -65,7 +74,7 @@ pub(super) fn section(page: &mut String, report: &Report) {
             write!(page, "<th scope=\"col\" class=\"column\"><span>{}</span></th>", escape(&backend.name));
     }
     page.push_str("</tr></thead>\n");
-    group(page, report, &cells, "every contract", all.iter().filter(|clause| clause.contract.is_none()));
+    group(page, report, &cells, SHARED, all.iter().filter(|clause| clause.contract.is_none()));
     for contract in Contract::ALL {
         let own = all.iter().filter(|clause| clause.contract == Some(contract));
         group(page, report, &cells, contract.as_str(), own);
@@ -82,10 +91,11 @@ fn group<'a>(
     clauses: impl Iterator<Item = &'a Clause>,
 ) {
     let clauses: Vec<&Clause> = clauses.collect();
+    let about = if name == SHARED { " that bind every contract" } else { "" };
     let _ = write!(
         page,
-        "<tbody><tr class=\"group\"><th colspan=\"2\" scope=\"rowgroup\"><button type=\"button\" aria-expanded=\"true\">\
-         {name}<small>{}</small></button></th>",
+        "<tbody><tr class=\"group\"><th scope=\"rowgroup\"><button type=\"button\" aria-expanded=\"true\">{name}</button></th>\
+         <td class=\"sentence\">{}{about}</td>",
         counted(clauses.len(), "clause")
     );
     for backend in &report.backends {
@@ -95,7 +105,7 @@ fn group<'a>(
             run += 1;
             hold += usize::from(*outcome == CaseOutcome::Passed);
         }
-        let text = if run == 0 { "·".to_owned() } else { format!("<b>{hold}</b>of {run}") };
+        let text = if run == 0 { "·".to_owned() } else { format!("<b>{hold}</b><span>of {run}</span>") };
         let _ = write!(page, "<td>{text}</td>");
     }
     page.push_str("</tr>\n");

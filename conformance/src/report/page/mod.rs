@@ -110,12 +110,19 @@ fn counted(number: usize, noun: &str) -> String {
     format!("{} {noun}{s}", grouped(u64::try_from(number).unwrap_or(u64::MAX)))
 }
 
+/// From here on times are told in minutes: two of them, in nanoseconds.
+const MINUTES: u64 = 120_000_000_000;
+
 /// A time in the unit in which it reads well.
 fn duration(nanos: u64) -> String {
     let (unit, per) = match nanos {
         0..1_000 => return format!("{nanos} ns"),
         1_000..1_000_000 => ("µs", 1_000),
         1_000_000..1_000_000_000 => ("ms", 1_000_000),
+        MINUTES.. => {
+            let seconds = nanos / 1_000_000_000;
+            return format!("{} min {} s", seconds / 60, seconds % 60);
+        }
         _ => ("s", 1_000_000_000),
     };
     let tenths = nanos / (per / 10);
@@ -189,8 +196,8 @@ mod tests {
             [grouped(0), grouped(999), grouped(1_000), grouped(1_234_567)],
             ["0", "999", "1,000", "1,234,567"]
         );
-        let times = [7, 1_500, 999_999, 2_500_000, 150_000_000, 3_000_000_000];
-        let words = ["7 ns", "1.5 µs", "999 µs", "2.5 ms", "150 ms", "3.0 s"];
+        let times = [7, 1_500, 999_999, 2_500_000, 150_000_000, 3_000_000_000, 1_279_100_000_000];
+        let words = ["7 ns", "1.5 µs", "999 µs", "2.5 ms", "150 ms", "3.0 s", "21 min 19 s"];
         assert_eq!(times.map(duration), words);
         assert_eq!([counted(1, "case"), counted(0, "case")], ["1 case", "0 cases"]);
     }

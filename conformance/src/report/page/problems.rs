@@ -70,8 +70,8 @@ impl Problem {
         let open = if open { " open" } else { "" };
         let _ = write!(
             page,
-            "<details class=\"problem is-{0}\"{open}><summary><span class=\"tag {0}\">{1}</span><b>{2}</b></summary>\
-             <div class=\"body\"><p>{3}</p><dl class=\"facts-of\">",
+            "<details class=\"problem is-{0}\"{open}><summary><span class=\"tag {0}\">{1}</span><b>{2}</b>\
+             <span class=\"muted\">{3}</span></summary><div class=\"body\"><dl class=\"facts-of\">",
             self.class,
             escape(&self.tag),
             escape(&self.title),

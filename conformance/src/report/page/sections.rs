@@ -61,7 +61,7 @@ pub(super) fn header(page: &mut String, report: &Report) {
         (CaseOutcome::Unsupported, summary.unsupported),
         (CaseOutcome::Error, summary.errors),
     ] {
-        let word = if outcome == CaseOutcome::Error { "errors" } else { outcome.as_str() };
+        let word = if outcome == CaseOutcome::Error && count != 1 { "errors" } else { outcome.as_str() };
         let class = if count == 0 { "unsupported" } else { outcome.as_str() };
         let number = grouped(u64::try_from(count).unwrap_or(u64::MAX));
         let _ = write!(

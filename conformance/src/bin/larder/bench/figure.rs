@@ -39,6 +39,10 @@ pub(super) enum Unit {
     Bytes,
     #[serde(rename = "messages")]
     Messages,
+    #[serde(rename = "messages/s")]
+    MessagesPerSecond,
+    #[serde(rename = "claims/s")]
+    ClaimsPerSecond,
     #[serde(rename = "windows/s")]
     WindowsPerSecond,
     #[serde(rename = "MiB")]
@@ -53,6 +57,8 @@ impl Unit {
             Self::Micros => "µs",
             Self::Bytes => "bytes",
             Self::Messages => "messages",
+            Self::MessagesPerSecond => "messages/s",
+            Self::ClaimsPerSecond => "claims/s",
             Self::WindowsPerSecond => "windows/s",
             Self::MebiBytes => "MiB",
             Self::MebiBytesPerSecond => "MiB/s",

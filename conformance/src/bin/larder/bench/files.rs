@@ -8,7 +8,7 @@ use std::time::Instant;
 use bytes::Bytes;
 
 use super::blobs::{Blobs, MIB, rate};
-use super::figure::{Figure, Subject, Unit, in_turns};
+use super::figure::{Figure, Subject, Target, Unit, in_turns};
 use super::{Outcome, Plan, payload};
 
 /// Put and get of a large blob.
@@ -23,7 +23,8 @@ pub(super) async fn blobs(plan: &Plan) -> Outcome<Vec<Figure>> {
         peer: peer.to_owned(),
         settings: "the file and its folder are synced before a put returns".to_owned(),
         unit: Unit::MebiBytesPerSecond,
-        target: None,
+        // As throughput: the time may be 1.15 times the peer's.
+        target: Some(Target::AtLeast(0.87)),
     };
     let puts = in_turns(
         plan,

@@ -56,6 +56,27 @@ impl Conversations {
         Ok(micros_each(begun, calls))
     }
 
+    /// Appends from many sessions at once, so many messages each, and gives how many a second were acknowledged.
+    pub(super) async fn append_from(&mut self, sessions: u32, each: u32) -> Outcome<f64> {
+        let mut appending = Vec::new();
+        for session in 0..sessions {
+            let thread = Thread::new("bench", format!("session-{session}"))?;
+            let (history, messages) = (Arc::clone(&self.history), payload::messages(self.next, each));
+            self.next += u64::from(each);
+            appending.push(async move {
+                for message in messages {
+                    history.append(&thread, message).await?;
+                }
+                Ok::<(), larder_kernel::Error>(())
+            });
+        }
+        let begun = Instant::now();
+        for task in appending.into_iter().map(tokio::spawn).collect::<Vec<_>>() {
+            task.await??;
+        }
+        Ok(f64::from(sessions * each) / begun.elapsed().as_secs_f64())
+    }
+
     /// Appends, reads and makes windows of one thread.
     async fn round(
         &mut self,

@@ -5,10 +5,13 @@
 //! misses its target is said to miss it, and no more: the exit code tells only whether anything was measured.
 
 mod blobs;
+mod claims;
 mod figure;
 mod files;
+mod graph;
 mod history;
 mod machine;
+mod memory;
 mod payload;
 mod peak;
 mod pgbench;
@@ -16,6 +19,7 @@ mod postgres;
 mod redis;
 mod report;
 mod s3;
+mod sessions;
 mod sqlite;
 mod window;
 
@@ -142,6 +146,30 @@ const BENCHES: &[Bench] = &[
         run: |plan| Box::pin(sqlite::long_thread(plan)),
     },
     Bench {
+        name: "sqlite-sessions",
+        service: Some(postgres::VARIABLE),
+        threads: Threads::Many,
+        run: |plan| Box::pin(sessions::sqlite(plan)),
+    },
+    Bench {
+        name: "sqlite-claims",
+        service: Some(postgres::VARIABLE),
+        threads: Threads::Many,
+        run: |plan| Box::pin(claims::sqlite(plan)),
+    },
+    Bench {
+        name: "memory-history",
+        service: None,
+        threads: Threads::One,
+        run: |plan| Box::pin(memory::history(plan)),
+    },
+    Bench {
+        name: "memory-graph",
+        service: None,
+        threads: Threads::One,
+        run: |plan| Box::pin(graph::memory(plan)),
+    },
+    Bench {
         name: "memory-long-thread",
         service: None,
         threads: Threads::One,
@@ -170,6 +198,18 @@ const BENCHES: &[Bench] = &[
         service: Some(postgres::VARIABLE),
         threads: Threads::One,
         run: |plan| Box::pin(postgres::history(plan)),
+    },
+    Bench {
+        name: "postgres-sessions",
+        service: Some(postgres::VARIABLE),
+        threads: Threads::Many,
+        run: |plan| Box::pin(sessions::postgres(plan)),
+    },
+    Bench {
+        name: "postgres-claims",
+        service: Some(postgres::VARIABLE),
+        threads: Threads::Many,
+        run: |plan| Box::pin(claims::postgres(plan)),
     },
     Bench {
         name: "postgres-long-thread",

@@ -33,12 +33,23 @@ impl Pgbench {
         transactions: u32,
         variables: &[(&str, &str)],
     ) -> Outcome<f64> {
+        Ok(1e6 / self.per_second(script, 1, transactions, variables)?)
+    }
+
+    /// Runs the script's transaction so often on each of some connections at once, and gives how many a second ended.
+    pub(super) fn per_second(
+        &self,
+        script: &Path,
+        clients: u32,
+        transactions: u32,
+        variables: &[(&str, &str)],
+    ) -> Outcome<f64> {
         let mut command = Command::new(&self.program);
         command
             .env_clear()
             .envs(std::env::vars_os().filter(|(name, _)| !name.to_string_lossy().starts_with("PG")));
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
-        command.args(["--no-vacuum", "--protocol=prepared", "--client=1", "--jobs=1"]);
+        command.args(["--no-vacuum", "--protocol=prepared", "--jobs=1"]).arg(format!("--client={clients}"));
         command.arg(format!("--transactions={transactions}")).arg("--file").arg(script);
         for (name, value) in variables {
             command.arg(format!("--define={name}={value}"));
@@ -46,8 +57,7 @@ impl Pgbench {
         let said = run(&mut command)?;
         // Newer versions have one such line, without the time to connect; older ones have it last.
         let line = said.lines().rfind(|line| line.starts_with("tps = ")).ok_or("pgbench printed no tps")?;
-        let per_second: f64 = line.split(' ').nth(2).ok_or("pgbench printed no tps")?.parse()?;
-        Ok(1e6 / per_second)
+        Ok(line.split(' ').nth(2).ok_or("pgbench printed no tps")?.parse()?)
     }
 }
 

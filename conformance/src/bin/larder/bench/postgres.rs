@@ -26,13 +26,13 @@ const SETTINGS: &[&str] = &[
 ];
 
 /// A connection of the bench's own.
-async fn connect(url: &str) -> Outcome<PgConnection> {
+pub(super) async fn connect(url: &str) -> Outcome<PgConnection> {
     let options: PgConnectOptions = url.parse()?;
     Ok(options.disable_statement_logging().connect().await?)
 }
 
 /// The server's version, and its settings in one line.
-async fn settings(connection: &mut PgConnection) -> Outcome<String> {
+pub(super) async fn settings(connection: &mut PgConnection) -> Outcome<String> {
     let rows = sqlx::query(
         "SELECT name, current_setting(name) FROM pg_settings WHERE name = 'server_version' OR name = ANY($1)
          ORDER BY name <> 'server_version', array_position($1, name)",
@@ -48,16 +48,18 @@ async fn settings(connection: &mut PgConnection) -> Outcome<String> {
 }
 
 /// The peer's table, named after this process so that two runs do not meet.
-struct PeerTable {
+pub(super) struct PeerTable {
     name: String,
     append: PathBuf,
+    /// The append to a thread of each client's own.
+    pub(super) append_own: PathBuf,
     last_50: PathBuf,
     /// What Larder writes as a message's body.
-    body: String,
+    pub(super) body: String,
 }
 
 impl PeerTable {
-    async fn create(connection: &mut PgConnection, scratch: &Path) -> Outcome<Self> {
+    pub(super) async fn create(connection: &mut PgConnection, scratch: &Path) -> Outcome<Self> {
         let name = format!("larder_bench_{}", std::process::id());
         // The body is text, so that pgbench, which takes all values as text, does not read twice the bytes.
         let create = format!(
@@ -74,6 +76,12 @@ impl PeerTable {
                 "append.sql",
                 format!(
                     "\\set seq :seq + 1\nINSERT INTO {name} (thread, seq, body) VALUES (:thread, :seq, :body);\n"
+                ),
+            )?,
+            append_own: script(
+                "append_own.sql",
+                format!(
+                    "\\set seq :seq + 1\nINSERT INTO {name} (thread, seq, body) VALUES ('own-' || :client_id, :seq, :body);\n"
                 ),
             )?,
             last_50: script(
@@ -104,7 +112,7 @@ impl PeerTable {
         Ok(micros_each(begun, calls))
     }
 
-    async fn remove(&self, connection: &mut PgConnection) -> Outcome<()> {
+    pub(super) async fn remove(&self, connection: &mut PgConnection) -> Outcome<()> {
         sqlx::raw_sql(sqlx::AssertSqlSafe(format!("DROP TABLE {}", self.name))).execute(connection).await?;
         Ok(())
     }
@@ -150,7 +158,7 @@ async fn beside_pgbench(
         peer: format!("{}, one client, {peer}", pgbench.name),
         settings: settings.to_owned(),
         unit: Unit::Micros,
-        target: Some(Target::AtMost(1.25)),
+        target: Some(Target::AtMost(1.15)),
     };
     let append = async |round: usize| {
         let seq = (round * usize::try_from(calls)?).to_string();

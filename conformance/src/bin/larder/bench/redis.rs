@@ -128,7 +128,7 @@ pub(super) async fn history(plan: &Plan) -> Outcome<Vec<Figure>> {
         peer: format!("{}, one client, {peer}", tools.name),
         settings: settings.clone(),
         unit: Unit::Micros,
-        target: Some(Target::AtMost(1.25)),
+        target: Some(Target::AtMost(1.2)),
     };
     let script = tools.ask(&["SCRIPT", "LOAD", APPEND_BY_HAND])?;
     let (head, messages) = (format!("{key}:{{1}}:head"), format!("{key}:{{1}}:messages"));

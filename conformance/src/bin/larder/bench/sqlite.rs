@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use rusqlite::{Connection, params};
 
-use super::figure::{Figure, Subject, Unit};
+use super::figure::{Figure, Subject, Target, Unit};
 use super::history::{Beside, Conversations, Names, micros_each};
 use super::{Outcome, Plan, payload};
 
@@ -23,7 +23,7 @@ pub(super) async fn history(plan: &Plan) -> Outcome<Vec<Figure>> {
         peer: format!("SQLite {}, {peer}", rusqlite::version()),
         settings: SETTINGS.to_owned(),
         unit: Unit::Micros,
-        target: None,
+        target: Some(Target::AtMost(2.0)),
     };
     super::history::beside(
         plan,

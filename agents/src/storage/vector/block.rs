@@ -1,0 +1,179 @@
+//! A run of rows: their embeddings in a matrix and in codes, and what belongs to each row.
+
+use std::sync::Arc;
+
+use larder_kernel::{Document, DocumentId, Embedding, Filter, Metadata, Result};
+use ndarray::{Array2, ArrayView1, Axis, Slice};
+
+use super::codes::{Code, Codes};
+use super::columns::{Columns, RowSet};
+
+/// Rows of a block at most: what a [`RowSet`] holds.
+pub(super) const BLOCK_ROWS_MAX: usize = 1024;
+/// Rows written since the columns were made that a search looks at one by one; more, and they are made anew.
+const STALE_ROWS_MAX: usize = 32;
+
+/// What a row carries beside its embedding.
+#[derive(Debug)]
+pub(super) struct Record {
+    pub(super) id: DocumentId,
+    pub(super) content: String,
+    pub(super) metadata: Metadata,
+}
+
+/// A row's embedding, on its way into a block.
+#[derive(Debug)]
+pub(super) struct Row {
+    pub(super) embedding: Embedding,
+    pub(super) tail: Tail,
+}
+
+/// What a block keeps of a row beside the numbers.
+#[derive(Debug)]
+pub(super) struct Tail {
+    norm_inverse: f64,
+    code: Code,
+    pub(super) record: Arc<Record>,
+}
+
+impl Row {
+    pub(super) fn new(embedding: Embedding, record: Record) -> Self {
+        let norm_inverse = norm_inverse(embedding.as_slice());
+        let code = Code::of(embedding.as_slice(), norm_inverse);
+        Self { embedding, tail: Tail { norm_inverse, code, record: Arc::new(record) } }
+    }
+}
+
+/// One over the length, in 64-bit arithmetic, so that short and long embeddings lose nothing.
+pub(super) fn norm_inverse(numbers: &[f32]) -> f64 {
+    let squared: f64 = numbers.iter().map(|number| f64::from(*number) * f64::from(*number)).sum();
+    squared.sqrt().recip()
+}
+
+/// A run of rows. The matrix is row-major, and its rows beyond `records` are spare.
+#[derive(Debug, Clone)]
+pub(super) struct Block {
+    matrix: Array2<f32>,
+    norms_inverse: Vec<f64>,
+    codes: Codes,
+    records: Vec<Arc<Record>>,
+    columns: Columns,
+    /// The rows that were written since there are columns.
+    stale: Vec<usize>,
+}
+
+impl Block {
+    pub(super) fn new(dimensions: usize) -> Self {
+        Self {
+            matrix: Array2::zeros((0, dimensions)),
+            norms_inverse: Vec::new(),
+            codes: Codes::new(dimensions),
+            records: Vec::new(),
+            columns: Columns::default(),
+            stale: Vec::new(),
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// The numbers of all rows, one row after the other.
+    pub(super) fn numbers(&self) -> &[f32] {
+        // The matrix is made row-major and never sliced, so there is always a slice.
+        self.matrix.as_slice().unwrap_or_default()
+    }
+
+    pub(super) fn row(&self, row: usize) -> ArrayView1<'_, f32> {
+        self.matrix.row(row)
+    }
+
+    pub(super) fn norm_inverse(&self, row: usize) -> f64 {
+        self.norms_inverse[row]
+    }
+
+    pub(super) fn codes(&self) -> &Codes {
+        &self.codes
+    }
+
+    pub(super) fn record(&self, row: usize) -> &Arc<Record> {
+        &self.records[row]
+    }
+
+    /// Appends a row to a block that holds `rows_max` at most.
+    pub(super) fn push(&mut self, numbers: &[f32], tail: &Tail, rows_max: usize) {
+        let at = self.records.len();
+        if at == self.matrix.nrows() {
+            let rows = (at * 2).max(8).min(rows_max.max(at + 1));
+            let mut larger = Array2::zeros((rows, self.matrix.ncols()));
+            larger.slice_axis_mut(Axis(0), Slice::from(..at)).assign(&self.matrix);
+            self.matrix = larger;
+        }
+        self.touch(at);
+        self.matrix.row_mut(at).assign(&ArrayView1::from(numbers));
+        self.norms_inverse.push(tail.norm_inverse);
+        self.codes.set(at, &tail.code);
+        self.records.push(tail.record.clone());
+    }
+
+    pub(super) fn set(&mut self, at: usize, numbers: &[f32], tail: &Tail) {
+        self.touch(at);
+        self.matrix.row_mut(at).assign(&ArrayView1::from(numbers));
+        self.norms_inverse[at] = tail.norm_inverse;
+        self.codes.set(at, &tail.code);
+        self.records[at] = tail.record.clone();
+    }
+
+    pub(super) fn pop(&mut self) {
+        let Some(last) = self.records.len().checked_sub(1) else { return };
+        self.touch(last);
+        self.norms_inverse.pop();
+        self.codes.clear(last);
+        self.records.pop();
+    }
+
+    /// Notes that the columns say nothing of this row any more.
+    fn touch(&mut self, row: usize) {
+        if self.columns.is_empty() || self.stale.contains(&row) {
+            return;
+        }
+        self.stale.push(row);
+        if self.stale.len() > STALE_ROWS_MAX {
+            self.columns = Columns::default();
+            self.stale.clear();
+        }
+    }
+
+    /// Whether a filter needs no look at most of the rows.
+    pub(super) fn covers(&self, filter: &Filter) -> bool {
+        self.columns.cover(filter)
+    }
+
+    /// The rows whose metadata satisfies a filter.
+    pub(super) fn matching(&self, filter: &Filter) -> RowSet {
+        let mut rows = self.columns.matching(filter, &self.records);
+        for row in self.stale.iter().copied().filter(|row| *row < self.records.len()) {
+            rows.set(row, filter.matches(&self.records[row].metadata));
+        }
+        rows
+    }
+
+    /// A copy of a row.
+    pub(super) fn copy(&self, row: usize) -> (Vec<f32>, Tail) {
+        let tail = Tail {
+            norm_inverse: self.norm_inverse(row),
+            code: self.codes.code(row),
+            record: self.records[row].clone(),
+        };
+        (self.row(row).to_vec(), tail)
+    }
+
+    /// The document of a row, its embedding bit for bit.
+    pub(super) fn document(&self, row: usize) -> Result<Document> {
+        let record = &self.records[row];
+        let embedding = Embedding::new(self.row(row).to_vec())?;
+        Ok(Document::new(record.id.clone(), record.content.clone())
+            .with_embedding(embedding)
+            .with_metadata(record.metadata.clone()))
+    }
+}

@@ -1,0 +1,144 @@
+//! Embeddings in 8 bits a number, and what can be said for certain from them.
+//!
+//! A row's direction `u`, of length one, is `s·c + e`: a scale, codes from -127 to 127, and what is left over. With a
+//! query's direction `v = t·d + f` the score is
+//!
+//! ```text
+//! <u, v> = s·t·<c, d> + <s·c, f> + <e, v>
+//! ```
+//!
+//! and by Cauchy and Schwarz the last two terms are at most `|s·c|·|f| + |e|·|v|`, with `|s·c| <= 1 + |e|`. The lengths
+//! of `e` and `f` are known exactly, so every score lies between two known bounds. This is how a search can leave out
+//! rows and still be exact; the same idea with other codes is in Weber, Schek and Blott, *A Quantitative Analysis and
+//! Performance Study for Similarity-Search Methods in High-Dimensional Spaces* (VLDB 1998), as the VA-file.
+
+use super::kernel::{DOT_ERROR, GROUP, Line, PANEL_ROWS, Slack};
+
+/// The greatest code.
+const CODE_MAX: f64 = 127.0;
+/// What the code 0 is stored as.
+const ZERO: u8 = 128;
+/// What rounding adds to a bound at most: that of the score's own dot product, of its last step to `f32`, of the
+/// lengths, and a dozen steps in `f32` on numbers up to 4.
+const ROUNDING: f64 = DOT_ERROR + 64.0 / 16_777_216.0;
+/// The error of a row that is not there: its bound is below every score.
+const ABSENT: f32 = f32::NEG_INFINITY;
+
+/// A direction in 8 bits a number.
+#[derive(Debug)]
+pub(super) struct Code {
+    codes: Vec<i8>,
+    scale: f32,
+    /// The length of what the codes leave over, rounded up.
+    error: f32,
+}
+
+impl Code {
+    /// The code of `numbers`, scaled to length one by `norm_inverse`.
+    #[allow(clippy::cast_possible_truncation)]
+    pub(super) fn of(numbers: &[f32], norm_inverse: f64) -> Self {
+        let largest = numbers.iter().fold(0.0_f32, |largest, number| largest.max(number.abs()));
+        // A direction has a number of at least 1/√16000, so the scale is a normal number.
+        let scale = (f64::from(largest) * norm_inverse / CODE_MAX) as f32;
+        let steps = norm_inverse / f64::from(scale);
+        let mut codes = Vec::with_capacity(numbers.len());
+        let mut left_over = 0.0;
+        for number in numbers {
+            let exact = f64::from(*number) * steps;
+            let code = exact.round_ties_even().clamp(-CODE_MAX, CODE_MAX);
+            left_over += (exact - code) * (exact - code);
+            codes.push(code as i8);
+        }
+        // The rounding of 16,000 additions in 64 bits and of the last step is far below a part in a million.
+        let error = (left_over.sqrt() * f64::from(scale) * 1.000_001) as f32;
+        Self { codes, scale, error }
+    }
+
+    /// Groups of four codes as they are multiplied with those of rows.
+    pub(super) fn groups(&self) -> impl Iterator<Item = i32> + '_ {
+        self.codes.chunks(GROUP).map(|codes| {
+            let mut bytes = [0; GROUP];
+            for (byte, code) in bytes.iter_mut().zip(codes) {
+                *byte = code.cast_unsigned();
+            }
+            i32::from_le_bytes(bytes)
+        })
+    }
+
+    /// What the code says about the distance between products of codes and scores.
+    #[allow(clippy::cast_possible_truncation)]
+    pub(super) fn slack(&self) -> Slack {
+        let bias = self.codes.iter().map(|code| i32::from(*code) * i32::from(ZERO)).sum();
+        let error = f64::from(self.error);
+        Slack {
+            scale: self.scale,
+            bias,
+            factor: ((1.0 + error) * 1.000_001) as f32,
+            rest: (error + ROUNDING) as f32,
+        }
+    }
+}
+
+/// The codes of a block's rows: panels of sixteen rows, in each four codes of every row, then the next four.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Codes {
+    depth: usize,
+    lines: Vec<Line>,
+    scales: Vec<[f32; PANEL_ROWS]>,
+    errors: Vec<[f32; PANEL_ROWS]>,
+}
+
+impl Codes {
+    pub(super) fn new(dimensions: usize) -> Self {
+        Self { depth: dimensions.div_ceil(GROUP), ..Self::default() }
+    }
+
+    /// Writes the code of a row; `row` is at most one more than the last one there ever was.
+    pub(super) fn set(&mut self, row: usize, code: &Code) {
+        let (panel, lane) = (row / PANEL_ROWS, row % PANEL_ROWS);
+        if panel == self.scales.len() {
+            self.lines.resize(self.lines.len() + self.depth, Line([ZERO; PANEL_ROWS * GROUP]));
+            self.scales.push([0.0; PANEL_ROWS]);
+            self.errors.push([ABSENT; PANEL_ROWS]);
+        }
+        let lines = &mut self.lines[panel * self.depth..][..self.depth];
+        for (line, codes) in lines.iter_mut().zip(code.codes.chunks(GROUP)) {
+            for (stored, code) in line.0[lane * GROUP..].iter_mut().zip(codes) {
+                *stored = code.cast_unsigned() ^ ZERO;
+            }
+        }
+        self.scales[panel][lane] = code.scale;
+        self.errors[panel][lane] = code.error;
+    }
+
+    /// Copies a row of another block's codes, or of these.
+    pub(super) fn code(&self, row: usize) -> Code {
+        let (panel, lane) = (row / PANEL_ROWS, row % PANEL_ROWS);
+        let lines = &self.lines[panel * self.depth..][..self.depth];
+        let codes = lines.iter().flat_map(|line| &line.0[lane * GROUP..][..GROUP]);
+        let codes = codes.map(|stored| (stored ^ ZERO).cast_signed()).collect();
+        Code { codes, scale: self.scales[panel][lane], error: self.errors[panel][lane] }
+    }
+
+    /// Takes the row out of the search.
+    pub(super) fn clear(&mut self, row: usize) {
+        self.errors[row / PANEL_ROWS][row % PANEL_ROWS] = ABSENT;
+    }
+
+    pub(super) fn panels(&self) -> usize {
+        self.scales.len()
+    }
+
+    /// The lines of some panels.
+    pub(super) fn lines(&self, panel: usize, count: usize) -> &[Line] {
+        &self.lines[panel * self.depth..][..count * self.depth]
+    }
+
+    pub(super) fn scales(&self, panel: usize) -> &[f32; PANEL_ROWS] {
+        &self.scales[panel]
+    }
+
+    pub(super) fn errors(&self, panel: usize) -> &[f32; PANEL_ROWS] {
+        &self.errors[panel]
+    }
+}

@@ -1,0 +1,227 @@
+//! The first pass of a search: which rows can be among the best, by bounds from their codes.
+//!
+//! Every row has an upper and a lower bound of its score. A row whose upper bound is below `limit` lower bounds cannot
+//! be among the best `limit`, whatever its exact score is; all others are kept for the second pass, which scores them
+//! exactly. So the answer is that of a full search.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use super::block::Block;
+use super::codes::Code;
+use super::columns::RowSet;
+use super::kernel::{Level, PANEL_ROWS, PANELS_AT_ONCE, Slack};
+
+/// Queries whose products one step computes.
+const QUERIES_AT_ONCE: usize = 8;
+/// Panels beside so many queries: what both need is as many registers as there are.
+const PANELS_BESIDE_QUERIES: usize = 2;
+/// Below every upper bound of a row that is there.
+const NOTHING: f32 = -2.0;
+/// Rows kept beyond those that are wanted before those that were overtaken are dropped.
+const SURPLUS_MAX: usize = 4_096;
+
+/// A score that has an order, as every bound is a number.
+#[derive(Debug, Clone, Copy)]
+struct Bound(f32);
+
+impl Ord for Bound {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.0.total_cmp(&other.0)
+    }
+}
+
+impl PartialOrd for Bound {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Bound {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Bound {}
+
+/// A row that may be among the best.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Kept {
+    pub(super) upper: f32,
+    pub(super) block: usize,
+    pub(super) row: usize,
+}
+
+/// What the first pass knows of one query's answer.
+#[derive(Debug)]
+pub(super) struct Front {
+    limit: usize,
+    /// What an upper bound must reach.
+    threshold: f32,
+    /// The best `limit` lower bounds, the least on top.
+    lower: BinaryHeap<Reverse<Bound>>,
+    kept: Vec<Kept>,
+}
+
+impl Front {
+    /// The front of a search for `limit` rows, at least one, that score `least` or more.
+    pub(super) fn new(limit: usize, least: Option<f32>) -> Self {
+        let threshold = least.unwrap_or(NOTHING).max(NOTHING);
+        Self { limit, threshold, lower: BinaryHeap::new(), kept: Vec::new() }
+    }
+
+    fn raise(&mut self, lower: f32) {
+        if self.lower.len() < self.limit {
+            self.lower.push(Reverse(Bound(lower)));
+        } else if let Some(mut least) = self.lower.peek_mut()
+            && least.0.0 < lower
+        {
+            *least = Reverse(Bound(lower));
+        }
+        if self.lower.len() == self.limit
+            && let Some(Reverse(Bound(least))) = self.lower.peek()
+        {
+            self.threshold = self.threshold.max(*least);
+        }
+    }
+
+    fn keep(&mut self, kept: Kept, lower: f32) {
+        self.raise(lower);
+        if self.kept.len() >= self.limit.saturating_mul(2).saturating_add(SURPLUS_MAX) {
+            let threshold = self.threshold;
+            self.kept.retain(|kept| kept.upper >= threshold);
+            // Where most are still in the running, there is no use in looking again soon.
+            self.kept.reserve(SURPLUS_MAX);
+        }
+        self.kept.push(kept);
+    }
+
+    /// Takes in what another thread found in other blocks.
+    pub(super) fn join(&mut self, other: Self) {
+        for Reverse(Bound(lower)) in other.lower {
+            self.raise(lower);
+        }
+        self.threshold = self.threshold.max(other.threshold);
+        self.kept.extend(other.kept);
+    }
+
+    /// The rows that may be among the best, the most promising first.
+    pub(super) fn into_kept(mut self) -> Vec<Kept> {
+        self.kept.retain(|kept| kept.upper >= self.threshold);
+        self.kept.sort_unstable_by(|left, right| right.upper.total_cmp(&left.upper));
+        self.kept
+    }
+}
+
+/// Queries whose codes lie as a step takes them.
+struct Group<const Q: usize> {
+    codes: Vec<[i32; Q]>,
+    slack: [Slack; Q],
+}
+
+impl<const Q: usize> Group<Q> {
+    /// The group of up to `Q` codes; the others' places stay without effect.
+    fn of(codes: &[Code]) -> Self {
+        let depth = codes.first().map_or(0, |code| code.groups().count());
+        let mut groups = vec![[0; Q]; depth];
+        let mut slack = [Slack { scale: 0.0, bias: 0, factor: 0.0, rest: 0.0 }; Q];
+        for (at, code) in codes.iter().enumerate().take(Q) {
+            slack[at] = code.slack();
+            for (group, codes) in groups.iter_mut().zip(code.groups()) {
+                group[at] = codes;
+            }
+        }
+        Self { codes: groups, slack }
+    }
+}
+
+/// Queries made ready for the first pass.
+pub(super) struct Queries {
+    level: Level,
+    groups: Vec<Group<QUERIES_AT_ONCE>>,
+    singles: Vec<Group<1>>,
+}
+
+/// Where a step stands: a block and what of it counts for each query.
+struct Step<'a> {
+    level: Level,
+    block: &'a Block,
+    index: usize,
+    rows: &'a [Option<RowSet>],
+}
+
+impl Queries {
+    /// Gets the queries of these codes ready: in groups, and one by one those that fill less than a third of one.
+    pub(super) fn new(level: Level, codes: &[Code]) -> Self {
+        let rest = codes.len() % QUERIES_AT_ONCE;
+        let grouped = if rest * 3 < QUERIES_AT_ONCE { codes.len() - rest } else { codes.len() };
+        let (grouped, singles) = codes.split_at(grouped);
+        Self {
+            level,
+            groups: grouped.chunks(QUERIES_AT_ONCE).map(Group::of).collect(),
+            singles: singles.chunks(1).map(Group::of).collect(),
+        }
+    }
+
+    /// Looks through a block for each query, whose rows are given where not all of them count.
+    pub(super) fn look(&self, index: usize, block: &Block, rows: &[Option<RowSet>], fronts: &mut [Front]) {
+        let step = |rows| Step { level: self.level, block, index, rows };
+        for (at, group) in self.groups.iter().enumerate() {
+            let at = at * QUERIES_AT_ONCE;
+            let end = fronts.len().min(at + QUERIES_AT_ONCE);
+            step(&rows[at..end]).panels::<PANELS_BESIDE_QUERIES, _>(group, &mut fronts[at..end]);
+        }
+        let singles = fronts.len() - self.singles.len().min(fronts.len());
+        for (at, single) in (singles..).zip(&self.singles) {
+            step(&rows[at..=at]).panels::<PANELS_AT_ONCE, 1>(single, &mut fronts[at..=at]);
+        }
+    }
+}
+
+impl Step<'_> {
+    fn panels<const P: usize, const Q: usize>(&self, group: &Group<Q>, fronts: &mut [Front]) {
+        let codes = self.block.codes();
+        let count = codes.panels();
+        let whole = count / P * P;
+        let mut dots = [[[0; PANEL_ROWS]; Q]; P];
+        for first in (0..whole).step_by(P) {
+            self.level.tile(codes.lines(first, P), &group.codes, &mut dots);
+            for (panel, dots) in (first..).zip(&dots) {
+                self.judge(panel, dots, group, fronts);
+            }
+        }
+        let mut dots = [[[0; PANEL_ROWS]; Q]; 1];
+        for panel in whole..count {
+            self.level.tile(codes.lines(panel, 1), &group.codes, &mut dots);
+            self.judge(panel, &dots[0], group, fronts);
+        }
+    }
+
+    /// Keeps the rows of a panel whose upper bounds reach far enough.
+    fn judge<const Q: usize>(
+        &self,
+        panel: usize,
+        dots: &[[i32; PANEL_ROWS]; Q],
+        group: &Group<Q>,
+        fronts: &mut [Front],
+    ) {
+        let codes = self.block.codes();
+        let (scales, errors) = (codes.scales(panel), codes.errors(panel));
+        for (query, front) in fronts.iter_mut().enumerate().take(Q) {
+            let slack = &group.slack[query];
+            let (best, upper) = self.level.bound(&dots[query], scales, errors, slack);
+            if best < front.threshold {
+                continue;
+            }
+            for (lane, upper) in upper.into_iter().enumerate() {
+                let row = panel * PANEL_ROWS + lane;
+                let counts = self.rows[query].as_ref().is_none_or(|rows| rows.contains(row));
+                if upper >= front.threshold && counts {
+                    let width = 2.0 * (errors[lane] * slack.factor + slack.rest);
+                    front.keep(Kept { upper, block: self.index, row }, upper - width);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! The lines of an archive.
+
+use std::io;
+
+use larder_kernel::{Contract, Error, ErrorKind, Namespace, Outcome};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use crate::transfer::digest::Digest;
+use crate::transfer::encode::{base64_bytes, hex};
+use crate::transfer::record::Record;
+
+pub(super) const VERSION: u32 = 1;
+/// Bytes of one part of a blob.
+pub(super) const PART_BYTES: usize = 256 * 1024;
+/// Hexadecimal digits of a checksum.
+pub(super) const CHECKSUM_CHARS: usize = 64;
+/// The longest line: a message of 4 MiB of which each byte is an escape has 24 MiB.
+pub(super) const LINE_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+pub(super) const READ: &str = "archive.read";
+pub(super) const WRITE: &str = "archive.write";
+
+/// The first line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Header {
+    /// The version of the format.
+    pub(super) larder_archive: u32,
+    pub(super) namespace: Namespace,
+    /// The contracts, in the order in which their records follow.
+    pub(super) contracts: Vec<Contract>,
+}
+
+/// What every version says.
+#[derive(Debug, Deserialize)]
+pub(super) struct AnyHeader {
+    pub(super) larder_archive: u32,
+}
+
+/// A line that is no record.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub(super) enum Mark {
+    /// Bytes of the blob whose record follows after its last part.
+    Part(#[serde(with = "base64_bytes")] bytes::Bytes),
+    /// The last line.
+    End(End),
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct End {
+    /// How many records there are.
+    pub(super) records: u64,
+    /// By contract, in the order of the header.
+    pub(super) digests: Vec<(Contract, Digest)>,
+}
+
+/// Any line but the first.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(untagged)]
+pub(super) enum Line {
+    Mark(Mark),
+    Record(Box<Record>),
+}
+
+/// Where a line begins, and the checksum of all before it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Position {
+    pub(super) offset: u64,
+    pub(super) line: u64,
+    pub(super) chain: Chain,
+}
+
+/// The checksum of a file up to a line: SHA-256 over the one before and the line's JSON.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Chain([u8; 32]);
+
+impl Chain {
+    /// Before the first line, in every version.
+    pub(super) fn start() -> Self {
+        Self(Sha256::digest(b"larder archive").into())
+    }
+
+    pub(super) fn then(&self, json: &[u8]) -> Self {
+        let mut digest = Sha256::new();
+        digest.update(self.0);
+        digest.update(json);
+        Self(digest.finalize().into())
+    }
+
+    pub(super) fn text(&self) -> String {
+        hex(&self.0)
+    }
+}
+
+/// The error for a line that is not as it was written.
+pub(super) fn altered(message: &'static str, line: u64, offset: u64) -> Error {
+    Error::new(ErrorKind::Corrupt, READ, message).with_context("line", line).with_context("offset", offset)
+}
+
+/// The error for a file that cannot be read or written.
+pub(super) fn failed(operation: &'static str, error: io::Error) -> Error {
+    let kind = match error.kind() {
+        io::ErrorKind::NotFound => ErrorKind::NotFound,
+        io::ErrorKind::PermissionDenied => ErrorKind::PermissionDenied,
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorKind::ResourceExhausted,
+        _ => ErrorKind::Unavailable,
+    };
+    // No store was written to.
+    let message = if operation == READ { "the file cannot be read" } else { "the file cannot be written" };
+    Error::new(kind, operation, message).with_outcome(Outcome::NotApplied).with_source(error)
+}

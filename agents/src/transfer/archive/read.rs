@@ -1,0 +1,273 @@
+//! Reading an archive: once to its end, and then what is asked for.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
+use std::path::Path;
+
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use larder_kernel::{BlobBytes, Contract, Error, ErrorKind, Result, Timestamp};
+use serde::de::DeserializeOwned;
+use sha2::{Digest as _, Sha256};
+
+use super::Archive;
+use super::format::{
+    AnyHeader, CHECKSUM_CHARS, Chain, End, Header, LINE_BYTES_MAX, Line, Mark, Position, READ, VERSION,
+    altered, failed,
+};
+use crate::transfer::digest::{Digest, Digester};
+use crate::transfer::encode::hex;
+use crate::transfer::record::{BlobRecord, Record, SortKey};
+
+const CHANGED: &str = "the line is not as it was written";
+
+/// The lines of a file from some place on.
+struct Lines {
+    reader: BufReader<File>,
+    at: Position,
+}
+
+/// A line whose checksum holds.
+struct Text {
+    json: String,
+    start: Position,
+}
+
+impl Text {
+    fn altered(&self, message: &'static str) -> Error {
+        altered(message, self.start.line, self.start.offset)
+    }
+
+    fn parse<T: DeserializeOwned>(&self) -> Result<T> {
+        serde_json::from_str(&self.json).map_err(|_| self.altered("the line is none of an archive"))
+    }
+}
+
+impl Lines {
+    fn open(path: &Path, at: Position) -> Result<Self> {
+        let mut file = File::open(path).map_err(|error| failed(READ, error))?;
+        file.seek(SeekFrom::Start(at.offset)).map_err(|error| failed(READ, error))?;
+        Ok(Self { reader: BufReader::new(file), at })
+    }
+
+    fn start() -> Position {
+        Position { offset: 0, line: 1, chain: Chain::start() }
+    }
+
+    /// The next line; nothing at the end of the file.
+    fn next(&mut self) -> Result<Option<Text>> {
+        let Position { offset, line, .. } = self.at;
+        let mut bytes = Vec::new();
+        let mut limited = (&mut self.reader).take(LINE_BYTES_MAX);
+        let read = limited.read_until(b'\n', &mut bytes).map_err(|error| failed(READ, error))?;
+        if read == 0 {
+            return Ok(None);
+        }
+        if bytes.pop() != Some(b'\n') {
+            let ended = self.reader.fill_buf().map_err(|error| failed(READ, error))?.is_empty();
+            let message = if ended { "the file ends within a line" } else { "the line is too long" };
+            return Err(altered(message, line, offset));
+        }
+        let parts = bytes.split_at_checked(CHECKSUM_CHARS);
+        let parts = parts.and_then(|(checksum, rest)| Some((checksum, rest.strip_prefix(b" ")?)));
+        let (checksum, json) = parts.ok_or_else(|| altered(CHANGED, line, offset))?;
+        let chain = self.at.chain.then(json);
+        if chain.text().as_bytes() != checksum {
+            return Err(altered(CHANGED, line, offset));
+        }
+        let json = std::str::from_utf8(json).map_err(|_| altered(CHANGED, line, offset))?.to_owned();
+        let next = Position { offset: offset + larder_kernel::check::size(read), line: line + 1, chain };
+        let start = std::mem::replace(&mut self.at, next);
+        Ok(Some(Text { json, start }))
+    }
+
+    /// The error where the file has no more lines, but should.
+    fn too_short(&self) -> Error {
+        altered("the file ends before its end record: it is truncated", self.at.line, self.at.offset)
+    }
+}
+
+pub(super) fn open(path: &Path) -> Result<Archive> {
+    let mut lines = Lines::open(path, Lines::start())?;
+    let header = header(&mut lines)?;
+    let mut survey = Survey::new(&header);
+    let end = loop {
+        let text = lines.next()?.ok_or_else(|| lines.too_short())?;
+        match text.parse()? {
+            Line::Record(record) => survey.record(&text, *record)?,
+            Line::Mark(Mark::Part(part)) => survey.part(&text, &part),
+            Line::Mark(Mark::End(end)) => {
+                survey.end(&text, &end)?;
+                break end;
+            }
+        }
+    };
+    if let Some(text) = lines.next()? {
+        return Err(text.altered("the file goes on after its end record"));
+    }
+    let starts = survey.starts;
+    Ok(Archive { path: path.to_owned(), header, starts, digests: end.digests })
+}
+
+fn header(lines: &mut Lines) -> Result<Header> {
+    let text = lines.next()?.ok_or_else(|| lines.too_short())?;
+    let AnyHeader { larder_archive: version } = text.parse()?;
+    if version != VERSION {
+        let message = "the archive has another version of the format than this program reads";
+        return Err(Error::new(ErrorKind::Unsupported, READ, message)
+            .with_context("version", u64::from(version))
+            .with_context("reads", u64::from(VERSION)));
+    }
+    text.parse()
+}
+
+/// What is known of a file while it is read.
+struct Survey<'a> {
+    header: &'a Header,
+    starts: Vec<(Contract, Position)>,
+    digests: Vec<(Contract, Digester)>,
+    last: Option<(Contract, SortKey)>,
+    /// The parts since the last record: where the first stands, and what they come to.
+    parts: Option<(Position, u64, Sha256)>,
+}
+
+impl<'a> Survey<'a> {
+    fn new(header: &'a Header) -> Self {
+        Self { header, starts: Vec::new(), digests: Vec::new(), last: None, parts: None }
+    }
+
+    fn part(&mut self, text: &Text, part: &Bytes) {
+        let (_, size, digest) = self.parts.get_or_insert_with(|| (text.start.clone(), 0, Sha256::new()));
+        *size += larder_kernel::check::size(part.len());
+        digest.update(part);
+    }
+
+    fn record(&mut self, text: &Text, record: Record) -> Result<()> {
+        let (contract, key) = (record.contract(), record.sort_key());
+        if !follows(self.last.as_ref(), contract, &key) {
+            return Err(text.altered("the record does not follow the one before it"));
+        }
+        let parts = self.parts.take();
+        let start = parts.as_ref().map_or(&text.start, |(start, ..)| start).clone();
+        match &record {
+            Record::Blob(blob) => {
+                let (size, digest) = parts.map_or((0, Sha256::new()), |(_, size, digest)| (size, digest));
+                let sha256: [u8; 32] = digest.finalize().into();
+                if size != blob.size || Some(hex(&sha256)) != blob.sha256 {
+                    return Err(text.altered("the blob is not the one whose parts stand before it"));
+                }
+            }
+            _ if parts.is_some() => return Err(text.altered("a part of a blob stands before something else")),
+            _ => {}
+        }
+        if self.last.as_ref().is_none_or(|(last, _)| *last != contract) {
+            self.begin(text, contract, start)?;
+        }
+        if let Some((_, digester)) = self.digests.last_mut() {
+            digester.add(&record)?;
+        }
+        self.last = Some((contract, key));
+        Ok(())
+    }
+
+    /// The first record of a contract.
+    fn begin(&mut self, text: &Text, contract: Contract, start: Position) -> Result<()> {
+        let place = |wanted: Contract| self.header.contracts.iter().position(|named| *named == wanted);
+        let before = self.last.as_ref().and_then(|(last, _)| place(*last));
+        match place(contract) {
+            Some(here) if before.is_none_or(|before| before < here) => {}
+            _ => return Err(text.altered("the contract of the record is not the one that the header says")),
+        }
+        self.starts.push((contract, start));
+        self.digests.push((contract, Digester::default()));
+        Ok(())
+    }
+
+    fn end(&mut self, text: &Text, end: &End) -> Result<()> {
+        let mut found = std::mem::take(&mut self.digests).into_iter().peekable();
+        let digests: Vec<(Contract, Digest)> = self
+            .header
+            .contracts
+            .iter()
+            .map(|contract| {
+                let digester = found.next_if(|(named, _)| named == contract).map(|(_, digester)| digester);
+                (*contract, digester.unwrap_or_default().finish())
+            })
+            .collect();
+        let records: u64 = digests.iter().map(|(_, digest)| digest.records).sum();
+        if self.parts.is_some() || records != end.records || digests != end.digests {
+            return Err(text.altered("the end record does not say what stands before it"));
+        }
+        Ok(())
+    }
+}
+
+/// Whether a record may stand after the last one: later in the order of its contract, and a message or a task with none
+/// left out before it.
+fn follows(last: Option<&(Contract, SortKey)>, contract: Contract, key: &SortKey) -> bool {
+    let last = last.filter(|(named, _)| *named == contract).map(|(_, last)| last);
+    last.is_none_or(|last| last < key) && key.comes_after(last, contract)
+}
+
+/// The records of one contract.
+pub(crate) struct ArchiveWalk {
+    lines: Option<Lines>,
+    contract: Contract,
+    body: Option<Position>,
+}
+
+impl ArchiveWalk {
+    pub(super) fn new(path: &Path, contract: Contract, start: Option<&Position>) -> Result<Self> {
+        let lines = start.map(|start| Lines::open(path, start.clone())).transpose()?;
+        Ok(Self { lines, contract, body: None })
+    }
+
+    /// The next record. A key that has expired is left out, as a store would.
+    pub(crate) fn next(&mut self) -> Result<Option<Record>> {
+        loop {
+            let Some(lines) = &mut self.lines else { return Ok(None) };
+            let text = lines.next()?.ok_or_else(|| lines.too_short())?;
+            let mut record = match text.parse()? {
+                Line::Record(record) => *record,
+                Line::Mark(Mark::Part(_)) => {
+                    self.body.get_or_insert(text.start);
+                    continue;
+                }
+                Line::Mark(Mark::End(_)) => break,
+            };
+            if record.contract() != self.contract {
+                break;
+            }
+            if let Record::Blob(blob) = &mut record {
+                blob.body = self.body.take();
+            }
+            if !record.expired_by(Timestamp::now()) {
+                return Ok(Some(record));
+            }
+        }
+        self.lines = None;
+        Ok(None)
+    }
+}
+
+/// The parts of a blob, up to its record.
+pub(super) fn body(path: &Path, blob: &BlobRecord) -> Result<BlobBytes> {
+    let Some(start) = blob.body.clone() else { return Ok(stream::empty().boxed()) };
+    let mut lines = Some(Lines::open(path, start)?);
+    let parts = std::iter::from_fn(move || {
+        let part = next_part(lines.as_mut()?);
+        if !matches!(part, Ok(Some(_))) {
+            lines = None;
+        }
+        part.transpose()
+    });
+    Ok(stream::iter(parts).boxed())
+}
+
+fn next_part(lines: &mut Lines) -> Result<Option<Bytes>> {
+    let text = lines.next()?.ok_or_else(|| lines.too_short())?;
+    match text.parse()? {
+        Line::Mark(Mark::Part(part)) => Ok(Some(part)),
+        _ => Ok(None),
+    }
+}

@@ -1,0 +1,111 @@
+//! Removing on request, and the proof that nothing is left.
+
+use larder_kernel::{AgentId, BoardId, Contract, PageRequest, Result, SessionId, Thread};
+
+use super::digest::count;
+use super::side::{Side, Source};
+
+const PAGE: usize = 500;
+
+/// What an erasure came to in one contract.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Erased {
+    /// The contract.
+    pub contract: Contract,
+    /// How many there were before: records, or threads or boards where only some were to go.
+    pub before: u64,
+    /// How many a walk found afterwards. Anything but 0 says that somebody writes there.
+    pub left: u64,
+}
+
+/// Removes all that the stores hold, with every counter and key ever used, and walks them to see that nothing is left.
+///
+/// # Errors
+/// The stores' own. Calling again completes it.
+pub async fn erase(side: &Side) -> Result<Vec<Erased>> {
+    let source = Source::Stores(side.clone());
+    let mut erased = Vec::new();
+    for contract in side.contracts() {
+        let before = count(&source, contract).await?;
+        side.erase(contract).await?;
+        erased.push(Erased { contract, before, left: count(&source, contract).await? });
+    }
+    Ok(erased)
+}
+
+/// Whose threads and boards: those that match all that is given.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Whose {
+    /// Of this agent.
+    pub agent: Option<AgentId>,
+    /// Threads of this session, and boards of the conversation of that name.
+    pub session: Option<SessionId>,
+}
+
+impl Whose {
+    fn has_thread(&self, thread: &Thread) -> bool {
+        self.agent.as_ref().is_none_or(|agent| *agent == thread.agent)
+            && self.session.as_ref().is_none_or(|session| *session == thread.session)
+    }
+
+    fn has_board(&self, board: &BoardId) -> bool {
+        self.agent.as_ref().is_none_or(|agent| *agent == board.agent)
+            && self.session.as_ref().is_none_or(|session| session.as_str() == board.conversation.as_str())
+    }
+}
+
+/// Clears the threads and deletes the boards of an agent or a session, and lists them again to see that none is left.
+///
+/// Only these two contracts know of agents and sessions. The counters of a thread stay, and so do the keys of its
+/// appends; only the erasure of a namespace removes them.
+///
+/// # Errors
+/// The stores' own. Calling again completes it.
+pub async fn erase_of(side: &Side, whose: &Whose) -> Result<Vec<Erased>> {
+    let mut erased = Vec::new();
+    if side.history.is_some() {
+        let before = threads(side, whose, true).await?;
+        let left = threads(side, whose, false).await?;
+        erased.push(Erased { contract: Contract::History, before, left });
+    }
+    if side.tasks.is_some() {
+        let before = boards(side, whose, true).await?;
+        let left = boards(side, whose, false).await?;
+        erased.push(Erased { contract: Contract::Tasks, before, left });
+    }
+    Ok(erased)
+}
+
+/// Counts the threads, and clears each where that is asked for.
+async fn threads(side: &Side, whose: &Whose, clear: bool) -> Result<u64> {
+    let store = side.history()?;
+    let (mut found, mut page) = (0, PageRequest::first(PAGE));
+    loop {
+        let listed = store.list_threads(whose.agent.as_ref(), page).await?;
+        for info in listed.items.iter().filter(|info| whose.has_thread(&info.thread)) {
+            found += 1;
+            if clear {
+                store.clear(&info.thread).await?;
+            }
+        }
+        let Some(next) = listed.next else { return Ok(found) };
+        page = PageRequest::after(next, PAGE);
+    }
+}
+
+/// Counts the boards, and deletes each where that is asked for.
+async fn boards(side: &Side, whose: &Whose, delete: bool) -> Result<u64> {
+    let store = side.tasks()?;
+    let (mut found, mut page) = (0, PageRequest::first(PAGE));
+    loop {
+        let listed = store.list_boards(None, page).await?;
+        for board in listed.items.iter().filter(|board| whose.has_board(&board.id)) {
+            found += 1;
+            if delete {
+                store.delete_board(&board.id).await?;
+            }
+        }
+        let Some(next) = listed.next else { return Ok(found) };
+        page = PageRequest::after(next, PAGE);
+    }
+}

@@ -1,0 +1,49 @@
+//! Files in the order of their keys, without their bytes.
+
+use std::sync::Arc;
+
+use futures_util::stream::BoxStream;
+use futures_util::{StreamExt, TryStreamExt};
+use larder_kernel::{BlobEntry, BlobInfo, BlobStore, ErrorKind, Result};
+
+use crate::transfer::record::{BlobRecord, Record};
+
+/// Files that are asked about at once: a listing tells neither media type nor metadata.
+const HEADS: usize = 8;
+
+pub(crate) struct BlobWalk {
+    blobs: BoxStream<'static, Result<Option<BlobInfo>>>,
+}
+
+impl BlobWalk {
+    pub(super) async fn open(store: &Arc<dyn BlobStore>) -> Result<Self> {
+        let entries = store.list("", None).await?;
+        let store = Arc::clone(store);
+        let heads = entries.map(move |entry| known(Arc::clone(&store), entry));
+        Ok(Self { blobs: heads.buffered(HEADS).boxed() })
+    }
+
+    pub(super) async fn next(&mut self) -> Result<Option<Record>> {
+        while let Some(info) = self.blobs.try_next().await? {
+            let Some(BlobInfo { key, size, content_type, metadata, .. }) = info else { continue };
+            return Ok(Some(Record::Blob(BlobRecord {
+                key,
+                size,
+                content_type,
+                metadata,
+                sha256: None,
+                body: None,
+            })));
+        }
+        Ok(None)
+    }
+}
+
+/// What is known of a listed blob; nothing where it was deleted since.
+async fn known(store: Arc<dyn BlobStore>, entry: Result<BlobEntry>) -> Result<Option<BlobInfo>> {
+    match store.head(&entry?.key).await {
+        Ok(info) => Ok(Some(info)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,41 @@
+//! All entities, and then all relationships, so that what a relationship needs is there before it.
+
+use std::sync::Arc;
+
+use larder_kernel::{
+    Entity, EntityId, EntityQuery, GraphStore, Relationship, RelationshipId, RelationshipQuery, Result,
+};
+
+use super::pages::Pages;
+use crate::transfer::record::Record;
+
+/// Items held at once; each may have 64 KiB.
+const ITEMS: usize = 500;
+
+pub(crate) struct GraphWalk {
+    entities: Pages<Entity, EntityId>,
+    relationships: Pages<Relationship, RelationshipId>,
+}
+
+impl GraphWalk {
+    pub(super) fn new(store: &Arc<dyn GraphStore>) -> Self {
+        let nodes = Arc::clone(store);
+        let entities = Pages::new(ITEMS, move |page| {
+            let store = Arc::clone(&nodes);
+            Box::pin(async move { store.find_entities(&EntityQuery::default(), page).await })
+        });
+        let edges = Arc::clone(store);
+        let relationships = Pages::new(ITEMS, move |page| {
+            let store = Arc::clone(&edges);
+            Box::pin(async move { store.find_relationships(&RelationshipQuery::default(), page).await })
+        });
+        Self { entities, relationships }
+    }
+
+    pub(super) async fn next(&mut self) -> Result<Option<Record>> {
+        if let Some(entity) = self.entities.next().await? {
+            return Ok(Some(Record::Entity(entity)));
+        }
+        Ok(self.relationships.next().await?.map(Record::Relationship))
+    }
+}

@@ -1,0 +1,65 @@
+//! Buckets in their order, each with its keys and values.
+
+use std::sync::Arc;
+
+use futures_util::{StreamExt, TryStreamExt, stream};
+use larder_kernel::{BucketInfo, BucketName, Key, KeyValueStore, KvEntry, Page, PageRequest, Result};
+
+use super::pages::Pages;
+use crate::transfer::record::{Record, ValueRecord};
+
+const BUCKETS: usize = 500;
+/// Values held at once; each may have 4 MiB.
+const VALUES: usize = 64;
+/// Values asked for at once.
+const GETS: usize = 8;
+
+pub(crate) struct ValueWalk {
+    store: Arc<dyn KeyValueStore>,
+    buckets: Pages<BucketInfo, BucketName>,
+    current: Option<Pages<ValueRecord, Key>>,
+}
+
+impl ValueWalk {
+    pub(super) fn new(store: &Arc<dyn KeyValueStore>) -> Self {
+        let listed = Arc::clone(store);
+        let buckets = Pages::new(BUCKETS, move |page| {
+            let store = Arc::clone(&listed);
+            Box::pin(async move { store.list_buckets(page).await })
+        });
+        Self { store: Arc::clone(store), buckets, current: None }
+    }
+
+    pub(super) async fn next(&mut self) -> Result<Option<Record>> {
+        loop {
+            if let Some(values) = &mut self.current {
+                if let Some(value) = values.next().await? {
+                    return Ok(Some(Record::Value(value)));
+                }
+                self.current = None;
+            }
+            let Some(info) = self.buckets.next().await? else { return Ok(None) };
+            let (store, bucket) = (Arc::clone(&self.store), info.bucket);
+            self.current = Some(Pages::new(VALUES, move |page| {
+                Box::pin(values(Arc::clone(&store), bucket.clone(), page))
+            }));
+        }
+    }
+}
+
+async fn values(
+    store: Arc<dyn KeyValueStore>,
+    bucket: BucketName,
+    page: PageRequest<Key>,
+) -> Result<Page<ValueRecord, Key>> {
+    let listed = store.list(&bucket, "", page).await?;
+    let gets = listed.items.into_iter().map(|item| value(Arc::clone(&store), bucket.clone(), item.key));
+    let items: Vec<Option<ValueRecord>> = stream::iter(gets).buffered(GETS).try_collect().await?;
+    Ok(Page { items: items.into_iter().flatten().collect(), next: listed.next })
+}
+
+/// The value of a listed key; nothing where it was deleted or has expired since.
+async fn value(store: Arc<dyn KeyValueStore>, bucket: BucketName, key: Key) -> Result<Option<ValueRecord>> {
+    let entry = store.get(&bucket, &key).await?;
+    Ok(entry.map(|KvEntry { value, expires_at, .. }| ValueRecord { bucket, key, value, expires_at }))
+}

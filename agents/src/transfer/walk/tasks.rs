@@ -1,0 +1,48 @@
+//! Boards in their order, each with its tasks.
+
+use std::sync::Arc;
+
+use larder_kernel::{Board, BoardId, Result, Task, TaskPosition, TaskQuery, TaskStore};
+
+use super::pages::Pages;
+use crate::transfer::record::{BoardRecord, Record, TaskRecord};
+
+const BOARDS: usize = 200;
+/// Tasks held at once; each may have over 2 MiB.
+const TASKS: usize = 100;
+
+pub(crate) struct TaskWalk {
+    store: Arc<dyn TaskStore>,
+    boards: Pages<Board, BoardId>,
+    current: Option<(BoardId, u64, Pages<Task, TaskPosition>)>,
+}
+
+impl TaskWalk {
+    pub(super) fn new(store: &Arc<dyn TaskStore>) -> Self {
+        let listed = Arc::clone(store);
+        let boards = Pages::new(BOARDS, move |page| {
+            let store = Arc::clone(&listed);
+            Box::pin(async move { store.list_boards(None, page).await })
+        });
+        Self { store: Arc::clone(store), boards, current: None }
+    }
+
+    pub(super) async fn next(&mut self) -> Result<Option<Record>> {
+        if let Some((board, index, tasks)) = &mut self.current {
+            if let Some(task) = tasks.next().await? {
+                let at = *index;
+                *index += 1;
+                return Ok(Some(Record::Task(TaskRecord::of(board.clone(), at, task))));
+            }
+            self.current = None;
+        }
+        let Some(Board { id, label, parent, .. }) = self.boards.next().await? else { return Ok(None) };
+        let (store, board) = (Arc::clone(&self.store), id.clone());
+        let tasks = Pages::new(TASKS, move |page| {
+            let (store, board) = (Arc::clone(&store), board.clone());
+            Box::pin(async move { store.list_tasks(&board, &TaskQuery::default(), page).await })
+        });
+        self.current = Some((id.clone(), 0, tasks));
+        Ok(Some(Record::Board(BoardRecord { board: id, label, parent })))
+    }
+}

@@ -1,0 +1,97 @@
+//! What a target lacks, in batches.
+
+mod blobs;
+mod graph;
+mod history;
+mod key_value;
+mod steps;
+mod tasks;
+pub(super) mod vectors;
+
+use std::mem;
+
+use larder_kernel::{Contract, Result};
+
+use super::record::Record;
+use super::side::{Side, Source};
+
+/// Most records and bytes of one batch. Both stay under every limit of a call, and a single record may exceed the second.
+const RECORDS: usize = 500;
+const BYTES: u64 = 8 * 1024 * 1024;
+
+/// What a record asks of the target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// The target has nothing there.
+    New,
+    /// The target has a task from which steps lead to this one.
+    Advance,
+    /// The target has something else there, which goes.
+    Replace,
+}
+
+/// Records on their way into the target.
+pub(crate) struct Writer<'a> {
+    source: &'a Source,
+    target: &'a Side,
+    waiting: Vec<(Change, Record)>,
+    bytes: u64,
+}
+
+impl<'a> Writer<'a> {
+    pub(crate) fn new(source: &'a Source, target: &'a Side) -> Self {
+        Self { source, target, waiting: Vec::new(), bytes: 0 }
+    }
+
+    /// Takes a record. It is written with the next ones of its kind.
+    pub(crate) async fn put(&mut self, change: Change, record: Record) -> Result<()> {
+        // The bytes of a blob are read while it is written, and wait nowhere.
+        let bytes = if matches!(record, Record::Blob(_)) { 0 } else { record.bytes() };
+        let apart = self.waiting.last().is_some_and(|(_, last)| !last.goes_with(&record));
+        if apart || self.waiting.len() >= RECORDS || (self.bytes + bytes > BYTES && !self.waiting.is_empty())
+        {
+            self.flush().await?;
+        }
+        self.bytes += bytes;
+        self.waiting.push((change, record));
+        Ok(())
+    }
+
+    /// Writes what waits.
+    pub(crate) async fn flush(&mut self) -> Result<()> {
+        self.bytes = 0;
+        let batch = mem::take(&mut self.waiting);
+        let Some((_, first)) = batch.first() else { return Ok(()) };
+        match first.contract() {
+            Contract::History => history::write(self.target.history()?, batch).await,
+            Contract::Vectors => vectors::write(self.target.vectors()?, batch).await,
+            Contract::Graph => graph::write(self.target.graph()?, batch).await,
+            Contract::Blobs => blobs::write(self.source, self.target.blobs()?, batch).await,
+            Contract::Tasks => tasks::write(self.target.tasks()?, batch).await,
+            Contract::KeyValue => key_value::write(self.target.key_value()?, batch).await,
+        }
+    }
+
+    /// Removes from the target what a copy that was ended from outside had put there for a moment.
+    pub(crate) async fn remove_if_placeholder(&self, record: &Record) -> Result<()> {
+        let Record::Document(document) = record else { return Ok(()) };
+        if vectors::is_placeholder(&document.id) {
+            let ids = std::slice::from_ref(&document.id);
+            self.target.vectors()?.delete(&document.collection, ids).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Clears away the thread, board or collection that the record belongs to.
+pub(crate) async fn clear(target: &Side, record: &Record) -> Result<()> {
+    match record {
+        Record::Message(message) => target.history()?.clear(&message.thread).await.map(drop),
+        Record::Collection(collection) => {
+            target.vectors()?.drop_collection(&collection.collection).await.map(drop)
+        }
+        Record::Board(board) => target.tasks()?.delete_board(&board.board).await.map(drop),
+        Record::Task(task) => target.tasks()?.delete_board(&task.board).await.map(drop),
+        _ => Ok(()),
+    }
+}

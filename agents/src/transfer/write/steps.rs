@@ -1,0 +1,114 @@
+//! The way of a task from how it stands to how it shall stand, along the contract's table.
+
+use larder_kernel::TaskStatus::{self, Abandoned, Blocked, Failed, InProgress, Planned, Succeeded};
+
+use crate::transfer::record::TaskRecord;
+
+/// A step, of `update_status` or of `increment_retry`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    /// To this status, with the goal's result or without any.
+    To(TaskStatus, bool),
+    /// Back to planned with one more retry counted.
+    Retry,
+}
+
+/// The next step from status, retries and result toward the goal; nothing at the goal.
+///
+/// A status that no step leaves, and the result, come last, so that a task that was left midway is always open.
+pub(super) fn next(
+    (status, retries, result): (TaskStatus, u32, Option<&str>),
+    goal: &TaskRecord,
+) -> Result<Option<Step>, &'static str> {
+    let told = result == goal.result.as_deref();
+    if (status, retries) == (goal.status, goal.retries) && told {
+        return Ok(None);
+    }
+    if retries > goal.retries || (!told && goal.result.is_none()) {
+        return Err("somebody else took a step with a task while it was copied");
+    }
+    let counted = retries == goal.retries;
+    Ok(Some(match (status, goal.status) {
+        (Failed | Succeeded | Abandoned, _) => {
+            return Err("somebody else ended a task while it was copied");
+        }
+        (InProgress | Blocked, _) if !counted => Step::Retry,
+        (Planned, _) if !counted => Step::To(InProgress, false),
+        (Planned, Planned) => Step::To(Blocked, !told),
+        (_, Planned) => Step::To(Planned, !told),
+        // A step to the status where a task stands is none.
+        (InProgress, InProgress) | (Blocked, Blocked) => Step::To(Planned, !told),
+        (_, InProgress) => Step::To(InProgress, !told),
+        (_, Blocked) => Step::To(Blocked, !told),
+        (_, Abandoned) => Step::To(Abandoned, !told),
+        (InProgress, Succeeded) => Step::To(Succeeded, !told),
+        (InProgress | Blocked, Failed) => Step::To(Failed, !told),
+        (_, Succeeded | Failed) => Step::To(InProgress, false),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use larder_kernel::{BoardId, Metadata, TaskId};
+
+    use super::*;
+
+    fn goal(status: TaskStatus, retries: u32, result: Option<&str>) -> TaskRecord {
+        TaskRecord {
+            board: BoardId::new("c", "a").unwrap(),
+            index: 0,
+            id: TaskId::new("t").unwrap(),
+            title: "t".to_owned(),
+            description: None,
+            status,
+            retries,
+            retries_max: 3,
+            result: result.map(str::to_owned),
+            metadata: Metadata::new(),
+            held: false,
+        }
+    }
+
+    #[test]
+    fn from_every_open_state_steps_of_the_table_lead_to_every_goal() {
+        for status in TaskStatus::ALL {
+            for (retries, result) in [(0, None), (0, Some("r")), (3, None), (2, Some(""))] {
+                let goal = goal(status, retries, result);
+                for from in [Planned, InProgress, Blocked] {
+                    for done in 0..=retries {
+                        for told in [None, result] {
+                            walk(&goal, (from, done, told));
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn walk<'a>(goal: &'a TaskRecord, mut state: (TaskStatus, u32, Option<&'a str>)) {
+        for _ in 0..20 {
+            match next(state, goal).unwrap() {
+                None => {
+                    assert_eq!(state, (goal.status, goal.retries, goal.result.as_deref()));
+                    return;
+                }
+                Some(Step::Retry) => {
+                    assert!(state.0.allows_retry(), "{state:?}");
+                    state = (Planned, state.1 + 1, state.2);
+                }
+                Some(Step::To(to, with_result)) => {
+                    assert!(state.0.allows(to), "{state:?} {to:?}");
+                    state = (to, state.1, if with_result { goal.result.as_deref() } else { state.2 });
+                }
+            }
+        }
+        panic!("no end of steps");
+    }
+
+    #[test]
+    fn what_somebody_else_did_is_refused() {
+        assert!(next((Succeeded, 0, None), &goal(Failed, 0, None)).is_err());
+        assert!(next((Planned, 1, None), &goal(Planned, 0, None)).is_err());
+        assert!(next((Planned, 0, Some("x")), &goal(Planned, 0, None)).is_err());
+    }
+}

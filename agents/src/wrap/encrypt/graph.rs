@@ -1,0 +1,176 @@
+//! Entities and relationships with sealed properties.
+
+use async_trait::async_trait;
+use larder_kernel::limits::{METADATA_BYTES_MAX, PAGE_ITEMS_MAX};
+use larder_kernel::storage::graph::{
+    check_entities, check_entity_query, check_relationship_query, check_relationships,
+};
+use larder_kernel::{
+    Capabilities, Capability, CypherCapable, DeletedEntity, Entity, EntityId, EntityQuery, GraphCounts,
+    GraphStore, Metadata, Namespace, NeighborQuery, Page, PageRequest, Reached, Relationship, RelationshipId,
+    RelationshipQuery, Result, Store, SubGraph, UpsertReport,
+};
+
+use super::ring::{Place, corrupt};
+use super::{Sealed, shared};
+
+shared!(GraphStore, Cypher);
+
+/// The one property that the store behind sees.
+const SEALED: &str = "sealed";
+/// How many things are looked at in one step where a filter is answered here.
+const STEP: usize = 1_000;
+
+impl Sealed<dyn GraphStore> {
+    fn entity_place(&self, entity: &Entity) -> Place {
+        let place = Place::new("graph", self.namespace().as_str()).at("entity");
+        place.at(entity.id.as_str()).at(entity.entity_type.as_str())
+    }
+
+    fn relationship_place(&self, relationship: &Relationship) -> Place {
+        let place = Place::new("graph", self.namespace().as_str()).at("relationship");
+        place
+            .at(relationship.id.as_str())
+            .at(relationship.relationship_type.as_str())
+            .at(relationship.source.as_str())
+            .at(relationship.target.as_str())
+    }
+
+    fn seal(&self, operation: &'static str, place: &Place, properties: &Metadata) -> Result<Metadata> {
+        let room = METADATA_BYTES_MAX - SEALED.len();
+        Ok(Metadata::new().with(SEALED, self.ring.seal_text(operation, place, properties, room)?))
+    }
+
+    fn open(&self, operation: &'static str, place: &Place, properties: &Metadata) -> Result<Metadata> {
+        let sealed = properties.get(SEALED).and_then(|value| value.as_str());
+        self.ring.open_text(operation, place, sealed.ok_or_else(|| corrupt(operation))?)
+    }
+
+    fn open_entity(&self, operation: &'static str, entity: Entity) -> Result<Entity> {
+        let properties = self.open(operation, &self.entity_place(&entity), &entity.properties)?;
+        Ok(Entity { properties, ..entity })
+    }
+
+    fn open_relationship(&self, operation: &'static str, relationship: Relationship) -> Result<Relationship> {
+        let place = self.relationship_place(&relationship);
+        let properties = self.open(operation, &place, &relationship.properties)?;
+        Ok(Relationship { properties, ..relationship })
+    }
+}
+
+/// Answers a filter on properties here: looks at what the store finds without it, step by step, until the page is full.
+macro_rules! filtered {
+    ($store:ident, $find:ident, $open:ident, $operation:expr, $query:ident, $page:ident) => {{
+        let Some(filter) = &$query.filter else {
+            let Page { items, next } = $store.inner.$find($query, $page).await?;
+            let open = |item| $store.$open($operation, item);
+            return Ok(Page { items: items.into_iter().map(open).collect::<Result<_>>()?, next });
+        };
+        let mut behind = $query.clone();
+        behind.filter = None;
+        let (limit, mut after, mut found) = ($page.limit, $page.after, Vec::new());
+        if limit == 0 {
+            return Ok(Page::empty());
+        }
+        loop {
+            let step = PageRequest { after, limit: STEP.min(PAGE_ITEMS_MAX) };
+            let Page { items, next } = $store.inner.$find(&behind, step).await?;
+            for item in items {
+                let item = $store.$open($operation, item)?;
+                if filter.matches(&item.properties) {
+                    found.push(item);
+                }
+            }
+            after = next;
+            if after.is_none() || found.len() > limit {
+                return Ok(Page::from_surplus(found, limit, |item| item.id.clone()));
+            }
+        }
+    }};
+}
+
+#[async_trait]
+#[deny(clippy::missing_trait_methods)]
+impl GraphStore for Sealed<dyn GraphStore> {
+    async fn upsert_entities(&self, entities: Vec<Entity>) -> Result<UpsertReport> {
+        check_entities(&entities)?;
+        let seal = |entity: Entity| {
+            let properties =
+                self.seal("graph.upsert_entities", &self.entity_place(&entity), &entity.properties)?;
+            Ok(Entity { properties, ..entity })
+        };
+        self.inner.upsert_entities(entities.into_iter().map(seal).collect::<Result<_>>()?).await
+    }
+
+    async fn upsert_relationships(&self, relationships: Vec<Relationship>) -> Result<UpsertReport> {
+        check_relationships(&relationships)?;
+        let seal = |relationship: Relationship| {
+            let place = self.relationship_place(&relationship);
+            let properties = self.seal("graph.upsert_relationships", &place, &relationship.properties)?;
+            Ok(Relationship { properties, ..relationship })
+        };
+        self.inner.upsert_relationships(relationships.into_iter().map(seal).collect::<Result<_>>()?).await
+    }
+
+    async fn get_entities(&self, ids: &[EntityId]) -> Result<Vec<Option<Entity>>> {
+        let open = |entity| self.open_entity("graph.get_entities", entity);
+        self.inner.get_entities(ids).await?.into_iter().map(|entity| entity.map(open).transpose()).collect()
+    }
+
+    async fn get_relationships(&self, ids: &[RelationshipId]) -> Result<Vec<Option<Relationship>>> {
+        let open = |found| self.open_relationship("graph.get_relationships", found);
+        self.inner
+            .get_relationships(ids)
+            .await?
+            .into_iter()
+            .map(|found| found.map(open).transpose())
+            .collect()
+    }
+
+    async fn neighbors(&self, entity: &EntityId, query: &NeighborQuery) -> Result<SubGraph> {
+        const OPERATION: &str = "graph.neighbors";
+        let SubGraph { entities, relationships } = self.inner.neighbors(entity, query).await?;
+        let reached =
+            |Reached { entity, hops }| Ok(Reached { entity: self.open_entity(OPERATION, entity)?, hops });
+        let open = |relationship| self.open_relationship(OPERATION, relationship);
+        Ok(SubGraph {
+            entities: entities.into_iter().map(reached).collect::<Result<_>>()?,
+            relationships: relationships.into_iter().map(open).collect::<Result<_>>()?,
+        })
+    }
+
+    async fn delete_entity(&self, entity: &EntityId) -> Result<DeletedEntity> {
+        self.inner.delete_entity(entity).await
+    }
+
+    async fn delete_relationship(&self, relationship: &RelationshipId) -> Result<bool> {
+        self.inner.delete_relationship(relationship).await
+    }
+
+    async fn find_entities(
+        &self,
+        query: &EntityQuery,
+        page: PageRequest<EntityId>,
+    ) -> Result<Page<Entity, EntityId>> {
+        check_entity_query(query, &page)?;
+        filtered!(self, find_entities, open_entity, "graph.find_entities", query, page)
+    }
+
+    async fn find_relationships(
+        &self,
+        query: &RelationshipQuery,
+        page: PageRequest<RelationshipId>,
+    ) -> Result<Page<Relationship, RelationshipId>> {
+        check_relationship_query(query, &page)?;
+        filtered!(self, find_relationships, open_relationship, "graph.find_relationships", query, page)
+    }
+
+    async fn count(&self) -> Result<GraphCounts> {
+        self.inner.count().await
+    }
+
+    /// A query would meet ciphertext.
+    fn as_cypher(&self) -> Option<&dyn CypherCapable> {
+        None
+    }
+}

@@ -1,0 +1,274 @@
+//! Conversations of sealed messages.
+//!
+//! A thread's size is the sum of its messages' sizes, which the store behind counts, so a sealed message must measure
+//! what the clear one measures. The author of a message does not count: what is sealed begins in the author's two ids,
+//! 384 bytes in each, and what does not fit there stands in the text, which is filled up with blanks.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures_util::{StreamExt, TryStreamExt};
+use larder_kernel::limits::ID_BYTES_MAX;
+use larder_kernel::storage::history::{check_append, check_replace, check_tail_matching};
+use larder_kernel::{
+    AgentId, AgentRole, AppendOptions, Appended, Author, Capabilities, ChatMessage, Error, ErrorKind, Forked,
+    HistoryEvent, HistoryEventKind, HistoryEvents, HistoryProvider, MessageFilter, Namespace, Page,
+    PageRequest, Replaced, Replacement, Result, Role, RunId, Seq, Store, StoredMessage, Thread, ThreadInfo,
+    Timestamp, Ttl,
+};
+
+use super::ring::{KeyRing, Nonce, Place, corrupt};
+use super::text::{base64, bytes_in, from_base64, pack, packed_in, read, unpack, written};
+use super::{Sealed, shared};
+
+shared!(HistoryProvider);
+
+/// Bytes that the length of what is sealed takes.
+const LENGTH_BYTES: usize = 4;
+/// What begins a text in base64, and one of seven bits a character.
+const BASE64: char = 'b';
+const PACKED: char = 'p';
+/// How many messages are looked at in one step where a filter is answered here.
+const STEP: usize = 256;
+
+fn place(namespace: &Namespace, run: Option<&RunId>) -> Place {
+    let place = Place::new("history", namespace.as_str());
+    run.map_or(place.clone(), |run| place.at(run.as_str()))
+}
+
+/// Seals a message into one of the same size, with the key of that number.
+fn sealed(
+    ring: &KeyRing,
+    operation: &'static str,
+    number: usize,
+    namespace: &Namespace,
+    mut message: ChatMessage,
+    nonce: Nonce<'_>,
+) -> Result<ChatMessage> {
+    let (measure, run, created_at) = (message.size_bytes(), message.run.take(), message.created_at);
+    // A retry may stamp anew the time of writing, which stays in clear.
+    message.created_at = Timestamp::default();
+    let place = place(namespace, run.as_ref());
+    let plain = written(operation, &message)?;
+    let author_room = 2 * bytes_in(ID_BYTES_MAX);
+    let room = author_room + packed_in(measure.saturating_sub(1)) - LENGTH_BYTES;
+    let body = ring.seal(operation, number, &place, &plain, nonce, room)?;
+    let length = u32::try_from(body.len()).map_err(|_| corrupt(operation))?;
+    let whole = [&length.to_be_bytes()[..], &body].concat();
+
+    let (first, rest) = whole.split_at(whole.len().min(bytes_in(ID_BYTES_MAX)));
+    let (second, rest) = rest.split_at(rest.len().min(bytes_in(ID_BYTES_MAX)));
+    let mut text = String::with_capacity(measure);
+    if !rest.is_empty() {
+        let fits = rest.len() <= bytes_in(measure.saturating_sub(1));
+        text.push(if fits { BASE64 } else { PACKED });
+        text.push_str(&if fits { base64(rest) } else { pack(rest) });
+    }
+    text.extend(std::iter::repeat_n(' ', measure.saturating_sub(text.len())));
+    let role = if second.is_empty() { None } else { Some(AgentRole::new(base64(second))?) };
+    let mut sealed = ChatMessage::new(Role::User, text).with_created_at(created_at);
+    sealed.author = Some(Author { agent: AgentId::new(base64(first))?, role });
+    sealed.run = run;
+    Ok(sealed)
+}
+
+/// Opens such a message.
+fn opened(
+    ring: &KeyRing,
+    operation: &'static str,
+    namespace: &Namespace,
+    sealed: &ChatMessage,
+) -> Result<ChatMessage> {
+    let author = sealed.author.as_ref().ok_or_else(|| corrupt(operation))?;
+    let mut whole = from_base64(author.agent.as_str()).ok_or_else(|| corrupt(operation))?;
+    if let Some(role) = &author.role {
+        whole.extend(from_base64(role.as_str()).ok_or_else(|| corrupt(operation))?);
+    }
+    let (length, mut body) = match whole.split_first_chunk::<LENGTH_BYTES>() {
+        Some((length, body)) => (u32::from_be_bytes(*length), body.to_vec()),
+        None => return Err(corrupt(operation)),
+    };
+    let length = usize::try_from(length).map_err(|_| corrupt(operation))?;
+    if length > body.len() {
+        let missing = length - body.len();
+        let rest = if let Some(text) = sealed.text.strip_prefix(BASE64) {
+            from_base64(text.trim_end_matches(' '))
+        } else {
+            // A packed blank and one that fills up look alike; the length tells them apart.
+            let packed = (missing * 8).div_ceil(7);
+            sealed.text.strip_prefix(PACKED).and_then(|text| text.get(..packed)).and_then(unpack)
+        };
+        body.extend(rest.ok_or_else(|| corrupt(operation))?);
+    }
+    body.truncate(length);
+    let plain = ring.open(operation, &place(namespace, sealed.run.as_ref()), &body)?;
+    let mut message: ChatMessage = read(operation, &plain)?;
+    message.run.clone_from(&sealed.run);
+    message.created_at = sealed.created_at;
+    Ok(message)
+}
+
+fn opened_stored(
+    ring: &KeyRing,
+    operation: &'static str,
+    namespace: &Namespace,
+    stored: &StoredMessage,
+) -> Result<StoredMessage> {
+    let message = opened(ring, operation, namespace, &stored.message)?;
+    Ok(StoredMessage { seq: stored.seq, message: Arc::new(message) })
+}
+
+impl Sealed<dyn HistoryProvider> {
+    fn open(&self, operation: &'static str, stored: &[StoredMessage]) -> Result<Vec<StoredMessage>> {
+        stored.iter().map(|stored| opened_stored(&self.ring, operation, self.namespace(), stored)).collect()
+    }
+
+    /// Appends under an idempotency key, sealed alike each time by the key of that number.
+    async fn append_once(
+        &self,
+        thread: &Thread,
+        messages: &[ChatMessage],
+        options: &AppendOptions,
+        context: &str,
+        number: usize,
+    ) -> Result<Appended> {
+        let seal = |(index, message): (usize, &ChatMessage)| {
+            let context = format!("{index} {}", context);
+            let nonce = Nonce::Derived(context.as_bytes());
+            sealed(&self.ring, "history.append_many", number, self.namespace(), message.clone(), nonce)
+        };
+        let messages = messages.iter().enumerate().map(seal).collect::<Result<_>>()?;
+        self.inner.append_many(thread, messages, options.clone()).await
+    }
+}
+
+#[async_trait]
+#[deny(clippy::missing_trait_methods)]
+impl HistoryProvider for Sealed<dyn HistoryProvider> {
+    async fn append_many(
+        &self,
+        thread: &Thread,
+        messages: Vec<ChatMessage>,
+        options: AppendOptions,
+    ) -> Result<Appended> {
+        check_append(&messages, &options)?;
+        let Some(key) = &options.idempotency_key else {
+            let seal = |message| {
+                sealed(&self.ring, "history.append_many", 0, self.namespace(), message, Nonce::Random)
+            };
+            let messages = messages.into_iter().map(seal).collect::<Result<_>>()?;
+            return self.inner.append_many(thread, messages, options).await;
+        };
+        let context = key.as_str().to_owned();
+        let mut answer = self.append_once(thread, &messages, &options, &context, 0).await;
+        // The first try may have been sealed before the keys were rotated. A conflict writes nothing.
+        for number in 1..self.ring.len() {
+            if answer.as_ref().err().map(Error::kind) != Some(ErrorKind::Conflict) {
+                break;
+            }
+            match self.append_once(thread, &messages, &options, &context, number).await {
+                Err(error) if error.kind() == ErrorKind::Conflict => {}
+                other => answer = other,
+            }
+        }
+        answer
+    }
+
+    async fn get_messages(&self, thread: &Thread, offset: u64, limit: usize) -> Result<Vec<StoredMessage>> {
+        self.open("history.get_messages", &self.inner.get_messages(thread, offset, limit).await?)
+    }
+
+    async fn tail(&self, thread: &Thread, before: Option<Seq>, limit: usize) -> Result<Vec<StoredMessage>> {
+        self.open("history.tail", &self.inner.tail(thread, before, limit).await?)
+    }
+
+    async fn tail_matching(
+        &self,
+        thread: &Thread,
+        filter: &MessageFilter,
+        mut before: Option<Seq>,
+        limit: usize,
+    ) -> Result<Vec<StoredMessage>> {
+        const OPERATION: &str = "history.tail_matching";
+        check_tail_matching(filter, limit)?;
+        let mut kept = Vec::new();
+        loop {
+            let step = if limit == 0 { 0 } else { STEP };
+            let page =
+                self.inner.tail(thread, before, step).await.map_err(|error| error.in_operation(OPERATION))?;
+            for stored in page.iter().rev() {
+                let stored = opened_stored(&self.ring, OPERATION, self.namespace(), stored)?;
+                if kept.len() < limit && filter.keeps(thread, &stored.message) {
+                    kept.push(stored);
+                }
+            }
+            before = page.first().map(|stored| stored.seq);
+            if page.len() < STEP || kept.len() >= limit {
+                kept.reverse();
+                return Ok(kept);
+            }
+        }
+    }
+
+    async fn page_after(&self, thread: &Thread, after: Seq, limit: usize) -> Result<Vec<StoredMessage>> {
+        self.open("history.page_after", &self.inner.page_after(thread, after, limit).await?)
+    }
+
+    async fn thread_info(&self, thread: &Thread) -> Result<ThreadInfo> {
+        self.inner.thread_info(thread).await
+    }
+
+    async fn clear(&self, thread: &Thread) -> Result<u64> {
+        self.inner.clear(thread).await
+    }
+
+    async fn clear_run(&self, thread: &Thread, run: &RunId) -> Result<u64> {
+        self.inner.clear_run(thread, run).await
+    }
+
+    async fn fork(&self, source: &Thread, target: &Thread, up_to: Option<Seq>) -> Result<Forked> {
+        self.inner.fork(source, target, up_to).await
+    }
+
+    async fn replace(&self, thread: &Thread, replacement: Replacement) -> Result<Replaced> {
+        check_replace(&replacement)?;
+        let seal =
+            |message| sealed(&self.ring, "history.replace", 0, self.namespace(), message, Nonce::Random);
+        let messages = replacement.messages.into_iter().map(seal).collect::<Result<_>>()?;
+        self.inner.replace(thread, Replacement { messages, ..replacement }).await
+    }
+
+    async fn list_threads(
+        &self,
+        agent: Option<&AgentId>,
+        page: PageRequest<Thread>,
+    ) -> Result<Page<ThreadInfo, Thread>> {
+        self.inner.list_threads(agent, page).await
+    }
+
+    async fn set_ttl(&self, thread: &Thread, ttl: Option<Ttl>) -> Result<()> {
+        self.inner.set_ttl(thread, ttl).await
+    }
+
+    async fn subscribe(&self, thread: &Thread, after: Seq) -> Result<HistoryEvents> {
+        const OPERATION: &str = "history.subscribe";
+        let events = self.inner.subscribe(thread, after).await?;
+        let (ring, namespace) = (self.ring.clone(), self.namespace().clone());
+        let open = move |event: HistoryEvent| {
+            let kind = match event.kind {
+                HistoryEventKind::Appended { message, thread_bytes } => {
+                    let message = Arc::new(opened(&ring, OPERATION, &namespace, &message)?);
+                    HistoryEventKind::Appended { message, thread_bytes }
+                }
+                HistoryEventKind::Replaced { up_to, removed, messages, thread_bytes } => {
+                    let open = |stored| opened_stored(&ring, OPERATION, &namespace, stored);
+                    let messages = messages.iter().map(open).collect::<Result<_>>()?;
+                    HistoryEventKind::Replaced { up_to, removed, messages, thread_bytes }
+                }
+                other => other,
+            };
+            Ok(HistoryEvent { seq: event.seq, kind })
+        };
+        Ok(events.and_then(move |event| std::future::ready(open(event))).boxed())
+    }
+}

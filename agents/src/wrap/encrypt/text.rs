@@ -1,0 +1,126 @@
+//! Sealed bytes in places that take text, and text as sealed bytes.
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD_NO_PAD;
+use larder_kernel::{Error, ErrorKind, Outcome, Result};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::ring::{KeyRing, Nonce, Place, corrupt};
+
+impl KeyRing {
+    /// Seals a value into base64 of at most `text_max` bytes.
+    pub(super) fn seal_text<T: Serialize>(
+        &self,
+        operation: &'static str,
+        place: &Place,
+        value: &T,
+        text_max: usize,
+    ) -> Result<String> {
+        let sealed =
+            self.seal(operation, 0, place, &written(operation, value)?, Nonce::Random, bytes_in(text_max))?;
+        Ok(BASE64_STANDARD_NO_PAD.encode(sealed))
+    }
+
+    /// Opens what [`seal_text`](Self::seal_text) sealed.
+    pub(super) fn open_text<T: DeserializeOwned>(
+        &self,
+        operation: &'static str,
+        place: &Place,
+        text: &str,
+    ) -> Result<T> {
+        let sealed = BASE64_STANDARD_NO_PAD.decode(text).map_err(|_| corrupt(operation))?;
+        read(operation, &self.open(operation, place, &sealed)?)
+    }
+}
+
+/// The value as JSON.
+pub(super) fn written<T: Serialize>(operation: &'static str, value: &T) -> Result<Vec<u8>> {
+    serde_json::to_vec(value).map_err(|_| {
+        Error::new(ErrorKind::Unexpected, operation, "a value has no JSON form")
+            .with_outcome(Outcome::NotApplied)
+    })
+}
+
+/// The value of its JSON.
+pub(super) fn read<T: DeserializeOwned>(operation: &'static str, json: &[u8]) -> Result<T> {
+    serde_json::from_slice(json).map_err(|_| corrupt(operation))
+}
+
+/// How many bytes base64 of this length holds.
+pub(super) fn bytes_in(text_bytes: usize) -> usize {
+    text_bytes * 6 / 8
+}
+
+/// Base64 of bytes.
+pub(super) fn base64(bytes: &[u8]) -> String {
+    BASE64_STANDARD_NO_PAD.encode(bytes)
+}
+
+/// The bytes of base64.
+pub(super) fn from_base64(text: &str) -> Option<Vec<u8>> {
+    BASE64_STANDARD_NO_PAD.decode(text).ok()
+}
+
+/// How many bytes so many ASCII characters hold, seven bits each.
+pub(super) fn packed_in(text_bytes: usize) -> usize {
+    text_bytes * 7 / 8
+}
+
+/// Bytes as ASCII characters, seven bits each: the densest form that is text for certain.
+pub(super) fn pack(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len() * 8 / 7 + 1);
+    let (mut held, mut bits) = (0_u16, 0_u32);
+    for byte in bytes {
+        held = (held << 8) | u16::from(*byte);
+        bits += 8;
+        while bits >= 7 {
+            bits -= 7;
+            text.push(ascii(held >> bits));
+            held &= (1 << bits) - 1;
+        }
+    }
+    if bits > 0 {
+        text.push(ascii(held << (7 - bits)));
+    }
+    text
+}
+
+fn ascii(bits: u16) -> char {
+    char::from(u8::try_from(bits & 0x7f).unwrap_or_default())
+}
+
+/// The bytes of such characters; bits that fill no byte are left out.
+pub(super) fn unpack(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(packed_in(text.len()));
+    let (mut held, mut bits) = (0_u16, 0_u32);
+    for byte in text.bytes() {
+        if byte > 0x7f {
+            return None;
+        }
+        held = (held << 7) | u16::from(byte);
+        bits += 7;
+        if bits >= 8 {
+            bits -= 8;
+            bytes.push(u8::try_from(held >> bits).ok()?);
+            held &= (1 << bits) - 1;
+        }
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packed_bytes_come_back_and_take_eight_sevenths() {
+        for length in 0..70 {
+            let bytes: Vec<u8> = (0..length).map(|n| (n as u8).wrapping_mul(151)).collect();
+            let text = pack(&bytes);
+            assert_eq!(unpack(&text).unwrap()[..bytes.len()], bytes);
+            assert!(packed_in(text.len()) >= bytes.len() && text.len() <= bytes.len() * 8 / 7 + 1);
+        }
+        assert_eq!(unpack("é"), None);
+    }
+}

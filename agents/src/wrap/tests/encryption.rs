@@ -1,0 +1,173 @@
+//! What is sealed stays hidden, opens in its place only, and measures what it measured.
+#![cfg(feature = "encryption")]
+
+use std::sync::Arc;
+
+use larder_kernel::{
+    AgentId, AgentRole, AppendOptions, BlobGetOptions, BlobKey, BlobPutOptions, BlobStore, BlobStoreExt,
+    ByteRange, ChatMessage, CollectionName, Document, DocumentId, Embedding, Entity, EntityId, EntityType,
+    ErrorKind, GraphStore, HistoryProvider, HistoryProviderExt, IdempotencyKey, KeyValueStore,
+    KeyValueStoreExt, Metadata, PutMode, RunId, ToolCall, VectorStore,
+};
+
+use super::super::{EncryptionKey, EncryptionLayer, KeyRing, Layer};
+use super::{place, thread, value};
+use crate::storage::{
+    InMemoryBlobStore, InMemoryGraphStore, InMemoryHistoryProvider, InMemoryKeyValueStore,
+    InMemoryVectorStore,
+};
+
+fn key(number: u8) -> EncryptionKey {
+    EncryptionKey::new([number; 32])
+}
+
+fn layer(number: u8) -> EncryptionLayer {
+    EncryptionLayer::new(KeyRing::new(&key(number)))
+}
+
+/// Characters by chance, of so many from `first` on.
+fn chance(count: usize, first: u8, span: u64) -> String {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        char::from(first + u8::try_from(state % span).unwrap())
+    };
+    (0..count).map(|_| next()).collect()
+}
+
+#[tokio::test]
+async fn a_message_keeps_its_size_and_shows_nothing() {
+    let behind = Arc::new(InMemoryHistoryProvider::new());
+    let store = layer(1).history(Arc::clone(&behind) as Arc<dyn HistoryProvider>);
+    let call = ToolCall::new("c", "secret-tool", "{}");
+    let author = AgentId::new("secret-author").unwrap();
+    let mut messages = vec![
+        ChatMessage::user(""),
+        ChatMessage::user("s"),
+        ChatMessage::assistant("secret").with_tool_call(call).with_token_count(3),
+        ChatMessage::user("secret").with_author(author, Some(AgentRole::new("secret-role").unwrap())),
+        ChatMessage::user("secret").with_metadata(Metadata::new().with("secret", 1.5)),
+        ChatMessage::user("secret").with_run(RunId::new("run-1").unwrap()),
+    ];
+    for length in [300, 500, 700, 900, 1_500, 2_500] {
+        messages.push(ChatMessage::user(chance(length, b' ', 95)));
+    }
+    for length in [3_000, 100_000] {
+        messages.push(ChatMessage::user("secret text ".repeat(length / 12)));
+        messages.push(ChatMessage::user(chance(length, b' ', 95)));
+    }
+    store.append_many(&thread(), messages.clone(), AppendOptions::default()).await.unwrap();
+    let read: Vec<ChatMessage> =
+        store.all_messages(&thread()).await.unwrap().iter().map(|stored| (*stored.message).clone()).collect();
+    assert_eq!(read, messages);
+    let hidden = behind.all_messages(&thread()).await.unwrap();
+    assert!(!format!("{hidden:?}").contains("secret-") && !format!("{hidden:?}").contains("secret text"));
+    for (sealed, clear) in hidden.iter().zip(&messages) {
+        assert_eq!(sealed.message.size_bytes(), clear.size_bytes());
+    }
+    let refused = store.append(&thread(), ChatMessage::user(chance(100_000, 0, 128))).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::ResourceExhausted);
+    let stranger = layer(2).history(behind);
+    assert_eq!(stranger.all_messages(&thread()).await.unwrap_err().kind(), ErrorKind::PermissionDenied);
+}
+
+#[tokio::test]
+async fn an_append_repeated_after_a_rotation_finds_the_first() {
+    let behind: Arc<dyn HistoryProvider> = Arc::new(InMemoryHistoryProvider::new());
+    let append = async |store: &Arc<dyn HistoryProvider>, text: &str| {
+        let options = AppendOptions::default().with_idempotency_key(IdempotencyKey::new("k").unwrap());
+        store.append_many(&thread(), vec![ChatMessage::user(text)], options).await
+    };
+    let first = append(&layer(1).history(Arc::clone(&behind)), "text").await.unwrap();
+    let rotated = EncryptionLayer::new(KeyRing::new(&key(2)).with_older(&key(1))).history(behind);
+    assert_eq!(append(&rotated, "text").await.unwrap(), first);
+    assert_eq!(append(&rotated, "other").await.unwrap_err().kind(), ErrorKind::Conflict);
+    assert_eq!(rotated.count_messages(&thread()).await.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn what_is_moved_to_another_place_is_corrupt() {
+    let (bucket, name) = place();
+    let behind = Arc::new(InMemoryKeyValueStore::new());
+    let store = layer(1).key_value(Arc::clone(&behind) as Arc<dyn KeyValueStore>);
+    store.set(&bucket, &name, value()).await.unwrap();
+    let sealed = behind.get(&bucket, &name).await.unwrap().unwrap().value;
+    assert!(!sealed.windows(5).any(|window| window == &value()[..]));
+    let other = larder_kernel::Key::new("other").unwrap();
+    behind.set(&bucket, &other, sealed).await.unwrap();
+    assert_eq!(store.get(&bucket, &other).await.unwrap_err().kind(), ErrorKind::Corrupt);
+    behind.set(&bucket, &name, value()).await.unwrap();
+    assert_eq!(store.get(&bucket, &name).await.unwrap_err().kind(), ErrorKind::Corrupt);
+
+    let behind = Arc::new(InMemoryVectorStore::new());
+    let store = layer(1).vectors(Arc::clone(&behind) as Arc<dyn VectorStore>);
+    let collection = CollectionName::new("c").unwrap();
+    let ids = ["a", "b"].map(|id| DocumentId::new(id).unwrap());
+    let put = async |store: &dyn VectorStore, id: &DocumentId, text: &str| {
+        let embedding = Embedding::new(vec![1.0, 0.0]).unwrap();
+        let document = Document::new(id.clone(), text).with_embedding(embedding);
+        store.put(&collection, vec![document], PutMode::Upsert).await.unwrap();
+    };
+    put(&*store, &ids[0], "text").await;
+    let sealed = behind.get(&collection, &ids).await.unwrap()[0].clone().unwrap().content;
+    put(&*behind, &ids[1], &sealed).await;
+    assert!(store.get(&collection, &ids[..1]).await.is_ok());
+    assert_eq!(store.get(&collection, &ids).await.unwrap_err().kind(), ErrorKind::Corrupt);
+
+    let behind = Arc::new(InMemoryGraphStore::new());
+    let store = layer(1).graph(Arc::clone(&behind) as Arc<dyn GraphStore>);
+    let entity = |id: &str, properties: Metadata| {
+        Entity::new(EntityId::new(id).unwrap(), EntityType::new("t").unwrap()).with_properties(properties)
+    };
+    store.upsert_entities(vec![entity("a", Metadata::new().with("k", "v"))]).await.unwrap();
+    let sealed = behind.get_entities(&[EntityId::new("a").unwrap()]).await.unwrap().remove(0).unwrap();
+    behind.upsert_entities(vec![entity("b", sealed.properties)]).await.unwrap();
+    let moved = store.get_entities(&[EntityId::new("b").unwrap()]).await;
+    assert_eq!(moved.unwrap_err().kind(), ErrorKind::Corrupt);
+}
+
+#[tokio::test]
+async fn a_blob_opens_whole_and_in_parts_and_never_altered() {
+    let behind = Arc::new(InMemoryBlobStore::new());
+    let store = layer(1).blobs(Arc::clone(&behind) as Arc<dyn BlobStore>);
+    let (name, other) = (BlobKey::new("a").unwrap(), BlobKey::new("b").unwrap());
+    for length in [0, 1, 65_535, 65_536, 65_537, 131_072, 200_000] {
+        let bytes: Vec<u8> = (0..length).map(|n: usize| u8::try_from(n % 251).unwrap()).collect();
+        let info = store.put_bytes(&name, bytes.clone().into()).await.unwrap();
+        assert_eq!(info.size, u64::try_from(length).unwrap());
+        assert_eq!(store.get_bytes(&name).await.unwrap(), bytes);
+        for (start, end) in [(0, 1), (65_535, 65_537), (65_536, 65_537), (1, 131_073), (131_071, 199_999)] {
+            let options = BlobGetOptions::default().with_range(ByteRange::Bounded { start, end });
+            let (from, to) = (usize::try_from(start).unwrap(), usize::try_from(end).unwrap().min(length));
+            match store.get_range(&name, options).await {
+                Ok(read) => assert_eq!(read, bytes[from..to], "{length} {start} {end}"),
+                Err(error) => {
+                    assert!(from >= to && error.kind() == ErrorKind::InvalidInput, "{length} {start} {end}")
+                }
+            }
+        }
+        let sealed = behind.get_bytes(&name).await.unwrap();
+        behind.put_bytes(&other, sealed.clone()).await.unwrap();
+        assert_eq!(store.get_bytes(&other).await.unwrap_err().kind(), ErrorKind::Corrupt, "moved");
+        store.copy(&name, &other).await.unwrap();
+        assert_eq!(store.get_bytes(&other).await.unwrap(), bytes);
+        for cut in [1, 16, 17, 65_552] {
+            let Some(left) = sealed.len().checked_sub(cut) else { continue };
+            behind.put_bytes(&name, sealed.slice(..left)).await.unwrap();
+            assert_eq!(
+                store.get_bytes(&name).await.unwrap_err().kind(),
+                ErrorKind::Corrupt,
+                "{length} less {cut}"
+            );
+        }
+        let mut altered = sealed.to_vec();
+        *altered.last_mut().unwrap() ^= 1;
+        behind.put(&name, altered.into(), BlobPutOptions::default()).await.unwrap();
+        assert_eq!(store.get_bytes(&name).await.unwrap_err().kind(), ErrorKind::Corrupt);
+    }
+    store.put_bytes(&name, value()).await.unwrap();
+    let stranger = layer(2).blobs(behind);
+    assert_eq!(stranger.get_bytes(&name).await.unwrap_err().kind(), ErrorKind::PermissionDenied);
+}

@@ -1,0 +1,64 @@
+//! What the calls cost as a thread grows, counted in SQLite's instructions.
+
+use super::super::thread::Address;
+use super::super::{read, write};
+use super::*;
+use crate::sqlite::engine::Allowance;
+use crate::sqlite::tests::Counting;
+
+/// The lengths of the threads.
+const LENGTHS: [u32; 3] = [100, 1_000, 100_000];
+/// The window that is read.
+const WINDOW: usize = 50;
+
+/// The instructions of one call in a thread of each length.
+struct Costs {
+    append: Vec<u64>,
+    tail: Vec<u64>,
+    page: Vec<u64>,
+    info: Vec<u64>,
+    /// The same window, found by passing by all messages before it.
+    passing_by: Vec<u64>,
+}
+
+async fn costs() -> Costs {
+    let folder = TempDir::new().unwrap();
+    let store = open(&folder).await;
+    let counting = Counting::open(&folder.path().join("larder.db"));
+    let mut costs =
+        Costs { append: vec![], tail: vec![], page: vec![], info: vec![], passing_by: vec![] };
+    for length in LENGTHS {
+        let thread = Thread::new("agent", format!("of {length}")).unwrap();
+        for first in (0..length).step_by(1_000) {
+            let batch = (first..length.min(first + 1_000)).map(|number| text(&format!("message {number}")));
+            store.append_many(&thread, batch.collect(), AppendOptions::default()).await.unwrap();
+        }
+        let address = Address { namespace: Namespace::new("test").unwrap(), thread };
+        let window = |range| {
+            counting.of(|sql| read::messages(sql, &address, range, WINDOW, &mut Allowance::unlimited()))
+        };
+        costs.tail.push(window(Range::Before(Seq::MAX)));
+        costs.page.push(window(Range::After(Seq::new(i64::from(length / 2)))));
+        costs.passing_by.push(window(Range::Offset(u64::from(length) - 50)));
+        costs.info.push(counting.of(|sql| ThreadRow::find(sql, &address)));
+        let message = Encoded::all("test.append", &[text("one more")]).unwrap();
+        costs.append.push(counting.of(|sql| write::append(sql, &address, &message, None, None)));
+    }
+    costs
+}
+
+/// Whether the greatest is at most 1.15 times the least.
+fn is_flat(costs: &[u64]) -> bool {
+    let (least, most) = (costs.iter().min().unwrap(), costs.iter().max().unwrap());
+    *least > 0 && most * 100 <= least * 115
+}
+
+#[tokio::test]
+async fn appends_and_windows_cost_the_same_however_long_the_thread_is() {
+    let costs = costs().await;
+    assert!(is_flat(&costs.append), "append: {:?}", costs.append);
+    assert!(is_flat(&costs.tail), "tail: {:?}", costs.tail);
+    assert!(is_flat(&costs.page), "page: {:?}", costs.page);
+    assert!(is_flat(&costs.info), "info: {:?}", costs.info);
+    assert!(!is_flat(&costs.passing_by), "a read of the whole thread was not seen: {:?}", costs.passing_by);
+}

@@ -1,0 +1,151 @@
+//! Claims of tasks by several workers beside as many clients of `pgbench` that take rows with `SKIP LOCKED`.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use larder_capabilities::Stores;
+use larder_kernel::{BoardId, Namespace, NewBoard, NewTask, TaskId, TaskStore, WorkerId};
+use sqlx::PgConnection;
+
+use super::figure::{Figure, Subject, Target, Unit, in_turns};
+use super::pgbench::Pgbench;
+use super::postgres::{VARIABLE, connect, settings};
+use super::{Outcome, Plan};
+
+/// Workers, and clients of the peer.
+const WORKERS: u32 = 8;
+/// Tasks of a write of the filling.
+const BATCH: u32 = 1_000;
+/// Longer than the run, so that no task is free twice.
+const LEASE: Duration = Duration::from_secs(3_600);
+
+/// Eight workers at a board in SQLite.
+pub(super) async fn sqlite(plan: &Plan) -> Outcome<Vec<Figure>> {
+    let url = format!("sqlite:{}?synchronous=full", plan.scratch.join("claims.db").display());
+    beside(plan, "sqlite-claims", &url, "sqlite: journal_mode=wal synchronous=full; ").await
+}
+
+/// Eight workers at a board in Postgres.
+pub(super) async fn postgres(plan: &Plan) -> Outcome<Vec<Figure>> {
+    beside(plan, "postgres-claims", &plan.url(VARIABLE)?, "").await
+}
+
+/// A board of tasks that only this run uses.
+struct Backlog {
+    stores: Stores,
+    tasks: Arc<dyn TaskStore>,
+    board: BoardId,
+    claimed: HashSet<TaskId>,
+}
+
+impl Backlog {
+    async fn open(url: &str) -> Outcome<Self> {
+        let namespace = Namespace::new(format!("bench-{}", std::process::id()))?;
+        let stores = Stores::builder().namespace(namespace).url(url).connect().await?;
+        let (tasks, board) = (stores.tasks()?, BoardId::new("bench", "claims")?);
+        Ok(Self { tasks, stores, board, claimed: HashSet::new() })
+    }
+
+    async fn fill(&self, count: u32) -> Outcome<()> {
+        let task = |number: u32| Ok(NewTask::new(TaskId::new(format!("task-{number:07}"))?, "a task"));
+        let mut tasks = (0..count).map(task).collect::<larder_kernel::Result<Vec<_>>>()?.into_iter();
+        self.tasks.create_task_list(&self.board, NewBoard::default()).await?;
+        loop {
+            let batch: Vec<_> = tasks.by_ref().take(usize::try_from(BATCH)?).collect();
+            if batch.is_empty() {
+                return Ok(());
+            }
+            self.tasks.add_tasks(&self.board, batch).await?;
+        }
+    }
+
+    /// Has each worker claim so many, and gives how many a second were claimed.
+    async fn claim(&mut self, each: u32) -> Outcome<f64> {
+        let begun = Instant::now();
+        let mut working = Vec::new();
+        for worker in 0..WORKERS {
+            let (tasks, board) = (Arc::clone(&self.tasks), self.board.clone());
+            let worker = WorkerId::new(format!("worker-{worker}"))?;
+            working.push(tokio::spawn(async move {
+                let mut claimed = Vec::new();
+                for _ in 0..each {
+                    claimed.extend(tasks.claim(&board, &worker, LEASE).await?.map(|claim| claim.task.id));
+                }
+                Ok::<_, larder_kernel::Error>(claimed)
+            }));
+        }
+        let mut found = Vec::new();
+        for worker in working {
+            found.extend(worker.await??);
+        }
+        let seconds = begun.elapsed().as_secs_f64();
+        let before = self.claimed.len();
+        self.claimed.extend(found);
+        if self.claimed.len() - before != usize::try_from(WORKERS * each)? {
+            return Err("a task was claimed twice, or none was left".into());
+        }
+        Ok(f64::from(WORKERS * each) / seconds)
+    }
+}
+
+/// The peer's table of as many tasks.
+struct Queue {
+    name: String,
+    claim: PathBuf,
+}
+
+impl Queue {
+    async fn create(connection: &mut PgConnection, plan: &Plan, count: u32) -> Outcome<Self> {
+        let name = format!("larder_bench_queue_{}", std::process::id());
+        let statements = format!(
+            "CREATE TABLE {name} (id bigint PRIMARY KEY, title text NOT NULL, worker text, lease_until timestamptz);
+             CREATE INDEX ON {name} (id) WHERE worker IS NULL;
+             INSERT INTO {name} SELECT n, 'a task' FROM generate_series(1, {count}) n"
+        );
+        sqlx::raw_sql(sqlx::AssertSqlSafe(statements)).execute(&mut *connection).await?;
+        sqlx::raw_sql(sqlx::AssertSqlSafe(format!("VACUUM (ANALYZE) {name}"))).execute(connection).await?;
+        let claim = plan.scratch.join("claim.sql");
+        let script = format!(
+            "UPDATE {name} SET worker = 'worker-' || :client_id, lease_until = now() + interval '1 hour' \
+             WHERE id = (SELECT id FROM {name} WHERE worker IS NULL ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED) \
+             RETURNING id, title, worker, lease_until;\n"
+        );
+        std::fs::write(&claim, script)?;
+        Ok(Self { name, claim })
+    }
+}
+
+async fn beside(plan: &Plan, name: &'static str, url: &str, own_settings: &str) -> Outcome<Vec<Figure>> {
+    let server = plan.url(VARIABLE)?;
+    let pgbench = Pgbench::new(&server)?;
+    let mut connection = connect(&server).await?;
+    let (count, each) = (plan.size(200_000, 5_000), plan.size(200, 40));
+    let mut backlog = Backlog::open(url).await?;
+    backlog.fill(count).await?;
+    let queue = Queue::create(&mut connection, plan, count).await?;
+    if url == server {
+        // What autovacuum does within a minute or so, as the peer's table has had it done.
+        sqlx::raw_sql("VACUUM (ANALYZE) larder.tasks").execute(&mut connection).await?;
+    }
+    let rounds = in_turns(
+        plan,
+        async |_| backlog.claim(each).await,
+        async |_| pgbench.per_second(&queue.claim, WORKERS, each, &[]),
+    )
+    .await;
+    let settings = format!("{own_settings}{}", settings(&mut connection).await?);
+    // Whatever happened, nothing stays behind.
+    sqlx::raw_sql(sqlx::AssertSqlSafe(format!("DROP TABLE {}", queue.name))).execute(&mut connection).await?;
+    backlog.stores.erase().await?;
+    let subject = Subject {
+        name,
+        what: format!("claims by {WORKERS} workers at one board of {count} tasks, none claimed twice"),
+        peer: format!("{}, {WORKERS} clients, UPDATE of a row found with SKIP LOCKED", pgbench.name),
+        settings,
+        unit: Unit::ClaimsPerSecond,
+        target: Some(Target::AtLeast(0.8)),
+    };
+    Ok(vec![subject.figure(&rounds?)])
+}

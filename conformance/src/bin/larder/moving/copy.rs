@@ -1,0 +1,68 @@
+//! `larder copy`: everything from one backend to another.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use larder_agents::transfer::{Source, Watch, copy};
+use larder_kernel::{Contract, Namespace};
+
+use super::progress::Meter;
+use super::{CHANGED, Target, contracts, lines, parse_contract, place, side};
+use crate::output;
+use crate::thread::{parse_namespace, printable};
+
+/// Arguments of `larder copy`.
+#[derive(Debug, Parser)]
+pub(crate) struct Args {
+    /// Where to copy from, such as `sqlite:./larder.db`.
+    source: String,
+    /// Where to copy to.
+    target: String,
+    /// Only this contract; several may be named.
+    #[arg(long = "contract", value_name = "NAME", value_parser = parse_contract)]
+    contracts: Vec<Contract>,
+    /// The namespace to copy; several may be named.
+    #[arg(long = "namespace", value_name = "NAMESPACE", default_value = "default", value_parser = parse_namespace)]
+    namespaces: Vec<Namespace>,
+    /// The namespace in the target, where it is another one.
+    #[arg(long, value_name = "NAMESPACE", value_parser = parse_namespace)]
+    to_namespace: Option<Namespace>,
+    #[command(flatten)]
+    existing: Target,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Args) -> ExitCode {
+    output::on_runtime(Box::pin(run_copy(args)))
+}
+
+async fn run_copy(args: &Args) -> Result<ExitCode, String> {
+    if args.to_namespace.is_some() && args.namespaces.len() > 1 {
+        return Err("--to-namespace takes one --namespace".to_owned());
+    }
+    let (from, to) = (place(&args.source).await?, place(&args.target).await?);
+    let mut moves = Vec::new();
+    for namespace in &args.namespaces {
+        let source = Source::from(side(&from, &args.source, namespace).await?);
+        let into = args.to_namespace.as_ref().unwrap_or(namespace);
+        let target = side(&to, &args.target, into).await?;
+        let contracts = contracts(&args.contracts, &source, &target).await?;
+        moves.push((namespace, source, target, contracts));
+    }
+    let meter = Meter::new();
+    let told = |progress| meter.told(progress);
+    let (mut text, mut all_equal) = (Vec::new(), true);
+    for (namespace, source, target, contracts) in moves {
+        let copied = copy(&source, &target, &contracts, args.existing.existing(), &Watch::new(&told)).await;
+        let copied =
+            copied.map_err(|error| format!("namespace {}: {error}", printable(namespace.as_str())))?;
+        let (lines, equal) = lines(&copied);
+        all_equal &= equal;
+        text.push(format!("namespace {}\n{lines}", printable(namespace.as_str())));
+    }
+    text.push(meter.finish());
+    if !all_equal {
+        output::note(CHANGED);
+    }
+    Ok(output::finish(text.join("\n"), ExitCode::from(u8::from(!all_equal))))
+}

@@ -1,0 +1,99 @@
+//! `larder dump`: everything that a backend holds, as an archive.
+
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Parser;
+use larder_agents::transfer::{Digest, Side, Watch, dump};
+use larder_kernel::{Contract, Namespace};
+
+use super::progress::Meter;
+use super::{parse_contract, place, side};
+use crate::export::beside;
+use crate::output;
+use crate::thread::{parse_namespace, printable};
+
+/// Arguments of `larder dump`.
+#[derive(Debug, Parser)]
+pub(crate) struct Args {
+    /// Where to read, such as `sqlite:./larder.db`.
+    url: String,
+    /// Where to write; `-` is standard output. A file is there whole, or as it was before.
+    file: PathBuf,
+    /// Only this contract; several may be named.
+    #[arg(long = "contract", value_name = "NAME", value_parser = parse_contract)]
+    contracts: Vec<Contract>,
+    /// The namespace to write.
+    #[arg(long, default_value = "default", value_parser = parse_namespace)]
+    namespace: Namespace,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Args) -> ExitCode {
+    output::on_runtime(Box::pin(run_dump(args)))
+}
+
+async fn run_dump(args: &Args) -> Result<ExitCode, String> {
+    let place = place(&args.url).await?;
+    let side = side(&place, &args.url, &args.namespace).await?;
+    let there = side.contracts();
+    if let Some(absent) = args.contracts.iter().find(|contract| !there.contains(contract)) {
+        return Err(format!("the source has no store for {absent}; nothing was written"));
+    }
+    let wanted = |contract: &Contract| args.contracts.is_empty() || args.contracts.contains(contract);
+    let contracts: Vec<Contract> = there.into_iter().filter(wanted).collect();
+    let meter = Meter::new();
+    let digests = if args.file == Path::new("-") {
+        write(args, &side, &contracts, &mut std::io::stdout(), &meter).await?
+    } else if args.file.exists() && !args.file.is_file() {
+        // A device or a pipe is written to; a file is replaced.
+        let file = std::fs::File::options().write(true).open(&args.file);
+        write(args, &side, &contracts, &mut file.map_err(|error| cannot_write(&args.file, &error))?, &meter)
+            .await?
+    } else {
+        to_file(args, &side, &contracts, &meter).await?
+    };
+    for (contract, Digest { records, sha256 }) in digests {
+        output::note(format_args!("{:<10} {records} records, sha256 {sha256}", contract.as_str()));
+    }
+    output::note(meter.finish());
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn to_file(
+    args: &Args,
+    side: &Side,
+    contracts: &[Contract],
+    meter: &Meter,
+) -> Result<Vec<(Contract, Digest)>, String> {
+    let path = &args.file;
+    let cannot = |error: std::io::Error| cannot_write(path, &error);
+    let mut file = beside(path).map_err(cannot)?;
+    let digests = write(args, side, contracts, file.as_file_mut(), meter).await?;
+    file.as_file().sync_all().map_err(cannot)?;
+    let folder = file.path().parent().map(Path::to_owned);
+    file.persist(path).map_err(|error| cannot_write(path, &error.error))?;
+    if let Some(folder) = folder {
+        // The name of the file lasts only with its folder.
+        std::fs::File::open(folder).and_then(|folder| folder.sync_all()).map_err(cannot)?;
+    }
+    Ok(digests)
+}
+
+async fn write(
+    args: &Args,
+    side: &Side,
+    contracts: &[Contract],
+    to: &mut (dyn Write + Send),
+    meter: &Meter,
+) -> Result<Vec<(Contract, Digest)>, String> {
+    let told = |progress| meter.told(progress);
+    let mut to = BufWriter::with_capacity(1024 * 1024, to);
+    let dumped = dump(side, &args.namespace, contracts, &mut to, &Watch::new(&told)).await;
+    dumped.map_err(|error| error.to_string())
+}
+
+fn cannot_write(path: &Path, error: &std::io::Error) -> String {
+    format!("cannot write {}: {error}", printable(&path.display().to_string()))
+}

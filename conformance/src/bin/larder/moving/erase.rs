@@ -1,0 +1,107 @@
+//! `larder erase`: removing on request.
+
+use std::io::{IsTerminal, stdin};
+use std::process::ExitCode;
+
+use clap::Parser;
+use larder_agents::transfer::{Erased, Whose, erase, erase_of};
+use larder_capabilities::redact_url;
+use larder_kernel::{AgentId, Namespace, SessionId};
+
+use super::{place, side};
+use crate::output;
+use crate::thread::{parse_namespace, printable};
+
+/// Arguments of `larder erase`.
+#[derive(Debug, Parser)]
+pub(crate) struct Args {
+    /// Where to erase, such as `sqlite:./larder.db`.
+    url: String,
+    /// The namespace. Without --agent and --session all that it holds goes.
+    #[arg(long, value_parser = parse_namespace)]
+    namespace: Namespace,
+    /// Only the threads and the boards of this agent.
+    #[arg(long, value_parser = parse_agent)]
+    agent: Option<AgentId>,
+    /// Only the threads of this session, and the boards of the conversation of that name.
+    #[arg(long, value_parser = parse_session)]
+    session: Option<SessionId>,
+    /// Erase without asking.
+    #[arg(long)]
+    yes: bool,
+}
+
+fn parse_agent(text: &str) -> Result<AgentId, String> {
+    AgentId::new(text).map_err(|error| error.to_string())
+}
+
+fn parse_session(text: &str) -> Result<SessionId, String> {
+    SessionId::new(text).map_err(|error| error.to_string())
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Args) -> ExitCode {
+    match may(args) {
+        Ok(()) => output::on_runtime(Box::pin(run_erase(args))),
+        Err(reason) => output::trouble(reason),
+    }
+}
+
+/// Whether the user means it.
+fn may(args: &Args) -> Result<(), String> {
+    if args.yes {
+        return Ok(());
+    }
+    let refused = "nothing was erased; --yes erases without asking";
+    if !stdin().is_terminal() {
+        return Err(refused.to_owned());
+    }
+    let (what, name) = (what(args), printable(args.namespace.as_str()));
+    output::note(format_args!("{what} in {} goes for good; type {name} to erase it", redact_url(&args.url)));
+    let mut answer = String::new();
+    stdin().read_line(&mut answer).map_err(|error| format!("cannot read the answer: {error}"))?;
+    if answer.trim_end_matches(['\r', '\n']) == args.namespace.as_str() {
+        Ok(())
+    } else {
+        Err(refused.to_owned())
+    }
+}
+
+fn what(args: &Args) -> String {
+    let name = printable(args.namespace.as_str());
+    match (&args.agent, &args.session) {
+        (None, None) => format!("all that the namespace {name} holds"),
+        _ => format!("the threads and boards asked for in the namespace {name}"),
+    }
+}
+
+async fn run_erase(args: &Args) -> Result<ExitCode, String> {
+    let place = place(&args.url).await?;
+    let side = side(&place, &args.url, &args.namespace).await?;
+    let whole = args.agent.is_none() && args.session.is_none();
+    let erased = if whole {
+        erase(&side).await
+    } else {
+        erase_of(&side, &Whose { agent: args.agent.clone(), session: args.session.clone() }).await
+    };
+    let erased = erased.map_err(|error| format!("{error}; running it again completes it"))?;
+    if erased.is_empty() {
+        return Err(
+            "the place has neither threads nor boards, and knows of no agents; nothing was erased".to_owned()
+        );
+    }
+    let left: u64 = erased.iter().map(|erased| erased.left).sum();
+    let line = |Erased { contract, before, left }: &Erased| {
+        let unit = match contract.as_str() {
+            _ if whole => "records",
+            "history" => "threads",
+            _ => "boards",
+        };
+        format!("{:<10} {before} {unit} erased, {left} left", contract.as_str())
+    };
+    let text: Vec<String> = erased.iter().map(line).collect();
+    if left > 0 {
+        output::note("somebody wrote meanwhile; run it again");
+    }
+    Ok(output::finish(text.join("\n"), ExitCode::from(u8::from(left > 0))))
+}

@@ -1,0 +1,56 @@
+//! `larder load`: an archive into a backend.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+use larder_agents::transfer::{Archive, Source, Watch, copy};
+use larder_kernel::{Contract, Namespace};
+
+use super::progress::Meter;
+use super::{CHANGED, Target, contracts, lines, parse_contract, place, side};
+use crate::output;
+use crate::thread::{parse_namespace, printable};
+
+/// Arguments of `larder load`.
+#[derive(Debug, Parser)]
+pub(crate) struct Args {
+    /// The archive. It is read to its end before anything is written.
+    file: PathBuf,
+    /// Where to write, such as `sqlite:./larder.db`.
+    url: String,
+    /// Only this contract; several may be named.
+    #[arg(long = "contract", value_name = "NAME", value_parser = parse_contract)]
+    contracts: Vec<Contract>,
+    /// The namespace to fill: that of the archive unless another is named.
+    #[arg(long, value_parser = parse_namespace)]
+    namespace: Option<Namespace>,
+    #[command(flatten)]
+    existing: Target,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Args) -> ExitCode {
+    output::on_runtime(Box::pin(run_load(args)))
+}
+
+async fn run_load(args: &Args) -> Result<ExitCode, String> {
+    let archive = Archive::open(&args.file).map_err(|error| {
+        let name = printable(&args.file.display().to_string());
+        format!("cannot load {name}: {error}; nothing was written")
+    })?;
+    let namespace = args.namespace.clone().unwrap_or_else(|| archive.namespace().clone());
+    let place = place(&args.url).await?;
+    let target = side(&place, &args.url, &namespace).await?;
+    let source = Source::from(archive);
+    let contracts = contracts(&args.contracts, &source, &target).await?;
+    let meter = Meter::new();
+    let told = |progress| meter.told(progress);
+    let copied = copy(&source, &target, &contracts, args.existing.existing(), &Watch::new(&told)).await;
+    let (lines, equal) = lines(&copied.map_err(|error| error.to_string())?);
+    let text = format!("namespace {}\n{lines}\n{}", printable(namespace.as_str()), meter.finish());
+    if !equal {
+        output::note(CHANGED);
+    }
+    Ok(output::finish(text, ExitCode::from(u8::from(!equal))))
+}

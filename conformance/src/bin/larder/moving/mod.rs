@@ -1,0 +1,108 @@
+//! Moving data: `larder copy`, `dump`, `load` and `erase`.
+
+pub(crate) mod copy;
+pub(crate) mod dump;
+pub(crate) mod erase;
+pub(crate) mod load;
+mod progress;
+
+use clap::Args;
+use larder_agents::transfer::{Copied, Difference, Existing, Side, Source, left_out};
+use larder_capabilities::{Place, open_place, redact_url};
+use larder_kernel::{Contract, Namespace};
+
+use crate::live;
+
+/// What becomes of a target that already holds something else.
+#[derive(Debug, Args)]
+struct Target {
+    /// Keep what only the target holds, and go on. What both hold differently is still refused.
+    #[arg(long)]
+    into_existing: bool,
+    /// Keep what only the target holds, and make what both hold differently as it is in the source.
+    #[arg(long)]
+    overwrite: bool,
+}
+
+impl Target {
+    fn existing(&self) -> Existing {
+        match (self.overwrite, self.into_existing) {
+            (true, _) => Existing::Overwrite,
+            (false, true) => Existing::Keep,
+            (false, false) => Existing::Refuse,
+        }
+    }
+}
+
+fn parse_contract(text: &str) -> Result<Contract, String> {
+    let name = text.replace('-', "_");
+    let found = Contract::ALL.into_iter().find(|contract| contract.as_str() == name);
+    found.ok_or_else(|| {
+        let names: Vec<_> = Contract::ALL.iter().map(|contract| contract.as_str()).collect();
+        format!("no contract; there are {}", names.join(", "))
+    })
+}
+
+async fn place(url: &str) -> Result<Place, String> {
+    open_place(url).await.map_err(|error| cannot_open(url, &error))
+}
+
+async fn side(place: &Place, url: &str, namespace: &Namespace) -> Result<Side, String> {
+    let stores = place.open(namespace, None).await.map_err(|error| cannot_open(url, &error))?;
+    Ok(stores.side())
+}
+
+fn cannot_open(url: &str, error: &larder_kernel::Error) -> String {
+    format!("cannot open {}: {}", redact_url(url), live::sentence(error))
+}
+
+/// The contracts to move: those asked for, or all of which the source holds something.
+///
+/// # Errors
+/// A sentence where one side lacks what was asked for, or the target what the source holds.
+async fn contracts(asked: &[Contract], source: &Source, target: &Side) -> Result<Vec<Contract>, String> {
+    let (from, to) = (source.contracts(), target.contracts());
+    if asked.is_empty() {
+        let left = left_out(source, &to).await.map_err(|error| error.to_string())?;
+        if !left.is_empty() {
+            let counts: Vec<_> =
+                left.iter().map(|(contract, records)| format!("{contract} ({records} records)")).collect();
+            return Err(format!(
+                "the target has no store for {}; nothing was written; --contract names what to move",
+                counts.join(", ")
+            ));
+        }
+        return Ok(from.into_iter().filter(|contract| to.contains(contract)).collect());
+    }
+    for contract in asked {
+        for (side, there) in [("source", &from), ("target", &to)] {
+            if !there.contains(contract) {
+                return Err(format!("the {side} has no store for {contract}; nothing was written"));
+            }
+        }
+    }
+    Ok(Contract::ALL.into_iter().filter(|contract| asked.contains(contract)).collect())
+}
+
+/// One line for each contract, and whether all are equal.
+fn lines(copied: &[Copied]) -> (String, bool) {
+    let line = |copied: &Copied| {
+        let Copied { contract, written, source, target, difference } = copied;
+        let name = contract.as_str();
+        if copied.is_equal() {
+            let (records, sha256) = (source.records, &source.sha256);
+            return format!("{name:<10} {records} records, {written} written, sha256 {sha256} on both sides");
+        }
+        let Difference { missing, different, extra, .. } = difference;
+        format!(
+            "{name:<10} DIFFERS: {missing} missing in the target, {different} different, {extra} that the source has \
+             not; source {} records, sha256 {}; target {} records, sha256 {}",
+            source.records, source.sha256, target.records, target.sha256
+        )
+    };
+    let text: Vec<String> = copied.iter().map(line).collect();
+    (text.join("\n"), copied.iter().all(Copied::is_equal))
+}
+
+/// What to say where the sides differ after a copy.
+const CHANGED: &str = "somebody wrote to the source or the target meanwhile; run it again";
