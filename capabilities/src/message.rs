@@ -115,7 +115,7 @@ pub(crate) fn decode(body: &[u8]) -> Option<Arc<ChatMessage>> {
 }
 
 /// The same of a body that ends a value which nobody else needs: its bytes become the text.
-#[cfg(feature = "redis")]
+#[cfg(any(feature = "redis", test))]
 pub(crate) fn decode_end(mut value: Vec<u8>, body_at: usize) -> Option<Arc<ChatMessage>> {
     let body = value.get(body_at..)?;
     let end = body.iter().position(|byte| *byte == b'\n');

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use larder_conformance::runner::{probe, run, run_case};
-use larder_conformance::{Case, CaseOutcome, CaseReport, Context, OpenOptions, RunOptions, url};
-use larder_conformance::{Harness, StoreSet};
+use larder_conformance::{Case, CaseOutcome, CaseReport, Context, OpenOptions, RunOptions, faults, url};
+use larder_conformance::{Effort, Harness, StoreSet, Verdict};
 use larder_kernel::{BucketName, Contract, ErrorKind, Key, KeyValueStoreExt, Namespace, PageRequest, Result};
 
 #[tokio::test]
@@ -54,6 +54,20 @@ async fn a_case_that_hangs_keeps_no_other_from_starting_and_reports_stand_in_ord
     let reports = run(&harness, &probed, &cases, &options, &note).await;
     assert_eq!(ended.lock().unwrap().last().unwrap(), "key_value.hangs");
     assert!(reports.iter().map(|report| &report.case).eq(cases.iter().map(|case| &case.name)));
+}
+
+#[tokio::test]
+async fn every_method_of_every_contract_is_dropped() {
+    let scratch = tempfile::tempdir().unwrap();
+    let harness = url::harnesses(&["memory:".to_owned()], scratch.path()).await.unwrap().remove(0);
+    let probed = probe(&*harness, Duration::from_secs(10)).await.unwrap();
+    let effort = Effort { per_mille: 10, ..Effort::default() };
+    let reports = faults::cancellations(&harness, &probed, &effort).await;
+    let whole: Vec<_> = reports.iter().filter(|report| report.unit == "calls of every method").collect();
+    assert_eq!(whole.len(), Contract::ALL.len());
+    for report in whole {
+        assert_eq!(report.verdict(), Verdict::Proven, "{report:#?}");
+    }
 }
 
 #[derive(Debug)]

@@ -14,6 +14,9 @@ use larder_kernel::Contract;
 const EACH: usize = 5;
 /// Scripts of a contract at least.
 const SCRIPTS_MIN: usize = 3;
+/// Sins that only the calls of others show, in other namespaces or at other times: a script alone does not fail by them.
+const OF_OTHERS: [&str; 3] =
+    ["namespaces_are_ignored", "capabilities_change", "a_dropped_write_stands_in_part"];
 /// What a script is written for.
 const CRATES: [&str; 7] =
     ["bytes", "futures_util", "larder_conformance", "larder_kernel", "serde", "serde_json", "tokio"];
@@ -130,7 +133,11 @@ fn a_printed_script_fails_on_the_wrong_store_and_passes_on_the_right_one() {
         let of: Vec<Mutant> =
             mutants::all().into_iter().filter(|mutant| mutant.contract == contract).collect();
         let control = of.iter().find(|mutant| mutant.is_control()).unwrap().name.clone();
-        let wrong = of.iter().filter(|mutant| !mutant.is_control()).step_by(EACH);
+        // What is declared decides what is asked of a store, so the right one is asked for something else.
+        let alone = |mutant: &&Mutant| {
+            OF_OTHERS.iter().all(|name| !mutant.name.ends_with(name)) && !mutant.name.contains("declared")
+        };
+        let wrong = of.iter().filter(|mutant| !mutant.is_control()).filter(alone).step_by(EACH);
         let before = scripts.len();
         scripts.extend(wrong.filter_map(|mutant| printed(mutant, &control)));
         assert!(scripts.len() >= before + SCRIPTS_MIN, "{contract}: {}", scripts.len() - before);
@@ -139,7 +146,13 @@ fn a_printed_script_fails_on_the_wrong_store_and_passes_on_the_right_one() {
     let program = compile(&scripts, folder.path());
     let mut wrong = Vec::new();
     for script in &scripts {
+        // What a store chooses for itself, a token or an instant, no fixed statement can judge: such a script only shows the
+        // calls, and ends in a panic that says what was wrong.
+        let only_shows = script.text.contains("\n    panic!(") || script.text.contains(", \"null\");");
         for (backend, passes) in [(&script.backend, false), (&script.control, true)] {
+            if passes && only_shows {
+                continue;
+            }
             let output = run(&program, &script.name, backend);
             let told = String::from_utf8_lossy(&output.stdout);
             assert!(told.contains("running 1 test"), "{} is no test: {told}", script.name);

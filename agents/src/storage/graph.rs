@@ -15,9 +15,9 @@ use larder_kernel::storage::graph::{
 };
 use larder_kernel::storage::vector::check_ids;
 use larder_kernel::{
-    Capabilities, DeletedEntity, Durability, Entity, EntityId, Error, ErrorKind, EntityQuery, GraphCounts, GraphStore,
-    Namespace, NeighborQuery, Page, PageRequest, Relationship, RelationshipId, RelationshipQuery, Result,
-    Store, SubGraph, UpsertReport,
+    Capabilities, DeletedEntity, Durability, Entity, EntityId, EntityQuery, Error, ErrorKind, GraphCounts,
+    GraphStore, Namespace, NeighborQuery, Page, PageRequest, Relationship, RelationshipId, RelationshipQuery,
+    Result, Store, SubGraph, UpsertReport,
 };
 
 use self::model::Graph;

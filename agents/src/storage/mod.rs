@@ -6,7 +6,7 @@ mod blob;
 mod graph;
 mod history;
 mod kv;
-mod offload;
+pub(crate) mod offload;
 mod place;
 mod slots;
 mod tasks;
@@ -19,3 +19,5 @@ pub use kv::InMemoryKeyValueStore;
 pub use place::{MemoryPlace, PLACE_BYTES_MAX_DEFAULT};
 pub use tasks::{GlobalTaskStore, InMemoryTaskStore};
 pub use vector::InMemoryVectorStore;
+#[doc(hidden)]
+pub use vector::limits;

@@ -5,6 +5,8 @@ mod codes;
 mod columns;
 mod first;
 mod kernel;
+#[doc(hidden)]
+pub mod limits;
 mod matrix;
 mod search;
 #[cfg(test)]
@@ -36,8 +38,35 @@ use super::place::default_namespace;
 
 /// A [`VectorStore`] in memory.
 ///
-/// Every search is exact: it scores all documents that pass the filter. Searches read a snapshot, so that they neither
-/// wait for writes nor hold them up, and long ones run on a thread that may block.
+/// Every search is exact. Searches read a snapshot, so that they neither wait for writes nor hold them up, and long ones
+/// run on threads of their own. A writer copies at most the 2 MiB of embeddings around each row that a search still
+/// reads.
+///
+/// # How a search finds its way
+/// Beside each embedding lies a code of one byte a number. From codes follow an upper and a lower bound of each score
+/// (Cauchy and Schwarz over what rounding left out); rows whose upper bound is below the lower bounds of enough others
+/// are left out, and the rest are scored in full. So the answer is that of a full search to the bit, while most of the
+/// bytes stay unread. Where bounds tell little apart, as among near duplicates, more rows are scored, at worst all.
+///
+/// A field that a filter names gets a column: the rows of each block by the field's value. Columns are made by the first
+/// filter that names the field, and made anew for blocks in which more than 32 rows were written since; later filters
+/// cost a binary search for each block, and scoring costs what matches. A block has columns of 32 fields at most; further
+/// fields are looked at row by row.
+///
+/// # Complexity
+/// A search reads a byte of each number and all bytes of the rows that its bounds leave; with a filter that fewer than
+/// one in four rows satisfy, that of those rows and nothing of the others, beside O(documents ÷ 1,024) for the blocks. A
+/// batch reads the codes once for four queries, and those of a block from the cache for the next four. A put of n
+/// documents and a deletion of n cost O(n × dimensions).
+///
+/// # Memory
+/// Five bytes a number (four of the embedding, one of its code) and a fixed share a document. Columns are not counted:
+/// about two bytes a document and field, and each different value once for a block. Embeddings of fewer than 32 numbers
+/// have no codes, and are always scored in full.
+///
+/// # Source
+/// Bounds from codes before vectors are the VA-file of Weber, Schek and Blott, *A Quantitative Analysis and Performance
+/// Study for Similarity-Search Methods in High-Dimensional Spaces* (VLDB 1998), here with bounds of whole rows.
 ///
 /// ```
 /// use larder_agents::storage::InMemoryVectorStore;
@@ -153,7 +182,7 @@ impl InMemoryVectorStore {
 
     /// Sets whether searches of this handle may leave out rows by bounds from 8-bit codes; unless set, they do.
     ///
-    /// The answers are the same to the bit. Without the codes a search reads the whole of every embedding, four to five
+    /// The answers are the same to the bit. Without the codes a search reads the whole of every embedding, four
     /// times the bytes: a reference to measure by.
     #[must_use]
     pub fn with_first_pass(mut self, first_pass: bool) -> Self {

@@ -2,7 +2,7 @@
 
 use larder_kernel::{Contract, Error, ErrorKind, Result};
 
-use super::diff::{Difference, Merge, Pair, Standing, compare, is_passing};
+use super::diff::{Difference, Merge, Pair, Standing, compare, is_passing, is_placeholder};
 use super::digest::{Digest, Digester, count};
 use super::progress::{Phase, Watch};
 use super::record::Record;
@@ -179,6 +179,7 @@ impl Sides<'_> {
         let mut written = 0;
         while let Some(pair) = merge.next().await? {
             let (change, record) = match pair {
+                Pair::Missing(record) if is_placeholder(&record) => continue,
                 Pair::Missing(record) => (Change::New, record),
                 Pair::Extra(record) => {
                     writer.remove_if_placeholder(&record).await?;

@@ -6,7 +6,7 @@ use larder_kernel::{Result, Timestamp};
 
 use super::record::Record;
 use super::walk::Ordered;
-use super::write::vectors::is_placeholder;
+use super::write::vectors::PLACEHOLDER;
 
 /// What the two walks have at one place of their order.
 pub(crate) enum Pair {
@@ -97,7 +97,12 @@ pub(crate) fn compare(source: &Record, target: &Record) -> Result<Standing> {
 pub(crate) fn is_passing(record: &Record) -> bool {
     // As much as two clocks may differ, and a call may take.
     let soon = Timestamp::now().saturating_add(std::time::Duration::from_secs(10));
-    record.expired_by(soon) || matches!(record, Record::Document(document) if is_placeholder(&document.id))
+    record.expired_by(soon) || is_placeholder(record)
+}
+
+/// Whether it is the document by which a copy makes a collection that holds none.
+pub(crate) fn is_placeholder(record: &Record) -> bool {
+    matches!(record, Record::Document(document) if document.id.as_str() == PLACEHOLDER)
 }
 
 /// What a comparison counted. No ids, so that it may stand in an error.

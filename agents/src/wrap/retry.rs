@@ -143,6 +143,11 @@ fn safe(call: &Call<'_>, error: &Error) -> bool {
     error.is_retryable() || (passing && (!once || error.outcome() == Outcome::NotApplied))
 }
 
+/// The error, with the number of attempts where there were several.
+fn counted(error: Error, attempts: u32) -> Error {
+    if attempts > 1 { error.with_context("attempts", u64::from(attempts)) } else { error }
+}
+
 /// A number from 0 to 1, by chance.
 #[allow(clippy::cast_precision_loss)]
 fn chance() -> f64 {
@@ -157,7 +162,7 @@ impl Around for Retry {
         call: Call<'a>,
         mut attempt: impl FnMut() -> BoxFuture<'a, Result<T>> + Send + 'a,
     ) -> Result<T> {
-        let deadline = Instant::now() + self.settings.total_time_max;
+        let begun = Instant::now();
         let mut bound = self.settings.pause_first;
         let mut doubtful: Option<Error> = None;
         for number in 1.. {
@@ -172,14 +177,15 @@ impl Around for Retry {
             let own = matches!(error.kind(), ErrorKind::Conflict | ErrorKind::NotFound);
             match doubtful.take() {
                 Some(first) if own && call.effect == Effect::Guarded => {
-                    return Err(first.with_context("attempts", u64::from(number)));
+                    return Err(counted(first, number));
                 }
                 first => doubtful = first,
             }
             let pause = bound.min(self.settings.pause_max).mul_f64(chance());
-            let more = number < self.settings.attempts_max && Instant::now() + pause < deadline;
+            let spent = begun.elapsed().saturating_add(pause);
+            let more = number < self.settings.attempts_max && spent < self.settings.total_time_max;
             if !more || !safe(&call, &error) || !call.untouched() || !self.budget.spend() {
-                let error = error.with_context("attempts", u64::from(number));
+                let error = counted(error, number);
                 // A try before this one may have written, whatever this one says of itself. Only a conflict over an
                 // idempotency key says that none did.
                 let unsure = doubtful.is_some() && error.kind() != ErrorKind::Conflict;

@@ -177,7 +177,8 @@ async fn a_blob_of_an_earlier_version_proves_its_sha_256() {
     let trailer = |body: &[u8]| {
         let (size, length) = (body.len() as u64, u32::try_from(earlier.len()).unwrap());
         let checksum = Sha256::digest(&earlier);
-        [body, earlier.as_bytes(), &size.to_le_bytes(), &length.to_le_bytes(), &checksum, b"LARDERB1"].concat()
+        [body, earlier.as_bytes(), &size.to_le_bytes(), &length.to_le_bytes(), &checksum, b"LARDERB1"]
+            .concat()
     };
     let path = folder.path().join("n=/a");
     std::fs::write(&path, trailer(&body)).unwrap();

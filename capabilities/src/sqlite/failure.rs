@@ -50,8 +50,10 @@ impl Failure {
         match self {
             Self::Contract(error) => error.in_operation(operation),
             Self::Sqlite(error) => from_sqlite(&error, operation),
-            Self::Long => Error::new(ErrorKind::Unexpected, operation, "the read is longer than a short one may be")
-                .with_outcome(Outcome::NotApplied),
+            Self::Long => {
+                Error::new(ErrorKind::Unexpected, operation, "the read is longer than a short one may be")
+                    .with_outcome(Outcome::NotApplied)
+            }
         }
     }
 }

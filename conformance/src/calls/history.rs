@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use futures_util::{StreamExt, TryStreamExt};
 use larder_kernel::{
-    AgentId, AgentRole, AppendOptions, ChatMessage, HistoryEvent, HistoryProvider, HistoryProviderExt,
-    IdempotencyKey, MessageFilter, PageRequest, Replacement, Result, RunId, Seq, Thread, Ttl,
+    AgentId, AgentRole, AppendOptions, Appended, ChatMessage, HistoryEvent, HistoryProvider,
+    HistoryProviderExt, IdempotencyKey, MessageFilter, PageRequest, Replacement, Result, RunId, Seq, Thread,
+    Ttl,
 };
 
 use super::{World, calls};
@@ -45,6 +46,11 @@ pub(super) async fn lay_out(store: &dyn HistoryProvider, world: World) -> Result
     store.append(&Thread::new("agent", "second")?, ChatMessage::user(text)).await?;
     store.append(&Thread::new("other", "session")?, ChatMessage::user(text)).await?;
     Ok(())
+}
+
+/// What repeating the append with the key answers.
+pub(super) async fn witness(store: &dyn HistoryProvider) -> Result<Appended> {
+    store.append_many(&thread()?, batch(World::Theirs.text())?, keyed()?).await
 }
 
 /// The first events of a subscription.
@@ -102,7 +108,8 @@ calls! { History, history;
     "subscribe" => |store| { events(store, Seq::ZERO, 4).await }
     "subscribe/live" => |store| {
         let mut events = store.subscribe(&thread()?, Seq::new(4)).await?;
-        store.append(&thread()?, ChatMessage::user("live")).await?;
-        events.next().await.transpose()
+        let batch = vec![ChatMessage::user("live"), ChatMessage::user("more")];
+        store.append_many(&thread()?, batch, AppendOptions::default()).await?;
+        Ok((events.next().await.transpose()?, events.next().await.transpose()?))
     }
 }

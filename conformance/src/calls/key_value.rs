@@ -26,12 +26,17 @@ fn value(text: &str) -> Bytes {
 pub(super) async fn lay_out(store: &dyn KeyValueStore, world: World) -> Result<()> {
     let text = world.text();
     if world.is_theirs() {
-        // Their revisions run ahead.
+        // Of the key that lives on in the other world. Their revisions run ahead.
+        let moment = KvPutOptions::default().with_ttl(Duration::from_millis(1));
+        store.put(&bucket()?, &key("brief")?, value(text), moment).await?;
         for name in ["k/their", "their", "gone"] {
             store.set(&bucket()?, &key(name)?, value(text)).await?;
         }
         store.delete(&bucket()?, &key("gone")?, None).await?;
         store.set(&BucketName::new("their")?, &key("k")?, value(text)).await?;
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    } else {
+        store.set(&bucket()?, &key("brief")?, value(text)).await?;
     }
     for name in ["k", "k/1", "z"] {
         store.set(&bucket()?, &key(name)?, value(&format!("{name} {text}"))).await?;
@@ -45,6 +50,12 @@ async fn at(store: &dyn KeyValueStore, name: &str) -> Result<Revision> {
     let entry = store.get(&bucket()?, &key(name)?).await?;
     let absent = || Error::new(ErrorKind::NotFound, "kv.get", "a key that was laid out");
     entry.map(|entry| entry.revision).ok_or_else(absent)
+}
+
+/// The changes of `Theirs` that a watcher learns of who was away, a deletion among them.
+pub(super) async fn witness(store: &dyn KeyValueStore) -> Result<Vec<KvEvent>> {
+    let after = at(store, "their").await?;
+    store.watch(&bucket()?, "", after).await?.take(4).try_collect().await
 }
 
 async fn changes(store: &dyn KeyValueStore, prefix: &str, count: usize) -> Result<Vec<KvEvent>> {
@@ -61,6 +72,7 @@ calls! { KeyValue, key_value;
         let at = at(store, "k").await?;
         store.put_at(&bucket()?, &key("k")?, value("new"), at).await
     }
+    "put/of_what_was_deleted_elsewhere" => |store| { store.set(&bucket()?, &key("gone")?, value("new")).await }
     "put/into_a_new_bucket" => |store| {
         store.set(&BucketName::new("their")?, &key("k")?, value("new")).await
     }
@@ -76,11 +88,12 @@ calls! { KeyValue, key_value;
     "list/by_a_prefix" => |store| { store.list(&bucket()?, "k/", PageRequest::default()).await }
     "list/after" => |store| { store.list(&bucket()?, "", PageRequest::after(key("k")?, 10)).await }
     "list_buckets" => |store| { store.list_buckets(PageRequest::default()).await }
-    "watch" => |store| { changes(store, "", 3).await }
+    "watch" => |store| { changes(store, "", 4).await }
     "watch/a_prefix" => |store| { changes(store, "k", 2).await }
     "watch/live" => |store| {
         let mut events = store.watch(&bucket()?, "", at(store, "z").await?).await?;
         store.set(&bucket()?, &key("live")?, value("new")).await?;
-        events.next().await.transpose()
+        store.set(&bucket()?, &key("more")?, value("new")).await?;
+        Ok((events.next().await.transpose()?, events.next().await.transpose()?))
     }
 }

@@ -109,6 +109,15 @@ pub(crate) fn lay_out(stores: &StoreSet, contract: Contract, world: World) -> Bo
     .boxed()
 }
 
+/// What the world of [`World::Theirs`] remembers and no listing shows: keys that were used, and deletions.
+pub(crate) async fn witness(stores: &StoreSet, contract: Contract) -> CaseResult<Value> {
+    match contract {
+        Contract::History => told(history::witness(served(stores.history.as_deref())?).await),
+        Contract::KeyValue => told(key_value::witness(served(stores.key_value.as_deref())?).await),
+        _ => Ok(Value::Null),
+    }
+}
+
 fn erase(contract: Contract) -> Call {
     macro_rules! erasing {
         ($field:ident) => {
@@ -141,8 +150,13 @@ fn told<T: Serialize>(answer: Result<T, Error>) -> CaseResult<Value> {
             value.map(comparable).map_err(|error| Failure::Engine(format!("an answer as JSON: {error}")))
         }
         Err(error) => match error.kind() {
-            ErrorKind::Unavailable | ErrorKind::Timeout | ErrorKind::PermissionDenied => Err(error.into()),
-            kind => Ok(json!({ "refused": kind.as_str() })),
+            kind @ (ErrorKind::NotFound
+            | ErrorKind::AlreadyExists
+            | ErrorKind::Conflict
+            | ErrorKind::InvalidInput
+            | ErrorKind::Unsupported) => Ok(json!({ "refused": kind.as_str() })),
+            // Trouble, or a defect that would hide what is to be shown.
+            _ => Err(error.into()),
         },
     }
 }

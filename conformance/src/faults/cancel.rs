@@ -14,6 +14,7 @@ use std::sync::atomic::AtomicUsize;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
+use futures_util::StreamExt;
 use larder_kernel::{Contract, Namespace, Result};
 
 use super::erase;
@@ -32,6 +33,8 @@ const REQUIRED_LONG: u64 = 5_000;
 const DROPS_OF_A_TRIAL: u64 = 25;
 /// How many calls of a kind may end by themselves, one after the other, until a trial ends: some never wait.
 const STEPS_MAX: u64 = 400;
+/// How many methods are tried at once.
+const CALLS_AT_ONCE: usize = 8;
 /// How many times as long as one call may take all drops of a method may.
 const CALLS_OF_A_METHOD: u32 = 10;
 /// How many calls of a client may fail before a write must succeed.
@@ -54,7 +57,7 @@ pub async fn cancellations(harness: &Arc<dyn Harness>, probed: &Probed, effort: 
         report.elapsed_us = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
         reports.push(report);
     }
-    for contract in CONTRACTS.into_iter().filter(|it| probed.backend.capabilities.contains_key(it)) {
+    for contract in Contract::ALL.into_iter().filter(|it| probed.backend.capabilities.contains_key(it)) {
         reports.push(methods(harness, contract, effort).await);
     }
     reports
@@ -69,12 +72,18 @@ async fn methods(harness: &Arc<dyn Harness>, contract: Contract, effort: &Effort
     let mut report =
         LevelReport::new(harness.name(), Level::Faults, Some(contract), "calls of every method", required);
     let (mut futures, mut deepest) = (0, 0);
-    for call in calls {
-        let seed = trial_seed(effort.seed, call.name, 0);
-        let ended = match fresh_namespace() {
-            Ok(namespace) => drop_call(harness, namespace, call, seed, effort).await,
-            Err(error) => Err(Failure::Engine(error.to_string())),
-        };
+    // Several at once, for most of their time is waiting.
+    let mut dropping = futures_util::stream::iter(calls)
+        .map(|call| async move {
+            let seed = trial_seed(effort.seed, call.name, 0);
+            let ended = match fresh_namespace() {
+                Ok(namespace) => drop_call(harness, namespace, call, seed, effort).await,
+                Err(error) => Err(Failure::Engine(error.to_string())),
+            };
+            (call, seed, ended)
+        })
+        .buffer_unordered(CALLS_AT_ONCE);
+    while let Some((call, seed, ended)) = dropping.next().await {
         match ended {
             Ok(dropped) => {
                 report.executed += u64::from(dropped.futures > 0);

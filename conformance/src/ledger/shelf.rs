@@ -3,7 +3,7 @@
 //! A write without a condition that took place later than the answer about it would undo a later one. So a place whose
 //! write is open is read and never written again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use larder_kernel::{Error, ErrorKind};
 
@@ -47,9 +47,14 @@ impl Shelf {
 
     /// Decides what to do next. `fresh` says whether the store can be told to leave alone what is there.
     pub(super) fn next(&mut self, fresh: bool) -> Op {
-        // What was begun and never settled may be under way still.
-        let free = |place: &Register| !place.retired && place.is_certain();
-        let mut free: Vec<usize> = (0..self.places.len()).filter(|at| free(&self.places[*at])).collect();
+        // What was begun and never settled may be under way still, and a batch is only seen to be whole as long as nothing
+        // else is written to its places.
+        let open: BTreeSet<usize> = self.open.values().flatten().copied().collect();
+        let free = |at: &usize| {
+            let place = &self.places[*at];
+            !place.retired && place.is_certain() && !open.contains(at)
+        };
+        let mut free: Vec<usize> = (0..self.places.len()).filter(free).collect();
         let draw = self.random.below(10);
         if !free.is_empty() && draw < 3 {
             // What is open is looked at, too.
@@ -166,4 +171,39 @@ impl Shelf {
 
 pub(super) fn not_served() -> Error {
     Error::new(ErrorKind::Unsupported, "ledger.perform", "the contract is not served")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_unsettled_batch_wrote_is_looked_at_and_never_written_again() {
+        let clauses = Clauses { equal: "VEC-001", whole: "VEC-004" };
+        let mut shelf = Shelf::new("document", clauses, Random::new(1, "shelf"));
+        let unsettled = loop {
+            if let Op::Shelve { places, .. } = shelf.next(false) {
+                break places;
+            }
+        };
+        for _ in 0..200 {
+            let op = shelf.next(false);
+            let held = |at: &usize| {
+                let place = &shelf.places[*at];
+                Some(place.open.last().copied().unwrap_or(place.base))
+            };
+            let answer = match &op {
+                Op::Look { places } => Answer::Several(places.iter().map(held).collect()),
+                Op::Shelve { places, .. } => {
+                    assert!(!places.iter().any(|at| unsettled.contains(at)), "{op:?}");
+                    Answer::Numbers(vec![0])
+                }
+                _ => Answer::Numbers(vec![1]),
+            };
+            assert_eq!(shelf.settle(&op, Ended::Done(answer)), None);
+        }
+        let found: Vec<_> = shelf.places.iter().map(|place| Some(place.base)).collect();
+        assert!(unsettled.iter().all(|at| shelf.places[*at].is_certain()), "they were looked at");
+        assert_eq!(shelf.judge(&found, "STORE-005"), []);
+    }
 }

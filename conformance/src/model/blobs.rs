@@ -76,7 +76,10 @@ impl Blobs {
     /// Takes a blob with the tag that the store gave it, if that is another where the bytes are.
     fn take(&mut self, key: &BlobKey, held: Held, tape: &mut Tape) -> Checked {
         if let Some(old) = self.blobs.get(key).filter(|old| old.bytes != held.bytes) {
-            let changes = || format!("panic!(\"the ETag stays {{}}\", {:?});", old.etag.as_str());
+            let changes = || {
+                let before = tape.named(&tag_name(&old.etag), || format!("{:?}", old.etag.as_str()));
+                format!("assert_ne!({}.as_ref().unwrap().etag, {before});", tape.answer())
+            };
             let expected = || format!("another ETag than {}", old.etag);
             holds("BLOB-012", old.etag != held.etag, expected, &held.etag, changes)?;
         }

@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use larder_kernel::{Error, ErrorKind, Outcome, Result};
 use serde::Serialize;
 
-use super::tape::{Tape, quoted};
+use super::tape::{Tape, json_text, plain};
 
 /// What a comparison found.
 pub(super) type Checked<T = ()> = Result<T, Mismatch>;
@@ -72,12 +72,20 @@ pub(super) fn same<T: PartialEq + Debug + Serialize>(
         (Err(got), Err(expected)) => refused(tape, clause, got, *expected),
         (Err(error), Ok(_)) if is_trouble(error) => Err(Mismatch::Trouble(format!("{error:?}"))),
         (_, Ok(value)) => {
-            let json = serde_json::to_string(value).unwrap_or_default();
-            let assertion = format!("same({}.unwrap(), {});", tape.answer(), quoted(&json));
+            let assertion = difference(tape, got.as_ref().ok(), value);
             Err(wrong(clause, format!("{value:?}"), shown(got), assertion))
         }
         (Ok(got), Err(expected)) => Err(unrefused(tape, clause, got, *expected)),
     }
+}
+
+/// The statement that fails: one that leaves out what each store chooses for itself, where there is a difference besides.
+fn difference<T: Serialize>(tape: &Tape, got: Option<&T>, expected: &T) -> String {
+    let json = |value: &T| serde_json::to_value(value).unwrap_or_default();
+    let (whole, without) = (json(expected), plain(json(expected)));
+    let besides = got.is_none_or(|got| plain(json(got)) != without);
+    let how = if besides && whole != without { "alike" } else { "same" };
+    format!("{how}({}.unwrap(), {});", tape.answer(), json_text(expected))
 }
 
 /// Compares an answer that the model computes from what the store chose with the model's refusal, if it has one; gives

@@ -10,7 +10,7 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 /// Most operations of a script.
 const OPERATIONS_MAX: usize = 100;
 /// How many numbers an operation is drawn from.
-const THROWS: usize = 12;
+const THROWS: usize = 16;
 
 /// The numbers of one operation.
 pub(super) type Throw = [u16; THROWS];

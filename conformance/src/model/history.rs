@@ -15,6 +15,7 @@ use larder_kernel::{
     StoredMessage, Thread, ThreadInfo,
 };
 
+use self::authors::Authors;
 use self::operation::{At, Operation};
 use super::compare::Checked;
 use super::dice::Dice;
@@ -155,7 +156,16 @@ impl Subject for History {
     async fn step(&mut self, store: &Self::Store, operation: &Operation, tape: &mut Tape) -> Checked {
         match operation {
             Operation::Append { thread, messages, times, options } => {
-                self.append(store, (thread, messages, *times, options), tape).await
+                self.append(store, (thread, messages, *times, options), tape).await?;
+                match messages.first().filter(|_| *times > 1) {
+                    // What somebody else wrote stands behind all of them.
+                    Some(one) => {
+                        let others =
+                            Authors::all_but(one.author.as_ref().map_or(&thread.agent, |by| &by.agent));
+                        self.tail_matching(store, (thread, &others, None, 10), tape).await
+                    }
+                    None => Ok(()),
+                }
             }
             Operation::Get { thread, offset, limit } => {
                 self.get(store, (thread, *offset, *limit), tape).await

@@ -100,7 +100,7 @@ pub(super) async fn backlog<T: fmt::Debug>(
         return Ok(told);
     }
     let more = tokio::time::timeout(tape.quiet, events.next()).await.ok();
-    let none = || "panic!(\"the stream tells more than there is\");".to_owned();
+    let none = || tape.no_more_than(count);
     holds(clause, more.is_none(), || format!("no more than {count} events"), &more, none)?;
     Ok(told)
 }

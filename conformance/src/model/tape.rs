@@ -15,6 +15,8 @@ pub(super) struct Tape {
     pub(super) handle: &'static str,
     /// The clause of the call that is being made, for one that never answers.
     pub(super) clause: &'static str,
+    /// The last stream: the expression that begins it.
+    stream: Option<String>,
     /// How long a stream may keep silent.
     pub(super) patience: Duration,
     /// How long a stream that has told everything is listened to for more.
@@ -31,6 +33,7 @@ impl Tape {
             step: 0,
             handle: "a",
             clause: "STORE-011",
+            stream: None,
             patience,
             quiet,
             dumping: false,
@@ -52,14 +55,39 @@ impl Tape {
         }
     }
 
-    /// Notes a statement, in which `{a}` stands for the handle and `{s}` for the name of what it gives.
+    /// Notes a statement, in which `§a` stands for the handle and `{s}` for the name of what it gives.
     pub(super) fn statement(&mut self, clause: &'static str, statement: impl FnOnce(&Self) -> String) {
         self.clause = clause;
         self.step += 1;
         if self.lines.is_some() {
-            let line = statement(self).replace("{a}", self.handle).replace("{s}", &self.answer());
+            let line = statement(self).replace("§a", self.handle).replace("{s}", &self.answer());
             self.line(line);
         }
+    }
+
+    /// Notes a stream, of which so many items are taken; `§a` stands for the handle in the expression that begins it.
+    pub(super) fn stream(&mut self, clause: &'static str, count: usize, begin: impl FnOnce(&Self) -> String) {
+        let handle = self.handle;
+        let mut begun = None;
+        self.statement(clause, |tape| {
+            let begin = begin(tape).replace("§a", handle);
+            let items = format!("{begin}.take({count}).try_collect::<Vec<_>>()");
+            begun = Some(begin);
+            format!(
+                "let {{s}} = tokio::time::timeout(Duration::from_secs(5), {items}).await.unwrap().unwrap();"
+            )
+        });
+        self.stream = begun;
+    }
+
+    /// The statement that fails where the last stream tells more than so many items.
+    pub(super) fn no_more_than(&self, count: usize) -> String {
+        let begin = self.stream.as_deref().unwrap_or("futures_util::stream::empty::<()>()");
+        format!(
+            "let mut more = {begin}.skip({count}).boxed();\n\
+             let more = tokio::time::timeout(Duration::from_millis(200), more.next()).await;\n\
+             assert!(more.is_err(), \"the stream tells more than there is: {{more:?}}\");"
+        )
     }
 
     fn line(&mut self, line: String) {
@@ -109,6 +137,33 @@ const PRELUDE: &str = "    #![allow(unused)]
     fn id<T: TryFrom<String>>(text: impl Into<String>) -> T { T::try_from(text.into()).ok().unwrap() }
     fn of<T: serde::de::DeserializeOwned>(json: &str) -> T { serde_json::from_str(json).unwrap() }
     fn same<T: serde::de::DeserializeOwned + PartialEq + std::fmt::Debug>(got: T, json: &str) { assert_eq!(got, of(json)) }
+    // Without what each store chooses for itself.
+    fn plain(value: serde_json::Value) -> serde_json::Value {
+        use serde_json::Value;
+        let chosen = |name: &str| [\"etag\", \"expires_at\", \"modified_at\", \"position\", \"revision\", \"token\"].contains(&name);
+        match value {
+            Value::Array(items) => items.into_iter().map(plain).collect(),
+            Value::Object(fields) => fields
+                .into_iter()
+                .filter(|(name, _)| !chosen(name))
+                .map(|(name, value)| (name, plain(value)))
+                .collect(),
+            other => other,
+        }
+    }
+    fn alike(got: impl serde::Serialize, json: &str) {
+        assert_eq!(plain(serde_json::to_value(got).unwrap()), plain(of(json)));
+    }
+    // Whether it is somewhere in the answer.
+    fn has(got: impl serde::Serialize, json: &str) {
+        fn holds(all: &serde_json::Value, one: &serde_json::Value) -> bool {
+            let mut items = all.as_array().into_iter().flatten();
+            let mut fields = all.as_object().into_iter().flat_map(|fields| fields.values());
+            all == one || items.any(|item| holds(item, one)) || fields.any(|field| holds(field, one))
+        }
+        let (all, one) = (plain(serde_json::to_value(got).unwrap()), plain(of(json)));
+        assert!(holds(&all, &one), \"{one} is not in {all}\");
+    }
     // Two handles on one fresh namespace of your backend.
     let (first, second): (StoreSet, StoreSet) = (open(0).await, open(1).await);
 ";
@@ -191,8 +246,17 @@ pub(super) fn bytes(value: &[u8]) -> String {
     }
 }
 
-/// A statement that takes so many items of a stream.
-pub(super) fn first_of(stream: &str, count: usize) -> String {
-    let items = format!("{stream}.take({count}).try_collect::<Vec<_>>()");
-    format!("let {{s}} = tokio::time::timeout(Duration::from_secs(5), {items}).await.unwrap().unwrap();")
+/// JSON without what each store chooses for itself, as the printed tests compare it.
+pub(super) fn plain(value: serde_json::Value) -> serde_json::Value {
+    use serde_json::Value;
+    const CHOSEN: [&str; 6] = ["etag", "expires_at", "modified_at", "position", "revision", "token"];
+    match value {
+        Value::Array(items) => items.into_iter().map(plain).collect(),
+        Value::Object(fields) => fields
+            .into_iter()
+            .filter(|(name, _)| !CHOSEN.contains(&name.as_str()))
+            .map(|(name, value)| (name, plain(value)))
+            .collect(),
+        other => other,
+    }
 }

@@ -19,7 +19,7 @@ use super::compare::{Checked, Expected, Refusal, holds, same};
 use super::dice::Dice;
 use super::shared::page_of;
 use super::subject::Subject;
-use super::tape::{Tape, id, json, optional, owned_id, page};
+use super::tape::{Tape, id, json, json_text, optional, owned_id, page};
 use crate::harness::StoreSet;
 
 /// Collections as the clauses have them.
@@ -101,7 +101,13 @@ impl Vectors {
             documents.iter().map(|document| document.as_ref().map(bits_of)).collect()
         };
         let got = got.unwrap_or_default();
-        let assertion = || "panic!(\"the embedding is not the same bit for bit\");".to_owned();
+        let assertion = || {
+            let numbers = "embedding.as_slice().iter().map(|number| number.to_bits()).collect::<Vec<_>>()";
+            let found = format!("found.and_then(|found| found.embedding).map(|embedding| {numbers})");
+            let got =
+                format!("{}.unwrap().into_iter().map(|found| {found}).collect::<Vec<_>>()", tape.answer());
+            format!("assert_eq!({got}, of::<Vec<Option<Vec<u32>>>>({}));", json_text(&bits(&expected)))
+        };
         let want = || format!("the bits {:?}", bits(&expected));
         holds("VEC-001", bits(&got) == bits(&expected), want, &bits(&got), assertion)
     }

@@ -342,7 +342,7 @@ impl HistoryProvider for Wrong {
             Sin::ForkTakesAll => None,
             Sin::ForkDropsLast => {
                 let last = up_to.unwrap_or(self.inner.thread_info(&source).await?.last).get();
-                Some(Seq::new((last - 1).max(1)))
+                Some(Seq::new(last.saturating_sub(1).max(1)))
             }
             _ => up_to.map(|seq| self.asked(&source, seq)),
         };

@@ -4,11 +4,11 @@ use larder_kernel::limits::{
     BATCH_GRAPH_ITEMS_MAX, CYPHER_BYTES_MAX, NEIGHBORS_DEPTH_MAX, PAGE_ITEMS_MAX, RELATIONSHIP_TYPES_MAX,
 };
 use larder_kernel::{
-    Capability, Direction, Entity, EntityId, EntityQuery, EntityType, Error, Filter, Metadata, NeighborQuery,
+    Capability, Direction, Entity, EntityId, EntityQuery, EntityType, Error, Metadata, NeighborQuery,
     PageRequest, Relationship, RelationshipId, RelationshipQuery, RelationshipType, Result,
 };
 
-use super::inputs::{BadFilter, PLACES, STANDS, among, filters, limit, limits, metadata, refused_ids};
+use super::inputs::{BadFilter, PLACES, STANDS, Stand, among, filters, limit, limits, metadata, refused_ids};
 use super::{Refusal, Table, served, table};
 
 pub(super) fn tables() -> Vec<Table> {
@@ -29,7 +29,7 @@ pub(super) fn tables() -> Vec<Table> {
     all
 }
 
-fn filter(entities: bool, bad: BadFilter, stand: fn(Filter) -> Filter) -> Refusal {
+fn filter(entities: bool, bad: BadFilter, stand: Stand) -> Refusal {
     let (what, field, limit, make, operator) = bad;
     Refusal::new(what, field, limit, move |stores| {
         let filter = Some(stand(make(operator)));

@@ -219,8 +219,11 @@ fn groups() -> Vec<BadFilter> {
     ]
 }
 
+/// Puts a bad part into a filter.
+pub(super) type Stand = fn(Filter) -> Filter;
+
 /// Where in a filter the bad part stands: what looks at the top only lets it pass elsewhere.
-pub(super) const STANDS: [(&str, fn(Filter) -> Filter); 3] = [
+pub(super) const STANDS: [(&str, Stand); 3] = [
     ("alone", |bad| bad),
     ("negated", |bad| !bad),
     ("after_good_ones", |bad| Filter::any([Filter::exists("marker"), !Filter::eq("marker", 1), bad])),

@@ -4,10 +4,12 @@ use larder_kernel::limits::{
     BATCH_DOCUMENTS_MAX, BATCH_SEARCHES_MAX, DIMENSIONS_MAX, DOCUMENT_BYTES_MAX, PAGE_ITEMS_MAX,
 };
 use larder_kernel::{
-    CollectionName, Document, DocumentId, Embedding, Filter, PageRequest, PutMode, Result, SearchRequest,
+    CollectionName, Document, DocumentId, Embedding, PageRequest, PutMode, Result, SearchRequest,
 };
 
-use super::inputs::{BadFilter, PLACES, STANDS, among, filters, limit, limits, metadata, refused_ids};
+use super::inputs::{
+    Bad, BadFilter, PLACES, STANDS, Stand, among, filters, limit, limits, metadata, refused_ids,
+};
 use super::{Refusal, Table, served, table};
 
 const MODES: [PutMode; 2] = [PutMode::Upsert, PutMode::IfAbsent];
@@ -68,7 +70,7 @@ fn filtered() -> Vec<Table> {
     all
 }
 
-fn filter(way: Filtering, bad: BadFilter, stand: fn(Filter) -> Filter) -> Refusal {
+fn filter(way: Filtering, bad: BadFilter, stand: Stand) -> Refusal {
     let (what, field, limit, make, operator) = bad;
     Refusal::new(what, field, limit, move |stores| {
         let filter = stand(make(operator));
@@ -142,9 +144,11 @@ fn documents(mode: PutMode) -> Vec<Refusal> {
     rows
 }
 
+type Numbers = fn() -> Vec<f32>;
+
 /// Numbers that have no direction in 32 bits.
 fn embeddings() -> Vec<Refusal> {
-    let bad: [(&str, Option<u64>, fn() -> Vec<f32>); 14] = [
+    let bad: [Bad<Numbers>; 14] = [
         ("no numbers", Some(1), Vec::new),
         ("one dimension too many", limit(DIMENSIONS_MAX), || vec![1.0; DIMENSIONS_MAX + 1]),
         ("twice too many dimensions", limit(DIMENSIONS_MAX), || vec![1.0; DIMENSIONS_MAX * 2]),
@@ -160,7 +164,7 @@ fn embeddings() -> Vec<Refusal> {
         ("numbers that overflow when squared", None, || vec![2.0e19; 3]),
         ("the greatest numbers", None, || vec![f32::MAX, f32::MIN]),
     ];
-    let row = |(what, limit, make): (&str, Option<u64>, fn() -> Vec<f32>)| {
+    let row = |(what, limit, make): Bad<Numbers>| {
         Refusal::value(what.to_owned(), "embedding", limit, move || Embedding::new(make()).map(drop))
     };
     bad.into_iter().map(row).collect()
@@ -249,15 +253,17 @@ fn pages() -> Vec<Refusal> {
     rows
 }
 
+/// What is bad, the field and the limit named, how to spoil a good search, and by which number.
+type BadSearch = (String, &'static str, Option<u64>, fn(SearchRequest, usize) -> SearchRequest, usize);
+
 fn searches() -> Vec<Refusal> {
-    let mut bad: Vec<(String, &'static str, Option<u64>, fn(SearchRequest, usize) -> SearchRequest, usize)> =
-        vec![(
-            "a floor that is no number".to_owned(),
-            "score_min",
-            None,
-            |it, _| it.with_score_min(f32::NAN),
-            0,
-        )];
+    let mut bad: Vec<BadSearch> = vec![(
+        "a floor that is no number".to_owned(),
+        "score_min",
+        None,
+        |it, _| it.with_score_min(f32::NAN),
+        0,
+    )];
     for (what, most, count) in limits() {
         bad.push((format!("a limit of {what}"), "limit", most, SearchRequest::with_limit, count));
     }

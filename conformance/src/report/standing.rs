@@ -97,7 +97,7 @@ impl Report {
                     .iter()
                     .filter(|(contract, own, _)| *own == level && backend.capabilities.contains_key(contract))
                     .map(|(_, _, name)| name.as_str());
-                of_cases(level, &mine, names.collect()).or_else(|| self.of_reports(level, &backend.name))
+                of_cases(level, &mine, &names.collect()).or_else(|| self.of_reports(level, &backend.name))
             };
             Standing {
                 backend: backend.name.clone(),
@@ -125,7 +125,7 @@ impl Report {
 }
 
 /// A level that is made of cases, where any of them ran. `names` are those that the suite has for the backend.
-fn of_cases(level: Level, cases: &[&CaseReport], names: BTreeSet<&str>) -> Option<LevelStanding> {
+fn of_cases(level: Level, cases: &[&CaseReport], names: &BTreeSet<&str>) -> Option<LevelStanding> {
     let ran: Vec<&CaseReport> = cases.iter().copied().filter(|case| case.level == level).collect();
     if ran.is_empty() {
         return None;

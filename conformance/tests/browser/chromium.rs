@@ -77,6 +77,7 @@ impl Page {
     }
 
     /// Calls a method of the protocol and returns its result.
+    #[allow(clippy::needless_pass_by_value, reason = "every caller makes it for the call")]
     pub(crate) fn call(&mut self, method: &str, parameters: Value) -> Value {
         self.next += 1;
         let id = self.next;

@@ -6,6 +6,7 @@ mod sample;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
+use std::sync::OnceLock;
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use serde_json::json;
@@ -24,11 +25,16 @@ impl Opened {
     }
 }
 
+type Test = fn(&Opened);
+
+/// The page that most tests open.
+static FILE: OnceLock<PathBuf> = OnceLock::new();
+
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     // Each has a browser of its own.
     arguments.test_threads = Some(1);
-    let tests: [(&str, fn(&Opened)); 6] = [
+    let tests: [(&str, Test); 6] = [
         ("the_page_needs_nothing_outside_itself_and_what_stores_answer_stays_text", is_whole),
         ("the_filter_box_narrows_the_rows", filter_narrows),
         ("a_cell_opens_what_stands_behind_it_with_the_command_that_runs_it_again", cell_opens),
@@ -37,11 +43,12 @@ fn main() -> ExitCode {
         ("names_and_roles_are_there_for_those_who_do_not_see_it", is_named),
     ];
     let browser = browser();
-    let trial = |(name, test): (&'static str, fn(&Opened))| {
+    let trial = |(name, test): (&'static str, Test)| {
         let browser = browser.clone();
         Trial::ignorable_test(name, move || match browser {
             Ok(browser) => {
-                test(&Opened { browser, file: page("failing", false) });
+                let file = FILE.get_or_init(|| page("failing", false)).clone();
+                test(&Opened { browser, file });
                 Ok(Completion::Completed)
             }
             Err(reason) if std::env::var_os("CI").is_some() => Err(Failed::from(reason)),
@@ -63,7 +70,7 @@ fn browser() -> Result<PathBuf, String> {
     }
 }
 
-/// Writes a report's page, once.
+/// Writes a report with its page.
 fn page(name: &str, sound: bool) -> PathBuf {
     let file = pictures().join(format!("report-{name}/report.html"));
     let report = sample::report(sound);
@@ -285,6 +292,5 @@ fn is_named(opened: &Opened) {
             && node["name"]["value"].as_str().unwrap_or_default().is_empty()
     });
     assert_eq!(nameless.count(), 0);
-    // Everything that can be clicked is a control.
     assert_eq!(page.value("document.documentElement.lang"), "en");
 }

@@ -213,9 +213,9 @@ async fn tasks(stores: &Stores, dice: &mut Dice) {
     let names = dice.ids(4);
     for (at, name) in names.iter().enumerate() {
         let board = BoardId::new(name, &names[(at + 1) % 4]).unwrap();
-        let mut new = NewBoard::default();
-        new.label = dice.some(dice_text(at));
-        new.parent = dice.some(AgentId::new("parent/é").unwrap());
+        let label = dice.some(dice_text(at));
+        let parent = dice.some(AgentId::new("parent/é").unwrap());
+        let new = NewBoard { label, parent, tasks: Vec::new() };
         store.create_task_list(&board, new).await.unwrap();
         if at == 3 {
             continue;

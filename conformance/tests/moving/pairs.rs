@@ -23,7 +23,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     for (from, to) in pairs {
         let name = format!("from_{}_to_{}_and_back", from.name(), to.name());
         let variables: Vec<_> = [from.variable(), to.variable()].into_iter().flatten().collect();
-        let seeds = if variables.is_empty() { 1..6 } else { 1..2 };
+        let seeds = if variables.is_empty() { 1..4 } else { 1..2 };
         let test = move || there_and_back(from, to, seeds);
         trials.push(if variables.is_empty() { trial(name, test) } else { live(name, &variables, test) });
     }

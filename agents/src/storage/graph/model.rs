@@ -29,6 +29,10 @@ pub(super) struct Graph {
     pub(super) graph: StableDiGraph<Arc<Entity>, Arc<Relationship>>,
     pub(super) entities: BTreeMap<EntityId, NodeIndex>,
     pub(super) relationships: BTreeMap<RelationshipId, EdgeIndex>,
+    /// The entities at the other ends of each entity's relationships, leaving and arriving, and the entities' ids: what
+    /// walks read, by the entities' numbers. Those of the edges lie all over the memory.
+    pub(super) near: Vec<[Vec<NodeIndex>; 2]>,
+    pub(super) ids: Vec<Option<EntityId>>,
     entities_by_type: ByType<EntityType, EntityId>,
     relationships_by_type: ByType<RelationshipType, RelationshipId>,
     bytes: u64,
@@ -133,6 +137,11 @@ impl Graph {
             return;
         }
         let node = self.graph.add_node(entity.clone());
+        if self.ids.len() <= node.index() {
+            self.ids.resize(node.index() + 1, None);
+            self.near.resize_with(node.index() + 1, Default::default);
+        }
+        self.ids[node.index()] = Some(entity.id.clone());
         self.entities.insert(entity.id.clone(), node);
     }
 
@@ -177,6 +186,8 @@ impl Graph {
         } else {
             self.unlink(&relationship.id);
             let edge = self.graph.add_edge(source, target, relationship.clone());
+            self.near[source.index()][Way::Outgoing.index()].push(target);
+            self.near[target.index()][Way::Incoming.index()].push(source);
             self.relationships.insert(relationship.id.clone(), edge);
         }
         add(&mut self.relationships_by_type, &relationship.relationship_type, &relationship.id);
@@ -191,7 +202,15 @@ impl Graph {
     /// Takes a relationship out of the graph and its maps; the account stays.
     fn unlink(&mut self, id: &RelationshipId) -> Option<Arc<Relationship>> {
         let edge = self.relationships.remove(id)?;
+        let (source, target) = self.graph.edge_endpoints(edge)?;
         let relationship = self.graph.remove_edge(edge)?;
+        for (node, way, other) in [(source, Way::Outgoing, target), (target, Way::Incoming, source)] {
+            let near = &mut self.near[node.index()][way.index()];
+            // One of them, should there be several: each stands for a relationship.
+            if let Some(at) = near.iter().position(|there| *there == other) {
+                near.swap_remove(at);
+            }
+        }
         remove(&mut self.relationships_by_type, &relationship.relationship_type, id);
         Some(relationship)
     }
@@ -218,6 +237,15 @@ impl Graph {
             let Some(relationship) = edge.cloned() else { continue };
             remove(&mut self.relationships_by_type, &relationship.relationship_type, id);
             freed += relationship_bytes(&relationship);
+        }
+        self.ids[node.index()] = None;
+        for way in [Way::Outgoing, Way::Incoming] {
+            let mut others = std::mem::take(&mut self.near[node.index()][way.index()]);
+            others.sort_unstable();
+            others.dedup();
+            for other in others {
+                self.near[other.index()][way.opposite().index()].retain(|there| *there != node);
+            }
         }
         if let Some(entity) = self.graph.remove_node(node) {
             remove(&mut self.entities_by_type, &entity.entity_type, id);

@@ -1,4 +1,5 @@
 use larder_kernel::{Direction, EntityType, ErrorKind, Filter, Metadata, RelationshipType};
+use petgraph::Direction as Way;
 
 use super::*;
 
@@ -219,5 +220,46 @@ async fn a_walk_costs_the_relationships_that_it_visits_and_no_others() {
     {
         assert_eq!(walk(depth, direction, visits), Some(found), "{depth} {direction:?}");
         assert_eq!(walk(depth, direction, visits - 1), None, "{depth} {direction:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_walks_read_follows_every_change_of_the_graph() {
+    let store = InMemoryGraphStore::new();
+    let names: Vec<String> = (0..12).map(|number| format!("{number:02}")).collect();
+    let mut number: u64 = 7;
+    let mut roll = |sides: usize| {
+        number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        usize::try_from(number >> 33).unwrap() % sides
+    };
+    for _ in 0..2_000 {
+        let (left, right) = (&names[roll(12)], &names[roll(12)]);
+        match roll(8) {
+            0 => drop(store.delete_entity(&id(left)).await.unwrap()),
+            1 => {
+                drop(
+                    store.delete_relationship(&RelationshipId::new(format!("r{}", roll(40))).unwrap()).await,
+                );
+            }
+            _ => {
+                for name in [left, right] {
+                    store.upsert_entities(vec![node(name)]).await.unwrap();
+                }
+                let moved = edge(&format!("r{}", roll(40)), "k", left, right);
+                store.upsert_relationships(vec![moved]).await.unwrap();
+            }
+        }
+        let graph = store.space.read();
+        for (name, node) in &graph.entities {
+            assert_eq!(graph.ids[node.index()].as_ref(), Some(name));
+            for way in [Way::Outgoing, Way::Incoming] {
+                let mut near = graph.near[node.index()][way.index()].clone();
+                let mut edges: Vec<_> = graph.graph.neighbors_directed(*node, way).collect();
+                near.sort_unstable();
+                edges.sort_unstable();
+                assert_eq!(near, edges);
+            }
+        }
+        assert_eq!(graph.ids.iter().flatten().count(), graph.entities.len());
     }
 }

@@ -97,11 +97,18 @@ impl<'a> Walk<'a> {
             let end = reached.len();
             for at in ring..end {
                 let (from, _) = reached[at];
-                for (node, _) in self.steps(from) {
+                let mut visit = |node| -> Result<(), TooLong> {
                     visits_max = visits_max.checked_sub(1).ok_or(TooLong)?;
                     if stamps.is_new(node) {
                         reached.push((node, hops));
                     }
+                    Ok(())
+                };
+                if self.types.is_empty() {
+                    let near = &self.graph.near[from.index()];
+                    self.ways.iter().flat_map(|way| &near[way.index()]).copied().try_for_each(&mut visit)?;
+                } else {
+                    self.steps(from).map(|(node, _)| node).try_for_each(&mut visit)?;
                 }
             }
             if sorted || reached.len() > self.limit {
@@ -117,7 +124,7 @@ impl<'a> Walk<'a> {
     }
 
     fn id(&self, node: NodeIndex) -> Option<&'a EntityId> {
-        self.graph.graph.node_weight(node).map(|entity| &entity.id)
+        self.graph.ids.get(node.index())?.as_ref()
     }
 }
 
@@ -134,7 +141,13 @@ pub(super) fn reach(
     };
     let walk = Walk::new(graph, query);
     let reached = walk.reach(start, false, stamps, visits_max)?;
-    Ok(reached.iter().filter_map(|(node, hops)| Some((walk.id(*node)?.clone(), *hops))).collect())
+    // The ids lie anywhere in the memory. A share of one is counted in one place after the other; looked at before, they
+    // come many at a time.
+    let looked_at = reached.iter().filter_map(|(node, _)| walk.id(*node)?.as_str().as_bytes().first());
+    std::hint::black_box(looked_at.fold(0, |sum: u8, byte| sum ^ byte));
+    let mut found = Vec::with_capacity(reached.len());
+    found.extend(reached.iter().filter_map(|(node, hops)| Some((walk.id(*node)?.clone(), *hops))));
+    Ok(found)
 }
 
 /// What the walk from `start` reaches, and the relationships that it can take among it.

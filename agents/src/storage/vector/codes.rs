@@ -12,7 +12,10 @@
 //! rows and still be exact; the same idea with other codes is in Weber, Schek and Blott, *A Quantitative Analysis and
 //! Performance Study for Similarity-Search Methods in High-Dimensional Spaces* (VLDB 1998), as the VA-file.
 
-use super::kernel::{DOT_ERROR, GROUP, Line, PANEL_ROWS, Slack};
+use super::kernel::{DOT_ERROR, LINE_CODES, Line, PANEL_ROWS, Slack};
+
+/// Embeddings of fewer numbers have no codes: they would be about as long as the numbers.
+pub(super) const CODED_DIMENSIONS_MIN: usize = 32;
 
 /// The greatest code.
 const CODE_MAX: f64 = 127.0;
@@ -54,14 +57,14 @@ impl Code {
         Self { codes, scale, error }
     }
 
-    /// Groups of four codes as they are multiplied with those of rows.
-    pub(super) fn groups(&self) -> impl Iterator<Item = i32> + '_ {
-        self.codes.chunks(GROUP).map(|codes| {
-            let mut bytes = [0; GROUP];
-            for (byte, code) in bytes.iter_mut().zip(codes) {
-                *byte = code.cast_unsigned();
+    /// The codes in lines, signed.
+    pub(super) fn lines(&self) -> impl Iterator<Item = Line> + '_ {
+        self.codes.chunks(LINE_CODES).map(|codes| {
+            let mut line = Line([0; LINE_CODES]);
+            for (place, code) in line.0.iter_mut().zip(codes) {
+                *place = code.cast_unsigned();
             }
-            i32::from_le_bytes(bytes)
+            line
         })
     }
 
@@ -79,7 +82,7 @@ impl Code {
     }
 }
 
-/// The codes of a block's rows: panels of sixteen rows, in each four codes of every row, then the next four.
+/// The codes of a block's rows, each in lines of its own, and what sixteen rows are judged by together.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Codes {
     depth: usize,
@@ -90,20 +93,22 @@ pub(super) struct Codes {
 
 impl Codes {
     pub(super) fn new(dimensions: usize) -> Self {
-        Self { depth: dimensions.div_ceil(GROUP), ..Self::default() }
+        let depth = if dimensions < CODED_DIMENSIONS_MIN { 0 } else { dimensions.div_ceil(LINE_CODES) };
+        Self { depth, ..Self::default() }
     }
 
     /// Writes the code of a row; `row` is at most one more than the last one there ever was.
     pub(super) fn set(&mut self, row: usize, code: &Code) {
         let (panel, lane) = (row / PANEL_ROWS, row % PANEL_ROWS);
         if panel == self.scales.len() {
-            self.lines.resize(self.lines.len() + self.depth, Line([ZERO; PANEL_ROWS * GROUP]));
+            let lines = self.lines.len() + self.depth * PANEL_ROWS;
+            self.lines.resize(lines, Line([ZERO; LINE_CODES]));
             self.scales.push([0.0; PANEL_ROWS]);
             self.errors.push([ABSENT; PANEL_ROWS]);
         }
-        let lines = &mut self.lines[panel * self.depth..][..self.depth];
-        for (line, codes) in lines.iter_mut().zip(code.codes.chunks(GROUP)) {
-            for (stored, code) in line.0[lane * GROUP..].iter_mut().zip(codes) {
+        let lines = &mut self.lines[row * self.depth..][..self.depth];
+        for (line, codes) in lines.iter_mut().zip(code.codes.chunks(LINE_CODES)) {
+            for (stored, code) in line.0.iter_mut().zip(codes) {
                 *stored = code.cast_unsigned() ^ ZERO;
             }
         }
@@ -114,8 +119,7 @@ impl Codes {
     /// Copies a row of another block's codes, or of these.
     pub(super) fn code(&self, row: usize) -> Code {
         let (panel, lane) = (row / PANEL_ROWS, row % PANEL_ROWS);
-        let lines = &self.lines[panel * self.depth..][..self.depth];
-        let codes = lines.iter().flat_map(|line| &line.0[lane * GROUP..][..GROUP]);
+        let codes = self.row(row).iter().flat_map(|line| line.0);
         let codes = codes.map(|stored| (stored ^ ZERO).cast_signed()).collect();
         Code { codes, scale: self.scales[panel][lane], error: self.errors[panel][lane] }
     }
@@ -129,9 +133,15 @@ impl Codes {
         self.scales.len()
     }
 
-    /// The lines of some panels.
-    pub(super) fn lines(&self, panel: usize, count: usize) -> &[Line] {
-        &self.lines[panel * self.depth..][..count * self.depth]
+    /// The lines of a panel's rows, one row after the other.
+    pub(super) fn panel(&self, panel: usize) -> &[Line] {
+        let lines = self.depth * PANEL_ROWS;
+        &self.lines[panel * lines..][..lines]
+    }
+
+    /// The lines of a row.
+    pub(super) fn row(&self, row: usize) -> &[Line] {
+        &self.lines[row * self.depth..][..self.depth]
     }
 
     pub(super) fn scales(&self, panel: usize) -> &[f32; PANEL_ROWS] {

@@ -9,7 +9,6 @@
 //! objects, which have none, are looked at one by one. A test holds every answer against [`Filter::matches`].
 
 use std::cmp::Ordering;
-use std::ops::Range;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use larder_kernel::{Field, Filter, Metadata, json_compare};
@@ -234,46 +233,100 @@ struct Column {
     strings: Ordered,
 }
 
-/// Values of one kind in ascending order, with the rows that have them.
+/// The different values of one kind in ascending order, with the rows that have them.
 #[derive(Debug, Default)]
 struct Ordered {
-    values: Vec<(Value, Range<usize>)>,
-    rows: Vec<usize>,
+    /// What all strings begin with.
+    prefix: Vec<u8>,
+    /// One number for each value, in the same order but for ties: a search looks at these, which lie side by side.
+    keys: Vec<u64>,
+    values: Vec<Value>,
+    /// Where the rows of each value begin, and at last where those of the last one end.
+    starts: Vec<u16>,
+    rows: Vec<u16>,
+}
+
+fn order(left: &Value, right: &Value) -> Ordering {
+    json_compare(left, right).unwrap_or(Ordering::Equal)
+}
+
+/// How many bytes two texts have in common at their beginnings.
+fn common(left: &[u8], right: &[u8]) -> usize {
+    left.iter().zip(right).take_while(|(left, right)| left == right).count()
+}
+
+/// A number that is not greater for a smaller value of the same type, all of whose texts begin with `prefix`.
+fn key(value: &Value, prefix: usize) -> u64 {
+    match value {
+        Value::String(text) => {
+            let mut first = [0; 8];
+            let rest = text.as_bytes().get(prefix..).unwrap_or_default();
+            for (place, byte) in first.iter_mut().zip(rest) {
+                *place = *byte;
+            }
+            u64::from_be_bytes(first)
+        }
+        // Rounding keeps the order; adding zero makes one of both zeros.
+        Value::Number(number) => {
+            let bits = (number.as_f64().unwrap_or_default() + 0.0).to_bits();
+            if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
+        }
+        _ => 0,
+    }
 }
 
 impl Ordered {
-    fn of(mut found: Vec<(&Value, usize)>) -> Self {
-        let order = |left: &Value, right: &Value| json_compare(left, right).unwrap_or(Ordering::Equal);
+    fn of(mut found: Vec<(&Value, u16)>) -> Self {
         found.sort_by(|left, right| order(left.0, right.0));
-        let mut values: Vec<(Value, Range<usize>)> = Vec::new();
-        for (at, (value, _)) in found.iter().enumerate() {
-            match values.last_mut() {
-                Some((last, range)) if order(last, value).is_eq() => range.end = at + 1,
-                _ => values.push(((*value).clone(), at..at + 1)),
+        let text = |at: Option<&(&Value, u16)>| {
+            at.and_then(|(value, _)| value.as_str()).map(str::as_bytes).unwrap_or_default().to_vec()
+        };
+        // What the first and the last have in common, all between them have.
+        let mut prefix = text(found.first());
+        prefix.truncate(common(&prefix, &text(found.last())));
+        let mut ordered = Self { prefix, ..Self::default() };
+        for (at, (value, row)) in (0_u16..).zip(&found) {
+            if ordered.values.last().is_none_or(|last| order(last, value).is_ne()) {
+                ordered.keys.push(key(value, ordered.prefix.len()));
+                ordered.values.push((*value).clone());
+                ordered.starts.push(at);
             }
+            ordered.rows.push(*row);
         }
-        values.shrink_to_fit();
-        Self { values, rows: found.into_iter().map(|(_, row)| row).collect() }
+        ordered.starts.extend(u16::try_from(ordered.rows.len()));
+        ordered
+    }
+
+    /// Which of the values are less than `value`, and which are not greater; all have its type.
+    fn around(&self, value: &Value) -> (usize, usize) {
+        if let Some(text) = value.as_str()
+            && !text.as_bytes().starts_with(&self.prefix)
+        {
+            let all = if text.as_bytes() < self.prefix.as_slice() { 0 } else { self.values.len() };
+            return (all, all);
+        }
+        let key = key(value, self.prefix.len());
+        let first = self.keys.partition_point(|found| *found < key);
+        let same = self.keys[first..].partition_point(|found| *found == key);
+        let values = &self.values[first..first + same];
+        let below = values.partition_point(|found| order(found, value).is_lt());
+        let upto = below + usize::from(values.get(below).is_some_and(|found| order(found, value).is_eq()));
+        (first + below, first + upto)
     }
 
     /// The rows whose values stand to `value` as asked; all have its type.
     fn range(&self, value: &Value, accept: fn(Ordering) -> bool) -> RowSet {
-        let accepted = |(found, _): &(Value, Range<usize>)| json_compare(found, value).is_some_and(accept);
-        let below =
-            self.values.partition_point(|(found, _)| json_compare(found, value).is_some_and(Ordering::is_lt));
-        let above = below
-            + usize::from(
-                self.values
-                    .get(below)
-                    .is_some_and(|(found, _)| json_compare(found, value).is_some_and(Ordering::is_eq)),
-            );
         let mut rows = RowSet::EMPTY;
-        for part in [&self.values[..below], &self.values[below..above], &self.values[above..]] {
-            // What stands on one side of the value is accepted as a whole or not at all.
-            if let (Some(first), Some(last)) = (part.first().filter(|first| accepted(first)), part.last()) {
-                for row in &self.rows[first.1.start..last.1.end] {
-                    rows.set(*row, true);
-                }
+        let (below, upto) = self.around(value);
+        let parts = [
+            (Ordering::Less, 0..below),
+            (Ordering::Equal, below..upto),
+            (Ordering::Greater, upto..self.values.len()),
+        ];
+        for (_, part) in parts.into_iter().filter(|(order, part)| accept(*order) && !part.is_empty()) {
+            let part = usize::from(self.starts[part.start])..usize::from(self.starts[part.end]);
+            for row in &self.rows[part] {
+                rows.set(usize::from(*row), true);
             }
         }
         rows
@@ -292,15 +345,16 @@ impl Column {
             strings: Ordered::default(),
         };
         let (mut numbers, mut strings) = (Vec::new(), Vec::new());
-        for (row, record) in records.iter().enumerate() {
+        for (number, record) in (0_u16..).zip(records) {
+            let row = usize::from(number);
             let Some(value) = resolve(field, &record.metadata) else { continue };
             column.present.set(row, true);
             match value {
                 Value::Null => column.null.set(row, true),
                 Value::Bool(false) => column.no.set(row, true),
                 Value::Bool(true) => column.yes.set(row, true),
-                Value::Number(_) => numbers.push((value, row)),
-                Value::String(_) => strings.push((value, row)),
+                Value::Number(_) => numbers.push((value, number)),
+                Value::String(_) => strings.push((value, number)),
                 Value::Array(_) | Value::Object(_) => column.nested.set(row, true),
             }
         }
@@ -335,3 +389,6 @@ fn resolve<'a>(field: &Field, metadata: &'a Metadata) -> Option<&'a Value> {
     let (first, rest) = field.keys().split_first()?;
     rest.iter().try_fold(metadata.get(first)?, |value, key| value.as_object()?.get(key))
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,12 +10,13 @@ use std::collections::BinaryHeap;
 use super::block::Block;
 use super::codes::Code;
 use super::columns::RowSet;
-use super::kernel::{Level, PANEL_ROWS, PANELS_AT_ONCE, Slack};
+use super::kernel::{LINE_CODES, Level, Line, PANEL_ROWS, Slack};
+use super::matrix::Blocks;
 
 /// Queries whose products one step computes.
-const QUERIES_AT_ONCE: usize = 8;
-/// Panels beside so many queries: what both need is as many registers as there are.
-const PANELS_BESIDE_QUERIES: usize = 2;
+const QUERIES_AT_ONCE: usize = 4;
+/// How many rows ahead of its turn a row's codes are asked for, where rows lie apart.
+const ROWS_AHEAD: usize = 8;
 /// Below every upper bound of a row that is there.
 const NOTHING: f32 = -2.0;
 /// Rows kept beyond those that are wanted before those that were overtaken are dropped.
@@ -116,23 +117,23 @@ impl Front {
 
 /// Queries whose codes lie as a step takes them.
 struct Group<const Q: usize> {
-    codes: Vec<[i32; Q]>,
+    codes: Vec<[Line; Q]>,
     slack: [Slack; Q],
 }
 
 impl<const Q: usize> Group<Q> {
     /// The group of up to `Q` codes; the others' places stay without effect.
     fn of(codes: &[Code]) -> Self {
-        let depth = codes.first().map_or(0, |code| code.groups().count());
-        let mut groups = vec![[0; Q]; depth];
+        let depth = codes.first().map_or(0, |code| code.lines().count());
+        let mut lines = vec![[Line([0; LINE_CODES]); Q]; depth];
         let mut slack = [Slack { scale: 0.0, bias: 0, factor: 0.0, rest: 0.0 }; Q];
         for (at, code) in codes.iter().enumerate().take(Q) {
             slack[at] = code.slack();
-            for (group, codes) in groups.iter_mut().zip(code.groups()) {
-                group[at] = codes;
+            for (lines, line) in lines.iter_mut().zip(code.lines()) {
+                lines[at] = line;
             }
         }
-        Self { codes: groups, slack }
+        Self { codes: lines, slack }
     }
 }
 
@@ -152,10 +153,10 @@ struct Step<'a> {
 }
 
 impl Queries {
-    /// Gets the queries of these codes ready: in groups, and one by one those that fill less than a third of one.
+    /// Gets the queries of these codes ready: in groups, and one by one those that fill less than half of one.
     pub(super) fn new(level: Level, codes: &[Code]) -> Self {
         let rest = codes.len() % QUERIES_AT_ONCE;
-        let grouped = if rest * 3 < QUERIES_AT_ONCE { codes.len() - rest } else { codes.len() };
+        let grouped = if rest * 2 < QUERIES_AT_ONCE { codes.len() - rest } else { codes.len() };
         let (grouped, singles) = codes.split_at(grouped);
         Self {
             level,
@@ -170,31 +171,22 @@ impl Queries {
         for (at, group) in self.groups.iter().enumerate() {
             let at = at * QUERIES_AT_ONCE;
             let end = fronts.len().min(at + QUERIES_AT_ONCE);
-            step(&rows[at..end]).panels::<PANELS_BESIDE_QUERIES, _>(group, &mut fronts[at..end]);
+            step(&rows[at..end]).panels(group, &mut fronts[at..end]);
         }
         let singles = fronts.len() - self.singles.len().min(fronts.len());
         for (at, single) in (singles..).zip(&self.singles) {
-            step(&rows[at..=at]).panels::<PANELS_AT_ONCE, 1>(single, &mut fronts[at..=at]);
+            step(&rows[at..=at]).panels(single, &mut fronts[at..=at]);
         }
     }
 }
 
 impl Step<'_> {
-    fn panels<const P: usize, const Q: usize>(&self, group: &Group<Q>, fronts: &mut [Front]) {
+    fn panels<const Q: usize>(&self, group: &Group<Q>, fronts: &mut [Front]) {
         let codes = self.block.codes();
-        let count = codes.panels();
-        let whole = count / P * P;
-        let mut dots = [[[0; PANEL_ROWS]; Q]; P];
-        for first in (0..whole).step_by(P) {
-            self.level.tile(codes.lines(first, P), &group.codes, &mut dots);
-            for (panel, dots) in (first..).zip(&dots) {
-                self.judge(panel, dots, group, fronts);
-            }
-        }
-        let mut dots = [[[0; PANEL_ROWS]; Q]; 1];
-        for panel in whole..count {
-            self.level.tile(codes.lines(panel, 1), &group.codes, &mut dots);
-            self.judge(panel, &dots[0], group, fronts);
+        let mut dots = [[0; PANEL_ROWS]; Q];
+        for panel in 0..codes.panels() {
+            self.level.tile(codes.panel(panel), &group.codes, &mut dots);
+            self.judge(panel, &dots, group, fronts);
         }
     }
 
@@ -222,6 +214,33 @@ impl Step<'_> {
                     front.keep(Kept { upper, block: self.index, row }, upper - width);
                 }
             }
+        }
+    }
+}
+
+/// Looks at rows that lie apart, for one query.
+pub(super) fn look_at(
+    level: Level,
+    blocks: &Blocks,
+    rows: &[(usize, usize)],
+    query: &Code,
+    front: &mut Front,
+) {
+    let group = Group::<1>::of(std::slice::from_ref(query));
+    let slack = &group.slack[0];
+    for (at, (index, row)) in rows.iter().copied().enumerate() {
+        if let Some((block, row)) = rows.get(at + ROWS_AHEAD) {
+            level.fetch_codes(blocks[*block].codes().row(*row));
+        }
+        let codes = blocks[index].codes();
+        let (panel, lane) = (row / PANEL_ROWS, row % PANEL_ROWS);
+        let mut dots = [0; PANEL_ROWS];
+        dots[lane] = level.product(codes.row(row), &group.codes);
+        let (_, upper) = level.bound(&dots, codes.scales(panel), codes.errors(panel), slack);
+        let upper = upper[lane];
+        if upper >= front.threshold {
+            let width = 2.0 * (codes.errors(panel)[lane] * slack.factor + slack.rest);
+            front.keep(Kept { upper, block: index, row }, upper - width);
         }
     }
 }

@@ -5,18 +5,20 @@
 //! are added in one fixed order without fused steps, and the codes are integers. So an answer does not depend on the
 //! machine.
 //!
-//! This is the one room of the crate with `unsafe` code. It needs two kinds: calls of functions that are compiled for
-//! instructions which were just found to be there, and loads of whole vectors from arrays of exactly their size.
+//! This and `limits` are the rooms of the crate with `unsafe` code. It needs three kinds: calls of functions that are
+//! compiled for instructions which were just found to be there, loads and stores of whole registers from and to arrays of
+//! exactly their size, and prefetches.
 #![allow(unsafe_code)]
 
 use std::sync::OnceLock;
 
-/// Rows whose codes lie together.
+/// Rows that are judged together.
 pub(super) const PANEL_ROWS: usize = 16;
-/// Panels that one step of the first pass takes, where there are as many.
-pub(super) const PANELS_AT_ONCE: usize = 4;
-/// Codes of one row that lie together.
-pub(super) const GROUP: usize = 4;
+/// Codes of one row that lie together, a cache line.
+pub(super) const LINE_CODES: usize = 64;
+/// Rows of a panel that are multiplied side by side.
+#[cfg(target_arch = "x86_64")]
+const ROWS_AT_ONCE: usize = 4;
 /// Running sums of a dot product: as many as hide the latency of an addition in the widest registers.
 const LANES: usize = 64;
 /// Products summed in 32-bit arithmetic before the sum moves to 64 bits: 16 for each lane.
@@ -28,10 +30,10 @@ const LINE_NUMBERS: usize = 16;
 /// lane, six additions of lanes, one rounding of a product, each half of 2^-23, and as much again for good measure.
 pub(super) const DOT_ERROR: f64 = 48.0 / 16_777_216.0;
 
-/// Four codes each of sixteen rows: a cache line.
+/// Codes of one row, or of a query.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(64))]
-pub(super) struct Line(pub(super) [u8; PANEL_ROWS * GROUP]);
+pub(super) struct Line(pub(super) [u8; LINE_CODES]);
 
 /// The dot products of the rows of a panel with one query.
 pub(super) type Dots = [i32; PANEL_ROWS];
@@ -41,7 +43,7 @@ pub(super) type Dots = [i32; PANEL_ROWS];
 pub(super) enum Level {
     /// What every processor has.
     Plain,
-    /// AVX2.
+    /// AVX2, of processors that also have fused steps.
     #[cfg(target_arch = "x86_64")]
     Avx2,
     /// AVX-512 with its dot products of bytes.
@@ -61,7 +63,7 @@ impl Level {
         let mut levels = vec![Self::Plain];
         #[cfg(target_arch = "x86_64")]
         {
-            if is_x86_feature_detected!("avx2") {
+            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
                 levels.push(Self::Avx2);
             }
             if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vnni") {
@@ -96,23 +98,43 @@ impl Level {
         let _ = numbers;
     }
 
-    /// The dot products of `P` panels with `Q` queries. A panel's lines follow each other, as do the panels; the
-    /// queries' groups of four codes stand beside each other. Codes of rows count from 128.
-    pub(super) fn tile<const P: usize, const Q: usize>(
-        self,
-        panels: &[Line],
-        queries: &[[i32; Q]],
-        dots: &mut [[Dots; Q]; P],
-    ) {
+    /// The dot products of the rows of a panel with `Q` queries, whose lines stand beside each other. The codes of rows
+    /// count from 128, those of queries are signed.
+    pub(super) fn tile<const Q: usize>(self, panel: &[Line], queries: &[[Line; Q]], dots: &mut [Dots; Q]) {
         match self {
-            Self::Plain => tile(panels, queries, dots),
+            Self::Plain => tile(panel, queries, dots),
             // SAFETY: the level was found on this processor by `all`, the only place that makes it.
             #[cfg(target_arch = "x86_64")]
-            Self::Avx2 => unsafe { x86::tile_avx2(panels, queries, dots) },
+            Self::Avx2 => unsafe { x86::tile_avx2(panel, queries, dots) },
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
-            Self::Vnni => unsafe { x86::tile_vnni(panels, queries, dots) },
+            Self::Vnni => unsafe { x86::tile_vnni(panel, queries, dots) },
         }
+    }
+
+    /// The dot product of one row's codes with one query's.
+    pub(super) fn product(self, row: &[Line], query: &[[Line; 1]]) -> i32 {
+        match self {
+            Self::Plain => product(row, query, 0),
+            // SAFETY: the level was found on this processor by `all`, the only place that makes it.
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => unsafe { x86::product_avx2(row, query, 0) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Self::Vnni => unsafe { x86::product_vnni(row, query) },
+        }
+    }
+
+    /// Asks for codes that will be needed soon.
+    pub(super) fn fetch_codes(self, lines: &[Line]) {
+        #[cfg(target_arch = "x86_64")]
+        for line in lines {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            // SAFETY: every processor of this kind has the instruction; it is a hint, which reads nothing.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(line).cast()) };
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = lines;
     }
 
     /// Upper bounds of the scores of a panel's rows, and the greatest of them.
@@ -204,18 +226,20 @@ fn bound(
     (best, upper)
 }
 
-fn tile<const P: usize, const Q: usize>(panels: &[Line], queries: &[[i32; Q]], dots: &mut [[Dots; Q]; P]) {
-    for (panel, dots) in panels.chunks_exact(queries.len()).zip(dots) {
-        *dots = [[0; PANEL_ROWS]; Q];
-        for (line, queries) in panel.iter().zip(queries) {
-            let (rows, _) = line.0.as_chunks::<GROUP>();
-            for (query, dots) in queries.iter().zip(&mut *dots) {
-                let codes = query.to_le_bytes().map(|code| i32::from(code.cast_signed()));
-                for (dot, row) in dots.iter_mut().zip(rows) {
-                    let product = |at: usize| i32::from(row[at]) * codes[at];
-                    *dot += (product(0) + product(1)) + (product(2) + product(3));
-                }
-            }
+fn product<const Q: usize>(row: &[Line], queries: &[[Line; Q]], query: usize) -> i32 {
+    let mut sum = 0;
+    for (line, queries) in row.iter().zip(queries) {
+        for (code, other) in line.0.iter().zip(queries[query].0) {
+            sum += i32::from(*code) * i32::from(other.cast_signed());
+        }
+    }
+    sum
+}
+
+fn tile<const Q: usize>(panel: &[Line], queries: &[[Line; Q]], dots: &mut [Dots; Q]) {
+    for (at, row) in panel.chunks_exact(queries.len()).enumerate().take(PANEL_ROWS) {
+        for (query, dots) in dots.iter_mut().enumerate() {
+            dots[at] = product(row, queries, query);
         }
     }
 }
@@ -223,12 +247,12 @@ fn tile<const P: usize, const Q: usize>(panels: &[Line], queries: &[[i32; Q]], d
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use std::arch::x86_64::{
-        __m128i, __m256i, __m512i, _mm_loadu_si128, _mm_set1_epi32, _mm256_add_epi32, _mm256_cvtepi8_epi16,
-        _mm256_cvtepu8_epi16, _mm256_madd_epi16, _mm256_setzero_si256, _mm256_storeu_si256,
-        _mm512_dpbusd_epi32, _mm512_load_si512, _mm512_set1_epi32, _mm512_setzero_si512, _mm512_storeu_si512,
+        __m128i, __m512i, _mm_loadu_si128, _mm256_add_epi32, _mm256_cvtepi8_epi16, _mm256_cvtepu8_epi16,
+        _mm256_madd_epi16, _mm256_setzero_si256, _mm256_storeu_si256, _mm512_add_epi32, _mm512_dpbusd_epi32,
+        _mm512_load_si512, _mm512_reduce_add_epi32, _mm512_setzero_si512,
     };
 
-    use super::{Dots, Line, PANEL_ROWS, Slack};
+    use super::{Dots, Line, PANEL_ROWS, ROWS_AT_ONCE, Slack};
 
     #[target_feature(enable = "avx2")]
     pub(super) fn dot_avx2(left: &[f32], right: &[f32]) -> f64 {
@@ -266,123 +290,94 @@ mod x86 {
         unsafe { _mm512_load_si512(std::ptr::from_ref(line).cast()) }
     }
 
-    #[target_feature(enable = "avx512f")]
-    fn store(dots: &mut Dots, sums: __m512i) {
-        // SAFETY: sixteen integers of 32 bits are 64 bytes, which may be written; no alignment is asked for.
-        unsafe { _mm512_storeu_si512(std::ptr::from_mut(dots).cast(), sums) }
-    }
-
     #[target_feature(enable = "avx512f,avx512vnni")]
-    pub(super) fn tile_vnni<const P: usize, const Q: usize>(
-        panels: &[Line],
-        queries: &[[i32; Q]],
-        dots: &mut [[Dots; Q]; P],
-    ) {
+    pub(super) fn tile_vnni<const Q: usize>(panel: &[Line], queries: &[[Line; Q]], dots: &mut [Dots; Q]) {
         let depth = queries.len();
-        let mut panel = [panels; P];
-        for (at, panel) in panel.iter_mut().enumerate() {
-            *panel = &panels[at * depth..][..depth];
-        }
-        let mut sums = [[_mm512_setzero_si512(); Q]; P];
-        for at in 0..depth {
-            let mut rows = [_mm512_setzero_si512(); P];
-            for p in 0..P {
-                rows[p] = load(&panel[p][at]);
+        if Q == 1 {
+            // One query waits for memory, which comes fastest in the order in which it lies.
+            for (at, row) in panel.chunks_exact(depth).enumerate().take(PANEL_ROWS) {
+                let mut sums = [_mm512_setzero_si512(); 2];
+                let (pairs, rest) = row.as_chunks::<2>();
+                let (query_pairs, query_rest) = queries.as_chunks::<2>();
+                for (pair, query) in pairs.iter().zip(query_pairs) {
+                    sums[0] = _mm512_dpbusd_epi32(sums[0], load(&pair[0]), load(&query[0][0]));
+                    sums[1] = _mm512_dpbusd_epi32(sums[1], load(&pair[1]), load(&query[1][0]));
+                }
+                for (line, query) in rest.iter().zip(query_rest) {
+                    sums[0] = _mm512_dpbusd_epi32(sums[0], load(line), load(&query[0]));
+                }
+                dots[0][at] = _mm512_reduce_add_epi32(_mm512_add_epi32(sums[0], sums[1]));
             }
-            for q in 0..Q {
-                let codes = _mm512_set1_epi32(queries[at][q]);
-                for p in 0..P {
-                    sums[p][q] = _mm512_dpbusd_epi32(sums[p][q], rows[p], codes);
+            return;
+        }
+        for first in (0..PANEL_ROWS).step_by(ROWS_AT_ONCE) {
+            let mut rows = [panel; ROWS_AT_ONCE];
+            for (at, row) in rows.iter_mut().enumerate() {
+                *row = &panel[(first + at) * depth..][..depth];
+            }
+            let mut sums = [[_mm512_setzero_si512(); Q]; ROWS_AT_ONCE];
+            for at in 0..depth {
+                let mut lines = [_mm512_setzero_si512(); ROWS_AT_ONCE];
+                for row in 0..ROWS_AT_ONCE {
+                    lines[row] = load(&rows[row][at]);
+                }
+                for query in 0..Q {
+                    let codes = load(&queries[at][query]);
+                    for row in 0..ROWS_AT_ONCE {
+                        sums[row][query] = _mm512_dpbusd_epi32(sums[row][query], lines[row], codes);
+                    }
+                }
+            }
+            for row in 0..ROWS_AT_ONCE {
+                for query in 0..Q {
+                    dots[query][first + row] = _mm512_reduce_add_epi32(sums[row][query]);
                 }
             }
         }
-        for p in 0..P {
-            for q in 0..Q {
-                store(&mut dots[p][q], sums[p][q]);
-            }
-        }
     }
 
-    /// Sixteen bytes of a line: four rows.
+    #[target_feature(enable = "avx512f,avx512vnni")]
+    pub(super) fn product_vnni(row: &[Line], query: &[[Line; 1]]) -> i32 {
+        let mut sum = _mm512_setzero_si512();
+        for (line, query) in row.iter().zip(query) {
+            sum = _mm512_dpbusd_epi32(sum, load(line), load(&query[0]));
+        }
+        _mm512_reduce_add_epi32(sum)
+    }
+
+    /// Sixteen codes of a line.
     #[target_feature(enable = "avx2")]
     fn load_quarter(quarter: &[u8; 16]) -> __m128i {
         // SAFETY: sixteen initialised bytes; no alignment is asked for.
         unsafe { _mm_loadu_si128(std::ptr::from_ref(quarter).cast()) }
     }
 
-    /// The dot products of four rows from their halves, which stand beside each other.
     #[target_feature(enable = "avx2")]
-    fn join(sums: __m256i) -> [i32; 4] {
-        let mut halves = [0_i32; 8];
+    pub(super) fn product_avx2<const Q: usize>(row: &[Line], queries: &[[Line; Q]], query: usize) -> i32 {
+        let mut sums = _mm256_setzero_si256();
+        for (line, queries) in row.iter().zip(queries) {
+            for (codes, others) in line.0.as_chunks::<16>().0.iter().zip(queries[query].0.as_chunks::<16>().0)
+            {
+                let codes = _mm256_cvtepu8_epi16(load_quarter(codes));
+                let others = _mm256_cvtepi8_epi16(load_quarter(others));
+                sums = _mm256_add_epi32(sums, _mm256_madd_epi16(codes, others));
+            }
+        }
+        let mut eight = [0_i32; 8];
         // SAFETY: eight integers of 32 bits are 32 bytes, which may be written; no alignment is asked for.
-        unsafe { _mm256_storeu_si256(std::ptr::from_mut(&mut halves).cast(), sums) };
-        [halves[0] + halves[1], halves[2] + halves[3], halves[4] + halves[5], halves[6] + halves[7]]
+        unsafe { _mm256_storeu_si256(std::ptr::from_mut(&mut eight).cast(), sums) };
+        eight.iter().sum()
     }
 
     #[target_feature(enable = "avx2")]
-    pub(super) fn tile_avx2<const P: usize, const Q: usize>(
-        panels: &[Line],
-        queries: &[[i32; Q]],
-        dots: &mut [[Dots; Q]; P],
-    ) {
-        for (panel, dots) in panels.chunks_exact(queries.len()).zip(dots) {
-            for (q, dots) in dots.iter_mut().enumerate() {
-                let mut sums = [_mm256_setzero_si256(); 4];
-                for (line, queries) in panel.iter().zip(queries) {
-                    let codes = _mm256_cvtepi8_epi16(_mm_set1_epi32(queries[q]));
-                    let (quarters, _) = line.0.as_chunks::<16>();
-                    for (sum, quarter) in sums.iter_mut().zip(quarters) {
-                        let rows = _mm256_cvtepu8_epi16(load_quarter(quarter));
-                        *sum = _mm256_add_epi32(*sum, _mm256_madd_epi16(rows, codes));
-                    }
-                }
-                let (quarters, _) = dots.as_chunks_mut::<4>();
-                for (quarter, sum) in quarters.iter_mut().zip(sums) {
-                    *quarter = join(sum);
-                }
+    pub(super) fn tile_avx2<const Q: usize>(panel: &[Line], queries: &[[Line; Q]], dots: &mut [Dots; Q]) {
+        for (at, row) in panel.chunks_exact(queries.len()).enumerate().take(PANEL_ROWS) {
+            for (query, dots) in dots.iter_mut().enumerate() {
+                dots[at] = product_avx2(row, queries, query);
             }
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::storage::vector::tests::numbers;
-
-    #[test]
-    fn every_level_gives_the_bits_of_the_plain_one() {
-        for dimensions in [1, 2, 15, 16, 63, 64, 65, 384, 768, 1_023, 1_024, 1_025, 3_000] {
-            let (left, right) = (numbers(1, dimensions), numbers(2, dimensions));
-            let expected = dot(&left, &right);
-            let exact: f64 = left.iter().zip(&right).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum();
-            let norms = left.iter().chain(&right).map(|x| f64::from(*x) * f64::from(*x)).sum::<f64>();
-            assert!((expected - exact).abs() <= DOT_ERROR * norms);
-            for level in Level::all() {
-                assert_eq!(level.dot(&left, &right).to_bits(), expected.to_bits(), "{level:?} {dimensions}");
-            }
-        }
-        let mut state = 1_u32;
-        let mut byte = || {
-            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            state.to_le_bytes()[3]
-        };
-        for depth in [1, 3, 16, 4_000] {
-            let panels: Vec<Line> = (0..2 * depth).map(|_| Line(std::array::from_fn(|_| byte()))).collect();
-            let queries: Vec<[i32; 3]> = (0..depth)
-                .map(|_| std::array::from_fn(|_| i32::from_le_bytes([byte(), 127, 129, byte()])))
-                .collect();
-            let mut expected = [[[0; PANEL_ROWS]; 3]; 2];
-            tile(&panels, &queries, &mut expected);
-            for level in Level::all() {
-                let mut dots = [[[7; PANEL_ROWS]; 3]; 2];
-                level.tile(&panels, &queries, &mut dots);
-                assert_eq!(dots, expected, "{level:?} {depth}");
-                let slack = Slack { scale: 0.01, bias: 5, factor: 1.1, rest: 0.1 };
-                let (scales, errors) = ([0.5; PANEL_ROWS], std::array::from_fn(|row| 0.1 * row as f32));
-                let of = |level: Level| level.bound(&dots[0][0], &scales, &errors, &slack);
-                assert_eq!(of(level), of(Level::Plain));
-            }
-        }
-    }
-}
+mod tests;

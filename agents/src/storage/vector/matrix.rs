@@ -9,7 +9,7 @@ use larder_kernel::storage::vector::check_dimension;
 use larder_kernel::{DocumentId, Filter, Metadata, PutMode, PutReport, Result};
 
 use super::block::{BLOCK_ROWS_MAX, Block, Record, Row};
-use super::kernel::{PANEL_ROWS, PANELS_AT_ONCE};
+use super::kernel::PANEL_ROWS;
 use crate::storage::MemoryPlace;
 
 const PUT: &str = "vectors.put";
@@ -20,8 +20,8 @@ const RECORD_BYTES: u64 = 128;
 const NUMBER_BYTES: u64 = 5;
 /// What a collection is counted for beyond its documents; so large because the name is at most 512 bytes.
 const COLLECTION_BYTES: u64 = 1024;
-/// Numbers in a full block: 1 MiB of them. A writer copies at most one block that a search still reads.
-const BLOCK_NUMBERS: usize = 256 * 1024;
+/// Numbers in a full block: 2 MiB of them. A writer copies at most one block that a search still reads.
+const BLOCK_NUMBERS: usize = 512 * 1024;
 const BLOCK_ROWS_MIN: usize = PANEL_ROWS;
 
 /// The blocks of a collection at one time.
@@ -42,10 +42,8 @@ impl Rows {
     pub(super) fn new(place: &MemoryPlace, dimensions: usize) -> Result<Self> {
         place.try_reserve(PUT, COLLECTION_BYTES)?;
         let block_rows = (BLOCK_NUMBERS / dimensions.max(1)).clamp(BLOCK_ROWS_MIN, BLOCK_ROWS_MAX);
-        // Whole panels, and several at a time where there are as many.
-        let unit =
-            if block_rows < PANELS_AT_ONCE * PANEL_ROWS { PANEL_ROWS } else { PANELS_AT_ONCE * PANEL_ROWS };
-        let block_rows = block_rows / unit * unit;
+        // Whole panels.
+        let block_rows = block_rows / PANEL_ROWS * PANEL_ROWS;
         Ok(Self {
             dimensions,
             block_rows,

@@ -3,14 +3,15 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering as Atomic};
 
 use larder_kernel::{Filter, SearchHit, SearchRequest};
 
 use super::block::{Block, Record, norm_inverse};
-use super::codes::Code;
+use super::codes::{CODED_DIMENSIONS_MIN, Code};
 use super::columns::RowSet;
-use super::first::{Front, Queries};
+use super::first::{self, Front, Queries};
 use super::kernel::Level;
 use super::matrix::Blocks;
 
@@ -28,9 +29,8 @@ const STEPS_PER_THREAD: usize = 16 * 1024 * 1024;
 const BLOCKS_AT_ONCE_MAX: usize = 64;
 /// How many rows ahead of its turn a row is asked for.
 const ROWS_AHEAD: usize = 4;
-/// One in so many rows must satisfy the filter for the first pass to be worth while: it reads a quarter of a row's
-/// bytes, but those of sixteen rows together.
-const FILTER_SHARE: usize = 6;
+/// Where fewer than one in so many rows satisfy a filter, only those are looked at, one by one.
+const FILTER_SHARE: usize = 4;
 /// As many times the limit must the rows be for the first pass to be worth while.
 const LIMIT_SHARE: usize = 8;
 
@@ -179,17 +179,28 @@ impl<'a> Best<'a> {
 /// Which rows of which blocks a query looks at: all, or those that satisfy its filter.
 pub(super) struct Scope {
     rows: Option<Vec<RowSet>>,
+    /// How many those are.
     count: usize,
+    /// Of how many.
+    total: usize,
 }
 
 impl Scope {
     pub(super) fn of(query: &Query, blocks: &Blocks) -> Self {
+        let mut total = 0;
+        let blocks = blocks.iter().inspect(|block| total += block.len());
         let Some(filter) = &query.filter else {
-            return Self { rows: None, count: blocks.iter().map(|block| block.len()).sum() };
+            blocks.for_each(drop);
+            return Self { rows: None, count: total, total };
         };
-        let rows: Vec<RowSet> = blocks.iter().map(|block| block.matching(filter)).collect();
-        let count = rows.iter().map(RowSet::len).sum();
-        Self { rows: Some(rows), count }
+        let mut count = 0;
+        let matching = |block: &Arc<Block>| {
+            let rows = block.matching(filter);
+            count += rows.len();
+            rows
+        };
+        let rows = blocks.map(matching).collect();
+        Self { rows: Some(rows), count, total }
     }
 
     fn block(&self, block: usize) -> Option<RowSet> {
@@ -262,11 +273,22 @@ impl<'a> Search<'a> {
 
     /// Whether bounds are worth while for a query.
     fn by_bounds(&self, query: usize) -> bool {
-        let (limit, scope) = (self.queries[query].limit, &self.scopes[query]);
-        let rows: usize = self.blocks.iter().map(|block| block.len()).sum();
+        let (query, scope) = (&self.queries[query], &self.scopes[query]);
         self.way.first_pass
-            && scope.count / LIMIT_SHARE >= limit
-            && (scope.rows.is_none() || scope.count >= rows / FILTER_SHARE)
+            && query.direction.len() >= CODED_DIMENSIONS_MIN
+            && scope.count / LIMIT_SHARE >= query.limit
+    }
+
+    /// Whether so few rows satisfy a query's filter that it is no use to look at others beside them.
+    fn sparse(&self, query: usize) -> bool {
+        let scope = &self.scopes[query];
+        scope.rows.is_some() && scope.count < scope.total / FILTER_SHARE
+    }
+
+    /// The rows of some blocks that satisfy a query's filter; `None` where it has none.
+    fn listed(&self, query: usize, part: Range<usize>) -> Option<Vec<(usize, usize)>> {
+        let rows = self.scopes[query].rows.as_ref()?;
+        Some(part.flat_map(|block| rows[block].iter().map(move |row| (block, row))).collect())
     }
 
     /// Scores every row in the scopes of some queries.
@@ -280,10 +302,7 @@ impl<'a> Search<'a> {
                 chosen.iter().map(|query| Best::new(&self.queries[*query], self.way.level)).collect();
             self.visit(&next, |part| {
                 for (best, query) in best.iter_mut().zip(chosen) {
-                    if let Some(rows) = &self.scopes[*query].rows {
-                        let rows =
-                            part.clone().flat_map(|block| rows[block].iter().map(move |row| (block, row)));
-                        let rows: Vec<_> = rows.collect();
+                    if let Some(rows) = self.listed(*query, part.clone()) {
                         best.offer_each(self.blocks, &rows, |_, _| false);
                     }
                 }
@@ -310,12 +329,14 @@ impl<'a> Search<'a> {
 
     /// What the first pass leaves of some queries.
     fn fronts(&self, chosen: &[usize]) -> Vec<Front> {
+        if chosen.is_empty() {
+            return Vec::new();
+        }
         let query = |at: &usize| &self.queries[*at];
         let codes: Vec<Code> =
             chosen.iter().map(query).map(|query| Code::of(&query.direction, 1.0)).collect();
         let queries = Queries::new(self.way.level, &codes);
-        let rows: usize = self.blocks.iter().map(|block| block.len()).sum();
-        let steps = chosen.iter().map(|at| rows.saturating_mul(query(at).direction.len()));
+        let steps = chosen.iter().map(|at| self.scopes[*at].total.saturating_mul(query(at).direction.len()));
         let next = AtomicUsize::new(0);
         let parts = self.spread(steps.fold(0, usize::saturating_add), || {
             let mut fronts: Vec<Front> =
@@ -336,12 +357,35 @@ impl<'a> Search<'a> {
         all
     }
 
+    /// What the first pass leaves of a query whose filter few rows satisfy.
+    fn sparse_front(&self, chosen: usize) -> Front {
+        let query = &self.queries[chosen];
+        let code = Code::of(&query.direction, 1.0);
+        let steps = self.scopes[chosen].count.saturating_mul(query.direction.len());
+        let next = AtomicUsize::new(0);
+        let parts = self.spread(steps, || {
+            let mut front = Front::new(query.limit, query.score_min);
+            self.visit(&next, |part| {
+                if let Some(rows) = self.listed(chosen, part) {
+                    first::look_at(self.way.level, self.blocks, &rows, &code, &mut front);
+                }
+            });
+            front
+        });
+        let mut all = Front::new(query.limit, query.score_min);
+        parts.into_iter().for_each(|part| all.join(part));
+        all
+    }
+
     /// The best of some queries, scoring only rows that their bounds allow.
     fn bounded(&self, chosen: &[usize]) -> Vec<Best<'a>> {
-        if chosen.is_empty() {
-            return Vec::new();
-        }
-        let left = self.fronts(chosen).into_iter().zip(chosen);
+        let together: Vec<usize> = chosen.iter().copied().filter(|query| !self.sparse(*query)).collect();
+        let mut together = self.fronts(&together).into_iter();
+        let front = |query: &usize| {
+            if self.sparse(*query) { Some(self.sparse_front(*query)) } else { together.next() }
+        };
+        let fronts: Vec<Front> = chosen.iter().filter_map(front).collect();
+        let left = fronts.into_iter().zip(chosen);
         left.map(|(front, query)| {
             let mut best = Best::new(&self.queries[*query], self.way.level);
             let kept = front.into_kept();
@@ -353,3 +397,6 @@ impl<'a> Search<'a> {
         .collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

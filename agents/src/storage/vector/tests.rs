@@ -131,6 +131,74 @@ async fn the_dimension_outlives_documents_and_every_byte_is_given_back() {
     assert_eq!(place.bytes(), 0);
 }
 
+#[tokio::test]
+async fn other_tasks_go_on_while_a_long_search_runs() {
+    let store = InMemoryVectorStore::new();
+    let notes = name("notes");
+    for batch in 0..2 {
+        let documents = (0..1_000)
+            .map(|n| {
+                let n = batch * 1_000 + n;
+                document(&format!("d{n}"), &numbers(n + 1, 64)).with_metadata(Metadata::new().with("n", n))
+            })
+            .collect();
+        store.put(&notes, documents, PutMode::Upsert).await.unwrap();
+    }
+    let beats = Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let beat = beats.clone();
+    // On the one thread that also waits for the search.
+    let heart = tokio::spawn(async move {
+        loop {
+            beat.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            tokio::task::yield_now().await;
+        }
+    });
+    let request = |seed| SearchRequest::new(Embedding::new(numbers(seed, 64)).unwrap());
+    let long: Vec<_> = (0..64).map(|seed| request(5_000 + seed)).collect();
+    let before = beats.load(std::sync::atomic::Ordering::Relaxed);
+    store.search_batch(&notes, &long).await.unwrap();
+    let after_batch = beats.load(std::sync::atomic::Ordering::Relaxed);
+    assert!(after_batch > before + 10);
+    // Columns that are yet to be made are long work too.
+    let filtered: Vec<_> = (0..4).map(|n| request(1).with_filter(Filter::gt("n", n * 100))).collect();
+    store.search_batch(&notes, &filtered).await.unwrap();
+    assert!(beats.load(std::sync::atomic::Ordering::Relaxed) > after_batch + 10);
+    heart.abort();
+}
+
+#[tokio::test]
+async fn filters_see_rows_that_were_written_moved_and_deleted_since_their_columns_were_made() {
+    let store = InMemoryVectorStore::new();
+    let notes = name("notes");
+    let tagged = |n: u64, tag: u64| {
+        document(&format!("d{n:03}"), &numbers(n + 1, 4)).with_metadata(Metadata::new().with("tag", tag))
+    };
+    store.put(&notes, (0..200).map(|n| tagged(n, n % 5)).collect(), PutMode::Upsert).await.unwrap();
+    let mut tags: BTreeMap<u64, u64> = (0..200).map(|n| (n, n % 5)).collect();
+    let request = SearchRequest::new(Embedding::new([1.0, 0.5, 0.2, 0.1]).unwrap()).with_limit(1_000);
+    // Few writes at first, then more than the columns outlive.
+    for step in 0..60_u64 {
+        let (changed, gone) = (step * 13 % 200, step * 29 % 200);
+        store.put(&notes, vec![tagged(changed, step % 7)], PutMode::Upsert).await.unwrap();
+        tags.insert(changed, step % 7);
+        store.delete(&notes, &[id(&format!("d{gone:03}"))]).await.unwrap();
+        tags.remove(&gone);
+        for (filter, wanted) in [
+            (Filter::eq("tag", 3), Box::new(|tag: u64| tag == 3) as Box<dyn Fn(u64) -> bool>),
+            (!Filter::gte("tag", 2), Box::new(|tag: u64| tag < 2)),
+        ] {
+            let hits = store.search(&notes, &request.clone().with_filter(filter.clone())).await.unwrap();
+            let found: std::collections::BTreeSet<_> = hits.into_iter().map(|hit| hit.id).collect();
+            let expected = tags.iter().filter(|(_, tag)| wanted(**tag)).map(|(n, _)| id(&format!("d{n:03}")));
+            assert_eq!(found, expected.collect(), "step {step}");
+            assert_eq!(
+                store.count(&notes, Some(&filter)).await.unwrap(),
+                u64::try_from(found.len()).unwrap()
+            );
+        }
+    }
+}
+
 /// Runs a future to its end on a thread of its own.
 fn on_thread(work: impl Future<Output = ()> + Send + 'static) -> std::thread::JoinHandle<()> {
     std::thread::spawn(move || {

@@ -94,7 +94,7 @@ pub(super) fn open(path: &Path) -> Result<Archive> {
     let end = loop {
         let text = lines.next()?.ok_or_else(|| lines.too_short())?;
         match text.parse()? {
-            Line::Record(record) => survey.record(&text, *record)?,
+            Line::Record(record) => survey.record(&text, &record)?,
             Line::Mark(Mark::Part(part)) => survey.part(&text, &part),
             Line::Mark(Mark::End(end)) => {
                 survey.end(&text, &end)?;
@@ -142,14 +142,14 @@ impl<'a> Survey<'a> {
         digest.update(part);
     }
 
-    fn record(&mut self, text: &Text, record: Record) -> Result<()> {
+    fn record(&mut self, text: &Text, record: &Record) -> Result<()> {
         let (contract, key) = (record.contract(), record.sort_key());
         if !follows(self.last.as_ref(), contract, &key) {
             return Err(text.altered("the record does not follow the one before it"));
         }
         let parts = self.parts.take();
         let start = parts.as_ref().map_or(&text.start, |(start, ..)| start).clone();
-        match &record {
+        match record {
             Record::Blob(blob) => {
                 let (size, digest) = parts.map_or((0, Sha256::new()), |(_, size, digest)| (size, digest));
                 let sha256: [u8; 32] = digest.finalize().into();
@@ -164,7 +164,7 @@ impl<'a> Survey<'a> {
             self.begin(text, contract, start)?;
         }
         if let Some((_, digester)) = self.digests.last_mut() {
-            digester.add(&record)?;
+            digester.add(record)?;
         }
         self.last = Some((contract, key));
         Ok(())

@@ -12,6 +12,7 @@ use std::mem;
 
 use larder_kernel::{Contract, Result};
 
+use super::diff::is_placeholder;
 use super::record::Record;
 use super::side::{Side, Source};
 
@@ -74,12 +75,13 @@ impl<'a> Writer<'a> {
 
     /// Removes from the target what a copy that was ended from outside had put there for a moment.
     pub(crate) async fn remove_if_placeholder(&self, record: &Record) -> Result<()> {
-        let Record::Document(document) = record else { return Ok(()) };
-        if vectors::is_placeholder(&document.id) {
-            let ids = std::slice::from_ref(&document.id);
-            self.target.vectors()?.delete(&document.collection, ids).await?;
+        match record {
+            Record::Document(document) if is_placeholder(record) => {
+                let ids = std::slice::from_ref(&document.id);
+                self.target.vectors()?.delete(&document.collection, ids).await.map(drop)
+            }
+            _ => Ok(()),
         }
-        Ok(())
     }
 }
 

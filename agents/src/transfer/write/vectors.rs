@@ -8,11 +8,7 @@ use super::Change;
 use crate::transfer::record::{CollectionRecord, DocumentRecord, Record};
 
 /// A document by which a collection comes to be that holds none.
-const PLACEHOLDER: &str = "larder-copy-1:placeholder";
-
-pub(crate) fn is_placeholder(id: &DocumentId) -> bool {
-    id.as_str() == PLACEHOLDER
-}
+pub(crate) const PLACEHOLDER: &str = "larder-copy-1:placeholder";
 
 /// Puts the documents of one collection in two steps at most: the new ones, and those that replace others.
 pub(super) async fn write(store: &Arc<dyn VectorStore>, batch: Vec<(Change, Record)>) -> Result<()> {

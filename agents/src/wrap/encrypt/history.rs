@@ -12,14 +12,15 @@ use larder_kernel::limits::ID_BYTES_MAX;
 use larder_kernel::storage::history::{check_append, check_replace, check_tail_matching};
 use larder_kernel::{
     AgentId, AgentRole, AppendOptions, Appended, Author, Capabilities, ChatMessage, Error, ErrorKind, Forked,
-    HistoryEvent, HistoryEventKind, HistoryEvents, HistoryProvider, MessageFilter, Namespace, Page,
-    PageRequest, Replaced, Replacement, Result, Role, RunId, Seq, Store, StoredMessage, Thread, ThreadInfo,
-    Timestamp, Ttl,
+    HistoryEvent, HistoryEventKind, HistoryEvents, HistoryProvider, IdempotencyKey, MessageFilter, Namespace,
+    Page, PageRequest, Replaced, Replacement, Result, Role, RunId, Seq, Store, StoredMessage, Thread,
+    ThreadInfo, Timestamp, Ttl,
 };
 
 use super::ring::{KeyRing, Nonce, Place, corrupt};
 use super::text::{base64, bytes_in, from_base64, pack, packed_in, read, unpack, written};
 use super::{Sealed, shared};
+use crate::storage::offload;
 
 shared!(HistoryProvider);
 
@@ -30,6 +31,9 @@ const BASE64: char = 'b';
 const PACKED: char = 'p';
 /// How many messages are looked at in one step where a filter is answered here.
 const STEP: usize = 256;
+/// Steps, as [`offload`] counts them, that a message takes, and that compressing a byte of it may take.
+const STEPS: usize = 4 * 1024;
+const STEPS_A_BYTE: usize = 16;
 
 fn place(namespace: &Namespace, run: Option<&RunId>) -> Place {
     let place = Place::new("history", namespace.as_str());
@@ -108,6 +112,25 @@ fn opened(
     Ok(message)
 }
 
+/// Seals messages in order; those of an append under an idempotency key alike each time.
+fn sealed_all(
+    ring: &KeyRing,
+    operation: &'static str,
+    number: usize,
+    namespace: &Namespace,
+    messages: Vec<ChatMessage>,
+    once: Option<&IdempotencyKey>,
+) -> Result<Vec<ChatMessage>> {
+    let seal = |(index, message)| match once {
+        None => sealed(ring, operation, number, namespace, message, Nonce::Random),
+        Some(key) => {
+            let context = format!("{index} {key}");
+            sealed(ring, operation, number, namespace, message, Nonce::Derived(context.as_bytes()))
+        }
+    };
+    messages.into_iter().enumerate().map(seal).collect()
+}
+
 fn opened_stored(
     ring: &KeyRing,
     operation: &'static str,
@@ -119,26 +142,25 @@ fn opened_stored(
 }
 
 impl Sealed<dyn HistoryProvider> {
-    fn open(&self, operation: &'static str, stored: &[StoredMessage]) -> Result<Vec<StoredMessage>> {
-        stored.iter().map(|stored| opened_stored(&self.ring, operation, self.namespace(), stored)).collect()
+    async fn open(&self, operation: &'static str, stored: Vec<StoredMessage>) -> Result<Vec<StoredMessage>> {
+        let (ring, namespace) = (self.ring.clone(), self.namespace().clone());
+        let steps = stored.iter().map(|stored| STEPS + stored.message.size_bytes()).sum();
+        let open =
+            move || stored.iter().map(|stored| opened_stored(&ring, operation, &namespace, stored)).collect();
+        offload::run(operation, steps, open).await
     }
 
-    /// Appends under an idempotency key, sealed alike each time by the key of that number.
-    async fn append_once(
+    async fn seal(
         &self,
-        thread: &Thread,
-        messages: &[ChatMessage],
-        options: &AppendOptions,
-        context: &str,
+        operation: &'static str,
         number: usize,
-    ) -> Result<Appended> {
-        let seal = |(index, message): (usize, &ChatMessage)| {
-            let context = format!("{index} {}", context);
-            let nonce = Nonce::Derived(context.as_bytes());
-            sealed(&self.ring, "history.append_many", number, self.namespace(), message.clone(), nonce)
-        };
-        let messages = messages.iter().enumerate().map(seal).collect::<Result<_>>()?;
-        self.inner.append_many(thread, messages, options.clone()).await
+        messages: Vec<ChatMessage>,
+        once: Option<&IdempotencyKey>,
+    ) -> Result<Vec<ChatMessage>> {
+        let (ring, namespace, once) = (self.ring.clone(), self.namespace().clone(), once.cloned());
+        let steps = messages.iter().map(|message| STEPS + STEPS_A_BYTE * message.size_bytes()).sum();
+        let seal = move || sealed_all(&ring, operation, number, &namespace, messages, once.as_ref());
+        offload::run(operation, steps, seal).await
     }
 }
 
@@ -151,35 +173,29 @@ impl HistoryProvider for Sealed<dyn HistoryProvider> {
         messages: Vec<ChatMessage>,
         options: AppendOptions,
     ) -> Result<Appended> {
+        const OPERATION: &str = "history.append_many";
         check_append(&messages, &options)?;
-        let Some(key) = &options.idempotency_key else {
-            let seal = |message| {
-                sealed(&self.ring, "history.append_many", 0, self.namespace(), message, Nonce::Random)
-            };
-            let messages = messages.into_iter().map(seal).collect::<Result<_>>()?;
-            return self.inner.append_many(thread, messages, options).await;
-        };
-        let context = key.as_str().to_owned();
-        let mut answer = self.append_once(thread, &messages, &options, &context, 0).await;
+        let once = options.idempotency_key.as_ref();
         // The first try may have been sealed before the keys were rotated. A conflict writes nothing.
-        for number in 1..self.ring.len() {
-            if answer.as_ref().err().map(Error::kind) != Some(ErrorKind::Conflict) {
-                break;
-            }
-            match self.append_once(thread, &messages, &options, &context, number).await {
-                Err(error) if error.kind() == ErrorKind::Conflict => {}
-                other => answer = other,
-            }
+        let older = if once.is_some() { 1..self.ring.len() } else { 0..0 };
+        let kept = (!older.is_empty()).then(|| messages.clone());
+        let sealed = self.seal(OPERATION, 0, messages, once).await?;
+        let mut answer = self.inner.append_many(thread, sealed, options.clone()).await;
+        for number in older {
+            let conflict = answer.as_ref().err().map(Error::kind) == Some(ErrorKind::Conflict);
+            let Some(messages) = kept.clone().filter(|_| conflict) else { break };
+            let sealed = self.seal(OPERATION, number, messages, once).await?;
+            answer = self.inner.append_many(thread, sealed, options.clone()).await;
         }
         answer
     }
 
     async fn get_messages(&self, thread: &Thread, offset: u64, limit: usize) -> Result<Vec<StoredMessage>> {
-        self.open("history.get_messages", &self.inner.get_messages(thread, offset, limit).await?)
+        self.open("history.get_messages", self.inner.get_messages(thread, offset, limit).await?).await
     }
 
     async fn tail(&self, thread: &Thread, before: Option<Seq>, limit: usize) -> Result<Vec<StoredMessage>> {
-        self.open("history.tail", &self.inner.tail(thread, before, limit).await?)
+        self.open("history.tail", self.inner.tail(thread, before, limit).await?).await
     }
 
     async fn tail_matching(
@@ -196,14 +212,14 @@ impl HistoryProvider for Sealed<dyn HistoryProvider> {
             let step = if limit == 0 { 0 } else { STEP };
             let page =
                 self.inner.tail(thread, before, step).await.map_err(|error| error.in_operation(OPERATION))?;
-            for stored in page.iter().rev() {
-                let stored = opened_stored(&self.ring, OPERATION, self.namespace(), stored)?;
+            let full = page.len() == STEP;
+            before = page.first().map(|stored| stored.seq);
+            for stored in self.open(OPERATION, page).await?.into_iter().rev() {
                 if kept.len() < limit && filter.keeps(thread, &stored.message) {
                     kept.push(stored);
                 }
             }
-            before = page.first().map(|stored| stored.seq);
-            if page.len() < STEP || kept.len() >= limit {
+            if !full || kept.len() >= limit {
                 kept.reverse();
                 return Ok(kept);
             }
@@ -211,7 +227,7 @@ impl HistoryProvider for Sealed<dyn HistoryProvider> {
     }
 
     async fn page_after(&self, thread: &Thread, after: Seq, limit: usize) -> Result<Vec<StoredMessage>> {
-        self.open("history.page_after", &self.inner.page_after(thread, after, limit).await?)
+        self.open("history.page_after", self.inner.page_after(thread, after, limit).await?).await
     }
 
     async fn thread_info(&self, thread: &Thread) -> Result<ThreadInfo> {
@@ -232,9 +248,7 @@ impl HistoryProvider for Sealed<dyn HistoryProvider> {
 
     async fn replace(&self, thread: &Thread, replacement: Replacement) -> Result<Replaced> {
         check_replace(&replacement)?;
-        let seal =
-            |message| sealed(&self.ring, "history.replace", 0, self.namespace(), message, Nonce::Random);
-        let messages = replacement.messages.into_iter().map(seal).collect::<Result<_>>()?;
+        let messages = self.seal("history.replace", 0, replacement.messages, None).await?;
         self.inner.replace(thread, Replacement { messages, ..replacement }).await
     }
 

@@ -12,6 +12,7 @@ use larder_kernel::{
 
 use super::ring::{KeyRing, Nonce, Place};
 use super::{Sealed, shared};
+use crate::storage::offload;
 
 shared!(KeyValueStore);
 
@@ -35,14 +36,18 @@ impl KeyValueStore for Sealed<dyn KeyValueStore> {
     ) -> Result<Revision> {
         check_put(&value, &options)?;
         let place = place(self.namespace(), bucket, key);
-        let sealed = self.ring.seal("kv.put", 0, &place, &value, Nonce::Random, VALUE_BYTES_MAX)?;
+        let (ring, steps) = (self.ring.clone(), value.len());
+        let seal = move || ring.seal("kv.put", 0, &place, &value, Nonce::Random, VALUE_BYTES_MAX);
+        let sealed = offload::run("kv.put", steps, seal).await?;
         self.inner.put(bucket, key, sealed.into(), options).await
     }
 
     async fn get(&self, bucket: &BucketName, key: &Key) -> Result<Option<KvEntry>> {
         let Some(entry) = self.inner.get(bucket, key).await? else { return Ok(None) };
         let place = place(self.namespace(), bucket, key);
-        let value = opened(&self.ring, "kv.get", &place, &entry.value)?;
+        let (ring, sealed) = (self.ring.clone(), entry.value.clone());
+        let open = move || opened(&ring, "kv.get", &place, &sealed);
+        let value = offload::run("kv.get", entry.value.len(), open).await?;
         Ok(Some(KvEntry { value, ..entry }))
     }
 

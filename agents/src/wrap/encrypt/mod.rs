@@ -154,4 +154,4 @@ macro_rules! shared {
         }
     };
 }
-pub(self) use shared;
+use shared;

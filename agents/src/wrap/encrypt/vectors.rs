@@ -8,36 +8,66 @@ use larder_kernel::{
     PutMode, PutReport, Result, SearchHit, SearchRequest, Store, VectorStore,
 };
 
-use super::ring::Place;
+use super::ring::{KeyRing, Place};
 use super::{Sealed, shared};
+use crate::storage::offload;
 
 shared!(VectorStore);
 
+/// Steps, as [`offload`] counts them, that a document takes beside its bytes.
+const STEPS: usize = 4 * 1024;
+
+fn place(namespace: &Namespace, collection: &CollectionName, document: &DocumentId) -> Place {
+    Place::new("vectors", namespace.as_str()).at(collection.as_str()).at(document.as_str())
+}
+
+/// What has a sealed text under an id.
+trait Texted: Send + 'static {
+    fn parts(&mut self) -> (&DocumentId, &mut String);
+}
+
+impl Texted for Document {
+    fn parts(&mut self) -> (&DocumentId, &mut String) {
+        (&self.id, &mut self.content)
+    }
+}
+
+impl Texted for SearchHit {
+    fn parts(&mut self) -> (&DocumentId, &mut String) {
+        (&self.id, &mut self.content)
+    }
+}
+
 impl Sealed<dyn VectorStore> {
-    fn place(&self, collection: &CollectionName, document: &DocumentId) -> Place {
-        Place::new("vectors", self.namespace().as_str()).at(collection.as_str()).at(document.as_str())
-    }
-
-    fn open(
+    /// Seals or opens the texts of all, off the runtime where they are many.
+    async fn change<T: Texted>(
         &self,
         operation: &'static str,
         collection: &CollectionName,
-        document: Document,
-    ) -> Result<Document> {
-        let place = self.place(collection, &document.id);
-        let content = self.ring.open_text(operation, &place, &document.content)?;
-        Ok(Document { content, ..document })
+        mut all: Vec<T>,
+        change: impl Fn(&KeyRing, &Place, &str) -> Result<String> + Send + 'static,
+    ) -> Result<Vec<T>> {
+        let (ring, namespace) = (self.ring.clone(), self.namespace().clone());
+        let collection = collection.clone();
+        let steps = all.iter_mut().map(|one| STEPS + one.parts().1.len()).sum();
+        let work = move || {
+            for one in &mut all {
+                let (id, text) = one.parts();
+                *text = change(&ring, &place(&namespace, &collection, id), text)?;
+            }
+            Ok(all)
+        };
+        offload::run(operation, steps, work).await
     }
 
-    fn open_hit(
+    async fn open<T: Texted>(
         &self,
         operation: &'static str,
         collection: &CollectionName,
-        hit: SearchHit,
-    ) -> Result<SearchHit> {
-        let place = self.place(collection, &hit.id);
-        let content = self.ring.open_text(operation, &place, &hit.content)?;
-        Ok(SearchHit { content, ..hit })
+        all: Vec<T>,
+    ) -> Result<Vec<T>> {
+        let open = move |ring: &KeyRing, place: &Place, text: &str| ring.open_text(operation, place, text);
+        self.change(operation, collection, all, open).await
     }
 }
 
@@ -50,25 +80,27 @@ impl VectorStore for Sealed<dyn VectorStore> {
         documents: Vec<Document>,
         mode: PutMode,
     ) -> Result<PutReport> {
-        let mut sealed = Vec::with_capacity(documents.len());
-        for document in prepare(documents, self.embedder.as_deref()).await? {
-            let place = self.place(collection, &document.id);
-            let content =
-                self.ring.seal_text("vectors.put", &place, &document.content, DOCUMENT_BYTES_MAX)?;
-            sealed.push(Document { content, ..document.into() });
-        }
+        const OPERATION: &str = "vectors.put";
+        let prepared = prepare(documents, self.embedder.as_deref()).await?;
+        let documents: Vec<Document> = prepared.into_iter().map(Document::from).collect();
+        let seal = |ring: &KeyRing, place: &Place, text: &str| {
+            ring.seal_text(OPERATION, place, &text, DOCUMENT_BYTES_MAX)
+        };
+        let sealed = self.change(OPERATION, collection, documents, seal).await?;
         self.inner.put(collection, sealed, mode).await
     }
 
     async fn get(&self, collection: &CollectionName, ids: &[DocumentId]) -> Result<Vec<Option<Document>>> {
         let found = self.inner.get(collection, ids).await?;
-        let open = |document: Document| self.open("vectors.get", collection, document);
-        found.into_iter().map(|document| document.map(open).transpose()).collect()
+        let there: Vec<bool> = found.iter().map(Option::is_some).collect();
+        let all = found.into_iter().flatten().collect();
+        let mut opened = self.open("vectors.get", collection, all).await?.into_iter();
+        Ok(there.into_iter().map(|there| if there { opened.next() } else { None }).collect())
     }
 
     async fn search(&self, collection: &CollectionName, request: &SearchRequest) -> Result<Vec<SearchHit>> {
         let hits = self.inner.search(collection, request).await?;
-        hits.into_iter().map(|hit| self.open_hit("vectors.search", collection, hit)).collect()
+        self.open("vectors.search", collection, hits).await
     }
 
     async fn search_batch(
@@ -77,8 +109,11 @@ impl VectorStore for Sealed<dyn VectorStore> {
         requests: &[SearchRequest],
     ) -> Result<Vec<Vec<SearchHit>>> {
         let answers = self.inner.search_batch(collection, requests).await?;
-        let open = |hit| self.open_hit("vectors.search_batch", collection, hit);
-        answers.into_iter().map(|hits| hits.into_iter().map(open).collect()).collect()
+        let mut opened = Vec::with_capacity(answers.len());
+        for hits in answers {
+            opened.push(self.open("vectors.search_batch", collection, hits).await?);
+        }
+        Ok(opened)
     }
 
     async fn delete(&self, collection: &CollectionName, ids: &[DocumentId]) -> Result<u64> {
@@ -99,8 +134,7 @@ impl VectorStore for Sealed<dyn VectorStore> {
         page: PageRequest<DocumentId>,
     ) -> Result<Page<Document, DocumentId>> {
         let Page { items, next } = self.inner.list(collection, page).await?;
-        let open = |document| self.open("vectors.list", collection, document);
-        Ok(Page { items: items.into_iter().map(open).collect::<Result<_>>()?, next })
+        Ok(Page { items: self.open("vectors.list", collection, items).await?, next })
     }
 
     async fn list_collections(

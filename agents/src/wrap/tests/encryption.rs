@@ -144,7 +144,7 @@ async fn a_blob_opens_whole_and_in_parts_and_never_altered() {
             match store.get_range(&name, options).await {
                 Ok(read) => assert_eq!(read, bytes[from..to], "{length} {start} {end}"),
                 Err(error) => {
-                    assert!(from >= to && error.kind() == ErrorKind::InvalidInput, "{length} {start} {end}")
+                    assert!(from >= to && error.kind() == ErrorKind::InvalidInput, "{length} {start} {end}");
                 }
             }
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use larder_kernel::{
-    AppendOptions, BlobBody, BlobKey, BlobPutOptions, ChatMessage, ErrorKind, IdempotencyKey, KeyValueStore,
+    AppendOptions, BlobBody, BlobKey, BlobPutOptions, ChatMessage, ErrorKind, IdempotencyKey,
     KeyValueStoreExt, Outcome, Revision,
 };
 

@@ -3,8 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use larder_kernel::{
-    AppendOptions, BlobKey, BlobStoreExt, ChatMessage, ErrorKind, HistoryProvider, KeyValueStore,
-    KeyValueStoreExt, Outcome,
+    AppendOptions, BlobKey, BlobStoreExt, ChatMessage, ErrorKind, KeyValueStoreExt, Outcome,
 };
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 use tracing::field::{Field, Visit};

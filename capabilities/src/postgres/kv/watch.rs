@@ -6,6 +6,7 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use larder_kernel::{Error, ErrorKind, KvEvent, KvEventKind, KvEvents, Result, Revision};
+use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row};
 
 use super::super::engine::Engine;
@@ -151,13 +152,9 @@ fn page<'c>(sql: &'c mut PgConnection, wanted: &'c Wanted) -> BoxFuture<'c, Fall
         .await?;
         let mut page =
             ChangePage { events: VecDeque::new(), cursor: wanted.after, forgotten: 0, more: false };
-        let erased = || Err(Error::erased(OPERATION).into());
-        let told = wanted.after > wanted.begun;
-        let Some(first) = rows.first() else { return if told { erased() } else { Ok(page) } };
+        stands(wanted, rows.first())?;
+        let Some(first) = rows.first() else { return Ok(page) };
         let (last, forgotten): (i64, i64) = (first.try_get(0)?, first.try_get(1)?);
-        if told && last < wanted.after {
-            return erased();
-        }
         page.forgotten = forgotten;
         if last <= wanted.after {
             return Ok(page);
@@ -188,6 +185,15 @@ fn page<'c>(sql: &'c mut PgConnection, wanted: &'c Wanted) -> BoxFuture<'c, Fall
         }
         Ok(page)
     })
+}
+
+/// Refuses a bucket that stands behind what was told of it, where only an erasure takes it.
+fn stands(wanted: &Wanted, bucket: Option<&PgRow>) -> Fallible<()> {
+    let last: Option<i64> = bucket.map(|row| row.try_get(0)).transpose()?;
+    if wanted.after > wanted.begun && last.is_none_or(|last| last < wanted.after) {
+        return Err(Error::erased(OPERATION).into());
+    }
+    Ok(())
 }
 
 fn too_old() -> Error {

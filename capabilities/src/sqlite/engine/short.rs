@@ -90,10 +90,7 @@ impl Short {
     }
 
     /// What the job read, if it could be done here and now. Whatever went wrong, a reader tries again and reports.
-    pub(super) fn read<T>(
-        &self,
-        job: impl FnOnce(&Connection, &mut Allowance) -> Fallible<T>,
-    ) -> Option<T> {
+    pub(super) fn read<T>(&self, job: impl FnOnce(&Connection, &mut Allowance) -> Fallible<T>) -> Option<T> {
         // Where a job panicked its connection is never taken again.
         let mut place = self.0.iter().find_map(|place| place.try_lock().ok())?;
         let begun = Instant::now();

@@ -356,7 +356,8 @@ async fn a_short_read_sees_what_its_caller_wrote_and_fails_as_a_reader_does() {
     let wrong = |sql: &Connection, _: &mut Allowance| Ok(sql.execute_batch("SELECT * FROM nowhere")?);
     let error = engine.read_short("test.wrong", wrong).await.unwrap_err();
     assert_eq!((error.kind(), error.operation()), (ErrorKind::Unexpected, "test.wrong"));
-    let write = |sql: &Connection, _: &mut Allowance| Ok(sql.execute_batch("INSERT INTO numbers VALUES (99)")?);
+    let write =
+        |sql: &Connection, _: &mut Allowance| Ok(sql.execute_batch("INSERT INTO numbers VALUES (99)")?);
     assert!(engine.read_short("test.write", write).await.is_err());
     assert_eq!(numbers(&engine).await.len(), 50);
 }

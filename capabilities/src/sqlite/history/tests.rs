@@ -257,7 +257,9 @@ async fn a_read_that_finds_the_thread_expired_looks_again_where_an_earlier_read_
 async fn a_window_is_whole_whether_its_messages_are_small_large_or_many() {
     let folder = TempDir::new().unwrap();
     let store = open(&folder).await;
-    for (number, length) in [10, 200_000, 10, 60_000, 60_000, 60_000, 60_000, 60_000, 10].into_iter().enumerate() {
+    for (number, length) in
+        [10, 200_000, 10, 60_000, 60_000, 60_000, 60_000, 60_000, 10].into_iter().enumerate()
+    {
         let letter = char::from(b'a' + u8::try_from(number).unwrap());
         store.append(&thread(), text(&letter.to_string().repeat(length))).await.unwrap();
     }

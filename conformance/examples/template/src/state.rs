@@ -14,6 +14,8 @@ use larder_conformance::kernel::{
 #[derive(Default)]
 pub(crate) struct State {
     buckets: BTreeMap<BucketName, Bucket>,
+    /// How often the namespace was erased.
+    pub(crate) erasures: u64,
     pub(crate) waiting: Vec<Waker>,
 }
 
@@ -127,6 +129,8 @@ impl State {
 
     pub(crate) fn erase(&mut self) {
         self.buckets.clear();
+        self.erasures += 1;
+        self.wake();
     }
 
     fn wake(&mut self) {

@@ -10,8 +10,8 @@ use larder_conformance::bytes::Bytes;
 use larder_conformance::futures_util::stream::{StreamExt, poll_fn};
 use larder_conformance::kernel::storage::kv::{check_list, check_put};
 use larder_conformance::kernel::{
-    BucketInfo, BucketName, Capabilities, Durability, Key, KeyRevision, KeyValueStore, KvEntry, KvEvents,
-    KvPutOptions, Namespace, Page, PageRequest, Result, Revision, Store,
+    BucketInfo, BucketName, Capabilities, Durability, Error, ErrorKind, Key, KeyRevision, KeyValueStore,
+    KvEntry, KvEvents, KvPutOptions, Namespace, Page, PageRequest, Result, Revision, Store,
 };
 
 use crate::state::State;
@@ -111,12 +111,22 @@ impl KeyValueStore for MyStore {
     async fn watch(&self, bucket: &BucketName, prefix: &str, after: Revision) -> Result<KvEvents> {
         check_list("kv.watch", prefix, None)?;
         let (state, bucket, prefix) = (Arc::clone(&self.state), bucket.clone(), prefix.to_owned());
-        let mut last = after.get();
+        let (mut last, mut told_at, mut ended) = (after.get(), None, false);
         Ok(poll_fn(move |context| {
+            if ended {
+                return Poll::Ready(None);
+            }
             let mut state = lock(&state);
+            // What was told is no longer so once the namespace is erased, and its revisions begin anew (KV-048).
+            if told_at.is_some_and(|erasures| erasures != state.erasures) {
+                ended = true;
+                let error = Error::new(ErrorKind::Conflict, "kv.watch", "the namespace was erased");
+                return Poll::Ready(Some(Err(error)));
+            }
             match state.change_after(&bucket, &prefix, last) {
                 Some(change) => {
                     last = change.revision.get();
+                    told_at = Some(state.erasures);
                     Poll::Ready(Some(Ok(change)))
                 }
                 None => {

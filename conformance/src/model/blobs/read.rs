@@ -30,7 +30,7 @@ impl Blobs {
             let options = format!("BlobGetOptions {{ range: {} }}", optional(range, range_text));
             let read = "async |read: BlobRead| Ok((read.info.size, read.range.clone(), \
                         read.bytes.try_collect::<Vec<Bytes>>().await?.concat()))";
-            let call = format!("{{a}}.get({}, {options}).await", id(key));
+            let call = format!("§a.get({}, {options}).await", id(key));
             format!(
                 "let {{s}} = match {call} {{ Ok(read) => ({read})(read).await, Err(error) => Err(error) }};"
             )
@@ -64,7 +64,7 @@ impl Blobs {
     ) -> Checked {
         let clause = if after.is_some() { "BLOB-032" } else { "BLOB-030" };
         tape.statement(clause, |_| {
-            let call = format!("{{a}}.list({}, {}).await", quoted(prefix), optional(after, id));
+            let call = format!("§a.list({}, {}).await", quoted(prefix), optional(after, id));
             format!(
                 "let {{s}} = match {call} {{ Ok(all) => all.try_collect::<Vec<_>>().await, \
                  Err(error) => Err(error) }};"

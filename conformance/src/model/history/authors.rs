@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use larder_kernel::{AgentRole, ChatMessage, HistoryProvider, MessageFilter, Thread};
+use larder_kernel::{AgentId, AgentRole, ChatMessage, HistoryProvider, MessageFilter, Thread};
 
 use super::operation::{At, agent, thread as shown};
 use super::{History, Message};
@@ -22,7 +22,7 @@ struct Term {
 
 #[derive(Debug, Clone)]
 enum Named {
-    Agent(larder_kernel::AgentId),
+    Agent(AgentId),
     Role(AgentRole),
 }
 
@@ -43,6 +43,10 @@ fn term(dice: &mut Dice<'_>) -> Term {
 }
 
 impl Authors {
+    pub(super) fn all_but(agent: &AgentId) -> Self {
+        Self(vec![Term { keeps: false, named: Named::Agent(agent.clone()) }])
+    }
+
     fn filter(&self) -> MessageFilter {
         self.0.iter().fold(MessageFilter::new(), |filter, term| match (term.keeps, &term.named) {
             (true, Named::Agent(agent)) => filter.include_agent(agent.clone()),

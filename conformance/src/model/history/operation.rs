@@ -156,9 +156,10 @@ fn append(dice: &mut Dice<'_>) -> Operation {
         idempotency_key: (dice.below(4) == 3).then(|| valid(IdempotencyKey::new(dice.id()))),
         ttl: (dice.below(8) == 7).then(|| life_of(dice)),
     };
-    let messages = messages(dice);
     // More than a search might look at, of one kind so that they cost little to compare and to print.
-    let times = if dice.one_in(400) { 1_100_usize.div_ceil(messages.len().max(1)) } else { 1 };
+    let many = dice.one_in(400);
+    let messages = messages(dice);
+    let times = if many { 1_100_usize.div_ceil(messages.len().max(1)) } else { 1 };
     Operation::Append { thread, messages, times, options }
 }
 

@@ -6,7 +6,7 @@ use super::operation::{At, thread as shown};
 use super::{Event, Held, History, Kind, Message};
 use crate::model::compare::{Checked, answered, holds};
 use crate::model::shared::{Streamed, backlog};
-use crate::model::tape::{Tape, first_of};
+use crate::model::tape::Tape;
 
 const SURVIVES: &str = "HIST-085";
 
@@ -20,9 +20,8 @@ impl History {
         let held = self.held(thread);
         let after = held.seq(after);
         let mut expected = held.backlog(after);
-        tape.statement(SURVIVES, |_| {
-            let call = format!("{{a}}.subscribe({}, Seq::new({after})).await.unwrap()", shown(thread));
-            first_of(&call, expected.len())
+        tape.stream(SURVIVES, expected.len(), |_| {
+            format!("§a.subscribe({}, Seq::new({after})).await.unwrap()", shown(thread))
         });
         let got = store.subscribe(thread, after).await.map(Streamed);
         let Some(Streamed(events)) = answered(tape, SURVIVES, got, &Ok(()))? else { return Ok(()) };

@@ -7,7 +7,7 @@ use super::operation::{At, revision};
 use super::{Bucket, KeyValue};
 use crate::model::compare::{Checked, answered, holds, wrong};
 use crate::model::shared::{Streamed, backlog};
-use crate::model::tape::{Tape, first_of, id, quoted};
+use crate::model::tape::{Tape, bytes, id, json_text, quoted};
 
 const LATEST: &str = "KV-040";
 
@@ -22,14 +22,14 @@ impl KeyValue {
         let after = held.revision(key, after);
         let expected = check_list("kv.watch", prefix, None).map_err(Into::into);
         let changes = held.changes_after(after, prefix);
-        tape.statement(LATEST, |tape| {
+        let call = |tape: &Tape| {
             let after = revision(tape, bucket, after);
-            let call = format!("{{a}}.watch({}, {}, {after}).await", id(bucket), quoted(prefix));
-            if expected.is_err() {
-                return format!("let {{s}} = {call}.map(drop);");
-            }
-            first_of(&format!("{call}.unwrap()"), changes.len())
-        });
+            format!("§a.watch({}, {}, {after}).await", id(bucket), quoted(prefix))
+        };
+        match expected {
+            Err(_) => tape.statement(LATEST, |tape| format!("let {{s}} = {}.map(drop);", call(tape))),
+            Ok(()) => tape.stream(LATEST, changes.len(), |tape| format!("{}.unwrap()", call(tape))),
+        }
         let got = store.watch(bucket, prefix, after).await;
         let Some(Streamed(events)) = answered(tape, LATEST, got.map(Streamed), &expected)? else {
             return Ok(());
@@ -57,12 +57,22 @@ impl Bucket {
 
     fn compare(&mut self, changes: &[Key], told: &[KvEvent], after: Revision, tape: &Tape) -> Checked {
         let mut last = after;
-        for (key, event) in changes.iter().zip(told) {
+        for (at, (key, event)) in changes.iter().zip(told).enumerate() {
             let fails = |what: &str| format!("panic!(\"{what}: {{:?}}\", {});", tape.answer());
             let expected = || format!("the last change of {key:?}");
-            holds(LATEST, event.key == *key, expected, event, || fails("the changes differ"))?;
+            let keys = || {
+                let keys = format!("{}.iter().map(|event| event.key.to_string())", tape.answer());
+                format!("assert_eq!({keys}.collect::<Vec<_>>(), of::<Vec<String>>({}));", json_text(&changes))
+            };
+            holds(LATEST, event.key == *key, expected, event, keys)?;
             let grows = || format!("a revision above {last}");
-            holds("KV-043", event.revision > last, grows, event, || fails("the revisions do not grow"))?;
+            let growing = || {
+                format!(
+                    "assert!({}.windows(2).all(|pair| pair[0].revision < pair[1].revision));",
+                    tape.answer()
+                )
+            };
+            holds("KV-043", event.revision > last, grows, event, growing)?;
             last = event.revision;
             match (&event.kind, self.keys.get_mut(key), self.gone.get_mut(key)) {
                 (KvEventKind::Put { value, expires_at }, Some(record), _) => {
@@ -71,7 +81,14 @@ impl Bucket {
                         && event.revision == record.revision
                         && *expires_at == record.expires_at;
                     let expected = || format!("{record:?}");
-                    holds("KV-041", right, expected, event, || fails("the put is another"))?;
+                    let another = || {
+                        let kind = format!("{}[{at}].kind", tape.answer());
+                        let held = bytes(&record.value);
+                        format!(
+                            "assert!(matches!(&{kind}, KvEventKind::Put {{ value, .. }} if *value == {held}));"
+                        )
+                    };
+                    holds("KV-041", right, expected, event, another)?;
                 }
                 (KvEventKind::Deleted, None, Some(gone)) => {
                     let known = *gone.revision.get_or_insert(event.revision);
@@ -81,7 +98,8 @@ impl Bucket {
                 }
                 (_, record, _) => {
                     let expected = format!("a put: {}", record.is_some());
-                    let assertion = fails("a put is a deletion, or the other way round");
+                    let is_put = format!("matches!({}[{at}].kind, KvEventKind::Put {{ .. }})", tape.answer());
+                    let assertion = format!("assert_eq!({is_put}, {});", record.is_some());
                     return Err(wrong("KV-041", expected, format!("{event:?}"), assertion));
                 }
             }

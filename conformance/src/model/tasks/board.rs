@@ -10,7 +10,7 @@ use super::operation::{board as shown, new_board, new_tasks, task_text};
 use super::{Held, Tasks};
 use crate::model::compare::{Checked, Refusal, answered, holds, same};
 use crate::model::shared::page_of;
-use crate::model::tape::{Tape, id, optional, page};
+use crate::model::tape::{Tape, id, json_text, optional, page};
 
 impl Held {
     fn board(&self, id: &BoardId) -> Board {
@@ -85,7 +85,15 @@ impl Tasks {
         let held = self.boards.get(board).map(|held| held.tasks.as_slice()).unwrap_or_default();
         let mut last = held.last().map(|task| task.position);
         for (new, got) in tasks.iter().zip(got) {
-            let follows = || format!("panic!(\"positions do not grow: {{:?}}\", {});", tape.answer());
+            let follows = || {
+                format!(
+                    "let all = serde_json::to_value({}.unwrap()).unwrap();\n\
+                     let all = all.get(\"items\").cloned().unwrap_or(all).as_array().cloned().unwrap();\n\
+                     let all: Vec<u64> = all.iter().map(|task| of(&task[\"position\"].to_string())).collect();\n\
+                     assert!(all.windows(2).all(|pair| pair[0] < pair[1]), \"{{all:?}}\");",
+                    tape.answer()
+                )
+            };
             let wanted = || format!("a position after {last:?}");
             holds(CLAUSE, last.is_none_or(|last| got.position > last), wanted, &got.position, follows)?;
             self.check_revision(board, &got.id, got.revision, tape)?;
@@ -97,10 +105,7 @@ impl Tasks {
             tasks.iter().skip(got.len()).map(|new| new.clone().into_task(TaskPosition(0), <_>::default())),
         );
         let joined = expected.clone();
-        let assertion = || {
-            let want = serde_json::to_string(&expected).unwrap_or_default();
-            format!("panic!(\"the tasks are not {{}}: {{:?}}\", {want:?}, {});", tape.answer())
-        };
+        let assertion = || format!("has({}.unwrap(), {});", tape.answer(), json_text(&expected));
         holds(CLAUSE, got == expected, || format!("{expected:?}"), &got, assertion)?;
         for task in joined {
             if let Some(held) = self.boards.get_mut(board) {

@@ -13,7 +13,7 @@ use super::board::all_text;
 use super::operation::{Step, Token, board as shown, task_text, token_name, token_text};
 use crate::model::compare::{Checked, Expected, answered, holds, same};
 use crate::model::shared::is_due;
-use crate::model::tape::{Tape, id, optional, owned_text};
+use crate::model::tape::{Tape, id, json_text, optional, owned_text};
 
 /// Whether the caller may touch the task: it shows the lease's token, and none where there is no lease.
 fn may(task: &Task, token: Option<FencingToken>) -> bool {
@@ -79,10 +79,7 @@ impl Tasks {
         let Some(mut expected) = expected else { return Ok(()) };
         self.check_revision(board, &expected.id, got.revision, tape)?;
         expected.revision = got.revision;
-        let assertion = || {
-            let want = serde_json::to_string(&expected).unwrap_or_default();
-            format!("panic!(\"the task is not {{}}: {{:?}}\", {want:?}, {});", tape.answer())
-        };
+        let assertion = || format!("has({}.unwrap(), {});", tape.answer(), json_text(&expected));
         holds(clause, *got == expected, || format!("{expected:?}"), got, assertion)?;
         self.put(board, expected);
         Ok(())
@@ -198,6 +195,9 @@ impl Tasks {
         };
         let Some(got) = answered(tape, clause, got, &allowed)? else { return Ok(()) };
         let Some(Claim { task: got, token }) = got else {
+            let (token, expires_at) = (FencingToken::default(), <_>::default());
+            task.status = TaskStatus::InProgress;
+            task.lease = Some(Lease { worker: worker.clone(), token, expires_at });
             return same(tape, clause, &Ok(None), &Ok(Some(Claim { token: FencingToken::default(), task })));
         };
         tape.name(|| token_name(board, token), "{s}.as_ref().unwrap().as_ref().unwrap().token");

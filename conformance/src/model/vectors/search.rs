@@ -8,7 +8,7 @@ use larder_kernel::{
 use super::operation::request_text;
 use super::{Vectors, bits_of};
 use crate::model::compare::{Checked, Refusal, answered, holds};
-use crate::model::tape::{Tape, id};
+use crate::model::tape::{Tape, id, json_text};
 
 /// How far a score may lie from the cosine.
 const NEAR: f64 = 1e-5;
@@ -33,7 +33,7 @@ impl Vectors {
         }
         let clause = if expected.is_err() { "VEC-028" } else { CLAUSE };
         let Some(hits) = answered(tape, clause, got, &expected)? else { return Ok(()) };
-        self.compare(collection, request, &hits)
+        self.compare(collection, request, &hits, &|| format!("{}.unwrap()", tape.answer()))
     }
 
     pub(super) async fn search_batch(
@@ -61,8 +61,9 @@ impl Vectors {
         let count = || format!("{} answers", requests.len());
         let assertion = || format!("assert_eq!({}.unwrap().len(), {});", tape.answer(), requests.len());
         holds(CLAUSE, answers.len() == requests.len(), count, &answers.len(), assertion)?;
-        for (request, hits) in requests.iter().zip(&answers) {
-            self.compare(collection, request, hits)?;
+        for (at, (request, hits)) in requests.iter().zip(&answers).enumerate() {
+            let answer = || format!("{}.unwrap()[{at}].clone()", tape.answer());
+            self.compare(collection, request, hits, &answer)?;
         }
         Ok(())
     }
@@ -72,8 +73,14 @@ impl Vectors {
         held.is_some_and(|held| held.dimensions != request.embedding.dimensions())
     }
 
-    /// Compares what was found with what could be.
-    fn compare(&self, collection: &CollectionName, request: &SearchRequest, hits: &[SearchHit]) -> Checked {
+    /// Compares what was found with what could be. `answer` is the expression that has the hits.
+    fn compare(
+        &self,
+        collection: &CollectionName,
+        request: &SearchRequest,
+        hits: &[SearchHit],
+        answer: &dyn Fn() -> String,
+    ) -> Checked {
         let scored = |document| Some((score(document, &request.embedding)?, document));
         let matches = |document: &&Document| {
             request.filter.as_ref().is_none_or(|filter| filter.matches(&document.metadata))
@@ -83,6 +90,7 @@ impl Vectors {
         let floor = request.score_min.map_or(f64::NEG_INFINITY, f64::from);
         let surely = matching.iter().filter(|(score, _)| *score >= floor + NEAR).count();
         let perhaps = matching.iter().filter(|(score, _)| *score >= floor - NEAR).count();
+        let differs = || differs(&matching, request, &answer());
         let counts = surely.min(request.limit)..=perhaps.min(request.limit);
         let wanted = || format!("{counts:?} hits");
         holds("VEC-023", counts.contains(&hits.len()), wanted, &hits, differs)?;
@@ -101,7 +109,7 @@ impl Vectors {
             holds("VEC-020", once, || "each document once".to_owned(), hit, differs)?;
             found.push((*score, *document));
         }
-        in_order(hits, &found)?;
+        in_order(hits, &found, &differs)?;
         // Nothing better was left out, and nothing with the same embedding and a smaller id.
         let Some((least, last)) = found.last().filter(|_| hits.len() == request.limit) else { return Ok(()) };
         for (score, document) in &matching {
@@ -117,7 +125,7 @@ impl Vectors {
     }
 }
 
-fn in_order(hits: &[SearchHit], found: &[(f64, &Document)]) -> Checked {
+fn in_order(hits: &[SearchHit], found: &[(f64, &Document)], differs: &dyn Fn() -> String) -> Checked {
     for (pair, documents) in hits.windows(2).zip(found.windows(2)) {
         let ([first, second], [(one, left), (other, right)]) = (pair, documents) else { continue };
         let falls = first.score >= second.score && *other <= one + 2.0 * NEAR;
@@ -139,6 +147,24 @@ fn dimension_refused() -> Refusal {
     Refusal { kind: ErrorKind::InvalidInput, field: Some("embedding") }
 }
 
-fn differs() -> String {
-    "panic!(\"the last answer is not what the documents lead to\");".to_owned()
+/// The statements of which one fails: what is found at best, in its order.
+fn differs(matching: &[(f64, &Document)], request: &SearchRequest, answer: &str) -> String {
+    let floor = request.score_min.map_or(f64::NEG_INFINITY, f64::from);
+    let mut best: Vec<&(f64, &Document)> = matching.iter().filter(|(score, _)| *score >= floor).collect();
+    best.sort_by(|(one, left), (other, right)| other.total_cmp(one).then_with(|| left.id.cmp(&right.id)));
+    best.truncate(request.limit);
+    let ids: Vec<&str> = best.iter().map(|(_, document)| document.id.as_str()).collect();
+    let scores: Vec<f64> = best.iter().map(|(score, _)| *score).collect();
+    let held: Vec<_> = best.iter().map(|(_, document)| (&document.content, &document.metadata)).collect();
+    format!(
+        "let answer = {answer};\n\
+         assert_eq!(answer.iter().map(|hit| hit.id.to_string()).collect::<Vec<_>>(), of::<Vec<String>>({}));\n\
+         let held = answer.iter().map(|hit| (hit.content.clone(), hit.metadata.clone())).collect::<Vec<_>>();\n\
+         assert_eq!(held, of::<Vec<(String, Metadata)>>({}));\n\
+         for (hit, score) in answer.iter().zip(of::<Vec<f64>>({})) {{\n    \
+         assert!((f64::from(hit.score) - score).abs() < 1e-4, \"{{hit:?}} has another score than {{score}}\");\n}}",
+        json_text(&ids),
+        json_text(&held),
+        json_text(&scores)
+    )
 }

@@ -20,6 +20,7 @@ const OUTCOMES: [CaseOutcome; 5] = [
 ];
 
 #[derive(Serialize)]
+#[allow(clippy::type_complexity)]
 struct Data<'a> {
     backends: Vec<&'a str>,
     levels: Vec<&'static str>,

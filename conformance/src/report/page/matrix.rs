@@ -142,7 +142,7 @@ fn cell(page: &mut String, outcome: Option<&CaseOutcome>, clause: &str, backend:
 }
 
 /// The sentence with what stands between backticks as code.
-fn sentence(text: &str) -> String {
+pub(super) fn sentence(text: &str) -> String {
     let mut written = String::new();
     for (index, part) in escape(text).split('`').enumerate() {
         if index > 0 {

@@ -3,6 +3,9 @@
 //! The tables are in the markup, so the page can be read, searched and printed as it is; the script narrows the matrix and
 //! shows what stands behind a cell. All text of a run is escaped here or goes into the page as text.
 
+// Lines end where the markup has them end.
+#![allow(clippy::write_with_newline)]
+
 mod data;
 mod figures;
 mod matrix;
@@ -96,7 +99,7 @@ fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index) % 3 == 0 {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::matrix::sentence;
 use super::{again, counted, escape, mark, verdict_mark};
 use crate::clause::{Clause, clauses};
 use crate::level::{LevelReport, Verdict};
@@ -18,12 +19,10 @@ pub(super) fn section(page: &mut String, report: &Report) {
     let bad = |case: &&CaseReport| matches!(case.outcome, CaseOutcome::Failed | CaseOutcome::Error);
     let mut problems: Vec<Problem> = Vec::new();
     for used in report.waivers.iter().filter(|used| used.status == WaiverStatus::Expired) {
-        problems.push(Problem::plain(
-            "failed",
-            "✗ EXPIRED waiver",
-            &used.waiver.subject(),
-            &used.to_string(),
-        ));
+        let (waiver, matched) = (&used.waiver, used.matched);
+        let about =
+            format!("It ended on {}; failures that need it: {matched}. {}", waiver.expires, waiver.reason);
+        problems.push(Problem::plain("failed", "✗ EXPIRED waiver", &waiver.subject(), &about));
     }
     for absent in report.absent.iter().filter(|absent| absent.required) {
         problems.push(Problem::plain("error", "! not there", &absent.name, &absent.reason));
@@ -71,16 +70,18 @@ impl Problem {
         let _ = write!(
             page,
             "<details class=\"problem is-{0}\"{open}><summary><span class=\"tag {0}\">{1}</span><b>{2}</b>\
-             <span class=\"muted\">{3}</span></summary><div class=\"body\"><dl class=\"facts-of\">",
+             <span class=\"muted\">{3}</span></summary>",
             self.class,
             escape(&self.tag),
             escape(&self.title),
-            escape(&self.about)
+            sentence(&self.about)
         );
-        for (name, markup) in &self.facts {
-            let _ = write!(page, "<dt>{name}</dt><dd>{markup}</dd>");
+        if !self.facts.is_empty() {
+            page.push_str("<div class=\"body\"><dl class=\"facts-of\">");
+            self.facts.iter().for_each(|(name, markup)| _ = write!(page, "<dt>{name}</dt><dd>{markup}</dd>"));
+            page.push_str("</dl></div>");
         }
-        page.push_str("</dl></div></details>\n");
+        page.push_str("</details>\n");
     }
 }
 
@@ -89,7 +90,7 @@ fn pre(text: &str) -> String {
 }
 
 fn of_case(report: &Report, clauses: &[Clause], case: &CaseReport) -> Problem {
-    let sentence = clauses.iter().find(|clause| clause.id == case.clause);
+    let clause = clauses.iter().find(|clause| clause.id == case.clause);
     let mut facts = vec![("case", format!("<code>{}</code>", escape(&case.case)))];
     if case.outcome == CaseOutcome::Failed {
         facts.extend([("expected", pre(&case.expected)), ("got", pre(&case.got))]);
@@ -101,7 +102,7 @@ fn of_case(report: &Report, clauses: &[Clause], case: &CaseReport) -> Problem {
         class: case.outcome.as_str(),
         tag: format!("{} {}", mark(case.outcome), case.outcome.as_str()),
         title: format!("{} on {}", case.clause, case.backend),
-        about: sentence.map_or_else(String::new, |clause| clause.sentence.clone()),
+        about: clause.map_or_else(String::new, |clause| clause.sentence.clone()),
         facts,
     }
 }

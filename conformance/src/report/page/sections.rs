@@ -7,6 +7,7 @@ use larder_kernel::Contract;
 use super::{counted, duration, escape, grouped, mark, verdict_mark};
 use crate::case::Level;
 use crate::clause::clauses;
+use crate::level::Verdict;
 use crate::report::waiver::WaiverStatus;
 use crate::report::{CaseOutcome, Report, Standing, json};
 
@@ -150,7 +151,7 @@ fn chips(page: &mut String, standing: &Standing) {
                     page,
                     "<li class=\"chip {class}\" title=\"{figures}\"><i aria-hidden=\"true\">{sign}</i>{name}\
                      <small>{}</small><span class=\"hidden\">{figures}</span></li>",
-                    if own.executed >= own.required {
+                    if own.verdict == Verdict::Proven {
                         short(own.executed)
                     } else {
                         own.verdict.as_str().to_owned()

@@ -10,7 +10,7 @@ use larder_kernel::{Contract, Namespace};
 use serde_json::Value;
 
 use super::probe;
-use crate::calls::{Call, World, comparable, lay_out, of};
+use crate::calls::{Call, World, comparable, lay_out, of, witness};
 use crate::case::{Case, CaseResult};
 use crate::context::Context;
 use crate::expect;
@@ -52,8 +52,9 @@ async fn open(context: &Context, namespace: &Namespace, handle: usize) -> CaseRe
     context.open_with(namespace, &OpenOptions::default().with_handle(handle)).await
 }
 
-/// What the call answers and leaves where nobody else used its ids, it must answer and leave beside another namespace
-/// that holds the same ids, which stays as it is. No other case is needed to make it show.
+/// What the call answers and leaves where nobody else used its ids, it must answer and leave beside other namespaces that
+/// hold the same ids, which stay as they are. One of them sorts before the call's own and was written earlier, the other
+/// sorts behind it and was written later, so that no order of rows hides them; no other case is needed to make it show.
 async fn stays_in_its_namespace(context: Context, call: Call) -> CaseResult {
     let contract = call.contract;
     let alone = open(&context, &context.sibling("-alone")?, 0).await?;
@@ -62,14 +63,36 @@ async fn stays_in_its_namespace(context: Context, call: Call) -> CaseResult {
     let left = dump(&alone, contract).await?;
     probe::store(&alone, contract)?.erase().await?;
 
-    let theirs = open(&context, &context.sibling("-beside")?, 0).await?;
-    lay_out(&theirs, contract, World::Theirs).await?;
-    let before = dump(&theirs, contract).await?;
-    let own = open(&context, &context.namespace, 0).await?;
+    let remembered = remembered_alone(&context, contract).await?;
+    let own = open(&context, &context.sibling("-own")?, 0).await?;
+    let earlier = open(&context, &context.namespace, 0).await?;
+    let later = open(&context, &context.sibling("-own-later")?, 0).await?;
+    lay_out(&earlier, contract, World::Theirs).await?;
     lay_out(&own, contract, World::Mine).await?;
-    expect::equal("the answer beside another namespace", &call.run(&own).await?, &answer)?;
-    expect::equal("what the other namespace holds", &dump(&theirs, contract).await?, &before)?;
+    lay_out(&later, contract, World::Theirs).await?;
+    let before = [dump(&earlier, contract).await?, dump(&later, contract).await?];
+    expect::equal("the answer beside other namespaces", &call.run(&own).await?, &answer)?;
+    for (theirs, held) in [&earlier, &later].into_iter().zip(&before) {
+        expect::equal("what another namespace holds", &dump(theirs, contract).await?, held)?;
+        expect::equal("what another remembers", &witness(theirs, contract).await?, &remembered)?;
+    }
     expect::equal("what the call left in its own", &dump(&own, contract).await?, &left)
+}
+
+/// What another namespace remembers where nobody is beside it. Asking can itself write, on a store that forgets, so each
+/// namespace is asked once, and what a store does not keep at all is not held against its namespaces.
+async fn remembered_alone(context: &Context, contract: Contract) -> CaseResult<Value> {
+    let theirs = open(context, &context.sibling("-theirs")?, 0).await?;
+    lay_out(&theirs, contract, World::Theirs).await?;
+    let remembered = witness(&theirs, contract).await?;
+    probe::store(&theirs, contract)?.erase().await?;
+    Ok(remembered)
+}
+
+/// Whether what the call writes must be seen whole or not at all. An erasure that is dropped may have removed any part,
+/// and who watches what is written twice has it written by two calls.
+fn is_whole(call: &Call) -> bool {
+    !matches!(call.name, "erase" | "watch/live")
 }
 
 /// What became of a call's futures.
@@ -106,8 +129,7 @@ pub(crate) async fn dropped_wherever_it_waits(context: &Context, call: Call) -> 
         if let Some(answer) = ended {
             answer?;
         }
-        // An erasure that is dropped may have removed any part.
-        if !(cut && call.name == "erase") {
+        if !cut || is_whole(&call) {
             let states = if cut { [&before, &after] } else { [&after, &after] };
             settles(&other, contract, states, polls).await?;
         }

@@ -25,8 +25,7 @@ async fn costs() -> Costs {
     let folder = TempDir::new().unwrap();
     let store = open(&folder).await;
     let counting = Counting::open(&folder.path().join("larder.db"));
-    let mut costs =
-        Costs { append: vec![], tail: vec![], page: vec![], info: vec![], passing_by: vec![] };
+    let mut costs = Costs { append: vec![], tail: vec![], page: vec![], info: vec![], passing_by: vec![] };
     for length in LENGTHS {
         let thread = Thread::new("agent", format!("of {length}")).unwrap();
         for first in (0..length).step_by(1_000) {

@@ -49,6 +49,8 @@ pub(super) enum Unit {
     MebiBytes,
     #[serde(rename = "MiB/s")]
     MebiBytesPerSecond,
+    #[serde(rename = "GFLOP/s")]
+    GigaFlops,
 }
 
 impl Unit {
@@ -62,6 +64,7 @@ impl Unit {
             Self::WindowsPerSecond => "windows/s",
             Self::MebiBytes => "MiB",
             Self::MebiBytesPerSecond => "MiB/s",
+            Self::GigaFlops => "GFLOP/s",
         }
     }
 }

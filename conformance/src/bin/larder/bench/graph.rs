@@ -110,7 +110,8 @@ pub(super) async fn memory(plan: &Plan) -> Outcome<Vec<Figure>> {
     };
     for walk in 0..10 {
         let start = start(0, walk)?;
-        let (found, expected) = (store.reach(&ids[start], &query).await?, fixed.reach(u32::try_from(start)?)?);
+        let (found, expected) =
+            (store.reach(&ids[start], &query).await?, fixed.reach(u32::try_from(start)?)?);
         if found.len() != expected.len() {
             return Err(format!("a walk found {} of {} entities", found.len(), expected.len()).into());
         }

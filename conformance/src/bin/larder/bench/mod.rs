@@ -21,6 +21,7 @@ mod report;
 mod s3;
 mod sessions;
 mod sqlite;
+mod vectors;
 mod window;
 
 use std::path::{Path, PathBuf};
@@ -186,6 +187,24 @@ const BENCHES: &[Bench] = &[
         service: None,
         threads: Threads::One,
         run: |plan| Box::pin(window::tokenized(plan)),
+    },
+    Bench {
+        name: "vector-scan",
+        service: None,
+        threads: Threads::One,
+        run: |plan| Box::pin(vectors::scan(plan)),
+    },
+    Bench {
+        name: "vector-batch",
+        service: None,
+        threads: Threads::One,
+        run: |plan| Box::pin(vectors::batch(plan)),
+    },
+    Bench {
+        name: "vector-filter",
+        service: None,
+        threads: Threads::One,
+        run: |plan| Box::pin(vectors::filtered(plan)),
     },
     Bench {
         name: "file-blobs",

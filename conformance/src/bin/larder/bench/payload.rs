@@ -7,14 +7,14 @@ use larder_kernel::{ChatMessage, ToolCall, ToolResult};
 pub(super) const TEXT_BYTES: usize = 1_000;
 
 /// A sequence of numbers without a pattern (xorshift).
-struct Numbers(u64);
+pub(super) struct Numbers(u64);
 
 impl Numbers {
-    fn new(seed: u64) -> Self {
+    pub(super) fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
     }
 
-    fn next(&mut self) -> u64 {
+    pub(super) fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;

@@ -1,0 +1,133 @@
+use larder_kernel::{DocumentId, Embedding, Metadata};
+
+use super::*;
+use crate::storage::vector::block::{Record, Row};
+use crate::storage::vector::tests::numbers;
+
+/// Blocks of rows that lie about `centers` points, some of them more than once.
+fn blocks(count: u64, dimensions: usize, centers: u64, noise: f32) -> Blocks {
+    let embedding = |n: u64| {
+        // Every ninth row is one that was there before.
+        let n = if n % 9 == 8 { n / 2 } else { n };
+        let own = numbers(n + 1, dimensions);
+        let center = numbers(1_000_000 + n % centers.max(1), dimensions);
+        let shift = if centers == 0 { 0.0 } else { 1.0 };
+        own.iter().zip(center).map(|(own, center)| own * noise + center * shift).collect::<Vec<_>>()
+    };
+    let mut blocks = Blocks::new();
+    for n in 0..count {
+        let mut numbers = embedding(n);
+        numbers[0] += 0.5;
+        let metadata = Metadata::new().with("n", n).with("third", n % 3 == 0);
+        // Ids in another order than rows.
+        let id = DocumentId::new(format!("d{:05}", n * 7_919 % 100_003)).unwrap();
+        let row = Row::new(Embedding::new(numbers).unwrap(), Record { id, content: String::new(), metadata });
+        if n % 150 == 0 {
+            blocks.push(Arc::new(Block::new(dimensions)));
+        }
+        let last = Arc::get_mut(blocks.last_mut().unwrap()).unwrap();
+        last.push(row.embedding.as_slice(), &row.tail, 150);
+    }
+    blocks
+}
+
+fn requests(blocks: &Blocks, dimensions: usize) -> Vec<SearchRequest> {
+    let mut requests = Vec::new();
+    for (at, limit) in [0, 1, 10, 5_000].into_iter().enumerate() {
+        let seed = 77_000 + u64::try_from(at).unwrap();
+        let near = blocks[at % blocks.len()].row(at * 13 % 100).to_vec();
+        for numbers in [numbers(seed, dimensions), near] {
+            let Ok(embedding) = Embedding::new(numbers) else { continue };
+            let request = SearchRequest::new(embedding).with_limit(limit);
+            requests.push(request.clone().with_score_min(0.1));
+            requests.push(request.clone().with_filter(Filter::eq("third", true)));
+            requests.push(request.clone().with_filter(Filter::lt("n", 20)));
+            requests.push(request);
+        }
+    }
+    requests
+}
+
+fn answers(way: Way, blocks: &Blocks, queries: &[Query]) -> Vec<Vec<SearchHit>> {
+    let scopes: Vec<Scope> = queries.iter().map(|query| Scope::of(query, blocks)).collect();
+    Search { way, blocks, queries, scopes: &scopes }.hits()
+}
+
+#[test]
+fn what_bounds_leave_out_is_never_missed() {
+    for (count, dimensions, centers, noise) in [
+        (400, 1, 0, 1.0),
+        (500, 3, 0, 1.0),
+        (500, 33, 5, 0.3),
+        (450, 64, 0, 1.0),
+        (450, 100, 3, 0.01),
+        (350, 257, 40, 0.2),
+        // All but the same: bounds tell nothing apart.
+        (350, 48, 1, 1e-4),
+    ] {
+        let blocks = blocks(count, dimensions, centers, noise);
+        let requests = requests(&blocks, dimensions);
+        let queries: Vec<Query> = requests.iter().map(Query::new).collect();
+        let plain = Way { level: Level::Plain, first_pass: false, threads: 1 };
+        let expected = answers(plain, &blocks, &queries);
+        for level in Level::all() {
+            let way = Way { level, first_pass: true, threads: 1 };
+            assert_eq!(answers(way, &blocks, &queries), expected, "{way:?} {dimensions}");
+        }
+        // One by one they take other paths than together.
+        let way = Way { level: Level::best(), first_pass: true, threads: 1 };
+        for (query, expected) in queries.iter().zip(&expected) {
+            assert_eq!(&answers(way, &blocks, std::slice::from_ref(query))[0], expected);
+        }
+    }
+}
+
+#[test]
+fn the_first_pass_leaves_out_most_rows() {
+    let blocks = blocks(3_000, 256, 0, 1.0);
+    let query = Query::new(&SearchRequest::new(Embedding::new(numbers(5, 256)).unwrap()).with_limit(10));
+    let queries = [query];
+    let scopes = [Scope::of(&queries[0], &blocks)];
+    let way = Way { level: Level::best(), first_pass: true, threads: 1 };
+    let search = Search { way, blocks: &blocks, queries: &queries, scopes: &scopes };
+    let kept = search.fronts(&[0]).remove(0).into_kept().len();
+    assert!((10..300).contains(&kept), "{kept} rows of 3,000");
+}
+
+#[test]
+fn several_threads_answer_as_one() {
+    let blocks = blocks(2_000, 64, 4, 0.5);
+    let queries: Vec<Query> = requests(&blocks, 64).iter().map(Query::new).collect();
+    let scopes: Vec<Scope> = queries.iter().map(|query| Scope::of(query, &blocks)).collect();
+    for first_pass in [false, true] {
+        let way = |threads| Way { level: Level::best(), first_pass, threads };
+        let search =
+            |threads| Search { way: way(threads), blocks: &blocks, queries: &queries, scopes: &scopes };
+        let (one, three) = (search(1), search(3));
+        // Enough steps for three threads are too many for a test; so their number is asked for directly.
+        let all: Vec<usize> = (0..queries.len()).filter(|query| queries[*query].limit > 0).collect();
+        let hits = |best: Vec<Best<'_>>| best.into_iter().map(Best::into_hits).collect::<Vec<_>>();
+        assert_eq!(hits(three.full(&all)), hits(one.full(&all)));
+        assert_eq!(hits(three.bounded(&all)), hits(one.bounded(&all)));
+    }
+}
+
+#[test]
+fn a_filtered_search_costs_what_matches() {
+    for count in [600, 1_800] {
+        let blocks = blocks(count, 64, 0, 1.0);
+        let request = SearchRequest::new(Embedding::new(numbers(5, 64)).unwrap()).with_limit(2);
+        let queries = [Query::new(&request.with_filter(Filter::lt("n", 20)))];
+        // The first filter on a field looks at every document; later ones at columns.
+        let rows = usize::try_from(count).unwrap();
+        assert_eq!(queries[0].filter_steps(&blocks), rows * FILTER_STEPS);
+        let scopes = [Scope::of(&queries[0], &blocks)];
+        assert_eq!(queries[0].filter_steps(&blocks), blocks.len() * COLUMN_STEPS);
+        let way = Way { level: Level::best(), first_pass: true, threads: 1 };
+        let search = Search { way, blocks: &blocks, queries: &queries, scopes: &scopes };
+        assert!(search.sparse(0) && search.by_bounds(0));
+        assert_eq!(search.listed(0, 0..blocks.len()).map(|rows| rows.len()), Some(20));
+        assert_eq!(search.steps(), 20 * 64 / NUMBERS_PER_STEP / CODES_PER_NUMBER);
+        assert_eq!(search.hits()[0].len(), 2);
+    }
+}
