@@ -26,6 +26,7 @@
 
 pub mod compaction;
 pub mod context;
+mod hex;
 pub mod model;
 mod reach;
 pub mod scope;

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::record::hex;
+use crate::hex::hex;
 
 /// The mark's place in the message's metadata.
 const KEY: &str = "larder.flush";

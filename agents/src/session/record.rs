@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::profile::SessionProfile;
+use crate::hex::hex;
 
 /// The bucket that holds sessions.
 pub const SESSION_BUCKET: &str = "larder.sessions";
@@ -252,12 +253,4 @@ fn encode(operation: &'static str, record: &Record) -> Result<Bytes> {
     serde_json::to_vec(record)
         .map(Bytes::from)
         .map_err(|_| Error::new(ErrorKind::Unexpected, operation, "the session is not JSON"))
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    use fmt::Write as _;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }

@@ -3,10 +3,10 @@
 use larder_kernel::{Contract, Result};
 use sha2::{Digest as _, Sha256};
 
-use super::encode::hex;
 use super::progress::{Phase, Watch};
 use super::record::Record;
 use super::side::Source;
+use crate::hex::hex;
 
 /// What a walk came to: the same for two places that hold the same, whatever backends they are.
 ///

@@ -12,9 +12,9 @@ use larder_kernel::{
 use sha2::{Digest as _, Sha256};
 
 use super::archive::Archive;
-use super::encode::hex;
 use super::record::{BlobRecord, Record};
 use super::walk::{Ordered, Walk};
+use crate::hex::hex;
 
 /// The stores of one namespace on one place: all six or fewer.
 #[derive(Clone, Default)]

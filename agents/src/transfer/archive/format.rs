@@ -6,8 +6,9 @@ use larder_kernel::{Contract, Error, ErrorKind, Namespace, Outcome};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+use crate::hex::hex;
 use crate::transfer::digest::Digest;
-use crate::transfer::encode::{base64_bytes, hex};
+use crate::transfer::encode::base64_bytes;
 use crate::transfer::record::Record;
 
 pub(super) const VERSION: u32 = 1;

@@ -15,8 +15,8 @@ use super::format::{
     AnyHeader, CHECKSUM_CHARS, Chain, End, Header, LINE_BYTES_MAX, Line, Mark, Position, READ, VERSION,
     altered, failed,
 };
+use crate::hex::hex;
 use crate::transfer::digest::{Digest, Digester};
-use crate::transfer::encode::hex;
 use crate::transfer::record::{BlobRecord, Record, SortKey};
 
 const CHANGED: &str = "the line is not as it was written";

@@ -9,8 +9,8 @@ use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
 use super::format::{Chain, End, Header, Mark, PART_BYTES, VERSION, WRITE, failed};
+use crate::hex::hex;
 use crate::transfer::digest::{Digest, Digester};
-use crate::transfer::encode::hex;
 use crate::transfer::progress::{Phase, Watch};
 use crate::transfer::record::{BlobRecord, Record};
 use crate::transfer::side::{Side, Source};
