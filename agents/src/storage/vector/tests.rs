@@ -131,8 +131,8 @@ async fn the_dimension_outlives_documents_and_every_byte_is_given_back() {
     assert_eq!(place.bytes(), 0);
 }
 
-#[tokio::test]
-async fn other_tasks_go_on_while_a_long_search_runs() {
+/// Whether other tasks had their turns during two long searches.
+async fn others_had_turns() -> bool {
     let store = InMemoryVectorStore::new();
     let notes = name("notes");
     for batch in 0..2 {
@@ -158,12 +158,23 @@ async fn other_tasks_go_on_while_a_long_search_runs() {
     let before = beats.load(std::sync::atomic::Ordering::Relaxed);
     store.search_batch(&notes, &long).await.unwrap();
     let after_batch = beats.load(std::sync::atomic::Ordering::Relaxed);
-    assert!(after_batch > before + 10);
     // Columns that are yet to be made are long work too.
     let filtered: Vec<_> = (0..4).map(|n| request(1).with_filter(Filter::gt("n", n * 100))).collect();
     store.search_batch(&notes, &filtered).await.unwrap();
-    assert!(beats.load(std::sync::atomic::Ordering::Relaxed) > after_batch + 10);
+    let after_filters = beats.load(std::sync::atomic::Ordering::Relaxed);
     heart.abort();
+    after_batch > before + 10 && after_filters > after_batch + 10
+}
+
+#[tokio::test]
+async fn other_tasks_go_on_while_a_long_search_runs() {
+    // A machine that is busy may not let this thread run while the search's does; one that blocks it never has a turn.
+    for _ in 0..10 {
+        if others_had_turns().await {
+            return;
+        }
+    }
+    panic!("a search kept the runtime's thread to itself in each of ten attempts");
 }
 
 #[tokio::test]
