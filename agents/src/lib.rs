@@ -26,7 +26,8 @@
 
 pub mod compaction;
 pub mod context;
-mod hex;
+#[doc(hidden)]
+pub mod hex;
 pub mod model;
 mod reach;
 pub mod scope;
@@ -44,3 +45,8 @@ pub use storage::{
     GlobalTaskStore, InMemoryHistoryProvider, InMemoryKeyValueStore, InMemoryTaskStore, MemoryPlace,
 };
 pub use workflow::{Workflow, WorkflowOptions, WorkflowSpec};
+
+/// The page on the registry; what it shows compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

@@ -48,6 +48,8 @@ use std::sync::Arc;
 use larder_agents::storage::MemoryPlace;
 use larder_kernel::{Contract, Embedder, Error, ErrorKind, Namespace, Result};
 
+use crate::diagnose::Findings;
+use crate::health::Pool;
 use crate::stores::Stores;
 use url::{OPERATION, ParsedUrl, invalid};
 
@@ -141,7 +143,33 @@ impl Place {
             #[cfg(feature = "age")]
             Backend::Age(opened) => age::open(opened, namespace),
         };
-        Ok(stores.keep(wanted))
+        Ok(stores.with_origin(self).keep(wanted))
+    }
+
+    /// The connections that the place has, where it keeps any.
+    pub(crate) fn pool(&self) -> Option<Pool> {
+        match &self.backend {
+            #[cfg(feature = "postgres")]
+            Backend::Postgres(opened) => Some(opened.pool()),
+            #[cfg(feature = "redis")]
+            Backend::Redis(opened) => Some(opened.pool()),
+            #[cfg(feature = "age")]
+            Backend::Age(opened) => Some(opened.pool()),
+            _ => None,
+        }
+    }
+
+    /// Whether the place was closed, so that no call of its stores can succeed any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        match &self.backend {
+            #[cfg(feature = "sqlite")]
+            Backend::Sqlite(opened) => opened.is_closed(),
+            #[cfg(feature = "postgres")]
+            Backend::Postgres(opened) => opened.pool().closed,
+            #[cfg(feature = "age")]
+            Backend::Age(opened) => opened.pool().closed,
+            _ => false,
+        }
     }
 
     /// Lets go of the place and waits until it is closed: for SQLite, until every clone and every store taken from it is
@@ -231,29 +259,82 @@ impl Target {
         }
     }
 
+    /// The scheme, as a [`Place`] has it.
+    pub(crate) fn scheme(&self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(_) => "sqlite",
+            #[cfg(all(feature = "fs", unix))]
+            Self::Files(_) => "file",
+            #[cfg(feature = "postgres")]
+            Self::Postgres(_) => "postgres",
+            #[cfg(feature = "s3")]
+            Self::S3(_) => "s3",
+            #[cfg(feature = "redis")]
+            Self::Redis(_) => "redis",
+            #[cfg(feature = "age")]
+            Self::Age(_) => "age",
+        }
+    }
+
+    /// Looks at the place without opening it.
+    pub(crate) async fn diagnose(self, findings: &Findings) {
+        match self {
+            Self::Memory => crate::diagnose::memory(findings),
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(config) => sqlite::diagnose(&config, findings).await,
+            #[cfg(all(feature = "fs", unix))]
+            Self::Files(config) => crate::fs::diagnose::diagnose(&config, findings).await,
+            #[cfg(feature = "postgres")]
+            Self::Postgres(config) => {
+                if let Some(connection) = crate::postgres::diagnose::diagnose(&config, true, findings).await {
+                    crate::postgres::diagnose::close(connection).await;
+                }
+            }
+            #[cfg(feature = "s3")]
+            Self::S3(config) => Box::pin(crate::s3::diagnose::diagnose(&config, findings)).await,
+            #[cfg(feature = "redis")]
+            Self::Redis(config) => Box::pin(crate::redis::diagnose::diagnose(&config, findings)).await,
+            #[cfg(feature = "age")]
+            Self::Age(config) => crate::age::diagnose::diagnose(&config, findings).await,
+        }
+    }
+
+    /// What opening changes, as far as files tell.
+    pub(crate) fn opening_changes(&self) -> Option<&'static str> {
+        match self {
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(config) => crate::sqlite::diagnose::opening_changes(config),
+            #[cfg(all(feature = "fs", unix))]
+            Self::Files(config) => {
+                (!config.root.exists()).then_some("the folder is not there, and opening would make it")
+            }
+            _ => None,
+        }
+    }
+
     pub(crate) async fn open(self) -> Result<Place> {
         // The clients of some backends make large futures while they connect; boxed, they weigh on no caller.
         Box::pin(self.connect()).await
     }
 
     async fn connect(self) -> Result<Place> {
-        let contracts = self.contracts().into();
-        let (scheme, backend) = match self {
-            Self::Memory => ("memory", Backend::Memory(MemoryPlace::new())),
+        let (scheme, contracts) = (self.scheme(), self.contracts().into());
+        let backend = match self {
+            Self::Memory => Backend::Memory(MemoryPlace::new()),
             #[cfg(feature = "sqlite")]
-            Self::Sqlite(config) => ("sqlite", Backend::Sqlite(sqlite::Opened::new(config).await?)),
+            Self::Sqlite(config) => Backend::Sqlite(sqlite::Opened::new(config).await?),
             #[cfg(all(feature = "fs", unix))]
-            Self::Files(config) => ("file", Backend::Files(files::open(config).await?)),
+            Self::Files(config) => Backend::Files(files::open(config).await?),
             #[cfg(feature = "postgres")]
-            Self::Postgres(config) => {
-                ("postgres", Backend::Postgres(crate::postgres::Postgres::open(*config).await?))
-            }
+            Self::Postgres(config) => Backend::Postgres(crate::postgres::Postgres::open(*config).await?),
             #[cfg(feature = "s3")]
-            Self::S3(config) => ("s3", Backend::S3(s3::open(&config).await?)),
+            Self::S3(config) => Backend::S3(s3::open(&config).await?),
             #[cfg(feature = "redis")]
-            Self::Redis(config) => ("redis", Backend::Redis(crate::redis::Redis::open(*config).await?)),
+            Self::Redis(config) => Backend::Redis(crate::redis::Redis::open(*config).await?),
             #[cfg(feature = "age")]
-            Self::Age(config) => ("age", Backend::Age(crate::age::Age::open(*config).await?)),
+            Self::Age(config) => Backend::Age(crate::age::Age::open(*config).await?),
         };
         Ok(Place { scheme, contracts, backend })
     }

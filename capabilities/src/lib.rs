@@ -12,15 +12,18 @@
 //! ```
 //!
 //! [`connect`] lists the URLs. Each backend has a cargo feature: `sqlite` and `fs` are on by default, and memory is
-//! always there.
+//! always there. [`adapters`] put any store behind the traits of other crates.
 
+pub mod adapters;
 #[cfg(feature = "age")]
 pub mod age;
 mod builder;
 mod config;
 pub mod connect;
+pub mod diagnose;
 #[cfg(all(feature = "fs", unix))]
 pub mod fs;
+pub mod health;
 #[cfg(any(feature = "postgres", feature = "redis", feature = "sqlite"))]
 mod message;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
@@ -40,6 +43,13 @@ mod stores;
 pub use builder::StoresBuilder;
 pub use config::{StoresConfig, Urls};
 pub use connect::{Place, open_place};
+pub use diagnose::diagnose;
+pub use health::Health;
 pub use runtime_backend::RuntimeBackend;
 pub use secret::redact_url;
 pub use stores::Stores;
+
+/// The page on the registry; what it shows compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

@@ -10,6 +10,7 @@ use larder_kernel::{
 };
 
 use crate::builder::StoresBuilder;
+use crate::connect::Place;
 
 /// The stores of one namespace. A store that the URLs do not provide is the typed `Unsupported` when it is asked for.
 ///
@@ -34,6 +35,8 @@ pub struct Stores {
     blobs: Option<Arc<dyn BlobStore>>,
     tasks: Option<Arc<dyn TaskStore>>,
     key_value: Option<Arc<dyn KeyValueStore>>,
+    /// Where the stores came from.
+    origins: Vec<(Place, Vec<Contract>)>,
 }
 
 /// Writes, for each contract, the accessor and the setter, and what runs over all six.
@@ -53,6 +56,7 @@ macro_rules! each_contract {
                 #[must_use]
                 pub fn $with(mut self, store: Arc<dyn $kind>) -> Self {
                     self.$field = Some(store);
+                    self.origins = only(self.origins, |contract| contract != Contract::$contract);
                     self
                 }
             )*
@@ -94,13 +98,13 @@ macro_rules! each_contract {
             /// ```
             #[must_use]
             pub fn layered(self, layer: &dyn Layer) -> Self {
-                let Self { mut namespace, $($field),* } = self;
+                let Self { mut namespace, $($field,)* origins } = self;
                 $(let $field = $field.map(|store| layer.$field(store));)*
                 // A tenant's layer calls the namespace by the tenant's name for it.
                 $(if let Some(store) = &$field {
                     namespace = store.namespace().clone();
                 })*
-                Self { namespace, $($field),* }
+                Self { namespace, $($field,)* origins }
             }
 
             /// The stores as one side of a copy: see [`transfer`](larder_agents::transfer).
@@ -117,13 +121,17 @@ macro_rules! each_contract {
 
             /// Only the stores of these contracts.
             pub(crate) fn keep(self, wanted: &[Contract]) -> Self {
-                let Self { namespace, $($field),* } = self;
-                Self { namespace, $($field: $field.filter(|_| wanted.contains(&Contract::$contract))),* }
+                let Self { namespace, $($field,)* origins } = self;
+                let origins = only(origins, |contract| wanted.contains(&contract));
+                Self { namespace, $($field: $field.filter(|_| wanted.contains(&Contract::$contract)),)* origins }
             }
 
             /// These stores, and those of `other` where there is none here.
             pub(crate) fn or(self, other: Self) -> Self {
-                Self { namespace: self.namespace, $($field: self.$field.or(other.$field)),* }
+                let there = self.contracts();
+                let mut origins = self.origins;
+                origins.extend(only(other.origins, |contract| !there.contains(&contract)));
+                Self { namespace: self.namespace, $($field: self.$field.or(other.$field),)* origins }
             }
         }
     };
@@ -164,7 +172,25 @@ impl Stores {
             blobs: None,
             tasks: None,
             key_value: None,
+            origins: Vec::new(),
         }
+    }
+
+    /// All of these stores came from the place.
+    pub(crate) fn with_origin(mut self, place: &Place) -> Self {
+        self.origins = vec![(place.clone(), self.contracts())];
+        self
+    }
+
+    /// The places that the stores came from, and which of the stores did.
+    pub(crate) fn origins(&self) -> &[(Place, Vec<Contract>)] {
+        &self.origins
+    }
+
+    /// The scheme of the place that the contract's store came from.
+    pub(crate) fn backend(&self, contract: Contract) -> &'static str {
+        let from = self.origins.iter().find(|(_, contracts)| contracts.contains(&contract));
+        from.map_or("custom", |(place, _)| place.scheme())
     }
 
     /// The namespace in which the stores are open.
@@ -178,6 +204,18 @@ impl fmt::Debug for Stores {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Stores").field("contracts", &self.contracts()).finish_non_exhaustive()
     }
+}
+
+/// The places with those contracts only that are wanted of them, and without those of which none is.
+fn only(
+    origins: Vec<(Place, Vec<Contract>)>,
+    wanted: impl Fn(Contract) -> bool,
+) -> Vec<(Place, Vec<Contract>)> {
+    let kept = origins.into_iter().map(|(place, mut contracts)| {
+        contracts.retain(|contract| wanted(*contract));
+        (place, contracts)
+    });
+    kept.filter(|(_, contracts)| !contracts.is_empty()).collect()
 }
 
 fn absent(operation: &'static str, contract: Contract) -> Error {

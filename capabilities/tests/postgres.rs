@@ -15,6 +15,8 @@ mod schema;
 mod vectors;
 #[path = "postgres/weather.rs"]
 mod weather;
+#[path = "postgres/writers.rs"]
+mod writers;
 
 use std::future::Future;
 use std::process::ExitCode;
@@ -61,6 +63,10 @@ fn main() -> ExitCode {
         weather::an_old_or_hidden_pgvector_is_refused;
         weather::a_read_only_database_reads_and_refuses_to_write;
         weather::a_full_pool_and_a_long_lock_end_in_time;
+        weather::a_login_ends_in_time_however_many_tasks_are_ready;
+        writers::writers_do_not_take_each_other_for_listeners;
+        writers::appends_that_meet_share_a_statement;
+        writers::a_thread_that_somebody_works_on_holds_up_no_other;
     ];
     #[cfg(feature = "sqlx-interop")]
     let trials = {
@@ -68,6 +74,7 @@ fn main() -> ExitCode {
         trials.extend(trials![
             plans::the_last_messages_are_read_backwards_and_no_others;
             plans::no_statement_reads_a_whole_thread_for_a_few_rows;
+            plans::a_task_is_claimed_and_found_without_reading_the_board;
             weather::a_pool_of_the_program_is_used_and_left_open;
         ]);
         trials

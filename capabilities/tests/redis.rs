@@ -7,16 +7,19 @@
 use std::error::Error as _;
 use std::future::Future;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
-use larder_capabilities::redis::{Redis, RedisConfig};
+use larder_capabilities::redis::{Redis, RedisConfig, RedisKeyValueStore};
 use larder_kernel::{
     BucketName, Error, ErrorKind, Key, KeyValueStore, KeyValueStoreExt, Namespace, Outcome, PageRequest,
     Revision, Store,
 };
 use libtest_mimic::{Arguments, Failed, Trial};
+use tokio::io::AsyncWriteExt;
 
 const SERVER: &str = "LARDER_REDIS_URL";
 const CLUSTER: &str = "LARDER_REDIS_CLUSTER_URL";
@@ -30,6 +33,10 @@ fn main() -> ExitCode {
         trial("one_server_is_no_cluster", SERVER, one_server_is_no_cluster),
         trial("a_dropped_future_leaves_the_store_usable", SERVER, a_dropped_future),
         trial("a_connection_that_the_server_closed_is_made_anew", SERVER, a_closed_connection),
+        trial("an_answer_never_reaches_another_call", SERVER, an_answer_of_another_call),
+        trial("many_callers_take_few_connections", SERVER, many_callers),
+        trial("a_server_without_another_connection_is_shared", SERVER, a_full_server),
+        trial("stores_outlive_the_runtime_of_their_first_call", SERVER, another_runtime),
         trial("scripts_that_the_server_forgot_are_sent_again", SERVER, forgotten_scripts),
         trial("a_key_that_holds_something_else_is_left_alone", SERVER, a_key_of_somebody_else),
         trial("writers_during_an_erasure_leave_nothing_unlisted", SERVER, writers_during_an_erasure),
@@ -148,7 +155,9 @@ async fn a_dropped_future() {
         let mut put = Box::pin(store.set(&bucket, &key, big.clone()));
         let mut context = Context::from_waker(Waker::noop());
         for _ in 0..round % 7 {
-            let _ = put.as_mut().poll(&mut context);
+            if put.as_mut().poll(&mut context).is_ready() {
+                break;
+            }
             tokio::task::yield_now().await;
         }
         drop(put);
@@ -164,6 +173,10 @@ async fn a_dropped_future() {
 struct Proxy {
     port: u16,
     cut: tokio::sync::watch::Sender<u32>,
+    /// How many connections were made.
+    made: Arc<AtomicUsize>,
+    /// Whether new ones are refused, as by a server that has no more to spare.
+    full: Arc<AtomicBool>,
 }
 
 impl Proxy {
@@ -171,8 +184,15 @@ impl Proxy {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let (cut, cuts) = tokio::sync::watch::channel(0);
+        let (made, full) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+        let (count, refuse) = (Arc::clone(&made), Arc::clone(&full));
         tokio::spawn(async move {
             while let Ok((mut near, _)) = listener.accept().await {
+                count.fetch_add(1, Ordering::Relaxed);
+                if refuse.load(Ordering::Relaxed) {
+                    let _ = near.write_all(b"-ERR max number of clients reached\r\n").await;
+                    continue;
+                }
                 let (server, mut cuts) = (server.clone(), cuts.clone());
                 cuts.mark_unchanged();
                 tokio::spawn(async move {
@@ -183,7 +203,7 @@ impl Proxy {
                 });
             }
         });
-        Self { port, cut }
+        Self { port, cut, made, full }
     }
 
     /// Cuts every connection that there is.
@@ -211,6 +231,98 @@ async fn a_closed_connection() {
         let event = tokio::time::timeout(Duration::from_secs(10), event).await.unwrap().unwrap().unwrap();
         last = event.revision.get();
     }
+    store.erase().await.unwrap();
+}
+
+/// The store through a proxy, for which the server shows these connections alone.
+async fn through_a_proxy(name: &str) -> (Proxy, Arc<RedisKeyValueStore>) {
+    let direct = url(SERVER);
+    let proxy = Proxy::to(hosts(&direct)).await;
+    let through = direct.replacen(&hosts(&direct), &format!("127.0.0.1:{}", proxy.port), 1);
+    let redis = Redis::open(RedisConfig::from_url(&through).unwrap()).await.unwrap();
+    (proxy, Arc::new(redis.key_value(namespace(name))))
+}
+
+async fn an_answer_of_another_call() {
+    let store = open(SERVER).await.key_value(namespace("answers"));
+    let value = |number: u32| Bytes::from(vec![u8::try_from(number).unwrap(); 200_000]);
+    for number in 0..8 {
+        store.set(&bucket(), &key(&format!("key-{number}")), value(number)).await.unwrap();
+    }
+    let mut context = Context::from_waker(Waker::noop());
+    for round in 0..200_u32 {
+        let (dropped, read) = (key(&format!("key-{}", round % 8)), key(&format!("key-{}", (round + 1) % 8)));
+        let bucket = bucket();
+        let mut get = Box::pin(store.get(&bucket, &dropped));
+        for _ in 0..=round % 5 {
+            if get.as_mut().poll(&mut context).is_ready() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_micros(u64::from(round % 3) * 100)).await;
+        }
+        drop(get);
+        assert_eq!(
+            store.get(&bucket, &read).await.unwrap().unwrap().value,
+            value((round + 1) % 8),
+            "{round}"
+        );
+    }
+    store.erase().await.unwrap();
+}
+
+async fn many_callers() {
+    let (proxy, store) = through_a_proxy("callers").await;
+    let callers = (0..64).map(|caller| {
+        let (store, bucket) = (store.clone(), bucket());
+        tokio::spawn(async move {
+            let key = key(&format!("key-{caller}"));
+            for round in 0..20 {
+                let value = Bytes::from(format!("{caller} {round}"));
+                store.set(&bucket, &key, value.clone()).await.unwrap();
+                assert_eq!(store.get(&bucket, &key).await.unwrap().unwrap().value, value);
+            }
+        })
+    });
+    for caller in callers.collect::<Vec<_>>() {
+        caller.await.unwrap();
+    }
+    // One that is shared, and four for a call each.
+    let made = proxy.made.load(Ordering::Relaxed);
+    assert!((2..=5).contains(&made), "{made}");
+    store.erase().await.unwrap();
+}
+
+/// Where the server takes no more connections, calls share the one that there is.
+async fn a_full_server() {
+    let (proxy, store) = through_a_proxy("full").await;
+    proxy.full.store(true, Ordering::Relaxed);
+    let begun = std::time::Instant::now();
+    for round in 0..20 {
+        store.set(&bucket(), &key("a"), Bytes::from(vec![round])).await.unwrap();
+    }
+    // It is asked for another one once a second.
+    let most = 2 + usize::try_from(begun.elapsed().as_secs()).unwrap();
+    let made = proxy.made.load(Ordering::Relaxed);
+    assert!((2..=most).contains(&made), "{made}");
+    proxy.full.store(false, Ordering::Relaxed);
+    store.erase().await.unwrap();
+}
+
+/// A runtime that has ended wakes nobody, so its lines are not waited on.
+async fn another_runtime() {
+    let store = Arc::new(open(SERVER).await.key_value(namespace("runtimes")));
+    store.set(&bucket(), &key("a"), Bytes::from_static(b"1")).await.unwrap();
+    for round in 0..6 {
+        let store = store.clone();
+        let once = move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(store.set(&bucket(), &key("a"), Bytes::from(vec![round]))).unwrap();
+        };
+        let begun = std::time::Instant::now();
+        tokio::task::spawn_blocking(once).await.unwrap();
+        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    }
+    assert_eq!(store.get(&bucket(), &key("a")).await.unwrap().unwrap().value, Bytes::from_static(&[5]));
     store.erase().await.unwrap();
 }
 

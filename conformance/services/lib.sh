@@ -186,11 +186,12 @@ daemon_start() {
     die "cannot start a server in $folder"
 }
 
-# Waits until a folder's server answers, which is when the command succeeds.
+# Waits until a folder's server answers, which is when the command succeeds, for a minute and a half: a server that died
+# may have much to read, on a machine that has other things to do.
 daemon_wait() {
-    local folder=$1 what=$2
+    local folder=$1 what=$2 deadline=$((SECONDS + 90))
     shift 2
-    for _ in {1..300}; do
+    while ((SECONDS < deadline)); do
         daemon_pid "$folder" >/dev/null || break
         if "$@" >/dev/null 2>&1; then return 0; fi
         sleep 0.1

@@ -11,6 +11,7 @@ use larder_kernel::{
 
 use crate::case::{CaseResult, Failure};
 use crate::harness::{Harness, OpenOptions, StoreSet};
+use crate::patience::patiently;
 
 /// Two handles on one namespace of one place. Cases write through one and read through the other.
 #[derive(Debug)]
@@ -75,7 +76,7 @@ impl Context {
     /// # Errors
     /// The backend's own.
     pub async fn open_with(&self, namespace: &Namespace, options: &OpenOptions) -> CaseResult<StoreSet> {
-        let opened = self.harness.open(namespace, options).await;
+        let opened = patiently(|| self.harness.open(namespace, options)).await;
         opened.map_err(|error| Failure::Engine(format!("cannot open the backend: {error:?}")))
     }
 

@@ -47,10 +47,15 @@ pub mod durable;
 pub mod expect;
 #[doc(hidden)]
 pub mod faults;
+#[cfg(all(doctest, feature = "cli"))]
+mod guide;
 #[doc(hidden)]
 pub mod harness;
 #[doc(hidden)]
 pub mod latency;
+#[cfg(feature = "cli")]
+#[doc(hidden)]
+pub mod layered;
 mod ledger;
 #[doc(hidden)]
 pub mod level;
@@ -62,6 +67,7 @@ pub mod model;
 #[cfg(feature = "mutants")]
 #[doc(hidden)]
 pub mod mutants;
+mod patience;
 #[doc(hidden)]
 pub mod refusals;
 #[cfg(feature = "cli")]
@@ -85,6 +91,10 @@ pub use bytes;
 pub use futures_util;
 /// The storage contracts: the crate `larder-kernel`.
 pub use larder_kernel as kernel;
+/// What the scripts of a model use beside these, in the very build that this crate uses.
+#[cfg(feature = "mutants")]
+#[doc(hidden)]
+pub use {serde, serde_json, tokio};
 
 pub use assert::describe;
 #[doc(hidden)]

@@ -10,18 +10,19 @@ use larder_capabilities::{Place, Stores, open_place, redact_url};
 use larder_kernel::{Contract, Error, ErrorKind, Namespace, Result};
 
 use crate::harness::{Harness, OpenOptions, Relayed, StoreSet};
+use crate::layered::{Around, Layered};
 use crate::relayed;
 
 /// Harnesses for the URLs, each `URL` or `NAME=URL`, or for every embedded backend in the folder `scratch`, which the caller removes.
+///
+/// A layer's name and a plus sign before a URL put that layer around the backend; see [`crate::layered`].
 ///
 /// # Errors
 /// That of the first URL that cannot be opened.
 pub async fn harnesses(urls: &[String], scratch: &Path) -> Result<Vec<Arc<dyn Harness>>> {
     let mut opened: Vec<Arc<dyn Harness>> = Vec::new();
     if urls.is_empty() {
-        let sqlite = url_of("sqlite", &scratch.join("larder.db"), "");
-        let files = url_of("file", &scratch.join("blobs"), "");
-        for (name, url) in [("memory", "memory:".to_owned()), ("sqlite", sqlite), ("fs", files)] {
+        for (name, url) in embedded(scratch, "") {
             opened.push(named(name, &url, scratch).await?);
         }
         return Ok(opened);
@@ -37,11 +38,39 @@ pub async fn harnesses(urls: &[String], scratch: &Path) -> Result<Vec<Arc<dyn Ha
     Ok(opened)
 }
 
+/// The embedded backends by name, at places of their own in the folder `scratch`.
+fn embedded(scratch: &Path, place: &str) -> [(&'static str, String); 3] {
+    let sqlite = url_of("sqlite", &scratch.join(format!("{place}larder.db")), "");
+    let files = url_of("file", &scratch.join(format!("{place}blobs")), "");
+    [("memory", "memory:".to_owned()), ("sqlite", sqlite), ("fs", files)]
+}
+
+/// The URLs, each `URL` or `NAME=URL`, or those of every embedded backend, behind each layer and behind all of them.
+#[must_use]
+pub fn behind_layers(urls: &[String], scratch: &Path) -> Vec<String> {
+    let mut layered = Vec::new();
+    for around in Around::ALL.map(Around::name) {
+        if urls.is_empty() {
+            let places = embedded(scratch, &format!("{around}-"));
+            layered.extend(places.map(|(name, url)| format!("{around}+{name}={around}+{url}")));
+        }
+        layered.extend(urls.iter().map(|text| match split_name(text) {
+            (Some(name), url) => format!("{around}+{name}={around}+{url}"),
+            (None, url) => format!("{around}+{url}"),
+        }));
+    }
+    layered
+}
+
 /// The harness of one URL under a name.
 ///
 /// # Errors
 /// The backend's own, where the URL cannot be opened.
 pub async fn named(name: &str, url: &str, scratch: &Path) -> Result<Arc<dyn Harness>> {
+    if let Some((around, behind)) = Around::split(url) {
+        let inner = Arc::new(UrlHarness::open(name.to_owned(), behind.to_owned(), scratch.to_owned()).await?);
+        return Ok(Arc::new(Layered { around, inner }));
+    }
     Ok(Arc::new(UrlHarness::open(name.to_owned(), url.to_owned(), scratch.to_owned()).await?))
 }
 

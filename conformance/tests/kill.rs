@@ -6,14 +6,13 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::HashMap;
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use larder_conformance::runner::{probe, run};
-use larder_conformance::service::{SERVICES, Service};
+use larder_conformance::service::{SERVICES, Service, free_ports};
 use larder_conformance::{
     Case, CaseOutcome, CaseReport, Harness, OpenOptions, Report, RunOptions, StoreSet, suites, url,
 };
@@ -70,7 +69,7 @@ struct Server {
 
 impl Server {
     fn start(service: Service, port_variable: &'static str) -> Self {
-        let server = Self { service, port: (port_variable, free_ports().to_string()) };
+        let server = Self { service, port: (port_variable, free_ports(3).unwrap().to_string()) };
         // An earlier run that was ended from outside may have left one behind.
         server.tell("remove");
         server.tell("up");
@@ -106,19 +105,6 @@ impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.command("remove").status();
     }
-}
-
-/// The first of three ports in a row that nobody listens on.
-fn free_ports() -> u16 {
-    let bound = |port| TcpListener::bind(("127.0.0.1", port));
-    for _ in 0..100 {
-        let first = bound(0).unwrap();
-        let port = first.local_addr().unwrap().port();
-        if port < 64_000 && bound(port + 1).is_ok() && bound(port + 2).is_ok() {
-            return port;
-        }
-    }
-    panic!("no three free ports in a row");
 }
 
 async fn dies_and_comes_back(server: &Server) {

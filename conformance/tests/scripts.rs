@@ -1,7 +1,6 @@
 //! What the level `model` prints of a wrong store is Rust that compiles, fails on that store, and passes on a right one.
 #![allow(clippy::panic, clippy::unwrap_used)]
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -17,14 +16,14 @@ const SCRIPTS_MIN: usize = 3;
 /// Sins that only the calls of others show, in other namespaces or at other times: a script alone does not fail by them.
 const OF_OTHERS: [&str; 3] =
     ["namespaces_are_ignored", "capabilities_change", "a_dropped_write_stands_in_part"];
-/// What a script is written for.
-const CRATES: [&str; 7] =
-    ["bytes", "futures_util", "larder_conformance", "larder_kernel", "serde", "serde_json", "tokio"];
 
-/// What stands before the scripts: their backend, which a variable names.
+/// What stands before the scripts: the crates that they are written for, and their backend, which a variable names. The crates
+/// are those of the suite: of the others that cargo built under these names, some may be for build scripts alone.
 const OPEN: &str = "
+#![allow(unused_imports)]
 use std::sync::{Arc, OnceLock};
 use larder_conformance::{Harness, OpenOptions, StoreSet, mutants};
+use larder_conformance::{bytes, futures_util, kernel as larder_kernel, serde, serde_json, tokio};
 
 async fn open(handle: usize) -> StoreSet {
     static BACKEND: OnceLock<Arc<dyn Harness>> = OnceLock::new();
@@ -67,8 +66,8 @@ fn cargo() -> Command {
     command
 }
 
-/// Where the crates lie that this test was built with.
-fn built() -> BTreeMap<String, PathBuf> {
+/// Where the suite lies that this test was built with.
+fn suite() -> PathBuf {
     let features = [
         ("cli", cfg!(feature = "cli")),
         ("full", cfg!(feature = "full")),
@@ -86,16 +85,11 @@ fn built() -> BTreeMap<String, PathBuf> {
     }
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let mut built = BTreeMap::new();
-    for line in String::from_utf8(output.stdout).unwrap().lines() {
-        let message: serde_json::Value = serde_json::from_str(line).unwrap();
-        let name = message["target"]["name"].as_str().unwrap_or_default().replace('-', "_");
-        let files = message["filenames"].as_array().into_iter().flatten().filter_map(|file| file.as_str());
-        for file in files.filter(|file| file.ends_with(".rlib")) {
-            built.insert(name.clone(), PathBuf::from(file));
-        }
-    }
-    built
+    let named = |line: &&str| line.contains("larder_conformance") && line.contains(".rlib");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let message: serde_json::Value = serde_json::from_str(text.lines().find(named).unwrap()).unwrap();
+    let mut files = message["filenames"].as_array().unwrap().iter().map(|file| file.as_str().unwrap());
+    files.find(|file| file.ends_with(".rlib")).unwrap().into()
 }
 
 fn compile(scripts: &[Printed], folder: &Path) -> PathBuf {
@@ -105,19 +99,12 @@ fn compile(scripts: &[Printed], folder: &Path) -> PathBuf {
     }
     let (path, program) = (folder.join("scripts.rs"), folder.join("scripts"));
     std::fs::write(&path, source).unwrap();
-    let built = built();
+    let suite = suite();
     let mut command = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
     command.args(["--edition", "2024", "--test", "-C", "debuginfo=0", "-o"]).arg(&program).arg(&path);
-    for name in CRATES {
-        let library = built.get(name).unwrap_or_else(|| panic!("{name} is not among {:?}", built.keys()));
-        command.arg("--extern").arg(format!("{name}={}", library.display()));
-        command.arg("-L").arg(format!("dependency={}", library.parent().unwrap().display()));
-    }
+    command.arg("--extern").arg(format!("larder_conformance={}", suite.display()));
+    command.arg("-L").arg(format!("dependency={}", suite.parent().unwrap().display()));
     let output = command.output().unwrap();
-    let kept = folder.join("kept.rs");
-    if !output.status.success() {
-        std::fs::copy(&path, &kept).unwrap();
-    }
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     program
 }

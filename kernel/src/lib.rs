@@ -70,3 +70,8 @@ pub use storage::vector::{
 };
 pub use storage::{Contract, Store};
 pub use timestamp::Timestamp;
+
+/// The page on the registry; what it shows compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

@@ -78,7 +78,8 @@ impl Metadata {
         self.0
     }
 
-    /// Bytes of all keys and strings, and 8 for each number, boolean and null.
+    /// Bytes of all keys and strings, and 8 for each number, boolean, null, and each array and object within. An item of
+    /// an array counts 8 at the least, so that no document of empty values is larger than its size says.
     #[must_use]
     pub fn size_bytes(&self) -> usize {
         self.0.iter().map(|(key, value)| key.len() + value_size_bytes(value)).sum()
@@ -142,8 +143,10 @@ pub(crate) fn check_value(
 pub(crate) fn value_size_bytes(value: &Value) -> usize {
     match value {
         Value::String(text) => text.len(),
-        Value::Array(items) => items.iter().map(value_size_bytes).sum(),
-        Value::Object(map) => map.iter().map(|(key, item)| key.len() + value_size_bytes(item)).sum(),
+        Value::Array(items) => 8 + items.iter().map(|item| value_size_bytes(item).max(8)).sum::<usize>(),
+        Value::Object(map) => {
+            8 + map.iter().map(|(key, item)| key.len() + value_size_bytes(item)).sum::<usize>()
+        }
         Value::Null | Value::Bool(_) | Value::Number(_) => 8,
     }
 }
@@ -279,5 +282,9 @@ mod tests {
         assert!(Metadata::new().with("k", json!([{"x": "\0"}])).check("test", "metadata").is_err());
         let big = Metadata::new().with("k", "x".repeat(METADATA_BYTES_MAX));
         assert_eq!(big.check("test", "metadata").unwrap_err().actual(), Some(65_537));
+        for empty in [json!([]), json!({}), json!("")] {
+            let many = Metadata::new().with("k", vec![empty; 10_000]);
+            assert_eq!(many.check("test", "metadata").unwrap_err().actual(), Some(80_009));
+        }
     }
 }

@@ -83,6 +83,11 @@ impl Summarizer {
         let lasts = self.timeout + CLAIM_MARGIN;
         let Some(mut claim) = reader.summaries.claim(thread, lasts).await? else { return Ok(false) };
         let made = async {
+            // Somebody may have made it between the look at the session and the claim.
+            let there = reader.summaries.current(&*reader.history, thread).await?;
+            if there.map(|stored| stored.revision) != state.revision {
+                return Ok(true);
+            }
             let mut job = Job { summarizer: self, reader, sizes, held: state.summary.clone() };
             let mut after = state.summary.as_ref().map_or(Seq::MIN, |held| held.up_to);
             let mut chunk = Vec::new();

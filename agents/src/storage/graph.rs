@@ -1,6 +1,8 @@
 //! Knowledge graphs in memory, on petgraph.
 
+mod ids;
 mod model;
+mod near;
 #[cfg(test)]
 mod tests;
 mod walk;
@@ -20,6 +22,7 @@ use larder_kernel::{
     Result, Store, SubGraph, UpsertReport,
 };
 
+pub use self::ids::ReachedIds;
 use self::model::Graph;
 use self::walk::Stamps;
 use super::MemoryPlace;
@@ -131,11 +134,11 @@ impl InMemoryGraphStore {
 
 impl InMemoryGraphStore {
     /// The ids of what [`neighbors`](GraphStore::neighbors) returns, each with its hops: nearest first, those with the
-    /// same hops in any order. It copies no entity and no relationship, and costs the relationships that it visits.
+    /// same hops in any order. It copies no entity, no relationship and no id, and costs the relationships that it visits.
     ///
     /// # Errors
     /// As [`GraphStore::neighbors`].
-    pub async fn reach(&self, entity: &EntityId, query: &NeighborQuery) -> Result<Vec<(EntityId, u32)>> {
+    pub async fn reach(&self, entity: &EntityId, query: &NeighborQuery) -> Result<ReachedIds> {
         self.walk("graph.reach", walk::reach, entity, query).await
     }
 

@@ -1,5 +1,6 @@
 //! Conversations in memory.
 
+mod events;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -197,7 +198,6 @@ impl HistoryProvider for InMemoryHistoryProvider {
             Some(key) => Some((key, append_digest(&messages)?)),
             None => None,
         };
-        let messages = messages.into_iter().map(Arc::new).collect();
         self.write(OPERATION, thread, |state| {
             if let Some((key, digest)) = &key
                 && let Some(first_answer) = state.repeated(key, digest)?

@@ -2,6 +2,7 @@
 //!
 //! Stores live in a [`MemoryPlace`]; `new` makes a store in a place of its own.
 
+mod account;
 mod blob;
 mod graph;
 mod history;
@@ -13,7 +14,7 @@ mod tasks;
 mod vector;
 
 pub use blob::InMemoryBlobStore;
-pub use graph::InMemoryGraphStore;
+pub use graph::{InMemoryGraphStore, ReachedIds};
 pub use history::InMemoryHistoryProvider;
 pub use kv::InMemoryKeyValueStore;
 pub use place::{MemoryPlace, PLACE_BYTES_MAX_DEFAULT};

@@ -3,10 +3,11 @@
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use larder_kernel::{Error, ErrorKind, Namespace, Result};
+
+use super::account::Account;
 
 /// What a place holds at most unless [`MemoryPlace::with_bytes_max`] says otherwise: 8 GiB.
 pub const PLACE_BYTES_MAX_DEFAULT: u64 = 8 * 1024 * 1024 * 1024;
@@ -32,8 +33,7 @@ pub struct MemoryPlace {
 
 struct Inner {
     spaces: Mutex<HashMap<(TypeId, Namespace), Arc<dyn Any + Send + Sync>>>,
-    bytes: AtomicU64,
-    bytes_max: u64,
+    account: Account,
 }
 
 impl MemoryPlace {
@@ -46,46 +46,39 @@ impl MemoryPlace {
     /// A place that holds up to `bytes_max`.
     #[must_use]
     pub fn with_bytes_max(bytes_max: u64) -> Self {
-        let inner = Inner { spaces: Mutex::new(HashMap::new()), bytes: AtomicU64::new(0), bytes_max };
+        let inner = Inner { spaces: Mutex::new(HashMap::new()), account: Account::new(bytes_max) };
         Self { inner: Arc::new(inner) }
     }
 
-    /// How many bytes the place counts as held.
+    /// How many bytes the place counts as held; while others write, about as many.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.inner.bytes.load(Ordering::Acquire)
+        self.inner.account.bytes()
     }
 
     /// How many bytes it may hold.
     #[must_use]
     pub fn bytes_max(&self) -> u64 {
-        self.inner.bytes_max
+        self.inner.account.bytes_max()
     }
 
     /// Counts `bytes` more, for `operation`, or refuses all of them.
     pub(crate) fn try_reserve(&self, operation: &'static str, bytes: u64) -> Result<()> {
-        let limit = self.inner.bytes_max;
-        let add = |held: u64| held.checked_add(bytes).filter(|sum| *sum <= limit);
-        match self.inner.bytes.fetch_update(Ordering::AcqRel, Ordering::Acquire, add) {
-            Ok(_) => Ok(()),
-            Err(held) => {
-                Err(Error::new(ErrorKind::ResourceExhausted, operation, "the place in memory is full")
-                    .with_field("place.bytes")
-                    .with_limit(held.saturating_add(bytes), limit))
-            }
-        }
+        self.inner.account.try_reserve(bytes).map_err(|held| {
+            Error::new(ErrorKind::ResourceExhausted, operation, "the place in memory is full")
+                .with_field("place.bytes")
+                .with_limit(held.saturating_add(bytes), self.bytes_max())
+        })
     }
 
     /// Counts `bytes` more whatever the cap, for the trace that a removal leaves.
     pub(crate) fn count(&self, bytes: u64) {
-        self.inner.bytes.fetch_add(bytes, Ordering::AcqRel);
+        self.inner.account.count(bytes);
     }
 
     /// Counts `bytes` less.
     pub(crate) fn release(&self, bytes: u64) {
-        let subtract = |held: u64| Some(held.saturating_sub(bytes));
-        // The closure never refuses, so neither does the update.
-        let _ = self.inner.bytes.fetch_update(Ordering::AcqRel, Ordering::Acquire, subtract);
+        self.inner.account.release(bytes);
     }
 
     /// The state of type `T` in `namespace`, made on first use: each contract keeps one type of its own.
@@ -140,6 +133,8 @@ pub(crate) fn timestamp(at_ms: i64) -> larder_kernel::Timestamp {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicU64;
+
     use super::*;
 
     #[test]

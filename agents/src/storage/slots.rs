@@ -1,23 +1,34 @@
 //! Records that are locked one by one: threads, buckets, conversations.
 //!
-//! The map's lock is held only to find a slot; the work happens under the slot's own. Nothing here waits while it holds
+//! A map's lock is held only to find a slot; the work happens under the slot's own. Nothing here waits while it holds
 //! a lock, so a call either happens whole or, dropped before its first poll, not at all.
+//!
+//! There are several maps, so that threads of the program that use different records seldom meet at one lock: even one
+//! that all may share goes from processor to processor each time that it is taken.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::hash::{Hash, Hasher};
 use std::ops::{Bound, ControlFlow};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use futures_util::stream::{self, BoxStream, StreamExt};
 use larder_kernel::{Error, Result};
+use rustc_hash::FxHasher;
 use tokio::sync::Notify;
 
 /// How many slots a walk looks up at once.
 const CHUNK_SLOTS: usize = 256;
+/// How many maps there are.
+const MAPS: usize = 16;
 
 /// One record's state, `None` once it was erased, and the bell that rings after each write.
 pub(crate) struct Slot<T> {
     state: Mutex<Option<T>>,
     changed: Notify,
+    /// How many follow the record: where nobody does, a write rings no bell. A follower is counted before it looks at
+    /// the state, so whoever changes the state after that look sees it counted.
+    followers: AtomicUsize,
 }
 
 impl<T> Slot<T> {
@@ -27,24 +38,48 @@ impl<T> Slot<T> {
 
     /// Wakes those that follow the record.
     pub(crate) fn ring(&self) {
-        self.changed.notify_waiters();
+        if self.followers.load(Ordering::Acquire) > 0 {
+            self.changed.notify_waiters();
+        }
     }
 }
 
-/// The records of one contract in one namespace, in the order of their keys.
+/// The records of one contract in one namespace.
 pub(crate) struct Slots<K, T> {
-    map: RwLock<BTreeMap<K, Arc<Slot<T>>>>,
+    maps: [Map<K, T>; MAPS],
+}
+
+/// Some of the records, in the order of their keys, on cache lines of their own.
+#[repr(align(128))]
+struct Map<K, T>(RwLock<BTreeMap<K, Arc<Slot<T>>>>);
+
+impl<K, T> Map<K, T> {
+    fn read(&self) -> RwLockReadGuard<'_, BTreeMap<K, Arc<Slot<T>>>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, BTreeMap<K, Arc<Slot<T>>>> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl<K, T> Default for Slots<K, T> {
     fn default() -> Self {
-        Self { map: RwLock::new(BTreeMap::new()) }
+        Self { maps: std::array::from_fn(|_| Map(RwLock::new(BTreeMap::new()))) }
     }
 }
 
-impl<K: Ord + Clone, T> Slots<K, T> {
+impl<K: Hash + Ord + Clone, T> Slots<K, T> {
+    /// The map that holds `key`, if any does.
+    fn map(&self, key: &K) -> &Map<K, T> {
+        let mut hasher = FxHasher::default();
+        key.hash(&mut hasher);
+        let place = usize::try_from(hasher.finish() % MAPS as u64).unwrap_or_default();
+        &self.maps[place]
+    }
+
     pub(crate) fn find(&self, key: &K) -> Option<Arc<Slot<T>>> {
-        self.map.read().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
+        self.map(key).read().get(key).cloned()
     }
 
     /// The slot of `key`; where there is none, one with the state that `make` gives.
@@ -52,11 +87,12 @@ impl<K: Ord + Clone, T> Slots<K, T> {
         if let Some(slot) = self.find(key) {
             return Ok(slot);
         }
-        let mut map = self.map.write().unwrap_or_else(PoisonError::into_inner);
+        let mut map = self.map(key).write();
         if let Some(slot) = map.get(key) {
             return Ok(Arc::clone(slot));
         }
-        let slot = Arc::new(Slot { state: Mutex::new(Some(make()?)), changed: Notify::new() });
+        let slot = Slot { state: Mutex::new(Some(make()?)), changed: Notify::new(), followers: 0.into() };
+        let slot = Arc::new(slot);
         map.insert(key.clone(), Arc::clone(&slot));
         Ok(slot)
     }
@@ -95,7 +131,7 @@ impl<K: Ord + Clone, T> Slots<K, T> {
 
     /// Shows the records from `start` on, in order, until `visit` breaks off.
     ///
-    /// It goes by chunks, so that the map's lock is held only for moments.
+    /// It goes by chunks, so that the maps' locks are held only for moments.
     pub(crate) fn walk(&self, mut start: Bound<K>, mut visit: impl FnMut(K, &mut T) -> ControlFlow<()>) {
         loop {
             let chunk = self.chunk(start.as_ref());
@@ -112,15 +148,22 @@ impl<K: Ord + Clone, T> Slots<K, T> {
     }
 
     fn chunk(&self, start: Bound<&K>) -> Vec<(K, Arc<Slot<T>>)> {
-        let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
-        let slots = map.range((start, Bound::Unbounded)).take(CHUNK_SLOTS);
-        slots.map(|(key, slot)| (key.clone(), Arc::clone(slot))).collect()
+        let maps: Vec<_> = self.maps.iter().map(Map::read).collect();
+        let mut ranges: Vec<_> =
+            maps.iter().map(|map| map.range((start, Bound::Unbounded)).peekable()).collect();
+        let mut chunk = Vec::new();
+        while chunk.len() < CHUNK_SLOTS {
+            let heads = ranges.iter_mut().filter_map(|range| Some((range.peek()?.0, range)));
+            let Some((_, first)) = heads.min_by_key(|(key, _)| *key) else { break };
+            chunk.extend(first.next().map(|(key, slot)| (key.clone(), Arc::clone(slot))));
+        }
+        chunk
     }
 
     /// Takes every record out and hands its state to `each`.
     pub(crate) fn erase(&self, mut each: impl FnMut(T)) {
-        let map = std::mem::take(&mut *self.map.write().unwrap_or_else(PoisonError::into_inner));
-        for slot in map.into_values() {
+        let maps = self.maps.iter().map(|map| std::mem::take(&mut *map.write()));
+        for slot in maps.flat_map(BTreeMap::into_values) {
             let state = slot.lock().take();
             slot.ring();
             state.into_iter().for_each(&mut each);
@@ -155,12 +198,19 @@ where
     E: Send + 'static,
     F: FnMut(&mut T) -> Result<LogPage<E>> + Send + 'static,
 {
+    slot.followers.fetch_add(1, Ordering::AcqRel);
     let follower = Follower { slot, read, buffer: VecDeque::new(), ended: false };
     stream::unfold(follower, move |mut follower| async move {
         let event = follower.next(operation).await?;
         Some((event, follower))
     })
     .boxed()
+}
+
+impl<T, E, F> Drop for Follower<T, E, F> {
+    fn drop(&mut self) {
+        self.slot.followers.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 impl<T, E, F: FnMut(&mut T) -> Result<LogPage<E>>> Follower<T, E, F> {

@@ -1,17 +1,14 @@
 //! Exact counts by the published byte-pair encodings.
 
+use bpe_openai::Tokenizer;
 use larder_kernel::check;
-use tiktoken_rs::CoreBPE;
 
 use super::{Encoding, TokenCounter, encoding_of};
 
-/// Longest text that the encoder is given at a time. Its expression looks for the longest match from every place, so
-/// that a run of millions of spaces would take very long or exceed its limit.
-const PIECE_BYTES: usize = 64 * 1024;
-
 /// Counts tokens as the models of OpenAI do.
 ///
-/// The first count of a process reads the vocabulary, some tenths of a second; all counters of an encoding share it.
+/// Time grows with the length of the text, whatever is in it. The first count of a process reads the vocabulary, some tenths
+/// of a second; all counters of an encoding share it.
 ///
 /// ```
 /// use larder_agents::tokens::{TiktokenCounter, TokenCounter};
@@ -37,10 +34,10 @@ impl TiktokenCounter {
         encoding_of(model).map(Self::new)
     }
 
-    fn vocabulary(self) -> &'static CoreBPE {
+    fn tokenizer(self) -> &'static Tokenizer {
         match self.encoding {
-            Encoding::O200k => tiktoken_rs::o200k_base_singleton(),
-            Encoding::Cl100k => tiktoken_rs::cl100k_base_singleton(),
+            Encoding::O200k => bpe_openai::o200k_base(),
+            Encoding::Cl100k => bpe_openai::cl100k_base(),
         }
     }
 }
@@ -52,30 +49,8 @@ impl TokenCounter for TiktokenCounter {
 
     /// The names of special tokens in the text are text.
     fn count(&self, text: &str) -> u64 {
-        let vocabulary = self.vocabulary();
-        pieces(text).map(|piece| check::size(vocabulary.count_ordinary(piece))).sum()
+        check::size(self.tokenizer().count(text))
     }
-}
-
-/// Cuts a long text where both encodings begin a new token whatever follows: between a letter or a digit and a space
-/// with a letter behind it. Only where a piece has no such place is it cut anywhere, which may cost a token more.
-fn pieces(mut rest: &str) -> impl Iterator<Item = &str> {
-    std::iter::from_fn(move || {
-        if rest.is_empty() {
-            return None;
-        }
-        let (piece, after) = rest.split_at(if rest.len() <= PIECE_BYTES { rest.len() } else { cut(rest) });
-        rest = after;
-        Some(piece)
-    })
-}
-
-fn cut(text: &str) -> usize {
-    let window = &text.as_bytes()[..PIECE_BYTES];
-    let begins = |at: &usize| {
-        window[*at] == b' ' && window[at - 1].is_ascii_alphanumeric() && window[at + 1].is_ascii_alphabetic()
-    };
-    (1..PIECE_BYTES - 1).rev().find(begins).unwrap_or_else(|| text.floor_char_boundary(PIECE_BYTES))
 }
 
 #[cfg(test)]
@@ -89,25 +64,44 @@ mod tests {
         TiktokenCounter::new(Encoding::O200k)
     }
 
-    #[test]
-    fn counts_are_those_of_the_encodings() {
-        let text = "Antidisestablishmentarianism: 12345 🦀 <|endoftext|>";
-        for (encoding, tokens) in [
-            (Encoding::O200k, tiktoken_rs::o200k_base().unwrap().encode_ordinary(text).len()),
-            (Encoding::Cl100k, tiktoken_rs::cl100k_base().unwrap().encode_ordinary(text).len()),
+    /// Both encodings, beside the reference's own algorithm.
+    fn same_as_the_reference(text: &str) {
+        for (encoding, reference) in [
+            (Encoding::O200k, tiktoken_rs::o200k_base_singleton()),
+            (Encoding::Cl100k, tiktoken_rs::cl100k_base_singleton()),
         ] {
-            assert_eq!(TiktokenCounter::new(encoding).count(text), check::size(tokens));
+            let tokens = reference.encode_ordinary(text).len();
+            assert_eq!(TiktokenCounter::new(encoding).count(text), check::size(tokens), "{text:?}");
         }
-        assert_eq!(TiktokenCounter::for_model("gpt-4").unwrap().name(), "cl100k_base");
-        assert_eq!(TiktokenCounter::for_model("claude-3-opus"), None);
     }
 
     #[test]
-    fn a_text_of_many_pieces_counts_as_one() {
-        let text = include_str!("estimate.rs").repeat(20);
-        assert!(pieces(&text).count() > 1);
-        let whole = tiktoken_rs::o200k_base_singleton().count_ordinary(&text);
-        assert_eq!(counter().count(&text), check::size(whole));
+    fn counts_are_those_of_the_encodings() {
+        for text in [
+            "",
+            " ",
+            "\n",
+            "Antidisestablishmentarianism: 12345 🦀 <|endoftext|>",
+            "it's IT'S they'LL  we'd\u{2019}ve  CamelCaseWORDs ÉCOLE 1234567",
+            "  two  spaces\r\n\r\n\ttabs\u{a0}\u{3000}and\u{2028}lines \n \n  ",
+            "Привет, как дела? 你好，世界！ こんにちは นี่คือข้อความ हिन्दी में पाठ العربية עברית",
+            "e\u{301}e\u{300} 👩‍👩‍👧‍👦🇩🇪 ǅ ʼn ß ﬁ Ⅻ ½ ٣٤٥",
+            "https://example.org/a?b=c&d=%20#e {\"key\": [1, 2.5e-10, null]} //--==>>",
+        ] {
+            same_as_the_reference(text);
+            same_as_the_reference(&format!("{text} {text}\n{text}"));
+        }
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        for file in
+            ["src/tokens/tiktoken.rs", "src/tokens/sample.txt", "README.md", "Cargo.toml", "../CONTRACT.md"]
+        {
+            same_as_the_reference(&std::fs::read_to_string(root.join(file)).unwrap());
+        }
+        for unit in [" ", "a", "-", "\n", "7", " \n", "é", "🦀"] {
+            same_as_the_reference(&unit.repeat(1_000));
+        }
+        assert_eq!(TiktokenCounter::for_model("gpt-4").unwrap().name(), "cl100k_base");
+        assert_eq!(TiktokenCounter::for_model("claude-3-opus"), None);
     }
 
     #[test]

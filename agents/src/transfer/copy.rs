@@ -150,7 +150,8 @@ impl Sides<'_> {
                     self.watch.see(Phase::Check, &record);
                     difference.extra += 1;
                 }
-                Pair::Both(from, to) => {
+                Pair::Both(both) => {
+                    let (from, to) = *both;
                     self.watch.see(Phase::Check, &from);
                     let (from, to) = self.sealed(from, to).await?;
                     match compare(&from, &to)? {
@@ -185,7 +186,8 @@ impl Sides<'_> {
                     writer.remove_if_placeholder(&record).await?;
                     continue;
                 }
-                Pair::Both(from, to) => {
+                Pair::Both(both) => {
+                    let (from, to) = *both;
                     let (from, to) = self.sealed(from, to).await?;
                     match compare(&from, &to)? {
                         Standing::Same => {
@@ -224,7 +226,8 @@ impl Sides<'_> {
                     target.add(&self.target.sealed(record).await?)?;
                 }
                 Pair::Extra(_) => {}
-                Pair::Both(from, to) => {
+                Pair::Both(both) => {
+                    let (from, to) = *both;
                     self.watch.see(Phase::Verify, &from);
                     let (from, to) = self.sealed(from, to).await?;
                     match compare(&from, &to)? {

@@ -15,7 +15,7 @@ pub(crate) enum Pair {
     /// Only the target has it.
     Extra(Record),
     /// Both have something under this name: first the source's.
-    Both(Record, Record),
+    Both(Box<(Record, Record)>),
 }
 
 /// The merge of two walks.
@@ -58,7 +58,7 @@ impl Merge {
             }
             (_, Some(from), Some(to)) => {
                 self.heads = Some((self.source.next().await?, self.target.next().await?));
-                Some(Pair::Both(from, to))
+                Some(Pair::Both(Box::new((from, to))))
             }
             _ => None,
         })

@@ -12,6 +12,7 @@ mod session_support;
 mod sessions;
 mod stale;
 mod summaries;
+mod summarizer;
 mod support;
 mod workflow;
 
@@ -79,9 +80,9 @@ fn of_compaction() -> impl Iterator<Item = Named> {
         summaries::a_summary_that_fails_leaves_the_window_whole,
         summaries::a_summary_that_is_corrupt_is_not_used,
         summaries::a_long_conversation_is_taken_in_by_parts_and_each_part_that_succeeded_counts,
-        summaries::the_summarizer_waits_for_its_threshold_and_makes_its_summary_denser,
-        summaries::a_pass_that_fails_ends_the_passes_and_a_question_without_answer_stays,
-        summaries::tools_that_end_as_named_start_the_summarizer,
+        summarizer::the_summarizer_waits_for_its_threshold_and_makes_its_summary_denser,
+        summarizer::a_pass_that_fails_ends_the_passes_and_a_question_without_answer_stays,
+        summarizer::tools_that_end_as_named_start_the_summarizer,
         summaries::long_term_memory_comes_first_and_its_summary_stays_before_what_short_term_memory_keeps,
         forgetting::old_interactions_are_erased_from_what_is_stored,
         forgetting::as_it_stands_the_neuralyzer_never_erases,

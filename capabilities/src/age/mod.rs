@@ -27,6 +27,7 @@
 mod agtype;
 mod config;
 mod cypher;
+pub(crate) mod diagnose;
 mod graph;
 mod query;
 mod schema;
@@ -67,6 +68,11 @@ impl Age {
     #[must_use]
     pub fn capabilities(&self) -> Capabilities {
         capabilities(&self.engine)
+    }
+
+    /// How many connections there are.
+    pub(crate) fn pool(&self) -> crate::health::Pool {
+        self.engine.pool()
     }
 
     /// Closes the connections, for every clone and graph.

@@ -7,6 +7,7 @@ use sqlx::{AssertSqlSafe, PgConnection, Row};
 use crate::postgres::Migrate;
 use crate::postgres::engine::Engine;
 use crate::postgres::failure::{Failure, Fallible};
+use larder_agents::hex::hex;
 
 const OPEN: &str = "age.open";
 /// The oldest version that these stores are written for.
@@ -28,13 +29,8 @@ pub(super) struct GraphName {
 
 impl GraphName {
     pub(super) fn of(namespace: &Namespace) -> Self {
-        use std::fmt::Write;
         let digest = Sha256::digest(namespace.as_str().as_bytes());
-        let mut name = String::from("larder_");
-        for byte in &digest[..20] {
-            // Writing to a String does not fail.
-            let _ = write!(name, "{byte:02x}");
-        }
+        let name = format!("larder_{}", hex(&digest[..20]));
         let mut lock = [0; 8];
         lock.copy_from_slice(&digest[..8]);
         Self { name, lock: i64::from_be_bytes(lock) }
@@ -129,7 +125,11 @@ pub(super) fn or_empty<T: Default>(result: Fallible<T>) -> Fallible<T> {
 /// Makes sure that the extension and the table of graphs are there; makes them where that is allowed.
 pub(super) async fn ensure(engine: &Engine) -> Result<()> {
     let migrate = engine.migrate();
-    engine.transaction(OPEN, &migrate, |connection, migrate| Box::pin(ensure_in(connection, *migrate))).await
+    let ensured = engine
+        .transaction(OPEN, &migrate, |connection, migrate| Box::pin(ensure_in(connection, *migrate)))
+        .await;
+    // Whatever was made is found by the next opening.
+    ensured.map_err(|error| error.with_idempotent(true))
 }
 
 async fn ensure_in(connection: &mut PgConnection, migrate: Migrate) -> Fallible<()> {
@@ -165,13 +165,13 @@ async fn ensure_in(connection: &mut PgConnection, migrate: Migrate) -> Fallible<
 }
 
 /// What the database says about the extension.
-struct Found {
-    version: Option<String>,
-    available: bool,
-    table: bool,
+pub(super) struct Found {
+    pub(super) version: Option<String>,
+    pub(super) available: bool,
+    pub(super) table: bool,
 }
 
-async fn look(connection: &mut PgConnection) -> Fallible<Found> {
+pub(super) async fn look(connection: &mut PgConnection) -> Fallible<Found> {
     let row = sqlx::query(
         "SELECT (SELECT extversion FROM pg_catalog.pg_extension WHERE extname = 'age'),
                 EXISTS (SELECT FROM pg_catalog.pg_available_extensions WHERE name = 'age'),
@@ -202,7 +202,7 @@ fn refused(message: &'static str) -> Error {
 }
 
 /// Whether a version such as `1.6.0` is at least the oldest. What cannot be read as numbers counts as 0.
-fn is_new_enough(version: &str) -> bool {
+pub(super) fn is_new_enough(version: &str) -> bool {
     let mut parts = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
     let parts = [(); 2].map(|()| parts.next().unwrap_or(0));
     parts >= VERSION_MIN

@@ -7,6 +7,7 @@ use larder_kernel::{Contract, Embedder, Namespace, Result};
 
 use super::Target;
 use super::url::{ParsedUrl, invalid};
+use crate::diagnose::Findings;
 use crate::sqlite::{Sqlite, SqliteConfig, Synchronous};
 use crate::stores::Stores;
 
@@ -64,11 +65,7 @@ pub(super) struct Opened {
 impl Opened {
     pub(super) async fn new(config: SqliteConfig) -> Result<Self> {
         #[cfg(all(feature = "fs", unix))]
-        let blobs = {
-            let mut folder = config.path.clone().into_os_string();
-            folder.push(".blobs");
-            crate::fs::FsConfig::new(folder)
-        };
+        let blobs = blobs_beside(&config);
         Ok(Self {
             sqlite: Sqlite::open(config).await?,
             #[cfg(all(feature = "fs", unix))]
@@ -107,7 +104,37 @@ impl Opened {
         Ok(stores)
     }
 
+    /// Whether the thread that writes has ended.
+    pub(super) fn is_closed(&self) -> bool {
+        self.sqlite.is_closed()
+    }
+
     pub(super) async fn close(self) {
         self.sqlite.close().await;
     }
+}
+
+/// Looks at the file, and at the folder of blobs where there is one.
+pub(super) async fn diagnose(config: &SqliteConfig, findings: &Findings) {
+    crate::sqlite::diagnose::diagnose(config, findings).await;
+    #[cfg(all(feature = "fs", unix))]
+    {
+        let folder = blobs_beside(config);
+        if folder.root.exists() {
+            let of_blobs = Findings::default();
+            crate::fs::diagnose::diagnose(&folder, &of_blobs).await;
+            for mut check in of_blobs.take() {
+                check.seen = format!("the folder of blobs: {}", check.seen);
+                findings.add(check);
+            }
+        }
+    }
+}
+
+/// Blobs lie in a folder that has the file's name.
+#[cfg(all(feature = "fs", unix))]
+fn blobs_beside(config: &SqliteConfig) -> crate::fs::FsConfig {
+    let mut folder = config.path.clone().into_os_string();
+    folder.push(".blobs");
+    crate::fs::FsConfig::new(folder)
 }

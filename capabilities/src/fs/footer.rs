@@ -5,7 +5,6 @@
 //! ```
 //! The lengths are little-endian.
 
-use std::fmt::Write as _;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -31,14 +30,6 @@ pub(crate) enum Checksum {
     Crc64Nvme(u64),
     /// Of blobs of earlier versions: SHA-256, in hexadecimal.
     Sha256(String),
-}
-
-/// A CRC-64/NVME under way.
-pub(crate) type Crc = crc_fast::Digest;
-
-/// One of no bytes yet.
-pub(crate) fn crc() -> Crc {
-    Crc::new(crc_fast::CrcAlgorithm::Crc64Nvme)
 }
 
 /// What the file knows of its blob.
@@ -109,13 +100,4 @@ impl Footer {
 /// The error of a file that does not read back as it was written.
 pub(crate) fn corrupt(operation: &'static str) -> Error {
     Error::new(ErrorKind::Corrupt, operation, "the blob's file is damaged; restore it or write it anew")
-}
-
-/// Bytes in hexadecimal.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        // Writing to a String cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }

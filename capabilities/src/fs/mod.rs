@@ -6,6 +6,8 @@
 //! links are not followed. Unix only: it rests on `openat`, `O_NOFOLLOW` and `flock`.
 
 mod config;
+mod crc;
+pub(crate) mod diagnose;
 mod disk;
 mod footer;
 mod layout;

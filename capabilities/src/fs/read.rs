@@ -17,9 +17,10 @@ use larder_kernel::{
 use sha2::{Digest, Sha256};
 
 use super::disk::{Disk, failed, open_file};
-use super::footer::{Checksum, Crc, Footer, corrupt, crc, hex};
+use super::footer::{Checksum, Footer, corrupt};
 use super::layout::{BlobPath, blob_path};
-use super::{CHUNK_BYTES, blocking};
+use super::{CHUNK_BYTES, blocking, crc};
+use larder_agents::hex::hex;
 
 const OPERATION: &str = "blobs.get";
 /// How many pieces are read at a time.
@@ -58,7 +59,7 @@ pub(crate) fn get(
     let mut proof = Proof { check, left: range.end - range.start };
     // The first piece comes with the opening: for a small blob that is all of it, in one step.
     let mut pieces = pieces(range.clone());
-    let first = pieces.next().map(|piece| proof.admit(reader.read(piece, proof.running())?)).transpose()?;
+    let first = pieces.next().map(|piece| proof.admit(reader.read(piece, &proof.summing())?)).transpose()?;
     let rest = into_stream(reader, pieces, proof);
     let bytes = stream::iter(first.map(Ok)).chain(rest).boxed();
     Ok(BlobRead { info: footer.into_info(key.clone()), range, bytes })
@@ -77,11 +78,11 @@ fn into_stream(
     pieces: impl Iterator<Item = Range<u64>> + Send + 'static,
     mut proof: Proof,
 ) -> BlobBytes {
-    let running = proof.running();
-    let ahead = if running.is_some() { 1 } else { AHEAD };
+    let summing = proof.summing();
+    let ahead = if matches!(summing, Summing::Running(_)) { 1 } else { AHEAD };
     let read = move |piece| {
-        let (reader, running) = (Arc::clone(&reader), running.clone());
-        blocking(OPERATION, move || reader.read(piece, running))
+        let (reader, summing) = (Arc::clone(&reader), summing.clone());
+        blocking(OPERATION, move || reader.read(piece, &summing))
     };
     let pieces = stream::iter(pieces).map(read).buffered(ahead);
     // Nothing follows what did not read back.
@@ -96,9 +97,28 @@ fn into_stream(
 /// A hash that takes the pieces one after the other.
 type Running = Arc<Mutex<Sha256>>;
 
+/// What is done with a piece where it was read, while its bytes are at hand.
+#[derive(Clone)]
+enum Summing {
+    Nothing,
+    /// The piece's own checksum is taken.
+    OfPiece,
+    /// One checksum goes on.
+    Running(Running),
+}
+
+/// A piece that was read, with its checksum if that was taken.
+struct Piece {
+    bytes: Bytes,
+    crc: u64,
+}
+
 /// What proves that a whole blob reads back as it was written.
 enum Check {
-    Crc(Box<Crc>, u64),
+    Crc {
+        so_far: u64,
+        expected: u64,
+    },
     /// Blobs of earlier versions.
     Sha256(Running, String),
 }
@@ -106,14 +126,14 @@ enum Check {
 impl Check {
     fn of(footer: &Footer) -> Self {
         match &footer.checksum {
-            Checksum::Crc64Nvme(expected) => Self::Crc(Box::new(crc()), *expected),
+            Checksum::Crc64Nvme(expected) => Self::Crc { so_far: 0, expected: *expected },
             Checksum::Sha256(expected) => Self::Sha256(Arc::default(), expected.clone()),
         }
     }
 
     fn holds(self) -> bool {
         match self {
-            Self::Crc(crc, expected) => crc.finalize() == expected,
+            Self::Crc { so_far, expected } => so_far == expected,
             Self::Sha256(running, expected) => {
                 let hash = running.lock().unwrap_or_else(PoisonError::into_inner).clone();
                 hex(&hash.finalize()) == expected
@@ -129,26 +149,24 @@ struct Proof {
 }
 
 impl Proof {
-    fn running(&self) -> Option<Running> {
+    fn summing(&self) -> Summing {
         match &self.check {
-            Some(Check::Sha256(running, _)) => Some(Arc::clone(running)),
-            Some(Check::Crc(..)) | None => None,
+            None => Summing::Nothing,
+            Some(Check::Crc { .. }) => Summing::OfPiece,
+            Some(Check::Sha256(running, _)) => Summing::Running(Arc::clone(running)),
         }
     }
 
     /// The piece, unless it is the last one of a blob that does not read back.
-    ///
-    /// A CRC is summed up here, in the order of the pieces: it takes some 50 µs for each, and putting together the sums of
-    /// two takes longer.
-    fn admit(&mut self, piece: Bytes) -> Result<Bytes> {
-        self.left = self.left.saturating_sub(larder_kernel::check::size(piece.len()));
-        if let Some(Check::Crc(crc, _)) = &mut self.check {
-            crc.update(&piece);
+    fn admit(&mut self, piece: Piece) -> Result<Bytes> {
+        self.left = self.left.saturating_sub(larder_kernel::check::size(piece.bytes.len()));
+        if let Some(Check::Crc { so_far, .. }) = &mut self.check {
+            *so_far = crc::join(*so_far, piece.crc, piece.bytes.len());
         }
         if self.left == 0 && self.check.take().is_some_and(|check| !check.holds()) {
             return Err(corrupt(OPERATION));
         }
-        Ok(piece)
+        Ok(piece.bytes)
     }
 }
 
@@ -159,7 +177,7 @@ struct Reader {
 }
 
 impl Reader {
-    fn read(self: &Arc<Self>, range: Range<u64>, running: Option<Running>) -> Result<Bytes> {
+    fn read(self: &Arc<Self>, range: Range<u64>, summing: &Summing) -> Result<Piece> {
         let length = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
         let spare = self.buffers.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let mut bytes = spare.unwrap_or_else(|| vec![0; length]);
@@ -168,10 +186,15 @@ impl Reader {
             io::ErrorKind::UnexpectedEof => corrupt(OPERATION),
             _ => failed(OPERATION, error, Outcome::NotApplied),
         })?;
-        if let Some(running) = running {
-            running.lock().unwrap_or_else(PoisonError::into_inner).update(&bytes);
-        }
-        Ok(Bytes::from_owner(Lent { bytes, reader: Arc::clone(self) }))
+        let crc = match summing {
+            Summing::Nothing => 0,
+            Summing::OfPiece => crc::of(&bytes),
+            Summing::Running(running) => {
+                running.lock().unwrap_or_else(PoisonError::into_inner).update(&bytes);
+                0
+            }
+        };
+        Ok(Piece { bytes: Bytes::from_owner(Lent { bytes, reader: Arc::clone(self) }), crc })
     }
 }
 

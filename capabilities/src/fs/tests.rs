@@ -10,8 +10,8 @@ use larder_kernel::{BlobCondition, BlobStoreExt, ByteRange, ETag};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
-use super::footer::hex;
 use super::*;
+use larder_agents::hex::hex;
 
 fn key(text: &str) -> BlobKey {
     BlobKey::new(text).unwrap()

@@ -12,8 +12,9 @@ use larder_kernel::{
     Outcome, Result, Timestamp, UserMetadata,
 };
 
+use super::crc::{self, Crc};
 use super::disk::{Disk, Hold, failed, open_file, unique};
-use super::footer::{Checksum, Crc, Footer, crc};
+use super::footer::{Checksum, Footer};
 use super::layout::{BlobPath, blob_path, namespace_folders};
 use super::{CHUNK_BYTES, blocking, read};
 
@@ -124,7 +125,7 @@ impl Upload {
     fn start(operation: &'static str, disk: Arc<Disk>) -> Result<Self> {
         let (file, temporary) =
             disk.temporary().map_err(|error| failed(operation, error, Outcome::NotApplied))?;
-        Ok(Self { disk, file, temporary, crc: crc(), size: 0, placed: false })
+        Ok(Self { disk, file, temporary, crc: crc::begin(), size: 0, placed: false })
     }
 
     fn push(&mut self, operation: &'static str, piece: &[u8]) -> Result<()> {

@@ -238,7 +238,7 @@ impl Settings {
     }
 }
 
-fn is_this_machine(connect: &PgConnectOptions) -> bool {
+pub(crate) fn is_this_machine(connect: &PgConnectOptions) -> bool {
     if connect.get_socket().is_some() {
         return true;
     }

@@ -19,17 +19,20 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::config::{Migrate, PostgresConfig};
 use super::failure::{Failure, Fallible};
-use super::idle::{Held, Idle};
+use super::history::Appends;
+use super::idle::{Held, Idle, log_in};
 use super::schema;
+use super::task::Claims;
 use super::vector::Indexing;
 use super::wake::Wakes;
+use crate::health::Pool;
 
 const OPEN: &str = "postgres.open";
 /// How often a call is run again whose connection is lost and that cannot have happened: the server may have been
 /// started anew since the connection was last used.
 const LOST_MAX: u32 = 1;
 /// The oldest server with all that the schema uses.
-const SERVER_VERSION_MIN: i32 = 140_000;
+pub(crate) const SERVER_VERSION_MIN: i32 = 140_000;
 /// How often a transaction is run that the server ended for the sake of others.
 const ATTEMPTS_MAX: u32 = 10;
 /// What the client allows beyond the server's own timeouts before it takes the server for gone.
@@ -47,6 +50,8 @@ struct Inner {
     source: Source,
     wakes: Wakes,
     indexing: Indexing,
+    claims: Claims,
+    appends: Appends,
     durability: Durability,
     migrate: Migrate,
     call_timeout: Duration,
@@ -99,7 +104,8 @@ impl Engine {
         let indexing = Indexing::new(connect.clone(), &config);
         let wakes = Wakes::new(connect);
         let migrate = config.migrate;
-        let inner = Inner { source, wakes, indexing, durability, migrate, call_timeout };
+        let (claims, appends) = (Claims::default(), Appends::default());
+        let inner = Inner { source, wakes, indexing, claims, appends, durability, migrate, call_timeout };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -121,6 +127,16 @@ impl Engine {
     /// What makes the indexes of large collections.
     pub(crate) fn indexing(&self) -> &Indexing {
         &self.inner.indexing
+    }
+
+    /// The workers that wait for tasks.
+    pub(crate) fn claims(&self) -> &Claims {
+        &self.inner.claims
+    }
+
+    /// The appends that wait for each other.
+    pub(crate) fn appends(&self) -> &Appends {
+        &self.inner.appends
     }
 
     /// Runs a job that only reads. `context` is what the job borrows from its caller.
@@ -243,6 +259,19 @@ impl Engine {
         }
     }
 
+    /// How many connections there are, and how many of them are in use.
+    pub(crate) fn pool(&self) -> Pool {
+        match &self.inner.source {
+            Source::Own(idle) => idle.state(),
+            Source::Foreign(pool) => {
+                let open = pool.size();
+                let idle = u32::try_from(pool.num_idle()).unwrap_or(open);
+                let max = Some(pool.options().get_max_connections());
+                Pool { open, in_use: Some(open.saturating_sub(idle)), max, closed: pool.is_closed() }
+            }
+        }
+    }
+
     /// Closes the connections, for every clone.
     pub(crate) async fn close(self) {
         self.inner.wakes.stop();
@@ -332,8 +361,16 @@ async fn pause(attempt: u32) {
 }
 
 /// The answer, unless the server stays silent for longer than it can.
-async fn within<T>(limit: Duration, operation: &'static str, answer: impl Future<Output = T>) -> Result<T> {
-    tokio::time::timeout(limit, answer).await.map_err(|_| Error::new(ErrorKind::Timeout, operation, SILENT))
+pub(crate) async fn within<T>(
+    limit: Duration,
+    operation: &'static str,
+    answer: impl Future<Output = T>,
+) -> Result<T> {
+    tokio::time::timeout(limit, answer).await.map_err(|_| silent(operation))
+}
+
+fn silent(operation: &'static str) -> Error {
+    Error::new(ErrorKind::Timeout, operation, SILENT)
 }
 
 /// Connects as any call will, refuses a database that the stores do not work on, brings its schema up to date, and
@@ -343,8 +380,13 @@ async fn look(
     config: &PostgresConfig,
     call_timeout: Duration,
 ) -> Fallible<Durability> {
-    let connecting = PgConnection::connect_with(connect);
-    let mut connection = within(config.acquire_timeout, OPEN, connecting).await??;
+    let options = connect.clone();
+    let connect = move || {
+        let options = options.clone();
+        async move { PgConnection::connect_with(&options).await }
+    };
+    let connected = log_in(config.acquire_timeout, connect).await;
+    let mut connection = connected.ok_or_else(|| silent(OPEN))??;
     let durability = within(call_timeout, OPEN, probe(&mut connection)).await??;
     if !within(call_timeout, OPEN, schema::is_newest(&mut connection)).await?? {
         let migrating = schema::migrate(&mut connection, config.migrate);

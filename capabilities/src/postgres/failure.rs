@@ -1,5 +1,7 @@
 //! What can go wrong inside a job, and what the caller is told.
 
+use std::sync::Arc;
+
 use larder_kernel::{Error, ErrorKind, Outcome};
 use sqlx::postgres::{PgDatabaseError, PgSeverity};
 
@@ -58,6 +60,16 @@ impl Failure {
             Self::Contract(error) => error.in_operation(operation),
             Self::Database(error) => from_sqlx(&error, operation),
         }
+    }
+}
+
+/// An error for each of those whom it concerns.
+pub(crate) fn same_for_all(error: Error) -> impl Fn() -> Error {
+    let error = Arc::new(error);
+    move || {
+        Error::new(error.kind(), error.operation(), error.message().to_owned())
+            .with_outcome(error.outcome())
+            .with_source(Arc::clone(&error))
     }
 }
 

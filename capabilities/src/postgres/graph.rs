@@ -1,4 +1,4 @@
-//! Entities and relationships in Postgres, without an extension: walked level by level inside one snapshot.
+//! Entities and relationships in Postgres, without an extension: walked by a function of the database.
 
 mod find;
 mod rows;
@@ -118,7 +118,7 @@ impl GraphStore for PostgresGraphStore {
     async fn neighbors(&self, entity: &EntityId, query: &NeighborQuery) -> Result<SubGraph> {
         check_neighbors(query)?;
         self.engine
-            .snapshot(
+            .read(
                 "graph.neighbors",
                 &(&self.namespace, entity, query),
                 |connection, &(namespace, entity, query)| {

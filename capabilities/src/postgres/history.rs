@@ -2,14 +2,16 @@
 //!
 //! A thread's row carries its counters and its lock orders the thread's writers, so that numbers become visible in
 //! their order and each append costs the same however long the thread is. Each write is one call of a function in the
-//! database: one round trip, one transaction. A time to live that has passed is made into the clear that it is by the
-//! next call that uses the thread.
+//! database: one round trip, one transaction, which appends of several callers share where they meet. A time to live that
+//! has passed is made into the clear that it is by the next call that uses the thread.
 //!
 //! A filter by author is part of the query, and what it drops is not fetched. Where it includes one author alone, an index
 //! finds that author's messages; any other walks back from the newest.
 
 mod events;
+mod queue;
 mod read;
+mod together;
 mod write;
 
 use std::fmt;
@@ -25,10 +27,14 @@ use larder_kernel::{
 };
 
 use super::engine::Engine;
+pub(crate) use queue::Appends;
 use read::{Matching, Range, Seen, Wanted};
 use write::Batch;
 
+const APPEND: &str = "history.append_many";
+
 /// Where a thread is found.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Address {
     namespace: Namespace,
     thread: Thread,
@@ -123,7 +129,6 @@ impl HistoryProvider for PostgresHistoryProvider {
         messages: Vec<ChatMessage>,
         options: AppendOptions,
     ) -> Result<Appended> {
-        const OPERATION: &str = "history.append_many";
         check_append(&messages, &options)?;
         let key = match options.idempotency_key {
             Some(key) => Some((key, append_digest(&messages)?)),
@@ -132,12 +137,11 @@ impl HistoryProvider for PostgresHistoryProvider {
         let repeatable = key.is_some();
         let append = write::Append {
             address: self.address(thread),
-            batch: Batch::new(OPERATION, &messages)?,
+            batch: Batch::new(APPEND, &messages)?,
             key,
             ttl: options.ttl,
         };
-        let appended =
-            self.engine.statement(OPERATION, &append, |sql, append| write::append(sql, append)).await;
+        let appended = queue::append(&self.engine, append).await;
         appended.map_err(|error| error.with_idempotent(repeatable))
     }
 

@@ -5,12 +5,18 @@
 //! aside instead, and the next call takes it as it is, or asks first where it lay idle for long. The pool makes the
 //! connections and counts them; it gets none back, but is told of each that ends.
 
+use std::future::Future;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use futures_util::future::{Either, select};
 use sqlx::pool::PoolConnection;
 use sqlx::{Connection, PgPool};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::runtime::Handle;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+
+use crate::health::Pool;
 
 /// How long a connection may lie idle and be used without a question: firewalls and servers end older ones silently.
 const IDLE_MAX: Duration = Duration::from_secs(30);
@@ -18,6 +24,8 @@ const IDLE_MAX: Duration = Duration::from_secs(30);
 const KEPT_MAX: Duration = Duration::from_secs(600);
 /// How long a connection is used at most: what a session gathers on the server goes with it.
 const ALIVE_MAX: Duration = Duration::from_secs(1_800);
+/// Attempts to connect within the time that a call may wait for a connection.
+const ATTEMPTS: u32 = 3;
 /// How long the server may take to say that a connection works.
 const PING_MAX: Duration = Duration::from_secs(2);
 
@@ -74,6 +82,27 @@ impl Drop for Asked {
     }
 }
 
+/// A connection that nobody has yet. Where nobody comes, it is closed, as the pool gets none back.
+struct Made(Option<PoolConnection<sqlx::Postgres>>);
+
+impl Made {
+    fn taken(mut self) -> Option<PoolConnection<sqlx::Postgres>> {
+        self.0.take()
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        let Some(mut connection) = self.0.take() else { return };
+        if Handle::try_current().is_ok() {
+            connection.close_on_drop();
+        } else {
+            // As for those that rest when the last handle goes.
+            drop(connection.detach());
+        }
+    }
+}
+
 impl Idle {
     /// Over a pool that nobody else uses.
     pub(crate) fn new(pool: PgPool) -> Self {
@@ -103,8 +132,19 @@ impl Idle {
                 self.doubt();
             }
         }
-        let connection = self.pool.acquire().await?;
+        let connection = self.connect().await?;
         Ok((Held { connection, made: Instant::now() }, permit))
+    }
+
+    /// A new connection of the pool's.
+    async fn connect(&self) -> Result<PoolConnection<sqlx::Postgres>, sqlx::Error> {
+        let (limit, pool) = (self.pool.options().get_acquire_timeout(), self.pool.clone());
+        let connect = move || {
+            let acquired = pool.acquire();
+            async { acquired.await.map(|connection| Made(Some(connection))) }
+        };
+        let made = log_in(limit, connect).await.ok_or(sqlx::Error::PoolTimedOut)??;
+        made.taken().ok_or(sqlx::Error::PoolTimedOut)
     }
 
     /// Keeps a connection for the next call. The permit is given back only then, so its next holder finds it.
@@ -141,6 +181,13 @@ impl Idle {
         self.pool.close().await;
     }
 
+    /// How many connections there are, and how many of them are in use.
+    pub(crate) fn state(&self) -> Pool {
+        let (max, free) = (self.pool.options().get_max_connections(), self.permits.available_permits());
+        let in_use = max.saturating_sub(u32::try_from(free).unwrap_or(max));
+        Pool { open: self.pool.size(), in_use: Some(in_use), max: Some(max), closed: self.pool.is_closed() }
+    }
+
     /// Whether the pool could hold more connections than it does.
     pub(crate) fn has_room(&self) -> bool {
         self.pool.size() < self.pool.options().get_max_connections()
@@ -150,6 +197,42 @@ impl Idle {
         // Nothing that holds it can stop halfway.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Connects within `limit`; nothing where nobody answers.
+///
+/// An attempt whose first packet is lost, or meets what is left of an earlier connection between the same ports, gets no
+/// answer: so there are several, each from another port and with twice the time of the one before.
+///
+/// The driver computes its proof of the password in some 800 steps and gives other tasks a turn after each. On a busy
+/// runtime that is 800 rounds of all that is ready, which takes seconds; so it runs on a thread aside, where nobody else
+/// waits for a turn. It ends there when this future is dropped.
+pub(crate) async fn log_in<T, F>(limit: Duration, connect: impl Fn() -> F + Send + 'static) -> Option<T>
+where
+    T: Send + 'static,
+    F: Future<Output = T>,
+{
+    let (mut made, connected) = oneshot::channel();
+    let runtime = Handle::current();
+    tokio::task::spawn_blocking(move || {
+        let attempts = async {
+            let unit = limit / ((1 << ATTEMPTS) - 1);
+            for attempt in 0..ATTEMPTS {
+                if let Ok(connected) = tokio::time::timeout(unit * (1 << attempt), connect()).await {
+                    return Some(connected);
+                }
+            }
+            None
+        };
+        let attempted = runtime.block_on(async {
+            match select(pin!(made.closed()), pin!(attempts)).await {
+                Either::Left(_) => None,
+                Either::Right((connected, _)) => connected,
+            }
+        });
+        let _ = made.send(attempted);
+    });
+    connected.await.ok().flatten()
 }
 
 impl Drop for Idle {

@@ -28,6 +28,7 @@
 //! The store's clock is the database's. The futures need a tokio runtime.
 
 mod config;
+pub(crate) mod diagnose;
 pub(crate) mod engine;
 pub(crate) mod failure;
 pub(crate) mod field;
@@ -95,6 +96,11 @@ impl Postgres {
     #[must_use]
     pub fn capabilities(&self) -> Capabilities {
         self.engine.capabilities()
+    }
+
+    /// How many connections there are.
+    pub(crate) fn pool(&self) -> crate::health::Pool {
+        self.engine.pool()
     }
 
     /// Closes the connections, for every clone and store.

@@ -12,12 +12,15 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/postgres/0002_vectors_graph_tasks.sql"),
     include_str!("../../migrations/postgres/0003_indexes_compression.sql"),
     include_str!("../../migrations/postgres/0004_authors.sql"),
+    include_str!("../../migrations/postgres/0005_walks_storage.sql"),
+    include_str!("../../migrations/postgres/0006_claims.sql"),
+    include_str!("../../migrations/postgres/0007_writers.sql"),
 ];
 
 const OPERATION: &str = "postgres.open";
 
 /// The version that this program reads and writes.
-fn newest() -> i64 {
+pub(crate) fn newest() -> i64 {
     i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX)
 }
 
@@ -77,7 +80,7 @@ fn refused(found: i64, message: &'static str) -> Error {
 }
 
 /// The version that the database has; 0 where there is none.
-async fn version(connection: &mut PgConnection) -> Fallible<i64> {
+pub(crate) async fn version(connection: &mut PgConnection) -> Fallible<i64> {
     // From the catalog's rows: `to_regclass` answers from a cache, which after waiting for another process's migration
     // still says that nothing is there.
     let there: bool = sqlx::query_scalar(

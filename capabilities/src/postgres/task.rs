@@ -1,8 +1,10 @@
-//! Task boards in Postgres: every step locks its board, and is decided and written inside one transaction.
+//! Task boards in Postgres: every step locks its board, and is decided and written inside one transaction, or, for claims,
+//! one statement.
 //!
 //! Leases pass on the database's clock, which is one for all machines.
 
 mod boards;
+mod claims;
 mod rows;
 mod steps;
 
@@ -17,6 +19,7 @@ use larder_kernel::{
     Transition, WorkerId,
 };
 
+pub(crate) use self::claims::Claims;
 use super::Postgres;
 use super::engine::Engine;
 
@@ -205,15 +208,7 @@ impl TaskStore for PostgresTaskStore {
 
     async fn claim(&self, board: &BoardId, worker: &WorkerId, lease: Duration) -> Result<Option<Claim>> {
         check_claim(CLAIM, lease)?;
-        self.engine
-            .transaction(
-                CLAIM,
-                &(&self.namespace, board, worker, lease),
-                |connection, &(namespace, board, worker, lease)| {
-                    Box::pin(steps::claim(connection, namespace, board, worker, lease))
-                },
-            )
-            .await
+        claims::claim(&self.engine, &self.namespace, board, worker, lease).await
     }
 
     async fn renew_lease(

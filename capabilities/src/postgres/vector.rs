@@ -7,6 +7,7 @@
 
 mod approximate;
 mod extension;
+mod filtered;
 mod index;
 mod number;
 mod prefilter;
@@ -26,6 +27,7 @@ use larder_kernel::{
 
 use super::Postgres;
 use super::engine::Engine;
+pub(crate) use extension::is_new_enough;
 pub(crate) use index::Indexing;
 
 const OPEN: &str = "vectors.open";
@@ -52,7 +54,9 @@ impl Postgres {
             .transaction(OPEN, &migrate, |connection, migrate| {
                 Box::pin(extension::ensure(connection, *migrate))
             })
-            .await?;
+            .await
+            // Whatever was made is found by the next opening.
+            .map_err(|error| error.with_idempotent(true))?;
         if !complete {
             store.fill().await?;
         }
@@ -296,12 +300,38 @@ impl PostgresVectorStore {
         Ok(answers)
     }
 
+    /// The answer of a single search with a filter, where one statement is enough for it.
+    async fn filtered(
+        &self,
+        operation: &'static str,
+        collection: &CollectionName,
+        requests: &[SearchRequest],
+    ) -> Result<Option<Vec<SearchHit>>> {
+        let [request] = requests else { return Ok(None) };
+        if request.filter.is_none() {
+            return Ok(None);
+        }
+        let indexed = self.engine.indexing().is_on();
+        self.engine
+            .read(
+                operation,
+                &(&self.namespace, collection, request),
+                move |connection, &(namespace, collection, request)| {
+                    Box::pin(filtered::search(connection, namespace, collection, request, indexed, operation))
+                },
+            )
+            .await
+    }
+
     async fn run(
         &self,
         operation: &'static str,
         collection: &CollectionName,
         requests: &[SearchRequest],
     ) -> Result<Vec<Vec<SearchHit>>> {
+        if let Some(hits) = self.filtered(operation, collection, requests).await? {
+            return Ok(vec![hits]);
+        }
         if self.engine.indexing().is_on() {
             return self.by_index(operation, collection, requests).await;
         }

@@ -98,8 +98,14 @@ async fn listen_once(connect: &PgConnectOptions, readers: &Readers) -> sqlx::Res
     let mut listener = PgListener::connect_with(&pool).await?;
     listener.eager_reconnect(false);
     listener.listen("larder").await?;
-    // Tells writers that somebody listens, and waits for those that began before they could know.
-    sqlx::raw_sql("SELECT pg_advisory_lock_shared(1282565234, 2)").execute(&mut listener).await?;
+    // Tells writers that somebody listens, and waits for those that looked before they could know.
+    sqlx::raw_sql(
+        "SELECT pg_advisory_lock_shared(1282565234, 2);
+         SELECT pg_advisory_lock(1282565234, 4);
+         SELECT pg_advisory_unlock(1282565234, 4)",
+    )
+    .execute(&mut listener)
+    .await?;
     lock(readers).values().for_each(|bell| _ = bell.send(()));
     while let Some(notification) = listener.try_recv().await? {
         let Ok(wake) = notification.payload().parse::<i64>() else { continue };

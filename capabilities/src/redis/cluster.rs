@@ -11,7 +11,7 @@ use redis::{Cmd, Value};
 
 use super::config::Address;
 use super::failure::{Failure, Fallible, corrupt};
-use super::link::{Dial, Link, Live};
+use super::link::{Dial, Link};
 use super::value;
 
 const OPERATION: &str = "redis.open";
@@ -51,6 +51,20 @@ impl Slots {
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
+
+    /// Whether a replica may take a server's place.
+    pub(crate) fn replicated(&self) -> bool {
+        self.replicated
+    }
+
+    /// The servers that hold slots, each once, and how many slots there are in all.
+    pub(crate) fn holders(&self) -> (Vec<Address>, u32) {
+        let mut holders: Vec<Address> = self.ranges.iter().map(|(.., holder)| holder.clone()).collect();
+        holders.sort();
+        holders.dedup();
+        let slots = self.ranges.iter().map(|(first, last, _)| u32::from(*last) + 1 - u32::from(*first));
+        (holders, slots.sum())
+    }
 }
 
 impl Cluster {
@@ -66,22 +80,20 @@ impl Cluster {
         }
     }
 
-    /// The connection to the server that holds the slot, and which reading of the slots said so.
-    pub(crate) async fn holder(&self, slot: u16) -> Fallible<(Live, u64)> {
+    /// The server that holds the slot.
+    pub(crate) fn holder(&self, slot: u16) -> Fallible<Arc<Link>> {
         let slots = Arc::clone(&lock(&self.slots));
-        let Some(address) = slots.holder(slot) else {
-            return Err(not_ready().into());
-        };
-        Ok((self.link(address).live().await?, slots.number))
+        let address = slots.holder(slot).ok_or_else(not_ready)?;
+        Ok(self.link(address))
     }
 
-    /// The connection to the server that an answer named.
-    pub(crate) async fn named(&self, address: &str) -> Fallible<Live> {
+    /// The server that an answer named.
+    pub(crate) fn named(&self, address: &str) -> Fallible<Arc<Link>> {
         let address = address
             .rsplit_once(':')
             .and_then(|(host, port)| Some((host.to_owned(), port.parse().ok()?)))
             .ok_or_else(not_ready)?;
-        self.link(&address).live().await
+        Ok(self.link(&address))
     }
 
     pub(crate) fn number(&self) -> u64 {
@@ -149,6 +161,11 @@ impl Cluster {
         known
     }
 
+    /// How many servers there is a connection to.
+    pub(crate) fn connections(&self) -> usize {
+        lock(&self.links).values().filter(|link| link.is_connected()).count()
+    }
+
     pub(crate) async fn close(&self) {
         let links: Vec<Arc<Link>> = lock(&self.links).drain().map(|(_, link)| link).collect();
         for link in links {
@@ -177,13 +194,13 @@ impl Cluster {
         }
         let mut ask = Cmd::new();
         ask.arg("CLUSTER").arg("SLOTS");
-        Ok(parse_slots(live.send(&ask).await?, link.address())?)
+        Ok(parse_slots(link.share(&live, &ask).await?, link.address())?)
     }
 }
 
 /// Reads the answer to `CLUSTER SLOTS`: ranges, each with its holder and then its replicas. A server that does not know
 /// its own name means the one that was asked.
-fn parse_slots(answer: Value, asked: &Address) -> Result<Slots, Error> {
+pub(super) fn parse_slots(answer: Value, asked: &Address) -> Result<Slots, Error> {
     let mut slots = Slots::default();
     for range in value::array(answer)? {
         let mut range = value::array(range)?.into_iter();

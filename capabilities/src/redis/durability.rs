@@ -1,15 +1,14 @@
 //! What a server must be like, and what a write that it acknowledged survives.
 
 use larder_kernel::{Durability, Error, ErrorKind};
-use redis::aio::MultiplexedConnection;
-use redis::{Cmd, Value};
+use redis::{Cmd, RedisResult, Value};
 
 use super::failure::{Failure, Fallible};
 use super::value;
 
 const OPERATION: &str = "redis.open";
 /// The oldest server on which scripts see one clock, roll nothing out half and are refused as a whole without memory.
-const SERVER_VERSION_MAJOR_MIN: u64 = 7;
+pub(super) const SERVER_VERSION_MAJOR_MIN: u64 = 7;
 
 /// What a server says about itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,20 +18,24 @@ pub(crate) struct Examined {
     pub(crate) clustered: bool,
 }
 
+/// A connection that was just made.
+pub(crate) trait Fresh {
+    /// The server's answer; its refusal is an error.
+    fn ask(&mut self, command: &Cmd) -> impl Future<Output = RedisResult<Value>> + Send;
+}
+
 /// Asks a server for its settings, and refuses one that could lose data which it holds.
-pub(crate) async fn examine(connection: &mut MultiplexedConnection) -> Fallible<Examined> {
+pub(crate) async fn examine(connection: &mut impl Fresh) -> Fallible<Examined> {
     let mut info = Cmd::new();
     info.arg("INFO");
-    // The driver hands over a refusal as an answer.
-    let answer = connection.send_packed_command(&info).await.and_then(Value::extract_error);
-    let answer = answer.map_err(Failure::Connect)?;
+    let answer = connection.ask(&info).await.map_err(Failure::Connect)?;
     let info = String::from_utf8_lossy(&value::bytes(answer)?).into_owned();
     let info = Info(&info);
     info.check()?;
     let mut ask = Cmd::new();
     ask.arg("CONFIG").arg("GET").arg("appendfsync").arg("no-appendfsync-on-rewrite");
     // A user who may not ask, as with most hosted servers, is told the least.
-    let settings = match connection.send_packed_command(&ask).await.and_then(Value::extract_error) {
+    let settings = match connection.ask(&ask).await {
         Ok(answer) => value::pairs(answer)?,
         Err(error) if error.code().is_some() => Vec::new(),
         Err(error) => return Err(Failure::Connect(error)),
@@ -49,10 +52,10 @@ pub(crate) async fn examine(connection: &mut MultiplexedConnection) -> Fallible<
 }
 
 /// The answer to `INFO`.
-struct Info<'a>(&'a str);
+pub(super) struct Info<'a>(pub(super) &'a str);
 
 impl<'a> Info<'a> {
-    fn get(&self, name: &str) -> Option<&'a str> {
+    pub(super) fn get(&self, name: &str) -> Option<&'a str> {
         self.0.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
     }
 
@@ -81,7 +84,7 @@ impl<'a> Info<'a> {
 
 /// With `everysec` the server holds acknowledged writes back from the operating system while a flush is under way, for
 /// up to two seconds, so they are lost with its process. With `no` and `always` it never does.
-fn durability(log: bool, flush: Option<&str>, skip_in_rewrite: Option<&str>) -> Durability {
+pub(super) fn durability(log: bool, flush: Option<&str>, skip_in_rewrite: Option<&str>) -> Durability {
     match (log, flush, skip_in_rewrite) {
         (true, Some("always"), Some("no")) => Durability::Power,
         (true, Some("always" | "no"), _) => Durability::Process,

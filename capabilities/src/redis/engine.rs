@@ -13,9 +13,10 @@ use super::cluster::Cluster;
 use super::config::{RedisConfig, Servers};
 use super::failure::{Failure, Fallible, Remedy};
 use super::key::slot;
-use super::link::{Dial, Link, Live};
+use super::link::{Dial, Link};
 use super::script::{Call, Script};
 use super::wake::Wakes;
+use crate::health::Pool;
 
 const OPEN: &str = "redis.open";
 /// How long a call goes on looking for the server of its slot while a cluster changes.
@@ -37,7 +38,7 @@ struct Inner {
 
 /// The servers.
 pub(crate) enum Topology {
-    Single(Link),
+    Single(Arc<Link>),
     Cluster(Cluster),
 }
 
@@ -52,7 +53,7 @@ impl Engine {
     pub(crate) async fn open(config: RedisConfig) -> Result<Self> {
         let dial = Arc::new(Dial::new(config).await?);
         let topology = match dial.config().servers.clone() {
-            Servers::Single(address, _) => Topology::Single(Link::new(Arc::clone(&dial), address)),
+            Servers::Single(address, _) => Topology::Single(Arc::new(Link::new(Arc::clone(&dial), address))),
             Servers::Cluster(seeds) => Topology::Cluster(Cluster::new(Arc::clone(&dial), seeds)),
         };
         let durability = topology
@@ -119,20 +120,29 @@ impl Engine {
         first: &Cmd,
         second: &Cmd,
     ) -> Result<(Value, Value)> {
-        let link = match &*self.inner.topology {
-            Topology::Single(link) => link,
-            Topology::Cluster(_) => {
-                return try_join(self.fetch(operation, key, first), self.fetch(operation, key, second)).await;
-            }
-        };
-        let attempt = || async { link.live().await?.send_both(first, second).await };
+        let attempt = || async { self.inner.topology.holder(key)?.send_both(first, second).await };
         let answers = match attempt().await {
             Err(failure) if failure.is_lost_connection() => attempt().await,
             answers => answers,
         };
+        if let (Topology::Cluster(_), Err(failure)) = (&*self.inner.topology, &answers)
+            && failure.remedy() != Remedy::None
+        {
+            // The slot moved, or moves; each command finds its own way.
+            return try_join(self.fetch(operation, key, first), self.fetch(operation, key, second)).await;
+        }
         answers.map_err(|failure| {
             failure.into_error(operation).with_idempotent(true).with_outcome(Outcome::NotApplied)
         })
+    }
+
+    /// How many connections there are. Calls share them, so none is ever used up.
+    pub(crate) fn pool(&self) -> Pool {
+        let open = match &*self.inner.topology {
+            Topology::Single(link) => usize::from(link.is_connected()),
+            Topology::Cluster(cluster) => cluster.connections(),
+        };
+        Pool { open: u32::try_from(open).unwrap_or(u32::MAX), in_use: None, max: None, closed: false }
     }
 
     /// Closes the connections, for every clone.
@@ -174,10 +184,18 @@ impl Topology {
         }
     }
 
+    /// The server that is thought to hold the key.
+    fn holder(&self, key: &[u8]) -> Fallible<Arc<Link>> {
+        match self {
+            Self::Single(link) => Ok(Arc::clone(link)),
+            Self::Cluster(cluster) => cluster.holder(slot(key)),
+        }
+    }
+
     /// Sends a command to the server that holds the key.
     async fn exchange(&self, key: &[u8], command: &Cmd) -> Fallible<Value> {
         match self {
-            Self::Single(link) => link.live().await?.send(command).await,
+            Self::Single(link) => link.send(command).await,
             Self::Cluster(cluster) => exchange_in_cluster(cluster, slot(key), command).await,
         }
     }
@@ -191,12 +209,12 @@ async fn exchange_in_cluster(cluster: &Cluster, slot: u16, command: &Cmd) -> Fal
     loop {
         let number = cluster.number();
         let answer = match asked.take() {
-            Some(address) => match cluster.named(&address).await {
-                Ok(live) => live.send_asking(command).await,
+            Some(address) => match cluster.named(&address) {
+                Ok(link) => link.send_asking(command).await,
                 Err(failure) => Err(failure),
             },
-            None => match cluster.holder(slot).await {
-                Ok((live, _)) => send(&live, command).await,
+            None => match cluster.holder(slot) {
+                Ok(link) => link.send(command).await,
                 Err(failure) => Err(failure),
             },
         };
@@ -224,8 +242,4 @@ async fn exchange_in_cluster(cluster: &Cluster, slot: u16, command: &Cmd) -> Fal
             }
         }
     }
-}
-
-async fn send(live: &Live, command: &Cmd) -> Fallible<Value> {
-    live.send(command).await
 }

@@ -1,4 +1,7 @@
-//! One server's connection: made when it is needed, shared by all calls, and replaced once it is lost.
+//! One server's connections: made when they are needed, and replaced once they are lost.
+//!
+//! A call that is alone, or nearly so, has a line for itself. All others share one connection, whose task writes what
+//! they ask and reads the answers for many of them at once; over TLS they always do.
 //!
 //! The driver would send a command again after a lost connection in some modes. Here nobody does: a write that may have
 //! happened is reported as such, and only reads are repeated.
@@ -16,8 +19,9 @@ use redis::{
 use tokio::sync::Mutex;
 
 use super::config::{Address, RedisConfig, Servers};
-use super::durability::{Examined, examine};
+use super::durability::{Examined, Fresh, examine};
 use super::failure::{Failure, Fallible};
+use super::line::{Line, Lines, Offer, Taken};
 
 const OPERATION: &str = "redis.open";
 /// Calls that may wait to be written. More wait in line.
@@ -31,18 +35,20 @@ pub(crate) struct Dial {
     declared: AtomicU8,
 }
 
-/// A connection that was made, with what the server said about itself.
+/// The shared connection, with what the server said about itself.
 #[derive(Clone)]
 pub(crate) struct Live {
     connection: MultiplexedConnection,
     lost: Arc<AtomicBool>,
+    generation: u64,
     pub(crate) examined: Examined,
 }
 
-/// One server and its present connection.
+/// One server and its present connections.
 pub(crate) struct Link {
     dial: Arc<Dial>,
     address: Address,
+    lines: Lines,
     live: Mutex<Option<Live>>,
     /// How often the server stayed silent for as long as making a connection may take.
     silences: AtomicU64,
@@ -99,7 +105,7 @@ impl Dial {
         client.map_err(Failure::Connect)
     }
 
-    async fn connect(&self, address: &Address) -> Fallible<Live> {
+    async fn connect(&self, address: &Address, generation: u64) -> Fallible<Live> {
         let client = self.client(address, ProtocolVersion::RESP3)?;
         let lost = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&lost);
@@ -115,7 +121,25 @@ impl Dial {
             });
         let connecting = client.get_multiplexed_async_connection_with_config(&settings);
         let mut connection = Box::pin(connecting).await.map_err(|error| self.explain(error))?;
-        let examined = examine(&mut connection).await?;
+        let examined = self.examine(&mut connection).await?;
+        Ok(Live { connection, lost, generation, examined })
+    }
+
+    async fn line(&self, address: &Address) -> Fallible<Line> {
+        let making = async {
+            let mut line = Line::connect(address, &self.config).await?;
+            self.examine(&mut line).await?;
+            Ok(line)
+        };
+        match tokio::time::timeout(self.config.connect_timeout, making).await {
+            Ok(made) => made,
+            Err(_) => Err(Failure::Connect(std::io::Error::from(std::io::ErrorKind::TimedOut).into())),
+        }
+    }
+
+    /// Refuses a server that lets the stores declare less than they did.
+    async fn examine(&self, connection: &mut impl Fresh) -> Fallible<Examined> {
+        let examined = examine(connection).await?;
         if rank(examined.durability) < self.declared.load(Ordering::Relaxed) {
             return Err(Error::new(
                 ErrorKind::Unavailable,
@@ -125,12 +149,12 @@ impl Dial {
             .with_outcome(Outcome::NotApplied)
             .into());
         }
-        Ok(Live { connection, lost, examined })
+        Ok(examined)
     }
 
     /// With TLS, what is no refusal is a certificate, or a server without TLS, which may wait in silence for the end of
     /// the line.
-    fn explain(&self, error: redis::RedisError) -> Failure {
+    pub(crate) fn explain(&self, error: redis::RedisError) -> Failure {
         if !self.config.tls || !error.is_io_error() || error.is_connection_refusal() {
             return Failure::Connect(error);
         }
@@ -143,26 +167,28 @@ impl Dial {
 
 impl Link {
     pub(crate) fn new(dial: Arc<Dial>, address: Address) -> Self {
-        Self { dial, address, live: Mutex::new(None), silences: AtomicU64::new(0) }
+        Self { dial, address, lines: Lines::new(), live: Mutex::new(None), silences: AtomicU64::new(0) }
     }
 
     pub(crate) fn address(&self) -> &Address {
         &self.address
     }
 
-    /// The connection, made anew where there is none. Calls that come meanwhile wait for the same one, and where the
-    /// server stays silent, they end with it rather than wait again one after the other.
+    /// The shared connection, made anew where there is none. Calls that come meanwhile wait for the same one, and where
+    /// the server stays silent, they end with it rather than wait again one after the other.
     pub(crate) async fn live(&self) -> Fallible<Live> {
         let silences = self.silences.load(Ordering::Acquire);
         let mut live = self.live.lock().await;
-        if let Some(live) = live.as_ref().filter(|live| !live.lost.load(Ordering::Acquire)) {
+        let generation = self.lines.generation();
+        let good = |live: &&Live| live.generation == generation && !live.lost.load(Ordering::Acquire);
+        if let Some(live) = live.as_ref().filter(good) {
             return Ok(live.clone());
         }
         *live = None;
         if self.silences.load(Ordering::Acquire) != silences {
             return Err(Failure::Connect(std::io::Error::from(std::io::ErrorKind::TimedOut).into()));
         }
-        let made = match self.dial.connect(&self.address).await {
+        let made = match self.dial.connect(&self.address, generation).await {
             Ok(made) => made,
             Err(failure) => {
                 if failure.is_silence() {
@@ -175,51 +201,113 @@ impl Link {
         Ok(made)
     }
 
-    /// Lets go of the connection; calls under way end on it.
-    pub(crate) async fn close(&self) {
-        self.live.lock().await.take();
+    /// Whether there is a connection that is not known to be lost. One that is being made counts.
+    pub(crate) fn is_connected(&self) -> bool {
+        let Ok(live) = self.live.try_lock() else { return true };
+        self.lines.are_open() || live.as_ref().is_some_and(|live| !live.lost.load(Ordering::Acquire))
     }
-}
 
-impl Live {
+    /// A line for one call, where one is free or can be made. Where the server refuses one more connection, calls share
+    /// the one that there is; only a call that waited for a silent server ends.
+    async fn line(&self) -> Fallible<Option<Taken<'_>>> {
+        if self.dial.config.tls {
+            return Ok(None);
+        }
+        let seat = match self.lines.offer() {
+            Offer::Line(taken) => return Ok(Some(taken)),
+            Offer::None => return Ok(None),
+            Offer::Seat(seat) => seat,
+        };
+        match Box::pin(self.dial.line(&self.address)).await {
+            Ok(line) => Ok(Some(seat.with(line))),
+            Err(failure) => {
+                seat.pause();
+                if failure.is_silence() { Err(failure) } else { Ok(None) }
+            }
+        }
+    }
+
     /// Sends a command and waits for the answer.
     pub(crate) async fn send(&self, command: &Cmd) -> Fallible<Value> {
-        let mut connection = self.connection.clone();
+        if let Some(line) = self.line().await? {
+            let generation = line.generation();
+            let sent = line.send([command], self.dial.config.response_timeout).await;
+            return self.settle(generation, sent.and_then(|[answer]| refused(answer)));
+        }
+        self.share(&self.live().await?, command).await
+    }
+
+    /// The same on the shared connection.
+    pub(crate) async fn share(&self, live: &Live, command: &Cmd) -> Fallible<Value> {
+        let mut connection = live.connection.clone();
         let answer = connection.send_packed_command(command).await;
-        self.settle(answer.and_then(Value::extract_error))
+        self.settle(live.generation, answer.and_then(refused))
     }
 
     /// Sends two commands at once and waits for both answers.
     pub(crate) async fn send_both(&self, first: &Cmd, second: &Cmd) -> Fallible<(Value, Value)> {
-        let mut both = Pipeline::with_capacity(2);
-        both.add_command(first.clone()).add_command(second.clone());
-        let mut connection = self.connection.clone();
-        let answers = connection.send_packed_commands(&both, 0, 2).await;
-        let mut answers =
-            self.settle(answers.map(Value::Array))?.into_sequence().unwrap_or_default().into_iter();
-        let mut next = || self.settle(answers.next().unwrap_or(Value::Nil).extract_error());
-        Ok((next()?, next()?))
+        let (generation, [first, second]) = self.exchange(first, second).await?;
+        Ok((self.settle(generation, refused(first))?, self.settle(generation, refused(second))?))
     }
 
     /// Sends a command to the server that a slot is moving to.
     pub(crate) async fn send_asking(&self, command: &Cmd) -> Fallible<Value> {
-        let mut both = Pipeline::with_capacity(2);
-        both.cmd("ASKING").add_command(command.clone());
-        let mut connection = self.connection.clone();
-        let answers = connection.send_packed_commands(&both, 1, 1).await;
-        let answer = answers.map(|mut answers| answers.pop().unwrap_or(Value::Nil));
-        self.settle(answer.and_then(Value::extract_error))
+        let (generation, [_, answer]) = self.exchange(&redis::cmd("ASKING"), command).await?;
+        self.settle(generation, refused(answer))
     }
 
-    fn settle(&self, answer: redis::RedisResult<Value>) -> Fallible<Value> {
+    /// Two commands and their answers, errors among them, with the generation of the connection.
+    async fn exchange(&self, first: &Cmd, second: &Cmd) -> Fallible<(u64, [Value; 2])> {
+        let (generation, answers) = if let Some(line) = self.line().await? {
+            let generation = line.generation();
+            (generation, line.send([first, second], self.dial.config.response_timeout).await)
+        } else {
+            let live = self.live().await?;
+            let mut both = Pipeline::with_capacity(2);
+            both.add_command(first.clone()).add_command(second.clone());
+            let mut connection = live.connection.clone();
+            let answers = connection.send_packed_commands(&both, 0, 2).await;
+            (live.generation, answers.and_then(pair))
+        };
+        Ok((generation, self.settle(generation, answers)?))
+    }
+
+    fn settle<T>(&self, generation: u64, answer: redis::RedisResult<T>) -> Fallible<T> {
         answer.map_err(|error| {
             let failure = Failure::Sent(error);
             if failure.ends_connection() {
-                self.lost.store(true, Ordering::Release);
+                // One connection that fails puts the others to the same server in doubt.
+                self.lines.retire(generation);
             }
             failure
         })
     }
+
+    /// Lets go of the connections; calls under way end on them.
+    pub(crate) async fn close(&self) {
+        self.lines.retire(self.lines.generation());
+        self.live.lock().await.take();
+    }
+}
+
+impl Fresh for MultiplexedConnection {
+    async fn ask(&mut self, command: &Cmd) -> redis::RedisResult<Value> {
+        // The driver hands over a refusal as an answer.
+        self.send_packed_command(command).await.and_then(Value::extract_error)
+    }
+}
+
+/// An answer that is an error. No script answers one inside a list.
+fn refused(answer: Value) -> redis::RedisResult<Value> {
+    match answer {
+        Value::ServerError(error) => Err(error.into()),
+        answer => Ok(answer),
+    }
+}
+
+fn pair(answers: Vec<Value>) -> redis::RedisResult<[Value; 2]> {
+    let count = (redis::ErrorKind::Parse, "two commands have two answers");
+    <[Value; 2]>::try_from(answers).map_err(|_| count.into())
 }
 
 fn rank(durability: Durability) -> u8 {

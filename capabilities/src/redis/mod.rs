@@ -17,6 +17,11 @@
 //! `maxmemory-policy noeviction`. Every step is one script, so it happens as a whole. All keys and channels begin with
 //! `larder:`; in a cluster, each thread, bucket and board has a slot of its own.
 //!
+//! Each open place has up to six connections to a server: one that any number of calls share, up to four that one call at
+//! a time has for itself, which saves it the way through another task, and one that listens for changes once somebody
+//! watches or subscribes. Where the server allows fewer, calls share what there is. Over TLS all calls share one. A call
+//! that is dropped before its answer came closes the connection that it had for itself.
+//!
 //! What an acknowledged write survives is read from the server when it is opened: with `appendonly yes`, the loss of
 //! power where `appendfsync` is `always`, the death of the server where it is `no`, and nothing where it is
 //! `everysec`, since the server then holds acknowledged writes back while it flushes. In a cluster the weakest server
@@ -29,8 +34,10 @@
 //!
 //! The store's clock is the server's. The futures need a tokio runtime.
 
+mod answer;
 mod cluster;
 mod config;
+pub(crate) mod diagnose;
 mod durability;
 mod engine;
 mod failure;
@@ -38,6 +45,7 @@ mod history;
 mod index;
 mod key;
 mod kv;
+mod line;
 mod link;
 mod script;
 mod task;
@@ -86,6 +94,11 @@ impl Redis {
     #[must_use]
     pub fn capabilities(&self) -> Capabilities {
         self.engine.capabilities()
+    }
+
+    /// How many connections there are.
+    pub(crate) fn pool(&self) -> crate::health::Pool {
+        self.engine.pool()
     }
 
     /// Closes the connections, for every clone and store. One that is used again makes a new one.

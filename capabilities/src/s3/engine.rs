@@ -182,7 +182,7 @@ async fn client_config(config: &S3Config) -> Result<Builder> {
 }
 
 /// The endpoint of the URL, else that of the environment.
-fn endpoint(config: &S3Config) -> Result<Option<String>> {
+pub(super) fn endpoint(config: &S3Config) -> Result<Option<String>> {
     let from_environment = || {
         ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"]
             .into_iter()

@@ -45,7 +45,7 @@ pub(crate) struct Honoured {
 
 impl Honoured {
     /// What is known of a server to which nothing may be written: nothing, so all names are asked for.
-    const NOTHING: Self =
+    pub(crate) const NOTHING: Self =
         Self { create_only: false, if_match: false, long_keys: false, name_bytes_max: usize::MAX };
 }
 

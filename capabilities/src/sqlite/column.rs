@@ -5,13 +5,19 @@ use rusqlite::Row;
 use rusqlite::types::ValueRef;
 
 use super::failure::{Fallible, corrupt};
-use super::value::count;
+use super::value::{count, length};
 
 const READ: &str = "sqlite.read";
 
 /// The JSON text of a metadata column.
 pub(crate) fn metadata_text(metadata: &Metadata) -> Fallible<String> {
     Ok(serde_json::to_string(metadata)?)
+}
+
+/// How many bytes the text or the BLOB in a column has.
+pub(crate) fn bytes(row: &Row<'_>, column: usize) -> Fallible<i64> {
+    let value = row.get_ref(column)?.as_bytes_or_null().map_err(|_| corrupt(READ))?;
+    Ok(length(value.map_or(0, <[u8]>::len)))
 }
 
 /// The metadata in a column.

@@ -170,6 +170,11 @@ impl Engine {
         commits
     }
 
+    /// Whether the writer has ended.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.inner.commits.has_changed().is_err()
+    }
+
     /// Lets go of the database and waits until every connection is closed, which is when every clone is dropped.
     pub(crate) async fn close(self) {
         let mut alive = self.inner.alive.clone();

@@ -17,8 +17,9 @@ use larder_kernel::{
     NeighborQuery, Page, PageRequest, Relationship, RelationshipId, RelationshipQuery, Result, Store,
     SubGraph, UpsertReport, check,
 };
+use rusqlite::Connection;
 
-use super::engine::Engine;
+use super::engine::{Allowance, Engine};
 use super::{Sqlite, capabilities};
 
 impl Sqlite {
@@ -97,13 +98,17 @@ impl GraphStore for SqliteGraphStore {
     }
 
     async fn neighbors(&self, entity: &EntityId, query: &NeighborQuery) -> Result<SubGraph> {
+        const OPERATION: &str = "graph.neighbors";
         check_neighbors(query)?;
         let (namespace, entity, query) = (self.namespace.clone(), entity.clone(), query.clone());
-        self.engine
-            .read("graph.neighbors", move |connection| {
-                walk::neighbors(connection, &namespace, &entity, &query)
-            })
-            .await
+        let hops = query.depth;
+        let walk = move |connection: &Connection, allowance: &mut Allowance| {
+            walk::neighbors(connection, &namespace, &entity, &query, allowance)
+        };
+        if hops <= 1 {
+            return self.engine.read_short(OPERATION, walk).await;
+        }
+        self.engine.read(OPERATION, move |connection| walk(connection, &mut Allowance::unlimited())).await
     }
 
     async fn delete_entity(&self, entity: &EntityId) -> Result<DeletedEntity> {

@@ -21,7 +21,7 @@ use larder_kernel::{
 };
 use rusqlite::Connection;
 
-use super::engine::Engine;
+use super::engine::{Allowance, Engine};
 use rows::Address;
 
 /// The buckets of one namespace in an SQLite database.
@@ -88,7 +88,9 @@ impl KeyValueStore for SqliteKeyValueStore {
 
     async fn get(&self, bucket: &BucketName, key: &Key) -> Result<Option<KvEntry>> {
         let (address, key) = (self.address(bucket), key.clone());
-        self.engine.read("kv.get", move |sql| rows::get(sql, &address, &key)).await
+        let get =
+            move |sql: &Connection, allowance: &mut Allowance| rows::get(sql, &address, &key, allowance);
+        self.engine.read_short("kv.get", get).await
     }
 
     async fn delete(&self, bucket: &BucketName, key: &Key, at: Option<Revision>) -> Result<bool> {

@@ -18,6 +18,7 @@
 
 mod column;
 mod config;
+pub(crate) mod diagnose;
 mod engine;
 mod failure;
 mod graph;
@@ -73,6 +74,11 @@ impl Sqlite {
     #[must_use]
     pub fn capabilities(&self) -> Capabilities {
         capabilities(&self.engine)
+    }
+
+    /// Whether the thread that writes has ended, so that no call can succeed any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.engine.is_closed()
     }
 
     /// Lets go of the database and waits until it is closed, which is when every clone, store and stream is dropped.

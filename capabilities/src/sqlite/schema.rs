@@ -9,9 +9,10 @@ use super::failure::Fallible;
 const APPLICATION_ID: i64 = 0x4c72_6472;
 
 /// Each step takes the schema from the version of its place in this list to the next.
-const MIGRATIONS: [&str; 2] = [
+const MIGRATIONS: [&str; 3] = [
     include_str!("../../migrations/sqlite/0001_contracts.sql"),
     include_str!("../../migrations/sqlite/0002_authors.sql"),
+    include_str!("../../migrations/sqlite/0003_leases.sql"),
 ];
 
 const OPERATION: &str = "sqlite.open";
@@ -19,6 +20,12 @@ const OPERATION: &str = "sqlite.open";
 /// The version that this program reads and writes.
 pub(crate) fn newest() -> i64 {
     i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX)
+}
+
+/// Whether the file bears Larder's mark.
+pub(crate) fn is_owned(connection: &Connection) -> Fallible<bool> {
+    let application: i64 = connection.query_row("PRAGMA application_id", [], |row| row.get(0))?;
+    Ok(application == APPLICATION_ID)
 }
 
 /// Refuses a file that is not Larder's, before anything in it is changed.
@@ -64,6 +71,7 @@ pub(crate) fn migrate(connection: &mut Connection) -> Fallible<()> {
     Ok(())
 }
 
-fn version(connection: &Connection) -> Fallible<i64> {
+/// The version that the file has; 0 where there is none.
+pub(crate) fn version(connection: &Connection) -> Fallible<i64> {
     Ok(connection.query_row("PRAGMA user_version", [], |row| row.get(0))?)
 }

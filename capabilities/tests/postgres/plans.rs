@@ -2,13 +2,14 @@
 //! prepared, as they stand in the session, both with the values known and as the generic plan that a session ends with.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use larder_capabilities::postgres::Postgres;
 use larder_capabilities::postgres::sqlx_interop::{config_of, open_with_pool};
 use larder_kernel::{
-    AgentId, BucketName, ChatMessage, HistoryProvider, HistoryProviderExt, Key, KeyValueStore,
-    KeyValueStoreExt, Namespace, PageRequest, Seq, Thread,
+    AgentId, BoardId, BucketName, ChatMessage, HistoryProvider, HistoryProviderExt, Key, KeyValueStore,
+    KeyValueStoreExt, Namespace, NewBoard, NewTask, PageRequest, Seq, TaskId, TaskStore, Thread, WorkerId,
 };
 use sqlx::{AssertSqlSafe, PgPool, Row};
 
@@ -137,6 +138,56 @@ pub(crate) async fn no_statement_reads_a_whole_thread_for_a_few_rows() {
             read += 1;
         }
         assert!(read >= 5, "{read}");
+        pool.close().await;
+    })
+    .await;
+}
+
+/// Blocks that a claim reads, as the session does it that claimed from the small board.
+async fn blocks_of_a_claim(pool: &PgPool, postgres: &Postgres) -> i64 {
+    let (board, worker) = (BoardId::new("c", "a").unwrap(), WorkerId::new("w").unwrap());
+    let lease = Duration::from_secs(3_600);
+    postgres.tasks(namespace()).claim(&board, &worker, lease).await.unwrap().unwrap();
+    let row = sqlx::raw_sql(
+        "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON)
+            SELECT * FROM larder.claim_tasks('n', 'c', 'a', '{w,x}', '{60000,60000}')",
+    )
+    .fetch_one(pool)
+    .await
+    .unwrap();
+    let plan: serde_json::Value = serde_json::from_str(row.get_unchecked(0)).unwrap();
+    let count = |name: &str| plan[0]["Plan"][name].as_i64().unwrap();
+    count("Shared Hit Blocks") + count("Shared Read Blocks")
+}
+
+pub(crate) async fn a_task_is_claimed_and_found_without_reading_the_board() {
+    with_database("claims", async |url: String| {
+        let pool = sqlx::postgres::PgPoolOptions::new().max_connections(1).connect(&url).await.unwrap();
+        let postgres = open_with_pool(pool.clone(), config_of(&pool)).await.unwrap();
+        let (tasks, board) = (postgres.tasks(namespace()), BoardId::new("c", "a").unwrap());
+        tasks.create_task_list(&board, NewBoard::default()).await.unwrap();
+        let new = |number: u32| NewTask::new(TaskId::new(format!("t{number}")).unwrap(), "a task");
+        tasks.add_tasks(&board, (0..100).map(new).collect()).await.unwrap();
+        // As often as it takes a session to keep its plans.
+        for _ in 0..10 {
+            blocks_of_a_claim(&pool, &postgres).await;
+        }
+        let few = blocks_of_a_claim(&pool, &postgres).await;
+        // The server is not told what has become of the table.
+        let more = "INSERT INTO larder.tasks (namespace, conversation, agent, id, position, revision, status, retries,
+                retries_max, title, metadata)
+            SELECT 'n', 'c', 'a', 'more' || n, n, n, CASE WHEN n % 2 = 0 THEN 'planned' ELSE 'succeeded' END, 0, 0, 'x', '{}'
+            FROM generate_series(1000, 40000) n";
+        sqlx::raw_sql(more).execute(&pool).await.unwrap();
+        let many = blocks_of_a_claim(&pool, &postgres).await;
+        assert!(many <= few + 50, "{few} blocks among 100 tasks, {many} among 40,000");
+        tasks.get_task(&board, &TaskId::new("t5").unwrap()).await.unwrap().unwrap();
+        let all = prepared(&pool).await;
+        let (name, _, _) = all.iter().find(|(_, text, _)| text.contains("id <= $4")).unwrap();
+        for mode in ["force_custom_plan", "force_generic_plan"] {
+            let plan = plan(&pool, mode, name, "'n', 'c', 'a', 't5'").await;
+            assert!(plan.contains("Index Scan using tasks_pkey"), "{mode}: {plan}");
+        }
         pool.close().await;
     })
     .await;

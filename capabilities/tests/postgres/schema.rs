@@ -15,11 +15,14 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
 
 use crate::{open, with_database};
 
-const MIGRATIONS: [&str; 4] = [
+const MIGRATIONS: [&str; 7] = [
     include_str!("../../migrations/postgres/0001_engine_history_kv.sql"),
     include_str!("../../migrations/postgres/0002_vectors_graph_tasks.sql"),
     include_str!("../../migrations/postgres/0003_indexes_compression.sql"),
     include_str!("../../migrations/postgres/0004_authors.sql"),
+    include_str!("../../migrations/postgres/0005_walks_storage.sql"),
+    include_str!("../../migrations/postgres/0006_claims.sql"),
+    include_str!("../../migrations/postgres/0007_writers.sql"),
 ];
 const DOCS: &str = include_str!("../../docs/postgres.md");
 

@@ -216,6 +216,28 @@ pub(crate) async fn a_full_pool_and_a_long_lock_end_in_time() {
     .await;
 }
 
+/// A proof of the password gives other tasks some 800 turns.
+pub(crate) async fn a_login_ends_in_time_however_many_tasks_are_ready() {
+    with_database("busy", async |url: String| {
+        let mut others = tokio::task::JoinSet::new();
+        for _ in 0..100 {
+            others.spawn(async {
+                loop {
+                    let begun = Instant::now();
+                    while begun.elapsed() < Duration::from_millis(1) {
+                        std::hint::spin_loop();
+                    }
+                    tokio::task::yield_now().await;
+                }
+            });
+        }
+        let postgres = tokio::spawn(async move { open(&url).await }).await.unwrap().unwrap();
+        others.shutdown().await;
+        postgres.close().await;
+    })
+    .await;
+}
+
 /// Somebody else's transaction on a connection of the pool, left open, swallows nothing.
 #[cfg(feature = "sqlx-interop")]
 pub(crate) async fn a_pool_of_the_program_is_used_and_left_open() {

@@ -295,17 +295,25 @@ impl Subject for Blobs {
         }
     }
 
-    /// Bytes under the tag of another write are a mixture.
-    fn broken(history: &[Record<Op, Answer>], at: usize) -> &'static str {
-        let (op, reply) = (&history[at].op, &history[at].reply);
-        let Reply::Answered(Answer::Read { value, etag }) = reply else { return Self::clause(op, reply) };
-        let mixed = history.iter().any(|record| match (&record.op, &record.reply) {
-            (Op::Put { value: put, .. }, Reply::Answered(Answer::Known { etag: tag, .. })) => {
-                (put == value) != (tag == etag)
+    /// Bytes or a size under the tag of another write are a mixture.
+    fn broken(history: &[Record<Op, Answer>], call: &Record<Op, Answer>) -> &'static str {
+        let mixed = history.iter().any(|record| {
+            let (Op::Put { value: put, .. }, Reply::Answered(Answer::Known { etag: tag, size: of_put })) =
+                (&record.op, &record.reply)
+            else {
+                return false;
+            };
+            match (&call.op, &call.reply) {
+                (Op::Get { .. }, Reply::Answered(Answer::Read { value, etag })) => {
+                    (put == value) != (tag == etag)
+                }
+                (Op::Head { .. }, Reply::Answered(Answer::Known { size, etag })) => {
+                    tag == etag && of_put != size
+                }
+                _ => false,
             }
-            _ => false,
         });
-        if mixed { "BLOB-004" } else { Self::clause(op, reply) }
+        if mixed { "BLOB-004" } else { Self::clause(&call.op, &call.reply) }
     }
 
     fn show_op(op: &Op) -> String {
@@ -346,5 +354,39 @@ impl Subject for Blobs {
         };
         let blobs: Vec<String> = state.blobs.iter().map(blob).collect();
         if blobs.is_empty() { "no blob".to_owned() } else { blobs.join(", ") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_of_two_writes_is_a_mixture_and_what_is_of_one_is_only_old() {
+        let record = |op, answer| Record {
+            client: 0,
+            handle: 0,
+            called: 0,
+            answered: Some(1),
+            op,
+            reply: Reply::Answered(answer),
+        };
+        let put = |value, etag: &str| {
+            let answer = Answer::Known { etag: etag.to_owned(), size: size_of(value) };
+            record(Op::Put { key: 0, value, when: When::Always }, answer)
+        };
+        let get =
+            |value, etag: &str| record(Op::Get { key: 0 }, Answer::Read { value, etag: etag.to_owned() });
+        let head =
+            |size, etag: &str| record(Op::Head { key: 0 }, Answer::Known { etag: etag.to_owned(), size });
+        let history = [put(1, "of 1"), put(2, "of 2")];
+        for (call, clause) in [
+            (get(1, "of 2"), "BLOB-004"),
+            (get(1, "of 1"), "STORE-002"),
+            (head(size_of(1) + 1, "of 1"), "BLOB-004"),
+            (head(size_of(1), "of 1"), "STORE-002"),
+        ] {
+            assert_eq!(Blobs::broken(&history, &call), clause);
+        }
     }
 }

@@ -230,7 +230,7 @@ fn found<S: Subject>(records: &[RecordOf<S>], seed: u64) -> Result<Trial, String
     let record = &shrunk.history[shrunk.at];
     let (op, reply) = (&record.op, &record.reply);
     Ok(Trial::Found(Box::new(Counterexample {
-        clause: S::broken(&shrunk.history, shrunk.at),
+        clause: S::broken(records, record),
         finding: format!(
             "no order of the calls explains the answer of {:?}: {}",
             S::show_op(op),

@@ -75,9 +75,9 @@ pub(crate) trait Subject:
     /// The clause that an answer breaks which no order explains.
     fn clause(op: &Self::Op, reply: &Reply<Self::Answer>) -> &'static str;
 
-    /// The clause that the answer at a place of a history breaks.
-    fn broken(history: &[RecordOf<Self>], at: usize) -> &'static str {
-        Self::clause(&history[at].op, &history[at].reply)
+    /// The clause that the answer of a call breaks, seen beside all calls of its history.
+    fn broken(_history: &[RecordOf<Self>], call: &RecordOf<Self>) -> &'static str {
+        Self::clause(&call.op, &call.reply)
     }
 
     /// The call in words.

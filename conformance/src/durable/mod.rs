@@ -15,6 +15,7 @@
 //! lost then has proven nothing.
 
 mod journal;
+mod meanwhile;
 mod process;
 mod server;
 mod servers;
@@ -23,10 +24,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub use journal::write;
+pub use meanwhile::{Count, Found, Watched, meanwhile};
 pub use process::{NAMESPACE, kill_writers};
 
 use crate::case::Level;
 use crate::harness::Harness;
+use crate::layered::Around;
 use crate::level::{Effort, LevelReport};
 use crate::runner::Probed;
 use crate::service::SERVICES;
@@ -35,7 +38,9 @@ use crate::service::SERVICES;
 /// its process, servers that declare no durability or keep nothing by design, and those for which there is no script.
 pub async fn run(harness: &Arc<dyn Harness>, probed: &Probed, effort: &Effort) -> Vec<LevelReport> {
     let url = harness.url();
-    let scheme = url.split(':').next().unwrap_or_default();
+    // A writer behind a layer is killed as one without.
+    let behind = Around::split(&url).map_or(url.as_str(), |(_, behind)| behind);
+    let scheme = behind.split(':').next().unwrap_or_default();
     match scheme {
         "sqlite" | "file" => {
             let program = match std::env::current_exe() {

@@ -1,12 +1,12 @@
 //! A server that nobody else uses.
 
 use std::io::{self, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::service::Service;
+use crate::service::{Service, free_ports};
 
 /// How long a server may take to answer a setting.
 const SETTING_MAX: Duration = Duration::from_secs(5);
@@ -30,7 +30,7 @@ impl Server {
             "age" => "LARDER_AGE_PORT",
             _ => return Err(io::Error::other("its script starts no second server")),
         };
-        let server = Self { service, port: (variable, free_ports()?.to_string()) };
+        let server = Self { service, port: (variable, free_ports(3)?.to_string()) };
         // An earlier run that was ended from outside may have left one behind.
         server.tell("remove")?;
         server.tell("up")?;
@@ -85,18 +85,4 @@ impl Server {
 
 fn script(service: &Service) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("services").join(service.script)
-}
-
-/// The first of three ports in a row that nobody listens on, nor on those that are 100 above, by which the servers of a
-/// cluster speak to each other.
-fn free_ports() -> io::Result<u16> {
-    let bound = |port| TcpListener::bind(("127.0.0.1", port));
-    for _ in 0..100 {
-        let first = bound(0)?;
-        let port = first.local_addr()?.port();
-        if port < 64_000 && [1, 2, 100, 101, 102].iter().all(|next| bound(port + next).is_ok()) {
-            return Ok(port);
-        }
-    }
-    Err(io::Error::other("no three free ports in a row"))
 }

@@ -15,12 +15,13 @@ use crate::case::Level;
 use crate::harness::{Harness, OpenOptions, StoreSet};
 use crate::ledger::{Calls, Clerk, Random, Sin, Stepped, Tally, clerks, recover, step, trial_seed};
 use crate::level::{Counterexample, Effort, LevelReport};
+use crate::patience::patiently;
 use crate::runner::{Probed, within};
 use crate::service::Service;
 use crate::url;
 
 /// How often a server is killed at most for one kill that counts.
-const TRIES_MAX: u64 = 3;
+const TRIES_MAX: u64 = 6;
 /// How often Redis is killed without its log.
 const FORGETFUL_KILLS: u64 = 5;
 /// How long clients have until some writes are acknowledged.
@@ -80,14 +81,8 @@ struct Opened {
 async fn open(server: &Server, name: &str, limit: Duration) -> Result<Opened> {
     let of = server.clone();
     let url = blocking(move || of.url()).await?;
-    let mut tries = 1;
-    let harness = loop {
-        // On a busy machine the short times of the URL are missed now and then.
-        match within(limit, "durable.open", url::named(name, &url, Path::new("."))).await {
-            Err(error) if error.is_retryable() && tries < OPENINGS_MAX => tries += 1,
-            opened => break opened?,
-        }
-    };
+    // On a busy machine the short times of the URL are missed now and then.
+    let harness = patiently(|| within(limit, "durable.open", url::named(name, &url, Path::new(".")))).await?;
     let namespace = Namespace::new(NAMESPACE)?;
     let stores = harness.open(&namespace, &OpenOptions::default()).await?;
     let other = harness.open(&namespace, &OpenOptions::default().with_handle(1)).await?;
@@ -236,8 +231,15 @@ impl<'a> Round<'a> {
     }
 
     async fn up(&self) -> Result<()> {
-        let of = self.opened.server.clone();
-        blocking(move || of.tell("up")).await
+        let (mut tries, server) = (1, &self.opened.server);
+        loop {
+            let of = server.clone();
+            match blocking(move || of.tell("up")).await {
+                // A server reads again what it was writing, which on a busy machine takes longer than its script waits.
+                Err(_) if tries < OPENINGS_MAX => tries += 1,
+                told => return told,
+            }
+        }
     }
 
     async fn restart_and_judge(&mut self, attempts: &mut u32) -> Result<()> {

@@ -40,6 +40,7 @@ use crate::case::Level;
 use crate::harness::{Harness, OpenOptions, Relayed, StoreSet};
 use crate::ledger::{Tally, trial_seed};
 use crate::level::{Counterexample, Effort, LevelReport};
+use crate::patience::patiently;
 use crate::runner::{Probed, fresh_namespace, within};
 use trial::{Lane, Trial};
 
@@ -52,8 +53,6 @@ const LANES: u64 = 8;
 const LANES_PATIENT: u64 = 36;
 /// How often a fault that met no call is drawn anew.
 const DRAWS_MAX: u64 = 8;
-/// How often it is tried to open a store through a relay.
-const OPENINGS_MAX: u32 = 5;
 /// After how many findings a run ends.
 const FINDINGS_MAX: usize = 10;
 
@@ -145,13 +144,7 @@ impl Run<'_> {
 
     /// A relay with a store behind it. On a busy machine the short times of such a store are missed now and then.
     async fn lane(&self) -> Result<Option<Lane>> {
-        let mut tries = 1;
-        loop {
-            match self.open_lane().await {
-                Err(error) if error.is_retryable() && tries < OPENINGS_MAX => tries += 1,
-                opened => return opened,
-            }
-        }
+        patiently(|| self.open_lane()).await
     }
 
     /// A relay with a store behind it, and a second handle past it.

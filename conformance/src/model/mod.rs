@@ -67,13 +67,13 @@ use trial::{Ended, Purpose, Trial};
 const IN_MEMORY: u64 = 1_000_000;
 /// Operations that prove any other.
 const ELSEWHERE: u64 = 100_000;
-/// Into how many parts that is cut for a server of one contract: it is proven as that contract is on a server of several.
-const CONTRACTS_OF_A_SERVER: u64 = 5;
+/// Into how many parts that is cut for a server of one contract.
+const PARTS_OF_A_SERVER: u64 = 10;
 
 /// How many operations prove a backend, over all its contracts together: 1,000,000 where it keeps its data in the
 /// memory of one process, which shows in that it declares no durability and not `multi-process`; 100,000 elsewhere, where each
 /// waits for a disk or a network; ten times as many for a long run. A server that serves one contract alone is proven
-/// by the part that this contract has on a server of five, 20,000.
+/// by a tenth: its calls cost several times as much, and it works on one at a time.
 #[must_use]
 pub fn required(declared: &Capabilities, long: bool) -> u64 {
     let operations = if is_in_memory(declared) { IN_MEMORY } else { ELSEWHERE };
@@ -102,8 +102,7 @@ pub async fn run_contract(
 ) -> Option<LevelReport> {
     let declared = probed.backend.capabilities.get(&contract)?;
     let contracts = larder_kernel::check::size(probed.backend.capabilities.len());
-    // Files and graphs cost a server many times what rows do, and their servers work on one call at a time.
-    let parts = if harness.servers().is_empty() || contracts > 1 { contracts } else { CONTRACTS_OF_A_SERVER };
+    let parts = if harness.servers().is_empty() || contracts > 1 { contracts } else { PARTS_OF_A_SERVER };
     let share = required(declared, effort.long).div_ceil(parts.max(1));
     let report = LevelReport::new(harness.name(), Level::Model, Some(contract), "operations", share);
     Some(match contract {

@@ -13,6 +13,7 @@ use super::dice::{self, Dice, Draw, Palette, Throw};
 use super::subject::Subject;
 use super::tape::Tape;
 use crate::harness::{Harness, OpenOptions, StoreSet};
+use crate::patience::patiently;
 use crate::runner;
 
 /// How long a stream may keep silent about what it must tell, and how long while a script is shrunk.
@@ -149,7 +150,7 @@ impl<S: Subject> Trial<S> {
 
     async fn open(&self, namespace: &Namespace, handle: usize) -> Checked<StoreSet> {
         let options = OpenOptions::default().with_handle(handle);
-        let opened = self.harness.open(namespace, &options);
+        let opened = patiently(|| self.harness.open(namespace, &options));
         match tokio::time::timeout(self.timeout, opened).await {
             Ok(opened) => {
                 opened.map_err(|error| Mismatch::Trouble(format!("cannot open the backend: {error:?}")))

@@ -66,6 +66,9 @@ pub(super) fn metadata() -> Vec<Bad<Metadata>> {
         ("a key too large", bytes, Metadata::new().with("k".repeat(METADATA_BYTES_MAX), 1)),
         ("too many numbers", bytes, many),
         ("too many nulls in a list", bytes, one(Value::Array(vec![Value::Null; 8_192]))),
+        ("too many empty lists in a list", bytes, one(Value::Array(vec![json!([]); 8_192]))),
+        ("too many empty objects in a list", bytes, one(Value::Array(vec![json!({}); 8_192]))),
+        ("too many empty texts in a list", bytes, one(Value::Array(vec![json!(""); 8_192]))),
         ("lists too deep", depth, one(nested(JSON_DEPTH_MAX, |inner| json!([inner])))),
         ("objects too deep", depth, one(nested(JSON_DEPTH_MAX, |inner| json!({ "k": inner })))),
         ("a list too deep beside others", depth, {

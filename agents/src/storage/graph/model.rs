@@ -14,6 +14,8 @@ use petgraph::Direction as Way;
 use petgraph::graph::{EdgeIndex, NodeIndex};
 use petgraph::stable_graph::StableDiGraph;
 
+use super::ids::Ids;
+use super::near::Near;
 use crate::storage::MemoryPlace;
 
 /// What one entity or relationship is counted for beyond its ids, type and properties.
@@ -31,8 +33,8 @@ pub(super) struct Graph {
     pub(super) relationships: BTreeMap<RelationshipId, EdgeIndex>,
     /// The entities at the other ends of each entity's relationships, leaving and arriving, and the entities' ids: what
     /// walks read, by the entities' numbers. Those of the edges lie all over the memory.
-    pub(super) near: Vec<[Vec<NodeIndex>; 2]>,
-    pub(super) ids: Vec<Option<EntityId>>,
+    pub(super) near: [Near; 2],
+    pub(super) ids: Ids,
     entities_by_type: ByType<EntityType, EntityId>,
     relationships_by_type: ByType<RelationshipType, RelationshipId>,
     bytes: u64,
@@ -137,11 +139,7 @@ impl Graph {
             return;
         }
         let node = self.graph.add_node(entity.clone());
-        if self.ids.len() <= node.index() {
-            self.ids.resize(node.index() + 1, None);
-            self.near.resize_with(node.index() + 1, Default::default);
-        }
-        self.ids[node.index()] = Some(entity.id.clone());
+        self.ids.set(node, Some(entity.id.clone()));
         self.entities.insert(entity.id.clone(), node);
     }
 
@@ -186,8 +184,8 @@ impl Graph {
         } else {
             self.unlink(&relationship.id);
             let edge = self.graph.add_edge(source, target, relationship.clone());
-            self.near[source.index()][Way::Outgoing.index()].push(target);
-            self.near[target.index()][Way::Incoming.index()].push(source);
+            self.near[Way::Outgoing.index()].add(source, target);
+            self.near[Way::Incoming.index()].add(target, source);
             self.relationships.insert(relationship.id.clone(), edge);
         }
         add(&mut self.relationships_by_type, &relationship.relationship_type, &relationship.id);
@@ -204,13 +202,8 @@ impl Graph {
         let edge = self.relationships.remove(id)?;
         let (source, target) = self.graph.edge_endpoints(edge)?;
         let relationship = self.graph.remove_edge(edge)?;
-        for (node, way, other) in [(source, Way::Outgoing, target), (target, Way::Incoming, source)] {
-            let near = &mut self.near[node.index()][way.index()];
-            // One of them, should there be several: each stands for a relationship.
-            if let Some(at) = near.iter().position(|there| *there == other) {
-                near.swap_remove(at);
-            }
-        }
+        self.near[Way::Outgoing.index()].remove_one(source, target);
+        self.near[Way::Incoming.index()].remove_one(target, source);
         remove(&mut self.relationships_by_type, &relationship.relationship_type, id);
         Some(relationship)
     }
@@ -238,13 +231,10 @@ impl Graph {
             remove(&mut self.relationships_by_type, &relationship.relationship_type, id);
             freed += relationship_bytes(&relationship);
         }
-        self.ids[node.index()] = None;
+        self.ids.set(node, None);
         for way in [Way::Outgoing, Way::Incoming] {
-            let mut others = std::mem::take(&mut self.near[node.index()][way.index()]);
-            others.sort_unstable();
-            others.dedup();
-            for other in others {
-                self.near[other.index()][way.opposite().index()].retain(|there| *there != node);
+            for other in self.near[way.index()].take(node) {
+                self.near[way.opposite().index()].remove_all(other, node);
             }
         }
         if let Some(entity) = self.graph.remove_node(node) {

@@ -1,5 +1,6 @@
 //! What one thread holds.
 
+use std::borrow::Borrow;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -9,13 +10,13 @@ use larder_kernel::{
     Replaced, Replacement, Result, RunId, Seq, StoredMessage, Thread, ThreadInfo, Ttl,
 };
 
+use super::events::{Event, EventKind};
 use crate::storage::place::{MemoryPlace, deadline_ms};
 use crate::storage::slots::LogPage;
 
-/// What the account counts for a thread, a message and an event beyond their content.
+/// What the account counts for a thread, a message and a key beyond their content.
 const THREAD_SHARE_BYTES: u64 = 512;
 const MESSAGE_SHARE_BYTES: u64 = 160;
-const EVENT_SHARE_BYTES: u64 = 128;
 const KEY_SHARE_BYTES: u64 = 128;
 /// Most events that a subscriber takes at once.
 const EVENTS_PAGE_MAX: usize = 256;
@@ -42,28 +43,6 @@ struct Entry {
     bytes: u64,
     /// The thread's size right after the write.
     thread_bytes: u64,
-}
-
-struct Event {
-    seq: i64,
-    kind: EventKind,
-}
-
-enum EventKind {
-    RunCleared {
-        run: RunId,
-        removed: u64,
-    },
-    Cleared {
-        removed: u64,
-    },
-    /// What is left of the replacement stands in `first..=up_to`.
-    Replaced {
-        first: i64,
-        up_to: i64,
-        removed: u64,
-        thread_bytes: u64,
-    },
 }
 
 struct Life {
@@ -134,21 +113,22 @@ impl ThreadState {
     }
 
     /// Appends messages, with the key to remember them by.
-    pub(super) fn append(
+    pub(super) fn append<M: Borrow<ChatMessage> + Into<Arc<ChatMessage>>>(
         &mut self,
         operation: &'static str,
         place: &MemoryPlace,
-        messages: Vec<Arc<ChatMessage>>,
+        messages: Vec<M>,
         key: Option<(IdempotencyKey, [u8; 32])>,
     ) -> Result<Appended> {
-        let sizes: Vec<u64> = messages.iter().map(|message| size(message.size_bytes())).collect();
         let key_bytes = key.as_ref().map_or(0, |(key, _)| KEY_SHARE_BYTES + size(key.as_str().len()));
-        self.reserve(operation, place, content_share(&sizes) + key_bytes)?;
+        self.reserve(operation, place, content_share(&messages) + key_bytes)?;
         let first = self.last + 1;
-        for (message, bytes) in messages.into_iter().zip(sizes) {
+        for message in messages {
+            let bytes = size(message.borrow().size_bytes());
             self.last += 1;
             self.bytes += bytes;
-            self.messages.push_back(Entry { seq: self.last, message, bytes, thread_bytes: self.bytes });
+            let entry = Entry { seq: self.last, message: message.into(), bytes, thread_bytes: self.bytes };
+            self.messages.push_back(entry);
         }
         let answer = Appended { first: Seq::new(first), last: Seq::new(self.last) };
         if let Some((key, digest)) = key {
@@ -261,8 +241,7 @@ impl ThreadState {
                 "the thread lost messages since it was read",
             ));
         }
-        let sizes: Vec<u64> = replacement.messages.iter().map(|message| size(message.size_bytes())).collect();
-        self.reserve(OPERATION, place, content_share(&sizes))?;
+        self.reserve(OPERATION, place, content_share(&replacement.messages))?;
 
         let going = self.index_after(up_to);
         let (bytes, freed) = self
@@ -270,11 +249,13 @@ impl ThreadState {
             .drain(..going)
             .fold((0, 0), |(bytes, freed), entry| (bytes + entry.bytes, freed + entry.share()));
         self.release(place, freed);
-        self.bytes = self.bytes - bytes + sizes.iter().sum::<u64>();
+        let added: usize = replacement.messages.iter().map(ChatMessage::size_bytes).sum();
+        self.bytes = self.bytes - bytes + size(added);
         let thread_bytes = self.bytes;
         let mut seq = up_to + 1;
-        for (message, bytes) in replacement.messages.into_iter().zip(sizes).rev() {
+        for message in replacement.messages.into_iter().rev() {
             seq -= 1;
+            let bytes = size(message.size_bytes());
             self.messages.push_front(Entry { seq, message: Arc::new(message), bytes, thread_bytes });
         }
         let removed = size(going);
@@ -379,8 +360,8 @@ impl ThreadState {
     }
 }
 
-fn content_share(sizes: &[u64]) -> u64 {
-    sizes.iter().map(|bytes| bytes + MESSAGE_SHARE_BYTES).sum()
+fn content_share<M: Borrow<ChatMessage>>(messages: &[M]) -> u64 {
+    messages.iter().map(|message| size(message.borrow().size_bytes()) + MESSAGE_SHARE_BYTES).sum()
 }
 
 impl Entry {
@@ -398,15 +379,5 @@ impl Entry {
             thread_bytes: self.thread_bytes,
         };
         HistoryEvent { seq: Seq::new(self.seq), kind }
-    }
-}
-
-impl Event {
-    fn share(&self) -> u64 {
-        let run_bytes = match &self.kind {
-            EventKind::RunCleared { run, .. } => size(run.as_str().len()),
-            EventKind::Cleared { .. } | EventKind::Replaced { .. } => 0,
-        };
-        EVENT_SHARE_BYTES + run_bytes
     }
 }

@@ -116,15 +116,18 @@ impl Columns {
         Look { columns: self, records }.rows(filter).and(RowSet::first(records.len()))
     }
 
-    /// The column of a field, made where there is none; `None` where there are too many.
-    fn column(&self, field: &Field, records: &[Arc<Record>]) -> Option<Arc<Column>> {
-        let find = |columns: &[(Field, Arc<Column>)]| {
-            columns.iter().find(|(name, _)| name == field).map(|(_, column)| column.clone())
-        };
+    /// What `look` finds in the column of a field, made where there is none; `None` where there are too many.
+    fn look_at<T>(
+        &self,
+        field: &Field,
+        records: &[Arc<Record>],
+        look: impl FnOnce(&Column) -> T,
+    ) -> Option<T> {
+        let column_of = |columns: &[(Field, Arc<Column>)]| columns.iter().position(|(name, _)| name == field);
         {
             let columns = self.0.read().unwrap_or_else(PoisonError::into_inner);
-            if let Some(column) = find(&columns) {
-                return Some(column);
+            if let Some(at) = column_of(&columns) {
+                return Some(look(&columns[at].1));
             }
             if columns.len() >= COLUMNS_MAX {
                 return None;
@@ -133,10 +136,11 @@ impl Columns {
         let made = Arc::new(Column::of(field, records));
         let mut columns = self.0.write().unwrap_or_else(PoisonError::into_inner);
         // Another search may have been faster.
-        Some(find(&columns).unwrap_or_else(|| {
+        if column_of(&columns).is_none() {
             columns.push((field.clone(), made.clone()));
-            made
-        }))
+        }
+        drop(columns);
+        Some(look(&made))
     }
 }
 
@@ -182,10 +186,10 @@ impl Look<'_> {
             | Filter::Lte(field, _)
             | Filter::In(field, _)
             | Filter::Exists(field)
-            | Filter::ContainsKey(field, _) => match self.columns.column(field, self.records) {
-                Some(column) => self.by_column(&column, filter),
-                None => self.one_by_one(all, filter),
-            },
+            | Filter::ContainsKey(field, _) => self
+                .columns
+                .look_at(field, self.records, |column| self.by_column(column, filter))
+                .unwrap_or_else(|| self.one_by_one(all, filter)),
             // A kind of filter that is younger than this room.
             _ => self.one_by_one(all, filter),
         }

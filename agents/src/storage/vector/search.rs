@@ -19,6 +19,8 @@ use super::matrix::Blocks;
 pub(super) const FILTER_STEPS: usize = 64;
 /// What answering a filter from a block's columns costs, in steps.
 const COLUMN_STEPS: usize = 256;
+/// Of so many blocks one is asked whether it has a filter's columns.
+const BLOCKS_ASKED: usize = 8;
 /// Numbers of embeddings that cost as much as one step: they are read one after the other and multiplied many at once.
 const NUMBERS_PER_STEP: usize = 2;
 /// As many times more codes do.
@@ -69,9 +71,12 @@ impl Query {
         let steps = |block: &Block| {
             if block.covers(filter) { COLUMN_STEPS } else { block.len() * FILTER_STEPS }
         };
-        // Where the first block has no columns, the others will have none either.
+        // A column is made for all blocks at once, and lost where many rows are written: so the blocks are of one kind for the
+        // most part, and some of them speak for all.
+        let mut asked = blocks.iter().step_by(BLOCKS_ASKED);
         match blocks.first() {
             Some(first) if !first.covers(filter) => blocks.len().saturating_mul(steps(first)),
+            Some(_) if asked.all(|block| block.covers(filter)) => blocks.len().saturating_mul(COLUMN_STEPS),
             _ => blocks.iter().map(|block| steps(block)).sum(),
         }
     }

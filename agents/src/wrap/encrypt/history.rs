@@ -29,8 +29,10 @@ const LENGTH_BYTES: usize = 4;
 /// What begins a text in base64, and one of seven bits a character.
 const BASE64: char = 'b';
 const PACKED: char = 'p';
-/// How many messages are looked at in one step where a filter is answered here.
-const STEP: usize = 256;
+/// How many messages are looked at in the first step and in later ones, where a filter is answered here. Opening costs
+/// more than reading, and often the newest messages hold what is asked for.
+const STEP_MIN: usize = 16;
+const STEP_MAX: usize = 256;
 /// Steps, as [`offload`] counts them, that a message takes, and that compressing a byte of it may take.
 const STEPS: usize = 4 * 1024;
 const STEPS_A_BYTE: usize = 16;
@@ -208,11 +210,11 @@ impl HistoryProvider for Sealed<dyn HistoryProvider> {
         const OPERATION: &str = "history.tail_matching";
         check_tail_matching(filter, limit)?;
         let mut kept = Vec::new();
+        let mut step = if limit == 0 { 0 } else { limit.clamp(STEP_MIN, STEP_MAX) };
         loop {
-            let step = if limit == 0 { 0 } else { STEP };
             let page =
                 self.inner.tail(thread, before, step).await.map_err(|error| error.in_operation(OPERATION))?;
-            let full = page.len() == STEP;
+            let full = step > 0 && page.len() == step;
             before = page.first().map(|stored| stored.seq);
             for stored in self.open(OPERATION, page).await?.into_iter().rev() {
                 if kept.len() < limit && filter.keeps(thread, &stored.message) {
@@ -223,6 +225,7 @@ impl HistoryProvider for Sealed<dyn HistoryProvider> {
                 kept.reverse();
                 return Ok(kept);
             }
+            step = (2 * step).min(STEP_MAX);
         }
     }
 

@@ -18,6 +18,15 @@ pub(super) fn entity(row: &PgRow) -> Fallible<Entity> {
     })
 }
 
+/// An entity from the columns id and entity_type, and after two others properties.
+pub(super) fn reached(row: &PgRow) -> Fallible<Entity> {
+    Ok(Entity {
+        id: field::id(row, 0)?,
+        entity_type: field::id(row, 1)?,
+        properties: field::metadata(row, 4)?,
+    })
+}
+
 /// A relationship from the columns id, relationship_type, source, target and properties.
 pub(super) fn relationship(row: &PgRow) -> Fallible<Relationship> {
     Ok(Relationship {

@@ -1,125 +1,53 @@
-//! Walking outward, breadth first: one or two statements a level, all in one snapshot.
+//! Walking outward, breadth first: one call of a function in the database, and so one round trip and one snapshot.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
-use larder_kernel::{Direction, EntityId, Namespace, NeighborQuery, Reached, RelationshipId, SubGraph};
-use sqlx::PgConnection;
+use larder_kernel::{Direction, EntityId, Namespace, NeighborQuery, Reached, SubGraph};
+use sqlx::{PgConnection, Row};
 
 use super::rows;
-use crate::postgres::failure::{Fallible, corrupt};
+use crate::postgres::failure::Fallible;
 use crate::postgres::field;
+use crate::postgres::value::length;
 
-const OUT: &str = "SELECT id, target FROM larder.relationships WHERE namespace = $1 AND source = ANY($2)";
-const OUT_TYPED: &str = "SELECT id, target FROM larder.relationships
-    WHERE namespace = $1 AND source = ANY($2) AND relationship_type = ANY($3)";
-const IN: &str = "SELECT id, source FROM larder.relationships WHERE namespace = $1 AND target = ANY($2)";
-const IN_TYPED: &str = "SELECT id, source FROM larder.relationships
-    WHERE namespace = $1 AND target = ANY($2) AND relationship_type = ANY($3)";
-
-/// A relationship met on the way, and the entity at its other end as seen from the one that is being left.
-struct Step {
-    relationship: RelationshipId,
-    other: EntityId,
-}
-
-/// What the walk has found so far.
-struct Walk<'q> {
-    namespace: &'q Namespace,
-    query: &'q NeighborQuery,
-    types: Vec<&'q str>,
-    reached: HashSet<EntityId>,
-    /// The entities reached and their hops, in the answer's order.
-    order: Vec<(EntityId, u32)>,
-    /// The relationships walked whose both ends are reached.
-    walked: BTreeSet<RelationshipId>,
-}
-
-/// What `query` reaches from an entity. The connection must be inside one snapshot.
+/// What `query` reaches from an entity.
 pub(super) async fn neighbors(
     connection: &mut PgConnection,
     namespace: &Namespace,
     start: &EntityId,
     query: &NeighborQuery,
 ) -> Fallible<SubGraph> {
-    if query.limit == 0 || rows::entities(connection, namespace, &[start.as_str()]).await?.is_empty() {
+    if query.limit == 0 {
         return Ok(SubGraph::default());
     }
-    let mut walk = Walk {
-        namespace,
-        query,
-        types: query.relationship_types.iter().map(|kind| kind.as_str()).collect(),
-        reached: HashSet::from([start.clone()]),
-        order: vec![(start.clone(), 0)],
-        walked: BTreeSet::new(),
-    };
-    let mut level = vec![start.clone()];
-    for hops in 1..=query.depth {
-        level = walk.leave(connection, &level, hops).await?;
-        if level.is_empty() {
-            break;
-        }
-    }
-    walk.into_answer(connection).await
-}
-
-impl Walk<'_> {
-    /// Leaves each entity of a level and gives back the next level, as far as the limit lets it in.
-    async fn leave(
-        &mut self,
-        connection: &mut PgConnection,
-        level: &[EntityId],
-        hops: u32,
-    ) -> Fallible<Vec<EntityId>> {
-        let steps = self.steps(connection, level).await?;
-        let met: BTreeSet<&EntityId> =
-            steps.iter().map(|step| &step.other).filter(|other| !self.reached.contains(*other)).collect();
-        let room = self.query.limit.saturating_sub(self.order.len());
-        let next: Vec<EntityId> = met.into_iter().take(room).cloned().collect();
-        self.order.extend(next.iter().map(|id| (id.clone(), hops)));
-        self.reached.extend(next.iter().cloned());
-        let kept = steps.into_iter().filter(|step| self.reached.contains(&step.other));
-        self.walked.extend(kept.map(|step| step.relationship));
-        Ok(next)
-    }
-
-    async fn steps(&self, connection: &mut PgConnection, level: &[EntityId]) -> Fallible<Vec<Step>> {
-        let level: Vec<&str> = level.iter().map(EntityId::as_str).collect();
-        let statements: &[&'static str] = match (self.query.direction, self.types.is_empty()) {
-            (Direction::Both, true) => &[OUT, IN],
-            (Direction::Both, false) => &[OUT_TYPED, IN_TYPED],
-            (Direction::Out, true) => &[OUT],
-            (Direction::Out, false) => &[OUT_TYPED],
-            (Direction::In, true) => &[IN],
-            (Direction::In, false) => &[IN_TYPED],
-        };
-        let mut steps = Vec::new();
-        for sql in statements {
-            let mut query = sqlx::query(*sql).bind(self.namespace.as_str()).bind(&level);
-            if !self.types.is_empty() {
-                query = query.bind(&self.types);
-            }
-            for row in query.fetch_all(&mut *connection).await? {
-                steps.push(Step { relationship: field::id(&row, 0)?, other: field::id(&row, 1)? });
-            }
-        }
-        Ok(steps)
-    }
-
-    async fn into_answer(self, connection: &mut PgConnection) -> Fallible<SubGraph> {
-        let ids: Vec<&str> = self.order.iter().map(|(id, _)| id.as_str()).collect();
-        let mut found = rows::entities(connection, self.namespace, &ids).await?;
-        let mut entities = Vec::with_capacity(self.order.len());
-        for (id, hops) in &self.order {
-            let entity = found.remove(id).ok_or_else(|| corrupt("postgres.read"))?;
-            entities.push(Reached { entity, hops: *hops });
-        }
-        let ids: Vec<&str> = self.walked.iter().map(RelationshipId::as_str).collect();
-        let mut relationships: Vec<_> = if ids.is_empty() {
-            Vec::new()
+    let types: Vec<&str> = query.relationship_types.iter().map(|kind| kind.as_str()).collect();
+    let rows = sqlx::query(
+        "SELECT out_id, out_type, out_source, out_target, out_properties, out_hops
+         FROM larder.neighbors($1, $2, $3, $4, $5, $6, $7)",
+    )
+    .bind(namespace.as_str())
+    .bind(start.as_str())
+    .bind(i32::try_from(query.depth).unwrap_or(i32::MAX))
+    .bind(query.direction != Direction::In)
+    .bind(query.direction != Direction::Out)
+    .bind((!types.is_empty()).then_some(types))
+    .bind(i32::try_from(length(query.limit)).unwrap_or(i32::MAX))
+    .fetch_all(connection)
+    .await?;
+    let (mut entities, mut relationships) = (Vec::new(), BTreeMap::new());
+    for row in &rows {
+        if row.try_get::<Option<i32>, _>(5)?.is_some() {
+            entities.push(Reached { entity: rows::reached(row)?, hops: field::small(row, 5)? });
         } else {
-            rows::relationships(connection, self.namespace, &ids).await?.into_values().collect()
-        };
-        relationships.sort_unstable_by(|left, right| left.id.cmp(&right.id));
-        Ok(SubGraph { entities, relationships })
+            let relationship = rows::relationship(row)?;
+            // One that is walked both ways comes twice.
+            relationships.insert(relationship.id.clone(), relationship);
+        }
     }
+    let ids: HashSet<&EntityId> = entities.iter().map(|reached| &reached.entity.id).collect();
+    // The limit may have left out an end.
+    relationships.retain(|_, one| ids.contains(&one.source) && ids.contains(&one.target));
+    entities
+        .sort_unstable_by(|left, right| (left.hops, &left.entity.id).cmp(&(right.hops, &right.entity.id)));
+    Ok(SubGraph { entities, relationships: relationships.into_values().collect() })
 }

@@ -9,19 +9,19 @@ use sqlx::{PgConnection, Row};
 
 use super::super::failure::Fallible;
 use super::super::value::{count, length, millis};
-use super::Address;
+use super::{APPEND, Address};
 
 /// Most threads that one step of an erasure takes.
 const ERASED_AT_ONCE_MAX: i64 = 200;
 
 /// Messages as their rows keep them, column by column.
 pub(super) struct Batch {
-    runs: Vec<Option<String>>,
+    pub(super) runs: Vec<Option<String>>,
     /// The author and the author's role, empty where the message names none.
-    authors: Vec<String>,
-    roles: Vec<String>,
-    sizes: Vec<i64>,
-    bodies: Vec<Vec<u8>>,
+    pub(super) authors: Vec<String>,
+    pub(super) roles: Vec<String>,
+    pub(super) sizes: Vec<i64>,
+    pub(super) bodies: Vec<Vec<u8>>,
 }
 
 impl Batch {
@@ -47,6 +47,11 @@ impl Batch {
                 .collect::<Result<_>>()?,
         })
     }
+
+    /// The bytes of the messages together.
+    pub(super) fn bytes(&self) -> i64 {
+        self.sizes.iter().sum()
+    }
 }
 
 /// An append.
@@ -70,7 +75,7 @@ const APPEND_ONE: &str = "WITH t AS (
     )
     INSERT INTO larder.messages (namespace, thread, seq, bytes, thread_bytes, run, author, author_role, body)
     SELECT $1, t.id, t.last_seq, $5, t.bytes, $4, $7, $8, $6 FROM t
-    RETURNING seq, CASE WHEN NOT pg_try_advisory_xact_lock(1282565234, 2)
+    RETURNING seq, CASE WHEN NOT larder.nobody_listens()
         THEN pg_notify('larder', larder.wake('h', $1, $2, $3)::text) END";
 
 /// The number that the message got.
@@ -127,7 +132,7 @@ pub(super) fn append<'c>(sql: &'c mut PgConnection, append: &'c Append) -> BoxFu
             (Some(first), Some(last)) => Ok(Appended { first: Seq::new(first), last: Seq::new(last) }),
             _ => Err(Error::new(
                 ErrorKind::Conflict,
-                "history.append_many",
+                APPEND,
                 "the idempotency key was used for other messages",
             )
             .into()),

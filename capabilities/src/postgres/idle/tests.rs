@@ -18,6 +18,8 @@ struct Server {
     open: AtomicUsize,
     questions: AtomicUsize,
     silent: AtomicBool,
+    /// So many of the next connections are not greeted.
+    ignored: AtomicUsize,
 }
 
 impl Server {
@@ -42,6 +44,10 @@ impl Server {
     async fn serve(&self, mut client: TcpStream) -> std::io::Result<()> {
         let length = client.read_u32().await?;
         client.read_exact(&mut vec![0; usize::try_from(length - 4).unwrap()]).await?;
+        let ignored = |left: usize| left.checked_sub(1);
+        if self.ignored.fetch_update(Ordering::SeqCst, Ordering::SeqCst, ignored).is_ok() {
+            return client.read_u8().await.map(drop);
+        }
         // The login is right; a key to cancel with; ready.
         client.write_all(b"R\0\0\0\x08\0\0\0\0K\0\0\0\x0c\0\0\0\x01\0\0\0\x01Z\0\0\0\x05I").await?;
         loop {
@@ -133,6 +139,25 @@ async fn one_that_does_not_answer_is_replaced_in_time_and_the_rest_with_it() {
     let second = idle.take().await.unwrap();
     idle.keep(held, permit);
     idle.keep(second.0, second.1);
+}
+
+#[tokio::test]
+async fn an_attempt_to_connect_that_nobody_answers_is_followed_by_another() {
+    let server = Server::start().await;
+    let idle = server.idle(1);
+    server.ignored.store(2, Ordering::SeqCst);
+    let (held, permit) = idle.take().await.unwrap();
+    assert_eq!(server.counted(), (3, 0));
+    idle.keep(held, permit);
+    idle.doubt();
+    server.ignored.store(10, Ordering::SeqCst);
+    let begun = Instant::now();
+    assert!(matches!(idle.take().await, Err(sqlx::Error::PoolTimedOut)));
+    assert!(begun.elapsed() < Duration::from_millis(1_300), "{:?}", begun.elapsed());
+    server.ignored.store(0, Ordering::SeqCst);
+    // None of them holds its place in the pool.
+    let (held, permit) = idle.take().await.unwrap();
+    idle.keep(held, permit);
 }
 
 #[tokio::test]

@@ -10,9 +10,8 @@ use larder_kernel::{
 use sqlx::{PgConnection, Row};
 
 use super::rows::{find_task, lock_board, not_found, task, task_columns, update_task};
-use super::{FORCE_RETRY, RENEW, RETRY, UPDATE};
+use super::{CLAIM, FORCE_RETRY, RENEW, RETRY, UPDATE};
 use crate::postgres::failure::{Fallible, corrupt};
-use crate::postgres::field;
 use crate::postgres::value;
 
 /// When a lease from `now_ms` ends.
@@ -138,53 +137,28 @@ pub(super) async fn settle(
     Ok(settled.rows_affected())
 }
 
-/// The first task in board order that is planned or whose lease has passed, the clock by which it was chosen, and the
-/// board's last token. Each of the two is one look into an index.
-const FIRST_FREE: &str = concat!(
-    "WITH clock AS MATERIALIZED (SELECT larder.now_ms() AS now_ms),
-     free AS MATERIALIZED (
-         SELECT min(position) AS position FROM (
-             (SELECT position FROM larder.tasks
-              WHERE namespace = $1 AND conversation = $2 AND agent = $3 AND status = 'planned'
-              ORDER BY position LIMIT 1)
-             UNION ALL
-             (SELECT position FROM larder.tasks
-              WHERE namespace = $1 AND conversation = $2 AND agent = $3 AND lease_expires_ms IS NOT NULL
-                AND lease_expires_ms <= (SELECT now_ms FROM clock)
-              ORDER BY position LIMIT 1)) AS firsts)
-     SELECT ",
-    task_columns!(),
-    ", (SELECT now_ms FROM clock),
-       (SELECT last_token FROM larder.boards WHERE namespace = $1 AND conversation = $2 AND agent = $3)
-     FROM larder.tasks WHERE namespace = $1 AND conversation = $2 AND agent = $3
-       AND position = (SELECT position FROM free)"
-);
-
-/// Gives a worker the first free task.
+/// Gives each worker the first free task, in their order; where too few are free, the last workers get none.
 pub(super) async fn claim(
     connection: &mut PgConnection,
     namespace: &Namespace,
     board: &BoardId,
-    worker: &WorkerId,
-    lease: Duration,
-) -> Fallible<Option<Claim>> {
-    if !lock_board(connection, namespace, board).await? {
-        return Ok(None);
-    }
-    let row = sqlx::query(FIRST_FREE)
-        .bind(namespace.as_str())
-        .bind(board.conversation.as_str())
-        .bind(board.agent.as_str())
-        .fetch_optional(&mut *connection)
-        .await?;
-    let Some(row) = row else { return Ok(None) };
-    let mut task = task(&row)?;
-    let expires_at = lease_end(row.try_get(13)?, lease)?;
-    let token = FencingToken::new(field::unsigned(&row, 14)?.saturating_add(1));
-    task.status = TaskStatus::InProgress;
-    task.lease = Some(Lease { worker: worker.clone(), token, expires_at });
-    let task = store(connection, namespace, board, task).await?;
-    Ok(Some(Claim { task, token }))
+    workers: &[(&WorkerId, Duration)],
+) -> Fallible<Vec<Claim>> {
+    let rows =
+        sqlx::query(concat!("SELECT ", task_columns!(), " FROM larder.claim_tasks($1, $2, $3, $4, $5)"))
+            .bind(namespace.as_str())
+            .bind(board.conversation.as_str())
+            .bind(board.agent.as_str())
+            .bind(workers.iter().map(|(worker, _)| worker.as_str()).collect::<Vec<_>>())
+            .bind(workers.iter().map(|(_, lease)| value::millis(*lease)).collect::<Vec<_>>())
+            .fetch_all(connection)
+            .await?;
+    let claim = |row| {
+        let task = task(row)?;
+        let token = task.lease.as_ref().map(|lease| lease.token).ok_or_else(|| corrupt(CLAIM))?;
+        Ok(Claim { task, token })
+    };
+    rows.iter().map(claim).collect()
 }
 
 /// Prolongs a lease from now.

@@ -9,6 +9,7 @@ use larder_kernel::{CollectionName, Filter, Namespace, SearchHit, SearchRequest}
 use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, PgConnection, Row};
 
+use super::filtered::FEW_ROWS;
 use super::index::indexed_type;
 use super::number::direction;
 use super::prefilter::prefilter;
@@ -19,8 +20,6 @@ use crate::postgres::value::length;
 
 /// The greatest limit that the index serves; beyond, its search would be as wide as the exact one.
 const LIMIT_MAX: usize = 400;
-/// Up to so many matching documents are compared one by one.
-const FEW_ROWS: i64 = 2_000;
 
 /// What is known before a search.
 struct Found {

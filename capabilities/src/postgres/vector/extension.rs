@@ -30,12 +30,16 @@ struct Found {
 /// whether the column is complete, or [`fill`] has to follow.
 pub(super) async fn ensure(connection: &mut PgConnection, migrate: Migrate) -> Fallible<bool> {
     let mut found = look(connection).await?;
+    if found.version.is_some() && !found.visible {
+        // Another process may have installed it just now: what it committed can be seen a moment before this session hears
+        // of the new name. It holds the lock until it has told.
+        found = look_alone(connection).await?;
+    }
     if found.version.is_none() || !found.complete {
         if migrate == Migrate::Check {
             return Err(refused("the schema has no vectors yet; open them once with `migrate=auto`").into());
         }
-        sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(LOCK).execute(&mut *connection).await?;
-        found = look(connection).await?;
+        found = look_alone(connection).await?;
     }
     if found.version.is_none() {
         install(connection).await?;
@@ -58,7 +62,8 @@ pub(super) async fn ensure(connection: &mut PgConnection, migrate: Migrate) -> F
         sqlx::query("ALTER TABLE larder.documents ADD COLUMN IF NOT EXISTS direction vector")
             .execute(&mut *connection)
             .await?;
-        sqlx::query("ALTER TABLE larder.documents ALTER COLUMN direction SET STORAGE EXTERNAL")
+        // A search reads it of every document that it ranks: out of line each costs a lookup, six times its distance.
+        sqlx::query("ALTER TABLE larder.documents ALTER COLUMN direction SET STORAGE MAIN")
             .execute(connection)
             .await?;
     }
@@ -91,13 +96,18 @@ pub(super) async fn fill(connection: &mut PgConnection) -> Fallible<bool> {
     if !rows.is_empty() {
         return Ok(false);
     }
-    sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(LOCK).execute(&mut *connection).await?;
-    if !look(connection).await?.complete {
+    if !look_alone(connection).await?.complete {
         sqlx::query("ALTER TABLE larder.documents ALTER COLUMN direction SET NOT NULL")
             .execute(connection)
             .await?;
     }
     Ok(true)
+}
+
+/// Looks while no other process installs anything, until the transaction ends.
+async fn look_alone(connection: &mut PgConnection) -> Fallible<Found> {
+    sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(LOCK).execute(&mut *connection).await?;
+    look(connection).await
 }
 
 async fn look(connection: &mut PgConnection) -> Fallible<Found> {
@@ -143,7 +153,7 @@ fn refused(message: &'static str) -> Error {
 }
 
 /// Whether a version such as `0.8.1` is at least the oldest. What cannot be read as numbers counts as 0.
-fn is_new_enough(version: &str) -> bool {
+pub(crate) fn is_new_enough(version: &str) -> bool {
     let mut parts = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
     let parts = [(); 3].map(|()| parts.next().unwrap_or(0));
     parts >= VERSION_MIN

@@ -13,7 +13,7 @@ use crate::postgres::value::length;
 
 /// Rows read beyond the limit. The database's distances are 32-bit sums, so a document just past the limit may belong
 /// just before it; equal embeddings have equal distances and are cut in the order of their ids.
-const SURPLUS: usize = 8;
+pub(super) const SURPLUS: usize = 8;
 
 /// The dimension of the collection and the nearest documents, in one statement and so from one snapshot. Where the
 /// dimension is not the query's, no distance is computed.
@@ -30,6 +30,9 @@ macro_rules! nearest {
         )
     };
 }
+
+/// The nearest of those that satisfy a condition of the server's.
+pub(super) const NEAREST_PASSING: &str = nearest!(" AND metadata::jsonb @@ $6::text::jsonpath");
 
 /// Runs the requests and answers each in its place. The connection must be inside one snapshot where there are several
 /// requests or a filter.
@@ -88,7 +91,11 @@ async fn nearest(
 
 /// The hits in rows of the dimension and the columns of a document. A collection without a nearest document is one row of
 /// its dimension and NULLs; no row means no collection.
-fn hits(rows: &[PgRow], request: &SearchRequest, operation: &'static str) -> Fallible<Vec<SearchHit>> {
+pub(super) fn hits(
+    rows: &[PgRow],
+    request: &SearchRequest,
+    operation: &'static str,
+) -> Fallible<Vec<SearchHit>> {
     if let Some(row) = rows.first() {
         check_dimension(operation, request.embedding.dimensions(), dimensions(row, 0)?)?;
     }

@@ -71,13 +71,12 @@ impl Entry {
     }
 
     fn read(stored: Vec<u8>) -> Option<Self> {
-        let mut fields = stored.splitn(5, |byte| *byte == b' ');
-        let mut number = || std::str::from_utf8(fields.next()?).ok()?.parse::<i64>().ok();
-        let (seq, bytes, thread_bytes) = (number()?, number()?, number()?);
-        number()?;
-        let rest = fields.next()?;
-        let body_at = stored.len() - rest.len() + rest.iter().position(|byte| *byte == 0)? + 1;
+        let mut rest = stored.as_slice();
+        let (seq, bytes) = (number(&mut rest)?, number(&mut rest)?);
+        let thread_bytes = number(&mut rest)?;
+        number(&mut rest)?;
         let run_at = stored.len() - rest.len();
+        let body_at = run_at + rest.iter().position(|byte| *byte == 0)? + 1;
         let (bytes, thread_bytes) = (u64::try_from(bytes).ok()?, u64::try_from(thread_bytes).ok()?);
         Some(Self { seq, bytes, thread_bytes, run_at, body_at, stored })
     }
@@ -108,6 +107,14 @@ impl Entry {
         let message = self.message_at().and_then(|at| crate::message::decode_end(self.stored, at));
         message.ok_or_else(|| corrupt(OPERATION))
     }
+}
+
+/// The number that the text begins with, and a space behind it. Takes both away.
+fn number(text: &mut &[u8]) -> Option<i64> {
+    let end = text.iter().position(|byte| *byte == b' ')?;
+    let (digits, rest) = text.split_at_checked(end)?;
+    *text = rest.get(1..)?;
+    std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
 /// The message of an answer.

@@ -209,7 +209,8 @@ impl RedisTaskStore {
         loop {
             let most = BOARDS_AT_ONCE.min(wanted - boards.len());
             let after = boards.last().map(|board| &board.id.agent).or(after);
-            let call = place.call().bytes(place.prefix()).arg(after.map_or("", AgentId::as_str)).number(most);
+            let call =
+                place.call_to_all().bytes(place.prefix()).arg(after.map_or("", AgentId::as_str)).number(most);
             let answer = self.engine.read(operation, &scripts::LIST_BOARDS, &call).await?;
             let mut answer = Answer::new(answer)?;
             let rows = value::array(answer.next())?;

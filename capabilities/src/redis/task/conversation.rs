@@ -34,6 +34,13 @@ impl Conversation {
         Call::new().key(self.entity.part("boards"))
     }
 
+    /// A call of a script that finds the keys of boards by itself. Beside the agents that have boards it names a key that is
+    /// never there: while a cluster moves the slot, it runs a script only where all keys named are, and would not see that
+    /// boards stayed behind or went ahead.
+    pub(super) fn call_to_all(&self) -> Call {
+        self.call().key(self.entity.part("never"))
+    }
+
     /// A call that gets the numbers of boards that are gone, the agents that have boards, and a board.
     pub(super) fn call_to_delete(&self, agent: &AgentId) -> Call {
         self.with_board(Call::new().key(self.entity.part("meta")).key(self.entity.part("boards")), agent)

@@ -73,7 +73,8 @@ impl RedisTaskStore {
     /// Ends what a conversation left running.
     pub(super) async fn settle(&self, operation: &'static str, conversation: &ConversationId) -> Result<u64> {
         let conversation = Conversation::new(&self.index, conversation);
-        let call = conversation.call().bytes(conversation.prefix()).number(digit(TaskStatus::Succeeded));
+        let call =
+            conversation.call_to_all().bytes(conversation.prefix()).number(digit(TaskStatus::Succeeded));
         let mut answer = self.step(operation, &scripts::SETTLE, &call).await?;
         match answer.word.as_str() {
             "settled" => value::count(answer.next()),

@@ -1,4 +1,7 @@
 //! Walking outward, breadth first, level by level.
+//!
+//! A walk of one hop often meets few: it is begun as a short read, and left to a reader once it has met more than such a
+//! read may.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -11,10 +14,14 @@ use rusqlite::{Connection, params};
 
 use super::rows::{entity, entity_key};
 use crate::sqlite::column;
+use crate::sqlite::engine::Allowance;
 use crate::sqlite::failure::{Fallible, corrupt};
 
 pub(super) const OUT: &str = "SELECT key, target, relationship_type FROM relationships WHERE source = ?1";
 pub(super) const IN: &str = "SELECT key, source, relationship_type FROM relationships WHERE target = ?1";
+
+/// What a relationship on the way takes of a read's allowance: a page each for its row, its other end, and the end's id.
+const STEP_BYTES: i64 = 3 * 4_096;
 
 /// A relationship met on the way, as seen from the entity that is being left.
 struct Step {
@@ -25,6 +32,7 @@ struct Step {
 /// The walk's state. Rows stand for entities and relationships until the answer is put together.
 struct Walk<'c> {
     connection: &'c Connection,
+    allowance: &'c mut Allowance,
     statements: &'static [&'static str],
     types: HashSet<&'c str>,
     limit: usize,
@@ -42,6 +50,7 @@ pub(super) fn neighbors(
     namespace: &Namespace,
     start: &EntityId,
     query: &NeighborQuery,
+    allowance: &mut Allowance,
 ) -> Fallible<SubGraph> {
     if query.limit == 0 {
         return Ok(SubGraph::default());
@@ -49,6 +58,7 @@ pub(super) fn neighbors(
     let Some(key) = entity_key(connection, namespace, start)? else { return Ok(SubGraph::default()) };
     let mut walk = Walk {
         connection,
+        allowance,
         statements: match query.direction {
             Direction::Both => &[OUT, IN],
             Direction::Out => &[OUT],
@@ -94,7 +104,7 @@ impl Walk<'_> {
 
     /// Collects what one statement finds at an entity: every step, and the entities met for the first time.
     fn steps_from(
-        &self,
+        &mut self,
         from: i64,
         sql: &str,
         steps: &mut Vec<Step>,
@@ -105,6 +115,7 @@ impl Walk<'_> {
         let mut name = self.connection.prepare_cached("SELECT id FROM entities WHERE key = ?1")?;
         let mut rows = statement.query([from])?;
         while let Some(row) = rows.next()? {
+            self.allowance.take(STEP_BYTES)?;
             if !self.types.is_empty() {
                 let kind = row.get_ref(2)?.as_str().map_err(|_| corrupt("sqlite.read"))?;
                 if !self.types.contains(kind) {
@@ -127,7 +138,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn into_answer(self) -> Fallible<SubGraph> {
+    fn into_answer(mut self) -> Fallible<SubGraph> {
         let mut statement = self
             .connection
             .prepare_cached("SELECT id, entity_type, properties FROM entities WHERE key = ?1")?;
@@ -135,6 +146,7 @@ impl Walk<'_> {
         for (key, hops) in &self.order {
             let mut rows = statement.query(params![key])?;
             let row = rows.next()?.ok_or_else(|| corrupt("sqlite.read"))?;
+            self.allowance.take(column::bytes(row, 2)?)?;
             entities.push(Reached { entity: entity(row)?, hops: *hops });
         }
         let mut relationships = self.relationships()?;
@@ -142,7 +154,7 @@ impl Walk<'_> {
         Ok(SubGraph { entities, relationships })
     }
 
-    fn relationships(&self) -> Fallible<Vec<Relationship>> {
+    fn relationships(&mut self) -> Fallible<Vec<Relationship>> {
         let mut statement = self.connection.prepare_cached(
             "SELECT id, relationship_type, source, target, properties FROM relationships WHERE key = ?1",
         )?;
@@ -150,6 +162,7 @@ impl Walk<'_> {
         for key in &self.walked {
             let mut rows = statement.query([key])?;
             let row = rows.next()?.ok_or_else(|| corrupt("sqlite.read"))?;
+            self.allowance.take(column::bytes(row, 4)?)?;
             let end = |column| -> Fallible<EntityId> {
                 let key: i64 = row.get(column)?;
                 Ok(self.reached.get(&key).cloned().ok_or_else(|| corrupt("sqlite.read"))?)

@@ -9,7 +9,8 @@ use larder_kernel::{
 };
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::super::failure::Fallible;
+use super::super::engine::Allowance;
+use super::super::failure::{Failure, Fallible};
 use super::super::value::{count, integer, length, millis, now_ms, timestamp};
 
 /// How long an entry stays after its time has passed, so that a watcher under way still meets its put.
@@ -182,17 +183,24 @@ fn forget(sql: &Connection, address: &Address, expired: bool) -> Fallible<()> {
     Ok(())
 }
 
-pub(super) fn get(sql: &Connection, address: &Address, key: &Key) -> Fallible<Option<KvEntry>> {
+pub(super) fn get(
+    sql: &Connection,
+    address: &Address,
+    key: &Key,
+    allowance: &Allowance,
+) -> Fallible<Option<KvEntry>> {
+    // A value that is too long for the read is not even looked at.
     let mut statement = sql.prepare_cached(
-        "SELECT revision, expires_ms, value FROM kv_entries
+        "SELECT revision, expires_ms, CASE WHEN length(value) <= ?5 THEN value END FROM kv_entries
          WHERE namespace = ?1 AND bucket = ?2 AND key = ?3 AND (expires_ms IS NULL OR expires_ms > ?4)",
     )?;
     let (namespace, bucket) = address.key();
-    let mut rows = statement.query(params![namespace, bucket, key.as_str(), now_ms()])?;
+    let bytes_max = allowance.row_bytes_max();
+    let mut rows = statement.query(params![namespace, bucket, key.as_str(), now_ms(), bytes_max])?;
     let Some(row) = rows.next()? else { return Ok(None) };
     let expires_ms: Option<i64> = row.get(1)?;
     Ok(Some(KvEntry {
-        value: Bytes::from(row.get::<_, Vec<u8>>(2)?),
+        value: Bytes::from(row.get::<_, Option<Vec<u8>>>(2)?.ok_or(Failure::Long)?),
         revision: Revision::new(count(row.get(0)?)?),
         expires_at: expires_ms.map(timestamp).transpose()?,
     }))

@@ -148,11 +148,11 @@ pub(super) const FIRST_FREE: &str = "SELECT min(position) FROM (
                  SELECT * FROM (SELECT position FROM tasks WHERE board = ?1 AND status = 'planned'
                                 ORDER BY position LIMIT 1)
                  UNION ALL
-                 SELECT * FROM (SELECT position FROM tasks
-                                WHERE board = ?1 AND lease_expires_ms IS NOT NULL AND lease_expires_ms <= ?2
-                                ORDER BY position LIMIT 1))";
+                 SELECT min(position) FROM tasks INDEXED BY tasks_leased
+                 WHERE board = ?1 AND lease_expires_ms IS NOT NULL AND lease_expires_ms <= ?2)";
 
-/// The first task in board order that is planned or whose lease has passed. Each of the two is one look into an index.
+/// The first task in board order that is planned or whose lease has passed: one look into an index, and one at each lease
+/// that has passed.
 fn first_free(connection: &Connection, board: i64, now_ms: i64) -> Fallible<Option<Task>> {
     let position: Option<i64> = connection
         .prepare_cached(FIRST_FREE)?

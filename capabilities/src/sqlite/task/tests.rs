@@ -83,12 +83,15 @@ async fn no_lookup_visits_the_whole_board() {
         .await
         .unwrap();
     assert!(plan.contains("COVERING INDEX tasks_by_status (board=? AND status=?)"), "{plan}");
-    assert!(plan.contains("COVERING INDEX tasks_leased (board=?)"), "{plan}");
+    assert!(
+        plan.contains("COVERING INDEX tasks_leased (board=? AND lease_expires_ms>? AND lease_expires_ms<?)"),
+        "{plan}"
+    );
     assert!(!plan.contains("TEMP B-TREE"), "{plan}");
 }
 
 #[tokio::test]
-async fn a_claim_costs_the_same_whatever_waits_and_whatever_is_done() {
+async fn a_claim_costs_the_same_whatever_waits_is_done_or_held() {
     let folder = TempDir::new().unwrap();
     let store = store(&folder).await;
     let counting = crate::sqlite::tests::Counting::open(&folder.path().join("larder.db"));
@@ -101,10 +104,10 @@ async fn a_claim_costs_the_same_whatever_waits_and_whatever_is_done() {
         })
     };
     let mut costs = Vec::new();
-    for (waiting, done) in [(10, 0), (10_000, 0), (10, 300)] {
-        let board = BoardId::new("c", format!("{waiting} {done}")).unwrap();
+    for (waiting, done, held) in [(10, 0, 0), (10_000, 0, 0), (10, 300, 0), (10, 0, 300)] {
+        let board = BoardId::new("c", format!("{waiting} {done} {held}")).unwrap();
         store.create_task_list(&board, planned(&[])).await.unwrap();
-        let ids: Vec<String> = (0..waiting + done).map(|number| format!("{number:06}")).collect();
+        let ids: Vec<String> = (0..waiting + done + held).map(|number| format!("{number:06}")).collect();
         for batch in ids.chunks(1_000) {
             let batch: Vec<&str> = batch.iter().map(String::as_str).collect();
             store.add_tasks(&board, planned(&batch).tasks).await.unwrap();
@@ -114,6 +117,9 @@ async fn a_claim_costs_the_same_whatever_waits_and_whatever_is_done() {
             assert_eq!(claim.task.id.as_str(), text);
             let done = Transition::to(TaskStatus::Succeeded).with_token(claim.token);
             store.update_status(&board, &claim.task.id, done).await.unwrap();
+        }
+        for _ in 0..held {
+            store.claim(&board, &worker, LONG).await.unwrap().unwrap();
         }
         costs.push(claim(&board));
     }

@@ -7,10 +7,13 @@ use std::time::{Duration, Instant};
 
 use clap::{Parser, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
+use larder_conformance::layered::Around;
 use larder_conformance::report::waiver::{Date, Waivers};
 use larder_conformance::runner::{self, Probed};
 use larder_conformance::service::SERVICES;
-use larder_conformance::{Case, CaseOutcome, Effort, Harness, Level, Report, RunOptions, Stopwatch, suites};
+use larder_conformance::{
+    Case, CaseOutcome, Effort, Harness, Level, Report, RunOptions, Stopwatch, suites, url,
+};
 
 use crate::levels::{self, Word};
 use crate::live::{self, Backends};
@@ -36,6 +39,10 @@ pub(crate) struct Args {
     /// of them are required.
     #[arg(long)]
     live: bool,
+    /// Check each layer around each of the backends, and all layers at once, instead of the backends. A single one is a
+    /// word before the URL: `retry+sqlite:./larder.db`, or `stack+memory:` for all.
+    #[arg(long, conflicts_with = "live")]
+    layers: bool,
     /// Exit with 2 where this backend, or one of this scheme, is not there. Can be given several times.
     #[arg(long, value_name = "NAME-OR-SCHEME")]
     require: Vec<String>,
@@ -163,23 +170,27 @@ async fn check(
     let begun = Instant::now();
     let scratch = tempfile::tempdir().map_err(|error| format!("cannot make a temporary folder: {error}"))?;
     let options = options(args);
-    let mut backends = Backends::open(&args.urls, scratch.path(), running, options.timeout).await?;
+    let layered = args.layers.then(|| url::behind_layers(&args.urls, scratch.path()));
+    let urls = layered.as_ref().unwrap_or(&args.urls);
+    let mut backends = Backends::open(urls, scratch.path(), running, options.timeout).await?;
     let required = required(args);
     backends.require(&required)?;
     let bar = progress_bar(&backends, cases);
     let mut report = Report::new(options.seed);
     report.absent = backends.absent;
     report.jobs = options.jobs;
-    for (harness, probed) in backends.opened {
+    for (harness, probed) in &backends.opened {
         bar.set_prefix(harness.name().to_owned());
         let watch = Stopwatch::default();
-        let found = run_one(&watch.watch(Arc::clone(&harness)), &probed, cases, &options, &bar).await;
-        report.levels.extend(levels::run(&args.level, &harness, &probed, &effort(args)).await);
-        let destroyed = runner::within(options.timeout, "check.destroy", harness.destroy()).await;
-        destroyed.map_err(|error| format!("cannot clean up {}: {error}", harness.url()))?;
+        let found = run_one(&watch.watch(Arc::clone(harness)), probed, cases, &options, &bar).await;
         report.latencies.extend(watch.latencies(harness.name()));
         report.again.insert(harness.name().to_owned(), again(args, harness.name(), &harness.url()));
-        report.add(probed.backend, found);
+        report.add(probed.backend.clone(), found);
+    }
+    report.levels = levels::run_all(&args.level, &backends.opened, &effort(args)).await?;
+    for (harness, _) in &backends.opened {
+        let destroyed = runner::within(options.timeout, "check.destroy", harness.destroy()).await;
+        destroyed.map_err(|error| format!("cannot clean up {}: {error}", harness.url()))?;
     }
     bar.finish_and_clear();
     live::note_idle(&mut report, &required);
@@ -217,11 +228,13 @@ fn required(args: &Args) -> Vec<String> {
 /// services may change.
 fn again(args: &Args, name: &str, url: &str) -> String {
     let long = if args.long { " --long" } else { "" };
+    let long = if args.layers { format!(" --layers{long}") } else { long.to_owned() };
     let scheme = url.split(':').next().unwrap_or_default();
-    let command = match scheme {
-        "memory" | "sqlite" | "file" => "larder",
-        _ => "larder-full",
-    };
+    let command =
+        match Around::split(url).map_or(scheme, |(_, behind)| behind.split(':').next().unwrap_or_default()) {
+            "memory" | "sqlite" | "file" => "larder",
+            _ => "larder-full",
+        };
     match (args.live, args.urls.is_empty()) {
         (true, _) => format!("cargo larder-full check --live{long}"),
         (false, true) => format!("cargo larder check{long}"),

@@ -5,10 +5,14 @@
 mod bench;
 mod check;
 mod contract;
+mod doctor;
 mod export;
 mod import;
+mod inspect;
 mod levels;
 mod live;
+#[cfg(feature = "full")]
+mod mcp;
 mod moving;
 mod mutants;
 mod output;
@@ -44,6 +48,8 @@ enum Command {
     Contract(contract::Args),
     /// Copy everything from one backend to another; running it again goes on where it was.
     Copy(moving::copy::Args),
+    /// Look at places before programs trust them: versions, durability, rights, room, clocks. Nothing there is changed.
+    Doctor(doctor::Args),
     /// Write everything that a backend holds into an archive.
     Dump(moving::dump::Args),
     /// Remove everything that a namespace holds, or what belongs to an agent or a session, and see that nothing is left.
@@ -52,8 +58,14 @@ enum Command {
     Export(export::Args),
     /// Append a transcript to a thread, whole or not at all; running it again adds nothing.
     Import(import::Args),
+    /// Show what a namespace holds: threads, collections, boards and sizes.
+    Inspect(inspect::Args),
     /// Fill a backend from an archive; running it again goes on where it was.
     Load(moving::load::Args),
+    /// Serve conversations, a memory graph, notes and tasks to models: an MCP server over standard input and output, or over
+    /// streamable HTTP.
+    #[cfg(feature = "full")]
+    Mcp(mcp::Args),
     /// Run the suite against stores that are wrong on purpose, and print which clause caught which.
     Mutants(mutants::Args),
     /// Start or stop the live services that backends are checked against, in containers or without.
@@ -77,11 +89,15 @@ fn main() -> ExitCode {
         Command::Check(args) => check::run(&args),
         Command::Contract(args) => contract::run(&args),
         Command::Copy(args) => moving::copy::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Dump(args) => moving::dump::run(&args),
         Command::Erase(args) => moving::erase::run(&args),
         Command::Export(args) => export::run(&args),
         Command::Import(args) => import::run(&args),
+        Command::Inspect(args) => inspect::run(&args),
         Command::Load(args) => moving::load::run(&args),
+        #[cfg(feature = "full")]
+        Command::Mcp(args) => mcp::run(&args),
         Command::Mutants(args) => mutants::run(&args),
         Command::Services(args) => services::run(&args),
         Command::Test(args) => test::run(&args),

@@ -1,7 +1,5 @@
 //! Conveniences over [`HistoryProvider`], the same for every backend.
 
-use async_trait::async_trait;
-
 use super::{AppendOptions, HistoryProvider, StoredMessage};
 use crate::error::Result;
 use crate::id::{Seq, Thread};
@@ -9,46 +7,51 @@ use crate::limits::PAGE_ITEMS_MAX;
 use crate::message::ChatMessage;
 
 /// What every [`HistoryProvider`] offers on top of its contract. No backend overrides it.
-#[async_trait]
 pub trait HistoryProviderExt: HistoryProvider {
     /// Appends one message and returns its place.
     ///
     /// # Errors
     /// As [`HistoryProvider::append_many`].
-    async fn append(&self, thread: &Thread, message: ChatMessage) -> Result<Seq> {
-        Ok(self.append_many(thread, vec![message], AppendOptions::default()).await?.last)
+    fn append(&self, thread: &Thread, message: ChatMessage) -> impl Future<Output = Result<Seq>> + Send {
+        async { Ok(self.append_many(thread, vec![message], AppendOptions::default()).await?.last) }
     }
 
     /// Counts the thread's messages.
     ///
     /// # Errors
     /// As [`HistoryProvider::thread_info`].
-    async fn count_messages(&self, thread: &Thread) -> Result<u64> {
-        Ok(self.thread_info(thread).await?.messages)
+    fn count_messages(&self, thread: &Thread) -> impl Future<Output = Result<u64>> + Send {
+        async { Ok(self.thread_info(thread).await?.messages) }
     }
 
     /// Reads the newest `limit` messages, oldest first.
     ///
     /// # Errors
     /// As [`HistoryProvider::tail`].
-    async fn last_messages(&self, thread: &Thread, limit: usize) -> Result<Vec<StoredMessage>> {
-        self.tail(thread, None, limit).await
+    fn last_messages(
+        &self,
+        thread: &Thread,
+        limit: usize,
+    ) -> impl Future<Output = Result<Vec<StoredMessage>>> + Send {
+        async move { self.tail(thread, None, limit).await }
     }
 
     /// Reads the whole thread, page by page. Its memory is that of the thread.
     ///
     /// # Errors
     /// As [`HistoryProvider::page_after`].
-    async fn all_messages(&self, thread: &Thread) -> Result<Vec<StoredMessage>> {
-        let mut messages = Vec::new();
-        let mut after = Seq::MIN;
-        loop {
-            let page = self.page_after(thread, after, PAGE_ITEMS_MAX).await?;
-            let full = page.len() == PAGE_ITEMS_MAX;
-            messages.extend(page);
-            match messages.last() {
-                Some(last) if full => after = last.seq,
-                _ => return Ok(messages),
+    fn all_messages(&self, thread: &Thread) -> impl Future<Output = Result<Vec<StoredMessage>>> + Send {
+        async {
+            let mut messages = Vec::new();
+            let mut after = Seq::MIN;
+            loop {
+                let page = self.page_after(thread, after, PAGE_ITEMS_MAX).await?;
+                let full = page.len() == PAGE_ITEMS_MAX;
+                messages.extend(page);
+                match messages.last() {
+                    Some(last) if full => after = last.seq,
+                    _ => return Ok(messages),
+                }
             }
         }
     }

@@ -1,4 +1,4 @@
--- KEYS: boards. ARGV: the prefix of the conversation's keys.
+-- KEYS: boards, a key that is never there. ARGV: the prefix of the conversation's keys.
 -- Every board is read before the first is written.
 local CHUNK = 1000
 local LOW, HIGH = int(SPAN), '(' .. int(2 * SPAN)

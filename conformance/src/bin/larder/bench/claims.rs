@@ -9,7 +9,9 @@ use larder_capabilities::Stores;
 use larder_kernel::{BoardId, Namespace, NewBoard, NewTask, TaskId, TaskStore, WorkerId};
 use sqlx::PgConnection;
 
+use super::curve::Plot;
 use super::figure::{Figure, Subject, Target, Unit, in_turns};
+use super::history::micros_each;
 use super::pgbench::Pgbench;
 use super::postgres::{VARIABLE, connect, settings};
 use super::{Outcome, Plan};
@@ -24,12 +26,12 @@ const LEASE: Duration = Duration::from_secs(3_600);
 /// Eight workers at a board in SQLite.
 pub(super) async fn sqlite(plan: &Plan) -> Outcome<Vec<Figure>> {
     let url = format!("sqlite:{}?synchronous=full", plan.scratch.join("claims.db").display());
-    beside(plan, "sqlite-claims", &url, "sqlite: journal_mode=wal synchronous=full; ").await
+    beside(plan, "sqlite-claims", "SQLite", &url, "sqlite: journal_mode=wal synchronous=full; ").await
 }
 
 /// Eight workers at a board in Postgres.
 pub(super) async fn postgres(plan: &Plan) -> Outcome<Vec<Figure>> {
-    beside(plan, "postgres-claims", &plan.url(VARIABLE)?, "").await
+    beside(plan, "postgres-claims", "Postgres", &plan.url(VARIABLE)?, "").await
 }
 
 /// A board of tasks that only this run uses.
@@ -37,6 +39,8 @@ struct Backlog {
     stores: Stores,
     tasks: Arc<dyn TaskStore>,
     board: BoardId,
+    /// How many tasks there are.
+    added: u32,
     claimed: HashSet<TaskId>,
 }
 
@@ -45,20 +49,37 @@ impl Backlog {
         let namespace = Namespace::new(format!("bench-{}", std::process::id()))?;
         let stores = Stores::builder().namespace(namespace).url(url).connect().await?;
         let (tasks, board) = (stores.tasks()?, BoardId::new("bench", "claims")?);
-        Ok(Self { tasks, stores, board, claimed: HashSet::new() })
+        tasks.create_task_list(&board, NewBoard::default()).await?;
+        Ok(Self { tasks, stores, board, added: 0, claimed: HashSet::new() })
     }
 
-    async fn fill(&self, count: u32) -> Outcome<()> {
-        let task = |number: u32| Ok(NewTask::new(TaskId::new(format!("task-{number:07}"))?, "a task"));
-        let mut tasks = (0..count).map(task).collect::<larder_kernel::Result<Vec<_>>>()?.into_iter();
-        self.tasks.create_task_list(&self.board, NewBoard::default()).await?;
-        loop {
-            let batch: Vec<_> = tasks.by_ref().take(usize::try_from(BATCH)?).collect();
-            if batch.is_empty() {
-                return Ok(());
-            }
+    /// Adds tasks until there are so many.
+    async fn fill(&mut self, count: u32) -> Outcome<()> {
+        while self.added < count {
+            let next = count.min(self.added + BATCH);
+            let task = |number: u32| Ok(NewTask::new(TaskId::new(format!("task-{number:07}"))?, "a task"));
+            let batch = (self.added..next).map(task).collect::<larder_kernel::Result<Vec<_>>>()?;
             self.tasks.add_tasks(&self.board, batch).await?;
+            self.added = next;
         }
+        Ok(())
+    }
+
+    /// Fills the board, and has one worker claim whenever there are ten times as many tasks.
+    async fn grow(&mut self, count: u32, calls: u32) -> Outcome<Vec<(f64, f64)>> {
+        let worker = WorkerId::new("worker-0")?;
+        let (mut points, mut next) = (Vec::new(), 1_000);
+        while next <= count {
+            self.fill(next).await?;
+            let begun = Instant::now();
+            for _ in 0..calls {
+                let claim = self.tasks.claim(&self.board, &worker, LEASE).await?.ok_or("no task was left")?;
+                self.claimed.insert(claim.task.id);
+            }
+            points.push((f64::from(next), micros_each(begun, calls)));
+            next = if next < count { count.min(next * 10) } else { next + 1 };
+        }
+        Ok(points)
     }
 
     /// Has each worker claim so many, and gives how many a second were claimed.
@@ -117,13 +138,20 @@ impl Queue {
     }
 }
 
-async fn beside(plan: &Plan, name: &'static str, url: &str, own_settings: &str) -> Outcome<Vec<Figure>> {
+async fn beside(
+    plan: &Plan,
+    name: &'static str,
+    backend: &str,
+    url: &str,
+    own_settings: &str,
+) -> Outcome<Vec<Figure>> {
     let server = plan.url(VARIABLE)?;
     let pgbench = Pgbench::new(&server)?;
     let mut connection = connect(&server).await?;
     let (count, each) = (plan.size(200_000, 5_000), plan.size(200, 40));
     let mut backlog = Backlog::open(url).await?;
-    backlog.fill(count).await?;
+    let curve = backlog.grow(count, plan.size(100, 20)).await?;
+    plan.draw(Plot::ClaimCost, backend, curve);
     let queue = Queue::create(&mut connection, plan, count).await?;
     if url == server {
         // What autovacuum does within a minute or so, as the peer's table has had it done.

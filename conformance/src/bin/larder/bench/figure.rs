@@ -12,6 +12,26 @@ pub(super) enum Target {
     AtLeast(f64),
 }
 
+/// How a figure stands to its target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Verdict {
+    Pass,
+    Short,
+    /// There is no target: the figure is there to compare.
+    Information,
+}
+
+impl Verdict {
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Pass => "pass",
+            Self::Short => "short",
+            Self::Information => "information",
+        }
+    }
+}
+
 impl Target {
     fn met_by(self, ratio: f64) -> bool {
         match self {
@@ -39,6 +59,8 @@ pub(super) enum Unit {
     Bytes,
     #[serde(rename = "messages")]
     Messages,
+    #[serde(rename = "hits")]
+    Hits,
     #[serde(rename = "messages/s")]
     MessagesPerSecond,
     #[serde(rename = "claims/s")]
@@ -49,6 +71,8 @@ pub(super) enum Unit {
     MebiBytes,
     #[serde(rename = "MiB/s")]
     MebiBytesPerSecond,
+    #[serde(rename = "MB/s")]
+    MegaBytesPerSecond,
     #[serde(rename = "GFLOP/s")]
     GigaFlops,
 }
@@ -59,11 +83,13 @@ impl Unit {
             Self::Micros => "µs",
             Self::Bytes => "bytes",
             Self::Messages => "messages",
+            Self::Hits => "hits",
             Self::MessagesPerSecond => "messages/s",
             Self::ClaimsPerSecond => "claims/s",
             Self::WindowsPerSecond => "windows/s",
             Self::MebiBytes => "MiB",
             Self::MebiBytesPerSecond => "MiB/s",
+            Self::MegaBytesPerSecond => "MB/s",
             Self::GigaFlops => "GFLOP/s",
         }
     }
@@ -107,7 +133,7 @@ pub(super) struct Figure {
     pub(super) beside: Spread,
     pub(super) ratio: Spread,
     pub(super) target: Option<Target>,
-    pub(super) met: Option<bool>,
+    pub(super) verdict: Verdict,
 }
 
 /// What a figure is of, before it is measured.
@@ -134,7 +160,11 @@ impl Subject {
             beside: Spread::of(rounds.iter().map(|(_, peer)| *peer)),
             ratio,
             target: self.target,
-            met: self.target.map(|target| target.met_by(ratio.median)),
+            verdict: match self.target.map(|target| target.met_by(ratio.median)) {
+                Some(true) => Verdict::Pass,
+                Some(false) => Verdict::Short,
+                None => Verdict::Information,
+            },
         }
     }
 }
@@ -142,7 +172,7 @@ impl Subject {
 /// A bench that gave no figures.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Skipped {
-    pub(super) bench: &'static str,
+    pub(super) bench: String,
     pub(super) reason: String,
 }
 
@@ -150,11 +180,20 @@ pub(super) struct Skipped {
 /// prepared statements and caches, and does not count.
 pub(super) async fn in_turns<T>(
     plan: &Plan,
+    larder: impl AsyncFnMut(usize) -> Outcome<T>,
+    peer: impl AsyncFnMut(usize) -> Outcome<T>,
+) -> Outcome<Vec<(T, T)>> {
+    in_rounds(plan.rounds, larder, peer).await
+}
+
+/// The same in so many rounds.
+pub(super) async fn in_rounds<T>(
+    count: usize,
     mut larder: impl AsyncFnMut(usize) -> Outcome<T>,
     mut peer: impl AsyncFnMut(usize) -> Outcome<T>,
 ) -> Outcome<Vec<(T, T)>> {
-    let mut rounds = Vec::with_capacity(plan.rounds);
-    for round in 0..=plan.rounds {
+    let mut rounds = Vec::with_capacity(count);
+    for round in 0..=count {
         let pair = if round.is_multiple_of(2) {
             let larder = larder(round).await?;
             (larder, peer(round).await?)
@@ -190,8 +229,8 @@ mod tests {
         let figure = subject(Target::AtMost(1.25)).figure(&rounds);
         assert_eq!(figure.ratio, Spread { median: 2.0, min: 1.0, max: 3.0 });
         assert_eq!(figure.larder.median, 3.0);
-        assert_eq!(figure.met, Some(false));
-        assert_eq!(subject(Target::AtLeast(0.9)).figure(&rounds).met, Some(true));
+        assert_eq!(figure.verdict, Verdict::Short);
+        assert_eq!(subject(Target::AtLeast(0.9)).figure(&rounds).verdict, Verdict::Pass);
         assert_eq!(subject(Target::AtMost(1.0)).figure(&[(1.0, 1.0), (2.0, 1.0)]).ratio.median, 1.5);
     }
 }

@@ -3,12 +3,13 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use larder_agents::storage::InMemoryGraphStore;
+use larder_agents::storage::{InMemoryGraphStore, ReachedIds};
 use larder_kernel::{
     Direction, Entity, EntityId, EntityType, GraphStore, NeighborQuery, Relationship, RelationshipId,
     RelationshipType,
 };
 
+use super::curve::Plot;
 use super::figure::{Figure, Subject, Target, Unit, in_turns};
 use super::history::micros_each;
 use super::{Outcome, Plan};
@@ -34,13 +35,13 @@ impl Fixed {
         Self { stamps: vec![0; starts.len()], starts, targets, walk: 0 }
     }
 
-    /// The nodes that are reached, breadth first.
-    fn reach(&mut self, start: u32) -> Outcome<Vec<u32>> {
+    /// The nodes that are reached in so many steps, breadth first.
+    fn reach(&mut self, start: usize, depth: u32) -> Outcome<Vec<u32>> {
         self.walk += 1;
-        let mut reached = vec![start];
-        self.stamps[usize::try_from(start)?] = self.walk;
+        let mut reached = vec![u32::try_from(start)?];
+        self.stamps[start] = self.walk;
         let mut ring = 0;
-        for _ in 0..DEPTH {
+        for _ in 0..depth {
             let end = reached.len();
             for at in ring..end {
                 let node = usize::try_from(reached[at])?;
@@ -95,55 +96,130 @@ async fn fill(store: &InMemoryGraphStore, nodes: usize, targets: &[u32]) -> Outc
     Ok(ids)
 }
 
-/// The ids within three hops, on a graph that may change between any two walks.
+/// The graph that both sides walk, and from where.
+struct Ground {
+    store: InMemoryGraphStore,
+    ids: Vec<EntityId>,
+    walks: u32,
+}
+
+impl Ground {
+    /// The same starts on both sides, others in each round.
+    fn start(&self, round: usize, walk: u32) -> Outcome<usize> {
+        Ok((round * 7_919 + usize::try_from(walk)? * 104_729) % self.ids.len())
+    }
+
+    fn starts(&self, round: usize) -> impl Iterator<Item = Outcome<usize>> {
+        (0..self.walks).map(move |walk| self.start(round, walk))
+    }
+
+    async fn reach(&self, start: usize, depth: u32) -> Outcome<ReachedIds> {
+        let query = NeighborQuery::depth(depth).with_direction(Direction::Out);
+        Ok(self.store.reach(&self.ids[start], &query).await?)
+    }
+
+    /// Both sides must reach as many.
+    async fn check(&self, fixed: &mut Fixed) -> Outcome<()> {
+        for start in self.starts(0).take(10) {
+            let start = start?;
+            let (found, expected) = (self.reach(start, DEPTH).await?, fixed.reach(start, DEPTH)?);
+            if found.len() != expected.len() || found.iter().count() != expected.len() {
+                return Err(format!("a walk found {} of {} entities", found.len(), expected.len()).into());
+            }
+        }
+        Ok(())
+    }
+
+    async fn walked(&self, plan: &Plan, fixed: &mut Fixed) -> Outcome<Vec<(f64, f64)>> {
+        in_turns(
+            plan,
+            async |round| {
+                let begun = Instant::now();
+                for start in self.starts(round) {
+                    black_box(self.reach(start?, DEPTH).await?);
+                }
+                Ok(micros_each(begun, self.walks))
+            },
+            async |round| {
+                let begun = Instant::now();
+                for start in self.starts(round) {
+                    black_box(fixed.reach(start?, DEPTH)?);
+                }
+                Ok(micros_each(begun, self.walks))
+            },
+        )
+        .await
+    }
+
+    /// As `walked`, with a text of its own for each id that was reached.
+    async fn read(&self, plan: &Plan, fixed: &mut Fixed) -> Outcome<Vec<(f64, f64)>> {
+        let texts: Vec<Box<str>> = self.ids.iter().map(|id| id.as_str().into()).collect();
+        in_turns(
+            plan,
+            async |round| {
+                let begun = Instant::now();
+                for start in self.starts(round) {
+                    let reached = self.reach(start?, DEPTH).await?;
+                    black_box(reached.iter().map(|(id, _)| id.as_str().to_owned()).collect::<Vec<_>>());
+                }
+                Ok(micros_each(begun, self.walks))
+            },
+            async |round| {
+                let begun = Instant::now();
+                for start in self.starts(round) {
+                    let reached = fixed.reach(start?, DEPTH)?;
+                    let text = |node: u32| Ok(texts[usize::try_from(node)?].to_string());
+                    black_box(reached.into_iter().map(text).collect::<Outcome<Vec<_>>>()?);
+                }
+                Ok(micros_each(begun, self.walks))
+            },
+        )
+        .await
+    }
+
+    /// What a walk costs against the relationships that it visits.
+    async fn curve(&self, plan: &Plan, fixed: &mut Fixed) -> Outcome<Vec<(f64, f64)>> {
+        let mut points = Vec::new();
+        for depth in 1..=4 {
+            let walks = plan.size(if depth < 4 { 300 } else { 50 }, 20);
+            let mut visited = 0;
+            for walk in 0..walks {
+                visited += fixed.reach(self.start(0, walk)?, depth - 1)?.len() * DEGREE;
+            }
+            let begun = Instant::now();
+            for walk in 0..walks {
+                black_box(self.reach(self.start(0, walk)?, depth).await?);
+            }
+            points.push((visited as f64 / f64::from(walks), micros_each(begun, walks)));
+        }
+        Ok(points)
+    }
+}
+
+/// What is reached within three hops, on a graph that may change between any two walks.
 pub(super) async fn memory(plan: &Plan) -> Outcome<Vec<Figure>> {
     let nodes = usize::try_from(plan.size(100_000, 10_000))?;
-    let walks = plan.size(500, 100);
     let targets = targets(nodes)?;
     let store = InMemoryGraphStore::new();
     let ids = fill(&store, nodes, &targets).await?;
-    let mut fixed = Fixed::new(targets);
-    let query = NeighborQuery::depth(DEPTH).with_direction(Direction::Out);
-    // The same starts on both sides, others in each round.
-    let start = |round: usize, walk: u32| -> Outcome<usize> {
-        Ok((round * 7_919 + usize::try_from(walk)? * 104_729) % nodes)
-    };
-    for walk in 0..10 {
-        let start = start(0, walk)?;
-        let (found, expected) =
-            (store.reach(&ids[start], &query).await?, fixed.reach(u32::try_from(start)?)?);
-        if found.len() != expected.len() {
-            return Err(format!("a walk found {} of {} entities", found.len(), expected.len()).into());
-        }
-    }
-    let rounds = in_turns(
-        plan,
-        async |round| {
-            let begun = Instant::now();
-            for walk in 0..walks {
-                black_box(store.reach(&ids[start(round, walk)?], &query).await?);
-            }
-            Ok(micros_each(begun, walks))
-        },
-        async |round| {
-            let begun = Instant::now();
-            for walk in 0..walks {
-                black_box(fixed.reach(u32::try_from(start(round, walk)?)?)?);
-            }
-            Ok(micros_each(begun, walks))
-        },
-    )
-    .await?;
-    let subject = Subject {
-        name: "memory-reach",
+    let (ground, mut fixed) = (Ground { store, ids, walks: plan.size(500, 100) }, Fixed::new(targets));
+    ground.check(&mut fixed).await?;
+    let walked = ground.walked(plan, &mut fixed).await?;
+    let read = ground.read(plan, &mut fixed).await?;
+    plan.draw(Plot::GraphWalk, "in memory, ids only", ground.curve(plan, &mut fixed).await?);
+    let subject = |name, what: &str, peer: &str, target| Subject {
+        name,
         what: format!(
-            "ids within {DEPTH} hops, {nodes} entities and {} relationships, by the ids of users",
+            "{what} within {DEPTH} hops, {nodes} entities and {} relationships, begun at a user's id",
             nodes * DEGREE
         ),
-        peer: "an array of neighbours (CSR) with a stamp for each node, by numbers".to_owned(),
+        peer: format!("an array of neighbours (CSR) with a stamp for each node{peer}"),
         settings: "in memory on both sides".to_owned(),
         unit: Unit::Micros,
-        target: Some(Target::AtMost(4.0)),
+        target,
     };
-    Ok(vec![subject.figure(&rounds)])
+    Ok(vec![
+        subject("memory-reach", "what is reached", "", Some(Target::AtMost(4.0))).figure(&walked),
+        subject("memory-reach-text", "a text for each id", ", and an array of texts", None).figure(&read),
+    ])
 }

@@ -6,11 +6,14 @@ use std::time::Instant;
 use larder_capabilities::Stores;
 use larder_kernel::{AppendOptions, HistoryProvider, HistoryProviderExt, Namespace, Thread};
 
+use super::curve::Plot;
 use super::figure::{Figure, Subject, Target, Unit, in_turns};
 use super::{Outcome, Plan, payload, window};
 
 /// How many messages a batch of the filling has.
 const BATCH: u32 = 1_000;
+/// Parts in which appends are made where what they write is counted.
+const PARTS: u32 = 5;
 
 /// The conversations of a namespace that only this run uses.
 pub(super) struct Conversations {
@@ -77,6 +80,26 @@ impl Conversations {
         Ok(f64::from(sessions * each) / begun.elapsed().as_secs_f64())
     }
 
+    /// Appends in five parts, and gives the microseconds of each append, and the bytes that one of the middle part
+    /// wrote: now and then a part also has to write what a checkpoint moves.
+    async fn append_logged(
+        &mut self,
+        thread: &Thread,
+        calls: u32,
+        written: &mut impl AsyncFnMut() -> Outcome<Option<u64>>,
+    ) -> Outcome<(f64, Option<f64>)> {
+        let (mut micros, mut logged) = (0.0, Vec::new());
+        for _ in 0..PARTS {
+            let before = written().await?;
+            micros += self.append(thread, calls / PARTS).await? / f64::from(PARTS);
+            let after = written().await?;
+            let bytes = before.zip(after).map(|(before, after)| after.saturating_sub(before));
+            logged.extend(bytes.map(|bytes| bytes as f64 / f64::from(calls / PARTS)));
+        }
+        logged.sort_by(f64::total_cmp);
+        Ok((micros, logged.get(logged.len() / 2).copied()))
+    }
+
     /// Appends, reads and makes windows of one thread.
     async fn round(
         &mut self,
@@ -84,20 +107,12 @@ impl Conversations {
         calls: u32,
         written: &mut impl AsyncFnMut() -> Outcome<Option<u64>>,
     ) -> Outcome<Round> {
-        let before = written().await?;
-        let append = self.append(thread, calls).await?;
-        let after = written().await?;
-        let logged = before.zip(after).map(|(before, after)| after.saturating_sub(before));
+        let (append, logged) = self.append_logged(thread, calls, written).await?;
         let read = self.last_50(thread, calls).await?;
         // So that the window holds calls of tools and their results.
         self.fill(thread, 2 * u32::try_from(window::WINDOW_MESSAGES)?).await?;
         let context = window::context(Arc::clone(&self.history), &thread.agent)?;
-        Ok(Round {
-            append,
-            logged: logged.map(|bytes| bytes as f64 / f64::from(calls)),
-            read,
-            window: window::windows(&context, &thread.session, calls).await?,
-        })
+        Ok(Round { append, logged, read, window: window::windows(&context, &thread.session, calls).await? })
     }
 
     /// Reads the last 50 messages again and again, and gives the microseconds of each read.
@@ -128,12 +143,48 @@ pub(super) fn micros_each(begun: Instant, calls: u32) -> f64 {
 
 /// The names of a service's figures about conversations that grow.
 pub(super) struct Names {
+    /// Of the backend, in plots.
+    pub(super) backend: &'static str,
     pub(super) time: &'static str,
     pub(super) bytes: &'static str,
     pub(super) read: &'static str,
     pub(super) window: &'static str,
     /// What the bytes are.
     pub(super) log: &'static str,
+}
+
+/// Fills a thread, and measures appends and reads whenever it has become ten times as long.
+async fn grow(
+    plan: &Plan,
+    conversations: &mut Conversations,
+    thread: &Thread,
+    long: u32,
+    names: &Names,
+    written: &mut impl AsyncFnMut() -> Outcome<Option<u64>>,
+) -> Outcome<()> {
+    let calls = plan.size(100, 20);
+    let (mut appends, mut bytes, mut reads) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut there, mut next) = (0, 100);
+    while next <= long {
+        conversations.fill(thread, next - there).await?;
+        // Connections and prepared statements are not the thread's.
+        conversations.append(thread, 10).await?;
+        let (micros, logged) = conversations.append_logged(thread, calls, written).await?;
+        there = next + 10 + calls;
+        let length = f64::from(there);
+        appends.push((length, micros));
+        bytes.extend(logged.map(|logged| (length, logged)));
+        conversations.last_50(thread, 5).await?;
+        reads.push((length, conversations.last_50(thread, calls).await?));
+        next *= 10;
+    }
+    conversations.fill(thread, long.saturating_sub(there)).await?;
+    plan.draw(Plot::AppendCost, names.backend, appends);
+    plan.draw(Plot::TailCost, names.backend, reads);
+    if !bytes.is_empty() {
+        plan.draw(Plot::AppendBytes, format!("{}, {}", names.backend, names.log), bytes);
+    }
+    Ok(())
 }
 
 /// Whether an append, a read and a window cost the same however long the thread is. `written` is a counter of the bytes that the
@@ -147,9 +198,9 @@ pub(super) async fn long_thread(
     mut written: impl AsyncFnMut() -> Outcome<Option<u64>>,
 ) -> Outcome<Vec<Figure>> {
     let (short, long) = (100, plan.size(1_000_000, 100_000));
-    let calls = plan.size(200, 50);
+    let calls = plan.size(100, 50);
     let long_thread = Thread::new("bench", "long")?;
-    conversations.fill(&long_thread, long).await?;
+    grow(plan, conversations, &long_thread, long, &names, &mut written).await?;
     settled().await?;
     let subject = |name, what: &str, unit, target| Subject {
         name,

@@ -38,14 +38,6 @@ impl Plain {
 pub(super) async fn history(plan: &Plan) -> Outcome<Vec<Figure>> {
     let calls = plan.size(20_000, 2_000);
     let thread = Thread::new("bench", "session")?;
-    let subject = |name, what: &str, unit, target| Subject {
-        name,
-        what: what.to_owned(),
-        peer: PEER.to_owned(),
-        settings: "in memory on both sides".to_owned(),
-        unit,
-        target: Some(target),
-    };
     // Each round's messages go before the next begins, so that both sides find the same memory.
     let appends = in_turns(
         plan,
@@ -90,27 +82,52 @@ pub(super) async fn history(plan: &Plan) -> Outcome<Vec<Figure>> {
         },
     )
     .await?;
-    let both = in_turns(plan, async |_| two_sessions(calls), async |_| two_threads(calls)).await?;
-    Ok(vec![
+    let mut figures = vec![
         subject("memory-append", "append of a 1 KB message", Unit::Micros, Target::AtMost(2.0))
             .figure(&appends),
         subject("memory-last-50", "last 50 messages of 1 KB", Unit::Micros, Target::AtMost(2.0))
             .figure(&reads),
-        subject(
-            "memory-append-2",
-            "appends of 1 KB messages by two threads to two sessions",
-            Unit::MessagesPerSecond,
-            Target::AtLeast(1.5),
-        )
-        .figure(&both),
-    ])
+    ];
+    figures.extend(at_two(plan, calls).await?);
+    Ok(figures)
+}
+
+fn subject(name: &'static str, what: &str, unit: Unit, target: Target) -> Subject {
+    Subject {
+        name,
+        what: what.to_owned(),
+        peer: PEER.to_owned(),
+        settings: "in memory on both sides".to_owned(),
+        unit,
+        target: Some(target),
+    }
+}
+
+/// Two threads that append to two sessions, beside two that push to one Vec, and beside one that appends.
+async fn at_two(plan: &Plan, calls: u32) -> Outcome<[Figure; 2]> {
+    let beside_vec =
+        in_turns(plan, async |_| sessions(WRITERS, calls), async |_| threads(WRITERS, calls)).await?;
+    let beside_one = in_turns(plan, async |_| sessions(WRITERS, calls), async |_| sessions(1, calls)).await?;
+    let at_two = |name| {
+        let what = "appends of 1 KB messages by two threads to two sessions";
+        subject(name, what, Unit::MessagesPerSecond, Target::AtLeast(1.5))
+    };
+    let scaling = Subject {
+        peer: "the same by one thread to one session".to_owned(),
+        ..at_two("memory-append-scaling")
+    };
+    Ok([at_two("memory-append-2").figure(&beside_vec), scaling.figure(&beside_one)])
 }
 
 /// Has each of some threads append its messages, and gives how many a second were appended.
-fn at_once(calls: u32, append: impl Fn(u32, Vec<ChatMessage>) -> Outcome<()> + Sync) -> Outcome<f64> {
-    let ready = Barrier::new(usize::try_from(WRITERS)?);
+fn at_once(
+    writers: u32,
+    calls: u32,
+    append: impl Fn(u32, Vec<ChatMessage>) -> Outcome<()> + Sync,
+) -> Outcome<f64> {
+    let ready = Barrier::new(usize::try_from(writers)?);
     let seconds = std::thread::scope(|scope| {
-        let writers: Vec<_> = (0..WRITERS)
+        let running: Vec<_> = (0..writers)
             .map(|writer| {
                 let (ready, append) = (&ready, &append);
                 scope.spawn(move || {
@@ -122,17 +139,17 @@ fn at_once(calls: u32, append: impl Fn(u32, Vec<ChatMessage>) -> Outcome<()> + S
                 })
             })
             .collect();
-        let joined = writers
+        let joined = running
             .into_iter()
             .map(|writer| writer.join().unwrap_or_else(|_| Err("a writer panicked".to_owned())));
         joined.collect::<Result<Vec<f64>, String>>()
     })?;
-    Ok(f64::from(WRITERS * calls) / seconds.into_iter().fold(f64::MIN_POSITIVE, f64::max))
+    Ok(f64::from(writers * calls) / seconds.into_iter().fold(f64::MIN_POSITIVE, f64::max))
 }
 
-fn two_sessions(calls: u32) -> Outcome<f64> {
+fn sessions(writers: u32, calls: u32) -> Outcome<f64> {
     let history = InMemoryHistoryProvider::new();
-    at_once(calls, |writer, messages| {
+    at_once(writers, calls, |writer, messages| {
         let thread = Thread::new("bench", format!("session-{writer}"))?;
         Builder::new_current_thread().build()?.block_on(async {
             for message in messages {
@@ -143,9 +160,9 @@ fn two_sessions(calls: u32) -> Outcome<f64> {
     })
 }
 
-fn two_threads(calls: u32) -> Outcome<f64> {
+fn threads(writers: u32, calls: u32) -> Outcome<f64> {
     let plain = Plain::default();
-    at_once(calls, |_, messages| {
+    at_once(writers, calls, |_, messages| {
         for message in messages {
             std::hint::black_box(plain.append(message));
         }

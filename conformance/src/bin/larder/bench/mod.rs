@@ -6,26 +6,33 @@
 
 mod blobs;
 mod claims;
+mod curve;
 mod figure;
 mod files;
+mod frameworks;
 mod graph;
 mod history;
 mod machine;
 mod memory;
+mod neighbors;
 mod payload;
 mod peak;
 mod pgbench;
+mod pgvector;
 mod postgres;
 mod redis;
 mod report;
 mod s3;
 mod sessions;
 mod sqlite;
+mod tokens;
 mod vectors;
 mod window;
 
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::time::Instant;
 
 use clap::{Parser, ValueEnum};
 use futures_util::future::LocalBoxFuture;
@@ -33,12 +40,17 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::output;
 use crate::services::Running;
+use curve::{Curve, Plot};
 use figure::{Figure, Skipped};
 use machine::Machine;
 use report::BenchReport;
 
 /// A measurement or the reason why there is none.
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+
+/// Why there is no figure beside faiss' HNSW.
+const NO_INDEX: &str =
+    "the search in memory is exact; it offers no approximate index to hold against faiss' HNSW";
 
 /// Set for the release build that a debug build starts, so that it starts no other.
 const RESTARTED: &str = "LARDER_BENCH_RESTARTED";
@@ -70,7 +82,7 @@ pub(crate) struct Args {
     /// How to print the result.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
-    /// Write the result as a page of Markdown too.
+    /// Write the result as a page of Markdown too, and its plots into `docs/plots` beside it.
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
     /// Start no services; only those that a LARDER_*_URL variable names are measured.
@@ -88,9 +100,18 @@ struct Plan {
     /// A folder that is removed after the run.
     scratch: PathBuf,
     variables: Vec<(String, String)>,
+    /// What the benches found of costs that grow or do not.
+    curves: RefCell<Vec<Curve>>,
 }
 
 impl Plan {
+    /// Keeps a curve for the plots.
+    fn draw(&self, plot: Plot, line: impl Into<String>, mut points: Vec<(f64, f64)>) {
+        // Nothing has no place on a logarithmic axis.
+        points.retain(|(size, cost)| *size > 0.0 && *cost > 0.0);
+        self.curves.borrow_mut().push(Curve { plot, line: line.into(), points });
+    }
+
     /// How many calls a round makes, or how many megabytes it moves.
     fn size(&self, full: u32, quick: u32) -> u32 {
         if self.quick { quick } else { full }
@@ -159,6 +180,12 @@ const BENCHES: &[Bench] = &[
         run: |plan| Box::pin(claims::sqlite(plan)),
     },
     Bench {
+        name: "sqlite-neighbors",
+        service: None,
+        threads: Threads::One,
+        run: |plan| Box::pin(neighbors::sqlite(plan)),
+    },
+    Bench {
         name: "memory-history",
         service: None,
         threads: Threads::One,
@@ -187,6 +214,12 @@ const BENCHES: &[Bench] = &[
         service: None,
         threads: Threads::One,
         run: |plan| Box::pin(window::tokenized(plan)),
+    },
+    Bench {
+        name: "tokens",
+        service: None,
+        threads: Threads::One,
+        run: |plan| Box::pin(tokens::beside_tiktoken(plan)),
     },
     Bench {
         name: "vector-scan",
@@ -231,6 +264,18 @@ const BENCHES: &[Bench] = &[
         run: |plan| Box::pin(claims::postgres(plan)),
     },
     Bench {
+        name: "postgres-neighbors",
+        service: Some(postgres::VARIABLE),
+        threads: Threads::One,
+        run: |plan| Box::pin(neighbors::postgres(plan)),
+    },
+    Bench {
+        name: "postgres-vectors",
+        service: Some(postgres::VARIABLE),
+        threads: Threads::One,
+        run: |plan| Box::pin(pgvector::filtered(plan)),
+    },
+    Bench {
         name: "postgres-long-thread",
         service: Some(postgres::VARIABLE),
         threads: Threads::One,
@@ -260,12 +305,31 @@ const BENCHES: &[Bench] = &[
         threads: Threads::Many,
         run: |plan| Box::pin(peak::s3_memory(plan)),
     },
+    Bench {
+        name: "openai-agents",
+        service: None,
+        threads: Threads::One,
+        run: |plan| Box::pin(frameworks::openai_agents(plan)),
+    },
+    Bench {
+        name: "langgraph",
+        service: Some(postgres::VARIABLE),
+        threads: Threads::One,
+        run: |plan| Box::pin(frameworks::langgraph(plan)),
+    },
+    Bench {
+        name: "agno",
+        service: Some(postgres::VARIABLE),
+        threads: Threads::One,
+        run: |plan| Box::pin(frameworks::agno(plan)),
+    },
 ];
 
 /// A thread of a hundred messages and one of a million, in memory.
 async fn memory_long_thread(plan: &Plan) -> Outcome<Vec<Figure>> {
     let mut conversations = history::Conversations::open("memory:").await?;
     let names = history::Names {
+        backend: "memory",
         time: "memory-append-long",
         bytes: "memory-append-long-log",
         read: "memory-last-50-long",
@@ -329,25 +393,31 @@ fn measure(args: &Args, benches: &[&Bench]) -> Outcome<BenchReport> {
         quick: args.quick,
         scratch: scratch.path().to_path_buf(),
         variables: running.as_ref().map(|running| running.variables.clone()).unwrap_or_default(),
+        curves: RefCell::default(),
     };
     let mut machine = Machine::now();
     let (mut figures, mut skipped) = (Vec::new(), Vec::new());
     for bench in benches {
-        output::note(format_args!("{} …", bench.name));
+        let begun = Instant::now();
         let runtime = bench.threads.runtime()?;
         let measured = runtime.block_on((bench.run)(&plan));
         // A backend that holds on to a thread must not keep the command from ending.
         runtime.shutdown_background();
         match measured {
             Ok(found) => figures.extend(found),
-            Err(error) => skipped.push(Skipped { bench: bench.name, reason: error.to_string() }),
+            Err(error) => skipped.push(Skipped { bench: bench.name.to_owned(), reason: error.to_string() }),
         }
+        output::note(format_args!("{}: {} s", bench.name, begun.elapsed().as_secs()));
+    }
+    if args.only.is_none() {
+        skipped.push(Skipped { bench: "vector-approximate".to_owned(), reason: NO_INDEX.to_owned() });
     }
     machine.end();
     if let Some(Err(reason)) = running.map(|running| running.stop()) {
         output::trouble(reason);
     }
-    Ok(BenchReport { machine, rounds: args.rounds, quick: args.quick, figures, skipped })
+    let curves = plan.curves.take();
+    Ok(BenchReport { machine, rounds: args.rounds, quick: args.quick, figures, curves, skipped })
 }
 
 /// Starts the services, unless the variables of all that is needed are set.
@@ -361,10 +431,12 @@ fn start(args: &Args, benches: &[&Bench]) -> Option<Running> {
 }
 
 fn print(args: &Args, report: &BenchReport) -> ExitCode {
-    if let Some(path) = &args.write
-        && let Err(error) = std::fs::write(path, report.markdown())
-    {
-        return output::trouble(format_args!("cannot write {}: {error}", path.display()));
+    if let Some(path) = &args.write {
+        let written = curve::draw(path, &report.curves)
+            .and_then(|plots| Ok(std::fs::write(path, report.markdown(&plots))?));
+        if let Err(error) = written {
+            return output::trouble(format_args!("cannot write {}: {error}", path.display()));
+        }
     }
     let code = if report.figures.is_empty() { ExitCode::from(2) } else { ExitCode::SUCCESS };
     match args.format {

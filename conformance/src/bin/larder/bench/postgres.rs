@@ -51,6 +51,8 @@ pub(super) async fn settings(connection: &mut PgConnection) -> Outcome<String> {
 pub(super) struct PeerTable {
     name: String,
     append: PathBuf,
+    /// An append that gives the message the next number of its thread, and counts.
+    append_counted: PathBuf,
     /// The append to a thread of each client's own.
     pub(super) append_own: PathBuf,
     last_50: PathBuf,
@@ -64,7 +66,10 @@ impl PeerTable {
         // The body is text, so that pgbench, which takes all values as text, does not read twice the bytes.
         let create = format!(
             "CREATE TABLE {name} (thread text NOT NULL, seq bigint NOT NULL, body text NOT NULL, \
-             PRIMARY KEY (thread, seq))"
+             PRIMARY KEY (thread, seq));
+             CREATE TABLE {name}_threads (thread text PRIMARY KEY, seq bigint NOT NULL, messages bigint NOT NULL, \
+             bytes bigint NOT NULL) WITH (fillfactor = 70);
+             INSERT INTO {name}_threads VALUES ('counted', 0, 0, 0)"
         );
         sqlx::raw_sql(sqlx::AssertSqlSafe(create)).execute(connection).await?;
         let script = |file: &str, text: String| {
@@ -76,6 +81,14 @@ impl PeerTable {
                 "append.sql",
                 format!(
                     "\\set seq :seq + 1\nINSERT INTO {name} (thread, seq, body) VALUES (:thread, :seq, :body);\n"
+                ),
+            )?,
+            append_counted: script(
+                "append_counted.sql",
+                format!(
+                    "WITH t AS (UPDATE {name}_threads SET seq = seq + 1, messages = messages + 1, \
+                     bytes = bytes + :bytes WHERE thread = 'counted' RETURNING seq) \
+                     INSERT INTO {name} (thread, seq, body) SELECT 'counted', t.seq, :body FROM t RETURNING seq;\n"
                 ),
             )?,
             append_own: script(
@@ -113,7 +126,9 @@ impl PeerTable {
     }
 
     pub(super) async fn remove(&self, connection: &mut PgConnection) -> Outcome<()> {
-        sqlx::raw_sql(sqlx::AssertSqlSafe(format!("DROP TABLE {}", self.name))).execute(connection).await?;
+        sqlx::raw_sql(sqlx::AssertSqlSafe(format!("DROP TABLE {0}, {0}_threads", self.name)))
+            .execute(connection)
+            .await?;
         Ok(())
     }
 }
@@ -188,6 +203,16 @@ async fn beside_pgbench(
         },
     )
     .await?;
+    let bytes = table.body.len().to_string();
+    let thread = Thread::new("bench", "counted")?;
+    let counted = in_turns(
+        plan,
+        async |_| conversations.append(&thread, calls).await,
+        async |_| pgbench.micros(&table.append_counted, calls, &[("body", &table.body), ("bytes", &bytes)]),
+    )
+    .await?;
+    let peer = "a prepared statement that counts in the thread's row and inserts one as large";
+    figures.insert(1, subject("postgres-append-counted", "append of a 1 KB message", peer).figure(&counted));
     let thread = Thread::new("bench", "session")?;
     let by_hand = in_turns(
         plan,
@@ -208,6 +233,7 @@ pub(super) async fn long_thread(plan: &Plan) -> Outcome<Vec<Figure>> {
     let settings = settings(&mut connection).await?;
     let mut conversations = Conversations::open(&url).await?;
     let names = Names {
+        backend: "Postgres",
         time: "postgres-append-long",
         bytes: "postgres-append-long-wal",
         read: "postgres-last-50-long",

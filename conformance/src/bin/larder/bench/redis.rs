@@ -204,6 +204,7 @@ pub(super) async fn long_thread(plan: &Plan) -> Outcome<Vec<Figure>> {
     let settings = tools.settings()?;
     let mut conversations = Conversations::open(&tools.url).await?;
     let names = Names {
+        backend: "Redis",
         time: "redis-append-long",
         bytes: "redis-append-long-log",
         read: "redis-last-50-long",

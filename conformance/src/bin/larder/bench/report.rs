@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use serde::Serialize;
 
+use super::curve::{Curve, Drawn};
 use super::figure::{Figure, Skipped, Spread};
 use super::machine::Machine;
 
@@ -15,10 +16,12 @@ pub(super) struct BenchReport {
     pub(super) rounds: u16,
     pub(super) quick: bool,
     pub(super) figures: Vec<Figure>,
+    /// What grows with what: the plots' data.
+    pub(super) curves: Vec<Curve>,
     pub(super) skipped: Vec<Skipped>,
 }
 
-const HEADER: [&str; 6] = ["figure", "larder", "peer", "ratio (least to most)", "target", "met"];
+const HEADER: [&str; 6] = ["figure", "larder", "peer", "ratio (least to most)", "target", "verdict"];
 
 impl BenchReport {
     /// For people at a terminal.
@@ -45,8 +48,8 @@ impl BenchReport {
         text
     }
 
-    /// A page for the repository.
-    pub(super) fn markdown(&self) -> String {
+    /// A page for the repository, with the plots that were drawn for it.
+    pub(super) fn markdown(&self, plots: &[Drawn]) -> String {
         let mut text = format!(
             "# Benchmarks\n\nWritten by `cargo larder-full bench --write BENCHMARKS.md`. {} A target that is missed is \
              said to be missed; it fails no test.\n\nMachine: {}.\n\n",
@@ -56,6 +59,12 @@ impl BenchReport {
         let _ = writeln!(text, "| {} |\n|---|---:|---:|---:|---:|---:|", HEADER.join(" | "));
         for figure in &self.figures {
             let _ = writeln!(text, "| {} |", row(figure).join(" | "));
+        }
+        if !plots.is_empty() {
+            text.push_str("\nWhat costs what as it grows, in this run; both axes are logarithmic:\n\n");
+        }
+        for plot in plots {
+            let _ = writeln!(text, "![{}]({})", plot.law, plot.file);
         }
         text.push_str("\nWhat stands beside what, and under which settings:\n\n");
         for figure in &self.figures {
@@ -92,12 +101,7 @@ fn row(figure: &Figure) -> [String; 6] {
         amount(figure.beside.median, figure.unit.name()),
         format!("{median:.2} ({min:.2} to {max:.2})"),
         figure.target.map_or_else(|| "–".to_owned(), |target| target.to_string()),
-        match figure.met {
-            Some(true) => "yes",
-            Some(false) => "NO",
-            None => "–",
-        }
-        .to_owned(),
+        figure.verdict.word().to_owned(),
     ]
 }
 

@@ -1,28 +1,32 @@
 //! Durable appends from many sessions at once beside as many clients of `pgbench`, each with a thread of its own.
 
+use super::curve::Plot;
 use super::figure::{Figure, Subject, Target, Unit, in_turns};
 use super::history::Conversations;
 use super::pgbench::Pgbench;
 use super::postgres::{PeerTable, VARIABLE, connect, settings};
 use super::{Outcome, Plan};
 
+/// How many sessions the curves have.
+const WRITERS: [u32; 6] = [1, 2, 4, 8, 16, 32];
 /// Sessions, and clients of the peer.
 const SESSIONS: u32 = 16;
 
 /// Sixteen sessions in SQLite.
 pub(super) async fn sqlite(plan: &Plan) -> Outcome<Vec<Figure>> {
     let url = format!("sqlite:{}?synchronous=full", plan.scratch.join("sessions.db").display());
-    beside(plan, "sqlite-append-16", &url, "sqlite: journal_mode=wal synchronous=full; ", 1.5).await
+    beside(plan, "sqlite-append-16", "SQLite", &url, "sqlite: journal_mode=wal synchronous=full; ", 1.5).await
 }
 
 /// Sixteen sessions in Postgres.
 pub(super) async fn postgres(plan: &Plan) -> Outcome<Vec<Figure>> {
-    beside(plan, "postgres-append-16", &plan.url(VARIABLE)?, "", 0.9).await
+    beside(plan, "postgres-append-16", "Postgres", &plan.url(VARIABLE)?, "", 0.9).await
 }
 
 async fn beside(
     plan: &Plan,
     name: &'static str,
+    backend: &str,
     url: &str,
     own_settings: &str,
     target: f64,
@@ -42,10 +46,12 @@ async fn beside(
         },
     )
     .await;
+    let curve = throughput(plan, &mut conversations).await;
     let settings = format!("{own_settings}{}", settings(&mut connection).await?);
     // Whatever happened, nothing stays behind.
     table.remove(&mut connection).await?;
     conversations.erase().await?;
+    plan.draw(Plot::DurableThroughput, backend, curve?);
     let subject = Subject {
         name,
         what: format!("acknowledged appends of 1 KB messages, {SESSIONS} sessions at once"),
@@ -55,4 +61,14 @@ async fn beside(
         target: Some(Target::AtLeast(target)),
     };
     Ok(vec![subject.figure(&rounds?)])
+}
+
+/// Acknowledged appends a second, by writers at once.
+async fn throughput(plan: &Plan, conversations: &mut Conversations) -> Outcome<Vec<(f64, f64)>> {
+    let mut points = Vec::new();
+    for writers in WRITERS {
+        let each = plan.size(1_600, 160) / writers.max(4);
+        points.push((f64::from(writers), conversations.append_from(writers, each).await?));
+    }
+    Ok(points)
 }

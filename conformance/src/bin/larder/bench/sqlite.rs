@@ -7,6 +7,7 @@ use rusqlite::{Connection, params};
 
 use super::figure::{Figure, Subject, Target, Unit};
 use super::history::{Beside, Conversations, Names, micros_each};
+use super::machine::field;
 use super::{Outcome, Plan, payload};
 
 const SETTINGS: &str = "journal_mode=wal synchronous=full";
@@ -55,14 +56,21 @@ pub(super) async fn long_thread(plan: &Plan) -> Outcome<Vec<Figure>> {
     let url = format!("sqlite:{}?synchronous=full", plan.scratch.join("long.db").display());
     let mut conversations = Conversations::open(&url).await?;
     let names = Names {
+        backend: "SQLite",
         time: "sqlite-append-long",
         bytes: "sqlite-append-long-log",
         read: "sqlite-last-50-long",
         window: "sqlite-window-long",
-        log: "write-ahead log",
+        log: "bytes written to its files",
     };
-    super::history::long_thread(plan, &mut conversations, names, SETTINGS, async || Ok(()), async || Ok(None))
-        .await
+    // What the process has written to files, as SQLite's log is started over again and again.
+    let written = async || Ok(written_by_this_process());
+    super::history::long_thread(plan, &mut conversations, names, SETTINGS, async || Ok(()), written).await
+}
+
+/// The bytes that this process has had the system write to files; not every system tells.
+fn written_by_this_process() -> Option<u64> {
+    field("/proc/self/io", "wchar")?.parse().ok()
 }
 
 fn plain(path: &Path) -> Outcome<Connection> {

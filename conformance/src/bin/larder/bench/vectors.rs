@@ -16,15 +16,16 @@ use larder_kernel::{
     VectorStore,
 };
 
+use super::curve::Plot;
 use super::figure::{Figure, Subject, Target, Unit};
 use super::payload::Numbers;
 use super::pgbench::run;
 use super::{Outcome, Plan};
 
 /// Hits that a search asks for.
-const LIMIT: usize = 10;
+pub(super) const LIMIT: usize = 10;
 /// Values of the field by which the filtered search chooses: one in so many documents matches.
-const TENANTS: u64 = 100;
+pub(super) const TENANTS: u64 = 100;
 /// Numbers that are read to learn the bandwidth: 256 MiB, far more than any cache holds.
 const READ_NUMBERS: usize = 64 * 1024 * 1024;
 
@@ -86,7 +87,7 @@ fn flops(threads: usize) -> f64 {
 }
 
 /// Vectors without a pattern, or about so many points.
-struct Vectors {
+pub(super) struct Vectors {
     dimensions: usize,
     centers: Vec<Vec<f32>>,
 }
@@ -106,7 +107,7 @@ fn bell(seed: u64, count: usize) -> Vec<f32> {
 }
 
 impl Vectors {
-    fn new(dimensions: usize, centers: u64) -> Self {
+    pub(super) fn new(dimensions: usize, centers: u64) -> Self {
         let centers = (0..centers).map(|center| bell(1_000_000_000 + center, dimensions)).collect();
         Self { dimensions, centers }
     }
@@ -121,23 +122,30 @@ impl Vectors {
         }
     }
 
-    fn query(&self, seed: u64) -> Outcome<SearchRequest> {
+    pub(super) fn query(&self, seed: u64) -> Outcome<SearchRequest> {
         Ok(SearchRequest::new(Embedding::new(self.at(2_000_000_000 + seed))?).with_limit(LIMIT))
+    }
+
+    /// Some of them as documents.
+    pub(super) fn documents(&self, seeds: std::ops::Range<u64>) -> Outcome<Vec<Document>> {
+        let document = |seed: u64| -> Outcome<Document> {
+            let metadata = Metadata::new()
+                .with("tenant", format!("tenant-{:03}", seed % TENANTS))
+                .with("share", (seed + 1).trailing_zeros());
+            Ok(Document::new(DocumentId::new(format!("{seed:08}"))?, "text")
+                .with_embedding(Embedding::new(self.at(seed))?)
+                .with_metadata(metadata))
+        };
+        seeds.map(document).collect()
     }
 
     /// A store with so many of them.
     async fn store(&self, count: u32) -> Outcome<(InMemoryVectorStore, CollectionName)> {
         let store = InMemoryVectorStore::new();
         let collection = CollectionName::new("bench")?;
-        let document = |seed: u64| -> Outcome<Document> {
-            let metadata = Metadata::new().with("tenant", format!("tenant-{:03}", seed % TENANTS));
-            Ok(Document::new(DocumentId::new(format!("{seed:08}"))?, "text")
-                .with_embedding(Embedding::new(self.at(seed))?)
-                .with_metadata(metadata))
-        };
         for first in (0..u64::from(count)).step_by(1_000) {
-            let documents = (first..u64::from(count).min(first + 1_000)).map(document);
-            store.put(&collection, documents.collect::<Outcome<_>>()?, PutMode::Upsert).await?;
+            let documents = self.documents(first..u64::from(count).min(first + 1_000))?;
+            store.put(&collection, documents, PutMode::Upsert).await?;
         }
         Ok((store, collection))
     }
@@ -333,6 +341,29 @@ fn same_rows(answers: &[Vec<SearchHit>], rows: &[BTreeSet<u64>]) -> Outcome<()> 
     Err(format!("faiss found {missed} other rows").into())
 }
 
+/// What a search costs as more of the vectors match: half of them have the share 0, a quarter 1, and so on.
+async fn by_matches(
+    plan: &Plan,
+    store: &InMemoryVectorStore,
+    collection: &CollectionName,
+    vectors: &Vectors,
+    count: u32,
+) -> Outcome<()> {
+    let mut points = Vec::new();
+    for share in 0..count.ilog2() {
+        let mut taken = Vec::new();
+        for seed in 0..15 {
+            let request = vectors.query(seed)?.with_filter(Filter::eq("share", share));
+            taken.push(timed(store, collection, &request).await?.0);
+        }
+        points.push((f64::from(count >> (share + 1)), middle(taken)));
+    }
+    points.retain(|(matches, _)| *matches >= 1.0);
+    points.reverse();
+    plan.draw(Plot::FilteredSearch, format!("in memory, {count} vectors of 384 numbers"), points);
+    Ok(())
+}
+
 /// A search among one document in a hundred.
 pub(super) async fn filtered(plan: &Plan) -> Outcome<Vec<Figure>> {
     let count = plan.size(100_000, 20_000);
@@ -360,6 +391,7 @@ pub(super) async fn filtered(plan: &Plan) -> Outcome<Vec<Figure>> {
             rounds.push((middle(searches), middle(reads)));
         }
     }
+    by_matches(plan, &store, &collection, &vectors, count).await?;
     let subject = Subject {
         name: "vector-filter",
         what: format!("the best 10 of {count} vectors of 384 numbers, among the 1 % that a filter wants"),

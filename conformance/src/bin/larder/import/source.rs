@@ -1,10 +1,10 @@
 //! A transcript's file, read in batches.
 
-use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek};
 use std::path::Path;
 
+use larder_agents::hex::hex;
 use larder_agents::transcript::parse_line;
 use larder_kernel::ChatMessage;
 use sha2::{Digest, Sha256};
@@ -37,11 +37,7 @@ pub(super) struct Survey {
 impl Survey {
     /// The digest of the whole file, in hexadecimal.
     pub(super) fn digest(&self) -> String {
-        self.whole.iter().fold(String::with_capacity(64), |mut text, byte| {
-            // Writing to a string cannot fail.
-            let _ = write!(text, "{byte:02x}");
-            text
-        })
+        hex(&self.whole)
     }
 }
 

@@ -1,0 +1,147 @@
+//! What tools are given: read strictly, and checked by the kernel before any store is asked.
+
+use std::borrow::Cow;
+use std::str::FromStr;
+
+use larder_kernel::check;
+use larder_kernel::limits::ID_BYTES_MAX;
+use larder_kernel::{Error, PageRequest, Result};
+use rmcp::model::JsonObject;
+use rmcp::schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::cursor;
+use super::failure::Failure;
+
+/// Most items that one call lists.
+pub(crate) const LIST_ITEMS_MAX: usize = 200;
+/// Items that a call lists where it does not say how many.
+pub(crate) const LIST_ITEMS_DEFAULT: usize = 50;
+/// Longest text to search for, in bytes.
+pub(crate) const QUERY_BYTES_MAX: usize = 1_024;
+
+/// Reads a tool's arguments. What is refused is named by its place and by what would be allowed, never by what it was.
+pub(crate) fn read<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, Failure> {
+    serde_path_to_error::deserialize(Value::Object(arguments)).map_err(|error| {
+        let path = error.path().to_string();
+        let said = error.inner().to_string();
+        let expected = match said.rsplit_once(", expected ") {
+            Some((_, expected)) => format!("expected {expected}"),
+            None if said.starts_with("missing field") => said,
+            None => "not what the schema allows".to_owned(),
+        };
+        Failure::Argument { field: if path == "." { String::new() } else { path }, expected }
+    })
+}
+
+/// An id as it stands in a schema. The kernel's newtypes check it.
+#[derive(Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Id(String);
+
+impl AsRef<str> for Id {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl JsonSchema for Id {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Id".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "minLength": 1, "maxLength": ID_BYTES_MAX })
+    }
+}
+
+/// How much of a listing is asked for.
+#[derive(Deserialize, JsonSchema, Default)]
+#[schemars(crate = "rmcp::schemars", inline)]
+#[serde(transparent)]
+pub(crate) struct Limit(#[schemars(range(min = 1, max = 200))] pub(crate) Option<usize>);
+
+impl Limit {
+    /// The number of items, 1 to [`LIST_ITEMS_MAX`].
+    pub(crate) fn items(&self, operation: &'static str) -> Result<usize> {
+        let items = self.0.unwrap_or(LIST_ITEMS_DEFAULT);
+        check::batch(operation, "limit", items, LIST_ITEMS_MAX)?;
+        Ok(items)
+    }
+}
+
+/// The page that a cursor and a limit ask for.
+pub(crate) fn page<K: DeserializeOwned>(
+    operation: &'static str,
+    cursor: Option<&str>,
+    limit: &Limit,
+) -> Result<PageRequest<K>> {
+    let limit = limit.items(operation)?;
+    let after = cursor.map(|cursor| cursor::decode(operation, cursor)).transpose()?;
+    Ok(PageRequest { after, limit })
+}
+
+/// Text to search for, in lower case.
+pub(crate) fn query(operation: &'static str, text: &str) -> Result<String> {
+    check::batch(operation, "query", text.len(), QUERY_BYTES_MAX)?;
+    Ok(text.to_lowercase())
+}
+
+/// Makes an id of an argument that the kernel's newtype calls by another name.
+pub(crate) fn named<T>(field: &'static str, made: Result<T>) -> Result<T> {
+    made.map_err(|error| error.with_field(field))
+}
+
+/// Makes an id of an argument that may be absent.
+pub(crate) fn optional<T: FromStr<Err = Error>>(id: Option<&Id>) -> Result<Option<T>> {
+    id.map(|id| id.as_ref().parse()).transpose()
+}
+
+/// Refuses two arguments that exclude each other.
+pub(crate) fn not_both(
+    operation: &'static str,
+    field: &'static str,
+    one: bool,
+    other: bool,
+    message: &'static str,
+) -> Result<()> {
+    if one && other { Err(Error::invalid(operation, field, message)) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Deserialize, JsonSchema)]
+    #[schemars(crate = "rmcp::schemars")]
+    #[serde(deny_unknown_fields)]
+    #[allow(dead_code)]
+    struct Sample {
+        id: Id,
+        items: Option<Vec<u32>>,
+    }
+
+    fn refused(arguments: Value) -> (String, String) {
+        let Value::Object(arguments) = arguments else { panic!("an object") };
+        match read::<Sample>(arguments) {
+            Err(Failure::Argument { field, expected }) => (field, expected),
+            _ => panic!("it is read"),
+        }
+    }
+
+    #[test]
+    fn what_is_refused_is_named_by_place_and_not_by_value() {
+        let (field, expected) = refused(serde_json::json!({ "id": "a", "items": [1, "s3cret"] }));
+        assert_eq!((field.as_str(), expected.as_str()), ("items[1]", "expected u32"));
+        let (_, expected) = refused(serde_json::json!({}));
+        assert_eq!(expected, "missing field `id`");
+        let (_, expected) = refused(serde_json::json!({ "id": "a", "s3cret": 1 }));
+        assert_eq!(expected, "expected `id` or `items`");
+    }
+}

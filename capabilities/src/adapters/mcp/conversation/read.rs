@@ -1,0 +1,198 @@
+//! Reading a conversation: its end, a window, or one message in pieces.
+
+use std::sync::Arc;
+
+use larder_kernel::{Error, ErrorKind, HistoryProvider, MessageFilter, Result, Seq, StoredMessage, Thread};
+use rmcp::schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::view::MessageView;
+use crate::adapters::mcp::answer::{Room, piece};
+use crate::adapters::mcp::argument::{Id, Limit, not_both};
+use crate::adapters::mcp::registry::Shared;
+
+/// Messages that are read from the store at once: few where they are large, as each may have 4 MiB.
+const STEP_MIN: usize = 8;
+const STEP_MAX: usize = 64;
+/// What a step should read, in bytes.
+const STEP_BYTES: usize = 1024 * 1024;
+/// Bytes of one piece of a message.
+const PIECE_BYTES: usize = 256 * 1024;
+
+/// Walks a thread from its end, or from before a message, to its beginning.
+pub(crate) struct Backwards<'a> {
+    history: &'a dyn HistoryProvider,
+    thread: &'a Thread,
+    filter: MessageFilter,
+    before: Option<Seq>,
+    step: usize,
+    ended: bool,
+}
+
+impl<'a> Backwards<'a> {
+    pub(crate) fn new(
+        history: &'a dyn HistoryProvider,
+        thread: &'a Thread,
+        filter: MessageFilter,
+        before: Option<Seq>,
+    ) -> Self {
+        Self { history, thread, filter, before, step: STEP_MIN, ended: false }
+    }
+
+    /// The messages before those it gave, the newest first; none at the beginning of the thread.
+    pub(crate) async fn next(&mut self) -> Result<Vec<StoredMessage>> {
+        if self.ended {
+            return Ok(Vec::new());
+        }
+        let mut messages =
+            self.history.tail_matching(self.thread, &self.filter, self.before, self.step).await?;
+        self.ended = messages.len() < self.step;
+        if let Some(oldest) = messages.first() {
+            self.before = Some(oldest.seq);
+        }
+        let bytes: usize = messages.iter().map(|stored| stored.message.size_bytes()).sum();
+        let wider = if bytes < STEP_BYTES { self.step * 2 } else { self.step / 2 };
+        self.step = wider.clamp(STEP_MIN, STEP_MAX);
+        messages.reverse();
+        Ok(messages)
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[schemars(crate = "rmcp::schemars")]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ReadInput {
+    agent: Id,
+    session: Id,
+    /// Most messages to read; 50 unless said.
+    #[serde(default)]
+    limit: Limit,
+    /// Only messages whose `seq` is smaller: the `older` of the answer before.
+    before: Option<i64>,
+    /// Only messages whose `seq` is greater, the first of them: the `newer` of the answer before.
+    after: Option<i64>,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(crate = "rmcp::schemars")]
+pub(crate) struct ReadOutput {
+    /// The messages, oldest first.
+    messages: Vec<MessageView>,
+    /// Give this as `before` to read what comes before; absent at the beginning of the conversation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    older: Option<i64>,
+    /// Give this as `after` to read what comes next; absent at the end, and where the newest were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    newer: Option<i64>,
+}
+
+pub(crate) async fn read(shared: Arc<Shared>, input: ReadInput) -> Result<ReadOutput> {
+    const OPERATION: &str = "mcp.conversation_read";
+    let thread = Thread::new(&input.agent, &input.session)?;
+    let limit = input.limit.items(OPERATION)?;
+    let (before, after) = (input.before.map(Seq::new), input.after.map(Seq::new));
+    not_both(OPERATION, "after", after.is_some(), before.is_some(), "`before` is given too; give one")?;
+    let history = shared.stores.history()?;
+    match after {
+        Some(after) => following(&*history, &thread, after, limit).await,
+        None => newest(&*history, &thread, before, limit).await,
+    }
+}
+
+/// The newest messages, or the newest before one.
+pub(crate) async fn newest(
+    history: &dyn HistoryProvider,
+    thread: &Thread,
+    before: Option<Seq>,
+    limit: usize,
+) -> Result<ReadOutput> {
+    let mut walk = Backwards::new(history, thread, MessageFilter::new(), before);
+    let (mut messages, mut room, mut older) = (Vec::new(), Room::new(), None);
+    'reading: loop {
+        let step = walk.next().await?;
+        if step.is_empty() {
+            break;
+        }
+        for stored in step {
+            let view = MessageView::from(&stored);
+            if messages.len() == limit || !room.takes(&view)? {
+                older = messages.last().map(|view: &MessageView| view.seq);
+                break 'reading;
+            }
+            messages.push(view);
+        }
+    }
+    messages.reverse();
+    Ok(ReadOutput { messages, older, newer: None })
+}
+
+async fn following(
+    history: &dyn HistoryProvider,
+    thread: &Thread,
+    after: Seq,
+    limit: usize,
+) -> Result<ReadOutput> {
+    let (mut messages, mut room, mut newer): (Vec<MessageView>, _, _) = (Vec::new(), Room::new(), None);
+    let mut after = after;
+    'reading: loop {
+        let step = history.page_after(thread, after, STEP_MIN).await?;
+        let ended = step.len() < STEP_MIN;
+        for stored in step {
+            let view = MessageView::from(&stored);
+            if messages.len() == limit || !room.takes(&view)? {
+                newer = messages.last().map(|view| view.seq);
+                break 'reading;
+            }
+            after = stored.seq;
+            messages.push(view);
+        }
+        if ended {
+            break;
+        }
+    }
+    Ok(ReadOutput { messages, older: None, newer })
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[schemars(crate = "rmcp::schemars")]
+#[serde(deny_unknown_fields)]
+pub(crate) struct MessageInput {
+    agent: Id,
+    session: Id,
+    /// The message's place.
+    seq: i64,
+    /// Where in its JSON to begin, in bytes: the `next_offset` of the answer before.
+    #[serde(default)]
+    offset: usize,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(crate = "rmcp::schemars")]
+pub(crate) struct MessageOutput {
+    seq: i64,
+    /// The message as JSON, from `offset` on.
+    json: String,
+    /// The size of the JSON as a whole, in bytes.
+    json_bytes: usize,
+    /// Where the next piece begins; absent at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_offset: Option<usize>,
+}
+
+pub(crate) async fn message(shared: Arc<Shared>, input: MessageInput) -> Result<MessageOutput> {
+    const OPERATION: &str = "mcp.conversation_message";
+    let thread = Thread::new(&input.agent, &input.session)?;
+    let before = Seq::new(input.seq.saturating_sub(1));
+    let found = shared.stores.history()?.page_after(&thread, before, 1).await?;
+    let Some(stored) = found.into_iter().find(|stored| stored.seq.get() == input.seq) else {
+        return Err(Error::new(
+            ErrorKind::NotFound,
+            OPERATION,
+            "the conversation has no message of this `seq`",
+        ));
+    };
+    let json = serde_json::to_string(&*stored.message)
+        .map_err(|_| Error::new(ErrorKind::Unexpected, OPERATION, "a message that JSON cannot express"))?;
+    let (part, next_offset) = piece(OPERATION, &json, input.offset, PIECE_BYTES)?;
+    Ok(MessageOutput { seq: input.seq, json: part.to_owned(), json_bytes: json.len(), next_offset })
+}

@@ -1,0 +1,26 @@
+//! Where a listing goes on, as an opaque word.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use larder_kernel::{Error, ErrorKind, Result, check};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// Longest cursor, in bytes: three ids of 512 bytes, each byte escaped, in base64.
+const CURSOR_BYTES_MAX: usize = 16 * 1024;
+
+/// The word for a place.
+pub(crate) fn encode<T: Serialize>(place: &T) -> Result<String> {
+    let json = serde_json::to_vec(place);
+    let json =
+        json.map_err(|_| Error::new(ErrorKind::Unexpected, "mcp.cursor", "a place that JSON lacks"))?;
+    Ok(URL_SAFE_NO_PAD.encode(json))
+}
+
+/// The place that a word stands for.
+pub(crate) fn decode<T: DeserializeOwned>(operation: &'static str, cursor: &str) -> Result<T> {
+    check::text(operation, "cursor", cursor, CURSOR_BYTES_MAX)?;
+    let json = URL_SAFE_NO_PAD.decode(cursor).ok();
+    json.and_then(|json| serde_json::from_slice(&json).ok())
+        .ok_or_else(|| Error::invalid(operation, "cursor", "not one that this tool gave"))
+}

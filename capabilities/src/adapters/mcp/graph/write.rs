@@ -1,0 +1,263 @@
+//! Writing the graph.
+
+use std::sync::Arc;
+
+use larder_kernel::storage::graph::{check_entities, check_relationships};
+use larder_kernel::{
+    DeletedEntity, Entity, EntityId, EntityType, Error, ErrorKind, Metadata, Relationship, RelationshipId,
+    RelationshipType, Result, UpsertReport, check, limits,
+};
+use rmcp::schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::view::{EntityView, OBSERVATIONS, observations};
+use crate::adapters::mcp::argument::{Id, named};
+use crate::adapters::mcp::digest::digest;
+use crate::adapters::mcp::registry::Shared;
+
+#[derive(Deserialize, JsonSchema)]
+#[schemars(crate = "rmcp::schemars")]
+#[serde(deny_unknown_fields)]
+pub(crate) struct EntitiesInput {
+    /// 1 to 1,000 entities, each id once.
+    #[schemars(length(min = 1, max = 1000))]
+    entities: Vec<EntityInput>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[schemars(crate = "rmcp::schemars")]
+#[serde(deny_unknown_fields)]
+struct EntityInput {
+    id: Id,
+    /// What it is, such as `person` or `place`.
+    entity_type: Id,
+    /// Anything known of it, at most 64 KiB with the observations.
+    #[serde(default)]
+    properties: Map<String, Value>,
+    /// What was observed of it, a text each.
+    #[serde(default)]
+    observations: Vec<String>,
+}
+
+impl EntityInput {
+    fn made(self, operation: &'static str) -> Result<Entity> {
+        let mut properties = Metadata::from(self.properties);
+        if !self.observations.is_empty() {
+            if properties.get(OBSERVATIONS).is_some() {
+                let message = "given among `properties` too; give them once";
+                return Err(Error::invalid(operation, "observations", message));
+            }
+            properties.insert(OBSERVATIONS, self.observations);
+        }
+        let id = named("id", EntityId::new(&self.id))?;
+        Ok(Entity::new(id, EntityType::new(&self.entity_type)?).with_properties(properties))
+    }
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(crate = "rmcp::schemars")]
+pub(crate) struct UpsertOutput {
+    /// How many were not there before.
+    created: u64,
+    /// How many were there and were replaced.
+    replaced: u64,
+    /// The ids of relationships that were given none, in the order of the call.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    made_ids: Vec<String>,
+}
+
+impl UpsertOutput {
+    fn new(report: UpsertReport, made_ids: Vec<String>) -> Self {
+        Self { created: report.created, replaced: report.replaced, made_ids }
+    }
+}
+
+pub(crate) async fn upsert_entities(shared: Arc<Shared>, input: EntitiesInput) -> Result<UpsertOutput> {
+    const OPERATION: &str = "mcp.graph_upsert_entities";
+    check::batch(OPERATION, "entities", input.entities.len(), limits::BATCH_GRAPH_ITEMS_MAX)?;
+    let made = input.entities.into_iter().map(|entity| entity.made(OPERATION));
+    let entities: Vec<Entity> = made.collect::<Result<_>>()?;
+    check_entities(&entities)?;
+    let graph = shared.stores.graph()?;
+    let _alone = shared.entities.lock().await;
+    Ok(UpsertOutput::new(graph.upsert_entities(entities).await?, Vec::new()))
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[schemars(crate = "rmcp::schemars")]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RelationshipsInput {
+    /// 1 to 1,000 relationships, each id once.
+    #[schemars(length(min = 1, max = 1000))]
+    relationships: Vec<RelationshipInput>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[schemars(crate = "rmcp::schemars")]
+#[serde(deny_unknown_fields)]
+struct RelationshipInput {
+    /// Made of type, source and target where it is not given.
+    id: Option<Id>,
+    /// How they relate, in active voice, such as `knows` or `works_at`.
+    relationship_type: Id,
+    /// The id of the entity where it begins.
+    source: Id,
+    /// The id of the entity where it ends.
+    target: Id,
+    /// Anything known of it, at most 64 KiB.
+    #[serde(default)]
+    properties: Map<String, Value>,
+}
+
+impl RelationshipInput {
+    fn made(self) -> Result<Relationship> {
+        let kind = RelationshipType::new(&self.relationship_type)?;
+        let source = named("source", EntityId::new(&self.source))?;
+        let target = named("target", EntityId::new(&self.target))?;
+        let id = match &self.id {
+            Some(id) => named("id", RelationshipId::new(id))?,
+            None => own_id(&kind, &source, &target)?,
+        };
+        Ok(Relationship::new(id, kind, source, target).with_properties(self.properties.into()))
+    }
+}
+
+/// The id of a relationship that was given none: the same for the same type and ends.
+fn own_id(kind: &RelationshipType, source: &EntityId, target: &EntityId) -> Result<RelationshipId> {
+    RelationshipId::new(digest(&[kind.as_str(), source.as_str(), target.as_str()]))
+}
+
+pub(crate) async fn upsert_relationships(
+    shared: Arc<Shared>,
+    input: RelationshipsInput,
+) -> Result<UpsertOutput> {
+    const OPERATION: &str = "mcp.graph_upsert_relationships";
+    check::batch(OPERATION, "relationships", input.relationships.len(), limits::BATCH_GRAPH_ITEMS_MAX)?;
+    let (mut relationships, mut ids) = (Vec::new(), Vec::new());
+    for given in input.relationships {
+        let made = given.id.is_none();
+        let relationship = given.made()?;
+        if made {
+            ids.push(relationship.id.to_string());
+        }
+        relationships.push(relationship);
+    }
+    check_relationships(&relationships)?;
+    let report = shared.stores.graph()?.upsert_relationships(relationships).await?;
+    Ok(UpsertOutput::new(report, ids))
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[schemars(crate = "rmcp::schemars")]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ObservationsInput {
+    /// The id of the entity.
+    entity: Id,
+    #[schemars(length(min = 1, max = 1000))]
+    observations: Vec<String>,
+}
+
+pub(crate) async fn add_observations(shared: Arc<Shared>, input: ObservationsInput) -> Result<EntityView> {
+    let add = |known: &mut Vec<String>, texts: Vec<String>| {
+        for text in texts {
+            if !known.contains(&text) {
+                known.push(text);
+            }
+        }
+    };
+    change("mcp.graph_add_observations", &shared, input, add).await
+}
+
+pub(crate) async fn remove_observations(shared: Arc<Shared>, input: ObservationsInput) -> Result<EntityView> {
+    let remove = |known: &mut Vec<String>, texts: Vec<String>| known.retain(|text| !texts.contains(text));
+    change("mcp.graph_remove_observations", &shared, input, remove).await
+}
+
+/// Reads an entity, changes its observations and writes it, while no other call of this server does.
+async fn change(
+    operation: &'static str,
+    shared: &Shared,
+    input: ObservationsInput,
+    change: impl FnOnce(&mut Vec<String>, Vec<String>) + Send,
+) -> Result<EntityView> {
+    let id = EntityId::new(&input.entity)?;
+    check::batch(operation, "observations", input.observations.len(), limits::BATCH_GRAPH_ITEMS_MAX)?;
+    for text in &input.observations {
+        check::batch(operation, "observations", text.len(), limits::METADATA_BYTES_MAX)?;
+        check::no_nul(operation, "observations", text)?;
+    }
+    let graph = shared.stores.graph()?;
+    let _alone = shared.entities.lock().await;
+    let found = graph.get_entities(std::slice::from_ref(&id)).await?.pop().flatten();
+    let Some(mut entity) = found else {
+        return Err(
+            Error::new(ErrorKind::NotFound, operation, "the graph has no such entity").with_field("entity")
+        );
+    };
+    let before = match observations(&entity.properties) {
+        Some(known) => known,
+        None if entity.properties.get(OBSERVATIONS).is_none() => Vec::new(),
+        None => {
+            let message = "the entity's property `observations` is no list of texts";
+            return Err(Error::new(ErrorKind::Conflict, operation, message));
+        }
+    };
+    let mut known = before.clone();
+    change(&mut known, input.observations);
+    if known != before {
+        entity.properties.insert(OBSERVATIONS, known);
+        check_entities(std::slice::from_ref(&entity))?;
+        graph.upsert_entities(vec![entity.clone()]).await?;
+    }
+    Ok(entity.into())
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[schemars(crate = "rmcp::schemars")]
+#[serde(deny_unknown_fields)]
+pub(crate) struct EntityIdInput {
+    /// The id of the entity.
+    entity: Id,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(crate = "rmcp::schemars")]
+pub(crate) struct DeletedEntityOutput {
+    /// Whether it was there.
+    existed: bool,
+    /// How many relationships went with it.
+    relationships: u64,
+}
+
+pub(crate) async fn delete_entity(shared: Arc<Shared>, input: EntityIdInput) -> Result<DeletedEntityOutput> {
+    let id = EntityId::new(&input.entity)?;
+    let graph = shared.stores.graph()?;
+    let _alone = shared.entities.lock().await;
+    let DeletedEntity { existed, relationships } = graph.delete_entity(&id).await?;
+    Ok(DeletedEntityOutput { existed, relationships })
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[schemars(crate = "rmcp::schemars")]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RelationshipIdInput {
+    /// The id of the relationship.
+    relationship: Id,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(crate = "rmcp::schemars")]
+pub(crate) struct DeletedOutput {
+    /// Whether it was there.
+    existed: bool,
+}
+
+pub(crate) async fn delete_relationship(
+    shared: Arc<Shared>,
+    input: RelationshipIdInput,
+) -> Result<DeletedOutput> {
+    let id = RelationshipId::new(&input.relationship)?;
+    let existed = shared.stores.graph()?.delete_relationship(&id).await?;
+    Ok(DeletedOutput { existed })
+}

@@ -1,0 +1,260 @@
+//! Tools over the key-value store: notes under keys, with versions.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use larder_kernel::storage::kv::{check_list, check_put};
+use larder_kernel::{
+    BucketName, Contract, Error, Key, KvCondition, KvEntry, KvPutOptions, Result, Revision, check, limits,
+};
+use rmcp::schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::answer::piece;
+use super::argument::{Id, Limit, not_both, page};
+use super::registry::{Effect, Entry, Shared, entry};
+use super::{OWN_BUCKETS, cursor};
+
+/// The bucket in which notes lie unless a call names another.
+pub const NOTES_BUCKET: &str = "notes";
+/// Bytes of one piece of a note.
+const PIECE_BYTES: usize = 256 * 1024;
+
+/// The tools of this room.
+pub(crate) fn entries() -> Vec<Entry> {
+    vec![
+        entry(
+            Contract::KeyValue,
+            Effect::Replaces,
+            "note_put",
+            "Write a note",
+            "Writes a text under a key. Give `if_revision` with the revision that you read to write only over that \
+             version, or `if_absent` to write only where nothing is; else the text replaces what was there.",
+            put,
+        ),
+        entry(
+            Contract::KeyValue,
+            Effect::Reads,
+            "note_get",
+            "Read a note",
+            "Reads the text under a key and its revision, in pieces where it is long.",
+            get,
+        ),
+        entry(
+            Contract::KeyValue,
+            Effect::Reads,
+            "note_list",
+            "List notes",
+            "Lists the keys that begin with a prefix, with their revisions, in order.",
+            list,
+        ),
+        entry(
+            Contract::KeyValue,
+            Effect::Replaces,
+            "note_delete",
+            "Delete a note",
+            "Deletes the text under a key, with `if_revision` only that version.",
+            delete,
+        ),
+    ]
+}
+
+/// The bucket that a call names; the adapter's own hold sessions and are nobody's notes.
+fn bucket(operation: &'static str, name: Option<&Id>) -> Result<BucketName> {
+    let bucket = BucketName::new(name.map_or(NOTES_BUCKET, Id::as_ref))?;
+    if bucket.as_str().starts_with(OWN_BUCKETS) {
+        return Err(Error::invalid(operation, "bucket", "reserved for the server's own sessions"));
+    }
+    Ok(bucket)
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[schemars(crate = "rmcp::schemars")]
+#[serde(deny_unknown_fields)]
+struct PutInput {
+    key: Id,
+    /// At most 4 MiB.
+    text: String,
+    /// `notes` unless said.
+    bucket: Option<Id>,
+    /// Write only over this revision.
+    if_revision: Option<u64>,
+    /// Write only where nothing is.
+    #[serde(default)]
+    if_absent: bool,
+    /// How long the note lives, in milliseconds; for good unless said.
+    #[schemars(range(min = 1))]
+    ttl_ms: Option<u64>,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(crate = "rmcp::schemars")]
+struct PutOutput {
+    /// The version written, to give as `if_revision`.
+    revision: u64,
+}
+
+async fn put(shared: Arc<Shared>, input: PutInput) -> Result<PutOutput> {
+    const OPERATION: &str = "mcp.note_put";
+    let (bucket, key) = (bucket(OPERATION, input.bucket.as_ref())?, Key::new(&input.key)?);
+    let both = input.if_revision.is_some() && input.if_absent;
+    not_both(OPERATION, "if_absent", both, both, "`if_revision` is given too; give one")?;
+    let condition = match input.if_revision {
+        Some(revision) => KvCondition::AtRevision(Revision::new(revision)),
+        None if input.if_absent => KvCondition::Absent,
+        None => KvCondition::None,
+    };
+    check::text(OPERATION, "text", &input.text, limits::VALUE_BYTES_MAX)?;
+    let options = KvPutOptions { condition, ttl: input.ttl_ms.map(Duration::from_millis) };
+    let value = Bytes::from(input.text);
+    check_put(&value, &options).map_err(|error| match error.field() {
+        Some("ttl") => error.with_field("ttl_ms"),
+        _ => error,
+    })?;
+    let revision = shared.stores.key_value()?.put(&bucket, &key, value, options).await?;
+    Ok(PutOutput { revision: revision.get() })
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[schemars(crate = "rmcp::schemars")]
+#[serde(deny_unknown_fields)]
+struct GetInput {
+    key: Id,
+    /// `notes` unless said.
+    bucket: Option<Id>,
+    /// Where to begin, in bytes: the `next_offset` of the answer before.
+    #[serde(default)]
+    offset: usize,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(crate = "rmcp::schemars")]
+struct GetOutput {
+    /// Whether the key is there.
+    found: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<NoteView>,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(crate = "rmcp::schemars")]
+struct NoteView {
+    /// The text from `offset` on; bytes that are no text in base64.
+    text: String,
+    /// `utf8` or `base64`.
+    encoding: &'static str,
+    /// Its version; a piece of another revision is not of the same text.
+    revision: u64,
+    /// Its whole size; of base64, in characters.
+    bytes: usize,
+    /// Where the next piece begins; absent at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_offset: Option<usize>,
+    /// When it ends, in RFC 3339.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_at: Option<String>,
+}
+
+async fn get(shared: Arc<Shared>, input: GetInput) -> Result<GetOutput> {
+    const OPERATION: &str = "mcp.note_get";
+    let (bucket, key) = (bucket(OPERATION, input.bucket.as_ref())?, Key::new(&input.key)?);
+    let found = shared.stores.key_value()?.get(&bucket, &key).await?;
+    let note = found.map(|found| view(OPERATION, &found, input.offset)).transpose()?;
+    Ok(GetOutput { found: note.is_some(), note })
+}
+
+fn view(operation: &'static str, entry: &KvEntry, offset: usize) -> Result<NoteView> {
+    let (whole, encoding) = text(entry);
+    let (text, next_offset) = piece(operation, &whole, offset, PIECE_BYTES)?;
+    Ok(NoteView {
+        text: text.to_owned(),
+        encoding,
+        revision: entry.revision.get(),
+        bytes: whole.len(),
+        next_offset,
+        expires_at: entry.expires_at.map(|at| at.to_string()),
+    })
+}
+
+/// The value as text, and how it is one.
+fn text(entry: &KvEntry) -> (std::borrow::Cow<'_, str>, &'static str) {
+    match std::str::from_utf8(&entry.value) {
+        Ok(text) => (text.into(), "utf8"),
+        Err(_) => (STANDARD.encode(&entry.value).into(), "base64"),
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[schemars(crate = "rmcp::schemars")]
+#[serde(deny_unknown_fields)]
+struct ListInput {
+    /// What the keys begin with; all unless said.
+    #[serde(default)]
+    #[schemars(length(max = 512))]
+    prefix: String,
+    /// `notes` unless said.
+    bucket: Option<Id>,
+    /// Most keys to list; 50 unless said.
+    #[serde(default)]
+    limit: Limit,
+    /// The `next_cursor` of the answer before.
+    cursor: Option<String>,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(crate = "rmcp::schemars")]
+struct ListOutput {
+    notes: Vec<KeyView>,
+    /// Where the list goes on; absent at its end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_cursor: Option<String>,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(crate = "rmcp::schemars")]
+struct KeyView {
+    key: String,
+    revision: u64,
+}
+
+async fn list(shared: Arc<Shared>, input: ListInput) -> Result<ListOutput> {
+    const OPERATION: &str = "mcp.note_list";
+    let bucket = bucket(OPERATION, input.bucket.as_ref())?;
+    let request = page::<Key>(OPERATION, input.cursor.as_deref(), &input.limit)?;
+    check_list(OPERATION, &input.prefix, Some(&request))?;
+    let page = shared.stores.key_value()?.list(&bucket, &input.prefix, request).await?;
+    let notes = page.items.into_iter();
+    Ok(ListOutput {
+        notes: notes.map(|item| KeyView { key: item.key.into(), revision: item.revision.get() }).collect(),
+        next_cursor: page.next.as_ref().map(cursor::encode).transpose()?,
+    })
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[schemars(crate = "rmcp::schemars")]
+#[serde(deny_unknown_fields)]
+struct DeleteInput {
+    key: Id,
+    /// `notes` unless said.
+    bucket: Option<Id>,
+    /// Delete only this revision.
+    if_revision: Option<u64>,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(crate = "rmcp::schemars")]
+struct DeleteOutput {
+    /// Whether it was there.
+    existed: bool,
+}
+
+async fn delete(shared: Arc<Shared>, input: DeleteInput) -> Result<DeleteOutput> {
+    const OPERATION: &str = "mcp.note_delete";
+    let (bucket, key) = (bucket(OPERATION, input.bucket.as_ref())?, Key::new(&input.key)?);
+    let at = input.if_revision.map(Revision::new);
+    let existed = shared.stores.key_value()?.delete(&bucket, &key, at).await?;
+    Ok(DeleteOutput { existed })
+}

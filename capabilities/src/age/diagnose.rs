@@ -1,0 +1,60 @@
+//! What an operator wants to know of a database with AGE, besides what is so of any Postgres.
+
+use super::config::AgeConfig;
+use super::schema::{Found, is_new_enough, look};
+use crate::diagnose::{Check, Findings};
+use crate::postgres::diagnose as postgres;
+
+const AGE: &str = "the graphs are kept and asked by Apache AGE";
+const GRAPHS: &str = "which graph belongs to which namespace stands in a table";
+
+/// Looks at the database.
+pub(crate) async fn diagnose(config: &AgeConfig, findings: &Findings) {
+    let Some(mut connection) = postgres::diagnose(&config.postgres, false, findings).await else { return };
+    postgres::add(findings, "age", AGE, async { Ok(checks(look(&mut connection).await?)) }).await;
+    postgres::close(connection).await;
+}
+
+fn checks(found: Found) -> Vec<Check> {
+    let Found { version, available, table } = found;
+    let extension = match version {
+        Some(version) if is_new_enough(&version) => Check::ok("age", version, AGE),
+        Some(version) => {
+            let advice = "install 1.5.0 or newer on the server and run `ALTER EXTENSION age UPDATE`";
+            Check::fail("age", format!("{version}, too old"), AGE, advice)
+        }
+        None if available => {
+            let advice = "nothing, where the user may: opening runs `CREATE EXTENSION age`";
+            Check::warn("age", "on the server, not in the database yet", AGE, advice)
+        }
+        None => {
+            Check::fail("age", "the server has none", AGE, "install Apache AGE 1.5.0 or newer on the server")
+        }
+    };
+    let graphs = if table {
+        Check::ok("graphs", "the table of graphs is there", GRAPHS)
+    } else {
+        Check::warn("graphs", "none yet", GRAPHS, "nothing, if the database is new: opening makes the table")
+    };
+    vec![extension, graphs]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::diagnose::CheckStatus::{Fail, Ok, Warn};
+
+    #[test]
+    fn an_extension_that_is_old_or_missing_is_told() {
+        for (version, available, table, expected) in [
+            (Some("1.6.0"), true, true, [Ok, Ok]),
+            (Some("1.4.0"), true, true, [Fail, Ok]),
+            (None, true, false, [Warn, Warn]),
+            (None, false, false, [Fail, Warn]),
+        ] {
+            let found = Found { version: version.map(str::to_owned), available, table };
+            let statuses: Vec<_> = checks(found).iter().map(|check| check.status).collect();
+            assert_eq!(statuses, expected);
+        }
+    }
+}

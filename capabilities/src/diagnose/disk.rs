@@ -1,0 +1,235 @@
+//! What a file system tells of a folder that stores are kept in. All of it blocks.
+
+#[cfg(unix)]
+use std::fs::File;
+use std::fs::OpenOptions;
+use std::io::{self, Write as _};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use super::{Check, Findings};
+
+const KIND: &str = "locks, flushes and renames must mean what they say";
+const ROOM: &str = "a full disk refuses every write";
+const FLUSH: &str =
+    "an acknowledged write survives the loss of power only if flushing works, and each write waits for one";
+const RIGHTS: &str = "whoever may read the files reads what is stored, and whoever may write them changes it";
+/// Below so much room no write of the usual size is safe.
+const ROOM_FAIL_BYTES: u64 = 64 * 1024 * 1024;
+/// Below so much room it is time to make some.
+const ROOM_WARN_BYTES: u64 = 1024 * 1024 * 1024;
+/// The smallest part of files that may still be made before it is worth a word: one in so many.
+const FILES_WARN_PART: u64 = 50;
+/// Bytes of the probe.
+const PROBE_BYTES: usize = 4 * 1024;
+/// Flushes of the probe.
+const FLUSHES: u32 = 3;
+/// A flush that takes longer than this is worth a word.
+const FLUSH_SLOW: Duration = Duration::from_millis(50);
+
+/// Looks at the file system of the folder: its kind and its room.
+#[cfg(unix)]
+pub(crate) fn file_system(folder: &Path, findings: &Findings) {
+    #[cfg(target_os = "linux")]
+    findings.add(match rustix::fs::statfs(folder) {
+        Ok(found) => kind(u64::try_from(found.f_type).unwrap_or(0) & 0xffff_ffff),
+        Err(_) => {
+            Check::warn("file_system", "its kind cannot be told", KIND, "check that the folder is mounted")
+        }
+    });
+    if let Ok(found) = rustix::fs::statvfs(folder) {
+        findings.add(room(found.f_bavail.saturating_mul(found.f_frsize)));
+        if found.f_files > 0 && found.f_favail < found.f_files / FILES_WARN_PART {
+            let seen = format!("room for {} more files", found.f_favail);
+            let advice = "make room for more files: the file system has a fixed number of them";
+            findings.add(Check::warn("files_left", seen, ROOM, advice));
+        }
+    }
+}
+
+#[cfg(not(unix))]
+pub(crate) fn file_system(_folder: &Path, _findings: &Findings) {}
+
+/// What a file system of this magic number means for a store.
+#[cfg(any(target_os = "linux", test))]
+fn kind(magic: u64) -> Check {
+    const NAME: &str = "file_system";
+    let network = |name: &str| {
+        let advice = "keep the files on a disk of this machine, or use a server such as Postgres: locks and flushes over a \
+                      network are not those of a disk";
+        Check::fail(NAME, format!("{name}, over a network"), KIND, advice)
+    };
+    match magic {
+        0x6969 => network("NFS"),
+        0x517b | 0xfe53_4d42 | 0xff53_4d42 => network("SMB"),
+        0x0102_1997 => network("9P"),
+        0x00c3_6400 => network("Ceph"),
+        0x5346_414f => network("AFS"),
+        0x6573_5546 => {
+            let advice = "find out what stands behind it; over a network, keep the files on a disk instead";
+            Check::warn(NAME, "FUSE, which may be anything", KIND, advice)
+        }
+        0x0102_1994 | 0x8584_58f6 => {
+            let advice = "keep the files on a disk: what is in memory ends with the machine";
+            Check::warn(NAME, "memory (tmpfs)", KIND, advice)
+        }
+        0x794c_7630 => {
+            let advice = "in a container, mount a volume here: this layer goes with the container";
+            Check::warn(NAME, "overlayfs, as in a container's own layer", KIND, advice)
+        }
+        0xef53 => Check::ok(NAME, "ext4", KIND),
+        0x5846_5342 => Check::ok(NAME, "XFS", KIND),
+        0x9123_683e => Check::ok(NAME, "Btrfs", KIND),
+        0x2fc1_2fc1 => Check::ok(NAME, "ZFS", KIND),
+        0xf2f5_2010 => Check::ok(NAME, "F2FS", KIND),
+        other => Check::ok(NAME, format!("local, of the kind {other:#x}"), KIND),
+    }
+}
+
+fn room(bytes: u64) -> Check {
+    let seen = format!("{} MiB free", bytes / (1024 * 1024));
+    if bytes < ROOM_FAIL_BYTES {
+        Check::fail("free_space", seen, ROOM, "make room on the file system now")
+    } else if bytes < ROOM_WARN_BYTES {
+        Check::warn("free_space", seen, ROOM, "make room on the file system")
+    } else {
+        Check::ok("free_space", seen, ROOM)
+    }
+}
+
+/// Who may use the files besides the user: the mode of a file or a folder.
+#[cfg(unix)]
+pub(crate) fn rights(path: &Path) -> io::Result<Check> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let mode = std::fs::metadata(path)?.permissions().mode() & 0o777;
+    let seen = format!("mode {mode:03o}");
+    Ok(if mode & 0o002 != 0 {
+        Check::fail("permissions", seen, RIGHTS, "take the right to write from other accounts: `chmod o-w`")
+    } else if mode & 0o004 != 0 {
+        let advice =
+            "take the rights of other accounts: `chmod o=`, and set a umask such as 0077 for the program";
+        Check::warn("permissions", format!("{seen}: any account of this machine may read it"), RIGHTS, advice)
+    } else {
+        Check::ok("permissions", seen, RIGHTS)
+    })
+}
+
+#[cfg(not(unix))]
+pub(crate) fn rights(_path: &Path) -> io::Result<Check> {
+    Ok(Check::ok("permissions", "not looked at on this system", RIGHTS))
+}
+
+/// Writes, flushes and removes a small file in the folder.
+pub(crate) fn flushing(folder: &Path) -> Check {
+    const NAME: &str = "flush";
+    let probe = folder.join(format!(".larder-doctor-{}-{}", std::process::id(), unique()));
+    let tried = flush(&probe, folder);
+    let left = match std::fs::remove_file(&probe) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => " and could not be removed",
+        _ => " and removed",
+    };
+    match tried {
+        Ok(took) => {
+            let ms = took.as_secs_f64() * 1e3;
+            let seen = format!("a probe file was written, flushed in {ms:.2} ms{left}");
+            if left != " and removed" {
+                return Check::warn(
+                    NAME,
+                    seen,
+                    FLUSH,
+                    "remove the file whose name begins with `.larder-doctor-`",
+                );
+            }
+            if took > FLUSH_SLOW {
+                let advice = "use a disk that flushes more quickly: each acknowledged write waits for it";
+                return Check::warn(NAME, seen, FLUSH, advice);
+            }
+            Check::ok(NAME, seen, FLUSH)
+        }
+        Err(error) => {
+            let advice =
+                "check the rights of the folder, that it is not mounted read-only, and the disk itself";
+            Check::fail(
+                NAME,
+                format!("a probe file could not be written and flushed: {}", error.kind()),
+                FLUSH,
+                advice,
+            )
+        }
+    }
+}
+
+/// The median time of a flush.
+fn flush(probe: &Path, folder: &Path) -> io::Result<Duration> {
+    let mut file = OpenOptions::new().write(true).create_new(true).open(probe)?;
+    let mut took = Vec::new();
+    for _ in 0..FLUSHES {
+        file.write_all(&[0x4c; PROBE_BYTES])?;
+        let begun = Instant::now();
+        file.sync_all()?;
+        took.push(begun.elapsed());
+    }
+    // Elsewhere than on Unix a folder cannot be opened to be flushed.
+    #[cfg(unix)]
+    File::open(folder)?.sync_all()?;
+    #[cfg(not(unix))]
+    let _ = folder;
+    took.sort_unstable();
+    Ok(took.get(took.len() / 2).copied().unwrap_or_default())
+}
+
+fn unique() -> u128 {
+    std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_nanos()
+}
+
+/// Whether this user may make files in the folder.
+#[cfg(unix)]
+pub(crate) fn may_write(folder: &Path) -> bool {
+    rustix::fs::access(folder, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK).is_ok()
+}
+
+#[cfg(not(unix))]
+pub(crate) fn may_write(folder: &Path) -> bool {
+    std::fs::metadata(folder).is_ok_and(|found| !found.permissions().readonly())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::CheckStatus::{Fail, Ok, Warn};
+    use super::*;
+
+    #[test]
+    fn a_network_is_no_disk_and_neither_is_memory() {
+        for (magic, status) in
+            [(0x6969, Fail), (0xff53_4d42, Fail), (0x0102_1994, Warn), (0x794c_7630, Warn), (0xef53, Ok)]
+        {
+            assert_eq!(kind(magic).status, status, "{magic:#x}");
+        }
+        for (bytes, status) in [(0, Fail), (100 * 1024 * 1024, Warn), (2 * 1024 * 1024 * 1024, Ok)] {
+            assert_eq!(room(bytes).status, status, "{bytes}");
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_probe_is_flushed_and_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let check = flushing(folder.path());
+        assert_ne!(check.status, Fail, "{check:?}");
+        assert!(check.seen.contains("removed"), "{check:?}");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+        let check = flushing(&folder.path().join("absent"));
+        assert_eq!(check.status, Fail, "{check:?}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn rights_of_others_are_told() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        for (mode, status) in [(0o700, Ok), (0o750, Ok), (0o755, Warn), (0o777, Fail)] {
+            std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(rights(folder.path()).unwrap().status, status, "{mode:o}");
+        }
+    }
+}

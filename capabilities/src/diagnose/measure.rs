@@ -1,0 +1,98 @@
+//! What is measured the same way everywhere: times of answers, clocks, and how a connection failed.
+
+use std::time::Duration;
+#[cfg(any(feature = "postgres", feature = "redis", feature = "s3"))]
+use std::time::{SystemTime, UNIX_EPOCH};
+
+#[cfg(any(feature = "postgres", feature = "redis", feature = "s3"))]
+use larder_kernel::{Error, ErrorKind};
+
+#[cfg(any(
+    feature = "postgres",
+    feature = "redis",
+    feature = "s3",
+    feature = "sqlite",
+    all(feature = "fs", unix)
+))]
+use super::Check;
+#[cfg(any(feature = "postgres", feature = "redis", feature = "s3"))]
+use super::Findings;
+
+/// Why a server has to be reached.
+#[cfg(any(feature = "postgres", feature = "redis", feature = "s3"))]
+pub(crate) const REACH: &str = "without the server there is no store";
+/// Why it has to let the user in.
+#[cfg(any(feature = "postgres", feature = "redis", feature = "s3"))]
+pub(crate) const LOGIN: &str = "the stores work with the rights of this user";
+/// How far apart clocks may be before it is worth a word.
+#[cfg(any(feature = "postgres", feature = "redis", feature = "s3"))]
+const SKEW_MAX: Duration = Duration::from_secs(2);
+
+/// Whole milliseconds.
+pub(crate) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(any(
+    feature = "postgres",
+    feature = "redis",
+    feature = "s3",
+    feature = "sqlite",
+    all(feature = "fs", unix)
+))]
+/// The check of answers that took so long each; `slow` is what is worth a word.
+pub(crate) fn round_trip(mut took: Vec<Duration>, slow: Duration) -> Option<Check> {
+    const WHY: &str = "every call of a store waits for at least one answer";
+    took.sort_unstable();
+    let (p50, worst) = (took.get(took.len() / 2)?, took.last()?);
+    let seen = format!(
+        "p50 {:.2} ms, worst {:.2} ms of {}",
+        p50.as_secs_f64() * 1e3,
+        worst.as_secs_f64() * 1e3,
+        took.len()
+    );
+    Some(if *p50 > slow {
+        let advice = "bring the program and the place closer together, or look at the place's load";
+        Check::warn("latency", seen, WHY, advice)
+    } else {
+        Check::ok("latency", seen, WHY)
+    })
+}
+
+/// The check of a clock that said `there` while this machine's went from `before` to now. `grain` is how coarse it is.
+#[cfg(any(feature = "postgres", feature = "redis", feature = "s3"))]
+pub(crate) fn clock(there: Duration, before: SystemTime, grain: Duration) -> Check {
+    const WHY: &str = "times to live, leases and signatures are reckoned by clocks of both sides";
+    let now = SystemTime::now();
+    let since = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    // Somewhere between the two the answer was made.
+    let (from, to) = (since(before), since(now));
+    let apart =
+        if there.saturating_add(grain) < from { from - there - grain } else { there.saturating_sub(to) };
+    let seen =
+        format!("at most {} ms apart from this machine's", millis(apart + (to.saturating_sub(from)) + grain));
+    if apart > SKEW_MAX {
+        let seen = format!("{:.1} s apart from this machine's", apart.as_secs_f64());
+        Check::warn("clock", seen, WHY, "let both machines keep their clocks by NTP")
+    } else {
+        Check::ok("clock", seen, WHY)
+    }
+}
+
+/// The checks that a failed connection leaves: whether the server was reached, and whether it let the user in.
+#[cfg(any(feature = "postgres", feature = "redis", feature = "s3"))]
+pub(crate) fn failed_to_connect(findings: &Findings, error: &Error) {
+    let advice = error.message().to_owned();
+    let seen = format!("refused with {}", error.kind());
+    match error.kind() {
+        ErrorKind::PermissionDenied => {
+            findings.add(Check::ok("reach", "the server answers", REACH));
+            findings.add(Check::fail("login", seen, LOGIN, advice));
+        }
+        ErrorKind::NotFound | ErrorKind::Unsupported | ErrorKind::ResourceExhausted => {
+            findings.add(Check::ok("reach", "the server answers", REACH));
+            findings.add(Check::fail("open", seen, "what the URL names must be there and usable", advice));
+        }
+        kind => findings.add(Check::fail("reach", format!("no connection: {kind}"), REACH, advice)),
+    }
+}

@@ -1,0 +1,109 @@
+//! What an operator wants to know of a folder of blobs.
+
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime};
+
+use super::config::FsConfig;
+use crate::diagnose::{Check, Findings, disk, round_trip};
+
+const THERE: &str = "everything is kept in this folder";
+const WRITABLE: &str = "the stores write into the folder";
+const LEFTOVERS: &str = "what ended processes left behind takes room until the next opening removes it";
+const DURABLE: &str = "what an acknowledged write survives";
+/// A temporary file as old as this was left behind.
+const LEFTOVER_AGE: Duration = Duration::from_secs(3600);
+/// Files that are looked at, at most: leftovers are few, and the look is to be short.
+const LEFTOVERS_MAX: usize = 10_000;
+const READS: u32 = 5;
+const READ_SLOW: Duration = Duration::from_millis(20);
+
+/// Looks at the folder without making it.
+pub(crate) async fn diagnose(config: &FsConfig, findings: &Findings) {
+    let (root, looking) = (config.root.clone(), findings.clone());
+    // A step that hangs in the system hangs alone: who waits is told in time.
+    if tokio::task::spawn_blocking(move || look(&root, &looking)).await.is_err() {
+        findings.add(Check::fail("reach", "the look at the folder broke off", THERE, "run it again"));
+    }
+}
+
+fn look(root: &Path, findings: &Findings) {
+    match std::fs::metadata(root) {
+        Ok(found) if found.is_dir() => findings.add(Check::ok("reach", "the folder is there", THERE)),
+        Ok(_) => {
+            let advice = "name a folder, or move what stands in its place away";
+            findings.add(Check::fail("reach", "something else than a folder stands there", THERE, advice));
+            return;
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            absent(root, findings);
+            return;
+        }
+        Err(error) => {
+            let advice = "check the rights of the folders above, and that the disk is mounted";
+            let seen = format!("the folder cannot be looked at: {}", error.kind());
+            findings.add(Check::fail("reach", seen, THERE, advice));
+            return;
+        }
+    }
+    if disk::may_write(root) {
+        findings.add(Check::ok("writable", "this user may write", WRITABLE));
+        findings.add(disk::flushing(root));
+    } else {
+        let advice = "give this user the right to write, or mount the file system for writing";
+        findings.add(Check::fail("writable", "this user may not write", WRITABLE, advice));
+    }
+    if let Ok(check) = disk::rights(root) {
+        findings.add(check);
+    }
+    disk::file_system(root, findings);
+    let survives = "the loss of power where the disk flushes: each blob and its folders are flushed before it is \
+                    acknowledged";
+    findings.add(Check::ok("durability", survives, DURABLE));
+    leftovers(root, findings);
+    let reads = (0..READS).filter_map(|_| {
+        let begun = Instant::now();
+        std::fs::read_dir(root).ok()?.next();
+        Some(begun.elapsed())
+    });
+    if let Some(check) = round_trip(reads.collect(), READ_SLOW) {
+        findings.add(check);
+    }
+}
+
+/// The folder is made where its parent, or one above, lets this user.
+fn absent(root: &Path, findings: &Findings) {
+    let above = root.ancestors().skip(1).find(|folder| folder.as_os_str().is_empty() || folder.exists());
+    let above = above.filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if disk::may_write(above) {
+        let advice = "nothing, if it is new; else check the path: opening makes the folder";
+        findings.add(Check::warn("reach", "the folder is not there yet", THERE, advice));
+    } else {
+        let advice = "make the folder, or give this user the right to write in the one above";
+        findings.add(Check::fail(
+            "reach",
+            "the folder is not there, and this user may not make it",
+            THERE,
+            advice,
+        ));
+    }
+    disk::file_system(above, findings);
+}
+
+fn leftovers(root: &Path, findings: &Findings) {
+    let names =
+        |folder: &str| std::fs::read_dir(root.join(".larder").join(folder)).into_iter().flatten().flatten();
+    let now = SystemTime::now();
+    let is_old = |entry: &std::fs::DirEntry| {
+        let changed = entry.metadata().and_then(|found| found.modified());
+        changed.is_ok_and(|at| now.duration_since(at).unwrap_or_default() >= LEFTOVER_AGE)
+    };
+    let temporary = names("tmp").take(LEFTOVERS_MAX).filter(is_old).count();
+    let discarded = names("trash").take(LEFTOVERS_MAX).count();
+    let seen =
+        format!("{temporary} temporary files over an hour old, {discarded} folders of unfinished erasures");
+    findings.add(if temporary + discarded == 0 {
+        Check::ok("leftovers", seen, LEFTOVERS)
+    } else {
+        Check::warn("leftovers", seen, LEFTOVERS, "open the folder once with any program: that removes them")
+    });
+}

@@ -1,0 +1,350 @@
+//! What an operator wants to know of a database, without making or upgrading anything in it.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use larder_kernel::Result;
+use sqlx::{ConnectOptions, Connection, PgConnection, Row};
+
+use super::config::{Migrate, PostgresConfig, is_this_machine};
+use super::engine::{SERVER_VERSION_MIN, within};
+use super::failure::{Failure, Fallible};
+use super::schema;
+use super::vector::is_new_enough;
+use crate::diagnose::{Check, Findings, LOGIN, REACH, clock, failed_to_connect, round_trip};
+
+pub(crate) const OPERATION: &str = "postgres.diagnose";
+/// Older servers than this work and are near the end of their support.
+const SERVER_VERSION_ADVISED: i32 = 150_000;
+/// How long a question may take.
+const STATEMENT_MAX: Duration = Duration::from_secs(5);
+const PINGS: u32 = 9;
+const PING_SLOW: Duration = Duration::from_millis(20);
+
+const VERSION: &str = "the schema uses what PostgreSQL 14 has, and servers without support get no fixes";
+const ENCODING: &str = "texts are UTF-8, and another encoding refuses some of them";
+const WRITABLE: &str = "the stores write";
+const SCHEMA: &str = "opening makes or upgrades the schema `larder`, and refuses one of a newer program";
+const RIGHTS: &str = "a right that is missing is met as an error in the middle of the work";
+const VECTORS: &str = "vectors are kept and searched by pgvector; the other contracts do without";
+const DURABLE: &str = "what an acknowledged write survives";
+const SUMS: &str = "without checksums a disk that returns other bytes goes unnoticed";
+const USER: &str = "a program that is broken into has the rights of its user";
+const CONNECTIONS: &str = "a server without a free connection refuses the program";
+const TLS: &str = "without TLS whoever is on the network reads and changes what is stored";
+
+/// Looks at the database, and gives the connection on for more questions.
+pub(crate) async fn diagnose(
+    config: &PostgresConfig,
+    vectors: bool,
+    findings: &Findings,
+) -> Option<PgConnection> {
+    let mut connection = match connect(config).await {
+        Ok(connection) => connection,
+        Err(error) => {
+            failed_to_connect(findings, &error);
+            return None;
+        }
+    };
+    findings.add(Check::ok("reach", "the server answers", REACH));
+    findings.add(Check::ok("login", "the server lets this user in", LOGIN));
+    let c = &mut connection;
+    // Questions alone, and no setting of the session: behind a pooler, other programs would go on with it.
+    let writable = add(findings, "writable", WRITABLE, writable(c)).await;
+    add(findings, "server_version", VERSION, server(c)).await;
+    let there = add(findings, "schema", SCHEMA, version(c, config.migrate)).await;
+    add(findings, "rights", RIGHTS, rights(c, there.is_some())).await;
+    if vectors {
+        add(findings, "pgvector", VECTORS, pgvector(c)).await;
+    }
+    add(findings, "durability", DURABLE, durability(c)).await;
+    add(findings, "superuser", USER, user(c)).await;
+    add(findings, "connections", CONNECTIONS, connections(c, config.pool_size)).await;
+    add(findings, "tls", TLS, tls(c, is_this_machine(&config.connect))).await;
+    add(findings, "clock", REACH, times(c)).await;
+    writable.map(|()| connection)
+}
+
+/// Connects as the stores do, without a second try.
+async fn connect(config: &PostgresConfig) -> Result<PgConnection> {
+    let ms = |duration: Duration| format!("{}ms", duration.as_millis());
+    let connect = config.connect.clone().disable_statement_logging().options([
+        ("statement_timeout", ms(STATEMENT_MAX)),
+        ("lock_timeout", ms(STATEMENT_MAX)),
+        ("idle_in_transaction_session_timeout", ms(STATEMENT_MAX)),
+    ]);
+    let connected = within(config.acquire_timeout, OPERATION, PgConnection::connect_with(&connect)).await?;
+    connected.map_err(|error| Failure::from(error).into_error(OPERATION))
+}
+
+/// Adds what a question answered; `None` where it was not answered, which is a check of its own.
+pub(crate) async fn add(
+    findings: &Findings,
+    name: &'static str,
+    why: &'static str,
+    question: impl Future<Output = Fallible<Vec<Check>>>,
+) -> Option<()> {
+    let answer: Result<Vec<Check>> = match within(STATEMENT_MAX, OPERATION, question).await {
+        Ok(answer) => answer.map_err(|failure| failure.into_error(OPERATION)),
+        Err(error) => Err(error),
+    };
+    match answer {
+        Ok(checks) => {
+            checks.into_iter().for_each(|check| findings.add(check));
+            Some(())
+        }
+        Err(error) => {
+            findings.add(Check::unknown(name, &error, why));
+            None
+        }
+    }
+}
+
+async fn writable(connection: &mut PgConnection) -> Fallible<Vec<Check>> {
+    let row =
+        sqlx::query("SELECT pg_is_in_recovery(), current_setting('default_transaction_read_only')::bool")
+            .fetch_one(connection)
+            .await?;
+    let check = match (row.try_get(0)?, row.try_get(1)?) {
+        (true, _) => {
+            let advice = "name the primary server; reads go there too, because a standby is behind";
+            Check::fail("writable", "the server is a standby", WRITABLE, advice)
+        }
+        (false, true) => {
+            let advice =
+                "unset `default_transaction_read_only` for the user and the database, or name another user";
+            Check::fail("writable", "sessions are read-only", WRITABLE, advice)
+        }
+        (false, false) => Check::ok("writable", "the primary server, sessions may write", WRITABLE),
+    };
+    Ok(vec![check])
+}
+
+async fn server(connection: &mut PgConnection) -> Fallible<Vec<Check>> {
+    let row =
+        sqlx::query("SELECT current_setting('server_version_num')::int, current_setting('server_encoding')")
+            .fetch_one(connection)
+            .await?;
+    let (number, encoding): (i32, String) = (row.try_get(0)?, row.try_get(1)?);
+    let seen = format!("PostgreSQL {}.{}", number / 10_000, number % 10_000);
+    let version = if number < SERVER_VERSION_MIN {
+        Check::fail("server_version", seen, VERSION, "upgrade the server to PostgreSQL 15 or newer")
+    } else if number < SERVER_VERSION_ADVISED {
+        Check::warn("server_version", seen, VERSION, "plan the upgrade to PostgreSQL 15 or newer")
+    } else {
+        Check::ok("server_version", seen, VERSION)
+    };
+    let encoding = if encoding == "UTF8" {
+        Check::ok("encoding", "UTF8", ENCODING)
+    } else {
+        Check::fail("encoding", "not UTF8", ENCODING, "make a database with `ENCODING 'UTF8'`")
+    };
+    Ok(vec![version, encoding])
+}
+
+async fn version(connection: &mut PgConnection, migrate: Migrate) -> Fallible<Vec<Check>> {
+    let (found, newest) = (schema::version(connection).await?, schema::newest());
+    let seen = if found == 0 { "none yet".to_owned() } else { format!("version {found} of {newest}") };
+    let check = match migrate {
+        _ if found > newest => {
+            let advice = "use the version of this program that wrote it, or a later one";
+            Check::fail("schema", format!("{seen}: newer than this program knows"), SCHEMA, advice)
+        }
+        _ if found == newest => Check::ok("schema", seen, SCHEMA),
+        Migrate::Check => {
+            let advice = "back the database up, then open it once with `migrate=auto`";
+            Check::fail("schema", format!("{seen}, and the URL says `migrate=check`"), SCHEMA, advice)
+        }
+        Migrate::Auto if found == 0 => Check::warn(
+            "schema",
+            seen,
+            SCHEMA,
+            "nothing, if the database is new: opening makes it; else check its name",
+        ),
+        Migrate::Auto => {
+            let advice = "back the database up, then open it once with this version; older programs refuse it afterwards";
+            Check::warn("schema", format!("{seen}: older"), SCHEMA, advice)
+        }
+    };
+    Ok(vec![check])
+}
+
+async fn rights(connection: &mut PgConnection, known: bool) -> Fallible<Vec<Check>> {
+    if !known || schema::version(connection).await? == 0 {
+        let may: bool = sqlx::query_scalar("SELECT has_database_privilege(current_database(), 'CREATE')")
+            .fetch_one(connection)
+            .await?;
+        return Ok(vec![if may {
+            Check::ok("rights", "the user may make the schema", RIGHTS)
+        } else {
+            let advice = "grant it `CREATE` on the database, or have another user open it once";
+            Check::fail("rights", "the user may not make the schema", RIGHTS, advice)
+        }]);
+    }
+    let row = sqlx::query(
+        "SELECT has_schema_privilege('larder', 'USAGE'),
+                count(*) FILTER (WHERE NOT has_table_privilege(c.oid, 'SELECT')),
+                count(*) FILTER (WHERE NOT (has_table_privilege(c.oid, 'INSERT') AND has_table_privilege(c.oid, 'UPDATE')
+                    AND has_table_privilege(c.oid, 'DELETE')))
+         FROM pg_catalog.pg_class c WHERE c.relnamespace = 'larder'::regnamespace AND c.relkind IN ('r', 'p')",
+    )
+    .fetch_one(connection)
+    .await?;
+    let advice = "grant the user `USAGE` on the schema `larder` and all rights on its tables and sequences";
+    let (usage, unread, unwritten): (bool, i64, i64) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+    Ok(vec![match (usage, unread, unwritten) {
+        (true, 0, 0) => Check::ok("rights", "the user may read and write every table", RIGHTS),
+        (true, 0, _) => {
+            Check::fail("rights", format!("the user may not write {unwritten} of the tables"), RIGHTS, advice)
+        }
+        (false, ..) => Check::fail("rights", "the user may not use the schema", RIGHTS, advice),
+        _ => Check::fail("rights", format!("the user may not read {unread} of the tables"), RIGHTS, advice),
+    }])
+}
+
+async fn pgvector(connection: &mut PgConnection) -> Fallible<Vec<Check>> {
+    let row = sqlx::query(
+        "SELECT (SELECT extversion FROM pg_catalog.pg_extension WHERE extname = 'vector'),
+                (SELECT default_version FROM pg_catalog.pg_available_extensions WHERE name = 'vector'),
+                to_regtype('vector') IS NOT NULL",
+    )
+    .fetch_one(connection)
+    .await?;
+    let (installed, available): (Option<String>, Option<String>) = (row.try_get(0)?, row.try_get(1)?);
+    Ok(vec![match (installed, available) {
+        (Some(version), _) if !is_new_enough(&version) => {
+            let advice = "install 0.8.0 or newer on the server and run `ALTER EXTENSION vector UPDATE`";
+            Check::warn("pgvector", format!("{version}, too old for vectors"), VECTORS, advice)
+        }
+        (Some(version), _) if !row.try_get::<bool, _>(2)? => {
+            let seen = format!("{version}, in a schema outside of the `search_path`");
+            Check::warn("pgvector", seen, VECTORS, "add its schema to the user's `search_path`")
+        }
+        (Some(version), _) => Check::ok("pgvector", version, VECTORS),
+        (None, Some(version)) if is_new_enough(&version) => {
+            let seen = format!("{version} on the server, not in the database yet");
+            let advice = "nothing, where the user may: opening vectors runs `CREATE EXTENSION vector`";
+            Check::warn("pgvector", seen, VECTORS, advice)
+        }
+        (None, _) => {
+            let advice = "install pgvector 0.8.0 or newer on the server where vectors are wanted";
+            Check::warn("pgvector", "the server has none, or one that is too old", VECTORS, advice)
+        }
+    }])
+}
+
+async fn durability(connection: &mut PgConnection) -> Fallible<Vec<Check>> {
+    let row = sqlx::query(
+        "SELECT current_setting('fsync')::bool, current_setting('synchronous_commit'),
+                current_setting('full_page_writes')::bool, current_setting('data_checksums')::bool",
+    )
+    .fetch_one(connection)
+    .await?;
+    let (fsync, commit, pages): (bool, String, bool) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+    let on = |set: bool| if set { "on" } else { "off" };
+    let known =
+        ["on", "off", "local", "remote_write", "remote_apply"].into_iter().find(|word| *word == commit);
+    let commit = known.unwrap_or("unknown");
+    let seen = format!("fsync {}, synchronous_commit {commit}, full_page_writes {}", on(fsync), on(pages));
+    let kept = if !fsync || !pages {
+        let advice = "set `fsync = on` and `full_page_writes = on`: without them the loss of power can destroy the database";
+        Check::fail("durability", seen, DURABLE, advice)
+    } else if commit == "off" {
+        let advice =
+            "set `synchronous_commit = on`: without it the last writes are lost when the server dies";
+        Check::warn("durability", seen, DURABLE, advice)
+    } else {
+        Check::ok("durability", seen, DURABLE)
+    };
+    let sums = if row.try_get(3)? {
+        Check::ok("checksums", "on", SUMS)
+    } else {
+        Check::warn(
+            "checksums",
+            "off",
+            SUMS,
+            "turn them on with `pg_checksums --enable` while the server is stopped",
+        )
+    };
+    Ok(vec![kept, sums])
+}
+
+async fn user(connection: &mut PgConnection) -> Fallible<Vec<Check>> {
+    let superuser: bool =
+        sqlx::query_scalar("SELECT rolsuper FROM pg_catalog.pg_roles WHERE rolname = current_user")
+            .fetch_one(connection)
+            .await?;
+    Ok(vec![if superuser {
+        let advice = "make a user for the program that owns the schema `larder` and nothing else";
+        Check::warn("superuser", "the user is a superuser", USER, advice)
+    } else {
+        Check::ok("superuser", "the user is none", USER)
+    }])
+}
+
+async fn connections(connection: &mut PgConnection, pool_size: u32) -> Fallible<Vec<Check>> {
+    let row = sqlx::query(
+        "SELECT current_setting('max_connections')::bigint - current_setting('superuser_reserved_connections')::bigint,
+                (SELECT sum(numbackends) FROM pg_catalog.pg_stat_database)::bigint,
+                (SELECT rolconnlimit::bigint FROM pg_catalog.pg_roles WHERE rolname = current_user),
+                (SELECT datconnlimit::bigint FROM pg_catalog.pg_database WHERE datname = current_database())",
+    )
+    .fetch_one(connection)
+    .await?;
+    let (most, used): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
+    let limits: (i64, i64) = (row.try_get(2)?, row.try_get(3)?);
+    let most = [limits.0, limits.1].into_iter().filter(|limit| *limit >= 0).fold(most, i64::min);
+    // One more listens while there are subscriptions.
+    let wanted = i64::from(pool_size) + 1;
+    let seen = format!("{used} of {most} in use; this program takes up to {wanted}");
+    Ok(vec![if wanted > most {
+        let advice = "lower `pool_size`, or raise `max_connections` or the limit of the user or the database";
+        Check::fail("connections", seen, CONNECTIONS, advice)
+    } else if wanted > most.saturating_sub(used) {
+        let advice =
+            "lower `pool_size`, raise the server's limit, or put a pool between them that keeps sessions";
+        Check::warn("connections", seen, CONNECTIONS, advice)
+    } else {
+        Check::ok("connections", seen, CONNECTIONS)
+    }])
+}
+
+async fn tls(connection: &mut PgConnection, this_machine: bool) -> Fallible<Vec<Check>> {
+    let row = sqlx::query("SELECT ssl, version FROM pg_catalog.pg_stat_ssl WHERE pid = pg_backend_pid()")
+        .fetch_optional(connection)
+        .await?;
+    let version: Option<String> = match &row {
+        Some(row) if row.try_get(0)? => row.try_get(1)?,
+        _ => None,
+    };
+    Ok(vec![match (version, this_machine) {
+        (Some(version), _) => Check::ok("tls", version, TLS),
+        (None, true) => Check::ok("tls", "none, within this machine", TLS),
+        (None, false) => {
+            let advice =
+                "let the server speak TLS, and leave `sslmode` out of the URL or set it to `verify-full`";
+            Check::warn("tls", "none, over a network", TLS, advice)
+        }
+    }])
+}
+
+async fn times(connection: &mut PgConnection) -> Fallible<Vec<Check>> {
+    let mut took = Vec::new();
+    for _ in 0..PINGS {
+        let begun = Instant::now();
+        sqlx::query_scalar::<_, i32>("SELECT 1").fetch_one(&mut *connection).await?;
+        took.push(begun.elapsed());
+    }
+    let before = SystemTime::now();
+    let micros: i64 = sqlx::query_scalar("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint")
+        .fetch_one(connection)
+        .await?;
+    let there = Duration::from_micros(u64::try_from(micros).unwrap_or(0));
+    let mut checks = vec![clock(there, before, Duration::ZERO)];
+    checks.extend(round_trip(took, PING_SLOW));
+    Ok(checks)
+}
+
+/// Ends the connection in good order, for which the server is given little time.
+pub(crate) async fn close(connection: PgConnection) {
+    let _ = tokio::time::timeout(Duration::from_secs(1), connection.close()).await;
+}

@@ -1,0 +1,80 @@
+//! Filtered searches in one round trip: the server ranks what satisfies its condition, and the filter judges the nearest.
+//!
+//! The server's condition lets a few documents pass that the filter turns away, so where one of them is among the nearest,
+//! nothing is said, and the search that asks for all matching documents first has to answer.
+
+use larder_kernel::{CollectionName, Namespace, SearchHit, SearchRequest};
+use sqlx::postgres::PgRow;
+use sqlx::{PgConnection, Row};
+
+use super::number::direction;
+use super::prefilter::prefilter;
+use super::search::{NEAREST_PASSING, SURPLUS, hits};
+use crate::postgres::failure::Fallible;
+use crate::postgres::field;
+use crate::postgres::value::length;
+
+/// Up to so many matching documents are compared one by one where there is an index.
+pub(super) const FEW_ROWS: i64 = 2_000;
+
+/// The answer, or `None` where it takes more than one statement to tell. `indexed` says whether the collection may have
+/// indexes of its own.
+pub(super) async fn search(
+    connection: &mut PgConnection,
+    namespace: &Namespace,
+    collection: &CollectionName,
+    request: &SearchRequest,
+    indexed: bool,
+    operation: &'static str,
+) -> Fallible<Option<Vec<SearchHit>>> {
+    let Some(filter) = request.filter.as_ref().filter(|_| request.limit > 0) else { return Ok(None) };
+    let Some(condition) = prefilter(&[filter]) else { return Ok(None) };
+    let asked = request.limit.saturating_add(SURPLUS);
+    let sql = if indexed { AMONG_FEW } else { NEAREST_PASSING };
+    let query = sqlx::query(sql)
+        .bind(namespace.as_str())
+        .bind(collection.as_str())
+        .bind(direction(&request.embedding).collect::<Vec<f32>>())
+        .bind(length(asked))
+        .bind(i32::try_from(request.embedding.dimensions()).unwrap_or(i32::MAX))
+        .bind(condition);
+    // Not prepared where the collection has indexes of its own: they are only found by plans that know the collection.
+    let query = if indexed { query.bind(FEW_ROWS).persistent(false) } else { query };
+    let mut rows = query.fetch_all(connection).await?;
+    if indexed
+        && let Some(row) = rows.first()
+        && !row.try_get::<bool, _>(5)?
+    {
+        return Ok(None);
+    }
+    let matches = |row: &PgRow| -> Fallible<bool> {
+        // A collection without a nearest document is one row of NULLs.
+        Ok(row.try_get::<Option<&str>, _>(3)?.is_none() || filter.matches(&field::metadata(row, 3)?))
+    };
+    let mut kept = Vec::with_capacity(rows.len());
+    for row in &rows {
+        kept.push(matches(row)?);
+    }
+    // Fewer than were asked for are all that satisfy the condition.
+    if rows.len() >= asked && kept.contains(&false) {
+        return Ok(None);
+    }
+    let mut kept = kept.into_iter();
+    rows.retain(|_| kept.next().unwrap_or(false));
+    Ok(Some(hits(&rows, request, operation)?))
+}
+
+/// The nearest of the documents that satisfy the condition, where these are few and the collection has its index, which the
+/// last column tells.
+const AMONG_FEW: &str = "WITH found AS MATERIALIZED (
+         SELECT id, content, metadata, embedding, direction FROM larder.documents
+         WHERE namespace = $1 AND collection = $2 AND metadata::jsonb @@ $6::text::jsonpath LIMIT $7)
+     SELECT c.dimensions, d.id, d.content, d.metadata, d.embedding,
+        (SELECT count(*) FROM found) < $7 AND EXISTS (
+            SELECT FROM pg_catalog.pg_class i JOIN pg_catalog.pg_index x ON x.indexrelid = i.oid
+            WHERE i.relnamespace = 'larder'::regnamespace AND x.indisvalid
+                AND i.relname = larder.index_name('hnsw', c.namespace, c.name, c.dimensions))
+     FROM larder.collections c LEFT JOIN LATERAL (
+         SELECT id, content, metadata, embedding FROM found WHERE c.dimensions = $5
+         ORDER BY direction <=> $3::real[]::vector, id LIMIT $4) d ON TRUE
+     WHERE c.namespace = $1 AND c.name = $2";

@@ -1,0 +1,296 @@
+//! What an operator wants to know of a server or a cluster, without changing a key of it.
+
+mod judge;
+
+use std::net::IpAddr;
+use std::time::{Duration, Instant, SystemTime};
+
+use larder_kernel::{Error, Outcome, Result};
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Cmd, Pipeline, ProtocolVersion, Value};
+
+use super::cluster::parse_slots;
+use super::config::{Address, RedisConfig, Servers};
+use super::durability::Info;
+use super::failure::{Failure, Fallible};
+use super::link::Dial;
+use super::value;
+use crate::diagnose::{Check, CheckStatus, Findings, LOGIN, REACH, clock, failed_to_connect, round_trip};
+use judge::{connections, files, full, memory, password, replicas, survives, tls, version, writable};
+
+const OPERATION: &str = "redis.diagnose";
+const PINGS: u32 = 9;
+const PING_SLOW: Duration = Duration::from_millis(20);
+/// The slots of a whole cluster.
+const SLOTS: u32 = 16_384;
+/// A key that no store has, with which rights are tried and nothing is written.
+const KEY: &str = "larder:doctor";
+
+const RIGHTS: &str = "a right that is missing is met as an error in the middle of the work";
+const REPLICAS: &str = "a replica takes over where a server dies, without the writes that it had not got yet";
+const CLUSTER: &str = "a slot that nobody holds refuses its keys";
+const TOPOLOGY: &str = "one server is `redis:`, and part of a cluster is `redis+cluster:`";
+
+/// A server that let the user in.
+struct Server {
+    connection: MultiplexedConnection,
+    name: String,
+    info: String,
+    settings: Vec<(String, String)>,
+    this_machine: bool,
+}
+
+/// Looks at the server, or at every server of the cluster that holds slots.
+pub(crate) async fn diagnose(config: &RedisConfig, findings: &Findings) {
+    let dial = match Dial::new(config.clone()).await {
+        Ok(dial) => dial,
+        Err(error) => return failed_to_connect(findings, &error),
+    };
+    let (seeds, clustered) = match &config.servers {
+        Servers::Single(address, _) => (vec![address.clone()], false),
+        Servers::Cluster(seeds) => (seeds.clone(), true),
+    };
+    let (mut servers, mut failed) = (Vec::new(), Vec::new());
+    for seed in seeds {
+        match open(&dial, &seed).await {
+            Ok(server) => servers.push((seed, server)),
+            Err(error) => failed.push((seed, error)),
+        }
+    }
+    let Some((asked, first)) = servers.first_mut() else {
+        if let Some((_, error)) = failed.first() {
+            failed_to_connect(findings, error);
+        }
+        return;
+    };
+    reached(&servers_named(&failed), findings);
+    findings.add(topology(Info(&first.info).get("cluster_enabled") == Some("1"), clustered));
+    if clustered {
+        match holders(first, asked).await {
+            Ok((holders, checks)) => {
+                checks.into_iter().for_each(|check| findings.add(check));
+                let known: Vec<Address> = servers.iter().map(|(address, _)| address.clone()).collect();
+                servers.retain(|(address, _)| holders.contains(address));
+                for address in holders.into_iter().filter(|holder| !known.contains(holder)) {
+                    match open(&dial, &address).await {
+                        Ok(server) => servers.push((address, server)),
+                        Err(error) => failed_to_connect(findings, &error),
+                    }
+                }
+            }
+            Err(error) => findings.add(Check::unknown("cluster", &error, CLUSTER)),
+        }
+    }
+    let mut all = Vec::new();
+    for (_, server) in servers {
+        all.push((server.name.clone(), look(server, config, clustered).await));
+    }
+    merge(all).into_iter().for_each(|check| findings.add(check));
+}
+
+fn servers_named(failed: &[(Address, Error)]) -> Vec<String> {
+    failed.iter().map(|((host, port), error)| format!("{host}:{port} ({})", error.kind())).collect()
+}
+
+fn reached(missing: &[String], findings: &Findings) {
+    if missing.is_empty() {
+        findings.add(Check::ok("reach", "the server answers", REACH));
+    } else {
+        let advice =
+            "start these servers, or take them out of the URL; while others answer the cluster is found";
+        findings.add(Check::warn("reach", format!("no connection to {}", missing.join(", ")), REACH, advice));
+    }
+    findings.add(Check::ok("login", "the server lets this user in", LOGIN));
+}
+
+fn topology(part_of_cluster: bool, clustered: bool) -> Check {
+    let name = "topology";
+    match (part_of_cluster, clustered) {
+        (true, false) => Check::fail(
+            name,
+            "part of a cluster",
+            TOPOLOGY,
+            "write `redis+cluster://` with some of its servers",
+        ),
+        (false, true) => Check::fail(name, "one server, no cluster", TOPOLOGY, "write `redis://`"),
+        (true, true) => Check::ok(name, "a cluster", TOPOLOGY),
+        (false, false) => Check::ok(name, "one server", TOPOLOGY),
+    }
+}
+
+/// Connects as the stores do, but refuses nothing for what it is like.
+async fn open(dial: &Dial, address: &Address) -> Result<Server> {
+    let told = |failure: Failure| failure.into_error(OPERATION).with_outcome(Outcome::NotApplied);
+    let client = dial.client(address, ProtocolVersion::RESP3).map_err(told)?;
+    let settings = AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(dial.config().connect_timeout))
+        .set_response_timeout(Some(dial.config().response_timeout));
+    let connecting = client.get_multiplexed_async_connection_with_config(&settings);
+    let mut connection = Box::pin(connecting).await.map_err(|error| told(dial.explain(error)))?;
+    let info =
+        ask(&mut connection, &["INFO"]).await.and_then(|answer| Ok(value::bytes(answer)?)).map_err(told)?;
+    let names =
+        ["CONFIG", "GET", "appendfsync", "no-appendfsync-on-rewrite", "maxclients", "min-replicas-to-write"];
+    // Hosted servers keep their settings to themselves.
+    let settings =
+        ask(&mut connection, &names).await.and_then(|answer| Ok(value::pairs(answer)?)).unwrap_or_default();
+    let (host, port) = address;
+    let this_machine = host.eq_ignore_ascii_case("localhost")
+        || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+    let info = String::from_utf8_lossy(&info).into_owned();
+    Ok(Server { connection, name: format!("{host}:{port}"), info, settings, this_machine })
+}
+
+async fn ask(connection: &mut MultiplexedConnection, words: &[&str]) -> Fallible<Value> {
+    let mut command = Cmd::new();
+    words.iter().for_each(|word| {
+        command.arg(*word);
+    });
+    let answer = connection.send_packed_command(&command).await;
+    answer.and_then(Value::extract_error).map_err(Failure::Sent)
+}
+
+/// The servers that hold the cluster's slots, and what is to be said of the whole.
+async fn holders(server: &mut Server, asked: &Address) -> Result<(Vec<Address>, Vec<Check>)> {
+    let told = |failure: Failure| failure.into_error(OPERATION);
+    let slots = ask(&mut server.connection, &["CLUSTER", "SLOTS"]).await.map_err(told)?;
+    let slots = parse_slots(slots, asked)?;
+    let (holders, held) = slots.holders();
+    let state = ask(&mut server.connection, &["CLUSTER", "INFO"]).await.map_err(told)?;
+    let state = String::from_utf8_lossy(&value::bytes(state)?).into_owned();
+    let fine = Info(&state).get("cluster_state") == Some("ok") && held == SLOTS;
+    let seen = format!("{} servers hold {held} of {SLOTS} slots", holders.len());
+    let whole = if fine {
+        Check::ok("cluster", format!("{seen}, its state is ok"), CLUSTER)
+    } else {
+        let advice =
+            "run `redis-cli --cluster check` against one of its servers, and `--cluster fix` if it says so";
+        Check::fail("cluster", format!("{seen}, its state is not ok"), CLUSTER, advice)
+    };
+    let replicas = if slots.replicated() {
+        let advice = "know that a failover may lose the last writes: the stores declare no durability for it";
+        Check::warn("replicas", "servers have replicas", REPLICAS, advice)
+    } else {
+        let advice = "add a replica to each server where the cluster must outlive one; it may lose the last writes then";
+        Check::warn("replicas", "none: each server that dies takes its slots along", REPLICAS, advice)
+    };
+    Ok((holders, vec![whole, replicas]))
+}
+
+async fn look(mut server: Server, config: &RedisConfig, clustered: bool) -> Vec<Check> {
+    let info = Info(&server.info);
+    let mut checks = vec![version(&info), writable(&info), memory(&info)];
+    checks.extend(full(&info));
+    checks.push(survives(&info, &server.settings));
+    checks.push(files(&info));
+    if !clustered {
+        checks.push(replicas(&info));
+    }
+    checks.extend(connections(&info, &server.settings));
+    checks.push(tls(config, server.this_machine));
+    checks.extend(password(config, server.this_machine));
+    checks.push(rights(&mut server.connection).await);
+    checks.extend(times(&mut server.connection).await);
+    checks
+}
+
+/// Has the server look at commands and give them up again: what the user may not do is refused as it is queued.
+async fn rights(connection: &mut MultiplexedConnection) -> Check {
+    // Without it the others would be run.
+    if let Err(failure) = ask(connection, &["MULTI"]).await {
+        let error = failure.into_error(OPERATION);
+        return Check::fail("rights", "transactions are refused", RIGHTS, error.message().to_owned());
+    }
+    let mut queue = Pipeline::new();
+    queue.cmd("HSET").arg(KEY).arg("a").arg("b");
+    queue.cmd("DEL").arg(KEY);
+    queue.cmd("EVALSHA").arg("0".repeat(40)).arg(1).arg(KEY);
+    queue.cmd("PUBLISH").arg(KEY).arg("");
+    queue.cmd("DISCARD");
+    let answers = match connection.send_packed_commands(&queue, 0, 5).await {
+        Ok(answers) => answers,
+        Err(error) => return Check::unknown("rights", &Failure::Sent(error).into_error(OPERATION), RIGHTS),
+    };
+    let refused = answers.into_iter().filter_map(|answer| answer.extract_error().err());
+    // A server of a cluster that does not hold the key's slot says so only to who may use the command.
+    let refused: Vec<Error> = refused
+        .filter(|error| error.code() == Some("NOPERM"))
+        .map(|error| Failure::Sent(error).into_error(OPERATION))
+        .collect();
+    match refused.first() {
+        None => Check::ok("rights", "the user may read, write, run scripts and publish", RIGHTS),
+        Some(error) => {
+            let seen = format!("{} of 4 kinds of commands are refused", refused.len());
+            Check::fail("rights", seen, RIGHTS, error.message().to_owned())
+        }
+    }
+}
+
+async fn times(connection: &mut MultiplexedConnection) -> Vec<Check> {
+    let mut took = Vec::new();
+    for _ in 0..PINGS {
+        let begun = Instant::now();
+        if ask(connection, &["PING"]).await.is_ok() {
+            took.push(begun.elapsed());
+        }
+    }
+    let before = SystemTime::now();
+    let told = ask(connection, &["TIME"]).await.ok().and_then(|answer| {
+        let [seconds, micros] = value::tuple(answer).ok()?;
+        let (seconds, micros) = (value::count(seconds).ok()?, value::count(micros).ok()?);
+        Some(Duration::from_secs(seconds) + Duration::from_micros(micros))
+    });
+    let clock = told.map(|there| clock(there, before, Duration::ZERO));
+    clock.into_iter().chain(round_trip(took, PING_SLOW)).collect()
+}
+
+/// One check for what is the same of every server, and one for each server where it is not.
+fn merge(all: Vec<(String, Vec<Check>)>) -> Vec<Check> {
+    let several = all.len() > 1;
+    let mut groups: Vec<(Check, Vec<String>)> = Vec::new();
+    for (server, checks) in all {
+        for check in checks {
+            // Times differ a little from server to server, and only one that is bad is worth a line of its own.
+            let timed = |check: &Check| matches!(check.name, "latency" | "clock" | "memory" | "connections");
+            let same = |(known, _): &&mut (Check, Vec<String>)| {
+                known.name == check.name
+                    && known.status == check.status
+                    && (known.seen == check.seen || timed(&check) && check.status == CheckStatus::Ok)
+            };
+            match groups.iter_mut().find(same) {
+                Some((_, servers)) => servers.push(server.clone()),
+                None => groups.push((check, vec![server.clone()])),
+            }
+        }
+    }
+    // By name, in the order in which names came.
+    let mut names: Vec<&'static str> = groups.iter().map(|(check, _)| check.name).collect();
+    let mut met = std::collections::HashSet::new();
+    names.retain(|name| met.insert(*name));
+    let place = |check: &Check| names.iter().position(|name| *name == check.name);
+    groups.sort_by_key(|(check, _)| place(check));
+    let told = |(mut check, servers): (Check, Vec<String>)| {
+        if several {
+            check.seen = format!("{}: {}", servers.join(", "), check.seen);
+        }
+        check
+    };
+    groups.into_iter().map(told).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_that_are_alike_share_a_line() {
+        let check = |seen: &str| Check::ok("eviction", seen, "why");
+        let all = vec![
+            ("a:1".to_owned(), vec![check("x"), Check::ok("latency", "1 ms", "why")]),
+            ("b:2".to_owned(), vec![check("x"), Check::ok("latency", "2 ms", "why")]),
+            ("c:3".to_owned(), vec![check("y"), Check::ok("latency", "3 ms", "why")]),
+        ];
+        let seen: Vec<String> = merge(all).into_iter().map(|check| check.seen).collect();
+        assert_eq!(seen, ["a:1, b:2: x", "c:3: y", "a:1, b:2, c:3: 1 ms"]);
+    }
+}

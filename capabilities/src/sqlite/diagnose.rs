@@ -1,0 +1,300 @@
+//! What an operator wants to know of a database file, without making or changing it.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use rusqlite::{Connection, OpenFlags};
+
+use super::config::{SqliteConfig, Synchronous};
+use super::failure::{Failure, Fallible};
+use super::schema;
+use crate::diagnose::{Check, Findings, disk, millis, round_trip};
+
+const OPERATION: &str = "sqlite.diagnose";
+const THERE: &str = "everything but blobs is kept in this file";
+const OWNER: &str = "a file of another program is refused, and left as it is";
+const SCHEMA: &str =
+    "opening brings an older schema to the newest version, and refuses one of a newer program";
+const JOURNAL: &str = "readers and the writer go on beside each other, also in several processes";
+const DURABLE: &str = "what an acknowledged write survives";
+const LOG: &str = "a long write-ahead log makes reading slow and backups incomplete without it";
+const WHOLE: &str = "a damaged file answers wrongly or not at all";
+const WRITABLE: &str = "the stores write into the file, and SQLite makes files beside it";
+/// A log beyond this is not being cut back.
+const LOG_BYTES_WARN: u64 = 256 * 1024 * 1024;
+const READS: u32 = 9;
+const READ_SLOW: Duration = Duration::from_millis(20);
+/// How long the file may be read through. The rest of the look takes far less.
+const CHECK_TIME_MAX: Duration = Duration::from_secs(20);
+
+/// Looks at the file.
+pub(crate) async fn diagnose(config: &SqliteConfig, findings: &Findings) {
+    let (config, looking) = (config.clone(), findings.clone());
+    // A step that hangs in the system hangs alone: who waits is told in time.
+    if tokio::task::spawn_blocking(move || look(&config, &looking)).await.is_err() {
+        findings.add(Check::fail("reach", "the look at the file broke off", THERE, "run it again"));
+    }
+}
+
+/// What opening would change, as [`opening_changes`](crate::diagnose::opening_changes) tells it.
+pub(crate) fn opening_changes(config: &SqliteConfig) -> Option<&'static str> {
+    match std::fs::metadata(&config.path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Some("the file is not there, and opening would make it");
+        }
+        // A file that cannot be read is told about by the opening.
+        Err(_) => return None,
+        Ok(_) => {}
+    }
+    let version =
+        reading(&config.path, |connection| Ok((schema::is_owned(connection)?, schema::version(connection)?)));
+    match version {
+        Ok((false, _)) => Some("the file is empty, and opening would make the schema"),
+        Ok((true, found)) if found < schema::newest() => {
+            Some("the schema is of an older version, and opening would upgrade it")
+        }
+        _ => None,
+    }
+}
+
+fn look(config: &SqliteConfig, findings: &Findings) {
+    let path = &config.path;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let found = match std::fs::metadata(path) {
+        Ok(found) => found,
+        Err(error) => {
+            absent(&error, folder, findings);
+            return;
+        }
+    };
+    if !found.is_file() {
+        let advice = "name a file";
+        findings.add(Check::fail("reach", "something else than a file stands there", THERE, advice));
+        return;
+    }
+    findings.add(Check::ok("reach", format!("a file of {} KiB", found.len() / 1024), THERE));
+    writable(path, folder, findings);
+    if let Ok(check) = disk::rights(path) {
+        findings.add(check);
+    }
+    disk::file_system(folder, findings);
+    findings.add(durability(config));
+    findings.add(journal(path, found.len()));
+    findings.add(log(path));
+    match reading(path, inside) {
+        Ok(checks) => checks.into_iter().for_each(|check| findings.add(check)),
+        Err(failure) => {
+            let error = failure.into_error(OPERATION);
+            let seen = format!("the file cannot be read: {}", error.kind());
+            findings.add(Check::fail("schema", seen, SCHEMA, error.message().to_owned()));
+        }
+    }
+}
+
+fn absent(error: &std::io::Error, folder: &Path, findings: &Findings) {
+    if error.kind() != std::io::ErrorKind::NotFound {
+        let seen = format!("the file cannot be looked at: {}", error.kind());
+        let advice = "check the rights of the folders above, and that the disk is mounted";
+        findings.add(Check::fail("reach", seen, THERE, advice));
+    } else if !folder.is_dir() {
+        let advice = "make the folder, or check the path";
+        findings.add(Check::fail("reach", "the folder of the file is not there", THERE, advice));
+    } else if disk::may_write(folder) {
+        let advice = "nothing, if it is new; else check the path: opening makes the file";
+        findings.add(Check::warn("reach", "the file is not there yet", THERE, advice));
+        disk::file_system(folder, findings);
+    } else {
+        let advice = "give this user the right to write in the folder";
+        findings.add(Check::fail(
+            "reach",
+            "the file is not there, and this user may not make it",
+            THERE,
+            advice,
+        ));
+    }
+}
+
+fn writable(path: &Path, folder: &Path, findings: &Findings) {
+    // Opening for writing changes nothing of the file.
+    let file = File::options().write(true).open(path);
+    match (file, disk::may_write(folder)) {
+        (Ok(_), true) => {
+            findings.add(Check::ok("writable", "this user may write the file and its folder", WRITABLE));
+            findings.add(disk::flushing(folder));
+        }
+        (Err(error), _) => {
+            let advice = "give this user the right to write the file, or mount the file system for writing";
+            let seen = format!("the file may not be written: {}", error.kind());
+            findings.add(Check::fail("writable", seen, WRITABLE, advice));
+        }
+        (Ok(_), false) => {
+            let advice = "give this user the right to write in the folder";
+            findings.add(Check::fail("writable", "the folder may not be written", WRITABLE, advice));
+        }
+    }
+}
+
+fn durability(config: &SqliteConfig) -> Check {
+    match config.synchronous {
+        Synchronous::Full => Check::ok("durability", "synchronous=full: the loss of power", DURABLE),
+        Synchronous::Normal => {
+            let advice = "leave `synchronous=normal` out of the URL where the last writes must survive the loss of power";
+            Check::warn(
+                "durability",
+                "synchronous=normal: kill -9, not always the loss of power",
+                DURABLE,
+                advice,
+            )
+        }
+    }
+}
+
+/// The journal mode stands in the file's header, in the two versions of its format.
+fn journal(path: &Path, bytes: u64) -> Check {
+    let mut header = [0; 20];
+    if bytes == 0 {
+        return Check::ok("journal", "an empty file; opening sets it to WAL", JOURNAL);
+    }
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut header));
+    match (read, header) {
+        (Ok(()), [.., 2, 2]) => Check::ok("journal", "WAL", JOURNAL),
+        (Ok(()), _) if header.starts_with(b"SQLite format 3\0") => {
+            Check::warn("journal", "a rollback journal", JOURNAL, "nothing: opening sets it to WAL")
+        }
+        _ => {
+            let advice = "name another file, or restore this one from a backup";
+            Check::fail("journal", "the file is no SQLite database", JOURNAL, advice)
+        }
+    }
+}
+
+fn log_path(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push("-wal");
+    PathBuf::from(name)
+}
+
+fn log(path: &Path) -> Check {
+    let bytes = std::fs::metadata(log_path(path)).map_or(0, |found| found.len());
+    let seen = format!("{} KiB", bytes / 1024);
+    if bytes > LOG_BYTES_WARN {
+        let advice =
+            "look for a program that keeps a read transaction open, or run `PRAGMA wal_checkpoint(TRUNCATE)`";
+        Check::warn("write_ahead_log", seen, LOG, advice)
+    } else {
+        Check::ok("write_ahead_log", seen, LOG)
+    }
+}
+
+/// Runs `look` on a connection that leaves no trace.
+///
+/// Where nobody has the file open there is no log beside it, and SQLite would make one just to read; told that the file
+/// does not change it makes none. Should somebody open the file meanwhile, what was read may be wrong, so it is read again.
+fn reading<T>(path: &Path, look: impl Fn(&Connection) -> Fallible<T>) -> Fallible<T> {
+    if !log_path(path).exists() {
+        let found = Connection::open_with_flags(
+            uri(path),
+            OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+        )
+        .map_err(Failure::from)
+        .and_then(|connection| look(&connection));
+        if !log_path(path).exists() {
+            return found;
+        }
+    }
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(Duration::from_secs(2))?;
+    look(&connection)
+}
+
+/// The path as a URI of a file that does not change.
+fn uri(path: &Path) -> String {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let mut uri = String::from("file:");
+    for byte in path.as_os_str().as_encoded_bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'_' | b'-' => {
+                uri.push(char::from(*byte));
+            }
+            // Windows' separators and drives are written as SQLite has them.
+            b'\\' if cfg!(windows) => uri.push('/'),
+            b':' if cfg!(windows) => uri.push(':'),
+            other => uri.push_str(&format!("%{other:02X}")),
+        }
+    }
+    uri.push_str("?immutable=1");
+    uri
+}
+
+/// What only the database itself tells.
+fn inside(connection: &Connection) -> Fallible<Vec<Check>> {
+    let owned = schema::is_owned(connection)?;
+    if let Err(failure) = schema::check_owner(connection) {
+        let error = failure.into_error(OPERATION);
+        let advice = error.message().to_owned();
+        return Ok(vec![Check::fail("owner", "another program's database", OWNER, advice)]);
+    }
+    let mut checks = vec![
+        Check::ok("owner", if owned { "larder's" } else { "nobody's yet" }, OWNER),
+        version(schema::version(connection)?),
+    ];
+    let read = || {
+        let begun = Instant::now();
+        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i64>(0))?;
+        Ok(begun.elapsed())
+    };
+    let reads: Vec<Duration> = (0..READS).map(|_| read()).collect::<Fallible<_>>()?;
+    checks.extend(round_trip(reads, READ_SLOW));
+    checks.push(whole(connection)?);
+    Ok(checks)
+}
+
+fn version(found: i64) -> Check {
+    let newest = schema::newest();
+    let seen = format!("version {found} of {newest}");
+    match found {
+        0 => Check::warn("schema", "none yet", SCHEMA, "nothing: opening makes it"),
+        found if found < newest => {
+            let advice =
+                "back the file up, then open it once with this version; older programs refuse it afterwards";
+            Check::warn("schema", format!("{seen}: older"), SCHEMA, advice)
+        }
+        found if found > newest => {
+            let advice = "use the version of this program that wrote it, or a later one";
+            Check::fail("schema", format!("{seen}: newer than this program knows"), SCHEMA, advice)
+        }
+        _ => Check::ok("schema", seen, SCHEMA),
+    }
+}
+
+/// Reads the file through, for as long as it may.
+fn whole(connection: &Connection) -> Fallible<Check> {
+    let (interrupt, (done, waiting)) = (connection.get_interrupt_handle(), mpsc::channel::<()>());
+    let answer = std::thread::scope(|scope| {
+        scope.spawn(move || {
+            if waiting.recv_timeout(CHECK_TIME_MAX) == Err(mpsc::RecvTimeoutError::Timeout) {
+                interrupt.interrupt();
+            }
+        });
+        let answer = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0));
+        drop(done);
+        answer
+    });
+    let damaged = "restore it from a backup; `larder dump` may still read what is whole";
+    Ok(match answer {
+        Ok(answer) if answer == "ok" => Check::ok("integrity", "quick_check found nothing wrong", WHOLE),
+        Ok(_) => Check::fail("integrity", "quick_check found damage", WHOLE, damaged),
+        Err(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::OperationInterrupted) => {
+            let seen = format!("nothing wrong in what could be read within {} ms", millis(CHECK_TIME_MAX));
+            Check::ok("integrity", seen, WHOLE)
+        }
+        Err(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseCorrupt) => {
+            Check::fail("integrity", "the file is damaged", WHOLE, damaged)
+        }
+        Err(error) => return Err(error.into()),
+    })
+}

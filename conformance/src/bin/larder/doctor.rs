@@ -1,0 +1,98 @@
+//! `larder doctor`: looks at places before programs trust them, and changes nothing there.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+use larder_capabilities::diagnose::{Check, CheckStatus, Diagnosis, diagnose};
+use larder_capabilities::redact_url;
+use serde::Serialize;
+
+use crate::live::sentence;
+use crate::output;
+use crate::thread::printable;
+
+/// Arguments of `larder doctor`.
+///
+/// The exit code is 0 if nothing failed, 1 with --strict if something is worth a warning, 2 if something failed or a URL
+/// cannot be read.
+#[derive(Debug, Parser)]
+pub(crate) struct Args {
+    /// The places to look at, such as `sqlite:./larder.db` or `postgres://user:password@host/db`.
+    #[arg(required = true)]
+    urls: Vec<String>,
+    /// Print one JSON document.
+    #[arg(long)]
+    json: bool,
+    /// Exit with 1 where there are warnings.
+    #[arg(long)]
+    strict: bool,
+    /// How long to look at one place, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    timeout: u64,
+}
+
+/// What was found of all places.
+#[derive(Debug, Serialize)]
+struct Findings {
+    status: CheckStatus,
+    places: Vec<Place>,
+}
+
+/// What was found of one.
+#[derive(Debug, Serialize)]
+struct Place {
+    url: String,
+    status: CheckStatus,
+    #[serde(flatten)]
+    diagnosis: Diagnosis,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Args) -> ExitCode {
+    output::on_runtime(Box::pin(look(args)))
+}
+
+async fn look(args: &Args) -> Result<ExitCode, String> {
+    let mut places = Vec::new();
+    for url in &args.urls {
+        let shown = redact_url(url);
+        let diagnosis = diagnose(url, Duration::from_secs(args.timeout)).await;
+        let diagnosis = diagnosis.map_err(|error| format!("{shown}: {}", sentence(&error)))?;
+        places.push(Place { url: shown, status: diagnosis.status(), diagnosis });
+    }
+    let status = places.iter().map(|place| place.status).max().unwrap_or(CheckStatus::Fail);
+    let found = Findings { status, places };
+    let text = if args.json {
+        serde_json::to_string_pretty(&found).map_err(|error| format!("cannot write the answer: {error}"))?
+    } else {
+        found.places.iter().map(show).collect::<Vec<_>>().join("\n\n")
+    };
+    Ok(output::finish(text, code(status, args.strict)))
+}
+
+fn code(status: CheckStatus, strict: bool) -> ExitCode {
+    ExitCode::from(match status {
+        CheckStatus::Ok => 0,
+        CheckStatus::Warn => u8::from(strict),
+        CheckStatus::Fail => 2,
+    })
+}
+
+/// One line for each check; what is not as it should be has its reason and the way out below.
+fn show(place: &Place) -> String {
+    let Place { url, diagnosis, .. } = place;
+    let mut text = format!("{}\n", printable(url));
+    for Check { name, status, seen, why, advice } in &diagnosis.checks {
+        text.push_str(&format!("  {:<4}  {name:<18}  {}\n", status.as_str(), printable(seen)));
+        if *status != CheckStatus::Ok {
+            text.push_str(&format!("        why  {why}\n"));
+            let advice = advice.as_deref().unwrap_or("look into the server's log");
+            text.push_str(&format!("        do   {}\n", printable(advice)));
+        }
+    }
+    let of = |wanted: CheckStatus| diagnosis.checks.iter().filter(|check| check.status == wanted).count();
+    let (ok, warn, fail) = (of(CheckStatus::Ok), of(CheckStatus::Warn), of(CheckStatus::Fail));
+    text.push_str(&format!("  {ok} ok, {warn} warnings, {fail} failed, in {} ms", diagnosis.elapsed_ms));
+    text
+}

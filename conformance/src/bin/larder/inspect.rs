@@ -1,0 +1,116 @@
+//! `larder inspect`: what a namespace holds, as a table, as JSON, or to be browsed.
+
+#[cfg(feature = "browse")]
+mod browse;
+#[cfg(feature = "browse")]
+mod detail;
+mod show;
+mod survey;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use larder_capabilities::diagnose::opening_changes;
+use larder_capabilities::{Stores, open_place, redact_url};
+use larder_kernel::Namespace;
+
+use crate::live::sentence;
+use crate::output;
+use crate::thread::parse_namespace;
+
+/// Arguments of `larder inspect`.
+///
+/// Only reads. A file that opening would make or upgrade is refused, and a schema of a Postgres database that is not of
+/// this version is too.
+#[derive(Debug, Parser)]
+pub(crate) struct Args {
+    /// The place, such as `sqlite:./larder.db`.
+    url: String,
+    /// The namespace.
+    #[arg(long, default_value = "default", value_parser = parse_namespace)]
+    namespace: Namespace,
+    /// The most items to list or to count of each kind; where there are more, it is said.
+    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    limit: u64,
+    /// Print one JSON document.
+    #[arg(long, conflicts_with = "browse")]
+    json: bool,
+    /// Walk through it in the terminal: arrows, Enter, Escape and `q`.
+    #[arg(long)]
+    browse: bool,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Args) -> ExitCode {
+    output::on_runtime(Box::pin(inspect(args)))
+}
+
+async fn inspect(args: &Args) -> Result<ExitCode, String> {
+    let stores = open(args).await?;
+    let limit = usize::try_from(args.limit).unwrap_or(usize::MAX);
+    let survey = survey::take(&stores, limit).await.map_err(|error| error.to_string())?;
+    if args.browse {
+        return browse(args, stores, survey).await;
+    }
+    let text = if args.json {
+        serde_json::to_string_pretty(&survey).map_err(|error| format!("cannot write the answer: {error}"))?
+    } else {
+        show::table(&redact_url(&args.url), &survey)
+    };
+    Ok(output::finish(text, ExitCode::SUCCESS))
+}
+
+/// Opens the place for looking: what opening would make or upgrade is refused.
+async fn open(args: &Args) -> Result<Stores, String> {
+    let cannot = |reason: String| format!("cannot open {}: {reason}", redact_url(&args.url));
+    if let Some(change) = opening_changes(&args.url).map_err(|error| cannot(sentence(&error)))? {
+        return Err(cannot(format!("{change}; inspect only reads")));
+    }
+    let place = open_place(&without_migration(&args.url)).await.map_err(|error| cannot(sentence(&error)))?;
+    place.open(&args.namespace, None).await.map_err(|error| cannot(sentence(&error)))
+}
+
+/// The URL of a database with the word that its schema is to be left alone, unless it says something about it.
+fn without_migration(url: &str) -> String {
+    let scheme = url.split(':').next().unwrap_or_default().to_ascii_lowercase();
+    if !matches!(scheme.as_str(), "postgres" | "postgresql" | "age") {
+        return url.to_owned();
+    }
+    match url.split_once('?') {
+        Some((_, query)) if query.split('&').any(|pair| pair.starts_with("migrate=")) => url.to_owned(),
+        Some(_) => format!("{url}&migrate=check"),
+        None => format!("{url}?migrate=check"),
+    }
+}
+
+#[cfg(feature = "browse")]
+async fn browse(args: &Args, stores: Stores, survey: survey::Survey) -> Result<ExitCode, String> {
+    use std::io::IsTerminal as _;
+    if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
+        return Err("--browse needs a terminal; without it the same is printed".to_owned());
+    }
+    browse::run(redact_url(&args.url), stores, survey).await.map(|()| ExitCode::SUCCESS)
+}
+
+#[cfg(not(feature = "browse"))]
+#[allow(clippy::unused_async)]
+async fn browse(_: &Args, _: Stores, _: survey::Survey) -> Result<ExitCode, String> {
+    Err("this build cannot browse; `cargo larder-full` can".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_migration;
+
+    #[test]
+    fn a_database_is_not_upgraded_by_looking_at_it() {
+        for (url, opened) in [
+            ("postgres://h/d", "postgres://h/d?migrate=check"),
+            ("AGE://h/d?pool_size=2", "AGE://h/d?pool_size=2&migrate=check"),
+            ("postgres://h/d?migrate=auto", "postgres://h/d?migrate=auto"),
+            ("sqlite:./a.db", "sqlite:./a.db"),
+        ] {
+            assert_eq!(without_migration(url), opened);
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! `larder mcp`: the stores behind a URL as an MCP server.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::process::ExitCode;
+
+use clap::Parser;
+use larder_capabilities::adapters::mcp::{HttpOptions, McpServer, serve_http, serve_stdio};
+use larder_capabilities::{Stores, StoresBuilder, StoresConfig, redact_url};
+use larder_kernel::Namespace;
+use tokio::net::TcpListener;
+
+use crate::thread::parse_namespace;
+use crate::{live, output};
+
+/// The environment's variable for the token of clients over HTTP: command lines are seen by every user of a machine.
+const TOKEN: &str = "LARDER_MCP_TOKEN";
+
+/// Arguments of `larder mcp`.
+#[derive(Debug, Parser)]
+pub(crate) struct Args {
+    /// Where the stores are, such as `sqlite:./larder.db`; several may be named, each for the contracts that those before it
+    /// lack. Without it `LARDER_URL` and its sisters say where, which keeps passwords off the command line.
+    #[arg(long = "store", value_name = "URL")]
+    stores: Vec<String>,
+    /// The namespace to serve.
+    #[arg(long, value_name = "NAMESPACE", value_parser = parse_namespace)]
+    namespace: Option<Namespace>,
+    /// Offer only the tools that change nothing.
+    #[arg(long)]
+    read_only: bool,
+    /// Serve streamable HTTP on this address, such as 127.0.0.1:8765, instead of standard input and output. Beyond loopback
+    /// clients need the token in `LARDER_MCP_TOKEN`.
+    #[arg(long, value_name = "ADDRESS")]
+    http: Option<SocketAddr>,
+    /// Keep sessions and the events of their streams in the key-value store, so that clients go on after a restart.
+    #[arg(long, requires = "http")]
+    keep_sessions: bool,
+    /// Another name by which clients may call the server, as it stands in `Host`; several may be named.
+    #[arg(long = "allow-host", value_name = "HOST", requires = "http")]
+    hosts: Vec<String>,
+    /// An origin whose web pages may call the server, such as `http://localhost:6274`; several may be named.
+    #[arg(long = "allow-origin", value_name = "ORIGIN", requires = "http")]
+    origins: Vec<String>,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Args) -> ExitCode {
+    output::on_runtime(Box::pin(serve(args)))
+}
+
+async fn serve(args: &Args) -> Result<ExitCode, String> {
+    let stores = open(args).await?;
+    let mut server = McpServer::new(stores.clone());
+    if args.read_only {
+        server = server.reading_only();
+    }
+    if server.tools().is_empty() {
+        let there: Vec<_> = stores.contracts().iter().map(|contract| contract.as_str()).collect();
+        return Err(format!(
+            "there are no tools for {}; name a store with history, a graph, tasks or key-value",
+            there.join(", ")
+        ));
+    }
+    match args.http {
+        None => serve_stdio(server).await.map_err(|error| live::sentence(&error))?,
+        Some(address) => over_http(args, address, &stores, server).await?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn open(args: &Args) -> Result<Stores, String> {
+    let mut builder = if args.stores.is_empty() {
+        StoresBuilder::from_config(&StoresConfig::from_env().map_err(|error| error.to_string())?)
+    } else {
+        args.stores.iter().fold(Stores::builder(), |builder, url| builder.url(url))
+    };
+    if let Some(namespace) = &args.namespace {
+        builder = builder.namespace(namespace.clone());
+    }
+    let named: Vec<_> = args.stores.iter().map(|url| redact_url(url)).collect();
+    let named = if named.is_empty() { "what the environment names".to_owned() } else { named.join(", ") };
+    builder.connect().await.map_err(|error| format!("cannot open {named}: {}", live::sentence(&error)))
+}
+
+async fn over_http(
+    args: &Args,
+    address: SocketAddr,
+    stores: &Stores,
+    server: McpServer,
+) -> Result<(), String> {
+    let mut options = HttpOptions::new();
+    options = args.hosts.iter().fold(options, |options, host| options.with_host(host));
+    options = args.origins.iter().fold(options, |options, origin| options.with_origin(origin));
+    match std::env::var(TOKEN) {
+        Ok(token) if token.is_empty() => return Err(format!("{TOKEN} is empty")),
+        Ok(token) => options = options.with_token(&token),
+        Err(std::env::VarError::NotPresent) => {}
+        Err(std::env::VarError::NotUnicode(_)) => return Err(format!("{TOKEN} is not UTF-8")),
+    }
+    if args.keep_sessions {
+        options = options.with_sessions(stores.key_value().map_err(|error| live::sentence(&error))?);
+    }
+    let stop = stopped()?;
+    let listener = TcpListener::bind(address).await;
+    let listener = listener.map_err(|error| format!("cannot listen on {address}: {error}"))?;
+    let address = listener.local_addr().map_err(|error| format!("cannot listen on {address}: {error}"))?;
+    if !address.ip().is_loopback() && std::env::var_os(TOKEN).is_none() {
+        return Err(format!(
+            "{address} can be reached from other machines: set {TOKEN}, or listen on 127.0.0.1"
+        ));
+    }
+    output::note(format_args!("serves MCP at http://{address}/mcp"));
+    serve_http(listener, server, &options, stop).await.map_err(|error| live::sentence(&error))
+}
+
+/// Ready when the process is asked to end.
+fn stopped() -> Result<impl Future<Output = ()> + Send, String> {
+    let mut ended = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
+        .map_err(|error| format!("cannot listen to signals: {error}"))?;
+    Ok(async move {
+        tokio::select! {
+            _ = tokio::signal::ctrl_c() => {}
+            _ = ended.recv() => {}
+        }
+    })
+}

@@ -1,0 +1,24 @@
+//! The pages of the guide, so that every program on them is compiled and run.
+
+macro_rules! pages {
+    ($($name:ident = $file:literal;)*) => {
+        $(#[doc = include_str!(concat!("../../guide/src/", $file))] mod $name {})*
+    };
+}
+
+pages! {
+    quick_start = "quick-start.md";
+    choosing = "choosing.md";
+    history = "contracts/history.md";
+    vectors = "contracts/vectors.md";
+    graph = "contracts/graph.md";
+    blobs = "contracts/blobs.md";
+    tasks = "contracts/tasks.md";
+    key_value = "contracts/key-value.md";
+    chat = "cookbook/chat.md";
+    retrieval = "cookbook/retrieval.md";
+    workers = "cookbook/workers.md";
+    graph_memory = "cookbook/graph-memory.md";
+    tenants = "cookbook/tenants.md";
+    moving = "cookbook/moving.md";
+}
