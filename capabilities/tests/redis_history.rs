@@ -238,14 +238,14 @@ async fn all_of(plain: &mut MultiplexedConnection, namespace: &str) -> Vec<Strin
 async fn an_expired_thread_frees_its_memory() {
     let (store, namespace) = store(SERVER, "expired").await;
     let thread = thread("t");
-    let options = AppendOptions::default().with_ttl(Ttl::sliding(Duration::from_millis(150)));
+    let options = AppendOptions::default().with_ttl(Ttl::sliding(Duration::from_millis(1_000)));
     let tagged = ChatMessage::user("x").with_run(run("r"));
     store.append_many(&thread, vec![tagged.clone()], options).await.unwrap();
     // Each of these writes the keys anew, and none may leave one that stays.
     store.append(&thread, tagged.clone()).await.unwrap();
     let last = store.thread_info(&thread).await.unwrap().last;
     store.replace(&thread, Replacement::new(Seq::new(1), vec![tagged; 2]).with_seen(last)).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(250)).await;
+    tokio::time::sleep(Duration::from_millis(1_200)).await;
     let mut plain = plain_connection().await;
     for name in ["messages", "runs"] {
         let there: i64 =

@@ -9,7 +9,7 @@ find_redis() {
     if redis_server=$(account_has redis-server) && redis_cli=$(account_has redis-cli); then return 0; fi
     redis_server=$packages/usr/bin/redis-server redis_cli=$packages/usr/bin/redis-cli
     redis_env=(env "LD_LIBRARY_PATH=$(printf '%s:' "$packages"/usr/lib/*-linux-gnu* "$packages"/lib/*-linux-gnu*)")
-    [ -e "$packages/complete" ]
+    [ -e "$packages/bin/redis-cli" ]
 }
 
 # Debian's packages are unpacked rather than installed, which takes no root and starts no server of its own.
@@ -42,7 +42,24 @@ unpack_redis() {
     (cd "$packages/download" && apt-get -qq -o APT::Sandbox::User=root download $names >&2) || return 1
     local deb
     for deb in "$packages"/download/*.deb; do dpkg -x "$deb" "$packages" || return 1; done
-    rm -rf "$packages/download" && : >"$packages/complete"
+    rm -rf "$packages/download" && write_redis_starters "$packages/bin"
+}
+
+# What is unpacked does not find its libraries by itself, and people and tests want to call its programs by their names. The
+# last one also says that all is there.
+write_redis_starters() {
+    local folder=$1 program
+    mkdir -p "$folder" || return 1
+    for program in redis-benchmark redis-cli; do
+        cat >"$folder/$program.new" <<'STARTER' || return 1
+#!/bin/sh
+packages=$(cd "$(dirname "$0")/.." && pwd)
+LD_LIBRARY_PATH=$(printf '%s:' "$packages"/usr/lib/*-linux-gnu* "$packages"/lib/*-linux-gnu*)
+export LD_LIBRARY_PATH
+exec "$packages/usr/bin/$(basename "$0")" "$@"
+STARTER
+        chmod 755 "$folder/$program.new" && mv "$folder/$program.new" "$folder/$program" || return 1
+    done
 }
 
 # The package with everything it needs that the machine does not have.

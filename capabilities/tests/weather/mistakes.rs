@@ -326,7 +326,7 @@ async fn run(admin: &mut PgConnection, sql: &'static str) {
 
 /// One connection, and somebody whose transaction keeps it waiting.
 async fn full_pool(url: &str, admin: &mut PgConnection) {
-    let (place, stores) = open(&format!("{url}?pool_size=1&acquire_timeout_ms=300")).await.unwrap();
+    let (place, stores) = open(&format!("{url}?pool_size=1&acquire_timeout_ms=1000")).await.unwrap();
     let graph = stores.graph().unwrap();
     graph.count().await.unwrap();
     let transaction = admin.begin().await.unwrap();
@@ -337,7 +337,7 @@ async fn full_pool(url: &str, admin: &mut PgConnection) {
     tokio::time::sleep(std::time::Duration::from_millis(200)).await;
     let begun = std::time::Instant::now();
     let error = graph.count().await.unwrap_err();
-    assert!(begun.elapsed() < std::time::Duration::from_secs(2));
+    assert!(begun.elapsed() < std::time::Duration::from_secs(3));
     says(&error, ErrorKind::ResourceExhausted, &["raise `pool_size`"]);
     transaction.rollback().await.unwrap();
     waiting.await.unwrap().unwrap();

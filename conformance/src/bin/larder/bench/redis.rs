@@ -1,5 +1,6 @@
 //! Conversations in Redis beside `redis-benchmark` on the same server.
 
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;
 
@@ -7,7 +8,7 @@ use larder_kernel::{ChatMessage, Thread};
 
 use super::figure::{Figure, Subject, Target, Unit, in_turns};
 use super::history::{Beside, Conversations, Names, micros_each};
-use super::pgbench::{Parts, run, unescaped};
+use super::pgbench::{Parts, run, services_folder, unescaped};
 use super::{Outcome, Plan, payload};
 
 /// The variable that names the service.
@@ -15,6 +16,12 @@ pub(super) const VARIABLE: &str = "LARDER_REDIS_URL";
 
 /// The settings that decide what a write costs and survives.
 const SETTINGS: &[&str] = &["appendonly", "appendfsync", "save", "maxmemory-policy"];
+
+/// The program of that name: the one that came with the server that `larder services` unpacked, else the machine's.
+fn program(name: &str) -> PathBuf {
+    let unpacked = services_folder().join("redis-packages/bin").join(name);
+    if unpacked.is_file() { unpacked } else { PathBuf::from(name) }
+}
 
 /// The programs that come with Redis, and the server that they speak to.
 struct Tools {
@@ -33,7 +40,7 @@ impl Tools {
     fn new(url: String) -> Outcome<Self> {
         let parts =
             Parts::of(&url).ok_or("the URL of Redis is not `redis://user:password@host:port/database`")?;
-        let said = run(Command::new("redis-benchmark").arg("--version"))?;
+        let said = run(Command::new(program("redis-benchmark")).arg("--version"))?;
         let version = said.split(' ').nth(1).unwrap_or("of unknown version").trim().to_owned();
         Ok(Self {
             tls: parts.scheme == "rediss",
@@ -47,8 +54,8 @@ impl Tools {
         })
     }
 
-    fn command(&self, program: &str) -> Command {
-        let mut command = Command::new(program);
+    fn command(&self, name: &str) -> Command {
+        let mut command = Command::new(program(name));
         command.args(["-h", &self.host, "-p", &self.port]);
         if !self.user.is_empty() {
             command.args(["--user", &self.user]);
