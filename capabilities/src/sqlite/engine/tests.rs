@@ -166,7 +166,7 @@ async fn what_cannot_be_opened_is_refused_by_kind_and_left_alone() {
 /// Keeps the writer busy until it is told: what is sent meanwhile waits together, and so shares a transaction.
 async fn hold(engine: &Engine) -> mpsc::Sender<()> {
     let (release, held) = mpsc::channel();
-    let (begun, begins) = tokio::sync::oneshot::channel();
+    let (begun, begins) = oneshot::channel();
     let engine = engine.clone();
     tokio::spawn(async move {
         let hold = move |_: &Connection| {
