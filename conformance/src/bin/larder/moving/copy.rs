@@ -54,8 +54,10 @@ async fn run_copy(args: &Args) -> Result<ExitCode, String> {
     let (mut text, mut all_equal) = (Vec::new(), true);
     for (namespace, source, target, contracts) in moves {
         let copied = copy(&source, &target, &contracts, args.existing.existing(), &Watch::new(&told)).await;
-        let copied =
-            copied.map_err(|error| format!("namespace {}: {error}", printable(namespace.as_str())))?;
+        let copied = copied.map_err(|error| {
+            let told = args.existing.told(&error, "--to-namespace");
+            format!("namespace {}: {told}", printable(namespace.as_str()))
+        })?;
         let (lines, equal) = lines(&copied);
         all_equal &= equal;
         text.push(format!("namespace {}\n{lines}", printable(namespace.as_str())));

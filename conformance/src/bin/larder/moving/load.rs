@@ -47,7 +47,7 @@ async fn run_load(args: &Args) -> Result<ExitCode, String> {
     let meter = Meter::new();
     let told = |progress| meter.told(progress);
     let copied = copy(&source, &target, &contracts, args.existing.existing(), &Watch::new(&told)).await;
-    let (lines, equal) = lines(&copied.map_err(|error| error.to_string())?);
+    let (lines, equal) = lines(&copied.map_err(|error| args.existing.told(&error, "--namespace"))?);
     let text = format!("namespace {}\n{lines}\n{}", printable(namespace.as_str()), meter.finish());
     if !equal {
         output::note(CHANGED);

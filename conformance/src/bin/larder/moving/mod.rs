@@ -9,7 +9,7 @@ mod progress;
 use clap::Args;
 use larder_agents::transfer::{Copied, Difference, Existing, Side, Source, left_out};
 use larder_capabilities::{Place, open_place, redact_url};
-use larder_kernel::{Contract, Namespace};
+use larder_kernel::{Contract, Error, ErrorKind, Namespace};
 
 use crate::live;
 
@@ -32,6 +32,17 @@ impl Target {
             (false, false) => Existing::Refuse,
         }
     }
+
+    /// What went wrong, and what may be done about a target that was refused; `namespace` is the option that names another.
+    fn told(&self, error: &Error, namespace: &str) -> String {
+        match (error.kind(), self.existing()) {
+            (ErrorKind::AlreadyExists, Existing::Refuse) => format!(
+                "{error}; {namespace} names an empty one, --into-existing keeps what only the target holds, and --overwrite \
+                 makes what both hold differently as it is in the source"
+            ),
+            _ => error.to_string(),
+        }
+    }
 }
 
 fn parse_contract(text: &str) -> Result<Contract, String> {
@@ -52,7 +63,7 @@ async fn side(place: &Place, url: &str, namespace: &Namespace) -> Result<Side, S
     Ok(stores.side())
 }
 
-fn cannot_open(url: &str, error: &larder_kernel::Error) -> String {
+fn cannot_open(url: &str, error: &Error) -> String {
     format!("cannot open {}: {}", redact_url(url), live::sentence(error))
 }
 
