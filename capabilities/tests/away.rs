@@ -10,7 +10,8 @@ use larder_capabilities::open_place;
 use larder_kernel::{ErrorKind, Namespace};
 use libtest_mimic::{Arguments, Trial};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
+use tokio::sync::oneshot;
+use tokio::task::{JoinHandle, JoinSet};
 
 fn main() -> ExitCode {
     let required = std::env::var("LARDER_SERVICES").is_ok_and(|value| value == "required");
@@ -27,21 +28,29 @@ fn main() -> ExitCode {
     libtest_mimic::run(&Arguments::from_args(), trials.into()).exit_code()
 }
 
-/// A way to the server that ends with the task.
-async fn relay(to: String) -> (SocketAddr, tokio::task::JoinHandle<()>) {
+/// A way to the server, until it is told to end. Once the task has ended so have all connections: an abort alone would leave
+/// some of them for a moment.
+async fn relay(to: String) -> (SocketAddr, oneshot::Sender<()>, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
+    let (end, mut ended) = oneshot::channel();
     let relaying = tokio::spawn(async move {
         let mut ways = JoinSet::new();
-        while let Ok((mut from, _)) = listener.accept().await {
-            let to = to.clone();
+        loop {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                _ = &mut ended => break,
+            };
+            let (Ok((mut from, _)), to) = (accepted, to.clone()) else { break };
             ways.spawn(async move {
                 let mut to = TcpStream::connect(to).await.unwrap();
                 let _ = tokio::io::copy_bidirectional(&mut from, &mut to).await;
             });
         }
+        drop(listener);
+        ways.shutdown().await;
     });
-    (address, relaying)
+    (address, end, relaying)
 }
 
 fn health_while_a_server_is_away(url: &str) {
@@ -49,7 +58,7 @@ fn health_while_a_server_is_away(url: &str) {
     let end = url[after..].find(['/', '?']).map_or(url.len(), |end| after + end);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let (address, relaying) = relay(url[after..end].to_owned()).await;
+        let (address, end_relay, relaying) = relay(url[after..end].to_owned()).await;
         let place = open_place(&format!("{}{address}{}", &url[..after], &url[end..])).await.unwrap();
         let stores = place.open(&Namespace::new("larder-doctor-test").unwrap(), None).await.unwrap();
         let health = stores.health(Duration::from_secs(30)).await;
@@ -57,7 +66,8 @@ fn health_while_a_server_is_away(url: &str) {
         let pool = health.places[0].pool.expect("a pool");
         assert!(pool.open >= 1 && !pool.closed && pool.max.is_none_or(|max| max >= pool.open), "{pool:?}");
 
-        relaying.abort();
+        end_relay.send(()).unwrap();
+        relaying.await.unwrap();
         let begun = Instant::now();
         let away = stores.health(Duration::from_secs(3)).await;
         assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
