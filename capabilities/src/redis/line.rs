@@ -167,14 +167,20 @@ impl Lines {
     pub(crate) fn offer(&self) -> Offer<'_> {
         let Ok(runtime) = Handle::try_current().map(|handle| handle.id()) else { return Offer::None };
         loop {
-            let idle = self.lock().take(runtime);
-            let Some((line, generation)) = idle else { break };
+            // One look at what there is: a line that comes back between two looks would be taken for another runtime's.
+            let mut state = self.lock();
+            let Some(line) = state.take(runtime) else { return self.seat(state) };
+            let generation = state.generation;
+            drop(state);
             let mut taken = Taken { line, seat: Seat { lines: self, generation, making: false } };
             if taken.line.is_quiet() {
                 return Offer::Line(taken);
             }
         }
-        let mut state = self.lock();
+    }
+
+    /// The right to make a line, where the runtime of the call has none that is free.
+    fn seat(&self, mut state: MutexGuard<'_, State>) -> Offer<'_> {
         let paused = state.paused_until.is_some_and(|until| Instant::now() < until);
         if paused || state.making || (state.open >= LINES_MAX && state.idle.is_empty()) {
             return Offer::None;
@@ -205,9 +211,9 @@ impl Lines {
 }
 
 impl State {
-    fn take(&mut self, runtime: Id) -> Option<(Line, u64)> {
+    fn take(&mut self, runtime: Id) -> Option<Line> {
         let at = self.idle.iter().rposition(|line| line.runtime == runtime)?;
-        Some((self.idle.remove(at), self.generation))
+        Some(self.idle.remove(at))
     }
 }
 
@@ -260,6 +266,50 @@ impl Taken<'_> {
             drop(state);
             // The line keeps its seat.
             std::mem::forget(seat);
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic)]
+mod tests {
+    use std::sync::Arc;
+
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    async fn silent(listener: &TcpListener) -> Line {
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        Line { stream, answers: Answers::default(), commands: Vec::new(), runtime: Handle::current().id() }
+    }
+
+    /// Once it happened that a line which came back between two looks was closed and made anew.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+    async fn no_line_is_made_where_one_has_come_back() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let lines = Arc::new(Lines::new());
+        let mut all = Vec::new();
+        for _ in 0..LINES_MAX {
+            let Offer::Seat(seat) = lines.offer() else { panic!("there is room for another line") };
+            all.push(seat.with(silent(&listener).await));
+        }
+        all.into_iter().for_each(Taken::leave);
+        let callers = (0..2 * LINES_MAX).map(|_| {
+            let lines = Arc::clone(&lines);
+            tokio::spawn(async move {
+                for _ in 0..20_000 {
+                    match lines.offer() {
+                        Offer::Line(taken) => taken.leave(),
+                        Offer::None => std::hint::spin_loop(),
+                        Offer::Seat(_) => return false,
+                    }
+                }
+                true
+            })
+        });
+        for caller in callers.collect::<Vec<_>>() {
+            assert!(caller.await.unwrap(), "a free line was given up for a new one");
         }
     }
 }
