@@ -7,10 +7,10 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
 use larder_kernel::{
-    Direction, EntityId, Namespace, NeighborQuery, Reached, Relationship, RelationshipId, RelationshipType,
-    SubGraph,
+    Direction, Entity, EntityId, Namespace, NeighborQuery, Reached, Relationship, RelationshipId,
+    RelationshipType, SubGraph,
 };
-use rusqlite::{Connection, params};
+use rusqlite::Connection;
 
 use super::rows::{entity, entity_key};
 use crate::sqlite::column;
@@ -23,10 +23,28 @@ pub(super) const IN: &str = "SELECT key, source, relationship_type FROM relation
 /// What a relationship on the way takes of a read's allowance: a page each for its row, its other end, and the end's id.
 const STEP_BYTES: i64 = 3 * 4_096;
 
+const ENTITY: &str = "SELECT id, entity_type, properties FROM entities WHERE key = ?1";
+
 /// A relationship met on the way, as seen from the entity that is being left.
 struct Step {
     relationship: i64,
     other: i64,
+}
+
+/// An entity that was met, whole where the limit lets in all that were met so far: most walks cut nothing off, and then
+/// each row is read once.
+enum Met {
+    Whole(Entity),
+    Named(EntityId),
+}
+
+impl Met {
+    fn id(&self) -> &EntityId {
+        match self {
+            Self::Whole(entity) => &entity.id,
+            Self::Named(id) => id,
+        }
+    }
 }
 
 /// The walk's state. Rows stand for entities and relationships until the answer is put together.
@@ -38,8 +56,8 @@ struct Walk<'c> {
     limit: usize,
     /// The ids of the entities reached, by their rows.
     reached: HashMap<i64, EntityId>,
-    /// The rows of the entities reached and their hops, in the answer's order.
-    order: Vec<(i64, u32)>,
+    /// The rows of the entities reached, the entities and their hops, in the answer's order.
+    order: Vec<(i64, Met, u32)>,
     /// The relationships walked whose both ends are reached.
     walked: HashSet<i64>,
 }
@@ -67,7 +85,7 @@ pub(super) fn neighbors(
         types: query.relationship_types.iter().map(RelationshipType::as_str).collect(),
         limit: query.limit,
         reached: HashMap::from([(key, start.clone())]),
-        order: vec![(key, 0)],
+        order: vec![(key, Met::Named(start.clone()), 0)],
         walked: HashSet::new(),
     };
     let mut level = vec![key];
@@ -90,16 +108,20 @@ impl Walk<'_> {
                 self.steps_from(from, sql, &mut steps, &mut met)?;
             }
         }
-        let mut next: Vec<(EntityId, i64)> = met.into_iter().map(|(key, id)| (id, key)).collect();
-        next.sort_unstable();
-        next.truncate(self.limit.saturating_sub(self.order.len()));
-        for (id, key) in &next {
-            self.order.push((*key, hops));
-            self.reached.insert(*key, id.clone());
-        }
+        let mut next: Vec<(i64, Met)> = met.into_iter().collect();
+        next.sort_unstable_by(|(_, left), (_, right)| left.id().cmp(right.id()));
+        next.truncate(self.room());
+        self.reached.extend(next.iter().map(|(key, met)| (*key, met.id().clone())));
         let kept = steps.iter().filter(|step| self.reached.contains_key(&step.other));
         self.walked.extend(kept.map(|step| step.relationship));
-        Ok(next.into_iter().map(|(_, key)| key).collect())
+        let level = next.iter().map(|(key, _)| *key).collect();
+        self.order.extend(next.into_iter().map(|(key, met)| (key, met, hops)));
+        Ok(level)
+    }
+
+    /// How many more entities the limit lets in.
+    fn room(&self) -> usize {
+        self.limit.saturating_sub(self.order.len())
     }
 
     /// Collects what one statement finds at an entity: every step, and the entities met for the first time.
@@ -108,10 +130,11 @@ impl Walk<'_> {
         from: i64,
         sql: &str,
         steps: &mut Vec<Step>,
-        met: &mut HashMap<i64, EntityId>,
+        met: &mut HashMap<i64, Met>,
     ) -> Fallible<()> {
-        let full = self.order.len() >= self.limit;
+        let room = self.room();
         let mut statement = self.connection.prepare_cached(sql)?;
+        let mut whole = self.connection.prepare_cached(ENTITY)?;
         let mut name = self.connection.prepare_cached("SELECT id FROM entities WHERE key = ?1")?;
         let mut rows = statement.query([from])?;
         while let Some(row) = rows.next()? {
@@ -124,13 +147,19 @@ impl Walk<'_> {
             }
             let step = Step { relationship: row.get(0)?, other: row.get(1)? };
             if !self.reached.contains_key(&step.other) {
-                if full {
+                if room == 0 {
                     continue;
                 }
+                let all_fit = met.len() < room;
                 if let Entry::Vacant(place) = met.entry(step.other) {
-                    let mut names = name.query([step.other])?;
-                    let named = names.next()?.ok_or_else(|| corrupt("sqlite.read"))?;
-                    place.insert(column::id(named, 0)?);
+                    let mut rows = if all_fit { &mut whole } else { &mut name }.query([step.other])?;
+                    let row = rows.next()?.ok_or_else(|| corrupt("sqlite.read"))?;
+                    place.insert(if all_fit {
+                        self.allowance.take(column::bytes(row, 2)?)?;
+                        Met::Whole(entity(row)?)
+                    } else {
+                        Met::Named(column::id(row, 0)?)
+                    });
                 }
             }
             steps.push(step);
@@ -139,15 +168,17 @@ impl Walk<'_> {
     }
 
     fn into_answer(mut self) -> Fallible<SubGraph> {
-        let mut statement = self
-            .connection
-            .prepare_cached("SELECT id, entity_type, properties FROM entities WHERE key = ?1")?;
+        let mut statement = self.connection.prepare_cached(ENTITY)?;
         let mut entities = Vec::with_capacity(self.order.len());
-        for (key, hops) in &self.order {
-            let mut rows = statement.query(params![key])?;
+        for (key, met, hops) in std::mem::take(&mut self.order) {
+            if let Met::Whole(entity) = met {
+                entities.push(Reached { entity, hops });
+                continue;
+            }
+            let mut rows = statement.query([key])?;
             let row = rows.next()?.ok_or_else(|| corrupt("sqlite.read"))?;
             self.allowance.take(column::bytes(row, 2)?)?;
-            entities.push(Reached { entity: entity(row)?, hops: *hops });
+            entities.push(Reached { entity: entity(row)?, hops });
         }
         let mut relationships = self.relationships()?;
         relationships.sort_unstable_by(|left, right| left.id.cmp(&right.id));
