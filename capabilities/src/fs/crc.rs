@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use crc_fast::{CrcAlgorithm, checksum, checksum_combine};
+use crc_fast::{CrcAlgorithm, checksum_combine};
 
 use super::CHUNK_BYTES;
 
@@ -16,11 +16,6 @@ const POLYNOMIAL: u64 = 0x9A6C_9329_AC4B_C9B5;
 /// One of no bytes yet.
 pub(crate) fn begin() -> Crc {
     Crc::new(ALGORITHM)
-}
-
-/// The checksum of a piece.
-pub(crate) fn of(piece: &[u8]) -> u64 {
-    checksum(ALGORITHM, piece)
 }
 
 /// The checksum of what has the checksum `before`, and a piece of so many bytes behind it.
@@ -56,6 +51,10 @@ fn behind_a_chunk(checksum: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn of(piece: &[u8]) -> u64 {
+        crc_fast::checksum(ALGORITHM, piece)
+    }
 
     #[test]
     fn pieces_put_together_have_the_checksum_of_the_whole() {

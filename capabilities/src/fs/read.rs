@@ -25,6 +25,8 @@ use larder_agents::hex::hex;
 const OPERATION: &str = "blobs.get";
 /// How many pieces are read at a time.
 const AHEAD: usize = 2;
+/// How much is read before it is summed up: as much as the processor still has at hand.
+const SLICE_BYTES: usize = 128 * 1024;
 
 /// Opens a blob and reads its footer.
 pub(crate) fn open_blob(operation: &'static str, disk: &Disk, path: &BlobPath) -> Result<(File, Footer)> {
@@ -182,18 +184,23 @@ impl Reader {
         let spare = self.buffers.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let mut bytes = spare.unwrap_or_else(|| vec![0; length]);
         bytes.resize(length, 0);
-        self.file.read_exact_at(&mut bytes, range.start).map_err(|error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => corrupt(OPERATION),
-            _ => failed(OPERATION, error, Outcome::NotApplied),
-        })?;
-        let crc = match summing {
-            Summing::Nothing => 0,
-            Summing::OfPiece => crc::of(&bytes),
-            Summing::Running(running) => {
-                running.lock().unwrap_or_else(PoisonError::into_inner).update(&bytes);
-                0
+        let mut crc = crc::begin();
+        let mut at = range.start;
+        for slice in bytes.chunks_mut(SLICE_BYTES) {
+            self.file.read_exact_at(slice, at).map_err(|error| match error.kind() {
+                io::ErrorKind::UnexpectedEof => corrupt(OPERATION),
+                _ => failed(OPERATION, error, Outcome::NotApplied),
+            })?;
+            at += larder_kernel::check::size(slice.len());
+            match summing {
+                Summing::Nothing => {}
+                Summing::OfPiece => crc.update(slice),
+                Summing::Running(running) => {
+                    running.lock().unwrap_or_else(PoisonError::into_inner).update(slice);
+                }
             }
-        };
+        }
+        let crc = crc.finalize();
         Ok(Piece { bytes: Bytes::from_owner(Lent { bytes, reader: Arc::clone(self) }), crc })
     }
 }

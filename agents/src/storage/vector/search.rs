@@ -141,6 +141,21 @@ impl<'a> Best<'a> {
         }
     }
 
+    /// Scores all rows of a block, asking for each a little before its turn: a processor that fetches ahead by itself stops
+    /// at the end of each page.
+    fn offer_all(&mut self, block: &'a Block) {
+        let dimensions = self.query.direction.len();
+        let numbers = &block.numbers()[..block.len() * dimensions];
+        for row in 0..block.len() {
+            if let Some(next) =
+                numbers.get((row + ROWS_AHEAD) * dimensions..).and_then(|rest| rest.get(..dimensions))
+            {
+                self.level.fetch(next);
+            }
+            self.offer(block, row);
+        }
+    }
+
     /// Scores a row. Every row takes the same steps in the same order, so equal rows score equal to the bit.
     fn offer(&mut self, block: &'a Block, row: usize) {
         let numbers = &block.numbers()[row * self.query.direction.len()..][..self.query.direction.len()];
@@ -315,7 +330,7 @@ impl<'a> Search<'a> {
                 for block in &self.blocks[part] {
                     for (best, query) in best.iter_mut().zip(chosen) {
                         if self.scopes[*query].rows.is_none() {
-                            (0..block.len()).for_each(|row| best.offer(block, row));
+                            best.offer_all(block);
                         }
                     }
                 }
