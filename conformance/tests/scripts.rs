@@ -4,6 +4,8 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use larder_conformance::mutants::{self, Mutant};
 use larder_conformance::{Effort, model, runner};
@@ -58,6 +60,22 @@ fn printed(mutant: &Mutant, control: &str) -> Option<Printed> {
     let end = begin + found.script[begin..].find('(')?;
     let text = format!("{}{name}{}", &found.script[..begin], &found.script[end..]);
     Some(Printed { backend, control, name, text })
+}
+
+/// The same of all, by as many threads as there are cores.
+fn printed_of(wrong: &[(Mutant, String)]) -> Vec<Option<Printed>> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let places: Vec<OnceLock<Option<Printed>>> = wrong.iter().map(|_| OnceLock::new()).collect();
+    let next = AtomicUsize::new(0);
+    let work = || {
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some((mutant, control)) = wrong.get(at) else { return };
+            assert!(places[at].set(printed(mutant, control)).is_ok());
+        }
+    };
+    std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
+    places.into_iter().map(|place| place.into_inner().unwrap()).collect()
 }
 
 fn cargo() -> Command {
@@ -115,20 +133,25 @@ fn run(program: &Path, script: &str, backend: &str) -> Output {
 
 #[test]
 fn a_printed_script_fails_on_the_wrong_store_and_passes_on_the_right_one() {
-    let mut scripts = Vec::new();
+    let mut chosen = Vec::new();
     for contract in Contract::ALL {
         let of: Vec<Mutant> =
             mutants::all().into_iter().filter(|mutant| mutant.contract == contract).collect();
         let control = of.iter().find(|mutant| mutant.is_control()).unwrap().name.clone();
         // What is declared decides what is asked of a store, so the right one is asked for something else.
-        let alone = |mutant: &&Mutant| {
+        let alone = |mutant: &Mutant| {
             OF_OTHERS.iter().all(|name| !mutant.name.ends_with(name)) && !mutant.name.contains("declared")
         };
-        let wrong = of.iter().filter(|mutant| !mutant.is_control()).filter(alone).step_by(EACH);
-        let before = scripts.len();
-        scripts.extend(wrong.filter_map(|mutant| printed(mutant, &control)));
-        assert!(scripts.len() >= before + SCRIPTS_MIN, "{contract}: {}", scripts.len() - before);
+        let of = of.into_iter().filter(|mutant| !mutant.is_control()).filter(alone).step_by(EACH);
+        chosen.extend(of.map(|mutant| (mutant, control.clone())));
     }
+    let printed = printed_of(&chosen);
+    for contract in Contract::ALL {
+        let of = chosen.iter().zip(&printed).filter(|((mutant, _), _)| mutant.contract == contract);
+        let scripts = of.filter(|(_, printed)| printed.is_some()).count();
+        assert!(scripts >= SCRIPTS_MIN, "{contract}: {scripts}");
+    }
+    let scripts: Vec<Printed> = printed.into_iter().flatten().collect();
     let folder = tempfile::tempdir().unwrap();
     let program = compile(&scripts, folder.path());
     let mut wrong = Vec::new();

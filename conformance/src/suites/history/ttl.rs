@@ -11,7 +11,7 @@ use super::tools::{
     texts, thread,
 };
 use crate::case::{CaseResult, Failure};
-use crate::context::{Context, in_time};
+use crate::context::{Context, Race, in_time};
 use crate::expect;
 
 const TTL: Duration = Duration::from_millis(200);
@@ -172,7 +172,7 @@ async fn kept_alive_by(context: &Context, used: Use, by_append: bool) -> CaseRes
     let stores = context.history().await?;
     'attempts: for attempt in 0..10 {
         let thread = thread(&format!("t{attempt}"))?;
-        let mut renewed = Instant::now();
+        let mut renewed = Race::begin();
         if by_append {
             stores.a.append_many(&thread, messages(&["first"]), living(Ttl::sliding(SLIDING))).await?;
         } else {
@@ -181,9 +181,9 @@ async fn kept_alive_by(context: &Context, used: Use, by_append: bool) -> CaseRes
         }
         for number in 0..4 {
             tokio::time::sleep(STEP).await;
-            let begun = Instant::now();
+            let begun = Race::begin();
             let there = used.once(&*super::tools::either(&stores, number), &thread).await?;
-            if renewed.elapsed() >= SLIDING {
+            if !renewed.is_won(SLIDING) {
                 continue 'attempts;
             }
             expect::that(
