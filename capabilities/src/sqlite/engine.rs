@@ -5,6 +5,7 @@
 //! transaction, commits once and then answers them all: callers at the same time share one flush to the disk. A job
 //! once handed over runs to its end, also when the future that waits for it is dropped, so a write is whole or absent.
 
+mod company;
 mod connection;
 mod log;
 mod reader;

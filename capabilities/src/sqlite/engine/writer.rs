@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use larder_kernel::{Durability, Error, ErrorKind, Outcome, Result};
 use rusqlite::Connection;
@@ -11,13 +11,12 @@ use tokio::sync::{oneshot, watch};
 
 use super::super::config::SqliteConfig;
 use super::super::failure::Fallible;
+use super::company::{self, Company};
 use super::log::Log;
 use super::reader::no_thread;
 use super::turn::Turn;
 use super::{Executed, WriteJob, WriteMessage, connection};
 
-/// Most jobs that share one transaction, so that the first need not wait for ever.
-const BATCH_JOBS_MAX: usize = 256;
 /// How often the commits of other processes are looked for while somebody watches.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// The operation of errors that no job of its own caused; each job's answer names its own.
@@ -37,7 +36,8 @@ pub(super) fn spawn(
                 if opened.send(Ok(durability)).is_ok() {
                     let busy_timeout = config.busy_timeout;
                     let (log, turn) = (Log::of(&connection), Turn::new());
-                    Writer { connection, queue, commits, busy_timeout, log, turn }.run();
+                    let (came, company) = (Vec::new(), Company::of(0));
+                    Writer { connection, queue, commits, busy_timeout, log, turn, came, company }.run();
                 }
             }
             Err(failure) => {
@@ -66,6 +66,9 @@ struct Writer {
     busy_timeout: Duration,
     log: Log,
     turn: Turn,
+    /// Jobs that came while a transaction was under way.
+    came: Vec<WriteJob>,
+    company: Company,
 }
 
 impl Writer {
@@ -76,21 +79,22 @@ impl Writer {
         while let Some(first) = self.wait(&mut data_version) {
             self.turn.wait();
             batch.push(first);
-            while batch.len() < BATCH_JOBS_MAX {
-                match self.queue.try_recv() {
-                    Ok(WriteMessage::Job(job)) => batch.push(job),
-                    Ok(WriteMessage::Watched) => {}
-                    Err(_) => break,
-                }
-            }
+            batch.append(&mut self.came);
+            self.company.gather(&self.queue, &mut batch);
+            let begun = Instant::now();
             self.transact(&mut batch);
+            self.company.answered(begun.elapsed());
             self.turn.release();
             self.log.keep_short(&self.connection);
         }
     }
 
     /// The next job; `None` when no handle is left. While somebody watches, looks for other processes' commits.
-    fn wait(&self, data_version: &mut Option<i64>) -> Option<WriteJob> {
+    fn wait(&mut self, data_version: &mut Option<i64>) -> Option<WriteJob> {
+        if !self.came.is_empty() {
+            self.announce_foreign_if_watched(data_version);
+            return Some(self.came.remove(0));
+        }
         loop {
             // The engine itself holds one receiver.
             let message = if self.commits.receiver_count() > 1 {
@@ -166,6 +170,8 @@ impl Writer {
             _ if nothing_stands => answer(done, None),
             Ok(()) => {
                 self.announce();
+                company::take(&self.queue, &mut self.came);
+                self.company = Company::of(done.len() + self.came.len());
                 answer(done, None);
             }
             Err(failure) => answer(done, Some(&failure.into_error(OPERATION))),
