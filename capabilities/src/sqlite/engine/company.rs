@@ -34,11 +34,12 @@ impl Company {
         self.until = Instant::now().checked_add((took / PATIENCE_SHARE).min(PATIENCE_MAX));
     }
 
-    /// Takes what else there is, until the company is complete or was waited for long enough. It is waited for once.
+    /// Takes what else there is, until the company is complete or was waited for long enough. It is waited for once, and then
+    /// there is none, unless the next transaction makes one.
     pub(super) fn gather(&mut self, queue: &Receiver<WriteMessage>, batch: &mut Vec<WriteJob>) {
-        let until = self.until.take();
+        let Self { jobs, until } = std::mem::replace(self, Self::of(0));
         take(queue, batch);
-        while batch.len() < self.jobs && until.is_some_and(|until| Instant::now() < until) {
+        while batch.len() < jobs && until.is_some_and(|until| Instant::now() < until) {
             // Being woken for each of them would cost more than the wait.
             std::thread::yield_now();
             take(queue, batch);
@@ -111,6 +112,16 @@ mod tests {
         let mut batch = vec![job()];
         alone.gather(&queue, &mut batch);
         assert_eq!(batch.len(), 1);
+    }
+
+    /// Once a caller alone whose writes were refused waited each time for those of the last commit.
+    #[test]
+    fn a_transaction_that_makes_no_company_leaves_nobody_to_wait_for() {
+        let (_jobs, queue) = channel();
+        let mut company = Company::of(1_000_000);
+        company.gather(&queue, &mut vec![job()]);
+        company.answered(Duration::from_secs(60));
+        assert_eq!(company.jobs, 0);
     }
 
     #[test]
