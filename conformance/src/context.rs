@@ -163,7 +163,8 @@ impl Context {
 }
 
 /// Repeats a step that races against a time to live until it ran within `within`, so that a slow machine makes the case
-/// slower and not wrong. Each attempt gets its number, to use fresh ids.
+/// slower and not wrong. An attempt counts with 5 ms to spare, by the machine's clock as well. Each attempt gets its number,
+/// to use fresh ids.
 ///
 /// # Errors
 /// What the step returns; `Engine` where no attempt of ten was quick enough.

@@ -78,14 +78,11 @@ impl Block {
         self.records.len()
     }
 
-    /// The numbers of all rows, one row after the other.
-    pub(super) fn numbers(&self) -> &[f32] {
+    /// The numbers of a row.
+    pub(super) fn row(&self, row: usize) -> &[f32] {
+        let dimensions = self.matrix.ncols();
         // The matrix is made row-major and never sliced, so there is always a slice.
-        self.matrix.as_slice().unwrap_or_default()
-    }
-
-    pub(super) fn row(&self, row: usize) -> ArrayView1<'_, f32> {
-        self.matrix.row(row)
+        &self.matrix.as_slice().unwrap_or_default()[row * dimensions..][..dimensions]
     }
 
     pub(super) fn norm_inverse(&self, row: usize) -> f64 {

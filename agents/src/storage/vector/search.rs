@@ -127,15 +127,12 @@ impl<'a> Best<'a> {
         rows: &[(usize, usize)],
         mut enough: impl FnMut(&Self, usize) -> bool,
     ) {
-        let dimensions = self.query.direction.len();
-        let numbers =
-            |(block, row): (usize, usize)| &blocks[block].numbers()[row * dimensions..][..dimensions];
         for (at, (block, row)) in rows.iter().copied().enumerate() {
             if enough(self, at) {
                 return;
             }
-            if let Some(next) = rows.get(at + ROWS_AHEAD) {
-                self.level.fetch(numbers(*next));
+            if let Some((block, row)) = rows.get(at + ROWS_AHEAD) {
+                self.level.fetch(blocks[*block].row(*row));
             }
             self.offer(&blocks[block], row);
         }
@@ -144,13 +141,9 @@ impl<'a> Best<'a> {
     /// Scores all rows of a block, asking for each a little before its turn: a processor that fetches ahead by itself stops
     /// at the end of each page.
     fn offer_all(&mut self, block: &'a Block) {
-        let dimensions = self.query.direction.len();
-        let numbers = &block.numbers()[..block.len() * dimensions];
         for row in 0..block.len() {
-            if let Some(next) =
-                numbers.get((row + ROWS_AHEAD) * dimensions..).and_then(|rest| rest.get(..dimensions))
-            {
-                self.level.fetch(next);
+            if row + ROWS_AHEAD < block.len() {
+                self.level.fetch(block.row(row + ROWS_AHEAD));
             }
             self.offer(block, row);
         }
@@ -158,8 +151,7 @@ impl<'a> Best<'a> {
 
     /// Scores a row. Every row takes the same steps in the same order, so equal rows score equal to the bit.
     fn offer(&mut self, block: &'a Block, row: usize) {
-        let numbers = &block.numbers()[row * self.query.direction.len()..][..self.query.direction.len()];
-        let dot = self.level.dot(numbers, &self.query.direction);
+        let dot = self.level.dot(block.row(row), &self.query.direction);
         #[allow(clippy::cast_possible_truncation)]
         let cosine = (dot * block.norm_inverse(row)).clamp(-1.0, 1.0) as f32;
         // Adding zero turns -0 into 0, which would else come after it.
