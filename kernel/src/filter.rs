@@ -1,6 +1,7 @@
 //! The filter language over metadata and properties.
 
 use std::cmp::Ordering;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -12,10 +13,11 @@ use crate::limits::{
 };
 use crate::metadata::{Metadata, check_value, json_compare, json_equal, value_size_bytes};
 
-/// The way to a value: object keys from the top, taken literally. A dot in a key is part of the key.
+/// The way to a value: object keys from the top, taken literally. A dot in a key is part of the key. A clone shares the
+/// keys.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Field(Vec<String>);
+#[serde(from = "Vec<String>", into = "Vec<String>")]
+pub struct Field(Arc<[String]>);
 
 impl Field {
     /// The keys, outermost first.
@@ -41,13 +43,13 @@ impl Field {
 
 impl From<&str> for Field {
     fn from(key: &str) -> Self {
-        Self(vec![key.to_owned()])
+        Self([key.to_owned()].into())
     }
 }
 
 impl From<String> for Field {
     fn from(key: String) -> Self {
-        Self(vec![key])
+        Self([key].into())
     }
 }
 
@@ -59,7 +61,13 @@ impl<const N: usize> From<[&str; N]> for Field {
 
 impl From<Vec<String>> for Field {
     fn from(keys: Vec<String>) -> Self {
-        Self(keys)
+        Self(keys.into())
+    }
+}
+
+impl From<Field> for Vec<String> {
+    fn from(field: Field) -> Self {
+        field.0.to_vec()
     }
 }
 

@@ -259,15 +259,21 @@ fn common(left: &[u8], right: &[u8]) -> usize {
     left.iter().zip(right).take_while(|(left, right)| left == right).count()
 }
 
-/// A number that is not greater for a smaller value of the same type, all of whose texts begin with `prefix`.
+/// Bytes of a text that its key holds.
+const KEY_BYTES: usize = 7;
+
+/// A number that is not greater for a smaller value of the same type, all of whose texts begin with `prefix`. That of a
+/// text is the same only for the same text, where what follows the prefix is not longer than a key holds.
 fn key(value: &Value, prefix: usize) -> u64 {
     match value {
         Value::String(text) => {
-            let mut first = [0; 8];
+            let mut first = [0; KEY_BYTES + 1];
             let rest = text.as_bytes().get(prefix..).unwrap_or_default();
-            for (place, byte) in first.iter_mut().zip(rest) {
+            for (place, byte) in first.iter_mut().zip(&rest[..rest.len().min(KEY_BYTES)]) {
                 *place = *byte;
             }
+            // Of two that begin alike, the shorter comes first.
+            first[KEY_BYTES] = u8::try_from(rest.len().min(KEY_BYTES + 1)).unwrap_or(u8::MAX);
             u64::from_be_bytes(first)
         }
         // Rounding keeps the order; adding zero makes one of both zeros.
@@ -312,6 +318,10 @@ impl Ordered {
         let key = key(value, self.prefix.len());
         let first = self.keys.partition_point(|found| *found < key);
         let same = self.keys[first..].partition_point(|found| *found == key);
+        // The values lie apart: where the key says it all, none of them is looked at.
+        if value.as_str().is_some_and(|text| text.len() - self.prefix.len() <= KEY_BYTES) {
+            return (first, first + same);
+        }
         let values = &self.values[first..first + same];
         let below = values.partition_point(|found| order(found, value).is_lt());
         let upto = below + usize::from(values.get(below).is_some_and(|found| order(found, value).is_eq()));

@@ -93,6 +93,40 @@ fn columns_answer_as_the_definition_of_filters() {
     assert!(!columns.cover(&Filter::exists("other")));
 }
 
+/// What follows the common beginning is as long as a key holds, shorter or longer, and ends in what a key fills up with.
+#[test]
+fn texts_alike_at_their_beginnings_are_told_apart() {
+    let rests =
+        ["", "\0", "\0\0", "a", "a\0", "b", "abcdef", "abcdefg", "abcdefg\0", "abcdefgh", "abcdefghi", "é"];
+    let values: Vec<_> = rests.iter().map(|rest| json!(format!("tenant-{rest}"))).collect();
+    let records: Vec<_> = values
+        .iter()
+        .map(|value| {
+            let metadata = Metadata::new().with("tenant", value.clone());
+            let id = DocumentId::new("d").unwrap();
+            Arc::new(Record { id, content: String::new(), metadata })
+        })
+        .collect();
+    let asked =
+        ["tenant", "tenant-abcdefgg", "tenant-abcdefg\u{1}", "tenant-ab", "z"].map(|text| json!(text));
+    for value in values.iter().chain(&asked) {
+        for make in [Filter::Eq, Filter::Gt, Filter::Gte, Filter::Lt, Filter::Lte] {
+            let filter = make(Field::from("tenant"), value.clone());
+            // With one left out in turn, so that the common beginning is another at times.
+            for out in 0..=records.len() {
+                let mut some = records.clone();
+                if out < some.len() {
+                    some.remove(out);
+                }
+                let expected: Vec<_> =
+                    (0..some.len()).filter(|row| filter.matches(&some[*row].metadata)).collect();
+                let rows = Columns::default().matching(&filter, &some);
+                assert_eq!(rows.iter().collect::<Vec<_>>(), expected, "{filter:?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn fields_beyond_the_columns_are_answered_all_the_same() {
     let metadata = (0..COLUMNS_MAX + 5).fold(Metadata::new(), |all, n| all.with(format!("f{n}"), n));
