@@ -276,6 +276,11 @@ impl ChatMessage {
     /// # Errors
     /// `InvalidInput` naming the field and the limit.
     pub fn check(&self, operation: &'static str) -> Result<()> {
+        self.checked_bytes(operation).map(drop)
+    }
+
+    /// As [`Self::check`], and gives [`Self::size_bytes`].
+    pub(crate) fn checked_bytes(&self, operation: &'static str) -> Result<usize> {
         let parts = |field, count| check::at_most(operation, field, count, MESSAGE_PARTS_MAX);
         parts("message.tool_calls", self.tool_calls.len())?;
         parts("message.tool_results", self.tool_results.len())?;
@@ -291,7 +296,9 @@ impl ChatMessage {
             check::text(operation, "message.blobs.content_type", content_type, CONTENT_TYPE_BYTES_MAX)?;
         }
         self.metadata.check(operation, "message.metadata")?;
-        check::at_most(operation, "message", self.size_bytes(), MESSAGE_BYTES_MAX)
+        let bytes = self.size_bytes();
+        check::at_most(operation, "message", bytes, MESSAGE_BYTES_MAX)?;
+        Ok(bytes)
     }
 }
 

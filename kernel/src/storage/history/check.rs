@@ -10,8 +10,10 @@ use crate::message::ChatMessage;
 
 fn check_messages(operation: &'static str, messages: &[ChatMessage]) -> Result<()> {
     check::at_most(operation, "messages", messages.len(), BATCH_MESSAGES_MAX)?;
-    messages.iter().try_for_each(|message| message.check(operation))?;
-    let bytes = messages.iter().map(ChatMessage::size_bytes).sum();
+    let mut bytes = 0;
+    for message in messages {
+        bytes += message.checked_bytes(operation)?;
+    }
     check::at_most(operation, "messages.bytes", bytes, BATCH_BYTES_MAX)
 }
 
