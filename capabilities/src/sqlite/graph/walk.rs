@@ -7,32 +7,71 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
 use larder_kernel::{
-    Direction, Entity, EntityId, Namespace, NeighborQuery, Reached, Relationship, RelationshipId,
+    Direction, Entity, EntityId, Metadata, Namespace, NeighborQuery, Reached, Relationship, RelationshipId,
     RelationshipType, SubGraph,
 };
-use rusqlite::Connection;
+use rusqlite::{Connection, Row, Statement, params};
 
 use super::rows::{entity, entity_key};
 use crate::sqlite::column;
 use crate::sqlite::engine::Allowance;
 use crate::sqlite::failure::{Fallible, corrupt};
 
-pub(super) const OUT: &str = "SELECT key, target, relationship_type FROM relationships WHERE source = ?1";
-pub(super) const IN: &str = "SELECT key, source, relationship_type FROM relationships WHERE target = ?1";
+/// The relationships of an entity beyond an id, along an index that holds all of this.
+pub(super) const OUT: &str =
+    "SELECT key, target, relationship_type FROM relationships WHERE source = ?1 AND id > ?2 ORDER BY id";
+pub(super) const IN: &str =
+    "SELECT key, source, relationship_type FROM relationships WHERE target = ?1 AND id > ?2 ORDER BY id";
+/// The same from the first one on, each read whole.
+pub(super) const WHOLE_OUT: &str = "SELECT key, target, id, relationship_type, source, target, properties FROM relationships \
+     WHERE source = ?1 ORDER BY id";
+pub(super) const WHOLE_IN: &str = "SELECT key, source, id, relationship_type, source, target, properties FROM relationships \
+     WHERE target = ?1 ORDER BY id";
 
 /// What a relationship on the way takes of a read's allowance: a page each for its row, its other end, and the end's id.
 const STEP_BYTES: i64 = 3 * 4_096;
 
 const ENTITY: &str = "SELECT id, entity_type, properties FROM entities WHERE key = ?1";
 
+const RELATIONSHIP: &str =
+    "SELECT id, relationship_type, source, target, properties FROM relationships WHERE key = ?1";
+
+/// The statements for one direction: of whole relationships, and of what decides about a step.
+type Way = (&'static str, &'static str);
+
 /// A relationship met on the way, as seen from the entity that is being left.
 struct Step {
     relationship: i64,
     other: i64,
+    /// Where it was read whole.
+    edge: Option<Edge>,
+}
+
+/// A relationship with the rows of its ends.
+struct Edge {
+    id: RelationshipId,
+    relationship_type: RelationshipType,
+    source: i64,
+    target: i64,
+    properties: Metadata,
+}
+
+impl Edge {
+    /// From the columns id, relationship_type, source, target and properties, the first of which has this number.
+    fn read(row: &Row<'_>, first: usize, allowance: &mut Allowance) -> Fallible<Self> {
+        allowance.take(column::bytes(row, first + 4)?)?;
+        Ok(Self {
+            id: column::id(row, first)?,
+            relationship_type: column::id(row, first + 1)?,
+            source: row.get(first + 2)?,
+            target: row.get(first + 3)?,
+            properties: column::metadata(row, first + 4)?,
+        })
+    }
 }
 
 /// An entity that was met, whole where the limit lets in all that were met so far: most walks cut nothing off, and then
-/// each row is read once.
+/// each row is read once. So are relationships, where all of an entity's are asked for.
 enum Met {
     Whole(Entity),
     Named(EntityId),
@@ -51,15 +90,15 @@ impl Met {
 struct Walk<'c> {
     connection: &'c Connection,
     allowance: &'c mut Allowance,
-    statements: &'static [&'static str],
+    ways: &'static [Way],
     types: HashSet<&'c str>,
     limit: usize,
     /// The ids of the entities reached, by their rows.
     reached: HashMap<i64, EntityId>,
     /// The rows of the entities reached, the entities and their hops, in the answer's order.
     order: Vec<(i64, Met, u32)>,
-    /// The relationships walked whose both ends are reached.
-    walked: HashSet<i64>,
+    /// The relationships walked whose both ends are reached, by their rows.
+    walked: HashMap<i64, Option<Edge>>,
 }
 
 /// What `query` reaches from an entity.
@@ -77,16 +116,16 @@ pub(super) fn neighbors(
     let mut walk = Walk {
         connection,
         allowance,
-        statements: match query.direction {
-            Direction::Both => &[OUT, IN],
-            Direction::Out => &[OUT],
-            Direction::In => &[IN],
+        ways: match query.direction {
+            Direction::Both => &[(WHOLE_OUT, OUT), (WHOLE_IN, IN)],
+            Direction::Out => &[(WHOLE_OUT, OUT)],
+            Direction::In => &[(WHOLE_IN, IN)],
         },
         types: query.relationship_types.iter().map(RelationshipType::as_str).collect(),
         limit: query.limit,
         reached: HashMap::from([(key, start.clone())]),
         order: vec![(key, Met::Named(start.clone()), 0)],
-        walked: HashSet::new(),
+        walked: HashMap::new(),
     };
     let mut level = vec![key];
     for hops in 1..=query.depth {
@@ -104,16 +143,19 @@ impl Walk<'_> {
         let mut steps = Vec::new();
         let mut met = HashMap::new();
         for &from in level {
-            for sql in self.statements {
-                self.steps_from(from, sql, &mut steps, &mut met)?;
+            for way in self.ways {
+                self.steps_from(from, way, &mut steps, &mut met)?;
             }
         }
         let mut next: Vec<(i64, Met)> = met.into_iter().collect();
         next.sort_unstable_by(|(_, left), (_, right)| left.id().cmp(right.id()));
         next.truncate(self.room());
         self.reached.extend(next.iter().map(|(key, met)| (*key, met.id().clone())));
-        let kept = steps.iter().filter(|step| self.reached.contains_key(&step.other));
-        self.walked.extend(kept.map(|step| step.relationship));
+        for step in steps {
+            if self.reached.contains_key(&step.other) {
+                self.walked.insert(step.relationship, step.edge);
+            }
+        }
         let level = next.iter().map(|(key, _)| *key).collect();
         self.order.extend(next.into_iter().map(|(key, met)| (key, met, hops)));
         Ok(level)
@@ -124,19 +166,26 @@ impl Walk<'_> {
         self.limit.saturating_sub(self.order.len())
     }
 
-    /// Collects what one statement finds at an entity: every step, and the entities met for the first time.
+    /// Collects what there is at an entity in one direction: every step, and the entities met for the first time.
     fn steps_from(
         &mut self,
         from: i64,
-        sql: &str,
+        (whole, sparing): &Way,
         steps: &mut Vec<Step>,
         met: &mut HashMap<i64, Met>,
     ) -> Fallible<()> {
         let room = self.room();
-        let mut statement = self.connection.prepare_cached(sql)?;
+        let mut beyond = String::new();
+        if self.types.is_empty() && met.len() < room {
+            match self.whole_steps_from(from, whole, steps, met)? {
+                Some(last) => beyond = last,
+                None => return Ok(()),
+            }
+        }
+        let mut statement = self.connection.prepare_cached(sparing)?;
         let mut whole = self.connection.prepare_cached(ENTITY)?;
         let mut name = self.connection.prepare_cached("SELECT id FROM entities WHERE key = ?1")?;
-        let mut rows = statement.query([from])?;
+        let mut rows = statement.query(params![from, beyond])?;
         while let Some(row) = rows.next()? {
             self.allowance.take(STEP_BYTES)?;
             if !self.types.is_empty() {
@@ -145,19 +194,18 @@ impl Walk<'_> {
                     continue;
                 }
             }
-            let step = Step { relationship: row.get(0)?, other: row.get(1)? };
+            let step = Step { relationship: row.get(0)?, other: row.get(1)?, edge: None };
             if !self.reached.contains_key(&step.other) {
                 if room == 0 {
                     continue;
                 }
                 let all_fit = met.len() < room;
                 if let Entry::Vacant(place) = met.entry(step.other) {
-                    let mut rows = if all_fit { &mut whole } else { &mut name }.query([step.other])?;
-                    let row = rows.next()?.ok_or_else(|| corrupt("sqlite.read"))?;
                     place.insert(if all_fit {
-                        self.allowance.take(column::bytes(row, 2)?)?;
-                        Met::Whole(entity(row)?)
+                        Met::Whole(self.entity(&mut whole, step.other)?)
                     } else {
+                        let mut rows = name.query([step.other])?;
+                        let row = rows.next()?.ok_or_else(|| corrupt("sqlite.read"))?;
                         Met::Named(column::id(row, 0)?)
                     });
                 }
@@ -167,18 +215,53 @@ impl Walk<'_> {
         Ok(())
     }
 
+    /// As above with all that is read whole, until one entity more is met than the limit lets in: then it gives the id of
+    /// the last relationship collected. What may be cut off is not worth reading whole.
+    fn whole_steps_from(
+        &mut self,
+        from: i64,
+        sql: &str,
+        steps: &mut Vec<Step>,
+        met: &mut HashMap<i64, Met>,
+    ) -> Fallible<Option<String>> {
+        let room = self.room();
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let mut whole = self.connection.prepare_cached(ENTITY)?;
+        let mut rows = statement.query([from])?;
+        let begun = steps.len();
+        while let Some(row) = rows.next()? {
+            self.allowance.take(STEP_BYTES)?;
+            let other = row.get(1)?;
+            if !self.reached.contains_key(&other) && !met.contains_key(&other) {
+                if met.len() == room {
+                    let last = steps[begun..].last().and_then(|step| step.edge.as_ref());
+                    return Ok(Some(last.map(|edge| edge.id.as_str().to_owned()).unwrap_or_default()));
+                }
+                met.insert(other, Met::Whole(self.entity(&mut whole, other)?));
+            }
+            let edge = Some(Edge::read(row, 2, self.allowance)?);
+            steps.push(Step { relationship: row.get(0)?, other, edge });
+        }
+        Ok(None)
+    }
+
+    /// Reads an entity by its row, with the statement [`ENTITY`].
+    fn entity(&mut self, statement: &mut Statement<'_>, key: i64) -> Fallible<Entity> {
+        let mut rows = statement.query([key])?;
+        let row = rows.next()?.ok_or_else(|| corrupt("sqlite.read"))?;
+        self.allowance.take(column::bytes(row, 2)?)?;
+        entity(row)
+    }
+
     fn into_answer(mut self) -> Fallible<SubGraph> {
         let mut statement = self.connection.prepare_cached(ENTITY)?;
         let mut entities = Vec::with_capacity(self.order.len());
         for (key, met, hops) in std::mem::take(&mut self.order) {
-            if let Met::Whole(entity) = met {
-                entities.push(Reached { entity, hops });
-                continue;
-            }
-            let mut rows = statement.query([key])?;
-            let row = rows.next()?.ok_or_else(|| corrupt("sqlite.read"))?;
-            self.allowance.take(column::bytes(row, 2)?)?;
-            entities.push(Reached { entity: entity(row)?, hops });
+            let entity = match met {
+                Met::Whole(entity) => entity,
+                Met::Named(_) => self.entity(&mut statement, key)?,
+            };
+            entities.push(Reached { entity, hops });
         }
         let mut relationships = self.relationships()?;
         relationships.sort_unstable_by(|left, right| left.id.cmp(&right.id));
@@ -186,24 +269,25 @@ impl Walk<'_> {
     }
 
     fn relationships(&mut self) -> Fallible<Vec<Relationship>> {
-        let mut statement = self.connection.prepare_cached(
-            "SELECT id, relationship_type, source, target, properties FROM relationships WHERE key = ?1",
-        )?;
+        let mut statement = self.connection.prepare_cached(RELATIONSHIP)?;
         let mut relationships = Vec::with_capacity(self.walked.len());
-        for key in &self.walked {
-            let mut rows = statement.query([key])?;
-            let row = rows.next()?.ok_or_else(|| corrupt("sqlite.read"))?;
-            self.allowance.take(column::bytes(row, 4)?)?;
-            let end = |column| -> Fallible<EntityId> {
-                let key: i64 = row.get(column)?;
+        for (key, edge) in std::mem::take(&mut self.walked) {
+            let edge = match edge {
+                Some(edge) => edge,
+                None => {
+                    let mut rows = statement.query([key])?;
+                    Edge::read(rows.next()?.ok_or_else(|| corrupt("sqlite.read"))?, 0, self.allowance)?
+                }
+            };
+            let end = |key| -> Fallible<EntityId> {
                 Ok(self.reached.get(&key).cloned().ok_or_else(|| corrupt("sqlite.read"))?)
             };
             relationships.push(Relationship {
-                id: column::id::<RelationshipId>(row, 0)?,
-                relationship_type: column::id(row, 1)?,
-                source: end(2)?,
-                target: end(3)?,
-                properties: column::metadata(row, 4)?,
+                id: edge.id,
+                relationship_type: edge.relationship_type,
+                source: end(edge.source)?,
+                target: end(edge.target)?,
+                properties: edge.properties,
             });
         }
         Ok(relationships)
