@@ -7,7 +7,7 @@ use larder_capabilities::Stores;
 use larder_kernel::{AppendOptions, HistoryProvider, HistoryProviderExt, Namespace, Thread};
 
 use super::curve::Plot;
-use super::figure::{Figure, Subject, Target, Unit, in_turns};
+use super::figure::{Figure, Subject, Target, Unit, in_more_turns};
 use super::{Outcome, Plan, payload, window};
 
 /// How many messages a batch of the filling has.
@@ -262,8 +262,10 @@ pub(super) async fn beside(
     last_50: Beside<impl AsyncFnMut(usize) -> Outcome<f64>>,
 ) -> Outcome<Vec<Figure>> {
     let thread = Thread::new("bench", "session")?;
-    let appends = in_turns(plan, async |_| conversations.append(&thread, calls).await, append.round).await?;
+    let appends =
+        in_more_turns(plan, async |_| conversations.append(&thread, calls).await, append.round).await?;
     between().await?;
-    let reads = in_turns(plan, async |_| conversations.last_50(&thread, calls).await, last_50.round).await?;
+    let reads =
+        in_more_turns(plan, async |_| conversations.last_50(&thread, calls).await, last_50.round).await?;
     Ok(vec![append.subject.figure(&appends), last_50.subject.figure(&reads)])
 }

@@ -7,7 +7,7 @@ use larder_kernel::{ChatMessage, Thread};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Connection, PgConnection, Row};
 
-use super::figure::{Figure, Subject, Target, Unit, in_turns};
+use super::figure::{Figure, Subject, Target, Unit, in_more_turns};
 use super::history::{Beside, Conversations, Names, micros_each};
 use super::pgbench::Pgbench;
 use super::{Outcome, Plan, payload};
@@ -205,7 +205,7 @@ async fn beside_pgbench(
     .await?;
     let bytes = table.body.len().to_string();
     let thread = Thread::new("bench", "counted")?;
-    let counted = in_turns(
+    let counted = in_more_turns(
         plan,
         async |_| conversations.append(&thread, calls).await,
         async |_| pgbench.micros(&table.append_counted, calls, &[("body", &table.body), ("bytes", &bytes)]),
@@ -214,7 +214,7 @@ async fn beside_pgbench(
     let peer = "a prepared statement that counts in the thread's row and inserts one as large";
     figures.insert(1, subject("postgres-append-counted", "append of a 1 KB message", peer).figure(&counted));
     let thread = Thread::new("bench", "session")?;
-    let by_hand = in_turns(
+    let by_hand = in_more_turns(
         plan,
         async |_| conversations.last_50(&thread, calls).await,
         async |_| table.read_by_hand(connection, calls).await,

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use larder_kernel::{ChatMessage, Thread};
 
-use super::figure::{Figure, Subject, Target, Unit, in_turns};
+use super::figure::{Figure, Subject, Target, Unit, in_more_turns};
 use super::history::{Beside, Conversations, Names, micros_each};
 use super::pgbench::{Parts, run, services_folder, unescaped};
 use super::{Outcome, Plan, payload};
@@ -141,7 +141,7 @@ pub(super) async fn history(plan: &Plan) -> Outcome<Vec<Figure>> {
     let (head, messages) = (format!("{key}:{{1}}:head"), format!("{key}:{{1}}:messages"));
     let by_hand = ["EVALSHA", script.trim(), "2", &head, &messages, &body];
     let thread = Thread::new("bench", "by-hand")?;
-    let rounds = in_turns(
+    let rounds = in_more_turns(
         plan,
         async |_| conversations.append(&thread, calls).await,
         async |_| tools.micros(calls, &by_hand),
@@ -186,7 +186,7 @@ async fn beside_driver(
     let thread = Thread::new("bench", "session")?;
     let client = redis::Client::open(tools.url.as_str())?;
     let mut connection = client.get_multiplexed_async_connection().await?;
-    in_turns(
+    in_more_turns(
         plan,
         async |_| conversations.last_50(&thread, calls).await,
         async |_| {

@@ -6,7 +6,7 @@ use comfy_table::{Cell, CellAlignment, Table, presets};
 use serde::Serialize;
 
 use super::curve::{Curve, Drawn};
-use super::figure::{Figure, Skipped, Spread};
+use super::figure::{Figure, MORE, Skipped, Spread};
 use super::machine::Machine;
 
 /// All that a run measured.
@@ -86,9 +86,10 @@ impl BenchReport {
     fn method(&self) -> String {
         let quick = if self.quick { " This was a quick run, whose figures say little." } else { "" };
         format!(
-            "Ratios are larder / peer, both measured in turns in one run: the median of {} rounds, with the least and \
-             the most of them.{quick}",
-            self.rounds
+            "Ratios are larder / peer, both measured in turns in one run: the median of {} rounds, or of {} where one \
+             caller appends to a server or a disk and reads from it, with the least and the most of them.{quick}",
+            self.rounds,
+            usize::from(self.rounds) * MORE
         )
     }
 }
