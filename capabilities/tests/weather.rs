@@ -32,6 +32,8 @@ const POSTGRES: &str = "LARDER_POSTGRES_URL";
 const AGE: &str = "LARDER_AGE_URL";
 const GARAGE: &str = "LARDER_S3_GARAGE_URL";
 const S3S: &str = "LARDER_S3_S3S_URL";
+/// Tests at once, whatever the number of processors.
+const AT_ONCE: usize = 8;
 /// Names the URL that a process started by a test opens.
 const OPEN: &str = "LARDER_TEST_OPEN";
 
@@ -39,7 +41,9 @@ fn main() -> ExitCode {
     if let Ok(url) = std::env::var(OPEN) {
         return open_and_tell(&url);
     }
-    let arguments = Arguments::from_args();
+    let mut arguments = Arguments::from_args();
+    // They wait for servers that do not answer, for the most part.
+    arguments.test_threads.get_or_insert(AT_ONCE);
     logged::keep();
     let trials = vec![
         trial("a_listener_that_never_answers", None, a_listener_that_never_answers),

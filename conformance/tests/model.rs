@@ -3,10 +3,14 @@
 // The whole target is a test, its helpers included.
 #![allow(clippy::panic, clippy::print_stderr, clippy::unwrap_used)]
 
+use std::sync::Mutex;
+
 use larder_conformance::mutants::{self, Mutant};
 use larder_conformance::{Counterexample, Effort, Level, LevelReport, Verdict, model, runner};
 use larder_kernel::{Capabilities, Capability, Contract, Durability};
 
+/// Wrong stores at a time.
+const AT_ONCE: usize = 3;
 /// Operations that a shrunk script may have.
 const OPERATIONS_MAX: usize = 7;
 
@@ -32,6 +36,24 @@ async fn pressed(mutant: &Mutant, effort: &Effort) -> LevelReport {
     model::run_contract(&harness, &probed, mutant.contract, effort).await.unwrap()
 }
 
+/// Some wrong stores at a time: most of the time each waits for its clock.
+fn all_pressed(mutants: Vec<Mutant>, effort: &Effort) -> Vec<(Mutant, LevelReport)> {
+    let left = Mutex::new(mutants.into_iter());
+    let next = || left.lock().unwrap().next();
+    let press = || {
+        let mutants = std::iter::from_fn(next);
+        let pressed = mutants.map(|mutant| {
+            let report = runtime().block_on(pressed(&mutant, effort));
+            (mutant, report)
+        });
+        pressed.collect::<Vec<_>>()
+    };
+    std::thread::scope(|scope| {
+        let pressing: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(press)).collect();
+        pressing.into_iter().flat_map(|pressing| pressing.join().unwrap()).collect()
+    })
+}
+
 fn operations(found: &Counterexample) -> usize {
     let words = found.script.strip_prefix("// ").unwrap();
     words.split(' ').next().unwrap().parse().unwrap()
@@ -52,8 +74,7 @@ fn assert_sees(contract: Contract, unseen: &[&str]) {
         .into_iter()
         .filter(|mutant| mutant.contract == contract && !named(mutant, UNSEEN) && !named(mutant, unseen));
     let mut caught = 0;
-    for mutant in seen {
-        let report = runtime().block_on(pressed(&mutant, &effort));
+    for (mutant, report) in all_pressed(seen.collect(), &effort) {
         let name = &mutant.name;
         match (mutant.is_control(), report.counterexamples.first()) {
             (true, None) if report.trouble.is_none() => {}
