@@ -67,7 +67,8 @@ fn open(config: &SqliteConfig) -> Fallible<Connection> {
     let mut connection = Connection::open_with_flags(&config.path, flags)?;
     connection.busy_handler(Some(wait_for_lock))?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_CACHED);
-    // Else SQLite prepares some statements anew for each value that is bound, in case that another plan would suit it.
+    // Else SQLite prepares statements with an order anew for each use: it plans some by what is bound, and the cache clears
+    // that, which counts as another value.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.execute_batch(
         "PRAGMA foreign_keys = ON; PRAGMA temp_store = MEMORY; PRAGMA journal_size_limit = 67108864;",

@@ -14,6 +14,7 @@ use larder_kernel::{
     RelationshipId, RelationshipType, SubGraph,
 };
 use rusqlite::Connection;
+use rusqlite::config::DbConfig;
 use sqlx::PgConnection;
 
 use super::figure::{Figure, Subject, Target, Unit, in_turns};
@@ -133,6 +134,8 @@ pub(super) async fn sqlite(plan: &Plan) -> Outcome<Vec<Figure>> {
     let file = plan.scratch.join("graph.db");
     let graph = Graph::open(&format!("sqlite:{}", file.display()), plan.size(20_000, 2_000)).await?;
     let connection = Connection::open(&file)?;
+    // As for Larder's own connections: no way is slow for being prepared anew each time.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     let ways: [(&str, by_hand::SqliteWay); 3] = [
         ("one recursive statement for the entities and one for the relationships", by_hand::sqlite_recursive),
         ("a statement for each entity on the way, by rows", by_hand::sqlite_by_rows),
