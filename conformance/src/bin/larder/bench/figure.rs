@@ -169,7 +169,7 @@ impl Subject {
     }
 }
 
-/// How many times more rounds there are of calls that one caller makes to a server or to the disk.
+/// How many times more rounds there are of calls that one caller makes to a server.
 pub(super) const MORE: usize = 3;
 
 /// A bench that gave no figures.
@@ -189,7 +189,7 @@ pub(super) async fn in_turns<T>(
     in_rounds(plan.rounds, larder, peer).await
 }
 
-/// The same in as many more rounds: what one caller has a server or the disk do differs by half from one round to the next.
+/// The same in as many more rounds: what one caller has a server do differs by half from one round to the next.
 pub(super) async fn in_more_turns<T>(
     plan: &Plan,
     larder: impl AsyncFnMut(usize) -> Outcome<T>,

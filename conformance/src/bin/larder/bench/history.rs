@@ -7,7 +7,7 @@ use larder_capabilities::Stores;
 use larder_kernel::{AppendOptions, HistoryProvider, HistoryProviderExt, Namespace, Thread};
 
 use super::curve::Plot;
-use super::figure::{Figure, Subject, Target, Unit, in_more_turns};
+use super::figure::{Figure, Subject, Target, Unit, in_rounds};
 use super::{Outcome, Plan, payload, window};
 
 /// How many messages a batch of the filling has.
@@ -254,7 +254,7 @@ pub(super) struct Beside<F> {
 /// One figure of a thread's appends and one of its reads, each beside its peer. `between` is what a service does by
 /// itself after a while: it brings what it knows of the data up to date.
 pub(super) async fn beside(
-    plan: &Plan,
+    rounds: usize,
     conversations: &mut Conversations,
     calls: u32,
     append: Beside<impl AsyncFnMut(usize) -> Outcome<f64>>,
@@ -263,9 +263,9 @@ pub(super) async fn beside(
 ) -> Outcome<Vec<Figure>> {
     let thread = Thread::new("bench", "session")?;
     let appends =
-        in_more_turns(plan, async |_| conversations.append(&thread, calls).await, append.round).await?;
+        in_rounds(rounds, async |_| conversations.append(&thread, calls).await, append.round).await?;
     between().await?;
     let reads =
-        in_more_turns(plan, async |_| conversations.last_50(&thread, calls).await, last_50.round).await?;
+        in_rounds(rounds, async |_| conversations.last_50(&thread, calls).await, last_50.round).await?;
     Ok(vec![append.subject.figure(&appends), last_50.subject.figure(&reads)])
 }

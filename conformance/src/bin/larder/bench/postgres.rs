@@ -7,7 +7,7 @@ use larder_kernel::{ChatMessage, Thread};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Connection, PgConnection, Row};
 
-use super::figure::{Figure, Subject, Target, Unit, in_more_turns};
+use super::figure::{Figure, MORE, Subject, Target, Unit, in_more_turns};
 use super::history::{Beside, Conversations, Names, micros_each};
 use super::pgbench::Pgbench;
 use super::{Outcome, Plan, payload};
@@ -181,7 +181,7 @@ async fn beside_pgbench(
     };
     let last_50 = async |_| pgbench.micros(&table.last_50, calls, &[("thread", "session")]);
     let mut figures = super::history::beside(
-        plan,
+        plan.rounds * MORE,
         conversations,
         calls,
         Beside {

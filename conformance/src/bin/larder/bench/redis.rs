@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use larder_kernel::{ChatMessage, Thread};
 
-use super::figure::{Figure, Subject, Target, Unit, in_more_turns};
+use super::figure::{Figure, MORE, Subject, Target, Unit, in_more_turns};
 use super::history::{Beside, Conversations, Names, micros_each};
 use super::pgbench::{Parts, run, services_folder, unescaped};
 use super::{Outcome, Plan, payload};
@@ -149,7 +149,7 @@ pub(super) async fn history(plan: &Plan) -> Outcome<Vec<Figure>> {
     .await;
     let scripted = subject("redis-append-script", "append of a 1 KB message", "a script of three commands");
     let figures = super::history::beside(
-        plan,
+        plan.rounds * MORE,
         &mut conversations,
         calls,
         Beside {

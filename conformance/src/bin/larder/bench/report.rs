@@ -87,7 +87,7 @@ impl BenchReport {
         let quick = if self.quick { " This was a quick run, whose figures say little." } else { "" };
         format!(
             "Ratios are larder / peer, both measured in turns in one run: the median of {} rounds, or of {} where one \
-             caller appends to a server or a disk and reads from it, with the least and the most of them.{quick}",
+             caller appends to a server and reads from it, with the least and the most of them.{quick}",
             self.rounds,
             usize::from(self.rounds) * MORE
         )
