@@ -33,15 +33,13 @@ const CASES_MAX: usize = 120;
 const CASES_BEFORE: usize = 25;
 
 fn main() -> ExitCode {
-    let mut arguments = Arguments::from_args();
+    let arguments = Arguments::from_args();
     let killed = [
         ("postgres", "LARDER_PG_PORT"),
         ("redis", "LARDER_REDIS_PORT"),
         ("garage", "LARDER_GARAGE_PORT"),
         ("age", "LARDER_AGE_PORT"),
     ];
-    // They wait for servers for the most part, whatever the number of processors.
-    arguments.test_threads.get_or_insert(killed.len());
     let trials = killed.map(|(script, port_variable)| trial(script, port_variable)).into();
     libtest_mimic::run(&arguments, trials).exit_code()
 }

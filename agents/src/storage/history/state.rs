@@ -120,22 +120,17 @@ impl ThreadState {
         messages: Vec<M>,
         key: Option<(IdempotencyKey, [u8; 32])>,
     ) -> Result<Appended> {
-        let mut share = key.as_ref().map_or(0, |(key, _)| KEY_SHARE_BYTES + size(key.as_str().len()));
-        let (there, mut last, mut thread_bytes) = (self.messages.len(), self.last, self.bytes);
+        let key_bytes = key.as_ref().map_or(0, |(key, _)| KEY_SHARE_BYTES + size(key.as_str().len()));
+        self.reserve(operation, place, content_share(&messages) + key_bytes)?;
+        let first = self.last + 1;
         for message in messages {
             let bytes = size(message.borrow().size_bytes());
-            last += 1;
-            thread_bytes += bytes;
-            let entry = Entry { seq: last, message: message.into(), bytes, thread_bytes };
-            share += entry.share();
+            self.last += 1;
+            self.bytes += bytes;
+            let entry = Entry { seq: self.last, message: message.into(), bytes, thread_bytes: self.bytes };
             self.messages.push_back(entry);
         }
-        if let Err(full) = self.reserve(operation, place, share) {
-            self.messages.truncate(there);
-            return Err(full);
-        }
-        let answer = Appended { first: Seq::new(self.last + 1), last: Seq::new(last) };
-        (self.last, self.bytes) = (last, thread_bytes);
+        let answer = Appended { first: Seq::new(first), last: Seq::new(self.last) };
         if let Some((key, digest)) = key {
             self.keys.insert(key, (digest, answer));
         }
@@ -365,8 +360,8 @@ impl ThreadState {
     }
 }
 
-fn content_share(messages: &[ChatMessage]) -> u64 {
-    messages.iter().map(|message| size(message.size_bytes()) + MESSAGE_SHARE_BYTES).sum()
+fn content_share<M: Borrow<ChatMessage>>(messages: &[M]) -> u64 {
+    messages.iter().map(|message| size(message.borrow().size_bytes()) + MESSAGE_SHARE_BYTES).sum()
 }
 
 impl Entry {
