@@ -17,11 +17,11 @@ use crate::sqlite::column;
 use crate::sqlite::engine::Allowance;
 use crate::sqlite::failure::{Fallible, corrupt};
 
-/// The relationships of an entity beyond an id, along an index that holds all of this.
+/// The relationships of an entity from an id on, along an index that holds all of this.
 pub(super) const OUT: &str =
-    "SELECT key, target, relationship_type FROM relationships WHERE source = ?1 AND id > ?2 ORDER BY id";
+    "SELECT key, target, relationship_type FROM relationships WHERE source = ?1 AND id >= ?2 ORDER BY id";
 pub(super) const IN: &str =
-    "SELECT key, source, relationship_type FROM relationships WHERE target = ?1 AND id > ?2 ORDER BY id";
+    "SELECT key, source, relationship_type FROM relationships WHERE target = ?1 AND id >= ?2 ORDER BY id";
 /// The same from the first one on, each read whole.
 pub(super) const WHOLE_OUT: &str = "SELECT key, target, id, relationship_type, source, target, properties FROM relationships \
      WHERE source = ?1 ORDER BY id";
@@ -153,7 +153,7 @@ impl Walk<'_> {
         self.reached.extend(next.iter().map(|(key, met)| (*key, met.id().clone())));
         for step in steps {
             if self.reached.contains_key(&step.other) {
-                self.walked.insert(step.relationship, step.edge);
+                self.walked.entry(step.relationship).or_insert(step.edge);
             }
         }
         let level = next.iter().map(|(key, _)| *key).collect();
@@ -175,17 +175,17 @@ impl Walk<'_> {
         met: &mut HashMap<i64, Met>,
     ) -> Fallible<()> {
         let room = self.room();
-        let mut beyond = String::new();
+        let mut first = String::new();
         if self.types.is_empty() && met.len() < room {
             match self.whole_steps_from(from, whole, steps, met)? {
-                Some(last) => beyond = last,
+                Some(left) => first = left,
                 None => return Ok(()),
             }
         }
         let mut statement = self.connection.prepare_cached(sparing)?;
         let mut whole = self.connection.prepare_cached(ENTITY)?;
         let mut name = self.connection.prepare_cached("SELECT id FROM entities WHERE key = ?1")?;
-        let mut rows = statement.query(params![from, beyond])?;
+        let mut rows = statement.query(params![from, first])?;
         while let Some(row) = rows.next()? {
             self.allowance.take(STEP_BYTES)?;
             if !self.types.is_empty() {
@@ -216,7 +216,7 @@ impl Walk<'_> {
     }
 
     /// As above with all that is read whole, until one entity more is met than the limit lets in: then it gives the id of
-    /// the last relationship collected. What may be cut off is not worth reading whole.
+    /// the first relationship that is left. What may be cut off is not worth reading whole.
     fn whole_steps_from(
         &mut self,
         from: i64,
@@ -228,19 +228,21 @@ impl Walk<'_> {
         let mut statement = self.connection.prepare_cached(sql)?;
         let mut whole = self.connection.prepare_cached(ENTITY)?;
         let mut rows = statement.query([from])?;
-        let begun = steps.len();
         while let Some(row) = rows.next()? {
             self.allowance.take(STEP_BYTES)?;
             let other = row.get(1)?;
             if !self.reached.contains_key(&other) && !met.contains_key(&other) {
                 if met.len() == room {
-                    let last = steps[begun..].last().and_then(|step| step.edge.as_ref());
-                    return Ok(Some(last.map(|edge| edge.id.as_str().to_owned()).unwrap_or_default()));
+                    return Ok(Some(row.get(2)?));
                 }
                 met.insert(other, Met::Whole(self.entity(&mut whole, other)?));
             }
-            let edge = Some(Edge::read(row, 2, self.allowance)?);
-            steps.push(Step { relationship: row.get(0)?, other, edge });
+            let relationship = row.get(0)?;
+            // Met from its other end before, it was read then.
+            let edge = (!self.walked.contains_key(&relationship))
+                .then(|| Edge::read(row, 2, self.allowance))
+                .transpose()?;
+            steps.push(Step { relationship, other, edge });
         }
         Ok(None)
     }
