@@ -169,7 +169,8 @@ impl Subject {
     }
 }
 
-/// How many times more rounds there are of calls that one caller makes to a server.
+/// How many times more rounds there are of calls that one caller makes to a server: those differ by half from one round to
+/// the next.
 pub(super) const MORE: usize = 3;
 
 /// A bench that gave no figures.
@@ -187,15 +188,6 @@ pub(super) async fn in_turns<T>(
     peer: impl AsyncFnMut(usize) -> Outcome<T>,
 ) -> Outcome<Vec<(T, T)>> {
     in_rounds(plan.rounds, larder, peer).await
-}
-
-/// The same in as many more rounds: what one caller has a server do differs by half from one round to the next.
-pub(super) async fn in_more_turns<T>(
-    plan: &Plan,
-    larder: impl AsyncFnMut(usize) -> Outcome<T>,
-    peer: impl AsyncFnMut(usize) -> Outcome<T>,
-) -> Outcome<Vec<(T, T)>> {
-    in_rounds(plan.rounds * MORE, larder, peer).await
 }
 
 /// The same in so many rounds.

@@ -7,7 +7,7 @@ use larder_kernel::{ChatMessage, Thread};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Connection, PgConnection, Row};
 
-use super::figure::{Figure, MORE, Subject, Target, Unit, in_more_turns};
+use super::figure::{Figure, MORE, Subject, Target, Unit, in_rounds};
 use super::history::{Beside, Conversations, Names, micros_each};
 use super::pgbench::Pgbench;
 use super::{Outcome, Plan, payload};
@@ -205,8 +205,8 @@ async fn beside_pgbench(
     .await?;
     let bytes = table.body.len().to_string();
     let thread = Thread::new("bench", "counted")?;
-    let counted = in_more_turns(
-        plan,
+    let counted = in_rounds(
+        plan.rounds * MORE,
         async |_| conversations.append(&thread, calls).await,
         async |_| pgbench.micros(&table.append_counted, calls, &[("body", &table.body), ("bytes", &bytes)]),
     )
@@ -214,8 +214,8 @@ async fn beside_pgbench(
     let peer = "a prepared statement that counts in the thread's row and inserts one as large";
     figures.insert(1, subject("postgres-append-counted", "append of a 1 KB message", peer).figure(&counted));
     let thread = Thread::new("bench", "session")?;
-    let by_hand = in_more_turns(
-        plan,
+    let by_hand = in_rounds(
+        plan.rounds * MORE,
         async |_| conversations.last_50(&thread, calls).await,
         async |_| table.read_by_hand(connection, calls).await,
     )

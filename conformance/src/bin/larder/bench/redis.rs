@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use larder_kernel::{ChatMessage, Thread};
 
-use super::figure::{Figure, MORE, Subject, Target, Unit, in_more_turns};
+use super::figure::{Figure, MORE, Subject, Target, Unit, in_rounds};
 use super::history::{Beside, Conversations, Names, micros_each};
 use super::pgbench::{Parts, run, services_folder, unescaped};
 use super::{Outcome, Plan, payload};
@@ -141,8 +141,8 @@ pub(super) async fn history(plan: &Plan) -> Outcome<Vec<Figure>> {
     let (head, messages) = (format!("{key}:{{1}}:head"), format!("{key}:{{1}}:messages"));
     let by_hand = ["EVALSHA", script.trim(), "2", &head, &messages, &body];
     let thread = Thread::new("bench", "by-hand")?;
-    let rounds = in_more_turns(
-        plan,
+    let rounds = in_rounds(
+        plan.rounds * MORE,
         async |_| conversations.append(&thread, calls).await,
         async |_| tools.micros(calls, &by_hand),
     )
@@ -186,8 +186,8 @@ async fn beside_driver(
     let thread = Thread::new("bench", "session")?;
     let client = redis::Client::open(tools.url.as_str())?;
     let mut connection = client.get_multiplexed_async_connection().await?;
-    in_more_turns(
-        plan,
+    in_rounds(
+        plan.rounds * MORE,
         async |_| conversations.last_50(&thread, calls).await,
         async |_| {
             let begun = Instant::now();
