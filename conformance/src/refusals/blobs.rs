@@ -43,7 +43,7 @@ fn invisible() -> Vec<char> {
 
 fn keys() -> Vec<Refusal> {
     let mut bad: Vec<(String, Option<u64>, String)> =
-        ids().into_iter().map(|(what, limit, text)| (what.to_owned(), limit, text)).collect();
+        ids().iter().map(|(what, limit, text)| ((*what).to_owned(), *limit, text.clone())).collect();
     for text in [
         "/",
         "//",
@@ -289,12 +289,10 @@ fn listed() -> Vec<Refusal> {
     let mut rows = Vec::new();
     for (what, limit, prefix) in prefixes() {
         for after in [None, Some("kept/plain"), Some("zzz")] {
-            let prefix = prefix.clone();
             rows.push(Refusal::new(format!("{what} after {after:?}"), "prefix", limit, move |stores| {
-                let prefix = prefix.clone();
                 Box::pin(async move {
                     let after = after.map(BlobKey::new).transpose()?;
-                    served(stores.blobs.as_ref())?.list(&prefix, after.as_ref()).await.map(drop)
+                    served(stores.blobs.as_ref())?.list(prefix, after.as_ref()).await.map(drop)
                 })
             }));
         }

@@ -67,10 +67,10 @@ fn entities() -> Vec<Refusal> {
                   field,
                   limit,
                   batch: fn(Metadata, usize) -> Result<Vec<Entity>>,
-                  properties: Metadata,
+                  properties: Option<&'static Metadata>,
                   at| {
         Refusal::new(what, field, limit, move |stores| {
-            let properties = properties.clone();
+            let properties = properties.cloned().unwrap_or_default();
             Box::pin(async move {
                 served(stores.graph.as_ref())?.upsert_entities(batch(properties, at)?).await.map(drop)
             })
@@ -83,14 +83,14 @@ fn entities() -> Vec<Refusal> {
                 Ok(among([entity("kept-a")?, entity("new")?], entity("bad")?.with_properties(properties), at))
             };
             let what = format!("properties of {what}, {place}");
-            rows.push(upsert(what, "entity.properties", limit, batch, properties, at));
+            rows.push(upsert(what, "entity.properties", *limit, batch, Some(properties), at));
         }
         let twice = |_, at| Ok(among([entity("twice")?, entity("kept-a")?], entity("twice")?, at));
-        rows.push(upsert(format!("an id twice, {place}"), "entities.id", None, twice, Metadata::new(), at));
+        rows.push(upsert(format!("an id twice, {place}"), "entities.id", None, twice, None, at));
     }
     for (what, limit, count) in SIZES {
         let many = |_, count| (0..count).map(|number| entity(&format!("n{number}"))).collect();
-        rows.push(upsert(what.to_owned(), "entities", limit, many, Metadata::new(), count));
+        rows.push(upsert(what.to_owned(), "entities", limit, many, None, count));
     }
     rows
 }
@@ -100,10 +100,10 @@ fn relationships() -> Vec<Refusal> {
                   field,
                   limit,
                   batch: fn(Metadata, usize) -> Result<Vec<Relationship>>,
-                  properties: Metadata,
+                  properties: Option<&'static Metadata>,
                   at| {
         Refusal::new(what, field, limit, move |stores| {
-            let properties = properties.clone();
+            let properties = properties.cloned().unwrap_or_default();
             Box::pin(async move {
                 served(stores.graph.as_ref())?.upsert_relationships(batch(properties, at)?).await.map(drop)
             })
@@ -123,24 +123,24 @@ fn relationships() -> Vec<Refusal> {
             };
             let field = "relationship.properties";
             let what = format!("properties of {what}, {place}");
-            rows.push(upsert(what.clone(), field, limit, batch, properties.clone(), at));
-            rows.push(upsert(format!("{what}, an end missing"), field, limit, homeless, properties, at));
+            rows.push(upsert(what.clone(), field, *limit, batch, Some(properties), at));
+            rows.push(upsert(
+                format!("{what}, an end missing"),
+                field,
+                *limit,
+                homeless,
+                Some(properties),
+                at,
+            ));
         }
         let twice = |_, at| {
             Ok(among([edge("twice", "kept-a")?, edge("new", "kept-a")?], edge("twice", "kept-c")?, at))
         };
-        rows.push(upsert(
-            format!("an id twice, {place}"),
-            "relationships.id",
-            None,
-            twice,
-            Metadata::new(),
-            at,
-        ));
+        rows.push(upsert(format!("an id twice, {place}"), "relationships.id", None, twice, None, at));
     }
     for (what, limit, count) in SIZES {
         let many = |_, count| (0..count).map(|number| edge(&format!("n{number}"), "kept-a")).collect();
-        rows.push(upsert(what.to_owned(), "relationships", limit, many, Metadata::new(), count));
+        rows.push(upsert(what.to_owned(), "relationships", limit, many, None, count));
     }
     rows
 }
@@ -236,18 +236,21 @@ fn ids() -> Vec<Refusal> {
     .concat()
 }
 
+/// What is bad, the field and the limit named, the text and the parameters.
+type BadQuery = (String, &'static str, Option<u64>, String, Option<&'static Metadata>);
+
 fn queries() -> Vec<Refusal> {
     const ALL: &str = "MATCH (n:Entity) RETURN n";
     let mut bad = Vec::new();
     for (what, limit, parameters) in metadata() {
-        bad.push((format!("parameters of {what}"), "parameters", limit, ALL.to_owned(), parameters));
+        bad.push((format!("parameters of {what}"), "parameters", *limit, ALL.to_owned(), Some(parameters)));
     }
     for (what, text) in [
         ("alone", "\0".to_owned()),
         ("at the end", format!("{ALL}\0")),
         ("within", "MATCH (n\0) RETURN n".to_owned()),
     ] {
-        bad.push((format!("NUL {what}"), "query", None, text, Metadata::new()));
+        bad.push((format!("NUL {what}"), "query", None, text, None));
     }
     for (what, blank) in [("a byte", " "), ("two", "é")] {
         let text = format!("{ALL} // {}", blank.repeat(CYPHER_BYTES_MAX));
@@ -256,19 +259,18 @@ fn queries() -> Vec<Refusal> {
             "query",
             limit(CYPHER_BYTES_MAX),
             text,
-            Metadata::new(),
+            None,
         ));
     }
-    let row =
-        |(what, field, limit, text, parameters): (String, &'static str, Option<u64>, String, Metadata)| {
-            Refusal::new(what, field, limit, move |stores| {
-                let (text, parameters) = (text.clone(), parameters.clone());
-                Box::pin(async move {
-                    let store = served(stores.graph.as_ref())?;
-                    let missing = || Error::unsupported("graph.cypher", Capability::Cypher);
-                    store.as_cypher().ok_or_else(missing)?.cypher(&text, parameters).await.map(drop)
-                })
+    let row = |(what, field, limit, text, parameters): BadQuery| {
+        Refusal::new(what, field, limit, move |stores| {
+            let (text, parameters) = (text.clone(), parameters.cloned().unwrap_or_default());
+            Box::pin(async move {
+                let store = served(stores.graph.as_ref())?;
+                let missing = || Error::unsupported("graph.cypher", Capability::Cypher);
+                store.as_cypher().ok_or_else(missing)?.cypher(&text, parameters).await.map(drop)
             })
-        };
+        })
+    };
     bad.into_iter().map(row).collect()
 }

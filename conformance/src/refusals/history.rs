@@ -1,5 +1,7 @@
 //! Bad calls of [`HistoryProvider`](larder_kernel::HistoryProvider).
 
+use std::sync::LazyLock;
+
 use larder_kernel::limits::{
     BATCH_MESSAGES_MAX, CONTENT_TYPE_BYTES_MAX, MESSAGE_BYTES_MAX, MESSAGE_FILTER_TERMS_MAX,
     MESSAGE_PARTS_MAX,
@@ -58,13 +60,13 @@ impl Way {
 
 fn write(
     way: Way,
-    messages: Vec<ChatMessage>,
+    messages: impl Fn() -> Vec<ChatMessage> + Send + Sync + 'static,
     what: String,
     field: &'static str,
     limit: Option<u64>,
 ) -> Refusal {
     Refusal::new(what, field, limit, move |stores| {
-        let messages = messages.clone();
+        let messages = messages();
         Box::pin(async move {
             let (store, plain) = (served(stores.history.as_ref())?, AppendOptions::default());
             match way {
@@ -87,16 +89,24 @@ fn good() -> [ChatMessage; 2] {
     [ChatMessage::user("good"), ChatMessage::assistant("good")]
 }
 
+/// What is bad, the field and the limit named, and the message.
+type BadMessage = (String, &'static str, Option<u64>, ChatMessage);
+
 /// Messages with one bad part each.
-fn parts() -> Vec<(String, &'static str, Option<u64>, ChatMessage)> {
+fn parts() -> &'static [BadMessage] {
+    static ALL: LazyLock<Vec<BadMessage>> = LazyLock::new(make_parts);
+    &ALL
+}
+
+fn make_parts() -> Vec<BadMessage> {
     let (most, plain) = (limit(MESSAGE_PARTS_MAX), || ChatMessage::assistant(""));
     let mut all = Vec::new();
     for (what, limit, text) in ids() {
         let call = |id: &str, name: &str| plain().with_tool_call(ToolCall::new(id, name, "{}"));
-        all.push((format!("a call's id: {what}"), "message.tool_calls.id", limit, call(&text, "tool")));
-        all.push((format!("a tool's name: {what}"), "message.tool_calls.name", limit, call("id", &text)));
+        all.push((format!("a call's id: {what}"), "message.tool_calls.id", *limit, call(text, "tool")));
+        all.push((format!("a tool's name: {what}"), "message.tool_calls.name", *limit, call("id", text)));
         let result = ChatMessage::tool([ToolResult::new(text, "result")]);
-        all.push((format!("a result's call: {what}"), "message.tool_results.call_id", limit, result));
+        all.push((format!("a result's call: {what}"), "message.tool_results.call_id", *limit, result));
     }
     let mut calls = plain();
     calls.tool_calls = vec![ToolCall::new("c", "t", "{}"); MESSAGE_PARTS_MAX + 1];
@@ -132,18 +142,18 @@ fn messages() -> Vec<Table> {
         let mut rows = Vec::new();
         for (what, limit, metadata) in metadata() {
             for (place, at) in PLACES {
-                let bad = ChatMessage::user("").with_metadata(metadata.clone());
+                let bad = move || ChatMessage::user("").with_metadata(metadata.clone());
                 let what = format!("metadata of {what}, {place}");
-                rows.push(write(way, among(good(), bad, at), what, "message.metadata", limit));
+                rows.push(write(way, move || among(good(), bad(), at), what, "message.metadata", *limit));
             }
         }
         for (what, field, limit, bad) in parts() {
-            rows.push(write(way, among(good(), bad, 2), what, field, limit));
+            rows.push(write(way, move || among(good(), bad.clone(), 2), what.clone(), field, *limit));
         }
-        let many = vec![ChatMessage::user("m"); BATCH_MESSAGES_MAX + 1];
+        let many = || vec![ChatMessage::user("m"); BATCH_MESSAGES_MAX + 1];
         rows.push(write(way, many, "too many messages".to_owned(), "messages", limit(BATCH_MESSAGES_MAX)));
         if !matches!(way, Way::Replace) {
-            rows.push(write(way, Vec::new(), "no messages".to_owned(), "messages", Some(1)));
+            rows.push(write(way, Vec::new, "no messages".to_owned(), "messages", Some(1)));
         }
         table(way.name(), rows)
     };

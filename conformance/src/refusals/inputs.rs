@@ -1,5 +1,8 @@
 //! Kinds of bad input, whatever takes them: a short name, the limit that the refusal names, and the input.
+//!
+//! Some are large and stand in hundreds of rows, so those are made once, and a row copies its own when it is called.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use larder_kernel::limits::{
@@ -20,7 +23,12 @@ pub(super) const fn limit(value: usize) -> Option<u64> {
 pub(super) type Bad<T> = (&'static str, Option<u64>, T);
 
 /// Texts that are no id.
-pub(super) fn ids() -> Vec<Bad<String>> {
+pub(super) fn ids() -> &'static [Bad<String>] {
+    static ALL: LazyLock<Vec<Bad<String>>> = LazyLock::new(make_ids);
+    &ALL
+}
+
+fn make_ids() -> Vec<Bad<String>> {
     let most = limit(ID_BYTES_MAX);
     vec![
         ("nothing", Some(1), String::new()),
@@ -40,15 +48,16 @@ pub(super) fn ids() -> Vec<Bad<String>> {
 
 /// The rows of an id's type: what makes it refuses every text that is no id.
 pub(super) fn refused_ids<T: 'static>(field: &'static str, make: fn(String) -> Result<T>) -> Vec<Refusal> {
-    let row = |(what, limit, text): Bad<String>| {
-        Refusal::value(format!("{field} of {what}"), field, limit, move || make(text.clone()).map(drop))
+    let row = |(what, limit, text): &'static Bad<String>| {
+        Refusal::value(format!("{field} of {what}"), field, *limit, move || make(text.clone()).map(drop))
     };
-    ids().into_iter().map(row).collect()
+    ids().iter().map(row).collect()
 }
 
 /// Prefixes of keys that are refused. An empty one is good.
-pub(super) fn prefixes() -> Vec<Bad<String>> {
-    ids().into_iter().filter(|(_, _, text)| !text.is_empty()).collect()
+pub(super) fn prefixes() -> impl Iterator<Item = Bad<&'static str>> {
+    let all = ids().iter().map(|(what, limit, text)| (*what, *limit, text.as_str()));
+    all.filter(|(_, _, text)| !text.is_empty())
 }
 
 fn nested(levels: usize, wrap: fn(Value) -> Value) -> Value {
@@ -56,7 +65,12 @@ fn nested(levels: usize, wrap: fn(Value) -> Value) -> Value {
 }
 
 /// Metadata that is refused.
-pub(super) fn metadata() -> Vec<Bad<Metadata>> {
+pub(super) fn metadata() -> &'static [Bad<Metadata>] {
+    static ALL: LazyLock<Vec<Bad<Metadata>>> = LazyLock::new(make_metadata);
+    &ALL
+}
+
+fn make_metadata() -> Vec<Bad<Metadata>> {
     let (bytes, depth) = (limit(METADATA_BYTES_MAX), limit(JSON_DEPTH_MAX));
     let one = |value: Value| Metadata::new().with("k", value);
     let many = (0..8_192).fold(Metadata::new(), |all, number| all.with(format!("{number:04}"), number));

@@ -115,14 +115,12 @@ fn listed() -> Vec<Refusal> {
         for bucket in ["kept-bucket", "absent"] {
             for count in [0, 1, 10_000] {
                 for after in [None, Some("kept/key-0")] {
-                    let prefix = prefix.clone();
                     let what = format!("{what} in {bucket}, {count} after {after:?}");
                     rows.push(Refusal::new(what, "prefix", limit, move |stores| {
-                        let prefix = prefix.clone();
                         Box::pin(async move {
                             let page = PageRequest { after: after.map(Key::new).transpose()?, limit: count };
                             let bucket = BucketName::new(bucket)?;
-                            served(stores.key_value.as_ref())?.list(&bucket, &prefix, page).await.map(drop)
+                            served(stores.key_value.as_ref())?.list(&bucket, prefix, page).await.map(drop)
                         })
                     }));
                 }
@@ -137,13 +135,11 @@ fn watched() -> Vec<Refusal> {
     for (what, limit, prefix) in prefixes() {
         for bucket in ["kept-bucket", "absent"] {
             for after in [0, 1, u64::MAX] {
-                let prefix = prefix.clone();
                 let what = format!("{what} in {bucket} after {after}");
                 rows.push(Refusal::new(what, "prefix", limit, move |stores| {
-                    let prefix = prefix.clone();
                     Box::pin(async move {
                         let (bucket, after) = (BucketName::new(bucket)?, Revision::new(after));
-                        served(stores.key_value.as_ref())?.watch(&bucket, &prefix, after).await.map(drop)
+                        served(stores.key_value.as_ref())?.watch(&bucket, prefix, after).await.map(drop)
                     })
                 }));
             }

@@ -1,5 +1,7 @@
 //! Bad calls of [`TaskStore`](larder_kernel::TaskStore).
 
+use std::sync::LazyLock;
+
 use larder_kernel::limits::{BATCH_TASKS_MAX, TASK_RETRIES_MAX, TASK_TEXT_BYTES_MAX, TASK_TITLE_BYTES_MAX};
 use larder_kernel::{
     AgentId, BoardId, ConversationId, FencingToken, NewBoard, NewTask, PageRequest, Result, TaskId,
@@ -56,10 +58,17 @@ impl Way {
     }
 }
 
-fn write(way: Way, tasks: Vec<NewTask>, what: String, field: &'static str, limit: Option<u64>) -> Refusal {
+fn write(
+    way: Way,
+    tasks: impl Fn() -> Result<Vec<NewTask>> + Send + Sync + 'static,
+    what: String,
+    field: &'static str,
+    limit: Option<u64>,
+) -> Refusal {
     Refusal::new(what, field, limit, move |stores| {
-        let tasks = tasks.clone();
+        let tasks = tasks();
         Box::pin(async move {
+            let tasks = tasks?;
             let store = served(stores.tasks.as_ref())?;
             match way {
                 Way::NewBoard => store.create_task_list(&fresh()?, NewBoard::new(tasks)).await.map(drop),
@@ -73,12 +82,21 @@ fn write(way: Way, tasks: Vec<NewTask>, what: String, field: &'static str, limit
     })
 }
 
+/// What is bad, the field and the limit named, and the task.
+type BadTask = (String, &'static str, Option<u64>, NewTask);
+
 /// Tasks with one bad part each.
-fn bad_tasks(plain: &NewTask) -> Vec<(String, &'static str, Option<u64>, NewTask)> {
+fn bad_tasks() -> &'static [BadTask] {
+    static ALL: LazyLock<Vec<BadTask>> =
+        LazyLock::new(|| task("bad").map_or_else(|_| Vec::new(), |plain| make_bad_tasks(&plain)));
+    &ALL
+}
+
+fn make_bad_tasks(plain: &NewTask) -> Vec<BadTask> {
     let mut all = Vec::new();
     for (what, limit, metadata) in metadata() {
-        let bad = plain.clone().with_metadata(metadata);
-        all.push((format!("metadata of {what}"), "task.metadata", limit, bad));
+        let bad = plain.clone().with_metadata(metadata.clone());
+        all.push((format!("metadata of {what}"), "task.metadata", *limit, bad));
     }
     let titles = [
         ("no title", Some(1), String::new()),
@@ -100,22 +118,19 @@ fn bad_tasks(plain: &NewTask) -> Vec<(String, &'static str, Option<u64>, NewTask
 }
 
 fn additions(way: Way) -> Vec<Refusal> {
-    let (Ok(plain), Ok(first), Ok(second)) = (task("bad"), task("good"), task("better")) else {
-        return Vec::new();
-    };
     let mut rows = Vec::new();
     for (place, at) in PLACES {
-        for (what, field, limit, bad) in bad_tasks(&plain) {
-            let tasks = among([first.clone(), second.clone()], bad, at);
-            rows.push(write(way, tasks, format!("{what}, {place}"), field, limit));
+        for (what, field, limit, bad) in bad_tasks() {
+            let tasks = move || Ok(among([task("good")?, task("better")?], bad.clone(), at));
+            rows.push(write(way, tasks, format!("{what}, {place}"), field, *limit));
         }
-        let twice = among([plain.clone(), first.clone()], plain.clone(), at);
+        let twice = move || Ok(among([task("twice")?, task("good")?], task("twice")?, at));
         rows.push(write(way, twice, format!("an id twice, {place}"), "tasks.id", None));
     }
-    let many = (0..=BATCH_TASKS_MAX).flat_map(|number| task(&format!("many-{number}"))).collect();
+    let many = || (0..=BATCH_TASKS_MAX).map(|number| task(&format!("many-{number}"))).collect();
     rows.push(write(way, many, "too many".to_owned(), "tasks", limit(BATCH_TASKS_MAX)));
     if matches!(way, Way::Addition | Way::AdditionToNoBoard) {
-        rows.push(write(way, Vec::new(), "none".to_owned(), "tasks", Some(1)));
+        rows.push(write(way, || Ok(Vec::new()), "none".to_owned(), "tasks", Some(1)));
     }
     rows
 }
@@ -123,18 +138,17 @@ fn additions(way: Way) -> Vec<Refusal> {
 fn labels() -> Vec<Refusal> {
     let mut rows = Vec::new();
     let texts = [
-        ("too long", "l".repeat(TASK_TITLE_BYTES_MAX + 1)),
-        ("too long in bytes", "🦀".repeat(TASK_TITLE_BYTES_MAX / 4 + 1)),
-        ("far too long", "l".repeat(1 << 20)),
+        ("too long", "l", TASK_TITLE_BYTES_MAX + 1),
+        ("too long in bytes", "🦀", TASK_TITLE_BYTES_MAX / 4 + 1),
+        ("far too long", "l", 1 << 20),
     ];
-    for (what, label) in texts {
+    for (what, letter, count) in texts {
         for is_there in [false, true] {
             for tasks in [0, 2] {
-                let label = label.clone();
                 let what = format!("{what}, {tasks} tasks, of a board that is there: {is_there}");
                 rows.push(Refusal::new(what, "label", limit(TASK_TITLE_BYTES_MAX), move |stores| {
-                    let label = label.clone();
                     Box::pin(async move {
+                        let label = letter.repeat(count);
                         let board = if is_there { kept()? } else { fresh()? };
                         let tasks =
                             (0..tasks).map(|number| task(&format!("t{number}"))).collect::<Result<_>>()?;
@@ -150,16 +164,14 @@ fn labels() -> Vec<Refusal> {
 
 fn results() -> Vec<Refusal> {
     let mut rows = Vec::new();
-    for (what, text) in [
-        ("too long", "r".repeat(TASK_TEXT_BYTES_MAX + 1)),
-        ("too long in bytes", "é".repeat(TASK_TEXT_BYTES_MAX / 2 + 1)),
-    ] {
+    for (what, letter, count) in
+        [("too long", "r", TASK_TEXT_BYTES_MAX + 1), ("too long in bytes", "é", TASK_TEXT_BYTES_MAX / 2 + 1)]
+    {
         for to in TaskStatus::ALL {
             for name in ["kept-task-0", "kept-task-1", "kept-task-2", "absent"] {
-                let text = text.clone();
                 let what = format!("{what}, of {name} to {}", to.as_str());
                 rows.push(Refusal::new(what, "result", limit(TASK_TEXT_BYTES_MAX), move |stores| {
-                    let step = Transition::to(to).with_result(text.clone());
+                    let step = Transition::to(to).with_result(letter.repeat(count));
                     Box::pin(async move {
                         let store = served(stores.tasks.as_ref())?;
                         store.update_status(&kept()?, &TaskId::new(name)?, step).await.map(drop)

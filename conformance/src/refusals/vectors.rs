@@ -1,10 +1,12 @@
 //! Bad calls of [`VectorStore`](larder_kernel::VectorStore).
 
+use std::sync::LazyLock;
+
 use larder_kernel::limits::{
     BATCH_DOCUMENTS_MAX, BATCH_SEARCHES_MAX, DIMENSIONS_MAX, DOCUMENT_BYTES_MAX, PAGE_ITEMS_MAX,
 };
 use larder_kernel::{
-    CollectionName, Document, DocumentId, Embedding, PageRequest, PutMode, Result, SearchRequest,
+    CollectionName, Document, DocumentId, Embedding, Metadata, PageRequest, PutMode, Result, SearchRequest,
 };
 
 use super::inputs::{
@@ -95,7 +97,7 @@ fn put(
     limit: Option<u64>,
     mode: PutMode,
     documents: fn(Document, usize) -> Result<Vec<Document>>,
-    bad: Document,
+    bad: &'static Document,
     at: usize,
 ) -> Refusal {
     Refusal::new(what, field, limit, move |stores| {
@@ -106,40 +108,48 @@ fn put(
     })
 }
 
+/// What is bad, the field and the limit named, and the document.
+type BadDocument = (String, &'static str, Option<u64>, Document);
+
+fn make_bad_documents(plain: &Document) -> Vec<BadDocument> {
+    let of = |(what, limit, metadata): &Bad<Metadata>| {
+        let bad = plain.clone().with_metadata(metadata.clone());
+        (format!("metadata of {what}"), "document.metadata", *limit, bad)
+    };
+    let text = |what: &str, content: String| {
+        let bad = Document { content, ..plain.clone() };
+        (what.to_owned(), "document.content", limit(DOCUMENT_BYTES_MAX), bad)
+    };
+    let mut all: Vec<BadDocument> = metadata().iter().map(of).collect();
+    all.push(text("a text too long", "x".repeat(DOCUMENT_BYTES_MAX + 1)));
+    all.push(text("a text too long in bytes", "é".repeat(DOCUMENT_BYTES_MAX / 2 + 1)));
+    let missing = Document { embedding: None, ..plain.clone() };
+    all.push(("no embedding".to_owned(), "document.embedding", None, missing));
+    all
+}
+
 fn documents(mode: PutMode) -> Vec<Refusal> {
-    let Ok(plain) = document("bad", &[1.0, 2.0, 3.0]) else { return Vec::new() };
+    static PLAIN: LazyLock<Option<Document>> = LazyLock::new(|| document("bad", &[1.0, 2.0, 3.0]).ok());
+    static BAD: LazyLock<Vec<BadDocument>> =
+        LazyLock::new(|| PLAIN.as_ref().map_or_else(Vec::new, make_bad_documents));
+    let Some(plain) = PLAIN.as_ref() else { return Vec::new() };
     let mut rows = Vec::new();
     for (place, at) in PLACES {
-        let mut add = |what: &str, field, limit, bad: Document| {
+        for (what, field, limit, bad) in BAD.iter() {
             let set = |bad, at| Ok(among(good()?, bad, at));
-            rows.push(put(format!("{what}, {place}"), field, limit, mode, set, bad, at));
-        };
-        for (what, limit, metadata) in metadata() {
-            let bad = plain.clone().with_metadata(metadata);
-            add(&format!("metadata of {what}"), "document.metadata", limit, bad);
+            rows.push(put(format!("{what}, {place}"), field, *limit, mode, set, bad, at));
         }
-        let text = |content: String| Document { content, ..plain.clone() };
-        let size = limit(DOCUMENT_BYTES_MAX);
-        add("a text too long", "document.content", size, text("x".repeat(DOCUMENT_BYTES_MAX + 1)));
-        add(
-            "a text too long in bytes",
-            "document.content",
-            size,
-            text("é".repeat(DOCUMENT_BYTES_MAX / 2 + 1)),
-        );
-        let missing = Document { embedding: None, ..plain.clone() };
-        add("no embedding", "document.embedding", None, missing);
     }
     let many = |bad: Document, count: usize| {
         let one = |number: usize| Ok(Document { id: DocumentId::new(format!("n{number}"))?, ..bad.clone() });
         (0..count).map(one).collect()
     };
     let most = BATCH_DOCUMENTS_MAX;
-    rows.push(put("too many".to_owned(), "documents", limit(most), mode, many, plain.clone(), most + 1));
-    rows.push(put("none".to_owned(), "documents", Some(1), mode, many, plain.clone(), 0));
+    rows.push(put("too many".to_owned(), "documents", limit(most), mode, many, plain, most + 1));
+    rows.push(put("none".to_owned(), "documents", Some(1), mode, many, plain, 0));
     let twice = |bad: Document, at: usize| Ok(among([bad.clone(), good()?[0].clone()], bad, at));
     for (place, at) in PLACES {
-        rows.push(put(format!("an id twice, {place}"), "documents.id", None, mode, twice, plain.clone(), at));
+        rows.push(put(format!("an id twice, {place}"), "documents.id", None, mode, twice, plain, at));
     }
     rows
 }
