@@ -17,8 +17,8 @@ const EACH_MIN: usize = 20;
 
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
-    // Half of the time they wait for leases and times to live to pass.
-    arguments.test_threads.get_or_insert(2 * std::thread::available_parallelism().map_or(1, usize::from));
+    // Most of the time they wait for leases and times to live to pass.
+    arguments.test_threads.get_or_insert(4 * std::thread::available_parallelism().map_or(1, usize::from));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     let runtime = Arc::new(runtime);
     let mut trials: Vec<_> = mutants::all().into_iter().map(|mutant| trial(&runtime, mutant)).collect();

@@ -238,7 +238,7 @@ impl Engine {
             Source::Own(idle) => match idle.take().await {
                 Ok((held, permit)) => Ok(Lease { loan: Some(Loan::Own(Arc::clone(idle), held, permit)) }),
                 // The pool gives up on an unreachable server with the same error as on a lack of connections.
-                Err(sqlx::Error::PoolTimedOut) if idle.has_room() => {
+                Err(sqlx::Error::PoolTimedOut) if idle.is_unanswered() => {
                     Err(Error::new(
                         ErrorKind::Unavailable,
                         operation,

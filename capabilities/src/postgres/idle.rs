@@ -7,6 +7,7 @@
 
 use std::future::Future;
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -34,6 +35,8 @@ pub(crate) struct Idle {
     pool: PgPool,
     permits: Arc<Semaphore>,
     kept: Mutex<Kept>,
+    /// Whether nobody answered the last attempt to connect.
+    unanswered: AtomicBool,
 }
 
 #[derive(Default)]
@@ -107,7 +110,12 @@ impl Idle {
     /// Over a pool that nobody else uses.
     pub(crate) fn new(pool: PgPool) -> Self {
         let most = usize::try_from(pool.options().get_max_connections()).unwrap_or(Semaphore::MAX_PERMITS);
-        Self { pool, permits: Arc::new(Semaphore::new(most)), kept: Mutex::default() }
+        Self {
+            pool,
+            permits: Arc::new(Semaphore::new(most)),
+            kept: Mutex::default(),
+            unanswered: AtomicBool::new(false),
+        }
     }
 
     /// A connection, and the permit that is given back after it. There are as many permits as the pool has connections,
@@ -143,8 +151,10 @@ impl Idle {
             let acquired = pool.acquire();
             async { acquired.await.map(|connection| Made(Some(connection))) }
         };
-        let made = log_in(limit, connect).await.ok_or(sqlx::Error::PoolTimedOut)??;
-        made.taken().ok_or(sqlx::Error::PoolTimedOut)
+        let made = log_in(limit, connect).await.ok_or(sqlx::Error::PoolTimedOut).flatten();
+        let unanswered = matches!(made, Err(sqlx::Error::PoolTimedOut | sqlx::Error::Io(_)));
+        self.unanswered.store(unanswered, Ordering::Relaxed);
+        made?.taken().ok_or(sqlx::Error::PoolTimedOut)
     }
 
     /// Keeps a connection for the next call. The permit is given back only then, so its next holder finds it.
@@ -188,9 +198,11 @@ impl Idle {
         Pool { open: self.pool.size(), in_use: Some(in_use), max: Some(max), closed: self.pool.is_closed() }
     }
 
-    /// Whether the pool could hold more connections than it does.
-    pub(crate) fn has_room(&self) -> bool {
-        self.pool.size() < self.pool.options().get_max_connections()
+    /// Whether a call that was given no connection in time was given none because nobody answers, not because others use
+    /// all that the pool may have: those that try to connect hold a place in it, too.
+    pub(crate) fn is_unanswered(&self) -> bool {
+        self.unanswered.load(Ordering::Relaxed)
+            || self.pool.size() < self.pool.options().get_max_connections()
     }
 
     fn lock(&self) -> MutexGuard<'_, Kept> {

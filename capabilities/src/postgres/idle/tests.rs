@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 
 use sqlx::ConnectOptions;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgSslMode};
@@ -166,6 +166,35 @@ async fn an_attempt_to_connect_that_nobody_answers_is_followed_by_another() {
 }
 
 #[tokio::test]
+async fn behind_those_that_nobody_answers_the_server_is_missing_and_not_a_place() {
+    let server = Server::start().await;
+    let idle = server.idle_that_waits(1, Duration::from_millis(700));
+    let (held, permit) = idle.take().await.unwrap();
+    idle.keep(held, permit);
+    assert!(!idle.is_unanswered());
+    idle.doubt();
+    server.ignored.store(1_000, Ordering::SeqCst);
+    // One tries to connect; of those behind it, one gets its place, and then the last waits for a place in vain.
+    let calls = [0, 100, 200].map(|millis| {
+        let idle = Arc::clone(&idle);
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(millis)).await;
+            let taken = idle.take().await.map(drop);
+            (taken, idle.is_unanswered())
+        })
+    });
+    for call in calls {
+        let (taken, unanswered) = call.await.unwrap();
+        assert!(matches!(taken, Err(sqlx::Error::PoolTimedOut)), "{taken:?}");
+        assert!(unanswered);
+    }
+    server.ignored.store(0, Ordering::SeqCst);
+    let (held, permit) = idle.take().await.unwrap();
+    assert!(!idle.is_unanswered());
+    idle.keep(held, permit);
+}
+
+#[tokio::test]
 async fn a_call_given_up_at_any_point_gives_its_place_back() {
     let server = Server::start().await;
     let idle = server.idle(1);
@@ -200,7 +229,7 @@ async fn at_its_size_a_call_waits_for_a_place_and_not_for_ever() {
     let server = Server::start().await;
     let idle = server.idle_that_waits(1, WAITS);
     let (held, permit) = idle.take().await.unwrap();
-    assert!(!idle.has_room());
+    assert!(!idle.is_unanswered());
     let begun = Instant::now();
     assert!(matches!(idle.take().await, Err(sqlx::Error::PoolTimedOut)));
     assert!((WAITS * 9 / 10..WAITS * 4).contains(&begun.elapsed()), "{:?}", begun.elapsed());
