@@ -97,7 +97,8 @@ fn suite() -> PathBuf {
     // The same as built this, so that nothing is built again.
     command.args(["test", "--no-run", "--quiet", "--message-format", "json", "--test", "scripts"]);
     if features.len() == 4 {
-        command.arg("--all-features");
+        // Of the whole workspace, as its tests are run: the features of one crate alone would have most of it built again.
+        command.args(["--workspace", "--all-features"]);
     } else {
         command.args(["--features", &features.join(",")]);
     }
