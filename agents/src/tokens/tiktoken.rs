@@ -1,7 +1,11 @@
 //! Exact counts by the published byte-pair encodings.
 
+use std::collections::HashSet;
+use std::sync::LazyLock;
+
 use bpe_openai::Tokenizer;
 use larder_kernel::check;
+use rustc_hash::FxBuildHasher;
 
 use super::{Encoding, TokenCounter, encoding_of};
 
@@ -34,11 +38,37 @@ impl TiktokenCounter {
         encoding_of(model).map(Self::new)
     }
 
-    fn tokenizer(self) -> &'static Tokenizer {
+    fn vocabulary(self) -> &'static Vocabulary {
+        static O200K: LazyLock<Vocabulary> = LazyLock::new(|| Vocabulary::of(bpe_openai::o200k_base()));
+        static CL100K: LazyLock<Vocabulary> = LazyLock::new(|| Vocabulary::of(bpe_openai::cl100k_base()));
         match self.encoding {
-            Encoding::O200k => bpe_openai::o200k_base(),
-            Encoding::Cl100k => bpe_openai::cl100k_base(),
+            Encoding::O200k => &O200K,
+            Encoding::Cl100k => &CL100K,
         }
+    }
+}
+
+/// An encoding, and the bytes of each of its tokens.
+///
+/// Nineteen of twenty pieces of prose and of source code are a token as they stand. One look finds that out; the search for
+/// the tokens of a piece takes five times as long.
+struct Vocabulary {
+    tokenizer: &'static Tokenizer,
+    tokens: HashSet<&'static [u8], FxBuildHasher>,
+}
+
+impl Vocabulary {
+    fn of(tokenizer: &'static Tokenizer) -> Self {
+        let numbers = 0..u32::try_from(tokenizer.bpe.num_tokens()).unwrap_or(u32::MAX);
+        Self { tokenizer, tokens: numbers.map(|number| tokenizer.bpe.token_bytes(number)).collect() }
+    }
+
+    /// Pieces are encoded apart from each other, and each token encodes to itself.
+    fn count(&self, text: &str) -> usize {
+        let pieces = self.tokenizer.split(text).map(str::as_bytes);
+        pieces
+            .map(|piece| if self.tokens.contains(piece) { 1 } else { self.tokenizer.bpe.count(piece) })
+            .sum()
     }
 }
 
@@ -49,7 +79,7 @@ impl TokenCounter for TiktokenCounter {
 
     /// The names of special tokens in the text are text.
     fn count(&self, text: &str) -> u64 {
-        check::size(self.tokenizer().count(text))
+        check::size(self.vocabulary().count(text))
     }
 }
 

@@ -15,6 +15,8 @@ use super::{Outcome, Plan};
 
 /// Bytes of a text at most: as long as a long message.
 const TEXT_BYTES_MAX: usize = 4_000;
+/// Counts in a round, of which the quickest stands for it, on both sides.
+const COUNTS: u32 = 2;
 /// Numbers that stand for bytes of text in `o200k_base`.
 const ORDINARY_TOKENS: u32 = 199_998;
 
@@ -32,9 +34,13 @@ pub(super) async fn beside_tiktoken(plan: &Plan) -> Outcome<Vec<Figure>> {
     let rounds = in_turns(
         plan,
         async |_| {
-            let begun = Instant::now();
-            std::hint::black_box(texts.iter().map(|text| counter.count(text)).sum::<u64>());
-            Ok(rate(begun.elapsed().as_secs_f64()))
+            let mut quickest = f64::INFINITY;
+            for _ in 0..COUNTS {
+                let begun = Instant::now();
+                std::hint::black_box(texts.iter().map(|text| counter.count(text)).sum::<u64>());
+                quickest = quickest.min(begun.elapsed().as_secs_f64());
+            }
+            Ok(rate(quickest))
         },
         async |_| {
             let (found, tokens, seconds) = tiktoken(&vocabulary, &file)?;
@@ -64,7 +70,7 @@ pub(super) async fn beside_tiktoken(plan: &Plan) -> Outcome<Vec<Figure>> {
 fn tiktoken(vocabulary: &Path, texts: &Path) -> Outcome<(String, u64, f64)> {
     let peers = Path::new(env!("CARGO_MANIFEST_DIR")).join("bench/peers/run");
     let mut command = Command::new(peers);
-    command.args(["tiktoken", "count_tokens.py"]).args([vocabulary, texts]).arg("2");
+    command.args(["tiktoken", "count_tokens.py"]).args([vocabulary, texts]).arg(COUNTS.to_string());
     let said = run(&mut command)?;
     let mut words = said.split_whitespace();
     let mut word = || words.next().ok_or("count_tokens.py printed no figure");
