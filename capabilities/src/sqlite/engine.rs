@@ -1,9 +1,10 @@
 //! The threads that own the connections, and the way to have work done on them.
 //!
 //! One thread writes and a few read, each with a connection of its own, so no call blocks the caller's runtime and one
-//! hop is all that a call costs; a read of a few rows is spared even that. The writer takes whatever jobs are waiting, runs each in its own savepoint inside one
-//! transaction, commits once and then answers them all: callers at the same time share one flush to the disk. A job
-//! once handed over runs to its end, also when the future that waits for it is dropped, so a write is whole or absent.
+//! hop is all that a call costs; a read of a few rows is spared even that. The writer takes whatever jobs are waiting,
+//! runs each in its own savepoint inside one transaction, commits once and then answers them all: callers at the same
+//! time share one flush to the disk. A job once handed over runs to its end, also when the future that waits for it is
+//! dropped, so a write is whole or absent.
 
 mod company;
 mod connection;
@@ -14,6 +15,7 @@ mod turn;
 mod writer;
 
 use std::fmt;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::mpsc;
 
@@ -160,6 +162,32 @@ impl Engine {
             return Ok(found);
         }
         self.read(operation, move |connection| job(connection, &mut Allowance::unlimited())).await
+    }
+
+    /// As `read_short`, for what may take several of them: each call of the job reads a slice, until it breaks with what
+    /// was read. `begin` makes the job, twice where a reader has to do it after all.
+    pub(crate) async fn read_in_slices<T, J>(
+        &self,
+        operation: &'static str,
+        begin: impl Fn() -> J + Send + 'static,
+    ) -> Result<T>
+    where
+        T: Send + 'static,
+        J: FnMut(&Connection, &mut Allowance) -> Fallible<ControlFlow<T>> + Send,
+    {
+        tokio::task::coop::consume_budget().await;
+        if let Some(found) = self.inner.short.read_in_slices(begin()).await {
+            return Ok(found);
+        }
+        let whole = move |connection: &Connection| {
+            let mut job = begin();
+            loop {
+                if let ControlFlow::Break(found) = job(connection, &mut Allowance::unlimited())? {
+                    return Ok(found);
+                }
+            }
+        };
+        self.read(operation, whole).await
     }
 
     /// A receiver that changes after each commit to the file, this process's at once and those of other connections

@@ -21,6 +21,7 @@ use rusqlite::Connection;
 
 use super::engine::{Allowance, Engine};
 use super::{Sqlite, capabilities};
+use walk::Walk;
 
 impl Sqlite {
     /// The graph in `namespace`.
@@ -101,14 +102,11 @@ impl GraphStore for SqliteGraphStore {
         const OPERATION: &str = "graph.neighbors";
         check_neighbors(query)?;
         let (namespace, entity, query) = (self.namespace.clone(), entity.clone(), query.clone());
-        let hops = query.depth;
-        let walk = move |connection: &Connection, allowance: &mut Allowance| {
-            walk::neighbors(connection, &namespace, &entity, &query, allowance)
+        let begin = move || {
+            let mut walk = Walk::new(&namespace, &entity, &query);
+            move |connection: &Connection, allowance: &mut Allowance| walk.slice(connection, allowance)
         };
-        if hops <= 1 {
-            return self.engine.read_short(OPERATION, walk).await;
-        }
-        self.engine.read(OPERATION, move |connection| walk(connection, &mut Allowance::unlimited())).await
+        self.engine.read_in_slices(OPERATION, begin).await
     }
 
     async fn delete_entity(&self, entity: &EntityId) -> Result<DeletedEntity> {

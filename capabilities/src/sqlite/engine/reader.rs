@@ -79,14 +79,20 @@ pub(super) fn in_snapshot<T>(
     connection: &Connection,
     job: impl FnOnce(&Connection) -> Fallible<T>,
 ) -> Fallible<T> {
-    connection.prepare_cached("BEGIN")?.execute([])?;
+    begin_snapshot(connection)?;
     let result = job(connection);
     end_snapshot(connection);
     result
 }
 
+/// Begins a transaction. What it sees is decided by its first read.
+pub(super) fn begin_snapshot(connection: &Connection) -> Fallible<()> {
+    connection.prepare_cached("BEGIN")?.execute([])?;
+    Ok(())
+}
+
 /// Ends the transaction where one is open. It wrote nothing, so there is nothing that its end could fail to keep.
-fn end_snapshot(connection: &Connection) {
+pub(super) fn end_snapshot(connection: &Connection) {
     if !connection.is_autocommit() {
         let ended = connection.prepare_cached("COMMIT").and_then(|mut commit| commit.execute([]));
         if ended.is_err() {

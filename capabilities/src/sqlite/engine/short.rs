@@ -4,8 +4,11 @@
 //! where its caller is, as long as that costs the caller's runtime no wait: on a connection that nobody uses at the
 //! moment, without patience for locks, and with an allowance of bytes. Whatever does not fit goes to the readers. Where a
 //! short read takes long all the same, because its pages come from a slow disk, the next ones go there too for a while.
+//!
+//! A read of middling length is cut into slices, each a short read, with a turn for other tasks between them.
 
-use std::sync::{Arc, Mutex};
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use larder_kernel::Result;
@@ -14,7 +17,7 @@ use tokio::sync::oneshot;
 
 use super::super::config::SqliteConfig;
 use super::super::failure::{Failure, Fallible};
-use super::reader::{in_snapshot, no_thread};
+use super::reader::{begin_snapshot, end_snapshot, no_thread};
 use super::{connection, gone};
 
 /// Most rows that a short read asks for.
@@ -23,6 +26,8 @@ pub(crate) const SHORT_ROWS_MAX: usize = 64;
 pub(crate) const SHORT_ROW_BYTES_MAX: i64 = 64 * 1024;
 /// How much a short read takes in altogether.
 const SHORT_BYTES_MAX: i64 = 256 * 1024;
+/// How many slices a read may have; as each uses a quarter of the allowance at least, it takes as long as so many short reads.
+const SLICES_MAX: usize = 48;
 /// Connections for short reads, one for each core and no more than this: each has a page cache.
 const CONNECTIONS_MAX: usize = 4;
 /// A short read that takes longer met a slow disk or a machine that is busy.
@@ -46,6 +51,16 @@ impl Allowance {
         if self.bytes.is_none() { i64::MAX } else { SHORT_ROW_BYTES_MAX }
     }
 
+    /// Whether the read may take its time.
+    pub(crate) const fn is_unlimited(&self) -> bool {
+        self.bytes.is_none()
+    }
+
+    /// Whether a slice had better end here: what comes next may take most of an allowance.
+    pub(crate) fn ends_slice(&self) -> bool {
+        self.bytes.is_some_and(|left| left <= SHORT_BYTES_MAX / 4 * 3)
+    }
+
     /// Takes so many bytes off, or ends the read.
     pub(crate) fn take(&mut self, bytes: i64) -> Fallible<()> {
         match &mut self.bytes {
@@ -59,13 +74,19 @@ impl Allowance {
     }
 }
 
-/// The connections for short reads.
-pub(super) struct Short(Vec<Mutex<Place>>);
+/// The connections for short reads, but for those that are in use.
+pub(super) struct Short(Vec<Mutex<Option<Box<Place>>>>);
 
 struct Place {
     connection: Connection,
     /// Until when the readers do the work.
     rests: Option<Instant>,
+}
+
+/// A connection in use, inside a read transaction. It goes back when the read ends or is dropped.
+struct Lent<'s> {
+    home: &'s Mutex<Option<Box<Place>>>,
+    place: Option<Box<Place>>,
 }
 
 impl Short {
@@ -76,7 +97,7 @@ impl Short {
             let count = std::thread::available_parallelism().map_or(1, usize::from).min(CONNECTIONS_MAX);
             let places = (0..count).map(|_| {
                 connection::reader(&config)
-                    .map(|connection| Mutex::new(Place { connection, rests: None }))
+                    .map(|connection| Mutex::new(Some(Box::new(Place { connection, rests: None }))))
                     .map_err(|failure| failure.into_error("sqlite.open"))
             });
             let _ = opened.send(places.collect::<Result<_>>());
@@ -91,15 +112,68 @@ impl Short {
 
     /// What the job read, if it could be done here and now. Whatever went wrong, a reader tries again and reports.
     pub(super) fn read<T>(&self, job: impl FnOnce(&Connection, &mut Allowance) -> Fallible<T>) -> Option<T> {
-        // Where a job panicked its connection is never taken again.
-        let mut place = self.0.iter().find_map(|place| place.try_lock().ok())?;
-        let begun = Instant::now();
-        if place.rests.is_some_and(|until| begun < until) {
+        self.lend()?.read(job).ok()
+    }
+
+    /// As `read`, slice by slice, until the job breaks with what it read. All slices see one state of the database.
+    pub(super) async fn read_in_slices<T>(
+        &self,
+        mut job: impl FnMut(&Connection, &mut Allowance) -> Fallible<ControlFlow<T>>,
+    ) -> Option<T> {
+        let mut lent = self.lend()?;
+        for _ in 0..SLICES_MAX {
+            if let ControlFlow::Break(found) = lent.read(&mut job).ok()? {
+                return Some(found);
+            }
+            if lent.rests() {
+                return None;
+            }
+            tokio::task::yield_now().await;
+        }
+        None
+    }
+
+    /// A connection that nobody uses, unless it rests.
+    fn lend(&self) -> Option<Lent<'_>> {
+        let mut free = self.0.iter().filter_map(|home| Some((home, held(home).take()?)));
+        let (home, place) = free.next()?;
+        let lent = Lent { home, place: Some(place) };
+        if lent.rests() {
             return None;
         }
-        let mut allowance = Allowance { bytes: Some(SHORT_BYTES_MAX) };
-        let found = in_snapshot(&place.connection, |connection| job(connection, &mut allowance));
-        place.rests = (begun.elapsed() > SLOW).then(|| begun + REST);
-        found.ok()
+        begin_snapshot(&lent.place.as_ref()?.connection).ok()?;
+        Some(lent)
     }
+}
+
+impl Lent<'_> {
+    /// Whether the readers do the work at present.
+    fn rests(&self) -> bool {
+        let rests = self.place.as_ref().and_then(|place| place.rests);
+        rests.is_some_and(|until| Instant::now() < until)
+    }
+
+    fn read<T>(&mut self, job: impl FnOnce(&Connection, &mut Allowance) -> Fallible<T>) -> Fallible<T> {
+        let Some(place) = &mut self.place else { return Err(Failure::Long) };
+        let begun = Instant::now();
+        let mut allowance = Allowance { bytes: Some(SHORT_BYTES_MAX) };
+        let found = job(&place.connection, &mut allowance);
+        place.rests = (begun.elapsed() > SLOW).then(|| begun + REST);
+        found
+    }
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        // Where a job panicked its connection is closed.
+        if let Some(place) = self.place.take().filter(|_| !std::thread::panicking()) {
+            end_snapshot(&place.connection);
+            *held(self.home) = Some(place);
+        }
+    }
+}
+
+/// What is there. The lock is held for a moment only.
+fn held(home: &Mutex<Option<Box<Place>>>) -> MutexGuard<'_, Option<Box<Place>>> {
+    home.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,3 +1,5 @@
+mod short;
+
 use std::time::Duration;
 
 use larder_kernel::ErrorKind;
@@ -309,80 +311,4 @@ async fn the_log_stays_small_though_somebody_always_reads() {
     }
     let log_bytes = std::fs::metadata(folder.path().join("larder.db-wal")).unwrap().len();
     assert!(log_bytes < 128 * 1024 * 1024, "{log_bytes}");
-}
-
-/// The thread on which a short read of so many bytes is done.
-async fn reads_on(engine: &Engine, bytes: i64) -> std::thread::ThreadId {
-    let job = move |_: &Connection, allowance: &mut Allowance| {
-        allowance.take(bytes)?;
-        Ok(std::thread::current().id())
-    };
-    engine.read_short("test.short", job).await.unwrap()
-}
-
-#[tokio::test]
-async fn a_short_read_is_done_by_its_caller_and_a_long_one_by_a_reader() {
-    let folder = TempDir::new().unwrap();
-    let engine = open(&folder).await;
-    let here = std::thread::current().id();
-    // A machine that is busy may make any one read slow.
-    let mut spared = 0;
-    for _ in 0..20 {
-        spared += i32::from(reads_on(&engine, 1_000).await == here);
-        assert_ne!(reads_on(&engine, 1_000_000_000).await, here);
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    assert!(spared > 0, "no short read was done here");
-}
-
-#[tokio::test]
-async fn after_a_slow_read_the_next_are_done_by_readers() {
-    let folder = TempDir::new().unwrap();
-    let engine = open(&folder).await;
-    let slow = |_: &Connection, _: &mut Allowance| {
-        std::thread::sleep(Duration::from_millis(5));
-        Ok(())
-    };
-    // Each connection for short reads learns it by itself; one caller always finds the first.
-    engine.read_short("test.slow", slow).await.unwrap();
-    assert_ne!(reads_on(&engine, 1).await, std::thread::current().id());
-}
-
-#[tokio::test]
-async fn a_short_read_sees_what_its_caller_wrote_and_fails_as_a_reader_does() {
-    let folder = TempDir::new().unwrap();
-    let engine = open(&folder).await;
-    let count = |sql: &Connection, _: &mut Allowance| {
-        Ok(sql.query_row("SELECT count(*) FROM numbers", [], |row| row.get::<_, i64>(0))?)
-    };
-    for number in 0..50 {
-        add(engine.clone(), number).await.unwrap();
-        assert_eq!(engine.read_short("test.count", count).await.unwrap(), number + 1);
-    }
-    let wrong = |sql: &Connection, _: &mut Allowance| Ok(sql.execute_batch("SELECT * FROM nowhere")?);
-    let error = engine.read_short("test.wrong", wrong).await.unwrap_err();
-    assert_eq!((error.kind(), error.operation()), (ErrorKind::Unexpected, "test.wrong"));
-    let write =
-        |sql: &Connection, _: &mut Allowance| Ok(sql.execute_batch("INSERT INTO numbers VALUES (99)")?);
-    assert!(engine.read_short("test.write", write).await.is_err());
-    assert_eq!(numbers(&engine).await.len(), 50);
-}
-
-#[tokio::test(flavor = "current_thread")]
-async fn a_caller_that_only_makes_short_reads_leaves_others_their_turn() {
-    let folder = TempDir::new().unwrap();
-    let engine = open(&folder).await;
-    let beats = Arc::new(std::sync::atomic::AtomicU32::new(0));
-    let counted = Arc::clone(&beats);
-    let heart = tokio::spawn(async move {
-        loop {
-            counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            tokio::task::yield_now().await;
-        }
-    });
-    for _ in 0..2_000 {
-        reads_on(&engine, 1).await;
-    }
-    heart.abort();
-    assert!(beats.load(std::sync::atomic::Ordering::Relaxed) >= 5, "the other task starved");
 }

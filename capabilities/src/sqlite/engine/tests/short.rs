@@ -1,0 +1,159 @@
+//! Short reads, and reads in slices.
+
+use super::*;
+
+/// The thread on which a short read of so many bytes is done.
+async fn reads_on(engine: &Engine, bytes: i64) -> std::thread::ThreadId {
+    let job = move |_: &Connection, allowance: &mut Allowance| {
+        allowance.take(bytes)?;
+        Ok(std::thread::current().id())
+    };
+    engine.read_short("test.short", job).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_short_read_is_done_by_its_caller_and_a_long_one_by_a_reader() {
+    let folder = TempDir::new().unwrap();
+    let engine = open(&folder).await;
+    let here = std::thread::current().id();
+    // A machine that is busy may make any one read slow.
+    let mut spared = 0;
+    for _ in 0..20 {
+        spared += i32::from(reads_on(&engine, 1_000).await == here);
+        assert_ne!(reads_on(&engine, 1_000_000_000).await, here);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(spared > 0, "no short read was done here");
+}
+
+/// A read of so many slices, each of which uses this much of its allowance, and the threads on which they were read.
+async fn reads_in_slices(engine: &Engine, slices: usize, bytes: i64) -> Vec<std::thread::ThreadId> {
+    let begin = move || {
+        let mut threads = Vec::new();
+        move |connection: &Connection, allowance: &mut Allowance| {
+            assert!(!connection.is_autocommit(), "a slice outside of the snapshot");
+            allowance.take(bytes)?;
+            threads.push(std::thread::current().id());
+            let done = threads.len() == slices;
+            Ok(if done {
+                ControlFlow::Break(std::mem::take(&mut threads))
+            } else {
+                ControlFlow::Continue(())
+            })
+        }
+    };
+    engine.read_in_slices("test.slices", begin).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_read_of_some_slices_is_done_by_its_caller_and_one_of_many_by_a_reader() {
+    let folder = TempDir::new().unwrap();
+    let engine = open(&folder).await;
+    let here = std::thread::current().id();
+    // A machine that is busy may make any one slice slow.
+    let mut spared = 0;
+    for _ in 0..20 {
+        let threads = reads_in_slices(&engine, 12, 1_000).await;
+        assert_eq!(threads.len(), 12);
+        spared += i32::from(threads.iter().all(|thread| *thread == here));
+        for (slices, bytes) in [(100, 1_000), (2, 1_000_000_000)] {
+            let threads = reads_in_slices(&engine, slices, bytes).await;
+            assert!(threads.len() == slices && threads.iter().all(|thread| *thread != here), "{threads:?}");
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(spared > 0, "no read in slices was done here");
+}
+
+#[tokio::test]
+async fn slices_see_one_state_and_leave_others_their_turn_between_them() {
+    let folder = TempDir::new().unwrap();
+    let engine = open(&folder).await;
+    let begin = || {
+        let mut counts = Vec::new();
+        move |sql: &Connection, _: &mut Allowance| {
+            counts.push(sql.query_row("SELECT count(*) FROM numbers", [], |row| row.get::<_, i64>(0))?);
+            let done = counts.len() == 16;
+            Ok(if done { ControlFlow::Break(counts.clone()) } else { ControlFlow::Continue(()) })
+        }
+    };
+    let writer = async {
+        for number in 0..20 {
+            add(engine.clone(), number).await.unwrap();
+        }
+    };
+    let (counts, ()) = tokio::join!(engine.read_in_slices("test.slices", begin), writer);
+    let counts = counts.unwrap();
+    assert!(counts.len() == 16 && counts.iter().all(|count| *count == counts[0]), "{counts:?}");
+
+    // One that is dropped between two slices gives its connection back, with no transaction open.
+    for _ in 0..20 {
+        let endless = || {
+            let mut slices = 0;
+            move |_: &Connection, _: &mut Allowance| {
+                slices += 1;
+                // A reader that was left with it comes to an end.
+                Ok(if slices == 1_000 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+            }
+        };
+        let mut read = std::pin::pin!(engine.read_in_slices("test.slices", endless));
+        assert!(futures_util::poll!(read.as_mut()).is_pending());
+    }
+    add(engine.clone(), 20).await.unwrap();
+    let count = |sql: &Connection, _: &mut Allowance| {
+        Ok(sql.query_row("SELECT count(*) FROM numbers", [], |row| row.get::<_, i64>(0))?)
+    };
+    assert_eq!(engine.read_short("test.count", count).await.unwrap(), 21);
+}
+
+#[tokio::test]
+async fn after_a_slow_read_the_next_are_done_by_readers() {
+    let folder = TempDir::new().unwrap();
+    let engine = open(&folder).await;
+    let slow = |_: &Connection, _: &mut Allowance| {
+        std::thread::sleep(Duration::from_millis(5));
+        Ok(())
+    };
+    // Each connection for short reads learns it by itself; one caller always finds the first.
+    engine.read_short("test.slow", slow).await.unwrap();
+    assert_ne!(reads_on(&engine, 1).await, std::thread::current().id());
+}
+
+#[tokio::test]
+async fn a_short_read_sees_what_its_caller_wrote_and_fails_as_a_reader_does() {
+    let folder = TempDir::new().unwrap();
+    let engine = open(&folder).await;
+    let count = |sql: &Connection, _: &mut Allowance| {
+        Ok(sql.query_row("SELECT count(*) FROM numbers", [], |row| row.get::<_, i64>(0))?)
+    };
+    for number in 0..50 {
+        add(engine.clone(), number).await.unwrap();
+        assert_eq!(engine.read_short("test.count", count).await.unwrap(), number + 1);
+    }
+    let wrong = |sql: &Connection, _: &mut Allowance| Ok(sql.execute_batch("SELECT * FROM nowhere")?);
+    let error = engine.read_short("test.wrong", wrong).await.unwrap_err();
+    assert_eq!((error.kind(), error.operation()), (ErrorKind::Unexpected, "test.wrong"));
+    let write =
+        |sql: &Connection, _: &mut Allowance| Ok(sql.execute_batch("INSERT INTO numbers VALUES (99)")?);
+    assert!(engine.read_short("test.write", write).await.is_err());
+    assert_eq!(numbers(&engine).await.len(), 50);
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_caller_that_only_makes_short_reads_leaves_others_their_turn() {
+    let folder = TempDir::new().unwrap();
+    let engine = open(&folder).await;
+    let beats = Arc::new(std::sync::atomic::AtomicU32::new(0));
+    let counted = Arc::clone(&beats);
+    let heart = tokio::spawn(async move {
+        loop {
+            counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            tokio::task::yield_now().await;
+        }
+    });
+    for _ in 0..2_000 {
+        reads_on(&engine, 1).await;
+    }
+    heart.abort();
+    assert!(beats.load(std::sync::atomic::Ordering::Relaxed) >= 5, "the other task starved");
+}
