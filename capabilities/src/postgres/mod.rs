@@ -27,6 +27,7 @@
 //!
 //! The store's clock is the database's. The futures need a tokio runtime.
 
+mod company;
 mod config;
 pub(crate) mod diagnose;
 pub(crate) mod engine;

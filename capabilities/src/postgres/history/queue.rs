@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use larder_kernel::{Appended, Error, ErrorKind, Outcome, Result};
 use tokio::runtime::Handle;
@@ -16,6 +16,7 @@ use tokio::sync::oneshot;
 
 use super::write::{self, Append};
 use super::{APPEND, Address, together};
+use crate::postgres::company;
 use crate::postgres::engine::Engine;
 use crate::postgres::failure::same_for_all;
 
@@ -168,8 +169,11 @@ impl Statement {
     }
 
     async fn run(self, appends: Vec<Waiting>) {
+        let begun = Instant::now();
         let made =
             self.engine.statement(APPEND, &appends, |sql, appends| together::append(sql, appends)).await;
+        let took = begun.elapsed();
+        let company = appends.len() + self.engine.appends().lock().waiting.len();
         match made {
             Ok(made) => {
                 for (one, appended) in appends.into_iter().zip(made) {
@@ -180,7 +184,7 @@ impl Statement {
             Err(error) => refuse(appends, error),
         }
         // Those with an answer may come back at once, and go with the next.
-        tokio::task::yield_now().await;
+        company::gather(company, took, || self.engine.appends().lock().waiting.len()).await;
     }
 }
 

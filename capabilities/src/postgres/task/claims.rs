@@ -1,17 +1,18 @@
 //! Claims that meet at one board are made together.
 //!
 //! A board's row is locked until the disk has what was written, so claims one by one cost a flush each. The first worker
-//! to come has its claim made at once; those that come meanwhile are all served by the next statement, in the order in
-//! which they came.
+//! to come has its claim made at once; those that come meanwhile, and those of the statement before who come again at once,
+//! are all served by the next, in the order in which they came.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use larder_kernel::{BoardId, Claim, Error, ErrorKind, Namespace, Outcome, Result, WorkerId};
 use tokio::sync::oneshot;
 
 use super::{CLAIM, steps};
+use crate::postgres::company;
 use crate::postgres::engine::Engine;
 use crate::postgres::failure::same_for_all;
 
@@ -45,6 +46,11 @@ impl Claims {
         let free = !all.contains_key(place);
         all.entry(place.clone()).or_default().push(waiting);
         free
+    }
+
+    /// How many wait.
+    fn waiting(&self, place: &Place) -> usize {
+        self.lock().get(place).map_or(0, Vec::len)
     }
 
     /// The next to be served; nobody, and the board is free, where none wait any longer.
@@ -89,12 +95,15 @@ impl Serving {
             }
             let workers: Vec<(&WorkerId, Duration)> =
                 next.iter().map(|one| (&one.worker, one.lease)).collect();
+            let begun = Instant::now();
             let claimed = self
                 .engine
                 .statement(CLAIM, &(&self.place, &workers), |connection, &((namespace, board), workers)| {
                     Box::pin(steps::claim(connection, namespace, board, workers))
                 })
                 .await;
+            let took = begun.elapsed();
+            let company = next.len() + self.engine.claims().waiting(&self.place);
             match claimed {
                 Ok(claims) => {
                     let claims = claims.into_iter().map(Some).chain(std::iter::repeat_with(|| None));
@@ -105,6 +114,7 @@ impl Serving {
                 }
                 Err(error) => refuse(next, error),
             }
+            company::gather(company, took, || self.engine.claims().waiting(&self.place)).await;
         }
     }
 }
