@@ -3,6 +3,7 @@
 use std::sync::{Arc, Barrier, Mutex, PoisonError};
 use std::time::Instant;
 
+use async_trait::async_trait;
 use larder_agents::InMemoryHistoryProvider;
 use larder_kernel::{ChatMessage, HistoryProvider, HistoryProviderExt, Thread};
 use tokio::runtime::Builder;
@@ -14,6 +15,21 @@ use super::{Outcome, Plan, payload};
 const PEER: &str = "std, a Vec of messages behind a Mutex";
 /// Threads, and sessions, of the figure about both.
 const WRITERS: u32 = 2;
+/// Parts of a round of that figure.
+const PARTS: usize = 6;
+
+/// A store that somebody might choose among several, at the time the program runs: what is given back is a boxed future.
+#[async_trait]
+trait Keeps: Sync {
+    async fn append_many(&self, messages: Vec<ChatMessage>) -> i64;
+}
+
+#[async_trait]
+impl Keeps for Plain {
+    async fn append_many(&self, messages: Vec<ChatMessage>) -> i64 {
+        messages.into_iter().map(|message| self.append(message)).max().unwrap_or_default()
+    }
+}
 
 /// Messages by their numbers, shared as Larder shares them.
 #[derive(Default)]
@@ -26,6 +42,10 @@ impl Plain {
         let seq = messages.last().map_or(1, |(seq, _)| seq + 1);
         messages.push((seq, message));
         seq
+    }
+
+    fn empty(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     fn tail(&self, limit: usize) -> Vec<(i64, Arc<ChatMessage>)> {
@@ -59,6 +79,7 @@ pub(super) async fn history(plan: &Plan) -> Outcome<Vec<Figure>> {
         },
     )
     .await?;
+    let calls_of_a_trait = beside_a_trait(plan, &thread, calls).await?;
     let (history, plain) = (InMemoryHistoryProvider::new(), Plain::default());
     for message in payload::messages(0, 1_000) {
         plain.append(message.clone());
@@ -82,14 +103,46 @@ pub(super) async fn history(plan: &Plan) -> Outcome<Vec<Figure>> {
         },
     )
     .await?;
+    let append = |name| subject(name, "append of a 1 KB message", Unit::Micros, Target::AtMost(2.0));
+    let behind_a_trait = Subject {
+        peer: format!(
+            "{PEER}, called as a store is: through a trait, by a boxed future, with messages in a Vec"
+        ),
+        ..append("memory-append-call")
+    };
     let mut figures = vec![
-        subject("memory-append", "append of a 1 KB message", Unit::Micros, Target::AtMost(2.0))
-            .figure(&appends),
+        append("memory-append").figure(&appends),
+        behind_a_trait.figure(&calls_of_a_trait),
         subject("memory-last-50", "last 50 messages of 1 KB", Unit::Micros, Target::AtMost(2.0))
             .figure(&reads),
     ];
     figures.extend(at_two(plan, calls).await?);
     Ok(figures)
+}
+
+/// Appends beside a peer that is called as every store is.
+async fn beside_a_trait(plan: &Plan, thread: &Thread, calls: u32) -> Outcome<Vec<(f64, f64)>> {
+    in_turns(
+        plan,
+        async |_| {
+            let (history, messages) = (InMemoryHistoryProvider::new(), payload::messages(0, calls));
+            let begun = Instant::now();
+            for message in messages {
+                history.append(thread, message).await?;
+            }
+            Ok(micros_each(begun, calls))
+        },
+        async |_| {
+            let (plain, messages) = (Plain::default(), payload::messages(0, calls));
+            let plain: &dyn Keeps = std::hint::black_box(&plain);
+            let begun = Instant::now();
+            for message in messages {
+                std::hint::black_box(plain.append_many(vec![message]).await);
+            }
+            Ok(micros_each(begun, calls))
+        },
+    )
+    .await
 }
 
 fn subject(name: &'static str, what: &str, unit: Unit, target: Target) -> Subject {
@@ -119,53 +172,88 @@ async fn at_two(plan: &Plan, calls: u32) -> Outcome<[Figure; 2]> {
     Ok([at_two("memory-append-2").figure(&beside_vec), scaling.figure(&beside_one)])
 }
 
-/// Has each of some threads append its messages, and gives how many a second were appended.
-fn at_once(
+/// What a thread of the figures about two is asked for.
+enum Step {
+    Append(Vec<ChatMessage>),
+    /// To remove what it appended.
+    Empty,
+}
+
+/// Has each of some threads append its messages, in parts that begin at the same moment and find the memory that the parts
+/// before left, and gives how many a second were appended.
+fn at_once<W: FnMut(Step) -> Outcome<()>>(
     writers: u32,
     calls: u32,
-    append: impl Fn(u32, Vec<ChatMessage>) -> Outcome<()> + Sync,
+    begin: impl Fn(u32) -> Outcome<W> + Sync,
 ) -> Outcome<f64> {
     let ready = Barrier::new(usize::try_from(writers)?);
+    let write = |writer: u32| {
+        let mut write = begin(writer);
+        let (mut seconds, mut failure) = ([0.0; PARTS], None);
+        for part in &mut seconds {
+            let messages = payload::messages(u64::from(writer * calls), calls);
+            ready.wait();
+            let begun = Instant::now();
+            let appended = write
+                .as_mut()
+                .map_err(|error| error.to_string())
+                .and_then(|write| write(Step::Append(messages)).map_err(|error| error.to_string()));
+            *part = begun.elapsed().as_secs_f64();
+            ready.wait();
+            let emptied = write.as_mut().map(|write| write(Step::Empty).map_err(|error| error.to_string()));
+            // Whoever gave up would leave the others waiting, so a failure is told in the end.
+            failure = failure.or(appended.err()).or(emptied.ok().and_then(Result::err));
+        }
+        failure.map_or(Ok(seconds), Err)
+    };
     let seconds = std::thread::scope(|scope| {
-        let running: Vec<_> = (0..writers)
-            .map(|writer| {
-                let (ready, append) = (&ready, &append);
-                scope.spawn(move || {
-                    let messages = payload::messages(u64::from(writer * calls), calls);
-                    ready.wait();
-                    let begun = Instant::now();
-                    append(writer, messages).map_err(|error| error.to_string())?;
-                    Ok::<_, String>(begun.elapsed().as_secs_f64())
-                })
-            })
-            .collect();
+        let running: Vec<_> = (0..writers).map(|writer| scope.spawn(move || write(writer))).collect();
         let joined = running
             .into_iter()
             .map(|writer| writer.join().unwrap_or_else(|_| Err("a writer panicked".to_owned())));
-        joined.collect::<Result<Vec<f64>, String>>()
+        joined.collect::<Result<Vec<_>, String>>()
     })?;
-    Ok(f64::from(writers * calls) / seconds.into_iter().fold(f64::MIN_POSITIVE, f64::max))
+    let slowest =
+        |part: usize| seconds.iter().map(|of_writer| of_writer[part]).fold(f64::MIN_POSITIVE, f64::max);
+    // The first part finds no memory that was used before.
+    let total: f64 = (1..PARTS).map(slowest).sum();
+    Ok(f64::from(writers * calls) * (PARTS - 1) as f64 / total)
 }
 
 fn sessions(writers: u32, calls: u32) -> Outcome<f64> {
     let history = InMemoryHistoryProvider::new();
-    at_once(writers, calls, |writer, messages| {
+    at_once(writers, calls, |writer| {
         let thread = Thread::new("bench", format!("session-{writer}"))?;
-        Builder::new_current_thread().build()?.block_on(async {
-            for message in messages {
-                history.append(&thread, message).await?;
-            }
-            Ok(())
+        let (runtime, history) = (Builder::new_current_thread().build()?, &history);
+        Ok(move |step| {
+            runtime.block_on(async {
+                match step {
+                    Step::Empty => drop(history.clear(&thread).await?),
+                    Step::Append(messages) => {
+                        for message in messages {
+                            history.append(&thread, message).await?;
+                        }
+                    }
+                }
+                Ok(())
+            })
         })
     })
 }
 
 fn threads(writers: u32, calls: u32) -> Outcome<f64> {
     let plain = Plain::default();
-    at_once(writers, calls, |_, messages| {
-        for message in messages {
-            std::hint::black_box(plain.append(message));
-        }
-        Ok(())
+    at_once(writers, calls, |_| {
+        Ok(|step| {
+            match step {
+                Step::Empty => plain.empty(),
+                Step::Append(messages) => {
+                    for message in messages {
+                        std::hint::black_box(plain.append(message));
+                    }
+                }
+            }
+            Ok(())
+        })
     })
 }

@@ -20,6 +20,7 @@ mod peak;
 mod pgbench;
 mod pgvector;
 mod postgres;
+mod reasons;
 mod redis;
 mod report;
 mod s3;

@@ -5,6 +5,7 @@ use larder_kernel::{ChatMessage, ToolCall, ToolResult};
 
 /// Characters of a message's text.
 pub(super) const TEXT_BYTES: usize = 1_000;
+const HEX_DIGITS: &[u8; 16] = b"0123456789abcdef";
 
 /// A sequence of numbers without a pattern (xorshift).
 pub(super) struct Numbers(u64);
@@ -25,7 +26,13 @@ impl Numbers {
 /// A text of 1,000 characters that a database cannot make smaller than half.
 pub(super) fn text(seed: u64) -> String {
     let mut numbers = Numbers::new(seed);
-    (0..TEXT_BYTES / 8).map(|_| format!("{:08x}", numbers.next() >> 32)).collect()
+    let mut text = String::with_capacity(TEXT_BYTES);
+    for _ in 0..TEXT_BYTES / 8 {
+        for byte in (numbers.next() >> 32).to_le_bytes().into_iter().take(4) {
+            text.extend([byte >> 4, byte & 15].map(|digit| char::from(HEX_DIGITS[usize::from(digit)])));
+        }
+    }
+    text
 }
 
 /// Messages of 1 KB.

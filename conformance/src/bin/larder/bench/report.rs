@@ -6,8 +6,9 @@ use comfy_table::{Cell, CellAlignment, Table, presets};
 use serde::Serialize;
 
 use super::curve::{Curve, Drawn};
-use super::figure::{Figure, MORE, Skipped, Spread};
+use super::figure::{Figure, MORE, Skipped, Spread, Verdict};
 use super::machine::Machine;
+use super::reasons::reason;
 
 /// All that a run measured.
 #[derive(Debug, Serialize)]
@@ -59,6 +60,14 @@ impl BenchReport {
         let _ = writeln!(text, "| {} |\n|---|---:|---:|---:|---:|---:|", HEADER.join(" | "));
         for figure in &self.figures {
             let _ = writeln!(text, "| {} |", row(figure).join(" | "));
+        }
+        let short = self.figures.iter().filter(|figure| figure.verdict == Verdict::Short);
+        let reasons: Vec<_> = short.filter_map(|figure| Some((figure.name, reason(figure.name)?))).collect();
+        if !reasons.is_empty() {
+            text.push_str("\nWhat is short of its target, and why:\n\n");
+        }
+        for (name, reason) in reasons {
+            let _ = writeln!(text, "- **{name}**: {reason}");
         }
         if !plots.is_empty() {
             text.push_str("\nWhat costs what as it grows, in this run; both axes are logarithmic:\n\n");

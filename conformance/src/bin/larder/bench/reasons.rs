@@ -1,0 +1,86 @@
+//! Why a figure is short of its target where it is: what profiles and other measurements showed.
+
+/// What is known about a figure that is short.
+pub(super) fn reason(figure: &str) -> Option<&'static str> {
+    REASONS.iter().find(|(name, _)| *name == figure).map(|(_, reason)| *reason)
+}
+
+const REASONS: &[(&str, &str)] = &[
+    (
+        "memory-append",
+        "a store is called through a trait object, by a boxed future, with messages in a Vec: two allocations beside the \
+         one that keeps the message. The record is found and locked, and its bytes are counted, by seven locked \
+         instructions beside two. `memory-append-call` has the same call on both sides.",
+    ),
+    (
+        "memory-append-2",
+        "two threads do nearly twice what one does (`memory-append-scaling`), but each append costs what `memory-append` says. \
+         The peer's is a push of 60 to 80 ns, and where its lock is taken again by the thread that has just given it up, as \
+         in most rounds, its two threads are as quick as one. Where they take turns it does 5 million a second, and the ratio \
+         is 1.36.",
+    ),
+    (
+        "sqlite-append-16",
+        "1.27 to 1.60 in three runs on machines of one type. Both sides wait for the same disk, pgbench with a flush for a few \
+         clients, Larder with one for all sixteen; what is gained follows how long a flush takes.",
+    ),
+    (
+        "vector-scan-1-thread",
+        "1.04 (0.99 to 1.07) where the host is quiet. Where it is not, the least and the most of one run are 0.98 and 1.40: \
+         what a core gets of the memory's bandwidth changes from round to round.",
+    ),
+    (
+        "file-get",
+        "0.85 to 0.91 in three runs on machines of one type; the limit is the copy out of the system's cache.",
+    ),
+    (
+        "postgres-neighbors-1",
+        "1.01 to 1.34 in three runs on machines of one type, one round trip on both sides: see `redis-last-50-driver` and \
+         `postgres-last-50-sqlx` for what a trip varies by.",
+    ),
+    (
+        "postgres-vector-filter",
+        "1.18 to 1.29 in three runs on machines of one type, one round trip on both sides.",
+    ),
+    (
+        "postgres-append",
+        "the statement also counts in the thread's row, without which numbers would be given twice or left out: one more \
+         version of a row, and its part of the log. `postgres-append-counted` does the same by hand.",
+    ),
+    (
+        "postgres-last-50",
+        "pgbench throws away what it reads. `postgres-last-50-sqlx` is the driver with the same rows, their texts not looked \
+         into; beside pgbench, the driver alone takes 1.13 to 1.47 times as long in four runs.",
+    ),
+    (
+        "postgres-append-16",
+        "at most two statements are under way, each with the appends of several sessions, and each ends in a flush. Server and \
+         client share two processors: in a profile the server has 46 % of the samples here and 51 % beside pgbench, the \
+         client 22 % and 25 %, and 29 % and 21 % are idle.",
+    ),
+    (
+        "redis-append",
+        "an append is a script of three writes, so that its number is given once: run by redis-benchmark itself, such a \
+         script takes 12 to 19 % longer than RPUSH, and 28 µs instead of 15 where no disk is waited for. \
+         `redis-append-script` is beside it. A call is three system calls (send, wait, receive), as redis-benchmark's are.",
+    ),
+    (
+        "redis-last-50",
+        "a call is three system calls, as redis-benchmark's are, and waits on a virtual processor that has gone to sleep: with \
+         both kept awake by a loop of the lowest priority, the ratio is 1.05 to 1.13 (1.20 to 1.24 without). \
+         `redis-last-50-driver` is the driver alone.",
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_belongs_to_one_figure() {
+        assert!(reason("redis-append").is_some() && reason("redis").is_none());
+        for (place, (name, _)) in REASONS.iter().enumerate() {
+            assert!(REASONS.iter().skip(place + 1).all(|(other, _)| other != name), "{name}");
+        }
+    }
+}
