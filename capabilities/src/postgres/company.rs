@@ -2,7 +2,7 @@
 //!
 //! They would be divided in two parties for ever: one is under way while the other waits, and each pays for a statement of
 //! its own. So those who were just answered are waited for, though for less than their statement took, and where nobody
-//! else was there for nobody.
+//! else was there for nobody. Where they did not come, the next statement goes without.
 
 use std::time::{Duration, Instant};
 
@@ -11,16 +11,20 @@ const PATIENCE_MAX: Duration = Duration::from_micros(500);
 const PATIENCE_SHARE: u32 = 2;
 
 /// Waits until as many are `there` as the `company` has callers, those just answered and those who came meanwhile, or for
-/// long enough after a statement that took so long. Other tasks of the thread have their turn.
-pub(super) async fn gather(company: usize, took: Duration, there: impl Fn() -> usize) {
+/// long enough after a statement that took so long. Says whether all came. Other tasks of the thread have their turn.
+pub(super) async fn gather(company: usize, took: Duration, there: impl Fn() -> usize) -> bool {
     if company < 2 {
-        return;
+        return true;
     }
     let (begun, patience) = (Instant::now(), (took / PATIENCE_SHARE).min(PATIENCE_MAX));
-    while there() < company && begun.elapsed() < patience {
+    while there() < company {
+        if begun.elapsed() >= patience {
+            return false;
+        }
         // Being woken for each of them would cost more than the wait.
         tokio::task::yield_now().await;
     }
+    true
 }
 
 #[cfg(test)]
@@ -38,25 +42,25 @@ mod tests {
             looks.set(looks.get() + 1);
             looks.get()
         };
-        gather(3, LONG, there).await;
+        assert!(gather(3, LONG, there).await);
         assert!(looks.get() <= 3, "{}", looks.get());
     }
 
     #[tokio::test]
     async fn who_does_not_come_back_in_time_is_not_waited_for() {
         let begun = Instant::now();
-        gather(2, LONG, || 1).await;
+        assert!(!gather(2, LONG, || 1).await);
         assert!((PATIENCE_MAX..LONG).contains(&begun.elapsed()));
     }
 
     #[tokio::test]
     async fn who_comes_alone_is_not_waited_for() {
         let looks = Cell::new(0);
-        gather(1, LONG, || {
+        let there = || {
             looks.set(looks.get() + 1);
             0
-        })
-        .await;
+        };
+        assert!(gather(1, LONG, there).await);
         assert_eq!(looks.get(), 0);
     }
 }

@@ -46,6 +46,8 @@ struct State {
     busy: HashSet<Address>,
     /// In the order in which they came.
     waiting: Vec<Waiting>,
+    /// Whether those who were answered last did not come again in time.
+    parted: bool,
 }
 
 /// An append that waits.
@@ -89,6 +91,26 @@ impl Appends {
     fn lock(&self) -> MutexGuard<'_, State> {
         // Nothing that holds it can stop halfway.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many of those that wait may go with the statement after one that writes these threads: at most as many as it
+    /// takes, and so many where they fill it.
+    fn ready(&self, threads: &HashSet<&Address>) -> usize {
+        let state = self.lock();
+        let (mut count, mut bytes) = (0, 0);
+        for one in &state.waiting {
+            let address = &one.append.address;
+            if threads.contains(address) || !state.busy.contains(address) {
+                count += 1;
+                bytes += one.append.batch.bytes();
+            }
+        }
+        if bytes < BYTES_MAX { count.min(TOGETHER_MAX) } else { TOGETHER_MAX }
+    }
+
+    /// Whether those who are answered now are worth waiting for.
+    fn is_patient(&self) -> bool {
+        !std::mem::take(&mut self.lock().parted)
     }
 
     fn begin(&self, engine: &Engine, append: &Arc<Append>) -> Begun {
@@ -173,18 +195,24 @@ impl Statement {
         let made =
             self.engine.statement(APPEND, &appends, |sql, appends| together::append(sql, appends)).await;
         let took = begun.elapsed();
-        let company = appends.len() + self.engine.appends().lock().waiting.len();
+        let queue = self.engine.appends();
+        let threads: HashSet<&Address> = self.threads.iter().collect();
+        let company = (appends.len() + queue.ready(&threads)).min(TOGETHER_MAX);
         match made {
             Ok(made) => {
                 for (one, appended) in appends.into_iter().zip(made) {
                     // Who went away meanwhile does not want to know.
                     let _ = one.made.send(appended.map(Ok));
                 }
+                // Those with an answer may come back at once, and go with the next.
+                if !queue.is_patient() {
+                    tokio::task::yield_now().await;
+                } else if !company::gather(company, took, || queue.ready(&threads)).await {
+                    queue.lock().parted = true;
+                }
             }
             Err(error) => refuse(appends, error),
         }
-        // Those with an answer may come back at once, and go with the next.
-        company::gather(company, took, || self.engine.appends().lock().waiting.len()).await;
     }
 }
 

@@ -87,6 +87,7 @@ impl Drop for Serving {
 impl Serving {
     /// Serves the board until nobody waits.
     async fn run(mut self) {
+        let mut patient = true;
         loop {
             let next = self.engine.claims().next(&self.place);
             if next.is_empty() {
@@ -103,7 +104,7 @@ impl Serving {
                 })
                 .await;
             let took = begun.elapsed();
-            let company = next.len() + self.engine.claims().waiting(&self.place);
+            let company = (next.len() + self.engine.claims().waiting(&self.place)).min(TOGETHER_MAX);
             match claimed {
                 Ok(claims) => {
                     let claims = claims.into_iter().map(Some).chain(std::iter::repeat_with(|| None));
@@ -111,10 +112,11 @@ impl Serving {
                         // Who went away meanwhile holds a task until its lease passes.
                         let _ = one.answer.send(Ok(claim));
                     }
+                    let there = || self.engine.claims().waiting(&self.place);
+                    patient = !patient || company::gather(company, took, there).await;
                 }
                 Err(error) => refuse(next, error),
             }
-            company::gather(company, took, || self.engine.claims().waiting(&self.place)).await;
         }
     }
 }

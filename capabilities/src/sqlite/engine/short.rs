@@ -28,6 +28,8 @@ pub(crate) const SHORT_ROW_BYTES_MAX: i64 = 64 * 1024;
 const SHORT_BYTES_MAX: i64 = 256 * 1024;
 /// How many slices a read may have; as each uses a quarter of the allowance at least, it takes as long as so many short reads.
 const SLICES_MAX: usize = 48;
+/// How long a read may take whose slices wait for other tasks; a reader waits for none.
+const SLICED_MAX: Duration = Duration::from_millis(5);
 /// Connections for short reads, one for each core and no more than this: each has a page cache.
 const CONNECTIONS_MAX: usize = 4;
 /// A short read that takes longer met a slow disk or a machine that is busy.
@@ -121,11 +123,12 @@ impl Short {
         mut job: impl FnMut(&Connection, &mut Allowance) -> Fallible<ControlFlow<T>>,
     ) -> Option<T> {
         let mut lent = self.lend()?;
+        let begun = Instant::now();
         for _ in 0..SLICES_MAX {
             if let ControlFlow::Break(found) = lent.read(&mut job).ok()? {
                 return Some(found);
             }
-            if lent.rests() {
+            if lent.rests() || begun.elapsed() > SLICED_MAX {
                 return None;
             }
             tokio::task::yield_now().await;
@@ -154,19 +157,20 @@ impl Lent<'_> {
     }
 
     fn read<T>(&mut self, job: impl FnOnce(&Connection, &mut Allowance) -> Fallible<T>) -> Fallible<T> {
-        let Some(place) = &mut self.place else { return Err(Failure::Long) };
+        // Where the job panics, its connection is closed, and no other.
+        let Some(mut place) = self.place.take() else { return Err(Failure::Long) };
         let begun = Instant::now();
         let mut allowance = Allowance { bytes: Some(SHORT_BYTES_MAX) };
         let found = job(&place.connection, &mut allowance);
         place.rests = (begun.elapsed() > SLOW).then(|| begun + REST);
+        self.place = Some(place);
         found
     }
 }
 
 impl Drop for Lent<'_> {
     fn drop(&mut self) {
-        // Where a job panicked its connection is closed.
-        if let Some(place) = self.place.take().filter(|_| !std::thread::panicking()) {
+        if let Some(place) = self.place.take() {
             end_snapshot(&place.connection);
             *held(self.home) = Some(place);
         }

@@ -15,7 +15,7 @@ use rusqlite::{Connection, Row, Statement, params};
 
 use super::rows::{entity, entity_key};
 use crate::sqlite::column;
-use crate::sqlite::engine::Allowance;
+use crate::sqlite::engine::{Allowance, SHORT_ROWS_MAX};
 use crate::sqlite::failure::{Failure, Fallible, corrupt};
 
 /// The relationships of an entity from an id on, along an index that holds all of this.
@@ -31,6 +31,9 @@ pub(super) const WHOLE_IN: &str = "SELECT key, source, id, relationship_type, so
 
 /// What a relationship on the way takes of a read's allowance: a page each for its row, its other end, and the end's id.
 const STEP_BYTES: i64 = 3 * 4_096;
+
+/// What it takes to look whether anything is there.
+const LOOK_BYTES: i64 = 4_096;
 
 /// How many relationships a walk may be going to meet, by what it met so far, to be worth another slice.
 const STEPS_MAX: usize = 256;
@@ -124,6 +127,8 @@ pub(super) struct Walk {
     /// How many relationships were met, and how many entities left.
     stepped: usize,
     left: usize,
+    /// How many rows the answer still has to be read from.
+    owed: usize,
     /// The ids of the entities reached, by their rows.
     reached: HashMap<i64, EntityId>,
     /// The rows of the entities reached, the entities and their hops, in the answer's order.
@@ -152,6 +157,7 @@ impl Walk {
             met: HashMap::new(),
             stepped: 0,
             left: 0,
+            owed: 0,
             reached: HashMap::new(),
             order: Vec::new(),
             walked: HashMap::new(),
@@ -177,7 +183,7 @@ impl Walk {
         }
         let mut read = Read { connection, allowance };
         while self.ahead > 0 {
-            if !read.allowance.is_unlimited() && self.goes_far() {
+            if !read.allowance.is_unlimited() && (self.goes_far() || self.owed > SHORT_ROWS_MAX) {
                 return Err(Failure::Long);
             }
             while let Some(from) = self.level.pop() {
@@ -230,6 +236,7 @@ impl Walk {
 
     /// Collects what there is at an entity in one direction: every step, and the entities met for the first time.
     fn steps_from(&mut self, read: &mut Read<'_>, from: i64, (whole, sparing): &Way) -> Fallible<()> {
+        read.allowance.take(LOOK_BYTES)?;
         let room = self.room();
         let mut first = String::new();
         if self.types.is_empty() && self.met.len() < room {
@@ -263,10 +270,12 @@ impl Walk {
                     } else {
                         let mut rows = name.query([step.other])?;
                         let row = rows.next()?.ok_or_else(|| corrupt("sqlite.read"))?;
+                        self.owed += 1;
                         Met::Named(column::id(row, 0)?)
                     });
                 }
             }
+            self.owed += 1;
             self.steps.push(step);
         }
         Ok(())

@@ -99,6 +99,23 @@ async fn slices_see_one_state_and_leave_others_their_turn_between_them() {
         let mut read = std::pin::pin!(engine.read_in_slices("test.slices", endless));
         assert!(futures_util::poll!(read.as_mut()).is_pending());
     }
+    // Nor does one that is dropped because of a panic elsewhere in its task take its connection along.
+    for _ in 0..20 {
+        let engine = engine.clone();
+        let panics = async move {
+            let begin = || |_: &Connection, _: &mut Allowance| Ok(ControlFlow::<()>::Continue(()));
+            let mut read = std::pin::pin!(engine.inner.short.read_in_slices(begin()));
+            let _ = futures_util::poll!(read.as_mut());
+            panic!("elsewhere");
+        };
+        assert!(tokio::spawn(panics).await.is_err());
+    }
+    let mut spared = 0;
+    for _ in 0..20 {
+        spared += i32::from(reads_on(&engine, 1).await == std::thread::current().id());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(spared > 0, "the connections for short reads are gone");
     add(engine.clone(), 20).await.unwrap();
     let count = |sql: &Connection, _: &mut Allowance| {
         Ok(sql.query_row("SELECT count(*) FROM numbers", [], |row| row.get::<_, i64>(0))?)

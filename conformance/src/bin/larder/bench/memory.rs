@@ -1,11 +1,12 @@
 //! Conversations in memory beside the least that could keep them: a `Vec` behind a `Mutex`.
 
+use std::hint::black_box;
 use std::sync::{Arc, Barrier, Mutex, PoisonError};
 use std::time::Instant;
 
 use async_trait::async_trait;
 use larder_agents::InMemoryHistoryProvider;
-use larder_kernel::{ChatMessage, HistoryProvider, HistoryProviderExt, Thread};
+use larder_kernel::{AppendOptions, ChatMessage, HistoryProvider, HistoryProviderExt, Thread};
 use tokio::runtime::Builder;
 
 use super::figure::{Figure, Subject, Target, Unit, in_turns};
@@ -73,7 +74,7 @@ pub(super) async fn history(plan: &Plan) -> Outcome<Vec<Figure>> {
             let (plain, messages) = (Plain::default(), payload::messages(0, calls));
             let begun = Instant::now();
             for message in messages {
-                std::hint::black_box(plain.append(message));
+                black_box(plain.append(message));
             }
             Ok(micros_each(begun, calls))
         },
@@ -90,14 +91,14 @@ pub(super) async fn history(plan: &Plan) -> Outcome<Vec<Figure>> {
         async |_| {
             let begun = Instant::now();
             for _ in 0..calls {
-                std::hint::black_box(history.tail(&thread, None, 50).await?);
+                black_box(history.tail(&thread, None, 50).await?);
             }
             Ok(micros_each(begun, calls))
         },
         async |_| {
             let begun = Instant::now();
             for _ in 0..calls {
-                std::hint::black_box(plain.tail(50));
+                black_box(plain.tail(50));
             }
             Ok(micros_each(begun, calls))
         },
@@ -126,18 +127,19 @@ async fn beside_a_trait(plan: &Plan, thread: &Thread, calls: u32) -> Outcome<Vec
         plan,
         async |_| {
             let (history, messages) = (InMemoryHistoryProvider::new(), payload::messages(0, calls));
+            let history: &dyn HistoryProvider = black_box(&history);
             let begun = Instant::now();
             for message in messages {
-                history.append(thread, message).await?;
+                black_box(history.append_many(thread, vec![message], AppendOptions::default()).await?);
             }
             Ok(micros_each(begun, calls))
         },
         async |_| {
             let (plain, messages) = (Plain::default(), payload::messages(0, calls));
-            let plain: &dyn Keeps = std::hint::black_box(&plain);
+            let plain: &dyn Keeps = black_box(&plain);
             let begun = Instant::now();
             for message in messages {
-                std::hint::black_box(plain.append_many(vec![message]).await);
+                black_box(plain.append_many(vec![message]).await);
             }
             Ok(micros_each(begun, calls))
         },
@@ -249,7 +251,7 @@ fn threads(writers: u32, calls: u32) -> Outcome<f64> {
                 Step::Empty => plain.empty(),
                 Step::Append(messages) => {
                     for message in messages {
-                        std::hint::black_box(plain.append(message));
+                        black_box(plain.append(message));
                     }
                 }
             }
