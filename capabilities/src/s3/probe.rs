@@ -56,10 +56,12 @@ pub(crate) async fn probe(engine: &Arc<Engine>) -> Result<Honoured> {
     let probing = tokio::spawn(async move {
         let honoured = Box::pin(probe.run()).await;
         let cleaning = async move { probe.clean().await };
-        match honoured {
-            Ok(_) => cleaning.await,
+        match &honoured {
             // Nobody waits for what a server that just failed may leave undone as well.
-            Err(_) => drop(tokio::spawn(cleaning)),
+            Err(error) if matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout) => {
+                drop(tokio::spawn(cleaning));
+            }
+            _ => cleaning.await,
         }
         honoured
     });
