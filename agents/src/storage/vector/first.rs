@@ -10,7 +10,7 @@ use std::collections::BinaryHeap;
 use super::block::Block;
 use super::codes::Code;
 use super::columns::RowSet;
-use super::kernel::{LINE_CODES, Level, Line, PANEL_ROWS, Slack};
+use super::kernel::{LINE_CODES, Level, Line, PANEL_ROWS, Slack, ask_for};
 use super::matrix::Blocks;
 
 /// Queries whose products one step computes.
@@ -230,16 +230,17 @@ pub(super) fn look_at(
     let slack = &group.slack[0];
     for (at, (index, row)) in rows.iter().copied().enumerate() {
         if let Some((block, row)) = rows.get(at + ROWS_AHEAD) {
-            level.fetch_codes(blocks[*block].codes().row(*row));
+            let codes = blocks[*block].codes();
+            ask_for(codes.row(*row));
+            ask_for(codes.scales(row / PANEL_ROWS));
+            ask_for(codes.errors(row / PANEL_ROWS));
         }
         let codes = blocks[index].codes();
         let (panel, lane) = (row / PANEL_ROWS, row % PANEL_ROWS);
-        let mut dots = [0; PANEL_ROWS];
-        dots[lane] = level.product(codes.row(row), &group.codes);
-        let (_, upper) = level.bound(&dots, codes.scales(panel), codes.errors(panel), slack);
-        let upper = upper[lane];
+        let (scale, error) = (codes.scales(panel)[lane], codes.errors(panel)[lane]);
+        let upper = slack.upper(level.product(codes.row(row), &group.codes), scale, error);
         if upper >= front.threshold {
-            let width = 2.0 * (codes.errors(panel)[lane] * slack.factor + slack.rest);
+            let width = 2.0 * (error * slack.factor + slack.rest);
             front.keep(Kept { upper, block: index, row }, upper - width);
         }
     }

@@ -5,26 +5,29 @@
 //! are added in one fixed order without fused steps, and the codes are integers. So an answer does not depend on the
 //! machine.
 //!
-//! This and `limits` are the rooms of the crate with `unsafe` code. It needs three kinds: calls of functions that are
-//! compiled for instructions which were just found to be there, loads and stores of whole registers from and to arrays of
-//! exactly their size, and prefetches.
+//! This, with its parts, and `limits` are the rooms of the crate with `unsafe` code. It needs three kinds: calls of
+//! functions that are compiled for instructions which were just found to be there, loads and stores of whole registers
+//! from and to arrays of exactly their size, and prefetches.
 #![allow(unsafe_code)]
 
+mod ahead;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
 use std::sync::OnceLock;
+
+use ahead::ask_ahead;
+pub(super) use ahead::ask_for;
 
 /// Rows that are judged together.
 pub(super) const PANEL_ROWS: usize = 16;
 /// Codes of one row that lie together, a cache line.
 pub(super) const LINE_CODES: usize = 64;
-/// Rows of a panel that are multiplied side by side.
-#[cfg(target_arch = "x86_64")]
-const ROWS_AT_ONCE: usize = 4;
 /// Running sums of a dot product: as many as hide the latency of an addition in the widest registers.
 const LANES: usize = 64;
 /// Products summed in 32-bit arithmetic before the sum moves to 64 bits: 16 for each lane.
 const PIECE: usize = LANES * 16;
 /// Numbers in a cache line.
-#[cfg(target_arch = "x86_64")]
 const LINE_NUMBERS: usize = 16;
 /// What the rounding of [`dot`] is at most, as a part of the product of both lengths: 16 products and additions in a
 /// lane, six additions of lanes, one rounding of a product, each half of 2^-23, and as much again for good measure.
@@ -75,27 +78,24 @@ impl Level {
 
     /// The dot product of two slices of one length, to within [`DOT_ERROR`] of the product of their lengths.
     pub(super) fn dot(self, left: &[f32], right: &[f32]) -> f64 {
-        match self {
-            Self::Plain => dot(left, right),
-            // SAFETY: the level was found on this processor by `all`, the only place that makes it.
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx2 => unsafe { x86::dot_avx2(left, right) },
-            // SAFETY: as above.
-            #[cfg(target_arch = "x86_64")]
-            Self::Vnni => unsafe { x86::dot_avx512(left, right) },
-        }
+        self.dot_of::<false>(left, right)
     }
 
-    /// Asks for numbers that will be needed soon: rows that lie far apart would else be waited for one by one.
-    pub(super) fn fetch(self, numbers: &[f32]) {
-        #[cfg(target_arch = "x86_64")]
-        for line in numbers.chunks(LINE_NUMBERS) {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            // SAFETY: every processor of this kind has the instruction; it is a hint, which reads nothing.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
+    /// The same to the bit, and memory is asked ahead for what follows on the left side.
+    pub(super) fn dot_in_order(self, left: &[f32], right: &[f32]) -> f64 {
+        self.dot_of::<true>(left, right)
+    }
+
+    fn dot_of<const IN_ORDER: bool>(self, left: &[f32], right: &[f32]) -> f64 {
+        match self {
+            Self::Plain => dot::<IN_ORDER>(left, right),
+            // SAFETY: the level was found on this processor by `all`, the only place that makes it.
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => unsafe { x86::dot_avx2::<IN_ORDER>(left, right) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Self::Vnni => unsafe { x86::dot_avx512::<IN_ORDER>(left, right) },
         }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = numbers;
     }
 
     /// The dot products of the rows of a panel with `Q` queries, whose lines stand beside each other. The codes of rows
@@ -123,18 +123,6 @@ impl Level {
             #[cfg(target_arch = "x86_64")]
             Self::Vnni => unsafe { x86::product_vnni(row, query) },
         }
-    }
-
-    /// Asks for codes that will be needed soon.
-    pub(super) fn fetch_codes(self, lines: &[Line]) {
-        #[cfg(target_arch = "x86_64")]
-        for line in lines {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            // SAFETY: every processor of this kind has the instruction; it is a hint, which reads nothing.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(line).cast()) };
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = lines;
     }
 
     /// Upper bounds of the scores of a panel's rows, and the greatest of them.
@@ -170,17 +158,34 @@ pub(super) struct Slack {
     pub(super) rest: f32,
 }
 
+impl Slack {
+    /// The upper bound of a row's score.
+    #[inline(always)]
+    pub(super) fn upper(&self, dot: i32, scale: f32, error: f32) -> f32 {
+        // Rounds past 2^24, by less than the slack allows for.
+        #[allow(clippy::cast_precision_loss)]
+        let product = (dot - self.bias) as f32;
+        product * (scale * self.scale) + (error * self.factor + self.rest)
+    }
+}
+
 #[inline(always)]
-fn dot(left: &[f32], right: &[f32]) -> f64 {
+fn dot<const IN_ORDER: bool>(left: &[f32], right: &[f32]) -> f64 {
     let mut sum = 0.0;
     for (left, right) in left.chunks(PIECE).zip(right.chunks(PIECE)) {
         let mut lanes = [0.0_f32; LANES];
         let (left, left_rest) = left.as_chunks::<LANES>();
         let (right, right_rest) = right.as_chunks::<LANES>();
         for (left, right) in left.iter().zip(right) {
+            if IN_ORDER {
+                left.iter().step_by(LINE_NUMBERS).for_each(ask_ahead);
+            }
             for lane in 0..LANES {
                 lanes[lane] += left[lane] * right[lane];
             }
+        }
+        if IN_ORDER {
+            left_rest.iter().step_by(LINE_NUMBERS).for_each(ask_ahead);
         }
         for (lane, (left, right)) in lanes.iter_mut().zip(left_rest.iter().zip(right_rest)) {
             *lane += left * right;
@@ -213,10 +218,7 @@ fn bound(
 ) -> (f32, [f32; PANEL_ROWS]) {
     let mut upper = [0.0_f32; PANEL_ROWS];
     for row in 0..PANEL_ROWS {
-        // Rounds past 2^24, by less than the slack allows for.
-        #[allow(clippy::cast_precision_loss)]
-        let product = (dots[row] - query.bias) as f32;
-        upper[row] = product * (scales[row] * query.scale) + (errors[row] * query.factor + query.rest);
+        upper[row] = query.upper(dots[row], scales[row], errors[row]);
     }
     let mut eight = [0.0_f32; 8];
     for lane in 0..8 {
@@ -240,141 +242,6 @@ fn tile<const Q: usize>(panel: &[Line], queries: &[[Line; Q]], dots: &mut [Dots;
     for (at, row) in panel.chunks_exact(queries.len()).enumerate().take(PANEL_ROWS) {
         for (query, dots) in dots.iter_mut().enumerate() {
             dots[at] = product(row, queries, query);
-        }
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-mod x86 {
-    use std::arch::x86_64::{
-        __m128i, __m512i, _mm_loadu_si128, _mm256_add_epi32, _mm256_cvtepi8_epi16, _mm256_cvtepu8_epi16,
-        _mm256_madd_epi16, _mm256_setzero_si256, _mm256_storeu_si256, _mm512_add_epi32, _mm512_dpbusd_epi32,
-        _mm512_load_si512, _mm512_reduce_add_epi32, _mm512_setzero_si512,
-    };
-
-    use super::{Dots, Line, PANEL_ROWS, ROWS_AT_ONCE, Slack};
-
-    #[target_feature(enable = "avx2")]
-    pub(super) fn dot_avx2(left: &[f32], right: &[f32]) -> f64 {
-        super::dot(left, right)
-    }
-
-    #[target_feature(enable = "avx512f")]
-    pub(super) fn dot_avx512(left: &[f32], right: &[f32]) -> f64 {
-        super::dot(left, right)
-    }
-
-    #[target_feature(enable = "avx2")]
-    pub(super) fn bound_avx2(
-        dots: &Dots,
-        scales: &[f32; PANEL_ROWS],
-        errors: &[f32; PANEL_ROWS],
-        query: &Slack,
-    ) -> (f32, [f32; PANEL_ROWS]) {
-        super::bound(dots, scales, errors, query)
-    }
-
-    #[target_feature(enable = "avx512f")]
-    pub(super) fn bound_avx512(
-        dots: &Dots,
-        scales: &[f32; PANEL_ROWS],
-        errors: &[f32; PANEL_ROWS],
-        query: &Slack,
-    ) -> (f32, [f32; PANEL_ROWS]) {
-        super::bound(dots, scales, errors, query)
-    }
-
-    #[target_feature(enable = "avx512f")]
-    fn load(line: &Line) -> __m512i {
-        // SAFETY: a line is 64 initialised bytes, aligned to 64.
-        unsafe { _mm512_load_si512(std::ptr::from_ref(line).cast()) }
-    }
-
-    #[target_feature(enable = "avx512f,avx512vnni")]
-    pub(super) fn tile_vnni<const Q: usize>(panel: &[Line], queries: &[[Line; Q]], dots: &mut [Dots; Q]) {
-        let depth = queries.len();
-        if Q == 1 {
-            // One query waits for memory, which comes fastest in the order in which it lies.
-            for (at, row) in panel.chunks_exact(depth).enumerate().take(PANEL_ROWS) {
-                let mut sums = [_mm512_setzero_si512(); 2];
-                let (pairs, rest) = row.as_chunks::<2>();
-                let (query_pairs, query_rest) = queries.as_chunks::<2>();
-                for (pair, query) in pairs.iter().zip(query_pairs) {
-                    sums[0] = _mm512_dpbusd_epi32(sums[0], load(&pair[0]), load(&query[0][0]));
-                    sums[1] = _mm512_dpbusd_epi32(sums[1], load(&pair[1]), load(&query[1][0]));
-                }
-                for (line, query) in rest.iter().zip(query_rest) {
-                    sums[0] = _mm512_dpbusd_epi32(sums[0], load(line), load(&query[0]));
-                }
-                dots[0][at] = _mm512_reduce_add_epi32(_mm512_add_epi32(sums[0], sums[1]));
-            }
-            return;
-        }
-        for first in (0..PANEL_ROWS).step_by(ROWS_AT_ONCE) {
-            let mut rows = [panel; ROWS_AT_ONCE];
-            for (at, row) in rows.iter_mut().enumerate() {
-                *row = &panel[(first + at) * depth..][..depth];
-            }
-            let mut sums = [[_mm512_setzero_si512(); Q]; ROWS_AT_ONCE];
-            for at in 0..depth {
-                let mut lines = [_mm512_setzero_si512(); ROWS_AT_ONCE];
-                for row in 0..ROWS_AT_ONCE {
-                    lines[row] = load(&rows[row][at]);
-                }
-                for query in 0..Q {
-                    let codes = load(&queries[at][query]);
-                    for row in 0..ROWS_AT_ONCE {
-                        sums[row][query] = _mm512_dpbusd_epi32(sums[row][query], lines[row], codes);
-                    }
-                }
-            }
-            for row in 0..ROWS_AT_ONCE {
-                for query in 0..Q {
-                    dots[query][first + row] = _mm512_reduce_add_epi32(sums[row][query]);
-                }
-            }
-        }
-    }
-
-    #[target_feature(enable = "avx512f,avx512vnni")]
-    pub(super) fn product_vnni(row: &[Line], query: &[[Line; 1]]) -> i32 {
-        let mut sum = _mm512_setzero_si512();
-        for (line, query) in row.iter().zip(query) {
-            sum = _mm512_dpbusd_epi32(sum, load(line), load(&query[0]));
-        }
-        _mm512_reduce_add_epi32(sum)
-    }
-
-    /// Sixteen codes of a line.
-    #[target_feature(enable = "avx2")]
-    fn load_quarter(quarter: &[u8; 16]) -> __m128i {
-        // SAFETY: sixteen initialised bytes; no alignment is asked for.
-        unsafe { _mm_loadu_si128(std::ptr::from_ref(quarter).cast()) }
-    }
-
-    #[target_feature(enable = "avx2")]
-    pub(super) fn product_avx2<const Q: usize>(row: &[Line], queries: &[[Line; Q]], query: usize) -> i32 {
-        let mut sums = _mm256_setzero_si256();
-        for (line, queries) in row.iter().zip(queries) {
-            for (codes, others) in line.0.as_chunks::<16>().0.iter().zip(queries[query].0.as_chunks::<16>().0)
-            {
-                let codes = _mm256_cvtepu8_epi16(load_quarter(codes));
-                let others = _mm256_cvtepi8_epi16(load_quarter(others));
-                sums = _mm256_add_epi32(sums, _mm256_madd_epi16(codes, others));
-            }
-        }
-        let mut eight = [0_i32; 8];
-        // SAFETY: eight integers of 32 bits are 32 bytes, which may be written; no alignment is asked for.
-        unsafe { _mm256_storeu_si256(std::ptr::from_mut(&mut eight).cast(), sums) };
-        eight.iter().sum()
-    }
-
-    #[target_feature(enable = "avx2")]
-    pub(super) fn tile_avx2<const Q: usize>(panel: &[Line], queries: &[[Line; Q]], dots: &mut [Dots; Q]) {
-        for (at, row) in panel.chunks_exact(queries.len()).enumerate().take(PANEL_ROWS) {
-            for (query, dots) in dots.iter_mut().enumerate() {
-                dots[at] = product_avx2(row, queries, query);
-            }
         }
     }
 }

@@ -12,7 +12,7 @@ use super::block::{Block, Record, norm_inverse};
 use super::codes::{CODED_DIMENSIONS_MIN, Code};
 use super::columns::RowSet;
 use super::first::{self, Front, Queries};
-use super::kernel::Level;
+use super::kernel::{Level, ask_for};
 use super::matrix::Blocks;
 
 /// What looking at one document's metadata costs, in steps.
@@ -132,26 +132,27 @@ impl<'a> Best<'a> {
                 return;
             }
             if let Some((block, row)) = rows.get(at + ROWS_AHEAD) {
-                self.level.fetch(blocks[*block].row(*row));
+                ask_for(blocks[*block].row(*row));
             }
             self.offer(&blocks[block], row);
         }
     }
 
-    /// Scores all rows of a block, asking for each a little before its turn: a processor that fetches ahead by itself stops
-    /// at the end of each page.
+    /// Scores all rows of a block, in the order in which they lie.
     fn offer_all(&mut self, block: &'a Block) {
         for row in 0..block.len() {
-            if row + ROWS_AHEAD < block.len() {
-                self.level.fetch(block.row(row + ROWS_AHEAD));
-            }
-            self.offer(block, row);
+            let dot = self.level.dot_in_order(block.row(row), &self.query.direction);
+            self.offer_scored(block, row, dot);
         }
     }
 
-    /// Scores a row. Every row takes the same steps in the same order, so equal rows score equal to the bit.
     fn offer(&mut self, block: &'a Block, row: usize) {
         let dot = self.level.dot(block.row(row), &self.query.direction);
+        self.offer_scored(block, row, dot);
+    }
+
+    /// Scores a row. Every row takes the same steps in the same order, so equal rows score equal to the bit.
+    fn offer_scored(&mut self, block: &'a Block, row: usize, dot: f64) {
         #[allow(clippy::cast_possible_truncation)]
         let cosine = (dot * block.norm_inverse(row)).clamp(-1.0, 1.0) as f32;
         // Adding zero turns -0 into 0, which would else come after it.

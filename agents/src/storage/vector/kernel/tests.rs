@@ -5,12 +5,14 @@ use crate::storage::vector::tests::numbers;
 fn every_level_gives_the_bits_of_the_plain_one() {
     for dimensions in [1, 2, 15, 16, 63, 64, 65, 384, 768, 1_023, 1_024, 1_025, 3_000] {
         let (left, right) = (numbers(1, dimensions), numbers(2, dimensions));
-        let expected = dot(&left, &right);
+        let expected = dot::<false>(&left, &right);
         let exact: f64 = left.iter().zip(&right).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum();
         let norms = left.iter().chain(&right).map(|x| f64::from(*x) * f64::from(*x)).sum::<f64>();
         assert!((expected - exact).abs() <= DOT_ERROR * norms);
         for level in Level::all() {
             assert_eq!(level.dot(&left, &right).to_bits(), expected.to_bits(), "{level:?} {dimensions}");
+            let in_order = level.dot_in_order(&left, &right);
+            assert_eq!(in_order.to_bits(), expected.to_bits(), "{level:?} {dimensions}");
         }
     }
     let mut state = 1_u32;

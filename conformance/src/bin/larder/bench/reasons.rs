@@ -25,11 +25,6 @@ const REASONS: &[(&str, &str)] = &[
          clients, Larder with one for all sixteen; what is gained follows how long a flush takes.",
     ),
     (
-        "vector-scan-1-thread",
-        "1.04 (0.99 to 1.07) where the host is quiet. Where it is not, the least and the most of one run are 0.98 and 1.40: \
-         what a core gets of the memory's bandwidth changes from round to round.",
-    ),
-    (
         "file-get",
         "0.85 to 0.91 in three runs on machines of one type; the limit is the copy out of the system's cache.",
     ),
