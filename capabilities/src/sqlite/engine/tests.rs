@@ -312,3 +312,22 @@ async fn the_log_stays_small_though_somebody_always_reads() {
     let log_bytes = std::fs::metadata(folder.path().join("larder.db-wal")).unwrap().len();
     assert!(log_bytes < 128 * 1024 * 1024, "{log_bytes}");
 }
+
+/// Whoever listens to commits takes the place of SQLite's own checkpoints.
+#[tokio::test]
+async fn the_log_begins_anew_where_nobody_reads() {
+    const RECORD_BYTES: i64 = 1024 * 1024;
+    let folder = TempDir::new().unwrap();
+    let engine = open(&folder).await;
+    engine.write("test.make", |sql| Ok(sql.execute_batch("CREATE TABLE records (b BLOB)")?)).await.unwrap();
+    for _ in 0..40 {
+        let job = |sql: &Connection| {
+            sql.execute("DELETE FROM records", [])?;
+            sql.execute("INSERT INTO records VALUES (zeroblob(?1))", [RECORD_BYTES])?;
+            Ok(())
+        };
+        engine.write("test.record", job).await.unwrap();
+    }
+    let log_bytes = std::fs::metadata(folder.path().join("larder.db-wal")).unwrap().len();
+    assert!(log_bytes < 16 * 1024 * 1024, "{log_bytes}");
+}

@@ -31,12 +31,15 @@ pub(super) fn spawn(
     alive: Arc<watch::Sender<()>>,
 ) -> Result<()> {
     let run = move || {
-        match connection::writer(&config) {
-            Ok((connection, durability)) => {
+        let ready = connection::writer(&config).and_then(|(mut connection, durability)| {
+            let log = Log::of(&mut connection)?;
+            Ok((connection, log, durability))
+        });
+        match ready {
+            Ok((connection, log, durability)) => {
                 if opened.send(Ok(durability)).is_ok() {
                     let busy_timeout = config.busy_timeout;
-                    let (log, turn) = (Log::of(&connection), Turn::new());
-                    let (came, company) = (Vec::new(), Company::of(0));
+                    let (turn, came, company) = (Turn::new(), Vec::new(), Company::of(0));
                     Writer { connection, queue, commits, busy_timeout, log, turn, came, company }.run();
                 }
             }

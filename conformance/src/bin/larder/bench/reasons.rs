@@ -20,22 +20,18 @@ const REASONS: &[(&str, &str)] = &[
          is 1.36.",
     ),
     (
-        "sqlite-append-16",
-        "1.27 to 1.60 in three runs on machines of one type. Both sides wait for the same disk, pgbench with a flush for a few \
-         clients, Larder with one for all sixteen; what is gained follows how long a flush takes.",
-    ),
-    (
         "file-get",
-        "0.85 to 0.91 in three runs on machines of one type; the limit is the copy out of the system's cache.",
+        "0.64 to 1.06 in seven runs on machines of one type, as two processors get to work at once or not; the limit is the copy \
+         out of the system's cache.",
     ),
     (
         "postgres-neighbors-1",
-        "1.01 to 1.34 in three runs on machines of one type, one round trip on both sides: see `redis-last-50-driver` and \
+        "1.01 to 1.48 in four runs on machines of one type, one round trip on both sides: see `redis-last-50-driver` and \
          `postgres-last-50-sqlx` for what a trip varies by.",
     ),
     (
         "postgres-vector-filter",
-        "1.18 to 1.29 in three runs on machines of one type, one round trip on both sides.",
+        "1.18 to 1.51 in four runs on machines of one type, one round trip on both sides.",
     ),
     (
         "postgres-append",
