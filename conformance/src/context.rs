@@ -172,14 +172,27 @@ pub async fn in_time<T, R>(within: Duration, step: impl Fn(u32) -> R) -> CaseRes
 where
     R: Future<Output = CaseResult<T>>,
 {
+    attempts(|attempt| {
+        let (race, running) = (Race::begin(), step(attempt));
+        async move {
+            let result = running.await;
+            if race.is_won(within) { result.map(Some) } else { Ok(None) }
+        }
+    })
+    .await
+}
+
+/// Repeats a step until it was quick enough to prove something; until then it returns nothing.
+pub(crate) async fn attempts<T, R>(step: impl Fn(u32) -> R) -> CaseResult<T>
+where
+    R: Future<Output = CaseResult<Option<T>>>,
+{
     for attempt in 0..10 {
-        let race = Race::begin();
-        let result = step(attempt).await;
-        if race.is_won(within) {
-            return result;
+        if let Some(proven) = step(attempt).await? {
+            return Ok(proven);
         }
     }
-    Err(Failure::Engine(format!("no attempt of ten took less than {within:?}")))
+    Err(Failure::Engine("no attempt of ten was quick enough".to_owned()))
 }
 
 /// A step that races against a time to live. Stores count it by the machine's clock, which may be set forward, and may cut

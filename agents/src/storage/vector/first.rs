@@ -210,8 +210,8 @@ impl Step<'_> {
                 let row = panel * PANEL_ROWS + lane;
                 let counts = self.rows[query].as_ref().is_none_or(|rows| rows.contains(row));
                 if upper >= front.threshold && counts {
-                    let width = 2.0 * (errors[lane] * slack.factor + slack.rest);
-                    front.keep(Kept { upper, block: self.index, row }, upper - width);
+                    let lower = upper - 2.0 * slack.error(errors[lane]);
+                    front.keep(Kept { upper, block: self.index, row }, lower);
                 }
             }
         }
@@ -240,8 +240,7 @@ pub(super) fn look_at(
         let (scale, error) = (codes.scales(panel)[lane], codes.errors(panel)[lane]);
         let upper = slack.upper(level.product(codes.row(row), &group.codes), scale, error);
         if upper >= front.threshold {
-            let width = 2.0 * (error * slack.factor + slack.rest);
-            front.keep(Kept { upper, block: index, row }, upper - width);
+            front.keep(Kept { upper, block: index, row }, upper - 2.0 * slack.error(error));
         }
     }
 }

@@ -165,7 +165,13 @@ impl Slack {
         // Rounds past 2^24, by less than the slack allows for.
         #[allow(clippy::cast_precision_loss)]
         let product = (dot - self.bias) as f32;
-        product * (scale * self.scale) + (error * self.factor + self.rest)
+        product * (scale * self.scale) + self.error(error)
+    }
+
+    /// By how much a row's score may be off, given its own error.
+    #[inline(always)]
+    pub(super) fn error(&self, error: f32) -> f32 {
+        error * self.factor + self.rest
     }
 }
 

@@ -274,9 +274,26 @@ fn many_that_open_one_new_file_at_once_all_get_it() {
     }
 }
 
+/// Puts a record of 1 MiB in the place of the one before, as often as told.
+async fn write_records(engine: &Engine, times: usize) {
+    const RECORD_BYTES: i64 = 1024 * 1024;
+    engine.write("test.make", |sql| Ok(sql.execute_batch("CREATE TABLE records (b BLOB)")?)).await.unwrap();
+    for _ in 0..times {
+        let job = |sql: &Connection| {
+            sql.execute("DELETE FROM records", [])?;
+            sql.execute("INSERT INTO records VALUES (zeroblob(?1))", [RECORD_BYTES])?;
+            Ok(())
+        };
+        engine.write("test.record", job).await.unwrap();
+    }
+}
+
+fn log_bytes(folder: &TempDir) -> u64 {
+    std::fs::metadata(folder.path().join("larder.db-wal")).unwrap().len()
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_log_stays_small_though_somebody_always_reads() {
-    const RECORD_BYTES: i64 = 1024 * 1024;
     let folder = TempDir::new().unwrap();
     let engine = open(&folder).await;
     let (done, ended) = watch::channel(false);
@@ -296,38 +313,21 @@ async fn the_log_stays_small_though_somebody_always_reads() {
             })
         })
         .collect();
-    engine.write("test.make", |sql| Ok(sql.execute_batch("CREATE TABLE records (b BLOB)")?)).await.unwrap();
-    for _ in 0..240 {
-        let job = |sql: &Connection| {
-            sql.execute("DELETE FROM records", [])?;
-            sql.execute("INSERT INTO records VALUES (zeroblob(?1))", [RECORD_BYTES])?;
-            Ok(())
-        };
-        engine.write("test.record", job).await.unwrap();
-    }
+    write_records(&engine, 240).await;
     done.send(true).unwrap();
     for reader in readers {
         reader.await.unwrap();
     }
-    let log_bytes = std::fs::metadata(folder.path().join("larder.db-wal")).unwrap().len();
+    let log_bytes = log_bytes(&folder);
     assert!(log_bytes < 128 * 1024 * 1024, "{log_bytes}");
 }
 
 /// Whoever listens to commits takes the place of SQLite's own checkpoints.
 #[tokio::test]
 async fn the_log_begins_anew_where_nobody_reads() {
-    const RECORD_BYTES: i64 = 1024 * 1024;
     let folder = TempDir::new().unwrap();
     let engine = open(&folder).await;
-    engine.write("test.make", |sql| Ok(sql.execute_batch("CREATE TABLE records (b BLOB)")?)).await.unwrap();
-    for _ in 0..40 {
-        let job = |sql: &Connection| {
-            sql.execute("DELETE FROM records", [])?;
-            sql.execute("INSERT INTO records VALUES (zeroblob(?1))", [RECORD_BYTES])?;
-            Ok(())
-        };
-        engine.write("test.record", job).await.unwrap();
-    }
-    let log_bytes = std::fs::metadata(folder.path().join("larder.db-wal")).unwrap().len();
+    write_records(&engine, 40).await;
+    let log_bytes = log_bytes(&folder);
     assert!(log_bytes < 16 * 1024 * 1024, "{log_bytes}");
 }

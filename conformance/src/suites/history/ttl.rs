@@ -10,8 +10,8 @@ use super::tools::{
     Stores, all, append, holds, last, list_all, messages, next_cleared, next_said, reads_empty, refused, say,
     texts, thread,
 };
-use crate::case::{CaseResult, Failure};
-use crate::context::{Context, Race, in_time};
+use crate::case::CaseResult;
+use crate::context::{Context, Race, attempts, in_time};
 use crate::expect;
 
 const TTL: Duration = Duration::from_millis(200);
@@ -164,27 +164,33 @@ impl Use {
     }
 }
 
+/// Writes a thread with a time to live, which the append sets or a call of its own.
+async fn living_thread(stores: &Stores, thread: &Thread, ttl: Ttl, by_append: bool) -> CaseResult {
+    if by_append {
+        stores.a.append_many(thread, messages(&["first"]), living(ttl)).await?;
+    } else {
+        say(&*stores.a, thread, &["first"]).await?;
+        stores.a.set_ttl(thread, Some(ttl)).await?;
+    }
+    Ok(())
+}
+
 /// Uses a thread again and again for longer than its time to live, each time before it has passed. An attempt that a
 /// slow machine made late proves nothing and is repeated.
 async fn kept_alive_by(context: &Context, used: Use, by_append: bool) -> CaseResult {
     const SLIDING: Duration = Duration::from_millis(400);
     const STEP: Duration = Duration::from_millis(150);
-    let stores = context.history().await?;
-    'attempts: for attempt in 0..10 {
+    let stores = &context.history().await?;
+    attempts(|attempt| async move {
         let thread = thread(&format!("t{attempt}"))?;
         let mut renewed = Race::begin();
-        if by_append {
-            stores.a.append_many(&thread, messages(&["first"]), living(Ttl::sliding(SLIDING))).await?;
-        } else {
-            say(&*stores.a, &thread, &["first"]).await?;
-            stores.a.set_ttl(&thread, Some(Ttl::sliding(SLIDING))).await?;
-        }
+        living_thread(stores, &thread, Ttl::sliding(SLIDING), by_append).await?;
         for number in 0..4 {
             tokio::time::sleep(STEP).await;
             let begun = Race::begin();
-            let there = used.once(&*super::tools::either(&stores, number), &thread).await?;
+            let there = used.once(&*super::tools::either(stores, number), &thread).await?;
             if !renewed.is_won(SLIDING) {
-                continue 'attempts;
+                return Ok(None);
             }
             expect::that(
                 there,
@@ -194,9 +200,9 @@ async fn kept_alive_by(context: &Context, used: Use, by_append: bool) -> CaseRes
             renewed = begun;
         }
         sleep_past(Instant::now(), SLIDING).await;
-        return reads_empty(&*stores.b, &thread).await;
-    }
-    Err(Failure::Engine("no attempt of ten was quick enough".to_owned()))
+        reads_empty(&*stores.b, &thread).await.map(Some)
+    })
+    .await
 }
 
 /// HIST-066.
@@ -226,32 +232,25 @@ pub(super) async fn page_after_starts_the_time_to_live_anew(context: Context) ->
 
 /// Uses a thread late in its fixed life, and fails if it lives longer for that.
 async fn not_kept_alive_by(stores: &Stores, used: Use, by_append: bool) -> CaseResult {
-    for attempt in 0..10 {
+    attempts(|attempt| async move {
         let thread = thread(&format!("{used:?} {attempt}"))?;
         let life = Race::begin();
-        if by_append {
-            stores.a.append_many(&thread, messages(&["first"]), living(Ttl::fixed(TTL))).await?;
-        } else {
-            say(&*stores.a, &thread, &["first"]).await?;
-            stores.a.set_ttl(&thread, Some(Ttl::fixed(TTL))).await?;
-        }
+        living_thread(stores, &thread, Ttl::fixed(TTL), by_append).await?;
         let set = Instant::now();
         // As long before the end of its life as the look below is before the end of a prolonged one.
         tokio::time::sleep((TTL + MARGIN) / 2).await;
         let prolonged = Race::begin();
         let there = used.once(&*stores.b, &thread).await?;
         if !life.is_won(TTL) {
-            continue;
+            return Ok(None);
         }
         expect::that(there, "the thread late in its life", "nothing")?;
         sleep_past(set, TTL).await;
         reads_empty(&*stores.a, &thread).await?;
         // A later look would have found nothing in any case.
-        if prolonged.is_won(TTL) {
-            return Ok(());
-        }
-    }
-    Err(Failure::Engine("no attempt of ten was quick enough".to_owned()))
+        Ok(prolonged.is_won(TTL).then_some(()))
+    })
+    .await
 }
 
 const USES: [Use; 4] = [Use::Append, Use::GetMessages, Use::Tail, Use::PageAfter];
