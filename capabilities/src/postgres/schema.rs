@@ -15,6 +15,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/postgres/0005_walks_storage.sql"),
     include_str!("../../migrations/postgres/0006_claims.sql"),
     include_str!("../../migrations/postgres/0007_writers.sql"),
+    include_str!("../../migrations/postgres/0008_searches_walks.sql"),
 ];
 
 const OPERATION: &str = "postgres.open";

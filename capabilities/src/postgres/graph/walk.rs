@@ -1,6 +1,7 @@
-//! Walking outward, breadth first: one call of a function in the database, and so one round trip and one snapshot.
+//! Walking outward, breadth first, in one round trip and so one snapshot: by a function in the database, or where it is one
+//! hop by a statement, which takes three quarters of the function's time.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
 use larder_kernel::{Direction, EntityId, Namespace, NeighborQuery, Reached, SubGraph};
 use sqlx::{PgConnection, Row};
@@ -9,6 +10,33 @@ use super::rows;
 use crate::postgres::failure::Fallible;
 use crate::postgres::field;
 use crate::postgres::value::length;
+
+/// Walks as many hops as it is told.
+const WALK: &str = "SELECT out_id, out_type, out_source, out_target, out_properties, out_hops
+     FROM larder.neighbors($1, $2, $3, $4, $5, $6, $7)";
+
+/// Walks one hop. What `OFFSET 0` keeps apart is joined along the indexes, whatever the planner knows of the tables.
+const ONE_HOP: &str = "WITH origin AS MATERIALIZED (
+         SELECT e.id, e.entity_type, e.properties FROM larder.entities e WHERE e.namespace = $1 AND e.id = $2
+     ), walked AS MATERIALIZED (
+         SELECT r.id, r.relationship_type, r.source, r.target, r.properties FROM origin o CROSS JOIN LATERAL (
+             SELECT * FROM larder.relationships r WHERE $3 AND r.namespace = $1 AND r.source = o.id
+                AND ($5 IS NULL OR r.relationship_type = ANY ($5)) OFFSET 0) r
+         UNION ALL
+         SELECT r.id, r.relationship_type, r.source, r.target, r.properties FROM origin o CROSS JOIN LATERAL (
+             SELECT * FROM larder.relationships r WHERE $4 AND r.namespace = $1 AND r.target = o.id
+                AND ($5 IS NULL OR r.relationship_type = ANY ($5)) OFFSET 0) r
+     ), ends AS MATERIALIZED (
+         SELECT DISTINCT CASE WHEN w.source = $2 THEN w.target ELSE w.source END AS id FROM walked w
+         WHERE w.source <> w.target ORDER BY 1 LIMIT $6 - 1
+     )
+     SELECT id, entity_type, NULL, NULL, properties, 0 FROM origin
+     UNION ALL
+     SELECT e.id, e.entity_type, NULL, NULL, e.properties, 1 FROM ends n CROSS JOIN LATERAL (
+         SELECT * FROM larder.entities e WHERE e.namespace = $1 AND e.id = n.id OFFSET 0) e
+     UNION ALL
+     SELECT id, relationship_type, source, target, properties, NULL FROM walked
+     WHERE source = target OR CASE WHEN source = $2 THEN target ELSE source END IN (SELECT id FROM ends)";
 
 /// What `query` reaches from an entity.
 pub(super) async fn neighbors(
@@ -21,19 +49,18 @@ pub(super) async fn neighbors(
         return Ok(SubGraph::default());
     }
     let types: Vec<&str> = query.relationship_types.iter().map(|kind| kind.as_str()).collect();
-    let rows = sqlx::query(
-        "SELECT out_id, out_type, out_source, out_target, out_properties, out_hops
-         FROM larder.neighbors($1, $2, $3, $4, $5, $6, $7)",
-    )
-    .bind(namespace.as_str())
-    .bind(start.as_str())
-    .bind(i32::try_from(query.depth).unwrap_or(i32::MAX))
-    .bind(query.direction != Direction::In)
-    .bind(query.direction != Direction::Out)
-    .bind((!types.is_empty()).then_some(types))
-    .bind(i32::try_from(length(query.limit)).unwrap_or(i32::MAX))
-    .fetch_all(connection)
-    .await?;
+    let walk = sqlx::query(if query.depth == 1 { ONE_HOP } else { WALK })
+        .bind(namespace.as_str())
+        .bind(start.as_str());
+    let walk =
+        if query.depth == 1 { walk } else { walk.bind(i32::try_from(query.depth).unwrap_or(i32::MAX)) };
+    let rows = walk
+        .bind(query.direction != Direction::In)
+        .bind(query.direction != Direction::Out)
+        .bind((!types.is_empty()).then_some(types))
+        .bind(i32::try_from(length(query.limit)).unwrap_or(i32::MAX))
+        .fetch_all(connection)
+        .await?;
     let (mut entities, mut relationships) = (Vec::new(), BTreeMap::new());
     for row in &rows {
         if row.try_get::<Option<i32>, _>(5)?.is_some() {
@@ -44,9 +71,6 @@ pub(super) async fn neighbors(
             relationships.insert(relationship.id.clone(), relationship);
         }
     }
-    let ids: HashSet<&EntityId> = entities.iter().map(|reached| &reached.entity.id).collect();
-    // The limit may have left out an end.
-    relationships.retain(|_, one| ids.contains(&one.source) && ids.contains(&one.target));
     entities
         .sort_unstable_by(|left, right| (left.hops, &left.entity.id).cmp(&(right.hops, &right.entity.id)));
     Ok(SubGraph { entities, relationships: relationships.into_values().collect() })

@@ -38,8 +38,7 @@ pub(super) async fn search(
         .bind(length(asked))
         .bind(i32::try_from(request.embedding.dimensions()).unwrap_or(i32::MAX))
         .bind(condition);
-    // Not prepared where the collection has indexes of its own: they are only found by plans that know the collection.
-    let query = if indexed { query.bind(FEW_ROWS).persistent(false) } else { query };
+    let query = if indexed { query.bind(FEW_ROWS) } else { query };
     let mut rows = query.fetch_all(connection).await?;
     if indexed
         && let Some(row) = rows.first()
@@ -64,17 +63,8 @@ pub(super) async fn search(
     Ok(Some(hits(&rows, request, operation)?))
 }
 
-/// The nearest of the documents that satisfy the condition, where these are few and the collection has its index, which the
-/// last column tells.
-const AMONG_FEW: &str = "WITH found AS MATERIALIZED (
-         SELECT id, content, metadata, embedding, direction FROM larder.documents
-         WHERE namespace = $1 AND collection = $2 AND metadata::jsonb @@ $6::text::jsonpath LIMIT $7)
-     SELECT c.dimensions, d.id, d.content, d.metadata, d.embedding,
-        (SELECT count(*) FROM found) < $7 AND EXISTS (
-            SELECT FROM pg_catalog.pg_class i JOIN pg_catalog.pg_index x ON x.indexrelid = i.oid
-            WHERE i.relnamespace = 'larder'::regnamespace AND x.indisvalid
-                AND i.relname = larder.index_name('hnsw', c.namespace, c.name, c.dimensions))
-     FROM larder.collections c LEFT JOIN LATERAL (
-         SELECT id, content, metadata, embedding FROM found WHERE c.dimensions = $5
-         ORDER BY direction <=> $3::real[]::vector, id LIMIT $4) d ON TRUE
-     WHERE c.namespace = $1 AND c.name = $2";
+/// The same, where there are few documents that satisfy the condition and the collection has its index, which the last
+/// column tells.
+const AMONG_FEW: &str =
+    "SELECT out_dimensions, out_id, out_content, out_metadata, out_embedding, out_complete
+     FROM larder.nearest_among_few($1, $2, $3, $4, $5, $6, $7)";
