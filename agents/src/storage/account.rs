@@ -6,6 +6,7 @@
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// More than the processors that most machines have would be of little use.
 const PARTS: usize = 16;
@@ -17,6 +18,8 @@ pub(super) struct Account {
     /// What is held, and what the parts have in advance.
     taken: AtomicU64,
     parts: [Part; PARTS],
+    /// Held while bytes go from a part to `taken` or back, so that nobody who is refused looks in between.
+    moving: Mutex<()>,
     bytes_max: u64,
 }
 
@@ -27,7 +30,7 @@ struct Part(AtomicU64);
 
 impl Account {
     pub(super) fn new(bytes_max: u64) -> Self {
-        Self { taken: AtomicU64::new(0), parts: Default::default(), bytes_max }
+        Self { taken: AtomicU64::new(0), parts: Default::default(), moving: Mutex::new(()), bytes_max }
     }
 
     /// What is held; while others write, about that.
@@ -47,6 +50,7 @@ impl Account {
         if part.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, spend).is_ok() {
             return Ok(());
         }
+        let moving = self.moving();
         if self.take(bytes.saturating_add(ADVANCE_BYTES)) {
             part.0.fetch_add(ADVANCE_BYTES, Ordering::AcqRel);
             return Ok(());
@@ -55,23 +59,34 @@ impl Account {
             if self.take(bytes) {
                 return Ok(());
             }
-            if !self.collect() {
+            if !self.collect(&moving) {
                 return Err(self.bytes());
             }
         }
     }
 
-    /// Counts `bytes` more whatever the cap.
+    /// Counts `bytes` more whatever the cap. Beyond it nothing is left in advance that somebody could still spend.
     pub(super) fn count(&self, bytes: u64) {
-        self.taken.fetch_add(bytes, Ordering::AcqRel);
+        if self.taken.fetch_add(bytes, Ordering::AcqRel).saturating_add(bytes) > self.bytes_max {
+            self.collect(&self.moving());
+        }
     }
 
     /// Counts `bytes` less.
     pub(super) fn release(&self, bytes: u64) {
+        if self.taken.load(Ordering::Acquire) > self.bytes_max {
+            self.give_back(bytes);
+            return;
+        }
         let part = &self.part().0;
         if part.fetch_add(bytes, Ordering::AcqRel).saturating_add(bytes) > 2 * ADVANCE_BYTES {
+            let _moving = self.moving();
             self.give_back(part.swap(0, Ordering::AcqRel));
         }
+    }
+
+    fn moving(&self) -> MutexGuard<'_, ()> {
+        self.moving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn take(&self, bytes: u64) -> bool {
@@ -86,7 +101,7 @@ impl Account {
     }
 
     /// Gives back what is in advance. False where nothing was.
-    fn collect(&self) -> bool {
+    fn collect(&self, _moving: &MutexGuard<'_, ()>) -> bool {
         let advance = self.parts.iter().map(|part| part.0.swap(0, Ordering::AcqRel)).sum();
         self.give_back(advance);
         advance > 0
@@ -126,6 +141,35 @@ mod tests {
         assert_eq!(account.try_reserve(1), Err(account.bytes_max()));
         account.count(1);
         account.release(account.bytes_max() + 1);
+        assert_eq!(account.bytes(), 0);
+    }
+
+    #[test]
+    fn beyond_the_cap_nothing_is_spent_that_was_taken_in_advance() {
+        let account = Account::new(200_000);
+        account.try_reserve(1).unwrap();
+        account.try_reserve(130_000).unwrap();
+        account.count(70_000);
+        assert_eq!(account.try_reserve(60_000), Err(200_001));
+        account.release(10_001);
+        account.try_reserve(10_000).unwrap();
+        assert_eq!(account.try_reserve(1), Err(200_000));
+    }
+
+    #[test]
+    fn nobody_is_refused_for_what_others_have_in_advance() {
+        let account = Account::new(PARTS as u64 * ADVANCE_BYTES);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..20_000 {
+                        let quarter = account.bytes_max() / 4;
+                        account.try_reserve(quarter).unwrap();
+                        account.release(quarter);
+                    }
+                });
+            }
+        });
         assert_eq!(account.bytes(), 0);
     }
 

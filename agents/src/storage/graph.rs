@@ -26,7 +26,7 @@ pub use self::ids::ReachedIds;
 use self::model::Graph;
 use self::walk::Stamps;
 use super::MemoryPlace;
-use super::offload;
+use super::offload::{self, WAIT_STEPS};
 use super::place::default_namespace;
 
 /// Steps that one visited entity or relationship counts for.
@@ -41,7 +41,7 @@ const VISITS_COUNTED: usize = 16 * 1024;
 /// A [`GraphStore`] in memory.
 ///
 /// Reads share the graph and writes have it alone; each is one step. Walks and scans of large graphs run on a thread
-/// that may block.
+/// that may block, and so does whatever has to wait for one.
 ///
 /// ```
 /// use larder_agents::storage::InMemoryGraphStore;
@@ -128,7 +128,22 @@ impl InMemoryGraphStore {
         look: impl FnOnce(&Graph) -> T + Send + 'static,
     ) -> Result<T> {
         let space = self.space.clone();
-        offload::run(operation, visits.saturating_mul(VISIT_STEPS), move || Ok(look(&space.read()))).await
+        let steps =
+            if offload::readers_wait(&space.graph) { WAIT_STEPS } else { visits.saturating_mul(VISIT_STEPS) };
+        offload::run(operation, steps, move || Ok(look(&space.read()))).await
+    }
+
+    /// Runs `change` on the graph: away from the runtime where it visits many items, or a long walk is under way.
+    async fn change<T: Send + 'static>(
+        &self,
+        operation: &'static str,
+        visits: usize,
+        change: impl FnOnce(&mut Graph, &MemoryPlace) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let (space, place) = (self.space.clone(), self.place.clone());
+        let steps =
+            if offload::writers_wait(&space.graph) { WAIT_STEPS } else { visits.saturating_mul(VISIT_STEPS) };
+        offload::run(operation, steps, move || change(&mut space.write(), &place)).await
     }
 }
 
@@ -153,7 +168,9 @@ impl InMemoryGraphStore {
         check_neighbors(query)?;
         // A caller that only ever makes short walks must leave other tasks of its thread their turn.
         tokio::task::coop::consume_budget().await;
-        if let Some(found) = self.space.walk(walk, entity, query, WALK_VISITS_MAX) {
+        if !offload::readers_wait(&self.space.graph)
+            && let Some(found) = self.space.walk(walk, entity, query, WALK_VISITS_MAX)
+        {
             return Ok(found);
         }
         let (space, entity, query) = (self.space.clone(), entity.clone(), query.clone());
@@ -162,7 +179,7 @@ impl InMemoryGraphStore {
                 Error::new(ErrorKind::Unexpected, operation, "a walk has no bound and met one")
             })
         };
-        offload::run(operation, usize::MAX, all).await
+        offload::run(operation, WAIT_STEPS, all).await
     }
 }
 
@@ -189,9 +206,14 @@ impl Store for InMemoryGraphStore {
     }
 
     async fn erase(&self) -> Result<()> {
-        let gone = std::mem::take(&mut *self.space.write());
-        self.place.release(gone.bytes());
-        Ok(())
+        let erase = |graph: &mut Graph, place: &MemoryPlace| {
+            place.release(graph.bytes());
+            *graph = Graph::default();
+            Ok(())
+        };
+        let visits =
+            self.look("graph.erase", 0, |graph| graph.entities.len() + graph.relationships.len()).await?;
+        self.change("graph.erase", visits, erase).await
     }
 }
 
@@ -199,25 +221,38 @@ impl Store for InMemoryGraphStore {
 impl GraphStore for InMemoryGraphStore {
     async fn upsert_entities(&self, entities: Vec<Entity>) -> Result<UpsertReport> {
         check_entities(&entities)?;
-        self.space.write().upsert_entities(&self.place, entities)
+        let visits = entities.len();
+        let upsert = |graph: &mut Graph, place: &MemoryPlace| graph.upsert_entities(place, entities);
+        self.change("graph.upsert_entities", visits, upsert).await
     }
 
     async fn upsert_relationships(&self, relationships: Vec<Relationship>) -> Result<UpsertReport> {
         check_relationships(&relationships)?;
-        self.space.write().upsert_relationships(&self.place, relationships)
+        let visits = relationships.len();
+        let upsert =
+            |graph: &mut Graph, place: &MemoryPlace| graph.upsert_relationships(place, relationships);
+        self.change("graph.upsert_relationships", visits, upsert).await
     }
 
     async fn get_entities(&self, ids: &[EntityId]) -> Result<Vec<Option<Entity>>> {
-        check_ids("graph.get_entities", ids)?;
-        let graph = self.space.read();
-        Ok(ids.iter().map(|id| graph.entity(id).map(|entity| entity.as_ref().clone())).collect())
+        const OPERATION: &str = "graph.get_entities";
+        check_ids(OPERATION, ids)?;
+        let wanted = ids.to_vec();
+        let get = move |graph: &Graph| {
+            wanted.iter().map(|id| graph.entity(id).map(|entity| entity.as_ref().clone())).collect()
+        };
+        self.look(OPERATION, ids.len(), get).await
     }
 
     async fn get_relationships(&self, ids: &[RelationshipId]) -> Result<Vec<Option<Relationship>>> {
-        check_ids("graph.get_relationships", ids)?;
-        let graph = self.space.read();
-        let read = |id| graph.relationship(id).map(|relationship| relationship.as_ref().clone());
-        Ok(ids.iter().map(read).collect())
+        const OPERATION: &str = "graph.get_relationships";
+        check_ids(OPERATION, ids)?;
+        let wanted = ids.to_vec();
+        let get = move |graph: &Graph| {
+            let read = |id| graph.relationship(id).map(|relationship| relationship.as_ref().clone());
+            wanted.iter().map(read).collect()
+        };
+        self.look(OPERATION, ids.len(), get).await
     }
 
     async fn neighbors(&self, entity: &EntityId, query: &NeighborQuery) -> Result<SubGraph> {
@@ -225,11 +260,17 @@ impl GraphStore for InMemoryGraphStore {
     }
 
     async fn delete_entity(&self, entity: &EntityId) -> Result<DeletedEntity> {
-        Ok(self.space.write().delete_entity(&self.place, entity))
+        const OPERATION: &str = "graph.delete_entity";
+        let id = entity.clone();
+        let visits = self.look(OPERATION, 0, move |graph| graph.degree(&id, VISITS_COUNTED)).await?;
+        let id = entity.clone();
+        self.change(OPERATION, visits, move |graph, place| Ok(graph.delete_entity(place, &id))).await
     }
 
     async fn delete_relationship(&self, relationship: &RelationshipId) -> Result<bool> {
-        Ok(self.space.write().delete_relationship(&self.place, relationship))
+        let id = relationship.clone();
+        let delete = move |graph: &mut Graph, place: &MemoryPlace| Ok(graph.delete_relationship(place, &id));
+        self.change("graph.delete_relationship", 1, delete).await
     }
 
     async fn find_entities(
@@ -238,10 +279,12 @@ impl GraphStore for InMemoryGraphStore {
         page: PageRequest<EntityId>,
     ) -> Result<Page<Entity, EntityId>> {
         check_entity_query(query, &page)?;
-        let visits = self.space.read().entities_to_visit(query);
+        const OPERATION: &str = "graph.find_entities";
+        let wanted = query.clone();
+        let visits = self.look(OPERATION, 0, move |graph| graph.entities_to_visit(&wanted)).await?;
         let (query, PageRequest { after, limit }) = (query.clone(), page);
         let find = move |graph: &Graph| graph.find_entities(&query, after.as_ref(), limit + 1);
-        let items = self.look("graph.find_entities", visits, find).await?;
+        let items = self.look(OPERATION, visits, find).await?;
         Ok(Page::from_surplus(items, limit, |entity: &Entity| entity.id.clone()))
     }
 
@@ -251,21 +294,24 @@ impl GraphStore for InMemoryGraphStore {
         page: PageRequest<RelationshipId>,
     ) -> Result<Page<Relationship, RelationshipId>> {
         check_relationship_query(query, &page)?;
-        let visits = match query.source.as_ref().or(query.target.as_ref()) {
-            Some(end) => self.space.read().degree(end, VISITS_COUNTED),
-            None => self.space.read().relationships.len(),
+        const OPERATION: &str = "graph.find_relationships";
+        let end = query.source.as_ref().or(query.target.as_ref()).cloned();
+        let visits = move |graph: &Graph| match end {
+            Some(end) => graph.degree(&end, VISITS_COUNTED),
+            None => graph.relationships.len(),
         };
+        let visits = self.look(OPERATION, 0, visits).await?;
         let (query, PageRequest { after, limit }) = (query.clone(), page);
         let find = move |graph: &Graph| graph.find_relationships(&query, after.as_ref(), limit + 1);
-        let items = self.look("graph.find_relationships", visits, find).await?;
+        let items = self.look(OPERATION, visits, find).await?;
         Ok(Page::from_surplus(items, limit, |relationship: &Relationship| relationship.id.clone()))
     }
 
     async fn count(&self) -> Result<GraphCounts> {
-        let graph = self.space.read();
-        Ok(GraphCounts {
+        let count = |graph: &Graph| GraphCounts {
             entities: size(graph.entities.len()),
             relationships: size(graph.relationships.len()),
-        })
+        };
+        self.look("graph.count", 0, count).await
     }
 }

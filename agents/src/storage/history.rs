@@ -20,7 +20,7 @@ use larder_kernel::{
 };
 
 use super::place::{MemoryPlace, default_namespace, now_ms};
-use super::slots::{Slots, follow};
+use super::slots::{Record, Slots, follow};
 use state::ThreadState;
 
 type Threads = Slots<Thread, ThreadState>;
@@ -101,7 +101,7 @@ impl InMemoryHistoryProvider {
         work: impl FnOnce(&mut ThreadState) -> Result<R>,
     ) -> Result<R> {
         let make = || ThreadState::new(operation, &self.place, thread);
-        self.threads.write(thread, make, |state| {
+        self.threads.write(&self.place, thread, make, |state| {
             if state.has_life() {
                 state.expire(&self.place, now_ms());
             }
@@ -136,14 +136,18 @@ impl InMemoryHistoryProvider {
                 return Err(target_is_there());
             }
             let copied = from_live.copy(up_to);
-            if copied.is_empty() {
-                return Err(nothing_to_fork());
-            }
             let messages = larder_kernel::check::size(copied.len());
-            let last = to_live.append(OPERATION, &self.place, copied, None)?.last;
+            let done = if copied.is_empty() {
+                Err(nothing_to_fork())
+            } else {
+                to_live.append(OPERATION, &self.place, copied, None)
+            };
             drop((from_state, to_state));
             to.ring();
-            return Ok(Forked { messages, last });
+            if done.is_err() {
+                self.threads.forget_unused(&self.place, target, &to);
+            }
+            return Ok(Forked { messages, last: done?.last });
         }
     }
 }

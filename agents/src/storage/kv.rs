@@ -17,7 +17,7 @@ use larder_kernel::{
 };
 
 use super::place::{MemoryPlace, default_namespace, now_ms};
-use super::slots::{Slots, follow};
+use super::slots::{Record, Slots, follow};
 use bucket::Bucket;
 
 type Buckets = Slots<BucketName, Bucket>;
@@ -122,7 +122,7 @@ impl KeyValueStore for InMemoryKeyValueStore {
             let done = self.buckets.change(bucket, put);
             return done.unwrap_or_else(|| Err(bucket::at_another_revision("kv.put")));
         }
-        self.buckets.write(bucket, || Bucket::new("kv.put", &self.place, bucket), put)
+        self.buckets.write(&self.place, bucket, || Bucket::new("kv.put", &self.place, bucket), put)
     }
 
     async fn get(&self, bucket: &BucketName, key: &Key) -> Result<Option<KvEntry>> {
@@ -175,13 +175,13 @@ impl KeyValueStore for InMemoryKeyValueStore {
         let slot = self.buckets.find_or_make(bucket, || Bucket::new(OPERATION, &self.place, bucket))?;
         let (place, prefix, mut cursor) = (self.place.clone(), prefix.to_owned(), after.get());
         let mut excused = 0;
-        if let Some(state) = slot.lock().as_ref() {
-            excused = state.excused(cursor);
-            state.check_watch(cursor, excused)?;
+        let refused = slot.lock().as_ref().and_then(|state| state.check_watch(cursor, &mut excused).err());
+        if let Some(error) = refused {
+            return Err(error);
         }
         Ok(follow(OPERATION, slot, move |state| {
             state.expire(&place, now_ms());
-            state.changes_after(&prefix, &mut cursor, excused)
+            state.changes_after(&prefix, &mut cursor, &mut excused)
         }))
     }
 }

@@ -1,6 +1,11 @@
 //! Keeping long work off the async runtime.
 
+use std::sync::{RwLock, TryLockError};
+
 use larder_kernel::{Error, ErrorKind, Outcome, Result};
+
+/// How many steps it takes to wait for a lock: nobody knows for how long others hold it.
+pub(crate) const WAIT_STEPS: usize = usize::MAX;
 
 /// Steps (a multiplication, a visited edge) up to which work stays on the caller's thread: well under a millisecond,
 /// about what the hop to another thread is worth.
@@ -14,6 +19,21 @@ impl Drop for AbortOnDrop {
     }
 }
 
+/// Whether who reads under `lock` waits for a writer.
+pub(crate) fn readers_wait<T>(lock: &RwLock<T>) -> bool {
+    matches!(lock.try_read(), Err(TryLockError::WouldBlock))
+}
+
+/// Whether who writes under `lock` waits for anybody.
+pub(crate) fn writers_wait<T>(lock: &RwLock<T>) -> bool {
+    matches!(lock.try_write(), Err(TryLockError::WouldBlock))
+}
+
+/// Whether work of so many steps has a thread of its own.
+pub(crate) fn is_long(steps: usize) -> bool {
+    steps > INLINE_STEPS_MAX
+}
+
 /// Runs `work` of about `steps` steps: at once where it is short, else on a thread that may block.
 ///
 /// Without a Tokio runtime there is nothing to keep free, and the work runs at once. Once begun it runs to its end,
@@ -24,7 +44,7 @@ where
     T: Send + 'static,
     W: FnOnce() -> Result<T> + Send + 'static,
 {
-    if steps <= INLINE_STEPS_MAX || tokio::runtime::Handle::try_current().is_err() {
+    if !is_long(steps) || tokio::runtime::Handle::try_current().is_err() {
         return work();
     }
     let task = tokio::task::spawn_blocking(work);

@@ -71,6 +71,15 @@ impl MemoryPlace {
         })
     }
 
+    /// Counts `needed` instead of `freed`, for `operation`, or refuses to.
+    pub(crate) fn exchange(&self, operation: &'static str, freed: u64, needed: u64) -> Result<()> {
+        if needed > freed {
+            return self.try_reserve(operation, needed - freed);
+        }
+        self.release(freed - needed);
+        Ok(())
+    }
+
     /// Counts `bytes` more whatever the cap, for the trace that a removal leaves.
     pub(crate) fn count(&self, bytes: u64) {
         self.inner.account.count(bytes);

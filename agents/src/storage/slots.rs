@@ -17,10 +17,20 @@ use larder_kernel::{Error, Result};
 use rustc_hash::FxHasher;
 use tokio::sync::Notify;
 
+use super::place::MemoryPlace;
+
 /// How many slots a walk looks up at once.
 const CHUNK_SLOTS: usize = 256;
 /// How many maps there are.
 const MAPS: usize = 16;
+
+/// What a place holds a record for.
+pub(crate) trait Record {
+    /// Whether nothing was ever written to it.
+    fn is_unused(&self) -> bool;
+    /// What it has in the place's account.
+    fn held(&self) -> u64;
+}
 
 /// One record's state, `None` once it was erased, and the bell that rings after each write.
 pub(crate) struct Slot<T> {
@@ -110,13 +120,18 @@ impl<K: Hash + Ord + Clone, T> Slots<K, T> {
         done
     }
 
-    /// Runs `work` on the record, made if there is none, and wakes its followers.
+    /// Runs `work` on the record, made if there is none, and wakes its followers. Of work that fails no record stays that
+    /// was made for it.
     pub(crate) fn write<R>(
         &self,
+        place: &MemoryPlace,
         key: &K,
         make: impl Fn() -> Result<T>,
         work: impl FnOnce(&mut T) -> Result<R>,
-    ) -> Result<R> {
+    ) -> Result<R>
+    where
+        T: Record,
+    {
         loop {
             let slot = self.find_or_make(key, &make)?;
             let mut state = slot.lock();
@@ -125,7 +140,29 @@ impl<K: Hash + Ord + Clone, T> Slots<K, T> {
             let done = work(live);
             drop(state);
             slot.ring();
+            if done.is_err() {
+                self.forget_unused(place, key, &slot);
+            }
             return done;
+        }
+    }
+
+    /// Takes a record out that nobody ever wrote to, unless somebody else has it in hand.
+    pub(crate) fn forget_unused(&self, place: &MemoryPlace, key: &K, slot: &Arc<Slot<T>>)
+    where
+        T: Record,
+    {
+        let mut map = self.map(key).write();
+        // The map's and the caller's: while the map is locked, nobody gets another.
+        let alone =
+            map.get(key).is_some_and(|found| Arc::ptr_eq(found, slot)) && Arc::strong_count(slot) == 2;
+        if !alone {
+            return;
+        }
+        let unused = slot.lock().as_ref().filter(|state| state.is_unused()).map(Record::held);
+        if let Some(held) = unused {
+            map.remove(key);
+            place.release(held);
         }
     }
 

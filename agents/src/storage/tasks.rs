@@ -21,7 +21,7 @@ use larder_kernel::{
 };
 
 use super::place::{MemoryPlace, deadline_ms, default_namespace, now_ms};
-use super::slots::Slots;
+use super::slots::{Record, Slots};
 use board::{BoardState, Numbers, no_board};
 pub use global::GlobalTaskStore;
 
@@ -108,6 +108,17 @@ impl InMemoryTaskStore {
     }
 }
 
+impl Record for Conversation {
+    fn is_unused(&self) -> bool {
+        self.boards.is_empty()
+    }
+
+    fn held(&self) -> u64 {
+        let boards = self.boards.values().filter_map(|(_, state)| state.as_ref());
+        self.held + boards.map(BoardState::held).sum::<u64>()
+    }
+}
+
 impl Conversation {
     /// The boards after an agent, up to `limit`.
     fn list(&self, conversation: &ConversationId, after: Option<&AgentId>, limit: usize) -> Vec<Board> {
@@ -144,10 +155,7 @@ impl Store for InMemoryTaskStore {
     }
 
     async fn erase(&self) -> Result<()> {
-        self.conversations.erase(|conversation| {
-            let boards = conversation.boards.values().filter_map(|(_, state)| state.as_ref());
-            self.place.release(conversation.held + boards.map(BoardState::held).sum::<u64>());
-        });
+        self.conversations.erase(|conversation| self.place.release(conversation.held()));
         Ok(())
     }
 }
@@ -158,17 +166,17 @@ impl TaskStore for InMemoryTaskStore {
         const OPERATION: &str = "tasks.create_task_list";
         new.check()?;
         let make = || Ok(Conversation::default());
-        self.conversations.write(&board.conversation, make, |conversation| {
-            if !conversation.boards.contains_key(&board.agent) {
-                let names = size(board.conversation.as_str().len() + board.agent.as_str().len());
-                self.place.try_reserve(OPERATION, NUMBERS_SHARE_BYTES + names)?;
-                conversation.held += NUMBERS_SHARE_BYTES + names;
-            }
-            let (numbers, state) = conversation.boards.entry(board.agent.clone()).or_default();
-            if state.is_some() {
+        self.conversations.write(&self.place, &board.conversation, make, |conversation| {
+            let there = conversation.boards.get(&board.agent);
+            if there.is_some_and(|(_, state)| state.is_some()) {
                 return Err(Error::new(ErrorKind::AlreadyExists, OPERATION, "the board is there"));
             }
-            let made = state.insert(BoardState::new(OPERATION, &self.place, numbers, new)?);
+            let names = size(board.conversation.as_str().len() + board.agent.as_str().len());
+            let held = if there.is_some() { 0 } else { NUMBERS_SHARE_BYTES + names };
+            self.place.try_reserve(OPERATION, held + BoardState::share(&new))?;
+            conversation.held += held;
+            let (numbers, state) = conversation.boards.entry(board.agent.clone()).or_default();
+            let made = state.insert(BoardState::new(numbers, new));
             Ok(made.shown(board.clone()))
         })
     }

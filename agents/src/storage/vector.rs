@@ -9,37 +9,36 @@ mod kernel;
 pub mod limits;
 mod matrix;
 mod search;
+mod space;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::fmt;
 use std::num::NonZero;
-use std::ops::Bound;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use larder_kernel::check::size;
-use larder_kernel::storage::vector::{
-    PreparedDocument, check_dimension, check_ids, check_search, check_search_batch, prepare,
-};
+use larder_kernel::storage::vector::{check_dimension, check_ids, check_search, check_search_batch, prepare};
 use larder_kernel::{
     Capabilities, CollectionInfo, CollectionName, Document, DocumentId, Durability, Embedder, Filter,
     Namespace, Page, PageRequest, PutMode, PutReport, Result, SearchHit, SearchRequest, Store, VectorStore,
 };
 
-use self::block::{Block, Record, Row};
+use self::block::Block;
 use self::kernel::Level;
 use self::matrix::{Blocks, Rows};
-use self::search::{FILTER_STEPS, Query, Scope, Search, Way};
+use self::search::{Query, Scope, Search, Way, filter_steps};
+use self::space::{Collections, Space};
 use super::MemoryPlace;
 use super::offload;
 use super::place::default_namespace;
 
 /// A [`VectorStore`] in memory.
 ///
-/// Every search is exact. Searches read a snapshot, so that they neither wait for writes nor hold them up, and long ones
-/// run on threads of their own. A writer copies at most the 2 MiB of embeddings around each row that a search still
+/// Every search is exact. Searches read a snapshot, so that they hold up no write, and wait only for one that is under
+/// way when they begin. Long work, and waiting, is done on threads of its own. A writer copies at most the 2 MiB of embeddings around each row that a search still
 /// reads.
 ///
 /// # How a search finds its way
@@ -96,66 +95,6 @@ pub struct InMemoryVectorStore {
     way: Way,
 }
 
-/// The collections of a namespace. Writers of a collection hold the outer lock for reading, so a collection that is
-/// removed has no writer; searches hold neither lock while they score.
-#[derive(Default)]
-struct Space {
-    collections: RwLock<BTreeMap<CollectionName, RwLock<Rows>>>,
-}
-
-// A thread that panics under a lock has changed nothing by then: what can fail comes before the first change.
-fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
-    lock.read().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
-    lock.write().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn row(document: PreparedDocument) -> Row {
-    let PreparedDocument { id, content, embedding, metadata } = document;
-    Row::new(embedding, Record { id, content, metadata })
-}
-
-impl Space {
-    /// What `look` sees of a collection; `None` where there is none.
-    fn look<T>(&self, collection: &CollectionName, look: impl FnOnce(&Rows) -> T) -> Option<T> {
-        read(&self.collections).get(collection).map(|rows| look(&read(rows)))
-    }
-
-    /// What `change` does to a collection; `None` where there is none.
-    fn change<T>(&self, collection: &CollectionName, change: impl FnOnce(&mut Rows) -> T) -> Option<T> {
-        read(&self.collections).get(collection).map(|rows| change(&mut write(rows)))
-    }
-
-    fn put(
-        &self,
-        place: &MemoryPlace,
-        collection: &CollectionName,
-        documents: Vec<PreparedDocument>,
-        mode: PutMode,
-    ) -> Result<PutReport> {
-        // The batch is never empty and has one dimension: `prepare` saw to it.
-        let Some(first) = documents.first() else { return Ok(PutReport::default()) };
-        let dimensions = first.embedding.dimensions();
-        // Codes are made before any lock is taken.
-        let documents: Vec<Row> = documents.into_iter().map(row).collect();
-        let collections = read(&self.collections);
-        if let Some(rows) = collections.get(collection) {
-            return write(rows).put(place, documents, mode);
-        }
-        drop(collections);
-        let mut collections = write(&self.collections);
-        if let Some(rows) = collections.get(collection) {
-            return write(rows).put(place, documents, mode);
-        }
-        let mut rows = Rows::new(place, dimensions)?;
-        let report = rows.put(place, documents, mode).inspect_err(|_| place.release(rows.bytes()))?;
-        collections.insert(collection.clone(), RwLock::new(rows));
-        Ok(report)
-    }
-}
-
 impl InMemoryVectorStore {
     /// A store in a place of its own.
     #[must_use]
@@ -203,8 +142,11 @@ impl InMemoryVectorStore {
         collection: &CollectionName,
         requests: &[SearchRequest],
     ) -> Result<Vec<Vec<SearchHit>>> {
-        let found = self.space.look(collection, |rows| (rows.dimensions(), rows.snapshot()));
-        let Some((dimensions, blocks)) = found else { return Ok(vec![Vec::new(); requests.len()]) };
+        let look = |rows: &Rows| (rows.dimensions(), rows.snapshot(), rows.copy_steps());
+        let found = self.space.look(operation, collection, look).await?;
+        let Some((dimensions, blocks, copy_steps)) = found else {
+            return Ok(vec![Vec::new(); requests.len()]);
+        };
         for request in requests {
             check_dimension(operation, request.embedding.dimensions(), dimensions)?;
         }
@@ -216,7 +158,7 @@ impl InMemoryVectorStore {
             queries.iter().map(|query| Scope::of(query, &blocks)).collect::<Vec<_>>()
         };
         let scopes = offload::run(operation, steps, move || Ok(find(scoped))).await?;
-        let steps = Search { way, blocks: &blocks, queries: &queries, scopes: &scopes }.steps();
+        let steps = Search { way, blocks: &blocks, queries: &queries, scopes: &scopes }.steps(copy_steps);
         let work = move || Ok(Search { way, blocks: &blocks, queries: &queries, scopes: &scopes }.hits());
         offload::run(operation, steps, work).await
     }
@@ -247,21 +189,23 @@ impl Store for InMemoryVectorStore {
     }
 
     async fn erase(&self) -> Result<()> {
-        let gone = std::mem::take(&mut *write(&self.space.collections));
-        for rows in gone.into_values() {
-            self.place.release(read(&rows).bytes());
-        }
-        Ok(())
+        let take = |collections: &mut Collections| ((), std::mem::take(collections).into_values().collect());
+        self.space.take_out("vectors.erase", &self.place, take).await
     }
 }
 
 /// The documents at the given rows, made away from the runtime where they are many.
 async fn documents(
     operation: &'static str,
-    dimensions: usize,
     places: Vec<Option<(Arc<Block>, usize)>>,
 ) -> Result<Vec<Option<Document>>> {
-    let steps = places.len().saturating_mul(dimensions);
+    let mut steps = 0;
+    for (block, row) in places.iter().flatten() {
+        steps += block.copy_steps(*row);
+        if offload::is_long(steps) {
+            break;
+        }
+    }
     let make = |place: &Option<(Arc<Block>, usize)>| {
         place.as_ref().map(|(block, row)| block.document(*row)).transpose()
     };
@@ -277,18 +221,17 @@ impl VectorStore for InMemoryVectorStore {
         mode: PutMode,
     ) -> Result<PutReport> {
         let documents = prepare(documents, self.embedder.as_deref()).await?;
-        let steps = documents.iter().map(|document| document.embedding.dimensions()).sum();
-        let (space, place, collection) = (self.space.clone(), self.place.clone(), collection.clone());
-        offload::run("vectors.put", steps, move || space.put(&place, &collection, documents, mode)).await
+        self.space.put("vectors.put", &self.place, collection, documents, mode).await
     }
 
     async fn get(&self, collection: &CollectionName, ids: &[DocumentId]) -> Result<Vec<Option<Document>>> {
         check_ids("vectors.get", ids)?;
-        let found = self.space.look(collection, |rows| {
-            (rows.dimensions(), ids.iter().map(|id| rows.find(id)).collect::<Vec<_>>())
-        });
-        let Some((dimensions, places)) = found else { return Ok(vec![None; ids.len()]) };
-        documents("vectors.get", dimensions, places).await
+        let wanted = ids.to_vec();
+        let find = move |rows: &Rows| wanted.iter().map(|id| rows.find(id)).collect::<Vec<_>>();
+        let Some(places) = self.space.look("vectors.get", collection, find).await? else {
+            return Ok(vec![None; ids.len()]);
+        };
+        documents("vectors.get", places).await
     }
 
     async fn search(&self, collection: &CollectionName, request: &SearchRequest) -> Result<Vec<SearchHit>> {
@@ -308,43 +251,46 @@ impl VectorStore for InMemoryVectorStore {
     }
 
     async fn delete(&self, collection: &CollectionName, ids: &[DocumentId]) -> Result<u64> {
-        check_ids("vectors.delete", ids)?;
-        let Some(dimensions) = self.space.look(collection, Rows::dimensions) else { return Ok(0) };
+        const OPERATION: &str = "vectors.delete";
+        check_ids(OPERATION, ids)?;
+        let dimensions = self.space.look(OPERATION, collection, Rows::dimensions).await?;
+        let Some(dimensions) = dimensions else { return Ok(0) };
         let ids: HashSet<DocumentId> = ids.iter().cloned().collect();
         // Each hole is filled with another row.
         let steps = ids.len().saturating_mul(dimensions);
-        let (space, place, collection) = (self.space.clone(), self.place.clone(), collection.clone());
+        let place = self.place.clone();
         let delete = move |rows: &mut Rows| rows.delete(&place, &ids);
-        offload::run("vectors.delete", steps, move || Ok(space.change(&collection, delete).unwrap_or(0)))
-            .await
+        Ok(self.space.change(OPERATION, collection, steps, delete).await?.unwrap_or(0))
     }
 
     async fn delete_matching(&self, collection: &CollectionName, filter: &Filter) -> Result<u64> {
         const OPERATION: &str = "vectors.delete_matching";
         filter.check(OPERATION)?;
         // Every document is looked at, and each hole is filled with another row.
-        let steps = |rows: &Rows| rows.len().saturating_mul(FILTER_STEPS + rows.dimensions());
-        let Some(steps) = self.space.look(collection, steps) else { return Ok(0) };
-        let (space, place) = (self.space.clone(), self.place.clone());
-        let (collection, filter) = (collection.clone(), filter.clone());
+        let look = filter_steps(filter);
+        let steps = move |rows: &Rows| rows.len().saturating_mul(look + rows.dimensions());
+        let Some(steps) = self.space.look(OPERATION, collection, steps).await? else { return Ok(0) };
+        let (place, filter) = (self.place.clone(), filter.clone());
         let delete = move |rows: &mut Rows| {
             let ids = rows.matching(&filter);
             rows.delete(&place, &ids)
         };
-        offload::run(OPERATION, steps, move || Ok(space.change(&collection, delete).unwrap_or(0))).await
+        Ok(self.space.change(OPERATION, collection, steps, delete).await?.unwrap_or(0))
     }
 
     async fn count(&self, collection: &CollectionName, filter: Option<&Filter>) -> Result<u64> {
         const OPERATION: &str = "vectors.count";
         let Some(filter) = filter else {
-            return Ok(self.space.look(collection, |rows| size(rows.len())).unwrap_or(0));
+            let count = self.space.look(OPERATION, collection, |rows| size(rows.len())).await?;
+            return Ok(count.unwrap_or(0));
         };
         filter.check(OPERATION)?;
-        let found = self.space.look(collection, |rows| (rows.len(), rows.snapshot()));
+        let found = self.space.look(OPERATION, collection, |rows| (rows.len(), rows.snapshot())).await?;
         let Some((count, blocks)) = found else { return Ok(0) };
+        let steps = count.saturating_mul(filter_steps(filter));
         let filter = filter.clone();
         let matching = move || Ok(size(blocks.iter().map(|block| block.matching(&filter).len()).sum()));
-        offload::run(OPERATION, count.saturating_mul(FILTER_STEPS), matching).await
+        offload::run(OPERATION, steps, matching).await
     }
 
     async fn list(
@@ -354,40 +300,31 @@ impl VectorStore for InMemoryVectorStore {
     ) -> Result<Page<Document, DocumentId>> {
         const OPERATION: &str = "vectors.list";
         page.check(OPERATION)?;
-        let found = self
-            .space
-            .look(collection, |rows| (rows.dimensions(), rows.page(page.after.as_ref(), page.limit + 1)));
-        let Some((dimensions, places)) = found else { return Ok(Page::empty()) };
+        let PageRequest { after, limit } = page;
+        let look = move |rows: &Rows| rows.page(after.as_ref(), limit + 1);
+        let places = self.space.look(OPERATION, collection, look).await?;
+        let Some(places) = places else { return Ok(Page::empty()) };
         let places = places.into_iter().map(Some).collect();
-        let items = documents(OPERATION, dimensions, places).await?.into_iter().flatten().collect();
-        Ok(Page::from_surplus(items, page.limit, |document: &Document| document.id.clone()))
+        let items = documents(OPERATION, places).await?.into_iter().flatten().collect();
+        Ok(Page::from_surplus(items, limit, |document: &Document| document.id.clone()))
     }
 
     async fn list_collections(
         &self,
         page: PageRequest<CollectionName>,
     ) -> Result<Page<CollectionInfo, CollectionName>> {
-        page.check("vectors.list_collections")?;
-        let start = page.after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
-        let info = |(collection, rows): (&CollectionName, &RwLock<Rows>)| {
-            let rows = read(rows);
-            CollectionInfo {
-                collection: collection.clone(),
-                dimensions: rows.dimensions(),
-                documents: size(rows.len()),
-            }
-        };
-        let collections = read(&self.space.collections);
-        let range = collections.range::<CollectionName, _>((start, Bound::Unbounded));
-        let items = range.take(page.limit + 1).map(info).collect();
+        const OPERATION: &str = "vectors.list_collections";
+        page.check(OPERATION)?;
+        let items = self.space.list(OPERATION, page.after, page.limit + 1).await?;
         Ok(Page::from_surplus(items, page.limit, |item: &CollectionInfo| item.collection.clone()))
     }
 
     async fn drop_collection(&self, collection: &CollectionName) -> Result<bool> {
-        let gone = write(&self.space.collections).remove(collection);
-        if let Some(rows) = &gone {
-            self.place.release(read(rows).bytes());
-        }
-        Ok(gone.is_some())
+        let name = collection.clone();
+        let take = move |collections: &mut Collections| {
+            let gone = collections.remove(&name);
+            (gone.is_some(), gone.into_iter().collect())
+        };
+        self.space.take_out("vectors.drop_collection", &self.place, take).await
     }
 }

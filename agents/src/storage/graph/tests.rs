@@ -266,3 +266,33 @@ async fn what_walks_read_follows_every_change_of_the_graph() {
         assert_eq!(graph.ids.count(), graph.entities.len());
     }
 }
+
+#[tokio::test]
+async fn who_waits_for_a_long_walk_or_change_holds_up_no_other_task() {
+    let store = sample().await;
+    for reading in [true, false] {
+        let ((begun, begins), (told, tells)) = (std::sync::mpsc::channel(), std::sync::mpsc::channel());
+        let space = store.space.clone();
+        let holder = std::thread::spawn(move || {
+            let _locks = if reading { (Some(space.read()), None) } else { (None, Some(space.write())) };
+            begun.send(()).unwrap();
+            tells.recv_timeout(std::time::Duration::from_secs(20)).is_ok()
+        });
+        begins.recv().unwrap();
+        let (a, f, query, all) = (id("a"), id("f"), NeighborQuery::default(), EntityQuery::default());
+        let calls = async {
+            tokio::join!(
+                store.neighbors(&a, &query),
+                store.get_entities(std::slice::from_ref(&a)),
+                store.find_entities(&all, PageRequest::first(10)),
+                store.count(),
+                store.upsert_entities(vec![node("g")]),
+                store.delete_entity(&f),
+            )
+        };
+        let (calls, ()) = tokio::join!(calls, async { told.send(()).unwrap() });
+        assert!(holder.join().unwrap(), "the task beside the calls had no turn");
+        assert_eq!(calls.0.unwrap().entities.len(), 4);
+        assert!(calls.1.is_ok() && calls.2.is_ok() && calls.3.is_ok() && calls.4.is_ok() && calls.5.is_ok());
+    }
+}

@@ -12,11 +12,12 @@ use larder_kernel::{
 
 use super::events::{Event, EventKind};
 use crate::storage::place::{MemoryPlace, deadline_ms};
-use crate::storage::slots::LogPage;
+use crate::storage::slots::{LogPage, Record};
 
-/// What the account counts for a thread, a message and a key beyond their content.
+/// What the account counts for a thread, a message, a blob's reference and a key beyond their content.
 const THREAD_SHARE_BYTES: u64 = 512;
 const MESSAGE_SHARE_BYTES: u64 = 160;
+const BLOB_SHARE_BYTES: u64 = 64;
 const KEY_SHARE_BYTES: u64 = 128;
 /// Most events that a subscriber takes at once.
 const EVENTS_PAGE_MAX: usize = 256;
@@ -65,11 +66,6 @@ impl ThreadState {
             life: None,
             held,
         })
-    }
-
-    /// What this thread has in the place's account.
-    pub(super) fn held(&self) -> u64 {
-        self.held
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -241,14 +237,15 @@ impl ThreadState {
                 "the thread lost messages since it was read",
             ));
         }
-        self.reserve(OPERATION, place, content_share(&replacement.messages))?;
-
         let going = self.index_after(up_to);
         let (bytes, freed) = self
             .messages
-            .drain(..going)
+            .range(..going)
             .fold((0, 0), |(bytes, freed), entry| (bytes + entry.bytes, freed + entry.share()));
-        self.release(place, freed);
+        let needed = content_share(&replacement.messages);
+        place.exchange(OPERATION, freed, needed)?;
+        self.held = self.held + needed - freed;
+        self.messages.drain(..going);
         let added: usize = replacement.messages.iter().map(ChatMessage::size_bytes).sum();
         self.bytes = self.bytes - bytes + size(added);
         let thread_bytes = self.bytes;
@@ -360,13 +357,35 @@ impl ThreadState {
     }
 }
 
+impl Record for ThreadState {
+    fn is_unused(&self) -> bool {
+        self.last == 0
+    }
+
+    fn held(&self) -> u64 {
+        self.held
+    }
+}
+
 fn content_share<M: Borrow<ChatMessage>>(messages: &[M]) -> u64 {
-    messages.iter().map(|message| size(message.borrow().size_bytes()) + MESSAGE_SHARE_BYTES).sum()
+    let share = |message: &ChatMessage| size(message.size_bytes()) + fixed_share(message);
+    messages.iter().map(|message| share(message.borrow())).sum()
+}
+
+/// What the account counts for a message beyond its size: ids and types of content are no part of that.
+fn fixed_share(message: &ChatMessage) -> u64 {
+    let run = message.run.as_ref().map_or(0, |run| run.as_str().len());
+    let author = message.author.as_ref().map_or(0, |author| author.agent.as_str().len());
+    let blobs = message
+        .blobs
+        .iter()
+        .map(|blob| BLOB_SHARE_BYTES + size(blob.content_type.as_ref().map_or(0, String::len)));
+    MESSAGE_SHARE_BYTES + size(run + author) + blobs.sum::<u64>()
 }
 
 impl Entry {
     fn share(&self) -> u64 {
-        self.bytes + MESSAGE_SHARE_BYTES
+        self.bytes + fixed_share(&self.message)
     }
 
     fn stored(&self) -> StoredMessage {

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use larder_kernel::{HistoryEvent, HistoryEventKind, HistoryProviderExt, IdempotencyKey};
+use larder_kernel::{BlobKey, BlobRef, HistoryEvent, HistoryEventKind, HistoryProviderExt, IdempotencyKey};
 
 use super::*;
 
@@ -155,4 +155,42 @@ async fn reading_messages_prolongs_a_sliding_life_and_asking_for_counts_does_not
     }
     assert_eq!(history.count_messages(&read).await.unwrap(), 1);
     assert_eq!(history.count_messages(&counted).await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn a_refused_write_leaves_no_thread() {
+    let place = MemoryPlace::with_bytes_max(4_096);
+    let history = InMemoryHistoryProvider::open(&place, default_namespace());
+    for session in ["a", "b", "c", "d", "e", "f", "g", "h", "i"] {
+        let thread = thread(session);
+        let refused = history.append(&thread, user(&"x".repeat(10_000))).await.unwrap_err();
+        assert_eq!((refused.kind(), place.bytes()), (ErrorKind::ResourceExhausted, 0));
+        let unread = Replacement::new(Seq::new(1), vec![user("y")]).with_seen(Seq::new(5));
+        let refused = history.replace(&thread, unread).await.unwrap_err();
+        assert_eq!((refused.kind(), place.bytes()), (ErrorKind::Conflict, 0));
+    }
+    let (source, target) = (thread("source"), thread("target"));
+    history.append(&source, user("gone")).await.unwrap();
+    history.clear(&source).await.unwrap();
+    let held = place.bytes();
+    let refused = history.fork(&source, &target, None).await.unwrap_err();
+    assert_eq!((refused.kind(), place.bytes()), (ErrorKind::NotFound, held));
+    // Who follows a thread keeps it, whoever is refused.
+    let mut events = history.subscribe(&target, Seq::ZERO).await.unwrap();
+    history.append(&target, user(&"x".repeat(10_000))).await.unwrap_err();
+    history.append(&target, user("here")).await.unwrap();
+    assert_eq!(events.next().await.unwrap().unwrap().seq, Seq::new(1));
+}
+
+#[tokio::test]
+async fn a_message_is_held_with_the_ids_and_types_that_it_carries() {
+    let place = MemoryPlace::new();
+    let history = InMemoryHistoryProvider::open(&place, default_namespace());
+    let blob =
+        BlobRef { key: BlobKey::new("k").unwrap(), content_type: Some("t".repeat(256)), size_bytes: None };
+    let message = ChatMessage { blobs: vec![blob; 256], ..user("") };
+    history.append(&thread("s"), message).await.unwrap();
+    assert!(place.bytes() > 256 * 256, "{} bytes", place.bytes());
+    history.erase().await.unwrap();
+    assert_eq!(place.bytes(), 0);
 }

@@ -12,7 +12,7 @@ use larder_kernel::{
 };
 
 use crate::storage::place::{MemoryPlace, deadline_ms, timestamp};
-use crate::storage::slots::LogPage;
+use crate::storage::slots::{LogPage, Record};
 
 /// What the account counts for a bucket and a change beyond their content.
 const BUCKET_SHARE_BYTES: u64 = 512;
@@ -66,11 +66,6 @@ impl Bucket {
         })
     }
 
-    /// What this bucket has in the place's account.
-    pub(super) fn held(&self) -> u64 {
-        self.held
-    }
-
     /// How many keys are there.
     pub(super) fn len(&self) -> u64 {
         size(self.keys.len())
@@ -116,10 +111,10 @@ impl Bucket {
         }
         let expires_at_ms = options.ttl.map(|ttl| deadline_ms(now_ms, ttl));
         let change = Change { key: key.clone(), kind: ChangeKind::Put { value, expires_at_ms } };
-        let bytes = change.share();
-        place.try_reserve(OPERATION, bytes)?;
-        self.held += bytes;
-        self.drop_change(place, key);
+        let (freed, needed) = (self.last_change(key).map_or(0, Change::share), change.share());
+        place.exchange(OPERATION, freed, needed)?;
+        self.held = self.held + needed - freed;
+        self.drop_change(key);
         self.revision += 1;
         self.keys.insert(key.clone(), self.revision);
         self.expiries.extend(expires_at_ms.map(|at| (at, self.revision)));
@@ -147,7 +142,9 @@ impl Bucket {
         if there.is_none() {
             return Ok(false);
         }
-        self.drop_change(place, key);
+        let freed = self.last_change(key).map_or(0, Change::share);
+        self.release(place, freed);
+        self.drop_change(key);
         self.revision += 1;
         let change = Change { key: key.clone(), kind: ChangeKind::Deleted };
         place.count(change.share());
@@ -176,15 +173,13 @@ impl Bucket {
         Ok(keys.map(|(key, at)| KeyRevision { key: key.clone(), revision: Revision::new(*at) }).collect())
     }
 
-    /// What a watch that begins now may lack: from revision 0 it needs nothing that was forgotten, because it knows of
-    /// no key that could be gone.
-    pub(super) fn excused(&self, after: u64) -> u64 {
-        if after == 0 { self.forgotten } else { 0 }
-    }
-
-    /// Refuses a watch that begins before a change that was forgotten, unless it is excused from it.
-    pub(super) fn check_watch(&self, after: u64, excused: u64) -> Result<()> {
-        if after >= self.forgotten || excused >= self.forgotten {
+    /// Refuses a watch that lacks a change that was forgotten. One that is still at revision 0 needs nothing that was
+    /// forgotten until now, because it knows of no key that could be gone: `excused` becomes how far that goes.
+    pub(super) fn check_watch(&self, after: u64, excused: &mut u64) -> Result<()> {
+        if after == 0 {
+            *excused = self.forgotten;
+        }
+        if after >= self.forgotten || *excused >= self.forgotten {
             return Ok(());
         }
         Err(Error::new(
@@ -199,7 +194,7 @@ impl Bucket {
         &self,
         prefix: &str,
         cursor: &mut u64,
-        excused: u64,
+        excused: &mut u64,
     ) -> Result<LogPage<KvEvent>> {
         self.check_watch(*cursor, excused)?;
         let mut events = Vec::new();
@@ -219,16 +214,20 @@ impl Bucket {
         Ok(LogPage { events, more: false })
     }
 
+    /// The last change of a key that is there or remembered.
+    fn last_change(&self, key: &Key) -> Option<&Change> {
+        self.changes.get(self.keys.get(key).or_else(|| self.gone.get(key))?)
+    }
+
     /// Takes out the last change of a key: another follows.
-    fn drop_change(&mut self, place: &MemoryPlace, key: &Key) {
+    fn drop_change(&mut self, key: &Key) {
         let Some(revision) = self.keys.remove(key).or_else(|| self.gone.remove(key)) else { return };
         self.deletions.remove(&revision);
         self.expired.remove(&revision);
-        if let Some(change) = self.changes.remove(&revision) {
-            if let ChangeKind::Put { expires_at_ms: Some(at), .. } = change.kind {
-                self.expiries.remove(&(at, revision));
-            }
-            self.release(place, change.share());
+        if let Some(Change { kind: ChangeKind::Put { expires_at_ms: Some(at), .. }, .. }) =
+            self.changes.remove(&revision)
+        {
+            self.expiries.remove(&(at, revision));
         }
     }
 
@@ -244,6 +243,16 @@ impl Bucket {
     fn release(&mut self, place: &MemoryPlace, bytes: u64) {
         place.release(bytes);
         self.held -= bytes;
+    }
+}
+
+impl Record for Bucket {
+    fn is_unused(&self) -> bool {
+        self.revision == 0
+    }
+
+    fn held(&self) -> u64 {
+        self.held
     }
 }
 

@@ -99,3 +99,40 @@ async fn a_prefix_lists_its_keys_in_byte_order_page_by_page() {
     let page = store.list(&bucket(), "a%", PageRequest::after(page.next.unwrap(), 2)).await.unwrap();
     assert_eq!((page.items[0].key.as_str(), page.items.len(), page.next), ("a%c", 1, None));
 }
+
+#[tokio::test]
+async fn a_watch_from_0_is_not_refused_for_what_expires_before_it_looks() {
+    let store = InMemoryKeyValueStore::new();
+    for number in 0..=BUCKET_TOMBSTONES_MAX {
+        let options = KvPutOptions::default().with_ttl(Duration::from_millis(1));
+        store.put(&bucket(), &key(&format!("k{number}")), Bytes::new(), options).await.unwrap();
+    }
+    let mut watch = store.watch(&bucket(), "", Revision::ZERO).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    // Whether it finds them still remembered or gone, it goes on.
+    let last = store.set(&bucket(), &key("last"), Bytes::new()).await.unwrap();
+    while watch.next().await.unwrap().unwrap().revision < last {}
+}
+
+#[tokio::test]
+async fn a_refused_put_leaves_no_bucket_and_one_over_another_value_needs_the_difference() {
+    let place = MemoryPlace::with_bytes_max(2_000);
+    let store = InMemoryKeyValueStore::open(&place, default_namespace());
+    let put = |bucket: &str, bytes: usize| {
+        let (store, bucket) = (store.clone(), BucketName::new(bucket).unwrap());
+        async move { store.set(&bucket, &key("a"), vec![0; bytes].into()).await }
+    };
+    for bucket in ["one", "two", "three", "four"] {
+        let refused = put(bucket, 3_000).await.unwrap_err();
+        assert_eq!((refused.kind(), place.bytes()), (ErrorKind::ResourceExhausted, 0));
+    }
+    put("one", 1_000).await.unwrap();
+    put("one", 900).await.unwrap();
+    let held = place.bytes();
+    put("one", 1_100).await.unwrap();
+    assert_eq!(place.bytes(), held + 200);
+    assert_eq!(put("one", 2_000).await.unwrap_err().kind(), ErrorKind::ResourceExhausted);
+    assert_eq!(place.bytes(), held + 200);
+    store.erase().await.unwrap();
+    assert_eq!(place.bytes(), 0);
+}

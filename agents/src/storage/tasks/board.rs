@@ -45,15 +45,15 @@ pub(super) struct BoardState {
 }
 
 impl BoardState {
-    pub(super) fn new(
-        operation: &'static str,
-        place: &MemoryPlace,
-        numbers: &mut Numbers,
-        new: NewBoard,
-    ) -> Result<Self> {
-        let held = BOARD_SHARE_BYTES + size(new.label.as_ref().map_or(0, String::len));
-        let tasks_bytes: u64 = new.tasks.iter().map(new_task_share).sum();
-        place.try_reserve(operation, held + tasks_bytes)?;
+    /// What a new board has in the place's account.
+    pub(super) fn share(new: &NewBoard) -> u64 {
+        let tasks: u64 = new.tasks.iter().map(new_task_share).sum();
+        BOARD_SHARE_BYTES + size(new.label.as_ref().map_or(0, String::len)) + tasks
+    }
+
+    /// A board whose share is reserved.
+    pub(super) fn new(numbers: &mut Numbers, new: NewBoard) -> Self {
+        let held = Self::share(&new);
         let mut board = Self {
             label: new.label,
             parent: new.parent,
@@ -64,10 +64,10 @@ impl BoardState {
             running: BTreeSet::new(),
             leases: BTreeSet::new(),
             lapsed: BTreeSet::new(),
-            held: held + tasks_bytes,
+            held,
         };
         board.insert(numbers, new.tasks);
-        Ok(board)
+        board
     }
 
     /// What this board has in the place's account.
@@ -125,8 +125,7 @@ impl BoardState {
         let position = task.position.0;
         if let Some(result) = &step.result {
             let old_bytes = size(task.result.as_ref().map_or(0, String::len));
-            place.try_reserve(OPERATION, size(result.len()))?;
-            place.release(old_bytes);
+            place.exchange(OPERATION, old_bytes, size(result.len()))?;
             self.held = self.held + size(result.len()) - old_bytes;
         }
         self.alter(numbers, position, |task| {

@@ -105,3 +105,22 @@ async fn the_global_store_is_chosen_once() {
     assert_eq!(error.kind(), ErrorKind::AlreadyExists);
     assert!(Arc::ptr_eq(&used, &GlobalTaskStore::get()));
 }
+
+#[tokio::test]
+async fn a_refused_board_leaves_nothing_and_a_shorter_result_is_never_refused() {
+    let place = MemoryPlace::with_bytes_max(4_096);
+    let store = InMemoryTaskStore::open(&place, default_namespace());
+    for conversation in ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p"] {
+        let board = BoardId::new(conversation, "agent").unwrap();
+        let tasks = (0..10).map(|number| NewTask::new(id(&format!("t{number}")), "t"));
+        let refused = store.create_task_list(&board, NewBoard::new(tasks.collect())).await.unwrap_err();
+        assert_eq!((refused.kind(), place.bytes()), (ErrorKind::ResourceExhausted, 0));
+    }
+    let (board, task) = (board_of(&store, &["t"]).await, id("t"));
+    for bytes in [2_000, 1_900] {
+        let claim = store.claim(&board, &worker("w"), LONG).await.unwrap().unwrap();
+        let step = Transition::to(TaskStatus::Failed).with_token(claim.token).with_result("x".repeat(bytes));
+        store.update_status(&board, &task, step).await.unwrap();
+        store.increment_retry(&board, &task, None).await.unwrap();
+    }
+}

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use larder_kernel::check::size;
 use larder_kernel::{Document, DocumentId, Embedding, Filter, Metadata, Result};
 use ndarray::{Array2, ArrayView1, Axis, Slice};
 
@@ -12,6 +13,9 @@ use super::columns::{Columns, RowSet};
 pub(super) const BLOCK_ROWS_MAX: usize = 1024;
 /// Rows written since the columns were made that a search looks at one by one; more, and they are made anew.
 const STALE_ROWS_MAX: usize = 32;
+
+/// Bytes that are copied in about the time of one step.
+pub(super) const BYTES_PER_STEP: u64 = 8;
 
 /// What a row carries beside its embedding.
 #[derive(Debug)]
@@ -163,6 +167,13 @@ impl Block {
             record: self.records[row].clone(),
         };
         (self.row(row).to_vec(), tail)
+    }
+
+    /// How many steps it takes to copy the document of a row. Metadata is copied part by part, and so a byte a step.
+    pub(super) fn copy_steps(&self, row: usize) -> usize {
+        let record = &self.records[row];
+        let content = usize::try_from(size(record.content.len()) / BYTES_PER_STEP).unwrap_or(usize::MAX);
+        self.matrix.ncols() + content + record.metadata.size_bytes()
     }
 
     /// The document of a row, its embedding bit for bit.

@@ -8,7 +8,7 @@ use larder_kernel::check::size;
 use larder_kernel::storage::vector::check_dimension;
 use larder_kernel::{DocumentId, Filter, Metadata, PutMode, PutReport, Result};
 
-use super::block::{BLOCK_ROWS_MAX, Block, Record, Row};
+use super::block::{BLOCK_ROWS_MAX, BYTES_PER_STEP, Block, Record, Row};
 use super::kernel::PANEL_ROWS;
 use crate::storage::MemoryPlace;
 
@@ -59,6 +59,13 @@ impl Rows {
 
     pub(super) fn len(&self) -> usize {
         self.places.len()
+    }
+
+    /// How many steps it takes to copy what a hit has of a document, on the average.
+    pub(super) fn copy_steps(&self) -> usize {
+        let numbers = size(self.len() * self.dimensions) * NUMBER_BYTES;
+        let texts = self.bytes.saturating_sub(COLLECTION_BYTES + numbers);
+        usize::try_from(texts / BYTES_PER_STEP / size(self.len().max(1))).unwrap_or(usize::MAX)
     }
 
     /// What is counted for the collection at its place.
@@ -129,11 +136,7 @@ impl Rows {
             report.written.push(record.id.clone());
             write.push(row);
         }
-        if needed > freed {
-            place.try_reserve(PUT, needed - freed)?;
-        } else {
-            place.release(freed - needed);
-        }
+        place.exchange(PUT, freed, needed)?;
         self.bytes = self.bytes + needed - freed;
         for row in &write {
             self.write(row);

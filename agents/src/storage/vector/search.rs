@@ -15,9 +15,9 @@ use super::first::{self, Front, Queries};
 use super::kernel::{Level, ask_for};
 use super::matrix::Blocks;
 
-/// What looking at one document's metadata costs, in steps.
-pub(super) const FILTER_STEPS: usize = 64;
-/// What answering a filter from a block's columns costs, in steps.
+/// What holding one document's metadata against one condition costs, in steps.
+const FILTER_STEPS: usize = 64;
+/// What answering one condition from a block's columns costs, in steps.
 const COLUMN_STEPS: usize = 256;
 /// Of so many blocks one is asked whether it has a filter's columns.
 const BLOCKS_ASKED: usize = 8;
@@ -68,18 +68,34 @@ impl Query {
     /// How many steps it takes to find the rows that its filter wants, roughly.
     pub(super) fn filter_steps(&self, blocks: &Blocks) -> usize {
         let Some(filter) = &self.filter else { return 0 };
+        let (by_row, by_column) = (filter_steps(filter), conditions(filter).saturating_mul(COLUMN_STEPS));
         let steps = |block: &Block| {
-            if block.covers(filter) { COLUMN_STEPS } else { block.len() * FILTER_STEPS }
+            if block.covers(filter) { by_column } else { block.len().saturating_mul(by_row) }
         };
         // A column is made for all blocks at once, and lost where many rows are written: so the blocks are of one kind for the
         // most part, and some of them speak for all.
         let mut asked = blocks.iter().step_by(BLOCKS_ASKED);
         match blocks.first() {
             Some(first) if !first.covers(filter) => blocks.len().saturating_mul(steps(first)),
-            Some(_) if asked.all(|block| block.covers(filter)) => blocks.len().saturating_mul(COLUMN_STEPS),
-            _ => blocks.iter().map(|block| steps(block)).sum(),
+            Some(_) if asked.all(|block| block.covers(filter)) => blocks.len().saturating_mul(by_column),
+            _ => blocks.iter().map(|block| steps(block)).fold(0, usize::saturating_add),
         }
     }
+}
+
+/// How many conditions a filter has, each value of a list for one.
+fn conditions(filter: &Filter) -> usize {
+    match filter {
+        Filter::And(filters) | Filter::Or(filters) => filters.iter().map(conditions).sum::<usize>().max(1),
+        Filter::Not(filter) => conditions(filter),
+        Filter::In(_, values) => values.len().max(1),
+        _ => 1,
+    }
+}
+
+/// What holding one document's metadata against a filter costs, in steps.
+pub(super) fn filter_steps(filter: &Filter) -> usize {
+    conditions(filter).saturating_mul(FILTER_STEPS)
 }
 
 /// A document that may become a hit. The greater of two is the worse one.
@@ -230,12 +246,14 @@ pub(super) struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    /// How many steps the search takes, roughly.
-    pub(super) fn steps(&self) -> usize {
+    /// How many steps the search takes, roughly, where copying what a hit has takes `copy_steps`.
+    pub(super) fn steps(&self, copy_steps: usize) -> usize {
         let steps = |query: usize| {
-            let numbers = self.scopes[query].count.saturating_mul(self.queries[query].direction.len());
+            let count = self.scopes[query].count;
+            let numbers = count.saturating_mul(self.queries[query].direction.len());
             let share = if self.by_bounds(query) { CODES_PER_NUMBER } else { 1 };
-            numbers / NUMBERS_PER_STEP / share
+            let hits = count.min(self.queries[query].limit);
+            (numbers / NUMBERS_PER_STEP / share).saturating_add(hits.saturating_mul(copy_steps))
         };
         (0..self.queries.len()).map(steps).fold(0, usize::saturating_add)
     }

@@ -185,7 +185,7 @@ async fn filters_see_rows_that_were_written_moved_and_deleted_since_their_column
         document(&format!("d{n:03}"), &numbers(n + 1, 4)).with_metadata(Metadata::new().with("tag", tag))
     };
     store.put(&notes, (0..200).map(|n| tagged(n, n % 5)).collect(), PutMode::Upsert).await.unwrap();
-    let mut tags: BTreeMap<u64, u64> = (0..200).map(|n| (n, n % 5)).collect();
+    let mut tags: std::collections::BTreeMap<u64, u64> = (0..200).map(|n| (n, n % 5)).collect();
     let request = SearchRequest::new(Embedding::new([1.0, 0.5, 0.2, 0.1]).unwrap()).with_limit(1_000);
     // Few writes at first, then more than the columns outlive.
     for step in 0..60_u64 {
@@ -248,4 +248,41 @@ fn writers_searches_and_drops_on_many_threads_lose_no_byte_of_the_account() {
     let erased = store.clone();
     on_thread(async move { erased.erase().await.unwrap() }).join().unwrap();
     assert_eq!(place.bytes(), 0);
+}
+
+#[tokio::test]
+async fn who_waits_for_a_writer_holds_up_no_other_task() {
+    let (store, notes) = (InMemoryVectorStore::new(), name("notes"));
+    store.put(&notes, vec![document("a", &[1.0, 0.0])], PutMode::Upsert).await.unwrap();
+    let ((begun, begins), (told, tells)) = (std::sync::mpsc::channel(), std::sync::mpsc::channel());
+    let (space, collection) = (store.space.clone(), notes.clone());
+    let holder = std::thread::spawn(move || {
+        let hold = move |_: &mut Rows| {
+            begun.send(()).unwrap();
+            tells.recv_timeout(std::time::Duration::from_secs(20)).is_ok()
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(space.change("test", &collection, 0, hold)).unwrap()
+    });
+    begins.recv().unwrap();
+    let request = SearchRequest::new(Embedding::new([1.0, 0.0]).unwrap());
+    let (a, others, filter) = ([id("a")], name("others"), Filter::eq("x", 1));
+    let calls = async {
+        tokio::join!(
+            store.search(&notes, &request),
+            store.get(&notes, &a),
+            store.list(&notes, PageRequest::first(10)),
+            store.list_collections(PageRequest::first(10)),
+            store.count(&notes, None),
+            store.delete_matching(&notes, &filter),
+            store.put(&notes, vec![document("b", &[0.0, 1.0])], PutMode::Upsert),
+            store.put(&others, vec![document("c", &[0.0, 1.0])], PutMode::Upsert),
+            store.drop_collection(&others),
+        )
+    };
+    let (calls, ()) = tokio::join!(calls, async { told.send(()).unwrap() });
+    assert_eq!(holder.join().unwrap(), Some(true), "the task beside the calls had no turn");
+    assert!(calls.0.unwrap().iter().any(|hit| hit.id == id("a")));
+    assert!(calls.1.is_ok() && calls.2.is_ok() && calls.3.is_ok() && calls.4.is_ok() && calls.5.is_ok());
+    assert!(calls.6.is_ok() && calls.7.is_ok() && calls.8.is_ok());
 }

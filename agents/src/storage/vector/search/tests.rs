@@ -127,7 +127,19 @@ fn a_filtered_search_costs_what_matches() {
         let search = Search { way, blocks: &blocks, queries: &queries, scopes: &scopes };
         assert!(search.sparse(0) && search.by_bounds(0));
         assert_eq!(search.listed(0, 0..blocks.len()).map(|rows| rows.len()), Some(20));
-        assert_eq!(search.steps(), 20 * 64 / NUMBERS_PER_STEP / CODES_PER_NUMBER);
+        assert_eq!(search.steps(7), 2 * 7 + 20 * 64 / NUMBERS_PER_STEP / CODES_PER_NUMBER);
         assert_eq!(search.hits()[0].len(), 2);
     }
+}
+
+#[test]
+fn each_condition_of_a_filter_costs_a_look() {
+    let blocks = blocks(1_800, 2, 0, 1.0);
+    let values = Filter::is_in("n", 0..1_000);
+    let filter = Filter::any([values, !Filter::lt("n", 3)]);
+    let request = SearchRequest::new(Embedding::new(numbers(5, 2)).unwrap());
+    let query = Query::new(&request.with_filter(filter));
+    assert_eq!(query.filter_steps(&blocks), 1_800 * 1_001 * FILTER_STEPS);
+    Scope::of(&query, &blocks);
+    assert_eq!(query.filter_steps(&blocks), blocks.len() * 1_001 * COLUMN_STEPS);
 }
