@@ -8,9 +8,9 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, future};
 use larder_agents::InMemoryKeyValueStore;
-use larder_kernel::limits::VALUE_BYTES_MAX;
+use larder_kernel::limits::{BUCKET_TOMBSTONES_MAX, VALUE_BYTES_MAX};
 use larder_kernel::{
-    BucketInfo, BucketName, Error, ErrorKind, Key, KeyRevision, KeyValueStore, KvCondition, KvEntry,
+    BucketInfo, BucketName, Error, ErrorKind, Key, KeyRevision, KeyValueStore, KvCondition, KvEntry, KvEvent,
     KvEventKind, KvEvents, KvPutOptions, Namespace, Page, PageRequest, Result, Revision, Store, Timestamp,
 };
 
@@ -35,6 +35,7 @@ sins! { KeyValue;
     values_over_64_kib_are_dropped: LargeValuesDropped => ["KV-001"],
     a_watch_skips_every_third_change: SkipsThirdChange => ["KV-042", "KV-045"],
     expired_keys_are_listed: ExpiredListed => ["KV-033"],
+    a_watch_that_looks_late_is_refused: LateWatchRefused => ["KV-047"],
     a_watch_sleeps_over_an_erasure: SleepsOverErasure => ["KV-048"],
     deleting_reaches_other_namespaces: DeletesEverywhere => ["STORE-001"],
     a_key_is_in_every_bucket: BucketsIgnored => ["KV-010"],
@@ -264,7 +265,11 @@ impl KeyValueStore for Wrong {
         let bucket = self.bucket(bucket)?;
         let prefix = if self.sin == Sin::WatchIgnoresPrefix { "" } else { prefix };
         let events = self.inner.watch(&bucket, prefix, after).await?;
+        let refused_late = self.sin == Sin::LateWatchRefused
+            && after == Revision::ZERO
+            && self.inner.list(&bucket, "", PageRequest::first(1)).await?.items.is_empty();
         Ok(match self.sin {
+            Sin::LateWatchRefused if refused_late => events.map(not_past_what_is_remembered).boxed(),
             Sin::WatchHidesDeletions => {
                 events.try_filter(|event| future::ready(event.kind != KvEventKind::Deleted)).boxed()
             }
@@ -275,6 +280,15 @@ impl KeyValueStore for Wrong {
             _ => events,
         })
     }
+}
+
+/// The event, unless deletions may have been forgotten by then.
+fn not_past_what_is_remembered(event: Result<KvEvent>) -> Result<KvEvent> {
+    let event = event?;
+    if usize::try_from(event.revision.get()).is_ok_and(|revision| revision <= BUCKET_TOMBSTONES_MAX) {
+        return Ok(event);
+    }
+    Err(Error::new(ErrorKind::Conflict, "kv.watch", "changes were forgotten"))
 }
 
 /// `LIKE prefix%` without escaping.

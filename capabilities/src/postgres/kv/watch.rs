@@ -28,9 +28,9 @@ struct Wanted {
     after: i64,
     /// Where the watch began: the bucket must have come as far as any later `after`.
     begun: i64,
-    /// The greatest forgotten revision that the watch may lack. `None` before the first page of a watch from revision
-    /// 0, which needs nothing that was forgotten by then, because it knows of no key that could be gone.
-    excused: Option<i64>,
+    /// The greatest forgotten revision that the watch may lack: what was forgotten when it left revision 0. Before, it
+    /// needs nothing that was forgotten, because it knows of no key that could be gone.
+    excused: i64,
 }
 
 /// Changes with the prefix, and how far the bucket was looked through for them.
@@ -61,9 +61,8 @@ pub(super) async fn follow(
 ) -> Result<KvEvents> {
     let wake = engine.read(OPERATION, &address, |sql, address| wake(sql, address)).await?;
     let bell = engine.wakes().bell(wake);
-    let excused = (after > Revision::ZERO).then_some(0);
     let after = integer(after.get());
-    let wanted = Wanted { address, prefix: prefix.to_owned(), after, begun: after, excused };
+    let wanted = Wanted { address, prefix: prefix.to_owned(), after, begun: after, excused: 0 };
     let mut watch = Watch { engine, wanted, bell, events: VecDeque::new(), more: true, ended: false };
     watch.advance().await?;
     let events = futures_util::stream::unfold(watch, |mut watch| async move {
@@ -107,8 +106,10 @@ impl Watch {
         self.more = true;
         self.bell.hush();
         let page = self.engine.read(OPERATION, &self.wanted, |sql, wanted| page(sql, wanted)).await?;
+        if self.wanted.after == 0 {
+            self.wanted.excused = page.forgotten;
+        }
         self.wanted.after = page.cursor;
-        self.wanted.excused.get_or_insert(page.forgotten);
         self.events = page.events;
         self.more = page.more;
         Ok(())
@@ -159,7 +160,7 @@ fn page<'c>(sql: &'c mut PgConnection, wanted: &'c Wanted) -> BoxFuture<'c, Fall
         if last <= wanted.after {
             return Ok(page);
         }
-        if wanted.after < forgotten && wanted.excused.unwrap_or(forgotten) < forgotten {
+        if wanted.after > 0 && wanted.after < forgotten && wanted.excused < forgotten {
             return Err(too_old().into());
         }
         for row in rows.iter().filter(|row| row.try_get(6).unwrap_or(false)) {

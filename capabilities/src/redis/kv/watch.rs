@@ -30,9 +30,9 @@ struct Wanted {
     after: u64,
     /// Where the watch began: the bucket must have come as far as any later `after`.
     begun: u64,
-    /// The greatest forgotten revision that the watch may lack. `None` before the first page of a watch from revision
-    /// 0, which needs nothing that was forgotten by then, because it knows of no key that could be gone.
-    excused: Option<u64>,
+    /// The greatest forgotten revision that the watch may lack: what was forgotten when it left revision 0. Before, it
+    /// needs nothing that was forgotten, because it knows of no key that could be gone.
+    excused: u64,
 }
 
 /// Changes with the prefix, and how far the bucket was looked through for them.
@@ -62,10 +62,9 @@ pub(super) async fn follow(
     after: Revision,
 ) -> Result<KvEvents> {
     let bell = engine.wakes().bell(bucket.channel());
-    let excused = (after > Revision::ZERO).then_some(0);
     // No bucket gets as far as the greatest number that scripts take.
     let after = after.get().min(value::NUMBER_MAX);
-    let wanted = Wanted { bucket, prefix: prefix.to_owned(), after, begun: after, excused };
+    let wanted = Wanted { bucket, prefix: prefix.to_owned(), after, begun: after, excused: 0 };
     let mut watch = Watch { engine, wanted, bell, events: VecDeque::new(), more: true, ended: false };
     watch.advance().await?;
     let events = futures_util::stream::unfold(watch, |mut watch| async move {
@@ -112,13 +111,12 @@ impl Watch {
             return Err(Error::erased(OPERATION));
         }
         let new = page.last > self.wanted.after;
-        if new
-            && self.wanted.after < page.forgotten
-            && self.wanted.excused.unwrap_or(page.forgotten) < page.forgotten
-        {
+        if self.wanted.after == 0 {
+            self.wanted.excused = page.forgotten;
+        }
+        if new && self.wanted.after < page.forgotten && self.wanted.excused < page.forgotten {
             return Err(too_old());
         }
-        self.wanted.excused.get_or_insert(page.forgotten);
         if new {
             self.wanted.after = page.cursor;
             self.events = page.events;

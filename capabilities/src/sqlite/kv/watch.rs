@@ -32,9 +32,9 @@ struct Wanted {
 struct ChangePage {
     events: VecDeque<KvEvent>,
     cursor: i64,
-    /// The greatest forgotten revision that the watch may lack. `None` before the first page of a watch from revision
-    /// 0, which needs nothing that was forgotten by then, because it knows of no key that could be gone.
-    excused: Option<i64>,
+    /// The greatest forgotten revision that the watch may lack: what was forgotten when it left revision 0. Before, it
+    /// needs nothing that was forgotten, because it knows of no key that could be gone.
+    excused: i64,
     /// Whether the page was cut off, so that another follows at once.
     more: bool,
 }
@@ -57,8 +57,7 @@ pub(super) async fn follow(
 ) -> Result<KvEvents> {
     let commits = engine.commits();
     let wanted = Arc::new(Wanted { address, prefix: prefix.to_owned(), begun: integer(after.get()) });
-    let excused = (after > Revision::ZERO).then_some(0);
-    let page = ChangePage { events: VecDeque::new(), cursor: integer(after.get()), excused, more: true };
+    let page = ChangePage { events: VecDeque::new(), cursor: integer(after.get()), excused: 0, more: true };
     let mut watch = Watch { engine, wanted, commits, page, ended: false };
     watch.advance().await?;
     let events = futures_util::stream::unfold(watch, |mut watch| async move {
@@ -103,7 +102,7 @@ fn closed() -> Error {
     Error::new(ErrorKind::Unavailable, OPERATION, "the database was closed").with_outcome(Outcome::NotApplied)
 }
 
-fn page(sql: &Connection, wanted: &Wanted, after: i64, excused: Option<i64>) -> Fallible<ChangePage> {
+fn page(sql: &Connection, wanted: &Wanted, after: i64, excused: i64) -> Fallible<ChangePage> {
     let (namespace, bucket) = (wanted.address.namespace.as_str(), wanted.address.bucket.as_str());
     let mut page = ChangePage { events: VecDeque::new(), cursor: after, excused, more: false };
     let numbers: Option<(i64, i64)> = sql
@@ -115,9 +114,11 @@ fn page(sql: &Connection, wanted: &Wanted, after: i64, excused: Option<i64>) -> 
     if after > wanted.begun && numbers.is_none_or(|(last, _)| last < after) {
         return Err(Error::erased(OPERATION).into());
     }
-    let excused = *page.excused.get_or_insert(numbers.map_or(0, |(_, forgotten)| forgotten));
     let Some((last, forgotten)) = numbers.filter(|(last, _)| *last > after) else { return Ok(page) };
-    if after < forgotten && excused < forgotten {
+    if after == 0 {
+        page.excused = forgotten;
+    }
+    if after < forgotten && page.excused < forgotten {
         return Err(too_old().into());
     }
     let select_entries = "SELECT key, revision, expires_ms, value FROM kv_entries

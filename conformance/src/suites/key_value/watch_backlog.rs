@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use futures_util::{FutureExt, StreamExt};
 use larder_kernel::{BucketName, ErrorKind, KeyValueStore, KvEvent, KvEventKind, Revision};
 use tokio::task::JoinSet;
 
@@ -174,6 +175,26 @@ pub(super) async fn a_watch_from_0_is_never_refused(context: Context) -> CaseRes
             .collect();
         names.sort_unstable();
         expect::equal("the keys that are there", &names, &vec!["kept".to_owned(), "last".to_owned()])?;
+    }
+    Ok(())
+}
+
+/// KV-047: one that began before anything was there, and looks when more was forgotten than is there.
+pub(super) async fn a_watch_from_0_that_looks_late_is_never_refused(context: Context) -> CaseResult {
+    const DELETED: usize = 1_300;
+    let stores = context.key_value().await?;
+    let bucket = bucket("forgetful")?;
+    let mut unseen = stores.a.watch(&bucket, "", Revision::ZERO).await?;
+    let mut waiting = stores.b.watch(&bucket, "", Revision::ZERO).await?;
+    // One has looked and found nothing.
+    expect::that(waiting.next().now_or_never().is_none(), "a watch of nothing to wait", "an event")?;
+    delete_many(&stores, &bucket, DELETED).await?;
+    let last = set(&*stores.b, &bucket, "last", "1").await?;
+    for events in [&mut unseen, &mut waiting] {
+        let seen = latest(events_until(events, last).await?);
+        let there = seen.iter().filter(|event| event.kind != KvEventKind::Deleted);
+        let names: Vec<&str> = there.map(|event| event.key.as_str()).collect();
+        expect::equal("the keys that are there", &names, &vec!["last"])?;
     }
     Ok(())
 }
