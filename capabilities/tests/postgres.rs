@@ -44,6 +44,7 @@ fn main() -> ExitCode {
     }
     let trials = trials![
         a_dropped_future_never_poisons_the_pool;
+        a_future_dropped_outside_every_runtime_gives_its_place_back;
         schema::eight_openings_of_a_new_database_migrate_it_once;
         schema::eight_processes_migrate_a_new_database_once;
         schema::a_long_thread_is_read_by_author_without_reading_it_all;
@@ -132,6 +133,30 @@ pub(crate) async fn drop_after<F: Future>(polls: u32, future: F) {
         }
         tokio::time::sleep(Duration::from_micros(300)).await;
     }
+}
+
+/// As by a program that polls a call in a runtime and ends the runtime, or leaves it, before it drops the call.
+async fn a_future_dropped_outside_every_runtime_gives_its_place_back() {
+    with_database("left", async |url: String| {
+        let postgres = open(&format!("{url}?pool_size=1")).await.unwrap();
+        let thread = Thread::new("a", "s").unwrap();
+        for polls in 1..8 {
+            let (history, to) = (postgres.history(Namespace::new("n").unwrap()), thread.clone());
+            let mut call =
+                Box::pin(async move { history.append(&to, ChatMessage::user("dropped")).await.map(drop) });
+            for _ in 0..polls {
+                if call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready() {
+                    break;
+                }
+                tokio::time::sleep(Duration::from_micros(200)).await;
+            }
+            std::thread::spawn(move || drop(call)).join().unwrap();
+            let history = postgres.history(Namespace::new("n").unwrap());
+            history.tail(&thread, None, 1).await.unwrap();
+        }
+        postgres.close().await;
+    })
+    .await;
 }
 
 async fn a_dropped_future_never_poisons_the_pool() {

@@ -1,7 +1,7 @@
 -- Searches among few and walks: what is read anew each time, and what is sent though nobody asked for it, falls away.
 
 -- The `most` nearest of the documents that satisfy a condition, where these are fewer than `few` and the collection has its
--- index, which the last column tells. Where it has none, or embeddings of another dimension, its row comes without a document.
+-- index, which the last column tells. Else, or where its embeddings have another dimension, its row comes without a document.
 --
 -- The indexes of a collection are only found by plans that know the collection, so the plan is made for each call; what a
 -- prepared statement gives, a session may keep for all collections. The distance is computed on the way: kept for later, the
@@ -28,7 +28,8 @@ BEGIN
     )
     SELECT c.dimensions, d.id, d.content, d.metadata, d.embedding, c.indexed AND (SELECT count(*) FROM found) < few
     FROM collection c LEFT JOIN (
-        SELECT f.id, f.content, f.metadata, f.embedding FROM found f ORDER BY f.distance, f.id LIMIT most) d ON TRUE;
+        SELECT f.id, f.content, f.metadata, f.embedding FROM found f WHERE (SELECT count(*) FROM found) < few
+        ORDER BY f.distance, f.id LIMIT most) d ON TRUE;
 END
 $$;
 

@@ -20,7 +20,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::config::{Migrate, PostgresConfig};
 use super::failure::{Failure, Fallible};
 use super::history::Appends;
-use super::idle::{Held, Idle, log_in};
+use super::idle::{Held, Idle, end, log_in};
 use super::schema;
 use super::task::Claims;
 use super::vector::Indexing;
@@ -84,6 +84,8 @@ impl Engine {
             ("statement_timeout", ms(config.statement_timeout)),
             ("lock_timeout", ms(config.lock_timeout)),
             ("idle_in_transaction_session_timeout", ms(config.idle_in_transaction_timeout)),
+            // Single statements are transactions, too; where the default is stricter, writers that meet would be refused.
+            ("default_transaction_isolation", "read committed".to_owned()),
         ]);
         // Not through the pool, which tries again and again and then only says that time is up.
         let call_timeout = config.statement_timeout.saturating_add(GRACE);
@@ -196,7 +198,8 @@ impl Engine {
         loop {
             let mut lease = self.lease(operation).await?;
             let call = async {
-                let mut transaction = lease.begin().await.map_err(|error| (Failure::from(error), false))?;
+                let begin = lease.begin_with("BEGIN ISOLATION LEVEL READ COMMITTED");
+                let mut transaction = begin.await.map_err(|error| (Failure::from(error), false))?;
                 match job(&mut transaction, context).await {
                     Ok(value) => {
                         transaction.commit().await.map_err(|error| (Failure::from(error), true))?;
@@ -344,9 +347,9 @@ impl DerefMut for Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        match &mut self.loan {
-            Some(Loan::Own(_, held, _)) => held.connection.close_on_drop(),
-            Some(Loan::Foreign(connection)) => connection.close_on_drop(),
+        match self.loan.take() {
+            Some(Loan::Own(_, held, _permit)) => held.end(),
+            Some(Loan::Foreign(connection)) => end(connection),
             None => {}
         }
     }

@@ -67,9 +67,10 @@ impl Failure {
 pub(crate) fn same_for_all(error: Error) -> impl Fn() -> Error {
     let error = Arc::new(error);
     move || {
-        Error::new(error.kind(), error.operation(), error.message().to_owned())
+        let same = Error::new(error.kind(), error.operation(), error.message().to_owned())
             .with_outcome(error.outcome())
-            .with_source(Arc::clone(&error))
+            .with_source(Arc::clone(&error));
+        error.context().iter().fold(same, |same, (name, value)| same.with_context(name, *value))
     }
 }
 

@@ -57,10 +57,19 @@ pub(crate) struct Held {
     made: Instant,
 }
 
+/// Closes a connection in the background, within a time that does not depend on the server. Outside of every runtime, as
+/// where a future is dropped that was polled in one, there is no background: then it ends without a word to the server.
+pub(crate) fn end(mut connection: PoolConnection<sqlx::Postgres>) {
+    if Handle::try_current().is_ok() {
+        connection.close_on_drop();
+    } else {
+        drop(connection.detach());
+    }
+}
+
 impl Held {
-    /// Closes the connection in the background, within a time that does not depend on the server.
-    fn end(mut self) {
-        self.connection.close_on_drop();
+    pub(crate) fn end(self) {
+        end(self.connection);
     }
 
     /// Whether the server still answers. Given up halfway, the connection is closed.
@@ -96,13 +105,7 @@ impl Made {
 
 impl Drop for Made {
     fn drop(&mut self) {
-        let Some(mut connection) = self.0.take() else { return };
-        if Handle::try_current().is_ok() {
-            connection.close_on_drop();
-        } else {
-            // As for those that rest when the last handle goes.
-            drop(connection.detach());
-        }
+        self.0.take().into_iter().for_each(end);
     }
 }
 

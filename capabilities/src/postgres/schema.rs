@@ -33,7 +33,8 @@ pub(crate) async fn is_newest(connection: &mut PgConnection) -> Fallible<bool> {
 /// Brings the schema to the newest version, or refuses to. Processes that open one new database at once wait for each
 /// other, and one of them migrates.
 pub(crate) async fn migrate(connection: &mut PgConnection, mode: Migrate) -> Fallible<()> {
-    let mut transaction = connection.begin().await?;
+    // Whoever waited for another's migration has to see it, whatever the database's default is.
+    let mut transaction = connection.begin_with("BEGIN ISOLATION LEVEL READ COMMITTED").await?;
     // Whoever migrates may need longer than a statement or a wait for a lock is allowed.
     sqlx::raw_sql("SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0")
         .execute(&mut *transaction)

@@ -69,12 +69,14 @@ pub(crate) fn open_when_told(url: &str) -> ExitCode {
             (BucketName::new("b").unwrap(), Key::new(std::process::id().to_string()).unwrap());
         let values = postgres.key_value(Namespace::new("n").unwrap());
         values.set(&bucket, &key, "written".into()).await.unwrap();
+        postgres.vectors(Namespace::new("n").unwrap(), None).await.unwrap();
         postgres.close().await;
     });
     ExitCode::SUCCESS
 }
 
-/// Real processes, each with its own connections, that all find an empty database at the same moment.
+/// Real processes, each with its own connections, that all find an empty database at the same moment, one whose
+/// transactions see nothing newer than themselves unless told otherwise.
 pub(crate) async fn eight_processes_migrate_a_new_database_once() {
     with_database("processes", async |url: String| {
         // What migrates leaves a mark for each time that it makes the schema.
@@ -85,7 +87,10 @@ pub(crate) async fn eight_processes_migrate_a_new_database_once() {
              CREATE FUNCTION public.mark() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN
                 INSERT INTO public.made SELECT object_identity FROM pg_event_trigger_ddl_commands()
                     WHERE command_tag IN ('CREATE SCHEMA', 'CREATE TABLE'); END $$;
-             CREATE EVENT TRIGGER mark ON ddl_command_end EXECUTE FUNCTION public.mark()",
+             CREATE EVENT TRIGGER mark ON ddl_command_end EXECUTE FUNCTION public.mark();
+             DO $$ BEGIN EXECUTE format(
+                'ALTER DATABASE %I SET default_transaction_isolation TO ''repeatable read''', current_database());
+             END $$",
         )
         .await;
         let folder = tempfile::tempdir().unwrap();
@@ -119,6 +124,12 @@ pub(crate) async fn eight_processes_migrate_a_new_database_once() {
         let written: i64 =
             sqlx::query_scalar("SELECT count(*) FROM larder.kv_entries").fetch_one(&mut admin).await.unwrap();
         assert_eq!(usize::try_from(written).unwrap(), PROCESSES);
+        let deadlocks: i64 =
+            sqlx::query_scalar("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")
+                .fetch_one(&mut admin)
+                .await
+                .unwrap();
+        assert_eq!(deadlocks, 0);
     })
     .await;
 }

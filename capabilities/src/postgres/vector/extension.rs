@@ -30,11 +30,6 @@ struct Found {
 /// whether the column is complete, or [`fill`] has to follow.
 pub(super) async fn ensure(connection: &mut PgConnection, migrate: Migrate) -> Fallible<bool> {
     let mut found = look(connection).await?;
-    if found.version.is_some() && !found.visible {
-        // Another process may have installed it just now: what it committed can be seen a moment before this session hears
-        // of the new name. It holds the lock until it has told.
-        found = look_alone(connection).await?;
-    }
     if found.version.is_none() || !found.complete {
         if migrate == Migrate::Check {
             return Err(refused("the schema has no vectors yet; open them once with `migrate=auto`").into());
@@ -73,6 +68,10 @@ pub(super) async fn ensure(connection: &mut PgConnection, migrate: Migrate) -> F
 /// Gives some documents the direction that they lack, or notes that none does. Says whether the column is complete. Runs in
 /// a transaction. Only after pgvector was removed with all its columns are there such documents.
 pub(super) async fn fill(connection: &mut PgConnection) -> Fallible<bool> {
+    // Before any lock on the table: two that held one would wait for each other.
+    if look_alone(connection).await?.complete {
+        return Ok(true);
+    }
     let rows = sqlx::query(
         "SELECT namespace, collection, id, embedding FROM larder.documents WHERE direction IS NULL
          ORDER BY namespace, collection, id LIMIT $1 FOR UPDATE",
@@ -96,11 +95,9 @@ pub(super) async fn fill(connection: &mut PgConnection) -> Fallible<bool> {
     if !rows.is_empty() {
         return Ok(false);
     }
-    if !look_alone(connection).await?.complete {
-        sqlx::query("ALTER TABLE larder.documents ALTER COLUMN direction SET NOT NULL")
-            .execute(connection)
-            .await?;
-    }
+    sqlx::query("ALTER TABLE larder.documents ALTER COLUMN direction SET NOT NULL")
+        .execute(connection)
+        .await?;
     Ok(true)
 }
 
@@ -111,11 +108,13 @@ async fn look_alone(connection: &mut PgConnection) -> Fallible<Found> {
 }
 
 async fn look(connection: &mut PgConnection) -> Fallible<Found> {
+    // From the catalog's rows: what looks names up remembers that one was not there, also once another process made it.
     let row = sqlx::query(
         "SELECT (SELECT extversion FROM pg_extension WHERE extname = 'vector'),
                 EXISTS (SELECT 1 FROM pg_attribute
                         WHERE attrelid = 'larder.documents'::regclass AND attname = 'direction' AND NOT attisdropped),
-                to_regtype('vector') IS NOT NULL,
+                EXISTS (SELECT 1 FROM pg_type t JOIN pg_namespace n ON n.oid = t.typnamespace
+                        WHERE t.typname = 'vector' AND n.nspname = ANY (current_schemas(true))),
                 EXISTS (SELECT 1 FROM pg_attribute
                         WHERE attrelid = 'larder.documents'::regclass AND attname = 'direction' AND NOT attisdropped
                             AND attnotnull)",

@@ -227,8 +227,9 @@ async fn make(
     let gin = "gin ((metadata::jsonb) jsonb_path_ops)".to_owned();
     // Made anew after a drop, the collection may have another dimension, which the old index must not meet.
     let of_size = format!(" AND octet_length(embedding) = {}", catalog.dimensions * size_of::<f32>());
+    // Searches go by the one over embeddings, so it is the last: where it is, the other is, too.
     for (name, valid, definition, condition) in
-        [("hnsw", catalog.hnsw, hnsw, &*of_size), ("gin", catalog.gin, gin, "")]
+        [("gin", catalog.gin, gin, ""), ("hnsw", catalog.hnsw, hnsw, &*of_size)]
     {
         if valid == Some(true) {
             continue;
