@@ -172,7 +172,7 @@ pub async fn in_time<T, R>(within: Duration, step: impl Fn(u32) -> R) -> CaseRes
 where
     R: Future<Output = CaseResult<T>>,
 {
-    attempts(|attempt| {
+    attempts(|attempt, _| {
         let (race, running) = (Race::begin(), step(attempt));
         async move {
             let result = running.await;
@@ -182,13 +182,14 @@ where
     .await
 }
 
-/// Repeats a step until it was quick enough to prove something; until then it returns nothing.
-pub(crate) async fn attempts<T, R>(step: impl Fn(u32) -> R) -> CaseResult<T>
+/// Repeats a step until it was quick enough to prove something; until then it returns nothing. It is told the number of
+/// the attempt, and how many times as long as at first everything may take: a busy machine does not get quicker.
+pub(crate) async fn attempts<T, R>(step: impl Fn(u32, u32) -> R) -> CaseResult<T>
 where
     R: Future<Output = CaseResult<Option<T>>>,
 {
     for attempt in 0..10 {
-        if let Some(proven) = step(attempt).await? {
+        if let Some(proven) = step(attempt, 1 << (attempt / 3)).await? {
             return Ok(proven);
         }
     }

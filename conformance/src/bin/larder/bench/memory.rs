@@ -1,6 +1,7 @@
 //! Conversations in memory beside the least that could keep them: a `Vec` behind a `Mutex`.
 
 use std::hint::black_box;
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Barrier, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -181,6 +182,14 @@ enum Step {
     Empty,
 }
 
+const PANICKED: &str = "a writer panicked";
+
+/// A step whose failure or panic is told in the end: a thread that gave up would leave the others waiting.
+fn caught(step: impl FnOnce() -> Outcome<()>) -> Result<(), String> {
+    let done = std::panic::catch_unwind(AssertUnwindSafe(step)).unwrap_or_else(|_| Err(PANICKED.into()));
+    done.map_err(|error| error.to_string())
+}
+
 /// Has each of some threads append its messages, in parts that begin at the same moment and find the memory that the parts
 /// before left, and gives how many a second were appended.
 fn at_once<W: FnMut(Step) -> Outcome<()>>(
@@ -196,23 +205,21 @@ fn at_once<W: FnMut(Step) -> Outcome<()>>(
             let messages = payload::messages(u64::from(writer * calls), calls);
             ready.wait();
             let begun = Instant::now();
-            let appended = write
-                .as_mut()
-                .map_err(|error| error.to_string())
-                .and_then(|write| write(Step::Append(messages)).map_err(|error| error.to_string()));
+            let appended = match &mut write {
+                Ok(write) => caught(|| write(Step::Append(messages))),
+                Err(error) => Err(error.to_string()),
+            };
             *part = begun.elapsed().as_secs_f64();
             ready.wait();
-            let emptied = write.as_mut().map(|write| write(Step::Empty).map_err(|error| error.to_string()));
-            // Whoever gave up would leave the others waiting, so a failure is told in the end.
-            failure = failure.or(appended.err()).or(emptied.ok().and_then(Result::err));
+            let emptied = write.as_mut().map_or(Ok(()), |write| caught(|| write(Step::Empty)));
+            failure = failure.or(appended.err()).or(emptied.err());
         }
         failure.map_or(Ok(seconds), Err)
     };
     let seconds = std::thread::scope(|scope| {
         let running: Vec<_> = (0..writers).map(|writer| scope.spawn(move || write(writer))).collect();
-        let joined = running
-            .into_iter()
-            .map(|writer| writer.join().unwrap_or_else(|_| Err("a writer panicked".to_owned())));
+        let joined =
+            running.into_iter().map(|writer| writer.join().unwrap_or_else(|_| Err(PANICKED.to_owned())));
         joined.collect::<Result<Vec<_>, String>>()
     })?;
     let slowest =
