@@ -138,7 +138,8 @@ fn wrong_boards_are_seen() {
 
 #[test]
 fn wrong_small_state_is_seen() {
-    assert_sees(Contract::KeyValue, &[]);
+    let of_more_deletions_than_are_remembered = ["a_watch_that_looks_late_is_refused"];
+    assert_sees(Contract::KeyValue, &of_more_deletions_than_are_remembered);
 }
 
 #[test]
