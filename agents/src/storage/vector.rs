@@ -38,8 +38,8 @@ use super::place::default_namespace;
 /// A [`VectorStore`] in memory.
 ///
 /// Every search is exact. Searches read a snapshot, so that they hold up no write, and wait only for one that is under
-/// way when they begin. Long work, and waiting, is done on threads of its own. A writer copies at most the 2 MiB of embeddings around each row that a search still
-/// reads.
+/// way when they begin. Long work, and waiting, is done on threads of its own. A writer copies at most the 2 MiB of
+/// embeddings around each row that a search still reads.
 ///
 /// # How a search finds its way
 /// Beside each embedding lies a code of one byte a number. From codes follow an upper and a lower bound of each score

@@ -8,12 +8,15 @@
 //! The orders are those of [`json_compare`], which finds numbers equal exactly where `json_equal` does; arrays and
 //! objects, which have none, are looked at one by one. A test holds every answer against [`Filter::matches`].
 
+mod ordered;
+
 use std::cmp::Ordering;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use larder_kernel::{Field, Filter, Metadata, json_compare};
+use larder_kernel::{Field, Filter, Metadata};
 use serde_json::Value;
 
+use self::ordered::Ordered;
 use super::block::{BLOCK_ROWS_MAX, Record};
 
 const WORDS: usize = BLOCK_ROWS_MAX / 64;
@@ -30,12 +33,9 @@ impl RowSet {
     /// The first `count` rows.
     pub(super) fn first(count: usize) -> Self {
         let mut set = Self::EMPTY;
-        for (at, word) in set.0.iter_mut().enumerate() {
-            *word = match count.saturating_sub(at * 64) {
-                0 => 0,
-                some @ 1..64 => (1 << some) - 1,
-                _ => u64::MAX,
-            };
+        set.0[..count / 64].fill(u64::MAX);
+        if !count.is_multiple_of(64) {
+            set.0[count / 64] = (1 << (count % 64)) - 1;
         }
         set
     }
@@ -57,16 +57,22 @@ impl RowSet {
         self.0.iter().map(|word| usize::try_from(word.count_ones()).unwrap_or_default()).sum()
     }
 
-    /// The rows in ascending order.
-    pub(super) fn iter(&self) -> impl Iterator<Item = usize> + '_ {
-        self.0.iter().enumerate().flat_map(|(at, word)| {
+    /// Calls `visit` for each row, in ascending order.
+    pub(super) fn each(&self, mut visit: impl FnMut(usize)) {
+        for (at, word) in self.0.iter().enumerate() {
             let mut left = *word;
-            std::iter::from_fn(move || {
-                let bit = (left != 0).then(|| usize::try_from(left.trailing_zeros()).unwrap_or_default())?;
+            while left != 0 {
+                visit(at * 64 + usize::try_from(left.trailing_zeros()).unwrap_or_default());
                 left &= left - 1;
-                Some(at * 64 + bit)
-            })
-        })
+            }
+        }
+    }
+
+    /// The rows in ascending order.
+    pub(super) fn rows(&self) -> Vec<usize> {
+        let mut rows = Vec::with_capacity(self.len());
+        self.each(|row| rows.push(row));
+        rows
     }
 
     fn join(mut self, other: Self, step: fn(u64, u64) -> u64) -> Self {
@@ -169,16 +175,17 @@ struct Look<'a> {
 
 impl Look<'_> {
     fn rows(&self, filter: &Filter) -> RowSet {
-        let all = RowSet::first(self.records.len());
         match filter {
-            Filter::And(filters) => filters.iter().fold(all, |rows, filter| {
+            Filter::And(filters) => filters.iter().fold(self.all(), |rows, filter| {
                 if rows == RowSet::EMPTY { rows } else { rows.and(self.rows(filter)) }
             }),
             Filter::Or(filters) => {
                 filters.iter().fold(RowSet::EMPTY, |rows, filter| rows.or(self.rows(filter)))
             }
-            Filter::Not(filter) => all.without(self.rows(filter)),
-            Filter::Ne(field, value) => all.without(self.rows(&Filter::Eq(field.clone(), value.clone()))),
+            Filter::Not(filter) => self.all().without(self.rows(filter)),
+            Filter::Ne(field, value) => {
+                self.all().without(self.rows(&Filter::Eq(field.clone(), value.clone())))
+            }
             Filter::Eq(field, _)
             | Filter::Gt(field, _)
             | Filter::Gte(field, _)
@@ -189,17 +196,22 @@ impl Look<'_> {
             | Filter::ContainsKey(field, _) => self
                 .columns
                 .look_at(field, self.records, |column| self.by_column(column, filter))
-                .unwrap_or_else(|| self.one_by_one(all, filter)),
+                .unwrap_or_else(|| self.one_by_one(self.all(), filter)),
             // A kind of filter that is younger than this room.
-            _ => self.one_by_one(all, filter),
+            _ => self.one_by_one(self.all(), filter),
         }
+    }
+
+    fn all(&self) -> RowSet {
+        RowSet::first(self.records.len())
     }
 
     fn one_by_one(&self, rows: RowSet, filter: &Filter) -> RowSet {
         let mut matching = RowSet::EMPTY;
-        for row in rows.iter().filter(|row| *row < self.records.len()) {
-            matching.set(row, filter.matches(&self.records[row].metadata));
-        }
+        rows.each(|row| {
+            let matches = |record: &Arc<Record>| filter.matches(&record.metadata);
+            matching.set(row, self.records.get(row).is_some_and(matches));
+        });
         matching
     }
 
@@ -219,8 +231,9 @@ impl Look<'_> {
     /// The rows whose value is one of `values`, which are those of the filter.
     fn equal(&self, column: &Column, values: &[Value], filter: &Filter) -> RowSet {
         let nested = values.iter().any(|value| value.is_array() || value.is_object());
-        let rows = if nested { self.one_by_one(column.nested, filter) } else { RowSet::EMPTY };
-        values.iter().fold(rows, |rows, value| rows.or(column.equal(value)))
+        let mut rows = if nested { self.one_by_one(column.nested, filter) } else { RowSet::EMPTY };
+        values.iter().for_each(|value| column.add_equal(value, &mut rows));
+        rows
     }
 }
 
@@ -235,116 +248,6 @@ struct Column {
     nested: RowSet,
     numbers: Ordered,
     strings: Ordered,
-}
-
-/// The different values of one kind in ascending order, with the rows that have them.
-#[derive(Debug, Default)]
-struct Ordered {
-    /// What all strings begin with.
-    prefix: Vec<u8>,
-    /// One number for each value, in the same order but for ties: a search looks at these, which lie side by side.
-    keys: Vec<u64>,
-    values: Vec<Value>,
-    /// Where the rows of each value begin, and at last where those of the last one end.
-    starts: Vec<u16>,
-    rows: Vec<u16>,
-}
-
-fn order(left: &Value, right: &Value) -> Ordering {
-    json_compare(left, right).unwrap_or(Ordering::Equal)
-}
-
-/// How many bytes two texts have in common at their beginnings.
-fn common(left: &[u8], right: &[u8]) -> usize {
-    left.iter().zip(right).take_while(|(left, right)| left == right).count()
-}
-
-/// Bytes of a text that its key holds.
-const KEY_BYTES: usize = 7;
-
-/// A number that is not greater for a smaller value of the same type, all of whose texts begin with `prefix`. That of a
-/// text is the same only for the same text, where what follows the prefix is not longer than a key holds.
-fn key(value: &Value, prefix: usize) -> u64 {
-    match value {
-        Value::String(text) => {
-            let mut first = [0; KEY_BYTES + 1];
-            let rest = text.as_bytes().get(prefix..).unwrap_or_default();
-            for (place, byte) in first.iter_mut().zip(&rest[..rest.len().min(KEY_BYTES)]) {
-                *place = *byte;
-            }
-            // Of two that begin alike, the shorter comes first.
-            first[KEY_BYTES] = u8::try_from(rest.len().min(KEY_BYTES + 1)).unwrap_or(u8::MAX);
-            u64::from_be_bytes(first)
-        }
-        // Rounding keeps the order; adding zero makes one of both zeros.
-        Value::Number(number) => {
-            let bits = (number.as_f64().unwrap_or_default() + 0.0).to_bits();
-            if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
-        }
-        _ => 0,
-    }
-}
-
-impl Ordered {
-    fn of(mut found: Vec<(&Value, u16)>) -> Self {
-        found.sort_by(|left, right| order(left.0, right.0));
-        let text = |at: Option<&(&Value, u16)>| {
-            at.and_then(|(value, _)| value.as_str()).map(str::as_bytes).unwrap_or_default().to_vec()
-        };
-        // What the first and the last have in common, all between them have.
-        let mut prefix = text(found.first());
-        prefix.truncate(common(&prefix, &text(found.last())));
-        let mut ordered = Self { prefix, ..Self::default() };
-        for (at, (value, row)) in (0_u16..).zip(&found) {
-            if ordered.values.last().is_none_or(|last| order(last, value).is_ne()) {
-                ordered.keys.push(key(value, ordered.prefix.len()));
-                ordered.values.push((*value).clone());
-                ordered.starts.push(at);
-            }
-            ordered.rows.push(*row);
-        }
-        ordered.starts.extend(u16::try_from(ordered.rows.len()));
-        ordered
-    }
-
-    /// Which of the values are less than `value`, and which are not greater; all have its type.
-    fn around(&self, value: &Value) -> (usize, usize) {
-        if let Some(text) = value.as_str()
-            && !text.as_bytes().starts_with(&self.prefix)
-        {
-            let all = if text.as_bytes() < self.prefix.as_slice() { 0 } else { self.values.len() };
-            return (all, all);
-        }
-        let key = key(value, self.prefix.len());
-        let first = self.keys.partition_point(|found| *found < key);
-        let same = self.keys[first..].partition_point(|found| *found == key);
-        // The values lie apart: where the key says it all, none of them is looked at.
-        if value.as_str().is_some_and(|text| text.len() - self.prefix.len() <= KEY_BYTES) {
-            return (first, first + same);
-        }
-        let values = &self.values[first..first + same];
-        let below = values.partition_point(|found| order(found, value).is_lt());
-        let upto = below + usize::from(values.get(below).is_some_and(|found| order(found, value).is_eq()));
-        (first + below, first + upto)
-    }
-
-    /// The rows whose values stand to `value` as asked; all have its type.
-    fn range(&self, value: &Value, accept: fn(Ordering) -> bool) -> RowSet {
-        let mut rows = RowSet::EMPTY;
-        let (below, upto) = self.around(value);
-        let parts = [
-            (Ordering::Less, 0..below),
-            (Ordering::Equal, below..upto),
-            (Ordering::Greater, upto..self.values.len()),
-        ];
-        for (_, part) in parts.into_iter().filter(|(order, part)| accept(*order) && !part.is_empty()) {
-            let part = usize::from(self.starts[part.start])..usize::from(self.starts[part.end]);
-            for row in &self.rows[part] {
-                rows.set(usize::from(*row), true);
-            }
-        }
-        rows
-    }
 }
 
 impl Column {
@@ -377,15 +280,18 @@ impl Column {
         column
     }
 
-    /// The rows whose value equals one that is neither array nor object.
-    fn equal(&self, value: &Value) -> RowSet {
-        match value {
-            Value::Null => self.null,
-            Value::Bool(false) => self.no,
-            Value::Bool(true) => self.yes,
-            Value::Number(_) | Value::String(_) => self.range(value, Ordering::is_eq),
-            Value::Array(_) | Value::Object(_) => RowSet::EMPTY,
-        }
+    /// Adds the rows whose value equals one that is neither array nor object.
+    fn add_equal(&self, value: &Value, rows: &mut RowSet) {
+        let ordered = match value {
+            Value::Null => return *rows = rows.or(self.null),
+            Value::Bool(false) => return *rows = rows.or(self.no),
+            Value::Bool(true) => return *rows = rows.or(self.yes),
+            Value::Number(_) => &self.numbers,
+            Value::String(_) => &self.strings,
+            Value::Array(_) | Value::Object(_) => return,
+        };
+        let (below, upto) = ordered.around(value);
+        ordered.add(below..upto, rows);
     }
 
     /// The rows whose value has an order with `value` that is accepted.

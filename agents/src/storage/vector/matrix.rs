@@ -194,7 +194,7 @@ impl Rows {
     pub(super) fn matching(&self, filter: &Filter) -> HashSet<DocumentId> {
         let ids = |block: &Arc<Block>| {
             let ids = |row| block.record(row).id.clone();
-            block.matching(filter).iter().map(ids).collect::<Vec<_>>()
+            block.matching(filter).rows().into_iter().map(ids).collect::<Vec<_>>()
         };
         self.blocks.iter().flat_map(ids).collect()
     }

@@ -319,7 +319,11 @@ impl<'a> Search<'a> {
     /// The rows of some blocks that satisfy a query's filter; `None` where it has none.
     fn listed(&self, query: usize, part: Range<usize>) -> Option<Vec<(usize, usize)>> {
         let rows = self.scopes[query].rows.as_ref()?;
-        Some(part.flat_map(|block| rows[block].iter().map(move |row| (block, row))).collect())
+        let mut listed = Vec::new();
+        for (block, rows) in part.clone().zip(&rows[part]) {
+            rows.each(|row| listed.push((block, row)));
+        }
+        Some(listed)
     }
 
     /// Scores every row in the scopes of some queries.
