@@ -101,6 +101,27 @@ async fn a_database_file_is_looked_at_and_left_as_it_is() {
     assert_eq!(named(&normal, "durability").status, CheckStatus::Warn);
 }
 
+/// Once a look let go of the locks that this process had on the file: another program that then closed it, if it was of an
+/// older SQLite, took the log away with what was acknowledged.
+#[cfg(all(feature = "sqlite", target_os = "linux"))]
+#[tokio::test]
+async fn a_look_at_a_file_that_this_process_has_open_leaves_its_locks() {
+    use std::os::unix::fs::MetadataExt as _;
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("larder.db");
+    let url = format!("sqlite:{}", path.display());
+    let place = open_place(&url).await.unwrap();
+    let file = format!(":{} ", fs::metadata(&path).unwrap().ino());
+    let locks =
+        || fs::read_to_string("/proc/locks").unwrap().lines().filter(|lock| lock.contains(&file)).count();
+    assert_ne!(locks(), 0, "an open file is locked");
+    diagnose(&url, LONG).await.unwrap();
+    opening_changes(&url).unwrap();
+    assert_ne!(locks(), 0, "the look took the locks away");
+    place.close().await;
+}
+
 #[cfg(feature = "sqlite")]
 #[tokio::test]
 async fn a_file_of_another_version_program_or_kind_is_told() {

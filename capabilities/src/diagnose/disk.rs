@@ -193,6 +193,17 @@ pub(crate) fn may_write(folder: &Path) -> bool {
     std::fs::metadata(folder).is_ok_and(|found| !found.permissions().readonly())
 }
 
+/// Whether this user may write the file. It is not opened.
+#[cfg(unix)]
+pub(crate) fn may_write_file(file: &Path) -> bool {
+    rustix::fs::access(file, rustix::fs::Access::WRITE_OK).is_ok()
+}
+
+#[cfg(not(unix))]
+pub(crate) fn may_write_file(file: &Path) -> bool {
+    may_write(file)
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::CheckStatus::{Fail, Ok, Warn};

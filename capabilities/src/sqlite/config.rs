@@ -39,12 +39,14 @@ impl Synchronous {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SqliteConfig {
-    /// The file. It is made where it is not there; its folder must be.
+    /// The file. It is made where it is not there; its folder must be. A relative path is looked up once, when the database
+    /// is opened. A file that is moved, replaced or removed while it is open takes no write any more: `Unavailable`.
     pub path: PathBuf,
     /// When SQLite flushes to stable storage.
     #[serde(default)]
     pub synchronous: Synchronous,
-    /// How long a call waits for a lock that another process holds.
+    /// How long a write waits for a lock that another process holds, from the call or from the last write of this process
+    /// on; then it is `Timeout`, and nothing was written.
     #[serde(default = "busy_timeout_default", rename = "busy_timeout_ms", with = "millis")]
     pub busy_timeout: Duration,
 }

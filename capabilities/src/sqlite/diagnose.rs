@@ -118,23 +118,17 @@ fn absent(error: &std::io::Error, folder: &Path, findings: &Findings) {
 }
 
 fn writable(path: &Path, folder: &Path, findings: &Findings) {
-    // Opening for writing changes nothing of the file.
-    let file = File::options().write(true).open(path);
-    match (file, disk::may_write(folder)) {
-        (Ok(_), true) => {
-            findings.add(Check::ok("writable", "this user may write the file and its folder", WRITABLE));
-            findings.add(disk::flushing(folder));
-        }
-        (Err(error), _) => {
-            let advice = "give this user the right to write the file, or mount the file system for writing";
-            let seen = format!("the file may not be written: {}", error.kind());
-            findings.add(Check::fail("writable", seen, WRITABLE, advice));
-        }
-        (Ok(_), false) => {
-            let advice = "give this user the right to write in the folder";
-            findings.add(Check::fail("writable", "the folder may not be written", WRITABLE, advice));
-        }
-    }
+    let check = if !disk::may_write_file(path) {
+        let advice = "give this user the right to write the file, or mount the file system for writing";
+        Check::fail("writable", "the file may not be written", WRITABLE, advice)
+    } else if !disk::may_write(folder) {
+        let advice = "give this user the right to write in the folder";
+        Check::fail("writable", "the folder may not be written", WRITABLE, advice)
+    } else {
+        findings.add(disk::flushing(folder));
+        Check::ok("writable", "this user may write the file and its folder", WRITABLE)
+    };
+    findings.add(check);
 }
 
 fn durability(config: &SqliteConfig) -> Check {
@@ -152,19 +146,32 @@ fn durability(config: &SqliteConfig) -> Check {
     }
 }
 
-/// The journal mode stands in the file's header, in the two versions of its format.
+/// The journal mode, as SQLite tells it where somebody has the file open, and as the file's header does where nobody has.
+///
+/// A file that this process has open must not be opened but by SQLite: with the first descriptor that is closed of it, all
+/// locks go that the process has on it.
 fn journal(path: &Path, bytes: u64) -> Check {
-    let mut header = [0; 20];
     if bytes == 0 {
         return Check::ok("journal", "an empty file; opening sets it to WAL", JOURNAL);
     }
-    let read = File::open(path).and_then(|mut file| file.read_exact(&mut header));
-    match (read, header) {
-        (Ok(()), [.., 2, 2]) => Check::ok("journal", "WAL", JOURNAL),
-        (Ok(()), _) if header.starts_with(b"SQLite format 3\0") => {
+    let is_wal = if log_path(path).exists() {
+        let mode = |connection: &Connection| {
+            Ok(connection.query_row("PRAGMA journal_mode", [], |row| row.get::<_, String>(0))?)
+        };
+        reading(path, mode).ok().map(|mode| mode.eq_ignore_ascii_case("wal"))
+    } else {
+        let mut header = [0; 20];
+        let read = File::open(path).and_then(|mut file| file.read_exact(&mut header));
+        let is_database = read.is_ok() && header.starts_with(b"SQLite format 3\0");
+        // The two versions of the file's format.
+        is_database.then_some(header.ends_with(&[2, 2]))
+    };
+    match is_wal {
+        Some(true) => Check::ok("journal", "WAL", JOURNAL),
+        Some(false) => {
             Check::warn("journal", "a rollback journal", JOURNAL, "nothing: opening sets it to WAL")
         }
-        _ => {
+        None => {
             let advice = "name another file, or restore this one from a backup";
             Check::fail("journal", "the file is no SQLite database", JOURNAL, advice)
         }

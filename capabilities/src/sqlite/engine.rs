@@ -3,11 +3,12 @@
 //! One thread writes and a few read, each with a connection of its own, so no call blocks the caller's runtime and one
 //! hop is all that a call costs; a read of a few rows is spared even that. The writer takes whatever jobs are waiting,
 //! runs each in its own savepoint inside one transaction, commits once and then answers them all: callers at the same
-//! time share one flush to the disk. A job once handed over runs to its end, also when the future that waits for it is
-//! dropped, so a write is whole or absent.
+//! time share one flush to the disk. A job once begun runs to its end, also when the future that waits for it is dropped,
+//! and one whose caller is gone before that is left out: a write is whole or absent.
 
 mod company;
 mod connection;
+mod home;
 mod log;
 mod reader;
 mod short;
@@ -18,6 +19,7 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::mpsc;
+use std::time::Instant;
 
 use larder_kernel::{Durability, Error, ErrorKind, Outcome, Result};
 use rusqlite::Connection;
@@ -31,8 +33,19 @@ pub(crate) use short::{Allowance, SHORT_ROWS_MAX};
 /// How many threads read.
 const READERS: usize = 3;
 
-/// Work for the writer: run inside the transaction, or told why there is none.
-type WriteJob = Box<dyn FnOnce(Result<&Connection, &Error>) -> Executed + Send>;
+/// Work for the writer.
+struct WriteJob {
+    /// Since when its caller waits.
+    sent: Instant,
+    work: Box<dyn Work>,
+}
+
+trait Work: Send {
+    /// Runs it inside the transaction, or tells it why there is none.
+    fn run(self: Box<Self>, connection: Result<&Connection, &Error>) -> Executed;
+    /// Whether nobody waits for it any more.
+    fn is_abandoned(&self) -> bool;
+}
 
 /// Answers a job's caller after the commit, with the reason where that failed.
 type Answer = Box<dyn FnOnce(Option<&Error>) + Send>;
@@ -48,6 +61,47 @@ enum WriteMessage {
     Job(WriteJob),
     /// Somebody has begun to watch for changes, so commits of other processes must be looked for.
     Watched,
+}
+
+/// A job and the caller who waits for what it makes.
+struct Write<T, F> {
+    operation: &'static str,
+    job: F,
+    sender: oneshot::Sender<Result<T>>,
+}
+
+impl<T, F> Work for Write<T, F>
+where
+    T: Send + 'static,
+    F: FnOnce(&Connection) -> Fallible<T> + Send + 'static,
+{
+    fn run(self: Box<Self>, connection: Result<&Connection, &Error>) -> Executed {
+        let Self { operation, job, sender } = *self;
+        let (result, judged) = match connection.map(job) {
+            Ok(Ok(value)) => (Ok(value), true),
+            Ok(Err(failure)) => {
+                let judged = matches!(failure, Failure::Contract(_));
+                (Err(failure.into_error(operation)), judged)
+            }
+            Err(error) => (Err(copied(error, operation)), false),
+        };
+        let failed = result.is_err();
+        let answer = Box::new(move |broken: Option<&Error>| {
+            let result = match broken {
+                Some(error) if !failed => Err(copied(error, operation)),
+                // What it judged by may be what was lost; of its own it wrote nothing.
+                Some(error) if judged => Err(copied(error, operation).with_outcome(Outcome::NotApplied)),
+                _ => result,
+            };
+            // A caller that no longer waits is not told; its write stands all the same.
+            let _ = sender.send(result);
+        });
+        Executed { failed, answer }
+    }
+
+    fn is_abandoned(&self) -> bool {
+        self.sender.is_closed()
+    }
 }
 
 /// Work for a reader.
@@ -78,18 +132,25 @@ impl fmt::Debug for Engine {
 impl Engine {
     /// Opens the database and starts the threads.
     pub(crate) async fn open(config: SqliteConfig) -> Result<Self> {
-        let config = Arc::new(config);
+        let config = Arc::new(connection::located(config)?);
         let (alive_sender, alive) = watch::channel(());
         let alive_sender = Arc::new(alive_sender);
         let (commit_sender, commits) = watch::channel(0);
         let (writes, write_queue) = mpsc::channel();
         let (opened, opening) = oneshot::channel();
-        writer::spawn(Arc::clone(&config), write_queue, commit_sender, opened, Arc::clone(&alive_sender))?;
+        let short = Short::new();
+        let ends = writer::Ends {
+            queue: write_queue,
+            commits: commit_sender,
+            opened,
+            alive: Arc::clone(&alive_sender),
+        };
+        writer::spawn(Arc::clone(&config), ends, short.desks())?;
         let durability = opening.await.map_err(|_| gone("sqlite.open", Outcome::NotApplied))??;
         let (reads, read_queue) = mpsc::channel();
         reader::spawn(&config, read_queue, &alive_sender, READERS)?.opened().await?;
         drop(alive_sender);
-        let short = Short::open(&config).await?;
+        short.open(&config).await?;
         Ok(Self { inner: Arc::new(Inner { short, writes, reads, commits, durability, alive }) })
     }
 
@@ -106,28 +167,8 @@ impl Engine {
         F: FnOnce(&Connection) -> Fallible<T> + Send + 'static,
     {
         let (sender, receiver) = oneshot::channel();
-        let job: WriteJob = Box::new(move |connection| {
-            let (result, judged) = match connection.map(job) {
-                Ok(Ok(value)) => (Ok(value), true),
-                Ok(Err(failure)) => {
-                    let judged = matches!(failure, Failure::Contract(_));
-                    (Err(failure.into_error(operation)), judged)
-                }
-                Err(error) => (Err(copied(error, operation)), false),
-            };
-            let failed = result.is_err();
-            let answer = Box::new(move |broken: Option<&Error>| {
-                let result = match broken {
-                    Some(error) if !failed => Err(copied(error, operation)),
-                    // What it judged by may be what was lost; of its own it wrote nothing.
-                    Some(error) if judged => Err(copied(error, operation).with_outcome(Outcome::NotApplied)),
-                    _ => result,
-                };
-                // A caller that no longer waits is not told; its write stands all the same.
-                let _ = sender.send(result);
-            });
-            Executed { failed, answer }
-        });
+        let work = Box::new(Write { operation, job, sender });
+        let job = WriteJob { sent: Instant::now(), work };
         self.inner.writes.send(WriteMessage::Job(job)).map_err(|_| gone(operation, Outcome::NotApplied))?;
         receiver.await.map_err(|_| gone(operation, Outcome::Unknown))?
     }

@@ -62,11 +62,26 @@ pub(super) fn take(queue: &Receiver<WriteMessage>, jobs: &mut Vec<WriteJob>) {
 mod tests {
     use std::sync::mpsc::{Sender, channel};
 
-    use super::super::Executed;
+    use larder_kernel::Error;
+    use rusqlite::Connection;
+
+    use super::super::{Executed, Work};
     use super::*;
 
+    struct Nothing;
+
+    impl Work for Nothing {
+        fn run(self: Box<Self>, _: Result<&Connection, &Error>) -> Executed {
+            Executed { failed: false, answer: Box::new(|_| ()) }
+        }
+
+        fn is_abandoned(&self) -> bool {
+            false
+        }
+    }
+
     fn job() -> WriteJob {
-        Box::new(|_| Executed { failed: false, answer: Box::new(|_| ()) })
+        WriteJob { sent: Instant::now(), work: Box::new(Nothing) }
     }
 
     fn send(queue: &Sender<WriteMessage>) {

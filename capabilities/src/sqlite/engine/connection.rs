@@ -70,8 +70,10 @@ fn open(config: &SqliteConfig) -> Fallible<Connection> {
     // Else SQLite prepares statements with an order anew for each use: it plans some by what is bound, and the cache clears
     // that, which counts as another value.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    // Elsewhere than on Apple's systems a plain flush is a full one.
     connection.execute_batch(
-        "PRAGMA foreign_keys = ON; PRAGMA temp_store = MEMORY; PRAGMA journal_size_limit = 67108864;",
+        "PRAGMA foreign_keys = ON; PRAGMA temp_store = MEMORY; PRAGMA journal_size_limit = 67108864;
+         PRAGMA fullfsync = ON; PRAGMA checkpoint_fullfsync = ON;",
     )?;
     Ok(connection)
 }
@@ -83,19 +85,29 @@ fn set_synchronous(connection: &Connection, config: &SqliteConfig) -> Fallible<(
 
 /// What the connection's settings, as they read back, make a commit survive.
 fn durability(connection: &Connection) -> Fallible<Durability> {
-    let synchronous: i64 = connection.query_row("PRAGMA synchronous", [], |row| row.get(0))?;
-    Ok(match synchronous {
-        2.. => Durability::Power,
-        1 => Durability::Process,
+    let setting = |pragma| connection.query_row(pragma, [], |row| row.get::<_, i64>(0));
+    let flushes_fully = setting("PRAGMA fullfsync")? == 1 || !cfg!(target_vendor = "apple");
+    Ok(match setting("PRAGMA synchronous")? {
+        2.. if flushes_fully => Durability::Power,
+        1.. => Durability::Process,
         _ => Durability::None,
     })
 }
 
+/// The same with a path that means one file for all connections, whatever becomes of the working directory, and that
+/// SQLite takes for a path and for nothing else.
+pub(super) fn located(mut config: SqliteConfig) -> Result<SqliteConfig, Error> {
+    let invalid = |message| Error::invalid(OPERATION, "path", message);
+    if config.path.as_os_str().is_empty() || config.path.as_os_str() == ":memory:" {
+        return Err(invalid("names no file; for a store in memory use the memory backend"));
+    }
+    config.path =
+        std::path::absolute(&config.path).map_err(|_| invalid("is relative to a folder that is gone"))?;
+    Ok(config)
+}
+
 fn check_path(path: &Path) -> Result<(), Error> {
     let invalid = |message| Err(Error::invalid(OPERATION, "path", message));
-    if path.as_os_str().is_empty() || path.as_os_str() == ":memory:" {
-        return invalid("names no file; for a store in memory use the memory backend");
-    }
     if path.is_dir() {
         return invalid("is a folder; name the file in it");
     }
@@ -117,12 +129,13 @@ pub(super) fn retry_busy<T>(timeout: Duration, mut step: impl FnMut() -> Fallibl
     }
 }
 
-/// Runs `step` on this thread's connection with another patience for locks.
-pub(super) fn with_patience(timeout: Duration, step: impl FnOnce()) {
+/// Runs `step` on this thread's connection with less patience for locks.
+pub(super) fn with_patience<T>(timeout: Duration, step: impl FnOnce() -> T) -> T {
     let usual = BUSY.get();
     BUSY.set((timeout.min(usual.0), None));
-    step();
+    let done = step();
     BUSY.set(usual);
+    done
 }
 
 /// SQLite calls this while a lock is held elsewhere; `false` makes the statement fail as busy.

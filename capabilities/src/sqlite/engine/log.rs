@@ -4,8 +4,8 @@
 //! The size is what SQLite says at each commit. To ask the system for that of the file would have its times written at the
 //! next commit, which costs a quarter of it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use rusqlite::Connection;
@@ -13,6 +13,7 @@ use rusqlite::hooks::Wal;
 
 use super::super::failure::Fallible;
 use super::connection;
+use super::short::Desks;
 
 /// The size beyond which the log is cut.
 const LOG_BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -32,11 +33,13 @@ pub(super) struct Log {
     pages: Arc<AtomicU64>,
     page_bytes: u64,
     bytes_max: u64,
+    /// Where reads may rest that need the log.
+    desks: Weak<Desks>,
 }
 
 impl Log {
     /// Has the connection tell the size at each of its commits.
-    pub(super) fn of(connection: &mut Connection) -> Fallible<Self> {
+    pub(super) fn of(connection: &mut Connection, desks: Weak<Desks>) -> Fallible<Self> {
         let page_bytes: u32 = connection.query_row("PRAGMA page_size", [], |row| row.get(0))?;
         let pages = Arc::new(AtomicU64::new(0));
         let told = Arc::clone(&pages);
@@ -50,13 +53,16 @@ impl Log {
             Ok(())
         };
         connection.wal_hook(Some(hook))?;
-        Ok(Self { pages, page_bytes: page_bytes.into(), bytes_max: LOG_BYTES_MAX })
+        Ok(Self { pages, page_bytes: page_bytes.into(), bytes_max: LOG_BYTES_MAX, desks })
     }
 
     /// Cuts the log where it has grown too long. Failing costs nothing but space.
     pub(super) fn keep_short(&mut self, connection: &Connection) {
         if self.bytes() <= self.bytes_max {
             return;
+        }
+        if let Some(desks) = self.desks.upgrade() {
+            desks.call_in();
         }
         connection::with_patience(PATIENCE, || {
             let cut = connection.prepare_cached("PRAGMA wal_checkpoint(TRUNCATE)");

@@ -8,7 +8,7 @@
 //! A read of middling length is cut into slices, each a short read, with a turn for other tasks between them.
 
 use std::ops::ControlFlow;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::time::{Duration, Instant};
 
 use larder_kernel::Result;
@@ -76,8 +76,19 @@ impl Allowance {
     }
 }
 
-/// The connections for short reads, but for those that are in use.
-pub(super) struct Short(Vec<Mutex<Option<Box<Place>>>>);
+/// The connections for short reads.
+pub(super) struct Short(Arc<Desks>);
+
+/// Where they are lent. The writer knows of it as well, and does not keep it.
+pub(super) struct Desks(Vec<Mutex<Desk>>);
+
+#[derive(Default)]
+struct Desk {
+    /// `None` until it is opened, and where a job panicked with it.
+    place: Option<Place>,
+    loan: Option<Loan>,
+    loans: u64,
+}
 
 struct Place {
     connection: Connection,
@@ -85,36 +96,54 @@ struct Place {
     rests: Option<Instant>,
 }
 
-/// A connection in use, inside a read transaction. It goes back when the read ends or is dropped.
+/// Inside a read transaction.
+struct Loan {
+    number: u64,
+    begun: Instant,
+}
+
+/// A connection in use. It goes back when the read ends or is dropped.
 struct Lent<'s> {
-    home: &'s Mutex<Option<Box<Place>>>,
-    place: Option<Box<Place>>,
+    desk: &'s Mutex<Desk>,
+    number: u64,
 }
 
 impl Short {
+    /// Without connections yet.
+    pub(super) fn new() -> Self {
+        let count = std::thread::available_parallelism().map_or(1, usize::from).min(CONNECTIONS_MAX);
+        Self(Arc::new(Desks((0..count).map(|_| Mutex::default()).collect())))
+    }
+
+    pub(super) fn desks(&self) -> Weak<Desks> {
+        Arc::downgrade(&self.0)
+    }
+
     /// Opens the connections, on a thread, as that reads the file.
-    pub(super) async fn open(config: &Arc<SqliteConfig>) -> Result<Self> {
-        let (config, (opened, opening)) = (Arc::clone(config), oneshot::channel());
+    pub(super) async fn open(&self, config: &Arc<SqliteConfig>) -> Result<()> {
+        let (config, desks, (opened, opening)) = (Arc::clone(config), self.0.clone(), oneshot::channel());
         let open = move || {
-            let count = std::thread::available_parallelism().map_or(1, usize::from).min(CONNECTIONS_MAX);
-            let places = (0..count).map(|_| {
-                connection::reader(&config)
-                    .map(|connection| Mutex::new(Some(Box::new(Place { connection, rests: None }))))
-                    .map_err(|failure| failure.into_error("sqlite.open"))
-            });
-            let _ = opened.send(places.collect::<Result<_>>());
+            let open = |desk: &Mutex<Desk>| {
+                let connection =
+                    connection::reader(&config).map_err(|failure| failure.into_error("sqlite.open"))?;
+                held(desk).place = Some(Place { connection, rests: None });
+                Ok(())
+            };
+            let done = desks.0.iter().try_for_each(open);
+            // Who waits is the only owner then.
+            drop(desks);
+            let _ = opened.send(done);
         };
         std::thread::Builder::new()
             .name("larder-sqlite-open".to_owned())
             .spawn(open)
             .map_err(|_| no_thread())?;
-        let places = opening.await.map_err(|_| gone("sqlite.open", larder_kernel::Outcome::NotApplied))?;
-        Ok(Self(places?))
+        opening.await.map_err(|_| gone("sqlite.open", larder_kernel::Outcome::NotApplied))?
     }
 
     /// What the job read, if it could be done here and now. Whatever went wrong, a reader tries again and reports.
     pub(super) fn read<T>(&self, job: impl FnOnce(&Connection, &mut Allowance) -> Fallible<T>) -> Option<T> {
-        self.lend()?.read(job).ok()
+        self.0.lend()?.read(job)?.ok()
     }
 
     /// As `read`, slice by slice, until the job breaks with what it read. All slices see one state of the database.
@@ -122,10 +151,10 @@ impl Short {
         &self,
         mut job: impl FnMut(&Connection, &mut Allowance) -> Fallible<ControlFlow<T>>,
     ) -> Option<T> {
-        let mut lent = self.lend()?;
+        let lent = self.0.lend()?;
         let begun = Instant::now();
         for _ in 0..SLICES_MAX {
-            if let ControlFlow::Break(found) = lent.read(&mut job).ok()? {
+            if let ControlFlow::Break(found) = lent.read(&mut job)?.ok()? {
                 return Some(found);
             }
             if lent.rests() || begun.elapsed() > SLICED_MAX {
@@ -135,49 +164,92 @@ impl Short {
         }
         None
     }
+}
 
+impl Desks {
     /// A connection that nobody uses, unless it rests.
     fn lend(&self) -> Option<Lent<'_>> {
-        let mut free = self.0.iter().filter_map(|home| Some((home, held(home).take()?)));
-        let (home, place) = free.next()?;
-        let lent = Lent { home, place: Some(place) };
-        if lent.rests() {
-            return None;
+        let free = |desk: &MutexGuard<'_, Desk>| desk.place.is_some() && desk.loan.is_none();
+        // One whose lock is taken is in use.
+        let mut desks = self.0.iter().filter_map(|desk| Some((desk, tried(desk).filter(free)?)));
+        let (desk, mut found) = desks.next()?;
+        let place = found.place.as_ref().filter(|place| !place.is_resting())?;
+        begin_snapshot(&place.connection).ok()?;
+        found.loans += 1;
+        let number = found.loans;
+        found.loan = Some(Loan { number, begun: Instant::now() });
+        Some(Lent { desk, number })
+    }
+
+    /// Ends the transactions of reads that nobody has gone on with for long: what they see, the log cannot let go of. Such
+    /// a read is done by a reader when its caller comes back.
+    pub(super) fn call_in(&self) {
+        for mut desk in self.0.iter().filter_map(tried) {
+            if desk.loan.as_ref().is_some_and(|loan| loan.begun.elapsed() > SLICED_MAX) {
+                desk.take_back();
+            }
         }
-        begin_snapshot(&lent.place.as_ref()?.connection).ok()?;
-        Some(lent)
+    }
+}
+
+impl Desk {
+    fn take_back(&mut self) {
+        self.loan = None;
+        if let Some(place) = &self.place {
+            end_snapshot(&place.connection);
+        }
+    }
+}
+
+impl Place {
+    fn is_resting(&self) -> bool {
+        self.rests.is_some_and(|until| Instant::now() < until)
     }
 }
 
 impl Lent<'_> {
-    /// Whether the readers do the work at present.
-    fn rests(&self) -> bool {
-        let rests = self.place.as_ref().and_then(|place| place.rests);
-        rests.is_some_and(|until| Instant::now() < until)
+    /// The desk, while the connection is lent to this read.
+    fn desk(&self) -> Option<MutexGuard<'_, Desk>> {
+        Some(held(self.desk)).filter(|desk| desk.loan.as_ref().is_some_and(|loan| loan.number == self.number))
     }
 
-    fn read<T>(&mut self, job: impl FnOnce(&Connection, &mut Allowance) -> Fallible<T>) -> Fallible<T> {
+    /// Whether the readers do the work at present.
+    fn rests(&self) -> bool {
+        self.desk().is_none_or(|desk| desk.place.as_ref().is_none_or(Place::is_resting))
+    }
+
+    /// What the job read; `None` where the connection was called in.
+    fn read<T>(&self, job: impl FnOnce(&Connection, &mut Allowance) -> Fallible<T>) -> Option<Fallible<T>> {
+        let mut desk = self.desk()?;
         // Where the job panics, its connection is closed, and no other.
-        let Some(mut place) = self.place.take() else { return Err(Failure::Long) };
+        let mut place = desk.place.take()?;
         let begun = Instant::now();
         let mut allowance = Allowance { bytes: Some(SHORT_BYTES_MAX) };
         let found = job(&place.connection, &mut allowance);
         place.rests = (begun.elapsed() > SLOW).then(|| begun + REST);
-        self.place = Some(place);
-        found
+        desk.place = Some(place);
+        Some(found)
     }
 }
 
 impl Drop for Lent<'_> {
     fn drop(&mut self) {
-        if let Some(place) = self.place.take() {
-            end_snapshot(&place.connection);
-            *held(self.home) = Some(place);
+        if let Some(mut desk) = self.desk() {
+            desk.take_back();
         }
     }
 }
 
-/// What is there. The lock is held for a moment only.
-fn held(home: &Mutex<Option<Box<Place>>>) -> MutexGuard<'_, Option<Box<Place>>> {
-    home.lock().unwrap_or_else(PoisonError::into_inner)
+/// What is there. The lock is held for a slice at most.
+fn held(desk: &Mutex<Desk>) -> MutexGuard<'_, Desk> {
+    desk.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The same, unless the lock is taken.
+fn tried(desk: &Mutex<Desk>) -> Option<MutexGuard<'_, Desk>> {
+    match desk.try_lock() {
+        Ok(desk) => Some(desk),
+        Err(TryLockError::Poisoned(desk)) => Some(desk.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
 }

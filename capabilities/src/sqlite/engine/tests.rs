@@ -75,6 +75,68 @@ async fn a_job_whose_future_is_dropped_is_done_whole() {
     assert!(found == [7, 8, 9] || found == [9], "{found:?}");
 }
 
+/// Once each call waited for the lock from the time on that those before it had given up.
+#[tokio::test]
+async fn calls_that_wait_for_another_process_give_up_each_in_its_own_time() {
+    const PATIENCE: Duration = Duration::from_millis(400);
+    let folder = TempDir::new().unwrap();
+    drop(open(&folder).await);
+    let config = SqliteConfig::new(folder.path().join("larder.db")).with_busy_timeout(PATIENCE);
+    let engine = Engine::open(config).await.unwrap();
+    let other = Connection::open(folder.path().join("larder.db")).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let begun = Instant::now();
+    let late = |number: u64| {
+        let engine = engine.clone();
+        async move {
+            tokio::time::sleep(Duration::from_millis(20 * number)).await;
+            add(engine, 1).await.unwrap_err().kind()
+        }
+    };
+    let abandoned = tokio::time::timeout(Duration::from_millis(30), add(engine.clone(), 7)).await;
+    assert!(abandoned.is_err());
+    let kinds = futures_util::future::join_all((1..=5).map(late)).await;
+    assert_eq!(kinds, [ErrorKind::Timeout; 5]);
+    // One after the other they would have waited five times as long.
+    assert!(begun.elapsed() < PATIENCE * 3, "{:?}", begun.elapsed());
+    other.execute_batch("ROLLBACK").unwrap();
+    add(engine.clone(), 2).await.unwrap();
+    // Whoever gave up before the beginning is not served behind its back.
+    assert_eq!(numbers(&engine).await, [2]);
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_file_that_was_moved_or_replaced_takes_no_write() {
+    let folder = TempDir::new().unwrap();
+    let engine = open(&folder).await;
+    add(engine.clone(), 1).await.unwrap();
+    let (path, away) = (folder.path().join("larder.db"), folder.path().join("away.db"));
+    std::fs::rename(&path, &away).unwrap();
+    let refused = add(engine.clone(), 2).await.unwrap_err();
+    assert_eq!((refused.kind(), refused.outcome()), (ErrorKind::Unavailable, Outcome::NotApplied));
+    std::fs::write(&path, []).unwrap();
+    assert_eq!(add(engine.clone(), 3).await.unwrap_err().kind(), ErrorKind::Unavailable);
+    std::fs::rename(&away, &path).unwrap();
+    add(engine.clone(), 4).await.unwrap();
+    assert_eq!(numbers(&engine).await, [1, 4]);
+}
+
+/// Once a name like that was taken for an address with settings of SQLite's.
+#[tokio::test]
+async fn a_path_is_a_path_whatever_it_looks_like() {
+    let folder = TempDir::new().unwrap();
+    let name = "file:a%20b.db?mode=memory";
+    let inside = folder.path().join("file:");
+    std::fs::create_dir(&inside).unwrap();
+    for path in [folder.path().join(name), inside.join("c.db")] {
+        Engine::open(SqliteConfig::new(&path)).await.unwrap().close().await;
+        assert!(path.exists(), "{}", path.display());
+    }
+    let located = connection::located(SqliteConfig::new(name)).unwrap();
+    assert!(located.path.is_absolute() && located.path.ends_with(name));
+}
+
 #[tokio::test]
 async fn a_job_that_panics_leaves_nothing_and_the_thread_goes_on() {
     let folder = TempDir::new().unwrap();

@@ -20,6 +20,11 @@ impl Turn {
         Self { taken: None, released: Instant::now(), held: Duration::ZERO }
     }
 
+    /// When the lock was last let go.
+    pub(super) fn released(&self) -> Instant {
+        self.released
+    }
+
     /// Waits before the lock is taken, where others are due.
     pub(super) fn wait(&mut self) {
         let left_alone = self.released.elapsed();

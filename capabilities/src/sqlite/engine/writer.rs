@@ -1,8 +1,8 @@
 //! The thread that writes.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use larder_kernel::{Durability, Error, ErrorKind, Outcome, Result};
@@ -12,8 +12,10 @@ use tokio::sync::{oneshot, watch};
 use super::super::config::SqliteConfig;
 use super::super::failure::Fallible;
 use super::company::{self, Company};
+use super::home::Home;
 use super::log::Log;
 use super::reader::no_thread;
+use super::short::Desks;
 use super::turn::Turn;
 use super::{Executed, WriteJob, WriteMessage, connection};
 
@@ -22,25 +24,37 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// The operation of errors that no job of its own caused; each job's answer names its own.
 const OPERATION: &str = "sqlite.commit";
 
+/// The writer's ends of what joins it to the handles.
+pub(super) struct Ends {
+    pub(super) queue: Receiver<WriteMessage>,
+    pub(super) commits: watch::Sender<u64>,
+    pub(super) opened: oneshot::Sender<Result<Durability>>,
+    pub(super) alive: Arc<watch::Sender<()>>,
+}
+
 /// Starts the writer, which reports through `opened` when the database is ready.
-pub(super) fn spawn(
-    config: Arc<SqliteConfig>,
-    queue: Receiver<WriteMessage>,
-    commits: watch::Sender<u64>,
-    opened: oneshot::Sender<Result<Durability>>,
-    alive: Arc<watch::Sender<()>>,
-) -> Result<()> {
+pub(super) fn spawn(config: Arc<SqliteConfig>, ends: Ends, desks: Weak<Desks>) -> Result<()> {
+    let Ends { queue, commits, opened, alive } = ends;
     let run = move || {
         let ready = connection::writer(&config).and_then(|(mut connection, durability)| {
-            let log = Log::of(&mut connection)?;
+            let log = Log::of(&mut connection, desks)?;
             Ok((connection, log, durability))
         });
         match ready {
             Ok((connection, log, durability)) => {
                 if opened.send(Ok(durability)).is_ok() {
-                    let busy_timeout = config.busy_timeout;
-                    let (turn, came, company) = (Turn::new(), Vec::new(), Company::of(0));
-                    Writer { connection, queue, commits, busy_timeout, log, turn, came, company }.run();
+                    let writer = Writer {
+                        connection,
+                        queue,
+                        commits,
+                        home: Home::of(&config.path),
+                        busy_timeout: config.busy_timeout,
+                        log,
+                        turn: Turn::new(),
+                        came: Vec::new(),
+                        company: Company::of(0),
+                    };
+                    writer.run();
                 }
             }
             Err(failure) => {
@@ -66,6 +80,7 @@ struct Writer {
     connection: Connection,
     queue: Receiver<WriteMessage>,
     commits: watch::Sender<u64>,
+    home: Home,
     busy_timeout: Duration,
     log: Log,
     turn: Turn,
@@ -84,6 +99,11 @@ impl Writer {
             batch.push(first);
             batch.append(&mut self.came);
             self.company.gather(&self.queue, &mut batch);
+            batch.retain(|job| !job.work.is_abandoned());
+            if batch.is_empty() {
+                self.turn.release();
+                continue;
+            }
             let begun = Instant::now();
             self.transact(&mut batch);
             self.company.answered(begun.elapsed());
@@ -143,11 +163,37 @@ impl Writer {
         self.commits.send_modify(|commits| *commits = commits.wrapping_add(1));
     }
 
+    /// Begins a transaction, waiting for the lock as long as the first of the jobs still may.
+    fn begin(&self, batch: &[WriteJob]) -> Result<(), Error> {
+        self.home.check(OPERATION)?;
+        let waited = batch.first().map_or(Duration::ZERO, |job| self.waited(job));
+        let left = self.busy_timeout.saturating_sub(waited);
+        let begin = || connection::retry_busy(left, || self.execute("BEGIN IMMEDIATE"));
+        connection::with_patience(left, begin)
+            .map_err(|failure| failure.into_error(OPERATION).with_outcome(Outcome::NotApplied))
+    }
+
+    /// How long a job has waited for what others hold, and not for the transactions of this process.
+    fn waited(&self, job: &WriteJob) -> Duration {
+        job.sent.max(self.turn.released()).elapsed()
+    }
+
+    /// Answers the jobs that could not be begun; those that may wait longer come again, unless waiting is of no use.
+    fn refuse(&mut self, batch: &mut Vec<WriteJob>, error: &Error) {
+        let may_wait = error.kind() == ErrorKind::Timeout;
+        for job in batch.drain(..) {
+            if may_wait && self.waited(&job) < self.busy_timeout {
+                self.came.push(job);
+            } else {
+                answer([job.work.run(Err(error))], None);
+            }
+        }
+    }
+
     /// Runs the jobs in one transaction, commits and answers.
     fn transact(&mut self, batch: &mut Vec<WriteJob>) {
-        if let Err(failure) = connection::retry_busy(self.busy_timeout, || self.execute("BEGIN IMMEDIATE")) {
-            let error = failure.into_error(OPERATION).with_outcome(Outcome::NotApplied);
-            answer(batch.drain(..).map(|job| job(Err(&error))), None);
+        if let Err(error) = self.begin(batch) {
+            self.refuse(batch, &error);
             return;
         }
         self.turn.take();
@@ -185,9 +231,9 @@ impl Writer {
     /// its answer.
     fn run_one(&self, job: WriteJob, alone: bool) -> Option<Executed> {
         if !alone && self.execute("SAVEPOINT job").is_err() {
-            return Some(job(Err(&lost())));
+            return Some(job.work.run(Err(&lost())));
         }
-        let executed = catch_unwind(AssertUnwindSafe(|| job(Ok(&self.connection)))).ok();
+        let executed = catch_unwind(AssertUnwindSafe(|| job.work.run(Ok(&self.connection)))).ok();
         if self.connection.is_autocommit() {
             return executed;
         }

@@ -174,3 +174,39 @@ async fn a_caller_that_only_makes_short_reads_leaves_others_their_turn() {
     heart.abort();
     assert!(beats.load(std::sync::atomic::Ordering::Relaxed) >= 5, "the other task starved");
 }
+
+/// Once a walk whose caller awaited something else kept the log from ever being cut.
+#[tokio::test]
+async fn a_read_that_nobody_goes_on_with_lets_go_of_the_log() {
+    let folder = TempDir::new().unwrap();
+    let engine = open(&folder).await;
+    add(engine.clone(), 1).await.unwrap();
+    let counts = || {
+        let mut slices = 0;
+        move |sql: &Connection, _: &mut Allowance| {
+            slices += 1;
+            let count = sql.query_row("SELECT count(*) FROM numbers", [], |row| row.get::<_, i64>(0))?;
+            Ok(if slices == 3 { ControlFlow::Break(count) } else { ControlFlow::Continue(()) })
+        }
+    };
+    let mut rests = std::pin::pin!(engine.read_in_slices("test.slices", counts));
+    let _ = futures_util::poll!(rests.as_mut());
+    let fill = |sql: &Connection| {
+        Ok(sql.execute_batch(
+            "CREATE TABLE IF NOT EXISTS filled (bytes BLOB);
+             WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 6)
+             INSERT INTO filled SELECT randomblob(1000000) FROM n;",
+        )?)
+    };
+    let log = || std::fs::metadata(folder.path().join("larder.db-wal")).unwrap().len();
+    let mut longest = 0;
+    for _ in 0..20 {
+        engine.write("test.fill", fill).await.unwrap();
+        longest = log().max(longest);
+    }
+    add(engine.clone(), 2).await.unwrap();
+    assert!(longest > 64_000_000, "the log never became long: {longest}");
+    assert!(longest < 80_000_000, "the log was not cut: {longest}");
+    // Its caller comes back, and is answered as things are by now.
+    assert_eq!(rests.await.unwrap(), 2);
+}
