@@ -20,7 +20,7 @@ use larder_kernel::{
 };
 
 use super::place::{MemoryPlace, default_namespace, now_ms};
-use super::slots::{Record, Slots, follow};
+use super::slots::{Record, Slots};
 use state::ThreadState;
 
 type Threads = Slots<Thread, ThreadState>;
@@ -331,9 +331,10 @@ impl HistoryProvider for InMemoryHistoryProvider {
 
     async fn subscribe(&self, thread: &Thread, after: Seq) -> Result<HistoryEvents> {
         const OPERATION: &str = "history.subscribe";
-        let slot = self.threads.find_or_make(thread, || ThreadState::new(OPERATION, &self.place, thread))?;
+        let make = || ThreadState::new(OPERATION, &self.place, thread);
+        let following = self.threads.follow(&self.place, thread, make)?;
         let (place, mut cursor) = (self.place.clone(), after.get());
-        Ok(follow(OPERATION, slot, move |state| {
+        Ok(following.stream(OPERATION, move |state| {
             state.expire(&place, now_ms());
             Ok(state.events_after(&mut cursor))
         }))

@@ -17,8 +17,8 @@ use larder_kernel::{
 };
 
 use super::place::{MemoryPlace, default_namespace, now_ms};
-use super::slots::{Record, Slots, follow};
-use bucket::Bucket;
+use super::slots::{Record, Slots};
+use bucket::{Bucket, Progress};
 
 type Buckets = Slots<BucketName, Bucket>;
 
@@ -172,16 +172,13 @@ impl KeyValueStore for InMemoryKeyValueStore {
     async fn watch(&self, bucket: &BucketName, prefix: &str, after: Revision) -> Result<KvEvents> {
         const OPERATION: &str = "kv.watch";
         check_list(OPERATION, prefix, None)?;
-        let slot = self.buckets.find_or_make(bucket, || Bucket::new(OPERATION, &self.place, bucket))?;
-        let (place, prefix, mut cursor) = (self.place.clone(), prefix.to_owned(), after.get());
-        let mut excused = 0;
-        let refused = slot.lock().as_ref().and_then(|state| state.check_watch(cursor, &mut excused).err());
-        if let Some(error) = refused {
-            return Err(error);
-        }
-        Ok(follow(OPERATION, slot, move |state| {
+        let make = || Bucket::new(OPERATION, &self.place, bucket);
+        let following = self.buckets.follow(&self.place, bucket, make)?;
+        let (place, prefix, mut progress) = (self.place.clone(), prefix.to_owned(), Progress::after(after));
+        following.slot().lock().as_ref().map_or(Ok(()), |state| state.check_watch(&mut progress))?;
+        Ok(following.stream(OPERATION, move |state| {
             state.expire(&place, now_ms());
-            state.changes_after(&prefix, &mut cursor, &mut excused)
+            state.changes_after(&prefix, &mut progress)
         }))
     }
 }

@@ -147,6 +147,21 @@ impl<K: Hash + Ord + Clone, T> Slots<K, T> {
         }
     }
 
+    /// Follows the record, made if there is none.
+    pub(crate) fn follow(
+        self: &Arc<Self>,
+        place: &MemoryPlace,
+        key: &K,
+        make: impl FnOnce() -> Result<T>,
+    ) -> Result<Following<K, T>>
+    where
+        T: Record,
+    {
+        let slot = self.find_or_make(key, make)?;
+        slot.followers.fetch_add(1, Ordering::AcqRel);
+        Ok(Following { slots: Arc::clone(self), place: place.clone(), key: key.clone(), slot })
+    }
+
     /// Takes a record out that nobody ever wrote to, unless somebody else has it in hand.
     pub(crate) fn forget_unused(&self, place: &MemoryPlace, key: &K, slot: &Arc<Slot<T>>)
     where
@@ -215,42 +230,63 @@ pub(crate) struct LogPage<E> {
     pub(crate) more: bool,
 }
 
-struct Follower<T, E, F> {
+/// Somebody who follows a record. One that nobody ever wrote to goes with its last follower.
+pub(crate) struct Following<K: Hash + Ord + Clone, T: Record> {
+    slots: Arc<Slots<K, T>>,
+    place: MemoryPlace,
+    key: K,
     slot: Arc<Slot<T>>,
+}
+
+impl<K: Hash + Ord + Clone, T: Record> Drop for Following<K, T> {
+    fn drop(&mut self) {
+        self.slot.followers.fetch_sub(1, Ordering::AcqRel);
+        if self.slot.lock().as_ref().is_some_and(Record::is_unused) {
+            self.slots.forget_unused(&self.place, &self.key, &self.slot);
+        }
+    }
+}
+
+impl<K, T> Following<K, T>
+where
+    K: Hash + Ord + Clone + Send + Sync + 'static,
+    T: Record + Send + 'static,
+{
+    pub(crate) fn slot(&self) -> &Slot<T> {
+        &self.slot
+    }
+
+    /// Streams the record's log: `read` gives what follows the events it gave before, and is asked again after each
+    /// write.
+    ///
+    /// The stream ends with an error that `read` gives, and with `Conflict` when the record is erased.
+    pub(crate) fn stream<E, F>(self, operation: &'static str, read: F) -> BoxStream<'static, Result<E>>
+    where
+        E: Send + 'static,
+        F: FnMut(&mut T) -> Result<LogPage<E>> + Send + 'static,
+    {
+        let follower = Follower { following: self, read, buffer: VecDeque::new(), ended: false };
+        stream::unfold(follower, move |mut follower| async move {
+            let event = follower.next(operation).await?;
+            Some((event, follower))
+        })
+        .boxed()
+    }
+}
+
+struct Follower<K: Hash + Ord + Clone, T: Record, E, F> {
+    following: Following<K, T>,
     read: F,
     buffer: VecDeque<E>,
     ended: bool,
 }
 
-/// Streams a record's log: `read` gives what follows the events it gave before, and is asked again after each write.
-///
-/// The stream ends with an error that `read` gives, and with `Conflict` when the record is erased.
-pub(crate) fn follow<T, E, F>(
-    operation: &'static str,
-    slot: Arc<Slot<T>>,
-    read: F,
-) -> BoxStream<'static, Result<E>>
+impl<K, T, E, F> Follower<K, T, E, F>
 where
-    T: Send + 'static,
-    E: Send + 'static,
-    F: FnMut(&mut T) -> Result<LogPage<E>> + Send + 'static,
+    K: Hash + Ord + Clone,
+    T: Record,
+    F: FnMut(&mut T) -> Result<LogPage<E>>,
 {
-    slot.followers.fetch_add(1, Ordering::AcqRel);
-    let follower = Follower { slot, read, buffer: VecDeque::new(), ended: false };
-    stream::unfold(follower, move |mut follower| async move {
-        let event = follower.next(operation).await?;
-        Some((event, follower))
-    })
-    .boxed()
-}
-
-impl<T, E, F> Drop for Follower<T, E, F> {
-    fn drop(&mut self) {
-        self.slot.followers.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
-impl<T, E, F: FnMut(&mut T) -> Result<LogPage<E>>> Follower<T, E, F> {
     async fn next(&mut self, operation: &'static str) -> Option<Result<E>> {
         loop {
             if let Some(event) = self.buffer.pop_front() {
@@ -261,10 +297,11 @@ impl<T, E, F: FnMut(&mut T) -> Result<LogPage<E>>> Follower<T, E, F> {
             }
             // A long log of changes that this follower skips must not keep the thread from other tasks.
             tokio::task::coop::consume_budget().await;
-            let mut changed = std::pin::pin!(self.slot.changed.notified());
+            let slot = &self.following.slot;
+            let mut changed = std::pin::pin!(slot.changed.notified());
             // Listening begins before the look, so that no write falls between the two.
             changed.as_mut().enable();
-            let page = match self.slot.lock().as_mut() {
+            let page = match slot.lock().as_mut() {
                 Some(state) => (self.read)(state),
                 None => Err(Error::erased(operation)),
             };

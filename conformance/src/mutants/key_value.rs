@@ -267,7 +267,7 @@ impl KeyValueStore for Wrong {
         let events = self.inner.watch(&bucket, prefix, after).await?;
         let refused_late = self.sin == Sin::LateWatchRefused
             && after == Revision::ZERO
-            && self.inner.list(&bucket, "", PageRequest::first(1)).await?.items.is_empty();
+            && self.inner.list(&bucket, prefix, PageRequest::first(1)).await?.items.is_empty();
         Ok(match self.sin {
             Sin::LateWatchRefused if refused_late => events.map(not_past_what_is_remembered).boxed(),
             Sin::WatchHidesDeletions => {

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use futures_util::StreamExt;
+use futures_util::{FutureExt, StreamExt};
 use larder_kernel::{BlobKey, BlobRef, HistoryEvent, HistoryEventKind, HistoryProviderExt, IdempotencyKey};
 
 use super::*;
@@ -180,6 +180,26 @@ async fn a_refused_write_leaves_no_thread() {
     history.append(&target, user(&"x".repeat(10_000))).await.unwrap_err();
     history.append(&target, user("here")).await.unwrap();
     assert_eq!(events.next().await.unwrap().unwrap().seq, Seq::new(1));
+}
+
+#[tokio::test]
+async fn a_thread_without_events_goes_with_its_last_follower() {
+    let place = MemoryPlace::new();
+    let history = InMemoryHistoryProvider::open(&place, default_namespace());
+    let (waited, written) = (thread("waited for"), thread("written"));
+    let one = history.subscribe(&waited, Seq::ZERO).await.unwrap();
+    let mut other = history.subscribe(&waited, Seq::ZERO).await.unwrap();
+    assert!(other.next().now_or_never().is_none());
+    let followed = place.bytes();
+    drop(one);
+    assert_eq!(place.bytes(), followed);
+    drop(other);
+    assert_eq!(place.bytes(), 0);
+    let events = history.subscribe(&written, Seq::ZERO).await.unwrap();
+    history.append(&written, user("here")).await.unwrap();
+    history.clear(&written).await.unwrap();
+    drop(events);
+    assert_eq!(history.append(&written, user("again")).await.unwrap(), Seq::new(3));
 }
 
 #[tokio::test]

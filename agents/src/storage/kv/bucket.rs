@@ -49,6 +49,22 @@ enum ChangeKind {
     Deleted,
 }
 
+/// How far a watch has come.
+pub(super) struct Progress {
+    cursor: u64,
+    /// Whether it began at revision 0 and has told of nothing yet. Then it knows of no key that could be gone, and needs
+    /// nothing that was forgotten.
+    anew: bool,
+    /// The greatest forgotten revision that the watch may lack: what was forgotten when it had told of nothing yet.
+    excused: u64,
+}
+
+impl Progress {
+    pub(super) fn after(revision: Revision) -> Self {
+        Self { cursor: revision.get(), anew: revision == Revision::ZERO, excused: 0 }
+    }
+}
+
 impl Bucket {
     pub(super) fn new(operation: &'static str, place: &MemoryPlace, name: &BucketName) -> Result<Self> {
         let held = BUCKET_SHARE_BYTES + size(name.as_str().len());
@@ -173,13 +189,12 @@ impl Bucket {
         Ok(keys.map(|(key, at)| KeyRevision { key: key.clone(), revision: Revision::new(*at) }).collect())
     }
 
-    /// Refuses a watch that lacks a change that was forgotten. One that is still at revision 0 needs nothing that was
-    /// forgotten until now, because it knows of no key that could be gone: `excused` becomes how far that goes.
-    pub(super) fn check_watch(&self, after: u64, excused: &mut u64) -> Result<()> {
-        if after == 0 {
-            *excused = self.forgotten;
+    /// Refuses a watch that lacks a change that was forgotten.
+    pub(super) fn check_watch(&self, watch: &mut Progress) -> Result<()> {
+        if watch.anew {
+            watch.excused = self.forgotten;
         }
-        if after >= self.forgotten || *excused >= self.forgotten {
+        if watch.cursor >= self.forgotten || watch.excused >= self.forgotten {
             return Ok(());
         }
         Err(Error::new(
@@ -189,20 +204,16 @@ impl Bucket {
         ))
     }
 
-    /// The changes after `cursor` to keys with the prefix; the cursor moves to the last one looked at.
-    pub(super) fn changes_after(
-        &self,
-        prefix: &str,
-        cursor: &mut u64,
-        excused: &mut u64,
-    ) -> Result<LogPage<KvEvent>> {
-        self.check_watch(*cursor, excused)?;
+    /// The next changes of keys with the prefix; the cursor moves to the last one looked at.
+    pub(super) fn changes_after(&self, prefix: &str, watch: &mut Progress) -> Result<LogPage<KvEvent>> {
+        self.check_watch(watch)?;
         let mut events = Vec::new();
         let mut looked_at = 0;
-        for (revision, change) in self.changes.range((Bound::Excluded(*cursor), Bound::Unbounded)) {
+        for (revision, change) in self.changes.range((Bound::Excluded(watch.cursor), Bound::Unbounded)) {
             looked_at += 1;
-            *cursor = *revision;
+            watch.cursor = *revision;
             if change.key.as_str().starts_with(prefix) {
+                watch.anew = false;
                 events.push(change.event(*revision));
             }
             if looked_at == CHANGES_PAGE_MAX {
@@ -210,7 +221,7 @@ impl Bucket {
             }
         }
         // What was seen includes what has been overwritten since, up to the last revision given.
-        *cursor = (*cursor).max(self.revision);
+        watch.cursor = watch.cursor.max(self.revision);
         Ok(LogPage { events, more: false })
     }
 

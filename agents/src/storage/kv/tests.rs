@@ -136,3 +136,18 @@ async fn a_refused_put_leaves_no_bucket_and_one_over_another_value_needs_the_dif
     store.erase().await.unwrap();
     assert_eq!(place.bytes(), 0);
 }
+
+#[tokio::test]
+async fn a_bucket_without_revisions_goes_with_its_last_watcher() {
+    let place = MemoryPlace::new();
+    let store = InMemoryKeyValueStore::open(&place, default_namespace());
+    let waited = store.watch(&bucket(), "", Revision::ZERO).await.unwrap();
+    assert!(place.bytes() > 0);
+    drop(waited);
+    assert_eq!(place.bytes(), 0);
+    let watched = store.watch(&bucket(), "", Revision::ZERO).await.unwrap();
+    let first = store.set(&bucket(), &key("a"), Bytes::new()).await.unwrap();
+    store.delete(&bucket(), &key("a"), None).await.unwrap();
+    drop(watched);
+    assert!(store.set(&bucket(), &key("a"), Bytes::new()).await.unwrap() > first);
+}

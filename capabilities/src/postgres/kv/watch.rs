@@ -28,8 +28,10 @@ struct Wanted {
     after: i64,
     /// Where the watch began: the bucket must have come as far as any later `after`.
     begun: i64,
-    /// The greatest forgotten revision that the watch may lack: what was forgotten when it left revision 0. Before, it
-    /// needs nothing that was forgotten, because it knows of no key that could be gone.
+    /// Whether it began at revision 0 and has told of nothing yet. Then it knows of no key that could be gone, and needs
+    /// nothing that was forgotten.
+    anew: bool,
+    /// The greatest forgotten revision that the watch may lack: what was forgotten when it had told of nothing yet.
     excused: i64,
 }
 
@@ -62,7 +64,8 @@ pub(super) async fn follow(
     let wake = engine.read(OPERATION, &address, |sql, address| wake(sql, address)).await?;
     let bell = engine.wakes().bell(wake);
     let after = integer(after.get());
-    let wanted = Wanted { address, prefix: prefix.to_owned(), after, begun: after, excused: 0 };
+    let wanted =
+        Wanted { address, prefix: prefix.to_owned(), after, begun: after, anew: after == 0, excused: 0 };
     let mut watch = Watch { engine, wanted, bell, events: VecDeque::new(), more: true, ended: false };
     watch.advance().await?;
     let events = futures_util::stream::unfold(watch, |mut watch| async move {
@@ -106,9 +109,10 @@ impl Watch {
         self.more = true;
         self.bell.hush();
         let page = self.engine.read(OPERATION, &self.wanted, |sql, wanted| page(sql, wanted)).await?;
-        if self.wanted.after == 0 {
+        if self.wanted.anew {
             self.wanted.excused = page.forgotten;
         }
+        self.wanted.anew &= page.events.is_empty();
         self.wanted.after = page.cursor;
         self.events = page.events;
         self.more = page.more;
@@ -153,31 +157,25 @@ fn page<'c>(sql: &'c mut PgConnection, wanted: &'c Wanted) -> BoxFuture<'c, Fall
         .await?;
         let mut page =
             ChangePage { events: VecDeque::new(), cursor: wanted.after, forgotten: 0, more: false };
-        stands(wanted, rows.first())?;
+        if is_erased(wanted, rows.first())? {
+            if !wanted.anew {
+                return Err(Error::erased(OPERATION).into());
+            }
+            return Ok(ChangePage { cursor: 0, more: true, ..page });
+        }
         let Some(first) = rows.first() else { return Ok(page) };
         let (last, forgotten): (i64, i64) = (first.try_get(0)?, first.try_get(1)?);
         page.forgotten = forgotten;
         if last <= wanted.after {
             return Ok(page);
         }
-        if wanted.after > 0 && wanted.after < forgotten && wanted.excused < forgotten {
+        if !wanted.anew && wanted.after < forgotten && wanted.excused < forgotten {
             return Err(too_old().into());
         }
         for row in rows.iter().filter(|row| row.try_get(6).unwrap_or(false)) {
-            let revision: i64 = row.try_get(3)?;
-            let kind = match row.try_get::<Option<Vec<u8>>, _>(5)? {
-                None => KvEventKind::Deleted,
-                Some(value) => KvEventKind::Put {
-                    value: Bytes::from(value),
-                    expires_at: row.try_get::<Option<i64>, _>(4)?.map(timestamp).transpose()?,
-                },
-            };
-            page.cursor = revision;
-            page.events.push_back(KvEvent {
-                key: id(row.try_get(2)?)?,
-                revision: Revision::new(count(revision)?),
-                kind,
-            });
+            let event = event(row)?;
+            page.cursor = integer(event.revision.get());
+            page.events.push_back(event);
         }
         // Nothing found means looked through to the end; else the next page tells.
         page.more = !page.events.is_empty();
@@ -188,13 +186,21 @@ fn page<'c>(sql: &'c mut PgConnection, wanted: &'c Wanted) -> BoxFuture<'c, Fall
     })
 }
 
-/// Refuses a bucket that stands behind what was told of it, where only an erasure takes it.
-fn stands(wanted: &Wanted, bucket: Option<&PgRow>) -> Fallible<()> {
+fn event(row: &PgRow) -> Fallible<KvEvent> {
+    let kind = match row.try_get::<Option<Vec<u8>>, _>(5)? {
+        None => KvEventKind::Deleted,
+        Some(value) => KvEventKind::Put {
+            value: Bytes::from(value),
+            expires_at: row.try_get::<Option<i64>, _>(4)?.map(timestamp).transpose()?,
+        },
+    };
+    Ok(KvEvent { key: id(row.try_get(2)?)?, revision: Revision::new(count(row.try_get(3)?)?), kind })
+}
+
+/// Whether the bucket stands behind where the watch has seen it, where only an erasure takes it.
+fn is_erased(wanted: &Wanted, bucket: Option<&PgRow>) -> Fallible<bool> {
     let last: Option<i64> = bucket.map(|row| row.try_get(0)).transpose()?;
-    if wanted.after > wanted.begun && last.is_none_or(|last| last < wanted.after) {
-        return Err(Error::erased(OPERATION).into());
-    }
-    Ok(())
+    Ok(wanted.after > wanted.begun && last.is_none_or(|last| last < wanted.after))
 }
 
 fn too_old() -> Error {

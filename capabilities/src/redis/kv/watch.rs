@@ -30,8 +30,10 @@ struct Wanted {
     after: u64,
     /// Where the watch began: the bucket must have come as far as any later `after`.
     begun: u64,
-    /// The greatest forgotten revision that the watch may lack: what was forgotten when it left revision 0. Before, it
-    /// needs nothing that was forgotten, because it knows of no key that could be gone.
+    /// Whether it began at revision 0 and has told of nothing yet. Then it knows of no key that could be gone, and needs
+    /// nothing that was forgotten.
+    anew: bool,
+    /// The greatest forgotten revision that the watch may lack: what was forgotten when it had told of nothing yet.
     excused: u64,
 }
 
@@ -64,7 +66,8 @@ pub(super) async fn follow(
     let bell = engine.wakes().bell(bucket.channel());
     // No bucket gets as far as the greatest number that scripts take.
     let after = after.get().min(value::NUMBER_MAX);
-    let wanted = Wanted { bucket, prefix: prefix.to_owned(), after, begun: after, excused: 0 };
+    let wanted =
+        Wanted { bucket, prefix: prefix.to_owned(), after, begun: after, anew: after == 0, excused: 0 };
     let mut watch = Watch { engine, wanted, bell, events: VecDeque::new(), more: true, ended: false };
     watch.advance().await?;
     let events = futures_util::stream::unfold(watch, |mut watch| async move {
@@ -108,10 +111,15 @@ impl Watch {
         let answer = self.engine.read(OPERATION, &CHANGES, &call).await?;
         let page = change_page(answer).map_err(|error| error.in_operation(OPERATION))?;
         if self.wanted.after > self.wanted.begun && page.last < self.wanted.after {
-            return Err(Error::erased(OPERATION));
+            if !self.wanted.anew {
+                return Err(Error::erased(OPERATION));
+            }
+            // Read again from the beginning.
+            self.wanted.after = 0;
+            return Ok(());
         }
         let new = page.last > self.wanted.after;
-        if self.wanted.after == 0 {
+        if self.wanted.anew {
             self.wanted.excused = page.forgotten;
         }
         if new && self.wanted.after < page.forgotten && self.wanted.excused < page.forgotten {
@@ -119,6 +127,7 @@ impl Watch {
         }
         if new {
             self.wanted.after = page.cursor;
+            self.wanted.anew &= page.events.is_empty();
             self.events = page.events;
         }
         self.more = new && page.more;

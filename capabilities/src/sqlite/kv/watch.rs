@@ -28,13 +28,21 @@ struct Wanted {
     begun: i64,
 }
 
+/// How far a watch has come.
+#[derive(Clone, Copy)]
+struct Progress {
+    cursor: i64,
+    /// Whether it began at revision 0 and has told of nothing yet. Then it knows of no key that could be gone, and needs
+    /// nothing that was forgotten.
+    anew: bool,
+    /// The greatest forgotten revision that the watch may lack: what was forgotten when it had told of nothing yet.
+    excused: i64,
+}
+
 /// Changes with the prefix, and how far the bucket was looked through for them.
 struct ChangePage {
     events: VecDeque<KvEvent>,
-    cursor: i64,
-    /// The greatest forgotten revision that the watch may lack: what was forgotten when it left revision 0. Before, it
-    /// needs nothing that was forgotten, because it knows of no key that could be gone.
-    excused: i64,
+    progress: Progress,
     /// Whether the page was cut off, so that another follows at once.
     more: bool,
 }
@@ -57,7 +65,8 @@ pub(super) async fn follow(
 ) -> Result<KvEvents> {
     let commits = engine.commits();
     let wanted = Arc::new(Wanted { address, prefix: prefix.to_owned(), begun: integer(after.get()) });
-    let page = ChangePage { events: VecDeque::new(), cursor: integer(after.get()), excused: 0, more: true };
+    let progress = Progress { cursor: integer(after.get()), anew: after == Revision::ZERO, excused: 0 };
+    let page = ChangePage { events: VecDeque::new(), progress, more: true };
     let mut watch = Watch { engine, wanted, commits, page, ended: false };
     watch.advance().await?;
     let events = futures_util::stream::unfold(watch, |mut watch| async move {
@@ -92,8 +101,8 @@ impl Watch {
         // between, `more` makes the next one read again.
         self.page.more = true;
         self.commits.mark_unchanged();
-        let (wanted, after, excused) = (Arc::clone(&self.wanted), self.page.cursor, self.page.excused);
-        self.page = self.engine.read(OPERATION, move |sql| page(sql, &wanted, after, excused)).await?;
+        let (wanted, progress) = (Arc::clone(&self.wanted), self.page.progress);
+        self.page = self.engine.read(OPERATION, move |sql| page(sql, &wanted, progress)).await?;
         Ok(())
     }
 }
@@ -102,23 +111,27 @@ fn closed() -> Error {
     Error::new(ErrorKind::Unavailable, OPERATION, "the database was closed").with_outcome(Outcome::NotApplied)
 }
 
-fn page(sql: &Connection, wanted: &Wanted, after: i64, excused: i64) -> Fallible<ChangePage> {
+fn page(sql: &Connection, wanted: &Wanted, mut progress: Progress) -> Fallible<ChangePage> {
     let (namespace, bucket) = (wanted.address.namespace.as_str(), wanted.address.bucket.as_str());
-    let mut page = ChangePage { events: VecDeque::new(), cursor: after, excused, more: false };
     let numbers: Option<(i64, i64)> = sql
         .prepare_cached(
             "SELECT last_revision, forgotten_revision FROM kv_buckets WHERE namespace = ?1 AND bucket = ?2",
         )?
         .query_row([namespace, bucket], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
-    if after > wanted.begun && numbers.is_none_or(|(last, _)| last < after) {
-        return Err(Error::erased(OPERATION).into());
+    if progress.cursor > wanted.begun && numbers.is_none_or(|(last, _)| last < progress.cursor) {
+        if !progress.anew {
+            return Err(Error::erased(OPERATION).into());
+        }
+        progress.cursor = 0;
     }
+    let after = progress.cursor;
+    let mut page = ChangePage { events: VecDeque::new(), progress, more: false };
     let Some((last, forgotten)) = numbers.filter(|(last, _)| *last > after) else { return Ok(page) };
-    if after == 0 {
-        page.excused = forgotten;
+    if progress.anew {
+        page.progress.excused = forgotten;
     }
-    if after < forgotten && page.excused < forgotten {
+    if after < forgotten && page.progress.excused < forgotten {
         return Err(too_old().into());
     }
     let select_entries = "SELECT key, revision, expires_ms, value FROM kv_entries
@@ -136,7 +149,7 @@ fn page(sql: &Connection, wanted: &Wanted, after: i64, excused: i64) -> Fallible
     for _ in 0..PAGE_CHANGES_MAX {
         let deletion_first = match (&put, &deleted) {
             (None, None) => {
-                page.cursor = last;
+                page.progress.cursor = last;
                 return Ok(page);
             }
             (Some(put), Some(deleted)) => deleted.revision < put.revision,
@@ -150,7 +163,8 @@ fn page(sql: &Connection, wanted: &Wanted, after: i64, excused: i64) -> Fallible
             std::mem::replace(&mut put, next)
         };
         if let Some(change) = change {
-            page.cursor = change.revision;
+            page.progress.cursor = change.revision;
+            page.progress.anew &= change.event.is_none();
             bytes += change.bytes;
             page.events.extend(change.event);
         }

@@ -181,14 +181,26 @@ pub(super) async fn a_watch_from_0_is_never_refused(context: Context) -> CaseRes
 
 /// KV-047: one that began before anything was there, and looks when more was forgotten than is there.
 pub(super) async fn a_watch_from_0_that_looks_late_is_never_refused(context: Context) -> CaseResult {
-    const DELETED: usize = 1_300;
     let stores = context.key_value().await?;
+    finds_only_the_last(&stores, "").await
+}
+
+/// KV-047: one that has seen others' keys, and none of those that it wants.
+pub(super) async fn a_watch_from_0_of_keys_to_come_is_never_refused(context: Context) -> CaseResult {
+    let stores = context.key_value().await?;
+    set(&*stores.a, &bucket("forgetful")?, "other", "1").await?;
+    finds_only_the_last(&stores, "last").await
+}
+
+/// Watches keys of which there is none, while more others go than are remembered, and then one comes.
+async fn finds_only_the_last(stores: &Handles<dyn KeyValueStore>, prefix: &str) -> CaseResult {
+    const DELETED: usize = 1_300;
     let bucket = bucket("forgetful")?;
-    let mut unseen = stores.a.watch(&bucket, "", Revision::ZERO).await?;
-    let mut waiting = stores.b.watch(&bucket, "", Revision::ZERO).await?;
+    let mut unseen = stores.a.watch(&bucket, prefix, Revision::ZERO).await?;
+    let mut waiting = stores.b.watch(&bucket, prefix, Revision::ZERO).await?;
     // One has looked and found nothing.
     expect::that(waiting.next().now_or_never().is_none(), "a watch of nothing to wait", "an event")?;
-    delete_many(&stores, &bucket, DELETED).await?;
+    delete_many(stores, &bucket, DELETED).await?;
     let last = set(&*stores.b, &bucket, "last", "1").await?;
     for events in [&mut unseen, &mut waiting] {
         let seen = latest(events_until(events, last).await?);
