@@ -194,12 +194,12 @@ pub(crate) fn may_write(folder: &Path) -> bool {
 }
 
 /// Whether this user may write the file. It is not opened.
-#[cfg(unix)]
+#[cfg(all(unix, feature = "sqlite"))]
 pub(crate) fn may_write_file(file: &Path) -> bool {
     rustix::fs::access(file, rustix::fs::Access::WRITE_OK).is_ok()
 }
 
-#[cfg(not(unix))]
+#[cfg(all(not(unix), feature = "sqlite"))]
 pub(crate) fn may_write_file(file: &Path) -> bool {
     may_write(file)
 }

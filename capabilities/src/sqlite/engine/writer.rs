@@ -101,7 +101,6 @@ impl Writer {
             self.company.gather(&self.queue, &mut batch);
             batch.retain(|job| !job.work.is_abandoned());
             if batch.is_empty() {
-                self.turn.release();
                 continue;
             }
             let begun = Instant::now();
