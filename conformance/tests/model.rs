@@ -26,6 +26,8 @@ const UNSEEN: &[&str] = &[
     "the_debug_form_shows_ids",
     "a_subscription_sleeps_over_an_erasure",
     "a_watch_sleeps_over_an_erasure",
+    "every_subscription_ends_with_an_erasure",
+    "every_watch_ends_with_an_erasure",
     "clearing_a_run_reaches_other_namespaces",
     "deleting_reaches_other_namespaces",
 ];

@@ -15,12 +15,13 @@ use larder_kernel::storage::history::{
 };
 use larder_kernel::{
     AgentId, AppendOptions, Appended, Capabilities, ChatMessage, Durability, Error, ErrorKind, Forked,
-    HistoryEvents, HistoryProvider, MessageFilter, Namespace, Page, PageRequest, Replaced, Replacement,
-    Result, RunId, Seq, SessionId, Store, StoredMessage, Thread, ThreadInfo, Ttl,
+    HistoryEvents, HistoryProvider, IdempotencyKey, MessageFilter, Namespace, Page, PageRequest, Replaced,
+    Replacement, Result, RunId, Seq, SessionId, Store, StoredMessage, Thread, ThreadInfo, Ttl,
 };
 
+use super::offload;
 use super::place::{MemoryPlace, default_namespace, now_ms};
-use super::slots::{Record, Slots};
+use super::slots::{LogPage, Record, Slots};
 use state::ThreadState;
 
 type Threads = Slots<Thread, ThreadState>;
@@ -188,6 +189,20 @@ impl Store for InMemoryHistoryProvider {
     }
 }
 
+/// The messages, and the key with the digest by which a repeated append is known.
+async fn digested(
+    operation: &'static str,
+    messages: Vec<ChatMessage>,
+    key: IdempotencyKey,
+) -> Result<(Vec<ChatMessage>, Option<(IdempotencyKey, [u8; 32])>)> {
+    let bytes = messages.iter().map(ChatMessage::size_bytes).sum();
+    offload::run(operation, bytes, move || {
+        let digest = append_digest(&messages)?;
+        Ok((messages, Some((key, digest))))
+    })
+    .await
+}
+
 #[async_trait]
 impl HistoryProvider for InMemoryHistoryProvider {
     async fn append_many(
@@ -198,9 +213,9 @@ impl HistoryProvider for InMemoryHistoryProvider {
     ) -> Result<Appended> {
         const OPERATION: &str = "history.append_many";
         check_append(&messages, &options)?;
-        let key = match options.idempotency_key {
-            Some(key) => Some((key, append_digest(&messages)?)),
-            None => None,
+        let (messages, key) = match options.idempotency_key {
+            Some(key) => digested(OPERATION, messages, key).await?,
+            None => (messages, None),
         };
         self.write(OPERATION, thread, |state| {
             if let Some((key, digest)) = &key
@@ -331,12 +346,18 @@ impl HistoryProvider for InMemoryHistoryProvider {
 
     async fn subscribe(&self, thread: &Thread, after: Seq) -> Result<HistoryEvents> {
         const OPERATION: &str = "history.subscribe";
-        let make = || ThreadState::new(OPERATION, &self.place, thread);
+        let (place, named) = (self.place.clone(), thread.clone());
+        let make = move || ThreadState::new(OPERATION, &place, &named);
         let following = self.threads.follow(&self.place, thread, make)?;
         let (place, mut cursor) = (self.place.clone(), after.get());
-        Ok(following.stream(OPERATION, move |state| {
-            state.expire(&place, now_ms());
-            Ok(state.events_after(&mut cursor))
+        Ok(following.stream(move |state| match state {
+            Some(state) => {
+                state.expire(&place, now_ms());
+                Ok(state.events_after(&mut cursor))
+            }
+            // From the beginning on and nothing told: it lacks nothing of what follows.
+            None if after <= Seq::ZERO && cursor == after.get() => Ok(LogPage::empty()),
+            None => Err(Error::erased(OPERATION)),
         }))
     }
 }

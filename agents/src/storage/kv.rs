@@ -17,7 +17,7 @@ use larder_kernel::{
 };
 
 use super::place::{MemoryPlace, default_namespace, now_ms};
-use super::slots::{Record, Slots};
+use super::slots::{LogPage, Record, Slots};
 use bucket::{Bucket, Progress};
 
 type Buckets = Slots<BucketName, Bucket>;
@@ -172,11 +172,13 @@ impl KeyValueStore for InMemoryKeyValueStore {
     async fn watch(&self, bucket: &BucketName, prefix: &str, after: Revision) -> Result<KvEvents> {
         const OPERATION: &str = "kv.watch";
         check_list(OPERATION, prefix, None)?;
-        let make = || Bucket::new(OPERATION, &self.place, bucket);
+        let (place, named) = (self.place.clone(), bucket.clone());
+        let make = move || Bucket::new(OPERATION, &place, &named);
         let following = self.buckets.follow(&self.place, bucket, make)?;
         let (place, prefix, mut progress) = (self.place.clone(), prefix.to_owned(), Progress::after(after));
         following.slot().lock().as_ref().map_or(Ok(()), |state| state.check_watch(&mut progress))?;
-        Ok(following.stream(OPERATION, move |state| {
+        Ok(following.stream(move |state| {
+            let Some(state) = state else { return progress.outlive_erasure().map(|()| LogPage::empty()) };
             state.expire(&place, now_ms());
             state.changes_after(&prefix, &mut progress)
         }))

@@ -7,7 +7,8 @@ mod blob;
 mod graph;
 mod history;
 mod kv;
-pub(crate) mod offload;
+#[doc(hidden)]
+pub mod offload;
 mod place;
 mod slots;
 mod tasks;

@@ -7,7 +7,7 @@ use larder_kernel::{Error, ErrorKind, Outcome, Result};
 /// How many steps it takes to wait for a lock: nobody knows for how long others hold it.
 pub(crate) const WAIT_STEPS: usize = usize::MAX;
 
-/// Steps (a multiplication, a visited edge) up to which work stays on the caller's thread: well under a millisecond,
+/// Steps (a multiplication, a visited edge, a byte encoded) up to which work stays on the caller's thread: well under a millisecond,
 /// about what the hop to another thread is worth.
 const INLINE_STEPS_MAX: usize = 256 * 1024;
 
@@ -39,7 +39,11 @@ pub(crate) fn is_long(steps: usize) -> bool {
 /// Without a Tokio runtime there is nothing to keep free, and the work runs at once. Once begun it runs to its end,
 /// also when the future is dropped, so a write done in it is never seen in part; work still waiting for a thread goes
 /// with the future.
-pub(crate) async fn run<T, W>(operation: &'static str, steps: usize, work: W) -> Result<T>
+///
+/// # Errors
+/// Those of the work; `Unavailable` where the runtime shuts down before the work began, `Unexpected` where it panics.
+#[doc(hidden)]
+pub async fn run<T, W>(operation: &'static str, steps: usize, work: W) -> Result<T>
 where
     T: Send + 'static,
     W: FnOnce() -> Result<T> + Send + 'static,

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use futures_util::stream::{self, BoxStream, StreamExt};
-use larder_kernel::{Error, Result};
+use larder_kernel::Result;
 use rustc_hash::FxHasher;
 use tokio::sync::Notify;
 
@@ -152,14 +152,20 @@ impl<K: Hash + Ord + Clone, T> Slots<K, T> {
         self: &Arc<Self>,
         place: &MemoryPlace,
         key: &K,
-        make: impl FnOnce() -> Result<T>,
+        make: impl Fn() -> Result<T> + Send + Sync + 'static,
     ) -> Result<Following<K, T>>
     where
         T: Record,
     {
+        let slot = self.followed(key, &make)?;
+        let (slots, place, key) = (Arc::clone(self), place.clone(), key.clone());
+        Ok(Following { slots, place, key, make: Box::new(make), slot })
+    }
+
+    fn followed(&self, key: &K, make: impl FnOnce() -> Result<T>) -> Result<Arc<Slot<T>>> {
         let slot = self.find_or_make(key, make)?;
         slot.followers.fetch_add(1, Ordering::AcqRel);
-        Ok(Following { slots: Arc::clone(self), place: place.clone(), key: key.clone(), slot })
+        Ok(slot)
     }
 
     /// Takes a record out that nobody ever wrote to, unless somebody else has it in hand.
@@ -230,11 +236,19 @@ pub(crate) struct LogPage<E> {
     pub(crate) more: bool,
 }
 
+impl<E> LogPage<E> {
+    /// The end of a log.
+    pub(crate) fn empty() -> Self {
+        Self { events: Vec::new(), more: false }
+    }
+}
+
 /// Somebody who follows a record. One that nobody ever wrote to goes with its last follower.
 pub(crate) struct Following<K: Hash + Ord + Clone, T: Record> {
     slots: Arc<Slots<K, T>>,
     place: MemoryPlace,
     key: K,
+    make: Box<dyn Fn() -> Result<T> + Send + Sync>,
     slot: Arc<Slot<T>>,
 }
 
@@ -244,6 +258,16 @@ impl<K: Hash + Ord + Clone, T: Record> Drop for Following<K, T> {
         if self.slot.lock().as_ref().is_some_and(Record::is_unused) {
             self.slots.forget_unused(&self.place, &self.key, &self.slot);
         }
+    }
+}
+
+impl<K: Hash + Ord + Clone, T: Record> Following<K, T> {
+    /// Follows the record that stands where an erased one stood, made if there is none.
+    fn follow_anew(&mut self) -> Result<()> {
+        let slot = self.slots.followed(&self.key, &self.make)?;
+        // Nothing of the erased one is left to forget.
+        std::mem::replace(&mut self.slot, slot).followers.fetch_sub(1, Ordering::AcqRel);
+        Ok(())
     }
 }
 
@@ -259,15 +283,16 @@ where
     /// Streams the record's log: `read` gives what follows the events it gave before, and is asked again after each
     /// write.
     ///
-    /// The stream ends with an error that `read` gives, and with `Conflict` when the record is erased.
-    pub(crate) fn stream<E, F>(self, operation: &'static str, read: F) -> BoxStream<'static, Result<E>>
+    /// Once the record is erased, `read` is given nothing: either it fails, or the stream goes on with the record that
+    /// follows. The stream ends with an error that `read` gives.
+    pub(crate) fn stream<E, F>(self, read: F) -> BoxStream<'static, Result<E>>
     where
         E: Send + 'static,
-        F: FnMut(&mut T) -> Result<LogPage<E>> + Send + 'static,
+        F: FnMut(Option<&mut T>) -> Result<LogPage<E>> + Send + 'static,
     {
         let follower = Follower { following: self, read, buffer: VecDeque::new(), ended: false };
-        stream::unfold(follower, move |mut follower| async move {
-            let event = follower.next(operation).await?;
+        stream::unfold(follower, |mut follower| async move {
+            let event = follower.next().await?;
             Some((event, follower))
         })
         .boxed()
@@ -285,9 +310,9 @@ impl<K, T, E, F> Follower<K, T, E, F>
 where
     K: Hash + Ord + Clone,
     T: Record,
-    F: FnMut(&mut T) -> Result<LogPage<E>>,
+    F: FnMut(Option<&mut T>) -> Result<LogPage<E>>,
 {
-    async fn next(&mut self, operation: &'static str) -> Option<Result<E>> {
+    async fn next(&mut self) -> Option<Result<E>> {
         loop {
             if let Some(event) = self.buffer.pop_front() {
                 return Some(Ok(event));
@@ -297,20 +322,22 @@ where
             }
             // A long log of changes that this follower skips must not keep the thread from other tasks.
             tokio::task::coop::consume_budget().await;
-            let slot = &self.following.slot;
+            let slot = Arc::clone(&self.following.slot);
             let mut changed = std::pin::pin!(slot.changed.notified());
             // Listening begins before the look, so that no write falls between the two.
             changed.as_mut().enable();
-            let page = match slot.lock().as_mut() {
-                Some(state) => (self.read)(state),
-                None => Err(Error::erased(operation)),
+            let (page, erased) = {
+                let mut state = slot.lock();
+                ((self.read)(state.as_mut()), state.is_none())
             };
+            let page =
+                if erased { page.and_then(|page| self.following.follow_anew().map(|()| page)) } else { page };
             match page {
                 Err(error) => {
                     self.ended = true;
                     return Some(Err(error));
                 }
-                Ok(page) if page.events.is_empty() && !page.more => changed.await,
+                Ok(page) if page.events.is_empty() && !page.more && !erased => changed.await,
                 Ok(page) => self.buffer.extend(page.events),
             }
         }

@@ -134,7 +134,9 @@ macro_rules! forward_store {
                     }
                     _ => {}
                 }
-                self.inner.erase().await
+                self.inner.erase().await?;
+                self.kin.erased();
+                Ok(())
             }
         }
     };

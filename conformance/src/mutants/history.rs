@@ -55,6 +55,7 @@ sins! { History;
     any_use_prolongs_life: LifeAlwaysRefreshed => ["HIST-067"],
     an_append_ignores_its_time_to_live: AppendIgnoresTtl => ["HIST-013"],
     a_subscription_skips_every_seventh_event: SkipsSeventhEvent => ["HIST-080", "HIST-086"],
+    every_subscription_ends_with_an_erasure: EverySubscriptionErased => ["HIST-087"],
     a_subscription_sleeps_over_an_erasure: SleepsOverErasure => ["HIST-098"],
     clearing_a_run_reaches_other_namespaces: RunClearedEverywhere => ["STORE-001"],
     a_subscription_has_no_backlog: NoBacklog => ["HIST-080", "HIST-088"],
@@ -406,6 +407,7 @@ impl HistoryProvider for Wrong {
                     event
                 })
                 .boxed(),
+            Sin::EverySubscriptionErased => self.kin.until_erased("history.subscribe", events),
             Sin::SleepsOverErasure => asleep(events),
             Sin::SkipsSeventhEvent => {
                 events.try_filter(|event| future::ready(event.seq.get() % 7 != 0)).boxed()

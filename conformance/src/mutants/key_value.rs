@@ -36,6 +36,7 @@ sins! { KeyValue;
     a_watch_skips_every_third_change: SkipsThirdChange => ["KV-042", "KV-045"],
     expired_keys_are_listed: ExpiredListed => ["KV-033"],
     a_watch_that_looks_late_is_refused: LateWatchRefused => ["KV-047"],
+    every_watch_ends_with_an_erasure: EveryWatchErased => ["KV-047"],
     a_watch_sleeps_over_an_erasure: SleepsOverErasure => ["KV-048"],
     deleting_reaches_other_namespaces: DeletesEverywhere => ["STORE-001"],
     a_key_is_in_every_bucket: BucketsIgnored => ["KV-010"],
@@ -273,6 +274,7 @@ impl KeyValueStore for Wrong {
             Sin::WatchHidesDeletions => {
                 events.try_filter(|event| future::ready(event.kind != KvEventKind::Deleted)).boxed()
             }
+            Sin::EveryWatchErased => self.kin.until_erased("kv.watch", events),
             Sin::SleepsOverErasure => asleep(events),
             Sin::SkipsThirdChange => {
                 events.try_filter(|event| future::ready(event.revision.get() % 3 != 0)).boxed()

@@ -5,10 +5,11 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use async_trait::async_trait;
-use futures_util::stream::{self, BoxStream};
+use futures_util::stream::{self, BoxStream, PollNext};
 use futures_util::{StreamExt, future};
 use larder_agents::MemoryPlace;
 use larder_kernel::{Error, Namespace, Result};
+use tokio::sync::watch;
 
 use crate::harness::{Harness, OpenOptions, StoreSet};
 
@@ -39,6 +40,7 @@ pub(super) struct Kin {
     pub(super) place: MemoryPlace,
     namespaces: Arc<Mutex<BTreeSet<Namespace>>>,
     named: Arc<Mutex<Vec<String>>>,
+    erasures: watch::Sender<()>,
     /// Held by every handle, so that a place that forgets knows when the last one is gone.
     _alive: Arc<()>,
 }
@@ -49,6 +51,28 @@ impl Kin {
         let begins =
             |other: &&Namespace| *other != namespace && other.as_str().starts_with(namespace.as_str());
         lock(&self.namespaces).iter().filter(begins).cloned().collect()
+    }
+
+    /// Tells the streams that look for it of an erasure.
+    pub(super) fn erased(&self) {
+        self.erasures.send_replace(());
+    }
+
+    /// A stream that ends with the next erasure, whatever it has told of.
+    pub(super) fn until_erased<T: Send + 'static>(
+        &self,
+        operation: &'static str,
+        events: BoxStream<'static, Result<T>>,
+    ) -> BoxStream<'static, Result<T>> {
+        let mut erasures = self.erasures.subscribe();
+        let erased = async move {
+            match erasures.changed().await {
+                Ok(()) => Err(Error::erased(operation)),
+                Err(_) => future::pending().await,
+            }
+        };
+        let erasure_first = |_: &mut ()| PollNext::Left;
+        stream::select_with_strategy(stream::once(erased), events, erasure_first).boxed()
     }
 
     /// Notes an id that a call named.
@@ -82,6 +106,7 @@ impl Place {
             place: MemoryPlace::new(),
             namespaces: Arc::default(),
             named: Arc::default(),
+            erasures: watch::Sender::default(),
             _alive: alive,
         };
         Self { kin, last }

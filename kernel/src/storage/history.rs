@@ -313,7 +313,7 @@ pub trait HistoryProvider: Store {
     ///   the replacements that a later one covers and the events at or below its `up_to`.
     /// - **HIST-086** Events written through another handle arrive too, none lost and none twice, under concurrent
     ///   writers.
-    /// - **HIST-087** Subscribing to a thread that holds nothing waits for its first event.
+    /// - **HIST-087** Subscribing to a thread that holds nothing waits for its first event, over an erasure too.
     /// - **HIST-088** A subscriber that starts from the last `Seq` it saw misses nothing and repeats nothing.
     /// - **HIST-089** An expiry shows as a clear before the next event of the thread.
     /// - **HIST-098** A subscription that has told of an event ends with `Conflict` when its namespace is erased, unless

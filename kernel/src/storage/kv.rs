@@ -147,7 +147,7 @@ pub trait KeyValueStore: Store {
     /// - **KV-046** An expiry takes no revision and makes no event when it happens; a later watcher may be told of the
     ///   put, or that the key is gone, under the put's revision.
     /// - **KV-047** A watch from revision 0 is never refused: it begins with every key that is there, whenever it first
-    ///   finds one.
+    ///   finds one, and goes on over an erasure until then.
     /// - **KV-048** A watch that has told of a change ends with `Conflict` when its namespace is erased, unless the bucket
     ///   is written past that change's revision before the watch looks.
     ///

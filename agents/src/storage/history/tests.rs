@@ -88,6 +88,22 @@ async fn an_idempotency_key_outlives_a_clear_and_refuses_other_messages() {
 }
 
 #[tokio::test]
+async fn the_digest_of_a_long_message_is_not_made_on_the_runtime() {
+    let history = InMemoryHistoryProvider::new();
+    let append = |name: &str, length: usize| {
+        let options = AppendOptions::default().with_idempotency_key(IdempotencyKey::new(name).unwrap());
+        let (history, thread) = (history.clone(), thread("s"));
+        async move { history.append_many(&thread, vec![user(&"x".repeat(length))], options).await }
+    };
+    assert!(append("short", 1_000).now_or_never().is_some());
+    assert!(append("dropped", 1_000_000).now_or_never().is_none());
+    append("long", 1_000_000).await.unwrap();
+    let lengths: Vec<_> =
+        texts(&history, &thread("s")).await.into_iter().map(|(_, text)| text.len()).collect();
+    assert_eq!(lengths, [1_000, 1_000_000]);
+}
+
+#[tokio::test]
 async fn a_subscriber_meets_backlog_and_live_events_of_concurrent_writers_once_each() {
     let place = MemoryPlace::new();
     let history = InMemoryHistoryProvider::open(&place, default_namespace());

@@ -63,6 +63,15 @@ impl Progress {
     pub(super) fn after(revision: Revision) -> Self {
         Self { cursor: revision.get(), anew: revision == Revision::ZERO, excused: 0 }
     }
+
+    /// Begins with the bucket that follows an erased one; only a watch that would miss nothing of it does.
+    pub(super) fn outlive_erasure(&mut self) -> Result<()> {
+        if !self.anew {
+            return Err(Error::erased("kv.watch"));
+        }
+        *self = Self::after(Revision::ZERO);
+        Ok(())
+    }
 }
 
 impl Bucket {

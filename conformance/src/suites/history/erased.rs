@@ -47,6 +47,20 @@ pub(super) async fn a_new_life_is_not_told_as_the_old_one(context: Context) -> C
     next_said(&mut anew, "anew").await.map(drop)
 }
 
+/// HIST-087: one that waits for the first event goes on waiting for it.
+pub(super) async fn a_subscription_to_nothing_outlives_an_erasure(context: Context) -> CaseResult {
+    let stores = context.history().await?;
+    let thread = thread("t")?;
+    let mut events = stores.b.subscribe(&thread, Seq::ZERO).await?;
+    let early = tokio::time::timeout(WAITED, events.next()).await;
+    expect::that(early.is_err(), "nothing before the first event", &early)?;
+    stores.a.erase().await?;
+    let early = tokio::time::timeout(WAITED, events.next()).await;
+    expect::that(early.is_err(), "nothing at an erasure of nothing", &early)?;
+    say(&*stores.a, &thread, &["first"]).await?;
+    next_said(&mut events, "first").await.map(drop)
+}
+
 /// Fails unless the stream ends with `Conflict`.
 async fn ends(events: &mut HistoryEvents) -> CaseResult {
     let Ok(told) = tokio::time::timeout(EVENT_WAIT, events.next()).await else {

@@ -211,6 +211,7 @@ fn subscribing() -> Vec<Case> {
         case!(History, "HIST-086", subscribe::removals_by_other_handles_arrive_once),
         case!(History, "HIST-086", subscribe::a_waiting_subscriber_is_woken_by_every_kind_of_event),
         case!(History, "HIST-087", subscribe::a_subscriber_to_nothing_waits_for_the_first_event),
+        case!(History, "HIST-087", erased::a_subscription_to_nothing_outlives_an_erasure),
         case!(History, "HIST-088", backlog::starting_from_the_last_number_seen_misses_and_repeats_nothing),
         case!(History, "HIST-088", backlog::a_subscriber_that_was_away_learns_what_went),
         case!(History, "HIST-089", ttl::an_expiry_shows_as_a_clear_before_the_next_event),

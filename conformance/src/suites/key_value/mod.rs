@@ -103,6 +103,7 @@ fn watching() -> Vec<Case> {
         case!(KeyValue, "KV-047", watch_backlog::a_watch_from_0_is_never_refused),
         case!(KeyValue, "KV-047", watch_backlog::a_watch_from_0_that_looks_late_is_never_refused),
         case!(KeyValue, "KV-047", watch_backlog::a_watch_from_0_of_keys_to_come_is_never_refused),
+        case!(KeyValue, "KV-047", watch_backlog::a_watch_from_0_outlives_an_erasure),
         case!(KeyValue, "KV-048", erased::a_waiting_watch_ends_with_an_erasure),
         case!(KeyValue, "KV-048", erased::a_new_life_is_not_told_as_the_old_one),
     ]

@@ -1,6 +1,7 @@
 //! What a watch that begins later is told first.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use futures_util::{FutureExt, StreamExt};
 use larder_kernel::{BucketName, ErrorKind, KeyValueStore, KvEvent, KvEventKind, Revision};
@@ -190,6 +191,30 @@ pub(super) async fn a_watch_from_0_of_keys_to_come_is_never_refused(context: Con
     let stores = context.key_value().await?;
     set(&*stores.a, &bucket("forgetful")?, "other", "1").await?;
     finds_only_the_last(&stores, "last").await
+}
+
+/// KV-047: one that has told of nothing goes on over an erasure, and tells of what is written anew.
+pub(super) async fn a_watch_from_0_outlives_an_erasure(context: Context) -> CaseResult {
+    let stores = context.key_value().await?;
+    let bucket = bucket("erased")?;
+    let mut of_nothing = stores.b.watch(&bucket, "", Revision::ZERO).await?;
+    expect::that(of_nothing.next().now_or_never().is_none(), "a watch of nothing to wait", "an event")?;
+    stores.a.erase().await?;
+    for value in ["1", "2", "3"] {
+        set(&*stores.a, &bucket, "other", value).await?;
+    }
+    let mut of_others = stores.b.watch(&bucket, "last", Revision::ZERO).await?;
+    let early = tokio::time::timeout(Duration::from_millis(100), of_others.next()).await;
+    expect::that(early.is_err(), "a watch of keys to come to wait", &early)?;
+    stores.a.erase().await?;
+    // Before the revision up to which the second one looked.
+    let last = set(&*stores.a, &bucket, "last", "1").await?;
+    for events in [&mut of_nothing, &mut of_others] {
+        let seen = latest(events_until(events, last).await?);
+        let names: Vec<&str> = seen.iter().map(|event| event.key.as_str()).collect();
+        expect::equal("the keys told of", &names, &vec!["last"])?;
+    }
+    Ok(())
 }
 
 /// Watches keys of which there is none, while more others go than are remembered, and then one comes.
