@@ -6,9 +6,11 @@
 
 use std::sync::Arc;
 
+use larder_agents::storage::offload;
+use larder_kernel::storage::history::append_digest;
 use larder_kernel::{
-    Author, BlobRef, ChatMessage, Error, ErrorKind, Metadata, Outcome, Result, Role, RunId, Timestamp,
-    ToolCall, ToolResult,
+    Author, BlobRef, ChatMessage, Error, ErrorKind, IdempotencyKey, Metadata, Outcome, Result, Role, RunId,
+    Timestamp, ToolCall, ToolResult,
 };
 use serde::{Deserialize, Serialize};
 
@@ -49,6 +51,28 @@ struct Read {
     #[serde(default)]
     metadata: Metadata,
     token_count: Option<u32>,
+}
+
+/// Messages as a store writes them, with the key and the digest by which a repeated append is known.
+pub(crate) type Prepared<T> = (T, Option<(IdempotencyKey, [u8; 32])>);
+
+/// Prepares an append, long messages on a thread that may block: to encode and digest many MiB takes tens of
+/// milliseconds.
+///
+/// # Errors
+/// `Unexpected` where a message cannot be written as JSON.
+pub(crate) async fn prepare<T: Send + 'static>(
+    operation: &'static str,
+    messages: Vec<ChatMessage>,
+    key: Option<IdempotencyKey>,
+    encode_all: impl FnOnce(&[ChatMessage]) -> Result<T> + Send + 'static,
+) -> Result<Prepared<T>> {
+    let bytes = messages.iter().map(ChatMessage::size_bytes).sum();
+    offload::run(operation, bytes, move || {
+        let key = key.map(|key| append_digest(&messages).map(|digest| (key, digest))).transpose()?;
+        Ok((encode_all(&messages)?, key))
+    })
+    .await
 }
 
 /// The body of a message.

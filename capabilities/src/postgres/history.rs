@@ -18,7 +18,7 @@ use std::fmt;
 
 use async_trait::async_trait;
 use larder_kernel::storage::history::{
-    append_digest, check_append, check_limit, check_replace, check_tail_matching, check_ttl,
+    check_append, check_limit, check_replace, check_tail_matching, check_ttl,
 };
 use larder_kernel::{
     AgentId, AppendOptions, Appended, Capabilities, ChatMessage, Error, ErrorKind, Forked, HistoryEvents,
@@ -27,6 +27,7 @@ use larder_kernel::{
 };
 
 use super::engine::Engine;
+use crate::message::prepare;
 pub(crate) use queue::Appends;
 use read::{Matching, Range, Seen, Wanted};
 use write::Batch;
@@ -130,17 +131,11 @@ impl HistoryProvider for PostgresHistoryProvider {
         options: AppendOptions,
     ) -> Result<Appended> {
         check_append(&messages, &options)?;
-        let key = match options.idempotency_key {
-            Some(key) => Some((key, append_digest(&messages)?)),
-            None => None,
-        };
+        let (batch, key) =
+            prepare(APPEND, messages, options.idempotency_key, |messages| Batch::new(APPEND, messages))
+                .await?;
         let repeatable = key.is_some();
-        let append = write::Append {
-            address: self.address(thread),
-            batch: Batch::new(APPEND, &messages)?,
-            key,
-            ttl: options.ttl,
-        };
+        let append = write::Append { address: self.address(thread), batch, key, ttl: options.ttl };
         let appended = queue::append(&self.engine, append).await;
         appended.map_err(|error| error.with_idempotent(repeatable))
     }
@@ -206,12 +201,10 @@ impl HistoryProvider for PostgresHistoryProvider {
     async fn replace(&self, thread: &Thread, replacement: Replacement) -> Result<Replaced> {
         const OPERATION: &str = "history.replace";
         check_replace(&replacement)?;
-        let replace = write::Replace {
-            address: self.address(thread),
-            batch: Batch::new(OPERATION, &replacement.messages)?,
-            up_to: replacement.up_to,
-            seen: replacement.seen,
-        };
+        let Replacement { up_to, seen, messages } = replacement;
+        let (batch, _) =
+            prepare(OPERATION, messages, None, |messages| Batch::new(OPERATION, messages)).await?;
+        let replace = write::Replace { address: self.address(thread), batch, up_to, seen };
         self.engine.statement(OPERATION, &replace, |sql, replace| write::replace(sql, replace)).await
     }
 

@@ -23,7 +23,7 @@ use std::fmt;
 
 use async_trait::async_trait;
 use larder_kernel::storage::history::{
-    append_digest, check_append, check_limit, check_replace, check_tail_matching, check_ttl,
+    check_append, check_limit, check_replace, check_tail_matching, check_ttl,
 };
 use larder_kernel::{
     AgentId, AppendOptions, Appended, Capabilities, ChatMessage, Forked, HistoryEvents, HistoryProvider,
@@ -32,11 +32,15 @@ use larder_kernel::{
 };
 
 use super::engine::Engine;
+use crate::message::prepare;
 use address::Address;
 use index::Index;
 use matching::Matching;
 use message::Batch;
 use read::Range;
+
+const APPEND: &str = "history.append_many";
+const REPLACE: &str = "history.replace";
 
 /// The conversations of one namespace on a Redis server or cluster.
 pub struct RedisHistoryProvider {
@@ -98,12 +102,10 @@ impl HistoryProvider for RedisHistoryProvider {
         options: AppendOptions,
     ) -> Result<Appended> {
         check_append(&messages, &options)?;
-        let key = match options.idempotency_key {
-            Some(key) => Some((key, append_digest(&messages)?)),
-            None => None,
-        };
+        let (batch, key) =
+            prepare(APPEND, messages, options.idempotency_key, |messages| Batch::new(APPEND, messages))
+                .await?;
         let repeatable = key.is_some();
-        let batch = Batch::new("history.append_many", &messages)?;
         let appended = write::append(&self.index, &self.address(thread), batch, key, options.ttl).await;
         appended.map_err(|error| error.with_idempotent(repeatable))
     }
@@ -154,9 +156,9 @@ impl HistoryProvider for RedisHistoryProvider {
 
     async fn replace(&self, thread: &Thread, replacement: Replacement) -> Result<Replaced> {
         check_replace(&replacement)?;
-        let batch = Batch::new("history.replace", &replacement.messages)?;
-        let address = self.address(thread);
-        write::replace(&self.index, &address, replacement.up_to, replacement.seen, batch).await
+        let Replacement { up_to, seen, messages } = replacement;
+        let (batch, _) = prepare(REPLACE, messages, None, |messages| Batch::new(REPLACE, messages)).await?;
+        write::replace(&self.index, &self.address(thread), up_to, seen, batch).await
     }
 
     async fn list_threads(

@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use larder_kernel::storage::history::{
-    append_digest, check_append, check_limit, check_replace, check_tail_matching, check_ttl,
+    check_append, check_limit, check_replace, check_tail_matching, check_ttl,
 };
 use larder_kernel::{
     AgentId, AppendOptions, Appended, Capabilities, ChatMessage, Error, ErrorKind, Forked, HistoryEvents,
@@ -33,6 +33,7 @@ use rusqlite::Connection;
 use super::engine::{Allowance, Engine};
 use super::failure::Fallible;
 use super::value::now_ms;
+use crate::message::prepare;
 use message::Encoded;
 use read::{Matching, Range, Seen};
 use thread::{Address, ThreadRow};
@@ -161,11 +162,10 @@ impl HistoryProvider for SqliteHistoryProvider {
     ) -> Result<Appended> {
         const OPERATION: &str = "history.append_many";
         check_append(&messages, &options)?;
-        let key = match options.idempotency_key {
-            Some(key) => Some((key, append_digest(&messages)?)),
-            None => None,
-        };
-        let messages = Encoded::all(OPERATION, &messages)?;
+        let (messages, key) = prepare(OPERATION, messages, options.idempotency_key, |messages| {
+            Encoded::all(OPERATION, messages)
+        })
+        .await?;
         let address = self.address(thread);
         let job = move |sql: &Connection| write::append(sql, &address, &messages, key.as_ref(), options.ttl);
         self.engine.write(OPERATION, job).await
@@ -232,8 +232,9 @@ impl HistoryProvider for SqliteHistoryProvider {
     async fn replace(&self, thread: &Thread, replacement: Replacement) -> Result<Replaced> {
         const OPERATION: &str = "history.replace";
         check_replace(&replacement)?;
-        let messages = Encoded::all(OPERATION, &replacement.messages)?;
-        let (up_to, seen) = (replacement.up_to, replacement.seen);
+        let Replacement { up_to, seen, messages } = replacement;
+        let (messages, _) =
+            prepare(OPERATION, messages, None, |messages| Encoded::all(OPERATION, messages)).await?;
         let address = self.address(thread);
         let job = move |sql: &Connection| write::replace(sql, &address, up_to, seen, &messages);
         self.engine.write(OPERATION, job).await?

@@ -171,6 +171,38 @@ async fn a_fork_is_a_thread_of_its_own() {
 }
 
 #[tokio::test]
+async fn a_fork_in_several_steps_keeps_order_numbers_and_sizes() {
+    const LONG: usize = 3 << 20;
+    let folder = TempDir::new().unwrap();
+    let store = open(&folder).await;
+    let long = |name: &str| text(&name.repeat(LONG));
+    store.append(&thread(), long("c")).await.unwrap();
+    // One message for three: the first two stand below number 1.
+    let replacement = Replacement::new(Seq::new(1), vec![long("a"), long("b"), text("c")]);
+    store.replace(&thread(), replacement).await.unwrap();
+    for message in [text("d"), long("e"), long("f"), text("g")] {
+        store.append(&thread(), message).await.unwrap();
+    }
+    let fork = Thread::new("agent", "fork").unwrap();
+    let forked = store.fork(&thread(), &fork, None).await.unwrap();
+    assert_eq!((forked.messages, forked.last.get()), (7, 7));
+    let sizes = [LONG, LONG, 1, 1, LONG, LONG, 1];
+    assert_eq!(store.thread_info(&fork).await.unwrap().bytes, sizes.iter().sum::<usize>() as u64);
+    let mut events = store.subscribe(&fork, Seq::ZERO).await.unwrap();
+    let told = (&mut events).take(7).map(|event| {
+        let event = event.unwrap();
+        let HistoryEventKind::Appended { message, thread_bytes } = event.kind else { panic!("no append") };
+        (event.seq.get(), message.text[..1].to_owned(), thread_bytes)
+    });
+    let mut size = 0;
+    let expected = (1..).zip("abcdefg".chars()).zip(sizes).map(|((seq, name), bytes)| {
+        size += bytes as u64;
+        (seq, name.to_string(), size)
+    });
+    assert_eq!(told.collect::<Vec<_>>().await, expected.collect::<Vec<_>>());
+}
+
+#[tokio::test]
 async fn an_expiry_is_a_clear_that_use_can_put_off() {
     let folder = TempDir::new().unwrap();
     let store = open(&folder).await;

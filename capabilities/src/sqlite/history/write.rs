@@ -121,27 +121,60 @@ pub(super) fn fork(sql: &Connection, source: &Address, target: &Address, up_to: 
         return Err(target_is_there().into());
     }
     let source = source.filter(|row| row.messages > 0).map_or(0, |row| row.id);
-    let (copied, bytes): (i64, i64) = sql
-        .prepare_cached(
-            "SELECT count(*), ifnull(sum(bytes), 0) FROM messages WHERE thread = ?1 AND seq <= ?2",
-        )?
-        .query_row([source, up_to.get()], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    if copied == 0 {
+    let slices = slices(sql, source, up_to.get())?;
+    if slices.is_empty() {
         return Err(Error::new(ErrorKind::NotFound, "history.fork", "the source holds no messages").into());
     }
     let mut row = ThreadRow::find_or_make(sql, target)?;
     let mut statement = sql.prepare_cached(
         "INSERT INTO messages (thread, seq, run, author, author_role, bytes, thread_bytes, body)
          SELECT ?1, ?2 + row_number() OVER (ORDER BY seq), run, author, author_role, bytes,
-            sum(bytes) OVER (ORDER BY seq), body
-         FROM messages WHERE thread = ?3 AND seq <= ?4",
+            ?3 + sum(bytes) OVER (ORDER BY seq), body
+         FROM messages WHERE thread = ?4 AND seq > ?5 AND seq <= ?6",
     )?;
-    statement.execute([row.id, row.last_seq, source, up_to.get()])?;
-    row.last_seq += copied;
-    row.messages = copied;
-    row.bytes = bytes;
+    // A replacement longer than what went reaches below the first number.
+    let mut after = i64::MIN;
+    for slice in slices {
+        statement.execute([row.id, row.last_seq, row.bytes, source, after, slice.end])?;
+        row.last_seq += slice.messages;
+        row.messages += slice.messages;
+        row.bytes += slice.bytes;
+        after = slice.end;
+    }
     row.save(sql)?;
-    Ok(Forked { messages: count(copied)?, last: Seq::new(row.last_seq) })
+    Ok(Forked { messages: count(row.messages)?, last: Seq::new(row.last_seq) })
+}
+
+/// Messages of a thread that are copied in one step.
+struct Slice {
+    /// The last of them.
+    end: i64,
+    messages: i64,
+    bytes: i64,
+}
+
+/// How many bytes of messages are copied in one step. What a statement copies within its own table SQLite holds aside
+/// until the statement has read everything, so this bounds what a fork keeps in memory, whatever the thread's length.
+const SLICE_BYTES: i64 = 4 << 20;
+
+/// What is to be copied of a thread up to `up_to`, in slices.
+fn slices(sql: &Connection, thread: i64, up_to: i64) -> Fallible<Vec<Slice>> {
+    let mut statement =
+        sql.prepare_cached("SELECT seq, bytes FROM messages WHERE thread = ?1 AND seq <= ?2 ORDER BY seq")?;
+    let mut rows = statement.query([thread, up_to])?;
+    let mut slices: Vec<Slice> = Vec::new();
+    while let Some(row) = rows.next()? {
+        let (end, bytes): (i64, i64) = (row.get(0)?, row.get(1)?);
+        match slices.last_mut().filter(|slice| slice.bytes < SLICE_BYTES) {
+            Some(slice) => {
+                slice.end = end;
+                slice.messages += 1;
+                slice.bytes += bytes;
+            }
+            None => slices.push(Slice { end, messages: 1, bytes }),
+        }
+    }
+    Ok(slices)
 }
 
 /// The inner error leaves the expiry that it may rest on in place, so that the caller, having read the thread again,
