@@ -56,8 +56,8 @@ impl Disk {
             trash: make_folder(own.as_fd(), "trash")?,
             root,
         };
-        rustix::fs::fsync(&own)?;
-        rustix::fs::fsync(&disk.root)?;
+        flush(own.as_fd())?;
+        flush(disk.root.as_fd())?;
         disk.remove_leftovers()?;
         disk.empty_trash()?;
         Ok(disk)
@@ -97,7 +97,7 @@ impl Disk {
 
     /// Flushes the folders from the deepest of `names` that is there up to the root.
     pub(crate) fn sync_folders(&self, names: &[String]) -> io::Result<()> {
-        rustix::fs::fsync(&self.root)?;
+        flush(self.root.as_fd())?;
         let mut folder = self.root.try_clone()?;
         for name in names {
             folder = match rustix::fs::openat(&folder, name.as_str(), FOLDER_FLAGS, Mode::empty()) {
@@ -106,7 +106,7 @@ impl Disk {
                 Err(Errno::NOENT) => return Ok(()),
                 Err(error) => return Err(error.into()),
             };
-            rustix::fs::fsync(&folder)?;
+            flush(folder.as_fd())?;
         }
         Ok(())
     }
@@ -301,6 +301,10 @@ pub(crate) fn failed(operation: &'static str, error: io::Error, outcome: Outcome
             ErrorKind::Corrupt,
             "something else than the store's own file or folder stands in its place; move it away, or name another folder",
         ),
+        (_, Some(Errno::NAMETOOLONG)) => (
+            ErrorKind::Unsupported,
+            "the file system takes no names of 255 bytes; put the folder on one that does",
+        ),
         (Io::PermissionDenied | Io::ReadOnlyFilesystem, _) => {
             (ErrorKind::PermissionDenied, "the file system refuses access; check the rights of the folder")
         }
@@ -317,6 +321,16 @@ pub(crate) fn failed(operation: &'static str, error: io::Error, outcome: Outcome
         _ => (ErrorKind::Unexpected, "the file system failed"),
     };
     Error::new(kind, operation, message).with_source(error).with_outcome(outcome)
+}
+
+/// Flushes a folder to the medium.
+pub(crate) fn flush(folder: BorrowedFd<'_>) -> io::Result<()> {
+    // On macOS a plain flush ends in the drive's cache.
+    #[cfg(target_vendor = "apple")]
+    if rustix::fs::fcntl_fullfsync(folder).is_ok() {
+        return Ok(());
+    }
+    Ok(rustix::fs::fsync(folder)?)
 }
 
 fn gone_is_fine(result: io::Result<()>) -> io::Result<()> {

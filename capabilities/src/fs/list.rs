@@ -30,7 +30,7 @@ pub(crate) fn list(
 ) -> BlobEntries {
     let walk = Walk::new(disk, namespace, prefix, after);
     stream::try_unfold(walk, async |walk: Walk| blocking(OPERATION, move || walk.step()).await)
-        .map_ok(|entries| stream::iter(entries.into_iter().map(Ok)))
+        .map_ok(stream::iter)
         .try_flatten()
         .boxed()
 }
@@ -76,8 +76,9 @@ impl Walk {
         }
     }
 
-    /// The next blobs, or `None` at the end.
-    fn step(mut self) -> Result<Option<(VecDeque<BlobEntry>, Self)>> {
+    /// The next blobs, or `None` at the end. One that cannot be read is told in its place, and does not hide those behind
+    /// it.
+    fn step(mut self) -> Result<Option<(VecDeque<Result<BlobEntry>>, Self)>> {
         let mut found = VecDeque::new();
         while found.len() < STEP {
             if let Some((folders, begin)) = self.next.take() {
@@ -93,7 +94,7 @@ impl Walk {
             };
             let full = [level.begin.as_slice(), &named.order].concat();
             if named.blob {
-                found.extend(self.blob(&named.name, full)?);
+                found.extend(self.blob(&named.name, full).transpose());
             } else {
                 let mut folders = level.folders.clone();
                 folders.push(named.name);

@@ -19,6 +19,7 @@ mod write;
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use larder_kernel::storage::blob::{check_get, check_prefix, check_presign, check_put};
@@ -118,7 +119,8 @@ impl Store for FsBlobStore {
     }
 
     async fn erase(&self) -> Result<()> {
-        self.step("blobs.erase", |disk, namespace| write::erase(&disk, &namespace)).await
+        let (_waiting, caller) = Caller::waits();
+        self.step("blobs.erase", move |disk, namespace| write::erase(&disk, &namespace, &caller)).await
     }
 }
 
@@ -147,17 +149,52 @@ impl BlobStore for FsBlobStore {
 
     async fn copy(&self, source: &BlobKey, target: &BlobKey) -> Result<BlobInfo> {
         let (source, target) = (source.clone(), target.clone());
-        self.step("blobs.copy", move |disk, namespace| write::copy(disk, namespace, &source, target)).await
+        let (_waiting, caller) = Caller::waits();
+        let copy = move |disk, namespace| write::copy(disk, namespace, &source, target, caller);
+        self.step("blobs.copy", copy).await
     }
 
     async fn delete(&self, key: &BlobKey) -> Result<bool> {
         let key = key.clone();
-        self.step("blobs.delete", move |disk, namespace| write::delete(&disk, &namespace, &key)).await
+        let (_waiting, caller) = Caller::waits();
+        self.step("blobs.delete", move |disk, namespace| write::delete(&disk, &namespace, &key, &caller))
+            .await
     }
 
     async fn presign(&self, _key: &BlobKey, request: &PresignRequest) -> Result<PresignedUrl> {
         check_presign(request, &self.capabilities)?;
         Err(Error::new(ErrorKind::Unsupported, "blobs.presign", "a folder has no URLs to hand out"))
+    }
+}
+
+/// Whether somebody still waits for a write. A step that has begun cannot be stopped, so it looks, under the locks that
+/// the next write of the same key needs, before it does what others see: a write that was given up never comes over one
+/// that was acknowledged later.
+#[derive(Clone)]
+pub(crate) struct Caller(Arc<AtomicBool>);
+
+/// Held by who waits.
+pub(crate) struct Waiting(Arc<AtomicBool>);
+
+impl Caller {
+    pub(crate) fn waits() -> (Waiting, Self) {
+        let gone = Arc::new(AtomicBool::new(false));
+        (Waiting(Arc::clone(&gone)), Self(gone))
+    }
+
+    /// Ends a step for which nobody waits any more.
+    pub(crate) fn check(&self, operation: &'static str) -> Result<()> {
+        if !self.0.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        let message = "the call was given up before it took effect";
+        Err(Error::new(ErrorKind::Unavailable, operation, message).with_outcome(Outcome::NotApplied))
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
     }
 }
 

@@ -285,6 +285,43 @@ async fn a_failed_or_dropped_write_leaves_nothing_and_old_leftovers_go_at_open()
 }
 
 #[tokio::test]
+async fn what_was_given_up_while_it_waited_for_a_lock_does_not_happen_later() {
+    let folder = TempDir::new().unwrap();
+    let store = open(folder.path()).await;
+    let namespace = Namespace::new("n").unwrap();
+    store.put_bytes(&key("kept"), "kept".into()).await.unwrap();
+    let folders = layout::namespace_folders(&namespace);
+    let locked = store.disk.lock_folder(&folders, disk::Hold::Alone).unwrap();
+    let given_up = async {
+        let (new, kept, copy) = (key("new"), key("kept"), key("copy"));
+        let (put, delete) = (store.put_bytes(&new, "late".into()), store.delete(&kept));
+        let _ = tokio::join!(put, delete, store.copy(&kept, &copy));
+    };
+    assert!(tokio::time::timeout(Duration::from_millis(300), given_up).await.is_err());
+    drop(locked);
+    let others = store.disk.lock_namespace("n", disk::Hold::Shared).unwrap();
+    assert!(tokio::time::timeout(Duration::from_millis(300), store.erase()).await.is_err());
+    drop(others);
+    // They end once they have the lock.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(temporary_files(folder.path()).is_empty());
+    assert_eq!(keys(&store, "", None).await, ["kept"]);
+}
+
+#[tokio::test]
+async fn a_blob_that_cannot_be_read_does_not_hide_those_behind_it() {
+    let folder = TempDir::new().unwrap();
+    let store = open(folder.path()).await;
+    for name in ["a", "b", "c"] {
+        store.put_bytes(&key(name), name.into()).await.unwrap();
+    }
+    std::fs::write(folder.path().join("n=/b"), "damaged").unwrap();
+    let listed: Vec<_> = store.list("", None).await.unwrap().collect().await;
+    let listed = listed.into_iter().map(|entry| entry.map(|entry| entry.key).map_err(|error| error.kind()));
+    assert_eq!(listed.collect::<Vec<_>>(), [Ok(key("a")), Err(ErrorKind::Corrupt), Ok(key("c"))]);
+}
+
+#[tokio::test]
 async fn a_write_that_is_refused_leaves_no_folders() {
     let folder = TempDir::new().unwrap();
     let store = open(folder.path()).await;

@@ -13,10 +13,10 @@ use larder_kernel::{
 };
 
 use super::crc::{self, Crc};
-use super::disk::{Disk, Hold, failed, open_file, unique};
+use super::disk::{Disk, Hold, failed, flush, open_file, unique};
 use super::footer::{Checksum, Footer};
 use super::layout::{BlobPath, blob_path, namespace_folders};
-use super::{CHUNK_BYTES, blocking, read};
+use super::{CHUNK_BYTES, Caller, blocking, read};
 
 /// How often a write starts anew because the folder it had opened was removed as empty.
 const ATTEMPTS: u32 = 1_000;
@@ -45,6 +45,7 @@ struct Target {
     namespace: Namespace,
     key: BlobKey,
     condition: BlobCondition,
+    caller: Caller,
 }
 
 /// What is kept beside the bytes.
@@ -62,7 +63,8 @@ pub(crate) async fn put(
 ) -> Result<BlobInfo> {
     const OPERATION: &str = "blobs.put";
     let BlobPutOptions { condition, content_type, metadata } = options;
-    let target = Target { operation: OPERATION, namespace, key, condition };
+    let (_waiting, caller) = Caller::waits();
+    let target = Target { operation: OPERATION, namespace, key, condition, caller };
     let attached = Attached { content_type, metadata };
     match body {
         BlobBody::Bytes(bytes) => {
@@ -109,6 +111,7 @@ pub(crate) fn copy(
     namespace: Namespace,
     source: &BlobKey,
     target: BlobKey,
+    caller: Caller,
 ) -> Result<BlobInfo> {
     const OPERATION: &str = "blobs.copy";
     let (from, footer) = read::open_blob(OPERATION, &disk, &blob_path(&namespace, source))?;
@@ -117,7 +120,7 @@ pub(crate) fn copy(
         .map_err(|error| failed(OPERATION, error, Outcome::NotApplied))?;
     let Footer { checksum, content_type, metadata, .. } = footer;
     let condition = BlobCondition::None;
-    let target = Target { operation: OPERATION, namespace, key: target, condition };
+    let target = Target { operation: OPERATION, namespace, key: target, condition, caller };
     upload.finish_with(target, Attached { content_type, metadata }, checksum)
 }
 
@@ -177,7 +180,8 @@ impl Upload {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             other => other.map_err(io)?,
         };
-        if let Err(refusal) = check_condition(target, folder.as_fd(), &path.file) {
+        let refused = check_condition(target, folder.as_fd(), &path.file);
+        if let Err(refusal) = refused.and_then(|()| target.caller.check(target.operation)) {
             // The folders were made for nothing, if it was this write that made them.
             self.disk.prune(&path.folders, namespace_folders(&target.namespace).len());
             return Err(refusal);
@@ -214,7 +218,7 @@ fn check_condition(target: &Target, folder: BorrowedFd<'_>, name: &str) -> Resul
     }
 }
 
-pub(crate) fn delete(disk: &Disk, namespace: &Namespace, key: &BlobKey) -> Result<bool> {
+pub(crate) fn delete(disk: &Disk, namespace: &Namespace, key: &BlobKey, caller: &Caller) -> Result<bool> {
     const OPERATION: &str = "blobs.delete";
     let io = |error| failed(OPERATION, error, Outcome::NotApplied);
     let path = blob_path(namespace, key);
@@ -224,23 +228,24 @@ pub(crate) fn delete(disk: &Disk, namespace: &Namespace, key: &BlobKey) -> Resul
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         other => other.map_err(io)?,
     };
+    caller.check(OPERATION)?;
     if !disk.remove(folder.as_fd(), &path.file).map_err(io)? {
         return Ok(false);
     }
     drop(locked);
     disk.prune(&path.folders, namespace_folders(namespace).len());
-    rustix::fs::fsync(&folder)
-        .map_err(io::Error::from)
+    flush(folder.as_fd())
         .and_then(|()| disk.sync_folders(&path.folders))
         .map_err(|error| failed(OPERATION, error, Outcome::Unknown).with_idempotent(true))?;
     Ok(true)
 }
 
 /// Moves the namespace's folder away while no writer is in it, then removes it at leisure.
-pub(crate) fn erase(disk: &Disk, namespace: &Namespace) -> Result<()> {
+pub(crate) fn erase(disk: &Disk, namespace: &Namespace, caller: &Caller) -> Result<()> {
     const OPERATION: &str = "blobs.erase";
     let io = |error| failed(OPERATION, error, Outcome::Unknown).with_idempotent(true);
     let locked = disk.lock_namespace(namespace.as_str(), Hold::Alone).map_err(io)?;
+    caller.check(OPERATION)?;
     disk.discard(&namespace_folders(namespace)).map_err(io)?;
     drop(locked);
     disk.empty_trash().map_err(io)

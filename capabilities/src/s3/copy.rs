@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use larder_kernel::{BlobInfo, BlobKey, Error, ErrorKind, Result, Timestamp};
+use larder_kernel::{BlobInfo, BlobKey, Error, ErrorKind, Outcome, Result, Timestamp};
 
 use super::engine::Engine;
 use super::failure::{Effect, failed, status};
 use super::key::Layout;
 use super::read;
 use super::upload::Upload;
-use super::value::{etag_in, etag_out, time_in};
-use super::write::{Condition, Described};
+use super::value::{etag_out, time_in};
+use super::write::{Condition, Described, written_tag};
 
 const OPERATION: &str = "blobs.copy";
 /// The most that S3 copies in one request.
@@ -65,12 +65,18 @@ async fn at_once(
     };
     let result = answer.copy_object_result();
     let modified_at = time_in(OPERATION, result.and_then(|result| result.last_modified()));
+    let tag = result.and_then(|result| result.e_tag());
     Ok(Some(BlobInfo {
         key: target.clone(),
-        etag: etag_in(OPERATION, result.and_then(|result| result.e_tag()))?,
+        etag: written_tag(engine, layout, target, OPERATION, tag).await.map_err(copied)?,
         modified_at: modified_at.unwrap_or_else(|_| Timestamp::now()),
         ..info
     }))
+}
+
+/// An error after the copy took place.
+fn copied(error: Error) -> Error {
+    error.with_outcome(Outcome::Unknown).with_idempotent(true)
 }
 
 /// Copies a version that is too large for one request.
@@ -100,7 +106,7 @@ async fn in_parts(
     };
     Ok(Some(BlobInfo {
         key: target.clone(),
-        etag: etag_in(OPERATION, tag.as_deref())?,
+        etag: written_tag(engine, layout, target, OPERATION, tag.as_deref()).await.map_err(copied)?,
         modified_at: Timestamp::now(),
         ..info
     }))

@@ -169,16 +169,20 @@ async fn client_config(config: &S3Config) -> Result<Builder> {
         return Err(Error::invalid(OPEN, "url", "names no region, nor does the environment; add `region=`"));
     }
     find_credentials(&shared).await?;
+    // A profile may name one, too, and what it names is held to the same rules.
+    let endpoint = match endpoint.or_else(|| shared.endpoint_url().map(str::to_owned)) {
+        Some(endpoint) => check_endpoint(&endpoint, config.allow_http).map(|()| Some(endpoint))?,
+        None => None,
+    };
     let path_style = config.path_style.unwrap_or(endpoint.is_some());
     // Checksums of the SDK's own choice are unknown to many servers. What goes over a network goes through TLS.
-    let builder = Builder::from(&shared)
+    let mut builder = Builder::from(&shared)
         .request_checksum_calculation(RequestChecksumCalculation::WhenRequired)
         .response_checksum_validation(ResponseChecksumValidation::WhenRequired)
         .force_path_style(path_style);
-    Ok(match endpoint {
-        Some(endpoint) => builder.endpoint_url(endpoint),
-        None => builder,
-    })
+    // Also where there is none: what a profile says of this service alone is not taken over unseen.
+    builder.set_endpoint_url(endpoint);
+    Ok(builder)
 }
 
 /// The endpoint of the URL, else that of the environment.

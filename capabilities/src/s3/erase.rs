@@ -73,8 +73,9 @@ async fn delete_all(engine: &Engine, names: Vec<String>) -> Result<()> {
         // What a batch left it may leave for a reason that only a single request tells.
         Ok(answer) if answer.errors().is_empty() => Ok(()),
         Ok(answer) => {
-            let left = answer.errors.unwrap_or_default().into_iter().filter_map(|error| error.key).collect();
-            one_by_one(engine, left).await
+            let left = answer.errors.unwrap_or_default().into_iter().map(|error| error.key);
+            // Where the server does not say which, all are tried.
+            one_by_one(engine, left.collect::<Option<Vec<_>>>().unwrap_or(names)).await
         }
         // Not every server takes batches.
         Err(error) if matches!(status(&error), Some(400 | 405 | 411 | 501)) => {

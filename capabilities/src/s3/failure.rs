@@ -63,8 +63,9 @@ pub(crate) fn failed<E: ProvideErrorMetadata>(
                  `response_timeout_ms=`",
             Unknown,
         ),
+        // Also what a connection tells that ended with its runtime, whatever it had sent by then.
         SdkError::DispatchFailure(failure) if failure.is_user() => {
-            (ErrorKind::Unexpected, "the request could not be made", NotApplied)
+            (ErrorKind::Unexpected, "the request could not be made, or its runtime ended", Unknown)
         }
         SdkError::DispatchFailure(_) => (
             ErrorKind::Unavailable,
@@ -82,16 +83,19 @@ fn finish(error: Error, outcome: Outcome, effect: Effect) -> Error {
     error.with_outcome(outcome).with_idempotent(effect != Effect::Once)
 }
 
+/// Whether a server that answers with this code has not begun with the request.
+pub(crate) fn turned_away(code: &str) -> bool {
+    matches!(code, "SlowDown" | "ServiceUnavailable" | "ThrottlingException" | "TooManyRequests")
+}
+
 fn from_answer(operation: &'static str, effect: Effect, code: &str, status: Option<u16>) -> Error {
     let status = status.unwrap_or_default();
     let (kind, message) = by_code(code).unwrap_or_else(|| by_status(status));
     // A server that answers with a failure of its own may have written before it failed; one that turns the request
     // away has not. An upload that is gone may have been completed by an attempt whose answer was lost.
-    let turned_away =
-        matches!(code, "SlowDown" | "ServiceUnavailable" | "ThrottlingException" | "TooManyRequests");
     let outcome = match kind {
         ErrorKind::Unavailable | ErrorKind::Timeout | ErrorKind::Unexpected
-            if status >= 500 && !turned_away
+            if status >= 500 && !turned_away(code)
                 || matches!(code, "InternalError" | "NoSuchUpload")
                 || status == 200 =>
         {

@@ -4,6 +4,8 @@
 //! into the name of one file beside the object; it then fails after the object is in its place. So names are tried out
 //! as blobs are written, in one request and in parts, and what a failure left is removed.
 
+use std::time::Duration;
+
 use aws_sdk_s3::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_s3::primitives::ByteStream;
 use aws_sdk_s3::types::{CompletedMultipartUpload, CompletedPart};
@@ -14,8 +16,11 @@ use super::erase::{abort_uploads, delete_object};
 use super::failure::{Effect, failed, status};
 use super::key::{SEGMENT_BYTES_MAX, longest_name, longest_short_name};
 
-/// Attempts with a name whose failure decides what the store can do: once may be chance.
-const ATTEMPTS: u32 = 2;
+/// Attempts with a name whose failure decides what the store can do, and with one that narrows it down: once may be
+/// chance, and so may be what happens in one moment.
+const ATTEMPTS: u32 = 3;
+const ATTEMPTS_BETWEEN: u32 = 2;
+const PAUSE: Duration = Duration::from_millis(50);
 /// How close to the limit the search comes: a server may keep something of each failure that nobody can remove.
 const NEAR_BYTES: usize = 8;
 
@@ -44,7 +49,7 @@ async fn search(engine: &Engine, folder: &str, most: usize) -> Result<usize> {
     }
     while refused - kept > NEAR_BYTES {
         let middle = kept.midpoint(refused);
-        if keeps(engine, folder, middle, 1).await? {
+        if keeps(engine, folder, middle, ATTEMPTS_BETWEEN).await? {
             kept = middle;
         } else {
             refused = middle;
@@ -57,7 +62,10 @@ async fn search(engine: &Engine, folder: &str, most: usize) -> Result<usize> {
 async fn keeps(engine: &Engine, folder: &str, bytes: usize, attempts: u32) -> Result<bool> {
     let (one, other) = (name(folder, bytes, 'a'), name(folder, bytes, 'b'));
     let mut kept = false;
-    for _ in 0..attempts {
+    for attempt in 0..attempts {
+        if attempt > 0 {
+            tokio::time::sleep(PAUSE * attempt).await;
+        }
         let tried = try_out(engine, &one, &other).await;
         // Removed whatever came of it: the server may have failed with the object in place.
         for name in [&one, &other] {

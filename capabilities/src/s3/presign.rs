@@ -1,6 +1,6 @@
 //! URLs that carry a signature.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aws_sdk_s3::presigning::{PresignedRequest, PresigningConfig};
 use larder_kernel::{
@@ -19,10 +19,14 @@ pub(crate) async fn presign(
     key: &BlobKey,
     request: &PresignRequest,
 ) -> Result<PresignedUrl> {
-    let (now, began) = (Timestamp::now(), SystemTime::now());
+    // A signature knows whole seconds only.
+    let valid_for = Duration::from_secs(request.valid_for.as_secs());
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let since_1970 = Duration::from_secs(since_1970.as_secs());
+    let began = UNIX_EPOCH + since_1970;
     let config = PresigningConfig::builder()
         .start_time(began)
-        .expires_in(request.valid_for)
+        .expires_in(valid_for)
         .build()
         .map_err(|_| Error::invalid(OPERATION, "valid_for", "is no time that a URL can be valid for"))?;
     let object = layout.object(key);
@@ -46,9 +50,13 @@ pub(crate) async fn presign(
     Ok(PresignedUrl {
         url: signed.uri().to_owned(),
         method: request.method,
-        expires_at: now.saturating_add(request.valid_for),
+        expires_at: expires_at(since_1970 + valid_for)?,
         headers: signed.headers().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
     })
+}
+
+fn expires_at(since_1970: Duration) -> Result<Timestamp> {
+    Timestamp::from_micros(i64::try_from(since_1970.as_micros()).unwrap_or(i64::MAX))
 }
 
 fn check_method(signed: &PresignedRequest, method: PresignMethod) -> Result<()> {

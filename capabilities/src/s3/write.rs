@@ -7,13 +7,13 @@ use std::time::Duration;
 use aws_sdk_s3::Client;
 use aws_sdk_s3::error::{ProvideErrorMetadata, SdkError};
 use larder_kernel::{
-    BlobBody, BlobCondition, BlobInfo, BlobKey, BlobPutOptions, Error, ErrorKind, Outcome, Result, Timestamp,
-    UserMetadata,
+    BlobBody, BlobCondition, BlobInfo, BlobKey, BlobPutOptions, ETag, Error, ErrorKind, Outcome, Result,
+    Timestamp, UserMetadata,
 };
 
 use super::body::{Chunk, Chunks};
 use super::engine::Engine;
-use super::failure::{Effect, code, failed, status};
+use super::failure::{Effect, code, failed, status, turned_away};
 use super::key::Layout;
 use super::read;
 use super::stall::Progress;
@@ -77,11 +77,11 @@ impl Condition {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
-            let undecided = matches!(status(&error), Some(409 | 503))
-                || matches!(
-                    code(&error),
-                    Some("ConditionalRequestConflict" | "OperationAborted" | "SlowDown")
-                );
+            // A 503 without such a code may come from a proxy that lost the answer to a write.
+            let undecided = status(&error) == Some(409)
+                || code(&error).is_some_and(|code| {
+                    turned_away(code) || matches!(code, "ConditionalRequestConflict" | "OperationAborted")
+                });
             if matches!(self, Self::None) || !undecided || attempt == UNDECIDED_ATTEMPTS {
                 return Err(self.refusal(&error));
             }
@@ -152,18 +152,27 @@ pub(crate) async fn put(
         put_in_parts(engine, &object, first, chunks, &described, &condition).await?
     };
     let modified_at = Timestamp::now();
-    let etag = match tag {
-        Some(tag) => etag_in(OPERATION, Some(&tag))?,
-        // A server that keeps its tag to itself tells it when asked.
-        None => {
-            read::head(engine, layout, OPERATION, key)
-                .await
-                .map_err(|error| error.with_outcome(Outcome::Unknown))?
-                .etag
-        }
-    };
+    // The blob is there by now.
+    let repeatable = matches!(condition, Condition::None);
+    let etag = written_tag(engine, layout, key, OPERATION, tag.as_deref())
+        .await
+        .map_err(|error| error.with_outcome(Outcome::Unknown).with_idempotent(repeatable))?;
     let BlobPutOptions { content_type, metadata, .. } = options;
     Ok(BlobInfo { key: key.clone(), size, etag, content_type, metadata, modified_at })
+}
+
+/// The tag of a blob that was just written. A server that keeps it to itself tells it when asked.
+pub(crate) async fn written_tag(
+    engine: &Engine,
+    layout: &Layout,
+    key: &BlobKey,
+    operation: &'static str,
+    told: Option<&str>,
+) -> Result<ETag> {
+    match told.filter(|tag| !tag.is_empty()) {
+        Some(tag) => etag_in(operation, Some(tag)),
+        None => Ok(read::head(engine, layout, operation, key).await?.etag),
+    }
 }
 
 pub(crate) async fn put_at_once(
