@@ -56,7 +56,9 @@ const REASONS: &[(&str, &str)] = &[
         "redis-append",
         "an append is a script of three writes, so that its number is given once: run by redis-benchmark itself, such a \
          script takes 12 to 19 % longer than RPUSH, and 28 µs instead of 15 where no disk is waited for. \
-         `redis-append-script` is beside it. A call is three system calls (send, wait, receive), as redis-benchmark's are.",
+         `redis-append-script` is beside it. A script that reads its state from the newest message and writes only that (no counters \
+         beside it) took 1.18 times as long as RPUSH where this one took 1.25, one of a lone RPUSH 1.06: most of it is the \
+         script and the sorted set. A call is three system calls (send, wait, receive), as redis-benchmark's are.",
     ),
     (
         "redis-last-50",
