@@ -11,6 +11,8 @@ mod logged;
 mod plans;
 #[path = "postgres/schema.rs"]
 mod schema;
+#[path = "postgres/sweep.rs"]
+mod sweep;
 #[path = "postgres/vectors.rs"]
 mod vectors;
 #[path = "postgres/weather.rs"]
@@ -52,6 +54,11 @@ fn main() -> ExitCode {
         schema::every_key_begins_with_the_namespace;
         schema::tables_may_be_partitioned_by_the_namespace;
         schema::large_texts_are_stored_compressed;
+        sweep::a_thread_that_nobody_names_again_leaves_the_disk_in_parts;
+        sweep::a_thread_that_is_half_gone_is_gone;
+        sweep::a_value_in_a_bucket_that_nobody_writes_to_leaves_the_disk;
+        sweep::what_others_work_on_is_left_for_the_next_time;
+        sweep::use_that_prolongs_a_life_leaves_the_index_as_it_is;
         vectors::an_index_finds_nearly_all_and_never_too_few;
         vectors::dimensions_decide_what_kind_of_index_there_is;
         vectors::ties_past_what_an_index_shows_are_cut_by_id;

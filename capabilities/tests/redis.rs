@@ -4,6 +4,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+#[path = "redis/expiry.rs"]
+mod expiry;
+
 use std::error::Error as _;
 use std::future::Future;
 use std::process::ExitCode;
@@ -40,6 +43,17 @@ fn main() -> ExitCode {
         trial("scripts_that_the_server_forgot_are_sent_again", SERVER, forgotten_scripts),
         trial("a_key_that_holds_something_else_is_left_alone", SERVER, a_key_of_somebody_else),
         trial("writers_during_an_erasure_leave_nothing_unlisted", SERVER, writers_during_an_erasure),
+        trial("values_that_all_expire_are_freed", SERVER, expiry::values_that_all_expire_are_freed),
+        trial(
+            "a_bucket_whose_values_were_freed_is_an_empty_one",
+            SERVER,
+            expiry::a_bucket_whose_values_were_freed_is_an_empty_one,
+        ),
+        trial(
+            "a_listing_passes_by_many_that_have_expired",
+            SERVER,
+            expiry::a_listing_passes_by_many_that_have_expired,
+        ),
         trial("a_cluster_is_no_single_server", CLUSTER, a_cluster_is_no_single_server),
         trial("writers_during_an_erasure_in_a_cluster", CLUSTER, writers_during_an_erasure_in_a_cluster),
     ];

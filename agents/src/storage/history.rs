@@ -270,7 +270,7 @@ impl HistoryProvider for InMemoryHistoryProvider {
     }
 
     async fn clear(&self, thread: &Thread) -> Result<u64> {
-        let removed = self.threads.change(thread, |state| {
+        let removed = self.threads.change(&self.place, thread, |state| {
             state.expire(&self.place, now_ms());
             state.clear(&self.place)
         });
@@ -278,7 +278,7 @@ impl HistoryProvider for InMemoryHistoryProvider {
     }
 
     async fn clear_run(&self, thread: &Thread, run: &RunId) -> Result<u64> {
-        let removed = self.threads.change(thread, |state| {
+        let removed = self.threads.change(&self.place, thread, |state| {
             state.expire(&self.place, now_ms());
             state.clear_run(&self.place, run)
         });
@@ -330,7 +330,9 @@ impl HistoryProvider for InMemoryHistoryProvider {
 
     async fn set_ttl(&self, thread: &Thread, ttl: Option<Ttl>) -> Result<()> {
         check_ttl(ttl)?;
-        let set = self.read(thread, |state, now| {
+        let set = self.threads.change(&self.place, thread, |state| {
+            let now = now_ms();
+            state.expire(&self.place, now);
             let there = !state.is_empty();
             if there {
                 state.set_ttl(ttl, now);

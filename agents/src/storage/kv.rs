@@ -24,7 +24,7 @@ type Buckets = Slots<BucketName, Bucket>;
 
 /// Small state in memory, bucket by bucket.
 ///
-/// A bucket remembers its last 1,000 deletions and its last 1,000 expired puts for watchers.
+/// A bucket remembers its last 1,000 deletions and its last 1,000 expired puts for watchers, the values of these for a minute.
 ///
 /// ```
 /// use larder_agents::storage::InMemoryKeyValueStore;
@@ -119,7 +119,7 @@ impl KeyValueStore for InMemoryKeyValueStore {
         };
         if at_revision {
             // It fails where there is no bucket, and then makes none.
-            let done = self.buckets.change(bucket, put);
+            let done = self.buckets.change(&self.place, bucket, put);
             return done.unwrap_or_else(|| Err(bucket::at_another_revision("kv.put")));
         }
         self.buckets.write(&self.place, bucket, || Bucket::new("kv.put", &self.place, bucket), put)
@@ -130,7 +130,7 @@ impl KeyValueStore for InMemoryKeyValueStore {
     }
 
     async fn delete(&self, bucket: &BucketName, key: &Key, at: Option<Revision>) -> Result<bool> {
-        let done = self.buckets.change(bucket, |state| {
+        let done = self.buckets.change(&self.place, bucket, |state| {
             state.expire(&self.place, now_ms());
             state.delete(&self.place, key, at)
         });

@@ -4,6 +4,7 @@
 
 mod account;
 mod blob;
+mod dues;
 mod graph;
 mod history;
 mod kv;

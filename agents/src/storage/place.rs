@@ -3,19 +3,24 @@
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use larder_kernel::{Error, ErrorKind, Namespace, Result};
 
 use super::account::Account;
+use super::dues::{Due, Dues, Mortal};
 
 /// What a place holds at most unless [`MemoryPlace::with_bytes_max`] says otherwise: 8 GiB.
 pub const PLACE_BYTES_MAX_DEFAULT: u64 = 8 * 1024 * 1024 * 1024;
 
+/// Most records that a write looks at for what has expired in them.
+const SWEPT_BY_WRITE_MAX: usize = 4;
+
 /// A place in memory: stores opened on one place and in one namespace see the same data.
 ///
 /// It ends with its last handle. All stores on it share one cap; a write that would exceed it is `ResourceExhausted`
-/// and changes nothing. The account counts content as the contracts measure it, and a fixed share for each record.
+/// and changes nothing. The account counts content as the contracts measure it, and a fixed share for each record. What has
+/// expired leaves the place with later writes to it, a few records at a time, and all of it before a write is refused.
 ///
 /// ```
 /// use larder_agents::storage::{InMemoryKeyValueStore, MemoryPlace};
@@ -34,6 +39,7 @@ pub struct MemoryPlace {
 struct Inner {
     spaces: Mutex<HashMap<(TypeId, Namespace), Arc<dyn Any + Send + Sync>>>,
     account: Account,
+    dues: Dues,
 }
 
 impl MemoryPlace {
@@ -46,7 +52,8 @@ impl MemoryPlace {
     /// A place that holds up to `bytes_max`.
     #[must_use]
     pub fn with_bytes_max(bytes_max: u64) -> Self {
-        let inner = Inner { spaces: Mutex::new(HashMap::new()), account: Account::new(bytes_max) };
+        let inner =
+            Inner { spaces: Mutex::new(HashMap::new()), account: Account::new(bytes_max), dues: Dues::new() };
         Self { inner: Arc::new(inner) }
     }
 
@@ -64,7 +71,9 @@ impl MemoryPlace {
 
     /// Counts `bytes` more, for `operation`, or refuses all of them.
     pub(crate) fn try_reserve(&self, operation: &'static str, bytes: u64) -> Result<()> {
-        self.inner.account.try_reserve(bytes).map_err(|held| {
+        let reserve = || self.inner.account.try_reserve(bytes);
+        let reserved = reserve().or_else(|held| if self.sweep(usize::MAX) { reserve() } else { Err(held) });
+        reserved.map_err(|held| {
             Error::new(ErrorKind::ResourceExhausted, operation, "the place in memory is full")
                 .with_field("place.bytes")
                 .with_limit(held.saturating_add(bytes), self.bytes_max())
@@ -88,6 +97,48 @@ impl MemoryPlace {
     /// Counts `bytes` less.
     pub(crate) fn release(&self, bytes: u64) {
         self.inner.account.release(bytes);
+    }
+
+    /// Has a record looked at when something in it has expired.
+    pub(crate) fn expect(&self, at_ms: i64, record: Weak<dyn Mortal>) {
+        self.inner.dues.push(Due { at_ms, record });
+    }
+
+    /// Takes away what has expired, as each write does.
+    pub(crate) fn sweep_some(&self) {
+        if !self.inner.dues.is_empty() {
+            self.sweep(SWEPT_BY_WRITE_MAX);
+        }
+    }
+
+    /// Takes away what has expired in so many records at most, and says whether there was any to look at. A record that
+    /// somebody works on is left for later, so this may be called by somebody who does.
+    fn sweep(&self, at_most: usize) -> bool {
+        self.sweep_by(now_ms(), at_most)
+    }
+
+    fn sweep_by(&self, now_ms: i64, at_most: usize) -> bool {
+        let due = self.inner.dues.take(now_ms, at_most);
+        let any = !due.is_empty();
+        for Due { at_ms, record } in due {
+            let next_ms = record.upgrade().and_then(|record| record.look(self, now_ms, at_ms));
+            if let Some(at_ms) = next_ms {
+                self.expect(at_ms, record);
+            }
+        }
+        any
+    }
+
+    /// Takes away what has expired by a time of the test's choice.
+    #[cfg(test)]
+    pub(crate) fn sweep_at(&self, now_ms: i64) {
+        self.sweep_by(now_ms, usize::MAX);
+    }
+
+    /// How many records are to be looked at at some time.
+    #[cfg(test)]
+    pub(crate) fn expected(&self) -> usize {
+        self.inner.dues.len()
     }
 
     /// The state of type `T` in `namespace`, made on first use: each contract keeps one type of its own.

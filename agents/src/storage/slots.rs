@@ -9,14 +9,17 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{Hash, Hasher};
 use std::ops::{Bound, ControlFlow};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError, Weak,
+};
 
 use futures_util::stream::{self, BoxStream, StreamExt};
 use larder_kernel::Result;
 use rustc_hash::FxHasher;
 use tokio::sync::Notify;
 
+use super::dues::Mortal;
 use super::place::MemoryPlace;
 
 /// How many slots a walk looks up at once.
@@ -30,6 +33,12 @@ pub(crate) trait Record {
     fn is_unused(&self) -> bool;
     /// What it has in the place's account.
     fn held(&self) -> u64;
+    /// Takes away what has expired.
+    fn expire(&mut self, _place: &MemoryPlace, _now_ms: i64) {}
+    /// When there is something to take away, if nothing changes.
+    fn expires_at_ms(&self) -> Option<i64> {
+        None
+    }
 }
 
 /// One record's state, `None` once it was erased, and the bell that rings after each write.
@@ -39,6 +48,8 @@ pub(crate) struct Slot<T> {
     /// How many follow the record: where nobody does, a write rings no bell. A follower is counted before it looks at
     /// the state, so whoever changes the state after that look sees it counted.
     followers: AtomicUsize,
+    /// When the place looks at the record for what has expired, never later than that is so; `i64::MAX` where it does not.
+    due_ms: AtomicI64,
 }
 
 impl<T> Slot<T> {
@@ -51,6 +62,51 @@ impl<T> Slot<T> {
         if self.followers.load(Ordering::Acquire) > 0 {
             self.changed.notify_waiters();
         }
+    }
+}
+
+impl<T: Record + Send + 'static> Slot<T> {
+    /// When the place has to look at the record, where it does not know that yet. Called under the lock.
+    fn newly_due(&self, state: &T) -> Option<i64> {
+        let at_ms = state.expires_at_ms()?;
+        if self.due_ms.load(Ordering::Relaxed) <= at_ms {
+            return None;
+        }
+        self.due_ms.store(at_ms, Ordering::Relaxed);
+        Some(at_ms)
+    }
+
+    /// Ends a write: wakes followers, and tells the place when the record expires.
+    fn written(self: &Arc<Self>, place: &MemoryPlace, due_ms: Option<i64>) {
+        self.ring();
+        if let Some(at_ms) = due_ms {
+            let record: Weak<Self> = Arc::downgrade(self);
+            place.expect(at_ms, record);
+        }
+        place.sweep_some();
+    }
+}
+
+impl<T: Record + Send + 'static> Mortal for Slot<T> {
+    fn look(&self, place: &MemoryPlace, now_ms: i64, at_ms: i64) -> Option<i64> {
+        if self.due_ms.load(Ordering::Relaxed) != at_ms {
+            return None;
+        }
+        let mut state = match self.state.try_lock() {
+            Ok(state) => state,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                self.due_ms.store(now_ms + 1, Ordering::Relaxed);
+                return Some(now_ms + 1);
+            }
+        };
+        let state_now = state.as_mut()?;
+        state_now.expire(place, now_ms);
+        let next_ms = state_now.expires_at_ms();
+        self.due_ms.store(next_ms.unwrap_or(i64::MAX), Ordering::Relaxed);
+        drop(state);
+        self.ring();
+        next_ms
     }
 }
 
@@ -101,7 +157,12 @@ impl<K: Hash + Ord + Clone, T> Slots<K, T> {
         if let Some(slot) = map.get(key) {
             return Ok(Arc::clone(slot));
         }
-        let slot = Slot { state: Mutex::new(Some(make()?)), changed: Notify::new(), followers: 0.into() };
+        let slot = Slot {
+            state: Mutex::new(Some(make()?)),
+            changed: Notify::new(),
+            followers: 0.into(),
+            due_ms: i64::MAX.into(),
+        };
         let slot = Arc::new(slot);
         map.insert(key.clone(), Arc::clone(&slot));
         Ok(slot)
@@ -113,10 +174,16 @@ impl<K: Hash + Ord + Clone, T> Slots<K, T> {
     }
 
     /// Runs `work` on the record, if there is one, and wakes its followers.
-    pub(crate) fn change<R>(&self, key: &K, work: impl FnOnce(&mut T) -> R) -> Option<R> {
+    pub(crate) fn change<R>(&self, place: &MemoryPlace, key: &K, work: impl FnOnce(&mut T) -> R) -> Option<R>
+    where
+        T: Record + Send + 'static,
+    {
         let slot = self.find(key)?;
-        let done = slot.lock().as_mut().map(work);
-        slot.ring();
+        let mut state = slot.lock();
+        let done = state.as_mut().map(work);
+        let due_ms = state.as_ref().and_then(|state| slot.newly_due(state));
+        drop(state);
+        slot.written(place, due_ms);
         done
     }
 
@@ -130,7 +197,7 @@ impl<K: Hash + Ord + Clone, T> Slots<K, T> {
         work: impl FnOnce(&mut T) -> Result<R>,
     ) -> Result<R>
     where
-        T: Record,
+        T: Record + Send + 'static,
     {
         loop {
             let slot = self.find_or_make(key, &make)?;
@@ -138,8 +205,9 @@ impl<K: Hash + Ord + Clone, T> Slots<K, T> {
             // An erased slot has left the map already, so the next look finds or makes a fresh one.
             let Some(live) = state.as_mut() else { continue };
             let done = work(live);
+            let due_ms = slot.newly_due(live);
             drop(state);
-            slot.ring();
+            slot.written(place, due_ms);
             if done.is_err() {
                 self.forget_unused(place, key, &slot);
             }

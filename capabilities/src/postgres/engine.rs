@@ -22,6 +22,7 @@ use super::failure::{Failure, Fallible};
 use super::history::Appends;
 use super::idle::{Held, Idle, end, log_in};
 use super::schema;
+use super::sweep::Sweeper;
 use super::task::Claims;
 use super::vector::Indexing;
 use super::wake::Wakes;
@@ -52,6 +53,7 @@ struct Inner {
     indexing: Indexing,
     claims: Claims,
     appends: Appends,
+    sweeper: Sweeper,
     durability: Durability,
     migrate: Migrate,
     call_timeout: Duration,
@@ -106,8 +108,9 @@ impl Engine {
         let indexing = Indexing::new(connect.clone(), &config);
         let wakes = Wakes::new(connect);
         let migrate = config.migrate;
-        let (claims, appends) = (Claims::default(), Appends::default());
-        let inner = Inner { source, wakes, indexing, claims, appends, durability, migrate, call_timeout };
+        let (claims, appends, sweeper) = (Claims::default(), Appends::default(), Sweeper::new());
+        let inner =
+            Inner { source, wakes, indexing, claims, appends, sweeper, durability, migrate, call_timeout };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -159,7 +162,11 @@ impl Engine {
         F: for<'c> Fn(&'c mut PgConnection, &'c A) -> BoxFuture<'c, Fallible<T>>,
     {
         // If the connection is lost, the statement may have happened.
-        self.run(operation, context, job, 0).await
+        let result = self.run(operation, context, job, 0).await;
+        if result.is_ok() {
+            self.inner.sweeper.start(self);
+        }
+        result
     }
 
     /// Runs a job of one statement, again where the server ended it for the sake of others, and so many times where the
@@ -279,6 +286,7 @@ impl Engine {
     pub(crate) async fn close(self) {
         self.inner.wakes.stop();
         self.inner.indexing.stop();
+        self.inner.sweeper.stop();
         if let Source::Own(idle) = &self.inner.source {
             idle.close().await;
         }

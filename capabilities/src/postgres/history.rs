@@ -3,7 +3,7 @@
 //! A thread's row carries its counters and its lock orders the thread's writers, so that numbers become visible in
 //! their order and each append costs the same however long the thread is. Each write is one call of a function in the
 //! database: one round trip, one transaction, which appends of several callers share where they meet. A time to live that
-//! has passed is made into the clear that it is by the next call that uses the thread.
+//! has passed is made into the clear that it is by the next call that uses the thread, or by the sweep.
 //!
 //! A filter by author is part of the query, and what it drops is not fetched. Where it includes one author alone, an index
 //! finds that author's messages; any other walks back from the newest.

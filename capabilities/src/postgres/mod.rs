@@ -41,6 +41,7 @@ mod schema;
 mod snapshot;
 #[cfg(feature = "sqlx-interop")]
 pub mod sqlx_interop;
+mod sweep;
 mod task;
 pub(crate) mod value;
 mod vector;
@@ -97,6 +98,19 @@ impl Postgres {
     #[must_use]
     pub fn capabilities(&self) -> Capabilities {
         self.engine.capabilities()
+    }
+
+    /// Takes what has expired off the disk, and answers how many threads and keys went.
+    ///
+    /// Writes begin to do so in the background, a part at a time and, once all is gone, at most once a minute; this is for
+    /// a program that does not write, or cannot wait. Threads go from the instant on at which their time to live passes,
+    /// keys from a minute after, in all namespaces. What somebody else works on at the moment is left for the next time.
+    /// The server's own vacuum makes the room free for reuse. Cancelled in between, what went has gone.
+    ///
+    /// # Errors
+    /// Those of every write: `Unavailable`, `Timeout`, `PermissionDenied` for a user who may only read.
+    pub async fn sweep(&self) -> Result<u64> {
+        sweep::whole(&self.engine).await
     }
 
     /// How many connections there are.

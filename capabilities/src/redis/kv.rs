@@ -5,7 +5,8 @@
 //! are gone, by the revision of the deletion (`deleted`) or of the put that expired (`expired`).
 //!
 //! Expiry is judged inside the scripts by the server's clock, so reads and conditions agree to the millisecond. Writes
-//! clear away what expired more than a minute ago.
+//! clear away what expired more than a minute ago. The values of a bucket all of whose keys have a time to live carry the
+//! server's own expiry as well, a minute after the last, so that their memory is freed though nobody writes there again.
 
 mod rows;
 mod watch;

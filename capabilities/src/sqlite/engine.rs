@@ -12,6 +12,7 @@ mod home;
 mod log;
 mod reader;
 mod short;
+mod sweeper;
 mod turn;
 mod writer;
 

@@ -2,7 +2,7 @@
 //!
 //! A thread's row carries its counters, so that each append costs the same however long the thread is. The messages and
 //! the thread's other events share one sequence of numbers; a subscription reads both in its order. A time to live that
-//! has passed is made into the clear that it is by the next call that uses the thread.
+//! has passed is made into the clear that it is by the next call that uses the thread, or by the sweep.
 //!
 //! A filter by author is part of the query, whose columns stand before the body: what it drops is not decoded. Where it
 //! includes one author alone, an index finds that author's messages; any other walks back from the newest.
@@ -10,6 +10,7 @@
 mod events;
 mod message;
 mod read;
+mod sweep;
 mod thread;
 mod write;
 
@@ -36,6 +37,7 @@ use super::value::now_ms;
 use crate::message::prepare;
 use message::Encoded;
 use read::{Matching, Range, Seen};
+pub(crate) use sweep::{is_due, sweep};
 use thread::{Address, ThreadRow};
 
 /// The conversations of one namespace in an SQLite database.

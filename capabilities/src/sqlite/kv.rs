@@ -2,9 +2,11 @@
 //!
 //! A bucket's row carries its last revision, so that each write takes the next in the same transaction. Watches read
 //! entries and tombstones in the order of revisions. An entry whose time has passed reads as absent; a later write of
-//! its bucket makes it a tombstone, which frees its value and still tells a late watcher that the key is gone.
+//! its bucket, or the sweep, makes it a tombstone, which frees its value and still tells a late watcher that the key is
+//! gone.
 
 mod rows;
+mod sweep;
 mod watch;
 
 #[cfg(test)]
@@ -23,6 +25,7 @@ use rusqlite::Connection;
 
 use super::engine::{Allowance, Engine};
 use rows::Address;
+pub(crate) use sweep::{is_due, sweep};
 
 /// The buckets of one namespace in an SQLite database.
 pub struct SqliteKeyValueStore {

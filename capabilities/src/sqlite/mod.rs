@@ -25,6 +25,7 @@ mod graph;
 mod history;
 mod kv;
 mod schema;
+mod sweep;
 mod task;
 mod value;
 mod vector;
@@ -74,6 +75,27 @@ impl Sqlite {
     #[must_use]
     pub fn capabilities(&self) -> Capabilities {
         capabilities(&self.engine)
+    }
+
+    /// Takes what has expired off the disk, and answers how many threads and keys went.
+    ///
+    /// Writes do so on their own, a part at a time and, once all is gone, at most once a minute; this is for a program that
+    /// does not write, or cannot wait. Threads go from the instant on at which their time to live passes, keys from a
+    /// minute after. The file keeps its size and reuses the room. Other writes get their turn between the parts.
+    /// Cancelled in between, what went has gone.
+    ///
+    /// # Errors
+    /// Those of every write: `Timeout` where another process keeps the file locked, `ResourceExhausted` where the disk is
+    /// full, `Unavailable`.
+    pub async fn sweep(&self) -> Result<u64> {
+        let mut gone = 0;
+        loop {
+            let swept = self.engine.write("sqlite.sweep", sweep::sweep).await?;
+            gone += swept.gone;
+            if !swept.more {
+                return Ok(gone);
+            }
+        }
     }
 
     /// Whether the thread that writes has ended, so that no call can succeed any more.

@@ -9,10 +9,11 @@ use super::failure::Fallible;
 const APPLICATION_ID: i64 = 0x4c72_6472;
 
 /// Each step takes the schema from the version of its place in this list to the next.
-const MIGRATIONS: [&str; 3] = [
+const MIGRATIONS: [&str; 4] = [
     include_str!("../../migrations/sqlite/0001_contracts.sql"),
     include_str!("../../migrations/sqlite/0002_authors.sql"),
     include_str!("../../migrations/sqlite/0003_leases.sql"),
+    include_str!("../../migrations/sqlite/0004_sweep.sql"),
 ];
 
 const OPERATION: &str = "sqlite.open";

@@ -77,13 +77,6 @@ impl ThreadState {
         self.life.is_some()
     }
 
-    /// Makes an expiry that has passed into the clear that it is. Every access begins with it.
-    pub(super) fn expire(&mut self, place: &MemoryPlace, now_ms: i64) {
-        if self.life.as_ref().is_some_and(|life| now_ms >= life.expires_at_ms) {
-            self.clear(place);
-        }
-    }
-
     /// Starts the time to live anew where it follows use. A clock that was set back shortens no life.
     pub(super) fn touch(&mut self, now_ms: i64) {
         if let Some(life) = self.life.as_mut().filter(|life| life.ttl.refresh_on_use) {
@@ -364,6 +357,17 @@ impl Record for ThreadState {
 
     fn held(&self) -> u64 {
         self.held
+    }
+
+    /// Makes an expiry that has passed into the clear that it is. Every access begins with it.
+    fn expire(&mut self, place: &MemoryPlace, now_ms: i64) {
+        if self.life.as_ref().is_some_and(|life| now_ms >= life.expires_at_ms) {
+            self.clear(place);
+        }
+    }
+
+    fn expires_at_ms(&self) -> Option<i64> {
+        self.life.as_ref().map(|life| life.expires_at_ms)
     }
 }
 

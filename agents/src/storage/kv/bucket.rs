@@ -1,6 +1,6 @@
 //! What one bucket holds.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ops::Bound;
 
 use bytes::Bytes;
@@ -17,6 +17,8 @@ use crate::storage::slots::{LogPage, Record};
 /// What the account counts for a bucket and a change beyond their content.
 const BUCKET_SHARE_BYTES: u64 = 512;
 const CHANGE_SHARE_BYTES: u64 = 256;
+/// How long the value of an expired put is kept, so that a watcher under way still meets it.
+const EXPIRED_KEPT_MS: i64 = 60_000;
 /// Most changes that a watcher looks at at once.
 const CHANGES_PAGE_MAX: usize = 256;
 
@@ -33,6 +35,8 @@ pub(super) struct Bucket {
     expired: BTreeSet<u64>,
     /// When the keys that are there expire, by time and revision.
     expiries: BTreeSet<(i64, u64)>,
+    /// Of these, those that still have their value, and until when, in that order.
+    fading: VecDeque<(i64, u64)>,
     /// The greatest revision of a change that was forgotten.
     forgotten: u64,
     /// What this bucket has in the place's account.
@@ -86,6 +90,7 @@ impl Bucket {
             deletions: BTreeSet::new(),
             expired: BTreeSet::new(),
             expiries: BTreeSet::new(),
+            fading: VecDeque::new(),
             forgotten: 0,
             held,
         })
@@ -94,25 +99,6 @@ impl Bucket {
     /// How many keys are there.
     pub(super) fn len(&self) -> u64 {
         size(self.keys.len())
-    }
-
-    /// Takes out the keys whose time has passed. Every access begins with it.
-    pub(super) fn expire(&mut self, place: &MemoryPlace, now_ms: i64) {
-        while let Some(&(expires_at_ms, revision)) = self.expiries.first() {
-            if expires_at_ms > now_ms {
-                break;
-            }
-            self.expiries.pop_first();
-            if let Some(change) = self.changes.get(&revision) {
-                self.keys.remove(&change.key);
-                self.gone.insert(change.key.clone(), revision);
-                self.expired.insert(revision);
-            }
-        }
-        while self.expired.len() > BUCKET_TOMBSTONES_MAX {
-            let oldest = self.expired.pop_first();
-            self.forget(place, oldest);
-        }
     }
 
     pub(super) fn put(
@@ -260,6 +246,16 @@ impl Bucket {
         }
     }
 
+    /// Drops the value of an expired put, which is told as a deletion from then on.
+    fn drop_value(&mut self, place: &MemoryPlace, revision: u64) {
+        if let Some(change) = self.changes.get_mut(&revision).filter(|_| self.expired.contains(&revision)) {
+            let before = change.share();
+            change.kind = ChangeKind::Deleted;
+            let freed = before - change.share();
+            self.release(place, freed);
+        }
+    }
+
     fn release(&mut self, place: &MemoryPlace, bytes: u64) {
         place.release(bytes);
         self.held -= bytes;
@@ -273,6 +269,39 @@ impl Record for Bucket {
 
     fn held(&self) -> u64 {
         self.held
+    }
+
+    /// Takes out the keys whose time has passed, and their values a while later. Every access begins with it.
+    fn expire(&mut self, place: &MemoryPlace, now_ms: i64) {
+        while let Some(&(expires_at_ms, revision)) = self.expiries.first() {
+            if expires_at_ms > now_ms {
+                break;
+            }
+            self.expiries.pop_first();
+            if let Some(change) = self.changes.get(&revision) {
+                self.keys.remove(&change.key);
+                self.gone.insert(change.key.clone(), revision);
+                self.expired.insert(revision);
+                self.fading.push_back((expires_at_ms + EXPIRED_KEPT_MS, revision));
+            }
+        }
+        while let Some(&(ends_at_ms, revision)) = self.fading.front() {
+            if ends_at_ms > now_ms {
+                break;
+            }
+            self.fading.pop_front();
+            self.drop_value(place, revision);
+        }
+        while self.expired.len() > BUCKET_TOMBSTONES_MAX {
+            let oldest = self.expired.pop_first();
+            self.forget(place, oldest);
+        }
+    }
+
+    fn expires_at_ms(&self) -> Option<i64> {
+        let key = self.expiries.first().map(|(expires_at_ms, _)| *expires_at_ms);
+        let value = self.fading.front().map(|(ends_at_ms, _)| *ends_at_ms);
+        key.into_iter().chain(value).min()
     }
 }
 

@@ -34,6 +34,18 @@ local function forget(tombstones, kept)
   end
 end
 
+-- Has the server free the values by itself where every key has a time to live: a minute after the last of them has passed,
+-- as for those that writes clear away. What else is kept of such a key is its name.
+local function end_values_with_last_key()
+  local ending = redis.call('ZCARD', KEYS[6])
+  if ending > 0 and ending == redis.call('ZCARD', KEYS[4]) then
+    local last = redis.call('ZREVRANGE', KEYS[6], 0, 0, 'WITHSCORES')[2]
+    redis.call('PEXPIREAT', KEYS[3], int(last + 60000))
+  else
+    redis.call('PERSIST', KEYS[3])
+  end
+end
+
 -- Ends a write: what expired becomes a tombstone once watchers under way have met its put, old tombstones go at times,
 -- and the change is announced.
 local function written(revision, now, kept, channel)
@@ -41,6 +53,7 @@ local function written(revision, now, kept, channel)
     redis.call('ZADD', KEYS[8], redis.call('ZSCORE', KEYS[5], key), key)
     remove(key)
   end
+  end_values_with_last_key()
   if revision % 256 == 0 then
     forget(KEYS[7], kept)
     forget(KEYS[8], kept)

@@ -28,8 +28,9 @@ for _, change in ipairs(found) do
   local value, expires = false, false
   if change[3] then
     value = redis.call('HGET', KEYS[2], change[1])
-    expires = redis.call('ZSCORE', KEYS[4], change[1])
-    size = size + #value
+    -- One that the server has freed is of a key that is gone.
+    expires = value and redis.call('ZSCORE', KEYS[4], change[1])
+    size = size + (value and #value or 0)
   end
   changes[#changes + 1] = {change[1], change[2], value, expires}
 end

@@ -152,20 +152,34 @@ pub(super) async fn list(
 ) -> Result<Vec<KeyRevision>> {
     const OPERATION: &str = "kv.list";
     let place = index.entity(bucket.as_str());
-    let from = match &page.after {
-        Some(after) if after.as_str() >= prefix => format!("({after}"),
-        _ => format!("[{prefix}"),
+    let mut from = match &page.after {
+        Some(after) if after.as_str() >= prefix => format!("({after}").into_bytes(),
+        _ => format!("[{prefix}").into_bytes(),
     };
     let to = [b"(", prefix.as_bytes(), b"\xff"].concat();
-    let call = Call::new()
-        .key(place.part("names"))
-        .key(place.part("revisions"))
-        .key(place.part("expiries"))
-        .arg(from)
-        .arg(to)
-        .number(page.limit.saturating_add(1));
-    let answer = engine.read(OPERATION, &LIST, &call).await?;
-    key_revisions(answer).map_err(|error| error.in_operation(OPERATION))
+    let mut found = Vec::new();
+    loop {
+        let call = Call::new()
+            .key(place.part("names"))
+            .key(place.part("revisions"))
+            .key(place.part("expiries"))
+            .arg(from)
+            .arg(&to)
+            .number(page.limit.saturating_add(1).saturating_sub(found.len()));
+        let answer = engine.read(OPERATION, &LIST, &call).await?;
+        let (next, more) = listed(answer).map_err(|error| error.in_operation(OPERATION))?;
+        found.extend(more);
+        if next.is_empty() || found.len() > page.limit {
+            return Ok(found);
+        }
+        from = next;
+    }
+}
+
+/// Where a listing goes on, empty at its end, and what it has listed.
+fn listed(answer: Value) -> Result<(Vec<u8>, Vec<KeyRevision>)> {
+    let [next, listed] = value::tuple(answer)?;
+    Ok((value::bytes(next)?, key_revisions(listed)?))
 }
 
 fn key_revisions(answer: Value) -> Result<Vec<KeyRevision>> {

@@ -16,6 +16,7 @@ use super::home::Home;
 use super::log::Log;
 use super::reader::no_thread;
 use super::short::Desks;
+use super::sweeper::Sweeper;
 use super::turn::Turn;
 use super::{Executed, WriteJob, WriteMessage, connection};
 
@@ -53,6 +54,7 @@ pub(super) fn spawn(config: Arc<SqliteConfig>, ends: Ends, desks: Weak<Desks>) -
                         turn: Turn::new(),
                         came: Vec::new(),
                         company: Company::of(0),
+                        sweeper: Sweeper::new(),
                     };
                     writer.run();
                 }
@@ -87,6 +89,7 @@ struct Writer {
     /// Jobs that came while a transaction was under way.
     came: Vec<WriteJob>,
     company: Company,
+    sweeper: Sweeper,
 }
 
 impl Writer {
@@ -106,6 +109,9 @@ impl Writer {
             let begun = Instant::now();
             self.transact(&mut batch);
             self.company.answered(begun.elapsed());
+            if self.sweeper.sweep(&self.connection) {
+                self.announce();
+            }
             self.turn.release();
             self.log.keep_short(&self.connection);
         }

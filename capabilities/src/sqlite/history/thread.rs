@@ -1,7 +1,7 @@
 //! The row of a thread: its numbers, its counters and its time to live.
 
 use larder_kernel::{Namespace, Seq, Thread, ThreadInfo, Ttl};
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::super::failure::Fallible;
 use super::super::value::{count, length, millis, now_ms};
@@ -30,6 +30,8 @@ pub(super) struct ThreadRow {
     ttl_ms: Option<i64>,
     ttl_refresh: bool,
     expires_ms: Option<i64>,
+    /// When to look whether the thread has expired: then, or earlier.
+    sweep_ms: Option<i64>,
     /// Whether the stored row stands among those that hold messages.
     live: bool,
 }
@@ -37,25 +39,35 @@ pub(super) struct ThreadRow {
 impl ThreadRow {
     pub(super) fn find(sql: &Connection, address: &Address) -> Fallible<Option<Self>> {
         let mut statement = sql.prepare_cached(
-            "SELECT id, last_seq, changed_seq, messages, bytes, ttl_ms, ttl_refresh, expires_ms, live
+            "SELECT id, last_seq, changed_seq, messages, bytes, ttl_ms, ttl_refresh, expires_ms, live, sweep_ms
              FROM threads WHERE namespace = ?1 AND agent = ?2 AND session = ?3",
         )?;
         let thread = &address.thread;
         let key = (address.namespace.as_str(), thread.agent.as_str(), thread.session.as_str());
-        let row = statement.query_row(key, |row| {
-            Ok(Self {
-                id: row.get(0)?,
-                last_seq: row.get(1)?,
-                changed_seq: row.get(2)?,
-                messages: row.get(3)?,
-                bytes: row.get(4)?,
-                ttl_ms: row.get(5)?,
-                ttl_refresh: row.get(6)?,
-                expires_ms: row.get(7)?,
-                live: row.get(8)?,
-            })
-        });
-        Ok(row.optional()?)
+        Ok(statement.query_row(key, Self::read).optional()?)
+    }
+
+    pub(super) fn with_id(sql: &Connection, id: i64) -> Fallible<Option<Self>> {
+        let mut statement = sql.prepare_cached(
+            "SELECT id, last_seq, changed_seq, messages, bytes, ttl_ms, ttl_refresh, expires_ms, live, sweep_ms
+             FROM threads WHERE id = ?1",
+        )?;
+        Ok(statement.query_row([id], Self::read).optional()?)
+    }
+
+    fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self {
+            id: row.get(0)?,
+            last_seq: row.get(1)?,
+            changed_seq: row.get(2)?,
+            messages: row.get(3)?,
+            bytes: row.get(4)?,
+            ttl_ms: row.get(5)?,
+            ttl_refresh: row.get(6)?,
+            expires_ms: row.get(7)?,
+            live: row.get(8)?,
+            sweep_ms: row.get(9)?,
+        })
     }
 
     /// The thread as it stands now, made if it was never used.
@@ -99,6 +111,32 @@ impl ThreadRow {
             sql.prepare_cached("UPDATE threads SET live = ?2 WHERE id = ?1")?
                 .execute(params![self.id, live])?;
             self.live = live;
+        }
+        let sweep_ms = self.expires_ms.map(|at| self.sweep_ms.map_or(at, |earlier| earlier.min(at)));
+        self.sweep_at(sql, sweep_ms)
+    }
+
+    /// Keeps when to look whether the thread has expired; apart as well, so that use which prolongs a life leaves the
+    /// index as it is.
+    fn sweep_at(&mut self, sql: &Connection, sweep_ms: Option<i64>) -> Fallible<()> {
+        if sweep_ms != self.sweep_ms {
+            sql.prepare_cached("UPDATE threads SET sweep_ms = ?2 WHERE id = ?1")?
+                .execute(params![self.id, sweep_ms])?;
+            self.sweep_ms = sweep_ms;
+        }
+        Ok(())
+    }
+
+    /// Has the thread looked at again when it has expired.
+    pub(super) fn sweep_when_expired(&mut self, sql: &Connection) -> Fallible<()> {
+        self.sweep_at(sql, self.expires_ms)
+    }
+
+    /// Lets a thread that has expired be nothing else ever again, whatever the clock says: some of its messages are gone.
+    pub(super) fn end_for_good(&mut self, sql: &Connection) -> Fallible<()> {
+        if self.expires_ms != Some(0) {
+            self.expires_ms = Some(0);
+            self.save(sql)?;
         }
         Ok(())
     }

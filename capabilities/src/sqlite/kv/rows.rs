@@ -14,11 +14,13 @@ use super::super::failure::{Failure, Fallible};
 use super::super::value::{count, integer, length, millis, now_ms, timestamp};
 
 /// How long an entry stays after its time has passed, so that a watcher under way still meets its put.
-const EXPIRED_KEPT_MS: i64 = 60_000;
+pub(super) const EXPIRED_KEPT_MS: i64 = 60_000;
 /// Old tombstones are looked for once in so many writes of a bucket, which keeps the cost of each write small.
 const FORGET_INTERVAL: i64 = 256;
 /// Most expired entries that one write takes away.
 const EXPIRED_TAKEN_MAX: i64 = 16;
+/// The size of the values from which on no more expired entries are taken away at once.
+const EXPIRED_TAKEN_BYTES: i64 = 4 << 20;
 
 /// Where a bucket is found.
 pub(super) struct Address {
@@ -27,7 +29,7 @@ pub(super) struct Address {
 }
 
 impl Address {
-    fn key(&self) -> (&str, &str) {
+    pub(super) fn key(&self) -> (&str, &str) {
         (self.namespace.as_str(), self.bucket.as_str())
     }
 }
@@ -91,7 +93,10 @@ pub(super) fn put(
     let mut statement =
         sql.prepare_cached("DELETE FROM kv_tombstones WHERE namespace = ?1 AND bucket = ?2 AND key = ?3")?;
     statement.execute([namespace, bucket, key.as_str()])?;
-    bury_expired(sql, address, now_ms)?;
+    if let Some(expires_ms) = expires_ms {
+        sweep_by(sql, address, expires_ms)?;
+    }
+    bury_expired(sql, address, now_ms, EXPIRED_TAKEN_MAX)?;
     forget_at_times(sql, address, revision)?;
     Ok(Revision::new(count(revision)?))
 }
@@ -125,28 +130,59 @@ fn bury(sql: &Connection, address: &Address, key: &str, revision: i64, expired: 
     Ok(())
 }
 
-/// Makes tombstones of entries whose time passed a while ago.
-fn bury_expired(sql: &Connection, address: &Address, now_ms: i64) -> Fallible<()> {
+/// Has the bucket looked at when the first of its keys has expired, at the latest.
+fn sweep_by(sql: &Connection, address: &Address, expires_ms: i64) -> Fallible<()> {
+    let mut statement = sql.prepare_cached(
+        "UPDATE kv_buckets SET sweep_ms = ?3
+         WHERE namespace = ?1 AND bucket = ?2 AND (sweep_ms IS NULL OR sweep_ms > ?3)",
+    )?;
     let (namespace, bucket) = address.key();
-    let expired: Vec<(String, i64)> = sql
+    statement.execute(params![namespace, bucket, expires_ms])?;
+    Ok(())
+}
+
+/// Entries that became tombstones.
+pub(super) struct Buried {
+    pub(super) keys: i64,
+    /// Whether their values were so large that others may have been left.
+    pub(super) more: bool,
+}
+
+/// Makes tombstones of entries whose time passed a while ago, of so many at most.
+pub(super) fn bury_expired(
+    sql: &Connection,
+    address: &Address,
+    now_ms: i64,
+    keys_max: i64,
+) -> Fallible<Buried> {
+    let (namespace, bucket) = address.key();
+    let expired: Vec<(String, i64, i64)> = sql
         .prepare_cached(
-            "SELECT key, revision FROM kv_entries
+            "SELECT key, revision, length(value) FROM kv_entries
              WHERE namespace = ?1 AND bucket = ?2 AND expires_ms <= ?3 ORDER BY expires_ms LIMIT ?4",
         )?
-        .query_map(params![namespace, bucket, now_ms - EXPIRED_KEPT_MS, EXPIRED_TAKEN_MAX], |row| {
-            Ok((row.get(0)?, row.get(1)?))
+        .query_map(params![namespace, bucket, now_ms - EXPIRED_KEPT_MS, keys_max], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
         })?
         .collect::<rusqlite::Result<_>>()?;
+    let mut buried = Buried { keys: 0, more: false };
     if expired.is_empty() {
-        return Ok(());
+        return Ok(buried);
     }
     let mut delete =
         sql.prepare_cached("DELETE FROM kv_entries WHERE namespace = ?1 AND bucket = ?2 AND key = ?3")?;
-    for (key, revision) in &expired {
+    let mut room = EXPIRED_TAKEN_BYTES;
+    for (key, revision, bytes) in &expired {
+        if room <= 0 {
+            buried.more = true;
+            break;
+        }
         delete.execute([namespace, bucket, key])?;
         bury(sql, address, key, *revision, true)?;
+        buried.keys += 1;
+        room -= bytes;
     }
-    Ok(())
+    Ok(buried)
 }
 
 /// Drops old tombstones when the bucket's `revision` says that it is time.
@@ -160,7 +196,7 @@ fn forget_at_times(sql: &Connection, address: &Address, revision: i64) -> Fallib
 
 /// Drops the oldest tombstones beyond what a bucket remembers, and notes the greatest revision dropped. Deletions and
 /// expiries are counted apart, so that neither pushes the other out.
-fn forget(sql: &Connection, address: &Address, expired: bool) -> Fallible<()> {
+pub(super) fn forget(sql: &Connection, address: &Address, expired: bool) -> Fallible<()> {
     let (namespace, bucket) = address.key();
     let kept = length(BUCKET_TOMBSTONES_MAX);
     let forgotten: Option<i64> = sql
