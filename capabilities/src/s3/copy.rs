@@ -91,18 +91,13 @@ async fn in_parts(
     let described = Described::new(info.content_type.as_deref(), &info.metadata);
     let (source, tag) = (source_of(engine, layout, &info.key), etag_out(&info.etag).unwrap_or_default());
     let mut upload = Upload::begin(engine, &layout.object(target), &described).await.map_err(in_operation)?;
-    let mut start = 0;
-    while start < info.size {
-        let end = info.size.min(start + part_bytes);
-        match upload.push_copy(&source, &tag, &(start..end)).await {
-            Err(error) if error.kind() == ErrorKind::Conflict => return Ok(None),
-            other => other.map_err(in_operation)?,
+    let tag = match send(&mut upload, &source, &tag, info.size, part_bytes).await {
+        Ok(tag) => tag,
+        Err(error) => {
+            upload.remove().await;
+            let changed = error.kind() == ErrorKind::Conflict;
+            return if changed { Ok(None) } else { Err(in_operation(error)) };
         }
-        start = end;
-    }
-    let tag = match upload.complete(&Condition::None).await {
-        Err(error) if error.kind() == ErrorKind::Conflict => return Ok(None),
-        other => other.map_err(in_operation)?,
     };
     Ok(Some(BlobInfo {
         key: target.clone(),
@@ -110,6 +105,22 @@ async fn in_parts(
         modified_at: Timestamp::now(),
         ..info
     }))
+}
+
+async fn send(
+    upload: &mut Upload,
+    source: &str,
+    tag: &str,
+    bytes: u64,
+    part_bytes: u64,
+) -> Result<Option<String>> {
+    let mut start = 0;
+    while start < bytes {
+        let end = bytes.min(start + part_bytes);
+        upload.push_copy(source, tag, &(start..end)).await?;
+        start = end;
+    }
+    upload.complete(&Condition::None).await
 }
 
 /// The source as the header names it, with escapes for all that is special in a URL.

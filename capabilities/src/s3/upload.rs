@@ -32,6 +32,8 @@ const COPY_WEIGHT: u64 = 2 * PART_BYTES;
 /// How often, and how far apart, what is left of an upload is removed: parts that were on their way may arrive later.
 const CLEAN_ATTEMPTS: u32 = 4;
 const CLEAN_PAUSE: Duration = Duration::from_millis(250);
+/// How long a write that has failed waits until its upload is removed, as its program may end with it.
+const REMOVE_WAIT: Duration = Duration::from_secs(1);
 
 /// The bytes of the part with this number, which counts from 1.
 pub(crate) fn part_bytes(number: u32) -> u64 {
@@ -200,6 +202,17 @@ impl Upload {
         Ok(())
     }
 
+    /// Removes the upload from the server, unless that takes long; then, and as far as parts on their way bring it back, it
+    /// is removed in the background.
+    pub(crate) async fn remove(mut self) {
+        let abort = async {
+            self.parts.shutdown().await;
+            let request = self.engine.client.abort_multipart_upload().bucket(&self.engine.bucket);
+            let _ = request.key(&self.object).upload_id(&self.id).send().await;
+        };
+        let _ = tokio::time::timeout(REMOVE_WAIT, abort).await;
+    }
+
     async fn join(&mut self) -> Result<()> {
         if let Some(part) = self.parts.join_next().await {
             let (part, bytes) = part.unwrap_or_else(|_| Err(ended()))?;
@@ -210,7 +223,7 @@ impl Upload {
     }
 
     /// Waits for the parts and makes the blob of them, if the condition holds. The answer is the blob's tag.
-    pub(crate) async fn complete(mut self, condition: &Condition) -> Result<Option<String>> {
+    pub(crate) async fn complete(&mut self, condition: &Condition) -> Result<Option<String>> {
         while !self.parts.is_empty() {
             self.join().await?;
         }

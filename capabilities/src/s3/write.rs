@@ -72,11 +72,16 @@ impl Condition {
         F: Future<Output = Result<T, SdkError<E>>>,
     {
         let mut pause = UNDECIDED_PAUSE;
+        let mut before = None;
         for attempt in 1.. {
             let error = match request().await {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
+            // Where an undecided upload has to be made anew, nothing was written by it.
+            if let Some(before) = before.filter(|_| code(&error) == Some("NoSuchUpload")) {
+                return Err(self.refusal(&before));
+            }
             // A 503 without such a code may come from a proxy that lost the answer to a write.
             let undecided = status(&error) == Some(409)
                 || code(&error).is_some_and(|code| {
@@ -85,6 +90,7 @@ impl Condition {
             if matches!(self, Self::None) || !undecided || attempt == UNDECIDED_ATTEMPTS {
                 return Err(self.refusal(&error));
             }
+            before = Some(error);
             tokio::time::sleep(pause).await;
             pause *= 2;
         }
@@ -215,6 +221,19 @@ async fn put_in_parts(
     condition: &Condition,
 ) -> Result<(u64, Option<String>)> {
     let mut upload = Upload::begin(engine, object, described).await?;
+    let sent = send(&mut upload, first, &mut chunks, condition).await;
+    if sent.is_err() {
+        upload.remove().await;
+    }
+    sent
+}
+
+async fn send(
+    upload: &mut Upload,
+    first: Chunk,
+    chunks: &mut Chunks,
+    condition: &Condition,
+) -> Result<(u64, Option<String>)> {
     let mut size = first.bytes();
     upload.push(first).await?;
     while !chunks.ended() {
