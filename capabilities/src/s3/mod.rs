@@ -18,9 +18,12 @@
 //! `response_timeout_ms`; bytes on their way, in either direction, may stand still for `stall_timeout_ms`, however many
 //! they are; completing an upload and copying are given a minute, and a second for each 32 MiB, up to ten minutes.
 //!
+//! A signed URL ends with the credentials that signed it: those of a role end within hours, whatever time was asked for.
+//!
 //! The SDK writes the access key, which is a name, into its log at the level TRACE; the secret key is in no log.
 //!
-//! A lifecycle rule for unfinished uploads is still worth having: nobody cleans up after a machine that lost its power.
+//! A write that fails waits up to a second until its upload is removed; what is left then goes in the background. A
+//! lifecycle rule for unfinished uploads is still worth having: nobody cleans up after a machine that lost its power.
 
 mod body;
 mod config;
