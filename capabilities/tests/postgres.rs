@@ -59,6 +59,7 @@ fn main() -> ExitCode {
         sweep::a_value_in_a_bucket_that_nobody_writes_to_leaves_the_disk;
         sweep::what_others_work_on_is_left_for_the_next_time;
         sweep::use_that_prolongs_a_life_leaves_the_index_as_it_is;
+        sweep::a_thread_that_cannot_be_swept_does_not_keep_the_others_from_it;
         vectors::an_index_finds_nearly_all_and_never_too_few;
         vectors::dimensions_decide_what_kind_of_index_there_is;
         vectors::ties_past_what_an_index_shows_are_cut_by_id;

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
-use larder_kernel::Result;
 use larder_kernel::limits::BUCKET_TOMBSTONES_MAX;
+use larder_kernel::{Error, ErrorKind, Result};
 use sqlx::{PgConnection, Row};
 use tokio::task::JoinHandle;
 
@@ -74,45 +74,66 @@ fn lock(pace: &Mutex<Pace>) -> MutexGuard<'_, Pace> {
     pace.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Takes away all that has expired, and answers how many threads and keys went.
+/// Takes away all that has expired, and answers how many threads and keys went. A place that cannot be swept does not keep
+/// the others from it; its error is told in the end.
 pub(crate) async fn whole(engine: &Engine) -> Result<u64> {
     let mut gone = 0;
     loop {
         let swept = part(engine).await?;
         gone += swept.gone;
         if !swept.more {
-            return Ok(gone);
+            return swept.failed.map_or(Ok(gone), Err);
         }
     }
 }
 
 /// What one part of the work took away.
+#[derive(Default)]
 struct Swept {
     /// Threads and keys.
     gone: u64,
+    /// Threads and buckets that nobody else works on.
+    met: usize,
     /// Whether there may be more that nobody else works on.
     more: bool,
+    /// Why the first of the places that could not be swept could not be.
+    failed: Option<Error>,
+}
+
+impl Swept {
+    /// Whether anything came of a look at a place, how much went there, and whether there is more.
+    fn note(&mut self, looked: Result<(bool, u64, bool)>) -> Result<()> {
+        match looked {
+            Ok((met, gone, more)) => {
+                self.met += usize::from(met);
+                self.gone += gone;
+                self.more |= more;
+            }
+            Err(error) if meets_every_place(&error) => return Err(error),
+            Err(error) => self.failed = self.failed.take().or(Some(error)),
+        }
+        Ok(())
+    }
+}
+
+fn meets_every_place(error: &Error) -> bool {
+    use ErrorKind::{PermissionDenied, ResourceExhausted, Unavailable};
+    matches!(error.kind(), Unavailable | PermissionDenied | ResourceExhausted)
 }
 
 async fn part(engine: &Engine) -> Result<Swept> {
-    let mut swept = Swept { gone: 0, more: false };
+    let mut swept = Swept::default();
     let threads = engine.read(OPERATION, &(), |sql, ()| threads(sql)).await?;
-    let mut met = 0;
     for thread in &threads {
-        let state = engine.statement(OPERATION, thread, |sql, thread| sweep_thread(sql, thread)).await?;
-        met += usize::from(state > 0);
-        swept.gone += u64::from(state == 2);
-        swept.more |= state == 3;
+        let state = engine.statement(OPERATION, thread, |sql, thread| sweep_thread(sql, thread)).await;
+        swept.note(state.map(|state| (state > 0, u64::from(state == 2), state == 3)))?;
     }
     let buckets = engine.read(OPERATION, &(), |sql, ()| buckets(sql)).await?;
     for bucket in &buckets {
-        let (state, gone) =
-            engine.statement(OPERATION, bucket, |sql, bucket| sweep_bucket(sql, bucket)).await?;
-        met += usize::from(state > 0);
-        swept.gone += gone;
-        swept.more |= state == 2;
+        let state = engine.statement(OPERATION, bucket, |sql, bucket| sweep_bucket(sql, bucket)).await;
+        swept.note(state.map(|(state, gone)| (state > 0, gone, state == 2)))?;
     }
-    swept.more |= met > 0 && threads.len().max(buckets.len()) == PLACES_MAX;
+    swept.more |= swept.met > 0 && threads.len().max(buckets.len()) == PLACES_MAX;
     Ok(swept)
 }
 

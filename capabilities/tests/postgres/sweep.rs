@@ -175,3 +175,29 @@ pub(crate) async fn use_that_prolongs_a_life_leaves_the_index_as_it_is() {
     })
     .await;
 }
+
+pub(crate) async fn a_thread_that_cannot_be_swept_does_not_keep_the_others_from_it() {
+    with_database("sweep_stuck", async |url: String| {
+        let postgres = open(&url).await.unwrap();
+        let mut admin = PgConnection::connect(&url).await.unwrap();
+        let history = postgres.history(app());
+        for session in ["stuck", "free"] {
+            write(&history, &thread(session), 1, Some(Ttl::fixed(Duration::from_millis(1)))).await;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        run(
+            &mut admin,
+            "CREATE FUNCTION stop() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'stuck'; END $$;
+             CREATE TRIGGER stop BEFORE UPDATE ON larder.threads FOR EACH ROW
+             WHEN (old.session = 'stuck') EXECUTE FUNCTION stop()",
+        )
+        .await;
+        postgres.sweep().await.unwrap_err();
+        assert_eq!(count(&mut admin, "threads WHERE messages > 0").await, 1);
+        run(&mut admin, "DROP TRIGGER stop ON larder.threads").await;
+        assert_eq!(postgres.sweep().await.unwrap(), 1);
+        assert_eq!(count(&mut admin, "messages").await, 0);
+        postgres.close().await;
+    })
+    .await;
+}
