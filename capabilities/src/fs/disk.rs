@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -16,6 +17,7 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::layout::stable_hash;
+use super::read::Buffers;
 
 const LOCKS: u64 = 64;
 /// A temporary file as old as this, which nobody holds, was left by a process that ended.
@@ -29,6 +31,7 @@ pub(crate) struct Disk {
     locks: OwnedFd,
     temporary: OwnedFd,
     trash: OwnedFd,
+    buffers: Arc<Buffers>,
 }
 
 /// Whether others may hold the lock too.
@@ -55,12 +58,18 @@ impl Disk {
             temporary: make_folder(own.as_fd(), "tmp")?,
             trash: make_folder(own.as_fd(), "trash")?,
             root,
+            buffers: Arc::default(),
         };
         flush(own.as_fd())?;
         flush(disk.root.as_fd())?;
         disk.remove_leftovers()?;
         disk.empty_trash()?;
         Ok(disk)
+    }
+
+    /// What blobs are read into.
+    pub(crate) fn buffers(&self) -> &Arc<Buffers> {
+        &self.buffers
     }
 
     /// What a flushed write survives on this file system.

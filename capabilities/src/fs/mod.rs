@@ -5,6 +5,7 @@
 //! compared under lock files, so they hold across processes too. Nothing outside the root is ever touched and symbolic
 //! links are not followed. Unix only: it rests on `openat`, `O_NOFOLLOW` and `flock`.
 
+mod ahead;
 mod config;
 mod crc;
 pub(crate) mod diagnose;
@@ -216,10 +217,12 @@ async fn blocking<T: Send + 'static>(
     let _queued = Queued(step.abort_handle());
     match step.await {
         Ok(result) => result,
-        Err(_) => Err(Error::new(
-            ErrorKind::Unexpected,
-            operation,
-            "the step did not come to its end; the runtime is shutting down, or there is a defect",
-        )),
+        Err(_) => Err(cut_short(operation)),
     }
+}
+
+/// What becomes of a step that did not come to its end.
+fn cut_short(operation: &'static str) -> Error {
+    let message = "the step did not come to its end; the runtime is shutting down, or there is a defect";
+    Error::new(ErrorKind::Unexpected, operation, message)
 }
