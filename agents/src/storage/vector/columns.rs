@@ -11,7 +11,7 @@
 mod ordered;
 
 use std::cmp::Ordering;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock};
 
 use larder_kernel::{Field, Filter, Metadata};
 use serde_json::Value;
@@ -82,7 +82,7 @@ impl RowSet {
         self
     }
 
-    fn and(self, other: Self) -> Self {
+    pub(super) fn and(self, other: Self) -> Self {
         self.join(other, |left, right| left & right)
     }
 
@@ -95,25 +95,52 @@ impl RowSet {
     }
 }
 
-/// The columns of a block. A copy of a block takes along those that there are, and makes further ones of its own.
+/// The columns of a block, in the order in which they were made. A copy of a block takes along those that there are, and
+/// makes further ones of its own.
+///
+/// A chain to which searches add while others read it: a search asks every block, so it takes no lock there.
 #[derive(Debug, Default)]
-pub(super) struct Columns(RwLock<Vec<(Field, Arc<Column>)>>);
+pub(super) struct Columns(OnceLock<Box<Named>>);
+
+#[derive(Debug)]
+struct Named {
+    field: Field,
+    column: Arc<Column>,
+    next: Columns,
+}
 
 impl Clone for Columns {
     fn clone(&self) -> Self {
-        Self(RwLock::new(self.0.read().unwrap_or_else(PoisonError::into_inner).clone()))
+        let copy = |Named { field, column, next }: &Named| Named {
+            field: field.clone(),
+            column: Arc::clone(column),
+            next: next.clone(),
+        };
+        self.0.get().map_or_else(Self::default, |named| Self(OnceLock::from(Box::new(copy(named)))))
     }
 }
 
 impl Columns {
     pub(super) fn is_empty(&self) -> bool {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).is_empty()
+        self.0.get().is_none()
     }
 
     /// Whether a filter is answered without making a column first.
     pub(super) fn cover(&self, filter: &Filter) -> bool {
-        let columns = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        covered(&columns, filter)
+        match filter {
+            Filter::And(filters) | Filter::Or(filters) => filters.iter().all(|filter| self.cover(filter)),
+            Filter::Not(filter) => self.cover(filter),
+            Filter::Eq(field, _)
+            | Filter::Ne(field, _)
+            | Filter::Gt(field, _)
+            | Filter::Gte(field, _)
+            | Filter::Lt(field, _)
+            | Filter::Lte(field, _)
+            | Filter::In(field, _)
+            | Filter::Exists(field)
+            | Filter::ContainsKey(field, _) => self.of(field).is_some(),
+            _ => false,
+        }
     }
 
     /// The rows that satisfy a filter, by the records that the columns were made from.
@@ -122,48 +149,38 @@ impl Columns {
         Look { columns: self, records }.rows(filter).and(RowSet::first(records.len()))
     }
 
-    /// What `look` finds in the column of a field, made where there is none; `None` where there are too many.
-    fn look_at<T>(
-        &self,
-        field: &Field,
-        records: &[Arc<Record>],
-        look: impl FnOnce(&Column) -> T,
-    ) -> Option<T> {
-        let column_of = |columns: &[(Field, Arc<Column>)]| columns.iter().position(|(name, _)| name == field);
-        {
-            let columns = self.0.read().unwrap_or_else(PoisonError::into_inner);
-            if let Some(at) = column_of(&columns) {
-                return Some(look(&columns[at].1));
-            }
-            if columns.len() >= COLUMNS_MAX {
-                return None;
-            }
-        }
-        let made = Arc::new(Column::of(field, records));
-        let mut columns = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        // Another search may have been faster.
-        if column_of(&columns).is_none() {
-            columns.push((field.clone(), made.clone()));
-        }
-        drop(columns);
-        Some(look(&made))
+    fn iter(&self) -> impl Iterator<Item = &Named> {
+        std::iter::successors(self.0.get(), |named| named.next.0.get()).map(|named| &**named)
     }
-}
 
-fn covered(columns: &[(Field, Arc<Column>)], filter: &Filter) -> bool {
-    match filter {
-        Filter::And(filters) | Filter::Or(filters) => filters.iter().all(|filter| covered(columns, filter)),
-        Filter::Not(filter) => covered(columns, filter),
-        Filter::Eq(field, _)
-        | Filter::Ne(field, _)
-        | Filter::Gt(field, _)
-        | Filter::Gte(field, _)
-        | Filter::Lt(field, _)
-        | Filter::Lte(field, _)
-        | Filter::In(field, _)
-        | Filter::Exists(field)
-        | Filter::ContainsKey(field, _) => columns.iter().any(|(name, _)| name == field),
-        _ => false,
+    /// The column of a field, where there is one.
+    fn of(&self, field: &Field) -> Option<&Column> {
+        self.iter().find(|named| named.field == *field).map(|named| &*named.column)
+    }
+
+    /// The column of a field, made where there is none; `None` where there are too many.
+    fn made_of(&self, field: &Field, records: &[Arc<Record>]) -> Option<&Column> {
+        if let Some(column) = self.of(field) {
+            return Some(column);
+        }
+        if self.iter().count() >= COLUMNS_MAX {
+            return None;
+        }
+        let column = Arc::new(Column::of(field, records));
+        self.add(Box::new(Named { field: field.clone(), column, next: Self::default() }));
+        self.of(field)
+    }
+
+    /// Adds a column at the end, unless another search was faster.
+    fn add(&self, mut named: Box<Named>) {
+        let mut end = self;
+        while let Err(back) = end.0.set(named) {
+            named = back;
+            match end.0.get() {
+                Some(there) if there.field != named.field => end = &there.next,
+                _ => return,
+            }
+        }
     }
 }
 
@@ -195,8 +212,8 @@ impl Look<'_> {
             | Filter::Exists(field)
             | Filter::ContainsKey(field, _) => self
                 .columns
-                .look_at(field, self.records, |column| self.by_column(column, filter))
-                .unwrap_or_else(|| self.one_by_one(self.all(), filter)),
+                .made_of(field, self.records)
+                .map_or_else(|| self.one_by_one(self.all(), filter), |column| self.by_column(column, filter)),
             // A kind of filter that is younger than this room.
             _ => self.one_by_one(self.all(), filter),
         }

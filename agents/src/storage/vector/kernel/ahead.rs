@@ -10,8 +10,10 @@ const LINE_BYTES: usize = 64;
 /// Asks for all of what will be needed soon: what lies apart would else be waited for one by one.
 pub(in super::super) fn ask_for<T>(items: &[T]) {
     let first = items.as_ptr().cast::<u8>();
-    for offset in (0..size_of_val(items)).step_by(LINE_BYTES) {
-        near(first.wrapping_add(offset));
+    // From the beginning of the line in which the first lies, so that the last one's is among them.
+    let before = first.addr() % LINE_BYTES;
+    for offset in (0..before + size_of_val(items)).step_by(LINE_BYTES) {
+        near(first.wrapping_sub(before).wrapping_add(offset));
     }
 }
 
