@@ -23,7 +23,9 @@
 //! No call waits for ever on a server that stays silent: an opening gives it up within about ten seconds, any other call
 //! within the times that these parameters set, with an error of the kind `Timeout` or `Unavailable`.
 //!
-//! `memory:` has no name: what is to be shared is opened once, with [`open_place`], and shared as a [`Place`].
+//! `memory:` has no name: what is to be shared is opened once, with [`open_place`], and shared as a [`Place`]. It takes
+//! `vector_index=none` (the default) or `vector_index=ivf`, by which searches of large collections become approximate as
+//! [`with_approximate_search`](larder_agents::storage::InMemoryVectorStore::with_approximate_search) says.
 
 #[cfg(feature = "age")]
 mod age;
@@ -84,7 +86,7 @@ pub struct Place {
 
 #[derive(Clone)]
 enum Backend {
-    Memory(MemoryPlace),
+    Memory(MemoryPlace, memory::VectorIndex),
     #[cfg(feature = "sqlite")]
     Sqlite(sqlite::Opened),
     #[cfg(all(feature = "fs", unix))]
@@ -129,7 +131,7 @@ impl Place {
         wanted: &[Contract],
     ) -> Result<Stores> {
         let stores = match &self.backend {
-            Backend::Memory(place) => memory::open(place, namespace, embedder),
+            Backend::Memory(place, index) => memory::open(place, *index, namespace, embedder),
             #[cfg(feature = "sqlite")]
             Backend::Sqlite(opened) => opened.open(namespace, embedder, wanted).await?,
             #[cfg(all(feature = "fs", unix))]
@@ -176,7 +178,7 @@ impl Place {
     /// dropped.
     pub async fn close(self) {
         match self.backend {
-            Backend::Memory(_) => {}
+            Backend::Memory(..) => {}
             #[cfg(feature = "sqlite")]
             Backend::Sqlite(opened) => opened.close().await,
             #[cfg(all(feature = "fs", unix))]
@@ -201,7 +203,7 @@ impl fmt::Debug for Place {
 
 /// What a URL asks for, read and checked but not yet opened.
 pub(crate) enum Target {
-    Memory,
+    Memory(memory::VectorIndex),
     #[cfg(feature = "sqlite")]
     Sqlite(crate::sqlite::SqliteConfig),
     #[cfg(all(feature = "fs", unix))]
@@ -221,7 +223,7 @@ impl Target {
     pub(crate) fn parse(text: &str) -> Result<Self> {
         let url = ParsedUrl::parse(text)?;
         match url.scheme.as_str() {
-            "memory" => memory::target(&url),
+            "memory" => memory::target(url),
             #[cfg(feature = "sqlite")]
             "sqlite" => sqlite::target(url),
             #[cfg(all(feature = "fs", unix))]
@@ -243,7 +245,7 @@ impl Target {
     /// The contracts that the place will provide.
     pub(crate) fn contracts(&self) -> &'static [Contract] {
         match self {
-            Self::Memory => &Contract::ALL,
+            Self::Memory(_) => &Contract::ALL,
             #[cfg(feature = "sqlite")]
             Self::Sqlite(_) => sqlite::CONTRACTS,
             #[cfg(all(feature = "fs", unix))]
@@ -262,7 +264,7 @@ impl Target {
     /// The scheme, as a [`Place`] has it.
     pub(crate) fn scheme(&self) -> &'static str {
         match self {
-            Self::Memory => "memory",
+            Self::Memory(_) => "memory",
             #[cfg(feature = "sqlite")]
             Self::Sqlite(_) => "sqlite",
             #[cfg(all(feature = "fs", unix))]
@@ -281,7 +283,7 @@ impl Target {
     /// Looks at the place without opening it.
     pub(crate) async fn diagnose(self, findings: &Findings) {
         match self {
-            Self::Memory => crate::diagnose::memory(findings),
+            Self::Memory(_) => crate::diagnose::memory(findings),
             #[cfg(feature = "sqlite")]
             Self::Sqlite(config) => sqlite::diagnose(&config, findings).await,
             #[cfg(all(feature = "fs", unix))]
@@ -322,7 +324,7 @@ impl Target {
     async fn connect(self) -> Result<Place> {
         let (scheme, contracts) = (self.scheme(), self.contracts().into());
         let backend = match self {
-            Self::Memory => Backend::Memory(MemoryPlace::new()),
+            Self::Memory(index) => Backend::Memory(MemoryPlace::new(), index),
             #[cfg(feature = "sqlite")]
             Self::Sqlite(config) => Backend::Sqlite(sqlite::Opened::new(config).await?),
             #[cfg(all(feature = "fs", unix))]

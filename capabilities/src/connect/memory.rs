@@ -12,20 +12,39 @@ use super::Target;
 use super::url::{ParsedUrl, invalid};
 use crate::stores::Stores;
 
-pub(super) fn target(url: &ParsedUrl<'_>) -> Result<Target> {
+/// How large collections of vectors are searched.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum VectorIndex {
+    /// Exactly.
+    None,
+    /// By cells of like vectors, approximately.
+    InvertedFile,
+}
+
+pub(super) fn target(mut url: ParsedUrl<'_>) -> Result<Target> {
     if !url.rest.is_empty() {
         return Err(invalid("names a place in memory; write `memory:`, open it once and share the place"));
     }
-    url.nothing_left("`memory:` takes none")?;
-    Ok(Target::Memory)
+    let index = match url.take("vector_index") {
+        None | Some("none") => VectorIndex::None,
+        Some("ivf") => VectorIndex::InvertedFile,
+        Some(_) => return Err(invalid("has another `vector_index` than `none` or `ivf`")),
+    };
+    url.nothing_left("`memory:` takes `vector_index`")?;
+    Ok(Target::Memory(index))
 }
 
 pub(super) fn open(
     place: &MemoryPlace,
+    index: VectorIndex,
     namespace: &Namespace,
     embedder: Option<Arc<dyn Embedder>>,
 ) -> Stores {
     let vectors = InMemoryVectorStore::open(place, namespace.clone());
+    let vectors = match index {
+        VectorIndex::None => vectors,
+        VectorIndex::InvertedFile => vectors.with_approximate_search(),
+    };
     let vectors = match embedder {
         Some(embedder) => vectors.with_embedder(embedder),
         None => vectors,

@@ -18,7 +18,8 @@ fn each_mistake_in_a_url_has_its_own_one_line_error() {
              `age:`",
         ),
         ("memory:shared", "names a place in memory; write `memory:`, open it once and share the place"),
-        ("memory:?s3cret=1", "has an unknown query parameter; `memory:` takes none"),
+        ("memory:?s3cret=1", "has an unknown query parameter; `memory:` takes `vector_index`"),
+        ("memory:?vector_index=s3cret", "has another `vector_index` than `none` or `ivf`"),
         ("memory:#x", "holds a fragment; write a `#` in a path as `%23`"),
     ] {
         let error = refused(url);

@@ -42,7 +42,6 @@ impl<'a> ParsedUrl<'a> {
     }
 
     /// Takes the value of a parameter, if it is given.
-    #[cfg(feature = "sqlite")]
     pub(crate) fn take(&mut self, name: &str) -> Option<&'a str> {
         let at = self.query.iter().position(|(given, _)| *given == name)?;
         Some(self.query.swap_remove(at).1)

@@ -6,8 +6,10 @@ use larder_kernel::check::size;
 use larder_kernel::{Document, DocumentId, Embedding, Filter, Metadata, Result};
 use ndarray::{Array2, ArrayView1, Axis, Slice};
 
+use super::cells::{Cells, Members, Membership};
 use super::codes::{Code, Codes};
 use super::columns::{Columns, RowSet};
+use super::kernel::Level;
 
 /// Rows of a block at most: what a [`RowSet`] holds.
 pub(super) const BLOCK_ROWS_MAX: usize = 1024;
@@ -62,7 +64,8 @@ pub(super) struct Block {
     codes: Codes,
     records: Vec<Arc<Record>>,
     columns: Columns,
-    /// The rows that were written since there are columns.
+    membership: Membership,
+    /// The rows that were written since there are columns or members of cells.
     stale: Vec<usize>,
 }
 
@@ -74,6 +77,7 @@ impl Block {
             codes: Codes::new(dimensions),
             records: Vec::new(),
             columns: Columns::default(),
+            membership: Membership::default(),
             stale: Vec::new(),
         }
     }
@@ -133,16 +137,22 @@ impl Block {
         self.records.pop();
     }
 
-    /// Notes that the columns say nothing of this row any more.
+    /// Notes that the columns and cells say nothing of this row any more.
     fn touch(&mut self, row: usize) {
-        if self.columns.is_empty() || self.stale.contains(&row) {
+        if (self.columns.is_empty() && self.membership.is_empty()) || self.stale.contains(&row) {
             return;
         }
         self.stale.push(row);
         if self.stale.len() > STALE_ROWS_MAX {
             self.columns = Columns::default();
+            self.membership = Membership::default();
             self.stale.clear();
         }
+    }
+
+    /// The rows that were written since there are columns or members of cells, and are still there.
+    fn stale(&self) -> impl Iterator<Item = usize> {
+        self.stale.iter().copied().filter(|row| *row < self.records.len())
     }
 
     /// Whether a filter needs no look at most of the rows.
@@ -153,9 +163,26 @@ impl Block {
     /// The rows whose metadata satisfies a filter.
     pub(super) fn matching(&self, filter: &Filter) -> RowSet {
         let mut rows = self.columns.matching(filter, &self.records);
-        for row in self.stale.iter().copied().filter(|row| *row < self.records.len()) {
+        for row in self.stale() {
             rows.set(row, filter.matches(&self.records[row].metadata));
         }
+        rows
+    }
+
+    /// Whether it is known which rows are in which of these cells.
+    pub(super) fn is_divided(&self, cells: &Arc<Cells>) -> bool {
+        self.membership.is_of(cells)
+    }
+
+    /// Finds out which rows are in which of the cells.
+    pub(super) fn divide(&self, level: Level, cells: &Arc<Cells>) -> Arc<Members> {
+        self.membership.of(level, cells, &self.codes, self.len())
+    }
+
+    /// The rows in some of the cells, and those that were written since it was found out.
+    pub(super) fn in_cells(&self, level: Level, cells: &Arc<Cells>, chosen: &[usize]) -> RowSet {
+        let mut rows = self.divide(level, cells).rows(chosen).and(RowSet::first(self.len()));
+        self.stale().for_each(|row| rows.set(row, true));
         rows
     }
 

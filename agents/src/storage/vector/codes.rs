@@ -12,7 +12,7 @@
 //! rows and still be exact; the same idea with other codes is in Weber, Schek and Blott, *A Quantitative Analysis and
 //! Performance Study for Similarity-Search Methods in High-Dimensional Spaces* (VLDB 1998), as the VA-file.
 
-use super::kernel::{DOT_ERROR, LINE_CODES, Line, PANEL_ROWS, Slack};
+use super::kernel::{DOT_ERROR, LINE_CODES, Line, PANEL_ROWS, Slack, ask_for};
 
 /// Embeddings of fewer numbers have no codes: they would be about as long as the numbers.
 pub(super) const CODED_DIMENSIONS_MIN: usize = 32;
@@ -119,9 +119,14 @@ impl Codes {
     /// Copies a row of another block's codes, or of these.
     pub(super) fn code(&self, row: usize) -> Code {
         let (panel, lane) = (row / PANEL_ROWS, row % PANEL_ROWS);
-        let codes = self.row(row).iter().flat_map(|line| line.0);
-        let codes = codes.map(|stored| (stored ^ ZERO).cast_signed()).collect();
+        let codes = self.signed(row).collect();
         Code { codes, scale: self.scales[panel][lane], error: self.errors[panel][lane] }
+    }
+
+    /// The codes of a row as they count, and zeros up to whole lines.
+    pub(super) fn signed(&self, row: usize) -> impl Iterator<Item = i8> + '_ {
+        let stored = self.row(row).iter().flat_map(|line| line.0);
+        stored.map(|stored| (stored ^ ZERO).cast_signed())
     }
 
     /// Takes the row out of the search.
@@ -142,6 +147,14 @@ impl Codes {
     /// The lines of a row.
     pub(super) fn row(&self, row: usize) -> &[Line] {
         &self.lines[row * self.depth..][..self.depth]
+    }
+
+    /// Asks for all that a look at a row needs.
+    pub(super) fn ask_for(&self, row: usize) {
+        let (panel, lane) = (row / PANEL_ROWS, row % PANEL_ROWS);
+        ask_for(self.row(row));
+        ask_for(&self.scales[panel][lane..=lane]);
+        ask_for(&self.errors[panel][lane..=lane]);
     }
 
     pub(super) fn scales(&self, panel: usize) -> &[f32; PANEL_ROWS] {

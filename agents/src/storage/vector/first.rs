@@ -10,7 +10,7 @@ use std::collections::BinaryHeap;
 use super::block::Block;
 use super::codes::Code;
 use super::columns::RowSet;
-use super::kernel::{LINE_CODES, Level, Line, PANEL_ROWS, Slack, ask_for};
+use super::kernel::{LINE_CODES, Level, Line, PANEL_ROWS, Slack};
 use super::matrix::Blocks;
 
 /// Queries whose products one step computes.
@@ -108,22 +108,33 @@ impl Front {
     }
 
     /// The rows that may be among the best, the most promising first.
-    pub(super) fn into_kept(mut self) -> Vec<Kept> {
+    pub(super) fn into_kept(self) -> Vec<Kept> {
+        self.into_most_promising(usize::MAX)
+    }
+
+    /// The most promising of them, so many at most.
+    pub(super) fn into_most_promising(mut self, count: usize) -> Vec<Kept> {
+        let order = |left: &Kept, right: &Kept| right.upper.total_cmp(&left.upper);
         self.kept.retain(|kept| kept.upper >= self.threshold);
-        self.kept.sort_unstable_by(|left, right| right.upper.total_cmp(&left.upper));
+        if count < self.kept.len() {
+            self.kept.select_nth_unstable_by(count, order);
+            self.kept.truncate(count);
+        }
+        self.kept.sort_unstable_by(order);
         self.kept
     }
 }
 
 /// Queries whose codes lie as a step takes them.
-struct Group<const Q: usize> {
+#[derive(Debug)]
+pub(super) struct Group<const Q: usize> {
     codes: Vec<[Line; Q]>,
     slack: [Slack; Q],
 }
 
 impl<const Q: usize> Group<Q> {
     /// The group of up to `Q` codes; the others' places stay without effect.
-    fn of(codes: &[Code]) -> Self {
+    pub(super) fn of(codes: &[Code]) -> Self {
         let depth = codes.first().map_or(0, |code| code.lines().count());
         let mut lines = vec![[Line([0; LINE_CODES]); Q]; depth];
         let mut slack = [Slack { scale: 0.0, bias: 0, factor: 0.0, rest: 0.0 }; Q];
@@ -134,6 +145,16 @@ impl<const Q: usize> Group<Q> {
             }
         }
         Self { codes: lines, slack }
+    }
+
+    pub(super) fn codes(&self) -> &[[Line; Q]] {
+        &self.codes
+    }
+
+    /// What a row scores by its codes with one of the queries.
+    #[inline(always)]
+    pub(super) fn score(&self, query: usize, dot: i32, scale: f32) -> f32 {
+        self.slack[query].score(dot, scale)
     }
 }
 
@@ -230,10 +251,7 @@ pub(super) fn look_at(
     let slack = &group.slack[0];
     for (at, (index, row)) in rows.iter().copied().enumerate() {
         if let Some((block, row)) = rows.get(at + ROWS_AHEAD) {
-            let codes = blocks[*block].codes();
-            ask_for(codes.row(*row));
-            ask_for(codes.scales(row / PANEL_ROWS));
-            ask_for(codes.errors(row / PANEL_ROWS));
+            blocks[*block].codes().ask_for(*row);
         }
         let codes = blocks[index].codes();
         let (panel, lane) = (row / PANEL_ROWS, row % PANEL_ROWS);

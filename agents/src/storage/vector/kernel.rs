@@ -162,10 +162,16 @@ impl Slack {
     /// The upper bound of a row's score.
     #[inline(always)]
     pub(super) fn upper(&self, dot: i32, scale: f32, error: f32) -> f32 {
+        self.score(dot, scale) + self.error(error)
+    }
+
+    /// What a row scores by its codes.
+    #[inline(always)]
+    pub(super) fn score(&self, dot: i32, scale: f32) -> f32 {
         // Rounds past 2^24, by less than the slack allows for.
         #[allow(clippy::cast_precision_loss)]
         let product = (dot - self.bias) as f32;
-        product * (scale * self.scale) + self.error(error)
+        product * (scale * self.scale)
     }
 
     /// By how much a row's score may be off, given its own error.

@@ -9,6 +9,7 @@ use larder_kernel::storage::vector::check_dimension;
 use larder_kernel::{DocumentId, Filter, Metadata, PutMode, PutReport, Result};
 
 use super::block::{BLOCK_ROWS_MAX, BYTES_PER_STEP, Block, Record, Row};
+use super::index::Index;
 use super::kernel::PANEL_ROWS;
 use crate::storage::MemoryPlace;
 
@@ -35,6 +36,7 @@ pub(super) struct Rows {
     blocks: Arc<Blocks>,
     places: BTreeMap<DocumentId, usize>,
     bytes: u64,
+    index: Arc<Index>,
 }
 
 impl Rows {
@@ -50,6 +52,7 @@ impl Rows {
             blocks: Arc::default(),
             places: BTreeMap::new(),
             bytes: COLLECTION_BYTES,
+            index: Arc::default(),
         })
     }
 
@@ -76,6 +79,10 @@ impl Rows {
     /// The rows as they are now; later writes do not show in it.
     pub(super) fn snapshot(&self) -> Arc<Blocks> {
         self.blocks.clone()
+    }
+
+    pub(super) fn index(&self) -> Arc<Index> {
+        Arc::clone(&self.index)
     }
 
     /// Where a document is: its block as it is now, and the row in it.

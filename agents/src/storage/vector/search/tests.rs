@@ -1,11 +1,14 @@
-use larder_kernel::{DocumentId, Embedding, Metadata};
+use std::sync::Arc;
+
+use larder_kernel::{DocumentId, Embedding, Filter, Metadata, SearchRequest};
 
 use super::*;
-use crate::storage::vector::block::{Record, Row};
+use crate::storage::vector::block::{Block, Record, Row};
+use crate::storage::vector::query::{COLUMN_STEPS, FILTER_STEPS};
 use crate::storage::vector::tests::numbers;
 
 /// Blocks of rows that lie about `centers` points, some of them more than once.
-fn blocks(count: u64, dimensions: usize, centers: u64, noise: f32) -> Blocks {
+pub(in super::super) fn blocks(count: u64, dimensions: usize, centers: u64, noise: f32) -> Blocks {
     let embedding = |n: u64| {
         // Every ninth row is one that was there before.
         let n = if n % 9 == 8 { n / 2 } else { n };
@@ -68,14 +71,14 @@ fn what_bounds_leave_out_is_never_missed() {
         let blocks = blocks(count, dimensions, centers, noise);
         let requests = requests(&blocks, dimensions);
         let queries: Vec<Query> = requests.iter().map(Query::new).collect();
-        let plain = Way { level: Level::Plain, first_pass: false, threads: 1 };
+        let plain = Way { level: Level::Plain, first_pass: false, threads: 1, approximate: false };
         let expected = answers(plain, &blocks, &queries);
         for level in Level::all() {
-            let way = Way { level, first_pass: true, threads: 1 };
+            let way = Way { level, first_pass: true, threads: 1, approximate: false };
             assert_eq!(answers(way, &blocks, &queries), expected, "{way:?} {dimensions}");
         }
         // One by one they take other paths than together.
-        let way = Way { level: Level::best(), first_pass: true, threads: 1 };
+        let way = Way { level: Level::best(), first_pass: true, threads: 1, approximate: false };
         for (query, expected) in queries.iter().zip(&expected) {
             assert_eq!(&answers(way, &blocks, std::slice::from_ref(query))[0], expected);
         }
@@ -88,7 +91,7 @@ fn the_first_pass_leaves_out_most_rows() {
     let query = Query::new(&SearchRequest::new(Embedding::new(numbers(5, 256)).unwrap()).with_limit(10));
     let queries = [query];
     let scopes = [Scope::of(&queries[0], &blocks)];
-    let way = Way { level: Level::best(), first_pass: true, threads: 1 };
+    let way = Way { level: Level::best(), first_pass: true, threads: 1, approximate: false };
     let search = Search { way, blocks: &blocks, queries: &queries, scopes: &scopes };
     let kept = search.fronts(&[0]).remove(0).into_kept().len();
     assert!((10..300).contains(&kept), "{kept} rows of 3,000");
@@ -100,7 +103,7 @@ fn several_threads_answer_as_one() {
     let queries: Vec<Query> = requests(&blocks, 64).iter().map(Query::new).collect();
     let scopes: Vec<Scope> = queries.iter().map(|query| Scope::of(query, &blocks)).collect();
     for first_pass in [false, true] {
-        let way = |threads| Way { level: Level::best(), first_pass, threads };
+        let way = |threads| Way { level: Level::best(), first_pass, threads, approximate: false };
         let search =
             |threads| Search { way: way(threads), blocks: &blocks, queries: &queries, scopes: &scopes };
         let (one, three) = (search(1), search(3));
@@ -123,7 +126,7 @@ fn a_filtered_search_costs_what_matches() {
         assert_eq!(queries[0].filter_steps(&blocks), rows * FILTER_STEPS);
         let scopes = [Scope::of(&queries[0], &blocks)];
         assert_eq!(queries[0].filter_steps(&blocks), blocks.len() * COLUMN_STEPS);
-        let way = Way { level: Level::best(), first_pass: true, threads: 1 };
+        let way = Way { level: Level::best(), first_pass: true, threads: 1, approximate: false };
         let search = Search { way, blocks: &blocks, queries: &queries, scopes: &scopes };
         assert!(search.sparse(0) && search.by_bounds(0));
         assert_eq!(search.listed(0, 0..blocks.len()).map(|rows| rows.len()), Some(20));

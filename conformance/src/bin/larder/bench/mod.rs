@@ -4,6 +4,7 @@
 //! meets both; the median of the rounds is the figure, and the least and the most are printed beside it. A figure that
 //! misses its target is said to miss it, and no more: the exit code tells only whether anything was measured.
 
+mod approximate;
 mod blobs;
 mod claims;
 mod curve;
@@ -48,10 +49,6 @@ use report::BenchReport;
 
 /// A measurement or the reason why there is none.
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
-
-/// Why there is no figure beside faiss' HNSW.
-const NO_INDEX: &str =
-    "the search in memory is exact; it offers no approximate index to hold against faiss' HNSW";
 
 /// Set for the release build that a debug build starts, so that it starts no other.
 const RESTARTED: &str = "LARDER_BENCH_RESTARTED";
@@ -241,6 +238,12 @@ const BENCHES: &[Bench] = &[
         run: |plan| Box::pin(vectors::filtered(plan)),
     },
     Bench {
+        name: "vector-approximate",
+        service: None,
+        threads: Threads::One,
+        run: |plan| Box::pin(approximate::beside_hnsw(plan)),
+    },
+    Bench {
         name: "file-blobs",
         service: None,
         threads: Threads::Many,
@@ -409,9 +412,6 @@ fn measure(args: &Args, benches: &[&Bench]) -> Outcome<BenchReport> {
             Err(error) => skipped.push(Skipped { bench: bench.name.to_owned(), reason: error.to_string() }),
         }
         output::note(format_args!("{}: {} s", bench.name, begun.elapsed().as_secs()));
-    }
-    if args.only.is_none() {
-        skipped.push(Skipped { bench: "vector-approximate".to_owned(), reason: NO_INDEX.to_owned() });
     }
     machine.end();
     if let Some(Err(reason)) = running.map(|running| running.stop()) {

@@ -36,7 +36,7 @@ fn seconds<T>(work: impl FnOnce() -> T) -> f64 {
     begun.elapsed().as_secs_f64()
 }
 
-fn middle(mut values: Vec<f64>) -> f64 {
+pub(super) fn middle(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
@@ -112,7 +112,7 @@ impl Vectors {
         Self { dimensions, centers }
     }
 
-    fn at(&self, seed: u64) -> Vec<f32> {
+    pub(super) fn at(&self, seed: u64) -> Vec<f32> {
         let own = bell(seed, self.dimensions);
         let Ok(count) = u64::try_from(self.centers.len()) else { return own };
         let center = usize::try_from(seed.checked_rem(count).unwrap_or_default()).unwrap_or_default();
@@ -140,7 +140,7 @@ impl Vectors {
     }
 
     /// A store with so many of them.
-    async fn store(&self, count: u32) -> Outcome<(InMemoryVectorStore, CollectionName)> {
+    pub(super) async fn store(&self, count: u32) -> Outcome<(InMemoryVectorStore, CollectionName)> {
         let store = InMemoryVectorStore::new();
         let collection = CollectionName::new("bench")?;
         for first in (0..u64::from(count)).step_by(1_000) {
@@ -304,7 +304,7 @@ pub(super) async fn batch(plan: &Plan) -> Outcome<Vec<Figure>> {
     Ok(figures)
 }
 
-fn write_numbers(path: &Path, rows: impl Iterator<Item = Vec<f32>>) -> Outcome<()> {
+pub(super) fn write_numbers(path: &Path, rows: impl Iterator<Item = Vec<f32>>) -> Outcome<()> {
     let mut file = std::io::BufWriter::new(std::fs::File::create(path)?);
     for row in rows {
         for number in row {

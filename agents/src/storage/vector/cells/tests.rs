@@ -1,0 +1,181 @@
+use std::collections::HashSet;
+
+use larder_kernel::{
+    CollectionName, Document, DocumentId, Embedding, ErrorKind, PutMode, SearchRequest, VectorStore,
+};
+
+use super::*;
+use crate::storage::InMemoryVectorStore;
+use crate::storage::vector::query::Query;
+use crate::storage::vector::scope::Scope;
+use crate::storage::vector::tests::numbers;
+
+const DIMENSIONS: usize = 64;
+
+/// Vectors about so many points; without a pattern where there are none.
+fn vector(seed: u64, centers: u64) -> Vec<f32> {
+    let own = numbers(seed + 1, DIMENSIONS);
+    if centers == 0 {
+        return own;
+    }
+    let center = numbers(1_000_000 + seed % centers, DIMENSIONS);
+    own.iter().zip(center).map(|(own, center)| center + 0.3 * own).collect()
+}
+
+fn id(number: u64) -> DocumentId {
+    DocumentId::new(format!("d{number:06}")).unwrap()
+}
+
+fn document(number: u64, numbers: Vec<f32>) -> Document {
+    Document::new(id(number), "text").with_embedding(Embedding::new(numbers).unwrap())
+}
+
+fn request(numbers: Vec<f32>) -> SearchRequest {
+    SearchRequest::new(Embedding::new(numbers).unwrap()).with_limit(10)
+}
+
+fn notes() -> CollectionName {
+    CollectionName::new("notes").unwrap()
+}
+
+/// An exact store, and an approximate one of the same documents.
+async fn stores(count: u64, centers: u64) -> (InMemoryVectorStore, InMemoryVectorStore) {
+    let exact = InMemoryVectorStore::new();
+    for first in (0..count).step_by(1_000) {
+        let documents = (first..count.min(first + 1_000)).map(|n| document(n, vector(n, centers))).collect();
+        exact.put(&notes(), documents, PutMode::Upsert).await.unwrap();
+    }
+    (exact.clone(), exact.with_approximate_search())
+}
+
+async fn found(store: &InMemoryVectorStore, request: &SearchRequest) -> Vec<DocumentId> {
+    store.search(&notes(), request).await.unwrap().into_iter().map(|hit| hit.id).collect()
+}
+
+#[tokio::test]
+async fn among_groups_nearly_all_are_found_in_few_cells() {
+    let (exact, approximate) = stores(6_000, 30).await;
+    assert!(approximate.build_index(&notes()).await.unwrap());
+    let (mut hits, mut wanted) = (0, 0);
+    for seed in 0..100 {
+        let request = request(vector(500_000 + seed, 30));
+        let expected: HashSet<DocumentId> = found(&exact, &request).await.into_iter().collect();
+        let found = found(&approximate, &request).await;
+        assert_eq!(found.len(), 10);
+        hits += found.iter().filter(|id| expected.contains(id)).count();
+        wanted += expected.len();
+    }
+    assert!(hits * 100 >= wanted * 97, "{hits} of {wanted}");
+}
+
+#[tokio::test]
+async fn an_answer_is_never_short() {
+    let (exact, approximate) = stores(3_000, 30).await;
+    assert!(approximate.build_index(&notes()).await.unwrap());
+    let near = vector(7, 30);
+    // More than the cells within reach hold; as many as there are; a score that few reach, and one that others reach, too.
+    for (limit, least) in [(700, None), (3_000, None), (10, Some(0.98)), (300, Some(-0.05)), (300, Some(0.9))]
+    {
+        let request = request(near.clone()).with_limit(limit);
+        let request = match least {
+            Some(least) => request.with_score_min(least),
+            None => request,
+        };
+        assert_eq!(found(&approximate, &request).await, found(&exact, &request).await, "{limit} {least:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_written_after_the_cells_were_made_is_seen_at_once() {
+    let (exact, approximate) = stores(3_000, 30).await;
+    assert!(approximate.build_index(&notes()).await.unwrap());
+    // Each is far from where its row was, and found where it is now; in the end more than a block bears with.
+    for number in 0..80 {
+        let moved = vector(900_000 + number, 30);
+        exact.put(&notes(), vec![document(number, moved.clone())], PutMode::Upsert).await.unwrap();
+        exact.put(&notes(), vec![document(10_000 + number, moved.clone())], PutMode::Upsert).await.unwrap();
+        assert_eq!(
+            found(&approximate, &request(moved.clone())).await[..2],
+            [id(number), id(10_000 + number)]
+        );
+        assert_eq!(exact.delete(&notes(), &[id(number)]).await.unwrap(), 1);
+        assert_eq!(found(&approximate, &request(moved)).await[0], id(10_000 + number));
+    }
+}
+
+#[tokio::test]
+async fn without_groups_searches_stay_exact() {
+    let (exact, approximate) = stores(2_000, 0).await;
+    assert!(!approximate.build_index(&notes()).await.unwrap());
+    for seed in 0..20 {
+        let request = request(vector(500_000 + seed, 0));
+        assert_eq!(found(&approximate, &request).await, found(&exact, &request).await);
+    }
+}
+
+#[tokio::test]
+async fn an_index_needs_documents_and_dimensions_and_to_be_asked_for() {
+    let (exact, approximate) = stores(20, 2).await;
+    let error = exact.build_index(&notes()).await.unwrap_err();
+    assert_eq!((error.kind(), error.operation()), (ErrorKind::Unsupported, "vectors.build_index"));
+    assert!(!approximate.build_index(&CollectionName::new("none").unwrap()).await.unwrap());
+    let short = CollectionName::new("short").unwrap();
+    let documents = vec![document(1, vec![1.0, 2.0])];
+    exact.put(&short, documents, PutMode::Upsert).await.unwrap();
+    assert!(!approximate.build_index(&short).await.unwrap());
+    // Rows that are all the same, and some that point the other way: their sum is nothing.
+    let same = CollectionName::new("same").unwrap();
+    let turned = |number: u64| {
+        vector(1, 0).iter().map(|part| if number.is_multiple_of(2) { *part } else { -part }).collect()
+    };
+    let documents = (0..400).map(|number| document(number, turned(number))).collect();
+    exact.put(&same, documents, PutMode::Upsert).await.unwrap();
+    approximate.build_index(&same).await.unwrap();
+    let request = request(vector(1, 0));
+    let hits = |store: InMemoryVectorStore| {
+        let (same, request) = (same.clone(), request.clone());
+        async move { store.search(&same, &request).await.unwrap().len() }
+    };
+    assert_eq!((hits(exact).await, hits(approximate).await), (10, 10));
+}
+
+#[tokio::test]
+async fn a_search_of_a_large_collection_has_its_cells_made() {
+    let (exact, approximate) = stores(10_000, 50).await;
+    let request = request(vector(3, 50));
+    let expected = found(&exact, &request).await;
+    assert_eq!(found(&approximate, &request).await, expected);
+    let index = approximate.space.look("test", &notes(), |rows| rows.index()).await.unwrap().unwrap();
+    for _ in 0..600 {
+        if index.is_made() {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    assert!(index.is_made());
+    assert_eq!(found(&approximate, &request).await, expected);
+}
+
+#[test]
+fn a_search_looks_at_few_rows() {
+    let blocks = crate::storage::vector::search::tests::blocks(3_000, DIMENSIONS, 30, 0.3);
+    let cells = Arc::new(Cells::of(Level::best(), &blocks, DIMENSIONS));
+    for row in 0..20 {
+        let query = Query::new(&request(blocks[row].row(row).to_vec()));
+        let scope = Scope::near(Level::best(), &query, &blocks, &cells).unwrap();
+        assert!((10..=300).contains(&scope.count), "{} of 3,000 rows", scope.count);
+    }
+}
+
+#[test]
+fn every_level_makes_the_same_cells() {
+    let blocks = crate::storage::vector::search::tests::blocks(900, 48, 6, 0.2);
+    let plain = Cells::of(Level::Plain, &blocks, 48);
+    for level in Level::all() {
+        let cells = Cells::of(level, &blocks, 48);
+        assert_eq!(format!("{cells:?}"), format!("{plain:?}"));
+        let members =
+            |level| Members::of(level, &Arc::new(Cells::of(level, &blocks, 48)), blocks[0].codes(), 150);
+        assert_eq!(members(level).rows, members(Level::Plain).rows);
+    }
+}

@@ -1,0 +1,255 @@
+//! Making cells: spherical k-means over a sample of the rows, and what part of them a search must look at.
+
+use super::{CENTERS_AT_ONCE, Cells, Centers, RECALL_AIMED};
+use crate::storage::vector::codes::Code;
+use crate::storage::vector::first::{Front, Queries};
+use crate::storage::vector::kernel::{Level, Line, PANEL_ROWS};
+use crate::storage::vector::matrix::Blocks;
+use crate::storage::vector::scope::SPARSE_SHARE;
+
+/// Cells at most: their numbers and the numbers of a block's rows fit 16 bits.
+const CELLS_MAX: usize = 4_096;
+/// Rows of the sample for each cell.
+const SAMPLE_PER_CELL: usize = 64;
+/// How often the centers move.
+const ROUNDS: usize = 8;
+/// Rows whose true neighbours say how far a search must reach.
+const PROBES: usize = 256;
+/// How many neighbours of each.
+const NEIGHBOURS: usize = 10;
+
+/// A row by its block and its place there.
+type Place = (usize, usize);
+
+/// A row of numbers that look random and are the same each time, so that the same rows give the same cells.
+struct Dice(u64);
+
+impl Dice {
+    /// 32 bits.
+    fn bits(&mut self) -> u32 {
+        // SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut bits = self.0;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        u32::try_from((bits ^ (bits >> 31)) >> 32).unwrap_or_default()
+    }
+
+    /// A number below `end`, which is above zero.
+    fn below(&mut self, end: usize) -> usize {
+        usize::try_from(self.bits()).unwrap_or_default() % end
+    }
+
+    /// A part of one.
+    fn part(&mut self) -> f64 {
+        f64::from(self.bits()) / 4_294_967_296.0
+    }
+}
+
+impl Cells {
+    /// Cells for the rows of these blocks, which have codes and are not all empty.
+    pub(in super::super) fn of(level: Level, blocks: &Blocks, dimensions: usize) -> Self {
+        let rows: usize = blocks.iter().map(|block| block.len()).sum();
+        let count = rows.isqrt().clamp(1, CELLS_MAX);
+        let mut dice = Dice(0);
+        let sample = Sample::of(blocks, dimensions, rows, count * SAMPLE_PER_CELL, &mut dice);
+        let mut directions = sample.first_centers(level, count, &mut dice);
+        let mut centers = Centers::of(&directions, dimensions);
+        let mut nearest = sample.nearest(level, &centers);
+        for _ in 0..ROUNDS {
+            sample.move_to_members(&mut directions, &nearest, &mut dice);
+            centers = Centers::of(&directions, dimensions);
+            let moved = sample.nearest(level, &centers);
+            if moved == nearest {
+                break;
+            }
+            nearest = moved;
+        }
+        let mut sizes = vec![0_usize; count];
+        nearest.iter().for_each(|cell| sizes[usize::from(*cell)] += 1);
+        let (reach, held) = reach(level, &sample, &centers, &sizes, &mut dice);
+        Self { centers, reach, worth_while: held * SPARSE_SHARE <= sample.places.len(), rows }
+    }
+}
+
+/// Some rows of a collection, their codes side by side.
+struct Sample<'a> {
+    blocks: &'a Blocks,
+    dimensions: usize,
+    places: Vec<Place>,
+    /// In whole panels; the first row stands for what is missing in the last one.
+    lines: Vec<Line>,
+}
+
+impl<'a> Sample<'a> {
+    /// So many rows, or all; which ones has nothing to do with the order in which they were written.
+    fn of(blocks: &'a Blocks, dimensions: usize, rows: usize, wanted: usize, dice: &mut Dice) -> Self {
+        let wanted = wanted.min(rows);
+        let mut places: Vec<Place> = Vec::with_capacity(wanted);
+        let mut seen = 0;
+        for (index, block) in blocks.iter().enumerate() {
+            for row in 0..block.len() {
+                // Of those that are left, as many as are still wanted.
+                if dice.below(rows - seen) < wanted - places.len() {
+                    places.push((index, row));
+                }
+                seen += 1;
+            }
+        }
+        let missing = places.len().next_multiple_of(PANEL_ROWS) - places.len();
+        let filled = places.iter().chain(places.iter().take(1).cycle().take(missing));
+        let lines = filled.flat_map(|(block, row)| blocks[*block].codes().row(*row)).copied().collect();
+        Self { blocks, dimensions, places, lines }
+    }
+
+    fn panels(&self) -> impl Iterator<Item = &[Line]> {
+        let panels = self.places.len().div_ceil(PANEL_ROWS).max(1);
+        self.lines.chunks((self.lines.len() / panels).max(1))
+    }
+
+    /// The nearest center of each row.
+    fn nearest(&self, level: Level, centers: &Centers) -> Vec<u16> {
+        let mut nearest: Vec<u16> = self.panels().flat_map(|panel| centers.nearest(level, panel)).collect();
+        nearest.truncate(self.places.len());
+        nearest
+    }
+
+    /// Adds a row's direction, as its codes have it.
+    fn add(&self, (block, row): Place, direction: &mut [f32]) {
+        let codes = self.blocks[block].codes();
+        let scale = codes.scales(row / PANEL_ROWS)[row % PANEL_ROWS];
+        for (number, code) in direction.iter_mut().zip(codes.signed(row)) {
+            *number += f32::from(code) * scale;
+        }
+    }
+
+    /// Rows to begin with, most likely where no other is near: k-means++ of Arthur and Vassilvitskii (SODA 2007), a few at a
+    /// time as in k-means|| of Bahmani et al. (VLDB 2012).
+    fn first_centers(&self, level: Level, count: usize, dice: &mut Dice) -> Vec<f32> {
+        let mut directions = vec![0.0; count * self.dimensions];
+        // How far each row is from the nearest center: one less the cosine, which is half the distance squared.
+        let mut distances = vec![1.0_f32; self.places.len()];
+        for chosen in directions.chunks_mut(CENTERS_AT_ONCE * self.dimensions) {
+            let sums: Vec<f64> = distances
+                .iter()
+                .scan(0.0, |sum, distance| {
+                    *sum += f64::from(*distance);
+                    Some(*sum)
+                })
+                .collect();
+            for direction in chosen.chunks_mut(self.dimensions) {
+                let wanted = sums.last().copied().unwrap_or_default() * dice.part();
+                let at = sums.partition_point(|sum| *sum <= wanted).min(self.places.len() - 1);
+                self.add(self.places[at], direction);
+                to_length_one(direction);
+            }
+            self.come_nearer(level, &Centers::of(chosen, self.dimensions), &mut distances);
+        }
+        directions
+    }
+
+    /// Takes in what is nearer to one of a few centers, no more than one step compares.
+    fn come_nearer(&self, level: Level, centers: &Centers, distances: &mut [f32]) {
+        let Some(group) = centers.groups.first() else { return };
+        let mut dots = [[0; PANEL_ROWS]; CENTERS_AT_ONCE];
+        let rows = self.places.chunks(PANEL_ROWS).zip(distances.chunks_mut(PANEL_ROWS));
+        for (panel, (places, distances)) in self.panels().zip(rows) {
+            level.tile(panel, group.codes(), &mut dots);
+            for (lane, ((block, row), distance)) in places.iter().zip(distances).enumerate() {
+                let scale = self.blocks[*block].codes().scales(row / PANEL_ROWS)[row % PANEL_ROWS];
+                for (center, dots) in dots.iter().enumerate().take(centers.count) {
+                    let away = (1.0 - group.score(center, dots[lane], scale)).max(0.0);
+                    *distance = if away < *distance { away } else { *distance };
+                }
+            }
+        }
+    }
+
+    /// Moves each center to the middle of its rows; one that has none, or whose rows cancel out, begins anew at a row.
+    fn move_to_members(&self, directions: &mut [f32], nearest: &[u16], dice: &mut Dice) {
+        directions.fill(0.0);
+        for (place, cell) in self.places.iter().zip(nearest) {
+            self.add(*place, &mut directions[usize::from(*cell) * self.dimensions..][..self.dimensions]);
+        }
+        for direction in directions.chunks_mut(self.dimensions) {
+            // Sums of directions are far above this, unless nothing is left of them.
+            if direction.iter().all(|number| number.abs() < 1e-6) {
+                direction.fill(0.0);
+                self.add(self.places[dice.below(self.places.len())], direction);
+            }
+            to_length_one(direction);
+        }
+    }
+}
+
+impl Centers {
+    /// The nearest center of each of some rows.
+    fn of_rows(&self, level: Level, blocks: &Blocks, places: &[Place]) -> Vec<u16> {
+        let mut nearest = Vec::with_capacity(places.len() + PANEL_ROWS);
+        for places in places.chunks(PANEL_ROWS) {
+            let filled = places.iter().chain(places.iter().take(1).cycle()).take(PANEL_ROWS);
+            let lines: Vec<Line> =
+                filled.flat_map(|(block, row)| blocks[*block].codes().row(*row)).copied().collect();
+            nearest.extend_from_slice(&self.nearest(level, &lines)[..places.len()]);
+        }
+        nearest
+    }
+}
+
+fn to_length_one(direction: &mut [f32]) {
+    let squared: f64 = direction.iter().map(|number| f64::from(*number) * f64::from(*number)).sum();
+    // A part of a length of about one is in the range of f32.
+    #[allow(clippy::cast_possible_truncation)]
+    let scale = squared.sqrt().recip() as f32;
+    direction.iter_mut().for_each(|number| *number *= scale);
+}
+
+/// How far below the best center's score the centers of enough true neighbours are, and how many rows of the sample the
+/// cells within this reach hold on the average.
+///
+/// The neighbours are those by codes, which differ from the true ones in few places.
+fn reach(
+    level: Level,
+    sample: &Sample<'_>,
+    centers: &Centers,
+    sizes: &[usize],
+    dice: &mut Dice,
+) -> (f32, usize) {
+    let (blocks, places) = (sample.blocks, &sample.places);
+    let probes: Vec<Place> =
+        (0..PROBES.min(places.len())).map(|_| places[dice.below(places.len())]).collect();
+    let codes: Vec<Code> = probes.iter().map(|(block, row)| blocks[*block].codes().code(*row)).collect();
+    let scores: Vec<Vec<f32>> = codes.iter().map(|code| centers.scores(level, code)).collect();
+    let best = |scores: &[f32]| scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let mut gaps = Vec::with_capacity(PROBES * NEIGHBOURS);
+    for ((probe, scores), neighbours) in probes.iter().zip(&scores).zip(neighbours(level, blocks, &codes)) {
+        let neighbours: Vec<Place> = neighbours.into_iter().filter(|place| place != probe).collect();
+        let cells = centers.of_rows(level, blocks, &neighbours[..neighbours.len().min(NEIGHBOURS)]);
+        gaps.extend(cells.into_iter().map(|cell| best(scores) - scores[usize::from(cell)]));
+    }
+    gaps.sort_by(f32::total_cmp);
+    // A share of a few thousand.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
+    let at = (gaps.len() as f64 * RECALL_AIMED) as usize;
+    let reach = gaps.get(at).or(gaps.last()).copied().unwrap_or_default();
+    let held = |scores: &Vec<f32>| {
+        let least = best(scores) - reach;
+        scores.iter().zip(sizes).filter(|(score, _)| **score >= least).map(|(_, size)| size).sum::<usize>()
+    };
+    (reach, scores.iter().map(held).sum::<usize>() / scores.len().max(1))
+}
+
+/// The rows that score best with each of some directions by their codes, themselves among them.
+fn neighbours(level: Level, blocks: &Blocks, codes: &[Code]) -> Vec<Vec<Place>> {
+    let queries = Queries::new(level, codes);
+    let mut fronts: Vec<Front> = codes.iter().map(|_| Front::new(NEIGHBOURS + 1, None)).collect();
+    let all = vec![None; codes.len()];
+    for (index, block) in blocks.iter().enumerate() {
+        queries.look(index, block, &all, &mut fronts);
+    }
+    let best = |front: Front| {
+        let kept = front.into_most_promising(NEIGHBOURS + 1).into_iter();
+        kept.map(|kept| (kept.block, kept.row)).collect()
+    };
+    fronts.into_iter().map(best).collect()
+}

@@ -1,0 +1,58 @@
+//! What a query looks at.
+
+use std::sync::Arc;
+
+use super::block::Block;
+use super::cells::Cells;
+use super::codes::Code;
+use super::columns::RowSet;
+use super::kernel::Level;
+use super::matrix::Blocks;
+use super::query::Query;
+
+/// Where fewer than one in so many rows count for a query, only those are looked at, one by one.
+pub(super) const SPARSE_SHARE: usize = 4;
+
+/// Which rows of which blocks a query looks at: all, those that satisfy its filter, or those in cells near it.
+pub(super) struct Scope {
+    pub(super) rows: Option<Vec<RowSet>>,
+    /// Whether the rows that score best by their codes may stand for the best ones.
+    pub(super) approximate: bool,
+    /// How many those are.
+    pub(super) count: usize,
+    /// Of how many.
+    pub(super) total: usize,
+}
+
+impl Scope {
+    pub(super) fn of(query: &Query, blocks: &Blocks) -> Self {
+        let mut total = 0;
+        let blocks = blocks.iter().inspect(|block| total += block.len());
+        let Some(filter) = &query.filter else {
+            blocks.for_each(drop);
+            return Self { rows: None, approximate: false, count: total, total };
+        };
+        let mut count = 0;
+        let matching = |block: &Arc<Block>| {
+            let rows = block.matching(filter);
+            count += rows.len();
+            rows
+        };
+        let rows = blocks.map(matching).collect();
+        Self { rows: Some(rows), approximate: false, count, total }
+    }
+
+    /// The rows in the cells nearest to a query, where they are few and enough for its limit.
+    pub(super) fn near(level: Level, query: &Query, blocks: &Blocks, cells: &Arc<Cells>) -> Option<Self> {
+        let chosen = cells.near(level, &Code::of(&query.direction, 1.0));
+        let rows: Vec<RowSet> = blocks.iter().map(|block| block.in_cells(level, cells, &chosen)).collect();
+        let count = rows.iter().map(RowSet::len).sum();
+        let total: usize = blocks.iter().map(|block| block.len()).sum();
+        let few = count < total / SPARSE_SHARE;
+        (few && count >= query.limit).then_some(Self { rows: Some(rows), approximate: true, count, total })
+    }
+
+    pub(super) fn block(&self, block: usize) -> Option<RowSet> {
+        self.rows.as_ref().map(|rows| rows[block])
+    }
+}

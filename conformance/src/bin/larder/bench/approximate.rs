@@ -1,0 +1,142 @@
+//! Approximate search in memory beside faiss' graph index, both as wide as a recall takes.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Instant;
+
+use larder_kernel::{SearchRequest, VectorStore};
+
+use super::figure::{Figure, Subject, Target, Unit, in_turns};
+use super::vectors::{LIMIT, Vectors, middle, write_numbers};
+use super::{Outcome, Plan};
+
+const DIMENSIONS: usize = 384;
+const QUERIES: u64 = 200;
+/// What part of the best rows both sides must find.
+const RECALL: f64 = 0.97;
+
+/// Single searches, one thread.
+pub(super) async fn beside_hnsw(plan: &Plan) -> Outcome<Vec<Figure>> {
+    let count = plan.size(100_000, 20_000);
+    let vectors = Vectors::new(DIMENSIONS, u64::from(count) / 1_000);
+    let (exact, collection) = vectors.store(count).await?;
+    let approximate = exact.clone().with_approximate_search();
+    if !approximate.build_index(&collection).await? {
+        return Err("the vectors lie in groups, and yet there is no index".into());
+    }
+    let queries: Vec<SearchRequest> = (0..QUERIES).map(|seed| vectors.query(seed)).collect::<Outcome<_>>()?;
+    let mut hits = 0_u32;
+    for query in &queries {
+        let expected: BTreeSet<_> =
+            exact.search(&collection, query).await?.into_iter().map(|hit| hit.id).collect();
+        for hit in approximate.search(&collection, query).await? {
+            hits += u32::from(expected.contains(&hit.id));
+        }
+    }
+    let all = u32::try_from(queries.len() * LIMIT)?;
+
+    let mut peer = Hnsw::start(plan, &vectors, count, &queries)?;
+    let rounds = in_turns(
+        plan,
+        async |_| {
+            let mut taken = Vec::with_capacity(queries.len());
+            for query in &queries {
+                let begun = Instant::now();
+                let found = approximate.search(&collection, query).await?;
+                taken.push(begun.elapsed().as_secs_f64() * 1e6);
+                if found.len() != LIMIT {
+                    return Err("an approximate search came short".into());
+                }
+            }
+            Ok(middle(taken))
+        },
+        async |_| peer.round(),
+    )
+    .await?;
+    let what = format!("the best 10 of {count} clustered vectors of {DIMENSIONS} numbers, most of them");
+    let subject = |name, what, peer, unit, target| Subject {
+        name,
+        what,
+        peer,
+        settings: "in memory, one thread, one query a call; the same vectors and queries".to_owned(),
+        unit,
+        target: Some(target),
+    };
+    Ok(vec![
+        subject("vector-approximate", what.clone(), peer.name(), Unit::Micros, Target::AtMost(1.0))
+            .figure(&rounds),
+        subject(
+            "vector-approximate-recall",
+            format!("hits found: {what}"),
+            "the hits of the exact answers".to_owned(),
+            Unit::Hits,
+            Target::AtLeast(RECALL),
+        )
+        .figure(&[(f64::from(hits), f64::from(all))]),
+    ])
+}
+
+/// A process with faiss' index, which searches when it is told to.
+struct Hnsw {
+    process: Child,
+    orders: ChildStdin,
+    answers: BufReader<ChildStdout>,
+    version: String,
+    width: String,
+    recall: String,
+}
+
+impl Hnsw {
+    fn start(plan: &Plan, vectors: &Vectors, count: u32, queries: &[SearchRequest]) -> Outcome<Self> {
+        let files = [plan.scratch.join("rows.f32"), plan.scratch.join("wanted.f32")];
+        write_numbers(&files[0], (0..u64::from(count)).map(|seed| vectors.at(seed)))?;
+        write_numbers(&files[1], queries.iter().map(|query| query.embedding.as_slice().to_vec()))?;
+        let mut command = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("bench/peers/run"));
+        command.args(["faiss", "hnsw_search.py"]).args(files);
+        command.args([DIMENSIONS.to_string(), RECALL.to_string()]);
+        let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let (Some(orders), Some(answers)) = (process.stdin.take(), process.stdout.take()) else {
+            return Err("hnsw_search.py has no pipes".into());
+        };
+        let (answers, empty) = (BufReader::new(answers), String::new);
+        let mut hnsw = Self { process, orders, answers, version: empty(), width: empty(), recall: empty() };
+        let said = hnsw.line()?;
+        let [version, width, recall] = said.split(' ').collect::<Vec<_>>()[..] else {
+            return Err("hnsw_search.py said nothing of its index".into());
+        };
+        (hnsw.version, hnsw.width, hnsw.recall) = (version.to_owned(), width.to_owned(), recall.to_owned());
+        Ok(hnsw)
+    }
+
+    fn name(&self) -> String {
+        let Self { version, width, recall, .. } = self;
+        format!(
+            "faiss-cpu {version}, IndexHNSWFlat of 32 neighbours, efSearch {width}, the least of some widths that finds \
+             {RECALL} of them ({recall})"
+        )
+    }
+
+    fn line(&mut self) -> Outcome<String> {
+        let mut line = String::new();
+        if self.answers.read_line(&mut line)? == 0 {
+            return Err(format!("hnsw_search.py ended: {}", self.process.wait()?).into());
+        }
+        Ok(line.trim().to_owned())
+    }
+
+    /// The middle of the microseconds that a search takes.
+    fn round(&mut self) -> Outcome<f64> {
+        self.orders.write_all(b"search\n")?;
+        Ok(self.line()?.parse()?)
+    }
+}
+
+impl Drop for Hnsw {
+    fn drop(&mut self) {
+        // It may have ended by itself; either way it is gone.
+        drop(self.process.kill());
+        drop(self.process.wait());
+    }
+}
