@@ -107,12 +107,7 @@ impl Front {
         self.kept.extend(other.kept);
     }
 
-    /// The rows that may be among the best, the most promising first.
-    pub(super) fn into_kept(self) -> Vec<Kept> {
-        self.into_most_promising(usize::MAX)
-    }
-
-    /// The most promising of them, so many at most.
+    /// The rows that may be among the best, the most promising first, and so many of them at most.
     pub(super) fn into_most_promising(mut self, count: usize) -> Vec<Kept> {
         let order = |left: &Kept, right: &Kept| right.upper.total_cmp(&left.upper);
         self.kept.retain(|kept| kept.upper >= self.threshold);
