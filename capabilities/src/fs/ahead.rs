@@ -1,8 +1,8 @@
 //! Reading ahead on the blocking pool, without a hop for each piece.
 //!
 //! The pieces are dealt out to lanes in turns. A lane's reader goes on from piece to piece as long as they are taken; where
-//! some lie there untaken it ends, and whoever takes one starts it anew. So a reader that keeps up with its consumer is
-//! woken once, and a slow consumer holds no thread.
+//! some lie there untaken it ends, and whoever takes one starts it anew. So a slow consumer holds no thread, and a quick one
+//! gives others their turn now and then.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -15,8 +15,10 @@ use larder_kernel::Result;
 
 use super::cut_short;
 
-/// Pieces of a lane that lie there untaken at most, beside the one that is being read.
+/// With so many pieces untaken, a lane reads no further one.
 const READY_MAX: usize = 2;
+/// Pieces that a reader reads in one go, before others may have its thread.
+const TURN_PIECES: usize = 16;
 
 type Read<T> = dyn Fn(Range<u64>) -> Result<T> + Send + Sync;
 
@@ -86,20 +88,23 @@ struct State<T> {
 impl<T: Send + 'static> Lane<T> {
     fn poll(self: &Arc<Self>, context: &mut Context<'_>) -> Poll<Option<Result<T>>> {
         let mut state = self.state();
-        let piece = state.ready.pop_front();
-        if !state.is_read && state.left.peek().is_some() {
-            state.is_read = true;
-            let reader = Reader { lane: Arc::clone(self), is_done: false };
-            tokio::task::spawn_blocking(move || reader.run());
-        }
-        match piece {
+        let begins = !state.is_read && state.left.peek().is_some();
+        state.is_read |= begins;
+        let piece = match state.ready.pop_front() {
             Some(piece) => Poll::Ready(Some(piece)),
             None if state.is_read => {
                 state.waker = Some(context.waker().clone());
                 Poll::Pending
             }
             None => Poll::Ready(None),
+        };
+        // A runtime that shuts down drops the reader at once, which then looks at the state itself.
+        drop(state);
+        if begins {
+            let reader = Reader { lane: Arc::clone(self), read: 0, is_done: false };
+            tokio::task::spawn_blocking(move || reader.run());
         }
+        piece
     }
 }
 
@@ -112,6 +117,8 @@ impl<T> Lane<T> {
 /// A reader under way. However it ends, who waits is told.
 struct Reader<T> {
     lane: Arc<Lane<T>>,
+    /// How many pieces it has read.
+    read: usize,
     /// Whether it gave up its place: the lane may have another reader by now.
     is_done: bool,
 }
@@ -134,7 +141,9 @@ impl<T> Reader<T> {
     /// The next piece to read; without one the place is given up.
     fn next(&mut self) -> Option<Range<u64>> {
         let mut state = self.lane.state();
-        let piece = if state.ready.len() < READY_MAX { state.left.next() } else { None };
+        let goes_on = state.ready.len() < READY_MAX && self.read < TURN_PIECES;
+        let piece = if goes_on { state.left.next() } else { None };
+        self.read += 1;
         if piece.is_none() {
             self.is_done = true;
             state.is_read = false;

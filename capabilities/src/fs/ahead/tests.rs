@@ -67,3 +67,28 @@ async fn a_lane_ends_with_its_error_and_a_panic_is_one() {
     let error = found[2].as_ref().unwrap_err();
     assert_eq!((error.kind(), error.operation()), (ErrorKind::Unexpected, OPERATION));
 }
+
+#[test]
+fn a_runtime_that_shuts_down_ends_what_is_read() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let handle = runtime.handle().clone();
+    let mut stream = Box::pin(read_ahead(OPERATION, &pieces(1_000), 2, |piece| Ok(piece.start)));
+    assert_eq!(handle.block_on(stream.next()).unwrap().unwrap(), 0);
+    drop(runtime);
+    let rest = handle.block_on(stream.collect::<Vec<_>>());
+    assert!(rest.len() <= 2 + 2 * READY_MAX);
+    assert!(rest.iter().any(|piece| piece.as_ref().is_err_and(|error| error.operation() == OPERATION)));
+}
+
+#[test]
+fn a_runtime_that_ends_amid_reads_waits_for_none_for_ever() {
+    for _ in 0..100 {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
+        for _ in 0..2 {
+            let stream = read_ahead(OPERATION, &pieces(100_000), 2, |piece| Ok(piece.start));
+            drop(runtime.spawn(stream.for_each(|_| std::future::ready(()))));
+        }
+        std::thread::sleep(Duration::from_micros(500));
+        drop(runtime);
+    }
+}
