@@ -130,8 +130,8 @@ impl InMemoryVectorStore {
 
     /// Sets whether searches of this handle may leave out rows by bounds from 8-bit codes; unless set, they do.
     ///
-    /// The answers are the same to the bit. Without the codes a search reads the whole of every embedding, four
-    /// times the bytes: a reference to measure by.
+    /// The answers of exact searches are the same to the bit. Without the codes a search reads the whole of every embedding,
+    /// four times the bytes, and none is approximate: a reference to measure by.
     #[must_use]
     pub fn with_first_pass(mut self, first_pass: bool) -> Self {
         self.way.first_pass = first_pass;
@@ -141,19 +141,22 @@ impl InMemoryVectorStore {
     /// Lets searches without a filter look at a part of a large collection only, and so miss some of the best rows.
     ///
     /// A collection of 10,000 documents or more gets an index then: cells of like vectors, as many as the square root of the
-    /// documents. A search looks at the cells nearest to it, as far around as it took to find 99 % of the 10 nearest neighbours
-    /// of the collection's own vectors when the cells were made. Queries that are unlike the documents find fewer.
+    /// documents. A search looks at the cells nearest to it, as far around as it took to find 99 % of the nearest neighbours of
+    /// the collection's own vectors when the cells were made: of the nearest 10 for a limit up to 10, of the nearest 100 for one up
+    /// to 100. Queries that are unlike the documents find fewer.
     ///
-    /// The first search that finds a collection large has its cells made on a thread of its own, as does one that finds it
-    /// twice as large or half as large since; until they are there, searches are exact. What is written later is found
-    /// at once: a block's rows are divided anew by the first search after more than 32 of them were written. Searches
-    /// stay exact where a filter is given, where cells are near that hold a quarter of the rows, as among vectors that lie in no
-    /// groups, where these hold fewer rows than the limit, or fewer hits of a least score, and for embeddings of
-    /// fewer than 32 numbers. So an answer always has min(limit, matches) hits.
+    /// The first search that finds a collection large has its cells made on a thread of its own, as does one that finds
+    /// more written and deleted since than half of what there was; until they are there, searches are exact, or go by the
+    /// cells before them. What is written later is found at once: a block's rows are divided anew by the first search after
+    /// one in 32 of them was written. Searches stay exact where a filter is given, for limits above 100, where cells are near that
+    /// hold a quarter of the rows, as among vectors that lie in no groups, and for embeddings of fewer than 32 numbers.
+    /// Where cells hold fewer hits of a least score than the limit, the search is done again, exactly. So an answer always has
+    /// min(limit, matches) hits.
     ///
     /// # Complexity
     /// A search reads a byte of each number of √documents centers and of the rows in the cells within reach. Making the cells
-    /// compares a sample of 64 rows a cell with all centers, up to nine times, and each row once.
+    /// compares a sample of 64 rows a cell with all centers, up to nine times, 256 rows with all rows, and each row with all
+    /// centers: documents × √documents × dimensions. While it is at work, writers copy the blocks that they write to.
     ///
     /// # Memory
     /// Two bytes a number of each center; two bytes a row, and for each block of rows two bytes a cell. None of it is counted.
@@ -174,13 +177,13 @@ impl InMemoryVectorStore {
     ///
     /// # Errors
     /// `Unsupported` where searches are exact, as this handle has not been told
-    /// [`with_approximate_search`](Self::with_approximate_search).
+    /// [`with_approximate_search`](Self::with_approximate_search), or to do without a first pass.
     ///
     /// # Cancellation
-    /// The index is made all the same.
+    /// Once begun, the index is made all the same.
     pub async fn build_index(&self, collection: &CollectionName) -> Result<bool> {
         const OPERATION: &str = "vectors.build_index";
-        if !self.way.approximate {
+        if !self.way.has_index() {
             let message = "searches of this store are exact; open it with approximate search";
             return Err(Error::new(ErrorKind::Unsupported, OPERATION, message));
         }

@@ -6,7 +6,7 @@ use larder_kernel::check::size;
 use larder_kernel::{Document, DocumentId, Embedding, Filter, Metadata, Result};
 use ndarray::{Array2, ArrayView1, Axis, Slice};
 
-use super::cells::{Cells, Members, Membership};
+use super::cells::{Cells, Membership};
 use super::codes::{Code, Codes};
 use super::columns::{Columns, RowSet};
 use super::kernel::Level;
@@ -65,7 +65,7 @@ pub(super) struct Block {
     records: Vec<Arc<Record>>,
     columns: Columns,
     membership: Membership,
-    /// The rows that were written since there are columns or members of cells.
+    /// The rows that were written since there are columns.
     stale: Vec<usize>,
 }
 
@@ -139,20 +139,15 @@ impl Block {
 
     /// Notes that the columns and cells say nothing of this row any more.
     fn touch(&mut self, row: usize) {
-        if (self.columns.is_empty() && self.membership.is_empty()) || self.stale.contains(&row) {
+        self.membership.touch(row, self.records.len());
+        if self.columns.is_empty() || self.stale.contains(&row) {
             return;
         }
         self.stale.push(row);
         if self.stale.len() > STALE_ROWS_MAX {
             self.columns = Columns::default();
-            self.membership = Membership::default();
             self.stale.clear();
         }
-    }
-
-    /// The rows that were written since there are columns or members of cells, and are still there.
-    fn stale(&self) -> impl Iterator<Item = usize> {
-        self.stale.iter().copied().filter(|row| *row < self.records.len())
     }
 
     /// Whether a filter needs no look at most of the rows.
@@ -163,7 +158,7 @@ impl Block {
     /// The rows whose metadata satisfies a filter.
     pub(super) fn matching(&self, filter: &Filter) -> RowSet {
         let mut rows = self.columns.matching(filter, &self.records);
-        for row in self.stale() {
+        for row in self.stale.iter().copied().filter(|row| *row < self.records.len()) {
             rows.set(row, filter.matches(&self.records[row].metadata));
         }
         rows
@@ -175,15 +170,18 @@ impl Block {
     }
 
     /// Finds out which rows are in which of the cells.
-    pub(super) fn divide(&self, level: Level, cells: &Arc<Cells>) -> Arc<Members> {
-        self.membership.of(level, cells, &self.codes, self.len())
+    pub(super) fn divide(&self, level: Level, cells: &Arc<Cells>) {
+        self.membership.divide(level, cells, &self.codes, self.len());
     }
 
     /// The rows in some of the cells, and those that were written since it was found out.
     pub(super) fn in_cells(&self, level: Level, cells: &Arc<Cells>, chosen: &[usize]) -> RowSet {
-        let mut rows = self.divide(level, cells).rows(chosen).and(RowSet::first(self.len()));
-        self.stale().for_each(|row| rows.set(row, true));
-        rows
+        let known = self.membership.rows(cells, chosen).or_else(|| {
+            self.divide(level, cells);
+            self.membership.rows(cells, chosen)
+        });
+        // Other cells may have been asked for meanwhile; then all rows are looked at.
+        known.unwrap_or(RowSet::first(self.len())).and(RowSet::first(self.len()))
     }
 
     /// A copy of a row.

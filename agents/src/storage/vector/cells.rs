@@ -10,15 +10,22 @@
 
 mod train;
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use super::codes::{Code, Codes};
 use super::columns::RowSet;
 use super::first::Group;
 use super::kernel::{Level, Line, PANEL_ROWS};
+use super::scope::SPARSE_SHARE;
 
 /// What part of the true neighbours of a collection's own vectors is to be found.
 const RECALL_AIMED: f64 = 0.99;
+/// For how many neighbours it is measured how far a search has to reach. One that wants more of them is exact.
+const MEASURED_LIMITS: [usize; 2] = [10, 100];
+/// Of so many rows of a block, one may be written before its members are found out anew, and no more than
+const STALE_SHARE: usize = 32;
+/// so many.
+const STALE_ROWS_MAX: usize = 32;
 /// Centers that one step compares a panel of rows with.
 const CENTERS_AT_ONCE: usize = 4;
 
@@ -26,12 +33,21 @@ const CENTERS_AT_ONCE: usize = 4;
 #[derive(Debug)]
 pub(super) struct Cells {
     centers: Centers,
-    /// How far a center's score may be below the best one's.
-    reach: f32,
+    /// How many rows of a sample each cell holds, and how many the sample has.
+    sizes: Vec<usize>,
+    sampled: usize,
+    reaches: [Reach; MEASURED_LIMITS.len()],
     /// Whether the cells within reach hold so few rows that it is worth while to look for them.
     pub(super) worth_while: bool,
     /// How many rows there were.
     pub(super) rows: usize,
+}
+
+/// How far a center's score may be below the best one's, for a search that wants so many rows at most.
+#[derive(Debug, Clone, Copy)]
+struct Reach {
+    limit: usize,
+    below: f32,
 }
 
 /// Directions, as a query is held against them and as rows are.
@@ -92,11 +108,13 @@ impl Centers {
 }
 
 impl Cells {
-    /// The cells that a search in this direction looks at.
-    pub(super) fn near(&self, level: Level, direction: &Code) -> Vec<usize> {
-        let scores = self.centers.scores(level, direction);
-        let least = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max) - self.reach;
-        (0..scores.len()).filter(|cell| scores[*cell] >= least).collect()
+    /// The cells that a search for so many rows in this direction looks at; `None` where it wants too many, or they hold too
+    /// many.
+    pub(super) fn near(&self, level: Level, direction: &Code, limit: usize) -> Option<Vec<usize>> {
+        let reach = self.reaches.iter().find(|reach| limit <= reach.limit)?;
+        let chosen = within(&self.centers.scores(level, direction), reach.below);
+        let held: usize = chosen.iter().map(|cell| self.sizes[*cell]).sum();
+        (held * SPARSE_SHARE <= self.sampled).then_some(chosen)
     }
 
     /// Numbers that are multiplied to find the cells of a search.
@@ -105,9 +123,15 @@ impl Cells {
     }
 }
 
+/// The cells whose centers score no further than this below the best one.
+fn within(scores: &[f32], below: f32) -> Vec<usize> {
+    let least = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max) - below;
+    (0..scores.len()).filter(|cell| scores[*cell] >= least).collect()
+}
+
 /// The rows of a block, by their cells.
 #[derive(Debug)]
-pub(super) struct Members {
+struct Members {
     cells: Arc<Cells>,
     /// Where the rows of each cell begin, and the end of the last one's.
     starts: Vec<u16>,
@@ -138,7 +162,7 @@ impl Members {
     }
 
     /// The rows in some of the cells.
-    pub(super) fn rows(&self, cells: &[usize]) -> RowSet {
+    fn rows(&self, cells: &[usize]) -> RowSet {
         let mut rows = RowSet::first(0);
         for cell in cells {
             let (start, end) = (self.starts[*cell], self.starts[*cell + 1]);
@@ -150,38 +174,59 @@ impl Members {
     }
 }
 
-/// The members of a block's cells, once a search has asked for them. A copy of a block takes them along.
+/// Which rows of a block are in which cells, once a search has asked. A copy of a block takes it along.
 #[derive(Debug, Default)]
-pub(super) struct Membership(RwLock<Option<Arc<Members>>>);
+pub(super) struct Membership(RwLock<Option<Divided>>);
+
+#[derive(Debug, Clone)]
+struct Divided {
+    members: Arc<Members>,
+    /// The rows that were written since.
+    stale: Vec<usize>,
+}
 
 impl Clone for Membership {
     fn clone(&self) -> Self {
-        Self(RwLock::new(self.members()))
+        Self(RwLock::new(self.divided().clone()))
     }
 }
 
 impl Membership {
-    fn members(&self) -> Option<Arc<Members>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    fn divided(&self) -> RwLockReadGuard<'_, Option<Divided>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.members().is_none()
+    /// Notes that a row of a block of so many was written.
+    pub(super) fn touch(&mut self, row: usize, rows: usize) {
+        let place = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let Some(divided) = place else { return };
+        if !divided.stale.contains(&row) {
+            divided.stale.push(row);
+            if divided.stale.len() > (rows / STALE_SHARE).clamp(1, STALE_ROWS_MAX) {
+                *place = None;
+            }
+        }
     }
 
     /// Whether the members of these cells are known.
     pub(super) fn is_of(&self, cells: &Arc<Cells>) -> bool {
-        self.members().is_some_and(|members| Arc::ptr_eq(&members.cells, cells))
+        self.divided().as_ref().is_some_and(|divided| Arc::ptr_eq(&divided.members.cells, cells))
     }
 
-    /// The members of these cells, found out where they are not known.
-    pub(super) fn of(&self, level: Level, cells: &Arc<Cells>, codes: &Codes, rows: usize) -> Arc<Members> {
-        let known = self.members().filter(|members| Arc::ptr_eq(&members.cells, cells));
-        known.unwrap_or_else(|| {
-            let made = Arc::new(Members::of(level, cells, codes, rows));
-            *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&made));
-            made
-        })
+    /// Finds out the members of these cells among the rows with these codes.
+    pub(super) fn divide(&self, level: Level, cells: &Arc<Cells>, codes: &Codes, rows: usize) {
+        let members = Arc::new(Members::of(level, cells, codes, rows));
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) =
+            Some(Divided { members, stale: Vec::new() });
+    }
+
+    /// The rows in some of the cells, and those that were written since it was found out; `None` where it is not known.
+    pub(super) fn rows(&self, cells: &Arc<Cells>, chosen: &[usize]) -> Option<RowSet> {
+        let divided = self.divided();
+        let divided = divided.as_ref().filter(|divided| Arc::ptr_eq(&divided.members.cells, cells))?;
+        let mut rows = divided.members.rows(chosen);
+        divided.stale.iter().for_each(|row| rows.set(*row, true));
+        Some(rows)
     }
 }
 

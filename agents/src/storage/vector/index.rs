@@ -1,6 +1,6 @@
 //! The index of a collection: its cells, and when they are made.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use super::cells::Cells;
@@ -10,7 +10,7 @@ use super::matrix::Blocks;
 
 /// Documents that make a collection large: an exact search of fewer takes about as long as an approximate one.
 const INDEXED_ROWS_MIN: usize = 10_000;
-/// Where the collection has as many times the rows that it had, or as many times fewer, the cells are made anew.
+/// Where of so many rows one was written or deleted, the cells are made anew.
 const OUTGROWN: usize = 2;
 
 /// The cells of a collection, if it has any yet.
@@ -18,6 +18,8 @@ const OUTGROWN: usize = 2;
 pub(super) struct Index {
     cells: RwLock<Option<Arc<Cells>>>,
     at_work: AtomicBool,
+    /// Rows that were written or deleted since the cells were made, or begun to be.
+    changed: AtomicUsize,
 }
 
 impl Index {
@@ -47,28 +49,38 @@ impl Index {
         self.cells().filter(|cells| cells.worth_while)
     }
 
+    /// Notes that a row was written or deleted.
+    pub(super) fn note_change(&self) {
+        self.changed.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// The task of making the cells of a collection of so many rows, where that is due and nobody is at it.
     fn due(self: &Arc<Self>, rows: usize, dimensions: usize) -> Option<Making> {
-        let fits = |cells: Arc<Cells>| rows / OUTGROWN <= cells.rows && cells.rows / OUTGROWN <= rows;
-        if rows < INDEXED_ROWS_MIN || dimensions < CODED_DIMENSIONS_MIN || self.cells().is_some_and(fits) {
+        let is_due = || match self.cells() {
+            Some(cells) => self.changed.load(Ordering::Relaxed) > cells.rows / OUTGROWN,
+            None => rows >= INDEXED_ROWS_MIN && dimensions >= CODED_DIMENSIONS_MIN,
+        };
+        if !is_due() || self.at_work.swap(true, Ordering::AcqRel) {
             return None;
         }
-        (!self.at_work.swap(true, Ordering::AcqRel)).then(|| Making(Arc::clone(self)))
+        let making = Making(Arc::clone(self));
+        // They may have been made in between.
+        is_due().then_some(making)
     }
 
     /// Makes the cells for these blocks, and says whether searches use them.
     pub(super) fn make(&self, level: Level, blocks: &Blocks, dimensions: usize) -> bool {
-        if dimensions < CODED_DIMENSIONS_MIN || blocks.is_empty() {
-            return false;
-        }
-        let cells = Arc::new(Cells::of(level, blocks, dimensions));
-        if cells.worth_while {
+        self.changed.store(0, Ordering::Relaxed);
+        let made = (dimensions >= CODED_DIMENSIONS_MIN && !blocks.is_empty())
+            .then(|| Arc::new(Cells::of(level, blocks, dimensions)));
+        let used = made.as_ref().filter(|cells| cells.worth_while);
+        if let Some(cells) = used {
             // So that no search has to.
-            blocks.iter().for_each(|block| drop(block.divide(level, &cells)));
+            blocks.iter().for_each(|block| block.divide(level, cells));
         }
-        let worth_while = cells.worth_while;
-        *self.cells.write().unwrap_or_else(PoisonError::into_inner) = Some(cells);
-        worth_while
+        let is_used = used.is_some();
+        *self.cells.write().unwrap_or_else(PoisonError::into_inner) = made;
+        is_used
     }
 }
 

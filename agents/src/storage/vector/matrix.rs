@@ -152,6 +152,7 @@ impl Rows {
     }
 
     fn write(&mut self, row: &Row) {
+        self.index.note_change();
         let rows_max = self.block_rows;
         if let Some(index) = self.places.get(&row.tail.record.id).copied() {
             self.block_mut(index / rows_max).set(index % rows_max, row.embedding.as_slice(), &row.tail);
@@ -168,6 +169,7 @@ impl Rows {
     /// Removes a document, if it is there; the last row takes its place.
     fn remove(&mut self, id: &DocumentId) -> Option<u64> {
         let index = self.places.remove(id)?;
+        self.index.note_change();
         let counted = self.counted_at(index);
         // One document fewer stands in `places`, so its length is the index of the last row.
         let last = self.places.len();

@@ -7,6 +7,7 @@ use larder_kernel::{Filter, SearchHit, SearchRequest};
 use super::block::{Block, norm_inverse};
 use super::cells::Cells;
 use super::matrix::Blocks;
+use super::scope::SPARSE_SHARE;
 
 /// What holding one document's metadata against one condition costs, in steps.
 pub(super) const FILTER_STEPS: usize = 64;
@@ -20,6 +21,7 @@ pub(super) const NUMBERS_PER_STEP: usize = 2;
 pub(super) const CODES_PER_NUMBER: usize = 4;
 
 /// A search, made ready.
+#[derive(Clone)]
 pub(super) struct Query {
     /// The request's embedding, of length one.
     pub(super) direction: Vec<f32>,
@@ -52,7 +54,11 @@ impl Query {
     pub(super) fn cell_steps(&self, blocks: &Blocks, cells: &Arc<Cells>) -> usize {
         let of_centers = cells.numbers(self.direction.len()) / NUMBERS_PER_STEP / CODES_PER_NUMBER;
         let steps = |block: &Arc<Block>| {
-            if block.is_divided(cells) { COLUMN_STEPS } else { block.len().saturating_mul(of_centers) }
+            if block.is_divided(cells) {
+                COLUMN_STEPS + block.len() / SPARSE_SHARE
+            } else {
+                block.len().saturating_mul(of_centers)
+            }
         };
         blocks.iter().map(steps).fold(of_centers, usize::saturating_add)
     }

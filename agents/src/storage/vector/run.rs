@@ -24,36 +24,43 @@ pub(super) struct Call {
 
 impl Call {
     /// The hits of each search.
-    pub(super) async fn run(self, operation: &'static str) -> Result<Vec<Vec<SearchHit>>> {
-        let call = Arc::new(self);
-        let hits = call.answers(operation, call.cells.as_ref()).await?;
+    pub(super) async fn run(mut self, operation: &'static str) -> Result<Vec<Vec<SearchHit>>> {
+        let cells = self.cells.take();
+        let first = Arc::new(self);
+        let (mut hits, approximate) = first.answers(operation, cells).await?;
         // Cells have rows for every limit, but not as many that score as well as a search may demand.
-        let short =
-            |(query, hits): (&Query, &Vec<SearchHit>)| query.may_be_approximate() && query.wants_more(hits);
-        if call.cells.is_some() && call.queries.iter().zip(&hits).any(short) {
-            return call.answers(operation, None).await;
+        let short = |at: &usize| approximate[*at] && first.queries[*at].wants_more(&hits[*at]);
+        let short: Vec<usize> = (0..hits.len()).filter(short).collect();
+        if !short.is_empty() {
+            let queries = short.iter().map(|at| first.queries[*at].clone()).collect();
+            let exact = Self { blocks: Arc::clone(&first.blocks), queries, cells: None, ..*first };
+            let (found, _) = Arc::new(exact).answers(operation, None).await?;
+            short.into_iter().zip(found).for_each(|(at, found)| hits[at] = found);
         }
         Ok(hits)
     }
 
+    /// The hits of each search, and whether they may not be the best ones.
     async fn answers(
         self: &Arc<Self>,
         operation: &'static str,
-        cells: Option<&Arc<Cells>>,
-    ) -> Result<Vec<Vec<SearchHit>>> {
-        let of_query = |query: &Query| match cells {
+        cells: Option<Arc<Cells>>,
+    ) -> Result<(Vec<Vec<SearchHit>>, Vec<bool>)> {
+        let of_query = |query: &Query| match &cells {
             Some(cells) if query.may_be_approximate() => query.cell_steps(&self.blocks, cells),
             _ => query.filter_steps(&self.blocks),
         };
         let steps = self.queries.iter().map(of_query).fold(0, usize::saturating_add);
-        let (call, cells) = (Arc::clone(self), cells.cloned());
+        let call = Arc::clone(self);
         let scopes = offload::run(operation, steps, move || Ok(call.scopes(cells.as_ref()))).await?;
+        let approximate = scopes.iter().map(|scope| scope.approximate).collect();
         let steps = self.search(&scopes).steps(self.copy_steps);
         let call = Arc::clone(self);
-        offload::run(operation, steps, move || Ok(call.search(&scopes).hits())).await
+        let hits = offload::run(operation, steps, move || Ok(call.search(&scopes).hits())).await?;
+        Ok((hits, approximate))
     }
 
-    fn scopes(&self, cells: Option<&Arc<Cells>>) -> Vec<Scope> {
+    pub(super) fn scopes(&self, cells: Option<&Arc<Cells>>) -> Vec<Scope> {
         let near = |query: &Query| {
             let cells = cells.filter(|_| query.may_be_approximate())?;
             Scope::near(self.way.level, query, &self.blocks, cells)

@@ -44,7 +44,7 @@ impl Scope {
 
     /// The rows in the cells nearest to a query, where they are few and enough for its limit.
     pub(super) fn near(level: Level, query: &Query, blocks: &Blocks, cells: &Arc<Cells>) -> Option<Self> {
-        let chosen = cells.near(level, &Code::of(&query.direction, 1.0));
+        let chosen = cells.near(level, &Code::of(&query.direction, 1.0), query.limit)?;
         let rows: Vec<RowSet> = blocks.iter().map(|block| block.in_cells(level, cells, &chosen)).collect();
         let count = rows.iter().map(RowSet::len).sum();
         let total: usize = blocks.iter().map(|block| block.len()).sum();

@@ -36,6 +36,13 @@ pub(super) struct Way {
     pub(super) approximate: bool,
 }
 
+impl Way {
+    /// Whether searches use an index: by codes they do without, nothing may be left out.
+    pub(super) fn has_index(&self) -> bool {
+        self.approximate && self.first_pass
+    }
+}
+
 /// What the threads of a search share.
 pub(super) struct Search<'a> {
     pub(super) way: Way,

@@ -1,13 +1,14 @@
 use std::collections::HashSet;
 
 use larder_kernel::{
-    CollectionName, Document, DocumentId, Embedding, ErrorKind, PutMode, SearchRequest, VectorStore,
+    CollectionName, Document, DocumentId, Embedding, ErrorKind, Filter, PutMode, SearchRequest, VectorStore,
 };
 
 use super::*;
 use crate::storage::InMemoryVectorStore;
 use crate::storage::vector::query::Query;
-use crate::storage::vector::scope::Scope;
+use crate::storage::vector::run::Call;
+use crate::storage::vector::search::Way;
 use crate::storage::vector::tests::numbers;
 
 const DIMENSIONS: usize = 64;
@@ -52,20 +53,52 @@ async fn found(store: &InMemoryVectorStore, request: &SearchRequest) -> Vec<Docu
     store.search(&notes(), request).await.unwrap().into_iter().map(|hit| hit.id).collect()
 }
 
+/// What part of the rows that the exact store finds the approximate one finds too.
+async fn recall(
+    exact: &InMemoryVectorStore,
+    approximate: &InMemoryVectorStore,
+    centers: u64,
+    limit: usize,
+) -> f64 {
+    let (mut hits, mut wanted) = (0, 0);
+    for seed in 0..60 {
+        let request = request(vector(500_000 + seed, centers)).with_limit(limit);
+        let expected: HashSet<DocumentId> = found(exact, &request).await.into_iter().collect();
+        let found = found(approximate, &request).await;
+        assert_eq!(found.len(), limit);
+        hits += u32::try_from(found.iter().filter(|id| expected.contains(id)).count()).unwrap();
+        wanted += u32::try_from(expected.len()).unwrap();
+    }
+    f64::from(hits) / f64::from(wanted)
+}
+
 #[tokio::test]
 async fn among_groups_nearly_all_are_found_in_few_cells() {
-    let (exact, approximate) = stores(6_000, 30).await;
+    let (exact, approximate) = stores(6_000, 100).await;
     assert!(approximate.build_index(&notes()).await.unwrap());
-    let (mut hits, mut wanted) = (0, 0);
-    for seed in 0..100 {
-        let request = request(vector(500_000 + seed, 30));
-        let expected: HashSet<DocumentId> = found(&exact, &request).await.into_iter().collect();
-        let found = found(&approximate, &request).await;
-        assert_eq!(found.len(), 10);
-        hits += found.iter().filter(|id| expected.contains(id)).count();
-        wanted += expected.len();
+    // As many as a group has, and more.
+    for limit in [1, 10, 30, 60, 100] {
+        let found = recall(&exact, &approximate, 100, limit).await;
+        assert!(found >= 0.97, "{found} of the best {limit}");
     }
-    assert!(hits * 100 >= wanted * 97, "{hits} of {wanted}");
+}
+
+#[tokio::test]
+async fn cells_that_the_documents_have_outgrown_are_made_anew() {
+    let (exact, approximate) = stores(2_000, 30).await;
+    assert!(approximate.build_index(&notes()).await.unwrap());
+    // The same documents, and nothing is where it was.
+    for first in [0, 1_000] {
+        let moved = (first..first + 1_000).map(|number| document(number, vector(number + 77, 41))).collect();
+        exact.put(&notes(), moved, PutMode::Upsert).await.unwrap();
+    }
+    for _ in 0..100 {
+        if recall(&exact, &approximate, 41, 10).await >= 0.97 {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    panic!("the cells are still those of other vectors");
 }
 
 #[tokio::test]
@@ -157,14 +190,34 @@ async fn a_search_of_a_large_collection_has_its_cells_made() {
 }
 
 #[test]
-fn a_search_looks_at_few_rows() {
-    let blocks = crate::storage::vector::search::tests::blocks(3_000, DIMENSIONS, 30, 0.3);
+fn a_search_looks_at_few_rows_where_it_may() {
+    let blocks = Arc::new(crate::storage::vector::search::tests::blocks(3_000, DIMENSIONS, 30, 0.3));
     let cells = Arc::new(Cells::of(Level::best(), &blocks, DIMENSIONS));
-    for row in 0..20 {
-        let query = Query::new(&request(blocks[row].row(row).to_vec()));
-        let scope = Scope::near(Level::best(), &query, &blocks, &cells).unwrap();
-        assert!((10..=300).contains(&scope.count), "{} of 3,000 rows", scope.count);
+    let way = Way { level: Level::best(), first_pass: true, threads: 1, approximate: true };
+    let near = |row: usize| request(blocks[row].row(row).to_vec());
+    let filtered = near(0).with_filter(Filter::eq("third", true));
+    let requests = (0..20).map(near).chain([filtered, near(0).with_limit(101), near(0).with_limit(0)]);
+    let queries = requests.map(|request| Query::new(&request)).collect();
+    let call = Call { way, blocks: Arc::clone(&blocks), queries, cells: None, copy_steps: 0 };
+    let scopes = call.scopes(Some(&cells));
+    for scope in &scopes[..20] {
+        assert!(scope.approximate && (10..=300).contains(&scope.count), "{} of 3,000 rows", scope.count);
     }
+    assert!(scopes[20..].iter().all(|scope| !scope.approximate));
+}
+
+#[test]
+fn a_block_is_divided_anew_once_one_in_32_rows_was_written() {
+    let mut blocks = crate::storage::vector::search::tests::blocks(150, DIMENSIONS, 3, 0.3);
+    let cells = Arc::new(Cells::of(Level::best(), &blocks, DIMENSIONS));
+    blocks[0].divide(Level::best(), &cells);
+    for row in 0..5 {
+        assert!(blocks[0].is_divided(&cells), "{row} rows were written");
+        let (numbers, tail) = blocks[0].copy(row);
+        Arc::get_mut(&mut blocks[0]).unwrap().set(row, &numbers, &tail);
+        assert!(blocks[0].in_cells(Level::best(), &cells, &[]).contains(row) || row == 4);
+    }
+    assert_eq!(blocks[0].in_cells(Level::best(), &cells, &[]).len(), 0);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Making cells: spherical k-means over a sample of the rows, and what part of them a search must look at.
 
-use super::{CENTERS_AT_ONCE, Cells, Centers, RECALL_AIMED};
+use super::{CENTERS_AT_ONCE, Cells, Centers, MEASURED_LIMITS, RECALL_AIMED, Reach, within};
 use crate::storage::vector::codes::Code;
 use crate::storage::vector::first::{Front, Queries};
 use crate::storage::vector::kernel::{Level, Line, PANEL_ROWS};
@@ -15,8 +15,8 @@ const SAMPLE_PER_CELL: usize = 64;
 const ROUNDS: usize = 8;
 /// Rows whose true neighbours say how far a search must reach.
 const PROBES: usize = 256;
-/// How many neighbours of each.
-const NEIGHBOURS: usize = 10;
+/// How many neighbours of each are asked for: the most that any search wants, and the row itself.
+const NEIGHBOURS: usize = MEASURED_LIMITS[MEASURED_LIMITS.len() - 1] + 1;
 
 /// A row by its block and its place there.
 type Place = (usize, usize);
@@ -67,8 +67,9 @@ impl Cells {
         }
         let mut sizes = vec![0_usize; count];
         nearest.iter().for_each(|cell| sizes[usize::from(*cell)] += 1);
-        let (reach, held) = reach(level, &sample, &centers, &sizes, &mut dice);
-        Self { centers, reach, worth_while: held * SPARSE_SHARE <= sample.places.len(), rows }
+        let (reaches, held) = reaches(level, &sample, &centers, &sizes, &mut dice);
+        let sampled = sample.places.len();
+        Self { centers, sizes, sampled, reaches, worth_while: held * SPARSE_SHARE <= sampled, rows }
     }
 }
 
@@ -204,51 +205,58 @@ fn to_length_one(direction: &mut [f32]) {
     direction.iter_mut().for_each(|number| *number *= scale);
 }
 
-/// How far below the best center's score the centers of enough true neighbours are, and how many rows of the sample the
-/// cells within this reach hold on the average.
+/// How far searches have to reach, and how many rows of the sample the cells within the first reach hold on the average.
 ///
 /// The neighbours are those by codes, which differ from the true ones in few places.
-fn reach(
+fn reaches(
     level: Level,
     sample: &Sample<'_>,
     centers: &Centers,
     sizes: &[usize],
     dice: &mut Dice,
-) -> (f32, usize) {
+) -> ([Reach; MEASURED_LIMITS.len()], usize) {
     let (blocks, places) = (sample.blocks, &sample.places);
     let probes: Vec<Place> =
         (0..PROBES.min(places.len())).map(|_| places[dice.below(places.len())]).collect();
     let codes: Vec<Code> = probes.iter().map(|(block, row)| blocks[*block].codes().code(*row)).collect();
     let scores: Vec<Vec<f32>> = codes.iter().map(|code| centers.scores(level, code)).collect();
-    let best = |scores: &[f32]| scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let mut gaps = Vec::with_capacity(PROBES * NEIGHBOURS);
-    for ((probe, scores), neighbours) in probes.iter().zip(&scores).zip(neighbours(level, blocks, &codes)) {
-        let neighbours: Vec<Place> = neighbours.into_iter().filter(|place| place != probe).collect();
-        let cells = centers.of_rows(level, blocks, &neighbours[..neighbours.len().min(NEIGHBOURS)]);
-        gaps.extend(cells.into_iter().map(|cell| best(scores) - scores[usize::from(cell)]));
-    }
+    let gaps_of = |((probe, scores), neighbours): ((&Place, &Vec<f32>), Vec<Place>)| {
+        let others: Vec<Place> = neighbours.into_iter().filter(|place| place != probe).collect();
+        let best = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let cells = centers.of_rows(level, blocks, &others).into_iter();
+        cells.map(|cell| best - scores[usize::from(cell)]).collect::<Vec<f32>>()
+    };
+    let neighbours = neighbours(level, blocks, &codes);
+    let gaps: Vec<Vec<f32>> = probes.iter().zip(&scores).zip(neighbours).map(gaps_of).collect();
+    let reaches = MEASURED_LIMITS.map(|limit| {
+        let of_limit = gaps.iter().flat_map(|gaps| gaps.iter().take(limit)).copied();
+        Reach { limit, below: below_enough(of_limit.collect()) }
+    });
+    let held = |scores: &Vec<f32>| {
+        within(scores, reaches[0].below).into_iter().map(|cell| sizes[cell]).sum::<usize>()
+    };
+    (reaches, scores.iter().map(held).sum::<usize>() / scores.len().max(1))
+}
+
+/// The least gap that as many are below as are to be found.
+fn below_enough(mut gaps: Vec<f32>) -> f32 {
     gaps.sort_by(f32::total_cmp);
-    // A share of a few thousand.
+    // A share of some ten thousand.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
     let at = (gaps.len() as f64 * RECALL_AIMED) as usize;
-    let reach = gaps.get(at).or(gaps.last()).copied().unwrap_or_default();
-    let held = |scores: &Vec<f32>| {
-        let least = best(scores) - reach;
-        scores.iter().zip(sizes).filter(|(score, _)| **score >= least).map(|(_, size)| size).sum::<usize>()
-    };
-    (reach, scores.iter().map(held).sum::<usize>() / scores.len().max(1))
+    gaps.get(at).or(gaps.last()).copied().unwrap_or_default()
 }
 
 /// The rows that score best with each of some directions by their codes, themselves among them.
 fn neighbours(level: Level, blocks: &Blocks, codes: &[Code]) -> Vec<Vec<Place>> {
     let queries = Queries::new(level, codes);
-    let mut fronts: Vec<Front> = codes.iter().map(|_| Front::new(NEIGHBOURS + 1, None)).collect();
+    let mut fronts: Vec<Front> = codes.iter().map(|_| Front::new(NEIGHBOURS, None)).collect();
     let all = vec![None; codes.len()];
     for (index, block) in blocks.iter().enumerate() {
         queries.look(index, block, &all, &mut fronts);
     }
     let best = |front: Front| {
-        let kept = front.into_most_promising(NEIGHBOURS + 1).into_iter();
+        let kept = front.into_most_promising(NEIGHBOURS).into_iter();
         kept.map(|kept| (kept.block, kept.row)).collect()
     };
     fronts.into_iter().map(best).collect()
