@@ -1,8 +1,8 @@
-//! Approximate search in memory beside faiss' graph index, both as wide as a recall takes.
+//! Approximate search in memory beside the graph indexes of faiss and usearch, each as wide as a recall takes.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Instant;
 
@@ -37,24 +37,6 @@ pub(super) async fn beside_hnsw(plan: &Plan) -> Outcome<Vec<Figure>> {
     }
     let all = u32::try_from(queries.len() * LIMIT)?;
 
-    let mut peer = Hnsw::start(plan, &vectors, count, &queries)?;
-    let rounds = in_turns(
-        plan,
-        async |_| {
-            let mut taken = Vec::with_capacity(queries.len());
-            for query in &queries {
-                let begun = Instant::now();
-                let found = approximate.search(&collection, query).await?;
-                taken.push(begun.elapsed().as_secs_f64() * 1e6);
-                if found.len() != LIMIT {
-                    return Err("an approximate search came short".into());
-                }
-            }
-            Ok(middle(taken))
-        },
-        async |_| peer.round(),
-    )
-    .await?;
     let what = format!("the best 10 of {count} clustered vectors of {DIMENSIONS} numbers, most of them");
     let subject = |name, what, peer, unit, target| Subject {
         name,
@@ -62,59 +44,94 @@ pub(super) async fn beside_hnsw(plan: &Plan) -> Outcome<Vec<Figure>> {
         peer,
         settings: "in memory, one thread, one query a call; the same vectors and queries".to_owned(),
         unit,
-        target: Some(target),
+        target,
     };
-    Ok(vec![
-        subject("vector-approximate", what.clone(), peer.name(), Unit::Micros, Target::AtMost(1.0))
-            .figure(&rounds),
-        subject(
-            "vector-approximate-recall",
-            format!("hits found: {what}"),
-            "the hits of the exact answers".to_owned(),
-            Unit::Hits,
-            Target::AtLeast(RECALL),
+    let files = Files::write(plan, &vectors, count, &queries)?;
+    let mut figures = Vec::new();
+    for (name, library, target) in PEERS {
+        let mut peer = Hnsw::start(library, &files)?;
+        let rounds = in_turns(
+            plan,
+            async |_| {
+                let mut taken = Vec::with_capacity(queries.len());
+                for query in &queries {
+                    let begun = Instant::now();
+                    let found = approximate.search(&collection, query).await?;
+                    taken.push(begun.elapsed().as_secs_f64() * 1e6);
+                    if found.len() != LIMIT {
+                        return Err("an approximate search came short".into());
+                    }
+                }
+                Ok(middle(taken))
+            },
+            async |_| peer.round(),
         )
-        .figure(&[(f64::from(hits), f64::from(all))]),
-    ])
+        .await?;
+        figures.push(subject(name, what.clone(), peer.name(), Unit::Micros, target).figure(&rounds));
+    }
+    let of_hits = subject(
+        "vector-approximate-recall",
+        format!("hits found: {what}"),
+        "the hits of the exact answers".to_owned(),
+        Unit::Hits,
+        Some(Target::AtLeast(RECALL)),
+    );
+    figures.push(of_hits.figure(&[(f64::from(hits), f64::from(all))]));
+    Ok(figures)
 }
 
-/// A process with faiss' index, which searches when it is told to.
+/// The libraries, and what the figures beside them are called.
+const PEERS: [(&str, &str, Option<Target>); 2] = [
+    ("vector-approximate", "faiss", Some(Target::AtMost(1.0))),
+    ("vector-approximate-usearch", "usearch", None),
+];
+
+/// Where the vectors and the queries are.
+struct Files([PathBuf; 2]);
+
+impl Files {
+    fn write(plan: &Plan, vectors: &Vectors, count: u32, queries: &[SearchRequest]) -> Outcome<Self> {
+        let files = [plan.scratch.join("rows.f32"), plan.scratch.join("wanted.f32")];
+        write_numbers(&files[0], (0..u64::from(count)).map(|seed| vectors.at(seed)))?;
+        write_numbers(&files[1], queries.iter().map(|query| query.embedding.as_slice().to_vec()))?;
+        Ok(Self(files))
+    }
+}
+
+/// A process with a library's index, which searches when it is told to.
 struct Hnsw {
     process: Child,
     orders: ChildStdin,
     answers: BufReader<ChildStdout>,
-    version: String,
-    width: String,
-    recall: String,
+    library: &'static str,
+    /// Its version, how wide it searches, and the recall by that.
+    index: String,
 }
 
 impl Hnsw {
-    fn start(plan: &Plan, vectors: &Vectors, count: u32, queries: &[SearchRequest]) -> Outcome<Self> {
-        let files = [plan.scratch.join("rows.f32"), plan.scratch.join("wanted.f32")];
-        write_numbers(&files[0], (0..u64::from(count)).map(|seed| vectors.at(seed)))?;
-        write_numbers(&files[1], queries.iter().map(|query| query.embedding.as_slice().to_vec()))?;
+    fn start(library: &'static str, files: &Files) -> Outcome<Self> {
         let mut command = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("bench/peers/run"));
-        command.args(["faiss", "hnsw_search.py"]).args(files);
+        command.args([library, "hnsw_search.py", library]).args(&files.0);
         command.args([DIMENSIONS.to_string(), RECALL.to_string()]);
         let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let (Some(orders), Some(answers)) = (process.stdin.take(), process.stdout.take()) else {
             return Err("hnsw_search.py has no pipes".into());
         };
-        let (answers, empty) = (BufReader::new(answers), String::new);
-        let mut hnsw = Self { process, orders, answers, version: empty(), width: empty(), recall: empty() };
-        let said = hnsw.line()?;
-        let [version, width, recall] = said.split(' ').collect::<Vec<_>>()[..] else {
-            return Err("hnsw_search.py said nothing of its index".into());
-        };
-        (hnsw.version, hnsw.width, hnsw.recall) = (version.to_owned(), width.to_owned(), recall.to_owned());
+        let answers = BufReader::new(answers);
+        let mut hnsw = Self { process, orders, answers, library, index: String::new() };
+        hnsw.index = hnsw.line()?;
         Ok(hnsw)
     }
 
     fn name(&self) -> String {
-        let Self { version, width, recall, .. } = self;
+        let mut parts = self.index.split(' ');
+        let mut part = || parts.next().unwrap_or("unknown");
         format!(
-            "faiss-cpu {version}, IndexHNSWFlat of 32 neighbours, efSearch {width}, the least of some widths that finds \
-             {RECALL} of them ({recall})"
+            "{} {}, HNSW of 32 neighbours, searched {} wide, the least of some widths that finds {RECALL} of them ({})",
+            self.library,
+            part(),
+            part(),
+            part()
         )
     }
 

@@ -255,7 +255,7 @@ pub(super) async fn batch(plan: &Plan) -> Outcome<Vec<Figure>> {
     write_numbers(&files[1], requests.iter().map(|request| request.embedding.as_slice().to_vec()))?;
     let operations = 2.0 * f64::from(queries) * f64::from(count) * 768.0 * 1e-9;
 
-    let (mut version, mut beside) = (String::new(), Vec::new());
+    let (mut versions, mut beside) = (Default::default(), [Vec::new(), Vec::new()]);
     let mut peaks = [(1, Vec::new()), (2, Vec::new())];
     for round in 0..=plan.rounds {
         for (threads, rounds) in &mut peaks {
@@ -270,10 +270,12 @@ pub(super) async fn batch(plan: &Plan) -> Outcome<Vec<Figure>> {
             }
             // Faiss takes seconds, so it is asked in some of the rounds only.
             if *threads == 1 && round % 3 == 1 {
-                let (found, micros, rows) = flat_search(&files)?;
+                let (found, rows) = flat_search(&files)?;
                 same_rows(&answers, &rows)?;
-                version = found;
-                beside.push((taken * 1e6, micros));
+                for (beside, micros) in beside.iter_mut().zip(found.micros) {
+                    beside.push((taken * 1e6, micros));
+                }
+                versions = found.versions;
             }
         }
     }
@@ -285,21 +287,31 @@ pub(super) async fn batch(plan: &Plan) -> Outcome<Vec<Figure>> {
         peer,
         settings: "in memory; the same vectors, queries and answers".to_owned(),
         unit,
-        target: Some(target),
+        target,
     };
-    let faiss = subject(
-        "vector-batch-faiss",
-        format!("{what}, one thread"),
-        format!("faiss-cpu {version}, IndexFlatIP, one thread"),
-        Unit::Micros,
-        Target::AtMost(0.15),
-    );
-    let mut figures = vec![faiss.figure(&beside)];
+    let [faiss, numpy] = versions;
+    let peers = [
+        (
+            "vector-batch-faiss",
+            format!("faiss-cpu {faiss}, IndexFlatIP, one thread"),
+            Some(Target::AtMost(0.15)),
+        ),
+        (
+            "vector-batch-numpy",
+            format!("numpy {numpy}, a product of matrices and argpartition, one thread"),
+            None,
+        ),
+    ];
+    let mut figures = Vec::new();
+    for ((name, peer, target), rounds) in peers.into_iter().zip(&beside) {
+        figures.push(subject(name, format!("{what}, one thread"), peer, Unit::Micros, target).figure(rounds));
+    }
     let names = [("vector-batch-peak-1-thread", 0.7), ("vector-batch-peak-2-threads", 0.6)];
     for ((threads, rounds), (name, target)) in peaks.iter().zip(names) {
         let what = format!("{what}, {threads} thread(s), counted as products of 32-bit floats");
         let peer = "fused steps on registers alone, as many threads".to_owned();
-        figures.push(subject(name, what, peer, Unit::GigaFlops, Target::AtLeast(target)).figure(rounds));
+        let target = Some(Target::AtLeast(target));
+        figures.push(subject(name, what, peer, Unit::GigaFlops, target).figure(rounds));
     }
     Ok(figures)
 }
@@ -314,17 +326,31 @@ pub(super) fn write_numbers(path: &Path, rows: impl Iterator<Item = Vec<f32>>) -
     Ok(file.flush()?)
 }
 
-/// Faiss' version, the microseconds of a call, and the rows that each query found.
-fn flat_search(files: &[PathBuf; 2]) -> Outcome<(String, f64, Vec<BTreeSet<u64>>)> {
+/// The versions of faiss and numpy, and the microseconds of a call of each.
+struct Flat {
+    versions: [String; 2],
+    micros: [f64; 2],
+}
+
+/// What both took, and the rows that faiss found for each query.
+fn flat_search(files: &[PathBuf; 2]) -> Outcome<(Flat, Vec<BTreeSet<u64>>)> {
     let peers = Path::new(env!("CARGO_MANIFEST_DIR")).join("bench/peers/run");
     let mut command = Command::new(peers);
-    command.args(["faiss", "flat_search.py"]).args(files).args(["768", "2"]);
+    command.args(["faiss", "flat_search.py"]).args(files).args(["768", "2"]).env("OPENBLAS_NUM_THREADS", "1");
+    // Kernels of other processors, where an old library needs them: numpy's own choice is the quickest.
+    command.env_remove("OPENBLAS_CORETYPE").env_remove("OPENBLAS_L2_SIZE");
     let said = run(&mut command)?;
     let mut lines = said.trim().lines();
-    let first = lines.next().and_then(|line| line.split_once(' '));
-    let (version, micros) = first.ok_or("flat_search.py printed no figure")?;
+    let first: Vec<&str> = lines.next().unwrap_or_default().split(' ').collect();
+    let [faiss, faiss_micros, numpy, numpy_micros] = first[..] else {
+        return Err("flat_search.py printed no figures".into());
+    };
+    let flat = Flat {
+        versions: [faiss.to_owned(), numpy.to_owned()],
+        micros: [faiss_micros.parse()?, numpy_micros.parse()?],
+    };
     let rows = lines.map(|line| line.split(' ').map(str::parse).collect::<Result<_, _>>());
-    Ok((version.to_owned(), micros.parse()?, rows.collect::<Result<_, _>>()?))
+    Ok((flat, rows.collect::<Result<_, _>>()?))
 }
 
 /// Whether both found the same. Two scores of equal 32-bit value may fall on either side of the tenth place.
