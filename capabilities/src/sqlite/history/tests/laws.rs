@@ -7,7 +7,7 @@ use crate::sqlite::engine::Allowance;
 use crate::sqlite::tests::Counting;
 
 /// The lengths of the threads.
-const LENGTHS: [u32; 3] = [100, 1_000, 100_000];
+const LENGTHS: [u32; 3] = [100, 10_000, 1_000_000];
 /// The window that is read.
 const WINDOW: usize = 50;
 
