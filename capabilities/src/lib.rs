@@ -39,6 +39,8 @@ mod secret;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 mod stores;
+#[cfg(any(feature = "postgres", feature = "redis"))]
+mod watched;
 
 pub use builder::StoresBuilder;
 pub use config::{StoresConfig, Urls};

@@ -3,6 +3,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+#[path = "redis/appends.rs"]
+mod appends;
+
 use std::future::Future;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -26,6 +29,8 @@ fn main() -> ExitCode {
     let trials = vec![
         trial("numbers_end_before_they_become_inexact", SERVER, numbers_end),
         trial("a_key_that_holds_something_else_is_left_alone", SERVER, a_key_of_somebody_else),
+        trial("appends_are_announced_where_somebody_follows", SERVER, appends::announced_where_followed),
+        trial("the_shortest_append_sees_what_others_did_to_the_thread", SERVER, appends::what_others_did),
         trial("an_expired_thread_frees_its_memory_by_itself", SERVER, an_expired_thread_frees_its_memory),
         trial("a_thread_that_holds_nothing_leaves_the_listing_and_returns", SERVER, leaves_and_returns),
         trial("a_fork_dropped_midway_is_forgotten", SERVER, a_fork_dropped_midway),

@@ -17,6 +17,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/postgres/0007_writers.sql"),
     include_str!("../../migrations/postgres/0008_searches_walks.sql"),
     include_str!("../../migrations/postgres/0009_sweep.sql"),
+    include_str!("../../migrations/postgres/0010_watched.sql"),
 ];
 
 const OPERATION: &str = "postgres.open";

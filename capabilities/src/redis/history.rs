@@ -15,6 +15,7 @@ mod fork;
 mod index;
 mod matching;
 mod message;
+mod plain;
 mod read;
 mod script;
 mod write;
@@ -37,6 +38,7 @@ use address::Address;
 use index::Index;
 use matching::Matching;
 use message::Batch;
+use plain::Plain;
 use read::Range;
 
 const APPEND: &str = "history.append_many";
@@ -47,6 +49,7 @@ pub struct RedisHistoryProvider {
     engine: Engine,
     namespace: Namespace,
     index: Index,
+    plain: Plain,
 }
 
 impl fmt::Debug for RedisHistoryProvider {
@@ -58,7 +61,7 @@ impl fmt::Debug for RedisHistoryProvider {
 impl RedisHistoryProvider {
     pub(crate) fn new(engine: Engine, namespace: Namespace) -> Self {
         let index = Index::new(engine.clone(), namespace.clone());
-        Self { engine, namespace, index }
+        Self { engine, namespace, index, plain: Plain::default() }
     }
 
     fn address(&self, thread: &Thread) -> Address {
@@ -106,7 +109,8 @@ impl HistoryProvider for RedisHistoryProvider {
             prepare(APPEND, messages, options.idempotency_key, |messages| Batch::new(APPEND, messages))
                 .await?;
         let repeatable = key.is_some();
-        let appended = write::append(&self.index, &self.address(thread), batch, key, options.ttl).await;
+        let threads = (&self.index, &self.plain);
+        let appended = write::append(threads, &self.address(thread), batch, key, options.ttl).await;
         appended.map_err(|error| error.with_idempotent(repeatable))
     }
 

@@ -15,7 +15,7 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
 
 use crate::{open, with_database};
 
-const MIGRATIONS: [&str; 9] = [
+const MIGRATIONS: [&str; 10] = [
     include_str!("../../migrations/postgres/0001_engine_history_kv.sql"),
     include_str!("../../migrations/postgres/0002_vectors_graph_tasks.sql"),
     include_str!("../../migrations/postgres/0003_indexes_compression.sql"),
@@ -25,6 +25,7 @@ const MIGRATIONS: [&str; 9] = [
     include_str!("../../migrations/postgres/0007_writers.sql"),
     include_str!("../../migrations/postgres/0008_searches_walks.sql"),
     include_str!("../../migrations/postgres/0009_sweep.sql"),
+    include_str!("../../migrations/postgres/0010_watched.sql"),
 ];
 const DOCS: &str = include_str!("../../docs/postgres.md");
 

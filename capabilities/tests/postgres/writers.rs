@@ -1,9 +1,12 @@
 //! Writers at once: whom they announce to, and which of them share a statement.
 
+use std::pin::pin;
 use std::time::Duration;
 
-use futures_util::future::join_all;
-use larder_kernel::{ChatMessage, HistoryProvider, HistoryProviderExt, Namespace, Thread};
+use futures_util::StreamExt;
+use futures_util::future::{join, join_all};
+use larder_kernel::{ChatMessage, HistoryProvider, HistoryProviderExt, Namespace, Seq, Thread};
+use sqlx::postgres::PgListener;
 use sqlx::{Connection, PgConnection, Row};
 
 use crate::{open, with_database};
@@ -60,6 +63,66 @@ async fn commits(url: &str) -> i64 {
     sqlx::query_scalar(select).fetch_one(&mut connection).await.unwrap()
 }
 
+/// The announcements so far, by the number of each thread.
+async fn announced(listener: &mut PgListener, threads: &[(i64, &str)]) -> Vec<String> {
+    let mut heard = Vec::new();
+    while let Ok(said) = tokio::time::timeout(Duration::from_millis(300), listener.recv()).await {
+        let wake: i64 = said.unwrap().payload().parse().unwrap();
+        let (_, session) = threads.iter().find(|(number, _)| *number == wake).unwrap();
+        heard.push((*session).to_owned());
+    }
+    heard.sort();
+    heard
+}
+
+/// Once all commits announced themselves, and so queued for one lock, as soon as anybody followed any thread.
+pub(crate) async fn appends_are_announced_where_somebody_follows() {
+    with_database("watched", async |url: String| {
+        let postgres = open(&url).await.unwrap();
+        let history = postgres.history(Namespace::new("n").unwrap());
+        let threads = begun(&history, 4).await;
+        let mut admin = PgConnection::connect(&url).await.unwrap();
+        let mut numbers = Vec::new();
+        for session in ["s0", "s1", "s2", "s3", "new"] {
+            let number = sqlx::query_scalar("SELECT larder.wake('h', 'n', 'a', $1)").bind(session);
+            numbers.push((number.fetch_one(&mut admin).await.unwrap(), session));
+        }
+        let mut listener = PgListener::connect(&url).await.unwrap();
+        listener.listen("larder").await.unwrap();
+
+        let new = Thread::new("a", "new").unwrap();
+        let mut followed = history.subscribe(&threads[1], Seq::new(1)).await.unwrap();
+        let mut fresh = history.subscribe(&new, Seq::ZERO).await.unwrap();
+        let say = async |thread: &Thread| history.append(thread, ChatMessage::user("next")).await.unwrap();
+        {
+            let mut both = pin!(join(followed.next(), fresh.next()));
+            // Until both wait, and the listener of the handle is there.
+            assert!(tokio::time::timeout(Duration::from_millis(500), &mut both).await.is_err());
+            for thread in &threads {
+                say(thread).await;
+            }
+            say(&new).await;
+            assert_eq!(announced(&mut listener, &numbers).await, ["new", "s1"]);
+            let (one, other) = both.await;
+            assert_eq!((one.unwrap().unwrap().seq, other.unwrap().unwrap().seq), (Seq::new(2), Seq::new(1)));
+        }
+        // The thread is there by now, and is followed from here on; so are those whose appends share a statement.
+        let mut both = pin!(join(followed.next(), fresh.next()));
+        assert!(tokio::time::timeout(Duration::from_millis(500), &mut both).await.is_err());
+        join_all(threads.iter().chain([&new]).map(say)).await;
+        assert_eq!(announced(&mut listener, &numbers).await, ["new", "s1"]);
+        let (one, other) = both.await;
+        assert_eq!((one.unwrap().unwrap().seq, other.unwrap().unwrap().seq), (Seq::new(3), Seq::new(2)));
+
+        // Nobody renews it, so it ends.
+        sqlx::raw_sql("UPDATE larder.threads SET watched_until_ms = 1").execute(&mut admin).await.unwrap();
+        join_all(threads.iter().chain([&new]).map(say)).await;
+        assert!(announced(&mut listener, &numbers).await.is_empty());
+        postgres.close().await;
+    })
+    .await;
+}
+
 pub(crate) async fn appends_that_meet_share_a_statement() {
     const EACH: i64 = 50;
     with_database("together", async |url: String| {
@@ -105,9 +168,7 @@ pub(crate) async fn a_thread_that_somebody_works_on_holds_up_no_other() {
             }
             holder.commit().await.unwrap();
         };
-        tokio::time::timeout(Duration::from_secs(20), futures_util::future::join(waiting, others))
-            .await
-            .unwrap();
+        tokio::time::timeout(Duration::from_secs(20), join(waiting, others)).await.unwrap();
         for (thread, messages) in
             held.iter().map(|thread| (thread, 2)).chain(free.iter().map(|thread| (thread, 4)))
         {

@@ -1,6 +1,7 @@
 //! Subscriptions: the log of a thread, read in pages and again after each announcement.
 
 use std::collections::VecDeque;
+use std::time::Instant;
 
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
@@ -14,6 +15,8 @@ use super::super::value::{count, id};
 use super::super::wake::Bell;
 use super::Address;
 use super::read::{decode, info};
+use super::write;
+use crate::watched::{LEASE, Watched};
 
 const OPERATION: &str = "history.subscribe";
 /// Most events that are read at once.
@@ -28,6 +31,7 @@ struct Subscription {
     /// Whether that number is one of an event that was told, so that the thread must have come that far.
     told: bool,
     bell: Bell,
+    watched: Watched,
     page: VecDeque<HistoryEvent>,
     ended: bool,
 }
@@ -36,8 +40,15 @@ struct Subscription {
 pub(super) fn follow(engine: Engine, address: Address, wake: i64, after: Seq) -> HistoryEvents {
     let bell = engine.wakes().bell(wake);
     let cursor = (address, after.get());
-    let subscription =
-        Subscription { engine, cursor, told: false, bell, page: VecDeque::new(), ended: false };
+    let subscription = Subscription {
+        engine,
+        cursor,
+        told: false,
+        bell,
+        watched: Watched::default(),
+        page: VecDeque::new(),
+        ended: false,
+    };
     futures_util::stream::unfold(subscription, |mut subscription| async move {
         let event = subscription.next().await?;
         subscription.ended = event.is_err();
@@ -64,12 +75,34 @@ impl Subscription {
             }
             match self.page.back() {
                 Some(last) => (self.cursor.1, self.told) = (last.seq.get(), true),
-                None => match self.stands().await {
-                    Err(error) => return Some(Err(error)),
-                    Ok(()) => self.bell.wait().await,
-                },
+                None => {
+                    match self.watches_anew().await {
+                        Err(error) => return Some(Err(error)),
+                        // What was appended before it did is not announced.
+                        Ok(true) => continue,
+                        Ok(false) => {}
+                    }
+                    match self.stands().await {
+                        Err(error) => return Some(Err(error)),
+                        Ok(()) => self.bell.wait().await,
+                    }
+                }
             }
         }
+    }
+
+    /// Has appends announced, if that is due. False where it is not, or cannot be: the first append to a new thread is
+    /// announced in any case, and what is not announced is found by looking.
+    async fn watches_anew(&mut self) -> Result<bool> {
+        if !self.watched.is_due() {
+            return Ok(false);
+        }
+        let asked = Instant::now();
+        let watch =
+            self.engine.read(OPERATION, &self.cursor.0, |sql, address| write::watch(sql, address, LEASE));
+        let announces = watch.await?;
+        self.watched.answered(asked, announces);
+        Ok(announces)
     }
 
     /// Refuses a thread that stands behind what was told of it, where only an erasure takes it.

@@ -1,5 +1,7 @@
 //! The writes of a thread: calls of the database's functions.
 
+use std::time::Duration;
+
 use futures_util::future::BoxFuture;
 use larder_kernel::{
     AgentRole, Appended, ChatMessage, Error, ErrorKind, Forked, IdempotencyKey, Namespace, Replaced, Result,
@@ -63,20 +65,20 @@ pub(super) struct Append {
 }
 
 /// Appends one message to a thread that is there, in one statement without the detour through a function; no row where
-/// the thread is new or its time to live has passed. The announcement is `larder.announce`, written out.
+/// the thread is new or its time to live has passed.
 const APPEND_ONE: &str = "WITH t AS (
         UPDATE larder.threads s
         SET last_seq = s.last_seq + 1, messages = s.messages + 1, bytes = s.bytes + $5,
-            expires_ms = CASE WHEN s.ttl_refresh THEN greatest(s.expires_ms, larder.now_ms() + s.ttl_ms)
-                ELSE s.expires_ms END
+            expires_ms = CASE WHEN s.ttl_refresh THEN larder.prolonged(s.expires_ms, s.ttl_ms) ELSE s.expires_ms END
         WHERE s.namespace = $1 AND s.agent = $2 AND s.session = $3
-            AND (s.expires_ms IS NULL OR s.expires_ms > larder.now_ms())
-        RETURNING s.id, s.last_seq, s.bytes
+            AND (s.expires_ms IS NULL OR larder.is_to_come(s.expires_ms))
+        RETURNING CASE WHEN s.watched_until_ms IS NULL THEN s.id
+                ELSE larder.announced(s.id, s.watched_until_ms, $1, $2, $3) END AS id,
+            s.last_seq, s.bytes
     )
     INSERT INTO larder.messages (namespace, thread, seq, bytes, thread_bytes, run, author, author_role, body)
     SELECT $1, t.id, t.last_seq, $5, t.bytes, $4, $7, $8, $6 FROM t
-    RETURNING seq, CASE WHEN NOT larder.nobody_listens()
-        THEN pg_notify('larder', larder.wake('h', $1, $2, $3)::text) END";
+    RETURNING seq";
 
 /// The number that the message got.
 async fn append_one(sql: &mut PgConnection, append: &Append) -> Fallible<Option<Appended>> {
@@ -158,6 +160,20 @@ pub(super) fn wake<'c>(sql: &'c mut PgConnection, address: &'c Address) -> BoxFu
             "SELECT larder.wake('h', $1, $2, $3) FROM (SELECT count(*) FROM larder.expire_thread($1, $2, $3)) expired",
         );
         Ok(wake.bind(namespace).bind(agent).bind(session).fetch_one(sql).await?)
+    })
+}
+
+/// Has the thread's appends announced for so long. False where there is no such thread, or the database only reads.
+pub(super) fn watch<'c>(
+    sql: &'c mut PgConnection,
+    address: &'c Address,
+    lease: Duration,
+) -> BoxFuture<'c, Fallible<bool>> {
+    Box::pin(async move {
+        let (namespace, agent, session) = address.key();
+        let watch = sqlx::query_scalar("SELECT larder.watch_thread($1, $2, $3, $4)");
+        let watch = watch.bind(namespace).bind(agent).bind(session).bind(millis(lease));
+        Ok(watch.fetch_one(sql).await?)
     })
 }
 

@@ -34,4 +34,7 @@ else
 end
 save()
 announce()
+if not ends then
+  return {0, first, last, 1}
+end
 return {0, first, last}

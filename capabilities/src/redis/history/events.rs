@@ -1,6 +1,7 @@
 //! Subscriptions: the log of a thread, read in pages and again after each announcement.
 
 use std::collections::VecDeque;
+use std::time::Instant;
 
 use futures_util::StreamExt;
 use larder_kernel::{
@@ -10,12 +11,13 @@ use redis::Value;
 
 use super::super::engine::Engine;
 use super::super::failure::corrupt;
-use super::super::value;
+use super::super::value::{self, millis};
 use super::super::wake::Bell;
 use super::address::Address;
 use super::message::{Entry, stored};
 use super::read::settle;
-use super::script::EVENTS;
+use super::script::{EVENTS, WATCH};
+use crate::watched::{LEASE, Watched};
 
 const OPERATION: &str = "history.subscribe";
 /// Most events that are read at once.
@@ -31,6 +33,7 @@ struct Subscription {
     /// Whether that number is one of an event that was told, so that the thread must have come that far.
     told: bool,
     bell: Bell,
+    watched: Watched,
     page: VecDeque<HistoryEvent>,
     ended: bool,
 }
@@ -38,8 +41,16 @@ struct Subscription {
 /// The events after a `Seq`, and then those to come.
 pub(super) fn follow(engine: Engine, address: Address, after: Seq) -> HistoryEvents {
     let bell = engine.wakes().bell(address.place().channel());
-    let subscription =
-        Subscription { engine, address, after, told: false, bell, page: VecDeque::new(), ended: false };
+    let subscription = Subscription {
+        engine,
+        address,
+        after,
+        told: false,
+        bell,
+        watched: Watched::default(),
+        page: VecDeque::new(),
+        ended: false,
+    };
     futures_util::stream::unfold(subscription, |mut subscription| async move {
         let event = subscription.next().await?;
         subscription.ended = event.is_err();
@@ -64,12 +75,33 @@ impl Subscription {
             }
             match self.page.back() {
                 Some(last) => (self.after, self.told) = (last.seq, true),
-                None => match self.stands().await {
-                    Err(error) => return Some(Err(error)),
-                    Ok(()) => self.bell.wait().await,
-                },
+                None => {
+                    match self.watches_anew().await {
+                        Err(error) => return Some(Err(error)),
+                        // What was appended before it did is not announced.
+                        Ok(true) => continue,
+                        Ok(false) => {}
+                    }
+                    match self.stands().await {
+                        Err(error) => return Some(Err(error)),
+                        Ok(()) => self.bell.wait().await,
+                    }
+                }
             }
         }
+    }
+
+    /// Has appends announced, if that is due. False where it is not, or cannot be: the first append to a new thread is
+    /// announced in any case.
+    async fn watches_anew(&mut self) -> Result<bool> {
+        if !self.watched.is_due() {
+            return Ok(false);
+        }
+        let asked = Instant::now();
+        let call = self.address.call().number(millis(LEASE));
+        let announces = value::integer(self.engine.repeat(OPERATION, &WATCH, &call).await?)? == 1;
+        self.watched.answered(asked, announces);
+        Ok(announces)
     }
 
     /// Refuses a thread that stands behind what was told of it, where only an erasure takes it.

@@ -59,6 +59,10 @@ impl Index {
         Self { engine, namespace, place }
     }
 
+    pub(super) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
     fn listed(&self) -> Bytes {
         self.place.part("listed")
     }

@@ -29,6 +29,14 @@ impl Batch {
         encoded.collect::<Result<_>>().map(Self)
     }
 
+    /// Size and body of the only message, if it belongs to no run.
+    pub(super) fn without_run(&self) -> Option<(usize, &Bytes)> {
+        match self.0.as_slice() {
+            [(size, run, body)] if run.is_empty() => Some((*size, body)),
+            _ => None,
+        }
+    }
+
     /// Adds the messages to the arguments.
     pub(super) fn into_call(self, call: Call) -> Call {
         self.0.into_iter().fold(call, |call, (size, run, body)| call.number(size).bytes(run).bytes(body))

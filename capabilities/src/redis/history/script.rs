@@ -38,7 +38,9 @@ on_thread!(RETIRE, "retire.lua");
 on_thread!(SET_TTL, "set_ttl.lua");
 on_thread!(SETTLE, "settle.lua");
 on_thread!(SOURCE, "source.lua");
+on_thread!(WATCH, "watch.lua");
 
+alone!(APPEND_ONE, "append_one.lua");
 alone!(DROP, "drop.lua");
 alone!(FORGET, "forget.lua");
 alone!(REGISTER, "register.lua");

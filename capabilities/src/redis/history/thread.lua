@@ -1,11 +1,11 @@
--- A thread, as every script but the plain append sees it.
+-- A thread, as every script but the shortest appends see it.
 --
 -- KEYS: 1 the thread's hash, 2 its messages, 3 the index of its runs, 4 its events that are not messages, 5 its
 -- replacements, 6 the refused tokens. ARGV[1] is the channel on which its changes are announced.
 --
 -- The hash holds the counters: `s` the greatest number given, `c` the number of the last clear, run clear or
--- replacement, `n` messages, `b` bytes, `i` present once the index of the namespace names the thread; the time to live
--- where there is one: `t` milliseconds, `r` 1 where use renews it, `e` when it ends; and under `k` with the key behind
+-- replacement, `n` messages, `b` bytes, `i` present once the index of the namespace names the thread, `w` until when
+-- somebody follows it, who may have gone; the time to live where there is one: `t` milliseconds, `r` 1 where use renews it, `e` when it ends; and under `k` with the key behind
 -- it, what an append with that idempotency key answered.
 --
 -- Messages: sorted by their number, '<seq> <size> <thread bytes> <placed by> <run>' NUL '<body>'. The body is JSON, behind

@@ -1,5 +1,6 @@
 //! The writes of a thread. Each is one script, which happens as a whole.
 
+use bytes::Bytes;
 use larder_kernel::{Appended, Error, ErrorKind, IdempotencyKey, Replaced, Result, RunId, Seq, Ttl};
 use redis::Value;
 
@@ -10,8 +11,9 @@ use super::super::value::{self, millis};
 use super::address::Address;
 use super::index::Index;
 use super::message::Batch;
+use super::plain::Plain;
 use super::read::at_the_cap;
-use super::script::{APPEND, CLEAR, CLEAR_RUN, REPLACE, SET_TTL};
+use super::script::{APPEND, APPEND_ONE, CLEAR, CLEAR_RUN, REPLACE, SET_TTL};
 
 /// Adds a time to live to the arguments: milliseconds, or nothing, and whether use renews it.
 fn with_ttl(call: Call, ttl: Option<Ttl>) -> Call {
@@ -23,20 +25,36 @@ fn with_ttl(call: Call, ttl: Option<Ttl>) -> Call {
 }
 
 pub(super) async fn append(
-    index: &Index,
+    threads: (&Index, &Plain),
     address: &Address,
     batch: Batch,
     key: Option<(IdempotencyKey, [u8; 32])>,
     ttl: Option<Ttl>,
 ) -> Result<Appended> {
-    const OPERATION: &str = "history.append_many";
+    const OPERATION: &str = super::APPEND;
+    let (index, plain) = threads;
+    if key.is_none()
+        && ttl.is_none()
+        && let Some(message) = batch.without_run()
+        && plain.holds(address)
+    {
+        let seq = append_one(index.engine(), address, message).await?;
+        if let Some(seq) = seq {
+            return Ok(Appended { first: seq, last: seq });
+        }
+        plain.forget(address);
+    }
     let call = match &key {
         Some((key, digest)) => address.keys().arg(key.as_str()).arg(digest),
         None => address.keys().arg("").arg(""),
     };
     let call = batch.into_call(with_ttl(call, ttl));
     match index.write(OPERATION, &APPEND, address, &call).await? {
-        (0, numbers) => {
+        (0, mut numbers) => {
+            if numbers.len() > 2 {
+                numbers.truncate(2);
+                plain.learn(address);
+            }
             let [first, last] = two(OPERATION, numbers)?;
             Ok(Appended { first: Seq::new(first), last: Seq::new(last) })
         }
@@ -46,6 +64,17 @@ pub(super) async fn append(
         (3, _) => Err(at_the_cap(OPERATION)),
         _ => Err(corrupt(OPERATION)),
     }
+}
+
+/// The number that the message got. None where the thread is not plain, or no longer.
+async fn append_one(
+    engine: &Engine,
+    address: &Address,
+    (size, body): (usize, &Bytes),
+) -> Result<Option<Seq>> {
+    let call = Call::new().key(address.head()).key(address.messages()).number(size).bytes(body.clone());
+    let seq = value::integer(engine.run(super::APPEND, &APPEND_ONE, &call).await?)?;
+    Ok((seq > 0).then(|| Seq::new(seq)))
 }
 
 pub(super) async fn clear(engine: &Engine, address: &Address) -> Result<u64> {

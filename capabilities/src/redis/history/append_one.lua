@@ -1,0 +1,19 @@
+-- Appends one message without a run to a thread that is entered in the index and lives for good.
+--
+-- KEYS: the thread's hash, its messages. ARGV: size and body. Answers the number; 0 for any other thread, and at the cap.
+local head = redis.call('HMGET', KEYS[1], 's', 'n', 'b', 'i', 'e', 'w')
+if not head[4] or head[5] then
+  return 0
+end
+local seq, size = head[1] + 1, ARGV[1]
+if seq > 9007199253692416 then
+  return 0
+end
+local number, bytes = int(seq), int(head[3] + size)
+redis.call('ZADD', KEYS[2], number, number .. ' ' .. size .. ' ' .. bytes .. ' 0 \0' .. ARGV[2])
+redis.call('HSET', KEYS[1], 's', number, 'n', int(head[2] + 1), 'b', bytes)
+if head[6] and tonumber(head[6]) > now_ms() then
+  -- The channel's name ends otherwise than the hash's.
+  redis.pcall('PUBLISH', string.sub(KEYS[1], 1, -5) .. 'wake', '')
+end
+return seq
