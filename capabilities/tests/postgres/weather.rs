@@ -3,7 +3,10 @@
 use std::error::Error as _;
 use std::time::{Duration, Instant};
 
-use larder_kernel::{ChatMessage, Error, ErrorKind, HistoryProvider, HistoryProviderExt, Namespace, Thread};
+use futures_util::StreamExt;
+use larder_kernel::{
+    ChatMessage, Error, ErrorKind, HistoryProvider, HistoryProviderExt, Namespace, Seq, Thread,
+};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection};
 
@@ -175,6 +178,11 @@ pub(crate) async fn a_read_only_database_reads_and_refuses_to_write() {
         let error = history.append(&thread, ChatMessage::user(CANARY)).await.unwrap_err();
         says(&error, ErrorKind::PermissionDenied, &["read-only", "primary"]);
         assert_eq!(history.tail(&thread, None, 10).await.unwrap().len(), 1);
+        // A subscription looks now and then, as it can have nothing announced.
+        let mut events = history.subscribe(&thread, Seq::ZERO).await.unwrap();
+        assert_eq!(events.next().await.unwrap().unwrap().seq, Seq::new(1));
+        let next = tokio::time::timeout(Duration::from_millis(1_500), events.next()).await;
+        assert!(next.is_err(), "{next:?}");
     })
     .await;
     with_database("readonly_new", async |url: String| {
