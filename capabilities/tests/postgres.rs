@@ -75,6 +75,7 @@ fn main() -> ExitCode {
         weather::a_login_ends_in_time_however_many_tasks_are_ready;
         writers::writers_do_not_take_each_other_for_listeners;
         writers::appends_are_announced_where_somebody_follows;
+        writers::a_thread_that_somebody_works_on_keeps_its_subscriptions;
         writers::appends_that_meet_share_a_statement;
         writers::a_thread_that_somebody_works_on_holds_up_no_other;
     ];

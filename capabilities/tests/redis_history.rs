@@ -30,6 +30,7 @@ fn main() -> ExitCode {
         trial("numbers_end_before_they_become_inexact", SERVER, numbers_end),
         trial("a_key_that_holds_something_else_is_left_alone", SERVER, a_key_of_somebody_else),
         trial("appends_are_announced_where_somebody_follows", SERVER, appends::announced_where_followed),
+        trial("who_may_not_write_follows_all_the_same", SERVER, appends::followed_without_a_write),
         trial("the_shortest_append_sees_what_others_did_to_the_thread", SERVER, appends::what_others_did),
         trial("an_expired_thread_frees_its_memory_by_itself", SERVER, an_expired_thread_frees_its_memory),
         trial("a_thread_that_holds_nothing_leaves_the_listing_and_returns", SERVER, leaves_and_returns),

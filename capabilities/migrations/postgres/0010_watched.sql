@@ -33,10 +33,11 @@ BEGIN
 END
 $$;
 
--- Says that somebody follows the thread, and answers whether there is such a thread. One that reads a standby cannot.
+-- Says that somebody follows the thread, and answers whether that is noted: not where there is no such thread, or somebody
+-- works on it for long, and not on a standby. Who is not noted has to look, which is no reason to fail.
 CREATE FUNCTION larder.watch_thread(
     in_namespace text, in_agent text, in_session text, in_lease_ms bigint
-) RETURNS boolean LANGUAGE plpgsql AS $$
+) RETURNS boolean LANGUAGE plpgsql SET lock_timeout = '250ms' AS $$
 BEGIN
     IF current_setting('transaction_read_only')::boolean THEN
         RETURN false;
@@ -44,6 +45,8 @@ BEGIN
     UPDATE larder.threads s SET watched_until_ms = larder.now_ms() + in_lease_ms
     WHERE s.namespace = in_namespace AND s.agent = in_agent AND s.session = in_session;
     RETURN FOUND;
+EXCEPTION WHEN lock_not_available THEN
+    RETURN false;
 END
 $$;
 

@@ -123,6 +123,26 @@ pub(crate) async fn appends_are_announced_where_somebody_follows() {
     .await;
 }
 
+pub(crate) async fn a_thread_that_somebody_works_on_keeps_its_subscriptions() {
+    with_database("followed", async |url: String| {
+        let postgres = open(&format!("{url}?lock_timeout_ms=400")).await.unwrap();
+        let history = postgres.history(Namespace::new("n").unwrap());
+        let thread = begun(&history, 1).await.remove(0);
+        let mut events = history.subscribe(&thread, Seq::ZERO).await.unwrap();
+        let mut admin = PgConnection::connect(&url).await.unwrap();
+        let mut holder = admin.begin().await.unwrap();
+        sqlx::raw_sql("SELECT 1 FROM larder.threads FOR UPDATE").execute(&mut *holder).await.unwrap();
+        assert_eq!(events.next().await.unwrap().unwrap().seq, Seq::new(1));
+        let next = tokio::time::timeout(Duration::from_millis(1_500), events.next()).await;
+        assert!(next.is_err(), "{next:?}");
+        holder.commit().await.unwrap();
+        history.append(&thread, ChatMessage::user("next")).await.unwrap();
+        assert_eq!(events.next().await.unwrap().unwrap().seq, Seq::new(2));
+        postgres.close().await;
+    })
+    .await;
+}
+
 pub(crate) async fn appends_that_meet_share_a_statement() {
     const EACH: i64 = 50;
     with_database("together", async |url: String| {

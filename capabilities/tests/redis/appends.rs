@@ -47,6 +47,29 @@ pub(crate) async fn announced_where_followed() {
     store.erase().await.unwrap();
 }
 
+/// Reading needs no right to write, and no memory that a write would need.
+pub(crate) async fn followed_without_a_write() {
+    let (store, namespace) = store(SERVER, "reader").await;
+    let thread = thread("t");
+    let say = async || store.append(&thread, ChatMessage::user("text")).await.unwrap().get();
+    assert_eq!(say().await, 1);
+    let mut plain = plain_connection().await;
+    let user = format!("larder-test-{namespace}");
+    let rights = ["on", ">secret", "~*", "&*", "+@all", "-hset"];
+    redis::cmd("ACL").arg("SETUSER").arg(&user).arg(&rights).exec_async(&mut plain).await.unwrap();
+    let server = url(SERVER);
+    let (_, place) = server.rsplit_once('@').unwrap();
+    let reader = RedisConfig::from_url(&format!("redis://{user}:secret@{place}")).unwrap();
+    let reader = Redis::open(reader).await.unwrap().history(Namespace::new(&namespace).unwrap());
+    let mut events = reader.subscribe(&thread, Seq::ZERO).await.unwrap();
+    assert_eq!(events.next().await.unwrap().unwrap().seq, Seq::new(1));
+    assert!(tokio::time::timeout(Duration::from_millis(300), events.next()).await.is_err());
+    assert_eq!(say().await, 2);
+    assert_eq!(events.next().await.unwrap().unwrap().seq, Seq::new(2));
+    redis::cmd("ACL").arg("DELUSER").arg(&user).exec_async(&mut plain).await.unwrap();
+    store.erase().await.unwrap();
+}
+
 pub(crate) async fn what_others_did() {
     let (store, namespace) = store(SERVER, "others").await;
     let other = Redis::open(RedisConfig::from_url(&url(SERVER)).unwrap()).await.unwrap();

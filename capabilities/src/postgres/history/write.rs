@@ -165,7 +165,7 @@ pub(super) fn wake<'c>(sql: &'c mut PgConnection, address: &'c Address) -> BoxFu
     })
 }
 
-/// Has the thread's appends announced for so long. False where there is no such thread, or the database only reads.
+/// Has the thread's appends announced for so long. False where that cannot be noted.
 pub(super) fn watch<'c>(
     sql: &'c mut PgConnection,
     address: &'c Address,
