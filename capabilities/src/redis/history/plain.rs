@@ -1,7 +1,7 @@
 //! Which threads take the shortest append.
 //!
-//! That append has two keys instead of six and does without what few appends need, which saves the server a twentieth of
-//! the work. It refuses a thread that is new or has a time to live; so it is only sent for one that the longer append
+//! That append has two keys instead of six and does without what few appends need, which saves a few hundredths of
+//! its time. It refuses a thread that is new or has a time to live; so it is only sent for one that the longer append
 //! said has neither, and each append stays one round trip.
 
 use std::collections::HashSet;

@@ -70,7 +70,7 @@ const REASONS: &[(&str, &str)] = &[
     (
         "redis-append",
         "an append is a script that counts, so that its number is given once. Run by redis-benchmark itself (21 rounds in \
-         turns), Larder's script takes 1.22 times as long as RPUSH, and one of a lone RPUSH 1.06: most of it is the script and \
+         turns), Larder's script takes 1.24 times as long as RPUSH, and one of a lone RPUSH 1.06: most of it is the script and \
          the sorted set, in which messages that a replacement puts in place have room. `redis-append-script` is beside one by \
          hand. Counters packed into one value take 1.5 % less; one that finds the newest entry of a stream and adds to it takes \
          7 % less. A call is three system calls (send, wait, receive), as redis-benchmark's are, and some 25 µs of the \
