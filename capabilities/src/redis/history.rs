@@ -109,8 +109,8 @@ impl HistoryProvider for RedisHistoryProvider {
             prepare(APPEND, messages, options.idempotency_key, |messages| Batch::new(APPEND, messages))
                 .await?;
         let repeatable = key.is_some();
-        let threads = (&self.index, &self.plain);
-        let appended = write::append(threads, &self.address(thread), batch, key, options.ttl).await;
+        let address = self.address(thread);
+        let appended = write::append(&self.index, &self.plain, &address, batch, key, options.ttl).await;
         appended.map_err(|error| error.with_idempotent(repeatable))
     }
 

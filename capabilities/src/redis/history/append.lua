@@ -7,18 +7,6 @@
 -- The most frequent cases, in the fewest steps: no key, and a thread that is there and lives for good.
 local head = redis.call('HMGET', KEYS[1], 's', 'n', 'b', 'i', 'e')
 if head[4] and not head[5] and ARGV[3] == '' and ARGV[5] == '' then
-  -- One message without a run.
-  if #ARGV == 9 and ARGV[8] == '' then
-    local seq, size = head[1] + 1, ARGV[7]
-    if seq > 9007199253692416 then
-      return {3}
-    end
-    local number, bytes = int(seq), int(head[3] + size)
-    redis.call('ZADD', KEYS[2], number, number .. ' ' .. size .. ' ' .. bytes .. ' 0 \0' .. ARGV[9])
-    redis.call('HSET', KEYS[1], 's', number, 'n', int(head[2] + 1), 'b', bytes)
-    redis.pcall('PUBLISH', ARGV[1], '')
-    return {0, seq, seq, 1}
-  end
   local seq, messages, bytes = tonumber(head[1]), tonumber(head[2]), tonumber(head[3])
   local count = (#ARGV - 6) / 3
   if seq + count > 9007199253692416 then

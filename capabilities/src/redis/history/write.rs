@@ -25,14 +25,14 @@ fn with_ttl(call: Call, ttl: Option<Ttl>) -> Call {
 }
 
 pub(super) async fn append(
-    threads: (&Index, &Plain),
+    index: &Index,
+    plain: &Plain,
     address: &Address,
     batch: Batch,
     key: Option<(IdempotencyKey, [u8; 32])>,
     ttl: Option<Ttl>,
 ) -> Result<Appended> {
     const OPERATION: &str = super::APPEND;
-    let (index, plain) = threads;
     if key.is_none()
         && ttl.is_none()
         && let Some(message) = batch.without_run()
