@@ -50,6 +50,22 @@ EXCEPTION WHEN lock_not_available THEN
 END
 $$;
 
+-- Makes an expiry that has passed into its clear, and answers how the thread stands; where nothing can be written, how it
+-- stands all the same.
+CREATE OR REPLACE FUNCTION larder.expire_thread(in_namespace text, in_agent text, in_session text)
+RETURNS TABLE (messages bigint, bytes bigint, last_seq bigint) LANGUAGE plpgsql AS $$
+BEGIN
+    IF current_setting('transaction_read_only')::boolean THEN
+        RETURN QUERY SELECT CASE WHEN s.expires_ms <= larder.now_ms() THEN 0 ELSE s.messages END,
+            CASE WHEN s.expires_ms <= larder.now_ms() THEN 0 ELSE s.bytes END, s.last_seq
+        FROM larder.threads s WHERE s.namespace = in_namespace AND s.agent = in_agent AND s.session = in_session;
+    ELSE
+        RETURN QUERY SELECT t.messages, t.bytes, t.last_seq
+        FROM larder.lock_thread(in_namespace, in_agent, in_session, false) t WHERE t.id IS NOT NULL;
+    END IF;
+END
+$$;
+
 -- As before, except that each thread is announced only where somebody follows it.
 CREATE OR REPLACE FUNCTION larder.append_together(
     namespaces text[], agents text[], sessions text[], counts bigint[], totals bigint[],

@@ -169,8 +169,13 @@ pub(crate) async fn a_read_only_database_reads_and_refuses_to_write() {
     with_database("readonly", async |url: String| {
         let thread = Thread::new("a", "s").unwrap();
         let postgres = open(&url).await.unwrap();
-        postgres.history(namespace()).append(&thread, ChatMessage::user("Hello")).await.unwrap();
+        let ended = Thread::new("a", "ended").unwrap();
+        for thread in [&thread, &ended] {
+            postgres.history(namespace()).append(thread, ChatMessage::user("Hello")).await.unwrap();
+        }
         let mut admin = PgConnection::connect(&url).await.unwrap();
+        let expire = "UPDATE larder.threads SET ttl_ms = 1, expires_ms = 1 WHERE session = 'ended'";
+        sqlx::raw_sql(expire).execute(&mut admin).await.unwrap();
         let database = url.rsplit_once('/').unwrap().1;
         let set = format!("ALTER DATABASE {database} SET default_transaction_read_only = on");
         sqlx::raw_sql(AssertSqlSafe(set)).execute(&mut admin).await.unwrap();
@@ -178,6 +183,8 @@ pub(crate) async fn a_read_only_database_reads_and_refuses_to_write() {
         let error = history.append(&thread, ChatMessage::user(CANARY)).await.unwrap_err();
         says(&error, ErrorKind::PermissionDenied, &["read-only", "primary"]);
         assert_eq!(history.tail(&thread, None, 10).await.unwrap().len(), 1);
+        let info = history.thread_info(&ended).await.unwrap();
+        assert_eq!((info.messages, info.bytes, info.last), (0, 0, Seq::new(1)));
         // A subscription looks now and then, as it can have nothing announced.
         let mut events = history.subscribe(&thread, Seq::ZERO).await.unwrap();
         assert_eq!(events.next().await.unwrap().unwrap().seq, Seq::new(1));

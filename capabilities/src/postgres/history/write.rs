@@ -152,14 +152,12 @@ pub(super) fn expire<'c>(sql: &'c mut PgConnection, address: &'c Address) -> Box
     })
 }
 
-/// The number under which the thread's changes are announced. An expiry that has passed becomes the clear that it is, where
-/// the database takes writes.
+/// The number under which the thread's changes are announced. An expiry that has passed becomes the clear that it is.
 pub(super) fn wake<'c>(sql: &'c mut PgConnection, address: &'c Address) -> BoxFuture<'c, Fallible<i64>> {
     Box::pin(async move {
         let (namespace, agent, session) = address.key();
         let wake = sqlx::query_scalar(
-            "SELECT larder.wake('h', $1, $2, $3), CASE WHEN NOT current_setting('transaction_read_only')::boolean
-                THEN (SELECT count(*) FROM larder.expire_thread($1, $2, $3)) END",
+            "SELECT larder.wake('h', $1, $2, $3) FROM (SELECT count(*) FROM larder.expire_thread($1, $2, $3)) expired",
         );
         Ok(wake.bind(namespace).bind(agent).bind(session).fetch_one(sql).await?)
     })
