@@ -21,6 +21,8 @@ mod builder;
 mod config;
 pub mod connect;
 pub mod diagnose;
+#[cfg(any(feature = "postgres", feature = "redis"))]
+mod follow;
 #[cfg(all(feature = "fs", unix))]
 pub mod fs;
 pub mod health;
@@ -39,8 +41,6 @@ mod secret;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 mod stores;
-#[cfg(any(feature = "postgres", feature = "redis"))]
-mod watched;
 
 pub use builder::StoresBuilder;
 pub use config::{StoresConfig, Urls};

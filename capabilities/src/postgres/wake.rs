@@ -1,7 +1,7 @@
 //! Waking up for changes: one connection listens for all subscriptions of an open database.
 //!
 //! A notification only says that it is time to read the log. Losing one costs latency: readers look by themselves
-//! once in [`POLL`], and all of them whenever the connection is made anew.
+//! once in [`crate::follow::POLL`], and all of them whenever the connection is made anew.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,8 +11,8 @@ use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// How long a reader waits for a notification before it looks by itself.
-const POLL: Duration = Duration::from_secs(1);
+use crate::follow::Bell;
+
 /// How long the listener waits before it tries again to connect.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
 
@@ -23,11 +23,6 @@ pub(crate) struct Wakes {
     connect: PgConnectOptions,
     readers: Readers,
     listener: Mutex<Option<JoinHandle<()>>>,
-}
-
-/// One reader's bell.
-pub(crate) struct Bell {
-    rung: watch::Receiver<()>,
 }
 
 impl Wakes {
@@ -46,7 +41,7 @@ impl Wakes {
         if listener.as_ref().is_none_or(JoinHandle::is_finished) {
             *listener = Some(tokio::spawn(listen(self.connect.clone(), Arc::clone(&self.readers))));
         }
-        Bell { rung }
+        Bell::new(rung)
     }
 
     pub(crate) fn stop(&self) {
@@ -59,20 +54,6 @@ impl Wakes {
 impl Drop for Wakes {
     fn drop(&mut self) {
         self.stop();
-    }
-}
-
-impl Bell {
-    /// Marks everything so far as heard. Called before the log is read, so that no change is slept over.
-    pub(crate) fn hush(&mut self) {
-        self.rung.mark_unchanged();
-    }
-
-    /// Waits for the bell, or until it is time to look all the same.
-    pub(crate) async fn wait(&mut self) {
-        if let Ok(Err(_)) = tokio::time::timeout(POLL, self.rung.changed()).await {
-            tokio::time::sleep(POLL).await;
-        }
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Scripts announce a change on the entity's channel with `redis.pcall('PUBLISH', channel, '')`: a user without the
 //! right to publish costs latency, never a write. An announcement only says that it is time to read the log. Losing
-//! one costs latency too: readers look by themselves once in [`POLL`], and all of them whenever the connection is made
+//! one costs latency too: readers look by themselves once in [`crate::follow::POLL`], and all of them whenever the connection is made
 //! anew.
 
 use std::collections::{HashMap, HashSet};
@@ -21,9 +21,8 @@ use super::config::Servers;
 use super::engine::Topology;
 use super::failure::{Failure, Fallible};
 use super::link::Dial;
+use crate::follow::Bell;
 
-/// How long a reader waits for an announcement before it looks by itself.
-const POLL: Duration = Duration::from_secs(1);
 /// How long the listener waits before it tries again to connect.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
 /// How often the listener makes sure that its connection lives and lets go of channels that nobody waits on.
@@ -41,11 +40,6 @@ pub(crate) struct Wakes {
     topology: Arc<Topology>,
     shared: Arc<Shared>,
     listener: Mutex<Option<JoinHandle<()>>>,
-}
-
-/// One reader's bell.
-pub(crate) struct Bell {
-    rung: watch::Receiver<()>,
 }
 
 impl Wakes {
@@ -67,7 +61,7 @@ impl Wakes {
                 listen(Arc::clone(&self.dial), Arc::clone(&self.topology), Arc::clone(&self.shared));
             *listener = Some(tokio::spawn(listening));
         }
-        Bell { rung }
+        Bell::new(rung)
     }
 
     pub(crate) fn stop(&self) {
@@ -80,20 +74,6 @@ impl Wakes {
 impl Drop for Wakes {
     fn drop(&mut self) {
         self.stop();
-    }
-}
-
-impl Bell {
-    /// Marks everything so far as heard. Called before the log is read, so that no change is slept over.
-    pub(crate) fn hush(&mut self) {
-        self.rung.mark_unchanged();
-    }
-
-    /// Waits for the bell, or until it is time to look all the same.
-    pub(crate) async fn wait(&mut self) {
-        if let Ok(Err(_)) = tokio::time::timeout(POLL, self.rung.changed()).await {
-            tokio::time::sleep(POLL).await;
-        }
     }
 }
 

@@ -1,117 +1,55 @@
 //! Subscriptions: the log of a thread, read in pages and again after each announcement.
 
 use std::collections::VecDeque;
-use std::time::Instant;
+use std::time::Duration;
 
-use futures_util::StreamExt;
+use async_trait::async_trait;
 use futures_util::future::BoxFuture;
-use larder_kernel::{Error, HistoryEvent, HistoryEventKind, HistoryEvents, Result, Seq, StoredMessage};
+use larder_kernel::{HistoryEvent, HistoryEventKind, HistoryEvents, Result, Seq, StoredMessage};
 use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row};
 
 use super::super::engine::Engine;
 use super::super::failure::{Fallible, corrupt};
 use super::super::value::{count, id};
-use super::super::wake::Bell;
 use super::Address;
 use super::read::{decode, info};
 use super::write;
-use crate::watched::{LEASE, Watched};
+use crate::follow::{self, Log, OPERATION};
 
-const OPERATION: &str = "history.subscribe";
 /// Most events that are read at once.
 const PAGE_EVENTS_MAX: i64 = 256;
 /// A page ends when its messages reach this size.
 const PAGE_BYTES_MAX: i64 = 4 * 1024 * 1024;
 
-struct Subscription {
+/// The log of a thread.
+struct ThreadLog {
     engine: Engine,
-    /// The thread, and the last number seen.
-    cursor: (Address, i64),
-    /// Whether that number is one of an event that was told, so that the thread must have come that far.
-    told: bool,
-    bell: Bell,
-    watched: Watched,
-    page: VecDeque<HistoryEvent>,
-    ended: bool,
+    address: Address,
 }
 
 /// The events after a `Seq`, and then those to come.
 pub(super) fn follow(engine: Engine, address: Address, wake: i64, after: Seq) -> HistoryEvents {
     let bell = engine.wakes().bell(wake);
-    let cursor = (address, after.get());
-    let subscription = Subscription {
-        engine,
-        cursor,
-        told: false,
-        bell,
-        watched: Watched::default(),
-        page: VecDeque::new(),
-        ended: false,
-    };
-    futures_util::stream::unfold(subscription, |mut subscription| async move {
-        let event = subscription.next().await?;
-        subscription.ended = event.is_err();
-        Some((event, subscription))
-    })
-    .boxed()
+    follow::follow(ThreadLog { engine, address }, bell, after)
 }
 
-impl Subscription {
-    async fn next(&mut self) -> Option<Result<HistoryEvent>> {
-        loop {
-            if self.ended {
-                return None;
-            }
-            if let Some(event) = self.page.pop_front() {
-                return Some(Ok(event));
-            }
-            self.bell.hush();
-            let read =
-                self.engine.read(OPERATION, &self.cursor, |sql, (address, after)| page(sql, address, *after));
-            match read.await {
-                Err(error) => return Some(Err(error)),
-                Ok(page) => self.page = page,
-            }
-            match self.page.back() {
-                Some(last) => (self.cursor.1, self.told) = (last.seq.get(), true),
-                None => {
-                    match self.watches_anew().await {
-                        Err(error) => return Some(Err(error)),
-                        // What was appended before it did is not announced.
-                        Ok(true) => continue,
-                        Ok(false) => {}
-                    }
-                    match self.stands().await {
-                        Err(error) => return Some(Err(error)),
-                        Ok(()) => self.bell.wait().await,
-                    }
-                }
-            }
-        }
+#[async_trait]
+impl Log for ThreadLog {
+    async fn page(&self, after: Seq) -> Result<VecDeque<HistoryEvent>> {
+        let read = self.engine.read(OPERATION, &self.address, |sql, address| page(sql, address, after.get()));
+        read.await
     }
 
-    /// Has appends announced, if that is due. False where it is not, or cannot be: the first append to a new thread is
-    /// announced in any case, and what is not announced is found by looking.
-    async fn watches_anew(&mut self) -> Result<bool> {
-        if !self.watched.is_due() {
-            return Ok(false);
-        }
-        let asked = Instant::now();
+    async fn watch(&self, lease: Duration) -> Result<bool> {
         let watch =
-            self.engine.read(OPERATION, &self.cursor.0, |sql, address| write::watch(sql, address, LEASE));
-        let announces = watch.await?;
-        self.watched.answered(asked, announces);
-        Ok(announces)
+            self.engine.read(OPERATION, &self.address, |sql, address| write::watch(sql, address, lease));
+        watch.await
     }
 
-    /// Refuses a thread that stands behind what was told of it, where only an erasure takes it.
-    async fn stands(&self) -> Result<()> {
-        if !self.told {
-            return Ok(());
-        }
-        let stands = self.engine.read(OPERATION, &self.cursor.0, |sql, address| info(sql, address)).await?;
-        if stands.last.get() < self.cursor.1 { Err(Error::erased(OPERATION)) } else { Ok(()) }
+    async fn last(&self) -> Result<Seq> {
+        let stands = self.engine.read(OPERATION, &self.address, |sql, address| info(sql, address)).await?;
+        Ok(stands.last)
     }
 }
 

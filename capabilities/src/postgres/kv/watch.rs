@@ -12,8 +12,8 @@ use sqlx::{PgConnection, Row};
 use super::super::engine::Engine;
 use super::super::failure::Fallible;
 use super::super::value::{count, id, integer, timestamp};
-use super::super::wake::Bell;
 use super::rows::Address;
+use crate::follow::Bell;
 
 const OPERATION: &str = "kv.watch";
 /// Most changes that are read at once.

@@ -1,9 +1,9 @@
 //! Subscriptions: the log of a thread, read in pages and again after each announcement.
 
 use std::collections::VecDeque;
-use std::time::Instant;
+use std::time::Duration;
 
-use futures_util::StreamExt;
+use async_trait::async_trait;
 use larder_kernel::{
     Error, HistoryEvent, HistoryEventKind, HistoryEvents, Result, RunId, Seq, StoredMessage,
 };
@@ -12,105 +12,42 @@ use redis::Value;
 use super::super::engine::Engine;
 use super::super::failure::corrupt;
 use super::super::value::{self, millis};
-use super::super::wake::Bell;
 use super::address::Address;
 use super::message::{Entry, stored};
 use super::read::settle;
 use super::script::{EVENTS, WATCH};
-use crate::watched::{LEASE, Watched};
+use crate::follow::{self, Log, OPERATION};
 
-const OPERATION: &str = "history.subscribe";
 /// Most events that are read at once.
 const PAGE_EVENTS_MAX: usize = 256;
 /// A page ends when its messages reach this size.
 const PAGE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
-struct Subscription {
+/// The log of a thread.
+struct ThreadLog {
     engine: Engine,
     address: Address,
-    /// The last number seen.
-    after: Seq,
-    /// Whether that number is one of an event that was told, so that the thread must have come that far.
-    told: bool,
-    bell: Bell,
-    watched: Watched,
-    page: VecDeque<HistoryEvent>,
-    ended: bool,
 }
 
 /// The events after a `Seq`, and then those to come.
 pub(super) fn follow(engine: Engine, address: Address, after: Seq) -> HistoryEvents {
     let bell = engine.wakes().bell(address.place().channel());
-    let subscription = Subscription {
-        engine,
-        address,
-        after,
-        told: false,
-        bell,
-        watched: Watched::default(),
-        page: VecDeque::new(),
-        ended: false,
-    };
-    futures_util::stream::unfold(subscription, |mut subscription| async move {
-        let event = subscription.next().await?;
-        subscription.ended = event.is_err();
-        Some((event, subscription))
-    })
-    .boxed()
+    follow::follow(ThreadLog { engine, address }, bell, after)
 }
 
-impl Subscription {
-    async fn next(&mut self) -> Option<Result<HistoryEvent>> {
-        loop {
-            if self.ended {
-                return None;
-            }
-            if let Some(event) = self.page.pop_front() {
-                return Some(Ok(event));
-            }
-            self.bell.hush();
-            match page(&self.engine, &self.address, self.after).await {
-                Err(error) => return Some(Err(error)),
-                Ok(page) => self.page = page,
-            }
-            match self.page.back() {
-                Some(last) => (self.after, self.told) = (last.seq, true),
-                None => {
-                    match self.watches_anew().await {
-                        Err(error) => return Some(Err(error)),
-                        // What was appended before it did is not announced.
-                        Ok(true) => continue,
-                        Ok(false) => {}
-                    }
-                    match self.stands().await {
-                        Err(error) => return Some(Err(error)),
-                        Ok(()) => self.bell.wait().await,
-                    }
-                }
-            }
-        }
+#[async_trait]
+impl Log for ThreadLog {
+    async fn page(&self, after: Seq) -> Result<VecDeque<HistoryEvent>> {
+        page(&self.engine, &self.address, after).await
     }
 
-    /// Has appends announced, if that is due. False where it is not, or cannot be: the first append to a new thread is
-    /// announced in any case.
-    async fn watches_anew(&mut self) -> Result<bool> {
-        if !self.watched.is_due() {
-            return Ok(false);
-        }
-        let asked = Instant::now();
-        let call = self.address.call().number(millis(LEASE));
-        let announces = value::integer(self.engine.repeat(OPERATION, &WATCH, &call).await?)? == 1;
-        self.watched.answered(asked, announces);
-        Ok(announces)
+    async fn watch(&self, lease: Duration) -> Result<bool> {
+        let call = self.address.call().number(millis(lease));
+        Ok(value::integer(self.engine.repeat(OPERATION, &WATCH, &call).await?)? == 1)
     }
 
-    /// Refuses a thread that stands behind what was told of it, where only an erasure takes it.
-    async fn stands(&self) -> Result<()> {
-        if !self.told {
-            return Ok(());
-        }
-        let stands = settle(&self.engine, OPERATION, &self.address).await?;
-        if stands.last < self.after { Err(Error::erased(OPERATION)) } else { Ok(()) }
+    async fn last(&self) -> Result<Seq> {
+        Ok(settle(&self.engine, OPERATION, &self.address).await?.last)
     }
 }
 

@@ -12,8 +12,8 @@ use super::super::engine::Engine;
 use super::super::key::Entity;
 use super::super::script::{Call, Script};
 use super::super::value;
-use super::super::wake::Bell;
 use super::rows::expiry;
+use crate::follow::Bell;
 
 const OPERATION: &str = "kv.watch";
 /// Most changes that are read at once.
