@@ -5,18 +5,16 @@
 //! aside instead, and the next call takes it as it is, or asks first where it lay idle for long. The pool makes the
 //! connections and counts them; it gets none back, but is told of each that ends.
 
-use std::future::Future;
-use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use futures_util::future::{Either, select};
 use sqlx::pool::PoolConnection;
 use sqlx::{Connection, PgPool};
 use tokio::runtime::Handle;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::login::log_in;
 use crate::health::Pool;
 
 /// How long a connection may lie idle and be used without a question: firewalls and servers end older ones silently.
@@ -25,8 +23,6 @@ const IDLE_MAX: Duration = Duration::from_secs(30);
 const KEPT_MAX: Duration = Duration::from_secs(600);
 /// How long a connection is used at most: what a session gathers on the server goes with it.
 const ALIVE_MAX: Duration = Duration::from_secs(1_800);
-/// Attempts to connect within the time that a call may wait for a connection.
-const ATTEMPTS: u32 = 3;
 /// How long the server may take to say that a connection works.
 const PING_MAX: Duration = Duration::from_secs(2);
 
@@ -212,42 +208,6 @@ impl Idle {
         // Nothing that holds it can stop halfway.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Connects within `limit`; nothing where nobody answers.
-///
-/// An attempt whose first packet is lost, or meets what is left of an earlier connection between the same ports, gets no
-/// answer: so there are several, each from another port and with twice the time of the one before.
-///
-/// The driver computes its proof of the password in some 800 steps and gives other tasks a turn after each. On a busy
-/// runtime that is 800 rounds of all that is ready, which takes seconds; so it runs on a thread aside, where nobody else
-/// waits for a turn. It ends there when this future is dropped.
-pub(crate) async fn log_in<T, F>(limit: Duration, connect: impl Fn() -> F + Send + 'static) -> Option<T>
-where
-    T: Send + 'static,
-    F: Future<Output = T>,
-{
-    let (mut made, connected) = oneshot::channel();
-    let runtime = Handle::current();
-    tokio::task::spawn_blocking(move || {
-        let attempts = async {
-            let unit = limit / ((1 << ATTEMPTS) - 1);
-            for attempt in 0..ATTEMPTS {
-                if let Ok(connected) = tokio::time::timeout(unit * (1 << attempt), connect()).await {
-                    return Some(connected);
-                }
-            }
-            None
-        };
-        let attempted = runtime.block_on(async {
-            match select(pin!(made.closed()), pin!(attempts)).await {
-                Either::Left(_) => None,
-                Either::Right((connected, _)) => connected,
-            }
-        });
-        let _ = made.send(attempted);
-    });
-    connected.await.ok().flatten()
 }
 
 impl Drop for Idle {

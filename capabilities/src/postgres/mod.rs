@@ -37,6 +37,7 @@ mod graph;
 mod history;
 mod idle;
 mod kv;
+mod login;
 mod schema;
 mod snapshot;
 #[cfg(feature = "sqlx-interop")]
