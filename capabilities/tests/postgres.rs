@@ -9,6 +9,8 @@ mod logged;
 #[cfg(feature = "sqlx-interop")]
 #[path = "postgres/plans.rs"]
 mod plans;
+#[path = "postgres/read_only.rs"]
+mod read_only;
 #[path = "postgres/schema.rs"]
 mod schema;
 #[path = "postgres/sweep.rs"]
@@ -47,6 +49,8 @@ fn main() -> ExitCode {
     let trials = trials![
         a_dropped_future_never_poisons_the_pool;
         a_future_dropped_outside_every_runtime_gives_its_place_back;
+        read_only::a_read_only_database_reads_and_refuses_to_write;
+        read_only::every_store_reads_from_a_read_only_database;
         schema::eight_openings_of_a_new_database_migrate_it_once;
         schema::eight_processes_migrate_a_new_database_once;
         schema::a_long_thread_is_read_by_author_without_reading_it_all;
@@ -70,7 +74,6 @@ fn main() -> ExitCode {
         weather::a_server_that_is_silent_is_given_up_in_time;
         weather::rights_that_are_missing_are_named;
         weather::an_old_or_hidden_pgvector_is_refused;
-        weather::a_read_only_database_reads_and_refuses_to_write;
         weather::a_full_pool_and_a_long_lock_end_in_time;
         weather::a_login_ends_in_time_however_many_tasks_are_ready;
         writers::writers_do_not_take_each_other_for_listeners;

@@ -3,10 +3,7 @@
 use std::error::Error as _;
 use std::time::{Duration, Instant};
 
-use futures_util::StreamExt;
-use larder_kernel::{
-    ChatMessage, Error, ErrorKind, HistoryProvider, HistoryProviderExt, Namespace, Seq, Thread,
-};
+use larder_kernel::{ChatMessage, Error, ErrorKind, HistoryProvider, HistoryProviderExt, Namespace, Thread};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection};
 
@@ -31,7 +28,7 @@ fn host() -> String {
     location.rsplit_once('@').unwrap().1.split('/').next().unwrap().to_owned()
 }
 
-fn namespace() -> Namespace {
+pub(crate) fn namespace() -> Namespace {
     Namespace::new("n").unwrap()
 }
 
@@ -81,7 +78,7 @@ pub(crate) async fn what_cannot_be_reached_is_a_typed_error_without_the_password
 }
 
 /// An error of a kind, each part of whose sentence is there, and no secret.
-fn says(error: &Error, kind: ErrorKind, parts: &[&str]) {
+pub(crate) fn says(error: &Error, kind: ErrorKind, parts: &[&str]) {
     assert_eq!(error.kind(), kind, "{error}");
     for part in parts {
         assert!(error.message().contains(part), "{part}: {error}");
@@ -161,44 +158,6 @@ pub(crate) async fn an_old_or_hidden_pgvector_is_refused() {
         let thread = Thread::new("a", "s").unwrap();
         let postgres = open(&url).await.unwrap();
         postgres.history(namespace()).append(&thread, ChatMessage::user("Hello")).await.unwrap();
-    })
-    .await;
-}
-
-pub(crate) async fn a_read_only_database_reads_and_refuses_to_write() {
-    with_database("readonly", async |url: String| {
-        let thread = Thread::new("a", "s").unwrap();
-        let postgres = open(&url).await.unwrap();
-        let ended = Thread::new("a", "ended").unwrap();
-        for thread in [&thread, &ended] {
-            postgres.history(namespace()).append(thread, ChatMessage::user("Hello")).await.unwrap();
-        }
-        let mut admin = PgConnection::connect(&url).await.unwrap();
-        let expire = "UPDATE larder.threads SET ttl_ms = 1, expires_ms = 1 WHERE session = 'ended'";
-        sqlx::raw_sql(expire).execute(&mut admin).await.unwrap();
-        let database = url.rsplit_once('/').unwrap().1;
-        let set = format!("ALTER DATABASE {database} SET default_transaction_read_only = on");
-        sqlx::raw_sql(AssertSqlSafe(set)).execute(&mut admin).await.unwrap();
-        let history = open(&url).await.unwrap().history(namespace());
-        let error = history.append(&thread, ChatMessage::user(CANARY)).await.unwrap_err();
-        says(&error, ErrorKind::PermissionDenied, &["read-only", "primary"]);
-        assert_eq!(history.tail(&thread, None, 10).await.unwrap().len(), 1);
-        let info = history.thread_info(&ended).await.unwrap();
-        assert_eq!((info.messages, info.bytes, info.last), (0, 0, Seq::new(1)));
-        // A subscription looks now and then, as it can have nothing announced.
-        let mut events = history.subscribe(&thread, Seq::ZERO).await.unwrap();
-        assert_eq!(events.next().await.unwrap().unwrap().seq, Seq::new(1));
-        let next = tokio::time::timeout(Duration::from_millis(1_500), events.next()).await;
-        assert!(next.is_err(), "{next:?}");
-    })
-    .await;
-    with_database("readonly_new", async |url: String| {
-        let mut admin = PgConnection::connect(&url).await.unwrap();
-        let database = url.rsplit_once('/').unwrap().1;
-        let set = format!("ALTER DATABASE {database} SET default_transaction_read_only = on");
-        sqlx::raw_sql(AssertSqlSafe(set)).execute(&mut admin).await.unwrap();
-        let error = open(&url).await.unwrap_err();
-        says(&error, ErrorKind::PermissionDenied, &["read-only", "primary"]);
     })
     .await;
 }

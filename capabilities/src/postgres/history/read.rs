@@ -45,7 +45,7 @@ pub(super) struct Seen {
     pub(super) messages: Vec<StoredMessage>,
     /// The time has passed, which is still to be made into a clear.
     pub(super) expired: bool,
-    /// When the read was, where it prolongs the thread's life.
+    /// When the read was, where it prolongs the thread's life; a standby cannot.
     pub(super) refresh: Option<i64>,
 }
 
@@ -89,7 +89,7 @@ macro_rules! select_messages {
             " END,
                 CASE WHEN t.ttl_refresh AND t.expires_ms < ",
             now_ms!(),
-            " + t.ttl_ms THEN ",
+            " + t.ttl_ms AND NOT current_setting('transaction_read_only')::boolean THEN ",
             now_ms!(),
             " END
              FROM larder.threads t LEFT JOIN LATERAL (
