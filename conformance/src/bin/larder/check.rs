@@ -18,7 +18,7 @@ use larder_conformance::{
 use crate::levels::{self, Word};
 use crate::live::{self, Backends};
 use crate::output;
-use crate::services::Running;
+use crate::services::{self, Running};
 
 /// How to print the result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -100,17 +100,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     if args.live && !cfg!(feature = "full") {
         return output::trouble("this build has the embedded backends alone: cargo larder-full check --live");
     }
-    let runtime = match output::runtime() {
-        Ok(runtime) => runtime,
-        Err(reason) => return output::trouble(reason),
-    };
-    let checked = runtime.block_on(supervised(args, &cases, &waivers));
-    // A backend that holds on to a thread must not keep the command from ending.
-    runtime.shutdown_background();
-    match checked {
-        Ok(code) => code,
-        Err(reason) => output::trouble(reason),
-    }
+    output::on_runtime(supervised(args, &cases, &waivers))
 }
 
 /// Checks, and stops the services that were started for it however the check ends.
@@ -118,27 +108,7 @@ async fn supervised(args: &Args, cases: &[Case], waivers: &Waivers) -> Result<Ex
     if !args.live {
         return check(args, cases, waivers, None).await;
     }
-    // From the first poll on, Ctrl-C ends this process no more by itself.
-    let mut interrupt = std::pin::pin!(tokio::signal::ctrl_c());
-    let interrupted = || Err("interrupted".to_owned());
-    let mut starting = tokio::task::spawn_blocking(Running::start);
-    let (running, in_time) = tokio::select! {
-        started = &mut starting => (started, true),
-        // The scripts have been interrupted, too, and end.
-        _ = &mut interrupt => (starting.await, false),
-    };
-    let running = running.map_err(|error| format!("cannot start the services: {error}"))??;
-    let checked = if in_time {
-        tokio::select! {
-            checked = check(args, cases, waivers, Some(&running)) => checked,
-            _ = &mut interrupt => interrupted(),
-        }
-    } else {
-        interrupted()
-    };
-    let stopped = tokio::task::spawn_blocking(move || running.stop()).await;
-    stopped.map_err(|error| format!("cannot stop the services: {error}"))??;
-    checked
+    services::beside(async |running| check(args, cases, waivers, Some(running?)).await).await
 }
 
 fn selected(args: &Args) -> Vec<Case> {

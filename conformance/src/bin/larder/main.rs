@@ -9,6 +9,7 @@ mod doctor;
 mod export;
 mod import;
 mod inspect;
+mod interrupt;
 mod levels;
 mod live;
 #[cfg(feature = "full")]

@@ -1,6 +1,5 @@
 //! `larder mcp`: the stores behind a URL as an MCP server.
 
-use std::future::Future;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
@@ -11,7 +10,7 @@ use larder_kernel::Namespace;
 use tokio::net::TcpListener;
 
 use crate::thread::parse_namespace;
-use crate::{live, output};
+use crate::{interrupt, live, output};
 
 /// The environment's variable for the token of clients over HTTP: command lines are seen by every user of a machine.
 const TOKEN: &str = "LARDER_MCP_TOKEN";
@@ -101,7 +100,7 @@ async fn over_http(
     if args.keep_sessions {
         options = options.with_sessions(stores.key_value().map_err(|error| live::sentence(&error))?);
     }
-    let stop = stopped()?;
+    let stop = interrupt::stopped()?;
     let listener = TcpListener::bind(address).await;
     let listener = listener.map_err(|error| format!("cannot listen on {address}: {error}"))?;
     let address = listener.local_addr().map_err(|error| format!("cannot listen on {address}: {error}"))?;
@@ -112,16 +111,4 @@ async fn over_http(
     }
     output::note(format_args!("serves MCP at http://{address}/mcp"));
     serve_http(listener, server, &options, stop).await.map_err(|error| live::sentence(&error))
-}
-
-/// Ready when the process is asked to end.
-fn stopped() -> Result<impl Future<Output = ()> + Send, String> {
-    let mut ended = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
-        .map_err(|error| format!("cannot listen to signals: {error}"))?;
-    Ok(async move {
-        tokio::select! {
-            _ = tokio::signal::ctrl_c() => {}
-            _ = ended.recv() => {}
-        }
-    })
 }

@@ -1,12 +1,13 @@
 //! `larder services`: starts and stops the live services that the backends are checked against.
 
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::process::{Command, ExitCode, Stdio};
 
 use clap::{Parser, ValueEnum};
 use larder_conformance::service::{SERVICES, Service};
 
-use crate::output;
+use crate::{interrupt, output};
 
 /// Arguments of `larder services`.
 #[derive(Debug, Parser)]
@@ -76,11 +77,15 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     }
 }
 
-/// Containers where Docker answers, unless some service already runs without them: whatever started it has to be what
-/// stops it.
+/// Has no image, so it runs without a container among those that do.
+const WITHOUT_IMAGE: &str = "s3s";
+
+/// Containers where Docker answers, unless some service that has an image already runs without them: whatever started it
+/// has to be what stops it.
 fn script(folder: &Path, native: bool) -> PathBuf {
     let run = folder.join("run");
-    let some_run = || matches!(exit_code(Command::new(&run).arg("status")), Some(0 | 4));
+    let with_image = SERVICES.iter().map(|service| service.script).filter(|name| *name != WITHOUT_IMAGE);
+    let some_run = || matches!(exit_code(Command::new(&run).arg("status").args(with_image)), Some(0 | 4));
     if native || some_run() || !docker_answers() {
         return run;
     }
@@ -105,6 +110,38 @@ fn folder() -> Result<PathBuf, String> {
         return Err(format!("no workspace with the services' scripts at {}", folder.display()));
     }
     Ok(folder)
+}
+
+/// Starts what is missing, works beside it, and stops what was started, however the work ends: Ctrl-C and SIGTERM drop
+/// it. The work is told why where the services cannot be started.
+///
+/// # Errors
+/// Those of the work; a sentence where it was interrupted, or what was started could not be stopped.
+pub(crate) async fn beside(
+    work: impl AsyncFnOnce(Result<&Running, String>) -> Result<ExitCode, String>,
+) -> Result<ExitCode, String> {
+    let mut stopped = pin!(interrupt::stopped()?);
+    let mut starting = tokio::task::spawn_blocking(Running::start);
+    let (running, in_time) = tokio::select! {
+        started = &mut starting => (started, true),
+        () = &mut stopped => (starting.await, false),
+    };
+    let cannot = |error: &dyn std::fmt::Display| format!("cannot start the services: {error}");
+    let running = running.map_err(|error| cannot(&error))?.map_err(|reason| cannot(&reason));
+    let interrupted = || Err("interrupted".to_owned());
+    let done = if in_time {
+        tokio::select! {
+            done = work(running.as_ref().map_err(Clone::clone)) => done,
+            () = &mut stopped => interrupted(),
+        }
+    } else {
+        interrupted()
+    };
+    if let Ok(running) = running {
+        let stopped = tokio::task::spawn_blocking(move || running.stop()).await;
+        stopped.map_err(|error| format!("cannot stop the services: {error}"))??;
+    }
+    done
 }
 
 /// The services as a run needs them.

@@ -1,13 +1,15 @@
 //! `larder test`: the tests of the whole workspace, live services included.
 
 use std::ffi::OsString;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Child, Command, ExitCode, Stdio};
 
 use clap::Parser;
+use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::output;
-use crate::services::Running;
+use crate::services::{self, Running};
 
 /// Arguments of `larder test`.
 #[derive(Debug, Parser)]
@@ -22,39 +24,34 @@ pub(crate) struct Args {
 
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> ExitCode {
-    let runtime = match output::runtime() {
-        Ok(runtime) => runtime,
-        Err(reason) => return output::trouble(reason),
-    };
-    // Ctrl-C reaches cargo as well; this process waits for it and stops the services then.
-    let interrupts = runtime.spawn(async { while tokio::signal::ctrl_c().await.is_ok() {} });
-    let code = test(args);
-    interrupts.abort();
-    code
+    if args.no_services {
+        return output::on_runtime(async { test(args, None).await });
+    }
+    output::on_runtime(services::beside(async |running| match running {
+        Ok(running) => test(args, Some(running)).await,
+        Err(reason) => {
+            output::trouble(format_args!("{reason}; the tests of the live services are shown as ignored"));
+            refused_in_ci("the live services")?;
+            test(args, None).await
+        }
+    }))
 }
 
-fn test(args: &Args) -> ExitCode {
-    let running = if args.no_services { None } else { start() };
-    let missing = running.as_ref().map_or_else(Vec::new, Running::missing);
-    let in_ci = std::env::var_os("CI").is_some();
-    let refused = match &running {
-        None if in_ci && !args.no_services => Some("the live services".to_owned()),
-        Some(_) if in_ci && !missing.is_empty() => Some(missing.join(", ")),
-        _ => None,
-    };
-    let code = match refused {
-        Some(names) => {
-            output::trouble(format_args!("a CI run needs {names}; --no-services says that it does not"))
-        }
-        None => {
-            browser();
-            cargo_test(args, running.as_ref(), missing.is_empty())
-        }
-    };
-    if let Some(Err(reason)) = running.map(|running| running.stop()) {
-        return output::trouble(reason);
+async fn test(args: &Args, running: Option<&Running>) -> Result<ExitCode, String> {
+    let missing = running.map_or_else(Vec::new, Running::missing).join(", ");
+    if !missing.is_empty() {
+        output::trouble(format_args!("not there: {missing}; their tests are shown as ignored"));
+        refused_in_ci(&missing)?;
     }
-    code
+    browser();
+    cargo_test(args, running, missing.is_empty()).await
+}
+
+fn refused_in_ci(missing: &str) -> Result<(), String> {
+    if std::env::var_os("CI").is_none() {
+        return Ok(());
+    }
+    Err(format!("a CI run needs {missing}; --no-services says that it does not"))
 }
 
 /// Has the browser installed in which the report's page is tested, where that can be done. Where not, the script has said
@@ -66,7 +63,7 @@ fn browser() {
     }
 }
 
-fn cargo_test(args: &Args, running: Option<&Running>, complete: bool) -> ExitCode {
+async fn cargo_test(args: &Args, running: Option<&Running>, complete: bool) -> Result<ExitCode, String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let mut command = Command::new(cargo);
     command.args(["test", "--workspace", "--all-features"]).args(&args.cargo);
@@ -76,26 +73,31 @@ fn cargo_test(args: &Args, running: Option<&Running>, complete: bool) -> ExitCod
             command.env("LARDER_SERVICES", "required");
         }
     }
-    match command.status() {
-        Ok(status) if status.success() => ExitCode::SUCCESS,
-        Ok(_) => ExitCode::FAILURE,
-        Err(error) => output::trouble(format_args!("cannot run cargo: {error}")),
+    // Signals are passed on by the group alone, so that each reaches cargo once and its tests with it.
+    let mut child = command.process_group(0).spawn().map_err(|error| format!("cannot run cargo: {error}"))?;
+    let _group = Group::of(&child);
+    let ended = tokio::task::spawn_blocking(move || child.wait()).await;
+    match ended.map_err(|error| error.to_string())? {
+        Ok(status) if status.success() => Ok(ExitCode::SUCCESS),
+        Ok(_) => Ok(ExitCode::FAILURE),
+        Err(error) => Err(format!("cannot wait for cargo: {error}")),
     }
 }
 
-fn start() -> Option<Running> {
-    match Running::start() {
-        Ok(running) => {
-            let missing = running.missing();
-            if !missing.is_empty() {
-                let names = missing.join(", ");
-                output::trouble(format_args!("not there: {names}; their tests are shown as ignored"));
-            }
-            Some(running)
-        }
-        Err(reason) => {
-            output::trouble(format_args!("{reason}; the tests of the live services are shown as ignored"));
-            None
+/// The processes of a command, which end when this is dropped.
+struct Group(Option<Pid>);
+
+impl Group {
+    fn of(child: &Child) -> Self {
+        Self(i32::try_from(child.id()).ok().and_then(Pid::from_raw))
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Some(group) = self.0.take() {
+            // None is left where the command has ended.
+            let _ = kill_process_group(group, Signal::TERM);
         }
     }
 }
