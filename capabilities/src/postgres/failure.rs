@@ -92,15 +92,12 @@ fn from_sqlx(error: &sqlx::Error, operation: &'static str) -> Error {
         sqlx::Error::PoolClosed => {
             (ErrorKind::Unavailable, "the database was closed; open it again", NotApplied)
         }
+        sqlx::Error::Io(error) if is_distrust(error) => distrusted(),
+        sqlx::Error::Tls(_) => distrusted(),
         sqlx::Error::Io(_) | sqlx::Error::WorkerCrashed => (
             ErrorKind::Unavailable,
             "the database cannot be reached or the connection broke; check host and port, and that the server runs",
             Unknown,
-        ),
-        sqlx::Error::Tls(_) => (
-            ErrorKind::Unavailable,
-            "no trusted TLS connection to the database; name its authority in `sslrootcert`, or set `sslmode`",
-            NotApplied,
         ),
         sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) | sqlx::Error::RowNotFound => {
             return corrupt(operation);
@@ -118,6 +115,20 @@ fn from_sqlx(error: &sqlx::Error, operation: &'static str) -> Error {
         _ => (ErrorKind::Unexpected, "the database driver refused a statement", Unknown),
     };
     Error::new(kind, operation, message).with_outcome(outcome)
+}
+
+/// Whether the server's certificate was refused, which the driver tells as it tells a connection that broke.
+fn is_distrust(error: &std::io::Error) -> bool {
+    let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    matches!(tls, Some(rustls::Error::InvalidCertificate(_)))
+}
+
+fn distrusted() -> (ErrorKind, &'static str, Outcome) {
+    (
+        ErrorKind::Unavailable,
+        "no trusted TLS connection to the database; name its authority in `sslrootcert`, or set `sslmode`",
+        Outcome::NotApplied,
+    )
 }
 
 fn from_server(error: &dyn sqlx::error::DatabaseError, operation: &'static str) -> Error {

@@ -162,6 +162,21 @@ pub(crate) async fn an_old_or_hidden_pgvector_is_refused() {
     .await;
 }
 
+pub(crate) async fn a_server_without_pgvector_is_told_so_and_keeps_the_rest() {
+    with_database("no_extension", async |url: String| {
+        let mut admin = PgConnection::connect(&url).await.unwrap();
+        let database = url.rsplit_once('/').unwrap().1;
+        let set = format!("ALTER DATABASE {database} SET extension_control_path = '/nonexistent'");
+        sqlx::raw_sql(AssertSqlSafe(set)).execute(&mut admin).await.unwrap();
+        let postgres = open(&url).await.unwrap();
+        let error = postgres.vectors(namespace(), None).await.unwrap_err();
+        says(&error, ErrorKind::Unsupported, &["no pgvector", "0.8.0"]);
+        let thread = Thread::new("a", "s").unwrap();
+        postgres.history(namespace()).append(&thread, ChatMessage::user("Hello")).await.unwrap();
+    })
+    .await;
+}
+
 pub(crate) async fn a_full_pool_and_a_long_lock_end_in_time() {
     with_database("full", async |url: String| {
         let times = "pool_size=1&acquire_timeout_ms=1000&lock_timeout_ms=4000";
