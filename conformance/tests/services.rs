@@ -6,7 +6,11 @@ use std::fs::{self, Permissions};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use larder_conformance::service::SERVICES;
+use rustix::process::{Pid, Signal, kill_process};
 
 /// A machine with an engine and none of the services.
 struct Machine {
@@ -28,22 +32,20 @@ impl Machine {
         self.folder.path().join(name)
     }
 
-    fn services(&self, arguments: &[&str]) -> Output {
+    fn larder(&self) -> Command {
         let engine = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/services");
         let programs = format!("{}:{}", engine.display(), std::env::var("PATH").unwrap());
-        Command::new(env!("CARGO_BIN_EXE_larder"))
-            .arg("services")
-            .args(arguments)
+        let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
+        command
             .env("PATH", programs)
             .env("LARDER_TEST_CONTAINERS", self.path("running"))
             .env("LARDER_SERVICES_DIR", self.path("services"))
-            .env_remove("LARDER_SERVICES_SET")
-            .output()
-            .unwrap()
+            .env_remove("LARDER_SERVICES_SET");
+        command
     }
 
     fn exits(&self, code: i32, arguments: &[&str]) -> String {
-        let output = self.services(arguments);
+        let output = self.larder().arg("services").args(arguments).output().unwrap();
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {output:?}");
         String::from_utf8(output.stdout).unwrap()
     }
@@ -98,6 +100,32 @@ fn what_was_started_in_containers_is_told_of_killed_and_stopped_there() {
     machine.exits(0, &["down", "postgres", "redis-cluster", "garage"]);
     assert!(machine.containers().is_empty());
     machine.exits(3, &["env", "postgres", "garage"]);
+}
+
+#[test]
+fn what_a_check_started_is_stopped_when_it_is_told_to_end() {
+    let machine = Machine::new();
+    let mut command = machine.larder();
+    command.args(["check", "--live"]).env("LARDER_TEST_UP_SECONDS", "2").stderr(Stdio::piped());
+    // All others are said to be there.
+    for service in SERVICES {
+        command.env(service.variable, "memory:");
+    }
+    command.env_remove("LARDER_S3_GARAGE_URL");
+    let check = command.stdout(Stdio::null()).spawn().unwrap();
+    for _ in 0..600 {
+        if machine.containers() == ["garage"] {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert_eq!(machine.containers(), ["garage"]);
+    kill_process(Pid::from_child(&check), Signal::TERM).unwrap();
+    let output = check.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.ends_with("larder: interrupted\n"), "{said}");
+    assert!(machine.containers().is_empty());
 }
 
 /// Once it made `larder services` take the containers for stopped, as nothing else ran without one.
