@@ -25,7 +25,7 @@ pub(crate) struct Args {
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> ExitCode {
     if args.no_services {
-        return output::on_runtime(async { test(args, None).await });
+        return output::on_runtime(test(args, None));
     }
     output::on_runtime(services::beside(async |running| match running {
         Ok(running) => test(args, Some(running)).await,
