@@ -20,10 +20,9 @@
 //! unknown parameter is an error. In a path `%` and two hexadecimal digits stand for a byte, so `#`, `?` and `%` are
 //! written `%23`, `%3F` and `%25`.
 //!
-//! No call waits for ever on a server that stays silent: an opening gives up one that never says anything within about ten
-//! seconds, and one that falls silent later within a minute, or within `migrate_timeout_ms` where it is in the middle of
-//! a migration; any other call ends within the times that these parameters set. The error is of the kind `Timeout` or
-//! `Unavailable`.
+//! No call waits for ever on a server that stays silent. Unless these parameters say otherwise, an opening gives up one
+//! that never says anything within about ten seconds, one that falls silent later within a minute, and a migration within
+//! ten; any other call ends within the times that they set. The error is of the kind `Timeout` or `Unavailable`.
 //!
 //! `memory:` has no name: what is to be shared is opened once, with [`open_place`], and shared as a [`Place`]. It takes
 //! `vector_index=none` (the default) or `vector_index=ivf`, by which searches of large collections become approximate as

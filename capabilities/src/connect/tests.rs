@@ -14,8 +14,8 @@ fn each_mistake_in_a_url_has_its_own_one_line_error() {
         (":x", "has no scheme; write for example `sqlite:./larder.db` or `memory:`"),
         (
             "mysql://u:s3cret@h/db",
-            "has an unknown scheme; there are `memory:`, `sqlite:`, `file:`, `postgres:`, `redis:`, `rediss:`, `s3:` and \
-             `age:`",
+            "has an unknown scheme; there are `memory:`, `sqlite:`, `file:`, `postgres:`, `redis:`, `rediss:`, \
+             `redis+cluster:`, `rediss+cluster:`, `s3:` and `age:`",
         ),
         ("memory:shared", "names a place in memory; write `memory:`, open it once and share the place"),
         ("memory:?s3cret=1", "has an unknown query parameter; `memory:` takes `vector_index`"),

@@ -126,7 +126,8 @@ fn is_distrust(error: &std::io::Error) -> bool {
 fn distrusted() -> (ErrorKind, &'static str, Outcome) {
     (
         ErrorKind::Unavailable,
-        "no trusted TLS connection to the database; name its authority in `sslrootcert`, or set `sslmode`",
+        "no trusted TLS connection to the database; does it speak TLS, and is its certificate valid today for the host \
+         of the URL? Name a private authority in `sslrootcert`, or set `sslmode`",
         Outcome::NotApplied,
     )
 }

@@ -50,7 +50,8 @@ where
 {
     let abandoned = Arc::new(Abandoned::default());
     let (mut made, connected) = oneshot::channel();
-    // Dropped before `connected`, whose end wakes the thread aside.
+    // Dropped after `connected`, whose end wakes the thread aside: a login in the midst of its steps would hardly let
+    // anybody else have the lock.
     let _waiting = Waiting(Arc::clone(&abandoned));
     let runtime = Handle::current();
     tokio::task::spawn_blocking(move || {

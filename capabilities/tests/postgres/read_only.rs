@@ -21,6 +21,7 @@ async fn make_read_only(url: &str) {
     sqlx::raw_sql(AssertSqlSafe(set)).execute(&mut admin).await.unwrap();
 }
 
+/// Once a read of a thread that lives as long as it is used failed, as it would have prolonged the life.
 pub(crate) async fn a_read_only_database_reads_and_refuses_to_write() {
     with_database("readonly", async |url: String| {
         let thread = Thread::new("a", "s").unwrap();
@@ -60,7 +61,6 @@ pub(crate) async fn a_read_only_database_reads_and_refuses_to_write() {
     .await;
 }
 
-/// Once a read of a thread that lives as long as it is used failed, as it would have prolonged the life.
 pub(crate) async fn every_store_reads_from_a_read_only_database() {
     with_database("readonly_all", async |url: String| {
         let (bucket, key) = (BucketName::new("b").unwrap(), Key::new("k").unwrap());

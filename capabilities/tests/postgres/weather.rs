@@ -165,6 +165,7 @@ pub(crate) async fn an_old_or_hidden_pgvector_is_refused() {
 pub(crate) async fn a_server_without_pgvector_is_told_so_and_keeps_the_rest() {
     with_database("no_extension", async |url: String| {
         let mut admin = PgConnection::connect(&url).await.unwrap();
+        // From version 18 on, which is what the service runs.
         let database = url.rsplit_once('/').unwrap().1;
         let set = format!("ALTER DATABASE {database} SET extension_control_path = '/nonexistent'");
         sqlx::raw_sql(AssertSqlSafe(set)).execute(&mut admin).await.unwrap();

@@ -112,8 +112,23 @@ fn folder() -> Result<PathBuf, String> {
     Ok(folder)
 }
 
+/// Works until Ctrl-C or SIGTERM, which drop the work.
+///
+/// # Errors
+/// Those of the work; a sentence where it was interrupted.
+pub(crate) async fn unless_stopped(
+    work: impl Future<Output = Result<ExitCode, String>>,
+) -> Result<ExitCode, String> {
+    let stopped = interrupt::stopped()?;
+    tokio::select! {
+        done = work => done,
+        () = stopped => Err("interrupted".to_owned()),
+    }
+}
+
 /// Starts what is missing, works beside it, and stops what was started, however the work ends: Ctrl-C and SIGTERM drop
-/// it. The work is told why where the services cannot be started.
+/// it, once the services have been started where they come before. What the work itself starts is its own to stop. It is
+/// told why where the services cannot be started.
 ///
 /// # Errors
 /// Those of the work; a sentence where it was interrupted, or what was started could not be stopped.

@@ -25,7 +25,7 @@ pub(crate) struct Args {
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> ExitCode {
     if args.no_services {
-        return output::on_runtime(test(args, None));
+        return output::on_runtime(services::unless_stopped(test(args, None)));
     }
     output::on_runtime(services::beside(async |running| match running {
         Ok(running) => test(args, Some(running)).await,
@@ -66,7 +66,7 @@ fn browser() {
 async fn cargo_test(args: &Args, running: Option<&Running>, complete: bool) -> Result<ExitCode, String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let mut command = Command::new(cargo);
-    command.args(["test", "--workspace", "--all-features"]).args(&args.cargo);
+    command.args(["test", "--workspace", "--all-features"]).args(&args.cargo).stdin(Stdio::null());
     if let Some(running) = running {
         command.envs(running.variables.iter().cloned());
         if complete {
