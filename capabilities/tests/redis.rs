@@ -6,9 +6,10 @@
 
 #[path = "redis/expiry.rs"]
 mod expiry;
+#[path = "live/trial.rs"]
+mod trial;
 
 use std::error::Error as _;
-use std::future::Future;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -21,8 +22,10 @@ use larder_kernel::{
     BucketName, Error, ErrorKind, Key, KeyValueStore, KeyValueStoreExt, Namespace, Outcome, PageRequest,
     Revision, Store,
 };
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::Arguments;
 use tokio::io::AsyncWriteExt;
+
+use trial::{trial, url};
 
 const SERVER: &str = "LARDER_REDIS_URL";
 const CLUSTER: &str = "LARDER_REDIS_CLUSTER_URL";
@@ -58,25 +61,6 @@ fn main() -> ExitCode {
         trial("writers_during_an_erasure_in_a_cluster", CLUSTER, writers_during_an_erasure_in_a_cluster),
     ];
     libtest_mimic::run(&arguments, trials).exit_code()
-}
-
-fn trial<F: Future<Output = ()>>(
-    name: &str,
-    variable: &str,
-    test: impl FnOnce() -> F + Send + 'static,
-) -> Trial {
-    let required = std::env::var("LARDER_SERVICES").is_ok_and(|value| value == "required");
-    let ignored = std::env::var(variable).is_err() && !required;
-    let run = move || {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-        runtime.map_err(Failed::from)?.block_on(test());
-        Ok(())
-    };
-    Trial::test(name, run).with_ignored_flag(ignored)
-}
-
-fn url(variable: &str) -> String {
-    std::env::var(variable).expect("the variable names a server")
 }
 
 /// The servers of a URL, without scheme, user and path.

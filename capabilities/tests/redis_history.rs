@@ -5,8 +5,9 @@
 
 #[path = "redis/appends.rs"]
 mod appends;
+#[path = "live/trial.rs"]
+mod trial;
 
-use std::future::Future;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,8 +17,10 @@ use larder_kernel::{
     AgentId, AppendOptions, ChatMessage, ErrorKind, HistoryProvider, HistoryProviderExt, MessageFilter,
     Namespace, PageRequest, Replacement, RunId, Seq, Store, Thread, Ttl,
 };
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::Arguments;
 use redis::aio::MultiplexedConnection;
+
+use trial::{trial, url};
 
 const SERVER: &str = "LARDER_REDIS_URL";
 const CLUSTER: &str = "LARDER_REDIS_CLUSTER_URL";
@@ -42,25 +45,6 @@ fn main() -> ExitCode {
         trial("writers_beside_listings_and_erasures_in_a_cluster", CLUSTER, || all_are_listed(CLUSTER)),
     ];
     libtest_mimic::run(&arguments, trials).exit_code()
-}
-
-fn trial<F: Future<Output = ()>>(
-    name: &str,
-    variable: &str,
-    test: impl FnOnce() -> F + Send + 'static,
-) -> Trial {
-    let required = std::env::var("LARDER_SERVICES").is_ok_and(|value| value == "required");
-    let ignored = std::env::var(variable).is_err() && !required;
-    let run = move || {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-        runtime.map_err(Failed::from)?.block_on(test());
-        Ok(())
-    };
-    Trial::test(name, run).with_ignored_flag(ignored)
-}
-
-fn url(variable: &str) -> String {
-    std::env::var(variable).expect("the variable names a server")
 }
 
 /// A namespace that no other run uses, and the store in it.

@@ -4,8 +4,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+#[path = "live/trial.rs"]
+mod trial;
+
 use std::collections::HashSet;
-use std::future::Future;
 use std::process::ExitCode;
 use std::task::{Context, Waker};
 use std::time::Duration;
@@ -15,7 +17,9 @@ use larder_kernel::{
     BoardId, ErrorKind, FencingToken, Namespace, NewBoard, NewTask, Outcome, PageRequest, Result, Store,
     Task, TaskId, TaskQuery, TaskStatus, TaskStore, Transition, WorkerId,
 };
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::Arguments;
+
+use trial::{trial, url};
 
 const SERVER: &str = "LARDER_REDIS_URL";
 const CLUSTER: &str = "LARDER_REDIS_CLUSTER_URL";
@@ -36,25 +40,6 @@ fn main() -> ExitCode {
         trials.push(trial(&name("an_erasure_leaves_nothing_unlisted"), variable, move || erasures(variable)));
     }
     libtest_mimic::run(&arguments, trials).exit_code()
-}
-
-fn trial<F: Future<Output = ()>>(
-    name: &str,
-    variable: &str,
-    test: impl FnOnce() -> F + Send + 'static,
-) -> Trial {
-    let required = std::env::var("LARDER_SERVICES").is_ok_and(|value| value == "required");
-    let ignored = std::env::var(variable).is_err() && !required;
-    let run = move || {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-        runtime.map_err(Failed::from)?.block_on(test());
-        Ok(())
-    };
-    Trial::test(name, run).with_ignored_flag(ignored)
-}
-
-fn url(variable: &str) -> String {
-    std::env::var(variable).expect("the variable names a server")
 }
 
 /// A store in a namespace that no other run uses.

@@ -3,35 +3,30 @@
 //! `LARDER_SERVICES=required`.
 #![allow(clippy::panic, clippy::unwrap_used, missing_docs)]
 
+#[path = "live/trial.rs"]
+mod trial;
+
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use larder_capabilities::Stores;
 use larder_kernel::{BucketName, ChatMessage, HistoryProviderExt, Key, KeyValueStoreExt, Namespace, Thread};
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::Arguments;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 
+use trial::{trial, url};
+
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let trials = vec![trial("postgres", "LARDER_POSTGRES_URL"), trial("redis", "LARDER_REDIS_URL")];
-    libtest_mimic::run(&arguments, trials).exit_code()
-}
-
-fn trial(name: &str, variable: &'static str) -> Trial {
-    let required = std::env::var("LARDER_SERVICES").is_ok_and(|value| value == "required");
-    let url = std::env::var(variable);
-    let ignored = url.is_err() && !required;
-    let run = move || {
-        let url =
-            url.map_err(|_| Failed::from(format!("{variable} is not set, and services are required")))?;
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-        runtime.block_on(one_each(&url));
-        Ok(())
-    };
-    Trial::test(format!("{name}::a_call_asks_once_however_long_the_thread"), run).with_ignored_flag(ignored)
+    let trials =
+        [("postgres", "LARDER_POSTGRES_URL"), ("redis", "LARDER_REDIS_URL")].map(|(name, variable)| {
+            let name = format!("{name}::a_call_asks_once_however_long_the_thread");
+            trial(&name, variable, move || one_each(variable))
+        });
+    libtest_mimic::run(&arguments, trials.into()).exit_code()
 }
 
 /// What went through a relay.
@@ -102,9 +97,9 @@ async fn pass_on(
     let _ = to.shutdown().await;
 }
 
-async fn one_each(url: &str) {
+async fn one_each(variable: &str) {
     const KIB: u64 = 1_024;
-    let traffic = Arc::new(Traffic::default());
+    let (url, traffic) = (url(variable), Arc::new(Traffic::default()));
     let place = url.rsplit_once('@').unwrap().1.split_once('/').unwrap().0;
     let port = relay(place.to_owned(), Arc::clone(&traffic)).await;
     let url = url.replace(place, &format!("127.0.0.1:{port}"));

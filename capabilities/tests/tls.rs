@@ -6,18 +6,20 @@
 mod authority;
 #[path = "tls/front.rs"]
 mod front;
+#[path = "live/trial.rs"]
+mod trial;
 
-use std::future::Future;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use futures_util::StreamExt;
 use larder_capabilities::Stores;
 use larder_kernel::{ChatMessage, Error, ErrorKind, HistoryProviderExt, Namespace, Result, Seq, Thread};
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::Arguments;
 
 use authority::Authority;
 use front::{Begins, front};
+use trial::{trial, url};
 
 const POSTGRES: &str = "LARDER_POSTGRES_URL";
 const REDIS: &str = "LARDER_REDIS_URL";
@@ -31,24 +33,6 @@ fn main() -> ExitCode {
         trial("s3_trusts_the_authorities_of_the_system", GARAGE, s3_trusts_the_authorities_of_the_system),
     ];
     libtest_mimic::run(&arguments, trials).exit_code()
-}
-
-fn trial<F: Future<Output = ()>>(
-    name: &str,
-    variable: &'static str,
-    test: impl FnOnce(String) -> F + Send + 'static,
-) -> Trial {
-    let required = std::env::var("LARDER_SERVICES").is_ok_and(|value| value == "required");
-    let url = std::env::var(variable);
-    let ignored = url.is_err() && !required;
-    let run = move || {
-        let url =
-            url.map_err(|_| Failed::from(format!("{variable} is not set, and services are required")))?;
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-        runtime.block_on(test(url));
-        Ok(())
-    };
-    Trial::test(name, run).with_ignored_flag(ignored)
 }
 
 /// The part of a URL that says where the server is, such as `127.0.0.1:5432`.
@@ -77,7 +61,8 @@ fn refuses(error: &Error, advice: &str) {
     assert!(error.to_string().contains(advice), "{error}");
 }
 
-async fn postgres_trusts_whom_it_is_told_to(url: String) {
+async fn postgres_trusts_whom_it_is_told_to() {
+    let url = url(POSTGRES);
     let (authority, other, folder) = (Authority::new(), Authority::new(), tempfile::tempdir().unwrap());
     let trusted = authority.write_to(folder.path()).display().to_string();
     let behind = async |acceptor| front(acceptor, Begins::OnRequest, place(&url).to_owned()).await;
@@ -96,7 +81,8 @@ async fn postgres_trusts_whom_it_is_told_to(url: String) {
     refuses(&works(&at(plain, "verify-full")).await.unwrap_err(), "`sslmode`");
 }
 
-async fn redis_trusts_whom_it_is_told_to(url: String) {
+async fn redis_trusts_whom_it_is_told_to() {
+    let url = url(REDIS);
     let (authority, other, folder) = (Authority::new(), Authority::new(), tempfile::tempdir().unwrap());
     let trusted = authority.write_to(folder.path()).display().to_string();
     let behind = async |acceptor| front(acceptor, Begins::AtOnce, place(&url).to_owned()).await;
@@ -113,7 +99,8 @@ async fn redis_trusts_whom_it_is_told_to(url: String) {
 }
 
 /// The authorities of the system are read once in a process, so the program runs in one of its own.
-async fn s3_trusts_the_authorities_of_the_system(url: String) {
+async fn s3_trusts_the_authorities_of_the_system() {
+    let url = url(GARAGE);
     let (authority, other, folder) = (Authority::new(), Authority::new(), tempfile::tempdir().unwrap());
     let trusted = authority.write_to(folder.path());
     let server = url.split_once("endpoint=http://").unwrap().1.split('&').next().unwrap();

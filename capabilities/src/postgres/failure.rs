@@ -92,8 +92,12 @@ fn from_sqlx(error: &sqlx::Error, operation: &'static str) -> Error {
         sqlx::Error::PoolClosed => {
             (ErrorKind::Unavailable, "the database was closed; open it again", NotApplied)
         }
-        sqlx::Error::Io(error) if is_distrust(error) => distrusted(),
-        sqlx::Error::Tls(_) => distrusted(),
+        error if is_distrust(error) => (
+            ErrorKind::Unavailable,
+            "no trusted TLS connection to the database; does it speak TLS, and is its certificate valid today for the \
+             host of the URL? Name a private authority in `sslrootcert`, or set `sslmode`",
+            NotApplied,
+        ),
         sqlx::Error::Io(_) | sqlx::Error::WorkerCrashed => (
             ErrorKind::Unavailable,
             "the database cannot be reached or the connection broke; check host and port, and that the server runs",
@@ -117,19 +121,16 @@ fn from_sqlx(error: &sqlx::Error, operation: &'static str) -> Error {
     Error::new(kind, operation, message).with_outcome(outcome)
 }
 
-/// Whether the server's certificate was refused, which the driver tells as it tells a connection that broke.
-fn is_distrust(error: &std::io::Error) -> bool {
-    let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
-    matches!(tls, Some(rustls::Error::InvalidCertificate(_)))
-}
-
-fn distrusted() -> (ErrorKind, &'static str, Outcome) {
-    (
-        ErrorKind::Unavailable,
-        "no trusted TLS connection to the database; does it speak TLS, and is its certificate valid today for the host \
-         of the URL? Name a private authority in `sslrootcert`, or set `sslmode`",
-        Outcome::NotApplied,
-    )
+/// Whether TLS could not be agreed on. The driver tells of a refused certificate as of a connection that broke.
+fn is_distrust(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Tls(_) => true,
+        sqlx::Error::Io(error) => {
+            let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+            matches!(tls, Some(rustls::Error::InvalidCertificate(_)))
+        }
+        _ => false,
+    }
 }
 
 fn from_server(error: &dyn sqlx::error::DatabaseError, operation: &'static str) -> Error {

@@ -1,5 +1,7 @@
 //! How a command learns that it is to end.
 
+use std::process::ExitCode;
+
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Ready when the process is asked to end: by Ctrl-C, or by SIGTERM as a supervisor sends it. From this call on, neither
@@ -17,4 +19,23 @@ pub(crate) fn stopped() -> Result<impl Future<Output = ()> + Send, String> {
             _ = terminated.recv() => {}
         }
     })
+}
+
+/// Works until told to end, which drops the work.
+///
+/// # Errors
+/// Those of the work; a sentence where it was told to end.
+pub(crate) async fn unless(
+    stopped: impl Future<Output = ()>,
+    work: impl Future<Output = Result<ExitCode, String>>,
+) -> Result<ExitCode, String> {
+    tokio::select! {
+        done = work => done,
+        () = stopped => told(),
+    }
+}
+
+/// The answer of a command that was told to end.
+pub(crate) fn told() -> Result<ExitCode, String> {
+    Err("interrupted".to_owned())
 }

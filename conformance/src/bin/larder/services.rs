@@ -112,20 +112,6 @@ fn folder() -> Result<PathBuf, String> {
     Ok(folder)
 }
 
-/// Works until Ctrl-C or SIGTERM, which drop the work.
-///
-/// # Errors
-/// Those of the work; a sentence where it was interrupted.
-pub(crate) async fn unless_stopped(
-    work: impl Future<Output = Result<ExitCode, String>>,
-) -> Result<ExitCode, String> {
-    let stopped = interrupt::stopped()?;
-    tokio::select! {
-        done = work => done,
-        () = stopped => Err("interrupted".to_owned()),
-    }
-}
-
 /// Starts what is missing, works beside it, and stops what was started, however the work ends: Ctrl-C and SIGTERM drop
 /// it, once the services have been started where they come before. What the work itself starts is its own to stop. It is
 /// told why where the services cannot be started.
@@ -143,14 +129,10 @@ pub(crate) async fn beside(
     };
     let cannot = |error: &dyn std::fmt::Display| format!("cannot start the services: {error}");
     let running = running.map_err(|error| cannot(&error))?.map_err(|reason| cannot(&reason));
-    let interrupted = || Err("interrupted".to_owned());
     let done = if in_time {
-        tokio::select! {
-            done = work(running.as_ref().map_err(Clone::clone)) => done,
-            () = &mut stopped => interrupted(),
-        }
+        interrupt::unless(stopped, work(running.as_ref().map_err(Clone::clone))).await
     } else {
-        interrupted()
+        interrupt::told()
     };
     if let Ok(running) = running {
         let stopped = tokio::task::spawn_blocking(move || running.stop()).await;

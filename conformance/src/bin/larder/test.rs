@@ -8,8 +8,8 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use clap::Parser;
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::output;
 use crate::services::{self, Running};
+use crate::{interrupt, output};
 
 /// Arguments of `larder test`.
 #[derive(Debug, Parser)]
@@ -25,7 +25,9 @@ pub(crate) struct Args {
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> ExitCode {
     if args.no_services {
-        return output::on_runtime(services::unless_stopped(test(args, None)));
+        return output::on_runtime(async {
+            interrupt::unless(interrupt::stopped()?, test(args, None)).await
+        });
     }
     output::on_runtime(services::beside(async |running| match running {
         Ok(running) => test(args, Some(running)).await,

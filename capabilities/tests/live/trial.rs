@@ -1,0 +1,26 @@
+//! One test of a live service, whose URL stands in an environment variable. Without it the test is shown as ignored, or
+//! fails where `LARDER_SERVICES=required`.
+#![allow(clippy::expect_used)]
+
+use std::future::Future;
+
+use libtest_mimic::{Failed, Trial};
+
+pub(crate) fn trial<F: Future<Output = ()>>(
+    name: &str,
+    variable: &str,
+    test: impl FnOnce() -> F + Send + 'static,
+) -> Trial {
+    let required = std::env::var("LARDER_SERVICES").is_ok_and(|value| value == "required");
+    let ignored = std::env::var(variable).is_err() && !required;
+    let run = move || {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+        runtime.map_err(Failed::from)?.block_on(test());
+        Ok(())
+    };
+    Trial::test(name, run).with_ignored_flag(ignored)
+}
+
+pub(crate) fn url(variable: &str) -> String {
+    std::env::var(variable).expect("the variable names a server")
+}
