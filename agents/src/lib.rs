@@ -8,12 +8,12 @@
 //! - [`workflow`] moves a conversation through states, resumable by id.
 //!
 //! ```
-//! use larder_agents::{InMemoryHistoryProvider, MemoryPlace};
+//! use larder_agents::{InMemoryHistoryProvider, MemoryBackend};
 //! use larder_kernel::{ChatMessage, HistoryProviderExt, Namespace, Thread};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> larder_kernel::Result<()> {
-//! let place = MemoryPlace::new();
+//! let place = MemoryBackend::new();
 //! let writer = InMemoryHistoryProvider::open(&place, Namespace::new("tenant-1")?);
 //! let reader = InMemoryHistoryProvider::open(&place, Namespace::new("tenant-1")?);
 //!
@@ -28,6 +28,7 @@ pub mod compaction;
 pub mod context;
 #[doc(hidden)]
 pub mod hex;
+pub mod layers;
 pub mod model;
 mod reach;
 pub mod scope;
@@ -37,12 +38,11 @@ pub mod tokens;
 pub mod transcript;
 pub mod transfer;
 pub mod workflow;
-pub mod wrap;
 
 pub use context::{AgentContext, ContextConfig};
 pub use scope::AgentScope;
 pub use storage::{
-    GlobalTaskStore, InMemoryHistoryProvider, InMemoryKeyValueStore, InMemoryTaskStore, MemoryPlace,
+    GlobalTaskStore, InMemoryHistoryProvider, InMemoryKeyValueStore, InMemoryTaskStore, MemoryBackend,
 };
 pub use workflow::{Workflow, WorkflowOptions, WorkflowSpec};
 

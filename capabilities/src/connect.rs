@@ -48,7 +48,7 @@ mod url;
 use std::fmt;
 use std::sync::Arc;
 
-use larder_agents::storage::MemoryPlace;
+use larder_agents::storage::MemoryBackend;
 use larder_kernel::{Contract, Embedder, Error, ErrorKind, Namespace, Result};
 
 use crate::diagnose::Findings;
@@ -87,7 +87,7 @@ pub struct Place {
 
 #[derive(Clone)]
 enum Backend {
-    Memory(MemoryPlace, memory::VectorIndex),
+    Memory(MemoryBackend, memory::VectorIndex),
     #[cfg(feature = "sqlite")]
     Sqlite(sqlite::Opened),
     #[cfg(all(feature = "fs", unix))]
@@ -325,7 +325,7 @@ impl Target {
     async fn connect(self) -> Result<Place> {
         let (scheme, contracts) = (self.scheme(), self.contracts().into());
         let backend = match self {
-            Self::Memory(index) => Backend::Memory(MemoryPlace::new(), index),
+            Self::Memory(index) => Backend::Memory(MemoryBackend::new(), index),
             #[cfg(feature = "sqlite")]
             Self::Sqlite(config) => Backend::Sqlite(sqlite::Opened::new(config).await?),
             #[cfg(all(feature = "fs", unix))]

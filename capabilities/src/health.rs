@@ -29,7 +29,7 @@
 use std::future::Future;
 use std::time::{Duration, Instant};
 
-use larder_agents::wrap::TimeoutLayer;
+use larder_agents::layers::TimeoutLayer;
 use larder_kernel::{
     BlobKey, BoardId, BucketName, CollectionName, Contract, DocumentId, EntityId, Error, ErrorKind, Key,
     Result, Thread,

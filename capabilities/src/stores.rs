@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use larder_agents::wrap::Layer;
+use larder_agents::layers::Layer;
 use larder_kernel::{
     BlobStore, Contract, Error, ErrorKind, GraphStore, HistoryProvider, KeyValueStore, Namespace, Result,
     TaskStore, VectorStore,
@@ -88,7 +88,7 @@ macro_rules! each_contract {
             /// # #[tokio::main(flavor = "current_thread")]
             /// # async fn main() -> larder_kernel::Result<()> {
             /// use std::time::Duration;
-            /// use larder_agents::wrap::{Layers, RetryLayer};
+            /// use larder_agents::layers::{Layers, RetryLayer};
             /// use larder_capabilities::Stores;
             ///
             /// let layers = Layers::new().trace("memory").retry(RetryLayer::new()).timeout(Duration::from_secs(5));

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use larder_agents::wrap::Layers;
+use larder_agents::layers::Layers;
 use larder_capabilities::Stores;
 use larder_kernel::{
-    BucketInfo, BucketName, Capabilities, Error, ErrorKind, Key, KeyRevision, KeyValueStore, KvEntry,
-    KvEvents, KvPutOptions, Namespace, Page, PageRequest, Result, Revision, Store,
+    BucketInfo, BucketName, Capabilities, Error, ErrorKind, Key, KeyRevision, KeyValueEntry, KeyValueEvents,
+    KeyValuePutOptions, KeyValueStore, Namespace, Page, PageRequest, Result, Revision, Store,
 };
 
 const LONG: Duration = Duration::from_secs(20);
@@ -39,15 +39,15 @@ impl Store for Away {
 
 #[async_trait]
 impl KeyValueStore for Away {
-    async fn put(&self, _: &BucketName, _: &Key, _: bytes::Bytes, _: KvPutOptions) -> Result<Revision> {
+    async fn put(&self, _: &BucketName, _: &Key, _: bytes::Bytes, _: KeyValuePutOptions) -> Result<Revision> {
         pending().await
     }
 
-    async fn get(&self, _: &BucketName, _: &Key) -> Result<Option<KvEntry>> {
+    async fn get(&self, _: &BucketName, _: &Key) -> Result<Option<KeyValueEntry>> {
         if self.silent {
             return pending().await;
         }
-        Err(Error::new(ErrorKind::PermissionDenied, "kv.get", "the user may not read"))
+        Err(Error::new(ErrorKind::PermissionDenied, "key_value.get", "the user may not read"))
     }
 
     async fn delete(&self, _: &BucketName, _: &Key, _: Option<Revision>) -> Result<bool> {
@@ -62,7 +62,7 @@ impl KeyValueStore for Away {
         pending().await
     }
 
-    async fn watch(&self, _: &BucketName, _: &str, _: Revision) -> Result<KvEvents> {
+    async fn watch(&self, _: &BucketName, _: &str, _: Revision) -> Result<KeyValueEvents> {
         pending().await
     }
 }

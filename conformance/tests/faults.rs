@@ -12,13 +12,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::{FutureExt, StreamExt};
-use larder_agents::{InMemoryHistoryProvider, InMemoryKeyValueStore, MemoryPlace};
+use larder_agents::{InMemoryHistoryProvider, InMemoryKeyValueStore, MemoryBackend};
 use larder_conformance::{
     Effort, Harness, LevelReport, OpenOptions, Relayed, StoreSet, Verdict, faults, runner,
 };
 use larder_kernel::{
-    AppendOptions, BucketName, HistoryProvider, IdempotencyKey, Key, KeyValueStore, KvCondition, KvEvent,
-    KvPutOptions, Namespace, PageRequest, Result, Revision,
+    AppendOptions, BucketName, HistoryProvider, IdempotencyKey, Key, KeyValueCondition, KeyValueEvent,
+    KeyValuePutOptions, KeyValueStore, Namespace, PageRequest, Result, Revision,
 };
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufStream};
@@ -28,7 +28,7 @@ use crate::wire::{ANSWER_MAX, Sin, Wire};
 
 /// The server: the stores in memory behind lines of JSON.
 async fn serve(listener: TcpListener) {
-    let place = MemoryPlace::new();
+    let place = MemoryBackend::new();
     loop {
         let (stream, _) = listener.accept().await.unwrap();
         let place = place.clone();
@@ -54,7 +54,7 @@ fn read<T: serde::de::DeserializeOwned>(request: &Value, name: &str) -> T {
     serde_json::from_value(request[name].clone()).unwrap()
 }
 
-async fn answer(place: &MemoryPlace, request: &Value) -> Result<Value> {
+async fn answer(place: &MemoryBackend, request: &Value) -> Result<Value> {
     let namespace: Namespace = read(request, "namespace");
     let history = InMemoryHistoryProvider::open(place, namespace.clone());
     let values = InMemoryKeyValueStore::open(place, namespace);
@@ -72,10 +72,10 @@ async fn answer(place: &MemoryPlace, request: &Value) -> Result<Value> {
         }
         "put" => {
             let condition = match read::<Option<Revision>>(request, "at") {
-                Some(at) => KvCondition::AtRevision(at),
-                None => KvCondition::Absent,
+                Some(at) => KeyValueCondition::AtRevision(at),
+                None => KeyValueCondition::Absent,
             };
-            let options = KvPutOptions::default().with_condition(condition);
+            let options = KeyValuePutOptions::default().with_condition(condition);
             let value = read::<String>(request, "value").into();
             let (bucket, key) = place();
             json!({ "revision": values.put(&bucket, &key, value, options).await? })
@@ -86,7 +86,7 @@ async fn answer(place: &MemoryPlace, request: &Value) -> Result<Value> {
         }
         "changes" => {
             let mut events = values.watch(&read(request, "bucket"), "", read(request, "after")).await?;
-            let mut changes: Vec<KvEvent> = Vec::new();
+            let mut changes: Vec<KeyValueEvent> = Vec::new();
             while let Some(Some(event)) = events.next().now_or_never() {
                 changes.push(event?);
             }

@@ -359,13 +359,15 @@ mod tests {
 
     #[test]
     fn retry_follows_from_kind_outcome_and_idempotency() {
-        let unknown = Error::new(ErrorKind::Timeout, "kv.put", "late");
+        let unknown = Error::new(ErrorKind::Timeout, "key_value.put", "late");
         assert_eq!(unknown.outcome(), Outcome::Unknown);
         assert!(!unknown.is_retryable());
         assert!(unknown.with_idempotent(true).is_retryable());
-        let refused = Error::new(ErrorKind::Unavailable, "kv.put", "no connection");
+        let refused = Error::new(ErrorKind::Unavailable, "key_value.put", "no connection");
         assert!(refused.with_outcome(Outcome::NotApplied).is_retryable());
-        assert!(!Error::new(ErrorKind::Conflict, "kv.put", "lost").with_idempotent(true).is_retryable());
+        assert!(
+            !Error::new(ErrorKind::Conflict, "key_value.put", "lost").with_idempotent(true).is_retryable()
+        );
     }
 
     #[test]
@@ -375,11 +377,11 @@ mod tests {
             error.to_string(),
             "InvalidInput in history.append_many: `messages`: over the limit (1001, limit 1000)"
         );
-        let error =
-            Error::new(ErrorKind::Unavailable, "kv.put", "connection lost").with_context("attempts", 3_u64);
+        let error = Error::new(ErrorKind::Unavailable, "key_value.put", "connection lost")
+            .with_context("attempts", 3_u64);
         assert_eq!(
             error.to_string(),
-            "Unavailable in kv.put: connection lost; attempts 3; the write may have happened"
+            "Unavailable in key_value.put: connection lost; attempts 3; the write may have happened"
         );
     }
 }

@@ -57,9 +57,9 @@ pub use storage::history::{
     HistoryProvider, HistoryProviderExt, MessageFilter, MessageSelector, Replaced, Replacement,
     StoredMessage, ThreadInfo, Ttl,
 };
-pub use storage::kv::{
-    BucketInfo, KeyRevision, KeyValueStore, KeyValueStoreExt, KvCondition, KvEntry, KvEvent, KvEventKind,
-    KvEvents, KvPutOptions,
+pub use storage::key_value::{
+    BucketInfo, KeyRevision, KeyValueCondition, KeyValueEntry, KeyValueEvent, KeyValueEventKind,
+    KeyValueEvents, KeyValuePutOptions, KeyValueStore, KeyValueStoreExt,
 };
 pub use storage::task::{
     Board, BoardId, BoardStatusCounts, Claim, Lease, NewBoard, NewTask, RetryOutcome, Task, TaskPosition,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use larder_kernel::{ErrorKind, Key, KvCondition, KvPutOptions, Result, Revision, Thread};
+use larder_kernel::{ErrorKind, Key, KeyValueCondition, KeyValuePutOptions, Result, Revision, Thread};
 
 use super::summary_store::{StoredSummary, SummaryStore};
 
@@ -32,7 +32,7 @@ impl SummaryStore {
     /// Taken or not taken; one that was taken ends by itself.
     pub async fn claim(&self, thread: &Thread, lasts: Duration) -> Result<Option<SummaryClaim>> {
         let key = self.key("claim", thread)?;
-        let options = KvPutOptions::default().with_condition(KvCondition::Absent).with_ttl(lasts);
+        let options = KeyValuePutOptions::default().with_condition(KeyValueCondition::Absent).with_ttl(lasts);
         match self.store.put(&self.bucket, &key, Bytes::new(), options).await {
             Ok(revision) => Ok(Some(SummaryClaim { key, revision, lasts })),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(None),
@@ -48,8 +48,8 @@ impl SummaryStore {
     /// # Cancellation
     /// After a renewal that was cut off the claim may only end by itself.
     pub async fn renew(&self, claim: &mut SummaryClaim) -> Result<()> {
-        let options = KvPutOptions::default()
-            .with_condition(KvCondition::AtRevision(claim.revision))
+        let options = KeyValuePutOptions::default()
+            .with_condition(KeyValueCondition::AtRevision(claim.revision))
             .with_ttl(claim.lasts);
         claim.revision = self.store.put(&self.bucket, &claim.key, Bytes::new(), options).await?;
         Ok(())

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use larder_kernel::{
-    BucketName, Error, ErrorKind, HistoryProvider, Key, KeyValueStore, KvCondition, KvPutOptions, Result,
-    Revision, Seq, Thread,
+    BucketName, Error, ErrorKind, HistoryProvider, Key, KeyValueCondition, KeyValuePutOptions, KeyValueStore,
+    Result, Revision, Seq, Thread,
 };
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -203,7 +203,7 @@ impl SummaryStore {
         let value = serde_json::to_vec(&record)
             .map_err(|_| Error::new(ErrorKind::Unexpected, OPERATION, "the summary is not JSON"))?;
         let key = self.key("summary", thread)?;
-        let options = self.options(expected.map_or(KvCondition::Absent, KvCondition::AtRevision));
+        let options = self.options(expected.map_or(KeyValueCondition::Absent, KeyValueCondition::AtRevision));
         let written = self.store.put(&self.bucket, &key, Bytes::from(value), options).await;
         written.map_err(|error| match error.kind() {
             ErrorKind::AlreadyExists => {
@@ -228,7 +228,7 @@ impl SummaryStore {
         }) else {
             return Ok(());
         };
-        let options = self.options(KvCondition::AtRevision(entry.revision));
+        let options = self.options(KeyValueCondition::AtRevision(entry.revision));
         match self.store.put(&self.bucket, &key, entry.value, options).await {
             // Whoever wrote it meanwhile has started the time anew.
             Err(error) if error.kind() != ErrorKind::Conflict => Err(error),
@@ -236,8 +236,8 @@ impl SummaryStore {
         }
     }
 
-    fn options(&self, condition: KvCondition) -> KvPutOptions {
-        let options = KvPutOptions::default().with_condition(condition);
+    fn options(&self, condition: KeyValueCondition) -> KeyValuePutOptions {
+        let options = KeyValuePutOptions::default().with_condition(condition);
         self.ttl.map_or(options, |ttl| options.with_ttl(ttl))
     }
 
@@ -329,13 +329,14 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_no_summary_of_the_thread_is_corrupt() {
-        let (kv, store) = open();
+        let (key_value, store) = open();
         let (mine, other) = (Thread::new("a", "mine").unwrap(), Thread::new("a", "other").unwrap());
         let bucket = BucketName::new(SUMMARY_BUCKET).unwrap();
         store.put(&other, None, &summary("other", 1)).await.unwrap();
-        let foreign = kv.get(&bucket, &store.key("summary", &other).unwrap()).await.unwrap().unwrap().value;
+        let foreign =
+            key_value.get(&bucket, &store.key("summary", &other).unwrap()).await.unwrap().unwrap().value;
         for value in [Bytes::from_static(b"{"), Bytes::new(), Bytes::from_static(b"[]"), foreign] {
-            kv.set(&bucket, &store.key("summary", &mine).unwrap(), value).await.unwrap();
+            key_value.set(&bucket, &store.key("summary", &mine).unwrap(), value).await.unwrap();
             let error = store.get(&mine).await.unwrap_err();
             assert_eq!((error.kind(), error.operation()), (ErrorKind::Corrupt, "summary.get"));
         }

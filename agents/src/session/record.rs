@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use larder_kernel::{
-    AgentId, BucketName, Error, ErrorKind, Key, KeyValueStore, KvCondition, KvPutOptions, PageRequest,
-    Result, Revision, SessionId,
+    AgentId, BucketName, Error, ErrorKind, Key, KeyValueCondition, KeyValuePutOptions, KeyValueStore,
+    PageRequest, Result, Revision, SessionId,
 };
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -56,8 +56,8 @@ impl Record {
         self.ttl_ms.map(Duration::from_millis)
     }
 
-    fn options(&self, condition: KvCondition) -> KvPutOptions {
-        let options = KvPutOptions::default().with_condition(condition);
+    fn options(&self, condition: KeyValueCondition) -> KeyValuePutOptions {
+        let options = KeyValuePutOptions::default().with_condition(condition);
         self.ttl().map_or(options, |ttl| options.with_ttl(ttl))
     }
 }
@@ -122,7 +122,9 @@ impl Records {
         record: &Record,
     ) -> Result<()> {
         let value = encode(operation, record)?;
-        self.store.put(&self.bucket, &self.key(id)?, value, record.options(KvCondition::Absent)).await?;
+        self.store
+            .put(&self.bucket, &self.key(id)?, value, record.options(KeyValueCondition::Absent))
+            .await?;
         Ok(())
     }
 
@@ -157,7 +159,7 @@ impl Records {
             return Ok(record);
         }
         let (key, value) = (self.key(id)?, encode(operation, &record)?);
-        let options = record.options(KvCondition::AtRevision(revision));
+        let options = record.options(KeyValueCondition::AtRevision(revision));
         match self.store.put(&self.bucket, &key, value, options).await {
             Ok(_) => Ok(record),
             // Whoever wrote it meanwhile has started the time anew.
@@ -188,7 +190,7 @@ impl Records {
                 Update::Write(answer) => answer,
             };
             let value = encode(operation, &record)?;
-            let options = record.options(KvCondition::AtRevision(revision));
+            let options = record.options(KeyValueCondition::AtRevision(revision));
             match self.store.put(&self.bucket, &key, value, options).await {
                 Ok(_) => return Ok(answer),
                 Err(error) if error.kind() == ErrorKind::Conflict => tokio::task::yield_now().await,

@@ -22,8 +22,8 @@ use larder_kernel::{
 };
 
 use self::body::{Content, Reservation};
-use super::MemoryPlace;
-use super::place::default_namespace;
+use super::MemoryBackend;
+use super::backend::default_namespace;
 
 /// What one blob is counted for beyond its bytes, key, content type and user metadata.
 const RECORD_BYTES: u64 = 256;
@@ -52,7 +52,7 @@ const LIST_PAGE: usize = 256;
 /// ```
 #[derive(Clone)]
 pub struct InMemoryBlobStore {
-    place: MemoryPlace,
+    place: MemoryBackend,
     namespace: Namespace,
     space: Arc<Space>,
 }
@@ -157,12 +157,12 @@ impl InMemoryBlobStore {
     /// A store in a place of its own.
     #[must_use]
     pub fn new() -> Self {
-        Self::open(&MemoryPlace::new(), default_namespace())
+        Self::open(&MemoryBackend::new(), default_namespace())
     }
 
     /// The store of a namespace at a place.
     #[must_use]
-    pub fn open(place: &MemoryPlace, namespace: Namespace) -> Self {
+    pub fn open(place: &MemoryBackend, namespace: Namespace) -> Self {
         Self { space: place.space(&namespace), place: place.clone(), namespace }
     }
 

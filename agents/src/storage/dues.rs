@@ -5,13 +5,13 @@ use std::collections::BinaryHeap;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
 
-use super::place::MemoryPlace;
+use super::backend::MemoryBackend;
 
 /// A record of which something expires.
 pub(crate) trait Mortal: Send + Sync {
     /// Takes away what has expired by `now_ms`, and answers when to look again, if ever. It was to be looked at at `at_ms`;
     /// where it is to be by now at another time, somebody else does that.
-    fn look(&self, place: &MemoryPlace, now_ms: i64, at_ms: i64) -> Option<i64>;
+    fn look(&self, place: &MemoryBackend, now_ms: i64, at_ms: i64) -> Option<i64>;
 }
 
 /// Records by when they are to be looked at.

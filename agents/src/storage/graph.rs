@@ -25,9 +25,9 @@ use larder_kernel::{
 pub use self::ids::ReachedIds;
 use self::model::Graph;
 use self::walk::Stamps;
-use super::MemoryPlace;
+use super::MemoryBackend;
+use super::backend::default_namespace;
 use super::offload::{self, WAIT_STEPS};
-use super::place::default_namespace;
 
 /// Steps that one visited entity or relationship counts for.
 const VISIT_STEPS: usize = 32;
@@ -69,7 +69,7 @@ const VISITS_COUNTED: usize = 16 * 1024;
 /// ```
 #[derive(Clone)]
 pub struct InMemoryGraphStore {
-    place: MemoryPlace,
+    place: MemoryBackend,
     namespace: Namespace,
     space: Arc<Space>,
 }
@@ -111,12 +111,12 @@ impl InMemoryGraphStore {
     /// A store in a place of its own.
     #[must_use]
     pub fn new() -> Self {
-        Self::open(&MemoryPlace::new(), default_namespace())
+        Self::open(&MemoryBackend::new(), default_namespace())
     }
 
     /// The store of a namespace at a place.
     #[must_use]
-    pub fn open(place: &MemoryPlace, namespace: Namespace) -> Self {
+    pub fn open(place: &MemoryBackend, namespace: Namespace) -> Self {
         Self { space: place.space(&namespace), place: place.clone(), namespace }
     }
 
@@ -138,7 +138,7 @@ impl InMemoryGraphStore {
         &self,
         operation: &'static str,
         visits: usize,
-        change: impl FnOnce(&mut Graph, &MemoryPlace) -> Result<T> + Send + 'static,
+        change: impl FnOnce(&mut Graph, &MemoryBackend) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let (space, place) = (self.space.clone(), self.place.clone());
         let steps =
@@ -206,7 +206,7 @@ impl Store for InMemoryGraphStore {
     }
 
     async fn erase(&self) -> Result<()> {
-        let erase = |graph: &mut Graph, place: &MemoryPlace| {
+        let erase = |graph: &mut Graph, place: &MemoryBackend| {
             place.release(graph.bytes());
             *graph = Graph::default();
             Ok(())
@@ -222,7 +222,7 @@ impl GraphStore for InMemoryGraphStore {
     async fn upsert_entities(&self, entities: Vec<Entity>) -> Result<UpsertReport> {
         check_entities(&entities)?;
         let visits = entities.len();
-        let upsert = |graph: &mut Graph, place: &MemoryPlace| graph.upsert_entities(place, entities);
+        let upsert = |graph: &mut Graph, place: &MemoryBackend| graph.upsert_entities(place, entities);
         self.change("graph.upsert_entities", visits, upsert).await
     }
 
@@ -230,7 +230,7 @@ impl GraphStore for InMemoryGraphStore {
         check_relationships(&relationships)?;
         let visits = relationships.len();
         let upsert =
-            |graph: &mut Graph, place: &MemoryPlace| graph.upsert_relationships(place, relationships);
+            |graph: &mut Graph, place: &MemoryBackend| graph.upsert_relationships(place, relationships);
         self.change("graph.upsert_relationships", visits, upsert).await
     }
 
@@ -269,7 +269,8 @@ impl GraphStore for InMemoryGraphStore {
 
     async fn delete_relationship(&self, relationship: &RelationshipId) -> Result<bool> {
         let id = relationship.clone();
-        let delete = move |graph: &mut Graph, place: &MemoryPlace| Ok(graph.delete_relationship(place, &id));
+        let delete =
+            move |graph: &mut Graph, place: &MemoryBackend| Ok(graph.delete_relationship(place, &id));
         self.change("graph.delete_relationship", 1, delete).await
     }
 

@@ -19,8 +19,8 @@ use larder_kernel::{
     Replacement, Result, RunId, Seq, SessionId, Store, StoredMessage, Thread, ThreadInfo, Ttl,
 };
 
+use super::backend::{MemoryBackend, default_namespace, now_ms};
 use super::offload;
-use super::place::{MemoryPlace, default_namespace, now_ms};
 use super::slots::{LogPage, Record, Slots};
 use state::ThreadState;
 
@@ -48,7 +48,7 @@ type Threads = Slots<Thread, ThreadState>;
 /// ```
 #[derive(Clone)]
 pub struct InMemoryHistoryProvider {
-    place: MemoryPlace,
+    place: MemoryBackend,
     namespace: Namespace,
     threads: Arc<Threads>,
 }
@@ -57,12 +57,12 @@ impl InMemoryHistoryProvider {
     /// A store in a place of its own, in the namespace `default`.
     #[must_use]
     pub fn new() -> Self {
-        Self::open(&MemoryPlace::new(), default_namespace())
+        Self::open(&MemoryBackend::new(), default_namespace())
     }
 
     /// The store in `namespace` on `place`, shared with every other handle on the two.
     #[must_use]
-    pub fn open(place: &MemoryPlace, namespace: Namespace) -> Self {
+    pub fn open(place: &MemoryBackend, namespace: Namespace) -> Self {
         let threads = place.space::<Threads>(&namespace);
         Self { place: place.clone(), namespace, threads }
     }

@@ -19,8 +19,8 @@ use larder_kernel::Result;
 use rustc_hash::FxHasher;
 use tokio::sync::Notify;
 
+use super::backend::MemoryBackend;
 use super::dues::Mortal;
-use super::place::MemoryPlace;
 
 /// How many slots a walk looks up at once.
 const CHUNK_SLOTS: usize = 256;
@@ -34,7 +34,7 @@ pub(crate) trait Record {
     /// What it has in the place's account.
     fn held(&self) -> u64;
     /// Takes away what has expired.
-    fn expire(&mut self, _place: &MemoryPlace, _now_ms: i64) {}
+    fn expire(&mut self, _place: &MemoryBackend, _now_ms: i64) {}
     /// When there is something to take away, if nothing changes.
     fn expires_at_ms(&self) -> Option<i64> {
         None
@@ -77,7 +77,7 @@ impl<T: Record + Send + 'static> Slot<T> {
     }
 
     /// Ends a write: wakes followers, and tells the place when the record expires.
-    fn written(self: &Arc<Self>, place: &MemoryPlace, due_ms: Option<i64>) {
+    fn written(self: &Arc<Self>, place: &MemoryBackend, due_ms: Option<i64>) {
         self.ring();
         if let Some(at_ms) = due_ms {
             let record: Weak<Self> = Arc::downgrade(self);
@@ -88,7 +88,7 @@ impl<T: Record + Send + 'static> Slot<T> {
 }
 
 impl<T: Record + Send + 'static> Mortal for Slot<T> {
-    fn look(&self, place: &MemoryPlace, now_ms: i64, at_ms: i64) -> Option<i64> {
+    fn look(&self, place: &MemoryBackend, now_ms: i64, at_ms: i64) -> Option<i64> {
         if self.due_ms.load(Ordering::Relaxed) != at_ms {
             return None;
         }
@@ -174,7 +174,12 @@ impl<K: Hash + Ord + Clone, T> Slots<K, T> {
     }
 
     /// Runs `work` on the record, if there is one, and wakes its followers.
-    pub(crate) fn change<R>(&self, place: &MemoryPlace, key: &K, work: impl FnOnce(&mut T) -> R) -> Option<R>
+    pub(crate) fn change<R>(
+        &self,
+        place: &MemoryBackend,
+        key: &K,
+        work: impl FnOnce(&mut T) -> R,
+    ) -> Option<R>
     where
         T: Record + Send + 'static,
     {
@@ -191,7 +196,7 @@ impl<K: Hash + Ord + Clone, T> Slots<K, T> {
     /// was made for it.
     pub(crate) fn write<R>(
         &self,
-        place: &MemoryPlace,
+        place: &MemoryBackend,
         key: &K,
         make: impl Fn() -> Result<T>,
         work: impl FnOnce(&mut T) -> Result<R>,
@@ -218,7 +223,7 @@ impl<K: Hash + Ord + Clone, T> Slots<K, T> {
     /// Follows the record, made if there is none.
     pub(crate) fn follow(
         self: &Arc<Self>,
-        place: &MemoryPlace,
+        place: &MemoryBackend,
         key: &K,
         make: impl Fn() -> Result<T> + Send + Sync + 'static,
     ) -> Result<Following<K, T>>
@@ -237,7 +242,7 @@ impl<K: Hash + Ord + Clone, T> Slots<K, T> {
     }
 
     /// Takes a record out that nobody ever wrote to, unless somebody else has it in hand.
-    pub(crate) fn forget_unused(&self, place: &MemoryPlace, key: &K, slot: &Arc<Slot<T>>)
+    pub(crate) fn forget_unused(&self, place: &MemoryBackend, key: &K, slot: &Arc<Slot<T>>)
     where
         T: Record,
     {
@@ -314,7 +319,7 @@ impl<E> LogPage<E> {
 /// Somebody who follows a record. One that nobody ever wrote to goes with its last follower.
 pub(crate) struct Following<K: Hash + Ord + Clone, T: Record> {
     slots: Arc<Slots<K, T>>,
-    place: MemoryPlace,
+    place: MemoryBackend,
     key: K,
     make: Box<dyn Fn() -> Result<T> + Send + Sync>,
     slot: Arc<Slot<T>>,

@@ -20,7 +20,7 @@ use larder_kernel::{
     TaskPosition, TaskQuery, TaskStore, Transition, WorkerId,
 };
 
-use super::place::{MemoryPlace, deadline_ms, default_namespace, now_ms};
+use super::backend::{MemoryBackend, deadline_ms, default_namespace, now_ms};
 use super::slots::{Record, Slots};
 use board::{BoardState, Numbers, no_board};
 pub use global::GlobalTaskStore;
@@ -65,7 +65,7 @@ type Conversations = Slots<ConversationId, Conversation>;
 /// ```
 #[derive(Clone)]
 pub struct InMemoryTaskStore {
-    place: MemoryPlace,
+    place: MemoryBackend,
     namespace: Namespace,
     conversations: Arc<Conversations>,
 }
@@ -74,12 +74,12 @@ impl InMemoryTaskStore {
     /// A store in a place of its own, in the namespace `default`.
     #[must_use]
     pub fn new() -> Self {
-        Self::open(&MemoryPlace::new(), default_namespace())
+        Self::open(&MemoryBackend::new(), default_namespace())
     }
 
     /// The store in `namespace` on `place`, shared with every other handle on the two.
     #[must_use]
-    pub fn open(place: &MemoryPlace, namespace: Namespace) -> Self {
+    pub fn open(place: &MemoryBackend, namespace: Namespace) -> Self {
         let conversations = place.space::<Conversations>(&namespace);
         Self { place: place.clone(), namespace, conversations }
     }

@@ -40,9 +40,9 @@ use self::query::{Query, filter_steps};
 use self::run::Call;
 use self::search::Way;
 use self::space::{Collections, Space};
-use super::MemoryPlace;
+use super::MemoryBackend;
+use super::backend::default_namespace;
 use super::offload::{self, WAIT_STEPS};
-use super::place::default_namespace;
 
 /// A [`VectorStore`] in memory.
 ///
@@ -97,7 +97,7 @@ use super::place::default_namespace;
 /// ```
 #[derive(Clone)]
 pub struct InMemoryVectorStore {
-    place: MemoryPlace,
+    place: MemoryBackend,
     namespace: Namespace,
     space: Arc<Space>,
     embedder: Option<Arc<dyn Embedder>>,
@@ -108,12 +108,12 @@ impl InMemoryVectorStore {
     /// A store in a place of its own.
     #[must_use]
     pub fn new() -> Self {
-        Self::open(&MemoryPlace::new(), default_namespace())
+        Self::open(&MemoryBackend::new(), default_namespace())
     }
 
     /// The store of a namespace at a place.
     #[must_use]
-    pub fn open(place: &MemoryPlace, namespace: Namespace) -> Self {
+    pub fn open(place: &MemoryBackend, namespace: Namespace) -> Self {
         let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
         let way = Way { level: Level::best(), first_pass: true, threads, approximate: false };
         Self { space: place.space(&namespace), place: place.clone(), namespace, embedder: None, way }

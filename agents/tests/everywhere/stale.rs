@@ -113,8 +113,10 @@ pub(crate) async fn a_session_whose_thread_was_cleared_begins_anew(backend: &Bac
     let room = backend.room().await;
     let model = Model::new(&[Reply::Text("They counted."), Reply::Text("They spelled.")]);
     let words = Arc::new(crate::session_support::Words::default());
-    let sessions =
-        Sessions::new(room.history(), room.kv()).unwrap().with_token_counter(words).with_summarizer(model);
+    let sessions = Sessions::new(room.history(), room.key_value())
+        .unwrap()
+        .with_token_counter(words)
+        .with_summarizer(model);
     let id = sessions.create(SessionProfile::rolling_window(40, 20).unwrap(), "prompt").await.unwrap();
     for (question, answer) in [("1 1 1 1", "2 2 2 2"), ("3 3 3 3", "4 4 4 4"), ("5 5 5 5", "6 6 6 6")] {
         turn(&sessions, &id, question, answer).await;

@@ -161,9 +161,9 @@ pub(crate) async fn a_summary_that_is_corrupt_is_not_used(backend: &Backend) {
     let (bench, model) = (Bench::new(backend).await, ScriptedModel::marks());
     bench.turns(0..8).await;
     summarization(&bench, &model, settings()).compact(bench.window().await).await.unwrap();
-    let (kv, bucket) = (bench.kv(), BucketName::new(SUMMARY_BUCKET).unwrap());
-    for item in kv.list(&bucket, "summary/", PageRequest::first(10)).await.unwrap().items {
-        kv.set(&bucket, &item.key, "{}".into()).await.unwrap();
+    let (key_value, bucket) = (bench.key_value(), BucketName::new(SUMMARY_BUCKET).unwrap());
+    for item in key_value.list(&bucket, "summary/", PageRequest::first(10)).await.unwrap().items {
+        key_value.set(&bucket, &item.key, "{}".into()).await.unwrap();
     }
     let whole = bench.raw_window().await;
     let kept = summarization(&bench, &model, settings()).compact(whole.clone()).await.unwrap();
@@ -344,7 +344,8 @@ async fn summarize_at_random(backend: &Backend, seed: u64) -> u64 {
     let (on_failure, input_tokens_max) =
         (if dice.roll(2) == 0 { OnFailure::Keep } else { OnFailure::Fail }, 16 + dice.roll(200));
     let settings = SummarySettings { on_failure, input_tokens_max, ..settings() };
-    let summaries = SummaryStore::new(Arc::new(Shaky::new(bench.kv(), seed, 4 + dice.roll(40)))).unwrap();
+    let summaries =
+        SummaryStore::new(Arc::new(Shaky::new(bench.key_value(), seed, 4 + dice.roll(40)))).unwrap();
     let maker = SummaryMaker::new(model, Arc::new(Words), summaries, settings).unwrap();
     let strategy: Arc<dyn CompactionStrategy> = if dice.roll(2) == 0 {
         let config = SummarizationConfig {

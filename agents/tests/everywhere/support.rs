@@ -13,8 +13,8 @@ use larder_agents::compaction::{SummarySettings, SummaryStore, begin_with_summar
 use larder_agents::tokens::TokenCounter;
 use larder_kernel::{
     BucketInfo, BucketName, Capabilities, ChatMessage, Error, ErrorKind, HistoryProvider, HistoryProviderExt,
-    Key, KeyRevision, KeyValueStore, KvEntry, KvEvents, KvPutOptions, LanguageModel, LanguageModelRequest,
-    Namespace, Origin, Page, PageRequest, Result, Revision, Store, Thread, Window,
+    Key, KeyRevision, KeyValueEntry, KeyValueEvents, KeyValuePutOptions, KeyValueStore, LanguageModel,
+    LanguageModelRequest, Namespace, Origin, Page, PageRequest, Result, Revision, Store, Thread, Window,
 };
 
 use crate::places::{Backend, Room};
@@ -125,11 +125,11 @@ impl Bench {
 
     /// Another handle on the summaries.
     pub fn summaries(&self) -> SummaryStore {
-        SummaryStore::new(self.kv()).unwrap()
+        SummaryStore::new(self.key_value()).unwrap()
     }
 
-    pub fn kv(&self) -> Arc<dyn KeyValueStore> {
-        self.room.kv()
+    pub fn key_value(&self) -> Arc<dyn KeyValueStore> {
+        self.room.key_value()
     }
 
     /// Appends turns of two messages with ten words each.
@@ -238,14 +238,14 @@ impl KeyValueStore for Shaky {
         bucket: &BucketName,
         key: &Key,
         value: Bytes,
-        options: KvPutOptions,
+        options: KeyValuePutOptions,
     ) -> Result<Revision> {
         self.shake()?;
         let revision = self.inner.put(bucket, key, value, options).await?;
         self.shake().map(|()| revision)
     }
 
-    async fn get(&self, bucket: &BucketName, key: &Key) -> Result<Option<KvEntry>> {
+    async fn get(&self, bucket: &BucketName, key: &Key) -> Result<Option<KeyValueEntry>> {
         self.shake()?;
         self.inner.get(bucket, key).await
     }
@@ -268,7 +268,7 @@ impl KeyValueStore for Shaky {
         self.inner.list_buckets(page).await
     }
 
-    async fn watch(&self, bucket: &BucketName, prefix: &str, after: Revision) -> Result<KvEvents> {
+    async fn watch(&self, bucket: &BucketName, prefix: &str, after: Revision) -> Result<KeyValueEvents> {
         self.inner.watch(bucket, prefix, after).await
     }
 }

@@ -76,7 +76,7 @@ impl Room {
         self.stores().history().unwrap()
     }
 
-    pub fn kv(&self) -> Arc<dyn KeyValueStore> {
+    pub fn key_value(&self) -> Arc<dyn KeyValueStore> {
         self.stores().key_value().unwrap()
     }
 

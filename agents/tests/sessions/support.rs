@@ -231,8 +231,8 @@ impl World {
         })
     }
 
-    pub(crate) fn kv(&self) -> Arc<dyn KeyValueStore> {
-        self.room.kv()
+    pub(crate) fn key_value(&self) -> Arc<dyn KeyValueStore> {
+        self.room.key_value()
     }
 
     /// Sessions through a handle of their own.
@@ -241,7 +241,7 @@ impl World {
     }
 
     pub(crate) fn sessions_on(&self, history: Arc<Probe>) -> Sessions {
-        Sessions::new(history, self.kv()).unwrap().with_token_counter(Arc::new(Words::default()))
+        Sessions::new(history, self.key_value()).unwrap().with_token_counter(Arc::new(Words::default()))
     }
 }
 

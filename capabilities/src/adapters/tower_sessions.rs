@@ -11,7 +11,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use larder_kernel::limits::TTL_MS_MAX;
-use larder_kernel::{BucketName, Error, ErrorKind, Key, KeyValueStore, KvCondition, KvPutOptions, Result};
+use larder_kernel::{
+    BucketName, Error, ErrorKind, Key, KeyValueCondition, KeyValuePutOptions, KeyValueStore, Result,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use time::OffsetDateTime;
@@ -71,9 +73,9 @@ impl KeyValueSessions {
         Self { store, bucket }
     }
 
-    async fn put(&self, record: &Record, ttl: Duration, condition: KvCondition) -> Result<()> {
+    async fn put(&self, record: &Record, ttl: Duration, condition: KeyValueCondition) -> Result<()> {
         let value = encode(record)?;
-        let options = KvPutOptions::default().with_condition(condition).with_ttl(ttl);
+        let options = KeyValuePutOptions::default().with_condition(condition).with_ttl(ttl);
         self.store.put(&self.bucket, &key(&record.id)?, value, options).await.map(drop)
     }
 }
@@ -84,7 +86,7 @@ impl SessionStore for KeyValueSessions {
         loop {
             // One that is over before it begins takes its id for a moment, as any other.
             let ttl = life(session_record).unwrap_or(Duration::from_millis(1));
-            match self.put(session_record, ttl, KvCondition::Absent).await {
+            match self.put(session_record, ttl, KeyValueCondition::Absent).await {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => session_record.id = Id::default(),
                 done => return done.map_err(|error| failed(&error)),
             }
@@ -94,7 +96,7 @@ impl SessionStore for KeyValueSessions {
     async fn save(&self, session_record: &Record) -> SessionResult<()> {
         match life(session_record) {
             Some(ttl) => {
-                self.put(session_record, ttl, KvCondition::None).await.map_err(|error| failed(&error))
+                self.put(session_record, ttl, KeyValueCondition::None).await.map_err(|error| failed(&error))
             }
             None => self.delete(&session_record.id).await,
         }

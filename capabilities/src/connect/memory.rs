@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use larder_agents::storage::{
     InMemoryBlobStore, InMemoryGraphStore, InMemoryHistoryProvider, InMemoryKeyValueStore, InMemoryTaskStore,
-    InMemoryVectorStore, MemoryPlace,
+    InMemoryVectorStore, MemoryBackend,
 };
 use larder_kernel::{Embedder, Namespace, Result};
 
@@ -35,7 +35,7 @@ pub(super) fn target(mut url: ParsedUrl<'_>) -> Result<Target> {
 }
 
 pub(super) fn open(
-    place: &MemoryPlace,
+    place: &MemoryBackend,
     index: VectorIndex,
     namespace: &Namespace,
     embedder: Option<Arc<dyn Embedder>>,

@@ -229,7 +229,7 @@ mod tests {
     fn answered(code: &str) -> Error {
         let text = Some("ARGV s3cret".to_owned());
         let error = redis::make_extension_error(code.to_owned(), text);
-        Failure::Sent(error).into_error("kv.put")
+        Failure::Sent(error).into_error("key_value.put")
     }
 
     #[test]
@@ -274,7 +274,7 @@ mod tests {
             (ServerErrorKind::MasterDown, ErrorKind::Unavailable),
         ] {
             let error = RedisError::from((Reported::Server(kind), "x", "s3cret".to_owned()));
-            let error = Failure::Sent(error).into_error("kv.put");
+            let error = Failure::Sent(error).into_error("key_value.put");
             assert_eq!((error.kind(), error.outcome()), (expected, Outcome::NotApplied), "{kind:?}");
         }
     }
@@ -284,7 +284,7 @@ mod tests {
         let text = "The user executing the script can't run this command or subcommand script: s3cret";
         let error =
             RedisError::from((Reported::Server(ServerErrorKind::ResponseError), "x", text.to_owned()));
-        let error = Failure::Sent(error).into_error("kv.put");
+        let error = Failure::Sent(error).into_error("key_value.put");
         assert_eq!((error.kind(), error.outcome()), (ErrorKind::PermissionDenied, Outcome::Unknown));
         assert!(!format!("{error:?}").contains("s3cret"));
     }
@@ -299,7 +299,7 @@ mod tests {
             (Failure::Sent(late()), ErrorKind::Timeout, Outcome::Unknown),
             (Failure::Connect(late()), ErrorKind::Timeout, Outcome::NotApplied),
         ] {
-            let error = failure.into_error("kv.put");
+            let error = failure.into_error("key_value.put");
             assert_eq!((error.kind(), error.outcome()), (kind, outcome));
         }
         assert!(Failure::Sent(lost()).is_lost_connection() && Failure::Sent(late()).ends_connection());

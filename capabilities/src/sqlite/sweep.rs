@@ -7,7 +7,7 @@ use rusqlite::Connection;
 
 use super::failure::Fallible;
 use super::value::now_ms;
-use super::{history, kv};
+use super::{history, key_value};
 
 /// What one part of the work took away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,13 +21,13 @@ pub(crate) struct Swept {
 /// Whether there may be something to take away. Costs two looks into indexes, and no transaction.
 pub(crate) fn is_due(sql: &Connection) -> Fallible<bool> {
     let now_ms = now_ms();
-    Ok(history::is_due(sql, now_ms)? || kv::is_due(sql, now_ms)?)
+    Ok(history::is_due(sql, now_ms)? || key_value::is_due(sql, now_ms)?)
 }
 
 /// Takes away a part of what has expired, inside the writer's transaction.
 pub(crate) fn sweep(sql: &Connection) -> Fallible<Swept> {
     let now_ms = now_ms();
-    let (threads, keys) = (history::sweep(sql, now_ms)?, kv::sweep(sql, now_ms)?);
+    let (threads, keys) = (history::sweep(sql, now_ms)?, key_value::sweep(sql, now_ms)?);
     Ok(Swept { gone: threads.gone + keys.gone, more: threads.more || keys.more })
 }
 

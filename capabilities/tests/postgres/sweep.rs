@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use larder_kernel::{
     AppendOptions, BucketName, ChatMessage, HistoryEventKind, HistoryProvider, HistoryProviderExt, Key,
-    KeyValueStore, KvEventKind, KvPutOptions, Namespace, Revision, Seq, Thread, Ttl,
+    KeyValueEventKind, KeyValuePutOptions, KeyValueStore, Namespace, Revision, Seq, Thread, Ttl,
 };
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
@@ -108,13 +108,16 @@ pub(crate) async fn a_value_in_a_bucket_that_nobody_writes_to_leaves_the_disk() 
         let values = postgres.key_value(app());
         let bucket = BucketName::new("bucket").unwrap();
         let key = |number: u32| Key::new(format!("{number:04}")).unwrap();
-        let brief = KvPutOptions::default().with_ttl(Duration::from_millis(1));
+        let brief = KeyValuePutOptions::default().with_ttl(Duration::from_millis(1));
         for number in 0..1_200 {
             let value = Bytes::from(number.to_string());
             values.put(&bucket, &key(number), value, brief).await.unwrap();
         }
         let kept = Key::new("kept").unwrap();
-        values.put(&bucket, &kept, Bytes::from_static(b"value"), KvPutOptions::default()).await.unwrap();
+        values
+            .put(&bucket, &kept, Bytes::from_static(b"value"), KeyValuePutOptions::default())
+            .await
+            .unwrap();
         // What has just expired stays, as watchers under way may not have met its put.
         assert_eq!(postgres.sweep().await.unwrap(), 0);
         run(
@@ -128,7 +131,7 @@ pub(crate) async fn a_value_in_a_bucket_that_nobody_writes_to_leaves_the_disk() 
         assert_eq!(count(&mut admin, "kv_buckets WHERE sweep_ms IS NULL").await, 1);
         let events = values.watch(&bucket, "", Revision::new(1_199)).await.unwrap();
         let found: Vec<_> = events.take(2).map(Result::unwrap).collect().await;
-        assert_eq!((&found[0].key, &found[0].kind), (&key(1_199), &KvEventKind::Deleted));
+        assert_eq!((&found[0].key, &found[0].kind), (&key(1_199), &KeyValueEventKind::Deleted));
         assert_eq!(found[1].key, kept);
         postgres.close().await;
     })

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use larder_kernel::{
-    KeyValueStore, KeyValueStoreExt, KvEventKind, KvPutOptions, PageRequest, Revision, Store,
+    KeyValueEventKind, KeyValuePutOptions, KeyValueStore, KeyValueStoreExt, PageRequest, Revision, Store,
 };
 
 use crate::{SERVER, bucket, key, namespace, open, plain_connection};
@@ -19,7 +19,7 @@ pub(crate) async fn values_that_all_expire_are_freed() {
     let mut left_ms =
         async || -> i64 { redis::cmd("PTTL").arg(&values).query_async(&mut plain).await.unwrap() };
     let value = Bytes::from_static(b"value");
-    let until = |seconds| KvPutOptions::default().with_ttl(Duration::from_secs(seconds));
+    let until = |seconds| KeyValuePutOptions::default().with_ttl(Duration::from_secs(seconds));
     store.put(&bucket(), &key("hour"), value.clone(), until(3_600)).await.unwrap();
     store.put(&bucket(), &key("minute"), value.clone(), until(60)).await.unwrap();
     assert!((3_600_000..=3_660_000).contains(&left_ms().await));
@@ -38,7 +38,7 @@ pub(crate) async fn values_that_all_expire_are_freed() {
 pub(crate) async fn a_bucket_whose_values_were_freed_is_an_empty_one() {
     let namespace = namespace("freed");
     let store = open(SERVER).await.key_value(namespace.clone());
-    let brief = KvPutOptions::default().with_ttl(Duration::from_millis(1));
+    let brief = KeyValuePutOptions::default().with_ttl(Duration::from_millis(1));
     let value = Bytes::from_static(b"value");
     let put = store.put(&bucket(), &key("gone"), value.clone(), brief).await.unwrap();
     tokio::time::sleep(Duration::from_millis(5)).await;
@@ -50,7 +50,7 @@ pub(crate) async fn a_bucket_whose_values_were_freed_is_an_empty_one() {
     let events = store.watch(&bucket(), "", Revision::ZERO).await.unwrap();
     let again = store.create(&bucket(), &key("other"), value).await.unwrap();
     let told: Vec<_> = events.take(2).map(Result::unwrap).collect().await;
-    assert_eq!((told[0].revision, &told[0].kind), (put, &KvEventKind::Deleted));
+    assert_eq!((told[0].revision, &told[0].kind), (put, &KeyValueEventKind::Deleted));
     assert_eq!((told[1].revision, told[1].key.as_str()), (again, "other"));
     store.erase().await.unwrap();
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt};
 use larder_kernel::{
-    BucketName, Error, ErrorKind, Key, KeyValueStore, KeyValueStoreExt, KvEvent, KvPutOptions, PageRequest,
-    Result, Revision,
+    BucketName, Error, ErrorKind, Key, KeyValueEvent, KeyValuePutOptions, KeyValueStore, KeyValueStoreExt,
+    PageRequest, Result, Revision,
 };
 
 use super::{World, calls};
@@ -27,7 +27,7 @@ pub(super) async fn lay_out(store: &dyn KeyValueStore, world: World) -> Result<(
     let text = world.text();
     if world.is_theirs() {
         // Of the key that lives on in the other world. Their revisions run ahead.
-        let moment = KvPutOptions::default().with_ttl(Duration::from_millis(1));
+        let moment = KeyValuePutOptions::default().with_ttl(Duration::from_millis(1));
         store.put(&bucket()?, &key("brief")?, value(text), moment).await?;
         for name in ["k/their", "their", "gone"] {
             store.set(&bucket()?, &key(name)?, value(text)).await?;
@@ -48,23 +48,23 @@ pub(super) async fn lay_out(store: &dyn KeyValueStore, world: World) -> Result<(
 /// The revision of a key.
 async fn at(store: &dyn KeyValueStore, name: &str) -> Result<Revision> {
     let entry = store.get(&bucket()?, &key(name)?).await?;
-    let absent = || Error::new(ErrorKind::NotFound, "kv.get", "a key that was laid out");
+    let absent = || Error::new(ErrorKind::NotFound, "key_value.get", "a key that was laid out");
     entry.map(|entry| entry.revision).ok_or_else(absent)
 }
 
 /// The changes of `Theirs` that a watcher learns of who was away, a deletion among them.
-pub(super) async fn witness(store: &dyn KeyValueStore) -> Result<Vec<KvEvent>> {
+pub(super) async fn witness(store: &dyn KeyValueStore) -> Result<Vec<KeyValueEvent>> {
     let after = at(store, "their").await?;
     store.watch(&bucket()?, "", after).await?.take(4).try_collect().await
 }
 
-async fn changes(store: &dyn KeyValueStore, prefix: &str, count: usize) -> Result<Vec<KvEvent>> {
+async fn changes(store: &dyn KeyValueStore, prefix: &str, count: usize) -> Result<Vec<KeyValueEvent>> {
     store.watch(&bucket()?, prefix, Revision::ZERO).await?.take(count).try_collect().await
 }
 
 calls! { KeyValue, key_value;
     "put" => |store| {
-        let hour = KvPutOptions::default().with_ttl(Duration::from_secs(3_600));
+        let hour = KeyValuePutOptions::default().with_ttl(Duration::from_secs(3_600));
         store.put(&bucket()?, &key("k")?, value("new"), hour).await
     }
     "put/where_none_is" => |store| { store.create(&bucket()?, &key("their")?, value("new")).await }

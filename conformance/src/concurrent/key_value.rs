@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use larder_kernel::{
-    BucketName, Capabilities, Contract, Key, KeyValueStore, KvCondition, KvPutOptions, Result, Revision,
+    BucketName, Capabilities, Contract, Key, KeyValueCondition, KeyValuePutOptions, KeyValueStore, Result,
+    Revision,
 };
 use serde::{Deserialize, Serialize};
 
@@ -207,11 +208,11 @@ impl Subject for Bucket {
         match *op {
             Op::Put { key, value, when } => {
                 let condition = match when {
-                    When::Always => KvCondition::None,
-                    When::Absent => KvCondition::Absent,
-                    When::At(revision) => KvCondition::AtRevision(Revision::new(revision)),
+                    When::Always => KeyValueCondition::None,
+                    When::Absent => KeyValueCondition::Absent,
+                    When::At(revision) => KeyValueCondition::AtRevision(Revision::new(revision)),
                 };
-                let options = KvPutOptions::default().with_condition(condition);
+                let options = KeyValuePutOptions::default().with_condition(condition);
                 let bytes = Bytes::from(format!("v{value}"));
                 let revision = store.put(&bucket, &self::key(key)?, bytes, options).await?;
                 Ok(Answer::Revision(revision.get()))

@@ -12,12 +12,12 @@ use larder_kernel::{
     BlobPutOptions, BlobRead, BlobStore, Board, BoardId, BucketInfo, BucketName, Capabilities, ChatMessage,
     Claim, CollectionInfo, CollectionName, ConversationId, CypherCapable, CypherRow, DeletedEntity, Document,
     DocumentId, Entity, EntityId, EntityQuery, Error, ErrorKind, FencingToken, Filter, Forked, GraphCounts,
-    GraphStore, HistoryEvents, HistoryProvider, Key, KeyRevision, KeyValueStore, KvEntry, KvEvents,
-    KvPutOptions, Lease, MessageFilter, Metadata, Namespace, NeighborQuery, NewBoard, NewTask, Page,
-    PageRequest, PresignRequest, PresignedUrl, PutMode, PutReport, Relationship, RelationshipId,
-    RelationshipQuery, Replaced, Replacement, Result, RetryOutcome, Revision, RunId, SearchHit,
-    SearchRequest, Seq, Store, StoredMessage, SubGraph, Task, TaskId, TaskPosition, TaskQuery, TaskStore,
-    Thread, ThreadInfo, Transition, Ttl, UpsertReport, VectorStore, WorkerId,
+    GraphStore, HistoryEvents, HistoryProvider, Key, KeyRevision, KeyValueEntry, KeyValueEvents,
+    KeyValuePutOptions, KeyValueStore, Lease, MessageFilter, Metadata, Namespace, NeighborQuery, NewBoard,
+    NewTask, Page, PageRequest, PresignRequest, PresignedUrl, PutMode, PutReport, Relationship,
+    RelationshipId, RelationshipQuery, Replaced, Replacement, Result, RetryOutcome, Revision, RunId,
+    SearchHit, SearchRequest, Seq, Store, StoredMessage, SubGraph, Task, TaskId, TaskPosition, TaskQuery,
+    TaskStore, Thread, ThreadInfo, Transition, Ttl, UpsertReport, VectorStore, WorkerId,
 };
 
 use super::Timed;
@@ -341,12 +341,12 @@ impl KeyValueStore for Timed<dyn KeyValueStore> {
         bucket: &BucketName,
         key: &Key,
         value: Bytes,
-        options: KvPutOptions,
+        options: KeyValuePutOptions,
     ) -> Result<Revision> {
         timed!(self.put(bucket, key, value, options))
     }
 
-    async fn get(&self, bucket: &BucketName, key: &Key) -> Result<Option<KvEntry>> {
+    async fn get(&self, bucket: &BucketName, key: &Key) -> Result<Option<KeyValueEntry>> {
         timed!(self.get(bucket, key))
     }
 
@@ -367,7 +367,7 @@ impl KeyValueStore for Timed<dyn KeyValueStore> {
         timed!(self.list_buckets(page))
     }
 
-    async fn watch(&self, bucket: &BucketName, prefix: &str, after: Revision) -> Result<KvEvents> {
+    async fn watch(&self, bucket: &BucketName, prefix: &str, after: Revision) -> Result<KeyValueEvents> {
         timed!(self.watch(bucket, prefix, after))
     }
 }

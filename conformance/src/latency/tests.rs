@@ -18,7 +18,7 @@ fn methods(source: &str, opening: &str) -> BTreeSet<String> {
 #[test]
 fn every_method_of_every_contract_is_forwarded() {
     let ours = include_str!("stores.rs");
-    let here = include_str!("mod.rs");
+    let here = include_str!("../latency.rs");
     let mut count = 0;
     for (contract, name) in [
         (Contract::History, "HistoryProvider"),

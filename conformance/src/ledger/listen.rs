@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use futures_util::stream::BoxStream;
 use futures_util::{StreamExt, TryStreamExt};
 use larder_kernel::{
-    BucketName, Error, HistoryEventKind, HistoryProviderExt, KvEventKind, PageRequest, Result, Revision, Seq,
-    Thread,
+    BucketName, Error, HistoryEventKind, HistoryProviderExt, KeyValueEventKind, PageRequest, Result,
+    Revision, Seq, Thread,
 };
 use tokio::task::JoinSet;
 
@@ -198,7 +198,7 @@ async fn watch(
         .map_ok(|event| {
             let (number, what) = (event.revision.get(), event.key.to_string());
             match event.kind {
-                KvEventKind::Put { value, .. } => Event { number, what, text: Some(value.to_vec()) },
+                KeyValueEventKind::Put { value, .. } => Event { number, what, text: Some(value.to_vec()) },
                 _ => Event { number, what, text: None },
             }
         })

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use larder_agents::storage::{
     InMemoryBlobStore, InMemoryGraphStore, InMemoryHistoryProvider, InMemoryKeyValueStore, InMemoryTaskStore,
-    InMemoryVectorStore, MemoryPlace,
+    InMemoryVectorStore, MemoryBackend,
 };
 use larder_kernel::Namespace;
 
 use super::*;
 
 fn memory() -> StoreSet {
-    let (place, namespace) = (MemoryPlace::new(), Namespace::new("n").unwrap());
+    let (place, namespace) = (MemoryBackend::new(), Namespace::new("n").unwrap());
     StoreSet {
         history: Some(Arc::new(InMemoryHistoryProvider::open(&place, namespace.clone()))),
         key_value: Some(Arc::new(InMemoryKeyValueStore::open(&place, namespace.clone()))),

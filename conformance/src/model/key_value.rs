@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use larder_kernel::storage::kv::{check_list, check_put};
+use larder_kernel::storage::key_value::{check_list, check_put};
 use larder_kernel::{
-    BucketInfo, BucketName, Capabilities, Contract, ErrorKind, Key, KeyRevision, KeyValueStore, KvCondition,
-    KvEntry, KvPutOptions, PageRequest, Result, Revision, Timestamp,
+    BucketInfo, BucketName, Capabilities, Contract, ErrorKind, Key, KeyRevision, KeyValueCondition,
+    KeyValueEntry, KeyValuePutOptions, KeyValueStore, PageRequest, Result, Revision, Timestamp,
 };
 
 use self::operation::{At, Operation, Put};
@@ -90,19 +90,21 @@ impl KeyValue {
         let Put { bucket, key, value, condition, ttl } = put;
         let held = self.bucket(bucket);
         let there = held.keys.get(key).map(|record| record.revision);
-        let condition = condition.kv(|at| held.revision(key, at));
-        let options = KvPutOptions { condition, ttl: *ttl };
+        let condition = condition.key_value(|at| held.revision(key, at));
+        let options = KeyValuePutOptions { condition, ttl: *ttl };
         let expected = match (check_put(value, &options), condition, there) {
             (Err(refusal), ..) => Err(refusal.into()),
-            (_, KvCondition::Absent, Some(_)) => Err(ErrorKind::AlreadyExists.into()),
-            (_, KvCondition::AtRevision(at), there) if there != Some(at) => Err(ErrorKind::Conflict.into()),
+            (_, KeyValueCondition::Absent, Some(_)) => Err(ErrorKind::AlreadyExists.into()),
+            (_, KeyValueCondition::AtRevision(at), there) if there != Some(at) => {
+                Err(ErrorKind::Conflict.into())
+            }
             _ => Ok(()),
         };
         let clause = match condition {
-            KvCondition::None => "KV-003",
-            KvCondition::Absent => "KV-004",
-            KvCondition::AtRevision(_) if expected.is_ok() => "KV-005",
-            KvCondition::AtRevision(_) => "KV-006",
+            KeyValueCondition::None => "KV-003",
+            KeyValueCondition::Absent => "KV-004",
+            KeyValueCondition::AtRevision(_) if expected.is_ok() => "KV-005",
+            KeyValueCondition::AtRevision(_) => "KV-006",
         };
         tape.call(clause, |tape| operation::put_call(tape, put, condition));
         let got = store.put(bucket, key, value.clone(), options).await;
@@ -134,8 +136,11 @@ impl KeyValue {
         let Some(record) = record else { return same(tape, clause, &got, &Ok(None)) };
         let told = got.as_ref().ok().and_then(Option::as_ref).and_then(|entry| entry.expires_at);
         record.learn(told, tape)?;
-        let expected =
-            KvEntry { value: record.value.clone(), revision: record.revision, expires_at: record.expires_at };
+        let expected = KeyValueEntry {
+            value: record.value.clone(),
+            revision: record.revision,
+            expires_at: record.expires_at,
+        };
         same(tape, clause, &got, &Ok(Some(expected)))
     }
 
@@ -183,7 +188,7 @@ impl KeyValue {
         });
         let found = self.bucket(bucket).keys.iter().filter(|(key, _)| key.as_str().starts_with(prefix));
         let found = found.map(|(key, record)| KeyRevision { key: key.clone(), revision: record.revision });
-        let expected = check_list("kv.list", prefix, Some(request))
+        let expected = check_list("key_value.list", prefix, Some(request))
             .map(|()| page_of(found, request, |item| item.key.clone()))
             .map_err(Into::into);
         same(tape, clause, &store.list(bucket, prefix, request.clone()).await, &expected)
@@ -203,7 +208,7 @@ impl KeyValue {
             keys: larder_kernel::check::size(held.keys.len()),
         });
         let expected = request
-            .check("kv.list_buckets")
+            .check("key_value.list_buckets")
             .map(|()| page_of(held, request, |info| info.bucket.clone()))
             .map_err(Into::into);
         same(tape, CLAUSE, &store.list_buckets(request.clone()).await, &expected)

@@ -10,8 +10,9 @@ use futures_util::{StreamExt, TryStreamExt, future};
 use larder_agents::InMemoryKeyValueStore;
 use larder_kernel::limits::{BUCKET_TOMBSTONES_MAX, VALUE_BYTES_MAX};
 use larder_kernel::{
-    BucketInfo, BucketName, Error, ErrorKind, Key, KeyRevision, KeyValueStore, KvCondition, KvEntry, KvEvent,
-    KvEventKind, KvEvents, KvPutOptions, Namespace, Page, PageRequest, Result, Revision, Store, Timestamp,
+    BucketInfo, BucketName, Error, ErrorKind, Key, KeyRevision, KeyValueCondition, KeyValueEntry,
+    KeyValueEvent, KeyValueEventKind, KeyValueEvents, KeyValuePutOptions, KeyValueStore, Namespace, Page,
+    PageRequest, Result, Revision, Store, Timestamp,
 };
 
 use super::serve::{Kin, asleep, lock, serve};
@@ -47,7 +48,7 @@ sins! { KeyValue;
 /// What expired and what was emptied, which the inner store forgets.
 #[derive(Default)]
 struct Memory {
-    values: Mutex<BTreeMap<(Namespace, BucketName, Key), KvEntry>>,
+    values: Mutex<BTreeMap<(Namespace, BucketName, Key), KeyValueEntry>>,
 }
 
 fn backend(sin: Sin) -> Arc<dyn Harness> {
@@ -90,12 +91,12 @@ impl Wrong {
         bucket: &BucketName,
         key: &Key,
         value: Bytes,
-        options: KvPutOptions,
+        options: KeyValuePutOptions,
     ) -> Result<Revision> {
         let half = value.slice(..value.len() / 2);
         let first = self.inner.put(bucket, key, half, options).await?;
         tokio::task::yield_now().await;
-        let rest = KvPutOptions { condition: KvCondition::AtRevision(first), ..options };
+        let rest = KeyValuePutOptions { condition: KeyValueCondition::AtRevision(first), ..options };
         self.inner.put(bucket, key, value, rest).await
     }
 
@@ -138,7 +139,7 @@ impl KeyValueStore for Wrong {
         bucket: &BucketName,
         key: &Key,
         mut value: Bytes,
-        mut options: KvPutOptions,
+        mut options: KeyValuePutOptions,
     ) -> Result<Revision> {
         let (bucket, key) = (self.bucket(bucket)?, self.key(key)?);
         match (self.sin, options.condition) {
@@ -146,17 +147,19 @@ impl KeyValueStore for Wrong {
             (Sin::LargeValuesDropped, _) if (64 << 10..=VALUE_BYTES_MAX).contains(&value.len()) => {
                 return Ok(Revision::new(1));
             }
-            (Sin::WrittenInPart, KvCondition::None) => {
+            (Sin::WrittenInPart, KeyValueCondition::None) => {
                 return self.put_in_part(&bucket, &key, value, options).await;
             }
             (Sin::RefusalLeavesTrace, _) if value.len() > VALUE_BYTES_MAX => {
                 self.inner.delete(&bucket, &key, None).await?;
             }
-            (Sin::CreatingOverwrites, KvCondition::Absent) => options.condition = KvCondition::None,
-            (Sin::LostUpdates, KvCondition::AtRevision(_)) => {
+            (Sin::CreatingOverwrites, KeyValueCondition::Absent) => {
+                options.condition = KeyValueCondition::None
+            }
+            (Sin::LostUpdates, KeyValueCondition::AtRevision(_)) => {
                 // Every store that checks first and writes then waits in between.
                 tokio::task::yield_now().await;
-                options.condition = KvCondition::None;
+                options.condition = KeyValueCondition::None;
             }
             (Sin::TtlKept, _) if options.ttl.is_none() => {
                 let there = self.inner.get(&bucket, &key).await?;
@@ -178,7 +181,7 @@ impl KeyValueStore for Wrong {
         Ok(revision)
     }
 
-    async fn get(&self, bucket: &BucketName, key: &Key) -> Result<Option<KvEntry>> {
+    async fn get(&self, bucket: &BucketName, key: &Key) -> Result<Option<KeyValueEntry>> {
         let (bucket, key) = (self.bucket(bucket)?, self.key(key)?);
         let found = self.inner.get(&bucket, &key).await?;
         match (self.sin, &found) {
@@ -262,7 +265,7 @@ impl KeyValueStore for Wrong {
         Ok(listed)
     }
 
-    async fn watch(&self, bucket: &BucketName, prefix: &str, after: Revision) -> Result<KvEvents> {
+    async fn watch(&self, bucket: &BucketName, prefix: &str, after: Revision) -> Result<KeyValueEvents> {
         let bucket = self.bucket(bucket)?;
         let prefix = if self.sin == Sin::WatchIgnoresPrefix { "" } else { prefix };
         let events = self.inner.watch(&bucket, prefix, after).await?;
@@ -272,9 +275,9 @@ impl KeyValueStore for Wrong {
         Ok(match self.sin {
             Sin::LateWatchRefused if refused_late => events.map(not_past_what_is_remembered).boxed(),
             Sin::WatchHidesDeletions => {
-                events.try_filter(|event| future::ready(event.kind != KvEventKind::Deleted)).boxed()
+                events.try_filter(|event| future::ready(event.kind != KeyValueEventKind::Deleted)).boxed()
             }
-            Sin::EveryWatchErased => self.kin.until_erased("kv.watch", events),
+            Sin::EveryWatchErased => self.kin.until_erased("key_value.watch", events),
             Sin::SleepsOverErasure => asleep(events),
             Sin::SkipsThirdChange => {
                 events.try_filter(|event| future::ready(event.revision.get() % 3 != 0)).boxed()
@@ -285,12 +288,12 @@ impl KeyValueStore for Wrong {
 }
 
 /// The event, unless deletions may have been forgotten by then.
-fn not_past_what_is_remembered(event: Result<KvEvent>) -> Result<KvEvent> {
+fn not_past_what_is_remembered(event: Result<KeyValueEvent>) -> Result<KeyValueEvent> {
     let event = event?;
     if usize::try_from(event.revision.get()).is_ok_and(|revision| revision <= BUCKET_TOMBSTONES_MAX) {
         return Ok(event);
     }
-    Err(Error::new(ErrorKind::Conflict, "kv.watch", "changes were forgotten"))
+    Err(Error::new(ErrorKind::Conflict, "key_value.watch", "changes were forgotten"))
 }
 
 /// `LIKE prefix%` without escaping.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use async_trait::async_trait;
 use futures_util::stream::{self, BoxStream, PollNext};
 use futures_util::{StreamExt, future};
-use larder_agents::MemoryPlace;
+use larder_agents::MemoryBackend;
 use larder_kernel::{Error, Namespace, Result};
 use tokio::sync::watch;
 
@@ -37,7 +37,7 @@ pub(super) enum Opening {
 #[derive(Clone)]
 pub(super) struct Kin {
     /// The place.
-    pub(super) place: MemoryPlace,
+    pub(super) place: MemoryBackend,
     namespaces: Arc<Mutex<BTreeSet<Namespace>>>,
     named: Arc<Mutex<Vec<String>>>,
     erasures: watch::Sender<()>,
@@ -103,7 +103,7 @@ impl Place {
         let alive = Arc::new(());
         let last = Arc::downgrade(&alive);
         let kin = Kin {
-            place: MemoryPlace::new(),
+            place: MemoryBackend::new(),
             namespaces: Arc::default(),
             named: Arc::default(),
             erasures: watch::Sender::default(),

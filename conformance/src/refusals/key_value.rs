@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use larder_kernel::limits::VALUE_BYTES_MAX;
-use larder_kernel::{BucketName, Key, KvCondition, KvPutOptions, PageRequest, Revision};
+use larder_kernel::{BucketName, Key, KeyValueCondition, KeyValuePutOptions, PageRequest, Revision};
 
 use super::inputs::{durations, limit, limits, prefixes, refused_ids};
 use super::{Refusal, Table, served, table};
@@ -18,11 +18,11 @@ const PLACES: [(&str, &str); 4] = [
 ];
 
 /// Conditions that hold and that do not: bad input comes before them.
-const CONDITIONS: [KvCondition; 4] = [
-    KvCondition::None,
-    KvCondition::Absent,
-    KvCondition::AtRevision(Revision::new(1)),
-    KvCondition::AtRevision(Revision::new(u64::MAX)),
+const CONDITIONS: [KeyValueCondition; 4] = [
+    KeyValueCondition::None,
+    KeyValueCondition::Absent,
+    KeyValueCondition::AtRevision(Revision::new(1)),
+    KeyValueCondition::AtRevision(Revision::new(u64::MAX)),
 ];
 
 pub(super) fn tables() -> Vec<Table> {
@@ -52,7 +52,7 @@ fn put(
                 let value = value.clone();
                 Box::pin(async move {
                     let (bucket, key) = (BucketName::new(bucket)?, Key::new(key)?);
-                    let options = KvPutOptions { condition, ttl };
+                    let options = KeyValuePutOptions { condition, ttl };
                     served(stores.key_value.as_ref())?.put(&bucket, &key, value, options).await.map(drop)
                 })
             }));

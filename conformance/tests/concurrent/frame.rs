@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use larder_agents::MemoryPlace;
+use larder_agents::MemoryBackend;
 use larder_conformance::{Effort, Harness, LevelReport, OpenOptions, StoreSet, Verdict, concurrent, runner};
 use larder_kernel::{Namespace, Result};
 
-type Open = dyn Fn(&MemoryPlace, Namespace, usize) -> StoreSet + Send + Sync;
+type Open = dyn Fn(&MemoryBackend, Namespace, usize) -> StoreSet + Send + Sync;
 
 /// Serves the stores that a function opens on one place, given the number of the handle.
 struct Served {
-    place: MemoryPlace,
+    place: MemoryBackend,
     open: Box<Open>,
 }
 
@@ -40,9 +40,9 @@ impl Harness for Served {
 
 /// A harness of the stores that a function opens, which must be of one contract only.
 pub(crate) fn serve(
-    open: impl Fn(&MemoryPlace, Namespace, usize) -> StoreSet + Send + Sync + 'static,
+    open: impl Fn(&MemoryBackend, Namespace, usize) -> StoreSet + Send + Sync + 'static,
 ) -> Arc<dyn Harness> {
-    Arc::new(Served { place: MemoryPlace::new(), open: Box::new(open) })
+    Arc::new(Served { place: MemoryBackend::new(), open: Box::new(open) })
 }
 
 /// Runs 200 histories of the one contract that the harness serves.

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use larder_agents::InMemoryKeyValueStore;
 use larder_conformance::{Harness, StoreSet};
 use larder_kernel::{
-    BucketInfo, BucketName, Error, ErrorKind, Key, KeyRevision, KeyValueStore, KvCondition, KvEntry,
-    KvEvents, KvPutOptions, Page, PageRequest, Result, Revision,
+    BucketInfo, BucketName, Error, ErrorKind, Key, KeyRevision, KeyValueCondition, KeyValueEntry,
+    KeyValueEvents, KeyValuePutOptions, KeyValueStore, Page, PageRequest, Result, Revision,
 };
 
 use crate::frame::{assert_caught, assert_caught_in, assert_explained, pause, serve};
@@ -47,7 +47,7 @@ fn backend(sin: Sin) -> Arc<dyn Harness> {
 struct Wrong {
     inner: Arc<InMemoryKeyValueStore>,
     sin: Sin,
-    cache: Mutex<BTreeMap<Key, Option<KvEntry>>>,
+    cache: Mutex<BTreeMap<Key, Option<KeyValueEntry>>>,
 }
 
 impl Wrong {
@@ -67,25 +67,25 @@ wrong! {
             bucket: &BucketName,
             key: &Key,
             value: Bytes,
-            mut options: KvPutOptions,
+            mut options: KeyValuePutOptions,
         ) -> Result<Revision> {
             self.cache.lock().unwrap().remove(key);
             match (self.sin, options.condition) {
-                (Sin::LostUpdates, KvCondition::AtRevision(at)) => {
+                (Sin::LostUpdates, KeyValueCondition::AtRevision(at)) => {
                     if self.revision(bucket, key).await? != Some(at) {
                         return Err(conflict());
                     }
                     pause().await;
-                    options.condition = KvCondition::None;
+                    options.condition = KeyValueCondition::None;
                 }
-                (Sin::TwoCreators, KvCondition::Absent) => {
+                (Sin::TwoCreators, KeyValueCondition::Absent) => {
                     if self.revision(bucket, key).await?.is_some() {
                         return Err(Error::new(ErrorKind::AlreadyExists, "key_value.put", "it is there"));
                     }
                     pause().await;
-                    options.condition = KvCondition::None;
+                    options.condition = KeyValueCondition::None;
                 }
-                (Sin::AnswersEarly, KvCondition::None) => {
+                (Sin::AnswersEarly, KeyValueCondition::None) => {
                     let before = self.inner.put(bucket, &Key::new("other")?, Bytes::new(), options).await?;
                     let (inner, bucket, key) = (Arc::clone(&self.inner), bucket.clone(), key.clone());
                     tokio::spawn(async move {
@@ -109,7 +109,7 @@ wrong! {
             put
         }
 
-        async fn get(&self, bucket: &BucketName, key: &Key) -> Result<Option<KvEntry>> {
+        async fn get(&self, bucket: &BucketName, key: &Key) -> Result<Option<KeyValueEntry>> {
             if self.sin == Sin::CachePerHandle
                 && let Some(known) = self.cache.lock().unwrap().get(key)
             {
@@ -138,7 +138,7 @@ wrong! {
     }
     list(bucket: &BucketName, prefix: &str, page: PageRequest<Key>) -> Page<KeyRevision, Key>;
     list_buckets(page: PageRequest<BucketName>) -> Page<BucketInfo, BucketName>;
-    watch(bucket: &BucketName, prefix: &str, after: Revision) -> KvEvents;
+    watch(bucket: &BucketName, prefix: &str, after: Revision) -> KeyValueEvents;
 }
 
 #[test]

@@ -6,9 +6,9 @@ use larder_capabilities::Stores;
 use larder_kernel::{
     AgentId, AgentRole, AppendOptions, BlobBody, BlobKey, BlobPutOptions, BlobRef, BoardId, BucketName,
     ChatMessage, CollectionName, Contract, Document, DocumentId, Embedding, Entity, EntityId, EntityType,
-    Key, KvPutOptions, Metadata, NewBoard, NewTask, PutMode, Relationship, RelationshipId, RelationshipType,
-    Replacement, Role, RunId, TaskId, TaskStatus, Thread, Timestamp, ToolCall, ToolResult, Transition, Ttl,
-    WorkerId,
+    Key, KeyValuePutOptions, Metadata, NewBoard, NewTask, PutMode, Relationship, RelationshipId,
+    RelationshipType, Replacement, Role, RunId, TaskId, TaskStatus, Thread, Timestamp, ToolCall, ToolResult,
+    Transition, Ttl, WorkerId,
 };
 use serde_json::{Value, json};
 
@@ -275,9 +275,9 @@ async fn key_value(stores: &Stores, dice: &mut Dice) {
         for (place, key) in keys.into_iter().enumerate() {
             let length = [0, 1, 40, 3000][dice.below(4)];
             let options = match place {
-                0 => KvPutOptions::default().with_ttl(Duration::from_secs(3600)),
-                1 => KvPutOptions::default().with_ttl(Duration::from_millis(1)),
-                _ => KvPutOptions::default(),
+                0 => KeyValuePutOptions::default().with_ttl(Duration::from_secs(3600)),
+                1 => KeyValuePutOptions::default().with_ttl(Duration::from_millis(1)),
+                _ => KeyValuePutOptions::default(),
             };
             let value = dice.bytes(length).into();
             store.put(&bucket, &Key::new(key).unwrap(), value, options).await.unwrap();

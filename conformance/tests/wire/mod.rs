@@ -9,9 +9,9 @@ use async_trait::async_trait;
 use futures_util::{StreamExt, stream};
 use larder_kernel::{
     AppendOptions, Appended, BucketInfo, BucketName, Capabilities, ChatMessage, Durability, Error, ErrorKind,
-    HistoryEvent, HistoryEventKind, HistoryEvents, Key, KeyRevision, KeyValueStore, KvCondition, KvEntry,
-    KvEvent, KvEvents, KvPutOptions, Namespace, Outcome, Page, PageRequest, Result, Revision, Seq, Store,
-    StoredMessage, Thread,
+    HistoryEvent, HistoryEventKind, HistoryEvents, Key, KeyRevision, KeyValueCondition, KeyValueEntry,
+    KeyValueEvent, KeyValueEvents, KeyValuePutOptions, KeyValueStore, Namespace, Outcome, Page, PageRequest,
+    Result, Revision, Seq, Store, StoredMessage, Thread,
 };
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufStream};
@@ -220,10 +220,10 @@ impl KeyValueStore for Wire {
         bucket: &BucketName,
         key: &Key,
         value: bytes::Bytes,
-        options: KvPutOptions,
+        options: KeyValuePutOptions,
     ) -> Result<Revision> {
         let at = match options.condition {
-            KvCondition::AtRevision(at) => Some(at),
+            KeyValueCondition::AtRevision(at) => Some(at),
             _ => None,
         };
         let value = String::from_utf8(value.to_vec()).unwrap();
@@ -234,7 +234,7 @@ impl KeyValueStore for Wire {
         Ok(serde_json::from_value(answer["revision"].clone()).unwrap())
     }
 
-    async fn get(&self, bucket: &BucketName, key: &Key) -> Result<Option<KvEntry>> {
+    async fn get(&self, bucket: &BucketName, key: &Key) -> Result<Option<KeyValueEntry>> {
         let request = json!({ "namespace": self.namespace, "call": "get", "bucket": bucket, "key": key });
         let answer = self.ask(&request).await?;
         Ok(serde_json::from_value(answer["entry"].clone()).unwrap())
@@ -262,9 +262,9 @@ impl KeyValueStore for Wire {
         Err(lossy::never())
     }
 
-    async fn watch(&self, bucket: &BucketName, _: &str, after: Revision) -> Result<KvEvents> {
+    async fn watch(&self, bucket: &BucketName, _: &str, after: Revision) -> Result<KeyValueEvents> {
         let wire = Self::open(self.sin, self.address, &self.namespace);
-        let state = (wire, bucket.clone(), after, VecDeque::<KvEvent>::new());
+        let state = (wire, bucket.clone(), after, VecDeque::<KeyValueEvent>::new());
         Ok(stream::unfold(state, |(wire, bucket, after, mut changes)| async move {
             loop {
                 if let Some(event) = changes.pop_front() {

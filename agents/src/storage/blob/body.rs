@@ -7,7 +7,7 @@ use futures_util::TryStreamExt;
 use larder_kernel::check::size;
 use larder_kernel::{BlobBody, BlobBytes, Result};
 
-use crate::storage::MemoryPlace;
+use crate::storage::MemoryBackend;
 
 /// Bytes in a piece that a stream is gathered into: large enough that pieces cost nothing, small enough to read by.
 const PIECE_BYTES: usize = 256 * 1024;
@@ -15,12 +15,12 @@ const PIECE_BYTES: usize = 256 * 1024;
 /// Bytes reserved at a place until they are kept; a write that ends before gives them back.
 #[derive(Debug)]
 pub(super) struct Reservation {
-    place: MemoryPlace,
+    place: MemoryBackend,
     bytes: u64,
 }
 
 impl Reservation {
-    pub(super) fn new(place: &MemoryPlace) -> Self {
+    pub(super) fn new(place: &MemoryBackend) -> Self {
         Self { place: place.clone(), bytes: 0 }
     }
 

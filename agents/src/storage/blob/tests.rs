@@ -62,7 +62,7 @@ async fn conditions_compare_and_write_in_one_step() {
 
 #[tokio::test]
 async fn a_body_past_the_cap_or_broken_or_dropped_leaves_nothing() {
-    let place = MemoryPlace::with_bytes_max(1_000);
+    let place = MemoryBackend::with_bytes_max(1_000);
     let store = InMemoryBlobStore::open(&place, Namespace::new("n").unwrap());
     store.put_bytes(&key("k"), Bytes::from_static(b"old")).await.unwrap();
     let held = place.bytes();

@@ -3,12 +3,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use larder_kernel::{
-    AppendOptions, BucketName, ChatMessage, HistoryProvider, HistoryProviderExt, Key, KeyValueStore,
-    KvEventKind, KvPutOptions, Revision, Thread, Ttl,
+    AppendOptions, BucketName, ChatMessage, HistoryProvider, HistoryProviderExt, Key, KeyValueEventKind,
+    KeyValuePutOptions, KeyValueStore, Revision, Thread, Ttl,
 };
 
 use super::*;
-use crate::storage::place::default_namespace;
+use crate::storage::backend::default_namespace;
 use crate::storage::{InMemoryHistoryProvider, InMemoryKeyValueStore};
 
 fn thread(session: u32) -> Thread {
@@ -28,7 +28,7 @@ async fn fill(history: &InMemoryHistoryProvider, session: u32, ttl: Ttl) -> lard
 /// Once a place full of what had expired refused all writes for good.
 #[tokio::test]
 async fn what_has_expired_makes_room_for_what_is_written() {
-    let place = MemoryPlace::with_bytes_max(1_000_000);
+    let place = MemoryBackend::with_bytes_max(1_000_000);
     let history = InMemoryHistoryProvider::open(&place, default_namespace());
     let hour = Ttl::sliding(Duration::from_secs(3_600));
     for session in 0..80 {
@@ -50,7 +50,7 @@ async fn what_has_expired_makes_room_for_what_is_written() {
 
 #[tokio::test]
 async fn a_thread_that_nobody_names_again_leaves_with_other_writes() {
-    let place = MemoryPlace::new();
+    let place = MemoryBackend::new();
     let history = InMemoryHistoryProvider::open(&place, default_namespace());
     for session in 0..100 {
         fill(&history, session, brief()).await.unwrap();
@@ -71,7 +71,7 @@ async fn a_thread_that_nobody_names_again_leaves_with_other_writes() {
 /// A record waits in the place's queue once, however often its life is prolonged, ended and begun.
 #[tokio::test]
 async fn a_record_is_expected_once() {
-    let place = MemoryPlace::new();
+    let place = MemoryBackend::new();
     let history = InMemoryHistoryProvider::open(&place, default_namespace());
     for round in 0..200_u64 {
         fill(&history, 1, Ttl::sliding(Duration::from_millis(5 + round % 3))).await.unwrap();
@@ -85,25 +85,25 @@ async fn a_record_is_expected_once() {
 
 #[tokio::test]
 async fn the_value_of_an_expired_put_goes_a_minute_later_and_a_watcher_learns_that_its_key_is_gone() {
-    let place = MemoryPlace::new();
+    let place = MemoryBackend::new();
     let values = InMemoryKeyValueStore::open(&place, default_namespace());
     let bucket = BucketName::new("bucket").unwrap();
     let key = |name: &str| Key::new(name).unwrap();
-    let brief = KvPutOptions::default().with_ttl(Duration::from_millis(1));
+    let brief = KeyValuePutOptions::default().with_ttl(Duration::from_millis(1));
     let put = values.put(&bucket, &key("gone"), Bytes::from(vec![0; 100_000]), brief).await.unwrap();
-    values.put(&bucket, &key("kept"), Bytes::from_static(b"1"), KvPutOptions::default()).await.unwrap();
+    values.put(&bucket, &key("kept"), Bytes::from_static(b"1"), KeyValuePutOptions::default()).await.unwrap();
     tokio::time::sleep(Duration::from_millis(5)).await;
     assert!(place.bytes() > 100_000);
-    place.sweep_at(crate::storage::place::now_ms());
+    place.sweep_at(crate::storage::backend::now_ms());
     assert!(place.bytes() > 100_000, "watchers under way may not have met it");
-    place.sweep_at(crate::storage::place::now_ms() + 61_000);
+    place.sweep_at(crate::storage::backend::now_ms() + 61_000);
     assert!(place.bytes() < 10_000, "{}", place.bytes());
     let told: Vec<_> = values.watch(&bucket, "", Revision::ZERO).await.unwrap().take(2).collect().await;
     let told: Vec<_> = told.into_iter().map(Result::unwrap).collect();
-    assert_eq!((told[0].revision, &told[0].kind), (put, &KvEventKind::Deleted));
+    assert_eq!((told[0].revision, &told[0].kind), (put, &KeyValueEventKind::Deleted));
     assert_eq!(told[1].key, key("kept"));
     // Written anew it is there, and nothing of the old one comes back.
     values.put(&bucket, &key("gone"), Bytes::from_static(b"2"), brief).await.unwrap();
-    place.sweep_at(crate::storage::place::now_ms() + 200_000);
+    place.sweep_at(crate::storage::backend::now_ms() + 200_000);
     assert!(place.bytes() < 10_000);
 }

@@ -16,7 +16,7 @@ use petgraph::stable_graph::StableDiGraph;
 
 use super::ids::Ids;
 use super::near::Near;
-use crate::storage::MemoryPlace;
+use crate::storage::MemoryBackend;
 
 /// What one entity or relationship is counted for beyond its ids, type and properties.
 const RECORD_BYTES: u64 = 256;
@@ -90,7 +90,7 @@ impl Graph {
     fn account(
         &mut self,
         operation: &'static str,
-        place: &MemoryPlace,
+        place: &MemoryBackend,
         freed: u64,
         needed: u64,
     ) -> Result<()> {
@@ -105,7 +105,7 @@ impl Graph {
 
     pub(super) fn upsert_entities(
         &mut self,
-        place: &MemoryPlace,
+        place: &MemoryBackend,
         entities: Vec<Entity>,
     ) -> Result<UpsertReport> {
         const OPERATION: &str = "graph.upsert_entities";
@@ -145,7 +145,7 @@ impl Graph {
 
     pub(super) fn upsert_relationships(
         &mut self,
-        place: &MemoryPlace,
+        place: &MemoryBackend,
         relationships: Vec<Relationship>,
     ) -> Result<UpsertReport> {
         const OPERATION: &str = "graph.upsert_relationships";
@@ -208,13 +208,13 @@ impl Graph {
         Some(relationship)
     }
 
-    pub(super) fn delete_relationship(&mut self, place: &MemoryPlace, id: &RelationshipId) -> bool {
+    pub(super) fn delete_relationship(&mut self, place: &MemoryBackend, id: &RelationshipId) -> bool {
         let Some(gone) = self.unlink(id) else { return false };
         self.give_back(place, relationship_bytes(&gone));
         true
     }
 
-    pub(super) fn delete_entity(&mut self, place: &MemoryPlace, id: &EntityId) -> DeletedEntity {
+    pub(super) fn delete_entity(&mut self, place: &MemoryBackend, id: &EntityId) -> DeletedEntity {
         let Some(node) = self.entities.remove(id) else { return DeletedEntity::default() };
         // A loop stands among both the outgoing and the incoming edges; the set counts it once.
         let touching: BTreeSet<RelationshipId> = [Way::Outgoing, Way::Incoming]
@@ -245,7 +245,7 @@ impl Graph {
         DeletedEntity { existed: true, relationships: size(touching.len()) }
     }
 
-    fn give_back(&mut self, place: &MemoryPlace, bytes: u64) {
+    fn give_back(&mut self, place: &MemoryBackend, bytes: u64) {
         self.bytes -= bytes;
         place.release(bytes);
     }

@@ -114,7 +114,7 @@ async fn a_relationship_between_two_entities_of_the_last_ring_is_not_taken() {
 
 #[tokio::test]
 async fn batches_are_whole_replacements_move_ends_and_deletions_detach() {
-    let place = MemoryPlace::new();
+    let place = MemoryBackend::new();
     let store = InMemoryGraphStore::open(&place, Namespace::new("n").unwrap());
     store.upsert_entities(["a", "b", "c"].map(node).to_vec()).await.unwrap();
     let batch = vec![edge("1", "k", "a", "b"), edge("2", "k", "a", "x")];

@@ -11,7 +11,7 @@ use larder_kernel::{
 };
 
 use super::events::{Event, EventKind};
-use crate::storage::place::{MemoryPlace, deadline_ms};
+use crate::storage::backend::{MemoryBackend, deadline_ms};
 use crate::storage::slots::{LogPage, Record};
 
 /// What the account counts for a thread, a message, a blob's reference and a key beyond their content.
@@ -52,7 +52,7 @@ struct Life {
 }
 
 impl ThreadState {
-    pub(super) fn new(operation: &'static str, place: &MemoryPlace, thread: &Thread) -> Result<Self> {
+    pub(super) fn new(operation: &'static str, place: &MemoryBackend, thread: &Thread) -> Result<Self> {
         let ids = thread.agent.as_str().len() + thread.session.as_str().len();
         let held = THREAD_SHARE_BYTES + size(ids);
         place.try_reserve(operation, held)?;
@@ -105,7 +105,7 @@ impl ThreadState {
     pub(super) fn append<M: Borrow<ChatMessage> + Into<Arc<ChatMessage>>>(
         &mut self,
         operation: &'static str,
-        place: &MemoryPlace,
+        place: &MemoryBackend,
         messages: Vec<M>,
         key: Option<(IdempotencyKey, [u8; 32])>,
     ) -> Result<Appended> {
@@ -176,7 +176,7 @@ impl ThreadState {
         }
     }
 
-    pub(super) fn clear(&mut self, place: &MemoryPlace) -> u64 {
+    pub(super) fn clear(&mut self, place: &MemoryBackend) -> u64 {
         self.life = None;
         let removed = size(self.messages.len());
         if removed == 0 {
@@ -190,7 +190,7 @@ impl ThreadState {
         removed
     }
 
-    pub(super) fn clear_run(&mut self, place: &MemoryPlace, run: &RunId) -> u64 {
+    pub(super) fn clear_run(&mut self, place: &MemoryBackend, run: &RunId) -> u64 {
         let (mut removed, mut bytes, mut freed) = (0, 0, 0);
         self.messages.retain(|entry| {
             let goes = entry.message.run.as_ref() == Some(run);
@@ -217,7 +217,7 @@ impl ThreadState {
         }
     }
 
-    pub(super) fn replace(&mut self, place: &MemoryPlace, replacement: Replacement) -> Result<Replaced> {
+    pub(super) fn replace(&mut self, place: &MemoryBackend, replacement: Replacement) -> Result<Replaced> {
         const OPERATION: &str = "history.replace";
         let (up_to, seen) = (replacement.up_to.get(), replacement.seen.get());
         if seen > self.last {
@@ -257,7 +257,7 @@ impl ThreadState {
 
     /// Forgets the replacements that one up to `up_to` covers and the events at or below it, on whose numbers the new
     /// messages may stand, and narrows the other replacements to what is left of them.
-    fn cover_replacements(&mut self, place: &MemoryPlace, up_to: i64) {
+    fn cover_replacements(&mut self, place: &MemoryBackend, up_to: i64) {
         self.drop_events(place, |event| match event.kind {
             EventKind::Replaced { up_to: earlier, .. } => earlier <= up_to,
             _ => event.seq <= up_to,
@@ -318,7 +318,7 @@ impl ThreadState {
     }
 
     /// Gives the event the next number. It is counted without a cap: it replaces what went.
-    fn log(&mut self, place: &MemoryPlace, kind: EventKind) {
+    fn log(&mut self, place: &MemoryBackend, kind: EventKind) {
         self.last += 1;
         self.removed_last = self.last;
         let event = Event { seq: self.last, kind };
@@ -328,7 +328,7 @@ impl ThreadState {
         self.events.push(event);
     }
 
-    fn drop_events(&mut self, place: &MemoryPlace, goes: impl Fn(&Event) -> bool) {
+    fn drop_events(&mut self, place: &MemoryBackend, goes: impl Fn(&Event) -> bool) {
         let mut freed = 0;
         self.events.retain(|event| {
             let goes = goes(event);
@@ -338,13 +338,13 @@ impl ThreadState {
         self.release(place, freed);
     }
 
-    fn reserve(&mut self, operation: &'static str, place: &MemoryPlace, bytes: u64) -> Result<()> {
+    fn reserve(&mut self, operation: &'static str, place: &MemoryBackend, bytes: u64) -> Result<()> {
         place.try_reserve(operation, bytes)?;
         self.held += bytes;
         Ok(())
     }
 
-    fn release(&mut self, place: &MemoryPlace, bytes: u64) {
+    fn release(&mut self, place: &MemoryBackend, bytes: u64) {
         place.release(bytes);
         self.held -= bytes;
     }
@@ -360,7 +360,7 @@ impl Record for ThreadState {
     }
 
     /// Makes an expiry that has passed into the clear that it is. Every access begins with it.
-    fn expire(&mut self, place: &MemoryPlace, now_ms: i64) {
+    fn expire(&mut self, place: &MemoryBackend, now_ms: i64) {
         if self.life.as_ref().is_some_and(|life| now_ms >= life.expires_at_ms) {
             self.clear(place);
         }

@@ -53,7 +53,7 @@ async fn a_replacement_longer_than_what_goes_reaches_below_zero_and_keeps_what_c
 
 #[tokio::test]
 async fn an_expiry_is_a_clear_before_the_next_event_and_seq_goes_on() {
-    let place = MemoryPlace::new();
+    let place = MemoryBackend::new();
     let history = InMemoryHistoryProvider::open(&place, default_namespace());
     let thread = thread("s");
     let options = AppendOptions::default().with_ttl(Ttl::fixed(Duration::from_millis(20)));
@@ -105,7 +105,7 @@ async fn the_digest_of_a_long_message_is_not_made_on_the_runtime() {
 
 #[tokio::test]
 async fn a_subscriber_meets_backlog_and_live_events_of_concurrent_writers_once_each() {
-    let place = MemoryPlace::new();
+    let place = MemoryBackend::new();
     let history = InMemoryHistoryProvider::open(&place, default_namespace());
     let thread = thread("s");
     let stream = history.subscribe(&thread, Seq::ZERO).await.unwrap();
@@ -175,7 +175,7 @@ async fn reading_messages_prolongs_a_sliding_life_and_asking_for_counts_does_not
 
 #[tokio::test]
 async fn a_refused_write_leaves_no_thread() {
-    let place = MemoryPlace::with_bytes_max(4_096);
+    let place = MemoryBackend::with_bytes_max(4_096);
     let history = InMemoryHistoryProvider::open(&place, default_namespace());
     for session in ["a", "b", "c", "d", "e", "f", "g", "h", "i"] {
         let thread = thread(session);
@@ -200,7 +200,7 @@ async fn a_refused_write_leaves_no_thread() {
 
 #[tokio::test]
 async fn a_thread_without_events_goes_with_its_last_follower() {
-    let place = MemoryPlace::new();
+    let place = MemoryBackend::new();
     let history = InMemoryHistoryProvider::open(&place, default_namespace());
     let (waited, written) = (thread("waited for"), thread("written"));
     let one = history.subscribe(&waited, Seq::ZERO).await.unwrap();
@@ -220,7 +220,7 @@ async fn a_thread_without_events_goes_with_its_last_follower() {
 
 #[tokio::test]
 async fn a_message_is_held_with_the_ids_and_types_that_it_carries() {
-    let place = MemoryPlace::new();
+    let place = MemoryBackend::new();
     let history = InMemoryHistoryProvider::open(&place, default_namespace());
     let blob =
         BlobRef { key: BlobKey::new("k").unwrap(), content_type: Some("t".repeat(256)), size_bytes: None };

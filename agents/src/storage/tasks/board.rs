@@ -12,7 +12,7 @@ use larder_kernel::{
     WorkerId,
 };
 
-use crate::storage::place::{MemoryPlace, deadline_ms, timestamp};
+use crate::storage::backend::{MemoryBackend, deadline_ms, timestamp};
 
 /// What the account counts for a board and a task beyond their content.
 const BOARD_SHARE_BYTES: u64 = 512;
@@ -81,7 +81,7 @@ impl BoardState {
 
     pub(super) fn add(
         &mut self,
-        place: &MemoryPlace,
+        place: &MemoryBackend,
         numbers: &mut Numbers,
         tasks: Vec<NewTask>,
     ) -> Result<Vec<Task>> {
@@ -114,7 +114,7 @@ impl BoardState {
 
     pub(super) fn step(
         &mut self,
-        place: &MemoryPlace,
+        place: &MemoryBackend,
         numbers: &mut Numbers,
         id: &TaskId,
         step: Transition,
@@ -165,7 +165,7 @@ impl BoardState {
 
     pub(super) fn force_retry(
         &mut self,
-        place: &MemoryPlace,
+        place: &MemoryBackend,
         numbers: &mut Numbers,
         id: &TaskId,
     ) -> Result<Task> {

@@ -63,7 +63,7 @@ async fn a_lapsed_task_stands_before_planned_ones_behind_it() {
 
 #[tokio::test]
 async fn a_board_made_anew_goes_on_with_tokens_and_revisions() {
-    let place = MemoryPlace::new();
+    let place = MemoryBackend::new();
     let store = InMemoryTaskStore::open(&place, default_namespace());
     let board = board_of(&store, &["a"]).await;
     let old = store.claim(&board, &worker("w"), LONG).await.unwrap().unwrap();
@@ -108,7 +108,7 @@ async fn the_global_store_is_chosen_once() {
 
 #[tokio::test]
 async fn a_refused_board_leaves_nothing_and_a_shorter_result_is_never_refused() {
-    let place = MemoryPlace::with_bytes_max(4_096);
+    let place = MemoryBackend::with_bytes_max(4_096);
     let store = InMemoryTaskStore::open(&place, default_namespace());
     for conversation in ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p"] {
         let board = BoardId::new(conversation, "agent").unwrap();

@@ -11,7 +11,7 @@ use larder_kernel::{DocumentId, Filter, Metadata, PutMode, PutReport, Result};
 use super::block::{BLOCK_ROWS_MAX, BYTES_PER_STEP, Block, Record, Row};
 use super::index::Index;
 use super::kernel::PANEL_ROWS;
-use crate::storage::MemoryPlace;
+use crate::storage::MemoryBackend;
 
 const PUT: &str = "vectors.put";
 
@@ -41,7 +41,7 @@ pub(super) struct Rows {
 
 impl Rows {
     /// An empty collection whose own share is reserved at the place.
-    pub(super) fn new(place: &MemoryPlace, dimensions: usize) -> Result<Self> {
+    pub(super) fn new(place: &MemoryBackend, dimensions: usize) -> Result<Self> {
         place.try_reserve(PUT, COLLECTION_BYTES)?;
         let block_rows = (BLOCK_NUMBERS / dimensions.max(1)).clamp(BLOCK_ROWS_MIN, BLOCK_ROWS_MAX);
         // Whole panels.
@@ -124,7 +124,7 @@ impl Rows {
     }
 
     /// Writes a batch: everything that can refuse it comes before the first change.
-    pub(super) fn put(&mut self, place: &MemoryPlace, rows: Vec<Row>, mode: PutMode) -> Result<PutReport> {
+    pub(super) fn put(&mut self, place: &MemoryBackend, rows: Vec<Row>, mode: PutMode) -> Result<PutReport> {
         for row in &rows {
             check_dimension(PUT, row.embedding.dimensions(), self.dimensions)?;
         }
@@ -188,7 +188,7 @@ impl Rows {
     }
 
     /// Deletes documents by their ids, and says how many were there.
-    pub(super) fn delete(&mut self, place: &MemoryPlace, ids: &HashSet<DocumentId>) -> u64 {
+    pub(super) fn delete(&mut self, place: &MemoryBackend, ids: &HashSet<DocumentId>) -> u64 {
         let (mut deleted, mut freed) = (0, 0);
         for counted in ids.iter().filter_map(|id| self.remove(id)) {
             deleted += 1;
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn a_deletion_copies_no_block_that_nobody_reads() {
-        let place = MemoryPlace::new();
+        let place = MemoryBackend::new();
         let mut rows = Rows::new(&place, 2).unwrap();
         let id = |number: u8| DocumentId::new(format!("d{number}")).unwrap();
         let embedding = |number: u8| Embedding::new([1.0, f32::from(number)]).unwrap();

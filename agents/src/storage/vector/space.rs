@@ -10,7 +10,7 @@ use larder_kernel::{CollectionInfo, CollectionName, PutMode, PutReport, Result};
 
 use super::block::{Record, Row};
 use super::matrix::Rows;
-use crate::storage::MemoryPlace;
+use crate::storage::MemoryBackend;
 use crate::storage::offload::{self, WAIT_STEPS, readers_wait, writers_wait};
 
 /// What it costs to free a document, in steps.
@@ -74,7 +74,7 @@ impl Space {
     pub(super) async fn put(
         self: &Arc<Self>,
         operation: &'static str,
-        place: &MemoryPlace,
+        place: &MemoryBackend,
         collection: &CollectionName,
         documents: Vec<PreparedDocument>,
         mode: PutMode,
@@ -89,7 +89,7 @@ impl Space {
     pub(super) async fn take_out<T: Send + 'static>(
         self: &Arc<Self>,
         operation: &'static str,
-        place: &MemoryPlace,
+        place: &MemoryBackend,
         take: impl FnOnce(&mut Collections) -> (T, Vec<RwLock<Rows>>) + Send + 'static,
     ) -> Result<T> {
         let steps = match self.collections.try_write() {
@@ -154,7 +154,7 @@ impl Space {
 
     fn put_now(
         &self,
-        place: &MemoryPlace,
+        place: &MemoryBackend,
         collection: &CollectionName,
         documents: Vec<PreparedDocument>,
         mode: PutMode,

@@ -111,7 +111,7 @@ async fn the_filter_comes_before_the_limit_and_batches_answer_as_single_searches
 
 #[tokio::test]
 async fn the_dimension_outlives_documents_and_every_byte_is_given_back() {
-    let place = MemoryPlace::with_bytes_max(4_000);
+    let place = MemoryBackend::with_bytes_max(4_000);
     let store = InMemoryVectorStore::open(&place, Namespace::new("n").unwrap());
     let notes = name("notes");
     let error = store.put(&notes, vec![document("a", &[1.0; 1_000])], PutMode::Upsert).await.unwrap_err();
@@ -219,7 +219,7 @@ fn on_thread(work: impl Future<Output = ()> + Send + 'static) -> std::thread::Jo
 
 #[test]
 fn writers_searches_and_drops_on_many_threads_lose_no_byte_of_the_account() {
-    let place = MemoryPlace::new();
+    let place = MemoryBackend::new();
     let store = InMemoryVectorStore::open(&place, Namespace::new("n").unwrap());
     let notes = name("notes");
     let threads: Vec<_> = (0..6_u64)

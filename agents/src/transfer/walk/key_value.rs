@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
-use larder_kernel::{BucketInfo, BucketName, Key, KeyValueStore, KvEntry, Page, PageRequest, Result};
+use larder_kernel::{BucketInfo, BucketName, Key, KeyValueEntry, KeyValueStore, Page, PageRequest, Result};
 
 use super::pages::Pages;
 use crate::transfer::record::{Record, ValueRecord};
@@ -61,5 +61,5 @@ async fn values(
 /// The value of a listed key; nothing where it was deleted or has expired since.
 async fn value(store: Arc<dyn KeyValueStore>, bucket: BucketName, key: Key) -> Result<Option<ValueRecord>> {
     let entry = store.get(&bucket, &key).await?;
-    Ok(entry.map(|KvEntry { value, expires_at, .. }| ValueRecord { bucket, key, value, expires_at }))
+    Ok(entry.map(|KeyValueEntry { value, expires_at, .. }| ValueRecord { bucket, key, value, expires_at }))
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use larder_kernel::limits::TTL_MS_MAX;
-use larder_kernel::{KeyValueStore, KvCondition, KvPutOptions, Result, Timestamp};
+use larder_kernel::{KeyValueCondition, KeyValuePutOptions, KeyValueStore, Result, Timestamp};
 
 use super::Change;
 use crate::transfer::record::{Record, ValueRecord};
@@ -21,9 +21,9 @@ pub(super) async fn write(store: &Arc<dyn KeyValueStore>, batch: Vec<(Change, Re
 }
 
 async fn put(store: Arc<dyn KeyValueStore>, change: Change, record: ValueRecord) -> Result<()> {
-    let mut options = KvPutOptions::default();
+    let mut options = KeyValuePutOptions::default();
     if change == Change::New {
-        options = options.with_condition(KvCondition::Absent);
+        options = options.with_condition(KeyValueCondition::Absent);
     }
     if let Some(expires_at) = record.expires_at {
         match remaining(expires_at) {

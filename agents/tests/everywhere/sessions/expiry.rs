@@ -47,10 +47,11 @@ pub(crate) async fn an_unused_session_goes_whole_and_a_used_one_stays(backend: &
     pass(11).await;
     assert_eq!(other.get(&used).await.unwrap_err().kind(), ErrorKind::NotFound);
     assert_eq!(world.probe().thread_info(&other.thread(&used)).await.unwrap().messages, 0);
-    let summaries = SummaryStore::new(world.kv()).unwrap();
+    let summaries = SummaryStore::new(world.key_value()).unwrap();
     assert!(summaries.get(&other.thread(&used)).await.unwrap().is_none());
-    for bucket in world.kv().list_buckets(larder_kernel::PageRequest::first(9)).await.unwrap().items {
-        let keys = world.kv().list(&bucket.bucket, "", larder_kernel::PageRequest::first(9)).await.unwrap();
+    for bucket in world.key_value().list_buckets(larder_kernel::PageRequest::first(9)).await.unwrap().items {
+        let keys =
+            world.key_value().list(&bucket.bucket, "", larder_kernel::PageRequest::first(9)).await.unwrap();
         assert!(keys.items.is_empty(), "{:?}", bucket.bucket);
     }
     // Whoever takes the id anew finds nothing of the old session.

@@ -63,7 +63,7 @@ pub(crate) async fn a_summary_that_is_there_stands_in_front_and_its_messages_are
         strategy: "session".into(),
         covers: None,
     };
-    SummaryStore::new(world.kv()).unwrap().put(&sessions.thread(&id), None, &summary).await.unwrap();
+    SummaryStore::new(world.key_value()).unwrap().put(&sessions.thread(&id), None, &summary).await.unwrap();
     let told = sessions.explain_window(&id).await.unwrap();
     assert_eq!((told.began_with_summary_up_to, told.read.messages), (Some(Seq::new(2)), 3));
     assert!(told.steps.iter().all(|step| step.dropped.is_empty() && step.summarized.is_empty()), "{told}");

@@ -29,7 +29,7 @@ pub(crate) async fn a_session_is_created_read_through_another_handle_and_deleted
     assert_eq!(sessions.add_hint(&id, "x").await.unwrap_err().kind(), ErrorKind::NotFound);
     assert_eq!(world.probe().thread_info(&sessions.thread(&id)).await.unwrap().messages, 0);
     let bucket = BucketName::new(SESSION_BUCKET).unwrap();
-    assert!(world.kv().list(&bucket, "", PageRequest::first(10)).await.unwrap().items.is_empty());
+    assert!(world.key_value().list(&bucket, "", PageRequest::first(10)).await.unwrap().items.is_empty());
 }
 
 /// Proves: ATH-1

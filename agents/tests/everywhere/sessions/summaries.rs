@@ -178,7 +178,7 @@ pub(crate) async fn a_replaced_session_keeps_its_summary_and_no_late_one_of_what
         strategy: "session".into(),
         covers: None,
     };
-    SummaryStore::new(world.kv()).unwrap().put(&sessions.thread(&id), None, &late).await.unwrap();
+    SummaryStore::new(world.key_value()).unwrap().put(&sessions.thread(&id), None, &late).await.unwrap();
     let inference = sessions.begin(&id, flush("9")).await.unwrap();
     assert_eq!(texts(&inference)[1..], ["Counted.", now[0], now[1], now[2], "7", "8", "9"]);
     inference.complete([ChatMessage::assistant("10")]).await.unwrap();

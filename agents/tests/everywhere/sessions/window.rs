@@ -140,7 +140,8 @@ pub(crate) async fn a_window_reads_only_as_far_back_as_its_tokens(backend: &Back
 pub(crate) async fn tokens_are_counted_once_and_stored(backend: &Backend) {
     let world = World::new(backend).await;
     let counter = Arc::new(crate::session_support::Words::default());
-    let sessions = Sessions::new(world.probe(), world.kv()).unwrap().with_token_counter(counter.clone());
+    let sessions =
+        Sessions::new(world.probe(), world.key_value()).unwrap().with_token_counter(counter.clone());
     let id = sessions.create(SessionProfile::default(), "prompt").await.unwrap();
     for _ in 0..50 {
         turn(&sessions, &id, "a question", "an answer of five words").await;

@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use larder_kernel::{
     BucketInfo, BucketName, Capabilities, ChatMessage, Error, ErrorKind, HistoryProvider, HistoryProviderExt,
-    Key, KeyRevision, KeyValueStore, KvEntry, KvEvents, KvPutOptions, Namespace, Page, PageRequest, Result,
-    Revision, Store, Thread, ToolCall, ToolResult,
+    Key, KeyRevision, KeyValueEntry, KeyValueEvents, KeyValuePutOptions, KeyValueStore, Namespace, Page,
+    PageRequest, Result, Revision, Store, Thread, ToolCall, ToolResult,
 };
 use serde_json::Value;
 
@@ -48,7 +48,7 @@ impl Bench {
     }
 
     pub(super) fn state(&self) -> Arc<dyn KeyValueStore> {
-        self.room.kv()
+        self.room.key_value()
     }
 
     /// A handle of its own, as another process would have it.
@@ -177,10 +177,10 @@ impl KeyValueStore for FaultyState {
         bucket: &BucketName,
         key: &Key,
         value: Bytes,
-        options: KvPutOptions,
+        options: KeyValuePutOptions,
     ) -> Result<Revision> {
         let puts = self.puts.load(Ordering::SeqCst);
-        let failed = || Error::new(ErrorKind::Unavailable, "kv.put", "connection lost");
+        let failed = || Error::new(ErrorKind::Unavailable, "key_value.put", "connection lost");
         if puts == Puts::Refuse as u8 {
             return Err(failed());
         }
@@ -194,7 +194,7 @@ impl KeyValueStore for FaultyState {
         }
         Ok(written)
     }
-    async fn get(&self, bucket: &BucketName, key: &Key) -> Result<Option<KvEntry>> {
+    async fn get(&self, bucket: &BucketName, key: &Key) -> Result<Option<KeyValueEntry>> {
         self.inner.get(bucket, key).await
     }
     async fn delete(&self, bucket: &BucketName, key: &Key, at: Option<Revision>) -> Result<bool> {
@@ -211,7 +211,7 @@ impl KeyValueStore for FaultyState {
     async fn list_buckets(&self, page: PageRequest<BucketName>) -> Result<Page<BucketInfo, BucketName>> {
         self.inner.list_buckets(page).await
     }
-    async fn watch(&self, bucket: &BucketName, prefix: &str, after: Revision) -> Result<KvEvents> {
+    async fn watch(&self, bucket: &BucketName, prefix: &str, after: Revision) -> Result<KeyValueEvents> {
         self.inner.watch(bucket, prefix, after).await
     }
 }

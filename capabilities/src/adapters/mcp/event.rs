@@ -10,8 +10,8 @@ use super::digest::digest;
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _, stream};
 use larder_kernel::{
-    BucketName, Error, ErrorKind, Key, KeyValueStore, KvEvent, KvEventKind, KvEvents, KvPutOptions, Result,
-    Revision,
+    BucketName, Error, ErrorKind, Key, KeyValueEvent, KeyValueEventKind, KeyValueEvents, KeyValuePutOptions,
+    KeyValueStore, Result, Revision,
 };
 use rmcp::model::{JsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::transport::streamable_http_server::session::{
@@ -36,10 +36,10 @@ const TTL: Duration = Duration::from_secs(3600);
 /// # async fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
 /// use std::time::Duration;
 /// use larder_capabilities::Stores;
-/// use larder_capabilities::adapters::mcp::KvEventStore;
+/// use larder_capabilities::adapters::mcp::KeyValueEventStore;
 /// use rmcp::transport::streamable_http_server::session::{EventStore, ServerSseMessage};
 ///
-/// let events = KvEventStore::new(Stores::connect("memory:").await?.key_value()?);
+/// let events = KeyValueEventStore::new(Stores::connect("memory:").await?.key_value()?);
 /// let id = events.store_event("stream", &ServerSseMessage::retry(Duration::from_secs(3))).await?;
 /// assert!(events.replay_events_after(&id).await.is_ok());
 /// assert!(events.replay_events_after("another").await.is_err());
@@ -47,7 +47,7 @@ const TTL: Duration = Duration::from_secs(3600);
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct KvEventStore {
+pub struct KeyValueEventStore {
     store: Arc<dyn KeyValueStore>,
     ttl: Duration,
 }
@@ -59,7 +59,7 @@ struct Kept {
     retry_ms: Option<u64>,
 }
 
-impl KvEventStore {
+impl KeyValueEventStore {
     /// Keeps events in this store.
     #[must_use]
     pub fn new(store: Arc<dyn KeyValueStore>) -> Self {
@@ -83,7 +83,7 @@ impl KvEventStore {
         let json = serde_json::to_vec(&kept).map_err(|_| {
             Error::new(ErrorKind::Unexpected, "mcp.events.store", "an event that JSON cannot express")
         })?;
-        let options = KvPutOptions::default().with_ttl(self.ttl);
+        let options = KeyValuePutOptions::default().with_ttl(self.ttl);
         let revision = self.store.put(&BucketName::new(BUCKET)?, &key, Bytes::from(json), options).await?;
         Ok(event_id(&key, revision))
     }
@@ -123,10 +123,10 @@ fn ends_its_stream(kept: &Kept) -> bool {
     matches!(kept.message, Some(JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_)))
 }
 
-/// The changes of a stream's keys as events. rmcp wants a stream that threads may share, which no `KvEvents` is by
+/// The changes of a stream's keys as events. rmcp wants a stream that threads may share, which no `KeyValueEvents` is by
 /// itself; the mutex makes it one and is never locked.
 struct Replay {
-    events: Option<Mutex<KvEvents>>,
+    events: Option<Mutex<KeyValueEvents>>,
 }
 
 impl Stream for Replay {
@@ -161,8 +161,8 @@ impl Stream for Replay {
 }
 
 /// The event that a change is, and whether it is its stream's last.
-fn message(change: KvEvent) -> Option<(ServerSseMessage, bool)> {
-    let KvEventKind::Put { value, .. } = change.kind else {
+fn message(change: KeyValueEvent) -> Option<(ServerSseMessage, bool)> {
+    let KeyValueEventKind::Put { value, .. } = change.kind else {
         return None;
     };
     let kept = read(&value).ok()?;
@@ -174,14 +174,14 @@ fn message(change: KvEvent) -> Option<(ServerSseMessage, bool)> {
     Some((event, last))
 }
 
-impl fmt::Debug for KvEventStore {
+impl fmt::Debug for KeyValueEventStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KvEventStore").field("ttl", &self.ttl).finish_non_exhaustive()
+        f.debug_struct("KeyValueEventStore").field("ttl", &self.ttl).finish_non_exhaustive()
     }
 }
 
 #[async_trait::async_trait]
-impl EventStore for KvEventStore {
+impl EventStore for KeyValueEventStore {
     async fn store_event(
         &self,
         stream_id: &str,

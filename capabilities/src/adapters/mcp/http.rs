@@ -22,9 +22,9 @@ use sha2::{Digest as _, Sha256};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
-use super::event::KvEventStore;
+use super::event::KeyValueEventStore;
 use super::server::McpServer;
-use super::session::KvSessionStore;
+use super::session::KeyValueSessionStore;
 
 const OPERATION: &str = "mcp.serve_http";
 /// Where the server answers.
@@ -99,7 +99,7 @@ impl HttpOptions {
             .enforce_origin_validation()
             .with_max_request_body_bytes(BODY_BYTES_MAX);
         if let Some(store) = &self.sessions {
-            config.session_store = Some(Arc::new(KvSessionStore::new(Arc::clone(store))));
+            config.session_store = Some(Arc::new(KeyValueSessionStore::new(Arc::clone(store))));
         }
         config
     }
@@ -107,7 +107,7 @@ impl HttpOptions {
     fn manager(&self) -> LocalSessionManager {
         let manager = LocalSessionManager::default();
         match &self.sessions {
-            Some(store) => manager.with_event_store(Arc::new(KvEventStore::new(Arc::clone(store)))),
+            Some(store) => manager.with_event_store(Arc::new(KeyValueEventStore::new(Arc::clone(store)))),
             None => manager,
         }
     }

@@ -6,9 +6,10 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use larder_kernel::storage::kv::{check_list, check_put};
+use larder_kernel::storage::key_value::{check_list, check_put};
 use larder_kernel::{
-    BucketName, Contract, Error, Key, KvCondition, KvEntry, KvPutOptions, Result, Revision, check, limits,
+    BucketName, Contract, Error, Key, KeyValueCondition, KeyValueEntry, KeyValuePutOptions, Result, Revision,
+    check, limits,
 };
 use rmcp::schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -103,12 +104,12 @@ async fn put(shared: Arc<Shared>, input: PutInput) -> Result<PutOutput> {
     let both = input.if_revision.is_some() && input.if_absent;
     not_both(OPERATION, "if_absent", both, both, "`if_revision` is given too; give one")?;
     let condition = match input.if_revision {
-        Some(revision) => KvCondition::AtRevision(Revision::new(revision)),
-        None if input.if_absent => KvCondition::Absent,
-        None => KvCondition::None,
+        Some(revision) => KeyValueCondition::AtRevision(Revision::new(revision)),
+        None if input.if_absent => KeyValueCondition::Absent,
+        None => KeyValueCondition::None,
     };
     check::text(OPERATION, "text", &input.text, limits::VALUE_BYTES_MAX)?;
-    let options = KvPutOptions { condition, ttl: input.ttl_ms.map(Duration::from_millis) };
+    let options = KeyValuePutOptions { condition, ttl: input.ttl_ms.map(Duration::from_millis) };
     let value = Bytes::from(input.text);
     check_put(&value, &options).map_err(|error| match error.field() {
         Some("ttl") => error.with_field("ttl_ms"),
@@ -166,7 +167,7 @@ async fn get(shared: Arc<Shared>, input: GetInput) -> Result<GetOutput> {
     Ok(GetOutput { found: note.is_some(), note })
 }
 
-fn view(operation: &'static str, entry: &KvEntry, offset: usize) -> Result<NoteView> {
+fn view(operation: &'static str, entry: &KeyValueEntry, offset: usize) -> Result<NoteView> {
     let (whole, encoding) = text(entry);
     let (text, next_offset) = piece(operation, &whole, offset, PIECE_BYTES)?;
     Ok(NoteView {
@@ -180,7 +181,7 @@ fn view(operation: &'static str, entry: &KvEntry, offset: usize) -> Result<NoteV
 }
 
 /// The value as text, and how it is one.
-fn text(entry: &KvEntry) -> (std::borrow::Cow<'_, str>, &'static str) {
+fn text(entry: &KeyValueEntry) -> (std::borrow::Cow<'_, str>, &'static str) {
     match std::str::from_utf8(&entry.value) {
         Ok(text) => (text.into(), "utf8"),
         Err(_) => (STANDARD.encode(&entry.value).into(), "base64"),

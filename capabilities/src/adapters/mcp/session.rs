@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::digest::digest;
 use bytes::Bytes;
-use larder_kernel::{BucketName, Error, ErrorKind, Key, KeyValueStore, KvPutOptions, Result};
+use larder_kernel::{BucketName, Error, ErrorKind, Key, KeyValuePutOptions, KeyValueStore, Result};
 use rmcp::transport::streamable_http_server::session::{SessionState, SessionStore, SessionStoreError};
 
 const BUCKET: &str = "larder.mcp.sessions";
@@ -24,22 +24,22 @@ const TTL: Duration = Duration::from_secs(24 * 3600);
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> larder_kernel::Result<()> {
 /// use larder_capabilities::Stores;
-/// use larder_capabilities::adapters::mcp::KvSessionStore;
+/// use larder_capabilities::adapters::mcp::KeyValueSessionStore;
 /// use rmcp::transport::streamable_http_server::session::SessionStore;
 ///
 /// let stores = Stores::connect("memory:").await?;
-/// let sessions = KvSessionStore::new(stores.key_value()?);
+/// let sessions = KeyValueSessionStore::new(stores.key_value()?);
 /// assert!(sessions.load("unknown").await.is_ok_and(|found| found.is_none()));
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct KvSessionStore {
+pub struct KeyValueSessionStore {
     store: Arc<dyn KeyValueStore>,
     ttl: Duration,
 }
 
-impl KvSessionStore {
+impl KeyValueSessionStore {
     /// Keeps sessions in this store.
     #[must_use]
     pub fn new(store: Arc<dyn KeyValueStore>) -> Self {
@@ -70,7 +70,7 @@ impl KvSessionStore {
         let json = serde_json::to_vec(state).map_err(|_| {
             Error::new(ErrorKind::Unexpected, "mcp.session.store", "a session that JSON cannot express")
         })?;
-        let options = KvPutOptions::default().with_ttl(self.ttl);
+        let options = KeyValuePutOptions::default().with_ttl(self.ttl);
         self.store.put(&bucket, &key, Bytes::from(json), options).await.map(drop)
     }
 
@@ -84,14 +84,14 @@ fn address(id: &str) -> Result<(BucketName, Key)> {
     Ok((BucketName::new(BUCKET)?, Key::new(digest(&[id]))?))
 }
 
-impl fmt::Debug for KvSessionStore {
+impl fmt::Debug for KeyValueSessionStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KvSessionStore").field("ttl", &self.ttl).finish_non_exhaustive()
+        f.debug_struct("KeyValueSessionStore").field("ttl", &self.ttl).finish_non_exhaustive()
     }
 }
 
 #[async_trait::async_trait]
-impl SessionStore for KvSessionStore {
+impl SessionStore for KeyValueSessionStore {
     async fn load(&self, session_id: &str) -> std::result::Result<Option<SessionState>, SessionStoreError> {
         Ok(self.find(session_id).await?)
     }

@@ -5,7 +5,8 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use larder_kernel::{
     AppendOptions, BucketName, ChatMessage, HistoryEventKind, HistoryProvider, HistoryProviderExt, Key,
-    KeyValueStore, KeyValueStoreExt, KvEventKind, KvPutOptions, Namespace, Revision, Seq, Thread, Ttl,
+    KeyValueEventKind, KeyValuePutOptions, KeyValueStore, KeyValueStoreExt, Namespace, Revision, Seq, Thread,
+    Ttl,
 };
 use tempfile::TempDir;
 
@@ -148,7 +149,7 @@ async fn a_value_in_a_bucket_that_nobody_writes_to_leaves_the_disk_and_watchers_
     let values = sqlite.key_value(app());
     let bucket = BucketName::new("bucket").unwrap();
     let [gone, kept, recent] = ["gone", "kept", "recent"].map(|key| Key::new(key).unwrap());
-    let brief = |ttl_ms| KvPutOptions::default().with_ttl(Duration::from_millis(ttl_ms));
+    let brief = |ttl_ms| KeyValuePutOptions::default().with_ttl(Duration::from_millis(ttl_ms));
     let put = values.put(&bucket, &gone, Bytes::from_static(b"value"), brief(1)).await.unwrap();
     values.set(&bucket, &kept, Bytes::from_static(b"value")).await.unwrap();
     place.look().execute_batch("UPDATE kv_entries SET expires_ms = expires_ms - 70000; UPDATE kv_buckets SET sweep_ms = sweep_ms - 70000").unwrap();
@@ -164,7 +165,7 @@ async fn a_value_in_a_bucket_that_nobody_writes_to_leaves_the_disk_and_watchers_
     let found: Vec<_> = events.take(3).map(Result::unwrap).collect().await;
     assert_eq!(found[0].revision, put);
     let told: Vec<_> =
-        found.iter().map(|event| (event.key.as_str(), event.kind == KvEventKind::Deleted)).collect();
+        found.iter().map(|event| (event.key.as_str(), event.kind == KeyValueEventKind::Deleted)).collect();
     assert_eq!(told, [("gone", true), ("kept", false), ("recent", true)]);
 }
 
@@ -174,7 +175,7 @@ async fn many_keys_and_large_values_leave_in_parts() {
     let sqlite = place.open().await;
     let values = sqlite.key_value(app());
     let bucket = BucketName::new("bucket").unwrap();
-    let brief = KvPutOptions::default().with_ttl(Duration::from_millis(1));
+    let brief = KeyValuePutOptions::default().with_ttl(Duration::from_millis(1));
     for number in 0..300_u32 {
         let value = Bytes::from(vec![1; if number < 3 { 3 << 20 } else { 8 }]);
         values.put(&bucket, &Key::new(number.to_string()).unwrap(), value, brief).await.unwrap();

@@ -6,8 +6,8 @@ use std::task::Waker;
 
 use larder_conformance::bytes::Bytes;
 use larder_conformance::kernel::{
-    BucketInfo, BucketName, Error, ErrorKind, Key, KeyRevision, KvCondition, KvEntry, KvEvent, KvEventKind,
-    KvPutOptions, Result, Revision, Timestamp,
+    BucketInfo, BucketName, Error, ErrorKind, Key, KeyRevision, KeyValueCondition, KeyValueEntry, KeyValueEvent, KeyValueEventKind,
+    KeyValuePutOptions, Result, Revision, Timestamp,
 };
 
 /// One namespace: its buckets, and who waits for changes.
@@ -24,28 +24,28 @@ pub(crate) struct State {
 struct Bucket {
     revision: u64,
     keys: BTreeMap<Key, u64>,
-    changes: BTreeMap<u64, KvEvent>,
+    changes: BTreeMap<u64, KeyValueEvent>,
 }
 
 impl Bucket {
     /// The value of a key, if it is there and its time has not passed.
-    fn get(&self, key: &Key) -> Option<KvEntry> {
+    fn get(&self, key: &Key) -> Option<KeyValueEntry> {
         let change = self.changes.get(self.keys.get(key)?)?;
-        let KvEventKind::Put { value, expires_at } = &change.kind else { return None };
+        let KeyValueEventKind::Put { value, expires_at } = &change.kind else { return None };
         if expires_at.is_some_and(|at| at <= now()) {
             return None;
         }
-        Some(KvEntry { value: value.clone(), revision: change.revision, expires_at: *expires_at })
+        Some(KeyValueEntry { value: value.clone(), revision: change.revision, expires_at: *expires_at })
     }
 
     /// Makes a change, under the bucket's next revision.
-    fn change(&mut self, key: &Key, kind: KvEventKind) -> Revision {
+    fn change(&mut self, key: &Key, kind: KeyValueEventKind) -> Revision {
         self.revision += 1;
         let revision = Revision::new(self.revision);
         if let Some(last) = self.keys.insert(key.clone(), self.revision) {
             self.changes.remove(&last);
         }
-        self.changes.insert(self.revision, KvEvent { key: key.clone(), revision, kind });
+        self.changes.insert(self.revision, KeyValueEvent { key: key.clone(), revision, kind });
         revision
     }
 }
@@ -56,37 +56,37 @@ impl State {
         bucket: &BucketName,
         key: &Key,
         value: Bytes,
-        options: KvPutOptions,
+        options: KeyValuePutOptions,
     ) -> Result<Revision> {
-        const OPERATION: &str = "kv.put";
+        const OPERATION: &str = "key_value.put";
         let there = self.get(bucket, key).map(|entry| entry.revision);
         match options.condition {
-            KvCondition::Absent if there.is_some() => {
+            KeyValueCondition::Absent if there.is_some() => {
                 return Err(Error::new(ErrorKind::AlreadyExists, OPERATION, "the key is there"));
             }
-            KvCondition::AtRevision(at) if there != Some(at) => return Err(at_another_revision(OPERATION)),
+            KeyValueCondition::AtRevision(at) if there != Some(at) => return Err(at_another_revision(OPERATION)),
             _ => {}
         }
         let expires_at = options.ttl.map(|ttl| now().saturating_add(ttl));
         let bucket = self.buckets.entry(bucket.clone()).or_default();
-        let revision = bucket.change(key, KvEventKind::Put { value, expires_at });
+        let revision = bucket.change(key, KeyValueEventKind::Put { value, expires_at });
         self.wake();
         Ok(revision)
     }
 
-    pub(crate) fn get(&self, bucket: &BucketName, key: &Key) -> Option<KvEntry> {
+    pub(crate) fn get(&self, bucket: &BucketName, key: &Key) -> Option<KeyValueEntry> {
         self.buckets.get(bucket)?.get(key)
     }
 
     pub(crate) fn delete(&mut self, bucket: &BucketName, key: &Key, at: Option<Revision>) -> Result<bool> {
         let there = self.get(bucket, key).map(|entry| entry.revision);
         if at.is_some() && at != there {
-            return Err(at_another_revision("kv.delete"));
+            return Err(at_another_revision("key_value.delete"));
         }
         if there.is_some()
             && let Some(bucket) = self.buckets.get_mut(bucket)
         {
-            bucket.change(key, KvEventKind::Deleted);
+            bucket.change(key, KeyValueEventKind::Deleted);
             self.wake();
         }
         Ok(there.is_some())
@@ -121,7 +121,7 @@ impl State {
     }
 
     /// The first change after a revision to a key with the prefix.
-    pub(crate) fn change_after(&self, bucket: &BucketName, prefix: &str, after: u64) -> Option<KvEvent> {
+    pub(crate) fn change_after(&self, bucket: &BucketName, prefix: &str, after: u64) -> Option<KeyValueEvent> {
         let changes = &self.buckets.get(bucket)?.changes;
         let mut changes = changes.range((Bound::Excluded(after), Bound::Unbounded));
         changes.find(|(_, change)| change.key.as_str().starts_with(prefix)).map(|(_, change)| change.clone())

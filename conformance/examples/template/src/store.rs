@@ -8,10 +8,10 @@ use std::task::Poll;
 use larder_conformance::async_trait;
 use larder_conformance::bytes::Bytes;
 use larder_conformance::futures_util::stream::{StreamExt, poll_fn};
-use larder_conformance::kernel::storage::kv::{check_list, check_put};
+use larder_conformance::kernel::storage::key_value::{check_list, check_put};
 use larder_conformance::kernel::{
     BucketInfo, BucketName, Capabilities, Durability, Error, ErrorKind, Key, KeyRevision, KeyValueStore,
-    KvEntry, KvEvents, KvPutOptions, Namespace, Page, PageRequest, Result, Revision, Store,
+    KeyValueEntry, KeyValueEvents, KeyValuePutOptions, Namespace, Page, PageRequest, Result, Revision, Store,
 };
 
 use crate::state::State;
@@ -76,13 +76,13 @@ impl KeyValueStore for MyStore {
         bucket: &BucketName,
         key: &Key,
         value: Bytes,
-        options: KvPutOptions,
+        options: KeyValuePutOptions,
     ) -> Result<Revision> {
         check_put(&value, &options)?;
         lock(&self.state).put(bucket, key, value, options)
     }
 
-    async fn get(&self, bucket: &BucketName, key: &Key) -> Result<Option<KvEntry>> {
+    async fn get(&self, bucket: &BucketName, key: &Key) -> Result<Option<KeyValueEntry>> {
         Ok(lock(&self.state).get(bucket, key))
     }
 
@@ -96,20 +96,20 @@ impl KeyValueStore for MyStore {
         prefix: &str,
         page: PageRequest<Key>,
     ) -> Result<Page<KeyRevision, Key>> {
-        check_list("kv.list", prefix, Some(&page))?;
+        check_list("key_value.list", prefix, Some(&page))?;
         // One more than asked for tells whether another page follows.
         let keys = lock(&self.state).list(bucket, prefix, page.after.as_ref(), page.limit + 1);
         Ok(Page::from_surplus(keys, page.limit, |item| item.key.clone()))
     }
 
     async fn list_buckets(&self, page: PageRequest<BucketName>) -> Result<Page<BucketInfo, BucketName>> {
-        page.check("kv.list_buckets")?;
+        page.check("key_value.list_buckets")?;
         let buckets = lock(&self.state).list_buckets(page.after.as_ref(), page.limit + 1);
         Ok(Page::from_surplus(buckets, page.limit, |info| info.bucket.clone()))
     }
 
-    async fn watch(&self, bucket: &BucketName, prefix: &str, after: Revision) -> Result<KvEvents> {
-        check_list("kv.watch", prefix, None)?;
+    async fn watch(&self, bucket: &BucketName, prefix: &str, after: Revision) -> Result<KeyValueEvents> {
+        check_list("key_value.watch", prefix, None)?;
         let (state, bucket, prefix) = (Arc::clone(&self.state), bucket.clone(), prefix.to_owned());
         let (mut last, mut told_at, mut ended) = (after.get(), None, false);
         Ok(poll_fn(move |context| {
@@ -120,7 +120,7 @@ impl KeyValueStore for MyStore {
             // What was told is no longer so once the namespace is erased, and its revisions begin anew (KV-048).
             if told_at.is_some_and(|erasures| erasures != state.erasures) {
                 ended = true;
-                let error = Error::new(ErrorKind::Conflict, "kv.watch", "the namespace was erased");
+                let error = Error::new(ErrorKind::Conflict, "key_value.watch", "the namespace was erased");
                 return Poll::Ready(Some(Err(error)));
             }
             match state.change_after(&bucket, &prefix, last) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use larder_kernel::limits::VALUE_BYTES_MAX;
-use larder_kernel::{BucketName, Key, KvCondition, PageRequest, Revision};
+use larder_kernel::{BucketName, Key, KeyValueCondition, PageRequest, Revision};
 
 use crate::model::dice::{Dice, valid};
 use crate::model::shared::{request, ttl};
@@ -40,11 +40,11 @@ pub(in crate::model) enum Condition {
 }
 
 impl Condition {
-    pub(super) fn kv(self, revision: impl FnOnce(At) -> Revision) -> KvCondition {
+    pub(super) fn key_value(self, revision: impl FnOnce(At) -> Revision) -> KeyValueCondition {
         match self {
-            Self::None => KvCondition::None,
-            Self::Absent => KvCondition::Absent,
-            Self::At(at) => KvCondition::AtRevision(revision(at)),
+            Self::None => KeyValueCondition::None,
+            Self::Absent => KeyValueCondition::Absent,
+            Self::At(at) => KeyValueCondition::AtRevision(revision(at)),
         }
     }
 }
@@ -159,17 +159,17 @@ pub(super) fn revision(tape: &Tape, bucket: &BucketName, revision: Revision) -> 
     tape.named(&revision_name(bucket, revision), || format!("Revision::new({revision})"))
 }
 
-pub(super) fn put_call(tape: &Tape, put: &Put, condition: KvCondition) -> String {
+pub(super) fn put_call(tape: &Tape, put: &Put, condition: KeyValueCondition) -> String {
     let condition = match condition {
-        KvCondition::None => "KvCondition::None".to_owned(),
-        KvCondition::Absent => "KvCondition::Absent".to_owned(),
-        KvCondition::AtRevision(at) => {
-            format!("KvCondition::AtRevision({})", revision(tape, &put.bucket, at))
+        KeyValueCondition::None => "KeyValueCondition::None".to_owned(),
+        KeyValueCondition::Absent => "KeyValueCondition::Absent".to_owned(),
+        KeyValueCondition::AtRevision(at) => {
+            format!("KeyValueCondition::AtRevision({})", revision(tape, &put.bucket, at))
         }
     };
     let ttl = optional(put.ttl, |ttl| format!("Duration::from_micros({})", ttl.as_micros()));
     format!(
-        "put({}, {}, {}, KvPutOptions {{ condition: {condition}, ttl: {ttl} }})",
+        "put({}, {}, {}, KeyValuePutOptions {{ condition: {condition}, ttl: {ttl} }})",
         id(&put.bucket),
         id(&put.key),
         bytes(&put.value)

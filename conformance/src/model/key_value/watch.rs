@@ -1,7 +1,7 @@
 //! Watching: what is told of a bucket after a revision.
 
-use larder_kernel::storage::kv::check_list;
-use larder_kernel::{BucketName, Key, KeyValueStore, KvEvent, KvEventKind, Revision};
+use larder_kernel::storage::key_value::check_list;
+use larder_kernel::{BucketName, Key, KeyValueEvent, KeyValueEventKind, KeyValueStore, Revision};
 
 use super::operation::{At, revision};
 use super::{Bucket, KeyValue};
@@ -20,7 +20,7 @@ impl KeyValue {
     ) -> Checked {
         let held = self.bucket(bucket);
         let after = held.revision(key, after);
-        let expected = check_list("kv.watch", prefix, None).map_err(Into::into);
+        let expected = check_list("key_value.watch", prefix, None).map_err(Into::into);
         let changes = held.changes_after(after, prefix);
         let call = |tape: &Tape| {
             let after = revision(tape, bucket, after);
@@ -55,7 +55,7 @@ impl Bucket {
         changes.into_iter().map(|(_, key)| key.clone()).collect()
     }
 
-    fn compare(&mut self, changes: &[Key], told: &[KvEvent], after: Revision, tape: &Tape) -> Checked {
+    fn compare(&mut self, changes: &[Key], told: &[KeyValueEvent], after: Revision, tape: &Tape) -> Checked {
         let mut last = after;
         for (at, (key, event)) in changes.iter().zip(told).enumerate() {
             let fails = |what: &str| format!("panic!(\"{what}: {{:?}}\", {});", tape.answer());
@@ -75,7 +75,7 @@ impl Bucket {
             holds("KV-043", event.revision > last, grows, event, growing)?;
             last = event.revision;
             match (&event.kind, self.keys.get_mut(key), self.gone.get_mut(key)) {
-                (KvEventKind::Put { value, expires_at }, Some(record), _) => {
+                (KeyValueEventKind::Put { value, expires_at }, Some(record), _) => {
                     record.learn(*expires_at, tape)?;
                     let right = *value == record.value
                         && event.revision == record.revision
@@ -85,12 +85,12 @@ impl Bucket {
                         let kind = format!("{}[{at}].kind", tape.answer());
                         let held = bytes(&record.value);
                         format!(
-                            "assert!(matches!(&{kind}, KvEventKind::Put {{ value, .. }} if *value == {held}));"
+                            "assert!(matches!(&{kind}, KeyValueEventKind::Put {{ value, .. }} if *value == {held}));"
                         )
                     };
                     holds("KV-041", right, expected, event, another)?;
                 }
-                (KvEventKind::Deleted, None, Some(gone)) => {
+                (KeyValueEventKind::Deleted, None, Some(gone)) => {
                     let known = *gone.revision.get_or_insert(event.revision);
                     let expected = || format!("the deletion at {known}");
                     let right = event.revision == known;
@@ -98,7 +98,8 @@ impl Bucket {
                 }
                 (_, record, _) => {
                     let expected = format!("a put: {}", record.is_some());
-                    let is_put = format!("matches!({}[{at}].kind, KvEventKind::Put {{ .. }})", tape.answer());
+                    let is_put =
+                        format!("matches!({}[{at}].kind, KeyValueEventKind::Put {{ .. }})", tape.answer());
                     let assertion = format!("assert_eq!({is_put}, {});", record.is_some());
                     return Err(wrong("KV-041", expected, format!("{event:?}"), assertion));
                 }

@@ -7,7 +7,8 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use larder_kernel::limits::{TTL_MS_MAX, VALUE_BYTES_MAX};
 use larder_kernel::{
-    BucketName, Contract, Key, KeyValueStore, KvCondition, KvPutOptions, PageRequest, Result, Revision,
+    BucketName, Contract, Key, KeyValueCondition, KeyValuePutOptions, KeyValueStore, PageRequest, Result,
+    Revision,
 };
 
 use super::dump::{dump, populate};
@@ -50,13 +51,13 @@ async fn refused(
     expect::equal("everything that can be read", &dump(&*b).await?, &before)
 }
 
-async fn put(store: &dyn KeyValueStore, value_bytes: usize, options: KvPutOptions) -> Result<()> {
+async fn put(store: &dyn KeyValueStore, value_bytes: usize, options: KeyValuePutOptions) -> Result<()> {
     let (bucket, key) = (BucketName::new("kept-bucket")?, Key::new("kept/key-0")?);
     store.put(&bucket, &key, Bytes::from(vec![b'x'; value_bytes]), options).await.map(|_| ())
 }
 
 async fn put_for(store: &dyn KeyValueStore, ttl: Duration) -> Result<()> {
-    put(store, 1, KvPutOptions::default().with_ttl(ttl)).await
+    put(store, 1, KeyValuePutOptions::default().with_ttl(ttl)).await
 }
 
 async fn list(store: &dyn KeyValueStore, prefix: &str, limit: usize) -> Result<()> {
@@ -71,21 +72,22 @@ fn puts() -> Vec<Row> {
     const TOO_LONG: usize = VALUE_BYTES_MAX + 1;
     vec![
         ("a_value_over_the_limit", "value", Some(4_194_304), |store| {
-            put(store, TOO_LONG, KvPutOptions::default()).boxed()
+            put(store, TOO_LONG, KeyValuePutOptions::default()).boxed()
         }),
         // Bad input comes before the condition, which would not hold either.
         ("a_value_over_the_limit_for_a_present_key", "value", Some(4_194_304), |store| {
-            put(store, TOO_LONG, KvPutOptions::default().with_condition(KvCondition::Absent)).boxed()
+            put(store, TOO_LONG, KeyValuePutOptions::default().with_condition(KeyValueCondition::Absent))
+                .boxed()
         }),
         ("a_value_over_the_limit_at_a_revision", "value", Some(4_194_304), |store| {
-            let at = KvCondition::AtRevision(Revision::new(u64::MAX));
-            put(store, TOO_LONG, KvPutOptions::default().with_condition(at)).boxed()
+            let at = KeyValueCondition::AtRevision(Revision::new(u64::MAX));
+            put(store, TOO_LONG, KeyValuePutOptions::default().with_condition(at)).boxed()
         }),
         ("a_value_over_the_limit_in_a_new_bucket", "value", Some(4_194_304), |store| {
             async move {
                 let value = Bytes::from(vec![0; TOO_LONG * 2]);
                 let (bucket, key) = (BucketName::new("new")?, Key::new("new")?);
-                store.put(&bucket, &key, value, KvPutOptions::default()).await.map(|_| ())
+                store.put(&bucket, &key, value, KeyValuePutOptions::default()).await.map(|_| ())
             }
             .boxed()
         }),
@@ -103,8 +105,8 @@ fn puts() -> Vec<Row> {
             put_for(store, Duration::from_secs(u64::MAX / 1000 + 1)).boxed()
         }),
         ("a_time_to_live_of_zero_where_the_condition_fails", "ttl", Some(1), |store| {
-            let options = KvPutOptions::default().with_ttl(Duration::ZERO);
-            put(store, 1, options.with_condition(KvCondition::Absent)).boxed()
+            let options = KeyValuePutOptions::default().with_ttl(Duration::ZERO);
+            put(store, 1, options.with_condition(KeyValueCondition::Absent)).boxed()
         }),
     ]
 }

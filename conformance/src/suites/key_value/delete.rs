@@ -49,7 +49,7 @@ pub(super) async fn deleting_an_absent_key_changes_nothing(context: Context) -> 
     let last = set(&*b, &bucket, "last", "1").await?;
     let seen = super::support::events_until(&mut events, last).await?;
     let deletions: Vec<_> =
-        seen.iter().filter(|event| matches!(event.kind, larder_kernel::KvEventKind::Deleted)).collect();
+        seen.iter().filter(|event| matches!(event.kind, larder_kernel::KeyValueEventKind::Deleted)).collect();
     expect::that(deletions.len() == 1, "one deletion among the events", &deletions)?;
     expect::equal("the buckets", &super::support::buckets(&*a, 10).await?.len(), &1)
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use larder_kernel::{KeyValueStore, KeyValueStoreExt, KvPutOptions};
+use larder_kernel::{KeyValuePutOptions, KeyValueStore, KeyValueStoreExt};
 use serde_json::{Map, Value};
 
 use super::support::{bucket, buckets, bytes, key, listed};
@@ -32,7 +32,7 @@ pub(crate) async fn populate(store: &dyn KeyValueStore, marker: &str) -> CaseRes
             let value = bytes(&format!("{marker} value {number}"));
             store.set(&bucket, &key(&format!("{marker}/key-{number}"))?, value).await?;
         }
-        let hour = KvPutOptions::default().with_ttl(Duration::from_secs(3600));
+        let hour = KeyValuePutOptions::default().with_ttl(Duration::from_secs(3600));
         store.put(&bucket, &key(&format!("brief {marker}"))?, bytes(marker), hour).await?;
         store.set(&bucket, &key(&format!("empty {marker}"))?, Bytes::new()).await?;
         let deleted = key(&format!("deleted {marker}"))?;

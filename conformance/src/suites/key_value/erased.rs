@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use larder_kernel::{ErrorKind, KvEvents, Revision};
+use larder_kernel::{ErrorKind, KeyValueEvents, Revision};
 
 use super::support::{EVENT_WITHIN, bucket, events_until, next, set};
 use crate::case::CaseResult;
@@ -46,7 +46,7 @@ pub(super) async fn a_new_life_is_not_told_as_the_old_one(context: Context) -> C
 }
 
 /// Fails unless the stream ends with `Conflict`.
-async fn ends(events: &mut KvEvents) -> CaseResult {
+async fn ends(events: &mut KeyValueEvents) -> CaseResult {
     let Ok(told) = tokio::time::timeout(EVENT_WITHIN, events.next()).await else {
         return Err(expect::broken("Conflict after the erasure", "nothing came"));
     };

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use larder_kernel::limits::TTL_MS_MAX;
 use larder_kernel::{
-    BucketName, ErrorKind, KeyValueStore, KeyValueStoreExt, KvCondition, KvPutOptions, Revision,
+    BucketName, ErrorKind, KeyValueCondition, KeyValuePutOptions, KeyValueStore, KeyValueStoreExt, Revision,
 };
 use tokio::time::sleep;
 
@@ -212,7 +212,7 @@ pub(super) async fn an_expiry_makes_no_event(context: Context) -> CaseResult {
     absent(&*a, &bucket, "brief").await?;
     absent(&*b, &bucket, "brief").await?;
     names(&*a, &bucket, "").await?;
-    let options = KvPutOptions::default().with_condition(KvCondition::Absent);
+    let options = KeyValuePutOptions::default().with_condition(KeyValueCondition::Absent);
     let last = a.put(&bucket, &key("last")?, bytes("1"), options).await?;
     let seen = events_until(&mut events, last).await?;
     expect::that(seen.len() == 1, "only the event of the later put", &seen)?;

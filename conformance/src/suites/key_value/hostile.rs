@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use larder_kernel::{KeyValueStore, KeyValueStoreExt, KvEventKind, Revision};
+use larder_kernel::{KeyValueEventKind, KeyValueStore, KeyValueStoreExt, Revision};
 
 use super::support::{absent, bucket, buckets, bytes, events_until, key, listed, names, read, set};
 use crate::case::{Case, CaseResult, Level, case};
@@ -132,7 +132,7 @@ async fn hostile_keys_are_watched(context: Context) -> CaseResult {
     for events in [&mut live, &mut backlog] {
         let mut seen = BTreeMap::new();
         for event in events_until(events, last).await? {
-            let KvEventKind::Put { value, .. } = event.kind else {
+            let KeyValueEventKind::Put { value, .. } = event.kind else {
                 return Err(expect::broken("puts only", format!("{event:?}")));
             };
             expect::equal("the value of the event", &value, &bytes(event.key.as_str()))?;

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use larder_kernel::{
-    BucketInfo, BucketName, Key, KeyRevision, KeyValueStore, KeyValueStoreExt, KvEntry, KvEvent, KvEvents,
-    KvPutOptions, PageRequest, Revision,
+    BucketInfo, BucketName, Key, KeyRevision, KeyValueEntry, KeyValueEvent, KeyValueEvents,
+    KeyValuePutOptions, KeyValueStore, KeyValueStoreExt, PageRequest, Revision,
 };
 use tokio::time::{sleep, timeout};
 
@@ -48,12 +48,16 @@ pub(super) async fn set_for(
     name: &str,
     ttl: Duration,
 ) -> CaseResult<Revision> {
-    let options = KvPutOptions::default().with_ttl(ttl);
+    let options = KeyValuePutOptions::default().with_ttl(ttl);
     Ok(store.put(bucket, &key(name)?, bytes(name), options).await?)
 }
 
 /// Reads a key that has to be there.
-pub(super) async fn read(store: &dyn KeyValueStore, bucket: &BucketName, name: &str) -> CaseResult<KvEntry> {
+pub(super) async fn read(
+    store: &dyn KeyValueStore,
+    bucket: &BucketName,
+    name: &str,
+) -> CaseResult<KeyValueEntry> {
     expect::some("the key", store.get(bucket, &key(name)?).await?)
 }
 
@@ -120,7 +124,7 @@ pub(super) async fn buckets(store: &dyn KeyValueStore, limit: usize) -> CaseResu
 }
 
 /// The next event of a watch.
-pub(super) async fn next(events: &mut KvEvents, what: &str) -> CaseResult<KvEvent> {
+pub(super) async fn next(events: &mut KeyValueEvents, what: &str) -> CaseResult<KeyValueEvent> {
     match timeout(EVENT_WITHIN, events.next()).await {
         Ok(Some(event)) => Ok(event?),
         Ok(None) => Err(expect::broken(format!("event {what}"), "the end of the stream")),
@@ -129,8 +133,11 @@ pub(super) async fn next(events: &mut KvEvents, what: &str) -> CaseResult<KvEven
 }
 
 /// The events of a watch up to the one at `last`, whose revisions have to grow.
-pub(super) async fn events_until(events: &mut KvEvents, last: Revision) -> CaseResult<Vec<KvEvent>> {
-    let mut seen: Vec<KvEvent> = Vec::new();
+pub(super) async fn events_until(
+    events: &mut KeyValueEvents,
+    last: Revision,
+) -> CaseResult<Vec<KeyValueEvent>> {
+    let mut seen: Vec<KeyValueEvent> = Vec::new();
     loop {
         let event = next(events, &format!("at revision {last}")).await?;
         if let Some(before) = seen.last() {

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use larder_kernel::{BucketName, KeyValueStore, KeyValueStoreExt, KvEvent, KvEventKind, KvEvents, Revision};
+use larder_kernel::{
+    BucketName, KeyValueEvent, KeyValueEventKind, KeyValueEvents, KeyValueStore, KeyValueStoreExt, Revision,
+};
 use tokio::task::JoinSet;
 
 use super::support::{bucket, bytes, events_until, joined, key, listed, next, read, set, set_for, turn};
@@ -25,14 +27,14 @@ pub(super) async fn events_carry_what_was_written(context: Context) -> CaseResul
     let mut expected = Vec::new();
     for (name, value) in [("raw", raw), ("empty", Bytes::new()), ("é", bytes("text"))] {
         let revision = a.set(&bucket, &key(name)?, value.clone()).await?;
-        let kind = KvEventKind::Put { value, expires_at: None };
-        expected.push(KvEvent { key: key(name)?, revision, kind });
+        let kind = KeyValueEventKind::Put { value, expires_at: None };
+        expected.push(KeyValueEvent { key: key(name)?, revision, kind });
     }
     let revision = set_for(&*a, &bucket, "brief", Duration::from_secs(3600)).await?;
     let expires_at = read(&*b, &bucket, "brief").await?.expires_at;
     expect::that(expires_at.is_some(), "the instant of expiry", expires_at)?;
-    let kind = KvEventKind::Put { value: bytes("brief"), expires_at };
-    expected.push(KvEvent { key: key("brief")?, revision, kind });
+    let kind = KeyValueEventKind::Put { value: bytes("brief"), expires_at };
+    expected.push(KeyValueEvent { key: key("brief")?, revision, kind });
     expect::equal("the live events", &events_until(&mut live, revision).await?, &expected)?;
     let mut backlog = a.watch(&bucket, "", Revision::ZERO).await?;
     expect::equal("the backlog", &events_until(&mut backlog, revision).await?, &expected)?;
@@ -40,7 +42,11 @@ pub(super) async fn events_carry_what_was_written(context: Context) -> CaseResul
     a.delete(&bucket, &key("empty")?, None).await?;
     for events in [&mut live, &mut backlog] {
         let event = next(events, "of the deletion").await?;
-        expect::equal("key and change", &(event.key, event.kind), &(key("empty")?, KvEventKind::Deleted))?;
+        expect::equal(
+            "key and change",
+            &(event.key, event.kind),
+            &(key("empty")?, KeyValueEventKind::Deleted),
+        )?;
         expect::that(event.revision > revision, format!("a revision over {revision}"), event.revision)?;
     }
     Ok(())
@@ -72,7 +78,7 @@ async fn work(stores: &Handles<dyn KeyValueStore>, bucket: &BucketName) -> CaseR
 }
 
 /// Fails unless the last event of each key is how the key stands now.
-async fn agrees(store: &dyn KeyValueStore, bucket: &BucketName, seen: Vec<KvEvent>) -> CaseResult {
+async fn agrees(store: &dyn KeyValueStore, bucket: &BucketName, seen: Vec<KeyValueEvent>) -> CaseResult {
     let mut latest = BTreeMap::new();
     for event in seen {
         latest.insert(event.key.clone(), event);
@@ -80,18 +86,18 @@ async fn agrees(store: &dyn KeyValueStore, bucket: &BucketName, seen: Vec<KvEven
     for item in listed(store, bucket, "", 100).await? {
         let event = expect::some(&format!("an event of {:?}", item.key), latest.remove(&item.key))?;
         let entry = read(store, bucket, item.key.as_str()).await?;
-        let kind = KvEventKind::Put { value: entry.value, expires_at: entry.expires_at };
-        let now = KvEvent { key: item.key, revision: entry.revision, kind };
+        let kind = KeyValueEventKind::Put { value: entry.value, expires_at: entry.expires_at };
+        let now = KeyValueEvent { key: item.key, revision: entry.revision, kind };
         expect::equal("the last event of the key", &event, &now)?;
     }
     for event in latest.into_values() {
-        expect::equal("the last event of an absent key", &event.kind, &KvEventKind::Deleted)?;
+        expect::equal("the last event of an absent key", &event.kind, &KeyValueEventKind::Deleted)?;
     }
     Ok(())
 }
 
 /// Reads a watch in a task of its own: the events up to the one of the key `last`.
-async fn read_until_last(mut events: KvEvents) -> CaseResult<Vec<KvEvent>> {
+async fn read_until_last(mut events: KeyValueEvents) -> CaseResult<Vec<KeyValueEvent>> {
     let mut seen = Vec::new();
     loop {
         let event = next(&mut events, "of the last write").await?;
@@ -106,7 +112,7 @@ async fn read_until_last(mut events: KvEvents) -> CaseResult<Vec<KvEvent>> {
 pub(super) async fn no_last_change_is_missed_under_concurrent_writers(context: Context) -> CaseResult {
     let stores = context.key_value().await?;
     let bucket = bucket("busy")?;
-    let mut readers: JoinSet<CaseResult<Vec<KvEvent>>> = JoinSet::new();
+    let mut readers: JoinSet<CaseResult<Vec<KeyValueEvent>>> = JoinSet::new();
     for reader in 0..2 {
         readers.spawn(read_until_last(
             turn(&stores.a, &stores.b, reader).watch(&bucket, "", Revision::ZERO).await?,
@@ -178,7 +184,7 @@ async fn waits(context: &Context) -> CaseResult {
         }
         let (back, event) = waiting.end().await??;
         events = back;
-        let deleted = event.kind == KvEventKind::Deleted;
+        let deleted = event.kind == KeyValueEventKind::Deleted;
         expect::equal(&format!("whether the {kind} is a deletion"), &deleted, &(kind == "deletion"))?;
     }
     Ok(())
@@ -190,7 +196,7 @@ pub(super) async fn revisions_of_events_only_grow(context: Context) -> CaseResul
     for number in 0..6 {
         set(&*stores.a, &bucket, &format!("key-{number}"), "start").await?;
     }
-    let mut readers: JoinSet<CaseResult<Vec<KvEvent>>> = JoinSet::new();
+    let mut readers: JoinSet<CaseResult<Vec<KeyValueEvent>>> = JoinSet::new();
     for reader in 0..4_u64 {
         let (store, bucket) = (Arc::clone(if reader < 2 { &stores.a } else { &stores.b }), bucket.clone());
         readers.spawn(async move {
@@ -240,6 +246,6 @@ pub(super) async fn only_the_bucket_is_reported(context: Context) -> CaseResult 
     a.delete(&other, &key("key")?, None).await?;
     let revision = set(&*a, &watched, "key", "2").await?;
     let event = next(&mut events, "of the bucket").await?;
-    let kind = KvEventKind::Put { value: bytes("2"), expires_at: None };
-    expect::equal("the event", &event, &KvEvent { key: key("key")?, revision, kind })
+    let kind = KeyValueEventKind::Put { value: bytes("2"), expires_at: None };
+    expect::equal("the event", &event, &KeyValueEvent { key: key("key")?, revision, kind })
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures_util::{FutureExt, StreamExt};
-use larder_kernel::{BucketName, ErrorKind, KeyValueStore, KvEvent, KvEventKind, Revision};
+use larder_kernel::{BucketName, ErrorKind, KeyValueEvent, KeyValueEventKind, KeyValueStore, Revision};
 use tokio::task::JoinSet;
 
 use super::support::{bucket, bytes, events_until, joined, key, next, set, turn};
@@ -12,17 +12,21 @@ use crate::case::CaseResult;
 use crate::context::{Context, Handles};
 use crate::expect;
 
-fn put(name: &str, text: &str, revision: Revision) -> CaseResult<KvEvent> {
-    Ok(KvEvent { key: key(name)?, revision, kind: KvEventKind::Put { value: bytes(text), expires_at: None } })
+fn put(name: &str, text: &str, revision: Revision) -> CaseResult<KeyValueEvent> {
+    Ok(KeyValueEvent {
+        key: key(name)?,
+        revision,
+        kind: KeyValueEventKind::Put { value: bytes(text), expires_at: None },
+    })
 }
 
 /// The last event of each key, in the order of revisions.
-fn latest(seen: Vec<KvEvent>) -> Vec<KvEvent> {
+fn latest(seen: Vec<KeyValueEvent>) -> Vec<KeyValueEvent> {
     let mut by_key = BTreeMap::new();
     for event in seen {
         by_key.insert(event.key.clone(), event);
     }
-    let mut latest: Vec<KvEvent> = by_key.into_values().collect();
+    let mut latest: Vec<KeyValueEvent> = by_key.into_values().collect();
     latest.sort_by_key(|event| event.revision);
     latest
 }
@@ -104,7 +108,7 @@ pub(super) async fn a_returning_watcher_learns_of_deletions(context: Context) ->
     let names: Vec<&str> = changes.iter().map(|event| event.key.as_str()).collect();
     expect::equal("the keys that changed", &names, &vec!["gone", "zz", "back"])?;
     for event in &changes[..2] {
-        expect::equal("the change", &event.kind, &KvEventKind::Deleted)?;
+        expect::equal("the change", &event.kind, &KeyValueEventKind::Deleted)?;
     }
     expect::equal("the last change", &changes[2], &put("back", "2", back)?)
 }
@@ -171,7 +175,7 @@ pub(super) async fn a_watch_from_0_is_never_refused(context: Context) -> CaseRes
         let last = set(&*stores.b, &bucket, "last", "1").await?;
         let mut names: Vec<String> = latest(events_until(&mut events, last).await?)
             .into_iter()
-            .filter(|event| event.kind != KvEventKind::Deleted)
+            .filter(|event| event.kind != KeyValueEventKind::Deleted)
             .map(|event| event.key.as_str().to_owned())
             .collect();
         names.sort_unstable();
@@ -229,7 +233,7 @@ async fn finds_only_the_last(stores: &Handles<dyn KeyValueStore>, prefix: &str) 
     let last = set(&*stores.b, &bucket, "last", "1").await?;
     for events in [&mut unseen, &mut waiting] {
         let seen = latest(events_until(events, last).await?);
-        let there = seen.iter().filter(|event| event.kind != KvEventKind::Deleted);
+        let there = seen.iter().filter(|event| event.kind != KeyValueEventKind::Deleted);
         let names: Vec<&str> = there.map(|event| event.key.as_str()).collect();
         expect::equal("the keys that are there", &names, &vec!["last"])?;
     }
@@ -237,6 +241,6 @@ async fn finds_only_the_last(stores: &Handles<dyn KeyValueStore>, prefix: &str) 
 }
 
 /// How many keys' last change is a deletion.
-fn deletions(seen: Vec<KvEvent>) -> usize {
-    latest(seen).iter().filter(|event| event.kind == KvEventKind::Deleted).count()
+fn deletions(seen: Vec<KeyValueEvent>) -> usize {
+    latest(seen).iter().filter(|event| event.kind == KeyValueEventKind::Deleted).count()
 }

@@ -5,8 +5,8 @@ use futures_util::StreamExt;
 use larder_kernel::{
     AppendOptions, BlobBody, BlobCondition, BlobKey, BlobPutOptions, BoardId, BucketName, ChatMessage,
     CollectionName, Contract, Document, DocumentId, Embedding, Entity, EntityId, EntityType,
-    HistoryEventKind, IdempotencyKey, Key, KeyValueStoreExt, KvEventKind, NewBoard, PutMode, Revision, Seq,
-    Thread, UpsertReport,
+    HistoryEventKind, IdempotencyKey, Key, KeyValueEventKind, KeyValueStoreExt, NewBoard, PutMode, Revision,
+    Seq, Thread, UpsertReport,
 };
 
 use super::probe::{dump, populate, served, store};
@@ -141,6 +141,6 @@ async fn watch(stores: &StoreSet, text: &str) -> CaseResult {
         }
         // The deletion may be told; one of a life before may not.
         expect::equal("the key told of", &event.key.as_str(), &text)?;
-        expect::equal("what is told", &event.kind, &KvEventKind::Deleted)?;
+        expect::equal("what is told", &event.kind, &KeyValueEventKind::Deleted)?;
     }
 }

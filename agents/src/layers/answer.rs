@@ -1,0 +1,144 @@
+//! How much an answer carries, for spans and metrics.
+
+use bytes::Bytes;
+use futures_util::stream::BoxStream;
+use larder_kernel::check::size;
+use larder_kernel::{
+    Appended, BlobEntry, BlobInfo, BlobRead, Board, BucketInfo, ChatMessage, Claim, CollectionInfo,
+    DeletedEntity, Document, Entity, Forked, GraphCounts, HistoryEvent, HistoryEventKind, KeyRevision,
+    KeyValueEntry, KeyValueEvent, KeyValueEventKind, Lease, Metadata, Page, PresignedUrl, PutReport, Reached,
+    Relationship, Replaced, Result, RetryOutcome, Revision, SearchHit, Seq, StoredMessage, SubGraph, Task,
+    ThreadInfo, UpsertReport,
+};
+
+/// An answer of a store, by its weight.
+pub(super) trait Answer: Send + 'static {
+    /// Bytes of stored data that it carries, as the contracts measure them.
+    fn bytes(&self) -> u64 {
+        0
+    }
+
+    /// How many things it carries, where it is a list.
+    fn rows(&self) -> Option<u64> {
+        None
+    }
+}
+
+macro_rules! weightless {
+    ($($type:ty),* $(,)?) => { $(impl Answer for $type {})* };
+}
+
+weightless!(
+    (),
+    u64,
+    bool,
+    Seq,
+    Revision,
+    Appended,
+    Forked,
+    Replaced,
+    ThreadInfo,
+    BlobInfo,
+    BlobEntry,
+    BlobRead,
+    PresignedUrl,
+    BucketInfo,
+    KeyRevision,
+    CollectionInfo,
+    DeletedEntity,
+    GraphCounts,
+    UpsertReport,
+    Lease,
+    PutReport,
+    Board,
+);
+
+macro_rules! weighs {
+    ($($type:ty: $bytes:expr;)*) => {
+        $(impl Answer for $type {
+            fn bytes(&self) -> u64 {
+                let bytes: fn(&Self) -> usize = $bytes;
+                size(bytes(self))
+            }
+        })*
+    };
+}
+
+fn message(stored: &StoredMessage) -> usize {
+    stored.message.size_bytes()
+}
+
+fn task(task: &Task) -> usize {
+    let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+    task.title.len() + text(&task.description) + text(&task.result) + task.metadata.size_bytes()
+}
+
+weighs! {
+    Bytes: Bytes::len;
+    ChatMessage: ChatMessage::size_bytes;
+    StoredMessage: message;
+    HistoryEvent: |event| match &event.kind {
+        HistoryEventKind::Appended { message, .. } => message.size_bytes(),
+        HistoryEventKind::Replaced { messages, .. } => messages.iter().map(message).sum(),
+        _ => 0,
+    };
+    Document: |document| document.content.len() + document.metadata.size_bytes();
+    SearchHit: |hit| hit.content.len() + hit.metadata.size_bytes();
+    Entity: |entity| entity.properties.size_bytes();
+    Relationship: |relationship| relationship.properties.size_bytes();
+    Reached: |reached| reached.entity.properties.size_bytes();
+    Metadata: Metadata::size_bytes;
+    Task: task;
+    Claim: |claim| task(&claim.task);
+    RetryOutcome: |outcome| match outcome {
+        RetryOutcome::Retried(one) | RetryOutcome::Exhausted(one) => task(one),
+    };
+    KeyValueEntry: |entry| entry.value.len();
+    KeyValueEvent: |event| match &event.kind {
+        KeyValueEventKind::Put { value, .. } => value.len(),
+        _ => 0,
+    };
+}
+
+impl<T: Answer> Answer for Vec<T> {
+    fn bytes(&self) -> u64 {
+        self.iter().map(Answer::bytes).sum()
+    }
+
+    fn rows(&self) -> Option<u64> {
+        Some(size(self.len()))
+    }
+}
+
+impl<T: Answer> Answer for Option<T> {
+    fn bytes(&self) -> u64 {
+        self.as_ref().map_or(0, Answer::bytes)
+    }
+
+    fn rows(&self) -> Option<u64> {
+        Some(u64::from(self.is_some()))
+    }
+}
+
+impl<T: Answer, K: Send + 'static> Answer for Page<T, K> {
+    fn bytes(&self) -> u64 {
+        self.items.bytes()
+    }
+
+    fn rows(&self) -> Option<u64> {
+        self.items.rows()
+    }
+}
+
+impl Answer for SubGraph {
+    fn bytes(&self) -> u64 {
+        self.entities.bytes() + self.relationships.bytes()
+    }
+
+    fn rows(&self) -> Option<u64> {
+        Some(size(self.entities.len() + self.relationships.len()))
+    }
+}
+
+/// What a stream carries is weighed as it comes.
+impl<T: 'static> Answer for BoxStream<'static, Result<T>> {}

@@ -1,0 +1,164 @@
+//! The layer that gives each tenant of a place namespaces of its own.
+
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use futures_util::future::BoxFuture;
+use larder_kernel::limits::{BLOB_SHORT_NAMESPACE_BYTES_MAX, NAMESPACE_BYTES_MAX};
+use larder_kernel::{Error, ErrorKind, Namespace, Result};
+use sha2::{Digest, Sha256};
+
+use super::answer::Answer;
+use super::middleware::{Call, Middleware};
+
+/// Stands between tenant and namespace, and in no tenant's name.
+const BETWEEN: char = '~';
+/// How much of a digest stands for names that are too long to be written out: 192 bits.
+const DIGEST_BYTES: usize = 24;
+
+/// A tenant: one of several customers whose data lie in one place.
+///
+/// A namespace is the unit in which stores keep data apart, so a tenant's namespaces are mapped to namespaces of the
+/// place, no two to the same one: `acme` in `prod` lies in `acme~prod`. Where that is longer than the 32 bytes in which
+/// every blob store keeps its keys whole, 192 bits of its SHA-256 stand for it, in 32 characters without `~`. So nothing
+/// of the contract becomes narrower: ids, listings, erasure and conditions are the tenant's own.
+///
+/// Open the place in [`TenantLayer::behind`], and wrap what was opened, which then calls itself by the tenant's name for
+/// it. A store of another namespace, be it of another tenant, is refused at every call with `PermissionDenied`.
+///
+/// ```
+/// use std::sync::Arc;
+/// use larder_agents::layers::{Layer, Tenant};
+/// use larder_agents::{InMemoryKeyValueStore, MemoryBackend};
+/// use larder_kernel::{BucketName, Key, KeyValueStore, KeyValueStoreExt, Namespace, Store};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> larder_kernel::Result<()> {
+/// let (place, prod) = (MemoryBackend::new(), Namespace::new("prod")?);
+/// let open = |tenant: &str| -> larder_kernel::Result<Arc<dyn KeyValueStore>> {
+///     let layer = Tenant::new(tenant)?.enter(&prod)?;
+///     Ok(layer.key_value(Arc::new(InMemoryKeyValueStore::open(&place, layer.behind().clone()))))
+/// };
+/// let (acme, other) = (open("acme")?, open("other")?);
+/// let (bucket, key) = (BucketName::new("state")?, Key::new("cursor")?);
+/// acme.set(&bucket, &key, "7".into()).await?;
+/// assert_eq!(other.get(&bucket, &key).await?, None);
+/// assert_eq!(acme.namespace(), &prod);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tenant {
+    name: String,
+}
+
+impl Tenant {
+    /// A tenant by name: what a namespace may be called, without `~`.
+    ///
+    /// # Errors
+    /// `InvalidInput` naming `tenant`.
+    pub fn new(name: impl Into<String>) -> Result<Self> {
+        const OPERATION: &str = "tenant.new";
+        let name = name.into();
+        larder_kernel::check::batch(OPERATION, "tenant", name.len(), NAMESPACE_BYTES_MAX)?;
+        larder_kernel::check::no_nul(OPERATION, "tenant", &name)?;
+        if name.contains(BETWEEN) {
+            return Err(Error::invalid(OPERATION, "tenant", "`~` stands between tenant and namespace"));
+        }
+        Ok(Self { name })
+    }
+
+    /// The layer for one of the tenant's namespaces.
+    ///
+    /// # Errors
+    /// Only for a defect: every name maps to one that a place takes.
+    pub fn enter(&self, namespace: &Namespace) -> Result<TenantLayer> {
+        let whole = format!("{}{BETWEEN}{namespace}", self.name);
+        let behind = if whole.len() <= BLOB_SHORT_NAMESPACE_BYTES_MAX {
+            Namespace::new(whole)?
+        } else {
+            let digest = Sha256::digest(whole.as_bytes());
+            Namespace::new(BASE64_URL_SAFE_NO_PAD.encode(digest.get(..DIGEST_BYTES).unwrap_or(&digest)))?
+        };
+        Ok(TenantLayer { namespace: namespace.clone(), behind })
+    }
+}
+
+/// Shows a store of the place as a store of a tenant's namespace; made by [`Tenant::enter`].
+#[derive(Debug, Clone)]
+pub struct TenantLayer {
+    namespace: Namespace,
+    behind: Namespace,
+}
+
+impl TenantLayer {
+    /// The namespace in which the place is to be opened.
+    #[must_use]
+    pub fn behind(&self) -> &Namespace {
+        &self.behind
+    }
+}
+
+impl super::layer::MiddlewareLayer for TenantLayer {
+    type Hook = Inside;
+
+    fn hook(&self) -> Inside {
+        Inside { namespace: self.namespace.clone(), behind: self.behind.clone() }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Inside {
+    namespace: Namespace,
+    behind: Namespace,
+}
+
+impl Middleware for Inside {
+    fn namespace(&self) -> Option<&Namespace> {
+        Some(&self.namespace)
+    }
+
+    async fn around<'a, T: Answer>(
+        &'a self,
+        call: Call<'a>,
+        mut attempt: impl FnMut() -> BoxFuture<'a, Result<T>> + Send + 'a,
+    ) -> Result<T> {
+        if call.namespace != self.behind.as_str() {
+            let message = "the store is open in a namespace that is not this tenant's";
+            return Err(Error::new(ErrorKind::PermissionDenied, call.operation, message));
+        }
+        attempt().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn behind(tenant: &str, namespace: &str) -> String {
+        let layer = Tenant::new(tenant).unwrap().enter(&Namespace::new(namespace).unwrap()).unwrap();
+        layer.behind().as_str().to_owned()
+    }
+
+    #[test]
+    fn no_two_tenants_meet_and_no_name_is_too_long() {
+        let long = "n".repeat(NAMESPACE_BYTES_MAX);
+        let pairs = [
+            ("a", "b~c"),
+            ("a", "b"),
+            ("ab", "c"),
+            ("a", "bc"),
+            ("A", "b"),
+            (&long[1..], "n"),
+            ("n", &long[1..]),
+            (&long, &long),
+        ];
+        let names: std::collections::BTreeSet<String> =
+            pairs.iter().map(|(tenant, namespace)| behind(tenant, namespace)).collect();
+        assert_eq!(names.len(), pairs.len());
+        assert!(names.iter().all(|name| name.len() <= BLOB_SHORT_NAMESPACE_BYTES_MAX));
+        assert_eq!(behind("acme", "prod"), "acme~prod");
+        for wrong in ["", "a~b", "a\0", &"t".repeat(NAMESPACE_BYTES_MAX + 1)] {
+            assert_eq!(Tenant::new(wrong).unwrap_err().field(), Some("tenant"));
+        }
+    }
+}

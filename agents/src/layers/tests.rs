@@ -1,0 +1,116 @@
+//! The layers over stores that fail, dawdle and write down what reaches them.
+
+mod encryption;
+mod forwarding;
+mod patience;
+mod repeating;
+mod telling;
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use larder_kernel::{
+    BlobStore, BucketName, Error, ErrorKind, HistoryProvider, Key, KeyValueStore, Outcome, Result, Thread,
+};
+
+use super::answer::Answer;
+use super::layer::MiddlewareLayer;
+use super::middleware::{Call, Middleware};
+use crate::storage::{InMemoryBlobStore, InMemoryHistoryProvider, InMemoryKeyValueStore};
+
+/// What becomes of one call.
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    /// It fails before it is made.
+    Before(ErrorKind, Outcome),
+    /// It is made, and its answer is lost.
+    After(ErrorKind, Outcome),
+    /// It takes so long.
+    Late(Duration),
+}
+
+/// A layer that does what a script says, call by call, then nothing, and writes down the calls that reach it.
+#[derive(Clone, Default)]
+struct Scripted(Arc<Mutex<(VecDeque<Step>, Vec<&'static str>)>>);
+
+impl fmt::Debug for Scripted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Scripted")
+    }
+}
+
+impl Scripted {
+    fn new(steps: impl IntoIterator<Item = Step>) -> Self {
+        let scripted = Self::default();
+        scripted.0.lock().unwrap().0.extend(steps);
+        scripted
+    }
+
+    fn calls(&self) -> Vec<&'static str> {
+        self.0.lock().unwrap().1.clone()
+    }
+}
+
+impl MiddlewareLayer for Scripted {
+    type Hook = Self;
+
+    fn hook(&self) -> Self {
+        self.clone()
+    }
+}
+
+impl Middleware for Scripted {
+    async fn around<'a, T: Answer>(
+        &'a self,
+        call: Call<'a>,
+        mut attempt: impl FnMut() -> BoxFuture<'a, Result<T>> + Send + 'a,
+    ) -> Result<T> {
+        let step = {
+            let mut script = self.0.lock().unwrap();
+            script.1.push(call.operation);
+            script.0.pop_front()
+        };
+        let failed =
+            |kind, outcome| Err(Error::new(kind, call.operation, "as the script says").with_outcome(outcome));
+        match step {
+            None => attempt().await,
+            Some(Step::Before(kind, outcome)) => failed(kind, outcome),
+            Some(Step::After(kind, outcome)) => {
+                attempt().await?;
+                failed(kind, outcome)
+            }
+            Some(Step::Late(time)) => {
+                tokio::time::sleep(time).await;
+                attempt().await
+            }
+        }
+    }
+}
+
+fn key_value(scripted: &Scripted, outer: &impl super::Layer) -> Arc<dyn KeyValueStore> {
+    outer.key_value(super::Layer::key_value(scripted, Arc::new(InMemoryKeyValueStore::new())))
+}
+
+fn blobs(scripted: &Scripted, outer: &impl super::Layer) -> Arc<dyn BlobStore> {
+    outer.blobs(super::Layer::blobs(scripted, Arc::new(InMemoryBlobStore::new())))
+}
+
+fn history(scripted: &Scripted, outer: &impl super::Layer) -> Arc<dyn HistoryProvider> {
+    outer.history(super::Layer::history(scripted, Arc::new(InMemoryHistoryProvider::new())))
+}
+
+fn place() -> (BucketName, Key) {
+    (BucketName::new("secret-bucket").unwrap(), Key::new("secret-key").unwrap())
+}
+
+fn thread() -> Thread {
+    Thread::new("secret-agent", "secret-session").unwrap()
+}
+
+fn value() -> Bytes {
+    Bytes::from_static(b"value")
+}

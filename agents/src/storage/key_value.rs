@@ -1,0 +1,186 @@
+//! Small state in memory.
+
+mod bucket;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use larder_kernel::storage::key_value::{check_list, check_put};
+use larder_kernel::{
+    BucketInfo, BucketName, Capabilities, Durability, Key, KeyRevision, KeyValueCondition, KeyValueEntry,
+    KeyValueEvents, KeyValuePutOptions, KeyValueStore, Namespace, Page, PageRequest, Result, Revision, Store,
+};
+
+use super::backend::{MemoryBackend, default_namespace, now_ms};
+use super::slots::{LogPage, Record, Slots};
+use bucket::{Bucket, Progress};
+
+type Buckets = Slots<BucketName, Bucket>;
+
+/// Small state in memory, bucket by bucket.
+///
+/// A bucket remembers its last 1,000 deletions and its last 1,000 expired puts for watchers, the values of these for a minute.
+///
+/// ```
+/// use larder_agents::storage::InMemoryKeyValueStore;
+/// use larder_kernel::{BucketName, ErrorKind, Key, KeyValueStore, KeyValueStoreExt};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> larder_kernel::Result<()> {
+/// let store = InMemoryKeyValueStore::new();
+/// let (bucket, key) = (BucketName::new("settings")?, Key::new("theme")?);
+/// let first = store.create(&bucket, &key, "dark".into()).await?;
+/// store.put_at(&bucket, &key, "light".into(), first).await?;
+///
+/// let lost = store.put_at(&bucket, &key, "blue".into(), first).await.unwrap_err();
+/// assert_eq!(lost.kind(), ErrorKind::Conflict);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct InMemoryKeyValueStore {
+    place: MemoryBackend,
+    namespace: Namespace,
+    buckets: Arc<Buckets>,
+}
+
+impl InMemoryKeyValueStore {
+    /// A store in a place of its own, in the namespace `default`.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::open(&MemoryBackend::new(), default_namespace())
+    }
+
+    /// The store in `namespace` on `place`, shared with every other handle on the two.
+    #[must_use]
+    pub fn open(place: &MemoryBackend, namespace: Namespace) -> Self {
+        let buckets = place.space::<Buckets>(&namespace);
+        Self { place: place.clone(), namespace, buckets }
+    }
+
+    fn read<R>(&self, bucket: &BucketName, work: impl FnOnce(&Bucket) -> R) -> Option<R> {
+        self.buckets.read(bucket, |state| {
+            state.expire(&self.place, now_ms());
+            work(state)
+        })
+    }
+}
+
+impl Default for InMemoryKeyValueStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for InMemoryKeyValueStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InMemoryKeyValueStore").field("place", &self.place).finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Store for InMemoryKeyValueStore {
+    fn namespace(&self) -> &Namespace {
+        &self.namespace
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::new(Durability::None)
+    }
+
+    async fn erase(&self) -> Result<()> {
+        self.buckets.erase(|bucket| self.place.release(bucket.held()));
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl KeyValueStore for InMemoryKeyValueStore {
+    async fn put(
+        &self,
+        bucket: &BucketName,
+        key: &Key,
+        value: Bytes,
+        options: KeyValuePutOptions,
+    ) -> Result<Revision> {
+        check_put(&value, &options)?;
+        // A copy of its own: the caller's bytes may be a slice that keeps a larger buffer alive.
+        let value = Bytes::copy_from_slice(&value);
+        let at_revision = matches!(options.condition, KeyValueCondition::AtRevision(_));
+        let put = |state: &mut Bucket| {
+            let now = now_ms();
+            state.expire(&self.place, now);
+            state.put(&self.place, key, value, options, now)
+        };
+        if at_revision {
+            // It fails where there is no bucket, and then makes none.
+            let done = self.buckets.change(&self.place, bucket, put);
+            return done.unwrap_or_else(|| Err(bucket::at_another_revision("key_value.put")));
+        }
+        self.buckets.write(&self.place, bucket, || Bucket::new("key_value.put", &self.place, bucket), put)
+    }
+
+    async fn get(&self, bucket: &BucketName, key: &Key) -> Result<Option<KeyValueEntry>> {
+        Ok(self.read(bucket, |state| state.get(key)).flatten())
+    }
+
+    async fn delete(&self, bucket: &BucketName, key: &Key, at: Option<Revision>) -> Result<bool> {
+        let done = self.buckets.change(&self.place, bucket, |state| {
+            state.expire(&self.place, now_ms());
+            state.delete(&self.place, key, at)
+        });
+        match (done, at) {
+            (Some(done), _) => done,
+            (None, None) => Ok(false),
+            (None, Some(_)) => Err(bucket::at_another_revision("key_value.delete")),
+        }
+    }
+
+    async fn list(
+        &self,
+        bucket: &BucketName,
+        prefix: &str,
+        page: PageRequest<Key>,
+    ) -> Result<Page<KeyRevision, Key>> {
+        check_list("key_value.list", prefix, Some(&page))?;
+        let listed = self.read(bucket, |state| state.list(prefix, page.after.as_ref(), page.limit + 1));
+        let keys = listed.unwrap_or_else(|| Ok(Vec::new()))?;
+        Ok(Page::from_surplus(keys, page.limit, |item| item.key.clone()))
+    }
+
+    async fn list_buckets(&self, page: PageRequest<BucketName>) -> Result<Page<BucketInfo, BucketName>> {
+        page.check("key_value.list_buckets")?;
+        let mut found = Vec::new();
+        self.buckets.walk(page.after.map_or(Bound::Unbounded, Bound::Excluded), |bucket, state| {
+            if found.len() > page.limit {
+                return ControlFlow::Break(());
+            }
+            state.expire(&self.place, now_ms());
+            if state.len() > 0 {
+                found.push(BucketInfo { bucket, keys: state.len() });
+            }
+            ControlFlow::Continue(())
+        });
+        Ok(Page::from_surplus(found, page.limit, |info| info.bucket.clone()))
+    }
+
+    async fn watch(&self, bucket: &BucketName, prefix: &str, after: Revision) -> Result<KeyValueEvents> {
+        const OPERATION: &str = "key_value.watch";
+        check_list(OPERATION, prefix, None)?;
+        let (place, named) = (self.place.clone(), bucket.clone());
+        let make = move || Bucket::new(OPERATION, &place, &named);
+        let following = self.buckets.follow(&self.place, bucket, make)?;
+        let (place, prefix, mut progress) = (self.place.clone(), prefix.to_owned(), Progress::after(after));
+        following.slot().lock().as_ref().map_or(Ok(()), |state| state.check_watch(&mut progress))?;
+        Ok(following.stream(move |state| {
+            let Some(state) = state else { return progress.outlive_erasure().map(|()| LogPage::empty()) };
+            state.expire(&place, now_ms());
+            state.changes_after(&prefix, &mut progress)
+        }))
+    }
+}

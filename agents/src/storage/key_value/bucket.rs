@@ -1,0 +1,330 @@
+//! What one bucket holds.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::ops::Bound;
+
+use bytes::Bytes;
+use larder_kernel::check::size;
+use larder_kernel::limits::BUCKET_TOMBSTONES_MAX;
+use larder_kernel::{
+    BucketName, Error, ErrorKind, Key, KeyRevision, KeyValueCondition, KeyValueEntry, KeyValueEvent,
+    KeyValueEventKind, KeyValuePutOptions, Result, Revision,
+};
+
+use crate::storage::backend::{MemoryBackend, deadline_ms, timestamp};
+use crate::storage::slots::{LogPage, Record};
+
+/// What the account counts for a bucket and a change beyond their content.
+const BUCKET_SHARE_BYTES: u64 = 512;
+const CHANGE_SHARE_BYTES: u64 = 256;
+/// How long the value of an expired put is kept, so that a watcher under way still meets it.
+const EXPIRED_KEPT_MS: i64 = 60_000;
+/// Most changes that a watcher looks at at once.
+const CHANGES_PAGE_MAX: usize = 256;
+
+pub(super) struct Bucket {
+    revision: u64,
+    /// The keys that are there, with the revision of their value.
+    keys: BTreeMap<Key, u64>,
+    /// The keys that went, by deletion or expiry, with the revision of their last change.
+    gone: HashMap<Key, u64>,
+    /// The last change of every key that is there or remembered.
+    changes: BTreeMap<u64, Change>,
+    deletions: BTreeSet<u64>,
+    /// Puts whose time to live has passed: they stay changes, as watchers may not have seen them.
+    expired: BTreeSet<u64>,
+    /// When the keys that are there expire, by time and revision.
+    expiries: BTreeSet<(i64, u64)>,
+    /// Of these, those that still have their value, and until when, in that order.
+    fading: VecDeque<(i64, u64)>,
+    /// The greatest revision of a change that was forgotten.
+    forgotten: u64,
+    /// What this bucket has in the place's account.
+    held: u64,
+}
+
+struct Change {
+    key: Key,
+    kind: ChangeKind,
+}
+
+enum ChangeKind {
+    Put { value: Bytes, expires_at_ms: Option<i64> },
+    Deleted,
+}
+
+/// How far a watch has come.
+pub(super) struct Progress {
+    cursor: u64,
+    /// Whether it began at revision 0 and has told of nothing yet. Then it knows of no key that could be gone, and needs
+    /// nothing that was forgotten.
+    anew: bool,
+    /// The greatest forgotten revision that the watch may lack: what was forgotten when it had told of nothing yet.
+    excused: u64,
+}
+
+impl Progress {
+    pub(super) fn after(revision: Revision) -> Self {
+        Self { cursor: revision.get(), anew: revision == Revision::ZERO, excused: 0 }
+    }
+
+    /// Begins with the bucket that follows an erased one; only a watch that would miss nothing of it does.
+    pub(super) fn outlive_erasure(&mut self) -> Result<()> {
+        if !self.anew {
+            return Err(Error::erased("key_value.watch"));
+        }
+        *self = Self::after(Revision::ZERO);
+        Ok(())
+    }
+}
+
+impl Bucket {
+    pub(super) fn new(operation: &'static str, place: &MemoryBackend, name: &BucketName) -> Result<Self> {
+        let held = BUCKET_SHARE_BYTES + size(name.as_str().len());
+        place.try_reserve(operation, held)?;
+        Ok(Self {
+            revision: 0,
+            keys: BTreeMap::new(),
+            gone: HashMap::new(),
+            changes: BTreeMap::new(),
+            deletions: BTreeSet::new(),
+            expired: BTreeSet::new(),
+            expiries: BTreeSet::new(),
+            fading: VecDeque::new(),
+            forgotten: 0,
+            held,
+        })
+    }
+
+    /// How many keys are there.
+    pub(super) fn len(&self) -> u64 {
+        size(self.keys.len())
+    }
+
+    pub(super) fn put(
+        &mut self,
+        place: &MemoryBackend,
+        key: &Key,
+        value: Bytes,
+        options: KeyValuePutOptions,
+        now_ms: i64,
+    ) -> Result<Revision> {
+        const OPERATION: &str = "key_value.put";
+        let there = self.keys.get(key).copied();
+        match (options.condition, there) {
+            (KeyValueCondition::Absent, Some(_)) => {
+                return Err(Error::new(ErrorKind::AlreadyExists, OPERATION, "the key is there"));
+            }
+            (KeyValueCondition::AtRevision(at), there) if there != Some(at.get()) => {
+                return Err(at_another_revision(OPERATION));
+            }
+            _ => {}
+        }
+        let expires_at_ms = options.ttl.map(|ttl| deadline_ms(now_ms, ttl));
+        let change = Change { key: key.clone(), kind: ChangeKind::Put { value, expires_at_ms } };
+        let (freed, needed) = (self.last_change(key).map_or(0, Change::share), change.share());
+        place.exchange(OPERATION, freed, needed)?;
+        self.held = self.held + needed - freed;
+        self.drop_change(key);
+        self.revision += 1;
+        self.keys.insert(key.clone(), self.revision);
+        self.expiries.extend(expires_at_ms.map(|at| (at, self.revision)));
+        self.changes.insert(self.revision, change);
+        Ok(Revision::new(self.revision))
+    }
+
+    pub(super) fn get(&self, key: &Key) -> Option<KeyValueEntry> {
+        let revision = *self.keys.get(key)?;
+        let ChangeKind::Put { value, expires_at_ms } = &self.changes.get(&revision)?.kind else {
+            return None;
+        };
+        Some(KeyValueEntry {
+            value: value.clone(),
+            revision: Revision::new(revision),
+            expires_at: expires_at_ms.map(timestamp),
+        })
+    }
+
+    pub(super) fn delete(&mut self, place: &MemoryBackend, key: &Key, at: Option<Revision>) -> Result<bool> {
+        let there = self.keys.get(key).copied();
+        if at.is_some_and(|at| there != Some(at.get())) {
+            return Err(at_another_revision("key_value.delete"));
+        }
+        if there.is_none() {
+            return Ok(false);
+        }
+        let freed = self.last_change(key).map_or(0, Change::share);
+        self.release(place, freed);
+        self.drop_change(key);
+        self.revision += 1;
+        let change = Change { key: key.clone(), kind: ChangeKind::Deleted };
+        place.count(change.share());
+        self.held += change.share();
+        self.changes.insert(self.revision, change);
+        self.gone.insert(key.clone(), self.revision);
+        self.deletions.insert(self.revision);
+        if self.deletions.len() > BUCKET_TOMBSTONES_MAX {
+            let oldest = self.deletions.pop_first();
+            self.forget(place, oldest);
+        }
+        Ok(true)
+    }
+
+    /// Up to `limit` keys with the prefix, after a key.
+    pub(super) fn list(&self, prefix: &str, after: Option<&Key>, limit: usize) -> Result<Vec<KeyRevision>> {
+        let first = if prefix.is_empty() { None } else { Some(Key::new(prefix)?) };
+        let start = match (&first, after) {
+            (Some(first), Some(after)) if after < first => Bound::Included(first),
+            (_, Some(after)) => Bound::Excluded(after),
+            (Some(first), None) => Bound::Included(first),
+            (None, None) => Bound::Unbounded,
+        };
+        let keys = self.keys.range::<Key, _>((start, Bound::Unbounded));
+        let keys = keys.take_while(|(key, _)| key.as_str().starts_with(prefix)).take(limit);
+        Ok(keys.map(|(key, at)| KeyRevision { key: key.clone(), revision: Revision::new(*at) }).collect())
+    }
+
+    /// Refuses a watch that lacks a change that was forgotten.
+    pub(super) fn check_watch(&self, watch: &mut Progress) -> Result<()> {
+        if watch.anew {
+            watch.excused = self.forgotten;
+        }
+        if watch.cursor >= self.forgotten || watch.excused >= self.forgotten {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::Conflict,
+            "key_value.watch",
+            "changes since then were forgotten: watch from revision 0 anew",
+        ))
+    }
+
+    /// The next changes of keys with the prefix; the cursor moves to the last one looked at.
+    pub(super) fn changes_after(&self, prefix: &str, watch: &mut Progress) -> Result<LogPage<KeyValueEvent>> {
+        self.check_watch(watch)?;
+        let mut events = Vec::new();
+        let mut looked_at = 0;
+        for (revision, change) in self.changes.range((Bound::Excluded(watch.cursor), Bound::Unbounded)) {
+            looked_at += 1;
+            watch.cursor = *revision;
+            if change.key.as_str().starts_with(prefix) {
+                watch.anew = false;
+                events.push(change.event(*revision));
+            }
+            if looked_at == CHANGES_PAGE_MAX {
+                return Ok(LogPage { events, more: true });
+            }
+        }
+        // What was seen includes what has been overwritten since, up to the last revision given.
+        watch.cursor = watch.cursor.max(self.revision);
+        Ok(LogPage { events, more: false })
+    }
+
+    /// The last change of a key that is there or remembered.
+    fn last_change(&self, key: &Key) -> Option<&Change> {
+        self.changes.get(self.keys.get(key).or_else(|| self.gone.get(key))?)
+    }
+
+    /// Takes out the last change of a key: another follows.
+    fn drop_change(&mut self, key: &Key) {
+        let Some(revision) = self.keys.remove(key).or_else(|| self.gone.remove(key)) else { return };
+        self.deletions.remove(&revision);
+        self.expired.remove(&revision);
+        if let Some(Change { kind: ChangeKind::Put { expires_at_ms: Some(at), .. }, .. }) =
+            self.changes.remove(&revision)
+        {
+            self.expiries.remove(&(at, revision));
+        }
+    }
+
+    fn forget(&mut self, place: &MemoryBackend, revision: Option<u64>) {
+        let Some(revision) = revision else { return };
+        self.forgotten = self.forgotten.max(revision);
+        if let Some(change) = self.changes.remove(&revision) {
+            self.gone.remove(&change.key);
+            self.release(place, change.share());
+        }
+    }
+
+    /// Drops the value of an expired put, which is told as a deletion from then on.
+    fn drop_value(&mut self, place: &MemoryBackend, revision: u64) {
+        if let Some(change) = self.changes.get_mut(&revision).filter(|_| self.expired.contains(&revision)) {
+            let before = change.share();
+            change.kind = ChangeKind::Deleted;
+            let freed = before - change.share();
+            self.release(place, freed);
+        }
+    }
+
+    fn release(&mut self, place: &MemoryBackend, bytes: u64) {
+        place.release(bytes);
+        self.held -= bytes;
+    }
+}
+
+impl Record for Bucket {
+    fn is_unused(&self) -> bool {
+        self.revision == 0
+    }
+
+    fn held(&self) -> u64 {
+        self.held
+    }
+
+    /// Takes out the keys whose time has passed, and their values a while later. Every access begins with it.
+    fn expire(&mut self, place: &MemoryBackend, now_ms: i64) {
+        while let Some(&(expires_at_ms, revision)) = self.expiries.first() {
+            if expires_at_ms > now_ms {
+                break;
+            }
+            self.expiries.pop_first();
+            if let Some(change) = self.changes.get(&revision) {
+                self.keys.remove(&change.key);
+                self.gone.insert(change.key.clone(), revision);
+                self.expired.insert(revision);
+                self.fading.push_back((expires_at_ms + EXPIRED_KEPT_MS, revision));
+            }
+        }
+        while let Some(&(ends_at_ms, revision)) = self.fading.front() {
+            if ends_at_ms > now_ms {
+                break;
+            }
+            self.fading.pop_front();
+            self.drop_value(place, revision);
+        }
+        while self.expired.len() > BUCKET_TOMBSTONES_MAX {
+            let oldest = self.expired.pop_first();
+            self.forget(place, oldest);
+        }
+    }
+
+    fn expires_at_ms(&self) -> Option<i64> {
+        let key = self.expiries.first().map(|(expires_at_ms, _)| *expires_at_ms);
+        let value = self.fading.front().map(|(ends_at_ms, _)| *ends_at_ms);
+        key.into_iter().chain(value).min()
+    }
+}
+
+pub(super) fn at_another_revision(operation: &'static str) -> Error {
+    Error::new(ErrorKind::Conflict, operation, "the key is at another revision, or absent")
+}
+
+impl Change {
+    fn share(&self) -> u64 {
+        let value_bytes = match &self.kind {
+            ChangeKind::Put { value, .. } => value.len(),
+            ChangeKind::Deleted => 0,
+        };
+        CHANGE_SHARE_BYTES + size(self.key.as_str().len()) + size(value_bytes)
+    }
+
+    fn event(&self, revision: u64) -> KeyValueEvent {
+        let kind = match &self.kind {
+            ChangeKind::Put { value, expires_at_ms } => {
+                KeyValueEventKind::Put { value: value.clone(), expires_at: expires_at_ms.map(timestamp) }
+            }
+            ChangeKind::Deleted => KeyValueEventKind::Deleted,
+        };
+        KeyValueEvent { key: self.key.clone(), revision: Revision::new(revision), kind }
+    }
+}

@@ -1,0 +1,120 @@
+//! The key-value store in Postgres.
+//!
+//! A bucket's row carries its last revision and orders its writers; each write is one call of a function in the
+//! database. Watches read entries and tombstones in the order of revisions.
+
+mod rows;
+mod watch;
+
+use std::fmt;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use larder_kernel::storage::key_value::{check_list, check_put};
+use larder_kernel::{
+    BucketInfo, BucketName, Capabilities, Key, KeyRevision, KeyValueEntry, KeyValueEvents,
+    KeyValuePutOptions, KeyValueStore, Namespace, Page, PageRequest, Result, Revision, Store,
+};
+
+use super::engine::Engine;
+use rows::Address;
+
+/// The buckets of one namespace in a Postgres database.
+pub struct PostgresKeyValueStore {
+    engine: Engine,
+    namespace: Namespace,
+}
+
+impl fmt::Debug for PostgresKeyValueStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresKeyValueStore").field("engine", &self.engine).finish_non_exhaustive()
+    }
+}
+
+impl PostgresKeyValueStore {
+    pub(crate) fn new(engine: Engine, namespace: Namespace) -> Self {
+        Self { engine, namespace }
+    }
+
+    fn address(&self, bucket: &BucketName) -> Address {
+        Address { namespace: self.namespace.clone(), bucket: bucket.clone() }
+    }
+}
+
+#[async_trait]
+impl Store for PostgresKeyValueStore {
+    fn namespace(&self) -> &Namespace {
+        &self.namespace
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.engine.capabilities()
+    }
+
+    async fn erase(&self) -> Result<()> {
+        self.engine
+            .transaction("key_value.erase", &self.namespace, |sql, namespace| rows::erase(sql, namespace))
+            .await
+    }
+}
+
+#[async_trait]
+impl KeyValueStore for PostgresKeyValueStore {
+    async fn put(
+        &self,
+        bucket: &BucketName,
+        key: &Key,
+        value: Bytes,
+        options: KeyValuePutOptions,
+    ) -> Result<Revision> {
+        check_put(&value, &options)?;
+        let put = rows::Put { address: self.address(bucket), key: key.clone(), value, options };
+        self.engine.statement("key_value.put", &put, |sql, put| rows::put(sql, put)).await
+    }
+
+    async fn get(&self, bucket: &BucketName, key: &Key) -> Result<Option<KeyValueEntry>> {
+        let wanted = (self.address(bucket), key.clone());
+        self.engine.read("key_value.get", &wanted, |sql, (address, key)| rows::get(sql, address, key)).await
+    }
+
+    async fn delete(&self, bucket: &BucketName, key: &Key, at: Option<Revision>) -> Result<bool> {
+        let wanted = (self.address(bucket), key.clone());
+        self.engine
+            .statement("key_value.delete", &wanted, |sql, (address, key)| rows::delete(sql, address, key, at))
+            .await
+    }
+
+    async fn list(
+        &self,
+        bucket: &BucketName,
+        prefix: &str,
+        page: PageRequest<Key>,
+    ) -> Result<Page<KeyRevision, Key>> {
+        const OPERATION: &str = "key_value.list";
+        check_list(OPERATION, prefix, Some(&page))?;
+        let limit = page.limit;
+        let wanted = (self.address(bucket), prefix.to_owned(), page);
+        let found = self
+            .engine
+            .read(OPERATION, &wanted, |sql, (address, prefix, page)| rows::list(sql, address, prefix, page))
+            .await?;
+        Ok(Page::from_surplus(found, limit, |found| found.key.clone()))
+    }
+
+    async fn list_buckets(&self, page: PageRequest<BucketName>) -> Result<Page<BucketInfo, BucketName>> {
+        const OPERATION: &str = "key_value.list_buckets";
+        page.check(OPERATION)?;
+        let limit = page.limit;
+        let wanted = (self.namespace.clone(), page);
+        let found = self
+            .engine
+            .read(OPERATION, &wanted, |sql, (namespace, page)| rows::buckets(sql, namespace, page))
+            .await?;
+        Ok(Page::from_surplus(found, limit, |found| found.bucket.clone()))
+    }
+
+    async fn watch(&self, bucket: &BucketName, prefix: &str, after: Revision) -> Result<KeyValueEvents> {
+        check_list("key_value.watch", prefix, None)?;
+        watch::follow(self.engine.clone(), self.address(bucket), prefix, after).await
+    }
+}

@@ -1,0 +1,211 @@
+//! The reads and writes of a bucket.
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use larder_kernel::limits::BUCKET_TOMBSTONES_MAX;
+use larder_kernel::{
+    BucketInfo, BucketName, Error, ErrorKind, Key, KeyRevision, KeyValueCondition, KeyValueEntry,
+    KeyValuePutOptions, Namespace, PageRequest, Revision,
+};
+use sqlx::{PgConnection, Row};
+
+use super::super::failure::Fallible;
+use super::super::value::{count, id, integer, length, millis, timestamp};
+
+/// Where a bucket is found.
+pub(super) struct Address {
+    pub(super) namespace: Namespace,
+    pub(super) bucket: BucketName,
+}
+
+/// A value on its way in.
+pub(super) struct Put {
+    pub(super) address: Address,
+    pub(super) key: Key,
+    pub(super) value: Bytes,
+    pub(super) options: KeyValuePutOptions,
+}
+
+fn conflict(operation: &'static str) -> Error {
+    Error::new(ErrorKind::Conflict, operation, "the key is not at the revision given")
+}
+
+pub(super) fn put<'c>(sql: &'c mut PgConnection, put: &'c Put) -> BoxFuture<'c, Fallible<Revision>> {
+    const OPERATION: &str = "key_value.put";
+    Box::pin(async move {
+        let at = match put.options.condition {
+            KeyValueCondition::None => None,
+            KeyValueCondition::Absent => Some(-1),
+            KeyValueCondition::AtRevision(at) => Some(integer(at.get())),
+        };
+        let revision: Option<i64> = sqlx::query_scalar("SELECT larder.kv_put($1, $2, $3, $4, $5, $6, $7)")
+            .bind(put.address.namespace.as_str())
+            .bind(put.address.bucket.as_str())
+            .bind(put.key.as_str())
+            .bind(&put.value[..])
+            .bind(put.options.ttl.map(millis))
+            .bind(at)
+            .bind(length(BUCKET_TOMBSTONES_MAX))
+            .fetch_one(sql)
+            .await?;
+        match revision {
+            Some(revision) => Ok(Revision::new(count(revision)?)),
+            None if put.options.condition == KeyValueCondition::Absent => {
+                Err(Error::new(ErrorKind::AlreadyExists, OPERATION, "the key is there").into())
+            }
+            None => Err(conflict(OPERATION).into()),
+        }
+    })
+}
+
+pub(super) fn delete<'c>(
+    sql: &'c mut PgConnection,
+    address: &'c Address,
+    key: &'c Key,
+    at: Option<Revision>,
+) -> BoxFuture<'c, Fallible<bool>> {
+    Box::pin(async move {
+        let deleted: Option<bool> = sqlx::query_scalar("SELECT larder.kv_delete($1, $2, $3, $4, $5)")
+            .bind(address.namespace.as_str())
+            .bind(address.bucket.as_str())
+            .bind(key.as_str())
+            .bind(at.map(|at| integer(at.get())))
+            .bind(length(BUCKET_TOMBSTONES_MAX))
+            .fetch_one(sql)
+            .await?;
+        deleted.ok_or_else(|| conflict("key_value.delete").into())
+    })
+}
+
+pub(super) fn get<'c>(
+    sql: &'c mut PgConnection,
+    address: &'c Address,
+    key: &'c Key,
+) -> BoxFuture<'c, Fallible<Option<KeyValueEntry>>> {
+    Box::pin(async move {
+        let row = sqlx::query(
+            "SELECT revision, expires_ms, value FROM larder.kv_entries
+             WHERE namespace = $1 AND bucket = $2 AND key = $3
+                AND (expires_ms IS NULL OR expires_ms > larder.now_ms())",
+        )
+        .bind(address.namespace.as_str())
+        .bind(address.bucket.as_str())
+        .bind(key.as_str())
+        .fetch_optional(sql)
+        .await?;
+        let Some(row) = row else { return Ok(None) };
+        Ok(Some(KeyValueEntry {
+            value: Bytes::from(row.try_get::<Vec<u8>, _>(2)?),
+            revision: Revision::new(count(row.try_get(0)?)?),
+            expires_at: row.try_get::<Option<i64>, _>(1)?.map(timestamp).transpose()?,
+        }))
+    })
+}
+
+/// The keys of a page and one more. Keys compare by their bytes, so those with the prefix stand together, from the
+/// prefix itself up to the first text that no key with it reaches.
+pub(super) fn list<'c>(
+    sql: &'c mut PgConnection,
+    address: &'c Address,
+    prefix: &'c str,
+    page: &'c PageRequest<Key>,
+) -> BoxFuture<'c, Fallible<Vec<KeyRevision>>> {
+    Box::pin(async move {
+        let after = page.after.as_ref().map_or("", Key::as_str);
+        let rows = sqlx::query(
+            "SELECT key, revision FROM larder.kv_entries
+             WHERE namespace = $1 AND bucket = $2 AND key >= greatest($3 COLLATE \"C\", $4 COLLATE \"C\")
+                AND key > $4 AND ($5::text IS NULL OR key < $5)
+                AND (expires_ms IS NULL OR expires_ms > larder.now_ms()) AND starts_with(key, $3)
+             ORDER BY key LIMIT $6",
+        )
+        .bind(address.namespace.as_str())
+        .bind(address.bucket.as_str())
+        .bind(prefix)
+        .bind(after)
+        .bind(end_of(prefix))
+        .bind(length(page.limit).saturating_add(1))
+        .fetch_all(sql)
+        .await?;
+        rows.iter()
+            .map(|row| {
+                Ok(KeyRevision {
+                    key: id(row.try_get(0)?)?,
+                    revision: Revision::new(count(row.try_get(1)?)?),
+                })
+            })
+            .collect()
+    })
+}
+
+/// The smallest text that stands behind every text with the prefix; `None` where there is none.
+pub(super) fn end_of(prefix: &str) -> Option<String> {
+    let mut end = prefix.to_owned();
+    while let Some(last) = end.pop() {
+        // The order of bytes in UTF-8 is that of the characters, whose numbers leave out the surrogates.
+        let next = match last {
+            '\u{d7ff}' => Some('\u{e000}'),
+            last => u32::from(last).checked_add(1).and_then(char::from_u32),
+        };
+        if let Some(next) = next {
+            end.push(next);
+            return Some(end);
+        }
+    }
+    None
+}
+
+/// The buckets of a page and one more.
+pub(super) fn buckets<'c>(
+    sql: &'c mut PgConnection,
+    namespace: &'c Namespace,
+    page: &'c PageRequest<BucketName>,
+) -> BoxFuture<'c, Fallible<Vec<BucketInfo>>> {
+    Box::pin(async move {
+        let rows = sqlx::query(
+            "SELECT bucket, count(*) FROM larder.kv_entries
+             WHERE namespace = $1 AND bucket > $2 AND (expires_ms IS NULL OR expires_ms > larder.now_ms())
+             GROUP BY bucket ORDER BY bucket LIMIT $3",
+        )
+        .bind(namespace.as_str())
+        .bind(page.after.as_ref().map_or("", BucketName::as_str))
+        .bind(length(page.limit).saturating_add(1))
+        .fetch_all(sql)
+        .await?;
+        rows.iter()
+            .map(|row| Ok(BucketInfo { bucket: id(row.try_get(0)?)?, keys: count(row.try_get(1)?)? }))
+            .collect()
+    })
+}
+
+pub(super) fn erase<'c>(sql: &'c mut PgConnection, namespace: &'c Namespace) -> BoxFuture<'c, Fallible<()>> {
+    Box::pin(async move {
+        // The buckets first: their rows are the locks that writers wait for.
+        for delete in [
+            "DELETE FROM larder.kv_buckets WHERE namespace = $1",
+            "DELETE FROM larder.kv_entries WHERE namespace = $1",
+            "DELETE FROM larder.kv_tombstones WHERE namespace = $1",
+        ] {
+            sqlx::query(delete).bind(namespace.as_str()).execute(&mut *sql).await?;
+        }
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::end_of;
+
+    #[test]
+    fn the_end_of_a_prefix_is_the_next_text_without_it() {
+        for (prefix, end) in [
+            ("", None),
+            ("a", Some("b")),
+            ("a\u{10ffff}", Some("b")),
+            ("\u{10ffff}", None),
+            ("\u{d7ff}", Some("\u{e000}")),
+        ] {
+            assert_eq!(end_of(prefix).as_deref(), end);
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! The key-value store in Redis.
+//!
+//! A bucket is seven keys in one slot: `meta` with the last revision and the greatest forgotten one, `values`, and sorted
+//! sets of its keys by name (`names`), by revision (`revisions`), by when they expire (`expiries`), and of those that
+//! are gone, by the revision of the deletion (`deleted`) or of the put that expired (`expired`).
+//!
+//! Expiry is judged inside the scripts by the server's clock, so reads and conditions agree to the millisecond. Writes
+//! clear away what expired more than a minute ago. The values of a bucket all of whose keys have a time to live carry the
+//! server's own expiry as well, a minute after the last, so that their memory is freed though nobody writes there again.
+
+mod rows;
+mod watch;
+
+use std::fmt;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use larder_kernel::storage::key_value::{check_list, check_put};
+use larder_kernel::{
+    BucketInfo, BucketName, Capabilities, Key, KeyRevision, KeyValueEntry, KeyValueEvents,
+    KeyValuePutOptions, KeyValueStore, Namespace, Page, PageRequest, Result, Revision, Store,
+};
+
+use super::engine::Engine;
+use super::index::Index;
+
+/// What a bucket consists of beside `meta`.
+const PARTS: &[&str] = &["values", "names", "revisions", "expiries", "deleted", "expired"];
+
+/// The buckets of one namespace in a Redis server or cluster.
+pub struct RedisKeyValueStore {
+    engine: Engine,
+    namespace: Namespace,
+    index: Index,
+}
+
+impl fmt::Debug for RedisKeyValueStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisKeyValueStore").field("engine", &self.engine).finish_non_exhaustive()
+    }
+}
+
+impl RedisKeyValueStore {
+    pub(crate) fn new(engine: Engine, namespace: Namespace) -> Self {
+        let index = Index::new("kv", &namespace);
+        Self { engine, namespace, index }
+    }
+}
+
+#[async_trait]
+impl Store for RedisKeyValueStore {
+    fn namespace(&self) -> &Namespace {
+        &self.namespace
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.engine.capabilities()
+    }
+
+    async fn erase(&self) -> Result<()> {
+        self.engine.erase("key_value.erase", &self.index, PARTS).await
+    }
+}
+
+#[async_trait]
+impl KeyValueStore for RedisKeyValueStore {
+    async fn put(
+        &self,
+        bucket: &BucketName,
+        key: &Key,
+        value: Bytes,
+        options: KeyValuePutOptions,
+    ) -> Result<Revision> {
+        check_put(&value, &options)?;
+        rows::put(&self.engine, &self.index, bucket, key, value, options).await
+    }
+
+    async fn get(&self, bucket: &BucketName, key: &Key) -> Result<Option<KeyValueEntry>> {
+        rows::get(&self.engine, &self.index, bucket, key).await
+    }
+
+    async fn delete(&self, bucket: &BucketName, key: &Key, at: Option<Revision>) -> Result<bool> {
+        rows::delete(&self.engine, &self.index, bucket, key, at).await
+    }
+
+    async fn list(
+        &self,
+        bucket: &BucketName,
+        prefix: &str,
+        page: PageRequest<Key>,
+    ) -> Result<Page<KeyRevision, Key>> {
+        check_list("key_value.list", prefix, Some(&page))?;
+        let found = rows::list(&self.engine, &self.index, bucket, prefix, &page).await?;
+        Ok(Page::from_surplus(found, page.limit, |found| found.key.clone()))
+    }
+
+    async fn list_buckets(&self, page: PageRequest<BucketName>) -> Result<Page<BucketInfo, BucketName>> {
+        page.check("key_value.list_buckets")?;
+        let found = rows::buckets(&self.engine, &self.index, &page).await?;
+        Ok(Page::from_surplus(found, page.limit, |found| found.bucket.clone()))
+    }
+
+    async fn watch(&self, bucket: &BucketName, prefix: &str, after: Revision) -> Result<KeyValueEvents> {
+        check_list("key_value.watch", prefix, None)?;
+        watch::follow(self.engine.clone(), self.index.entity(bucket.as_str()), prefix, after).await
+    }
+}

@@ -1,0 +1,225 @@
+//! The reads and writes of a bucket.
+
+use std::sync::LazyLock;
+
+use bytes::Bytes;
+use futures_util::{StreamExt, TryStreamExt};
+use larder_kernel::limits::BUCKET_TOMBSTONES_MAX;
+use larder_kernel::{
+    BucketInfo, BucketName, Error, ErrorKind, Key, KeyRevision, KeyValueCondition, KeyValueEntry,
+    KeyValuePutOptions, PageRequest, Result, Revision,
+};
+use redis::Value;
+
+use super::super::engine::Engine;
+use super::super::failure::corrupt;
+use super::super::index::Index;
+use super::super::key::Entity;
+use super::super::script::{Call, Script};
+use super::super::value;
+use super::PARTS;
+
+/// Buckets that are counted at the same time.
+const COUNTED_AT_ONCE: usize = 32;
+/// Names of buckets that are read at once.
+const NAMES_AT_ONCE: usize = 1_000;
+
+static PUT: LazyLock<Script> =
+    LazyLock::new(|| Script::new(concat!(include_str!("bucket.lua"), include_str!("put.lua"))));
+
+static DELETE: LazyLock<Script> =
+    LazyLock::new(|| Script::new(concat!(include_str!("bucket.lua"), include_str!("delete.lua"))));
+
+static LIST: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("list.lua")));
+
+static GET: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(
+        "local revision = redis.call('ZSCORE', KEYS[1], ARGV[1])
+         local expires = redis.call('ZSCORE', KEYS[2], ARGV[1])
+         if not revision or (expires and tonumber(expires) <= now_ms()) then return false end
+         return {revision, expires, redis.call('HGET', KEYS[3], ARGV[1])}",
+    )
+});
+
+static COUNT: LazyLock<Script> = LazyLock::new(|| {
+    Script::new("return redis.call('ZCARD', KEYS[1]) - redis.call('ZCOUNT', KEYS[2], '-inf', int(now_ms()))")
+});
+
+fn conflict(operation: &'static str) -> Error {
+    Error::new(ErrorKind::Conflict, operation, "the key is not at the revision given")
+}
+
+fn full(operation: &'static str) -> Error {
+    Error::new(
+        ErrorKind::ResourceExhausted,
+        operation,
+        "the bucket has used up its revisions; use another one",
+    )
+}
+
+/// A write to a bucket: its own keys, and what every such script is given first.
+fn writing(bucket: &Entity, key: &Key, wanted: &str) -> Call {
+    let call = PARTS.iter().fold(Call::new(), |call, part| call.key(bucket.part(part)));
+    call.arg(key.as_str()).arg(wanted).number(BUCKET_TOMBSTONES_MAX).arg(bucket.channel())
+}
+
+pub(super) async fn put(
+    engine: &Engine,
+    index: &Index,
+    bucket: &BucketName,
+    key: &Key,
+    bytes: Bytes,
+    options: KeyValuePutOptions,
+) -> Result<Revision> {
+    const OPERATION: &str = "key_value.put";
+    let wanted = match options.condition {
+        KeyValueCondition::None => String::new(),
+        KeyValueCondition::Absent => "absent".to_owned(),
+        KeyValueCondition::AtRevision(at) => at.to_string(),
+    };
+    let ttl = options.ttl.map(|ttl| value::millis(ttl).to_string()).unwrap_or_default();
+    let call = writing(&index.entity(bucket.as_str()), key, &wanted).arg(ttl).bytes(bytes);
+    let answer = value::text(engine.write(OPERATION, &PUT, index, bucket.as_str(), &call).await?)
+        .map_err(|error| error.in_operation(OPERATION))?;
+    match answer.as_str() {
+        "EXISTS" => Err(Error::new(ErrorKind::AlreadyExists, OPERATION, "the key is there")),
+        "CONFLICT" => Err(conflict(OPERATION)),
+        "FULL" => Err(full(OPERATION)),
+        revision => Ok(Revision::new(revision.parse().map_err(|_| corrupt(OPERATION))?)),
+    }
+}
+
+pub(super) async fn delete(
+    engine: &Engine,
+    index: &Index,
+    bucket: &BucketName,
+    key: &Key,
+    at: Option<Revision>,
+) -> Result<bool> {
+    const OPERATION: &str = "key_value.delete";
+    let wanted = at.map(|at| at.to_string()).unwrap_or_default();
+    let call = writing(&index.entity(bucket.as_str()), key, &wanted);
+    let answer = value::text(engine.write(OPERATION, &DELETE, index, bucket.as_str(), &call).await?)
+        .map_err(|error| error.in_operation(OPERATION))?;
+    match answer.as_str() {
+        "DELETED" => Ok(true),
+        "ABSENT" => Ok(false),
+        "CONFLICT" => Err(conflict(OPERATION)),
+        "FULL" => Err(full(OPERATION)),
+        _ => Err(corrupt(OPERATION)),
+    }
+}
+
+pub(super) async fn get(
+    engine: &Engine,
+    index: &Index,
+    bucket: &BucketName,
+    key: &Key,
+) -> Result<Option<KeyValueEntry>> {
+    const OPERATION: &str = "key_value.get";
+    let place = index.entity(bucket.as_str());
+    let call = Call::new()
+        .key(place.part("revisions"))
+        .key(place.part("expiries"))
+        .key(place.part("values"))
+        .arg(key.as_str());
+    let answer = engine.read(OPERATION, &GET, &call).await?;
+    value::optional(answer).map(entry).transpose().map_err(|error: Error| error.in_operation(OPERATION))
+}
+
+fn entry(answer: Value) -> Result<KeyValueEntry> {
+    let [revision, expires, bytes] = value::tuple(answer)?;
+    Ok(KeyValueEntry {
+        value: Bytes::from(value::bytes(bytes)?),
+        revision: Revision::new(value::count(revision)?),
+        expires_at: expiry(expires)?,
+    })
+}
+
+/// When a key expires, as an answer tells it.
+pub(super) fn expiry(answer: Value) -> Result<Option<larder_kernel::Timestamp>> {
+    value::optional(answer).map(|at| value::timestamp(value::integer(at)?)).transpose()
+}
+
+/// The keys of a page and one more. Names compare by their bytes, and no byte of UTF-8 is as great as 255, so those
+/// with the prefix stand between it and the prefix with that byte behind it.
+pub(super) async fn list(
+    engine: &Engine,
+    index: &Index,
+    bucket: &BucketName,
+    prefix: &str,
+    page: &PageRequest<Key>,
+) -> Result<Vec<KeyRevision>> {
+    const OPERATION: &str = "key_value.list";
+    let place = index.entity(bucket.as_str());
+    let mut from = match &page.after {
+        Some(after) if after.as_str() >= prefix => format!("({after}").into_bytes(),
+        _ => format!("[{prefix}").into_bytes(),
+    };
+    let to = [b"(", prefix.as_bytes(), b"\xff"].concat();
+    let mut found = Vec::new();
+    loop {
+        let call = Call::new()
+            .key(place.part("names"))
+            .key(place.part("revisions"))
+            .key(place.part("expiries"))
+            .arg(from)
+            .arg(&to)
+            .number(page.limit.saturating_add(1).saturating_sub(found.len()));
+        let answer = engine.read(OPERATION, &LIST, &call).await?;
+        let (next, more) = listed(answer).map_err(|error| error.in_operation(OPERATION))?;
+        found.extend(more);
+        if next.is_empty() || found.len() > page.limit {
+            return Ok(found);
+        }
+        from = next;
+    }
+}
+
+/// Where a listing goes on, empty at its end, and what it has listed.
+fn listed(answer: Value) -> Result<(Vec<u8>, Vec<KeyRevision>)> {
+    let [next, listed] = value::tuple(answer)?;
+    Ok((value::bytes(next)?, key_revisions(listed)?))
+}
+
+fn key_revisions(answer: Value) -> Result<Vec<KeyRevision>> {
+    let mut answer = value::array(answer)?.into_iter();
+    let mut found = Vec::with_capacity(answer.len() / 2);
+    while let (Some(name), Some(revision)) = (answer.next(), answer.next()) {
+        found.push(KeyRevision { key: value::id(name)?, revision: Revision::new(value::count(revision)?) });
+    }
+    Ok(found)
+}
+
+/// The buckets of a page and one more, of those that hold keys.
+pub(super) async fn buckets(
+    engine: &Engine,
+    index: &Index,
+    page: &PageRequest<BucketName>,
+) -> Result<Vec<BucketInfo>> {
+    const OPERATION: &str = "key_value.list_buckets";
+    let wanted = page.limit.saturating_add(1);
+    let mut found = Vec::new();
+    let mut after = page.after.as_ref().map(|after| after.as_str().to_owned());
+    loop {
+        let size = wanted.saturating_sub(found.len()).clamp(COUNTED_AT_ONCE, NAMES_AT_ONCE);
+        let names = engine.names(OPERATION, index, after.as_deref(), size).await?;
+        let more = names.len() == size;
+        after = names.last().cloned();
+        let counts = futures_util::stream::iter(names).map(|name| count(engine, index, name));
+        let counted: Vec<BucketInfo> = counts.buffered(COUNTED_AT_ONCE).try_collect().await?;
+        found.extend(counted.into_iter().filter(|bucket| bucket.keys > 0));
+        if found.len() >= wanted || !more {
+            found.truncate(wanted);
+            return Ok(found);
+        }
+    }
+}
+
+async fn count(engine: &Engine, index: &Index, name: String) -> Result<BucketInfo> {
+    const OPERATION: &str = "key_value.list_buckets";
+    let place = index.entity(&name);
+    let call = Call::new().key(place.part("names")).key(place.part("expiries"));
+    let keys = value::count(engine.read(OPERATION, &COUNT, &call).await?)?;
+    Ok(BucketInfo { bucket: BucketName::try_from(name).map_err(|_| corrupt(OPERATION))?, keys })
+}

@@ -1,0 +1,130 @@
+//! The key-value store in SQLite.
+//!
+//! A bucket's row carries its last revision, so that each write takes the next in the same transaction. Watches read
+//! entries and tombstones in the order of revisions. An entry whose time has passed reads as absent; a later write of
+//! its bucket, or the sweep, makes it a tombstone, which frees its value and still tells a late watcher that the key is
+//! gone.
+
+mod rows;
+mod sweep;
+mod watch;
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use larder_kernel::storage::key_value::{check_list, check_put};
+use larder_kernel::{
+    BucketInfo, BucketName, Capabilities, Key, KeyRevision, KeyValueEntry, KeyValueEvents,
+    KeyValuePutOptions, KeyValueStore, Namespace, Page, PageRequest, Result, Revision, Store,
+};
+use rusqlite::Connection;
+
+use super::engine::{Allowance, Engine};
+use rows::Address;
+pub(crate) use sweep::{is_due, sweep};
+
+/// The buckets of one namespace in an SQLite database.
+pub struct SqliteKeyValueStore {
+    engine: Engine,
+    namespace: Namespace,
+}
+
+impl fmt::Debug for SqliteKeyValueStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqliteKeyValueStore").field("engine", &self.engine).finish_non_exhaustive()
+    }
+}
+
+impl SqliteKeyValueStore {
+    pub(crate) fn new(engine: Engine, namespace: Namespace) -> Self {
+        Self { engine, namespace }
+    }
+
+    fn address(&self, bucket: &BucketName) -> Address {
+        Address { namespace: self.namespace.clone(), bucket: bucket.clone() }
+    }
+}
+
+#[async_trait]
+impl Store for SqliteKeyValueStore {
+    fn namespace(&self) -> &Namespace {
+        &self.namespace
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        super::capabilities(&self.engine)
+    }
+
+    async fn erase(&self) -> Result<()> {
+        let namespace = self.namespace.clone();
+        let job = move |sql: &Connection| {
+            for delete in [
+                "DELETE FROM kv_entries WHERE namespace = ?1",
+                "DELETE FROM kv_tombstones WHERE namespace = ?1",
+                "DELETE FROM kv_buckets WHERE namespace = ?1",
+            ] {
+                sql.prepare_cached(delete)?.execute([namespace.as_str()])?;
+            }
+            Ok(())
+        };
+        self.engine.write("key_value.erase", job).await
+    }
+}
+
+#[async_trait]
+impl KeyValueStore for SqliteKeyValueStore {
+    async fn put(
+        &self,
+        bucket: &BucketName,
+        key: &Key,
+        value: Bytes,
+        options: KeyValuePutOptions,
+    ) -> Result<Revision> {
+        check_put(&value, &options)?;
+        let (address, key) = (self.address(bucket), key.clone());
+        self.engine.write("key_value.put", move |sql| rows::put(sql, &address, &key, &value, options)).await
+    }
+
+    async fn get(&self, bucket: &BucketName, key: &Key) -> Result<Option<KeyValueEntry>> {
+        let (address, key) = (self.address(bucket), key.clone());
+        let get =
+            move |sql: &Connection, allowance: &mut Allowance| rows::get(sql, &address, &key, allowance);
+        self.engine.read_short("key_value.get", get).await
+    }
+
+    async fn delete(&self, bucket: &BucketName, key: &Key, at: Option<Revision>) -> Result<bool> {
+        let (address, key) = (self.address(bucket), key.clone());
+        self.engine.write("key_value.delete", move |sql| rows::delete(sql, &address, &key, at)).await
+    }
+
+    async fn list(
+        &self,
+        bucket: &BucketName,
+        prefix: &str,
+        page: PageRequest<Key>,
+    ) -> Result<Page<KeyRevision, Key>> {
+        const OPERATION: &str = "key_value.list";
+        check_list(OPERATION, prefix, Some(&page))?;
+        let (address, prefix, limit) = (self.address(bucket), prefix.to_owned(), page.limit);
+        let job = move |sql: &Connection| rows::list(sql, &address, &prefix, &page);
+        let found = self.engine.read(OPERATION, job).await?;
+        Ok(Page::from_surplus(found, limit, |found| found.key.clone()))
+    }
+
+    async fn list_buckets(&self, page: PageRequest<BucketName>) -> Result<Page<BucketInfo, BucketName>> {
+        const OPERATION: &str = "key_value.list_buckets";
+        page.check(OPERATION)?;
+        let (namespace, limit) = (self.namespace.clone(), page.limit);
+        let found = self.engine.read(OPERATION, move |sql| rows::buckets(sql, &namespace, &page)).await?;
+        Ok(Page::from_surplus(found, limit, |found| found.bucket.clone()))
+    }
+
+    async fn watch(&self, bucket: &BucketName, prefix: &str, after: Revision) -> Result<KeyValueEvents> {
+        check_list("key_value.watch", prefix, None)?;
+        watch::follow(self.engine.clone(), self.address(bucket), prefix, after).await
+    }
+}

@@ -1,0 +1,305 @@
+//! The reads and writes of a bucket. Each runs inside one transaction.
+
+use bytes::Bytes;
+use larder_kernel::check::size;
+use larder_kernel::limits::BUCKET_TOMBSTONES_MAX;
+use larder_kernel::{
+    BucketInfo, BucketName, Error, ErrorKind, Key, KeyRevision, KeyValueCondition, KeyValueEntry,
+    KeyValuePutOptions, Namespace, PageRequest, Revision,
+};
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::super::engine::Allowance;
+use super::super::failure::{Failure, Fallible};
+use super::super::value::{count, integer, length, millis, now_ms, timestamp};
+
+/// How long an entry stays after its time has passed, so that a watcher under way still meets its put.
+pub(super) const EXPIRED_KEPT_MS: i64 = 60_000;
+/// Old tombstones are looked for once in so many writes of a bucket, which keeps the cost of each write small.
+const FORGET_INTERVAL: i64 = 256;
+/// Most expired entries that one write takes away.
+const EXPIRED_TAKEN_MAX: i64 = 16;
+/// The size of the values from which on no more expired entries are taken away at once.
+const EXPIRED_TAKEN_BYTES: i64 = 4 << 20;
+
+/// Where a bucket is found.
+pub(super) struct Address {
+    pub(super) namespace: Namespace,
+    pub(super) bucket: BucketName,
+}
+
+impl Address {
+    pub(super) fn key(&self) -> (&str, &str) {
+        (self.namespace.as_str(), self.bucket.as_str())
+    }
+}
+
+/// The revision of a key that is there.
+fn revision_of(sql: &Connection, address: &Address, key: &Key, now_ms: i64) -> Fallible<Option<i64>> {
+    let mut statement = sql.prepare_cached(
+        "SELECT revision FROM kv_entries
+         WHERE namespace = ?1 AND bucket = ?2 AND key = ?3 AND (expires_ms IS NULL OR expires_ms > ?4)",
+    )?;
+    let (namespace, bucket) = address.key();
+    Ok(statement.query_row(params![namespace, bucket, key.as_str(), now_ms], |row| row.get(0)).optional()?)
+}
+
+/// The next revision of the bucket, which begins with its first write.
+fn next_revision(sql: &Connection, address: &Address) -> Fallible<i64> {
+    let mut statement = sql.prepare_cached(
+        "INSERT INTO kv_buckets (namespace, bucket, last_revision, forgotten_revision) VALUES (?1, ?2, 1, 0)
+         ON CONFLICT (namespace, bucket) DO UPDATE SET last_revision = last_revision + 1
+         RETURNING last_revision",
+    )?;
+    Ok(statement.query_row(address.key(), |row| row.get(0))?)
+}
+
+fn conflict(operation: &'static str) -> Error {
+    Error::new(ErrorKind::Conflict, operation, "the key is not at the revision given")
+}
+
+pub(super) fn put(
+    sql: &Connection,
+    address: &Address,
+    key: &Key,
+    value: &Bytes,
+    options: KeyValuePutOptions,
+) -> Fallible<Revision> {
+    const OPERATION: &str = "key_value.put";
+    let now_ms = now_ms();
+    match options.condition {
+        KeyValueCondition::None => {}
+        KeyValueCondition::Absent => {
+            if revision_of(sql, address, key, now_ms)?.is_some() {
+                return Err(Error::new(ErrorKind::AlreadyExists, OPERATION, "the key is there").into());
+            }
+        }
+        KeyValueCondition::AtRevision(at) => {
+            if revision_of(sql, address, key, now_ms)?.map(count).transpose()? != Some(at.get()) {
+                return Err(conflict(OPERATION).into());
+            }
+        }
+    }
+    let revision = next_revision(sql, address)?;
+    let (namespace, bucket) = address.key();
+    let expires_ms = options.ttl.map(|ttl| now_ms.saturating_add(millis(ttl)));
+    let mut statement = sql.prepare_cached(
+        "INSERT INTO kv_entries (namespace, bucket, key, revision, expires_ms, value)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+         ON CONFLICT (namespace, bucket, key) DO UPDATE
+         SET revision = excluded.revision, expires_ms = excluded.expires_ms, value = excluded.value",
+    )?;
+    statement.execute(params![namespace, bucket, key.as_str(), revision, expires_ms, &value[..]])?;
+    let mut statement =
+        sql.prepare_cached("DELETE FROM kv_tombstones WHERE namespace = ?1 AND bucket = ?2 AND key = ?3")?;
+    statement.execute([namespace, bucket, key.as_str()])?;
+    if let Some(expires_ms) = expires_ms {
+        sweep_by(sql, address, expires_ms)?;
+    }
+    bury_expired(sql, address, now_ms, EXPIRED_TAKEN_MAX)?;
+    forget_at_times(sql, address, revision)?;
+    Ok(Revision::new(count(revision)?))
+}
+
+pub(super) fn delete(sql: &Connection, address: &Address, key: &Key, at: Option<Revision>) -> Fallible<bool> {
+    let found = revision_of(sql, address, key, now_ms())?.map(count).transpose()?;
+    if at.is_some_and(|at| found != Some(at.get())) {
+        return Err(conflict("key_value.delete").into());
+    }
+    if found.is_none() {
+        return Ok(false);
+    }
+    let (namespace, bucket) = address.key();
+    let mut statement =
+        sql.prepare_cached("DELETE FROM kv_entries WHERE namespace = ?1 AND bucket = ?2 AND key = ?3")?;
+    statement.execute([namespace, bucket, key.as_str()])?;
+    let revision = next_revision(sql, address)?;
+    bury(sql, address, key.as_str(), revision, false)?;
+    forget_at_times(sql, address, revision)?;
+    Ok(true)
+}
+
+/// Leaves a tombstone for a key that has gone.
+fn bury(sql: &Connection, address: &Address, key: &str, revision: i64, expired: bool) -> Fallible<()> {
+    let mut statement = sql.prepare_cached(
+        "INSERT OR REPLACE INTO kv_tombstones (namespace, bucket, key, revision, expired)
+         VALUES (?1, ?2, ?3, ?4, ?5)",
+    )?;
+    let (namespace, bucket) = address.key();
+    statement.execute(params![namespace, bucket, key, revision, expired])?;
+    Ok(())
+}
+
+/// Has the bucket looked at when the first of its keys has expired, at the latest.
+fn sweep_by(sql: &Connection, address: &Address, expires_ms: i64) -> Fallible<()> {
+    let mut statement = sql.prepare_cached(
+        "UPDATE kv_buckets SET sweep_ms = ?3
+         WHERE namespace = ?1 AND bucket = ?2 AND (sweep_ms IS NULL OR sweep_ms > ?3)",
+    )?;
+    let (namespace, bucket) = address.key();
+    statement.execute(params![namespace, bucket, expires_ms])?;
+    Ok(())
+}
+
+/// Entries that became tombstones.
+pub(super) struct Buried {
+    pub(super) keys: i64,
+    /// Whether their values were so large that others may have been left.
+    pub(super) more: bool,
+}
+
+/// Makes tombstones of entries whose time passed a while ago, of so many at most.
+pub(super) fn bury_expired(
+    sql: &Connection,
+    address: &Address,
+    now_ms: i64,
+    keys_max: i64,
+) -> Fallible<Buried> {
+    let (namespace, bucket) = address.key();
+    let expired: Vec<(String, i64, i64)> = sql
+        .prepare_cached(
+            "SELECT key, revision, length(value) FROM kv_entries
+             WHERE namespace = ?1 AND bucket = ?2 AND expires_ms <= ?3 ORDER BY expires_ms LIMIT ?4",
+        )?
+        .query_map(params![namespace, bucket, now_ms - EXPIRED_KEPT_MS, keys_max], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+        })?
+        .collect::<rusqlite::Result<_>>()?;
+    let mut buried = Buried { keys: 0, more: false };
+    if expired.is_empty() {
+        return Ok(buried);
+    }
+    let mut delete =
+        sql.prepare_cached("DELETE FROM kv_entries WHERE namespace = ?1 AND bucket = ?2 AND key = ?3")?;
+    let mut room = EXPIRED_TAKEN_BYTES;
+    for (key, revision, bytes) in &expired {
+        if room <= 0 {
+            buried.more = true;
+            break;
+        }
+        delete.execute([namespace, bucket, key])?;
+        bury(sql, address, key, *revision, true)?;
+        buried.keys += 1;
+        room -= bytes;
+    }
+    Ok(buried)
+}
+
+/// Drops old tombstones when the bucket's `revision` says that it is time.
+fn forget_at_times(sql: &Connection, address: &Address, revision: i64) -> Fallible<()> {
+    if revision % FORGET_INTERVAL == 0 {
+        forget(sql, address, false)?;
+        forget(sql, address, true)?;
+    }
+    Ok(())
+}
+
+/// Drops the oldest tombstones beyond what a bucket remembers, and notes the greatest revision dropped. Deletions and
+/// expiries are counted apart, so that neither pushes the other out.
+pub(super) fn forget(sql: &Connection, address: &Address, expired: bool) -> Fallible<()> {
+    let (namespace, bucket) = address.key();
+    let kept = length(BUCKET_TOMBSTONES_MAX);
+    let forgotten: Option<i64> = sql
+        .prepare_cached(
+            "SELECT revision FROM kv_tombstones WHERE namespace = ?1 AND bucket = ?2 AND expired = ?3
+             ORDER BY revision DESC LIMIT 1 OFFSET ?4",
+        )?
+        .query_row(params![namespace, bucket, expired, kept], |row| row.get(0))
+        .optional()?;
+    let Some(forgotten) = forgotten else { return Ok(()) };
+    sql.prepare_cached(
+        "DELETE FROM kv_tombstones WHERE namespace = ?1 AND bucket = ?2 AND expired = ?3 AND revision <= ?4",
+    )?
+    .execute(params![namespace, bucket, expired, forgotten])?;
+    sql.prepare_cached(
+        "UPDATE kv_buckets SET forgotten_revision = max(forgotten_revision, ?3)
+         WHERE namespace = ?1 AND bucket = ?2",
+    )?
+    .execute(params![namespace, bucket, forgotten])?;
+    Ok(())
+}
+
+pub(super) fn get(
+    sql: &Connection,
+    address: &Address,
+    key: &Key,
+    allowance: &Allowance,
+) -> Fallible<Option<KeyValueEntry>> {
+    // A value that is too long for the read is not even looked at.
+    let mut statement = sql.prepare_cached(
+        "SELECT revision, expires_ms, CASE WHEN length(value) <= ?5 THEN value END FROM kv_entries
+         WHERE namespace = ?1 AND bucket = ?2 AND key = ?3 AND (expires_ms IS NULL OR expires_ms > ?4)",
+    )?;
+    let (namespace, bucket) = address.key();
+    let bytes_max = allowance.row_bytes_max();
+    let mut rows = statement.query(params![namespace, bucket, key.as_str(), now_ms(), bytes_max])?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    let expires_ms: Option<i64> = row.get(1)?;
+    Ok(Some(KeyValueEntry {
+        value: Bytes::from(row.get::<_, Option<Vec<u8>>>(2)?.ok_or(Failure::Long)?),
+        revision: Revision::new(count(row.get(0)?)?),
+        expires_at: expires_ms.map(timestamp).transpose()?,
+    }))
+}
+
+/// The keys of a page and one more. Keys compare by their bytes, so those with the prefix stand together, and the walk
+/// ends at the first without it.
+pub(super) fn list(
+    sql: &Connection,
+    address: &Address,
+    prefix: &str,
+    page: &PageRequest<Key>,
+) -> Fallible<Vec<KeyRevision>> {
+    // One bound only: given two, SQLite would begin its walk at either.
+    let after = page.after.as_ref().map(Key::as_str).filter(|after| *after >= prefix);
+    let select = match after {
+        Some(_) => {
+            "SELECT key, revision, expires_ms FROM kv_entries
+             WHERE namespace = ?1 AND bucket = ?2 AND key > ?3 ORDER BY key"
+        }
+        None => {
+            "SELECT key, revision, expires_ms FROM kv_entries
+             WHERE namespace = ?1 AND bucket = ?2 AND key >= ?3 ORDER BY key"
+        }
+    };
+    let mut statement = sql.prepare_cached(select)?;
+    let (namespace, bucket) = address.key();
+    let now_ms = now_ms();
+    let mut rows = statement.query([namespace, bucket, after.unwrap_or(prefix)])?;
+    let mut found = Vec::new();
+    while found.len() <= page.limit {
+        let Some(row) = rows.next()? else { break };
+        let key: String = row.get(0)?;
+        if !key.starts_with(prefix) {
+            break;
+        }
+        let expires_ms: Option<i64> = row.get(2)?;
+        if expires_ms.is_none_or(|expires_ms| now_ms < expires_ms) {
+            found
+                .push(KeyRevision { key: Key::try_from(key)?, revision: Revision::new(count(row.get(1)?)?) });
+        }
+    }
+    Ok(found)
+}
+
+/// The buckets of a page and one more.
+pub(super) fn buckets(
+    sql: &Connection,
+    namespace: &Namespace,
+    page: &PageRequest<BucketName>,
+) -> Fallible<Vec<BucketInfo>> {
+    let mut statement = sql.prepare_cached(
+        "SELECT bucket, count(*) FROM kv_entries
+         WHERE namespace = ?1 AND bucket > ?2 AND (expires_ms IS NULL OR expires_ms > ?3)
+         GROUP BY bucket ORDER BY bucket LIMIT ?4",
+    )?;
+    let after = page.after.as_ref().map_or("", BucketName::as_str);
+    let limit = integer(size(page.limit) + 1);
+    let mut rows = statement.query(params![namespace.as_str(), after, now_ms(), limit])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        let bucket = BucketName::try_from(row.get::<_, String>(0)?)?;
+        found.push(BucketInfo { bucket, keys: count(row.get(1)?)? });
+    }
+    Ok(found)
+}
