@@ -1,21 +1,21 @@
 //! The storage contracts in memory.
 //!
-//! Stores live in a [`MemoryBackend`]; `new` makes a store in a place of its own.
+//! Stores live in a [`MemoryBackend`]; `new` makes a store in a backend of its own.
 
-mod account;
 mod backend;
 mod blob;
-mod dues;
+mod expiry_queue;
 mod graph;
 mod history;
 mod key_value;
 #[doc(hidden)]
 pub mod offload;
-mod slots;
+mod quota;
+mod sharded_map;
 mod tasks;
 mod vector;
 
-pub use backend::{MemoryBackend, PLACE_BYTES_MAX_DEFAULT};
+pub use backend::{BACKEND_BYTES_MAX_DEFAULT, MemoryBackend};
 pub use blob::InMemoryBlobStore;
 pub use graph::{InMemoryGraphStore, ReachedIds};
 pub use history::InMemoryHistoryProvider;

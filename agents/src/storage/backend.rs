@@ -1,4 +1,4 @@
-//! The place in which memory stores live.
+//! The backend in which memory stores live.
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
@@ -7,28 +7,35 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use larder_kernel::{Error, ErrorKind, Namespace, Result};
 
-use super::account::Account;
-use super::dues::{Due, Dues, Mortal};
+use super::expiry_queue::{Expiry, ExpiryQueue};
+use super::quota::Quota;
 
-/// What a place holds at most unless [`MemoryBackend::with_bytes_max`] says otherwise: 8 GiB.
-pub const PLACE_BYTES_MAX_DEFAULT: u64 = 8 * 1024 * 1024 * 1024;
+/// What a backend holds at most unless [`MemoryBackend::with_bytes_max`] says otherwise: 8 GiB.
+pub const BACKEND_BYTES_MAX_DEFAULT: u64 = 8 * 1024 * 1024 * 1024;
 
 /// Most records that a write looks at for what has expired in them.
 const SWEPT_BY_WRITE_MAX: usize = 4;
 
-/// A place in memory: stores opened on one place and in one namespace see the same data.
+/// A record of which something expires.
+pub(crate) trait Expire: Send + Sync {
+    /// Takes away what has expired by `now_ms`, and answers when to look again, if ever. It was to be looked at at `at_ms`;
+    /// where it is to be by now at another time, somebody else does that.
+    fn expire_due(&self, backend: &MemoryBackend, now_ms: i64, at_ms: i64) -> Option<i64>;
+}
+
+/// A backend in memory: stores opened on one backend and in one namespace see the same data.
 ///
 /// It ends with its last handle. All stores on it share one cap; a write that would exceed it is `ResourceExhausted`
-/// and changes nothing. The account counts content as the contracts measure it, and a fixed share for each record. What has
-/// expired leaves the place with later writes to it, a few records at a time, and all of it before a write is refused.
+/// and changes nothing. The quota counts content as the contracts measure it, and a fixed share for each record. What has
+/// expired leaves the backend with later writes to it, a few records at a time, and all of it before a write is refused.
 ///
 /// ```
 /// use larder_agents::storage::{InMemoryKeyValueStore, MemoryBackend};
 /// use larder_kernel::Namespace;
 ///
-/// let place = MemoryBackend::with_bytes_max(64 * 1024 * 1024);
-/// let one = InMemoryKeyValueStore::open(&place, Namespace::new("tenant-1")?);
-/// let other = InMemoryKeyValueStore::open(&place, Namespace::new("tenant-1")?);
+/// let backend = MemoryBackend::with_bytes_max(64 * 1024 * 1024);
+/// let one = InMemoryKeyValueStore::open(&backend, Namespace::new("tenant-1")?);
+/// let other = InMemoryKeyValueStore::open(&backend, Namespace::new("tenant-1")?);
 /// # Ok::<(), larder_kernel::Error>(())
 /// ```
 #[derive(Clone)]
@@ -37,41 +44,44 @@ pub struct MemoryBackend {
 }
 
 struct Inner {
-    spaces: Mutex<HashMap<(TypeId, Namespace), Arc<dyn Any + Send + Sync>>>,
-    account: Account,
-    dues: Dues,
+    states: Mutex<HashMap<(TypeId, Namespace), Arc<dyn Any + Send + Sync>>>,
+    quota: Quota,
+    expiries: ExpiryQueue<Weak<dyn Expire>>,
 }
 
 impl MemoryBackend {
-    /// A place that holds up to [`PLACE_BYTES_MAX_DEFAULT`].
+    /// A backend that holds up to [`BACKEND_BYTES_MAX_DEFAULT`].
     #[must_use]
     pub fn new() -> Self {
-        Self::with_bytes_max(PLACE_BYTES_MAX_DEFAULT)
+        Self::with_bytes_max(BACKEND_BYTES_MAX_DEFAULT)
     }
 
-    /// A place that holds up to `bytes_max`.
+    /// A backend that holds up to `bytes_max`.
     #[must_use]
     pub fn with_bytes_max(bytes_max: u64) -> Self {
-        let inner =
-            Inner { spaces: Mutex::new(HashMap::new()), account: Account::new(bytes_max), dues: Dues::new() };
+        let inner = Inner {
+            states: Mutex::new(HashMap::new()),
+            quota: Quota::new(bytes_max),
+            expiries: ExpiryQueue::new(),
+        };
         Self { inner: Arc::new(inner) }
     }
 
-    /// How many bytes the place counts as held; while others write, about as many.
+    /// How many bytes the backend counts as held; while others write, about as many.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.inner.account.bytes()
+        self.inner.quota.bytes()
     }
 
     /// How many bytes it may hold.
     #[must_use]
     pub fn bytes_max(&self) -> u64 {
-        self.inner.account.bytes_max()
+        self.inner.quota.bytes_max()
     }
 
     /// Counts `bytes` more, for `operation`, or refuses all of them.
     pub(crate) fn try_reserve(&self, operation: &'static str, bytes: u64) -> Result<()> {
-        let reserve = || self.inner.account.try_reserve(bytes);
+        let reserve = || self.inner.quota.try_reserve(bytes);
         let reserved = reserve().or_else(|held| if self.sweep(usize::MAX) { reserve() } else { Err(held) });
         reserved.map_err(|held| {
             Error::new(ErrorKind::ResourceExhausted, operation, "the place in memory is full")
@@ -91,22 +101,22 @@ impl MemoryBackend {
 
     /// Counts `bytes` more whatever the cap, for the trace that a removal leaves.
     pub(crate) fn count(&self, bytes: u64) {
-        self.inner.account.count(bytes);
+        self.inner.quota.count(bytes);
     }
 
     /// Counts `bytes` less.
     pub(crate) fn release(&self, bytes: u64) {
-        self.inner.account.release(bytes);
+        self.inner.quota.release(bytes);
     }
 
     /// Has a record looked at when something in it has expired.
-    pub(crate) fn expect(&self, at_ms: i64, record: Weak<dyn Mortal>) {
-        self.inner.dues.push(Due { at_ms, record });
+    pub(crate) fn schedule_expiry(&self, at_ms: i64, record: Weak<dyn Expire>) {
+        self.inner.expiries.push(Expiry { at_ms, record });
     }
 
     /// Takes away what has expired, as each write does.
     pub(crate) fn sweep_some(&self) {
-        if !self.inner.dues.is_empty() {
+        if !self.inner.expiries.is_empty() {
             self.sweep(SWEPT_BY_WRITE_MAX);
         }
     }
@@ -118,12 +128,12 @@ impl MemoryBackend {
     }
 
     fn sweep_by(&self, now_ms: i64, at_most: usize) -> bool {
-        let due = self.inner.dues.take(now_ms, at_most);
+        let due = self.inner.expiries.take(now_ms, at_most);
         let any = !due.is_empty();
-        for Due { at_ms, record } in due {
-            let next_ms = record.upgrade().and_then(|record| record.look(self, now_ms, at_ms));
+        for Expiry { at_ms, record } in due {
+            let next_ms = record.upgrade().and_then(|record| record.expire_due(self, now_ms, at_ms));
             if let Some(at_ms) = next_ms {
-                self.expect(at_ms, record);
+                self.schedule_expiry(at_ms, record);
             }
         }
         any
@@ -137,20 +147,23 @@ impl MemoryBackend {
 
     /// How many records are to be looked at at some time.
     #[cfg(test)]
-    pub(crate) fn expected(&self) -> usize {
-        self.inner.dues.len()
+    pub(crate) fn scheduled_expiries(&self) -> usize {
+        self.inner.expiries.len()
     }
 
     /// The state of type `T` in `namespace`, made on first use: each contract keeps one type of its own.
-    pub(crate) fn space<T: Default + Send + Sync + 'static>(&self, namespace: &Namespace) -> Arc<T> {
-        let mut spaces = self.inner.spaces.lock().unwrap_or_else(PoisonError::into_inner);
-        let space = spaces
+    pub(crate) fn namespace_state<T: Default + Send + Sync + 'static>(
+        &self,
+        namespace: &Namespace,
+    ) -> Arc<T> {
+        let mut states = self.inner.states.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = states
             .entry((TypeId::of::<T>(), namespace.clone()))
             .or_insert_with(|| Arc::new(T::default()))
             .clone();
-        drop(spaces);
+        drop(states);
         // The key holds the type, so the downcast always succeeds; a fresh state is the harmless way out.
-        space.downcast().unwrap_or_default()
+        state.downcast().unwrap_or_default()
     }
 }
 
@@ -198,17 +211,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_cap_refuses_whole_reservations_and_spaces_are_by_type_and_namespace() {
-        let place = MemoryBackend::with_bytes_max(10);
-        place.try_reserve("key_value.put", 8).unwrap();
-        let error = place.try_reserve("key_value.put", 3).unwrap_err();
+    fn the_cap_refuses_whole_reservations_and_states_are_by_type_and_namespace() {
+        let backend = MemoryBackend::with_bytes_max(10);
+        backend.try_reserve("key_value.put", 8).unwrap();
+        let error = backend.try_reserve("key_value.put", 3).unwrap_err();
         assert_eq!((error.kind(), error.limit()), (ErrorKind::ResourceExhausted, Some(10)));
-        place.release(8);
-        assert_eq!(place.bytes(), 0);
+        backend.release(8);
+        assert_eq!(backend.bytes(), 0);
 
         let [one, two] = ["one", "two"].map(|name| Namespace::new(name).unwrap());
-        let state = place.space::<AtomicU64>(&one);
-        assert!(Arc::ptr_eq(&state, &place.clone().space::<AtomicU64>(&one)));
-        assert!(!Arc::ptr_eq(&state, &place.space::<AtomicU64>(&two)));
+        let state = backend.namespace_state::<AtomicU64>(&one);
+        assert!(Arc::ptr_eq(&state, &backend.clone().namespace_state::<AtomicU64>(&one)));
+        assert!(!Arc::ptr_eq(&state, &backend.namespace_state::<AtomicU64>(&two)));
     }
 }

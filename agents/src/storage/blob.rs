@@ -32,7 +32,7 @@ const LIST_PAGE: usize = 256;
 
 /// A [`BlobStore`] in memory.
 ///
-/// A body is gathered before it is written, in one step with its condition, and counted at the place as it comes: while
+/// A body is gathered before it is written, in one step with its condition, and counted at the backend as it comes: while
 /// a blob is replaced, the old bytes and the new ones are counted both. Presigned URLs are locators of the form
 /// `memory://{key}`: they tell which blob is meant, and the store itself reads and writes it.
 ///
@@ -52,9 +52,9 @@ const LIST_PAGE: usize = 256;
 /// ```
 #[derive(Clone)]
 pub struct InMemoryBlobStore {
-    place: MemoryBackend,
+    backend: MemoryBackend,
     namespace: Namespace,
-    space: Arc<Space>,
+    state: Arc<NamespaceState>,
 }
 
 /// A key that maps find by its text, so that prefixes that are no keys can begin a range.
@@ -71,18 +71,18 @@ impl Borrow<str> for ByText {
 struct Stored {
     info: BlobInfo,
     content: Content,
-    /// What is counted for it at the place.
+    /// What is counted for it at the backend.
     counted: u64,
 }
 
 type Blobs = BTreeMap<ByText, Arc<Stored>>;
 
 #[derive(Default)]
-struct Space {
+struct NamespaceState {
     blobs: RwLock<Blobs>,
 }
 
-impl Space {
+impl NamespaceState {
     fn read(&self) -> RwLockReadGuard<'_, Blobs> {
         self.blobs.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -154,16 +154,16 @@ fn overhead(key: &BlobKey, content_type: Option<&str>, metadata: &BTreeMap<Strin
 }
 
 impl InMemoryBlobStore {
-    /// A store in a place of its own.
+    /// A store in a backend of its own.
     #[must_use]
     pub fn new() -> Self {
         Self::open(&MemoryBackend::new(), default_namespace())
     }
 
-    /// The store of a namespace at a place.
+    /// The store of a namespace at a backend.
     #[must_use]
-    pub fn open(place: &MemoryBackend, namespace: Namespace) -> Self {
-        Self { space: place.space(&namespace), place: place.clone(), namespace }
+    pub fn open(backend: &MemoryBackend, namespace: Namespace) -> Self {
+        Self { state: backend.namespace_state(&namespace), backend: backend.clone(), namespace }
     }
 
     /// Puts a blob where its key is and gives back what it replaces. The lock is the caller's, so that what the caller
@@ -172,7 +172,7 @@ impl InMemoryBlobStore {
         let key = ByText(info.key.clone());
         let stored = Stored { info, content, counted: reserved.keep() };
         if let Some(old) = blobs.insert(key, Arc::new(stored)) {
-            self.place.release(old.counted);
+            self.backend.release(old.counted);
         }
     }
 }
@@ -205,8 +205,8 @@ impl Store for InMemoryBlobStore {
     }
 
     async fn erase(&self) -> Result<()> {
-        let gone = std::mem::take(&mut *self.space.write());
-        self.place.release(gone.values().map(|stored| stored.counted).sum());
+        let gone = std::mem::take(&mut *self.state.write());
+        self.backend.release(gone.values().map(|stored| stored.counted).sum());
         Ok(())
     }
 }
@@ -217,12 +217,12 @@ impl BlobStore for InMemoryBlobStore {
         const OPERATION: &str = "blobs.put";
         check_put(&options, &self.capabilities())?;
         // A write that is bound to lose need not read its body; the check that counts comes with the write.
-        check_condition(&options.condition, self.space.read().get(key.as_str()))?;
-        let mut reserved = Reservation::new(&self.place);
+        check_condition(&options.condition, self.state.read().get(key.as_str()))?;
+        let mut reserved = Reservation::new(&self.backend);
         let BlobPutOptions { condition, content_type, metadata } = options;
         reserved.grow(OPERATION, overhead(key, content_type.as_deref(), &metadata))?;
         let content = Content::collect(OPERATION, body, &mut reserved).await?;
-        let mut blobs = self.space.write();
+        let mut blobs = self.state.write();
         check_condition(&condition, blobs.get(key.as_str()))?;
         let info = BlobInfo {
             key: key.clone(),
@@ -238,7 +238,7 @@ impl BlobStore for InMemoryBlobStore {
 
     async fn get(&self, key: &BlobKey, options: BlobGetOptions) -> Result<BlobRead> {
         check_get(&options)?;
-        let stored = self.space.find("blobs.get", key)?;
+        let stored = self.state.find("blobs.get", key)?;
         let range = match options.range {
             Some(range) => range.resolve(stored.info.size)?,
             None => 0..stored.info.size,
@@ -247,16 +247,16 @@ impl BlobStore for InMemoryBlobStore {
     }
 
     async fn head(&self, key: &BlobKey) -> Result<BlobInfo> {
-        self.space.find("blobs.head", key).map(|stored| stored.info.clone())
+        self.state.find("blobs.head", key).map(|stored| stored.info.clone())
     }
 
     async fn list(&self, prefix: &str, after: Option<&BlobKey>) -> Result<BlobEntries> {
         check_prefix(prefix)?;
-        let (space, prefix) = (self.space.clone(), prefix.to_owned());
+        let (state, prefix) = (self.state.clone(), prefix.to_owned());
         let start = (VecDeque::new(), after.cloned(), true);
         let entries = stream::unfold(start, move |(mut page, mut after, mut more)| {
             if page.is_empty() && more {
-                page = space.page(&prefix, after.as_ref().map(BlobKey::as_str));
+                page = state.page(&prefix, after.as_ref().map(BlobKey::as_str));
                 more = page.len() == LIST_PAGE;
                 after = page.back().map(|entry| entry.key.clone());
             }
@@ -268,13 +268,13 @@ impl BlobStore for InMemoryBlobStore {
 
     async fn copy(&self, source: &BlobKey, target: &BlobKey) -> Result<BlobInfo> {
         const OPERATION: &str = "blobs.copy";
-        let mut blobs = self.space.write();
+        let mut blobs = self.state.write();
         let stored = blobs.get(source.as_str()).cloned().ok_or_else(|| not_found(OPERATION))?;
         if source == target {
             return Ok(stored.info.clone());
         }
         // Both share the bytes, yet each counts them: either may outlive the other.
-        let mut reserved = Reservation::new(&self.place);
+        let mut reserved = Reservation::new(&self.backend);
         let overhead = overhead(target, stored.info.content_type.as_deref(), &stored.info.metadata);
         reserved.grow(OPERATION, overhead + stored.content.size())?;
         let info = BlobInfo {
@@ -288,9 +288,9 @@ impl BlobStore for InMemoryBlobStore {
     }
 
     async fn delete(&self, key: &BlobKey) -> Result<bool> {
-        let gone = self.space.write().remove(key.as_str());
+        let gone = self.state.write().remove(key.as_str());
         if let Some(stored) = &gone {
-            self.place.release(stored.counted);
+            self.backend.release(stored.counted);
         }
         Ok(gone.is_some())
     }

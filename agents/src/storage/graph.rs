@@ -1,11 +1,11 @@
 //! Knowledge graphs in memory, on petgraph.
 
+mod adjacency;
 mod ids;
 mod model;
-mod near;
 #[cfg(test)]
 mod tests;
-mod walk;
+mod traversal;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -24,16 +24,16 @@ use larder_kernel::{
 
 pub use self::ids::ReachedIds;
 use self::model::Graph;
-use self::walk::Stamps;
+use self::traversal::Stamps;
 use super::MemoryBackend;
 use super::backend::default_namespace;
 use super::offload::{self, WAIT_STEPS};
 
 /// Steps that one visited entity or relationship counts for.
 const VISIT_STEPS: usize = 32;
-/// Relationships that a walk visits on the caller's thread. One that meets more is begun anew elsewhere.
-const WALK_VISITS_MAX: usize = 8 * 1024;
-/// Stamps that are kept between walks.
+/// Relationships that a traversal visits on the caller's thread. One that meets more is begun anew elsewhere.
+const TRAVERSAL_VISITS_MAX: usize = 8 * 1024;
+/// Stamps that are kept between traversals.
 const STAMPS_MAX: usize = 8;
 /// Relationships of one entity that are counted before a read: enough to tell long work from short.
 const VISITS_COUNTED: usize = 16 * 1024;
@@ -69,19 +69,19 @@ const VISITS_COUNTED: usize = 16 * 1024;
 /// ```
 #[derive(Clone)]
 pub struct InMemoryGraphStore {
-    place: MemoryBackend,
+    backend: MemoryBackend,
     namespace: Namespace,
-    space: Arc<Space>,
+    state: Arc<NamespaceState>,
 }
 
 #[derive(Default)]
-struct Space {
+struct NamespaceState {
     graph: RwLock<Graph>,
-    /// Of walks that have ended, for those that follow.
+    /// Of traversals that have ended, for those that follow.
     stamps: Mutex<Vec<Stamps>>,
 }
 
-impl Space {
+impl NamespaceState {
     fn read(&self) -> RwLockReadGuard<'_, Graph> {
         self.graph.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -91,10 +91,16 @@ impl Space {
     }
 
     /// Walks the graph as it stands, over so many relationships at most.
-    fn walk<T>(&self, walk: Walk<T>, start: &EntityId, query: &NeighborQuery, most: usize) -> Option<T> {
+    fn traverse<T>(
+        &self,
+        traversal: Traversal<T>,
+        start: &EntityId,
+        query: &NeighborQuery,
+        most: usize,
+    ) -> Option<T> {
         let pool = || self.stamps.lock().unwrap_or_else(PoisonError::into_inner);
         let mut stamps = pool().pop().unwrap_or_default();
-        let found = walk(&self.read(), start, query, &mut stamps, most);
+        let found = traversal(&self.read(), start, query, &mut stamps, most);
         let mut pool = pool();
         if pool.len() < STAMPS_MAX {
             pool.push(stamps);
@@ -103,21 +109,21 @@ impl Space {
     }
 }
 
-/// One of the walks: from an entity, as a query says, over so many relationships at most.
-type Walk<T> =
-    fn(&Graph, &EntityId, &NeighborQuery, &mut Stamps, usize) -> std::result::Result<T, walk::TooLong>;
+/// One of the traversals: from an entity, as a query says, over so many relationships at most.
+type Traversal<T> =
+    fn(&Graph, &EntityId, &NeighborQuery, &mut Stamps, usize) -> std::result::Result<T, traversal::TooLong>;
 
 impl InMemoryGraphStore {
-    /// A store in a place of its own.
+    /// A store in a backend of its own.
     #[must_use]
     pub fn new() -> Self {
         Self::open(&MemoryBackend::new(), default_namespace())
     }
 
-    /// The store of a namespace at a place.
+    /// The store of a namespace at a backend.
     #[must_use]
-    pub fn open(place: &MemoryBackend, namespace: Namespace) -> Self {
-        Self { space: place.space(&namespace), place: place.clone(), namespace }
+    pub fn open(backend: &MemoryBackend, namespace: Namespace) -> Self {
+        Self { state: backend.namespace_state(&namespace), backend: backend.clone(), namespace }
     }
 
     /// Runs `look` on the graph: away from the runtime where it visits many items.
@@ -127,23 +133,23 @@ impl InMemoryGraphStore {
         visits: usize,
         look: impl FnOnce(&Graph) -> T + Send + 'static,
     ) -> Result<T> {
-        let space = self.space.clone();
+        let state = self.state.clone();
         let steps =
-            if offload::readers_wait(&space.graph) { WAIT_STEPS } else { visits.saturating_mul(VISIT_STEPS) };
-        offload::run(operation, steps, move || Ok(look(&space.read()))).await
+            if offload::readers_wait(&state.graph) { WAIT_STEPS } else { visits.saturating_mul(VISIT_STEPS) };
+        offload::run(operation, steps, move || Ok(look(&state.read()))).await
     }
 
-    /// Runs `change` on the graph: away from the runtime where it visits many items, or a long walk is under way.
+    /// Runs `change` on the graph: away from the runtime where it visits many items, or a long traversal is under way.
     async fn change<T: Send + 'static>(
         &self,
         operation: &'static str,
         visits: usize,
         change: impl FnOnce(&mut Graph, &MemoryBackend) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let (space, place) = (self.space.clone(), self.place.clone());
+        let (state, backend) = (self.state.clone(), self.backend.clone());
         let steps =
-            if offload::writers_wait(&space.graph) { WAIT_STEPS } else { visits.saturating_mul(VISIT_STEPS) };
-        offload::run(operation, steps, move || change(&mut space.write(), &place)).await
+            if offload::writers_wait(&state.graph) { WAIT_STEPS } else { visits.saturating_mul(VISIT_STEPS) };
+        offload::run(operation, steps, move || change(&mut state.write(), &backend)).await
     }
 }
 
@@ -154,28 +160,28 @@ impl InMemoryGraphStore {
     /// # Errors
     /// As [`GraphStore::neighbors`].
     pub async fn reach(&self, entity: &EntityId, query: &NeighborQuery) -> Result<ReachedIds> {
-        self.walk("graph.reach", walk::reach, entity, query).await
+        self.traverse("graph.reach", traversal::reach, entity, query).await
     }
 
     /// Walks on the caller's thread where that is short, else on one that may block.
-    async fn walk<T: Send + 'static>(
+    async fn traverse<T: Send + 'static>(
         &self,
         operation: &'static str,
-        walk: Walk<T>,
+        traversal: Traversal<T>,
         entity: &EntityId,
         query: &NeighborQuery,
     ) -> Result<T> {
         check_neighbors(query)?;
-        // A caller that only ever makes short walks must leave other tasks of its thread their turn.
+        // A caller that only ever makes short traversals must leave other tasks of its thread their turn.
         tokio::task::coop::consume_budget().await;
-        if !offload::readers_wait(&self.space.graph)
-            && let Some(found) = self.space.walk(walk, entity, query, WALK_VISITS_MAX)
+        if !offload::readers_wait(&self.state.graph)
+            && let Some(found) = self.state.traverse(traversal, entity, query, TRAVERSAL_VISITS_MAX)
         {
             return Ok(found);
         }
-        let (space, entity, query) = (self.space.clone(), entity.clone(), query.clone());
+        let (state, entity, query) = (self.state.clone(), entity.clone(), query.clone());
         let all = move || {
-            space.walk(walk, &entity, &query, usize::MAX).ok_or_else(|| {
+            state.traverse(traversal, &entity, &query, usize::MAX).ok_or_else(|| {
                 Error::new(ErrorKind::Unexpected, operation, "a walk has no bound and met one")
             })
         };
@@ -206,8 +212,8 @@ impl Store for InMemoryGraphStore {
     }
 
     async fn erase(&self) -> Result<()> {
-        let erase = |graph: &mut Graph, place: &MemoryBackend| {
-            place.release(graph.bytes());
+        let erase = |graph: &mut Graph, backend: &MemoryBackend| {
+            backend.release(graph.bytes());
             *graph = Graph::default();
             Ok(())
         };
@@ -222,7 +228,7 @@ impl GraphStore for InMemoryGraphStore {
     async fn upsert_entities(&self, entities: Vec<Entity>) -> Result<UpsertReport> {
         check_entities(&entities)?;
         let visits = entities.len();
-        let upsert = |graph: &mut Graph, place: &MemoryBackend| graph.upsert_entities(place, entities);
+        let upsert = |graph: &mut Graph, backend: &MemoryBackend| graph.upsert_entities(backend, entities);
         self.change("graph.upsert_entities", visits, upsert).await
     }
 
@@ -230,7 +236,7 @@ impl GraphStore for InMemoryGraphStore {
         check_relationships(&relationships)?;
         let visits = relationships.len();
         let upsert =
-            |graph: &mut Graph, place: &MemoryBackend| graph.upsert_relationships(place, relationships);
+            |graph: &mut Graph, backend: &MemoryBackend| graph.upsert_relationships(backend, relationships);
         self.change("graph.upsert_relationships", visits, upsert).await
     }
 
@@ -256,7 +262,7 @@ impl GraphStore for InMemoryGraphStore {
     }
 
     async fn neighbors(&self, entity: &EntityId, query: &NeighborQuery) -> Result<SubGraph> {
-        self.walk("graph.neighbors", walk::neighbors, entity, query).await
+        self.traverse("graph.neighbors", traversal::neighbors, entity, query).await
     }
 
     async fn delete_entity(&self, entity: &EntityId) -> Result<DeletedEntity> {
@@ -264,13 +270,13 @@ impl GraphStore for InMemoryGraphStore {
         let id = entity.clone();
         let visits = self.look(OPERATION, 0, move |graph| graph.degree(&id, VISITS_COUNTED)).await?;
         let id = entity.clone();
-        self.change(OPERATION, visits, move |graph, place| Ok(graph.delete_entity(place, &id))).await
+        self.change(OPERATION, visits, move |graph, backend| Ok(graph.delete_entity(backend, &id))).await
     }
 
     async fn delete_relationship(&self, relationship: &RelationshipId) -> Result<bool> {
         let id = relationship.clone();
         let delete =
-            move |graph: &mut Graph, place: &MemoryBackend| Ok(graph.delete_relationship(place, &id));
+            move |graph: &mut Graph, backend: &MemoryBackend| Ok(graph.delete_relationship(backend, &id));
         self.change("graph.delete_relationship", 1, delete).await
     }
 

@@ -21,10 +21,10 @@ use larder_kernel::{
 
 use super::backend::{MemoryBackend, default_namespace, now_ms};
 use super::offload;
-use super::slots::{LogPage, Record, Slots};
+use super::sharded_map::{LogPage, Record, ShardedMap};
 use state::ThreadState;
 
-type Threads = Slots<Thread, ThreadState>;
+type Threads = ShardedMap<Thread, ThreadState>;
 
 /// Conversations in memory: the reference for every other backend, and the default where nothing must last.
 ///
@@ -48,30 +48,30 @@ type Threads = Slots<Thread, ThreadState>;
 /// ```
 #[derive(Clone)]
 pub struct InMemoryHistoryProvider {
-    place: MemoryBackend,
+    backend: MemoryBackend,
     namespace: Namespace,
     threads: Arc<Threads>,
 }
 
 impl InMemoryHistoryProvider {
-    /// A store in a place of its own, in the namespace `default`.
+    /// A store in a backend of its own, in the namespace `default`.
     #[must_use]
     pub fn new() -> Self {
         Self::open(&MemoryBackend::new(), default_namespace())
     }
 
-    /// The store in `namespace` on `place`, shared with every other handle on the two.
+    /// The store in `namespace` on `backend`, shared with every other handle on the two.
     #[must_use]
-    pub fn open(place: &MemoryBackend, namespace: Namespace) -> Self {
-        let threads = place.space::<Threads>(&namespace);
-        Self { place: place.clone(), namespace, threads }
+    pub fn open(backend: &MemoryBackend, namespace: Namespace) -> Self {
+        let threads = backend.namespace_state::<Threads>(&namespace);
+        Self { backend: backend.clone(), namespace, threads }
     }
 
     /// Runs `work` on the thread as it stands now, if it was ever used.
     fn read<R>(&self, thread: &Thread, work: impl FnOnce(&mut ThreadState, i64) -> R) -> Option<R> {
         self.threads.read(thread, |state| {
             let now = now_ms();
-            state.expire(&self.place, now);
+            state.expire(&self.backend, now);
             work(state, now)
         })
     }
@@ -86,7 +86,7 @@ impl InMemoryHistoryProvider {
             // Where there is no life to end or to prolong, the clock is not asked.
             if state.has_life() {
                 let now = now_ms();
-                state.expire(&self.place, now);
+                state.expire(&self.backend, now);
                 state.touch(now);
             }
             work(state)
@@ -101,10 +101,10 @@ impl InMemoryHistoryProvider {
         thread: &Thread,
         work: impl FnOnce(&mut ThreadState) -> Result<R>,
     ) -> Result<R> {
-        let make = || ThreadState::new(operation, &self.place, thread);
-        self.threads.write(&self.place, thread, make, |state| {
+        let make = || ThreadState::new(operation, &self.backend, thread);
+        self.threads.write(&self.backend, thread, make, |state| {
             if state.has_life() {
-                state.expire(&self.place, now_ms());
+                state.expire(&self.backend, now_ms());
             }
             work(state)
         })
@@ -119,7 +119,7 @@ impl InMemoryHistoryProvider {
                 return Err(if there { target_is_there() } else { nothing_to_fork() });
             };
             let to =
-                self.threads.find_or_make(target, || ThreadState::new(OPERATION, &self.place, target))?;
+                self.threads.find_or_make(target, || ThreadState::new(OPERATION, &self.backend, target))?;
             let (mut from_state, mut to_state);
             if source < target {
                 from_state = from.lock();
@@ -131,8 +131,8 @@ impl InMemoryHistoryProvider {
             // Erased in between: look again.
             let (Some(from_live), Some(to_live)) = (from_state.as_mut(), to_state.as_mut()) else { continue };
             let now = now_ms();
-            from_live.expire(&self.place, now);
-            to_live.expire(&self.place, now);
+            from_live.expire(&self.backend, now);
+            to_live.expire(&self.backend, now);
             if !to_live.is_empty() {
                 return Err(target_is_there());
             }
@@ -141,12 +141,12 @@ impl InMemoryHistoryProvider {
             let done = if copied.is_empty() {
                 Err(nothing_to_fork())
             } else {
-                to_live.append(OPERATION, &self.place, copied, None)
+                to_live.append(OPERATION, &self.backend, copied, None)
             };
             drop((from_state, to_state));
-            to.ring();
+            to.notify_followers();
             if done.is_err() {
-                self.threads.forget_unused(&self.place, target, &to);
+                self.threads.forget_unused(&self.backend, target, &to);
             }
             return Ok(Forked { messages, last: done?.last });
         }
@@ -169,7 +169,7 @@ impl Default for InMemoryHistoryProvider {
 
 impl fmt::Debug for InMemoryHistoryProvider {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("InMemoryHistoryProvider").field("place", &self.place).finish_non_exhaustive()
+        f.debug_struct("InMemoryHistoryProvider").field("backend", &self.backend).finish_non_exhaustive()
     }
 }
 
@@ -184,7 +184,7 @@ impl Store for InMemoryHistoryProvider {
     }
 
     async fn erase(&self) -> Result<()> {
-        self.threads.erase(|state| self.place.release(state.held()));
+        self.threads.erase(|state| self.backend.release(state.held()));
         Ok(())
     }
 }
@@ -223,7 +223,7 @@ impl HistoryProvider for InMemoryHistoryProvider {
             {
                 return Ok(first_answer);
             }
-            let appended = state.append(OPERATION, &self.place, messages, key)?;
+            let appended = state.append(OPERATION, &self.backend, messages, key)?;
             match options.ttl {
                 Some(ttl) => state.set_ttl(Some(ttl), now_ms()),
                 None if state.has_life() => state.touch(now_ms()),
@@ -270,17 +270,17 @@ impl HistoryProvider for InMemoryHistoryProvider {
     }
 
     async fn clear(&self, thread: &Thread) -> Result<u64> {
-        let removed = self.threads.change(&self.place, thread, |state| {
-            state.expire(&self.place, now_ms());
-            state.clear(&self.place)
+        let removed = self.threads.change(&self.backend, thread, |state| {
+            state.expire(&self.backend, now_ms());
+            state.clear(&self.backend)
         });
         Ok(removed.unwrap_or(0))
     }
 
     async fn clear_run(&self, thread: &Thread, run: &RunId) -> Result<u64> {
-        let removed = self.threads.change(&self.place, thread, |state| {
-            state.expire(&self.place, now_ms());
-            state.clear_run(&self.place, run)
+        let removed = self.threads.change(&self.backend, thread, |state| {
+            state.expire(&self.backend, now_ms());
+            state.clear_run(&self.backend, run)
         });
         Ok(removed.unwrap_or(0))
     }
@@ -294,7 +294,7 @@ impl HistoryProvider for InMemoryHistoryProvider {
 
     async fn replace(&self, thread: &Thread, replacement: Replacement) -> Result<Replaced> {
         check_replace(&replacement)?;
-        self.write("history.replace", thread, |state| state.replace(&self.place, replacement))
+        self.write("history.replace", thread, |state| state.replace(&self.backend, replacement))
     }
 
     async fn list_threads(
@@ -315,11 +315,11 @@ impl HistoryProvider for InMemoryHistoryProvider {
             (None, None) => Bound::Unbounded,
         };
         let mut found = Vec::new();
-        self.threads.walk(start, |thread, state| {
+        self.threads.scan(start, |thread, state| {
             if found.len() > page.limit || agent.is_some_and(|agent| thread.agent != *agent) {
                 return ControlFlow::Break(());
             }
-            state.expire(&self.place, now_ms());
+            state.expire(&self.backend, now_ms());
             if !state.is_empty() {
                 found.push(state.info(&thread));
             }
@@ -330,9 +330,9 @@ impl HistoryProvider for InMemoryHistoryProvider {
 
     async fn set_ttl(&self, thread: &Thread, ttl: Option<Ttl>) -> Result<()> {
         check_ttl(ttl)?;
-        let set = self.threads.change(&self.place, thread, |state| {
+        let set = self.threads.change(&self.backend, thread, |state| {
             let now = now_ms();
-            state.expire(&self.place, now);
+            state.expire(&self.backend, now);
             let there = !state.is_empty();
             if there {
                 state.set_ttl(ttl, now);
@@ -348,13 +348,13 @@ impl HistoryProvider for InMemoryHistoryProvider {
 
     async fn subscribe(&self, thread: &Thread, after: Seq) -> Result<HistoryEvents> {
         const OPERATION: &str = "history.subscribe";
-        let (place, named) = (self.place.clone(), thread.clone());
-        let make = move || ThreadState::new(OPERATION, &place, &named);
-        let following = self.threads.follow(&self.place, thread, make)?;
-        let (place, mut cursor) = (self.place.clone(), after.get());
+        let (backend, named) = (self.backend.clone(), thread.clone());
+        let make = move || ThreadState::new(OPERATION, &backend, &named);
+        let following = self.threads.follow(&self.backend, thread, make)?;
+        let (backend, mut cursor) = (self.backend.clone(), after.get());
         Ok(following.stream(move |state| match state {
             Some(state) => {
-                state.expire(&place, now_ms());
+                state.expire(&backend, now_ms());
                 Ok(state.events_after(&mut cursor))
             }
             // From the beginning on and nothing told: it lacks nothing of what follows.

@@ -17,10 +17,10 @@ use larder_kernel::{
 };
 
 use super::backend::{MemoryBackend, default_namespace, now_ms};
-use super::slots::{LogPage, Record, Slots};
+use super::sharded_map::{LogPage, Record, ShardedMap};
 use bucket::{Bucket, Progress};
 
-type Buckets = Slots<BucketName, Bucket>;
+type Buckets = ShardedMap<BucketName, Bucket>;
 
 /// Small state in memory, bucket by bucket.
 ///
@@ -44,28 +44,28 @@ type Buckets = Slots<BucketName, Bucket>;
 /// ```
 #[derive(Clone)]
 pub struct InMemoryKeyValueStore {
-    place: MemoryBackend,
+    backend: MemoryBackend,
     namespace: Namespace,
     buckets: Arc<Buckets>,
 }
 
 impl InMemoryKeyValueStore {
-    /// A store in a place of its own, in the namespace `default`.
+    /// A store in a backend of its own, in the namespace `default`.
     #[must_use]
     pub fn new() -> Self {
         Self::open(&MemoryBackend::new(), default_namespace())
     }
 
-    /// The store in `namespace` on `place`, shared with every other handle on the two.
+    /// The store in `namespace` on `backend`, shared with every other handle on the two.
     #[must_use]
-    pub fn open(place: &MemoryBackend, namespace: Namespace) -> Self {
-        let buckets = place.space::<Buckets>(&namespace);
-        Self { place: place.clone(), namespace, buckets }
+    pub fn open(backend: &MemoryBackend, namespace: Namespace) -> Self {
+        let buckets = backend.namespace_state::<Buckets>(&namespace);
+        Self { backend: backend.clone(), namespace, buckets }
     }
 
     fn read<R>(&self, bucket: &BucketName, work: impl FnOnce(&Bucket) -> R) -> Option<R> {
         self.buckets.read(bucket, |state| {
-            state.expire(&self.place, now_ms());
+            state.expire(&self.backend, now_ms());
             work(state)
         })
     }
@@ -79,7 +79,7 @@ impl Default for InMemoryKeyValueStore {
 
 impl fmt::Debug for InMemoryKeyValueStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("InMemoryKeyValueStore").field("place", &self.place).finish_non_exhaustive()
+        f.debug_struct("InMemoryKeyValueStore").field("backend", &self.backend).finish_non_exhaustive()
     }
 }
 
@@ -94,7 +94,7 @@ impl Store for InMemoryKeyValueStore {
     }
 
     async fn erase(&self) -> Result<()> {
-        self.buckets.erase(|bucket| self.place.release(bucket.held()));
+        self.buckets.erase(|bucket| self.backend.release(bucket.held()));
         Ok(())
     }
 }
@@ -114,15 +114,15 @@ impl KeyValueStore for InMemoryKeyValueStore {
         let at_revision = matches!(options.condition, KeyValueCondition::AtRevision(_));
         let put = |state: &mut Bucket| {
             let now = now_ms();
-            state.expire(&self.place, now);
-            state.put(&self.place, key, value, options, now)
+            state.expire(&self.backend, now);
+            state.put(&self.backend, key, value, options, now)
         };
         if at_revision {
             // It fails where there is no bucket, and then makes none.
-            let done = self.buckets.change(&self.place, bucket, put);
+            let done = self.buckets.change(&self.backend, bucket, put);
             return done.unwrap_or_else(|| Err(bucket::at_another_revision("key_value.put")));
         }
-        self.buckets.write(&self.place, bucket, || Bucket::new("key_value.put", &self.place, bucket), put)
+        self.buckets.write(&self.backend, bucket, || Bucket::new("key_value.put", &self.backend, bucket), put)
     }
 
     async fn get(&self, bucket: &BucketName, key: &Key) -> Result<Option<KeyValueEntry>> {
@@ -130,9 +130,9 @@ impl KeyValueStore for InMemoryKeyValueStore {
     }
 
     async fn delete(&self, bucket: &BucketName, key: &Key, at: Option<Revision>) -> Result<bool> {
-        let done = self.buckets.change(&self.place, bucket, |state| {
-            state.expire(&self.place, now_ms());
-            state.delete(&self.place, key, at)
+        let done = self.buckets.change(&self.backend, bucket, |state| {
+            state.expire(&self.backend, now_ms());
+            state.delete(&self.backend, key, at)
         });
         match (done, at) {
             (Some(done), _) => done,
@@ -156,11 +156,11 @@ impl KeyValueStore for InMemoryKeyValueStore {
     async fn list_buckets(&self, page: PageRequest<BucketName>) -> Result<Page<BucketInfo, BucketName>> {
         page.check("key_value.list_buckets")?;
         let mut found = Vec::new();
-        self.buckets.walk(page.after.map_or(Bound::Unbounded, Bound::Excluded), |bucket, state| {
+        self.buckets.scan(page.after.map_or(Bound::Unbounded, Bound::Excluded), |bucket, state| {
             if found.len() > page.limit {
                 return ControlFlow::Break(());
             }
-            state.expire(&self.place, now_ms());
+            state.expire(&self.backend, now_ms());
             if state.len() > 0 {
                 found.push(BucketInfo { bucket, keys: state.len() });
             }
@@ -172,14 +172,15 @@ impl KeyValueStore for InMemoryKeyValueStore {
     async fn watch(&self, bucket: &BucketName, prefix: &str, after: Revision) -> Result<KeyValueEvents> {
         const OPERATION: &str = "key_value.watch";
         check_list(OPERATION, prefix, None)?;
-        let (place, named) = (self.place.clone(), bucket.clone());
-        let make = move || Bucket::new(OPERATION, &place, &named);
-        let following = self.buckets.follow(&self.place, bucket, make)?;
-        let (place, prefix, mut progress) = (self.place.clone(), prefix.to_owned(), Progress::after(after));
+        let (backend, named) = (self.backend.clone(), bucket.clone());
+        let make = move || Bucket::new(OPERATION, &backend, &named);
+        let following = self.buckets.follow(&self.backend, bucket, make)?;
+        let (backend, prefix, mut progress) =
+            (self.backend.clone(), prefix.to_owned(), Progress::after(after));
         following.slot().lock().as_ref().map_or(Ok(()), |state| state.check_watch(&mut progress))?;
         Ok(following.stream(move |state| {
             let Some(state) = state else { return progress.outlive_erasure().map(|()| LogPage::empty()) };
-            state.expire(&place, now_ms());
+            state.expire(&backend, now_ms());
             state.changes_after(&prefix, &mut progress)
         }))
     }

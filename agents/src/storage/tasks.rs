@@ -21,22 +21,22 @@ use larder_kernel::{
 };
 
 use super::backend::{MemoryBackend, deadline_ms, default_namespace, now_ms};
-use super::slots::{Record, Slots};
+use super::sharded_map::{Record, ShardedMap};
 use board::{BoardState, Numbers, no_board};
 pub use global::GlobalTaskStore;
 
-/// What the account counts for the numbers of a board, which outlive it.
+/// What the quota counts for the numbers of a board, which outlive it.
 const NUMBERS_SHARE_BYTES: u64 = 256;
 
 /// The boards of a conversation. They share a lock, so that settling the conversation is one step.
 #[derive(Default)]
 struct Conversation {
     boards: BTreeMap<AgentId, (Numbers, Option<BoardState>)>,
-    /// What the boards' names and numbers have in the place's account.
+    /// What the boards' names and numbers have in the quota.
     held: u64,
 }
 
-type Conversations = Slots<ConversationId, Conversation>;
+type Conversations = ShardedMap<ConversationId, Conversation>;
 
 /// Task boards in memory, in the manner of Kanban.
 ///
@@ -65,23 +65,23 @@ type Conversations = Slots<ConversationId, Conversation>;
 /// ```
 #[derive(Clone)]
 pub struct InMemoryTaskStore {
-    place: MemoryBackend,
+    backend: MemoryBackend,
     namespace: Namespace,
     conversations: Arc<Conversations>,
 }
 
 impl InMemoryTaskStore {
-    /// A store in a place of its own, in the namespace `default`.
+    /// A store in a backend of its own, in the namespace `default`.
     #[must_use]
     pub fn new() -> Self {
         Self::open(&MemoryBackend::new(), default_namespace())
     }
 
-    /// The store in `namespace` on `place`, shared with every other handle on the two.
+    /// The store in `namespace` on `backend`, shared with every other handle on the two.
     #[must_use]
-    pub fn open(place: &MemoryBackend, namespace: Namespace) -> Self {
-        let conversations = place.space::<Conversations>(&namespace);
-        Self { place: place.clone(), namespace, conversations }
+    pub fn open(backend: &MemoryBackend, namespace: Namespace) -> Self {
+        let conversations = backend.namespace_state::<Conversations>(&namespace);
+        Self { backend: backend.clone(), namespace, conversations }
     }
 
     /// Runs `work` on the board, if it is there.
@@ -140,7 +140,7 @@ impl Default for InMemoryTaskStore {
 
 impl fmt::Debug for InMemoryTaskStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("InMemoryTaskStore").field("place", &self.place).finish_non_exhaustive()
+        f.debug_struct("InMemoryTaskStore").field("backend", &self.backend).finish_non_exhaustive()
     }
 }
 
@@ -155,7 +155,7 @@ impl Store for InMemoryTaskStore {
     }
 
     async fn erase(&self) -> Result<()> {
-        self.conversations.erase(|conversation| self.place.release(conversation.held()));
+        self.conversations.erase(|conversation| self.backend.release(conversation.held()));
         Ok(())
     }
 }
@@ -166,14 +166,14 @@ impl TaskStore for InMemoryTaskStore {
         const OPERATION: &str = "tasks.create_task_list";
         new.check()?;
         let make = || Ok(Conversation::default());
-        self.conversations.write(&self.place, &board.conversation, make, |conversation| {
+        self.conversations.write(&self.backend, &board.conversation, make, |conversation| {
             let there = conversation.boards.get(&board.agent);
             if there.is_some_and(|(_, state)| state.is_some()) {
                 return Err(Error::new(ErrorKind::AlreadyExists, OPERATION, "the board is there"));
             }
             let names = size(board.conversation.as_str().len() + board.agent.as_str().len());
             let held = if there.is_some() { 0 } else { NUMBERS_SHARE_BYTES + names };
-            self.place.try_reserve(OPERATION, held + BoardState::share(&new))?;
+            self.backend.try_reserve(OPERATION, held + BoardState::share(&new))?;
             conversation.held += held;
             let (numbers, state) = conversation.boards.entry(board.agent.clone()).or_default();
             let made = state.insert(BoardState::new(numbers, new));
@@ -184,7 +184,7 @@ impl TaskStore for InMemoryTaskStore {
     async fn add_tasks(&self, board: &BoardId, tasks: Vec<NewTask>) -> Result<Vec<Task>> {
         const OPERATION: &str = "tasks.add_tasks";
         check_add_tasks(&tasks)?;
-        self.on_board_or_fail(OPERATION, board, |state, numbers| state.add(&self.place, numbers, tasks))
+        self.on_board_or_fail(OPERATION, board, |state, numbers| state.add(&self.backend, numbers, tasks))
     }
 
     async fn get_board(&self, board: &BoardId) -> Result<Option<Board>> {
@@ -214,7 +214,7 @@ impl TaskStore for InMemoryTaskStore {
         page.check("tasks.list_boards")?;
         let first = page.after.as_ref().map(|after| &after.conversation).max(conversation).cloned();
         let mut found = Vec::new();
-        self.conversations.walk(first.map_or(Bound::Unbounded, Bound::Included), |id, state| {
+        self.conversations.scan(first.map_or(Bound::Unbounded, Bound::Included), |id, state| {
             if found.len() > page.limit || conversation.is_some_and(|wanted| *wanted != id) {
                 return ControlFlow::Break(());
             }
@@ -229,7 +229,7 @@ impl TaskStore for InMemoryTaskStore {
     async fn update_status(&self, board: &BoardId, task: &TaskId, step: Transition) -> Result<Task> {
         check_task_text(&step)?;
         self.on_board_or_fail("tasks.update_status", board, |state, numbers| {
-            state.step(&self.place, numbers, task, step)
+            state.step(&self.backend, numbers, task, step)
         })
     }
 
@@ -246,7 +246,7 @@ impl TaskStore for InMemoryTaskStore {
 
     async fn force_retry(&self, board: &BoardId, task: &TaskId) -> Result<Task> {
         self.on_board_or_fail("tasks.force_retry", board, |state, numbers| {
-            state.force_retry(&self.place, numbers, task)
+            state.force_retry(&self.backend, numbers, task)
         })
     }
 
@@ -283,7 +283,7 @@ impl TaskStore for InMemoryTaskStore {
         });
         let removed = removed.flatten();
         if let Some(state) = &removed {
-            self.place.release(state.held());
+            self.backend.release(state.held());
         }
         Ok(removed.is_some())
     }

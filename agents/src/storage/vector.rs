@@ -1,23 +1,23 @@
 //! Vectors in memory: exact cosine search over matrices.
 
-mod best;
 mod block;
-mod cells;
-mod codes;
+mod candidates;
+mod coarse;
 mod columns;
-mod first;
 mod index;
-mod kernel;
+mod ivf;
 #[doc(hidden)]
 pub mod limits;
 mod matrix;
+mod namespace;
 mod query;
-mod run;
-mod scope;
 mod search;
-mod space;
+mod search_batch;
+mod simd;
+mod sq8;
 #[cfg(test)]
 mod tests;
+mod topk;
 
 use std::collections::HashSet;
 use std::fmt;
@@ -34,12 +34,12 @@ use larder_kernel::{
 };
 
 use self::block::Block;
-use self::kernel::Level;
 use self::matrix::Rows;
+use self::namespace::{Collections, NamespaceState};
 use self::query::{Query, filter_steps};
-use self::run::Call;
-use self::search::Way;
-use self::space::{Collections, Space};
+use self::search::SearchOptions;
+use self::search_batch::SearchBatch;
+use self::simd::Level;
 use super::MemoryBackend;
 use super::backend::default_namespace;
 use super::offload::{self, WAIT_STEPS};
@@ -97,26 +97,32 @@ use super::offload::{self, WAIT_STEPS};
 /// ```
 #[derive(Clone)]
 pub struct InMemoryVectorStore {
-    place: MemoryBackend,
+    backend: MemoryBackend,
     namespace: Namespace,
-    space: Arc<Space>,
+    state: Arc<NamespaceState>,
     embedder: Option<Arc<dyn Embedder>>,
-    way: Way,
+    options: SearchOptions,
 }
 
 impl InMemoryVectorStore {
-    /// A store in a place of its own.
+    /// A store in a backend of its own.
     #[must_use]
     pub fn new() -> Self {
         Self::open(&MemoryBackend::new(), default_namespace())
     }
 
-    /// The store of a namespace at a place.
+    /// The store of a namespace at a backend.
     #[must_use]
-    pub fn open(place: &MemoryBackend, namespace: Namespace) -> Self {
+    pub fn open(backend: &MemoryBackend, namespace: Namespace) -> Self {
         let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
-        let way = Way { level: Level::best(), first_pass: true, threads, approximate: false };
-        Self { space: place.space(&namespace), place: place.clone(), namespace, embedder: None, way }
+        let options = SearchOptions { level: Level::best(), first_pass: true, threads, approximate: false };
+        Self {
+            state: backend.namespace_state(&namespace),
+            backend: backend.clone(),
+            namespace,
+            embedder: None,
+            options,
+        }
     }
 
     /// Sets how many threads one long search may use, at least one; unless set, as many as there are cores.
@@ -124,7 +130,7 @@ impl InMemoryVectorStore {
     /// A search begins further threads only where each has some milliseconds of work.
     #[must_use]
     pub fn with_search_threads(mut self, threads: NonZero<usize>) -> Self {
-        self.way.threads = threads.get();
+        self.options.threads = threads.get();
         self
     }
 
@@ -134,7 +140,7 @@ impl InMemoryVectorStore {
     /// four times the bytes, and none is approximate: a reference to measure by.
     #[must_use]
     pub fn with_first_pass(mut self, first_pass: bool) -> Self {
-        self.way.first_pass = first_pass;
+        self.options.first_pass = first_pass;
         self
     }
 
@@ -166,7 +172,7 @@ impl InMemoryVectorStore {
     /// *SPANN* (NeurIPS 2021).
     #[must_use]
     pub fn with_approximate_search(mut self) -> Self {
-        self.way.approximate = true;
+        self.options.approximate = true;
         self
     }
 
@@ -183,14 +189,14 @@ impl InMemoryVectorStore {
     /// Once begun, the index is made all the same.
     pub async fn build_index(&self, collection: &CollectionName) -> Result<bool> {
         const OPERATION: &str = "vectors.build_index";
-        if !self.way.has_index() {
+        if !self.options.has_index() {
             let message = "searches of this store are exact; open it with approximate search";
             return Err(Error::new(ErrorKind::Unsupported, OPERATION, message));
         }
         let look = |rows: &Rows| (rows.dimensions(), rows.snapshot(), rows.index());
-        let found = self.space.look(OPERATION, collection, look).await?;
+        let found = self.state.look(OPERATION, collection, look).await?;
         let Some((dimensions, blocks, index)) = found else { return Ok(false) };
-        let level = self.way.level;
+        let level = self.options.level;
         offload::run(OPERATION, WAIT_STEPS, move || Ok(index.make(level, &blocks, dimensions))).await
     }
 
@@ -208,18 +214,18 @@ impl InMemoryVectorStore {
         requests: &[SearchRequest],
     ) -> Result<Vec<Vec<SearchHit>>> {
         let look = |rows: &Rows| (rows.dimensions(), rows.snapshot(), rows.index(), rows.copy_steps());
-        let found = self.space.look(operation, collection, look).await?;
+        let found = self.state.look(operation, collection, look).await?;
         let Some((dimensions, blocks, index, copy_steps)) = found else {
             return Ok(vec![Vec::new(); requests.len()]);
         };
         for request in requests {
             check_dimension(operation, request.embedding.dimensions(), dimensions)?;
         }
-        let way = self.way;
-        let cells =
-            (way.approximate && way.first_pass).then(|| index.cells_for(way.level, &blocks, dimensions));
+        let options = self.options;
+        let ivf = (options.approximate && options.first_pass)
+            .then(|| index.ivf_for(options.level, &blocks, dimensions));
         let queries = requests.iter().map(Query::new).collect();
-        Call { way, blocks, queries, cells: cells.flatten(), copy_steps }.run(operation).await
+        SearchBatch { options, blocks, queries, ivf: ivf.flatten(), copy_steps }.run(operation).await
     }
 }
 
@@ -249,7 +255,7 @@ impl Store for InMemoryVectorStore {
 
     async fn erase(&self) -> Result<()> {
         let take = |collections: &mut Collections| ((), std::mem::take(collections).into_values().collect());
-        self.space.take_out("vectors.erase", &self.place, take).await
+        self.state.take_out("vectors.erase", &self.backend, take).await
     }
 }
 
@@ -265,8 +271,8 @@ async fn documents(
             break;
         }
     }
-    let make = |place: &Option<(Arc<Block>, usize)>| {
-        place.as_ref().map(|(block, row)| block.document(*row)).transpose()
+    let make = |found: &Option<(Arc<Block>, usize)>| {
+        found.as_ref().map(|(block, row)| block.document(*row)).transpose()
     };
     offload::run(operation, steps, move || places.iter().map(make).collect()).await
 }
@@ -280,14 +286,14 @@ impl VectorStore for InMemoryVectorStore {
         mode: PutMode,
     ) -> Result<PutReport> {
         let documents = prepare(documents, self.embedder.as_deref()).await?;
-        self.space.put("vectors.put", &self.place, collection, documents, mode).await
+        self.state.put("vectors.put", &self.backend, collection, documents, mode).await
     }
 
     async fn get(&self, collection: &CollectionName, ids: &[DocumentId]) -> Result<Vec<Option<Document>>> {
         check_ids("vectors.get", ids)?;
         let wanted = ids.to_vec();
         let find = move |rows: &Rows| wanted.iter().map(|id| rows.find(id)).collect::<Vec<_>>();
-        let Some(places) = self.space.look("vectors.get", collection, find).await? else {
+        let Some(places) = self.state.look("vectors.get", collection, find).await? else {
             return Ok(vec![None; ids.len()]);
         };
         documents("vectors.get", places).await
@@ -312,14 +318,14 @@ impl VectorStore for InMemoryVectorStore {
     async fn delete(&self, collection: &CollectionName, ids: &[DocumentId]) -> Result<u64> {
         const OPERATION: &str = "vectors.delete";
         check_ids(OPERATION, ids)?;
-        let dimensions = self.space.look(OPERATION, collection, Rows::dimensions).await?;
+        let dimensions = self.state.look(OPERATION, collection, Rows::dimensions).await?;
         let Some(dimensions) = dimensions else { return Ok(0) };
         let ids: HashSet<DocumentId> = ids.iter().cloned().collect();
         // Each hole is filled with another row.
         let steps = ids.len().saturating_mul(dimensions);
-        let place = self.place.clone();
-        let delete = move |rows: &mut Rows| rows.delete(&place, &ids);
-        Ok(self.space.change(OPERATION, collection, steps, delete).await?.unwrap_or(0))
+        let backend = self.backend.clone();
+        let delete = move |rows: &mut Rows| rows.delete(&backend, &ids);
+        Ok(self.state.change(OPERATION, collection, steps, delete).await?.unwrap_or(0))
     }
 
     async fn delete_matching(&self, collection: &CollectionName, filter: &Filter) -> Result<u64> {
@@ -328,23 +334,23 @@ impl VectorStore for InMemoryVectorStore {
         // Every document is looked at, and each hole is filled with another row.
         let look = filter_steps(filter);
         let steps = move |rows: &Rows| rows.len().saturating_mul(look + rows.dimensions());
-        let Some(steps) = self.space.look(OPERATION, collection, steps).await? else { return Ok(0) };
-        let (place, filter) = (self.place.clone(), filter.clone());
+        let Some(steps) = self.state.look(OPERATION, collection, steps).await? else { return Ok(0) };
+        let (backend, filter) = (self.backend.clone(), filter.clone());
         let delete = move |rows: &mut Rows| {
             let ids = rows.matching(&filter);
-            rows.delete(&place, &ids)
+            rows.delete(&backend, &ids)
         };
-        Ok(self.space.change(OPERATION, collection, steps, delete).await?.unwrap_or(0))
+        Ok(self.state.change(OPERATION, collection, steps, delete).await?.unwrap_or(0))
     }
 
     async fn count(&self, collection: &CollectionName, filter: Option<&Filter>) -> Result<u64> {
         const OPERATION: &str = "vectors.count";
         let Some(filter) = filter else {
-            let count = self.space.look(OPERATION, collection, |rows| size(rows.len())).await?;
+            let count = self.state.look(OPERATION, collection, |rows| size(rows.len())).await?;
             return Ok(count.unwrap_or(0));
         };
         filter.check(OPERATION)?;
-        let found = self.space.look(OPERATION, collection, |rows| (rows.len(), rows.snapshot())).await?;
+        let found = self.state.look(OPERATION, collection, |rows| (rows.len(), rows.snapshot())).await?;
         let Some((count, blocks)) = found else { return Ok(0) };
         let steps = count.saturating_mul(filter_steps(filter));
         let filter = filter.clone();
@@ -361,7 +367,7 @@ impl VectorStore for InMemoryVectorStore {
         page.check(OPERATION)?;
         let PageRequest { after, limit } = page;
         let look = move |rows: &Rows| rows.page(after.as_ref(), limit + 1);
-        let places = self.space.look(OPERATION, collection, look).await?;
+        let places = self.state.look(OPERATION, collection, look).await?;
         let Some(places) = places else { return Ok(Page::empty()) };
         let places = places.into_iter().map(Some).collect();
         let items = documents(OPERATION, places).await?.into_iter().flatten().collect();
@@ -374,7 +380,7 @@ impl VectorStore for InMemoryVectorStore {
     ) -> Result<Page<CollectionInfo, CollectionName>> {
         const OPERATION: &str = "vectors.list_collections";
         page.check(OPERATION)?;
-        let items = self.space.list(OPERATION, page.after, page.limit + 1).await?;
+        let items = self.state.list(OPERATION, page.after, page.limit + 1).await?;
         Ok(Page::from_surplus(items, page.limit, |item: &CollectionInfo| item.collection.clone()))
     }
 
@@ -384,6 +390,6 @@ impl VectorStore for InMemoryVectorStore {
             let gone = collections.remove(&name);
             (gone.is_some(), gone.into_iter().collect())
         };
-        self.space.take_out("vectors.drop_collection", &self.place, take).await
+        self.state.take_out("vectors.drop_collection", &self.backend, take).await
     }
 }

@@ -12,21 +12,21 @@ use crate::storage::MemoryBackend;
 /// Bytes in a piece that a stream is gathered into: large enough that pieces cost nothing, small enough to read by.
 const PIECE_BYTES: usize = 256 * 1024;
 
-/// Bytes reserved at a place until they are kept; a write that ends before gives them back.
+/// Bytes reserved at a backend until they are kept; a write that ends before gives them back.
 #[derive(Debug)]
 pub(super) struct Reservation {
-    place: MemoryBackend,
+    backend: MemoryBackend,
     bytes: u64,
 }
 
 impl Reservation {
-    pub(super) fn new(place: &MemoryBackend) -> Self {
-        Self { place: place.clone(), bytes: 0 }
+    pub(super) fn new(backend: &MemoryBackend) -> Self {
+        Self { backend: backend.clone(), bytes: 0 }
     }
 
     /// Reserves more, or refuses.
     pub(super) fn grow(&mut self, operation: &'static str, bytes: u64) -> Result<()> {
-        self.place.try_reserve(operation, bytes)?;
+        self.backend.try_reserve(operation, bytes)?;
         self.bytes += bytes;
         Ok(())
     }
@@ -39,7 +39,7 @@ impl Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        self.place.release(self.bytes);
+        self.backend.release(self.bytes);
     }
 }
 

@@ -62,10 +62,10 @@ async fn conditions_compare_and_write_in_one_step() {
 
 #[tokio::test]
 async fn a_body_past_the_cap_or_broken_or_dropped_leaves_nothing() {
-    let place = MemoryBackend::with_bytes_max(1_000);
-    let store = InMemoryBlobStore::open(&place, Namespace::new("n").unwrap());
+    let backend = MemoryBackend::with_bytes_max(1_000);
+    let store = InMemoryBlobStore::open(&backend, Namespace::new("n").unwrap());
     store.put_bytes(&key("k"), Bytes::from_static(b"old")).await.unwrap();
-    let held = place.bytes();
+    let held = backend.bytes();
     let endless = BlobBody::stream(stream::repeat_with(|| Ok(Bytes::from_static(&[7; 100]))));
     let error = store.put(&key("k"), endless, BlobPutOptions::default()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ResourceExhausted);
@@ -78,10 +78,10 @@ async fn a_body_past_the_cap_or_broken_or_dropped_leaves_nothing() {
     let (waited_for, options) = (key("k"), BlobPutOptions::default());
     let put = store.put(&waited_for, stuck, options);
     assert!(tokio::time::timeout(Duration::from_millis(5), put).await.is_err());
-    assert_eq!(place.bytes(), held);
+    assert_eq!(backend.bytes(), held);
     assert_eq!(store.get_bytes(&key("k")).await.unwrap(), "old");
     assert!(store.delete(&key("k")).await.unwrap());
-    assert_eq!(place.bytes(), 0);
+    assert_eq!(backend.bytes(), 0);
 }
 
 #[tokio::test]

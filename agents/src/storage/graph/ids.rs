@@ -1,4 +1,4 @@
-//! The ids of a graph's entities by the entities' numbers, and the answers of walks that name entities by them.
+//! The ids of a graph's entities by the entities' numbers, and the answers of traversals that name entities by them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -38,10 +38,10 @@ impl Ids {
     }
 }
 
-/// The entities that a walk reached, by their ids: what
+/// The entities that a traversal reached, by their ids: what
 /// [`InMemoryGraphStore::reach`](super::InMemoryGraphStore::reach) returns.
 ///
-/// It shows the graph of the moment of the walk, whatever is written afterwards. It holds 8 bytes for each entity, and
+/// It shows the graph of the moment of the traversal, whatever is written afterwards. It holds 8 bytes for each entity, and
 /// shares the ids with the store; a write that changes ids while answers are held copies up to 1,024 of them.
 ///
 /// ```
@@ -84,7 +84,7 @@ impl ReachedIds {
 
     /// Each id with its hops from the first: nearest first, those with the same hops in any order.
     pub fn iter(&self) -> impl Iterator<Item = (&EntityId, u32)> {
-        // A walk reaches what has a number, and what has a number has an id.
+        // A traversal reaches what has a number, and what has a number has an id.
         self.nodes.iter().filter_map(|(node, hops)| Some((self.ids.get(*node)?, *hops)))
     }
 }

@@ -14,8 +14,8 @@ use petgraph::Direction as Way;
 use petgraph::graph::{EdgeIndex, NodeIndex};
 use petgraph::stable_graph::StableDiGraph;
 
+use super::adjacency::Adjacency;
 use super::ids::Ids;
-use super::near::Near;
 use crate::storage::MemoryBackend;
 
 /// What one entity or relationship is counted for beyond its ids, type and properties.
@@ -32,8 +32,8 @@ pub(super) struct Graph {
     pub(super) entities: BTreeMap<EntityId, NodeIndex>,
     pub(super) relationships: BTreeMap<RelationshipId, EdgeIndex>,
     /// The entities at the other ends of each entity's relationships, leaving and arriving, and the entities' ids: what
-    /// walks read, by the entities' numbers. Those of the edges lie all over the memory.
-    pub(super) near: [Near; 2],
+    /// traversals read, by the entities' numbers. Those of the edges lie all over the memory.
+    pub(super) adjacency: [Adjacency; 2],
     pub(super) ids: Ids,
     entities_by_type: ByType<EntityType, EntityId>,
     relationships_by_type: ByType<RelationshipType, RelationshipId>,
@@ -73,7 +73,7 @@ fn full(operation: &'static str, held: usize, added: u64) -> Result<()> {
 }
 
 impl Graph {
-    /// What is counted for the graph at its place.
+    /// What is counted for the graph at its backend.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -86,18 +86,18 @@ impl Graph {
         self.relationships.get(id).and_then(|edge| self.graph.edge_weight(*edge))
     }
 
-    /// Moves the account from `freed` bytes to `needed` ones, or refuses before anything is changed.
-    fn account(
+    /// Counts `needed` bytes instead of `freed` ones, or refuses before anything is changed.
+    fn adjust_quota(
         &mut self,
         operation: &'static str,
-        place: &MemoryBackend,
+        backend: &MemoryBackend,
         freed: u64,
         needed: u64,
     ) -> Result<()> {
         if needed > freed {
-            place.try_reserve(operation, needed - freed)?;
+            backend.try_reserve(operation, needed - freed)?;
         } else {
-            place.release(freed - needed);
+            backend.release(freed - needed);
         }
         self.bytes = self.bytes + needed - freed;
         Ok(())
@@ -105,7 +105,7 @@ impl Graph {
 
     pub(super) fn upsert_entities(
         &mut self,
-        place: &MemoryBackend,
+        backend: &MemoryBackend,
         entities: Vec<Entity>,
     ) -> Result<UpsertReport> {
         const OPERATION: &str = "graph.upsert_entities";
@@ -122,7 +122,7 @@ impl Graph {
             }
         }
         full(OPERATION, self.entities.len(), report.created)?;
-        self.account(OPERATION, place, freed, needed)?;
+        self.adjust_quota(OPERATION, backend, freed, needed)?;
         entities.into_iter().for_each(|entity| self.write_entity(entity));
         Ok(report)
     }
@@ -145,7 +145,7 @@ impl Graph {
 
     pub(super) fn upsert_relationships(
         &mut self,
-        place: &MemoryBackend,
+        backend: &MemoryBackend,
         relationships: Vec<Relationship>,
     ) -> Result<UpsertReport> {
         const OPERATION: &str = "graph.upsert_relationships";
@@ -166,7 +166,7 @@ impl Graph {
             writes.push((source, target, relationship));
         }
         full(OPERATION, self.relationships.len(), report.created)?;
-        self.account(OPERATION, place, freed, needed)?;
+        self.adjust_quota(OPERATION, backend, freed, needed)?;
         for (source, target, relationship) in writes {
             self.write_relationship(source, target, relationship);
         }
@@ -177,15 +177,15 @@ impl Graph {
         let edge = self.relationships.get(&relationship.id).copied();
         let edge = edge.filter(|edge| self.graph.edge_endpoints(*edge) == Some((source, target)));
         let relationship = Arc::new(relationship);
-        // Between the same ends it stays where it is: taking an edge out costs a walk along its ends' lists.
+        // Between the same ends it stays where it is: taking an edge out costs a scan of its ends' lists.
         if let Some(weight) = edge.and_then(|edge| self.graph.edge_weight_mut(edge)) {
             let old = std::mem::replace(weight, relationship.clone());
             remove(&mut self.relationships_by_type, &old.relationship_type, &old.id);
         } else {
             self.unlink(&relationship.id);
             let edge = self.graph.add_edge(source, target, relationship.clone());
-            self.near[Way::Outgoing.index()].add(source, target);
-            self.near[Way::Incoming.index()].add(target, source);
+            self.adjacency[Way::Outgoing.index()].add(source, target);
+            self.adjacency[Way::Incoming.index()].add(target, source);
             self.relationships.insert(relationship.id.clone(), edge);
         }
         add(&mut self.relationships_by_type, &relationship.relationship_type, &relationship.id);
@@ -197,24 +197,24 @@ impl Graph {
         })
     }
 
-    /// Takes a relationship out of the graph and its maps; the account stays.
+    /// Takes a relationship out of the graph and its maps; the quota does not change.
     fn unlink(&mut self, id: &RelationshipId) -> Option<Arc<Relationship>> {
         let edge = self.relationships.remove(id)?;
         let (source, target) = self.graph.edge_endpoints(edge)?;
         let relationship = self.graph.remove_edge(edge)?;
-        self.near[Way::Outgoing.index()].remove_one(source, target);
-        self.near[Way::Incoming.index()].remove_one(target, source);
+        self.adjacency[Way::Outgoing.index()].remove_one(source, target);
+        self.adjacency[Way::Incoming.index()].remove_one(target, source);
         remove(&mut self.relationships_by_type, &relationship.relationship_type, id);
         Some(relationship)
     }
 
-    pub(super) fn delete_relationship(&mut self, place: &MemoryBackend, id: &RelationshipId) -> bool {
+    pub(super) fn delete_relationship(&mut self, backend: &MemoryBackend, id: &RelationshipId) -> bool {
         let Some(gone) = self.unlink(id) else { return false };
-        self.give_back(place, relationship_bytes(&gone));
+        self.give_back(backend, relationship_bytes(&gone));
         true
     }
 
-    pub(super) fn delete_entity(&mut self, place: &MemoryBackend, id: &EntityId) -> DeletedEntity {
+    pub(super) fn delete_entity(&mut self, backend: &MemoryBackend, id: &EntityId) -> DeletedEntity {
         let Some(node) = self.entities.remove(id) else { return DeletedEntity::default() };
         // A loop stands among both the outgoing and the incoming edges; the set counts it once.
         let touching: BTreeSet<RelationshipId> = [Way::Outgoing, Way::Incoming]
@@ -233,21 +233,21 @@ impl Graph {
         }
         self.ids.set(node, None);
         for way in [Way::Outgoing, Way::Incoming] {
-            for other in self.near[way.index()].take(node) {
-                self.near[way.opposite().index()].remove_all(other, node);
+            for other in self.adjacency[way.index()].take(node) {
+                self.adjacency[way.opposite().index()].remove_all(other, node);
             }
         }
         if let Some(entity) = self.graph.remove_node(node) {
             remove(&mut self.entities_by_type, &entity.entity_type, id);
             freed += entity_bytes(&entity);
         }
-        self.give_back(place, freed);
+        self.give_back(backend, freed);
         DeletedEntity { existed: true, relationships: size(touching.len()) }
     }
 
-    fn give_back(&mut self, place: &MemoryBackend, bytes: u64) {
+    fn give_back(&mut self, backend: &MemoryBackend, bytes: u64) {
         self.bytes -= bytes;
-        place.release(bytes);
+        backend.release(bytes);
     }
 
     /// How many relationships touch an entity, counted up to `most`.

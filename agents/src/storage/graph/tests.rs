@@ -80,7 +80,7 @@ async fn a_walk_of_any_length_finds_what_stands_though_the_graph_grows_between_w
     let store = InMemoryGraphStore::new();
     let name = |number: usize| format!("{number:05}");
     store.upsert_entities(vec![node("hub")]).await.unwrap();
-    // Across the bound of walks on the caller's thread.
+    // Across the bound of traversals on the caller's thread.
     for (first, last) in [(0, 500), (500, 8_000), (8_000, 9_000)] {
         for batch in (first..last).collect::<Vec<_>>().chunks(500) {
             store.upsert_entities(batch.iter().map(|number| node(&name(*number))).collect()).await.unwrap();
@@ -114,8 +114,8 @@ async fn a_relationship_between_two_entities_of_the_last_ring_is_not_taken() {
 
 #[tokio::test]
 async fn batches_are_whole_replacements_move_ends_and_deletions_detach() {
-    let place = MemoryBackend::new();
-    let store = InMemoryGraphStore::open(&place, Namespace::new("n").unwrap());
+    let backend = MemoryBackend::new();
+    let store = InMemoryGraphStore::open(&backend, Namespace::new("n").unwrap());
     store.upsert_entities(["a", "b", "c"].map(node).to_vec()).await.unwrap();
     let batch = vec![edge("1", "k", "a", "b"), edge("2", "k", "a", "x")];
     let error = store.upsert_relationships(batch).await.unwrap_err();
@@ -144,7 +144,7 @@ async fn batches_are_whole_replacements_move_ends_and_deletions_detach() {
     assert_eq!(store.count().await.unwrap(), GraphCounts { entities: 2, relationships: 1 });
     store.delete_entity(&id("b")).await.unwrap();
     store.delete_entity(&id("c")).await.unwrap();
-    assert_eq!(place.bytes(), 0);
+    assert_eq!(backend.bytes(), 0);
 }
 
 #[tokio::test]
@@ -215,7 +215,7 @@ async fn a_walk_costs_the_relationships_that_it_visits_and_no_others() {
     }
     let walk = |depth, direction, most| {
         let query = NeighborQuery::depth(depth).with_direction(direction);
-        let found = store.space.walk(walk::reach, &id(&ids[0]), &query, most);
+        let found = store.state.traverse(traversal::reach, &id(&ids[0]), &query, most);
         found.map(|found| found.len())
     };
     for (depth, direction, visits, found) in
@@ -252,11 +252,11 @@ async fn what_walks_read_follows_every_change_of_the_graph() {
                 store.upsert_relationships(vec![moved]).await.unwrap();
             }
         }
-        let graph = store.space.read();
+        let graph = store.state.read();
         for (name, node) in &graph.entities {
             assert_eq!(graph.ids.get(*node), Some(name));
             for way in [Way::Outgoing, Way::Incoming] {
-                let mut near = graph.near[way.index()].of(*node).to_vec();
+                let mut near = graph.adjacency[way.index()].of(*node).to_vec();
                 let mut edges: Vec<_> = graph.graph.neighbors_directed(*node, way).collect();
                 near.sort_unstable();
                 edges.sort_unstable();
@@ -272,9 +272,9 @@ async fn who_waits_for_a_long_walk_or_change_holds_up_no_other_task() {
     let store = sample().await;
     for reading in [true, false] {
         let ((begun, begins), (told, tells)) = (std::sync::mpsc::channel(), std::sync::mpsc::channel());
-        let space = store.space.clone();
+        let state = store.state.clone();
         let holder = std::thread::spawn(move || {
-            let _locks = if reading { (Some(space.read()), None) } else { (None, Some(space.write())) };
+            let _locks = if reading { (Some(state.read()), None) } else { (None, Some(state.write())) };
             begun.send(()).unwrap();
             tells.recv_timeout(std::time::Duration::from_secs(20)).is_ok()
         });

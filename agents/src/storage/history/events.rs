@@ -3,7 +3,7 @@
 use larder_kernel::RunId;
 use larder_kernel::check::size;
 
-/// What the account counts for an event beyond its content.
+/// What the quota counts for an event beyond its content.
 const EVENT_SHARE_BYTES: u64 = 128;
 
 pub(super) struct Event {
@@ -29,7 +29,7 @@ pub(super) enum EventKind {
 }
 
 impl Event {
-    /// What the account counts for it.
+    /// What the quota counts for it.
     pub(super) fn share(&self) -> u64 {
         let run_bytes = match &self.kind {
             EventKind::RunCleared { run, .. } => size(run.as_str().len()),

@@ -12,9 +12,9 @@ use larder_kernel::{
 
 use super::events::{Event, EventKind};
 use crate::storage::backend::{MemoryBackend, deadline_ms};
-use crate::storage::slots::{LogPage, Record};
+use crate::storage::sharded_map::{LogPage, Record};
 
-/// What the account counts for a thread, a message, a blob's reference and a key beyond their content.
+/// What the quota counts for a thread, a message, a blob's reference and a key beyond their content.
 const THREAD_SHARE_BYTES: u64 = 512;
 const MESSAGE_SHARE_BYTES: u64 = 160;
 const BLOB_SHARE_BYTES: u64 = 64;
@@ -34,7 +34,7 @@ pub(super) struct ThreadState {
     events: Vec<Event>,
     keys: HashMap<IdempotencyKey, ([u8; 32], Appended)>,
     life: Option<Life>,
-    /// What this thread has in the place's account.
+    /// What this thread has in the quota.
     held: u64,
 }
 
@@ -52,10 +52,10 @@ struct Life {
 }
 
 impl ThreadState {
-    pub(super) fn new(operation: &'static str, place: &MemoryBackend, thread: &Thread) -> Result<Self> {
+    pub(super) fn new(operation: &'static str, backend: &MemoryBackend, thread: &Thread) -> Result<Self> {
         let ids = thread.agent.as_str().len() + thread.session.as_str().len();
         let held = THREAD_SHARE_BYTES + size(ids);
-        place.try_reserve(operation, held)?;
+        backend.try_reserve(operation, held)?;
         Ok(Self {
             messages: VecDeque::new(),
             bytes: 0,
@@ -105,12 +105,12 @@ impl ThreadState {
     pub(super) fn append<M: Borrow<ChatMessage> + Into<Arc<ChatMessage>>>(
         &mut self,
         operation: &'static str,
-        place: &MemoryBackend,
+        backend: &MemoryBackend,
         messages: Vec<M>,
         key: Option<(IdempotencyKey, [u8; 32])>,
     ) -> Result<Appended> {
         let key_bytes = key.as_ref().map_or(0, |(key, _)| KEY_SHARE_BYTES + size(key.as_str().len()));
-        self.reserve(operation, place, content_share(&messages) + key_bytes)?;
+        self.reserve(operation, backend, content_share(&messages) + key_bytes)?;
         let first = self.last + 1;
         for message in messages {
             let bytes = size(message.borrow().size_bytes());
@@ -176,7 +176,7 @@ impl ThreadState {
         }
     }
 
-    pub(super) fn clear(&mut self, place: &MemoryBackend) -> u64 {
+    pub(super) fn clear(&mut self, backend: &MemoryBackend) -> u64 {
         self.life = None;
         let removed = size(self.messages.len());
         if removed == 0 {
@@ -184,13 +184,13 @@ impl ThreadState {
         }
         let freed = self.messages.drain(..).map(|entry| entry.share()).sum();
         self.bytes = 0;
-        self.release(place, freed);
-        self.drop_events(place, |_| true);
-        self.log(place, EventKind::Cleared { removed });
+        self.release(backend, freed);
+        self.drop_events(backend, |_| true);
+        self.log(backend, EventKind::Cleared { removed });
         removed
     }
 
-    pub(super) fn clear_run(&mut self, place: &MemoryBackend, run: &RunId) -> u64 {
+    pub(super) fn clear_run(&mut self, backend: &MemoryBackend, run: &RunId) -> u64 {
         let (mut removed, mut bytes, mut freed) = (0, 0, 0);
         self.messages.retain(|entry| {
             let goes = entry.message.run.as_ref() == Some(run);
@@ -203,8 +203,8 @@ impl ThreadState {
         });
         if removed > 0 {
             self.bytes -= bytes;
-            self.release(place, freed);
-            self.log(place, EventKind::RunCleared { run: run.clone(), removed });
+            self.release(backend, freed);
+            self.log(backend, EventKind::RunCleared { run: run.clone(), removed });
             self.end_life_if_empty();
         }
         removed
@@ -217,7 +217,7 @@ impl ThreadState {
         }
     }
 
-    pub(super) fn replace(&mut self, place: &MemoryBackend, replacement: Replacement) -> Result<Replaced> {
+    pub(super) fn replace(&mut self, backend: &MemoryBackend, replacement: Replacement) -> Result<Replaced> {
         const OPERATION: &str = "history.replace";
         let (up_to, seen) = (replacement.up_to.get(), replacement.seen.get());
         if seen > self.last {
@@ -236,7 +236,7 @@ impl ThreadState {
             .range(..going)
             .fold((0, 0), |(bytes, freed), entry| (bytes + entry.bytes, freed + entry.share()));
         let needed = content_share(&replacement.messages);
-        place.exchange(OPERATION, freed, needed)?;
+        backend.exchange(OPERATION, freed, needed)?;
         self.held = self.held + needed - freed;
         self.messages.drain(..going);
         let added: usize = replacement.messages.iter().map(ChatMessage::size_bytes).sum();
@@ -249,16 +249,16 @@ impl ThreadState {
             self.messages.push_front(Entry { seq, message: Arc::new(message), bytes, thread_bytes });
         }
         let removed = size(going);
-        self.cover_replacements(place, up_to);
-        self.log(place, EventKind::Replaced { first: seq, up_to, removed, thread_bytes });
+        self.cover_replacements(backend, up_to);
+        self.log(backend, EventKind::Replaced { first: seq, up_to, removed, thread_bytes });
         self.end_life_if_empty();
         Ok(Replaced { removed, seq: Seq::new(self.last) })
     }
 
     /// Forgets the replacements that one up to `up_to` covers and the events at or below it, on whose numbers the new
     /// messages may stand, and narrows the other replacements to what is left of them.
-    fn cover_replacements(&mut self, place: &MemoryBackend, up_to: i64) {
-        self.drop_events(place, |event| match event.kind {
+    fn cover_replacements(&mut self, backend: &MemoryBackend, up_to: i64) {
+        self.drop_events(backend, |event| match event.kind {
             EventKind::Replaced { up_to: earlier, .. } => earlier <= up_to,
             _ => event.seq <= up_to,
         });
@@ -318,34 +318,34 @@ impl ThreadState {
     }
 
     /// Gives the event the next number. It is counted without a cap: it replaces what went.
-    fn log(&mut self, place: &MemoryBackend, kind: EventKind) {
+    fn log(&mut self, backend: &MemoryBackend, kind: EventKind) {
         self.last += 1;
         self.removed_last = self.last;
         let event = Event { seq: self.last, kind };
         let bytes = event.share();
-        place.count(bytes);
+        backend.count(bytes);
         self.held += bytes;
         self.events.push(event);
     }
 
-    fn drop_events(&mut self, place: &MemoryBackend, goes: impl Fn(&Event) -> bool) {
+    fn drop_events(&mut self, backend: &MemoryBackend, goes: impl Fn(&Event) -> bool) {
         let mut freed = 0;
         self.events.retain(|event| {
             let goes = goes(event);
             freed += if goes { event.share() } else { 0 };
             !goes
         });
-        self.release(place, freed);
+        self.release(backend, freed);
     }
 
-    fn reserve(&mut self, operation: &'static str, place: &MemoryBackend, bytes: u64) -> Result<()> {
-        place.try_reserve(operation, bytes)?;
+    fn reserve(&mut self, operation: &'static str, backend: &MemoryBackend, bytes: u64) -> Result<()> {
+        backend.try_reserve(operation, bytes)?;
         self.held += bytes;
         Ok(())
     }
 
-    fn release(&mut self, place: &MemoryBackend, bytes: u64) {
-        place.release(bytes);
+    fn release(&mut self, backend: &MemoryBackend, bytes: u64) {
+        backend.release(bytes);
         self.held -= bytes;
     }
 }
@@ -360,9 +360,9 @@ impl Record for ThreadState {
     }
 
     /// Makes an expiry that has passed into the clear that it is. Every access begins with it.
-    fn expire(&mut self, place: &MemoryBackend, now_ms: i64) {
+    fn expire(&mut self, backend: &MemoryBackend, now_ms: i64) {
         if self.life.as_ref().is_some_and(|life| now_ms >= life.expires_at_ms) {
-            self.clear(place);
+            self.clear(backend);
         }
     }
 
@@ -376,7 +376,7 @@ fn content_share<M: Borrow<ChatMessage>>(messages: &[M]) -> u64 {
     messages.iter().map(|message| share(message.borrow())).sum()
 }
 
-/// What the account counts for a message beyond its size: ids and types of content are no part of that.
+/// What the quota counts for a message beyond its size: ids and types of content are no part of that.
 fn fixed_share(message: &ChatMessage) -> u64 {
     let run = message.run.as_ref().map_or(0, |run| run.as_str().len());
     let author = message.author.as_ref().map_or(0, |author| author.agent.as_str().len());

@@ -53,8 +53,8 @@ async fn a_replacement_longer_than_what_goes_reaches_below_zero_and_keeps_what_c
 
 #[tokio::test]
 async fn an_expiry_is_a_clear_before_the_next_event_and_seq_goes_on() {
-    let place = MemoryBackend::new();
-    let history = InMemoryHistoryProvider::open(&place, default_namespace());
+    let backend = MemoryBackend::new();
+    let history = InMemoryHistoryProvider::open(&backend, default_namespace());
     let thread = thread("s");
     let options = AppendOptions::default().with_ttl(Ttl::fixed(Duration::from_millis(20)));
     history.append_many(&thread, vec![user("a"), user("b")], options).await.unwrap();
@@ -70,7 +70,7 @@ async fn an_expiry_is_a_clear_before_the_next_event_and_seq_goes_on() {
     assert_eq!(log.iter().map(|event| event.seq.get()).collect::<Vec<_>>(), [3, 4]);
 
     history.erase().await.unwrap();
-    assert_eq!(place.bytes(), 0);
+    assert_eq!(backend.bytes(), 0);
     assert_eq!(history.append(&thread, user("d")).await.unwrap().get(), 1);
 }
 
@@ -105,12 +105,12 @@ async fn the_digest_of_a_long_message_is_not_made_on_the_runtime() {
 
 #[tokio::test]
 async fn a_subscriber_meets_backlog_and_live_events_of_concurrent_writers_once_each() {
-    let place = MemoryBackend::new();
-    let history = InMemoryHistoryProvider::open(&place, default_namespace());
+    let backend = MemoryBackend::new();
+    let history = InMemoryHistoryProvider::open(&backend, default_namespace());
     let thread = thread("s");
     let stream = history.subscribe(&thread, Seq::ZERO).await.unwrap();
     for _ in 0..4 {
-        let (other, thread) = (InMemoryHistoryProvider::open(&place, default_namespace()), thread.clone());
+        let (other, thread) = (InMemoryHistoryProvider::open(&backend, default_namespace()), thread.clone());
         tokio::spawn(async move {
             for _ in 0..100 {
                 other.append(&thread, user("m")).await.unwrap();
@@ -175,22 +175,22 @@ async fn reading_messages_prolongs_a_sliding_life_and_asking_for_counts_does_not
 
 #[tokio::test]
 async fn a_refused_write_leaves_no_thread() {
-    let place = MemoryBackend::with_bytes_max(4_096);
-    let history = InMemoryHistoryProvider::open(&place, default_namespace());
+    let backend = MemoryBackend::with_bytes_max(4_096);
+    let history = InMemoryHistoryProvider::open(&backend, default_namespace());
     for session in ["a", "b", "c", "d", "e", "f", "g", "h", "i"] {
         let thread = thread(session);
         let refused = history.append(&thread, user(&"x".repeat(10_000))).await.unwrap_err();
-        assert_eq!((refused.kind(), place.bytes()), (ErrorKind::ResourceExhausted, 0));
+        assert_eq!((refused.kind(), backend.bytes()), (ErrorKind::ResourceExhausted, 0));
         let unread = Replacement::new(Seq::new(1), vec![user("y")]).with_seen(Seq::new(5));
         let refused = history.replace(&thread, unread).await.unwrap_err();
-        assert_eq!((refused.kind(), place.bytes()), (ErrorKind::Conflict, 0));
+        assert_eq!((refused.kind(), backend.bytes()), (ErrorKind::Conflict, 0));
     }
     let (source, target) = (thread("source"), thread("target"));
     history.append(&source, user("gone")).await.unwrap();
     history.clear(&source).await.unwrap();
-    let held = place.bytes();
+    let held = backend.bytes();
     let refused = history.fork(&source, &target, None).await.unwrap_err();
-    assert_eq!((refused.kind(), place.bytes()), (ErrorKind::NotFound, held));
+    assert_eq!((refused.kind(), backend.bytes()), (ErrorKind::NotFound, held));
     // Who follows a thread keeps it, whoever is refused.
     let mut events = history.subscribe(&target, Seq::ZERO).await.unwrap();
     history.append(&target, user(&"x".repeat(10_000))).await.unwrap_err();
@@ -200,17 +200,17 @@ async fn a_refused_write_leaves_no_thread() {
 
 #[tokio::test]
 async fn a_thread_without_events_goes_with_its_last_follower() {
-    let place = MemoryBackend::new();
-    let history = InMemoryHistoryProvider::open(&place, default_namespace());
+    let backend = MemoryBackend::new();
+    let history = InMemoryHistoryProvider::open(&backend, default_namespace());
     let (waited, written) = (thread("waited for"), thread("written"));
     let one = history.subscribe(&waited, Seq::ZERO).await.unwrap();
     let mut other = history.subscribe(&waited, Seq::ZERO).await.unwrap();
     assert!(other.next().now_or_never().is_none());
-    let followed = place.bytes();
+    let followed = backend.bytes();
     drop(one);
-    assert_eq!(place.bytes(), followed);
+    assert_eq!(backend.bytes(), followed);
     drop(other);
-    assert_eq!(place.bytes(), 0);
+    assert_eq!(backend.bytes(), 0);
     let events = history.subscribe(&written, Seq::ZERO).await.unwrap();
     history.append(&written, user("here")).await.unwrap();
     history.clear(&written).await.unwrap();
@@ -220,13 +220,13 @@ async fn a_thread_without_events_goes_with_its_last_follower() {
 
 #[tokio::test]
 async fn a_message_is_held_with_the_ids_and_types_that_it_carries() {
-    let place = MemoryBackend::new();
-    let history = InMemoryHistoryProvider::open(&place, default_namespace());
+    let backend = MemoryBackend::new();
+    let history = InMemoryHistoryProvider::open(&backend, default_namespace());
     let blob =
         BlobRef { key: BlobKey::new("k").unwrap(), content_type: Some("t".repeat(256)), size_bytes: None };
     let message = ChatMessage { blobs: vec![blob; 256], ..user("") };
     history.append(&thread("s"), message).await.unwrap();
-    assert!(place.bytes() > 256 * 256, "{} bytes", place.bytes());
+    assert!(backend.bytes() > 256 * 256, "{} bytes", backend.bytes());
     history.erase().await.unwrap();
-    assert_eq!(place.bytes(), 0);
+    assert_eq!(backend.bytes(), 0);
 }

@@ -12,9 +12,9 @@ use larder_kernel::{
 };
 
 use crate::storage::backend::{MemoryBackend, deadline_ms, timestamp};
-use crate::storage::slots::{LogPage, Record};
+use crate::storage::sharded_map::{LogPage, Record};
 
-/// What the account counts for a bucket and a change beyond their content.
+/// What the quota counts for a bucket and a change beyond their content.
 const BUCKET_SHARE_BYTES: u64 = 512;
 const CHANGE_SHARE_BYTES: u64 = 256;
 /// How long the value of an expired put is kept, so that a watcher under way still meets it.
@@ -39,7 +39,7 @@ pub(super) struct Bucket {
     fading: VecDeque<(i64, u64)>,
     /// The greatest revision of a change that was forgotten.
     forgotten: u64,
-    /// What this bucket has in the place's account.
+    /// What this bucket has in the quota.
     held: u64,
 }
 
@@ -79,9 +79,9 @@ impl Progress {
 }
 
 impl Bucket {
-    pub(super) fn new(operation: &'static str, place: &MemoryBackend, name: &BucketName) -> Result<Self> {
+    pub(super) fn new(operation: &'static str, backend: &MemoryBackend, name: &BucketName) -> Result<Self> {
         let held = BUCKET_SHARE_BYTES + size(name.as_str().len());
-        place.try_reserve(operation, held)?;
+        backend.try_reserve(operation, held)?;
         Ok(Self {
             revision: 0,
             keys: BTreeMap::new(),
@@ -103,7 +103,7 @@ impl Bucket {
 
     pub(super) fn put(
         &mut self,
-        place: &MemoryBackend,
+        backend: &MemoryBackend,
         key: &Key,
         value: Bytes,
         options: KeyValuePutOptions,
@@ -123,7 +123,7 @@ impl Bucket {
         let expires_at_ms = options.ttl.map(|ttl| deadline_ms(now_ms, ttl));
         let change = Change { key: key.clone(), kind: ChangeKind::Put { value, expires_at_ms } };
         let (freed, needed) = (self.last_change(key).map_or(0, Change::share), change.share());
-        place.exchange(OPERATION, freed, needed)?;
+        backend.exchange(OPERATION, freed, needed)?;
         self.held = self.held + needed - freed;
         self.drop_change(key);
         self.revision += 1;
@@ -145,7 +145,12 @@ impl Bucket {
         })
     }
 
-    pub(super) fn delete(&mut self, place: &MemoryBackend, key: &Key, at: Option<Revision>) -> Result<bool> {
+    pub(super) fn delete(
+        &mut self,
+        backend: &MemoryBackend,
+        key: &Key,
+        at: Option<Revision>,
+    ) -> Result<bool> {
         let there = self.keys.get(key).copied();
         if at.is_some_and(|at| there != Some(at.get())) {
             return Err(at_another_revision("key_value.delete"));
@@ -154,18 +159,18 @@ impl Bucket {
             return Ok(false);
         }
         let freed = self.last_change(key).map_or(0, Change::share);
-        self.release(place, freed);
+        self.release(backend, freed);
         self.drop_change(key);
         self.revision += 1;
         let change = Change { key: key.clone(), kind: ChangeKind::Deleted };
-        place.count(change.share());
+        backend.count(change.share());
         self.held += change.share();
         self.changes.insert(self.revision, change);
         self.gone.insert(key.clone(), self.revision);
         self.deletions.insert(self.revision);
         if self.deletions.len() > BUCKET_TOMBSTONES_MAX {
             let oldest = self.deletions.pop_first();
-            self.forget(place, oldest);
+            self.forget(backend, oldest);
         }
         Ok(true)
     }
@@ -237,27 +242,27 @@ impl Bucket {
         }
     }
 
-    fn forget(&mut self, place: &MemoryBackend, revision: Option<u64>) {
+    fn forget(&mut self, backend: &MemoryBackend, revision: Option<u64>) {
         let Some(revision) = revision else { return };
         self.forgotten = self.forgotten.max(revision);
         if let Some(change) = self.changes.remove(&revision) {
             self.gone.remove(&change.key);
-            self.release(place, change.share());
+            self.release(backend, change.share());
         }
     }
 
     /// Drops the value of an expired put, which is told as a deletion from then on.
-    fn drop_value(&mut self, place: &MemoryBackend, revision: u64) {
+    fn drop_value(&mut self, backend: &MemoryBackend, revision: u64) {
         if let Some(change) = self.changes.get_mut(&revision).filter(|_| self.expired.contains(&revision)) {
             let before = change.share();
             change.kind = ChangeKind::Deleted;
             let freed = before - change.share();
-            self.release(place, freed);
+            self.release(backend, freed);
         }
     }
 
-    fn release(&mut self, place: &MemoryBackend, bytes: u64) {
-        place.release(bytes);
+    fn release(&mut self, backend: &MemoryBackend, bytes: u64) {
+        backend.release(bytes);
         self.held -= bytes;
     }
 }
@@ -272,7 +277,7 @@ impl Record for Bucket {
     }
 
     /// Takes out the keys whose time has passed, and their values a while later. Every access begins with it.
-    fn expire(&mut self, place: &MemoryBackend, now_ms: i64) {
+    fn expire(&mut self, backend: &MemoryBackend, now_ms: i64) {
         while let Some(&(expires_at_ms, revision)) = self.expiries.first() {
             if expires_at_ms > now_ms {
                 break;
@@ -290,11 +295,11 @@ impl Record for Bucket {
                 break;
             }
             self.fading.pop_front();
-            self.drop_value(place, revision);
+            self.drop_value(backend, revision);
         }
         while self.expired.len() > BUCKET_TOMBSTONES_MAX {
             let oldest = self.expired.pop_first();
-            self.forget(place, oldest);
+            self.forget(backend, oldest);
         }
     }
 

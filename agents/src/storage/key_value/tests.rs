@@ -49,8 +49,8 @@ async fn a_watcher_with_a_prefix_nobody_writes_does_not_fall_behind() {
 
 #[tokio::test]
 async fn an_expired_key_is_absent_for_every_condition_and_its_put_stays_a_change() {
-    let place = MemoryBackend::new();
-    let store = InMemoryKeyValueStore::open(&place, default_namespace());
+    let backend = MemoryBackend::new();
+    let store = InMemoryKeyValueStore::open(&backend, default_namespace());
     let options = KeyValuePutOptions::default().with_ttl(Duration::from_millis(10));
     let first = store.put(&bucket(), &key("a"), "1".into(), options).await.unwrap();
     assert!(store.get(&bucket(), &key("a")).await.unwrap().unwrap().expires_at.is_some());
@@ -66,21 +66,21 @@ async fn an_expired_key_is_absent_for_every_condition_and_its_put_stays_a_change
     let options = KeyValuePutOptions::default().with_condition(KeyValueCondition::Absent);
     assert!(store.put(&bucket(), &key("a"), "3".into(), options).await.unwrap() > first);
     store.erase().await.unwrap();
-    assert_eq!(place.bytes(), 0);
+    assert_eq!(backend.bytes(), 0);
 }
 
 #[tokio::test]
 async fn writes_that_are_bound_to_lose_hold_no_memory() {
-    let place = MemoryBackend::new();
-    let store = InMemoryKeyValueStore::open(&place, default_namespace());
+    let backend = MemoryBackend::new();
+    let store = InMemoryKeyValueStore::open(&backend, default_namespace());
     let error = store.put_at(&bucket(), &key("a"), "1".into(), Revision::new(1)).await.unwrap_err();
-    assert_eq!((error.kind(), place.bytes()), (ErrorKind::Conflict, 0));
+    assert_eq!((error.kind(), backend.bytes()), (ErrorKind::Conflict, 0));
 }
 
 #[tokio::test]
 async fn a_full_place_refuses_the_write_whole() {
-    let place = MemoryBackend::with_bytes_max(2_000);
-    let store = InMemoryKeyValueStore::open(&place, default_namespace());
+    let backend = MemoryBackend::with_bytes_max(2_000);
+    let store = InMemoryKeyValueStore::open(&backend, default_namespace());
     store.set(&bucket(), &key("a"), "1".into()).await.unwrap();
     let error = store.set(&bucket(), &key("a"), vec![0; 2_000].into()).await.unwrap_err();
     assert_eq!((error.kind(), error.limit()), (ErrorKind::ResourceExhausted, Some(2_000)));
@@ -116,35 +116,35 @@ async fn a_watch_from_0_is_not_refused_for_what_expires_before_it_looks() {
 
 #[tokio::test]
 async fn a_refused_put_leaves_no_bucket_and_one_over_another_value_needs_the_difference() {
-    let place = MemoryBackend::with_bytes_max(2_000);
-    let store = InMemoryKeyValueStore::open(&place, default_namespace());
+    let backend = MemoryBackend::with_bytes_max(2_000);
+    let store = InMemoryKeyValueStore::open(&backend, default_namespace());
     let put = |bucket: &str, bytes: usize| {
         let (store, bucket) = (store.clone(), BucketName::new(bucket).unwrap());
         async move { store.set(&bucket, &key("a"), vec![0; bytes].into()).await }
     };
     for bucket in ["one", "two", "three", "four"] {
         let refused = put(bucket, 3_000).await.unwrap_err();
-        assert_eq!((refused.kind(), place.bytes()), (ErrorKind::ResourceExhausted, 0));
+        assert_eq!((refused.kind(), backend.bytes()), (ErrorKind::ResourceExhausted, 0));
     }
     put("one", 1_000).await.unwrap();
     put("one", 900).await.unwrap();
-    let held = place.bytes();
+    let held = backend.bytes();
     put("one", 1_100).await.unwrap();
-    assert_eq!(place.bytes(), held + 200);
+    assert_eq!(backend.bytes(), held + 200);
     assert_eq!(put("one", 2_000).await.unwrap_err().kind(), ErrorKind::ResourceExhausted);
-    assert_eq!(place.bytes(), held + 200);
+    assert_eq!(backend.bytes(), held + 200);
     store.erase().await.unwrap();
-    assert_eq!(place.bytes(), 0);
+    assert_eq!(backend.bytes(), 0);
 }
 
 #[tokio::test]
 async fn a_bucket_without_revisions_goes_with_its_last_watcher() {
-    let place = MemoryBackend::new();
-    let store = InMemoryKeyValueStore::open(&place, default_namespace());
+    let backend = MemoryBackend::new();
+    let store = InMemoryKeyValueStore::open(&backend, default_namespace());
     let waited = store.watch(&bucket(), "", Revision::ZERO).await.unwrap();
-    assert!(place.bytes() > 0);
+    assert!(backend.bytes() > 0);
     drop(waited);
-    assert_eq!(place.bytes(), 0);
+    assert_eq!(backend.bytes(), 0);
     let watched = store.watch(&bucket(), "", Revision::ZERO).await.unwrap();
     let first = store.set(&bucket(), &key("a"), Bytes::new()).await.unwrap();
     store.delete(&bucket(), &key("a"), None).await.unwrap();

@@ -14,7 +14,7 @@ use larder_kernel::{
 
 use crate::storage::backend::{MemoryBackend, deadline_ms, timestamp};
 
-/// What the account counts for a board and a task beyond their content.
+/// What the quota counts for a board and a task beyond their content.
 const BOARD_SHARE_BYTES: u64 = 512;
 const TASK_SHARE_BYTES: u64 = 512;
 
@@ -40,12 +40,12 @@ pub(super) struct BoardState {
     leases: BTreeSet<(i64, u64)>,
     /// Positions of the tasks whose lease was found passed: free, but under their token until claimed again.
     lapsed: BTreeSet<u64>,
-    /// What this board has in the place's account.
+    /// What this board has in the quota.
     held: u64,
 }
 
 impl BoardState {
-    /// What a new board has in the place's account.
+    /// What a new board has in the quota.
     pub(super) fn share(new: &NewBoard) -> u64 {
         let tasks: u64 = new.tasks.iter().map(new_task_share).sum();
         BOARD_SHARE_BYTES + size(new.label.as_ref().map_or(0, String::len)) + tasks
@@ -70,7 +70,7 @@ impl BoardState {
         board
     }
 
-    /// What this board has in the place's account.
+    /// What this board has in the quota.
     pub(super) fn held(&self) -> u64 {
         self.held
     }
@@ -81,7 +81,7 @@ impl BoardState {
 
     pub(super) fn add(
         &mut self,
-        place: &MemoryBackend,
+        backend: &MemoryBackend,
         numbers: &mut Numbers,
         tasks: Vec<NewTask>,
     ) -> Result<Vec<Task>> {
@@ -90,7 +90,7 @@ impl BoardState {
             return Err(Error::new(ErrorKind::AlreadyExists, OPERATION, "a task of that id is on the board"));
         }
         let bytes = tasks.iter().map(new_task_share).sum();
-        place.try_reserve(OPERATION, bytes)?;
+        backend.try_reserve(OPERATION, bytes)?;
         self.held += bytes;
         let before = numbers.position;
         self.insert(numbers, tasks);
@@ -114,7 +114,7 @@ impl BoardState {
 
     pub(super) fn step(
         &mut self,
-        place: &MemoryBackend,
+        backend: &MemoryBackend,
         numbers: &mut Numbers,
         id: &TaskId,
         step: Transition,
@@ -125,7 +125,7 @@ impl BoardState {
         let position = task.position.0;
         if let Some(result) = &step.result {
             let old_bytes = size(task.result.as_ref().map_or(0, String::len));
-            place.exchange(OPERATION, old_bytes, size(result.len()))?;
+            backend.exchange(OPERATION, old_bytes, size(result.len()))?;
             self.held = self.held + size(result.len()) - old_bytes;
         }
         self.alter(numbers, position, |task| {
@@ -165,7 +165,7 @@ impl BoardState {
 
     pub(super) fn force_retry(
         &mut self,
-        place: &MemoryBackend,
+        backend: &MemoryBackend,
         numbers: &mut Numbers,
         id: &TaskId,
     ) -> Result<Task> {
@@ -173,7 +173,7 @@ impl BoardState {
         let task = self.get(id).ok_or_else(|| no_task(OPERATION))?;
         let result_bytes = size(task.result.as_ref().map_or(0, String::len));
         let position = task.position.0;
-        place.release(result_bytes);
+        backend.release(result_bytes);
         self.held -= result_bytes;
         self.alter(numbers, position, |task| {
             task.status = TaskStatus::Planned;

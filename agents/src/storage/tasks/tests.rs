@@ -63,8 +63,8 @@ async fn a_lapsed_task_stands_before_planned_ones_behind_it() {
 
 #[tokio::test]
 async fn a_board_made_anew_goes_on_with_tokens_and_revisions() {
-    let place = MemoryBackend::new();
-    let store = InMemoryTaskStore::open(&place, default_namespace());
+    let backend = MemoryBackend::new();
+    let store = InMemoryTaskStore::open(&backend, default_namespace());
     let board = board_of(&store, &["a"]).await;
     let old = store.claim(&board, &worker("w"), LONG).await.unwrap().unwrap();
     assert!(store.delete_board(&board).await.unwrap());
@@ -74,7 +74,7 @@ async fn a_board_made_anew_goes_on_with_tokens_and_revisions() {
     let new = store.claim(&board, &worker("w"), LONG).await.unwrap().unwrap();
     assert!(new.token > old.token && new.task.revision > old.task.revision);
     store.erase().await.unwrap();
-    assert_eq!(place.bytes(), 0);
+    assert_eq!(backend.bytes(), 0);
 }
 
 #[tokio::test]
@@ -108,13 +108,13 @@ async fn the_global_store_is_chosen_once() {
 
 #[tokio::test]
 async fn a_refused_board_leaves_nothing_and_a_shorter_result_is_never_refused() {
-    let place = MemoryBackend::with_bytes_max(4_096);
-    let store = InMemoryTaskStore::open(&place, default_namespace());
+    let backend = MemoryBackend::with_bytes_max(4_096);
+    let store = InMemoryTaskStore::open(&backend, default_namespace());
     for conversation in ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p"] {
         let board = BoardId::new(conversation, "agent").unwrap();
         let tasks = (0..10).map(|number| NewTask::new(id(&format!("t{number}")), "t"));
         let refused = store.create_task_list(&board, NewBoard::new(tasks.collect())).await.unwrap_err();
-        assert_eq!((refused.kind(), place.bytes()), (ErrorKind::ResourceExhausted, 0));
+        assert_eq!((refused.kind(), backend.bytes()), (ErrorKind::ResourceExhausted, 0));
     }
     let (board, task) = (board_of(&store, &["t"]).await, id("t"));
     for bytes in [2_000, 1_900] {

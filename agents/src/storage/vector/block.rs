@@ -6,10 +6,10 @@ use larder_kernel::check::size;
 use larder_kernel::{Document, DocumentId, Embedding, Filter, Metadata, Result};
 use ndarray::{Array2, ArrayView1, Axis, Slice};
 
-use super::cells::{Cells, Membership};
-use super::codes::{Code, Codes};
 use super::columns::{Columns, RowSet};
-use super::kernel::Level;
+use super::ivf::{Ivf, Membership};
+use super::simd::Level;
+use super::sq8::{Code, Codes};
 
 /// Rows of a block at most: what a [`RowSet`] holds.
 pub(super) const BLOCK_ROWS_MAX: usize = 1024;
@@ -165,20 +165,20 @@ impl Block {
     }
 
     /// Whether it is known which rows are in which of these cells.
-    pub(super) fn is_divided(&self, cells: &Arc<Cells>) -> bool {
-        self.membership.is_of(cells)
+    pub(super) fn is_divided(&self, ivf: &Arc<Ivf>) -> bool {
+        self.membership.is_of(ivf)
     }
 
     /// Finds out which rows are in which of the cells.
-    pub(super) fn divide(&self, level: Level, cells: &Arc<Cells>) {
-        self.membership.divide(level, cells, &self.codes, self.len());
+    pub(super) fn divide(&self, level: Level, ivf: &Arc<Ivf>) {
+        self.membership.divide(level, ivf, &self.codes, self.len());
     }
 
     /// The rows in some of the cells, and those that were written since it was found out.
-    pub(super) fn in_cells(&self, level: Level, cells: &Arc<Cells>, chosen: &[usize]) -> RowSet {
-        let known = self.membership.rows(cells, chosen).or_else(|| {
-            self.divide(level, cells);
-            self.membership.rows(cells, chosen)
+    pub(super) fn in_cells(&self, level: Level, ivf: &Arc<Ivf>, chosen: &[usize]) -> RowSet {
+        let known = self.membership.rows(ivf, chosen).or_else(|| {
+            self.divide(level, ivf);
+            self.membership.rows(ivf, chosen)
         });
         // Other cells may have been asked for meanwhile; then all rows are looked at.
         known.unwrap_or(RowSet::first(self.len())).and(RowSet::first(self.len()))

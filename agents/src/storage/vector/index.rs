@@ -3,10 +3,10 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use super::cells::Cells;
-use super::codes::CODED_DIMENSIONS_MIN;
-use super::kernel::Level;
+use super::ivf::Ivf;
 use super::matrix::Blocks;
+use super::simd::Level;
+use super::sq8::CODED_DIMENSIONS_MIN;
 
 /// Documents that make a collection large: an exact search of fewer takes about as long as an approximate one.
 const INDEXED_ROWS_MIN: usize = 10_000;
@@ -16,7 +16,7 @@ const OUTGROWN: usize = 2;
 /// The cells of a collection, if it has any yet.
 #[derive(Debug, Default)]
 pub(super) struct Index {
-    cells: RwLock<Option<Arc<Cells>>>,
+    ivf: RwLock<Option<Arc<Ivf>>>,
     at_work: AtomicBool,
     /// Rows that were written or deleted since the cells were made, or begun to be.
     changed: AtomicUsize,
@@ -25,28 +25,28 @@ pub(super) struct Index {
 impl Index {
     #[cfg(test)]
     pub(super) fn is_made(&self) -> bool {
-        self.cells().is_some()
+        self.ivf().is_some()
     }
 
-    fn cells(&self) -> Option<Arc<Cells>> {
-        self.cells.read().unwrap_or_else(PoisonError::into_inner).clone()
+    fn ivf(&self) -> Option<Arc<Ivf>> {
+        self.ivf.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The cells for a search of these blocks, where there are any that are worth while. Has them made in the background where
     /// that is due: on a thread that no runtime waits for when it ends.
-    pub(super) fn cells_for(
+    pub(super) fn ivf_for(
         self: &Arc<Self>,
         level: Level,
         blocks: &Arc<Blocks>,
         dimensions: usize,
-    ) -> Option<Arc<Cells>> {
+    ) -> Option<Arc<Ivf>> {
         let rows = blocks.iter().map(|block| block.len()).sum();
         if let Some(making) = self.due(rows, dimensions) {
             let blocks = Arc::clone(blocks);
             // Where no thread can be had, a later search tries again.
             drop(std::thread::Builder::new().spawn(move || making.0.make(level, &blocks, dimensions)));
         }
-        self.cells().filter(|cells| cells.worth_while)
+        self.ivf().filter(|ivf| ivf.worth_while)
     }
 
     /// Notes that a row was written or deleted.
@@ -56,8 +56,8 @@ impl Index {
 
     /// The task of making the cells of a collection of so many rows, where that is due and nobody is at it.
     fn due(self: &Arc<Self>, rows: usize, dimensions: usize) -> Option<Making> {
-        let is_due = || match self.cells() {
-            Some(cells) => self.changed.load(Ordering::Relaxed) > cells.rows / OUTGROWN,
+        let is_due = || match self.ivf() {
+            Some(ivf) => self.changed.load(Ordering::Relaxed) > ivf.rows / OUTGROWN,
             None => rows >= INDEXED_ROWS_MIN && dimensions >= CODED_DIMENSIONS_MIN,
         };
         if !is_due() || self.at_work.swap(true, Ordering::AcqRel) {
@@ -72,14 +72,14 @@ impl Index {
     pub(super) fn make(&self, level: Level, blocks: &Blocks, dimensions: usize) -> bool {
         self.changed.store(0, Ordering::Relaxed);
         let made = (dimensions >= CODED_DIMENSIONS_MIN && !blocks.is_empty())
-            .then(|| Arc::new(Cells::of(level, blocks, dimensions)));
-        let used = made.as_ref().filter(|cells| cells.worth_while);
-        if let Some(cells) = used {
+            .then(|| Arc::new(Ivf::of(level, blocks, dimensions)));
+        let used = made.as_ref().filter(|ivf| ivf.worth_while);
+        if let Some(ivf) = used {
             // So that no search has to.
-            blocks.iter().for_each(|block| block.divide(level, cells));
+            blocks.iter().for_each(|block| block.divide(level, ivf));
         }
         let is_used = used.is_some();
-        *self.cells.write().unwrap_or_else(PoisonError::into_inner) = made;
+        *self.ivf.write().unwrap_or_else(PoisonError::into_inner) = made;
         is_used
     }
 }

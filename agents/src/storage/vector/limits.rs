@@ -1,7 +1,7 @@
 //! What the processor at hand can do at most, to measure searches by.
 #![allow(unsafe_code)]
 
-use super::kernel::Level;
+use super::simd::Level;
 
 /// Sums that run beside each other: enough to hide the latency of an addition or a fused step.
 const LANES: usize = 192;

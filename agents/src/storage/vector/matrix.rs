@@ -10,7 +10,7 @@ use larder_kernel::{DocumentId, Filter, Metadata, PutMode, PutReport, Result};
 
 use super::block::{BLOCK_ROWS_MAX, BYTES_PER_STEP, Block, Record, Row};
 use super::index::Index;
-use super::kernel::PANEL_ROWS;
+use super::simd::PANEL_ROWS;
 use crate::storage::MemoryBackend;
 
 const PUT: &str = "vectors.put";
@@ -40,9 +40,9 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// An empty collection whose own share is reserved at the place.
-    pub(super) fn new(place: &MemoryBackend, dimensions: usize) -> Result<Self> {
-        place.try_reserve(PUT, COLLECTION_BYTES)?;
+    /// An empty collection whose own share is reserved at the backend.
+    pub(super) fn new(backend: &MemoryBackend, dimensions: usize) -> Result<Self> {
+        backend.try_reserve(PUT, COLLECTION_BYTES)?;
         let block_rows = (BLOCK_NUMBERS / dimensions.max(1)).clamp(BLOCK_ROWS_MIN, BLOCK_ROWS_MAX);
         // Whole panels.
         let block_rows = block_rows / PANEL_ROWS * PANEL_ROWS;
@@ -71,7 +71,7 @@ impl Rows {
         usize::try_from(texts / BYTES_PER_STEP / size(self.len().max(1))).unwrap_or(usize::MAX)
     }
 
-    /// What is counted for the collection at its place.
+    /// What is counted for the collection at its backend.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -124,7 +124,12 @@ impl Rows {
     }
 
     /// Writes a batch: everything that can refuse it comes before the first change.
-    pub(super) fn put(&mut self, place: &MemoryBackend, rows: Vec<Row>, mode: PutMode) -> Result<PutReport> {
+    pub(super) fn put(
+        &mut self,
+        backend: &MemoryBackend,
+        rows: Vec<Row>,
+        mode: PutMode,
+    ) -> Result<PutReport> {
         for row in &rows {
             check_dimension(PUT, row.embedding.dimensions(), self.dimensions)?;
         }
@@ -143,7 +148,7 @@ impl Rows {
             report.written.push(record.id.clone());
             write.push(row);
         }
-        place.exchange(PUT, freed, needed)?;
+        backend.exchange(PUT, freed, needed)?;
         self.bytes = self.bytes + needed - freed;
         for row in &write {
             self.write(row);
@@ -188,14 +193,14 @@ impl Rows {
     }
 
     /// Deletes documents by their ids, and says how many were there.
-    pub(super) fn delete(&mut self, place: &MemoryBackend, ids: &HashSet<DocumentId>) -> u64 {
+    pub(super) fn delete(&mut self, backend: &MemoryBackend, ids: &HashSet<DocumentId>) -> u64 {
         let (mut deleted, mut freed) = (0, 0);
         for counted in ids.iter().filter_map(|id| self.remove(id)) {
             deleted += 1;
             freed += counted;
         }
         self.bytes -= freed;
-        place.release(freed);
+        backend.release(freed);
         deleted
     }
 
@@ -217,17 +222,17 @@ mod tests {
 
     #[test]
     fn a_deletion_copies_no_block_that_nobody_reads() {
-        let place = MemoryBackend::new();
-        let mut rows = Rows::new(&place, 2).unwrap();
+        let backend = MemoryBackend::new();
+        let mut rows = Rows::new(&backend, 2).unwrap();
         let id = |number: u8| DocumentId::new(format!("d{number}")).unwrap();
         let embedding = |number: u8| Embedding::new([1.0, f32::from(number)]).unwrap();
         let row = |number: u8| {
             let record = Record { id: id(number), content: String::new(), metadata: Metadata::default() };
             Row::new(embedding(number), record)
         };
-        rows.put(&place, (0..5).map(row).collect(), PutMode::Upsert).unwrap();
+        rows.put(&backend, (0..5).map(row).collect(), PutMode::Upsert).unwrap();
         let before = Arc::as_ptr(&rows.blocks[0]);
-        assert_eq!(rows.delete(&place, &HashSet::from([id(1)])), 1);
+        assert_eq!(rows.delete(&backend, &HashSet::from([id(1)])), 1);
         assert_eq!(Arc::as_ptr(&rows.blocks[0]), before);
         let (block, row) = rows.find(&id(4)).unwrap();
         assert_eq!((row, block.document(row).unwrap().embedding), (1, Some(embedding(4))));

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use larder_kernel::{Filter, SearchHit, SearchRequest};
 
 use super::block::{Block, norm_inverse};
-use super::cells::Cells;
+use super::candidates::SPARSE_SHARE;
+use super::ivf::Ivf;
 use super::matrix::Blocks;
-use super::scope::SPARSE_SHARE;
 
 /// What holding one document's metadata against one condition costs, in steps.
 pub(super) const FILTER_STEPS: usize = 64;
@@ -51,10 +51,10 @@ impl Query {
     }
 
     /// How many steps it takes to find the rows of the cells that are near, roughly.
-    pub(super) fn cell_steps(&self, blocks: &Blocks, cells: &Arc<Cells>) -> usize {
-        let of_centers = cells.numbers(self.direction.len()) / NUMBERS_PER_STEP / CODES_PER_NUMBER;
+    pub(super) fn cell_steps(&self, blocks: &Blocks, ivf: &Arc<Ivf>) -> usize {
+        let of_centers = ivf.numbers(self.direction.len()) / NUMBERS_PER_STEP / CODES_PER_NUMBER;
         let steps = |block: &Arc<Block>| {
-            if block.is_divided(cells) {
+            if block.is_divided(ivf) {
                 COLUMN_STEPS + block.len() / SPARSE_SHARE
             } else {
                 block.len().saturating_mul(of_centers)

@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use larder_kernel::SearchHit;
 
-use super::best::Best;
-use super::codes::{CODED_DIMENSIONS_MIN, Code};
-use super::first::{self, Front, Queries};
-use super::kernel::Level;
+use super::candidates::{Candidates, SPARSE_SHARE};
+use super::coarse::{self, Prefilter, Queries};
 use super::matrix::Blocks;
 use super::query::{CODES_PER_NUMBER, NUMBERS_PER_STEP, Query};
-use super::scope::{SPARSE_SHARE, Scope};
+use super::simd::Level;
+use super::sq8::{CODED_DIMENSIONS_MIN, Code};
+use super::topk::TopK;
 
 /// Multiplications that make a further thread worth its start.
 const STEPS_PER_THREAD: usize = 16 * 1024 * 1024;
@@ -26,7 +26,7 @@ const LIMIT_SHARE: usize = 8;
 
 /// How a search goes about it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Way {
+pub(super) struct SearchOptions {
     pub(super) level: Level,
     /// Whether bounds may leave out rows.
     pub(super) first_pass: bool,
@@ -36,7 +36,7 @@ pub(super) struct Way {
     pub(super) approximate: bool,
 }
 
-impl Way {
+impl SearchOptions {
     /// Whether searches use an index: by codes they do without, nothing may be left out.
     pub(super) fn has_index(&self) -> bool {
         self.approximate && self.first_pass
@@ -45,17 +45,17 @@ impl Way {
 
 /// What the threads of a search share.
 pub(super) struct Search<'a> {
-    pub(super) way: Way,
+    pub(super) options: SearchOptions,
     pub(super) blocks: &'a Blocks,
     pub(super) queries: &'a [Query],
-    pub(super) scopes: &'a [Scope],
+    pub(super) candidates: &'a [Candidates],
 }
 
 impl<'a> Search<'a> {
     /// How many steps the search takes, roughly, where copying what a hit has takes `copy_steps`.
     pub(super) fn steps(&self, copy_steps: usize) -> usize {
         let steps = |query: usize| {
-            let count = self.scopes[query].count;
+            let count = self.candidates[query].count;
             let numbers = count.saturating_mul(self.queries[query].direction.len());
             let share = if self.by_bounds(query) { CODES_PER_NUMBER } else { 1 };
             let hits = count.min(self.queries[query].limit);
@@ -79,7 +79,7 @@ impl<'a> Search<'a> {
 
     /// Runs `work` on as many threads as its steps are worth.
     fn spread<T: Send>(&self, steps: usize, work: impl Fn() -> T + Sync) -> Vec<T> {
-        let threads = self.way.threads.min(steps.div_ceil(STEPS_PER_THREAD)).max(1);
+        let threads = self.options.threads.min(steps.div_ceil(STEPS_PER_THREAD)).max(1);
         std::thread::scope(|scope| {
             let others: Vec<_> = (1..threads)
                 .filter_map(|_| std::thread::Builder::new().spawn_scoped(scope, &work).ok())
@@ -98,7 +98,7 @@ impl<'a> Search<'a> {
     /// Calls `visit` for blocks that no other thread of this work has visited, until there are none.
     fn visit(&self, next: &AtomicUsize, mut visit: impl FnMut(Range<usize>)) {
         let count = self.blocks.len();
-        let at_once = (count / (self.way.threads * 8).max(1)).clamp(1, BLOCKS_AT_ONCE_MAX);
+        let at_once = (count / (self.options.threads * 8).max(1)).clamp(1, BLOCKS_AT_ONCE_MAX);
         loop {
             let first = next.fetch_add(at_once, Ordering::Relaxed);
             if first >= count {
@@ -110,21 +110,21 @@ impl<'a> Search<'a> {
 
     /// Whether bounds are worth while for a query.
     fn by_bounds(&self, query: usize) -> bool {
-        let (query, scope) = (&self.queries[query], &self.scopes[query]);
-        self.way.first_pass
+        let (query, candidates) = (&self.queries[query], &self.candidates[query]);
+        self.options.first_pass
             && query.direction.len() >= CODED_DIMENSIONS_MIN
-            && scope.count / LIMIT_SHARE >= query.limit
+            && candidates.count / LIMIT_SHARE >= query.limit
     }
 
     /// Whether so few rows satisfy a query's filter that it is no use to look at others beside them.
     fn sparse(&self, query: usize) -> bool {
-        let scope = &self.scopes[query];
-        scope.rows.is_some() && scope.count < scope.total / SPARSE_SHARE
+        let candidates = &self.candidates[query];
+        candidates.rows.is_some() && candidates.count < candidates.total / SPARSE_SHARE
     }
 
     /// The rows of some blocks that satisfy a query's filter; `None` where it has none.
     fn listed(&self, query: usize, part: Range<usize>) -> Option<Vec<(usize, usize)>> {
-        let rows = self.scopes[query].rows.as_ref()?;
+        let rows = self.candidates[query].rows.as_ref()?;
         let mut listed = Vec::new();
         for (block, rows) in part.clone().zip(&rows[part]) {
             rows.each(|row| listed.push((block, row)));
@@ -132,15 +132,15 @@ impl<'a> Search<'a> {
         Some(listed)
     }
 
-    /// Scores every row in the scopes of some queries.
-    fn full(&self, chosen: &[usize]) -> Vec<Best<'a>> {
+    /// Scores every row in the candidates of some queries.
+    fn full(&self, chosen: &[usize]) -> Vec<TopK<'a>> {
         let steps = chosen
             .iter()
-            .map(|query| self.scopes[*query].count.saturating_mul(self.queries[*query].direction.len()));
+            .map(|query| self.candidates[*query].count.saturating_mul(self.queries[*query].direction.len()));
         let next = AtomicUsize::new(0);
         let parts = self.spread(steps.fold(0, usize::saturating_add), || {
             let mut best: Vec<_> =
-                chosen.iter().map(|query| Best::new(&self.queries[*query], self.way.level)).collect();
+                chosen.iter().map(|query| TopK::new(&self.queries[*query], self.options.level)).collect();
             self.visit(&next, |part| {
                 for (best, query) in best.iter_mut().zip(chosen) {
                     if let Some(rows) = self.listed(*query, part.clone()) {
@@ -150,7 +150,7 @@ impl<'a> Search<'a> {
                 // Block by block, so that several queries find a block's rows in the cache.
                 for block in &self.blocks[part] {
                     for (best, query) in best.iter_mut().zip(chosen) {
-                        if self.scopes[*query].rows.is_none() {
+                        if self.candidates[*query].rows.is_none() {
                             best.offer_all(block);
                         }
                     }
@@ -169,26 +169,28 @@ impl<'a> Search<'a> {
     }
 
     /// What the first pass leaves of some queries.
-    fn fronts(&self, chosen: &[usize]) -> Vec<Front> {
+    fn prefilters(&self, chosen: &[usize]) -> Vec<Prefilter> {
         if chosen.is_empty() {
             return Vec::new();
         }
         let query = |at: &usize| &self.queries[*at];
         let codes: Vec<Code> =
             chosen.iter().map(query).map(|query| Code::of(&query.direction, 1.0)).collect();
-        let queries = Queries::new(self.way.level, &codes);
-        let steps = chosen.iter().map(|at| self.scopes[*at].total.saturating_mul(query(at).direction.len()));
+        let queries = Queries::new(self.options.level, &codes);
+        let steps =
+            chosen.iter().map(|at| self.candidates[*at].total.saturating_mul(query(at).direction.len()));
         let next = AtomicUsize::new(0);
         let parts = self.spread(steps.fold(0, usize::saturating_add), || {
-            let mut fronts: Vec<Front> =
-                chosen.iter().map(query).map(|query| Front::new(query.limit, query.score_min)).collect();
+            let mut prefilters: Vec<Prefilter> =
+                chosen.iter().map(query).map(|query| Prefilter::new(query.limit, query.score_min)).collect();
             self.visit(&next, |part| {
                 for (index, block) in part.clone().zip(&self.blocks[part]) {
-                    let rows: Vec<_> = chosen.iter().map(|query| self.scopes[*query].block(index)).collect();
-                    queries.look(index, block, &rows, &mut fronts);
+                    let rows: Vec<_> =
+                        chosen.iter().map(|query| self.candidates[*query].block(index)).collect();
+                    queries.look(index, block, &rows, &mut prefilters);
                 }
             });
-            fronts
+            prefilters
         });
         let mut parts = parts.into_iter();
         let mut all = parts.next().unwrap_or_default();
@@ -199,43 +201,43 @@ impl<'a> Search<'a> {
     }
 
     /// What the first pass leaves of a query whose filter few rows satisfy.
-    fn sparse_front(&self, chosen: usize) -> Front {
+    fn sparse_prefilter(&self, chosen: usize) -> Prefilter {
         let query = &self.queries[chosen];
         let code = Code::of(&query.direction, 1.0);
-        let steps = self.scopes[chosen].count.saturating_mul(query.direction.len());
+        let steps = self.candidates[chosen].count.saturating_mul(query.direction.len());
         let next = AtomicUsize::new(0);
         let parts = self.spread(steps, || {
-            let mut front = Front::new(query.limit, query.score_min);
+            let mut prefilter = Prefilter::new(query.limit, query.score_min);
             self.visit(&next, |part| {
                 if let Some(rows) = self.listed(chosen, part) {
-                    first::look_at(self.way.level, self.blocks, &rows, &code, &mut front);
+                    coarse::look_at(self.options.level, self.blocks, &rows, &code, &mut prefilter);
                 }
             });
-            front
+            prefilter
         });
-        let mut all = Front::new(query.limit, query.score_min);
+        let mut all = Prefilter::new(query.limit, query.score_min);
         parts.into_iter().for_each(|part| all.join(part));
         all
     }
 
     /// The best of some queries, scoring only rows that their bounds allow.
-    fn bounded(&self, chosen: &[usize]) -> Vec<Best<'a>> {
+    fn bounded(&self, chosen: &[usize]) -> Vec<TopK<'a>> {
         let together: Vec<usize> = chosen.iter().copied().filter(|query| !self.sparse(*query)).collect();
-        let mut together = self.fronts(&together).into_iter();
-        let front = |query: &usize| {
-            if self.sparse(*query) { Some(self.sparse_front(*query)) } else { together.next() }
+        let mut together = self.prefilters(&together).into_iter();
+        let prefilter = |query: &usize| {
+            if self.sparse(*query) { Some(self.sparse_prefilter(*query)) } else { together.next() }
         };
-        let fronts: Vec<Front> = chosen.iter().filter_map(front).collect();
-        let left = fronts.into_iter().zip(chosen);
-        left.map(|(front, query)| {
-            let (scope, query) = (&self.scopes[*query], &self.queries[*query]);
-            let mut best = Best::new(query, self.way.level);
-            let scored = if scope.approximate {
+        let prefilters: Vec<Prefilter> = chosen.iter().filter_map(prefilter).collect();
+        let left = prefilters.into_iter().zip(chosen);
+        left.map(|(prefilter, query)| {
+            let (candidates, query) = (&self.candidates[*query], &self.queries[*query]);
+            let mut best = TopK::new(query, self.options.level);
+            let scored = if candidates.approximate {
                 query.limit.saturating_mul(SCORED_SHARE).saturating_add(SCORED_MIN)
             } else {
                 usize::MAX
             };
-            let kept = front.into_most_promising(scored);
+            let kept = prefilter.into_most_promising(scored);
             let rows: Vec<_> = kept.iter().map(|kept| (kept.block, kept.row)).collect();
             // Where one promises too little, the next ones do too.
             best.offer_each(self.blocks, &rows, |best, at| best.beyond(kept[at].upper));

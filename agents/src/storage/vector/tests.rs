@@ -111,11 +111,11 @@ async fn the_filter_comes_before_the_limit_and_batches_answer_as_single_searches
 
 #[tokio::test]
 async fn the_dimension_outlives_documents_and_every_byte_is_given_back() {
-    let place = MemoryBackend::with_bytes_max(4_000);
-    let store = InMemoryVectorStore::open(&place, Namespace::new("n").unwrap());
+    let backend = MemoryBackend::with_bytes_max(4_000);
+    let store = InMemoryVectorStore::open(&backend, Namespace::new("n").unwrap());
     let notes = name("notes");
     let error = store.put(&notes, vec![document("a", &[1.0; 1_000])], PutMode::Upsert).await.unwrap_err();
-    assert_eq!((error.kind(), place.bytes()), (ErrorKind::ResourceExhausted, 0));
+    assert_eq!((error.kind(), backend.bytes()), (ErrorKind::ResourceExhausted, 0));
     assert!(store.list_collections(PageRequest::default()).await.unwrap().items.is_empty());
 
     store.put(&notes, vec![document("a", &[1.0, 2.0])], PutMode::IfAbsent).await.unwrap();
@@ -125,10 +125,10 @@ async fn the_dimension_outlives_documents_and_every_byte_is_given_back() {
     let error = store.put(&notes, vec![document("a", &[1.0])], PutMode::Upsert).await.unwrap_err();
     assert_eq!((error.kind(), error.field()), (ErrorKind::InvalidInput, Some("embedding")));
     assert!(store.drop_collection(&notes).await.unwrap());
-    assert_eq!(place.bytes(), 0);
+    assert_eq!(backend.bytes(), 0);
     store.put(&notes, vec![document("a", &[1.0])], PutMode::Upsert).await.unwrap();
     store.erase().await.unwrap();
-    assert_eq!(place.bytes(), 0);
+    assert_eq!(backend.bytes(), 0);
 }
 
 /// Whether other tasks had their turns during two long searches.
@@ -219,8 +219,8 @@ fn on_thread(work: impl Future<Output = ()> + Send + 'static) -> std::thread::Jo
 
 #[test]
 fn writers_searches_and_drops_on_many_threads_lose_no_byte_of_the_account() {
-    let place = MemoryBackend::new();
-    let store = InMemoryVectorStore::open(&place, Namespace::new("n").unwrap());
+    let backend = MemoryBackend::new();
+    let store = InMemoryVectorStore::open(&backend, Namespace::new("n").unwrap());
     let notes = name("notes");
     let threads: Vec<_> = (0..6_u64)
         .map(|thread| {
@@ -244,10 +244,10 @@ fn writers_searches_and_drops_on_many_threads_lose_no_byte_of_the_account() {
         })
         .collect();
     threads.into_iter().for_each(|thread| thread.join().unwrap());
-    assert!(place.bytes() > 0);
+    assert!(backend.bytes() > 0);
     let erased = store.clone();
     on_thread(async move { erased.erase().await.unwrap() }).join().unwrap();
-    assert_eq!(place.bytes(), 0);
+    assert_eq!(backend.bytes(), 0);
 }
 
 #[tokio::test]
@@ -255,14 +255,14 @@ async fn who_waits_for_a_writer_holds_up_no_other_task() {
     let (store, notes) = (InMemoryVectorStore::new(), name("notes"));
     store.put(&notes, vec![document("a", &[1.0, 0.0])], PutMode::Upsert).await.unwrap();
     let ((begun, begins), (told, tells)) = (std::sync::mpsc::channel(), std::sync::mpsc::channel());
-    let (space, collection) = (store.space.clone(), notes.clone());
+    let (state, collection) = (store.state.clone(), notes.clone());
     let holder = std::thread::spawn(move || {
         let hold = move |_: &mut Rows| {
             begun.send(()).unwrap();
             tells.recv_timeout(std::time::Duration::from_secs(20)).is_ok()
         };
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        runtime.block_on(space.change("test", &collection, 0, hold)).unwrap()
+        runtime.block_on(state.change("test", &collection, 0, hold)).unwrap()
     });
     begins.recv().unwrap();
     let request = SearchRequest::new(Embedding::new([1.0, 0.0]).unwrap());

@@ -51,9 +51,9 @@ fn requests(blocks: &Blocks, dimensions: usize) -> Vec<SearchRequest> {
     requests
 }
 
-fn answers(way: Way, blocks: &Blocks, queries: &[Query]) -> Vec<Vec<SearchHit>> {
-    let scopes: Vec<Scope> = queries.iter().map(|query| Scope::of(query, blocks)).collect();
-    Search { way, blocks, queries, scopes: &scopes }.hits()
+fn answers(options: SearchOptions, blocks: &Blocks, queries: &[Query]) -> Vec<Vec<SearchHit>> {
+    let candidates: Vec<Candidates> = queries.iter().map(|query| Candidates::of(query, blocks)).collect();
+    Search { options, blocks, queries, candidates: &candidates }.hits()
 }
 
 #[test]
@@ -71,16 +71,17 @@ fn what_bounds_leave_out_is_never_missed() {
         let blocks = blocks(count, dimensions, centers, noise);
         let requests = requests(&blocks, dimensions);
         let queries: Vec<Query> = requests.iter().map(Query::new).collect();
-        let plain = Way { level: Level::Plain, first_pass: false, threads: 1, approximate: false };
+        let plain = SearchOptions { level: Level::Plain, first_pass: false, threads: 1, approximate: false };
         let expected = answers(plain, &blocks, &queries);
         for level in Level::all() {
-            let way = Way { level, first_pass: true, threads: 1, approximate: false };
-            assert_eq!(answers(way, &blocks, &queries), expected, "{way:?} {dimensions}");
+            let options = SearchOptions { level, first_pass: true, threads: 1, approximate: false };
+            assert_eq!(answers(options, &blocks, &queries), expected, "{options:?} {dimensions}");
         }
         // One by one they take other paths than together.
-        let way = Way { level: Level::best(), first_pass: true, threads: 1, approximate: false };
+        let options =
+            SearchOptions { level: Level::best(), first_pass: true, threads: 1, approximate: false };
         for (query, expected) in queries.iter().zip(&expected) {
-            assert_eq!(&answers(way, &blocks, std::slice::from_ref(query))[0], expected);
+            assert_eq!(&answers(options, &blocks, std::slice::from_ref(query))[0], expected);
         }
     }
 }
@@ -90,10 +91,10 @@ fn the_first_pass_leaves_out_most_rows() {
     let blocks = blocks(3_000, 256, 0, 1.0);
     let query = Query::new(&SearchRequest::new(Embedding::new(numbers(5, 256)).unwrap()).with_limit(10));
     let queries = [query];
-    let scopes = [Scope::of(&queries[0], &blocks)];
-    let way = Way { level: Level::best(), first_pass: true, threads: 1, approximate: false };
-    let search = Search { way, blocks: &blocks, queries: &queries, scopes: &scopes };
-    let kept = search.fronts(&[0]).remove(0).into_most_promising(usize::MAX).len();
+    let candidates = [Candidates::of(&queries[0], &blocks)];
+    let options = SearchOptions { level: Level::best(), first_pass: true, threads: 1, approximate: false };
+    let search = Search { options, blocks: &blocks, queries: &queries, candidates: &candidates };
+    let kept = search.prefilters(&[0]).remove(0).into_most_promising(usize::MAX).len();
     assert!((10..300).contains(&kept), "{kept} rows of 3,000");
 }
 
@@ -101,15 +102,20 @@ fn the_first_pass_leaves_out_most_rows() {
 fn several_threads_answer_as_one() {
     let blocks = blocks(2_000, 64, 4, 0.5);
     let queries: Vec<Query> = requests(&blocks, 64).iter().map(Query::new).collect();
-    let scopes: Vec<Scope> = queries.iter().map(|query| Scope::of(query, &blocks)).collect();
+    let candidates: Vec<Candidates> = queries.iter().map(|query| Candidates::of(query, &blocks)).collect();
     for first_pass in [false, true] {
-        let way = |threads| Way { level: Level::best(), first_pass, threads, approximate: false };
-        let search =
-            |threads| Search { way: way(threads), blocks: &blocks, queries: &queries, scopes: &scopes };
+        let options =
+            |threads| SearchOptions { level: Level::best(), first_pass, threads, approximate: false };
+        let search = |threads| Search {
+            options: options(threads),
+            blocks: &blocks,
+            queries: &queries,
+            candidates: &candidates,
+        };
         let (one, three) = (search(1), search(3));
         // Enough steps for three threads are too many for a test; so their number is asked for directly.
         let all: Vec<usize> = (0..queries.len()).filter(|query| queries[*query].limit > 0).collect();
-        let hits = |best: Vec<Best<'_>>| best.into_iter().map(Best::into_hits).collect::<Vec<_>>();
+        let hits = |best: Vec<TopK<'_>>| best.into_iter().map(TopK::into_hits).collect::<Vec<_>>();
         assert_eq!(hits(three.full(&all)), hits(one.full(&all)));
         assert_eq!(hits(three.bounded(&all)), hits(one.bounded(&all)));
     }
@@ -124,10 +130,11 @@ fn a_filtered_search_costs_what_matches() {
         // The first filter on a field looks at every document; later ones at columns.
         let rows = usize::try_from(count).unwrap();
         assert_eq!(queries[0].filter_steps(&blocks), rows * FILTER_STEPS);
-        let scopes = [Scope::of(&queries[0], &blocks)];
+        let candidates = [Candidates::of(&queries[0], &blocks)];
         assert_eq!(queries[0].filter_steps(&blocks), blocks.len() * COLUMN_STEPS);
-        let way = Way { level: Level::best(), first_pass: true, threads: 1, approximate: false };
-        let search = Search { way, blocks: &blocks, queries: &queries, scopes: &scopes };
+        let options =
+            SearchOptions { level: Level::best(), first_pass: true, threads: 1, approximate: false };
+        let search = Search { options, blocks: &blocks, queries: &queries, candidates: &candidates };
         assert!(search.sparse(0) && search.by_bounds(0));
         assert_eq!(search.listed(0, 0..blocks.len()).map(|rows| rows.len()), Some(20));
         assert_eq!(search.steps(7), 2 * 7 + 20 * 64 / NUMBERS_PER_STEP / CODES_PER_NUMBER);
@@ -143,6 +150,6 @@ fn each_condition_of_a_filter_costs_a_look() {
     let request = SearchRequest::new(Embedding::new(numbers(5, 2)).unwrap());
     let query = Query::new(&request.with_filter(filter));
     assert_eq!(query.filter_steps(&blocks), 1_800 * 1_001 * FILTER_STEPS);
-    Scope::of(&query, &blocks);
+    Candidates::of(&query, &blocks);
     assert_eq!(query.filter_steps(&blocks), blocks.len() * 1_001 * COLUMN_STEPS);
 }

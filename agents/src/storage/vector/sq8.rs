@@ -12,7 +12,7 @@
 //! rows and still be exact; the same idea with other codes is in Weber, Schek and Blott, *A Quantitative Analysis and
 //! Performance Study for Similarity-Search Methods in High-Dimensional Spaces* (VLDB 1998), as the VA-file.
 
-use super::kernel::{DOT_ERROR, LINE_CODES, Line, PANEL_ROWS, Slack, ask_for};
+use super::simd::{DOT_ERROR, LINE_CODES, Line, PANEL_ROWS, Slack, prefetch};
 
 /// Embeddings of fewer numbers have no codes: they would be about as long as the numbers.
 pub(super) const CODED_DIMENSIONS_MIN: usize = 32;
@@ -150,11 +150,11 @@ impl Codes {
     }
 
     /// Asks for all that a look at a row needs.
-    pub(super) fn ask_for(&self, row: usize) {
+    pub(super) fn prefetch(&self, row: usize) {
         let (panel, lane) = (row / PANEL_ROWS, row % PANEL_ROWS);
-        ask_for(self.row(row));
-        ask_for(&self.scales[panel][lane..=lane]);
-        ask_for(&self.errors[panel][lane..=lane]);
+        prefetch(self.row(row));
+        prefetch(&self.scales[panel][lane..=lane]);
+        prefetch(&self.errors[panel][lane..=lane]);
     }
 
     pub(super) fn scales(&self, panel: usize) -> &[f32; PANEL_ROWS] {

@@ -1,4 +1,4 @@
-//! Cells of like vectors, for searches that look at the nearest of them only.
+//! Ivf of like vectors, for searches that look at the nearest of them only.
 //!
 //! An inverted file: every row belongs to the cell whose center lies nearest to its direction, and an approximate search
 //! looks at the rows of those cells whose centers score nearly as well as the best one does. How nearly is measured when the
@@ -12,11 +12,11 @@ mod train;
 
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
-use super::codes::{Code, Codes};
+use super::candidates::SPARSE_SHARE;
+use super::coarse::Group;
 use super::columns::RowSet;
-use super::first::Group;
-use super::kernel::{Level, Line, PANEL_ROWS};
-use super::scope::SPARSE_SHARE;
+use super::simd::{Level, Line, PANEL_ROWS};
+use super::sq8::{Code, Codes};
 
 /// What part of the true neighbours of a collection's own vectors is to be found.
 const RECALL_AIMED: f64 = 0.99;
@@ -31,12 +31,12 @@ const CENTERS_AT_ONCE: usize = 4;
 
 /// The cells of a collection as it was when they were made; later rows belong to the nearest of them.
 #[derive(Debug)]
-pub(super) struct Cells {
+pub(super) struct Ivf {
     centers: Centers,
     /// How many rows of a sample each cell holds, and how many the sample has.
     sizes: Vec<usize>,
     sampled: usize,
-    reaches: [Reach; MEASURED_LIMITS.len()],
+    probe_margins: [ProbeMargin; MEASURED_LIMITS.len()],
     /// Whether the cells within reach hold so few rows that it is worth while to look for them.
     pub(super) worth_while: bool,
     /// How many rows there were.
@@ -45,7 +45,7 @@ pub(super) struct Cells {
 
 /// How far a center's score may be below the best one's, for a search that wants so many rows at most.
 #[derive(Debug, Clone, Copy)]
-struct Reach {
+struct ProbeMargin {
     limit: usize,
     below: f32,
 }
@@ -107,12 +107,12 @@ impl Centers {
     }
 }
 
-impl Cells {
+impl Ivf {
     /// The cells that a search for so many rows in this direction looks at; `None` where it wants too many, or they hold too
     /// many.
-    pub(super) fn near(&self, level: Level, direction: &Code, limit: usize) -> Option<Vec<usize>> {
-        let reach = self.reaches.iter().find(|reach| limit <= reach.limit)?;
-        let chosen = within(&self.centers.scores(level, direction), reach.below);
+    pub(super) fn probe(&self, level: Level, direction: &Code, limit: usize) -> Option<Vec<usize>> {
+        let margin = self.probe_margins.iter().find(|margin| limit <= margin.limit)?;
+        let chosen = within(&self.centers.scores(level, direction), margin.below);
         let held: usize = chosen.iter().map(|cell| self.sizes[*cell]).sum();
         (held * SPARSE_SHARE <= self.sampled).then_some(chosen)
     }
@@ -132,20 +132,20 @@ fn within(scores: &[f32], below: f32) -> Vec<usize> {
 /// The rows of a block, by their cells.
 #[derive(Debug)]
 struct Members {
-    cells: Arc<Cells>,
+    ivf: Arc<Ivf>,
     /// Where the rows of each cell begin, and the end of the last one's.
     starts: Vec<u16>,
     rows: Vec<u16>,
 }
 
 impl Members {
-    fn of(level: Level, cells: &Arc<Cells>, codes: &Codes, rows: usize) -> Self {
+    fn of(level: Level, ivf: &Arc<Ivf>, codes: &Codes, rows: usize) -> Self {
         let mut nearest = Vec::with_capacity(codes.panels() * PANEL_ROWS);
         for panel in 0..codes.panels() {
-            nearest.extend(cells.centers.nearest(level, codes.panel(panel)));
+            nearest.extend(ivf.centers.nearest(level, codes.panel(panel)));
         }
         nearest.truncate(rows);
-        let mut starts = vec![0; cells.centers.count + 1];
+        let mut starts = vec![0; ivf.centers.count + 1];
         for cell in &nearest {
             starts[usize::from(*cell) + 1] += 1;
         }
@@ -158,7 +158,7 @@ impl Members {
             members[usize::from(*place)] = row;
             *place += 1;
         }
-        Self { cells: Arc::clone(cells), starts, rows: members }
+        Self { ivf: Arc::clone(ivf), starts, rows: members }
     }
 
     /// The rows in some of the cells.
@@ -209,21 +209,21 @@ impl Membership {
     }
 
     /// Whether the members of these cells are known.
-    pub(super) fn is_of(&self, cells: &Arc<Cells>) -> bool {
-        self.divided().as_ref().is_some_and(|divided| Arc::ptr_eq(&divided.members.cells, cells))
+    pub(super) fn is_of(&self, ivf: &Arc<Ivf>) -> bool {
+        self.divided().as_ref().is_some_and(|divided| Arc::ptr_eq(&divided.members.ivf, ivf))
     }
 
     /// Finds out the members of these cells among the rows with these codes.
-    pub(super) fn divide(&self, level: Level, cells: &Arc<Cells>, codes: &Codes, rows: usize) {
-        let members = Arc::new(Members::of(level, cells, codes, rows));
+    pub(super) fn divide(&self, level: Level, ivf: &Arc<Ivf>, codes: &Codes, rows: usize) {
+        let members = Arc::new(Members::of(level, ivf, codes, rows));
         *self.0.write().unwrap_or_else(PoisonError::into_inner) =
             Some(Divided { members, stale: Vec::new() });
     }
 
     /// The rows in some of the cells, and those that were written since it was found out; `None` where it is not known.
-    pub(super) fn rows(&self, cells: &Arc<Cells>, chosen: &[usize]) -> Option<RowSet> {
+    pub(super) fn rows(&self, ivf: &Arc<Ivf>, chosen: &[usize]) -> Option<RowSet> {
         let divided = self.divided();
-        let divided = divided.as_ref().filter(|divided| Arc::ptr_eq(&divided.members.cells, cells))?;
+        let divided = divided.as_ref().filter(|divided| Arc::ptr_eq(&divided.members.ivf, ivf))?;
         let mut rows = divided.members.rows(chosen);
         divided.stale.iter().for_each(|row| rows.set(*row, true));
         Some(rows)

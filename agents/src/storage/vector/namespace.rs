@@ -23,7 +23,7 @@ pub(super) type Collections = BTreeMap<CollectionName, RwLock<Rows>>;
 ///
 /// A deletion may hold its lock for long, so whoever would wait for another does so on a thread that may.
 #[derive(Default)]
-pub(super) struct Space {
+pub(super) struct NamespaceState {
     collections: RwLock<Collections>,
 }
 
@@ -41,7 +41,7 @@ fn row(document: PreparedDocument) -> Row {
     Row::new(embedding, Record { id, content, metadata })
 }
 
-impl Space {
+impl NamespaceState {
     /// What `look` sees of a collection; `None` where there is none.
     pub(super) async fn look<T: Send + 'static>(
         self: &Arc<Self>,
@@ -52,8 +52,8 @@ impl Space {
         if !self.lookers_wait(collection) {
             return Ok(self.look_now(collection, look));
         }
-        let (space, collection) = (Arc::clone(self), collection.clone());
-        offload::run(operation, WAIT_STEPS, move || Ok(space.look_now(&collection, look))).await
+        let (state, collection) = (Arc::clone(self), collection.clone());
+        offload::run(operation, WAIT_STEPS, move || Ok(state.look_now(&collection, look))).await
     }
 
     /// What `change` does to a collection, in about so many steps; `None` where there is none.
@@ -65,8 +65,8 @@ impl Space {
         change: impl FnOnce(&mut Rows) -> T + Send + 'static,
     ) -> Result<Option<T>> {
         let steps = if self.changers_wait(collection) { WAIT_STEPS } else { steps };
-        let (space, collection) = (Arc::clone(self), collection.clone());
-        let work = move || Ok(read(&space.collections).get(&collection).map(|rows| change(&mut write(rows))));
+        let (state, collection) = (Arc::clone(self), collection.clone());
+        let work = move || Ok(read(&state.collections).get(&collection).map(|rows| change(&mut write(rows))));
         offload::run(operation, steps, work).await
     }
 
@@ -74,22 +74,22 @@ impl Space {
     pub(super) async fn put(
         self: &Arc<Self>,
         operation: &'static str,
-        place: &MemoryBackend,
+        backend: &MemoryBackend,
         collection: &CollectionName,
         documents: Vec<PreparedDocument>,
         mode: PutMode,
     ) -> Result<PutReport> {
         let steps = documents.iter().map(|document| document.embedding.dimensions()).sum();
         let steps = if self.changers_wait(collection) { WAIT_STEPS } else { steps };
-        let (space, place, collection) = (Arc::clone(self), place.clone(), collection.clone());
-        offload::run(operation, steps, move || space.put_now(&place, &collection, documents, mode)).await
+        let (state, backend, collection) = (Arc::clone(self), backend.clone(), collection.clone());
+        offload::run(operation, steps, move || state.put_now(&backend, &collection, documents, mode)).await
     }
 
     /// Takes collections out and frees them.
     pub(super) async fn take_out<T: Send + 'static>(
         self: &Arc<Self>,
         operation: &'static str,
-        place: &MemoryBackend,
+        backend: &MemoryBackend,
         take: impl FnOnce(&mut Collections) -> (T, Vec<RwLock<Rows>>) + Send + 'static,
     ) -> Result<T> {
         let steps = match self.collections.try_write() {
@@ -99,10 +99,10 @@ impl Space {
             }
             Err(_) => WAIT_STEPS,
         };
-        let (space, place) = (Arc::clone(self), place.clone());
+        let (state, backend) = (Arc::clone(self), backend.clone());
         let work = move || {
-            let (answer, gone) = take(&mut write(&space.collections));
-            gone.iter().for_each(|rows| place.release(read(rows).bytes()));
+            let (answer, gone) = take(&mut write(&state.collections));
+            gone.iter().for_each(|rows| backend.release(read(rows).bytes()));
             Ok(answer)
         };
         offload::run(operation, steps, work).await
@@ -116,7 +116,7 @@ impl Space {
         limit: usize,
     ) -> Result<Vec<CollectionInfo>> {
         let waits = readers_wait(&self.collections) || read(&self.collections).values().any(readers_wait);
-        let space = Arc::clone(self);
+        let state = Arc::clone(self);
         let info = |(collection, rows): (&CollectionName, &RwLock<Rows>)| {
             let rows = read(rows);
             CollectionInfo {
@@ -127,7 +127,7 @@ impl Space {
         };
         let work = move || {
             let start = after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
-            let collections = read(&space.collections);
+            let collections = read(&state.collections);
             let range = collections.range::<CollectionName, _>((start, Bound::Unbounded));
             Ok(range.take(limit).map(info).collect())
         };
@@ -154,7 +154,7 @@ impl Space {
 
     fn put_now(
         &self,
-        place: &MemoryBackend,
+        backend: &MemoryBackend,
         collection: &CollectionName,
         documents: Vec<PreparedDocument>,
         mode: PutMode,
@@ -166,15 +166,15 @@ impl Space {
         let documents: Vec<Row> = documents.into_iter().map(row).collect();
         let collections = read(&self.collections);
         if let Some(rows) = collections.get(collection) {
-            return write(rows).put(place, documents, mode);
+            return write(rows).put(backend, documents, mode);
         }
         drop(collections);
         let mut collections = write(&self.collections);
         if let Some(rows) = collections.get(collection) {
-            return write(rows).put(place, documents, mode);
+            return write(rows).put(backend, documents, mode);
         }
-        let mut rows = Rows::new(place, dimensions)?;
-        let report = rows.put(place, documents, mode).inspect_err(|_| place.release(rows.bytes()))?;
+        let mut rows = Rows::new(backend, dimensions)?;
+        let report = rows.put(backend, documents, mode).inspect_err(|_| backend.release(rows.bytes()))?;
         collections.insert(collection.clone(), RwLock::new(rows));
         Ok(report)
     }

@@ -6,7 +6,7 @@ use std::arch::x86_64::{
     _mm512_load_si512, _mm512_reduce_add_epi32, _mm512_setzero_si512,
 };
 
-use super::ahead::ask_ahead;
+use super::prefetch::prefetch_ahead;
 use super::{Dots, Line, PANEL_ROWS, Slack};
 
 /// Rows of a panel that are multiplied side by side.
@@ -58,12 +58,12 @@ pub(super) fn tile_vnni<const Q: usize>(panel: &[Line], queries: &[[Line; Q]], d
             let (pairs, rest) = row.as_chunks::<2>();
             let (query_pairs, query_rest) = queries.as_chunks::<2>();
             for (pair, query) in pairs.iter().zip(query_pairs) {
-                pair.iter().for_each(ask_ahead);
+                pair.iter().for_each(prefetch_ahead);
                 sums[0] = _mm512_dpbusd_epi32(sums[0], load(&pair[0]), load(&query[0][0]));
                 sums[1] = _mm512_dpbusd_epi32(sums[1], load(&pair[1]), load(&query[1][0]));
             }
             for (line, query) in rest.iter().zip(query_rest) {
-                ask_ahead(line);
+                prefetch_ahead(line);
                 sums[0] = _mm512_dpbusd_epi32(sums[0], load(line), load(&query[0]));
             }
             dots[0][at] = _mm512_reduce_add_epi32(_mm512_add_epi32(sums[0], sums[1]));

@@ -8,7 +8,7 @@ const FAR_BYTES: usize = 16 * 1024;
 const LINE_BYTES: usize = 64;
 
 /// Asks for all of what will be needed soon: what lies apart would else be waited for one by one.
-pub(in super::super) fn ask_for<T>(items: &[T]) {
+pub(in super::super) fn prefetch<T>(items: &[T]) {
     let first = items.as_ptr().cast::<u8>();
     // From the beginning of the line in which the first lies, so that the last one's is among them.
     let before = first.addr() % LINE_BYTES;
@@ -19,7 +19,7 @@ pub(in super::super) fn ask_for<T>(items: &[T]) {
 
 /// Asks for what follows a line of memory some lines later. Called for each line, each is asked for twice.
 #[inline(always)]
-pub(super) fn ask_ahead<T>(line: &T) {
+pub(super) fn prefetch_ahead<T>(line: &T) {
     let line = std::ptr::from_ref(line).cast::<u8>();
     far(line.wrapping_add(FAR_BYTES));
     near(line.wrapping_add(NEAR_BYTES));

@@ -1,13 +1,13 @@
 //! Making cells: spherical k-means over a sample of the rows, and what part of them a search must look at.
 
-use super::{CENTERS_AT_ONCE, Cells, Centers, MEASURED_LIMITS, RECALL_AIMED, Reach, within};
-use crate::storage::vector::codes::Code;
-use crate::storage::vector::first::{Front, Queries};
-use crate::storage::vector::kernel::{Level, Line, PANEL_ROWS};
+use super::{CENTERS_AT_ONCE, Centers, Ivf, MEASURED_LIMITS, ProbeMargin, RECALL_AIMED, within};
+use crate::storage::vector::candidates::SPARSE_SHARE;
+use crate::storage::vector::coarse::{Prefilter, Queries};
 use crate::storage::vector::matrix::Blocks;
-use crate::storage::vector::scope::SPARSE_SHARE;
+use crate::storage::vector::simd::{Level, Line, PANEL_ROWS};
+use crate::storage::vector::sq8::Code;
 
-/// Cells at most: their numbers and the numbers of a block's rows fit 16 bits.
+/// Ivf at most: their numbers and the numbers of a block's rows fit 16 bits.
 const CELLS_MAX: usize = 4_096;
 /// Rows of the sample for each cell.
 const SAMPLE_PER_CELL: usize = 64;
@@ -22,9 +22,9 @@ const NEIGHBOURS: usize = MEASURED_LIMITS[MEASURED_LIMITS.len() - 1] + 1;
 type Place = (usize, usize);
 
 /// A row of numbers that look random and are the same each time, so that the same rows give the same cells.
-struct Dice(u64);
+struct Rng(u64);
 
-impl Dice {
+impl Rng {
     /// 32 bits.
     fn bits(&mut self) -> u32 {
         // SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
@@ -46,18 +46,18 @@ impl Dice {
     }
 }
 
-impl Cells {
-    /// Cells for the rows of these blocks, which have codes and are not all empty.
+impl Ivf {
+    /// Ivf for the rows of these blocks, which have codes and are not all empty.
     pub(in super::super) fn of(level: Level, blocks: &Blocks, dimensions: usize) -> Self {
         let rows: usize = blocks.iter().map(|block| block.len()).sum();
         let count = rows.isqrt().clamp(1, CELLS_MAX);
-        let mut dice = Dice(0);
-        let sample = Sample::of(blocks, dimensions, rows, count * SAMPLE_PER_CELL, &mut dice);
-        let mut directions = sample.first_centers(level, count, &mut dice);
+        let mut rng = Rng(0);
+        let sample = Sample::of(blocks, dimensions, rows, count * SAMPLE_PER_CELL, &mut rng);
+        let mut directions = sample.first_centers(level, count, &mut rng);
         let mut centers = Centers::of(&directions, dimensions);
         let mut nearest = sample.nearest(level, &centers);
         for _ in 0..ROUNDS {
-            sample.move_to_members(&mut directions, &nearest, &mut dice);
+            sample.move_to_members(&mut directions, &nearest, &mut rng);
             centers = Centers::of(&directions, dimensions);
             let moved = sample.nearest(level, &centers);
             if moved == nearest {
@@ -67,9 +67,9 @@ impl Cells {
         }
         let mut sizes = vec![0_usize; count];
         nearest.iter().for_each(|cell| sizes[usize::from(*cell)] += 1);
-        let (reaches, held) = reaches(level, &sample, &centers, &sizes, &mut dice);
+        let (probe_margins, held) = probe_margins(level, &sample, &centers, &sizes, &mut rng);
         let sampled = sample.places.len();
-        Self { centers, sizes, sampled, reaches, worth_while: held * SPARSE_SHARE <= sampled, rows }
+        Self { centers, sizes, sampled, probe_margins, worth_while: held * SPARSE_SHARE <= sampled, rows }
     }
 }
 
@@ -84,14 +84,14 @@ struct Sample<'a> {
 
 impl<'a> Sample<'a> {
     /// So many rows, or all; which ones has nothing to do with the order in which they were written.
-    fn of(blocks: &'a Blocks, dimensions: usize, rows: usize, wanted: usize, dice: &mut Dice) -> Self {
+    fn of(blocks: &'a Blocks, dimensions: usize, rows: usize, wanted: usize, rng: &mut Rng) -> Self {
         let wanted = wanted.min(rows);
         let mut places: Vec<Place> = Vec::with_capacity(wanted);
         let mut seen = 0;
         for (index, block) in blocks.iter().enumerate() {
             for row in 0..block.len() {
                 // Of those that are left, as many as are still wanted.
-                if dice.below(rows - seen) < wanted - places.len() {
+                if rng.below(rows - seen) < wanted - places.len() {
                     places.push((index, row));
                 }
                 seen += 1;
@@ -126,7 +126,7 @@ impl<'a> Sample<'a> {
 
     /// Rows to begin with, most likely where no other is near: k-means++ of Arthur and Vassilvitskii (SODA 2007), a few at a
     /// time as in k-means|| of Bahmani et al. (VLDB 2012).
-    fn first_centers(&self, level: Level, count: usize, dice: &mut Dice) -> Vec<f32> {
+    fn first_centers(&self, level: Level, count: usize, rng: &mut Rng) -> Vec<f32> {
         let mut directions = vec![0.0; count * self.dimensions];
         // How far each row is from the nearest center: one less the cosine, which is half the distance squared.
         let mut distances = vec![1.0_f32; self.places.len()];
@@ -139,7 +139,7 @@ impl<'a> Sample<'a> {
                 })
                 .collect();
             for direction in chosen.chunks_mut(self.dimensions) {
-                let wanted = sums.last().copied().unwrap_or_default() * dice.part();
+                let wanted = sums.last().copied().unwrap_or_default() * rng.part();
                 let at = sums.partition_point(|sum| *sum <= wanted).min(self.places.len() - 1);
                 self.add(self.places[at], direction);
                 to_length_one(direction);
@@ -167,7 +167,7 @@ impl<'a> Sample<'a> {
     }
 
     /// Moves each center to the middle of its rows; one that has none, or whose rows cancel out, begins anew at a row.
-    fn move_to_members(&self, directions: &mut [f32], nearest: &[u16], dice: &mut Dice) {
+    fn move_to_members(&self, directions: &mut [f32], nearest: &[u16], rng: &mut Rng) {
         directions.fill(0.0);
         for (place, cell) in self.places.iter().zip(nearest) {
             self.add(*place, &mut directions[usize::from(*cell) * self.dimensions..][..self.dimensions]);
@@ -176,7 +176,7 @@ impl<'a> Sample<'a> {
             // Sums of directions are far above this, unless nothing is left of them.
             if direction.iter().all(|number| number.abs() < 1e-6) {
                 direction.fill(0.0);
-                self.add(self.places[dice.below(self.places.len())], direction);
+                self.add(self.places[rng.below(self.places.len())], direction);
             }
             to_length_one(direction);
         }
@@ -208,16 +208,15 @@ fn to_length_one(direction: &mut [f32]) {
 /// How far searches have to reach, and how many rows of the sample the cells within the first reach hold on the average.
 ///
 /// The neighbours are those by codes, which differ from the true ones in few places.
-fn reaches(
+fn probe_margins(
     level: Level,
     sample: &Sample<'_>,
     centers: &Centers,
     sizes: &[usize],
-    dice: &mut Dice,
-) -> ([Reach; MEASURED_LIMITS.len()], usize) {
+    rng: &mut Rng,
+) -> ([ProbeMargin; MEASURED_LIMITS.len()], usize) {
     let (blocks, places) = (sample.blocks, &sample.places);
-    let probes: Vec<Place> =
-        (0..PROBES.min(places.len())).map(|_| places[dice.below(places.len())]).collect();
+    let probes: Vec<Place> = (0..PROBES.min(places.len())).map(|_| places[rng.below(places.len())]).collect();
     let codes: Vec<Code> = probes.iter().map(|(block, row)| blocks[*block].codes().code(*row)).collect();
     let scores: Vec<Vec<f32>> = codes.iter().map(|code| centers.scores(level, code)).collect();
     let gaps_of = |((probe, scores), neighbours): ((&Place, &Vec<f32>), Vec<Place>)| {
@@ -228,14 +227,14 @@ fn reaches(
     };
     let neighbours = neighbours(level, blocks, &codes);
     let gaps: Vec<Vec<f32>> = probes.iter().zip(&scores).zip(neighbours).map(gaps_of).collect();
-    let reaches = MEASURED_LIMITS.map(|limit| {
+    let probe_margins = MEASURED_LIMITS.map(|limit| {
         let of_limit = gaps.iter().flat_map(|gaps| gaps.iter().take(limit)).copied();
-        Reach { limit, below: below_enough(of_limit.collect()) }
+        ProbeMargin { limit, below: below_enough(of_limit.collect()) }
     });
     let held = |scores: &Vec<f32>| {
-        within(scores, reaches[0].below).into_iter().map(|cell| sizes[cell]).sum::<usize>()
+        within(scores, probe_margins[0].below).into_iter().map(|cell| sizes[cell]).sum::<usize>()
     };
-    (reaches, scores.iter().map(held).sum::<usize>() / scores.len().max(1))
+    (probe_margins, scores.iter().map(held).sum::<usize>() / scores.len().max(1))
 }
 
 /// The least gap that as many are below as are to be found.
@@ -250,14 +249,14 @@ fn below_enough(mut gaps: Vec<f32>) -> f32 {
 /// The rows that score best with each of some directions by their codes, themselves among them.
 fn neighbours(level: Level, blocks: &Blocks, codes: &[Code]) -> Vec<Vec<Place>> {
     let queries = Queries::new(level, codes);
-    let mut fronts: Vec<Front> = codes.iter().map(|_| Front::new(NEIGHBOURS, None)).collect();
+    let mut prefilters: Vec<Prefilter> = codes.iter().map(|_| Prefilter::new(NEIGHBOURS, None)).collect();
     let all = vec![None; codes.len()];
     for (index, block) in blocks.iter().enumerate() {
-        queries.look(index, block, &all, &mut fronts);
+        queries.look(index, block, &all, &mut prefilters);
     }
-    let best = |front: Front| {
-        let kept = front.into_most_promising(NEIGHBOURS).into_iter();
+    let best = |prefilter: Prefilter| {
+        let kept = prefilter.into_most_promising(NEIGHBOURS).into_iter();
         kept.map(|kept| (kept.block, kept.row)).collect()
     };
-    fronts.into_iter().map(best).collect()
+    prefilters.into_iter().map(best).collect()
 }

@@ -1,53 +1,45 @@
-//! What in a place expires, and when: so that it leaves the memory though nobody names it again.
+//! Records ordered by the time of their next expiry, so that expired data leaves memory even if no caller names it again.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
-
-use super::backend::MemoryBackend;
-
-/// A record of which something expires.
-pub(crate) trait Mortal: Send + Sync {
-    /// Takes away what has expired by `now_ms`, and answers when to look again, if ever. It was to be looked at at `at_ms`;
-    /// where it is to be by now at another time, somebody else does that.
-    fn look(&self, place: &MemoryBackend, now_ms: i64, at_ms: i64) -> Option<i64>;
-}
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Records by when they are to be looked at.
-pub(super) struct Dues {
+pub(super) struct ExpiryQueue<R> {
     /// The first of them. Read without the lock, as each write looks here.
     first_ms: AtomicI64,
-    queue: Mutex<BinaryHeap<Due>>,
+    queue: Mutex<BinaryHeap<Expiry<R>>>,
 }
 
-pub(super) struct Due {
+/// A record and when it is to be looked at.
+pub(super) struct Expiry<R> {
     pub(super) at_ms: i64,
-    pub(super) record: Weak<dyn Mortal>,
+    pub(super) record: R,
 }
 
 /// The earliest is the greatest.
-impl Ord for Due {
+impl<R> Ord for Expiry<R> {
     fn cmp(&self, other: &Self) -> Ordering {
         other.at_ms.cmp(&self.at_ms)
     }
 }
 
-impl PartialOrd for Due {
+impl<R> PartialOrd for Expiry<R> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Due {
+impl<R> PartialEq for Expiry<R> {
     fn eq(&self, other: &Self) -> bool {
         self.at_ms == other.at_ms
     }
 }
 
-impl Eq for Due {}
+impl<R> Eq for Expiry<R> {}
 
-impl Dues {
+impl<R> ExpiryQueue<R> {
     pub(super) fn new() -> Self {
         Self { first_ms: AtomicI64::new(i64::MAX), queue: Mutex::default() }
     }
@@ -57,20 +49,20 @@ impl Dues {
         self.first_ms.load(Relaxed) == i64::MAX
     }
 
-    pub(super) fn push(&self, due: Due) {
+    pub(super) fn push(&self, expiry: Expiry<R>) {
         let mut queue = self.lock();
-        queue.push(due);
+        queue.push(expiry);
         self.note_first(&queue);
     }
 
     /// Takes out the first of those that are to be looked at by now.
-    pub(super) fn take(&self, now_ms: i64, at_most: usize) -> Vec<Due> {
+    pub(super) fn take(&self, now_ms: i64, at_most: usize) -> Vec<Expiry<R>> {
         if self.first_ms.load(Relaxed) > now_ms {
             return Vec::new();
         }
         let mut queue = self.lock();
         let mut taken = Vec::new();
-        while taken.len() < at_most && queue.peek().is_some_and(|due| due.at_ms <= now_ms) {
+        while taken.len() < at_most && queue.peek().is_some_and(|expiry| expiry.at_ms <= now_ms) {
             taken.extend(queue.pop());
         }
         self.note_first(&queue);
@@ -82,11 +74,11 @@ impl Dues {
         self.lock().len()
     }
 
-    fn note_first(&self, queue: &BinaryHeap<Due>) {
-        self.first_ms.store(queue.peek().map_or(i64::MAX, |due| due.at_ms), Relaxed);
+    fn note_first(&self, queue: &BinaryHeap<Expiry<R>>) {
+        self.first_ms.store(queue.peek().map_or(i64::MAX, |expiry| expiry.at_ms), Relaxed);
     }
 
-    fn lock(&self) -> MutexGuard<'_, BinaryHeap<Due>> {
+    fn lock(&self) -> MutexGuard<'_, BinaryHeap<Expiry<R>>> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -11,34 +11,34 @@ use petgraph::visit::{EdgeRef, NodeIndexable};
 use super::ids::ReachedIds;
 use super::model::Graph;
 
-/// Which walk saw an entity last, by the entity's number: a new walk need not clear what the one before it left.
+/// Which traversal saw an entity last, by the entity's number: a new traversal need not clear what the one before it left.
 #[derive(Default)]
 pub(super) struct Stamps {
     of: Vec<u32>,
-    walk: u32,
+    traversal: u32,
 }
 
 impl Stamps {
-    /// Begins a walk among so many entities.
+    /// Begins a traversal among so many entities.
     fn begin(&mut self, entities: usize) {
-        if self.walk == u32::MAX {
+        if self.traversal == u32::MAX {
             *self = Self::default();
         }
-        self.walk += 1;
+        self.traversal += 1;
         if self.of.len() < entities {
             self.of.resize(entities, 0);
         }
     }
 
-    /// Whether this walk sees the entity for the first time.
+    /// Whether this traversal sees the entity for the first time.
     fn is_new(&mut self, node: NodeIndex) -> bool {
-        let walk = self.walk;
-        self.of.get_mut(node.index()).is_some_and(|stamp| std::mem::replace(stamp, walk) != walk)
+        let traversal = self.traversal;
+        self.of.get_mut(node.index()).is_some_and(|stamp| std::mem::replace(stamp, traversal) != traversal)
     }
 }
 
-/// The rules of one walk.
-struct Walk<'a> {
+/// The rules of one traversal.
+struct Traversal<'a> {
     graph: &'a Graph,
     ways: &'static [Way],
     types: HashSet<&'a RelationshipType>,
@@ -46,10 +46,10 @@ struct Walk<'a> {
     limit: usize,
 }
 
-/// A walk that would visit more relationships than it may.
+/// A traversal that would visit more relationships than it may.
 pub(super) struct TooLong;
 
-impl<'a> Walk<'a> {
+impl<'a> Traversal<'a> {
     fn new(graph: &'a Graph, query: &'a NeighborQuery) -> Self {
         Self {
             graph,
@@ -81,8 +81,8 @@ impl<'a> Walk<'a> {
     /// The first `limit` entities by hops and then by id, each with its hops; of those with the same hops in any order,
     /// unless they are to be `sorted`.
     ///
-    /// Whole rings are walked: an entity that the limit cuts off never shortens the way to another, because the next
-    /// ring is walked only while there is room.
+    /// Whole rings are traversed: an entity that the limit cuts off never shortens the way to another, because the next
+    /// ring is traversed only while there is room.
     fn reach(
         &self,
         start: NodeIndex,
@@ -104,9 +104,9 @@ impl<'a> Walk<'a> {
                     }
                 };
                 if self.types.is_empty() {
-                    for near in self.ways.iter().map(|way| self.graph.near[way.index()].of(from)) {
-                        visits_max = visits_max.checked_sub(near.len()).ok_or(TooLong)?;
-                        near.iter().copied().for_each(&mut visit);
+                    for neighbors in self.ways.iter().map(|way| self.graph.adjacency[way.index()].of(from)) {
+                        visits_max = visits_max.checked_sub(neighbors.len()).ok_or(TooLong)?;
+                        neighbors.iter().copied().for_each(&mut visit);
                     }
                 } else {
                     for (node, _) in self.steps(from) {
@@ -132,7 +132,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// The ids that the walk from `start` reaches, nearest first, each with its hops.
+/// The ids that the traversal from `start` reaches, nearest first, each with its hops.
 pub(super) fn reach(
     graph: &Graph,
     start: &EntityId,
@@ -143,11 +143,11 @@ pub(super) fn reach(
     let Some(start) = graph.entities.get(start).copied().filter(|_| query.limit > 0) else {
         return Ok(ReachedIds::default());
     };
-    let reached = Walk::new(graph, query).reach(start, false, stamps, visits_max)?;
+    let reached = Traversal::new(graph, query).reach(start, false, stamps, visits_max)?;
     Ok(ReachedIds::new(graph.ids.clone(), reached))
 }
 
-/// What the walk from `start` reaches, and the relationships that it can take among it.
+/// What the traversal from `start` reaches, and the relationships that it can take among it.
 pub(super) fn neighbors(
     graph: &Graph,
     start: &EntityId,
@@ -158,12 +158,12 @@ pub(super) fn neighbors(
     let Some(start) = graph.entities.get(start).copied().filter(|_| query.limit > 0) else {
         return Ok(SubGraph::default());
     };
-    let walk = Walk::new(graph, query);
-    let reached = walk.reach(start, true, stamps, visits_max)?;
+    let traversal = Traversal::new(graph, query);
+    let reached = traversal.reach(start, true, stamps, visits_max)?;
     let hops: HashMap<NodeIndex, u32> = reached.iter().copied().collect();
     let mut taken = BTreeMap::new();
     for (node, _) in reached.iter().filter(|(_, hops)| *hops < query.depth) {
-        let among = walk.steps(*node).filter(|(other, _)| hops.contains_key(other));
+        let among = traversal.steps(*node).filter(|(other, _)| hops.contains_key(other));
         taken.extend(among.map(|(_, relationship)| (&relationship.id, relationship)));
     }
     let entity = |(node, hops): &(NodeIndex, u32)| {

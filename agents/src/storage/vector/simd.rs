@@ -10,14 +10,14 @@
 //! from and to arrays of exactly their size, and prefetches.
 #![allow(unsafe_code)]
 
-mod ahead;
+mod prefetch;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
 use std::sync::OnceLock;
 
-use ahead::ask_ahead;
-pub(super) use ahead::ask_for;
+pub(super) use prefetch::prefetch;
+use prefetch::prefetch_ahead;
 
 /// Rows that are judged together.
 pub(super) const PANEL_ROWS: usize = 16;
@@ -190,14 +190,14 @@ fn dot<const IN_ORDER: bool>(left: &[f32], right: &[f32]) -> f64 {
         let (right, right_rest) = right.as_chunks::<LANES>();
         for (left, right) in left.iter().zip(right) {
             if IN_ORDER {
-                left.iter().step_by(LINE_NUMBERS).for_each(ask_ahead);
+                left.iter().step_by(LINE_NUMBERS).for_each(prefetch_ahead);
             }
             for lane in 0..LANES {
                 lanes[lane] += left[lane] * right[lane];
             }
         }
         if IN_ORDER {
-            left_rest.iter().step_by(LINE_NUMBERS).for_each(ask_ahead);
+            left_rest.iter().step_by(LINE_NUMBERS).for_each(prefetch_ahead);
         }
         for (lane, (left, right)) in lanes.iter_mut().zip(left_rest.iter().zip(right_rest)) {
             *lane += left * right;

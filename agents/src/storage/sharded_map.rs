@@ -1,10 +1,10 @@
 //! Records that are locked one by one: threads, buckets, conversations.
 //!
-//! A map's lock is held only to find a slot; the work happens under the slot's own. Nothing here waits while it holds
+//! A shard's lock is held only to find a slot; the work happens under the slot's own lock. Nothing here waits while it holds
 //! a lock, so a call either happens whole or, dropped before its first poll, not at all.
 //!
-//! There are several maps, so that threads of the program that use different records seldom meet at one lock: even one
-//! that all may share goes from processor to processor each time that it is taken.
+//! The map is sharded, so that threads that use different records seldom contend for one lock: even a shared lock moves
+//! from core to core each time it is taken.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{Hash, Hasher};
@@ -19,37 +19,36 @@ use larder_kernel::Result;
 use rustc_hash::FxHasher;
 use tokio::sync::Notify;
 
-use super::backend::MemoryBackend;
-use super::dues::Mortal;
+use super::backend::{Expire, MemoryBackend};
 
-/// How many slots a walk looks up at once.
+/// How many slots a scan looks up at once.
 const CHUNK_SLOTS: usize = 256;
-/// How many maps there are.
-const MAPS: usize = 16;
+/// Number of shards.
+const SHARDS: usize = 16;
 
-/// What a place holds a record for.
+/// What a backend holds a record for.
 pub(crate) trait Record {
     /// Whether nothing was ever written to it.
     fn is_unused(&self) -> bool;
-    /// What it has in the place's account.
+    /// What it has in the quota.
     fn held(&self) -> u64;
     /// Takes away what has expired.
-    fn expire(&mut self, _place: &MemoryBackend, _now_ms: i64) {}
+    fn expire(&mut self, _backend: &MemoryBackend, _now_ms: i64) {}
     /// When there is something to take away, if nothing changes.
     fn expires_at_ms(&self) -> Option<i64> {
         None
     }
 }
 
-/// One record's state, `None` once it was erased, and the bell that rings after each write.
+/// One record's state, `None` once it was erased, and the notification of its followers after each write.
 pub(crate) struct Slot<T> {
     state: Mutex<Option<T>>,
     changed: Notify,
-    /// How many follow the record: where nobody does, a write rings no bell. A follower is counted before it looks at
+    /// How many follow the record: where nobody does, a write notifies nobody. A follower is counted before it looks at
     /// the state, so whoever changes the state after that look sees it counted.
     followers: AtomicUsize,
-    /// When the place looks at the record for what has expired, never later than that is so; `i64::MAX` where it does not.
-    due_ms: AtomicI64,
+    /// When the backend looks at the record for what has expired, never later than that is so; `i64::MAX` where it does not.
+    expiry_ms: AtomicI64,
 }
 
 impl<T> Slot<T> {
@@ -58,7 +57,7 @@ impl<T> Slot<T> {
     }
 
     /// Wakes those that follow the record.
-    pub(crate) fn ring(&self) {
+    pub(crate) fn notify_followers(&self) {
         if self.followers.load(Ordering::Acquire) > 0 {
             self.changed.notify_waiters();
         }
@@ -66,60 +65,60 @@ impl<T> Slot<T> {
 }
 
 impl<T: Record + Send + 'static> Slot<T> {
-    /// When the place has to look at the record, where it does not know that yet. Called under the lock.
-    fn newly_due(&self, state: &T) -> Option<i64> {
+    /// When the backend has to look at the record, where it does not know that yet. Called under the lock.
+    fn new_expiry(&self, state: &T) -> Option<i64> {
         let at_ms = state.expires_at_ms()?;
-        if self.due_ms.load(Ordering::Relaxed) <= at_ms {
+        if self.expiry_ms.load(Ordering::Relaxed) <= at_ms {
             return None;
         }
-        self.due_ms.store(at_ms, Ordering::Relaxed);
+        self.expiry_ms.store(at_ms, Ordering::Relaxed);
         Some(at_ms)
     }
 
-    /// Ends a write: wakes followers, and tells the place when the record expires.
-    fn written(self: &Arc<Self>, place: &MemoryBackend, due_ms: Option<i64>) {
-        self.ring();
-        if let Some(at_ms) = due_ms {
+    /// Ends a write: wakes followers, and tells the backend when the record expires.
+    fn written(self: &Arc<Self>, backend: &MemoryBackend, expiry_ms: Option<i64>) {
+        self.notify_followers();
+        if let Some(at_ms) = expiry_ms {
             let record: Weak<Self> = Arc::downgrade(self);
-            place.expect(at_ms, record);
+            backend.schedule_expiry(at_ms, record);
         }
-        place.sweep_some();
+        backend.sweep_some();
     }
 }
 
-impl<T: Record + Send + 'static> Mortal for Slot<T> {
-    fn look(&self, place: &MemoryBackend, now_ms: i64, at_ms: i64) -> Option<i64> {
-        if self.due_ms.load(Ordering::Relaxed) != at_ms {
+impl<T: Record + Send + 'static> Expire for Slot<T> {
+    fn expire_due(&self, backend: &MemoryBackend, now_ms: i64, at_ms: i64) -> Option<i64> {
+        if self.expiry_ms.load(Ordering::Relaxed) != at_ms {
             return None;
         }
         let mut state = match self.state.try_lock() {
             Ok(state) => state,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => {
-                self.due_ms.store(now_ms + 1, Ordering::Relaxed);
+                self.expiry_ms.store(now_ms + 1, Ordering::Relaxed);
                 return Some(now_ms + 1);
             }
         };
         let state_now = state.as_mut()?;
-        state_now.expire(place, now_ms);
+        state_now.expire(backend, now_ms);
         let next_ms = state_now.expires_at_ms();
-        self.due_ms.store(next_ms.unwrap_or(i64::MAX), Ordering::Relaxed);
+        self.expiry_ms.store(next_ms.unwrap_or(i64::MAX), Ordering::Relaxed);
         drop(state);
-        self.ring();
+        self.notify_followers();
         next_ms
     }
 }
 
 /// The records of one contract in one namespace.
-pub(crate) struct Slots<K, T> {
-    maps: [Map<K, T>; MAPS],
+pub(crate) struct ShardedMap<K, T> {
+    shards: [Shard<K, T>; SHARDS],
 }
 
 /// Some of the records, in the order of their keys, on cache lines of their own.
 #[repr(align(128))]
-struct Map<K, T>(RwLock<BTreeMap<K, Arc<Slot<T>>>>);
+struct Shard<K, T>(RwLock<BTreeMap<K, Arc<Slot<T>>>>);
 
-impl<K, T> Map<K, T> {
+impl<K, T> Shard<K, T> {
     fn read(&self) -> RwLockReadGuard<'_, BTreeMap<K, Arc<Slot<T>>>> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -129,23 +128,23 @@ impl<K, T> Map<K, T> {
     }
 }
 
-impl<K, T> Default for Slots<K, T> {
+impl<K, T> Default for ShardedMap<K, T> {
     fn default() -> Self {
-        Self { maps: std::array::from_fn(|_| Map(RwLock::new(BTreeMap::new()))) }
+        Self { shards: std::array::from_fn(|_| Shard(RwLock::new(BTreeMap::new()))) }
     }
 }
 
-impl<K: Hash + Ord + Clone, T> Slots<K, T> {
-    /// The map that holds `key`, if any does.
-    fn map(&self, key: &K) -> &Map<K, T> {
+impl<K: Hash + Ord + Clone, T> ShardedMap<K, T> {
+    /// The shard that holds `key`, if any does.
+    fn shard(&self, key: &K) -> &Shard<K, T> {
         let mut hasher = FxHasher::default();
         key.hash(&mut hasher);
-        let place = usize::try_from(hasher.finish() % MAPS as u64).unwrap_or_default();
-        &self.maps[place]
+        let shard = usize::try_from(hasher.finish() % SHARDS as u64).unwrap_or_default();
+        &self.shards[shard]
     }
 
     pub(crate) fn find(&self, key: &K) -> Option<Arc<Slot<T>>> {
-        self.map(key).read().get(key).cloned()
+        self.shard(key).read().get(key).cloned()
     }
 
     /// The slot of `key`; where there is none, one with the state that `make` gives.
@@ -153,18 +152,18 @@ impl<K: Hash + Ord + Clone, T> Slots<K, T> {
         if let Some(slot) = self.find(key) {
             return Ok(slot);
         }
-        let mut map = self.map(key).write();
-        if let Some(slot) = map.get(key) {
+        let mut shard = self.shard(key).write();
+        if let Some(slot) = shard.get(key) {
             return Ok(Arc::clone(slot));
         }
         let slot = Slot {
             state: Mutex::new(Some(make()?)),
             changed: Notify::new(),
             followers: 0.into(),
-            due_ms: i64::MAX.into(),
+            expiry_ms: i64::MAX.into(),
         };
         let slot = Arc::new(slot);
-        map.insert(key.clone(), Arc::clone(&slot));
+        shard.insert(key.clone(), Arc::clone(&slot));
         Ok(slot)
     }
 
@@ -176,7 +175,7 @@ impl<K: Hash + Ord + Clone, T> Slots<K, T> {
     /// Runs `work` on the record, if there is one, and wakes its followers.
     pub(crate) fn change<R>(
         &self,
-        place: &MemoryBackend,
+        backend: &MemoryBackend,
         key: &K,
         work: impl FnOnce(&mut T) -> R,
     ) -> Option<R>
@@ -186,9 +185,9 @@ impl<K: Hash + Ord + Clone, T> Slots<K, T> {
         let slot = self.find(key)?;
         let mut state = slot.lock();
         let done = state.as_mut().map(work);
-        let due_ms = state.as_ref().and_then(|state| slot.newly_due(state));
+        let expiry_ms = state.as_ref().and_then(|state| slot.new_expiry(state));
         drop(state);
-        slot.written(place, due_ms);
+        slot.written(backend, expiry_ms);
         done
     }
 
@@ -196,7 +195,7 @@ impl<K: Hash + Ord + Clone, T> Slots<K, T> {
     /// was made for it.
     pub(crate) fn write<R>(
         &self,
-        place: &MemoryBackend,
+        backend: &MemoryBackend,
         key: &K,
         make: impl Fn() -> Result<T>,
         work: impl FnOnce(&mut T) -> Result<R>,
@@ -207,14 +206,14 @@ impl<K: Hash + Ord + Clone, T> Slots<K, T> {
         loop {
             let slot = self.find_or_make(key, &make)?;
             let mut state = slot.lock();
-            // An erased slot has left the map already, so the next look finds or makes a fresh one.
+            // An erased slot has left its shard already, so the next look finds or makes a fresh one.
             let Some(live) = state.as_mut() else { continue };
             let done = work(live);
-            let due_ms = slot.newly_due(live);
+            let expiry_ms = slot.new_expiry(live);
             drop(state);
-            slot.written(place, due_ms);
+            slot.written(backend, expiry_ms);
             if done.is_err() {
-                self.forget_unused(place, key, &slot);
+                self.forget_unused(backend, key, &slot);
             }
             return done;
         }
@@ -223,7 +222,7 @@ impl<K: Hash + Ord + Clone, T> Slots<K, T> {
     /// Follows the record, made if there is none.
     pub(crate) fn follow(
         self: &Arc<Self>,
-        place: &MemoryBackend,
+        backend: &MemoryBackend,
         key: &K,
         make: impl Fn() -> Result<T> + Send + Sync + 'static,
     ) -> Result<Following<K, T>>
@@ -231,8 +230,8 @@ impl<K: Hash + Ord + Clone, T> Slots<K, T> {
         T: Record,
     {
         let slot = self.followed(key, &make)?;
-        let (slots, place, key) = (Arc::clone(self), place.clone(), key.clone());
-        Ok(Following { slots, place, key, make: Box::new(make), slot })
+        let (map, backend, key) = (Arc::clone(self), backend.clone(), key.clone());
+        Ok(Following { map, backend, key, make: Box::new(make), slot })
     }
 
     fn followed(&self, key: &K, make: impl FnOnce() -> Result<T>) -> Result<Arc<Slot<T>>> {
@@ -242,28 +241,28 @@ impl<K: Hash + Ord + Clone, T> Slots<K, T> {
     }
 
     /// Takes a record out that nobody ever wrote to, unless somebody else has it in hand.
-    pub(crate) fn forget_unused(&self, place: &MemoryBackend, key: &K, slot: &Arc<Slot<T>>)
+    pub(crate) fn forget_unused(&self, backend: &MemoryBackend, key: &K, slot: &Arc<Slot<T>>)
     where
         T: Record,
     {
-        let mut map = self.map(key).write();
-        // The map's and the caller's: while the map is locked, nobody gets another.
+        let mut shard = self.shard(key).write();
+        // The shard's and the caller's: while the shard is locked, nobody gets another.
         let alone =
-            map.get(key).is_some_and(|found| Arc::ptr_eq(found, slot)) && Arc::strong_count(slot) == 2;
+            shard.get(key).is_some_and(|found| Arc::ptr_eq(found, slot)) && Arc::strong_count(slot) == 2;
         if !alone {
             return;
         }
         let unused = slot.lock().as_ref().filter(|state| state.is_unused()).map(Record::held);
         if let Some(held) = unused {
-            map.remove(key);
-            place.release(held);
+            shard.remove(key);
+            backend.release(held);
         }
     }
 
     /// Shows the records from `start` on, in order, until `visit` breaks off.
     ///
-    /// It goes by chunks, so that the maps' locks are held only for moments.
-    pub(crate) fn walk(&self, mut start: Bound<K>, mut visit: impl FnMut(K, &mut T) -> ControlFlow<()>) {
+    /// It goes by chunks, so that the shards' locks are held only for moments.
+    pub(crate) fn scan(&self, mut start: Bound<K>, mut visit: impl FnMut(K, &mut T) -> ControlFlow<()>) {
         loop {
             let chunk = self.chunk(start.as_ref());
             let Some((last, _)) = chunk.last() else { return };
@@ -279,9 +278,9 @@ impl<K: Hash + Ord + Clone, T> Slots<K, T> {
     }
 
     fn chunk(&self, start: Bound<&K>) -> Vec<(K, Arc<Slot<T>>)> {
-        let maps: Vec<_> = self.maps.iter().map(Map::read).collect();
+        let shards: Vec<_> = self.shards.iter().map(Shard::read).collect();
         let mut ranges: Vec<_> =
-            maps.iter().map(|map| map.range((start, Bound::Unbounded)).peekable()).collect();
+            shards.iter().map(|shard| shard.range((start, Bound::Unbounded)).peekable()).collect();
         let mut chunk = Vec::new();
         while chunk.len() < CHUNK_SLOTS {
             let heads = ranges.iter_mut().filter_map(|range| Some((range.peek()?.0, range)));
@@ -293,10 +292,10 @@ impl<K: Hash + Ord + Clone, T> Slots<K, T> {
 
     /// Takes every record out and hands its state to `each`.
     pub(crate) fn erase(&self, mut each: impl FnMut(T)) {
-        let maps = self.maps.iter().map(|map| std::mem::take(&mut *map.write()));
-        for slot in maps.flat_map(BTreeMap::into_values) {
+        let shards = self.shards.iter().map(|shard| std::mem::take(&mut *shard.write()));
+        for slot in shards.flat_map(BTreeMap::into_values) {
             let state = slot.lock().take();
-            slot.ring();
+            slot.notify_followers();
             state.into_iter().for_each(&mut each);
         }
     }
@@ -318,8 +317,8 @@ impl<E> LogPage<E> {
 
 /// Somebody who follows a record. One that nobody ever wrote to goes with its last follower.
 pub(crate) struct Following<K: Hash + Ord + Clone, T: Record> {
-    slots: Arc<Slots<K, T>>,
-    place: MemoryBackend,
+    map: Arc<ShardedMap<K, T>>,
+    backend: MemoryBackend,
     key: K,
     make: Box<dyn Fn() -> Result<T> + Send + Sync>,
     slot: Arc<Slot<T>>,
@@ -329,7 +328,7 @@ impl<K: Hash + Ord + Clone, T: Record> Drop for Following<K, T> {
     fn drop(&mut self) {
         self.slot.followers.fetch_sub(1, Ordering::AcqRel);
         if self.slot.lock().as_ref().is_some_and(Record::is_unused) {
-            self.slots.forget_unused(&self.place, &self.key, &self.slot);
+            self.map.forget_unused(&self.backend, &self.key, &self.slot);
         }
     }
 }
@@ -337,7 +336,7 @@ impl<K: Hash + Ord + Clone, T: Record> Drop for Following<K, T> {
 impl<K: Hash + Ord + Clone, T: Record> Following<K, T> {
     /// Follows the record that stands where an erased one stood, made if there is none.
     fn follow_anew(&mut self) -> Result<()> {
-        let slot = self.slots.followed(&self.key, &self.make)?;
+        let slot = self.map.followed(&self.key, &self.make)?;
         // Nothing of the erased one is left to forget.
         std::mem::replace(&mut self.slot, slot).followers.fetch_sub(1, Ordering::AcqRel);
         Ok(())

@@ -7,8 +7,7 @@ use larder_kernel::{
     KeyValuePutOptions, KeyValueStore, Revision, Thread, Ttl,
 };
 
-use super::*;
-use crate::storage::backend::default_namespace;
+use crate::storage::backend::{MemoryBackend, default_namespace};
 use crate::storage::{InMemoryHistoryProvider, InMemoryKeyValueStore};
 
 fn thread(session: u32) -> Thread {
@@ -25,11 +24,11 @@ async fn fill(history: &InMemoryHistoryProvider, session: u32, ttl: Ttl) -> lard
     history.append_many(&thread(session), messages, options).await.map(drop)
 }
 
-/// Once a place full of what had expired refused all writes for good.
+/// Once a backend full of what had expired refused all writes for good.
 #[tokio::test]
 async fn what_has_expired_makes_room_for_what_is_written() {
-    let place = MemoryBackend::with_bytes_max(1_000_000);
-    let history = InMemoryHistoryProvider::open(&place, default_namespace());
+    let backend = MemoryBackend::with_bytes_max(1_000_000);
+    let history = InMemoryHistoryProvider::open(&backend, default_namespace());
     let hour = Ttl::sliding(Duration::from_secs(3_600));
     for session in 0..80 {
         fill(&history, session, hour).await.unwrap();
@@ -50,8 +49,8 @@ async fn what_has_expired_makes_room_for_what_is_written() {
 
 #[tokio::test]
 async fn a_thread_that_nobody_names_again_leaves_with_other_writes() {
-    let place = MemoryBackend::new();
-    let history = InMemoryHistoryProvider::open(&place, default_namespace());
+    let backend = MemoryBackend::new();
+    let history = InMemoryHistoryProvider::open(&backend, default_namespace());
     for session in 0..100 {
         fill(&history, session, brief()).await.unwrap();
     }
@@ -60,50 +59,50 @@ async fn a_thread_that_nobody_names_again_leaves_with_other_writes() {
         tokio::time::sleep(Duration::from_millis(1)).await;
         history.append(&other, ChatMessage::user("text")).await.unwrap();
     }
-    let left = place.bytes();
+    let left = backend.bytes();
     assert!(left < 200_000, "{left} bytes are left");
-    assert!(place.bytes() > 0);
+    assert!(backend.bytes() > 0);
     // Its numbers go on.
     let next = history.append(&thread(7), ChatMessage::user("again")).await.unwrap();
     assert_eq!(next.get(), 3);
 }
 
-/// A record waits in the place's queue once, however often its life is prolonged, ended and begun.
+/// A record waits in the backend's queue once, however often its life is prolonged, ended and begun.
 #[tokio::test]
 async fn a_record_is_expected_once() {
-    let place = MemoryBackend::new();
-    let history = InMemoryHistoryProvider::open(&place, default_namespace());
+    let backend = MemoryBackend::new();
+    let history = InMemoryHistoryProvider::open(&backend, default_namespace());
     for round in 0..200_u64 {
         fill(&history, 1, Ttl::sliding(Duration::from_millis(5 + round % 3))).await.unwrap();
         if round % 10 == 0 {
             tokio::time::sleep(Duration::from_millis(8)).await;
         }
     }
-    let waiting = place.expected();
+    let waiting = backend.scheduled_expiries();
     assert!(waiting <= 4, "{waiting} wait");
 }
 
 #[tokio::test]
 async fn the_value_of_an_expired_put_goes_a_minute_later_and_a_watcher_learns_that_its_key_is_gone() {
-    let place = MemoryBackend::new();
-    let values = InMemoryKeyValueStore::open(&place, default_namespace());
+    let backend = MemoryBackend::new();
+    let values = InMemoryKeyValueStore::open(&backend, default_namespace());
     let bucket = BucketName::new("bucket").unwrap();
     let key = |name: &str| Key::new(name).unwrap();
     let brief = KeyValuePutOptions::default().with_ttl(Duration::from_millis(1));
     let put = values.put(&bucket, &key("gone"), Bytes::from(vec![0; 100_000]), brief).await.unwrap();
     values.put(&bucket, &key("kept"), Bytes::from_static(b"1"), KeyValuePutOptions::default()).await.unwrap();
     tokio::time::sleep(Duration::from_millis(5)).await;
-    assert!(place.bytes() > 100_000);
-    place.sweep_at(crate::storage::backend::now_ms());
-    assert!(place.bytes() > 100_000, "watchers under way may not have met it");
-    place.sweep_at(crate::storage::backend::now_ms() + 61_000);
-    assert!(place.bytes() < 10_000, "{}", place.bytes());
+    assert!(backend.bytes() > 100_000);
+    backend.sweep_at(crate::storage::backend::now_ms());
+    assert!(backend.bytes() > 100_000, "watchers under way may not have met it");
+    backend.sweep_at(crate::storage::backend::now_ms() + 61_000);
+    assert!(backend.bytes() < 10_000, "{}", backend.bytes());
     let told: Vec<_> = values.watch(&bucket, "", Revision::ZERO).await.unwrap().take(2).collect().await;
     let told: Vec<_> = told.into_iter().map(Result::unwrap).collect();
     assert_eq!((told[0].revision, &told[0].kind), (put, &KeyValueEventKind::Deleted));
     assert_eq!(told[1].key, key("kept"));
     // Written anew it is there, and nothing of the old one comes back.
     values.put(&bucket, &key("gone"), Bytes::from_static(b"2"), brief).await.unwrap();
-    place.sweep_at(crate::storage::backend::now_ms() + 200_000);
-    assert!(place.bytes() < 10_000);
+    backend.sweep_at(crate::storage::backend::now_ms() + 200_000);
+    assert!(backend.bytes() < 10_000);
 }

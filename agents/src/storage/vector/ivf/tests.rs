@@ -7,8 +7,8 @@ use larder_kernel::{
 use super::*;
 use crate::storage::InMemoryVectorStore;
 use crate::storage::vector::query::Query;
-use crate::storage::vector::run::Call;
-use crate::storage::vector::search::Way;
+use crate::storage::vector::search::SearchOptions;
+use crate::storage::vector::search_batch::SearchBatch;
 use crate::storage::vector::tests::numbers;
 
 const DIMENSIONS: usize = 64;
@@ -178,7 +178,7 @@ async fn a_search_of_a_large_collection_has_its_cells_made() {
     let request = request(vector(3, 50));
     let expected = found(&exact, &request).await;
     assert_eq!(found(&approximate, &request).await, expected);
-    let index = approximate.space.look("test", &notes(), |rows| rows.index()).await.unwrap().unwrap();
+    let index = approximate.state.look("test", &notes(), |rows| rows.index()).await.unwrap().unwrap();
     for _ in 0..600 {
         if index.is_made() {
             break;
@@ -192,43 +192,47 @@ async fn a_search_of_a_large_collection_has_its_cells_made() {
 #[test]
 fn a_search_looks_at_few_rows_where_it_may() {
     let blocks = Arc::new(crate::storage::vector::search::tests::blocks(3_000, DIMENSIONS, 30, 0.3));
-    let cells = Arc::new(Cells::of(Level::best(), &blocks, DIMENSIONS));
-    let way = Way { level: Level::best(), first_pass: true, threads: 1, approximate: true };
+    let ivf = Arc::new(Ivf::of(Level::best(), &blocks, DIMENSIONS));
+    let options = SearchOptions { level: Level::best(), first_pass: true, threads: 1, approximate: true };
     let near = |row: usize| request(blocks[row].row(row).to_vec());
     let filtered = near(0).with_filter(Filter::eq("third", true));
     let requests = (0..20).map(near).chain([filtered, near(0).with_limit(101), near(0).with_limit(0)]);
     let queries = requests.map(|request| Query::new(&request)).collect();
-    let call = Call { way, blocks: Arc::clone(&blocks), queries, cells: None, copy_steps: 0 };
-    let scopes = call.scopes(Some(&cells));
-    for scope in &scopes[..20] {
-        assert!(scope.approximate && (10..=300).contains(&scope.count), "{} of 3,000 rows", scope.count);
+    let batch = SearchBatch { options, blocks: Arc::clone(&blocks), queries, ivf: None, copy_steps: 0 };
+    let candidates = batch.candidates(Some(&ivf));
+    for candidates in &candidates[..20] {
+        assert!(
+            candidates.approximate && (10..=300).contains(&candidates.count),
+            "{} of 3,000 rows",
+            candidates.count
+        );
     }
-    assert!(scopes[20..].iter().all(|scope| !scope.approximate));
+    assert!(candidates[20..].iter().all(|candidates| !candidates.approximate));
 }
 
 #[test]
 fn a_block_is_divided_anew_once_one_in_32_rows_was_written() {
     let mut blocks = crate::storage::vector::search::tests::blocks(150, DIMENSIONS, 3, 0.3);
-    let cells = Arc::new(Cells::of(Level::best(), &blocks, DIMENSIONS));
-    blocks[0].divide(Level::best(), &cells);
+    let ivf = Arc::new(Ivf::of(Level::best(), &blocks, DIMENSIONS));
+    blocks[0].divide(Level::best(), &ivf);
     for row in 0..5 {
-        assert!(blocks[0].is_divided(&cells), "{row} rows were written");
+        assert!(blocks[0].is_divided(&ivf), "{row} rows were written");
         let (numbers, tail) = blocks[0].copy(row);
         Arc::get_mut(&mut blocks[0]).unwrap().set(row, &numbers, &tail);
-        assert!(blocks[0].in_cells(Level::best(), &cells, &[]).contains(row) || row == 4);
+        assert!(blocks[0].in_cells(Level::best(), &ivf, &[]).contains(row) || row == 4);
     }
-    assert_eq!(blocks[0].in_cells(Level::best(), &cells, &[]).len(), 0);
+    assert_eq!(blocks[0].in_cells(Level::best(), &ivf, &[]).len(), 0);
 }
 
 #[test]
 fn every_level_makes_the_same_cells() {
     let blocks = crate::storage::vector::search::tests::blocks(900, 48, 6, 0.2);
-    let plain = Cells::of(Level::Plain, &blocks, 48);
+    let plain = Ivf::of(Level::Plain, &blocks, 48);
     for level in Level::all() {
-        let cells = Cells::of(level, &blocks, 48);
-        assert_eq!(format!("{cells:?}"), format!("{plain:?}"));
+        let ivf = Ivf::of(level, &blocks, 48);
+        assert_eq!(format!("{ivf:?}"), format!("{plain:?}"));
         let members =
-            |level| Members::of(level, &Arc::new(Cells::of(level, &blocks, 48)), blocks[0].codes(), 150);
+            |level| Members::of(level, &Arc::new(Ivf::of(level, &blocks, 48)), blocks[0].codes(), 150);
         assert_eq!(members(level).rows, members(Level::Plain).rows);
     }
 }

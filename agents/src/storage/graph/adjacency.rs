@@ -1,6 +1,6 @@
-//! The entities at the other ends of each entity's relationships of one direction: what walks read.
+//! The entities at the other ends of each entity's relationships of one direction: what traversals read.
 //!
-//! All lists stand in one array, so that a walk stays within few pages of memory; lists of their own would lie among
+//! All lists stand in one array, so that a traversal stays within few pages of memory; lists of their own would lie among
 //! everything else that was allocated while the graph grew. A list has room for a power of two; one that outgrows its
 //! room moves to one of twice the size, and its old room goes to the next list that needs as much. So an entry is added
 //! in constant time, amortized, and the array is at most about four times what it holds.
@@ -12,16 +12,16 @@ const ROOM_MIN: usize = 4;
 /// Sizes of rooms: more than memory has.
 const SIZES: usize = 48;
 
-/// Where an entity's list stands.
+/// The span of an entity's list in the array.
 #[derive(Debug, Default, Clone, Copy)]
-struct Place {
+struct Span {
     start: usize,
     length: u32,
     /// The room's size as a power of two times [`ROOM_MIN`], plus one; 0 where there is no room.
     size: u8,
 }
 
-impl Place {
+impl Span {
     fn room(self) -> usize {
         self.size.checked_sub(1).map_or(0, |doublings| ROOM_MIN << doublings)
     }
@@ -32,52 +32,52 @@ impl Place {
 }
 
 #[derive(Debug)]
-pub(super) struct Near {
-    places: Vec<Place>,
+pub(super) struct Adjacency {
+    spans: Vec<Span>,
     entries: Vec<NodeIndex>,
     /// Rooms that no list is in, by their size.
     free: [Vec<usize>; SIZES],
 }
 
-impl Default for Near {
+impl Default for Adjacency {
     fn default() -> Self {
-        Self { places: Vec::new(), entries: Vec::new(), free: [const { Vec::new() }; SIZES] }
+        Self { spans: Vec::new(), entries: Vec::new(), free: [const { Vec::new() }; SIZES] }
     }
 }
 
-impl Near {
+impl Adjacency {
     /// The entries of an entity, one for each relationship.
     pub(super) fn of(&self, node: NodeIndex) -> &[NodeIndex] {
-        let place = self.place(node);
-        &self.entries[place.start..place.start + place.length()]
+        let span = self.span(node);
+        &self.entries[span.start..span.start + span.length()]
     }
 
-    fn place(&self, node: NodeIndex) -> Place {
-        self.places.get(node.index()).copied().unwrap_or_default()
+    fn span(&self, node: NodeIndex) -> Span {
+        self.spans.get(node.index()).copied().unwrap_or_default()
     }
 
     fn of_mut(&mut self, node: NodeIndex) -> &mut [NodeIndex] {
-        let place = self.place(node);
-        &mut self.entries[place.start..place.start + place.length()]
+        let span = self.span(node);
+        &mut self.entries[span.start..span.start + span.length()]
     }
 
     pub(super) fn add(&mut self, node: NodeIndex, other: NodeIndex) {
-        if self.places.len() <= node.index() {
-            self.places.resize(node.index() + 1, Place::default());
+        if self.spans.len() <= node.index() {
+            self.spans.resize(node.index() + 1, Span::default());
         }
-        let mut place = self.place(node);
-        if place.length() == place.room() {
-            place = self.moved(place);
+        let mut span = self.span(node);
+        if span.length() == span.room() {
+            span = self.moved(span);
         }
-        self.entries[place.start + place.length()] = other;
-        place.length += 1;
-        self.places[node.index()] = place;
+        self.entries[span.start + span.length()] = other;
+        span.length += 1;
+        self.spans[node.index()] = span;
     }
 
     /// A list in a room of twice the size.
-    fn moved(&mut self, old: Place) -> Place {
+    fn moved(&mut self, old: Span) -> Span {
         let size = old.size + 1;
-        let mut new = Place { size, ..old };
+        let mut new = Span { size, ..old };
         new.start = self.free[usize::from(size)].pop().unwrap_or_else(|| {
             let start = self.entries.len();
             self.entries.resize(start + new.room(), NodeIndex::end());
@@ -88,9 +88,9 @@ impl Near {
         new
     }
 
-    fn release(&mut self, place: Place) {
-        if place.size > 0 {
-            self.free[usize::from(place.size)].push(place.start);
+    fn release(&mut self, span: Span) {
+        if span.size > 0 {
+            self.free[usize::from(span.size)].push(span.start);
         }
     }
 
@@ -100,7 +100,7 @@ impl Near {
         if let Some(at) = entries.iter().position(|there| *there == other) {
             let last = entries.len() - 1;
             entries.swap(at, last);
-            self.places[node.index()].length -= 1;
+            self.spans[node.index()].length -= 1;
         }
     }
 
@@ -113,8 +113,8 @@ impl Near {
                 kept += 1;
             }
         }
-        if let Some(place) = self.places.get_mut(node.index()) {
-            place.length = u32::try_from(kept).unwrap_or(u32::MAX);
+        if let Some(span) = self.spans.get_mut(node.index()) {
+            span.length = u32::try_from(kept).unwrap_or(u32::MAX);
         }
     }
 
@@ -123,10 +123,10 @@ impl Near {
         let mut others = self.of(node).to_vec();
         others.sort_unstable();
         others.dedup();
-        let place = self.place(node);
-        self.release(place);
-        if let Some(place) = self.places.get_mut(node.index()) {
-            *place = Place::default();
+        let span = self.span(node);
+        self.release(span);
+        if let Some(span) = self.spans.get_mut(node.index()) {
+            *span = Span::default();
         }
         others
     }
@@ -142,39 +142,39 @@ mod tests {
 
     #[test]
     fn lists_grow_beside_each_other_and_use_rooms_again() {
-        let mut near = Near::default();
+        let mut adjacency = Adjacency::default();
         for other in 0..100 {
             for list in 0..20 {
-                near.add(node(list), node(other * 20 + list));
+                adjacency.add(node(list), node(other * 20 + list));
             }
         }
         for list in 0..20 {
             let expected: Vec<NodeIndex> = (0..100).map(|other| node(other * 20 + list)).collect();
-            assert_eq!(near.of(node(list)), expected);
+            assert_eq!(adjacency.of(node(list)), expected);
         }
-        let held = near.entries.len();
+        let held = adjacency.entries.len();
         for list in 0..20 {
-            assert_eq!(near.take(node(list)).len(), 100);
-            assert_eq!(near.of(node(list)), []);
+            assert_eq!(adjacency.take(node(list)).len(), 100);
+            assert_eq!(adjacency.of(node(list)), []);
         }
         for list in 20..40 {
-            (0..100).for_each(|other| near.add(node(list), node(other)));
+            (0..100).for_each(|other| adjacency.add(node(list), node(other)));
         }
-        assert_eq!(near.entries.len(), held);
-        assert_eq!(near.of(node(1_000)), []);
+        assert_eq!(adjacency.entries.len(), held);
+        assert_eq!(adjacency.of(node(1_000)), []);
     }
 
     #[test]
     fn entries_go_one_at_a_time_or_all_at_once() {
-        let mut near = Near::default();
-        [1, 2, 1, 3, 1].into_iter().for_each(|other| near.add(node(0), node(other)));
-        near.remove_one(node(0), node(1));
-        near.remove_one(node(0), node(9));
-        assert_eq!(near.of(node(0)).iter().filter(|other| **other == node(1)).count(), 2);
-        near.remove_all(node(0), node(1));
-        assert_eq!(near.take(node(0)), [node(2), node(3)]);
-        near.remove_one(node(7), node(1));
-        near.remove_all(node(7), node(1));
-        assert_eq!(near.take(node(7)), []);
+        let mut adjacency = Adjacency::default();
+        [1, 2, 1, 3, 1].into_iter().for_each(|other| adjacency.add(node(0), node(other)));
+        adjacency.remove_one(node(0), node(1));
+        adjacency.remove_one(node(0), node(9));
+        assert_eq!(adjacency.of(node(0)).iter().filter(|other| **other == node(1)).count(), 2);
+        adjacency.remove_all(node(0), node(1));
+        assert_eq!(adjacency.take(node(0)), [node(2), node(3)]);
+        adjacency.remove_one(node(7), node(1));
+        adjacency.remove_all(node(7), node(1));
+        assert_eq!(adjacency.take(node(7)), []);
     }
 }

@@ -8,10 +8,10 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::block::Block;
-use super::codes::Code;
 use super::columns::RowSet;
-use super::kernel::{LINE_CODES, Level, Line, PANEL_ROWS, Slack};
 use super::matrix::Blocks;
+use super::simd::{LINE_CODES, Level, Line, PANEL_ROWS, Slack};
+use super::sq8::Code;
 
 /// Queries whose products one step computes.
 const QUERIES_AT_ONCE: usize = 4;
@@ -56,7 +56,7 @@ pub(super) struct Kept {
 
 /// What the first pass knows of one query's answer.
 #[derive(Debug)]
-pub(super) struct Front {
+pub(super) struct Prefilter {
     limit: usize,
     /// What an upper bound must reach.
     threshold: f32,
@@ -65,8 +65,8 @@ pub(super) struct Front {
     kept: Vec<Kept>,
 }
 
-impl Front {
-    /// The front of a search for `limit` rows, at least one, that score `least` or more.
+impl Prefilter {
+    /// The prefilter of a search for `limit` rows, at least one, that score `least` or more.
     pub(super) fn new(limit: usize, least: Option<f32>) -> Self {
         let threshold = least.unwrap_or(NOTHING).max(NOTHING);
         Self { limit, threshold, lower: BinaryHeap::new(), kept: Vec::new() }
@@ -182,27 +182,33 @@ impl Queries {
     }
 
     /// Looks through a block for each query, whose rows are given where not all of them count.
-    pub(super) fn look(&self, index: usize, block: &Block, rows: &[Option<RowSet>], fronts: &mut [Front]) {
+    pub(super) fn look(
+        &self,
+        index: usize,
+        block: &Block,
+        rows: &[Option<RowSet>],
+        prefilters: &mut [Prefilter],
+    ) {
         let step = |rows| Step { level: self.level, block, index, rows };
         for (at, group) in self.groups.iter().enumerate() {
             let at = at * QUERIES_AT_ONCE;
-            let end = fronts.len().min(at + QUERIES_AT_ONCE);
-            step(&rows[at..end]).panels(group, &mut fronts[at..end]);
+            let end = prefilters.len().min(at + QUERIES_AT_ONCE);
+            step(&rows[at..end]).panels(group, &mut prefilters[at..end]);
         }
-        let singles = fronts.len() - self.singles.len().min(fronts.len());
+        let singles = prefilters.len() - self.singles.len().min(prefilters.len());
         for (at, single) in (singles..).zip(&self.singles) {
-            step(&rows[at..=at]).panels(single, &mut fronts[at..=at]);
+            step(&rows[at..=at]).panels(single, &mut prefilters[at..=at]);
         }
     }
 }
 
 impl Step<'_> {
-    fn panels<const Q: usize>(&self, group: &Group<Q>, fronts: &mut [Front]) {
+    fn panels<const Q: usize>(&self, group: &Group<Q>, prefilters: &mut [Prefilter]) {
         let codes = self.block.codes();
         let mut dots = [[0; PANEL_ROWS]; Q];
         for panel in 0..codes.panels() {
             self.level.tile(codes.panel(panel), &group.codes, &mut dots);
-            self.judge(panel, &dots, group, fronts);
+            self.judge(panel, &dots, group, prefilters);
         }
     }
 
@@ -212,22 +218,22 @@ impl Step<'_> {
         panel: usize,
         dots: &[[i32; PANEL_ROWS]; Q],
         group: &Group<Q>,
-        fronts: &mut [Front],
+        prefilters: &mut [Prefilter],
     ) {
         let codes = self.block.codes();
         let (scales, errors) = (codes.scales(panel), codes.errors(panel));
-        for (query, front) in fronts.iter_mut().enumerate().take(Q) {
+        for (query, prefilter) in prefilters.iter_mut().enumerate().take(Q) {
             let slack = &group.slack[query];
             let (best, upper) = self.level.bound(&dots[query], scales, errors, slack);
-            if best < front.threshold {
+            if best < prefilter.threshold {
                 continue;
             }
             for (lane, upper) in upper.into_iter().enumerate() {
                 let row = panel * PANEL_ROWS + lane;
                 let counts = self.rows[query].as_ref().is_none_or(|rows| rows.contains(row));
-                if upper >= front.threshold && counts {
+                if upper >= prefilter.threshold && counts {
                     let lower = upper - 2.0 * slack.error(errors[lane]);
-                    front.keep(Kept { upper, block: self.index, row }, lower);
+                    prefilter.keep(Kept { upper, block: self.index, row }, lower);
                 }
             }
         }
@@ -240,20 +246,20 @@ pub(super) fn look_at(
     blocks: &Blocks,
     rows: &[(usize, usize)],
     query: &Code,
-    front: &mut Front,
+    prefilter: &mut Prefilter,
 ) {
     let group = Group::<1>::of(std::slice::from_ref(query));
     let slack = &group.slack[0];
     for (at, (index, row)) in rows.iter().copied().enumerate() {
         if let Some((block, row)) = rows.get(at + ROWS_AHEAD) {
-            blocks[*block].codes().ask_for(*row);
+            blocks[*block].codes().prefetch(*row);
         }
         let codes = blocks[index].codes();
         let (panel, lane) = (row / PANEL_ROWS, row % PANEL_ROWS);
         let (scale, error) = (codes.scales(panel)[lane], codes.errors(panel)[lane]);
         let upper = slack.upper(level.product(codes.row(row), &group.codes), scale, error);
-        if upper >= front.threshold {
-            front.keep(Kept { upper, block: index, row }, upper - 2.0 * slack.error(error));
+        if upper >= prefilter.threshold {
+            prefilter.keep(Kept { upper, block: index, row }, upper - 2.0 * slack.error(error));
         }
     }
 }

@@ -3,18 +3,18 @@
 use std::sync::Arc;
 
 use super::block::Block;
-use super::cells::Cells;
-use super::codes::Code;
 use super::columns::RowSet;
-use super::kernel::Level;
+use super::ivf::Ivf;
 use super::matrix::Blocks;
 use super::query::Query;
+use super::simd::Level;
+use super::sq8::Code;
 
 /// Where fewer than one in so many rows count for a query, only those are looked at, one by one.
 pub(super) const SPARSE_SHARE: usize = 4;
 
 /// Which rows of which blocks a query looks at: all, those that satisfy its filter, or those in cells near it.
-pub(super) struct Scope {
+pub(super) struct Candidates {
     pub(super) rows: Option<Vec<RowSet>>,
     /// Whether the rows that score best by their codes may stand for the best ones.
     pub(super) approximate: bool,
@@ -24,7 +24,7 @@ pub(super) struct Scope {
     pub(super) total: usize,
 }
 
-impl Scope {
+impl Candidates {
     pub(super) fn of(query: &Query, blocks: &Blocks) -> Self {
         let mut total = 0;
         let blocks = blocks.iter().inspect(|block| total += block.len());
@@ -43,9 +43,9 @@ impl Scope {
     }
 
     /// The rows in the cells nearest to a query, where they are few and enough for its limit.
-    pub(super) fn near(level: Level, query: &Query, blocks: &Blocks, cells: &Arc<Cells>) -> Option<Self> {
-        let chosen = cells.near(level, &Code::of(&query.direction, 1.0), query.limit)?;
-        let rows: Vec<RowSet> = blocks.iter().map(|block| block.in_cells(level, cells, &chosen)).collect();
+    pub(super) fn near(level: Level, query: &Query, blocks: &Blocks, ivf: &Arc<Ivf>) -> Option<Self> {
+        let chosen = ivf.probe(level, &Code::of(&query.direction, 1.0), query.limit)?;
+        let rows: Vec<RowSet> = blocks.iter().map(|block| block.in_cells(level, ivf, &chosen)).collect();
         let count = rows.iter().map(RowSet::len).sum();
         let total: usize = blocks.iter().map(|block| block.len()).sum();
         let few = count < total / SPARSE_SHARE;

@@ -6,9 +6,9 @@ use std::collections::BinaryHeap;
 use larder_kernel::SearchHit;
 
 use super::block::{Block, Record};
-use super::kernel::{Level, ask_for};
 use super::matrix::Blocks;
 use super::query::Query;
+use super::simd::{Level, prefetch};
 
 /// How many rows ahead of its turn a row is asked for.
 const ROWS_AHEAD: usize = 4;
@@ -40,13 +40,13 @@ impl PartialEq for Candidate<'_> {
 impl Eq for Candidate<'_> {}
 
 /// The best candidates so far of one query, the worst on top.
-pub(super) struct Best<'a> {
+pub(super) struct TopK<'a> {
     query: &'a Query,
     level: Level,
     heap: BinaryHeap<Candidate<'a>>,
 }
 
-impl<'a> Best<'a> {
+impl<'a> TopK<'a> {
     pub(super) fn new(query: &'a Query, level: Level) -> Self {
         Self { query, level, heap: BinaryHeap::new() }
     }
@@ -63,7 +63,7 @@ impl<'a> Best<'a> {
                 return;
             }
             if let Some((block, row)) = rows.get(at + ROWS_AHEAD) {
-                ask_for(blocks[*block].row(*row));
+                prefetch(blocks[*block].row(*row));
             }
             self.offer(&blocks[block], row);
         }

@@ -1,0 +1,193 @@
+//! How many bytes a backend holds, counted by many threads at once.
+//!
+//! A single counter would move from core to core with each write. So the quota has stripes: each stripe takes a small
+//! reserve from the quota, which the threads that use the stripe count down. A reserve does not count as held. Close to the
+//! cap the reserves are collected, so the cap is exact to the byte.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// More stripes than most machines have cores would be of little use.
+const STRIPES: usize = 16;
+/// What a stripe takes as its reserve.
+const RESERVE_BYTES: u64 = 64 * 1024;
+
+/// Bytes that are held, and how many may be.
+pub(super) struct Quota {
+    /// What is held, and the reserves of the stripes.
+    taken: AtomicU64,
+    stripes: [Stripe; STRIPES],
+    /// Held while bytes go from a stripe to `taken` or back, so that nobody who is refused looks in between.
+    moving: Mutex<()>,
+    bytes_max: u64,
+}
+
+/// The reserve of one stripe, on a cache line of its own.
+#[derive(Default)]
+#[repr(align(128))]
+struct Stripe(AtomicU64);
+
+impl Quota {
+    pub(super) fn new(bytes_max: u64) -> Self {
+        Self { taken: AtomicU64::new(0), stripes: Default::default(), moving: Mutex::new(()), bytes_max }
+    }
+
+    /// What is held; while others write, about that.
+    pub(super) fn bytes(&self) -> u64 {
+        let reserve: u64 = self.stripes.iter().map(|stripe| stripe.0.load(Ordering::Acquire)).sum();
+        self.taken.load(Ordering::Acquire).saturating_sub(reserve)
+    }
+
+    pub(super) fn bytes_max(&self) -> u64 {
+        self.bytes_max
+    }
+
+    /// Counts `bytes` more, or gives what is held where that would be too many.
+    pub(super) fn try_reserve(&self, bytes: u64) -> Result<(), u64> {
+        let stripe = self.stripe();
+        let spend = |reserve: u64| reserve.checked_sub(bytes);
+        if stripe.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, spend).is_ok() {
+            return Ok(());
+        }
+        let moving = self.moving();
+        if self.take(bytes.saturating_add(RESERVE_BYTES)) {
+            stripe.0.fetch_add(RESERVE_BYTES, Ordering::AcqRel);
+            return Ok(());
+        }
+        loop {
+            if self.take(bytes) {
+                return Ok(());
+            }
+            if !self.collect(&moving) {
+                return Err(self.bytes());
+            }
+        }
+    }
+
+    /// Counts `bytes` more whatever the cap. Beyond the cap no reserve is left that another call could spend.
+    pub(super) fn count(&self, bytes: u64) {
+        if self.taken.fetch_add(bytes, Ordering::AcqRel).saturating_add(bytes) > self.bytes_max {
+            self.collect(&self.moving());
+        }
+    }
+
+    /// Counts `bytes` less.
+    pub(super) fn release(&self, bytes: u64) {
+        if self.taken.load(Ordering::Acquire) > self.bytes_max {
+            self.give_back(bytes);
+            return;
+        }
+        let stripe = &self.stripe().0;
+        if stripe.fetch_add(bytes, Ordering::AcqRel).saturating_add(bytes) > 2 * RESERVE_BYTES {
+            let _moving = self.moving();
+            self.give_back(stripe.swap(0, Ordering::AcqRel));
+        }
+    }
+
+    fn moving(&self) -> MutexGuard<'_, ()> {
+        self.moving.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self, bytes: u64) -> bool {
+        let add = |taken: u64| taken.checked_add(bytes).filter(|sum| *sum <= self.bytes_max);
+        self.taken.fetch_update(Ordering::AcqRel, Ordering::Acquire, add).is_ok()
+    }
+
+    fn give_back(&self, bytes: u64) {
+        let subtract = |taken: u64| Some(taken.saturating_sub(bytes));
+        // The closure never refuses, so neither does the update.
+        let _ = self.taken.fetch_update(Ordering::AcqRel, Ordering::Acquire, subtract);
+    }
+
+    /// Gives back the reserves of all stripes. False if all were empty.
+    fn collect(&self, _moving: &MutexGuard<'_, ()>) -> bool {
+        let reserve = self.stripes.iter().map(|stripe| stripe.0.swap(0, Ordering::AcqRel)).sum();
+        self.give_back(reserve);
+        reserve > 0
+    }
+
+    /// The stripe that this thread uses.
+    fn stripe(&self) -> &Stripe {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        thread_local! {
+            static STRIPE: Cell<Option<usize>> = const { Cell::new(None) };
+        }
+        let stripe = STRIPE.get().unwrap_or_else(|| {
+            let stripe = NEXT.fetch_add(1, Ordering::Relaxed) % STRIPES;
+            STRIPE.set(Some(stripe));
+            stripe
+        });
+        &self.stripes[stripe]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cap_is_exact_to_the_byte_whichever_stripe_has_a_reserve() {
+        let quota = Quota::new(STRIPES as u64 * RESERVE_BYTES);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| quota.try_reserve(1).unwrap());
+            }
+        });
+        assert_eq!(quota.bytes(), 4);
+        let rest = quota.bytes_max() - 4;
+        assert_eq!(quota.try_reserve(rest + 1), Err(4));
+        quota.try_reserve(rest).unwrap();
+        assert_eq!(quota.try_reserve(1), Err(quota.bytes_max()));
+        quota.count(1);
+        quota.release(quota.bytes_max() + 1);
+        assert_eq!(quota.bytes(), 0);
+    }
+
+    #[test]
+    fn beyond_the_cap_no_reserve_is_spent() {
+        let quota = Quota::new(200_000);
+        quota.try_reserve(1).unwrap();
+        quota.try_reserve(130_000).unwrap();
+        quota.count(70_000);
+        assert_eq!(quota.try_reserve(60_000), Err(200_001));
+        quota.release(10_001);
+        quota.try_reserve(10_000).unwrap();
+        assert_eq!(quota.try_reserve(1), Err(200_000));
+    }
+
+    #[test]
+    fn no_call_is_refused_because_of_the_reserves_of_others() {
+        let quota = Quota::new(STRIPES as u64 * RESERVE_BYTES);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..20_000 {
+                        let quarter = quota.bytes_max() / 4;
+                        quota.try_reserve(quarter).unwrap();
+                        quota.release(quarter);
+                    }
+                });
+            }
+        });
+        assert_eq!(quota.bytes(), 0);
+    }
+
+    #[test]
+    fn what_threads_hold_and_release_adds_up() {
+        let quota = Quota::new(1 << 20);
+        std::thread::scope(|scope| {
+            for each in 1..=8 {
+                let quota = &quota;
+                scope.spawn(move || {
+                    for _ in 0..10_000 {
+                        quota.try_reserve(each * 100).unwrap();
+                        quota.release(each * 100);
+                    }
+                    quota.try_reserve(each).unwrap();
+                });
+            }
+        });
+        assert_eq!(quota.bytes(), 36);
+    }
+}
