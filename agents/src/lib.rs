@@ -29,8 +29,8 @@ pub mod context;
 #[doc(hidden)]
 pub mod hex;
 pub mod layers;
+mod lookback;
 pub mod model;
-mod reach;
 pub mod scope;
 pub mod session;
 pub mod storage;

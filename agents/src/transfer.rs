@@ -14,7 +14,7 @@
 //! | key-value | values; the instant of expiry, as far as clocks agree | revisions, deletions |
 //!
 //! Numbers that a store assigns are the target's own, so readers and watchers begin anew there. Reading a thread counts as
-//! a use, which prolongs a time to live that use prolongs. Two places are compared by the [`Digest`] of a walk, in which
+//! a use, which prolongs a time to live that use prolongs. Two places are compared by the [`Digest`] of a scan, in which
 //! numbers of metadata count by value and an expiry only by being there.
 //!
 //! Nobody else should write meanwhile. Who does makes the two sides differ, and the copy says so.
@@ -47,19 +47,24 @@ mod diff;
 mod digest;
 mod encode;
 mod erase;
+mod position;
 mod progress;
 mod record;
+mod scan;
 mod side;
-mod walk;
+mod source;
+mod totals;
 mod write;
 
 pub use archive::{Archive, dump};
 pub use copy::{Copied, Existing, copy, left_out};
 pub use diff::Difference;
-pub use digest::{Digest, count, digest};
+pub use digest::Digest;
 pub use erase::{Erased, Whose, erase, erase_of};
 pub use progress::{Phase, Progress, Watch};
 pub use record::{
     BlobRecord, BoardRecord, CollectionRecord, DocumentRecord, MessageRecord, Record, TaskRecord, ValueRecord,
 };
-pub use side::{Side, Source};
+pub use side::Side;
+pub use source::Source;
+pub use totals::{count, digest};

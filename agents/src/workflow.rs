@@ -78,6 +78,7 @@
 
 mod carry;
 mod fork;
+mod open_turn;
 mod options;
 mod ordered;
 mod record;

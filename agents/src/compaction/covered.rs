@@ -1,9 +1,7 @@
-//! Whether a thread still holds what its summary tells of.
+//! The messages that a summary covers.
 
-use larder_kernel::{HistoryProvider, Origin, Result, Seq, StoredMessage, Thread, Timestamp, WindowMessage};
+use larder_kernel::{Origin, Seq, StoredMessage, Timestamp, WindowMessage};
 use serde::{Deserialize, Serialize};
-
-use super::summary_store::Summary;
 
 /// The first and the last message that a summary covers.
 ///
@@ -13,7 +11,7 @@ use super::summary_store::Summary;
 pub struct Covered {
     /// The first message.
     pub first: MessageMark,
-    /// The last message, at [`Summary::up_to`].
+    /// The last message, at [`Summary::up_to`](super::Summary::up_to).
     pub last: MessageMark,
 }
 
@@ -33,37 +31,8 @@ impl From<&StoredMessage> for MessageMark {
 }
 
 impl MessageMark {
-    fn of(message: &WindowMessage) -> Option<Self> {
+    pub(super) fn of(message: &WindowMessage) -> Option<Self> {
         let Origin::Stored(seq) = message.origin else { return None };
         Some(Self { seq, created_at: message.message.created_at })
     }
-}
-
-impl Covered {
-    /// What a summary covers that takes in one more part.
-    pub(super) fn with_part(before: Option<&Summary>, part: &[WindowMessage]) -> Option<Self> {
-        let first = match before {
-            Some(before) => before.covers.map(|covers| covers.first),
-            None => part.first().and_then(MessageMark::of),
-        };
-        Some(Self { first: first?, last: part.last().and_then(MessageMark::of)? })
-    }
-}
-
-/// Whether the thread holds what the summary tells of. Of one that names no messages it is only asked that there be some
-/// that it could tell of.
-pub(super) async fn is_current(
-    history: &dyn HistoryProvider,
-    thread: &Thread,
-    summary: &Summary,
-) -> Result<bool> {
-    let after = Seq::new(summary.up_to.get().saturating_add(1));
-    let last = history.tail(thread, Some(after), 1).await?;
-    let (Some(last), Some(covers)) = (last.first(), summary.covers) else { return Ok(!last.is_empty()) };
-    if MessageMark::from(last) != covers.last {
-        return Ok(false);
-    }
-    let before = Seq::new(covers.first.seq.get().saturating_sub(1));
-    let first = history.page_after(thread, before, 1).await?;
-    Ok(first.first().map(MessageMark::from) == Some(covers.first))
 }

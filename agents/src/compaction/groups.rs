@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use larder_kernel::{ChatMessage, Origin, Role, ToolCall, ToolResult, WindowMessage};
 
-use super::turns::is_human_turn;
+use super::human_turn::is_human_turn;
 
 /// Removes results whose call is not among the messages, and calls whose results are not.
 ///

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use larder_kernel::{CollectionName, Document, DocumentId, Metadata, PutMode, Result, Thread, VectorStore};
 use serde::{Deserialize, Serialize};
 
-use super::summary_store::Summary;
+use super::summary::Summary;
 
 /// When what is stored is searched for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]

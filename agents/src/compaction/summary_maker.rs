@@ -12,12 +12,12 @@ use larder_kernel::{
 };
 use tokio::runtime::Handle;
 
-use super::covered::Covered;
 use super::knowledge::KnowledgeBase;
 use super::render::render_transcript;
+use super::summary::Summary;
 use super::summary_claim::SummaryClaim;
 use super::summary_settings::{OnFailure, SummarySettings};
-use super::summary_store::{StoredSummary, Summary, SummaryStore};
+use super::summary_store::{StoredSummary, SummaryStore};
 use super::turns;
 use crate::model::is_cut_off;
 use crate::tokens::{TokenCounter, tokens_of};
@@ -338,7 +338,7 @@ impl SummaryMaker {
             return Err(failed(ErrorKind::Unexpected, "nothing to summarize"));
         };
         let messages = before.map_or(0, |summary| summary.messages) + check::size(part.len());
-        let covers = Covered::with_part(before, part);
+        let covers = Summary::covers_with_part(before, part);
         Ok(Summary { up_to, text, tokens, messages, strategy: writer.strategy().to_owned(), covers })
     }
 }

@@ -7,37 +7,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use larder_kernel::{
     BucketName, Error, ErrorKind, HistoryProvider, Key, KeyValueCondition, KeyValuePutOptions, KeyValueStore,
-    Result, Revision, Seq, Thread,
+    Result, Revision, Thread,
 };
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::covered::{Covered, is_current};
+use super::summary::{Summary, is_current};
 use crate::hex::hex;
 
 /// The bucket that holds summaries.
 pub const SUMMARY_BUCKET: &str = "larder.summaries";
-
-/// What a thread says up to a place, told shorter.
-///
-/// The stored conversation stays as it is: whoever makes a window reads the summary, and then only the messages after
-/// [`up_to`](Self::up_to).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Summary {
-    /// The last message that it covers; it covers all before it too.
-    pub up_to: Seq,
-    /// The summary itself.
-    pub text: String,
-    /// Its length in tokens.
-    pub tokens: u64,
-    /// How many messages it covers, those of earlier summaries that it took in included.
-    pub messages: u64,
-    /// The strategy that made it.
-    pub strategy: String,
-    /// The messages by which it is seen whether the thread still holds what it tells of.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub covers: Option<Covered>,
-}
 
 /// A summary with its revision, which the next one must name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,7 +44,7 @@ struct Record {
 /// use std::sync::Arc;
 /// use larder_agents::InMemoryKeyValueStore;
 /// use larder_agents::compaction::{Summary, SummaryStore};
-/// use larder_kernel::{ErrorKind, Seq, Thread};
+/// use larder_kernel::{ErrorKind, Thread};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> larder_kernel::Result<()> {
@@ -91,7 +70,7 @@ struct Record {
 /// ```
 ///
 /// The store of summaries does not hear of it when a thread is cleared, replaced or expires, or when a run's messages go.
-/// Who makes a window therefore reads the [current](Self::current) summary: one whose [`Covered`] messages stand in the
+/// Who makes a window therefore reads the [current](Self::current) summary: one whose [`Covered`](super::Covered) messages stand in the
 /// thread as they did. Whoever edits messages between these two [removes](Self::remove) the summary.
 #[derive(Clone)]
 pub struct SummaryStore {
@@ -270,7 +249,7 @@ impl SummaryStore {
 
 #[cfg(test)]
 mod tests {
-    use larder_kernel::KeyValueStoreExt;
+    use larder_kernel::{KeyValueStoreExt, Seq};
 
     use super::*;
     use crate::InMemoryKeyValueStore;

@@ -5,6 +5,7 @@ use std::ops::Range;
 use larder_kernel::{ChatMessage, Role};
 
 pub(crate) use super::groups::units;
+pub(crate) use super::human_turn::is_human_turn;
 
 /// The interactions, in order and without gaps: one human turn and all that answers it (ALQ-2). What comes before the
 /// first human turn is one of its own.
@@ -17,11 +18,6 @@ pub(crate) fn interactions(messages: &[&ChatMessage]) -> Vec<Range<usize>> {
         }
     }
     interactions
-}
-
-/// Whether a message is a human turn: results that come in the user's name are not.
-pub(crate) fn is_human_turn(message: &ChatMessage) -> bool {
-    message.role == Role::User && message.tool_results.is_empty()
 }
 
 /// How many messages, from the oldest, belong to interactions that are over. The last interaction is not over while a

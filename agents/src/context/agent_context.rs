@@ -14,7 +14,6 @@ use super::ContextConfig;
 use super::explain::{Assembly, WindowExplanation};
 use super::memory::{LimitedWindow, MemoryProvider};
 use super::reader::{ReadBack, Reader};
-use super::run::ContextRun;
 use crate::compaction::{Pipeline, Summary, pair_tool_calls, summary_message};
 use crate::scope;
 use crate::tokens::{TokenCounter, with_tokens};
@@ -162,12 +161,6 @@ impl AgentContext {
             message.author.clone_from(&self.config.author);
         }
         with_tokens(&*self.config.counter, message)
-    }
-
-    /// Begins a run of the agent in a session.
-    #[must_use]
-    pub fn begin_run(&self, session: &SessionId, run: RunId) -> ContextRun {
-        ContextRun::new(self.clone(), self.thread(session), run)
     }
 
     /// Ends a run and says how many messages went: all of the run with `RUN`, else none. Ending it again is harmless, so a

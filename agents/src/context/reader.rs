@@ -8,7 +8,7 @@ use larder_kernel::{
 };
 
 use super::memory::MemoryFilter;
-use crate::reach::Gauge;
+use crate::lookback::Lookback;
 use crate::tokens::TokenCounter;
 
 /// Most messages of one page: messages may be megabytes.
@@ -45,7 +45,7 @@ pub(super) struct ReadBack {
     pub(super) scan_ended: bool,
     kept: usize,
     kept_bytes: u64,
-    gauge: Gauge,
+    lookback: Lookback,
     memory_full: bool,
 }
 
@@ -107,7 +107,7 @@ impl Reader<'_> {
             for (stage, messages) in back.stages.iter_mut().zip(stages) {
                 stage.extend(messages);
             }
-            if short || covered || back.memory_full || back.gauge.is_enough(self.reach) {
+            if short || covered || back.memory_full || back.lookback.is_enough(self.reach) {
                 return Ok(());
             }
             if self.scan_left(back) == Some(0) {
@@ -135,7 +135,7 @@ impl Reader<'_> {
 
     /// As many as are still needed where that is known; else more each time.
     fn page_size(&self, back: &ReadBack, before: usize) -> usize {
-        let of_reach = back.gauge.missing(self.reach);
+        let of_reach = back.lookback.missing(self.reach);
         let of_memory = self.last.map(|last| last.saturating_sub(back.kept));
         let needed = [of_reach, of_memory].into_iter().flatten().min();
         let grown = if before == 0 { PAGE_MESSAGES_FIRST } else { before.saturating_mul(2) };
@@ -190,7 +190,7 @@ impl Reader<'_> {
 
     fn measure(&self, back: &mut ReadBack, messages: &[WindowMessage]) {
         for WindowMessage { origin, message } in messages {
-            back.gauge.add(self.reach, self.counter, *origin, message);
+            back.lookback.add(self.reach, self.counter, *origin, message);
         }
     }
 }

@@ -1,6 +1,8 @@
 //! One run of an agent: its messages carry its name and end with it where they should (RAVI-3).
 
-use larder_kernel::{AppendOptions, ChatMessage, HistoryRetention, Result, RunId, Seq, Thread, Window};
+use larder_kernel::{
+    AppendOptions, ChatMessage, HistoryRetention, Result, RunId, Seq, SessionId, Thread, Window,
+};
 
 use super::{AgentContext, WindowExplanation};
 
@@ -36,8 +38,16 @@ pub struct ContextRun {
     held: Vec<ChatMessage>,
 }
 
+impl AgentContext {
+    /// Begins a run of the agent in a session.
+    #[must_use]
+    pub fn begin_run(&self, session: &SessionId, run: RunId) -> ContextRun {
+        ContextRun::new(self.clone(), self.thread(session), run)
+    }
+}
+
 impl ContextRun {
-    pub(super) fn new(context: AgentContext, thread: Thread, run: RunId) -> Self {
+    fn new(context: AgentContext, thread: Thread, run: RunId) -> Self {
         Self { context, thread, run, first: None, uncertain: false, held: Vec::new() }
     }
 

@@ -1,13 +1,11 @@
-//! What a layer is, and a stack of them.
+//! The trait of all layers.
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use larder_kernel::{BlobStore, GraphStore, HistoryProvider, KeyValueStore, TaskStore, VectorStore};
 
 use super::middleware::{Middleware, Wrapped};
-use super::{ConcurrencyLimitLayer, MetricsLayer, RetryLayer, TimeoutLayer, TraceLayer};
 
 /// Wraps any store in another of the same contract.
 ///
@@ -42,12 +40,6 @@ macro_rules! wrap_with_hook {
                 Arc::new(Wrapped { inner: store, hook: self.hook(), erase: $erase })
             })*
         }
-
-        impl Layer for Layers {
-            $(fn $name(&self, store: Arc<dyn $contract>) -> Arc<dyn $contract> {
-                self.layers.iter().rev().fold(store, |store, layer| layer.$name(store))
-            })*
-        }
     };
 }
 
@@ -58,76 +50,4 @@ wrap_with_hook! {
     blobs: BlobStore, "blobs.erase";
     tasks: TaskStore, "tasks.erase";
     key_value: KeyValueStore, "key_value.erase";
-}
-
-/// Layers in the order in which a call passes them: the first one named is the outermost.
-///
-/// ```
-/// use std::sync::Arc;
-/// use std::time::Duration;
-/// use larder_agents::InMemoryHistoryProvider;
-/// use larder_agents::layers::{Layer, Layers, RetryLayer};
-/// use larder_kernel::{ChatMessage, HistoryProviderExt, Thread};
-///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> larder_kernel::Result<()> {
-/// let layers = Layers::new()
-///     .trace("memory")
-///     .metrics("memory")
-///     .retry(RetryLayer::new())
-///     .timeout(Duration::from_secs(5))
-///     .limit(32);
-/// let history = layers.history(Arc::new(InMemoryHistoryProvider::new()));
-/// history.append(&Thread::new("assistant", "session-1")?, ChatMessage::user("Hello")).await?;
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Debug, Clone, Default)]
-pub struct Layers {
-    layers: Vec<Arc<dyn Layer>>,
-}
-
-impl Layers {
-    /// No layer: stores stay as they are.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Adds any layer, one of your own included, inside those that are there.
-    #[must_use]
-    pub fn with(mut self, layer: impl Layer) -> Self {
-        self.layers.push(Arc::new(layer));
-        self
-    }
-
-    /// Adds spans of a database `system`; see [`TraceLayer`].
-    #[must_use]
-    pub fn trace(self, system: &'static str) -> Self {
-        self.with(TraceLayer::new(system))
-    }
-
-    /// Adds metrics of a database `system`; see [`MetricsLayer`].
-    #[must_use]
-    pub fn metrics(self, system: &'static str) -> Self {
-        self.with(MetricsLayer::new(system))
-    }
-
-    /// Adds retries; see [`RetryLayer`].
-    #[must_use]
-    pub fn retry(self, retry: RetryLayer) -> Self {
-        self.with(retry)
-    }
-
-    /// Adds a limit of time for each call; see [`TimeoutLayer`].
-    #[must_use]
-    pub fn timeout(self, call_time_max: Duration) -> Self {
-        self.with(TimeoutLayer::new(call_time_max))
-    }
-
-    /// Adds a limit of calls at once; see [`ConcurrencyLimitLayer`].
-    #[must_use]
-    pub fn limit(self, calls_max: usize) -> Self {
-        self.with(ConcurrencyLimitLayer::new(calls_max))
-    }
 }

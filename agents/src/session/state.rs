@@ -8,7 +8,7 @@ use larder_kernel::{
 
 use super::flush::{Mark, unmarked};
 use crate::compaction::{MessageMark, SummaryStore};
-use crate::reach::Gauge;
+use crate::lookback::Lookback;
 use crate::tokens::{TokenCounter, tokens_of};
 
 /// The name under which summaries of sessions are kept.
@@ -143,7 +143,8 @@ impl Reader {
 
     async fn walk_back(&self, thread: &Thread, walk: Walk) -> Result<Walked> {
         let mut newest_first: Vec<StoredMessage> = Vec::new();
-        let (mut gauge, mut further, mut read) = (Gauge::default(), Gauge::default(), Count::default());
+        let (mut lookback, mut further, mut read) =
+            (Lookback::default(), Lookback::default(), Count::default());
         let tokens = walk.tokens.map(Reach::Tokens);
         let (mut before, mut limit) = (walk.before, FIRST_PAGE);
         let whole = loop {
@@ -153,7 +154,7 @@ impl Reader {
             read.messages += larder_kernel::check::size(page.len());
             for stored in page.into_iter().rev() {
                 let origin = Origin::Stored(stored.seq);
-                gauge.add(walk.reach, &*self.counter, origin, &stored.message);
+                lookback.add(walk.reach, &*self.counter, origin, &stored.message);
                 if let Some(tokens) = tokens {
                     further.add(tokens, &*self.counter, origin, &stored.message);
                 }
@@ -162,7 +163,7 @@ impl Reader {
             if short {
                 break true;
             }
-            if gauge.is_enough(walk.reach) && tokens.is_none_or(|tokens| further.is_enough(tokens)) {
+            if lookback.is_enough(walk.reach) && tokens.is_none_or(|tokens| further.is_enough(tokens)) {
                 break false;
             }
             before = oldest;

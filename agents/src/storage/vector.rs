@@ -11,6 +11,9 @@ pub mod limits;
 mod matrix;
 mod namespace;
 mod query;
+mod query_group;
+mod row;
+mod row_set;
 mod search;
 mod search_batch;
 mod simd;
@@ -43,6 +46,9 @@ use self::simd::Level;
 use super::MemoryBackend;
 use super::backend::default_namespace;
 use super::offload::{self, WAIT_STEPS};
+
+/// Where fewer than one in so many rows count for a query, only those are looked at, one by one.
+const SPARSE_SHARE: usize = 4;
 
 /// A [`VectorStore`] in memory.
 ///

@@ -12,11 +12,11 @@ use std::path::{Path, PathBuf};
 
 use larder_kernel::{BlobBytes, Contract, Namespace, Result};
 
-pub(crate) use format::Position;
-pub(crate) use read::ArchiveWalk;
+pub(crate) use read::ArchiveScan;
 pub use write::dump;
 
 use super::digest::Digest;
+use super::position::Position;
 use super::record::BlobRecord;
 use format::Header;
 
@@ -58,9 +58,9 @@ impl Archive {
         &self.digests
     }
 
-    pub(crate) fn walk(&self, contract: Contract) -> Result<ArchiveWalk> {
+    pub(crate) fn scan(&self, contract: Contract) -> Result<ArchiveScan> {
         let start = self.starts.iter().find(|(named, _)| *named == contract);
-        ArchiveWalk::new(&self.path, contract, start.map(|(_, position)| position))
+        ArchiveScan::new(&self.path, contract, start.map(|(_, position)| position))
     }
 
     pub(crate) fn body(&self, blob: &BlobRecord) -> Result<BlobBytes> {

@@ -3,10 +3,12 @@
 use larder_kernel::{Contract, Error, ErrorKind, Result};
 
 use super::diff::{Difference, Merge, Pair, Standing, compare, is_passing, is_placeholder};
-use super::digest::{Digest, Digester, count};
+use super::digest::{Digest, Digester};
 use super::progress::{Phase, Watch};
 use super::record::Record;
-use super::side::{Side, Source, lacking};
+use super::side::{Side, lacking};
+use super::source::Source;
+use super::totals::count;
 use super::write::{Change, Writer, clear};
 
 const OPERATION: &str = "transfer.copy";
@@ -129,7 +131,7 @@ struct Sides<'a> {
 
 impl Sides<'_> {
     async fn merge(&self, contract: Contract) -> Result<Merge> {
-        Ok(Merge::new(self.source.walk(contract).await?, self.target.walk(contract).await?))
+        Ok(Merge::new(self.source.scan(contract).await?, self.target.scan(contract).await?))
     }
 
     /// Both records with what only their bytes tell.

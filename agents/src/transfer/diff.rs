@@ -1,14 +1,14 @@
-//! Two walks side by side.
+//! Two scans side by side.
 
 use std::cmp::Ordering;
 
 use larder_kernel::{Result, Timestamp};
 
 use super::record::Record;
-use super::walk::Ordered;
+use super::scan::Ordered;
 use super::write::vectors::PLACEHOLDER;
 
-/// What the two walks have at one place of their order.
+/// What the two scans have at one place of their order.
 pub(crate) enum Pair {
     /// Only the source has it.
     Missing(Record),
@@ -18,7 +18,7 @@ pub(crate) enum Pair {
     Both(Box<(Record, Record)>),
 }
 
-/// The merge of two walks.
+/// The merge of two scans.
 pub(crate) struct Merge {
     source: Ordered,
     target: Ordered,

@@ -1,14 +1,12 @@
 //! One number for all that a contract holds.
 
-use larder_kernel::{Contract, Result};
+use larder_kernel::Result;
 use sha2::{Digest as _, Sha256};
 
-use super::progress::{Phase, Watch};
 use super::record::Record;
-use super::side::Source;
 use crate::hex::hex;
 
-/// What a walk came to: the same for two places that hold the same, whatever backends they are.
+/// What a scan came to: the same for two places that hold the same, whatever backends they are.
 ///
 /// SHA-256 over the canonical JSON of each record in the contract's order, each after its length in eight bytes.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -40,32 +38,4 @@ impl Digester {
         let sha256: [u8; 32] = self.sha256.finalize().into();
         Digest { records: self.records, sha256: hex(&sha256) }
     }
-}
-
-/// Walks all that the source holds under the contract.
-///
-/// # Errors
-/// The store's own, or the archive's.
-pub async fn digest(source: &Source, contract: Contract, watch: &Watch<'_>) -> Result<Digest> {
-    let mut walk = source.walk(contract).await?;
-    let mut digester = Digester::default();
-    while let Some(record) = walk.next().await? {
-        let record = source.sealed(record).await?;
-        digester.add(&record)?;
-        watch.see(Phase::Verify, &record);
-    }
-    Ok(digester.finish())
-}
-
-/// Counts the records that the source holds under the contract.
-///
-/// # Errors
-/// The store's own, or the archive's.
-pub async fn count(source: &Source, contract: Contract) -> Result<u64> {
-    let mut walk = source.walk(contract).await?;
-    let mut records = 0;
-    while walk.next().await?.is_some() {
-        records += 1;
-    }
-    Ok(records)
 }

@@ -2,8 +2,9 @@
 
 use larder_kernel::{AgentId, BoardId, Contract, PageRequest, Result, SessionId, Thread};
 
-use super::digest::count;
-use super::side::{Side, Source};
+use super::side::Side;
+use super::source::Source;
+use super::totals::count;
 
 const PAGE: usize = 500;
 
@@ -14,11 +15,11 @@ pub struct Erased {
     pub contract: Contract,
     /// How many there were before: records, or threads or boards where only some were to go.
     pub before: u64,
-    /// How many a walk found afterwards. Anything but 0 says that somebody writes there.
+    /// How many a scan found afterwards. Anything but 0 says that somebody writes there.
     pub left: u64,
 }
 
-/// Removes all that the stores hold, with every counter and key ever used, and walks them to see that nothing is left.
+/// Removes all that the stores hold, with every counter and key ever used, and scans them to see that nothing is left.
 ///
 /// # Errors
 /// The stores' own. Calling again completes it.

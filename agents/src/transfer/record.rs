@@ -10,8 +10,8 @@ use larder_kernel::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value};
 
-use super::archive::Position;
 use super::encode::{base64_bytes, base64_floats};
+use super::position::Position;
 
 /// One unit of what a place holds. Its JSON is what an archive holds of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -161,7 +161,7 @@ pub struct ValueRecord {
     pub expires_at: Option<Timestamp>,
 }
 
-/// The order of a walk: that of the contract's own listings.
+/// The order of a scan: that of the contract's own listings.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SortKey(u8, Box<str>, Box<str>, u64);
 

@@ -14,7 +14,8 @@ use larder_kernel::{Contract, Result};
 
 use super::diff::is_placeholder;
 use super::record::Record;
-use super::side::{Side, Source};
+use super::side::Side;
+use super::source::Source;
 
 /// Most records and bytes of one batch. Both stay under every limit of a call, and a single record may exceed the second.
 const RECORDS: usize = 500;

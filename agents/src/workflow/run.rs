@@ -9,10 +9,10 @@ use larder_kernel::{
     KeyValueStoreExt, Result, Revision, Thread,
 };
 
+use super::open_turn::OpenTurn;
 use super::options::{TransientConversations, WorkflowOptions};
 use super::record::{Address, Chore, Record, TransitionRecord, Visit};
 use super::spec::{Persistence, StateSpec, WorkflowSpec};
-use super::turn::OpenTurn;
 
 /// The bucket that holds the runs.
 const BUCKET: &str = "larder.workflows";

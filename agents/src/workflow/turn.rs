@@ -10,6 +10,7 @@ use larder_kernel::{
 };
 
 use super::carry::told;
+use super::open_turn::{OpenTurn, Pending};
 use super::record::{Carried, Chore, Record, Visit};
 use super::run::{Workflow, unique};
 use super::spec::{Control, Persistence, StateSpec};
@@ -33,24 +34,6 @@ pub struct TurnWindow {
     pub window: Window,
     /// The tools of the workflow; none where no event leads on.
     pub tools: Vec<ToolDefinition>,
-}
-
-#[derive(Debug, Clone)]
-pub(crate) struct OpenTurn {
-    id: String,
-    /// Whose conversation the turn belongs to.
-    source: Visit,
-    /// How many transitions it has made, the pending one included.
-    fired: u32,
-    pending: Option<Pending>,
-}
-
-/// A transition that is committed at the end of the turn.
-#[derive(Debug, Clone)]
-struct Pending {
-    event: String,
-    to: String,
-    event_id: String,
 }
 
 impl Workflow {

@@ -3,58 +3,21 @@
 use std::sync::Arc;
 
 use larder_kernel::check::size;
-use larder_kernel::{Document, DocumentId, Embedding, Filter, Metadata, Result};
+use larder_kernel::{Document, Embedding, Filter, Result};
 use ndarray::{Array2, ArrayView1, Axis, Slice};
 
-use super::columns::{Columns, RowSet};
+use super::columns::Columns;
 use super::ivf::{Ivf, Membership};
+use super::row::{Record, Tail};
+use super::row_set::RowSet;
 use super::simd::Level;
-use super::sq8::{Code, Codes};
+use super::sq8::Codes;
 
-/// Rows of a block at most: what a [`RowSet`] holds.
-pub(super) const BLOCK_ROWS_MAX: usize = 1024;
 /// Rows written since the columns were made that a search looks at one by one; more, and they are made anew.
 const STALE_ROWS_MAX: usize = 32;
 
 /// Bytes that are copied in about the time of one step.
 pub(super) const BYTES_PER_STEP: u64 = 8;
-
-/// What a row carries beside its embedding.
-#[derive(Debug)]
-pub(super) struct Record {
-    pub(super) id: DocumentId,
-    pub(super) content: String,
-    pub(super) metadata: Metadata,
-}
-
-/// A row's embedding, on its way into a block.
-#[derive(Debug)]
-pub(super) struct Row {
-    pub(super) embedding: Embedding,
-    pub(super) tail: Tail,
-}
-
-/// What a block keeps of a row beside the numbers.
-#[derive(Debug)]
-pub(super) struct Tail {
-    norm_inverse: f64,
-    code: Code,
-    pub(super) record: Arc<Record>,
-}
-
-impl Row {
-    pub(super) fn new(embedding: Embedding, record: Record) -> Self {
-        let norm_inverse = norm_inverse(embedding.as_slice());
-        let code = Code::of(embedding.as_slice(), norm_inverse);
-        Self { embedding, tail: Tail { norm_inverse, code, record: Arc::new(record) } }
-    }
-}
-
-/// One over the length, in 64-bit arithmetic, so that short and long embeddings lose nothing.
-pub(super) fn norm_inverse(numbers: &[f32]) -> f64 {
-    let squared: f64 = numbers.iter().map(|number| f64::from(*number) * f64::from(*number)).sum();
-    squared.sqrt().recip()
-}
 
 /// A run of rows. The matrix is row-major, and its rows beyond `records` are spare.
 #[derive(Debug, Clone)]
@@ -68,6 +31,9 @@ pub(super) struct Block {
     /// The rows that were written since there are columns.
     stale: Vec<usize>,
 }
+
+/// The blocks of a collection at one time.
+pub(super) type Blocks = Vec<Arc<Block>>;
 
 impl Block {
     pub(super) fn new(dimensions: usize) -> Self {

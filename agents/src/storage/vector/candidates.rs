@@ -2,16 +2,13 @@
 
 use std::sync::Arc;
 
-use super::block::Block;
-use super::columns::RowSet;
+use super::SPARSE_SHARE;
+use super::block::{Block, Blocks};
 use super::ivf::Ivf;
-use super::matrix::Blocks;
 use super::query::Query;
+use super::row_set::RowSet;
 use super::simd::Level;
 use super::sq8::Code;
-
-/// Where fewer than one in so many rows count for a query, only those are looked at, one by one.
-pub(super) const SPARSE_SHARE: usize = 4;
 
 /// Which rows of which blocks a query looks at: all, those that satisfy its filter, or those in cells near it.
 pub(super) struct Candidates {

@@ -7,10 +7,10 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::block::Block;
-use super::columns::RowSet;
-use super::matrix::Blocks;
-use super::simd::{LINE_CODES, Level, Line, PANEL_ROWS, Slack};
+use super::block::{Block, Blocks};
+use super::query_group::QueryGroup;
+use super::row_set::RowSet;
+use super::simd::{Level, PANEL_ROWS};
 use super::sq8::Code;
 
 /// Queries whose products one step computes.
@@ -120,44 +120,11 @@ impl Prefilter {
     }
 }
 
-/// Queries whose codes lie as a step takes them.
-#[derive(Debug)]
-pub(super) struct Group<const Q: usize> {
-    codes: Vec<[Line; Q]>,
-    slack: [Slack; Q],
-}
-
-impl<const Q: usize> Group<Q> {
-    /// The group of up to `Q` codes; the others' places stay without effect.
-    pub(super) fn of(codes: &[Code]) -> Self {
-        let depth = codes.first().map_or(0, |code| code.lines().count());
-        let mut lines = vec![[Line([0; LINE_CODES]); Q]; depth];
-        let mut slack = [Slack { scale: 0.0, bias: 0, factor: 0.0, rest: 0.0 }; Q];
-        for (at, code) in codes.iter().enumerate().take(Q) {
-            slack[at] = code.slack();
-            for (lines, line) in lines.iter_mut().zip(code.lines()) {
-                lines[at] = line;
-            }
-        }
-        Self { codes: lines, slack }
-    }
-
-    pub(super) fn codes(&self) -> &[[Line; Q]] {
-        &self.codes
-    }
-
-    /// What a row scores by its codes with one of the queries.
-    #[inline(always)]
-    pub(super) fn score(&self, query: usize, dot: i32, scale: f32) -> f32 {
-        self.slack[query].score(dot, scale)
-    }
-}
-
 /// Queries made ready for the first pass.
 pub(super) struct Queries {
     level: Level,
-    groups: Vec<Group<QUERIES_AT_ONCE>>,
-    singles: Vec<Group<1>>,
+    groups: Vec<QueryGroup<QUERIES_AT_ONCE>>,
+    singles: Vec<QueryGroup<1>>,
 }
 
 /// Where a step stands: a block and what of it counts for each query.
@@ -176,8 +143,8 @@ impl Queries {
         let (grouped, singles) = codes.split_at(grouped);
         Self {
             level,
-            groups: grouped.chunks(QUERIES_AT_ONCE).map(Group::of).collect(),
-            singles: singles.chunks(1).map(Group::of).collect(),
+            groups: grouped.chunks(QUERIES_AT_ONCE).map(QueryGroup::of).collect(),
+            singles: singles.chunks(1).map(QueryGroup::of).collect(),
         }
     }
 
@@ -203,7 +170,7 @@ impl Queries {
 }
 
 impl Step<'_> {
-    fn panels<const Q: usize>(&self, group: &Group<Q>, prefilters: &mut [Prefilter]) {
+    fn panels<const Q: usize>(&self, group: &QueryGroup<Q>, prefilters: &mut [Prefilter]) {
         let codes = self.block.codes();
         let mut dots = [[0; PANEL_ROWS]; Q];
         for panel in 0..codes.panels() {
@@ -217,7 +184,7 @@ impl Step<'_> {
         &self,
         panel: usize,
         dots: &[[i32; PANEL_ROWS]; Q],
-        group: &Group<Q>,
+        group: &QueryGroup<Q>,
         prefilters: &mut [Prefilter],
     ) {
         let codes = self.block.codes();
@@ -248,7 +215,7 @@ pub(super) fn look_at(
     query: &Code,
     prefilter: &mut Prefilter,
 ) {
-    let group = Group::<1>::of(std::slice::from_ref(query));
+    let group = QueryGroup::<1>::of(std::slice::from_ref(query));
     let slack = &group.slack[0];
     for (at, (index, row)) in rows.iter().copied().enumerate() {
         if let Some((block, row)) = rows.get(at + ROWS_AHEAD) {

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use super::block::Blocks;
 use super::ivf::Ivf;
-use super::matrix::Blocks;
 use super::simd::Level;
 use super::sq8::CODED_DIMENSIONS_MIN;
 

@@ -12,9 +12,9 @@ mod train;
 
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
-use super::candidates::SPARSE_SHARE;
-use super::coarse::Group;
-use super::columns::RowSet;
+use super::SPARSE_SHARE;
+use super::query_group::QueryGroup;
+use super::row_set::RowSet;
 use super::simd::{Level, Line, PANEL_ROWS};
 use super::sq8::{Code, Codes};
 
@@ -55,7 +55,7 @@ struct ProbeMargin {
 struct Centers {
     count: usize,
     codes: Codes,
-    groups: Vec<Group<CENTERS_AT_ONCE>>,
+    groups: Vec<QueryGroup<CENTERS_AT_ONCE>>,
 }
 
 impl Centers {
@@ -67,13 +67,13 @@ impl Centers {
         for (at, code) in made.iter().enumerate() {
             codes.set(at, code);
         }
-        let groups = made.chunks(CENTERS_AT_ONCE).map(Group::of).collect();
+        let groups = made.chunks(CENTERS_AT_ONCE).map(QueryGroup::of).collect();
         Self { count: made.len(), codes, groups }
     }
 
     /// What each center scores with a direction, about.
     fn scores(&self, level: Level, direction: &Code) -> Vec<f32> {
-        let single = Group::<1>::of(std::slice::from_ref(direction));
+        let single = QueryGroup::<1>::of(std::slice::from_ref(direction));
         let mut scores = Vec::with_capacity(self.codes.panels() * PANEL_ROWS);
         let mut dots = [[0; PANEL_ROWS]];
         for panel in 0..self.codes.panels() {

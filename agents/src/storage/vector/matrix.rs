@@ -8,8 +8,10 @@ use larder_kernel::check::size;
 use larder_kernel::storage::vector::check_dimension;
 use larder_kernel::{DocumentId, Filter, Metadata, PutMode, PutReport, Result};
 
-use super::block::{BLOCK_ROWS_MAX, BYTES_PER_STEP, Block, Record, Row};
+use super::block::{BYTES_PER_STEP, Block, Blocks};
 use super::index::Index;
+use super::row::{Record, Row};
+use super::row_set::BLOCK_ROWS_MAX;
 use super::simd::PANEL_ROWS;
 use crate::storage::MemoryBackend;
 
@@ -24,9 +26,6 @@ const COLLECTION_BYTES: u64 = 1024;
 /// Numbers in a full block: 2 MiB of them. A writer copies at most one block that a search still reads.
 const BLOCK_NUMBERS: usize = 512 * 1024;
 const BLOCK_ROWS_MIN: usize = PANEL_ROWS;
-
-/// The blocks of a collection at one time.
-pub(super) type Blocks = Vec<Arc<Block>>;
 
 /// A collection: blocks that readers share and writers copy only while shared, without holes.
 #[derive(Debug)]

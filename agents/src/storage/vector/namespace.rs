@@ -8,8 +8,8 @@ use larder_kernel::check::size;
 use larder_kernel::storage::vector::PreparedDocument;
 use larder_kernel::{CollectionInfo, CollectionName, PutMode, PutReport, Result};
 
-use super::block::{Record, Row};
 use super::matrix::Rows;
+use super::row::{Record, Row};
 use crate::storage::MemoryBackend;
 use crate::storage::offload::{self, WAIT_STEPS, readers_wait, writers_wait};
 

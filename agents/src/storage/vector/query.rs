@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use larder_kernel::{Filter, SearchHit, SearchRequest};
 
-use super::block::{Block, norm_inverse};
-use super::candidates::SPARSE_SHARE;
+use super::SPARSE_SHARE;
+use super::block::{Block, Blocks};
 use super::ivf::Ivf;
-use super::matrix::Blocks;
+use super::row::norm_inverse;
 
 /// What holding one document's metadata against one condition costs, in steps.
 pub(super) const FILTER_STEPS: usize = 64;

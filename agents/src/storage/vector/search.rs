@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use larder_kernel::SearchHit;
 
-use super::candidates::{Candidates, SPARSE_SHARE};
+use super::SPARSE_SHARE;
+use super::block::Blocks;
+use super::candidates::Candidates;
 use super::coarse::{self, Prefilter, Queries};
-use super::matrix::Blocks;
 use super::query::{CODES_PER_NUMBER, NUMBERS_PER_STEP, Query};
 use super::simd::Level;
 use super::sq8::{CODED_DIMENSIONS_MIN, Code};

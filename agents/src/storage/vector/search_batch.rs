@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use larder_kernel::{Result, SearchHit};
 
+use super::block::Blocks;
 use super::candidates::Candidates;
 use super::ivf::Ivf;
-use super::matrix::Blocks;
 use super::query::Query;
 use super::search::{Search, SearchOptions};
 use crate::storage::offload;

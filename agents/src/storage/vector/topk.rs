@@ -5,9 +5,9 @@ use std::collections::BinaryHeap;
 
 use larder_kernel::SearchHit;
 
-use super::block::{Block, Record};
-use super::matrix::Blocks;
+use super::block::{Block, Blocks};
 use super::query::Query;
+use super::row::Record;
 use super::simd::{Level, prefetch};
 
 /// How many rows ahead of its turn a row is asked for.

@@ -4,9 +4,7 @@ use std::io;
 
 use larder_kernel::{Contract, Error, ErrorKind, Namespace, Outcome};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
 
-use crate::hex::hex;
 use crate::transfer::digest::Digest;
 use crate::transfer::encode::base64_bytes;
 use crate::transfer::record::Record;
@@ -64,36 +62,6 @@ pub(super) struct End {
 pub(super) enum Line {
     Mark(Mark),
     Record(Box<Record>),
-}
-
-/// Where a line begins, and the checksum of all before it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Position {
-    pub(super) offset: u64,
-    pub(super) line: u64,
-    pub(super) chain: Chain,
-}
-
-/// The checksum of a file up to a line: SHA-256 over the one before and the line's JSON.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Chain([u8; 32]);
-
-impl Chain {
-    /// Before the first line, in every version.
-    pub(super) fn start() -> Self {
-        Self(Sha256::digest(b"larder archive").into())
-    }
-
-    pub(super) fn then(&self, json: &[u8]) -> Self {
-        let mut digest = Sha256::new();
-        digest.update(self.0);
-        digest.update(json);
-        Self(digest.finalize().into())
-    }
-
-    pub(super) fn text(&self) -> String {
-        hex(&self.0)
-    }
 }
 
 /// The error for a line that is not as it was written.

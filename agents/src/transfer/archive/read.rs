@@ -12,11 +12,11 @@ use sha2::{Digest as _, Sha256};
 
 use super::Archive;
 use super::format::{
-    AnyHeader, CHECKSUM_CHARS, Chain, End, Header, LINE_BYTES_MAX, Line, Mark, Position, READ, VERSION,
-    altered, failed,
+    AnyHeader, CHECKSUM_CHARS, End, Header, LINE_BYTES_MAX, Line, Mark, READ, VERSION, altered, failed,
 };
 use crate::hex::hex;
 use crate::transfer::digest::{Digest, Digester};
+use crate::transfer::position::{Chain, Position};
 use crate::transfer::record::{BlobRecord, Record, SortKey};
 
 const CHANGED: &str = "the line is not as it was written";
@@ -210,13 +210,13 @@ fn follows(last: Option<&(Contract, SortKey)>, contract: Contract, key: &SortKey
 }
 
 /// The records of one contract.
-pub(crate) struct ArchiveWalk {
+pub(crate) struct ArchiveScan {
     lines: Option<Lines>,
     contract: Contract,
     body: Option<Position>,
 }
 
-impl ArchiveWalk {
+impl ArchiveScan {
     pub(super) fn new(path: &Path, contract: Contract, start: Option<&Position>) -> Result<Self> {
         let lines = start.map(|start| Lines::open(path, start.clone())).transpose()?;
         Ok(Self { lines, contract, body: None })

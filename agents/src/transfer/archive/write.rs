@@ -8,12 +8,14 @@ use larder_kernel::{Contract, Namespace, Result, canonical_json};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
-use super::format::{Chain, End, Header, Mark, PART_BYTES, VERSION, WRITE, failed};
+use super::format::{End, Header, Mark, PART_BYTES, VERSION, WRITE, failed};
 use crate::hex::hex;
 use crate::transfer::digest::{Digest, Digester};
+use crate::transfer::position::Chain;
 use crate::transfer::progress::{Phase, Watch};
 use crate::transfer::record::{BlobRecord, Record};
-use crate::transfer::side::{Side, Source};
+use crate::transfer::side::Side;
+use crate::transfer::source::Source;
 
 /// Writes what a namespace holds under some contracts to `to`, and answers the digest of each.
 ///
@@ -36,9 +38,9 @@ pub async fn dump(
     lines.write(&Header { larder_archive: VERSION, namespace, contracts: contracts.clone() })?;
     let mut digests = Vec::with_capacity(contracts.len());
     for contract in contracts {
-        let mut walk = source.walk(contract).await?;
+        let mut scan = source.scan(contract).await?;
         let mut digester = Digester::default();
-        while let Some(mut record) = walk.next().await? {
+        while let Some(mut record) = scan.next().await? {
             if let Record::Blob(blob) = &mut record {
                 parts(&source, blob, &mut lines).await?;
             }

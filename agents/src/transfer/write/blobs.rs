@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 use super::Change;
 use crate::hex::hex;
 use crate::transfer::record::{BlobRecord, Record};
-use crate::transfer::side::Source;
+use crate::transfer::source::Source;
 
 const PUTS: usize = 4;
 

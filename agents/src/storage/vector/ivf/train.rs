@@ -1,9 +1,9 @@
 //! Making cells: spherical k-means over a sample of the rows, and what part of them a search must look at.
 
 use super::{CENTERS_AT_ONCE, Centers, Ivf, MEASURED_LIMITS, ProbeMargin, RECALL_AIMED, within};
-use crate::storage::vector::candidates::SPARSE_SHARE;
+use crate::storage::vector::SPARSE_SHARE;
+use crate::storage::vector::block::Blocks;
 use crate::storage::vector::coarse::{Prefilter, Queries};
-use crate::storage::vector::matrix::Blocks;
 use crate::storage::vector::simd::{Level, Line, PANEL_ROWS};
 use crate::storage::vector::sq8::Code;
 

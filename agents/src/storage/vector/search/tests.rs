@@ -3,8 +3,10 @@ use std::sync::Arc;
 use larder_kernel::{DocumentId, Embedding, Filter, Metadata, SearchRequest};
 
 use super::*;
-use crate::storage::vector::block::{Block, Record, Row};
+use crate::storage::vector::block::Block;
 use crate::storage::vector::query::{COLUMN_STEPS, FILTER_STEPS};
+use crate::storage::vector::row::Record;
+use crate::storage::vector::row::Row;
 use crate::storage::vector::tests::numbers;
 
 /// Blocks of rows that lie about `centers` points, some of them more than once.

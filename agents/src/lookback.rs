@@ -6,12 +6,12 @@ use crate::tokens::{TokenCounter, tokens_of};
 
 /// What was read so far, in the measure of a reach.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Gauge {
+pub(crate) struct Lookback {
     stored: usize,
     size: u64,
 }
 
-impl Gauge {
+impl Lookback {
     /// Takes in one message more.
     pub(crate) fn add(
         &mut self,

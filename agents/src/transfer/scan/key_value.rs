@@ -14,13 +14,13 @@ const VALUES: usize = 64;
 /// Values asked for at once.
 const GETS: usize = 8;
 
-pub(crate) struct ValueWalk {
+pub(crate) struct ValueScan {
     store: Arc<dyn KeyValueStore>,
     buckets: Pages<BucketInfo, BucketName>,
     current: Option<Pages<ValueRecord, Key>>,
 }
 
-impl ValueWalk {
+impl ValueScan {
     pub(super) fn new(store: &Arc<dyn KeyValueStore>) -> Self {
         let listed = Arc::clone(store);
         let buckets = Pages::new(BUCKETS, move |page| {

@@ -11,11 +11,11 @@ use crate::transfer::record::{BlobRecord, Record};
 /// Files that are asked about at once: a listing tells neither media type nor metadata.
 const HEADS: usize = 8;
 
-pub(crate) struct BlobWalk {
+pub(crate) struct BlobScan {
     blobs: BoxStream<'static, Result<Option<BlobInfo>>>,
 }
 
-impl BlobWalk {
+impl BlobScan {
     pub(super) async fn open(store: &Arc<dyn BlobStore>) -> Result<Self> {
         let entries = store.list("", None).await?;
         let store = Arc::clone(store);

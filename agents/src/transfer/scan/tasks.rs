@@ -11,13 +11,13 @@ const BOARDS: usize = 200;
 /// Tasks held at once; each may have over 2 MiB.
 const TASKS: usize = 100;
 
-pub(crate) struct TaskWalk {
+pub(crate) struct TaskScan {
     store: Arc<dyn TaskStore>,
     boards: Pages<Board, BoardId>,
     current: Option<(BoardId, u64, Pages<Task, TaskPosition>)>,
 }
 
-impl TaskWalk {
+impl TaskScan {
     pub(super) fn new(store: &Arc<dyn TaskStore>) -> Self {
         let listed = Arc::clone(store);
         let boards = Pages::new(BOARDS, move |page| {

@@ -11,7 +11,7 @@ const THREADS: usize = 500;
 /// Messages held at once; each may have 4 MiB.
 const MESSAGES: usize = 100;
 
-pub(crate) struct HistoryWalk {
+pub(crate) struct HistoryScan {
     store: Arc<dyn HistoryProvider>,
     threads: Pages<ThreadInfo, Thread>,
     current: Option<Current>,
@@ -23,7 +23,7 @@ struct Current {
     messages: Pages<StoredMessage, Seq>,
 }
 
-impl HistoryWalk {
+impl HistoryScan {
     pub(super) fn new(store: &Arc<dyn HistoryProvider>) -> Self {
         let listed = Arc::clone(store);
         let threads = Pages::new(THREADS, move |page| {

@@ -13,13 +13,13 @@ const COLLECTIONS: usize = 500;
 /// Documents held at once; each may have over 1 MiB.
 const DOCUMENTS: usize = 100;
 
-pub(crate) struct VectorWalk {
+pub(crate) struct VectorScan {
     store: Arc<dyn VectorStore>,
     collections: Pages<CollectionInfo, CollectionName>,
     current: Option<(CollectionName, Pages<Document, DocumentId>)>,
 }
 
-impl VectorWalk {
+impl VectorScan {
     pub(super) fn new(store: &Arc<dyn VectorStore>) -> Self {
         let listed = Arc::clone(store);
         let collections = Pages::new(COLLECTIONS, move |page| {

@@ -12,12 +12,12 @@ use crate::transfer::record::Record;
 /// Items held at once; each may have 64 KiB.
 const ITEMS: usize = 500;
 
-pub(crate) struct GraphWalk {
+pub(crate) struct GraphScan {
     entities: Pages<Entity, EntityId>,
     relationships: Pages<Relationship, RelationshipId>,
 }
 
-impl GraphWalk {
+impl GraphScan {
     pub(super) fn new(store: &Arc<dyn GraphStore>) -> Self {
         let nodes = Arc::clone(store);
         let entities = Pages::new(ITEMS, move |page| {

@@ -1,0 +1,27 @@
+//! Pipelines of one strategy.
+
+use super::pipeline::Pipeline;
+
+/// One strategy needs no wrapper.
+macro_rules! strategies_need_no_wrapper {
+    ($($strategy:ty),* $(,)?) => {$(
+        impl From<$strategy> for Pipeline {
+            fn from(strategy: $strategy) -> Self {
+                Self::new().then(strategy)
+            }
+        }
+    )*};
+}
+
+strategies_need_no_wrapper!(
+    super::CombinedMemory,
+    super::MaxTokens,
+    super::Neuralyzer,
+    super::SelectiveToolCall,
+    super::SlidingWindow,
+    super::Summarization,
+    super::Summarizer,
+    super::TokenBudgetComposed,
+    super::ToolResultTruncation,
+    super::Truncation,
+);

@@ -1,0 +1,75 @@
+//! Everything that a store holds, record by record in the contract's order, a page at a time.
+
+mod blobs;
+mod graph;
+mod history;
+mod key_value;
+mod pages;
+mod tasks;
+mod vectors;
+
+use larder_kernel::{Contract, Error, ErrorKind, Result};
+
+use super::archive::ArchiveScan;
+use super::record::{Record, SortKey};
+use super::side::Side;
+
+/// A scan through one contract of one side.
+pub(crate) enum Scan {
+    History(Box<history::HistoryScan>),
+    Vectors(Box<vectors::VectorScan>),
+    Graph(Box<graph::GraphScan>),
+    Blobs(blobs::BlobScan),
+    Tasks(Box<tasks::TaskScan>),
+    KeyValue(Box<key_value::ValueScan>),
+    Archive(Box<ArchiveScan>),
+}
+
+impl Scan {
+    pub(crate) async fn open(side: &Side, contract: Contract) -> Result<Self> {
+        Ok(match contract {
+            Contract::History => Self::History(Box::new(history::HistoryScan::new(side.history()?))),
+            Contract::Vectors => Self::Vectors(Box::new(vectors::VectorScan::new(side.vectors()?))),
+            Contract::Graph => Self::Graph(Box::new(graph::GraphScan::new(side.graph()?))),
+            Contract::Blobs => Self::Blobs(blobs::BlobScan::open(side.blobs()?).await?),
+            Contract::Tasks => Self::Tasks(Box::new(tasks::TaskScan::new(side.tasks()?))),
+            Contract::KeyValue => Self::KeyValue(Box::new(key_value::ValueScan::new(side.key_value()?))),
+        })
+    }
+
+    async fn next(&mut self) -> Result<Option<Record>> {
+        match self {
+            Self::History(scan) => scan.next().await,
+            Self::Vectors(scan) => scan.next().await,
+            Self::Graph(scan) => scan.next().await,
+            Self::Blobs(scan) => scan.next().await,
+            Self::Tasks(scan) => scan.next().await,
+            Self::KeyValue(scan) => scan.next().await,
+            Self::Archive(scan) => scan.next(),
+        }
+    }
+}
+
+/// A scan that refuses to go back: the comparison of two places rests on their order.
+pub(crate) struct Ordered {
+    scan: Scan,
+    last: Option<SortKey>,
+}
+
+impl Ordered {
+    pub(crate) fn new(scan: Scan) -> Self {
+        Self { scan, last: None }
+    }
+
+    pub(crate) async fn next(&mut self) -> Result<Option<Record>> {
+        let Some(record) = self.scan.next().await? else { return Ok(None) };
+        let key = record.sort_key();
+        if self.last.as_ref().is_some_and(|last| *last >= key) {
+            let message = "a listing is not in the order of its contract";
+            return Err(Error::new(ErrorKind::Corrupt, "transfer.walk", message)
+                .with_context("contract", record.contract().as_str()));
+        }
+        self.last = Some(key);
+        Ok(Some(record))
+    }
+}
