@@ -7,6 +7,9 @@
 //! - [`transfer`] moves what stores hold from one backend to another, or into a file.
 //! - [`workflow`] moves a conversation through states, resumable by id.
 //!
+//! [`storage`], [`layers`] and [`transfer`] are always built; the rest, with context windows, compaction, token counters
+//! and models, needs the feature `toolkit`.
+//!
 //! ```
 //! use larder_agents::{InMemoryHistoryProvider, MemoryBackend};
 //! use larder_kernel::{ChatMessage, HistoryProviderExt, Namespace, Thread};
@@ -24,29 +27,41 @@
 //! # }
 //! ```
 
+#[cfg(feature = "toolkit")]
 pub mod compaction;
+#[cfg(feature = "toolkit")]
 pub mod context;
 #[doc(hidden)]
 pub mod hex;
 pub mod layers;
+#[cfg(feature = "toolkit")]
 mod lookback;
+#[cfg(feature = "toolkit")]
 pub mod model;
+#[cfg(feature = "toolkit")]
 pub mod scope;
+#[cfg(feature = "toolkit")]
 pub mod session;
 pub mod storage;
+#[cfg(feature = "toolkit")]
 pub mod tokens;
+#[cfg(feature = "toolkit")]
 pub mod transcript;
 pub mod transfer;
+#[cfg(feature = "toolkit")]
 pub mod workflow;
 
+#[cfg(feature = "toolkit")]
 pub use context::{AgentContext, ContextConfig};
+#[cfg(feature = "toolkit")]
 pub use scope::AgentScope;
 pub use storage::{
     GlobalTaskStore, InMemoryHistoryProvider, InMemoryKeyValueStore, InMemoryTaskStore, MemoryBackend,
 };
+#[cfg(feature = "toolkit")]
 pub use workflow::{Workflow, WorkflowOptions, WorkflowSpec};
 
 /// The page on the registry; what it shows compiles.
-#[cfg(doctest)]
+#[cfg(all(doctest, feature = "toolkit"))]
 #[doc = include_str!("../README.md")]
 mod readme {}
