@@ -7,7 +7,7 @@ use larder_kernel::{
 };
 use rusqlite::{Connection, Params, params};
 
-use super::super::engine::{Allowance, SHORT_ROWS_MAX};
+use super::super::engine::{INLINE_ROWS_MAX, ReadBudget};
 use super::super::failure::{Failure, Fallible, corrupt};
 use super::super::value::{count, integer, length, now_ms};
 use super::message::stored;
@@ -53,8 +53,8 @@ pub(super) const MATCHING_ONE: &str = "SELECT seq, body FROM messages
         AND author_role NOT IN (SELECT value FROM json_each(?6))
      ORDER BY seq DESC LIMIT ?3";
 
-/// How many messages a short read passes by.
-const OFFSET_SHORT_MAX: u64 = 1_000;
+/// Most messages that an inline read skips.
+const OFFSET_INLINE_MAX: u64 = 1_000;
 
 /// What a read of messages found.
 pub(super) enum Seen {
@@ -67,9 +67,9 @@ pub(super) enum Seen {
 }
 
 impl Range {
-    /// Whether so few messages are found without passing by many.
-    pub(super) fn is_short(self, limit: usize) -> bool {
-        limit <= SHORT_ROWS_MAX && !matches!(self, Self::Offset(OFFSET_SHORT_MAX..))
+    /// Whether an inline read can find this many messages.
+    pub(super) fn fits_inline(self, limit: usize) -> bool {
+        limit <= INLINE_ROWS_MAX && !matches!(self, Self::Offset(OFFSET_INLINE_MAX..))
     }
 }
 
@@ -78,9 +78,9 @@ pub(super) fn messages(
     address: &Address,
     range: Range,
     limit: usize,
-    allowance: &mut Allowance,
+    budget: &mut ReadBudget,
 ) -> Fallible<Seen> {
-    used(sql, address, |thread| window(sql, thread, range, limit, allowance))
+    used(sql, address, |thread| window(sql, thread, range, limit, budget))
 }
 
 /// The newest messages that a filter keeps.
@@ -160,7 +160,7 @@ fn window(
     thread: i64,
     range: Range,
     limit: usize,
-    allowance: &mut Allowance,
+    budget: &mut ReadBudget,
 ) -> Fallible<Vec<StoredMessage>> {
     // A body that is too long for the read is not even looked at.
     macro_rules! select {
@@ -174,12 +174,12 @@ fn window(
         Range::After(after) => (select!("AND seq > ?2 ORDER BY seq LIMIT ?3"), after.get()),
     };
     let mut statement = sql.prepare_cached(text)?;
-    let mut rows = statement.query([thread, from, length(limit), allowance.row_bytes_max()])?;
-    let mut messages = Vec::with_capacity(limit.min(SHORT_ROWS_MAX));
+    let mut rows = statement.query([thread, from, length(limit), budget.row_bytes_max()])?;
+    let mut messages = Vec::with_capacity(limit.min(INLINE_ROWS_MAX));
     while let Some(row) = rows.next()? {
         let body = row.get_ref(1)?.as_bytes_or_null().map_err(|_| corrupt("history.read"))?;
-        let body = body.ok_or(Failure::Long)?;
-        allowance.take(length(body.len()))?;
+        let body = body.ok_or(Failure::BudgetExceeded)?;
+        budget.take(length(body.len()))?;
         messages.push(stored(row)?);
     }
     if matches!(range, Range::Before(_)) {

@@ -1,7 +1,7 @@
-//! Walking outward, breadth first, level by level.
+//! Breadth-first traversal, level by level.
 //!
-//! A walk of few hops often meets few: it is begun in slices, each some entities that are left, and given to a reader once it
-//! has met, or is going to meet, more than such a read may.
+//! A traversal of few hops often finds few entities. So it begins inline, in slices that each expand some entities. A
+//! reader thread takes over once the traversal has read, or is likely to read, more than an inline read may.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -14,9 +14,9 @@ use larder_kernel::{
 use rusqlite::{Connection, Row, Statement, params};
 
 use super::rows::{entity, entity_key};
-use crate::sqlite::column;
-use crate::sqlite::engine::{Allowance, SHORT_ROWS_MAX};
+use crate::sqlite::engine::{INLINE_ROWS_MAX, ReadBudget};
 use crate::sqlite::failure::{Failure, Fallible, corrupt};
+use crate::sqlite::value;
 
 /// The relationships of an entity from an id on, along an index that holds all of this.
 pub(super) const OUT: &str =
@@ -24,12 +24,12 @@ pub(super) const OUT: &str =
 pub(super) const IN: &str =
     "SELECT key, source, relationship_type FROM relationships WHERE target = ?1 AND id >= ?2 ORDER BY id";
 /// The same from the first one on, each read whole.
-pub(super) const WHOLE_OUT: &str = "SELECT key, target, id, relationship_type, source, target, properties FROM relationships \
+pub(super) const FULL_OUT: &str = "SELECT key, target, id, relationship_type, source, target, properties FROM relationships \
      WHERE source = ?1 ORDER BY id";
-pub(super) const WHOLE_IN: &str = "SELECT key, source, id, relationship_type, source, target, properties FROM relationships \
+pub(super) const FULL_IN: &str = "SELECT key, source, id, relationship_type, source, target, properties FROM relationships \
      WHERE target = ?1 ORDER BY id";
 
-/// What a relationship on the way takes of a read's allowance: a page each for its row, its other end, and the end's id.
+/// What a relationship on the way takes of a read's budget: a page each for its row, its other end, and the end's id.
 const STEP_BYTES: i64 = 3 * 4_096;
 
 /// What it takes to look whether anything is there.
@@ -43,8 +43,8 @@ const ENTITY: &str = "SELECT id, entity_type, properties FROM entities WHERE key
 const RELATIONSHIP: &str =
     "SELECT id, relationship_type, source, target, properties FROM relationships WHERE key = ?1";
 
-/// The statements for one direction: of whole relationships, and of what decides about a step.
-type Way = (&'static str, &'static str);
+/// The statements for one direction: for full relationships, and for the columns that decide about a step.
+type DirectionSql = (&'static str, &'static str);
 
 /// A relationship met on the way, as seen from the entity that is being left.
 struct Step {
@@ -65,30 +65,30 @@ struct Edge {
 
 impl Edge {
     /// From the columns id, relationship_type, source, target and properties, the first of which has this number.
-    fn read(row: &Row<'_>, first: usize, allowance: &mut Allowance) -> Fallible<Self> {
-        allowance.take(column::bytes(row, first + 4)?)?;
+    fn read(row: &Row<'_>, first: usize, budget: &mut ReadBudget) -> Fallible<Self> {
+        budget.take(value::bytes(row, first + 4)?)?;
         Ok(Self {
-            id: column::id(row, first)?,
-            relationship_type: column::id(row, first + 1)?,
+            id: value::id(row, first)?,
+            relationship_type: value::id(row, first + 1)?,
             source: row.get(first + 2)?,
             target: row.get(first + 3)?,
-            properties: column::metadata(row, first + 4)?,
+            properties: value::metadata(row, first + 4)?,
         })
     }
 }
 
 /// An entity that was met, whole where the limit lets in all that were met so far: most walks cut nothing off, and then
 /// each row is read once. So are relationships, where all of an entity's are asked for.
-enum Met {
-    Whole(Entity),
-    Named(EntityId),
+enum Discovered {
+    Loaded(Entity),
+    IdOnly(EntityId),
 }
 
-impl Met {
+impl Discovered {
     fn id(&self) -> &EntityId {
         match self {
-            Self::Whole(entity) => &entity.id,
-            Self::Named(id) => id,
+            Self::Loaded(entity) => &entity.id,
+            Self::IdOnly(id) => id,
         }
     }
 }
@@ -96,7 +96,7 @@ impl Met {
 /// What a slice of a walk reads with.
 struct Read<'c> {
     connection: &'c Connection,
-    allowance: &'c mut Allowance,
+    budget: &'c mut ReadBudget,
 }
 
 impl Read<'_> {
@@ -104,63 +104,61 @@ impl Read<'_> {
     fn entity(&mut self, statement: &mut Statement<'_>, key: i64) -> Fallible<Entity> {
         let mut rows = statement.query([key])?;
         let row = rows.next()?.ok_or_else(|| corrupt("sqlite.read"))?;
-        self.allowance.take(column::bytes(row, 2)?)?;
+        self.budget.take(value::bytes(row, 2)?)?;
         entity(row)
     }
 }
 
-/// The walk's state. Rows stand for entities and relationships until the answer is put together.
-pub(super) struct Walk {
+/// The state of a traversal. Entities and relationships are kept as row ids until the result is assembled.
+pub(super) struct Traversal {
     namespace: Namespace,
     start: EntityId,
-    ways: &'static [Way],
+    directions: &'static [DirectionSql],
     types: HashSet<String>,
     limit: usize,
-    /// How many hops are still to be made, and how many were.
-    ahead: u32,
+    hops_left: u32,
     hops: u32,
-    /// The rows of the entities of this level that are still to be left.
-    level: Vec<i64>,
-    /// What was met in leaving the others.
+    /// The rows of the entities of this level that are still to be expanded.
+    frontier: Vec<i64>,
+    /// The relationships found in expanding the others.
     steps: Vec<Step>,
-    met: HashMap<i64, Met>,
-    /// How many relationships were met, and how many entities left.
-    stepped: usize,
-    left: usize,
-    /// How many rows the answer still has to be read from.
-    owed: usize,
+    discovered: HashMap<i64, Discovered>,
+    edges_seen: usize,
+    expanded: usize,
+    /// How many rows are still to be read for the result.
+    rows_owed: usize,
     /// The ids of the entities reached, by their rows.
     reached: HashMap<i64, EntityId>,
     /// The rows of the entities reached, the entities and their hops, in the answer's order.
-    order: Vec<(i64, Met, u32)>,
+    order: Vec<(i64, Discovered, u32)>,
     /// The relationships walked whose both ends are reached, by their rows.
-    walked: HashMap<i64, Option<Edge>>,
+    edges: HashMap<i64, Option<Edge>>,
 }
 
-impl Walk {
+impl Traversal {
     /// What `query` reaches from an entity.
     pub(super) fn new(namespace: &Namespace, start: &EntityId, query: &NeighborQuery) -> Self {
         Self {
             namespace: namespace.clone(),
             start: start.clone(),
-            ways: match query.direction {
-                Direction::Both => &[(WHOLE_OUT, OUT), (WHOLE_IN, IN)],
-                Direction::Out => &[(WHOLE_OUT, OUT)],
-                Direction::In => &[(WHOLE_IN, IN)],
+            directions: match query.direction {
+                Direction::Both => &[(FULL_OUT, OUT), (FULL_IN, IN)],
+                Direction::Out => &[(FULL_OUT, OUT)],
+                Direction::In => &[(FULL_IN, IN)],
             },
             types: query.relationship_types.iter().map(|kind| kind.as_str().to_owned()).collect(),
             limit: query.limit,
-            ahead: query.depth,
+            hops_left: query.depth,
             hops: 0,
-            level: Vec::new(),
+            frontier: Vec::new(),
             steps: Vec::new(),
-            met: HashMap::new(),
-            stepped: 0,
-            left: 0,
-            owed: 0,
+            discovered: HashMap::new(),
+            edges_seen: 0,
+            expanded: 0,
+            rows_owed: 0,
             reached: HashMap::new(),
             order: Vec::new(),
-            walked: HashMap::new(),
+            edges: HashMap::new(),
         }
     }
 
@@ -168,7 +166,7 @@ impl Walk {
     pub(super) fn slice(
         &mut self,
         connection: &Connection,
-        allowance: &mut Allowance,
+        budget: &mut ReadBudget,
     ) -> Fallible<ControlFlow<SubGraph>> {
         if self.order.is_empty() {
             if self.limit == 0 {
@@ -178,69 +176,69 @@ impl Walk {
                 return Ok(ControlFlow::Break(SubGraph::default()));
             };
             self.reached.insert(key, self.start.clone());
-            self.order.push((key, Met::Named(self.start.clone()), 0));
-            self.level.push(key);
+            self.order.push((key, Discovered::IdOnly(self.start.clone()), 0));
+            self.frontier.push(key);
         }
-        let mut read = Read { connection, allowance };
-        while self.ahead > 0 {
-            if !read.allowance.is_unlimited() && (self.goes_far() || self.owed > SHORT_ROWS_MAX) {
-                return Err(Failure::Long);
+        let mut read = Read { connection, budget };
+        while self.hops_left > 0 {
+            if !read.budget.is_unlimited() && (self.exceeds_inline() || self.rows_owed > INLINE_ROWS_MAX) {
+                return Err(Failure::BudgetExceeded);
             }
-            while let Some(from) = self.level.pop() {
-                for way in self.ways {
-                    self.steps_from(&mut read, from, way)?;
+            while let Some(from) = self.frontier.pop() {
+                for direction in self.directions {
+                    self.expand(&mut read, from, direction)?;
                 }
-                self.left += 1;
-                if read.allowance.ends_slice() {
+                self.expanded += 1;
+                if read.budget.ends_slice() {
                     return Ok(ControlFlow::Continue(()));
                 }
             }
-            self.arrive();
+            self.finish_level();
         }
         self.answer(&mut read).map(ControlFlow::Break)
     }
 
-    /// Whether what lies ahead is likely to be more than a few slices, if it is like what was met so far.
-    fn goes_far(&self) -> bool {
-        let each = self.stepped.checked_div(self.left).unwrap_or(0);
-        let (mut expected, mut leaving) = (0, self.level.len());
-        for _ in 0..self.ahead {
+    /// Whether the rest of the traversal is likely to exceed a few slices, judged by what was read so far.
+    fn exceeds_inline(&self) -> bool {
+        let each = self.edges_seen.checked_div(self.expanded).unwrap_or(0);
+        let (mut expected, mut leaving) = (0, self.frontier.len());
+        for _ in 0..self.hops_left {
             let steps = leaving.saturating_mul(each);
             expected = steps.saturating_add(expected);
-            leaving = steps.min(self.room());
+            leaving = steps.min(self.remaining());
         }
         expected > STEPS_MAX
     }
 
-    /// Once all of a level are left: makes those met the next one, as far as the limit lets them in.
-    fn arrive(&mut self) {
+    /// Ends a level: the discovered entities become the next frontier, up to the limit.
+    fn finish_level(&mut self) {
         self.hops += 1;
-        let mut next: Vec<(i64, Met)> = std::mem::take(&mut self.met).into_iter().collect();
+        let mut next: Vec<(i64, Discovered)> = std::mem::take(&mut self.discovered).into_iter().collect();
         next.sort_unstable_by(|(_, left), (_, right)| left.id().cmp(right.id()));
-        next.truncate(self.room());
+        next.truncate(self.remaining());
         self.reached.extend(next.iter().map(|(key, met)| (*key, met.id().clone())));
         for step in self.steps.drain(..) {
             if self.reached.contains_key(&step.other) {
-                self.walked.entry(step.relationship).or_insert(step.edge);
+                self.edges.entry(step.relationship).or_insert(step.edge);
             }
         }
-        self.level = next.iter().map(|(key, _)| *key).collect();
-        self.ahead = if self.level.is_empty() { 0 } else { self.ahead - 1 };
+        self.frontier = next.iter().map(|(key, _)| *key).collect();
+        self.hops_left = if self.frontier.is_empty() { 0 } else { self.hops_left - 1 };
         self.order.extend(next.into_iter().map(|(key, met)| (key, met, self.hops)));
     }
 
-    /// How many more entities the limit lets in.
-    fn room(&self) -> usize {
+    /// How many more entities the limit allows.
+    fn remaining(&self) -> usize {
         self.limit.saturating_sub(self.order.len())
     }
 
     /// Collects what there is at an entity in one direction: every step, and the entities met for the first time.
-    fn steps_from(&mut self, read: &mut Read<'_>, from: i64, (whole, sparing): &Way) -> Fallible<()> {
-        read.allowance.take(LOOK_BYTES)?;
-        let room = self.room();
+    fn expand(&mut self, read: &mut Read<'_>, from: i64, (whole, sparing): &DirectionSql) -> Fallible<()> {
+        read.budget.take(LOOK_BYTES)?;
+        let remaining = self.remaining();
         let mut first = String::new();
-        if self.types.is_empty() && self.met.len() < room {
-            match self.whole_steps_from(read, from, whole)? {
+        if self.types.is_empty() && self.discovered.len() < remaining {
+            match self.expand_whole(read, from, whole)? {
                 Some(left) => first = left,
                 None => return Ok(()),
             }
@@ -250,8 +248,8 @@ impl Walk {
         let mut name = read.connection.prepare_cached("SELECT id FROM entities WHERE key = ?1")?;
         let mut rows = statement.query(params![from, first])?;
         while let Some(row) = rows.next()? {
-            read.allowance.take(STEP_BYTES)?;
-            self.stepped += 1;
+            read.budget.take(STEP_BYTES)?;
+            self.edges_seen += 1;
             if !self.types.is_empty() {
                 let kind = row.get_ref(2)?.as_str().map_err(|_| corrupt("sqlite.read"))?;
                 if !self.types.contains(kind) {
@@ -260,22 +258,22 @@ impl Walk {
             }
             let step = Step { relationship: row.get(0)?, other: row.get(1)?, edge: None };
             if !self.reached.contains_key(&step.other) {
-                if room == 0 {
+                if remaining == 0 {
                     continue;
                 }
-                let all_fit = self.met.len() < room;
-                if let Entry::Vacant(place) = self.met.entry(step.other) {
+                let all_fit = self.discovered.len() < remaining;
+                if let Entry::Vacant(place) = self.discovered.entry(step.other) {
                     place.insert(if all_fit {
-                        Met::Whole(read.entity(&mut whole, step.other)?)
+                        Discovered::Loaded(read.entity(&mut whole, step.other)?)
                     } else {
                         let mut rows = name.query([step.other])?;
                         let row = rows.next()?.ok_or_else(|| corrupt("sqlite.read"))?;
-                        self.owed += 1;
-                        Met::Named(column::id(row, 0)?)
+                        self.rows_owed += 1;
+                        Discovered::IdOnly(value::id(row, 0)?)
                     });
                 }
             }
-            self.owed += 1;
+            self.rows_owed += 1;
             self.steps.push(step);
         }
         Ok(())
@@ -283,25 +281,25 @@ impl Walk {
 
     /// As above with all that is read whole, until one entity more is met than the limit lets in: then it gives the id of
     /// the first relationship that is left. What may be cut off is not worth reading whole.
-    fn whole_steps_from(&mut self, read: &mut Read<'_>, from: i64, sql: &str) -> Fallible<Option<String>> {
-        let room = self.room();
+    fn expand_whole(&mut self, read: &mut Read<'_>, from: i64, sql: &str) -> Fallible<Option<String>> {
+        let remaining = self.remaining();
         let mut statement = read.connection.prepare_cached(sql)?;
         let mut whole = read.connection.prepare_cached(ENTITY)?;
         let mut rows = statement.query([from])?;
         while let Some(row) = rows.next()? {
-            read.allowance.take(STEP_BYTES)?;
+            read.budget.take(STEP_BYTES)?;
             let other = row.get(1)?;
-            if !self.reached.contains_key(&other) && !self.met.contains_key(&other) {
-                if self.met.len() == room {
+            if !self.reached.contains_key(&other) && !self.discovered.contains_key(&other) {
+                if self.discovered.len() == remaining {
                     return Ok(Some(row.get(2)?));
                 }
-                self.met.insert(other, Met::Whole(read.entity(&mut whole, other)?));
+                self.discovered.insert(other, Discovered::Loaded(read.entity(&mut whole, other)?));
             }
-            self.stepped += 1;
+            self.edges_seen += 1;
             let relationship = row.get(0)?;
-            // Met from its other end before, it was read then.
-            let edge = (!self.walked.contains_key(&relationship))
-                .then(|| Edge::read(row, 2, read.allowance))
+            // Discovered from its other end before, it was read then.
+            let edge = (!self.edges.contains_key(&relationship))
+                .then(|| Edge::read(row, 2, read.budget))
                 .transpose()?;
             self.steps.push(Step { relationship, other, edge });
         }
@@ -313,8 +311,8 @@ impl Walk {
         let mut entities = Vec::with_capacity(self.order.len());
         for (key, met, hops) in std::mem::take(&mut self.order) {
             let entity = match met {
-                Met::Whole(entity) => entity,
-                Met::Named(_) => read.entity(&mut statement, key)?,
+                Discovered::Loaded(entity) => entity,
+                Discovered::IdOnly(_) => read.entity(&mut statement, key)?,
             };
             entities.push(Reached { entity, hops });
         }
@@ -325,13 +323,13 @@ impl Walk {
 
     fn relationships(&mut self, read: &mut Read<'_>) -> Fallible<Vec<Relationship>> {
         let mut statement = read.connection.prepare_cached(RELATIONSHIP)?;
-        let mut relationships = Vec::with_capacity(self.walked.len());
-        for (key, edge) in std::mem::take(&mut self.walked) {
+        let mut relationships = Vec::with_capacity(self.edges.len());
+        for (key, edge) in std::mem::take(&mut self.edges) {
             let edge = match edge {
                 Some(edge) => edge,
                 None => {
                     let mut rows = statement.query([key])?;
-                    Edge::read(rows.next()?.ok_or_else(|| corrupt("sqlite.read"))?, 0, read.allowance)?
+                    Edge::read(rows.next()?.ok_or_else(|| corrupt("sqlite.read"))?, 0, read.budget)?
                 }
             };
             let end = |key| -> Fallible<EntityId> {

@@ -1,19 +1,19 @@
 //! Whether the database is still in the file that it was opened from.
 //!
-//! SQLite goes on in a file that was moved, replaced or removed while it was open: what it commits there stands nowhere
-//! that the next program to open the path would look.
+//! SQLite keeps writing to a file that was moved, replaced or removed while it was open. A program that opens the path
+//! later would not find those commits.
 
 use std::path::{Path, PathBuf};
 
 use larder_kernel::{Error, ErrorKind, Outcome};
 
-/// The file at a path.
-pub(super) struct Home {
+/// Remembers which file was opened at a path.
+pub(super) struct FileGuard {
     path: PathBuf,
     file: Option<Identity>,
 }
 
-/// The device and the file's number on it.
+/// The device and the inode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Identity(u64, u64);
 
@@ -30,8 +30,8 @@ fn identity(_path: &Path) -> Option<Identity> {
     None
 }
 
-impl Home {
-    /// That of a database which was just opened.
+impl FileGuard {
+    /// The guard of a database that was just opened.
     pub(super) fn of(path: &Path) -> Self {
         Self { path: path.to_owned(), file: identity(path) }
     }

@@ -2,8 +2,8 @@
 
 use rusqlite::Connection;
 
+use super::super::engine::ExpiryStep;
 use super::super::failure::Fallible;
-use super::super::sweep::Swept;
 use super::super::value::length;
 use super::thread::ThreadRow;
 
@@ -20,28 +20,28 @@ pub(crate) fn is_due(sql: &Connection, now_ms: i64) -> Fallible<bool> {
 }
 
 /// Makes expiries that have passed into the clears that they are.
-pub(crate) fn sweep(sql: &Connection, now_ms: i64) -> Fallible<Swept> {
+pub(crate) fn remove_expired(sql: &Connection, now_ms: i64) -> Fallible<ExpiryStep> {
     let due: Vec<i64> = sql
         .prepare_cached("SELECT id FROM threads WHERE sweep_ms <= ?1 ORDER BY sweep_ms LIMIT ?2")?
         .query_map([now_ms, length(THREADS_MAX)], |row| row.get(0))?
         .collect::<rusqlite::Result<_>>()?;
-    let mut swept = Swept { gone: 0, more: due.len() == THREADS_MAX };
+    let mut step = ExpiryStep { removed: 0, more: due.len() == THREADS_MAX };
     let mut room = Room { messages: MESSAGES_MAX, bytes: BYTES_MAX };
     for id in due {
         let Some(mut row) = ThreadRow::with_id(sql, id)? else { continue };
         if !row.has_expired(now_ms) {
-            row.sweep_when_expired(sql)?;
+            row.reschedule_expiry(sql)?;
         } else if room.holds_rest_of(sql, id)? {
             row.clear(sql)?;
             row.save(sql)?;
-            swept.gone += 1;
+            step.removed += 1;
         } else {
             row.end_for_good(sql)?;
-            swept.more = true;
+            step.more = true;
             break;
         }
     }
-    Ok(swept)
+    Ok(step)
 }
 
 /// What may still be taken away.

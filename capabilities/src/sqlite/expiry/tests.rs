@@ -17,12 +17,12 @@ use super::*;
 /// More than one part of the work takes away.
 const MANY: usize = 3_000;
 
-struct Place {
+struct Database {
     _folder: TempDir,
     file: PathBuf,
 }
 
-impl Place {
+impl Database {
     fn new() -> Self {
         let folder = TempDir::new().unwrap();
         Self { file: folder.path().join("larder.db"), _folder: folder }
@@ -66,8 +66,8 @@ fn brief() -> Ttl {
 
 #[tokio::test]
 async fn a_thread_that_nobody_names_again_leaves_the_disk_in_parts_and_its_numbers_go_on() {
-    let place = Place::new();
-    let sqlite = place.open().await;
+    let database = Database::new();
+    let sqlite = database.open().await;
     let history = sqlite.history(app());
     write(&history, &thread("gone"), MANY, None).await;
     write(&history, &thread("kept"), 2, None).await;
@@ -78,8 +78,8 @@ async fn a_thread_that_nobody_names_again_leaves_the_disk_in_parts_and_its_numbe
     history.set_ttl(&thread("gone"), Some(brief())).await.unwrap();
     tokio::time::sleep(Duration::from_millis(5)).await;
     assert_eq!(sqlite.sweep().await.unwrap(), 1);
-    assert_eq!(place.count("messages"), 4);
-    assert_eq!(place.count("threads WHERE sweep_ms IS NOT NULL"), 1);
+    assert_eq!(database.count("messages"), 4);
+    assert_eq!(database.count("threads WHERE sweep_ms IS NOT NULL"), 1);
     let event = events.next().await.unwrap().unwrap();
     assert!(
         matches!(event.kind, HistoryEventKind::Cleared { removed } if removed == MANY as u64),
@@ -93,49 +93,49 @@ async fn a_thread_that_nobody_names_again_leaves_the_disk_in_parts_and_its_numbe
 /// Between two parts a thread is not there, and a clock that is set back does not bring half of it to light.
 #[tokio::test]
 async fn a_thread_that_is_half_gone_is_gone() {
-    let place = Place::new();
-    let sqlite = place.open().await;
+    let database = Database::new();
+    let sqlite = database.open().await;
     let history = sqlite.history(app());
     let gone = thread("gone");
     write(&history, &gone, MANY, Some(Ttl::sliding(Duration::from_millis(300)))).await;
-    place.look().execute("UPDATE threads SET expires_ms = expires_ms - 1000, sweep_ms = 1", []).unwrap();
-    let swept = sweep(&place.look()).unwrap();
-    assert_eq!(swept, Swept { gone: 0, more: true });
-    let left = place.count("messages");
+    database.look().execute("UPDATE threads SET expires_ms = expires_ms - 1000, sweep_ms = 1", []).unwrap();
+    let step = remove_expired(&database.look()).unwrap();
+    assert_eq!(step, ExpiryStep { removed: 0, more: true });
+    let left = database.count("messages");
     assert!(left > 0 && left < i64::try_from(MANY).unwrap(), "{left} left");
-    assert_eq!(place.count("threads WHERE expires_ms = 0 AND sweep_ms = 0"), 1);
+    assert_eq!(database.count("threads WHERE expires_ms = 0 AND sweep_ms = 0"), 1);
     assert!(history.tail(&gone, None, 10).await.unwrap().is_empty());
     assert!(history.list_threads(None, Default::default()).await.unwrap().items.is_empty());
     let next = history.append(&gone, ChatMessage::user("again")).await.unwrap();
     assert_eq!(next.get(), i64::try_from(MANY).unwrap() + 2);
-    assert_eq!(place.count("messages"), 1);
+    assert_eq!(database.count("messages"), 1);
 }
 
 #[tokio::test]
 async fn use_that_prolongs_a_life_is_seen_when_its_first_end_has_passed() {
-    let place = Place::new();
-    let sqlite = place.open().await;
+    let database = Database::new();
+    let sqlite = database.open().await;
     let history = sqlite.history(app());
     let used = thread("used");
     write(&history, &used, 1, Some(Ttl::sliding(Duration::from_secs(3_600)))).await;
-    place.look().execute("UPDATE threads SET sweep_ms = 1", []).unwrap();
+    database.look().execute("UPDATE threads SET sweep_ms = 1", []).unwrap();
     assert_eq!(sqlite.sweep().await.unwrap(), 0);
-    assert_eq!(place.count("threads WHERE sweep_ms = expires_ms"), 1);
+    assert_eq!(database.count("threads WHERE sweep_ms = expires_ms"), 1);
     assert_eq!(history.tail(&used, None, 10).await.unwrap().len(), 1);
     history.set_ttl(&used, None).await.unwrap();
-    assert_eq!(place.count("threads WHERE sweep_ms IS NOT NULL"), 0);
+    assert_eq!(database.count("threads WHERE sweep_ms IS NOT NULL"), 0);
 }
 
 #[tokio::test]
-async fn writes_sweep_without_being_told_to() {
-    let place = Place::new();
-    let sqlite = place.open().await;
+async fn writes_remove_expired_data_by_themselves() {
+    let database = Database::new();
+    let sqlite = database.open().await;
     write(&sqlite.history(app()), &thread("gone"), MANY, Some(brief())).await;
     sqlite.close().await;
-    let sqlite = place.open().await;
+    let sqlite = database.open().await;
     let history = sqlite.history(app());
     let since = Instant::now();
-    while place.count("messages WHERE thread = 1") > 0 {
+    while database.count("messages WHERE thread = 1") > 0 {
         assert!(since.elapsed() < Duration::from_secs(20), "the thread is still there");
         history.append(&thread("other"), ChatMessage::user("text")).await.unwrap();
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -144,23 +144,23 @@ async fn writes_sweep_without_being_told_to() {
 
 #[tokio::test]
 async fn a_value_in_a_bucket_that_nobody_writes_to_leaves_the_disk_and_watchers_learn_of_it() {
-    let place = Place::new();
-    let sqlite = place.open().await;
+    let database = Database::new();
+    let sqlite = database.open().await;
     let values = sqlite.key_value(app());
     let bucket = BucketName::new("bucket").unwrap();
     let [gone, kept, recent] = ["gone", "kept", "recent"].map(|key| Key::new(key).unwrap());
     let brief = |ttl_ms| KeyValuePutOptions::default().with_ttl(Duration::from_millis(ttl_ms));
     let put = values.put(&bucket, &gone, Bytes::from_static(b"value"), brief(1)).await.unwrap();
     values.set(&bucket, &kept, Bytes::from_static(b"value")).await.unwrap();
-    place.look().execute_batch("UPDATE kv_entries SET expires_ms = expires_ms - 70000; UPDATE kv_buckets SET sweep_ms = sweep_ms - 70000").unwrap();
+    database.look().execute_batch("UPDATE kv_entries SET expires_ms = expires_ms - 70000; UPDATE kv_buckets SET sweep_ms = sweep_ms - 70000").unwrap();
     // One that has just expired stays, as watchers under way may not have met its put.
     values.put(&bucket, &recent, Bytes::from_static(b"value"), brief(1)).await.unwrap();
     // The write took the other away.
-    assert_eq!(place.count("kv_tombstones WHERE expired = 1"), 1);
+    assert_eq!(database.count("kv_tombstones WHERE expired = 1"), 1);
     assert_eq!(sqlite.sweep().await.unwrap(), 0);
-    place.look().execute_batch("UPDATE kv_entries SET expires_ms = expires_ms - 70000; UPDATE kv_buckets SET sweep_ms = sweep_ms - 70000").unwrap();
+    database.look().execute_batch("UPDATE kv_entries SET expires_ms = expires_ms - 70000; UPDATE kv_buckets SET sweep_ms = sweep_ms - 70000").unwrap();
     assert_eq!(sqlite.sweep().await.unwrap(), 1);
-    assert_eq!((place.count("kv_entries"), place.count("kv_buckets WHERE sweep_ms IS NULL")), (1, 1));
+    assert_eq!((database.count("kv_entries"), database.count("kv_buckets WHERE sweep_ms IS NULL")), (1, 1));
     let events = values.watch(&bucket, "", Revision::ZERO).await.unwrap();
     let found: Vec<_> = events.take(3).map(Result::unwrap).collect().await;
     assert_eq!(found[0].revision, put);
@@ -171,8 +171,8 @@ async fn a_value_in_a_bucket_that_nobody_writes_to_leaves_the_disk_and_watchers_
 
 #[tokio::test]
 async fn many_keys_and_large_values_leave_in_parts() {
-    let place = Place::new();
-    let sqlite = place.open().await;
+    let database = Database::new();
+    let sqlite = database.open().await;
     let values = sqlite.key_value(app());
     let bucket = BucketName::new("bucket").unwrap();
     let brief = KeyValuePutOptions::default().with_ttl(Duration::from_millis(1));
@@ -180,23 +180,23 @@ async fn many_keys_and_large_values_leave_in_parts() {
         let value = Bytes::from(vec![1; if number < 3 { 3 << 20 } else { 8 }]);
         values.put(&bucket, &Key::new(number.to_string()).unwrap(), value, brief).await.unwrap();
     }
-    place
+    database
         .look()
         .execute_batch(
             "UPDATE kv_entries SET expires_ms = expires_ms - 70000; UPDATE kv_buckets SET sweep_ms = 1",
         )
         .unwrap();
-    let first = sweep(&place.look()).unwrap();
-    assert_eq!(first, Swept { gone: 2, more: true });
+    let first = remove_expired(&database.look()).unwrap();
+    assert_eq!(first, ExpiryStep { removed: 2, more: true });
     assert_eq!(sqlite.sweep().await.unwrap(), 298);
-    assert_eq!(place.count("kv_entries"), 0);
+    assert_eq!(database.count("kv_entries"), 0);
 }
 
 #[tokio::test]
 async fn looking_costs_a_step_into_an_index() {
-    let place = Place::new();
-    place.open().await.close().await;
-    let sql = place.look();
+    let database = Database::new();
+    database.open().await.close().await;
+    let sql = database.look();
     for (table, index) in [("threads", "threads_to_sweep"), ("kv_buckets", "kv_buckets_to_sweep")] {
         let plan =
             plan(&sql, &format!("SELECT 1 FROM {table} WHERE sweep_ms <= ?1 ORDER BY sweep_ms LIMIT ?2"));
