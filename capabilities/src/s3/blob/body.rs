@@ -14,7 +14,7 @@ use larder_kernel::check::size;
 use larder_kernel::{BlobBody, BlobBytes, Result};
 use tokio::sync::oneshot;
 
-use super::stall::Progress;
+use super::progress_timeout::Progress;
 
 /// Pieces smaller than this are copied together: a request with thousands of tiny ones costs more than the copy, and a
 /// small view may keep a large buffer alive.
@@ -105,33 +105,33 @@ impl Body for Pieces {
 }
 
 /// A body that stops halfway until it is told to go on.
-pub(crate) struct Halting {
+pub(crate) struct PausingBody {
     left: IntoIter<Bytes>,
     bytes: u64,
     halts: Option<oneshot::Sender<()>>,
     go_on: oneshot::Receiver<()>,
 }
 
-/// The other end of a [`Halting`] body.
-pub(crate) struct Halted {
+/// The other end of a [`PausingBody`] body.
+pub(crate) struct PauseControl {
     /// Answers when the first half is on its way.
     pub(crate) halts: oneshot::Receiver<()>,
     /// Lets the second half go; so does dropping it.
     pub(crate) go_on: oneshot::Sender<()>,
 }
 
-impl Halting {
+impl PausingBody {
     /// A body of both halves, which can be sent once.
-    pub(crate) fn body(halves: [Bytes; 2]) -> (ByteStream, Halted) {
+    pub(crate) fn body(halves: [Bytes; 2]) -> (ByteStream, PauseControl) {
         let ((halts, halted), (go_on, going)) = (oneshot::channel(), oneshot::channel());
         let bytes = halves.iter().map(|half| size(half.len())).sum();
         let left = Vec::from(halves).into_iter();
         let body = Self { left, bytes, halts: Some(halts), go_on: going };
-        (ByteStream::new(SdkBody::from_body_1_x(body)), Halted { halts: halted, go_on })
+        (ByteStream::new(SdkBody::from_body_1_x(body)), PauseControl { halts: halted, go_on })
     }
 }
 
-impl Body for Halting {
+impl Body for PausingBody {
     type Data = Bytes;
     type Error = Infallible;
 

@@ -12,18 +12,20 @@ use larder_kernel::{
     Outcome, Result, Timestamp, UserMetadata,
 };
 
-use super::crc::{self, Crc};
-use super::disk::{Disk, Hold, failed, flush, open_file, unique};
+use super::checksum::{self, Crc};
 use super::footer::{Checksum, Footer};
-use super::layout::{BlobPath, blob_path, namespace_folders};
-use super::{CHUNK_BYTES, Caller, blocking, read};
+use super::read;
+use crate::fs::CHUNK_BYTES;
+use crate::fs::blocking::{CancelFlag, blocking, cancellation};
+use crate::fs::engine::{Engine, LockMode, failed, flush, open_file, unique};
+use crate::fs::layout::{BlobPath, blob_path, namespace_folders};
 
 /// How often a write starts anew because the folder it had opened was removed as empty.
 const ATTEMPTS: u32 = 1_000;
 
 /// A blob on its way. Its temporary file goes with it unless it reaches its place.
 struct Upload {
-    disk: Arc<Disk>,
+    engine: Arc<Engine>,
     file: File,
     temporary: String,
     crc: Crc,
@@ -34,7 +36,7 @@ struct Upload {
 impl Drop for Upload {
     fn drop(&mut self) {
         if !self.placed {
-            self.disk.remove_temporary(&self.temporary);
+            self.engine.remove_temporary(&self.temporary);
         }
     }
 }
@@ -45,17 +47,17 @@ struct Target {
     namespace: Namespace,
     key: BlobKey,
     condition: BlobCondition,
-    caller: Caller,
+    cancelled: CancelFlag,
 }
 
 /// What is kept beside the bytes.
-struct Attached {
+struct Attributes {
     content_type: Option<String>,
     metadata: UserMetadata,
 }
 
 pub(crate) async fn put(
-    disk: Arc<Disk>,
+    engine: Arc<Engine>,
     namespace: Namespace,
     key: BlobKey,
     body: BlobBody,
@@ -63,37 +65,37 @@ pub(crate) async fn put(
 ) -> Result<BlobInfo> {
     const OPERATION: &str = "blobs.put";
     let BlobPutOptions { condition, content_type, metadata } = options;
-    let (_waiting, caller) = Caller::waits();
-    let target = Target { operation: OPERATION, namespace, key, condition, caller };
-    let attached = Attached { content_type, metadata };
+    let (_waiting, cancelled) = cancellation();
+    let target = Target { operation: OPERATION, namespace, key, condition, cancelled };
+    let attributes = Attributes { content_type, metadata };
     match body {
         BlobBody::Bytes(bytes) => {
             blocking(OPERATION, move || {
-                let mut upload = Upload::start(OPERATION, disk)?;
+                let mut upload = Upload::start(OPERATION, engine)?;
                 upload.push(OPERATION, &bytes)?;
-                upload.finish(target, attached)
+                upload.finish(target, attributes)
             })
             .await
         }
         BlobBody::Stream(pieces) => {
-            let upload = blocking(OPERATION, move || Upload::start(OPERATION, disk)).await?;
+            let upload = blocking(OPERATION, move || Upload::start(OPERATION, engine)).await?;
             let upload = receive(OPERATION, upload, pieces).await?;
-            blocking(OPERATION, move || upload.finish(target, attached)).await
+            blocking(OPERATION, move || upload.finish(target, attributes)).await
         }
     }
 }
 
 /// Writes the pieces as they come, many small ones in one step.
 async fn receive(operation: &'static str, mut upload: Upload, mut pieces: BlobBytes) -> Result<Upload> {
-    let mut gathered = BytesMut::new();
+    let mut buffered = BytesMut::new();
     while let Some(piece) = pieces.try_next().await? {
-        if gathered.len() + piece.len() < CHUNK_BYTES {
-            gathered.extend_from_slice(&piece);
+        if buffered.len() + piece.len() < CHUNK_BYTES {
+            buffered.extend_from_slice(&piece);
             continue;
         }
-        upload = push_all(operation, upload, vec![gathered.split().freeze(), piece]).await?;
+        upload = push_all(operation, upload, vec![buffered.split().freeze(), piece]).await?;
     }
-    if gathered.is_empty() { Ok(upload) } else { push_all(operation, upload, vec![gathered.freeze()]).await }
+    if buffered.is_empty() { Ok(upload) } else { push_all(operation, upload, vec![buffered.freeze()]).await }
 }
 
 async fn push_all(operation: &'static str, mut upload: Upload, pieces: Vec<Bytes>) -> Result<Upload> {
@@ -107,28 +109,28 @@ async fn push_all(operation: &'static str, mut upload: Upload, pieces: Vec<Bytes
 }
 
 pub(crate) fn copy(
-    disk: Arc<Disk>,
+    engine: Arc<Engine>,
     namespace: Namespace,
     source: &BlobKey,
     target: BlobKey,
-    caller: Caller,
+    cancelled: CancelFlag,
 ) -> Result<BlobInfo> {
     const OPERATION: &str = "blobs.copy";
-    let (from, footer) = read::open_blob(OPERATION, &disk, &blob_path(&namespace, source))?;
-    let mut upload = Upload::start(OPERATION, disk)?;
+    let (from, footer) = read::open_blob(OPERATION, &engine, &blob_path(&namespace, source))?;
+    let mut upload = Upload::start(OPERATION, engine)?;
     upload.size = io::copy(&mut (&from).take(footer.size), &mut upload.file)
         .map_err(|error| failed(OPERATION, error, Outcome::NotApplied))?;
     let Footer { checksum, content_type, metadata, .. } = footer;
     let condition = BlobCondition::None;
-    let target = Target { operation: OPERATION, namespace, key: target, condition, caller };
-    upload.finish_with(target, Attached { content_type, metadata }, checksum)
+    let target = Target { operation: OPERATION, namespace, key: target, condition, cancelled };
+    upload.finish_with(target, Attributes { content_type, metadata }, checksum)
 }
 
 impl Upload {
-    fn start(operation: &'static str, disk: Arc<Disk>) -> Result<Self> {
+    fn start(operation: &'static str, engine: Arc<Engine>) -> Result<Self> {
         let (file, temporary) =
-            disk.temporary().map_err(|error| failed(operation, error, Outcome::NotApplied))?;
-        Ok(Self { disk, file, temporary, crc: crc::begin(), size: 0, placed: false })
+            engine.temporary().map_err(|error| failed(operation, error, Outcome::NotApplied))?;
+        Ok(Self { engine, file, temporary, crc: checksum::begin(), size: 0, placed: false })
     }
 
     fn push(&mut self, operation: &'static str, piece: &[u8]) -> Result<()> {
@@ -138,16 +140,16 @@ impl Upload {
         Ok(())
     }
 
-    fn finish(self, target: Target, attached: Attached) -> Result<BlobInfo> {
+    fn finish(self, target: Target, attributes: Attributes) -> Result<BlobInfo> {
         let checksum = Checksum::Crc64Nvme(self.crc.finalize());
-        self.finish_with(target, attached, checksum)
+        self.finish_with(target, attributes, checksum)
     }
 
-    fn finish_with(mut self, target: Target, attached: Attached, checksum: Checksum) -> Result<BlobInfo> {
+    fn finish_with(mut self, target: Target, attributes: Attributes, checksum: Checksum) -> Result<BlobInfo> {
         let io = |error| failed(target.operation, error, Outcome::NotApplied);
         // A checksum would repeat where equal bytes are written again; every write has a tag of its own.
         let etag = ETag::new(format!("{:016x}-{}", self.crc.finalize(), unique()))?;
-        let Attached { content_type, metadata } = attached;
+        let Attributes { content_type, metadata } = attributes;
         let footer =
             Footer { etag, checksum, content_type, metadata, modified_at: Timestamp::now(), size: self.size };
         self.file.write_all(&footer.encode().map_err(io)?).map_err(io)?;
@@ -162,7 +164,7 @@ impl Upload {
             if self.try_place(target, &path)? {
                 self.placed = true;
                 return self
-                    .disk
+                    .engine
                     .sync_folders(&path.folders)
                     .map_err(|error| failed(target.operation, error, Outcome::Unknown));
             }
@@ -174,19 +176,20 @@ impl Upload {
     /// Compares and moves in one step under the locks. False where the folder went away meanwhile.
     fn try_place(&self, target: &Target, path: &BlobPath) -> Result<bool> {
         let io = |error| failed(target.operation, error, Outcome::NotApplied);
-        let _namespace = self.disk.lock_namespace(target.namespace.as_str(), Hold::Shared).map_err(io)?;
-        let _folder = self.disk.lock_folder(&path.folders, Hold::Alone).map_err(io)?;
-        let folder = match self.disk.make_folders(&path.folders) {
+        let _namespace =
+            self.engine.lock_namespace(target.namespace.as_str(), LockMode::Shared).map_err(io)?;
+        let _folder = self.engine.lock_folder(&path.folders, LockMode::Exclusive).map_err(io)?;
+        let folder = match self.engine.make_folders(&path.folders) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             other => other.map_err(io)?,
         };
         let refused = check_condition(target, folder.as_fd(), &path.file);
-        if let Err(refusal) = refused.and_then(|()| target.caller.check(target.operation)) {
+        if let Err(refusal) = refused.and_then(|()| target.cancelled.check(target.operation)) {
             // The folders were made for nothing, if it was this write that made them.
-            self.disk.prune(&path.folders, namespace_folders(&target.namespace).len());
+            self.engine.prune(&path.folders, namespace_folders(&target.namespace).len());
             return Err(refusal);
         }
-        match self.disk.place(&self.temporary, folder.as_fd(), &path.file) {
+        match self.engine.place(&self.temporary, folder.as_fd(), &path.file) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             other => other.map(|()| true).map_err(io),
         }
@@ -218,35 +221,40 @@ fn check_condition(target: &Target, folder: BorrowedFd<'_>, name: &str) -> Resul
     }
 }
 
-pub(crate) fn delete(disk: &Disk, namespace: &Namespace, key: &BlobKey, caller: &Caller) -> Result<bool> {
+pub(crate) fn delete(
+    engine: &Engine,
+    namespace: &Namespace,
+    key: &BlobKey,
+    cancelled: &CancelFlag,
+) -> Result<bool> {
     const OPERATION: &str = "blobs.delete";
     let io = |error| failed(OPERATION, error, Outcome::NotApplied);
     let path = blob_path(namespace, key);
-    let _namespace = disk.lock_namespace(namespace.as_str(), Hold::Shared).map_err(io)?;
-    let locked = disk.lock_folder(&path.folders, Hold::Alone).map_err(io)?;
-    let folder = match disk.folder(&path.folders) {
+    let _namespace = engine.lock_namespace(namespace.as_str(), LockMode::Shared).map_err(io)?;
+    let locked = engine.lock_folder(&path.folders, LockMode::Exclusive).map_err(io)?;
+    let folder = match engine.folder(&path.folders) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         other => other.map_err(io)?,
     };
-    caller.check(OPERATION)?;
-    if !disk.remove(folder.as_fd(), &path.file).map_err(io)? {
+    cancelled.check(OPERATION)?;
+    if !engine.remove(folder.as_fd(), &path.file).map_err(io)? {
         return Ok(false);
     }
     drop(locked);
-    disk.prune(&path.folders, namespace_folders(namespace).len());
+    engine.prune(&path.folders, namespace_folders(namespace).len());
     flush(folder.as_fd())
-        .and_then(|()| disk.sync_folders(&path.folders))
+        .and_then(|()| engine.sync_folders(&path.folders))
         .map_err(|error| failed(OPERATION, error, Outcome::Unknown).with_idempotent(true))?;
     Ok(true)
 }
 
 /// Moves the namespace's folder away while no writer is in it, then removes it at leisure.
-pub(crate) fn erase(disk: &Disk, namespace: &Namespace, caller: &Caller) -> Result<()> {
+pub(crate) fn erase(engine: &Engine, namespace: &Namespace, cancelled: &CancelFlag) -> Result<()> {
     const OPERATION: &str = "blobs.erase";
     let io = |error| failed(OPERATION, error, Outcome::Unknown).with_idempotent(true);
-    let locked = disk.lock_namespace(namespace.as_str(), Hold::Alone).map_err(io)?;
-    caller.check(OPERATION)?;
-    disk.discard(&namespace_folders(namespace)).map_err(io)?;
+    let locked = engine.lock_namespace(namespace.as_str(), LockMode::Exclusive).map_err(io)?;
+    cancelled.check(OPERATION)?;
+    engine.discard(&namespace_folders(namespace)).map_err(io)?;
     drop(locked);
-    disk.empty_trash().map_err(io)
+    engine.empty_trash().map_err(io)
 }

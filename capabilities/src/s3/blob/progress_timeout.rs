@@ -1,5 +1,4 @@
-//! Watching bytes on their way to the server: however many they are, a call goes on while they move, and ends soon after
-//! they stand still.
+//! The progress timeout of uploads: a call of any size continues while its bytes move, and ends soon after they stop.
 
 use std::future::Future;
 use std::pin::pin;
@@ -8,10 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use larder_kernel::Result;
 use tokio::time::{Instant, timeout_at};
 
-use super::engine::Engine;
-use super::failure::{Effect, stalled};
+use crate::s3::engine::Engine;
+use crate::s3::failure::{Effect, progress_timed_out};
 
-/// How far a body is. Clones look at the same one.
+/// The progress of a request body, shared by its clones.
 #[derive(Debug, Clone)]
 pub(crate) struct Progress(Arc<Mutex<Seen>>);
 
@@ -27,12 +26,12 @@ impl Progress {
         Self(Arc::new(Mutex::new(Seen { at: Instant::now(), ended: false })))
     }
 
-    /// The connection took a piece, after which there are others or not.
+    /// Notes that the connection took a piece, and whether it was the last.
     pub(crate) fn moved(&self, ended: bool) {
         *self.lock() = Seen { at: Instant::now(), ended };
     }
 
-    /// The answer to a request with a body of so many bytes, unless that stands still.
+    /// Waits for the response to a request with a body of this size, as long as the body makes progress.
     pub(crate) async fn watch<T>(
         &self,
         engine: &Engine,
@@ -47,15 +46,15 @@ impl Progress {
                 return Ok(answer);
             }
             if self.until(engine, bytes) <= Instant::now() {
-                return Err(stalled(operation, effect));
+                return Err(progress_timed_out(operation, effect));
             }
         }
     }
 
-    /// When it has stood still for too long.
+    /// When the timeout ends.
     fn until(&self, engine: &Engine, bytes: u64) -> Instant {
         let seen = *self.lock();
-        seen.at + if seen.ended { engine.last_answer(bytes) } else { engine.stall() }
+        seen.at + if seen.ended { engine.last_answer(bytes) } else { engine.progress_timeout() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Seen> {

@@ -4,10 +4,10 @@ use aws_sdk_s3::types::{Delete, ObjectIdentifier};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use larder_kernel::{BlobKey, Error, ErrorKind, Outcome, Result};
 
-use super::engine::Engine;
-use super::failure::{Effect, code, failed, status};
-use super::key::Layout;
 use super::{list, read};
+use crate::s3::engine::Engine;
+use crate::s3::failure::{Effect, code, failed, status};
+use crate::s3::key::Layout;
 
 /// Requests at once where a server takes no batches.
 const DELETES_AT_ONCE: usize = 8;

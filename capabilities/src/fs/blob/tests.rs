@@ -11,6 +11,9 @@ use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
 use super::*;
+use crate::fs::CHUNK_BYTES;
+use crate::fs::engine::LockMode;
+use crate::fs::layout;
 use larder_agents::hex::hex;
 
 fn key(text: &str) -> BlobKey {
@@ -291,7 +294,7 @@ async fn what_was_given_up_while_it_waited_for_a_lock_does_not_happen_later() {
     let namespace = Namespace::new("n").unwrap();
     store.put_bytes(&key("kept"), "kept".into()).await.unwrap();
     let folders = layout::namespace_folders(&namespace);
-    let locked = store.disk.lock_folder(&folders, disk::Hold::Alone).unwrap();
+    let locked = store.engine.lock_folder(&folders, LockMode::Exclusive).unwrap();
     let given_up = async {
         let (new, kept, copy) = (key("new"), key("kept"), key("copy"));
         let (put, delete) = (store.put_bytes(&new, "late".into()), store.delete(&kept));
@@ -299,7 +302,7 @@ async fn what_was_given_up_while_it_waited_for_a_lock_does_not_happen_later() {
     };
     assert!(tokio::time::timeout(Duration::from_millis(300), given_up).await.is_err());
     drop(locked);
-    let others = store.disk.lock_namespace("n", disk::Hold::Shared).unwrap();
+    let others = store.engine.lock_namespace("n", LockMode::Shared).unwrap();
     assert!(tokio::time::timeout(Duration::from_millis(300), store.erase()).await.is_err());
     drop(others);
     // They end once they have the lock.

@@ -1,4 +1,4 @@
-//! Finding out what the server honours.
+//! Probes which conditional writes and which names the server supports.
 //!
 //! Servers exist that accept the headers of a condition and write all the same, and servers that check the condition and
 //! then write in a second step, between which another writer fits. So the conditions are tried out on objects of their
@@ -13,14 +13,15 @@ use bytes::Bytes;
 use larder_kernel::{Error, ErrorKind, Outcome, Result};
 use tokio::task::JoinSet;
 
-use super::body::{Chunk, Halted, Halting};
-use super::engine::{Engine, OPEN};
+use super::body::{Chunk, PauseControl, PausingBody};
+use super::condition::{Attributes, Condition};
 use super::erase::delete_object;
-use super::failure::status;
-use super::key::longest_name;
-use super::names;
+use super::key_limit_probe;
 use super::upload::Upload;
-use super::write::{Condition, Described, put_at_once};
+use super::write::put_at_once;
+use crate::s3::engine::{Engine, OPEN};
+use crate::s3::failure::status;
+use crate::s3::key::longest_name;
 
 /// Writers of a race.
 const WRITERS: u8 = 8;
@@ -35,7 +36,7 @@ const NO_SUCH_TAG: &str = "\"00000000000000000000000000000000\"";
 
 /// Which conditions hold, and which names are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Honoured {
+pub(crate) struct Supported {
     pub(crate) create_only: bool,
     pub(crate) if_match: bool,
     /// Whether every key has a name that is kept.
@@ -43,27 +44,27 @@ pub(crate) struct Honoured {
     pub(crate) name_bytes_max: usize,
 }
 
-impl Honoured {
+impl Supported {
     /// What is known of a server to which nothing may be written: nothing, so all names are asked for.
     pub(crate) const NOTHING: Self =
         Self { create_only: false, if_match: false, long_keys: false, name_bytes_max: usize::MAX };
 }
 
-/// Tries out what the server honours. With credentials that may only read, none is honoured, and the store opens for reading.
-pub(crate) async fn probe(engine: &Arc<Engine>) -> Result<Honoured> {
+/// Tries out what the server honours. With credentials that may only read, none is supported, and the store opens for reading.
+pub(crate) async fn probe(engine: &Arc<Engine>) -> Result<Supported> {
     let probe = Probe { engine: Arc::clone(engine), folder: format!("{}probe/{}/", engine.prefix, random()) };
     // On a task of its own, so that its objects are removed even if the opening is given up.
     let probing = tokio::spawn(async move {
-        let honoured = Box::pin(probe.run()).await;
+        let supported = Box::pin(probe.run()).await;
         let cleaning = async move { probe.clean().await };
-        match &honoured {
+        match &supported {
             // Nobody waits for what a server that just failed may leave undone as well.
             Err(error) if matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout) => {
                 drop(tokio::spawn(cleaning));
             }
             _ => cleaning.await,
         }
-        honoured
+        supported
     });
     let probed = tokio::time::timeout(PROBE_MAX, probing).await.unwrap_or_else(|_| Ok(Err(late())));
     probed.unwrap_or_else(|_| Err(ended())).map_err(|error| error.in_operation(OPEN))
@@ -111,28 +112,28 @@ struct Probe {
 const NAMES: [&str; 5] = ["created", "raced", "overtaken", "matched", "absent"];
 
 impl Probe {
-    async fn run(&self) -> Result<Honoured> {
+    async fn run(&self) -> Result<Supported> {
         let first = match self.put("created", b"first", Condition::None).await {
-            Err(error) if error.kind() == ErrorKind::PermissionDenied => return Ok(Honoured::NOTHING),
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => return Ok(Supported::NOTHING),
             Err(error) if error.kind() == ErrorKind::Unavailable => {
                 // It may have been the name over which the server failed; then that is to be told.
-                names::longest(&self.engine, &self.folder).await?;
+                key_limit_probe::longest_name_kept(&self.engine, &self.folder).await?;
                 return Err(error);
             }
             other => other?,
         };
         if !matches!(first, Answer::Written(_)) {
-            return Ok(Honoured::NOTHING);
+            return Ok(Supported::NOTHING);
         }
         let (create_only, if_match, longest) = futures_util::future::join3(
             Box::pin(self.create_only()),
             Box::pin(self.if_match()),
-            Box::pin(names::longest(&self.engine, &self.folder)),
+            Box::pin(key_limit_probe::longest_name_kept(&self.engine, &self.folder)),
         )
         .await;
         let name_bytes_max = longest?;
         let long_keys = name_bytes_max >= longest_name(&self.engine.prefix);
-        Ok(Honoured { create_only: create_only?, if_match: if_match?, long_keys, name_bytes_max })
+        Ok(Supported { create_only: create_only?, if_match: if_match?, long_keys, name_bytes_max })
     }
 
     async fn create_only(&self) -> Result<bool> {
@@ -190,10 +191,10 @@ impl Probe {
     /// succeeds, its tag. A server that checks before it has the body lets both succeed.
     async fn overtake(&self, name: &str, condition: &Condition) -> Result<Option<String>> {
         let half = |byte: u8| Bytes::from(vec![byte; HALF_BYTES]);
-        let (body, Halted { halts, go_on }) = Halting::body([half(1), half(2)]);
+        let (body, PauseControl { halts, go_on }) = PausingBody::body([half(1), half(2)]);
         let request = self
             .engine
-            .once
+            .client_without_retry
             .put_object()
             .bucket(&self.engine.bucket)
             .key(format!("{}{name}", self.folder))
@@ -233,15 +234,15 @@ impl Probe {
 
     async fn put(&self, name: &str, bytes: &[u8], condition: Condition) -> Result<Answer> {
         let chunk = Chunk::from(Bytes::copy_from_slice(bytes));
-        let (object, described) =
-            (format!("{}{name}", self.folder), Described::new(None, &Default::default()));
-        answer(put_at_once(&self.engine, &object, chunk, &described, &condition).await)
+        let (object, attributes) =
+            (format!("{}{name}", self.folder), Attributes::new(None, &Default::default()));
+        answer(put_at_once(&self.engine, &object, chunk, &attributes, &condition).await)
     }
 
     async fn put_in_parts(&self, name: &str, condition: Condition) -> Result<Answer> {
-        let (object, described) =
-            (format!("{}{name}", self.folder), Described::new(None, &Default::default()));
-        let mut upload = Upload::begin(&self.engine, &object, &described).await?;
+        let (object, attributes) =
+            (format!("{}{name}", self.folder), Attributes::new(None, &Default::default()));
+        let mut upload = Upload::begin(&self.engine, &object, &attributes).await?;
         upload.push(Chunk::from(Bytes::from_static(b"part"))).await?;
         answer(upload.complete(&condition).await)
     }

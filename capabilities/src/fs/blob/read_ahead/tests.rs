@@ -14,15 +14,15 @@ fn pieces(count: u64) -> impl Iterator<Item = Range<u64>> + Clone + Send + 'stat
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pieces_come_in_their_order_however_long_each_takes() {
-    for lanes in 1..4 {
+    for workers in 1..4 {
         let read = |piece: Range<u64>| {
             std::thread::sleep(Duration::from_micros(piece.start * 7919 % 300));
             Ok(piece.start)
         };
         let found: Vec<u64> =
-            read_ahead(OPERATION, &pieces(101), lanes, read).map(Result::unwrap).collect().await;
+            read_ahead(OPERATION, &pieces(101), workers, read).map(Result::unwrap).collect().await;
         assert_eq!(found, (0..101).collect::<Vec<_>>());
-        assert_eq!(read_ahead(OPERATION, &pieces(0), lanes, read).count().await, 0);
+        assert_eq!(read_ahead(OPERATION, &pieces(0), workers, read).count().await, 0);
     }
 }
 
@@ -37,7 +37,7 @@ async fn what_nobody_takes_is_not_read_and_holds_no_thread() {
     let mut stream = Box::pin(read_ahead(OPERATION, &pieces(1_000), 2, read));
     for expected in 0..40 {
         assert_eq!(stream.next().await.unwrap().unwrap(), expected);
-        // Both lanes have what they may have, and their readers have ended.
+        // Both workers have what they may have, and their readers have ended.
         tokio::time::sleep(Duration::from_millis(2)).await;
         let begun = begun.load(Ordering::SeqCst);
         assert!(begun <= usize::try_from(expected).unwrap() + 1 + 2 * READY_MAX, "{begun} at {expected}");
@@ -50,9 +50,9 @@ async fn what_nobody_takes_is_not_read_and_holds_no_thread() {
 }
 
 #[tokio::test]
-async fn a_lane_ends_with_its_error_and_a_panic_is_one() {
+async fn a_worker_ends_with_its_error_and_a_panic_is_one() {
     let read = |piece: Range<u64>| match piece.start {
-        4 => Err(cut_short("four")),
+        4 => Err(aborted("four")),
         start => Ok(start),
     };
     let found: Vec<_> = read_ahead(OPERATION, &pieces(9), 1, read).collect().await;

@@ -3,7 +3,7 @@
 use aws_sdk_s3::primitives::DateTime;
 use larder_kernel::{BlobInfo, BlobKey, ETag, Result, Timestamp, UserMetadata};
 
-use super::failure::corrupt;
+use crate::s3::failure::corrupt;
 
 /// The content type of a blob written without one. S3 gives such objects a type of its own choice, which could not be
 /// told from one that was given; this one can, and is what browsers take for bytes of no known kind.
@@ -57,7 +57,7 @@ pub(crate) fn size_in(operation: &'static str, size: Option<i64>) -> Result<u64>
 }
 
 /// The headers that tell of a blob, whichever answer they come with.
-pub(crate) struct Told<'a> {
+pub(crate) struct ObjectHeaders<'a> {
     pub(crate) size: u64,
     pub(crate) etag: Option<&'a str>,
     pub(crate) content_type: Option<&'a str>,
@@ -65,7 +65,7 @@ pub(crate) struct Told<'a> {
     pub(crate) modified_at: Option<&'a DateTime>,
 }
 
-impl Told<'_> {
+impl ObjectHeaders<'_> {
     pub(crate) fn into_info(self, operation: &'static str, key: &BlobKey) -> Result<BlobInfo> {
         let metadata = self.metadata.into_iter().flatten();
         Ok(BlobInfo {

@@ -1,4 +1,4 @@
-//! Finding out how long a name the server keeps.
+//! Probes the length limit of object names.
 //!
 //! S3 keeps names of 1,024 bytes. A server that keeps objects as files may keep less, because it puts the name, encoded,
 //! into the name of one file beside the object; it then fails after the object is in its place. So names are tried out
@@ -11,10 +11,10 @@ use aws_sdk_s3::primitives::ByteStream;
 use aws_sdk_s3::types::{CompletedMultipartUpload, CompletedPart};
 use larder_kernel::{Error, Result};
 
-use super::engine::{Engine, OPEN};
 use super::erase::{abort_uploads, delete_object};
-use super::failure::{Effect, failed, status};
-use super::key::{SEGMENT_BYTES_MAX, longest_name, longest_short_name};
+use crate::s3::engine::{Engine, OPEN};
+use crate::s3::failure::{Effect, failed, status};
+use crate::s3::key::{SEGMENT_BYTES_MAX, longest_name, longest_short_name};
 
 /// Attempts with a name whose failure decides what the store can do, and with one that narrows it down: once may be
 /// chance, and so may be what happens in one moment.
@@ -25,9 +25,9 @@ const PAUSE: Duration = Duration::from_millis(50);
 const NEAR_BYTES: usize = 8;
 
 /// The longest name that the server keeps, or a little less, as far as it matters to keys. The names tried begin with `folder`.
-pub(crate) async fn longest(engine: &Engine, folder: &str) -> Result<usize> {
+pub(crate) async fn longest_name_kept(engine: &Engine, folder: &str) -> Result<usize> {
     let most = longest_name(&engine.prefix);
-    if keeps(engine, folder, most, ATTEMPTS).await? {
+    if fits(engine, folder, most, ATTEMPTS).await? {
         return Ok(most);
     }
     let found = search(engine, folder, most).await;
@@ -39,7 +39,7 @@ pub(crate) async fn longest(engine: &Engine, folder: &str) -> Result<usize> {
 /// Halves the span between a length that is kept and one that is not.
 async fn search(engine: &Engine, folder: &str, most: usize) -> Result<usize> {
     let (mut kept, mut refused) = (longest_short_name(&engine.prefix), most);
-    if !keeps(engine, folder, kept, ATTEMPTS).await? {
+    if !fits(engine, folder, kept, ATTEMPTS).await? {
         return Err(Error::invalid(
             OPEN,
             "url",
@@ -49,7 +49,7 @@ async fn search(engine: &Engine, folder: &str, most: usize) -> Result<usize> {
     }
     while refused - kept > NEAR_BYTES {
         let middle = kept.midpoint(refused);
-        if keeps(engine, folder, middle, ATTEMPTS_BETWEEN).await? {
+        if fits(engine, folder, middle, ATTEMPTS_BETWEEN).await? {
             kept = middle;
         } else {
             refused = middle;
@@ -59,7 +59,7 @@ async fn search(engine: &Engine, folder: &str, most: usize) -> Result<usize> {
 }
 
 /// Whether names of this length are kept, and told apart by their last bytes, at one of so many attempts.
-async fn keeps(engine: &Engine, folder: &str, bytes: usize, attempts: u32) -> Result<bool> {
+async fn fits(engine: &Engine, folder: &str, bytes: usize, attempts: u32) -> Result<bool> {
     let (one, other) = (name(folder, bytes, 'a'), name(folder, bytes, 'b'));
     let mut kept = false;
     for attempt in 0..attempts {
@@ -115,13 +115,13 @@ fn done<T, E: ProvideErrorMetadata>(answer: std::result::Result<T, SdkError<E>>)
 }
 
 async fn put(engine: &Engine, name: &str) -> Result<bool> {
-    let request = engine.once.put_object().bucket(&engine.bucket).key(name);
+    let request = engine.client_without_retry.put_object().bucket(&engine.bucket).key(name);
     let request = request.content_type("text/plain").metadata("probe", "name");
     Ok(done(request.body(ByteStream::from_static(b"whole")).send().await)?.is_some())
 }
 
 async fn put_in_parts(engine: &Engine, name: &str) -> Result<bool> {
-    let request = engine.once.create_multipart_upload().bucket(&engine.bucket).key(name);
+    let request = engine.client_without_retry.create_multipart_upload().bucket(&engine.bucket).key(name);
     let request = request.content_type("text/plain").metadata("probe", "name");
     let Some(id) = done(request.send().await)?.and_then(|answer| answer.upload_id) else {
         return Ok(false);
@@ -135,17 +135,22 @@ async fn put_in_parts(engine: &Engine, name: &str) -> Result<bool> {
 }
 
 async fn complete(engine: &Engine, name: &str, id: &str) -> Result<bool> {
-    let request = engine.once.upload_part().bucket(&engine.bucket).key(name).upload_id(id);
+    let request = engine.client_without_retry.upload_part().bucket(&engine.bucket).key(name).upload_id(id);
     let request = request.part_number(1).body(ByteStream::from_static(b"parts"));
     let Some(answer) = done(request.send().await)? else { return Ok(false) };
     let part = CompletedPart::builder().part_number(1).set_e_tag(answer.e_tag).build();
-    let request = engine.once.complete_multipart_upload().bucket(&engine.bucket).key(name).upload_id(id);
+    let request = engine
+        .client_without_retry
+        .complete_multipart_upload()
+        .bucket(&engine.bucket)
+        .key(name)
+        .upload_id(id);
     let parts = CompletedMultipartUpload::builder().parts(part).build();
     Ok(done(request.multipart_upload(parts).send().await)?.is_some())
 }
 
 async fn holds(engine: &Engine, name: &str, bytes: &[u8]) -> Result<bool> {
-    let request = engine.once.get_object().bucket(&engine.bucket).key(name);
+    let request = engine.client_without_retry.get_object().bucket(&engine.bucket).key(name);
     let Some(answer) = done(request.send().await)? else { return Ok(false) };
     Ok(answer.body.collect().await.is_ok_and(|body| body.into_bytes() == bytes))
 }

@@ -16,10 +16,10 @@ use larder_kernel::{
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
-use super::engine::Engine;
-use super::failure::{Effect, corrupt, failed, stalled, status};
-use super::key::Layout;
-use super::value::{Told, etag_in, size_in};
+use super::value::{ObjectHeaders, etag_in, size_in};
+use crate::s3::engine::Engine;
+use crate::s3::failure::{Effect, corrupt, failed, progress_timed_out, status};
+use crate::s3::key::Layout;
 
 const OPERATION: &str = "blobs.get";
 /// Bytes that one request reads.
@@ -42,7 +42,7 @@ pub(crate) async fn head(
 ) -> Result<BlobInfo> {
     let request = engine.client.head_object().bucket(&engine.bucket).key(layout.object(key));
     let answer = request.send().await.map_err(|error| failed(operation, Effect::Read, &error))?;
-    Told {
+    ObjectHeaders {
         size: size_in(operation, answer.content_length)?,
         etag: answer.e_tag(),
         content_type: answer.content_type(),
@@ -93,7 +93,7 @@ async fn first(engine: &Engine, object: &str, options: BlobGetOptions) -> Result
         None => bytes_of(&(0..PART_BYTES)),
     };
     // Some servers fail over a suffix longer than the blob; with the size known it is asked for in another way.
-    let client = if suffix { &engine.once } else { &engine.client };
+    let client = if suffix { &engine.client_without_retry } else { &engine.client };
     match client.get_object().bucket(&engine.bucket).key(object).range(asked).send().await {
         Ok(answer) => Ok(Some(answer)),
         Err(error) if status(&error) == Some(416) => Ok(None),
@@ -125,14 +125,14 @@ fn begin(
         Some(text) => parse_content_range(text).ok_or_else(|| corrupt(OPERATION))?,
         None => (0, length),
     };
-    let told = Told {
+    let headers = ObjectHeaders {
         size: total,
         etag: answer.e_tag(),
         content_type: answer.content_type(),
         metadata: answer.metadata(),
         modified_at: answer.last_modified(),
     };
-    let info = told.into_info(OPERATION, key)?;
+    let info = headers.into_info(OPERATION, key)?;
     let range = match options.range {
         Some(range) => range.resolve(total)?,
         None => 0..total,
@@ -212,9 +212,9 @@ struct Receiver {
 
 impl Receiver {
     async fn next(&mut self) -> Result<Option<Bytes>> {
-        let stall = self.engine.stall();
-        let (halfway, until) = (Instant::now() + stall / 2, Instant::now() + stall);
-        let silent = |_| stalled(OPERATION, Effect::Read);
+        let timeout = self.engine.progress_timeout();
+        let (halfway, until) = (Instant::now() + timeout / 2, Instant::now() + timeout);
+        let silent = |_| progress_timed_out(OPERATION, Effect::Read);
         while !self.left.is_empty() {
             let body = match &mut self.body {
                 Some(body) => body,
@@ -224,10 +224,10 @@ impl Receiver {
                 }
             };
             // A connection that fell silent is given up while there is time for another one.
-            let patience = if Instant::now() < halfway { halfway } else { until };
-            let next = match timeout_at(patience, body.bytes.next()).await {
+            let deadline = if Instant::now() < halfway { halfway } else { until };
+            let next = match timeout_at(deadline, body.bytes.next()).await {
                 Ok(next) => next,
-                Err(late) if patience == until => return Err(silent(late)),
+                Err(late) if deadline == until => return Err(silent(late)),
                 Err(_) => {
                     self.body = None;
                     continue;

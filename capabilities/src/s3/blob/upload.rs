@@ -9,11 +9,11 @@ use larder_kernel::{Error, ErrorKind, Outcome, Result};
 use tokio::task::JoinSet;
 
 use super::body::Chunk;
-use super::engine::Engine;
-use super::failure::{Effect, code, failed, status};
+use super::condition::{Attributes, Condition};
+use super::progress_timeout::Progress;
 use super::read::bytes_of;
-use super::stall::Progress;
-use super::write::{Condition, Described};
+use crate::s3::engine::Engine;
+use crate::s3::failure::{Effect, code, failed, status};
 
 const OPERATION: &str = "blobs.put";
 
@@ -93,16 +93,16 @@ async fn clean(
 impl Upload {
     /// Begins an upload. Begun on a task of its own: if the caller goes away before the answer, the upload is removed
     /// all the same.
-    pub(crate) async fn begin(engine: &Arc<Engine>, object: &str, described: &Described) -> Result<Self> {
-        let (engine, object, described) = (Arc::clone(engine), object.to_owned(), described.clone());
+    pub(crate) async fn begin(engine: &Arc<Engine>, object: &str, attributes: &Attributes) -> Result<Self> {
+        let (engine, object, attributes) = (Arc::clone(engine), object.to_owned(), attributes.clone());
         let begun = tokio::spawn(async move {
             let request = engine
                 .client
                 .create_multipart_upload()
                 .bucket(&engine.bucket)
                 .key(&object)
-                .content_type(described.content_type)
-                .set_metadata(Some(described.metadata));
+                .content_type(attributes.content_type)
+                .set_metadata(Some(attributes.metadata));
             let answer = request.send().await.map_err(|error| {
                 failed(OPERATION, Effect::Repeatable, &error).with_outcome(Outcome::NotApplied)
             })?;

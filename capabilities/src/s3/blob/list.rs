@@ -7,11 +7,11 @@ use aws_sdk_s3::types::Object;
 use futures_util::stream::{self, BoxStream, Peekable, StreamExt, TryStreamExt};
 use larder_kernel::{BlobEntries, BlobEntry, BlobKey, Error, ErrorKind, Outcome, Result};
 
-use super::engine::Engine;
-use super::failure::{Effect, failed};
-use super::key::{Layout, Scan};
 use super::read;
 use super::value::{etag_in, size_in, time_in};
+use crate::s3::engine::Engine;
+use crate::s3::failure::{Effect, failed};
+use crate::s3::key::{Layout, Scan};
 
 const OPERATION: &str = "blobs.list";
 /// Questions at once about blobs whose tags the listing leaves out.

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use crc_fast::{CrcAlgorithm, checksum_combine};
 
-use super::CHUNK_BYTES;
+use crate::fs::CHUNK_BYTES;
 
 /// A checksum under way.
 pub(crate) type Crc = crc_fast::Digest;
@@ -21,7 +21,7 @@ pub(crate) fn begin() -> Crc {
 /// The checksum of what has the checksum `before`, and a piece of so many bytes behind it.
 pub(crate) fn join(before: u64, piece: u64, piece_bytes: usize) -> u64 {
     if piece_bytes == CHUNK_BYTES {
-        behind_a_chunk(before) ^ piece
+        shift_by_chunk(before) ^ piece
     } else {
         checksum_combine(ALGORITHM, before, piece, larder_kernel::check::size(piece_bytes))
     }
@@ -31,9 +31,9 @@ pub(crate) fn join(before: u64, piece: u64, piece_bytes: usize) -> u64 {
 ///
 /// That is linear in its bits. `checksum_combine` works the map out anew for each length, which takes as long as reading a
 /// chunk; for chunks it is worked out once.
-fn behind_a_chunk(checksum: u64) -> u64 {
-    static OF_EACH_BIT: OnceLock<[u64; 64]> = OnceLock::new();
-    let of_each_bit = OF_EACH_BIT.get_or_init(|| {
+fn shift_by_chunk(checksum: u64) -> u64 {
+    static IMAGES: OnceLock<[u64; 64]> = OnceLock::new();
+    let images_of_bits = IMAGES.get_or_init(|| {
         // The highest bit is the polynomial 1; each bit below it is the one above times x.
         let one = 1 << 63;
         let mut image = checksum_combine(ALGORITHM, one, 0, larder_kernel::check::size(CHUNK_BYTES));
@@ -44,7 +44,7 @@ fn behind_a_chunk(checksum: u64) -> u64 {
         }
         images
     });
-    let bit = |at: usize| if checksum >> at & 1 == 1 { of_each_bit[at] } else { 0 };
+    let bit = |at: usize| if checksum >> at & 1 == 1 { images_of_bits[at] } else { 0 };
     (0..64).fold(0, |sum, at| sum ^ bit(at))
 }
 

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use larder_kernel::{BlobInfo, BlobKey, Error, ErrorKind, Outcome, Result, Timestamp};
 
-use super::engine::Engine;
-use super::failure::{Effect, failed, status};
-use super::key::Layout;
+use super::condition::{Attributes, Condition};
 use super::read;
 use super::upload::Upload;
 use super::value::{etag_out, time_in};
-use super::write::{Condition, Described, written_tag};
+use super::write::written_tag;
+use crate::s3::engine::Engine;
+use crate::s3::failure::{Effect, failed, status};
+use crate::s3::key::Layout;
 
 const OPERATION: &str = "blobs.copy";
 /// The most that S3 copies in one request.
@@ -88,9 +89,10 @@ async fn in_parts(
     part_bytes: u64,
 ) -> Result<Option<BlobInfo>> {
     let in_operation = |error: Error| error.in_operation(OPERATION);
-    let described = Described::new(info.content_type.as_deref(), &info.metadata);
+    let attributes = Attributes::new(info.content_type.as_deref(), &info.metadata);
     let (source, tag) = (source_of(engine, layout, &info.key), etag_out(&info.etag).unwrap_or_default());
-    let mut upload = Upload::begin(engine, &layout.object(target), &described).await.map_err(in_operation)?;
+    let mut upload =
+        Upload::begin(engine, &layout.object(target), &attributes).await.map_err(in_operation)?;
     let tag = match send(&mut upload, &source, &tag, info.size, part_bytes).await {
         Ok(tag) => tag,
         Err(error) => {

@@ -12,10 +12,10 @@ use futures_util::{StreamExt, TryStreamExt};
 use larder_kernel::{BlobEntries, BlobEntry, BlobKey, Namespace, Outcome, Result};
 use rustix::fs::FileType;
 
-use super::blocking;
-use super::disk::{Disk, Hold, failed, open_file, read_folder};
 use super::footer::Footer;
-use super::layout::{Entry, decode, folders_of};
+use crate::fs::blocking::blocking;
+use crate::fs::engine::{Engine, LockMode, failed, open_file, read_folder};
+use crate::fs::layout::{Entry, decode, folders_of};
 
 const OPERATION: &str = "blobs.list";
 /// Blobs read in one step on the blocking pool.
@@ -23,12 +23,12 @@ const STEP: usize = 128;
 
 /// The blobs under `prefix` after `after`, as a stream.
 pub(crate) fn list(
-    disk: Arc<Disk>,
+    engine: Arc<Engine>,
     namespace: &Namespace,
     prefix: &str,
     after: Option<&BlobKey>,
 ) -> BlobEntries {
-    let walk = Walk::new(disk, namespace, prefix, after);
+    let walk = Walk::new(engine, namespace, prefix, after);
     stream::try_unfold(walk, async |walk: Walk| blocking(OPERATION, move || walk.step()).await)
         .map_ok(stream::iter)
         .try_flatten()
@@ -36,7 +36,7 @@ pub(crate) fn list(
 }
 
 struct Walk {
-    disk: Arc<Disk>,
+    engine: Arc<Engine>,
     prefix: Vec<u8>,
     after: Option<Vec<u8>>,
     /// A folder still to be read: its names from the root, and the bytes with which its keys begin.
@@ -48,17 +48,17 @@ struct Walk {
 struct Level {
     folders: Vec<String>,
     begin: Vec<u8>,
-    left: IntoIter<Named>,
+    left: IntoIter<ListedName>,
 }
 
-struct Named {
+struct ListedName {
     order: Vec<u8>,
     name: String,
     blob: bool,
 }
 
 impl Walk {
-    fn new(disk: Arc<Disk>, namespace: &Namespace, prefix: &str, after: Option<&BlobKey>) -> Self {
+    fn new(engine: Arc<Engine>, namespace: &Namespace, prefix: &str, after: Option<&BlobKey>) -> Self {
         // Whole segments of the prefix lead straight to the one folder that can hold its keys.
         let (parents, begin) = match prefix.rfind('/') {
             Some(at) => (prefix.get(..at).unwrap_or_default(), prefix.get(..=at).unwrap_or_default()),
@@ -68,7 +68,7 @@ impl Walk {
         let next =
             (!prefix.starts_with('/')).then(|| (folders_of(namespace, parents), begin.as_bytes().to_vec()));
         Self {
-            disk,
+            engine,
             prefix: prefix.as_bytes().to_vec(),
             after: after.map(|key| key.as_str().as_bytes().to_vec()),
             next,
@@ -88,16 +88,16 @@ impl Walk {
                 self.levels.push(level);
             }
             let Some(level) = self.levels.last_mut() else { break };
-            let Some(named) = level.left.next() else {
+            let Some(listed) = level.left.next() else {
                 self.levels.pop();
                 continue;
             };
-            let full = [level.begin.as_slice(), &named.order].concat();
-            if named.blob {
-                found.extend(self.blob(&named.name, full).transpose());
+            let full = [level.begin.as_slice(), &listed.order].concat();
+            if listed.blob {
+                found.extend(self.blob(&listed.name, full).transpose());
             } else {
                 let mut folders = level.folders.clone();
-                folders.push(named.name);
+                folders.push(listed.name);
                 self.next = Some((folders, full));
             }
         }
@@ -107,8 +107,8 @@ impl Walk {
     fn read(&self, folders: Vec<String>, begin: Vec<u8>) -> io::Result<Level> {
         // No file of the folder moves while it is read: an overwrite would otherwise be able to hide a blob on a file
         // system that enters the new name elsewhere.
-        let _locked = self.disk.lock_folder(&folders, Hold::Shared)?;
-        let names = match self.disk.folder(&folders).and_then(|folder| read_folder(folder.as_fd())) {
+        let _locked = self.engine.lock_folder(&folders, LockMode::Shared)?;
+        let names = match self.engine.folder(&folders).and_then(|folder| read_folder(folder.as_fd())) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             other => other?,
         };
@@ -122,7 +122,7 @@ impl Walk {
             let expected = if blob { FileType::RegularFile } else { FileType::Directory };
             let order = entry.key_bytes();
             if kind == expected && self.wanted(&[begin.as_slice(), &order].concat(), blob) {
-                left.push(Named { order, name: name.to_owned(), blob });
+                left.push(ListedName { order, name: name.to_owned(), blob });
             }
         }
         left.sort_unstable_by(|a, b| a.order.cmp(&b.order));
@@ -144,7 +144,7 @@ impl Walk {
         let Some(key) = String::from_utf8(full).ok().and_then(|key| BlobKey::new(key).ok()) else {
             return Ok(None);
         };
-        let opened = self.disk.folder(&level.folders).and_then(|folder| open_file(folder.as_fd(), name));
+        let opened = self.engine.folder(&level.folders).and_then(|folder| open_file(folder.as_fd(), name));
         match opened {
             Ok(file) => Ok(Some(Footer::read(OPERATION, &file)?.into_entry(key))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),

@@ -16,8 +16,8 @@ use larder_kernel::{Durability, Error, ErrorKind, Outcome};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
+use super::buffer_pool::BufferPool;
 use super::layout::stable_hash;
-use super::read::Buffers;
 
 const LOCKS: u64 = 64;
 /// A temporary file as old as this, which nobody holds, was left by a process that ended.
@@ -26,34 +26,34 @@ const FOLDER_FLAGS: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// The open root and the store's own folders in it.
-pub(crate) struct Disk {
+pub(crate) struct Engine {
     root: OwnedFd,
     locks: OwnedFd,
     temporary: OwnedFd,
     trash: OwnedFd,
-    buffers: Arc<Buffers>,
+    buffers: Arc<BufferPool>,
 }
 
-/// Whether others may hold the lock too.
+/// Whether other holders share the lock.
 #[derive(Clone, Copy)]
-pub(crate) enum Hold {
+pub(crate) enum LockMode {
     Shared,
-    Alone,
+    Exclusive,
 }
 
-/// Locks held until it is dropped, against other tasks and other processes alike.
-pub(crate) struct Locked {
+/// Holds a lock against other tasks and other processes until it is dropped.
+pub(crate) struct LockGuard {
     _files: Vec<File>,
 }
 
-impl Disk {
+impl Engine {
     /// Opens the root, making it where it is missing, and removes what ended processes left.
     pub(crate) fn open(root: &Path) -> io::Result<Self> {
         make_root(root)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(root, flags, Mode::empty())?;
         let own = make_folder(root.as_fd(), ".larder")?;
-        let disk = Self {
+        let engine = Self {
             locks: make_folder(own.as_fd(), "locks")?,
             temporary: make_folder(own.as_fd(), "tmp")?,
             trash: make_folder(own.as_fd(), "trash")?,
@@ -61,14 +61,14 @@ impl Disk {
             buffers: Arc::default(),
         };
         flush(own.as_fd())?;
-        flush(disk.root.as_fd())?;
-        disk.remove_leftovers()?;
-        disk.empty_trash()?;
-        Ok(disk)
+        flush(engine.root.as_fd())?;
+        engine.remove_leftovers()?;
+        engine.empty_trash()?;
+        Ok(engine)
     }
 
-    /// What blobs are read into.
-    pub(crate) fn buffers(&self) -> &Arc<Buffers> {
+    /// The buffers that blobs are read into.
+    pub(crate) fn buffers(&self) -> &Arc<BufferPool> {
         &self.buffers
     }
 
@@ -131,25 +131,25 @@ impl Disk {
         }
     }
 
-    /// Locks a namespace: shared by writers, alone by an erasure.
-    pub(crate) fn lock_namespace(&self, namespace: &str, hold: Hold) -> io::Result<Locked> {
+    /// Locks a namespace: shared for writes, exclusive for an erasure.
+    pub(crate) fn lock_namespace(&self, namespace: &str, mode: LockMode) -> io::Result<LockGuard> {
         let name = format!("n{:02x}", stable_hash([namespace]) % LOCKS);
-        Ok(Locked { _files: vec![self.lock(&name, hold)?] })
+        Ok(LockGuard { _files: vec![self.lock(&name, mode)?] })
     }
 
-    /// Locks a folder: alone by writers, shared by a listing that reads it.
-    pub(crate) fn lock_folder(&self, names: &[String], hold: Hold) -> io::Result<Locked> {
+    /// Locks a folder: exclusive for writes, shared for a listing that reads it.
+    pub(crate) fn lock_folder(&self, names: &[String], mode: LockMode) -> io::Result<LockGuard> {
         let name = format!("f{:02x}", stable_hash(names.iter().map(String::as_str)) % LOCKS);
-        Ok(Locked { _files: vec![self.lock(&name, hold)?] })
+        Ok(LockGuard { _files: vec![self.lock(&name, mode)?] })
     }
 
-    fn lock(&self, name: &str, hold: Hold) -> io::Result<File> {
+    fn lock(&self, name: &str, mode: LockMode) -> io::Result<File> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = File::from(rustix::fs::openat(&self.locks, name, flags, file_mode())?);
         loop {
-            let locked = match hold {
-                Hold::Shared => file.lock_shared(),
-                Hold::Alone => file.lock(),
+            let locked = match mode {
+                LockMode::Shared => file.lock_shared(),
+                LockMode::Exclusive => file.lock(),
             };
             match locked {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -222,7 +222,7 @@ impl Disk {
                 return Ok(());
             }
             for (name, _) in discarded {
-                gone_is_fine(self.empty_discarded(&name))?;
+                ignore_missing(self.empty_discarded(&name))?;
             }
         }
     }
@@ -241,7 +241,7 @@ impl Disk {
             } else {
                 rustix::fs::unlinkat(&folder, &*inner, AtFlags::empty())
             };
-            gone_is_fine(moved.map_err(io::Error::from))?;
+            ignore_missing(moved.map_err(io::Error::from))?;
         }
         Ok(rustix::fs::unlinkat(&self.trash, name, AtFlags::REMOVEDIR)?)
     }
@@ -256,7 +256,7 @@ impl Disk {
             let age = file.metadata()?.modified()?.elapsed().unwrap_or_default();
             if age >= LEFTOVER_AGE && file.try_lock().is_ok() {
                 let removed = rustix::fs::unlinkat(&self.temporary, &*name, AtFlags::empty());
-                gone_is_fine(removed.map_err(io::Error::from))?;
+                ignore_missing(removed.map_err(io::Error::from))?;
             }
         }
         Ok(())
@@ -342,7 +342,7 @@ pub(crate) fn flush(folder: BorrowedFd<'_>) -> io::Result<()> {
     Ok(rustix::fs::fsync(folder)?)
 }
 
-fn gone_is_fine(result: io::Result<()>) -> io::Result<()> {
+fn ignore_missing(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::DirectoryNotEmpty) => {
             Ok(())

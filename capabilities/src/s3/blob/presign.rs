@@ -7,9 +7,9 @@ use larder_kernel::{
     BlobKey, Error, ErrorKind, Outcome, PresignMethod, PresignRequest, PresignedUrl, Result, Timestamp,
 };
 
-use super::engine::Engine;
-use super::failure::{Effect, failed};
-use super::key::Layout;
+use crate::s3::engine::Engine;
+use crate::s3::failure::{Effect, failed};
+use crate::s3::key::Layout;
 
 const OPERATION: &str = "blobs.presign";
 
