@@ -37,7 +37,7 @@ use super::value::now_ms;
 use crate::message::prepare;
 pub(crate) use expiry::{is_due, remove_expired};
 use message::Encoded;
-use read::{Matching, Range, Seen};
+use read::{Matching, Range, ReadOutcome};
 use thread::{Address, ThreadRow};
 
 /// The conversations of one namespace in an SQLite database.
@@ -82,26 +82,26 @@ impl SqliteHistoryProvider {
         operation: &'static str,
         thread: &Thread,
         fits_inline: bool,
-        read: impl Fn(&Connection, &Address, &mut ReadBudget) -> Fallible<Seen> + Clone + Send + 'static,
+        read: impl Fn(&Connection, &Address, &mut ReadBudget) -> Fallible<ReadOutcome> + Clone + Send + 'static,
     ) -> Result<Vec<StoredMessage>> {
         loop {
             let (address, read) = (self.address(thread), read.clone());
             let job = move |sql: &Connection, budget: &mut ReadBudget| read(sql, &address, budget);
-            let seen = if fits_inline {
+            let outcome = if fits_inline {
                 self.engine.read_inline(operation, job).await?
             } else {
                 self.engine.read(operation, move |sql| job(sql, &mut ReadBudget::unlimited())).await?
             };
-            match seen {
-                Seen::Messages { messages, refresh: None } => return Ok(messages),
-                Seen::Messages { messages, refresh: Some(refresh) } => {
+            match outcome {
+                ReadOutcome::Messages { messages, refresh: None } => return Ok(messages),
+                ReadOutcome::Messages { messages, refresh: Some(refresh) } => {
                     self.engine.write(operation, move |sql| refresh.apply(sql)).await?;
                     return Ok(messages);
                 }
-                Seen::Expired => {
+                ReadOutcome::Expired => {
                     // An earlier read whose use was still to be written may have prolonged the thread's life.
-                    let stands = self.expire(operation, thread).await?;
-                    if stands.is_none_or(|row| row.messages == 0) {
+                    let row = self.expire(operation, thread).await?;
+                    if row.is_none_or(|row| row.messages == 0) {
                         return Ok(Vec::new());
                     }
                 }
@@ -224,7 +224,7 @@ impl HistoryProvider for SqliteHistoryProvider {
     async fn fork(&self, source: &Thread, target: &Thread, up_to: Option<Seq>) -> Result<Forked> {
         const OPERATION: &str = "history.fork";
         if source == target {
-            return Err(write::target_is_there());
+            return Err(write::target_exists());
         }
         let (source, target) = (self.address(source), self.address(target));
         let up_to = up_to.unwrap_or(Seq::MAX);

@@ -93,7 +93,7 @@ fn random() -> String {
 }
 
 /// How a conditional write ended.
-enum Answer {
+enum WriteOutcome {
     /// Written, with this tag.
     Written(Option<String>),
     /// Refused because the condition does not hold.
@@ -122,7 +122,7 @@ impl Probe {
             }
             other => other?,
         };
-        if !matches!(first, Answer::Written(_)) {
+        if !matches!(first, WriteOutcome::Written(_)) {
             return Ok(Supported::NOTHING);
         }
         let (create_only, if_match, longest) = futures_util::future::join3(
@@ -137,8 +137,11 @@ impl Probe {
     }
 
     async fn create_only(&self) -> Result<bool> {
-        let refused = matches!(self.put("created", b"second", Condition::Absent).await?, Answer::Refused);
-        if !refused || !matches!(self.put_in_parts("created", Condition::Absent).await?, Answer::Refused) {
+        let refused =
+            matches!(self.put("created", b"second", Condition::Absent).await?, WriteOutcome::Refused);
+        if !refused
+            || !matches!(self.put_in_parts("created", Condition::Absent).await?, WriteOutcome::Refused)
+        {
             return Ok(false);
         }
         let overtaken = self.overtake("overtaken", &Condition::Absent).await?;
@@ -150,22 +153,22 @@ impl Probe {
 
     async fn if_match(&self) -> Result<bool> {
         let wrong = || Condition::Matches(NO_SUCH_TAG.to_owned());
-        let Answer::Written(Some(tag)) = self.put("matched", b"first", Condition::None).await? else {
+        let WriteOutcome::Written(Some(tag)) = self.put("matched", b"first", Condition::None).await? else {
             return Ok(false);
         };
         for (name, condition) in [("matched", wrong()), ("absent", Condition::Matches(tag.clone()))] {
-            if !matches!(self.put(name, b"second", condition).await?, Answer::Refused) {
+            if !matches!(self.put(name, b"second", condition).await?, WriteOutcome::Refused) {
                 return Ok(false);
             }
         }
-        if !matches!(self.put_in_parts("matched", wrong()).await?, Answer::Refused)
+        if !matches!(self.put_in_parts("matched", wrong()).await?, WriteOutcome::Refused)
             || !self.holds("matched", b"first").await?
         {
             return Ok(false);
         }
         let Some(tag) = self.overtake("matched", &Condition::Matches(tag)).await? else { return Ok(false) };
         let Some(tag) = self.race("matched", &Condition::Matches(tag)).await? else { return Ok(false) };
-        Ok(matches!(self.put_in_parts("matched", Condition::Matches(tag)).await?, Answer::Written(_)))
+        Ok(matches!(self.put_in_parts("matched", Condition::Matches(tag)).await?, WriteOutcome::Written(_)))
     }
 
     /// Many writers under one condition: where exactly one succeeds, its tag.
@@ -179,7 +182,7 @@ impl Probe {
         }
         let (mut won, mut tag) = (0, None);
         while let Some(writer) = writers.join_next().await {
-            if let Answer::Written(written) = writer.unwrap_or_else(|_| Err(ended()))? {
+            if let WriteOutcome::Written(written) = writer.unwrap_or_else(|_| Err(ended()))? {
                 won += 1;
                 tag = written;
             }
@@ -226,25 +229,26 @@ impl Probe {
             Ok(Err(error)) => Err(condition.refusal(&error)),
             Err(_) => Err(ended()),
         };
-        match (answer(slow)?, quick.unwrap_or_else(|_| Err(ended()))?) {
-            (Answer::Written(tag), Answer::Refused) | (Answer::Refused, Answer::Written(tag)) => Ok(tag),
+        match (write_outcome(slow)?, quick.unwrap_or_else(|_| Err(ended()))?) {
+            (WriteOutcome::Written(tag), WriteOutcome::Refused)
+            | (WriteOutcome::Refused, WriteOutcome::Written(tag)) => Ok(tag),
             _ => Ok(None),
         }
     }
 
-    async fn put(&self, name: &str, bytes: &[u8], condition: Condition) -> Result<Answer> {
+    async fn put(&self, name: &str, bytes: &[u8], condition: Condition) -> Result<WriteOutcome> {
         let chunk = Chunk::from(Bytes::copy_from_slice(bytes));
         let (object, attributes) =
             (format!("{}{name}", self.folder), Attributes::new(None, &Default::default()));
-        answer(put_at_once(&self.engine, &object, chunk, &attributes, &condition).await)
+        write_outcome(put_at_once(&self.engine, &object, chunk, &attributes, &condition).await)
     }
 
-    async fn put_in_parts(&self, name: &str, condition: Condition) -> Result<Answer> {
+    async fn put_in_parts(&self, name: &str, condition: Condition) -> Result<WriteOutcome> {
         let (object, attributes) =
             (format!("{}{name}", self.folder), Attributes::new(None, &Default::default()));
         let mut upload = Upload::begin(&self.engine, &object, &attributes).await?;
         upload.push(Chunk::from(Bytes::from_static(b"part"))).await?;
-        answer(upload.complete(&condition).await)
+        write_outcome(upload.complete(&condition).await)
     }
 
     async fn holds(&self, name: &str, bytes: &[u8]) -> Result<bool> {
@@ -263,13 +267,13 @@ impl Probe {
     }
 }
 
-fn answer(result: Result<Option<String>>) -> Result<Answer> {
+fn write_outcome(result: Result<Option<String>>) -> Result<WriteOutcome> {
     match result {
-        Ok(tag) => Ok(Answer::Written(tag)),
+        Ok(tag) => Ok(WriteOutcome::Written(tag)),
         Err(error) => match error.kind() {
-            ErrorKind::AlreadyExists | ErrorKind::Conflict => Ok(Answer::Refused),
+            ErrorKind::AlreadyExists | ErrorKind::Conflict => Ok(WriteOutcome::Refused),
             // A header that the server does not know it may refuse outright.
-            ErrorKind::Unsupported | ErrorKind::Unexpected => Ok(Answer::Unknown),
+            ErrorKind::Unsupported | ErrorKind::Unexpected => Ok(WriteOutcome::Unknown),
             _ => Err(error),
         },
     }

@@ -57,12 +57,12 @@ pub(super) const MATCHING_ONE: &str = "SELECT seq, body FROM messages
 const OFFSET_INLINE_MAX: u64 = 1_000;
 
 /// What a read of messages found.
-pub(super) enum Seen {
+pub(super) enum ReadOutcome {
     Messages {
         messages: Vec<StoredMessage>,
         refresh: Option<Refresh>,
     },
-    /// The thread's time has passed, which is still to be made into a clear.
+    /// The thread has expired, and its expiry is still to be recorded as a clear.
     Expired,
 }
 
@@ -79,8 +79,8 @@ pub(super) fn messages(
     range: Range,
     limit: usize,
     budget: &mut ReadBudget,
-) -> Fallible<Seen> {
-    used(sql, address, |thread| window(sql, thread, range, limit, budget))
+) -> Fallible<ReadOutcome> {
+    read_thread(sql, address, |thread| window(sql, thread, range, limit, budget))
 }
 
 /// The newest messages that a filter keeps.
@@ -89,8 +89,8 @@ pub(super) fn matching(
     address: &Address,
     wanted: &Matching,
     limit: usize,
-) -> Fallible<Seen> {
-    used(sql, address, |thread| {
+) -> Fallible<ReadOutcome> {
+    read_thread(sql, address, |thread| {
         let (before, limit) = (wanted.before.get(), length(limit));
         let (include, exclude) = (wanted.terms.include.as_ref(), Names::of(&wanted.terms.exclude));
         let found = if let Some(author) = wanted.terms.only_author() {
@@ -129,20 +129,20 @@ impl Default for Names {
     }
 }
 
-/// Reads messages of a thread that is there, by the number of its row.
-fn used(
+/// Reads messages of an existing thread by its row id, unless the thread has expired.
+fn read_thread(
     sql: &Connection,
     address: &Address,
     read: impl FnOnce(i64) -> Fallible<Vec<StoredMessage>>,
-) -> Fallible<Seen> {
+) -> Fallible<ReadOutcome> {
     let Some(row) = ThreadRow::find(sql, address)? else {
-        return Ok(Seen::Messages { messages: Vec::new(), refresh: None });
+        return Ok(ReadOutcome::Messages { messages: Vec::new(), refresh: None });
     };
     let now_ms = now_ms();
     if row.has_expired(now_ms) {
-        return Ok(Seen::Expired);
+        return Ok(ReadOutcome::Expired);
     }
-    Ok(Seen::Messages { messages: read(row.id)?, refresh: row.refresh(now_ms) })
+    Ok(ReadOutcome::Messages { messages: read(row.id)?, refresh: row.refresh(now_ms) })
 }
 
 fn select(sql: &Connection, select: &str, params: impl Params) -> Fallible<Vec<StoredMessage>> {
