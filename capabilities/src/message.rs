@@ -14,9 +14,9 @@ use larder_kernel::{
 };
 use serde::{Deserialize, Serialize};
 
-/// What stands before the text, to be written.
+/// The JSON before the text, to be written.
 #[derive(Serialize)]
-struct Written<'m> {
+struct EncodedHead<'m> {
     role: Role,
     created_at_us: i64,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
@@ -35,9 +35,9 @@ struct Written<'m> {
     token_count: Option<u32>,
 }
 
-/// The same, read.
+/// The JSON before the text, as read.
 #[derive(Deserialize)]
-struct Read {
+struct DecodedHead {
     role: Role,
     created_at_us: i64,
     #[serde(default)]
@@ -93,7 +93,7 @@ pub(crate) fn encode(operation: &'static str, message: &ChatMessage) -> Result<S
         metadata,
         token_count,
     } = message;
-    let written = Written {
+    let written = EncodedHead {
         role: *role,
         created_at_us: created_at.as_micros(),
         tool_calls,
@@ -120,10 +120,10 @@ pub(crate) fn decode(body: &[u8]) -> Option<Arc<ChatMessage>> {
     let Some((head, text)) = body.split_once('\n') else {
         return serde_json::from_str(body).ok().map(Arc::new);
     };
-    if let Some((role, created_at)) = plain(head) {
-        return Some(bare(role, text.to_owned(), created_at));
+    if let Some((role, created_at)) = parse_simple_head(head) {
+        return Some(simple_message(role, text.to_owned(), created_at));
     }
-    let read: Read = serde_json::from_str(head).ok()?;
+    let read: DecodedHead = serde_json::from_str(head).ok()?;
     Some(Arc::new(ChatMessage {
         role: read.role,
         text: text.to_owned(),
@@ -144,13 +144,15 @@ pub(crate) fn decode_end(mut value: Vec<u8>, body_at: usize) -> Option<Arc<ChatM
     let body = value.get(body_at..)?;
     let end = body.iter().position(|byte| *byte == b'\n');
     let head = end.and_then(|end| std::str::from_utf8(body.get(..end)?).ok());
-    let Some(((role, created_at), end)) = head.and_then(plain).zip(end) else { return decode(body) };
+    let Some(((role, created_at), end)) = head.and_then(parse_simple_head).zip(end) else {
+        return decode(body);
+    };
     value.drain(..=body_at + end);
-    Some(bare(role, String::from_utf8(value).ok()?, created_at))
+    Some(simple_message(role, String::from_utf8(value).ok()?, created_at))
 }
 
 /// A message that has nothing else. Made without a look at the clock, which fifty times over is felt.
-fn bare(role: Role, text: String, created_at: Timestamp) -> Arc<ChatMessage> {
+fn simple_message(role: Role, text: String, created_at: Timestamp) -> Arc<ChatMessage> {
     Arc::new(ChatMessage {
         role,
         text,
@@ -167,7 +169,7 @@ fn bare(role: Role, text: String, created_at: Timestamp) -> Arc<ChatMessage> {
 
 /// Role and time of a message that has nothing but these and its text, which is most of them: read in a fraction of the
 /// time that a look at every possible field takes.
-fn plain(head: &str) -> Option<(Role, Timestamp)> {
+fn parse_simple_head(head: &str) -> Option<(Role, Timestamp)> {
     // Up to one sign, as a search for more of them costs more than all the rest.
     let (role, rest) = head.strip_prefix("{\"role\":\"")?.split_once('"')?;
     let rest = rest.strip_prefix(",\"created_at_us\":")?;
@@ -218,12 +220,12 @@ mod tests {
                 let message = ChatMessage::new(role, text);
                 let body = encode("test", &message).unwrap();
                 let head = body.split_once('\n').unwrap().0;
-                assert_eq!(plain(head), Some((role, message.created_at)), "{head}");
+                assert_eq!(parse_simple_head(head), Some((role, message.created_at)), "{head}");
                 assert_eq!(*decode(body.as_bytes()).unwrap(), message);
             }
         }
         let counted = encode("test", &ChatMessage::user("x").with_token_count(3)).unwrap();
-        assert_eq!(plain(counted.split_once('\n').unwrap().0), None);
+        assert_eq!(parse_simple_head(counted.split_once('\n').unwrap().0), None);
         assert_eq!(decode(counted.as_bytes()).unwrap().token_count, Some(3));
     }
 

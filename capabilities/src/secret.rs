@@ -23,15 +23,16 @@ pub fn redact_url(url: &str) -> String {
     if scheme.contains('@') {
         return HIDDEN.to_owned();
     }
-    let (place, query) = rest.split_once('?').map_or((rest, None), |(place, query)| (place, Some(query)));
-    match place.rsplit_once('@') {
+    let (authority, query) =
+        rest.split_once('?').map_or((rest, None), |(authority, query)| (authority, Some(query)));
+    match authority.rsplit_once('@') {
         Some((_, host)) => shown.extend([HIDDEN, "@", host]),
         // Either a query value holds the `@`, or a password holds the `?`: one cannot tell.
         None if query.is_some_and(|query| query.contains('@')) => {
             shown.push_str(HIDDEN);
             return shown;
         }
-        None => push_place(&mut shown, place, !slashes.is_empty()),
+        None => push_authority(&mut shown, authority, !slashes.is_empty()),
     }
     if let Some(query) = query {
         let pairs: Vec<String> = query.split('&').map(redact_pair).collect();
@@ -42,8 +43,8 @@ pub fn redact_url(url: &str) -> String {
 }
 
 /// A host with something else than a port behind it may be a user with a password whose host is missing.
-fn push_place(shown: &mut String, place: &str, has_host: bool) {
-    let (host, path) = place.split_at(place.find(['/', '#']).unwrap_or(place.len()));
+fn push_authority(shown: &mut String, authority: &str, has_host: bool) {
+    let (host, path) = authority.split_at(authority.find(['/', '#']).unwrap_or(authority.len()));
     match host.split_once(':') {
         Some((name, port))
             if has_host && !host.starts_with('[') && !port.bytes().all(|byte| byte.is_ascii_digit()) =>

@@ -16,16 +16,15 @@
 //! Each open database has one thread that writes and a few that read; calls of any number of tasks share a commit, and
 //! so a flush to the disk, where they come at the same time. The futures need no particular runtime.
 
-mod column;
 mod config;
 pub(crate) mod diagnose;
 mod engine;
+mod expiry;
 mod failure;
 mod graph;
 mod history;
 mod key_value;
 mod schema;
-mod sweep;
 mod task;
 mod value;
 mod vector;
@@ -56,7 +55,7 @@ impl Sqlite {
     /// version of this program wrote it, or the file system allows no WAL; `Timeout` where another process keeps it
     /// locked.
     pub async fn open(config: SqliteConfig) -> Result<Self> {
-        Ok(Self { engine: Engine::open(config).await? })
+        Ok(Self { engine: Engine::open(config, expiry::JOB).await? })
     }
 
     /// The conversations of `namespace`.
@@ -75,27 +74,6 @@ impl Sqlite {
     #[must_use]
     pub fn capabilities(&self) -> Capabilities {
         capabilities(&self.engine)
-    }
-
-    /// Takes what has expired off the disk, and answers how many threads and keys went.
-    ///
-    /// Writes do so on their own, a part at a time and, once all is gone, at most once a minute; this is for a program that
-    /// does not write, or cannot wait. Threads go from the instant on at which their time to live passes, keys from a
-    /// minute after. The file keeps its size and reuses the room. Other writes get their turn between the parts.
-    /// Cancelled in between, what went has gone.
-    ///
-    /// # Errors
-    /// Those of every write: `Timeout` where another process keeps the file locked, `ResourceExhausted` where the disk is
-    /// full, `Unavailable`.
-    pub async fn sweep(&self) -> Result<u64> {
-        let mut gone = 0;
-        loop {
-            let swept = self.engine.write("sqlite.sweep", sweep::sweep).await?;
-            gone += swept.gone;
-            if !swept.more {
-                return Ok(gone);
-            }
-        }
     }
 
     /// Whether the thread that writes has ended, so that no call can succeed any more.

@@ -4,8 +4,8 @@
 
 #![allow(clippy::panic, clippy::unwrap_used)]
 
-#[path = "object_store/own.rs"]
-mod own;
+#[path = "object_store/adapter_cases.rs"]
+mod adapter_cases;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -24,21 +24,21 @@ const SERVERS: [(&str, &str); 3] =
 
 /// Garage ends the uploads to a key that began before one that is completed; the contract promises nothing about uploads
 /// side by side but that a reader sees one of them. Shown as ignored.
-const NOT_HELD: (&str, &str) = ("garage", "theirs::multipart_race_condition");
+const SKIPPED: (&str, &str) = ("garage", "upstream::multipart_race_condition");
 
 /// A store in a namespace of its own, which is empty.
-pub(crate) struct Place {
+pub(crate) struct TestStore {
     pub(crate) blobs: Arc<dyn BlobStore>,
     pub(crate) store: BlobObjectStore,
     /// Whether a server keeps it.
     pub(crate) remote: bool,
 }
 
-impl Place {
+impl TestStore {
     async fn open(url: &str) -> Self {
-        static PLACES: AtomicU32 = AtomicU32::new(0);
-        let place = PLACES.fetch_add(1, Ordering::Relaxed);
-        let namespace = Namespace::new(format!("os-{}-{place}", std::process::id())).unwrap();
+        static OPENED: AtomicU32 = AtomicU32::new(0);
+        let number = OPENED.fetch_add(1, Ordering::Relaxed);
+        let namespace = Namespace::new(format!("os-{}-{number}", std::process::id())).unwrap();
         let stores = Stores::builder().url(url).namespace(namespace).connect().await.unwrap();
         let blobs = stores.blobs().unwrap();
         Self { store: BlobObjectStore::new(Arc::clone(&blobs)), blobs, remote: url.starts_with("s3:") }
@@ -49,13 +49,13 @@ impl Place {
     }
 }
 
-type Test = for<'a> fn(&'a Place) -> Pin<Box<dyn Future<Output = ()> + 'a>>;
+type Test = for<'a> fn(&'a TestStore) -> Pin<Box<dyn Future<Output = ()> + 'a>>;
 
 macro_rules! tests {
     ($($path:path),* $(,)?) => {
         vec![$({
-            fn test(place: &Place) -> Pin<Box<dyn Future<Output = ()> + '_>> {
-                Box::pin($path(place))
+            fn test(under_test: &TestStore) -> Pin<Box<dyn Future<Output = ()> + '_>> {
+                Box::pin($path(under_test))
             }
             (stringify!($path), test as Test)
         }),*]
@@ -63,108 +63,108 @@ macro_rules! tests {
 }
 
 /// The integration tests, each under its own name.
-mod theirs {
+mod upstream {
     use super::*;
 
-    pub(super) async fn put_get_delete_list(place: &Place) {
-        integration::put_get_delete_list(&place.store).await;
+    pub(super) async fn put_get_delete_list(under_test: &TestStore) {
+        integration::put_get_delete_list(&under_test.store).await;
     }
 
-    pub(super) async fn put_get_attributes(place: &Place) {
-        integration::put_get_attributes(&place.store).await;
+    pub(super) async fn put_get_attributes(under_test: &TestStore) {
+        integration::put_get_attributes(&under_test.store).await;
     }
 
-    pub(super) async fn get_opts(place: &Place) {
-        integration::get_opts(&place.store).await;
+    pub(super) async fn get_opts(under_test: &TestStore) {
+        integration::get_opts(&under_test.store).await;
     }
 
-    pub(super) async fn put_opts(place: &Place) {
-        if place.has(Capability::BlobCreateOnly) {
-            integration::put_opts(&place.store, place.has(Capability::BlobIfMatch)).await;
+    pub(super) async fn put_opts(under_test: &TestStore) {
+        if under_test.has(Capability::BlobCreateOnly) {
+            integration::put_opts(&under_test.store, under_test.has(Capability::BlobIfMatch)).await;
         } else {
-            own::undeclared_conditions_are_not_implemented(place).await;
+            adapter_cases::undeclared_conditions_are_not_implemented(under_test).await;
         }
     }
 
-    pub(super) async fn stream_get(place: &Place) {
-        integration::stream_get(&place.store).await;
+    pub(super) async fn stream_get(under_test: &TestStore) {
+        integration::stream_get(&under_test.store).await;
     }
 
-    pub(super) async fn list_uses_directories_correctly(place: &Place) {
-        integration::list_uses_directories_correctly(&place.store).await;
+    pub(super) async fn list_uses_directories_correctly(under_test: &TestStore) {
+        integration::list_uses_directories_correctly(&under_test.store).await;
     }
 
-    pub(super) async fn list_with_delimiter(place: &Place) {
-        integration::list_with_delimiter(&place.store).await;
+    pub(super) async fn list_with_delimiter(under_test: &TestStore) {
+        integration::list_with_delimiter(&under_test.store).await;
     }
 
-    pub(super) async fn list_with_offset_exclusivity(place: &Place) {
-        integration::list_with_offset_exclusivity(&place.store).await;
+    pub(super) async fn list_with_offset_exclusivity(under_test: &TestStore) {
+        integration::list_with_offset_exclusivity(&under_test.store).await;
     }
 
-    pub(super) async fn get_nonexistent_object(place: &Place) {
-        let error = integration::get_nonexistent_object(&place.store, None).await.unwrap_err();
+    pub(super) async fn get_nonexistent_object(under_test: &TestStore) {
+        let error = integration::get_nonexistent_object(&under_test.store, None).await.unwrap_err();
         assert!(matches!(error, Error::NotFound { .. }), "{error}");
     }
 
-    pub(super) async fn rename_and_copy(place: &Place) {
-        integration::rename_and_copy(&place.store).await;
+    pub(super) async fn rename_and_copy(under_test: &TestStore) {
+        integration::rename_and_copy(&under_test.store).await;
     }
 
-    pub(super) async fn copy_if_not_exists(place: &Place) {
-        if place.has(Capability::BlobCreateOnly) {
-            integration::copy_if_not_exists(&place.store).await;
+    pub(super) async fn copy_if_not_exists(under_test: &TestStore) {
+        if under_test.has(Capability::BlobCreateOnly) {
+            integration::copy_if_not_exists(&under_test.store).await;
         } else {
-            own::undeclared_conditions_are_not_implemented(place).await;
+            adapter_cases::undeclared_conditions_are_not_implemented(under_test).await;
         }
     }
 
-    pub(super) async fn copy_rename_nonexistent_object(place: &Place) {
-        integration::copy_rename_nonexistent_object(&place.store).await;
+    pub(super) async fn copy_rename_nonexistent_object(under_test: &TestStore) {
+        integration::copy_rename_nonexistent_object(&under_test.store).await;
     }
 
-    pub(super) async fn multipart_race_condition(place: &Place) {
-        integration::multipart_race_condition(&place.store, true).await;
+    pub(super) async fn multipart_race_condition(under_test: &TestStore) {
+        integration::multipart_race_condition(&under_test.store, true).await;
     }
 
-    pub(super) async fn multipart_out_of_order(place: &Place) {
-        integration::multipart_out_of_order(&place.store).await;
+    pub(super) async fn multipart_out_of_order(under_test: &TestStore) {
+        integration::multipart_out_of_order(&under_test.store).await;
     }
 }
 
 fn tests() -> Vec<(&'static str, Test)> {
     tests![
-        theirs::put_get_delete_list,
-        theirs::put_get_attributes,
-        theirs::get_opts,
-        theirs::put_opts,
-        theirs::stream_get,
-        theirs::list_uses_directories_correctly,
-        theirs::list_with_delimiter,
-        theirs::list_with_offset_exclusivity,
-        theirs::get_nonexistent_object,
-        theirs::rename_and_copy,
-        theirs::copy_if_not_exists,
-        theirs::copy_rename_nonexistent_object,
-        theirs::multipart_race_condition,
-        theirs::multipart_out_of_order,
-        own::content_type_and_metadata_are_kept,
-        own::other_attributes_are_not_implemented_and_write_nothing,
-        own::an_upload_without_its_end_leaves_nothing,
-        own::an_upload_that_fails_says_why_in_each_part,
-        own::ranges_and_conditions_are_judged_in_their_order,
-        own::folders_with_many_objects_are_listed_once,
-        own::a_rename_onto_itself_loses_nothing,
-        own::a_location_that_is_no_key_holds_nothing,
+        upstream::put_get_delete_list,
+        upstream::put_get_attributes,
+        upstream::get_opts,
+        upstream::put_opts,
+        upstream::stream_get,
+        upstream::list_uses_directories_correctly,
+        upstream::list_with_delimiter,
+        upstream::list_with_offset_exclusivity,
+        upstream::get_nonexistent_object,
+        upstream::rename_and_copy,
+        upstream::copy_if_not_exists,
+        upstream::copy_rename_nonexistent_object,
+        upstream::multipart_race_condition,
+        upstream::multipart_out_of_order,
+        adapter_cases::content_type_and_metadata_are_kept,
+        adapter_cases::other_attributes_are_not_implemented_and_write_nothing,
+        adapter_cases::an_upload_without_its_end_leaves_nothing,
+        adapter_cases::an_upload_that_fails_says_why_in_each_part,
+        adapter_cases::ranges_and_conditions_are_judged_in_their_order,
+        adapter_cases::folders_with_many_objects_are_listed_once,
+        adapter_cases::a_rename_onto_itself_loses_nothing,
+        adapter_cases::a_location_that_is_no_key_holds_nothing,
     ]
 }
 
 fn run(url: &str, test: Test) -> Result<(), Failed> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
-        let place = Place::open(url).await;
-        test(&place).await;
-        place.blobs.erase().await.map_err(Failed::from)
+        let under_test = TestStore::open(url).await;
+        test(&under_test).await;
+        under_test.blobs.erase().await.map_err(Failed::from)
     })
 }
 
@@ -184,7 +184,7 @@ fn main() -> ExitCode {
         trials.push(embedded("sqlite", |folder| format!("sqlite:{folder}/larder.db")));
         for (server, variable) in SERVERS {
             let url = std::env::var(variable);
-            let ignored = (url.is_err() && !required) || (server, name) == NOT_HELD;
+            let ignored = (url.is_err() && !required) || (server, name) == SKIPPED;
             let live = Trial::test(format!("{server}::{name}"), move || {
                 run(&url.unwrap_or_else(|_| panic!("{variable} is not set")), test)
             });

@@ -11,10 +11,10 @@ use aws_sdk_s3::primitives::{DateTime, DateTimeFormat};
 use aws_sdk_s3::types::BucketVersioningStatus;
 use larder_kernel::{Error, Result};
 
+use super::blob::probe::{Supported, probe};
 use super::config::S3Config;
 use super::engine::{Engine, endpoint};
 use super::failure::{Effect, failed, status};
-use super::probe::{Honoured, probe};
 use crate::diagnose::{Check, Findings, clock, failed_to_connect, round_trip};
 
 const OPERATION: &str = "s3.diagnose";
@@ -183,8 +183,8 @@ async fn uploads(engine: &Engine) -> Result<Check, Error> {
     })
 }
 
-fn conditions(honoured: &Honoured, findings: &Findings) {
-    if *honoured == Honoured::NOTHING {
+fn conditions(honoured: &Supported, findings: &Findings) {
+    if *honoured == Supported::NOTHING {
         let advice = "grant `s3:PutObject` and `s3:DeleteObject`, unless these stores are for reading only";
         findings.add(Check::warn("writable", "the credentials may not write", WRITABLE, advice));
         return;
@@ -237,10 +237,10 @@ mod tests {
             conditions(&honoured, &findings);
             findings.take().iter().map(|check| check.status).collect::<Vec<CheckStatus>>()
         };
-        let all = Honoured { create_only: true, if_match: true, long_keys: true, name_bytes_max: 1024 };
+        let all = Supported { create_only: true, if_match: true, long_keys: true, name_bytes_max: 1024 };
         assert_eq!(statuses(all), [Fine, Fine, Fine]);
-        let few = Honoured { if_match: false, long_keys: false, ..all };
+        let few = Supported { if_match: false, long_keys: false, ..all };
         assert_eq!(statuses(few), [Fine, Warn, Warn]);
-        assert_eq!(statuses(Honoured::NOTHING), [Warn]);
+        assert_eq!(statuses(Supported::NOTHING), [Warn]);
     }
 }

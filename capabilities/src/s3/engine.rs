@@ -22,7 +22,7 @@ pub(crate) const OPEN: &str = "blobs.open";
 
 /// How long credentials may take to be found: the role of an instance is asked over the network.
 const CREDENTIALS_TIMEOUT: Duration = Duration::from_secs(15);
-/// Attempts of a call, in the SDK's standard mode: backing off, and by a common allowance so that a server in trouble is
+/// Attempts of a call, in the SDK's standard mode: backing off, and by a common retry budget so that a server in trouble is
 /// not asked ever more.
 const ATTEMPTS: u32 = 5;
 /// The same of the first call of an opening: who waits for it wants to know soon.
@@ -44,19 +44,19 @@ const SERVER_WORK_MAX: Duration = Duration::from_secs(600);
 /// What every call needs.
 pub(crate) struct Engine {
     pub(crate) client: Client,
-    /// The same without attempts after the first, for writes whose condition would meet their own effect.
-    pub(crate) once: Client,
+    /// A client that never retries, for conditional writes: a retry would fail on the effect of the first attempt.
+    pub(crate) client_without_retry: Client,
     pub(crate) bucket: String,
     pub(crate) prefix: String,
-    times: Times,
+    timeouts: Timeouts,
 }
 
-/// How long things may take.
+/// The timeouts of the URL.
 #[derive(Debug, Clone, Copy)]
-struct Times {
+struct Timeouts {
     connect: Duration,
     response: Duration,
-    stall: Duration,
+    progress: Duration,
 }
 
 impl Engine {
@@ -66,17 +66,17 @@ impl Engine {
         let once = conf.clone().retry_config(RetryConfig::disabled()).build();
         let engine = Self {
             client: Client::from_conf(conf.build()),
-            once: Client::from_conf(once),
+            client_without_retry: Client::from_conf(once),
             bucket: config.bucket.clone(),
             prefix: config.prefix.clone(),
-            times: Times::of(config),
+            timeouts: Timeouts::of(config),
         };
         // Unlike a HEAD, a listing is refused with a code that tells what is wrong.
         let request =
             engine.client.list_objects_v2().bucket(&engine.bucket).prefix(&engine.prefix).max_keys(1);
-        let response = engine.times.response;
+        let response = engine.timeouts.response;
         let first = engine
-            .times
+            .timeouts
             .allow(response, response)
             .retry_config(RetryConfig::standard().with_max_attempts(OPENING_ATTEMPTS));
         request.customize().config_override(first).send().await.map_err(
@@ -95,44 +95,44 @@ impl Engine {
 
     /// The times allowed for a call that sends this many bytes.
     pub(crate) fn sending(&self, bytes: u64) -> Builder {
-        let attempt = self.times.response + Duration::from_secs(bytes / SLOWEST_BYTES_PER_SECOND);
-        self.times.allow(attempt, attempt * ATTEMPTS_TIME)
+        let attempt = self.timeouts.response + Duration::from_secs(bytes / SLOWEST_BYTES_PER_SECOND);
+        self.timeouts.allow(attempt, attempt * ATTEMPTS_TIME)
     }
 
     /// The times allowed for a call in which the server does something with this many bytes.
     pub(crate) fn server_work(&self, bytes: u64) -> Builder {
         let work = SERVER_WORK_MIN + Duration::from_secs(bytes / SERVER_WORK_BYTES_PER_SECOND);
-        let all = work.min(SERVER_WORK_MAX).max(self.times.response);
-        self.times.allow(all, all)
+        let all = work.min(SERVER_WORK_MAX).max(self.timeouts.response);
+        self.timeouts.allow(all, all)
     }
 
-    /// How long the bytes of a blob may stand still on their way.
-    pub(crate) fn stall(&self) -> Duration {
-        self.times.stall
+    /// How long a transfer may go on without any bytes moving.
+    pub(crate) fn progress_timeout(&self) -> Duration {
+        self.timeouts.progress
     }
 
     /// How long the server may take to answer once it has all bytes, and for them to get there: some lie in buffers.
     pub(crate) fn last_answer(&self, bytes: u64) -> Duration {
         let buffered = Duration::from_secs(bytes.min(BUFFERED_BYTES_MAX) / BUFFERED_BYTES_PER_SECOND);
-        self.times.stall.max(self.times.response) + buffered
+        self.timeouts.progress.max(self.timeouts.response) + buffered
     }
 }
 
-impl Times {
+impl Timeouts {
     fn of(config: &S3Config) -> Self {
         Self {
             connect: config.connect_timeout,
             response: config.response_timeout,
-            stall: config.stall_timeout,
+            progress: config.stall_timeout,
         }
     }
 
     /// For one call: its attempts, and all of them.
     fn allow(&self, attempt: Duration, all: Duration) -> Builder {
-        aws_sdk_s3::Config::builder().timeout_config(self.timeouts(attempt, all))
+        aws_sdk_s3::Config::builder().timeout_config(self.sdk_config(attempt, all))
     }
 
-    fn timeouts(&self, attempt: Duration, all: Duration) -> TimeoutConfig {
+    fn sdk_config(&self, attempt: Duration, all: Duration) -> TimeoutConfig {
         TimeoutConfig::builder()
             .connect_timeout(self.connect)
             .operation_attempt_timeout(attempt)
@@ -148,7 +148,7 @@ fn http_client() -> SharedHttpClient {
 }
 
 async fn client_config(config: &S3Config) -> Result<Builder> {
-    let (endpoint, times) = (endpoint(config)?, Times::of(config));
+    let (endpoint, timeouts) = (endpoint(config)?, Timeouts::of(config));
     let region = RegionProviderChain::first_try(config.region.clone().map(Region::new))
         .or_else(EnvironmentVariableRegionProvider::new())
         .or_else(ProfileFileRegionProvider::new())
@@ -157,9 +157,9 @@ async fn client_config(config: &S3Config) -> Result<Builder> {
         .http_client(http_client())
         .region(region)
         .retry_config(RetryConfig::standard().with_max_attempts(ATTEMPTS))
-        .timeout_config(times.timeouts(times.response, times.response * ATTEMPTS_TIME))
+        .timeout_config(timeouts.sdk_config(timeouts.response, timeouts.response * ATTEMPTS_TIME))
         .stalled_stream_protection(
-            StalledStreamProtectionConfig::enabled().grace_period(times.stall).build(),
+            StalledStreamProtectionConfig::enabled().grace_period(timeouts.progress).build(),
         );
     if let Some((access_key, secret_key)) = &config.keys {
         loader = loader.credentials_provider(Credentials::new(access_key, secret_key, None, None, "url"));

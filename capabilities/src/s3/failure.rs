@@ -31,7 +31,7 @@ const NOT_ALLOWED: &str = "the credentials do not allow this in the bucket; chec
                            `s3:GetObject`, `s3:PutObject`, `s3:DeleteObject` and those of uploads in parts";
 
 /// A blob whose bytes stood still on their way for longer than they may.
-pub(crate) fn stalled(operation: &'static str, effect: Effect) -> Error {
+pub(crate) fn progress_timed_out(operation: &'static str, effect: Effect) -> Error {
     let message = "the bytes stood still for too long; check the network, or raise `stall_timeout_ms=`";
     finish(Error::new(ErrorKind::Timeout, operation, message), Outcome::Unknown, effect)
 }

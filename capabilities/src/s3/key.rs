@@ -24,7 +24,7 @@
 //! after every 128 digits keeps the segments short; as it always stands at the same places, it does not touch the order.
 //!
 //! **Names too long for the server.** Some servers keep only shorter names than S3 does: one that puts a name in base64
-//! into the name of one file ends at some 130 bytes. `names.rs` finds the limit out, and a key whose name breaks it is
+//! into the name of one file ends at some 130 bytes. `blob/key_limit_probe.rs` finds the limit, and a key whose name breaks it is
 //! refused before anything is sent.
 
 use larder_kernel::limits::{
@@ -105,7 +105,7 @@ impl Layout {
     }
 
     /// Whether the server keeps the name of the blob's object.
-    pub(crate) fn keeps(&self, key: &BlobKey) -> bool {
+    pub(crate) fn fits(&self, key: &BlobKey) -> bool {
         self.object(key).len() <= self.name_bytes_max
     }
 
@@ -334,10 +334,10 @@ mod tests {
     #[test]
     fn a_name_is_kept_up_to_the_servers_limit() {
         let layout = Layout::new("", &Namespace::new("n").unwrap(), "n=n/k/abc!".len());
-        assert!(layout.keeps(&BlobKey::new("abc").unwrap()));
-        assert!(!layout.keeps(&BlobKey::new("abcd").unwrap()));
+        assert!(layout.fits(&BlobKey::new("abc").unwrap()));
+        assert!(!layout.fits(&BlobKey::new("abcd").unwrap()));
         // Packed names are longer.
-        assert!(!layout.keeps(&BlobKey::new("a c").unwrap()));
+        assert!(!layout.fits(&BlobKey::new("a c").unwrap()));
     }
 
     #[test]

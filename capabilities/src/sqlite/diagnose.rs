@@ -20,11 +20,11 @@ const SCHEMA: &str =
     "opening brings an older schema to the newest version, and refuses one of a newer program";
 const JOURNAL: &str = "readers and the writer go on beside each other, also in several processes";
 const DURABLE: &str = "what an acknowledged write survives";
-const LOG: &str = "a long write-ahead log makes reading slow and backups incomplete without it";
+const WAL: &str = "a long write-ahead log makes reading slow and backups incomplete without it";
 const WHOLE: &str = "a damaged file answers wrongly or not at all";
 const WRITABLE: &str = "the stores write into the file, and SQLite makes files beside it";
-/// A log beyond this is not being cut back.
-const LOG_BYTES_WARN: u64 = 256 * 1024 * 1024;
+/// A WAL larger than this is not being truncated.
+const WAL_BYTES_WARN: u64 = 256 * 1024 * 1024;
 const READS: u32 = 9;
 const READ_SLOW: Duration = Duration::from_millis(20);
 /// How long the file may be read through. The rest of the look takes far less.
@@ -83,7 +83,7 @@ fn look(config: &SqliteConfig, findings: &Findings) {
     disk::file_system(folder, findings);
     findings.add(durability(config));
     findings.add(journal(path, found.len()));
-    findings.add(log(path));
+    findings.add(wal(path));
     match reading(path, inside) {
         Ok(checks) => checks.into_iter().for_each(|check| findings.add(check)),
         Err(failure) => {
@@ -154,7 +154,7 @@ fn journal(path: &Path, bytes: u64) -> Check {
     if bytes == 0 {
         return Check::ok("journal", "an empty file; opening sets it to WAL", JOURNAL);
     }
-    let is_wal = if log_path(path).exists() {
+    let is_wal = if wal_path(path).exists() {
         let mode = |connection: &Connection| {
             Ok(connection.query_row("PRAGMA journal_mode", [], |row| row.get::<_, String>(0))?)
         };
@@ -178,21 +178,21 @@ fn journal(path: &Path, bytes: u64) -> Check {
     }
 }
 
-fn log_path(path: &Path) -> PathBuf {
+fn wal_path(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push("-wal");
     PathBuf::from(name)
 }
 
-fn log(path: &Path) -> Check {
-    let bytes = std::fs::metadata(log_path(path)).map_or(0, |found| found.len());
+fn wal(path: &Path) -> Check {
+    let bytes = std::fs::metadata(wal_path(path)).map_or(0, |found| found.len());
     let seen = format!("{} KiB", bytes / 1024);
-    if bytes > LOG_BYTES_WARN {
+    if bytes > WAL_BYTES_WARN {
         let advice =
             "look for a program that keeps a read transaction open, or run `PRAGMA wal_checkpoint(TRUNCATE)`";
-        Check::warn("write_ahead_log", seen, LOG, advice)
+        Check::warn("write_ahead_log", seen, WAL, advice)
     } else {
-        Check::ok("write_ahead_log", seen, LOG)
+        Check::ok("write_ahead_log", seen, WAL)
     }
 }
 
@@ -201,14 +201,14 @@ fn log(path: &Path) -> Check {
 /// Where nobody has the file open there is no log beside it, and SQLite would make one just to read; told that the file
 /// does not change it makes none. Should somebody open the file meanwhile, what was read may be wrong, so it is read again.
 fn reading<T>(path: &Path, look: impl Fn(&Connection) -> Fallible<T>) -> Fallible<T> {
-    if !log_path(path).exists() {
+    if !wal_path(path).exists() {
         let found = Connection::open_with_flags(
             uri(path),
             OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX,
         )
         .map_err(Failure::from)
         .and_then(|connection| look(&connection));
-        if !log_path(path).exists() {
+        if !wal_path(path).exists() {
             return found;
         }
     }

@@ -6,14 +6,14 @@
 //! time share one flush to the disk. A job once begun runs to its end, also when the future that waits for it is dropped,
 //! and one whose caller is gone before that is left out: a write is whole or absent.
 
-mod company;
 mod connection;
-mod home;
-mod log;
+mod expiry_task;
+mod file_identity;
+mod group_commit;
+mod inline_read;
+mod lock_fairness;
 mod reader;
-mod short;
-mod sweeper;
-mod turn;
+mod wal;
 mod writer;
 
 use std::fmt;
@@ -28,8 +28,9 @@ use tokio::sync::{oneshot, watch};
 
 use super::config::SqliteConfig;
 use super::failure::{Failure, Fallible};
-use short::Short;
-pub(crate) use short::{Allowance, SHORT_ROWS_MAX};
+pub(crate) use expiry_task::{ExpiryJob, ExpiryStep};
+use inline_read::InlineReads;
+pub(crate) use inline_read::{INLINE_ROWS_MAX, ReadBudget};
 
 /// How many threads read.
 const READERS: usize = 3;
@@ -43,18 +44,18 @@ struct WriteJob {
 
 trait Work: Send {
     /// Runs it inside the transaction, or tells it why there is none.
-    fn run(self: Box<Self>, connection: Result<&Connection, &Error>) -> Executed;
+    fn run(self: Box<Self>, connection: Result<&Connection, &Error>) -> Completed;
     /// Whether nobody waits for it any more.
     fn is_abandoned(&self) -> bool;
 }
 
-/// Answers a job's caller after the commit, with the reason where that failed.
-type Answer = Box<dyn FnOnce(Option<&Error>) + Send>;
+/// Sends a job's result to its caller after the commit, or the error if the commit failed.
+type Reply = Box<dyn FnOnce(Option<&Error>) + Send>;
 
-/// What a job left: whether it failed, and how its caller is answered.
-struct Executed {
+/// A job that has run: whether it failed, and how its caller gets the result.
+struct Completed {
     failed: bool,
-    answer: Answer,
+    reply: Reply,
 }
 
 /// What the writer is told.
@@ -76,7 +77,7 @@ where
     T: Send + 'static,
     F: FnOnce(&Connection) -> Fallible<T> + Send + 'static,
 {
-    fn run(self: Box<Self>, connection: Result<&Connection, &Error>) -> Executed {
+    fn run(self: Box<Self>, connection: Result<&Connection, &Error>) -> Completed {
         let Self { operation, job, sender } = *self;
         let (result, judged) = match connection.map(job) {
             Ok(Ok(value)) => (Ok(value), true),
@@ -87,7 +88,7 @@ where
             Err(error) => (Err(copied(error, operation)), false),
         };
         let failed = result.is_err();
-        let answer = Box::new(move |broken: Option<&Error>| {
+        let reply = Box::new(move |broken: Option<&Error>| {
             let result = match broken {
                 Some(error) if !failed => Err(copied(error, operation)),
                 // What it judged by may be what was lost; of its own it wrote nothing.
@@ -97,7 +98,7 @@ where
             // A caller that no longer waits is not told; its write stands all the same.
             let _ = sender.send(result);
         });
-        Executed { failed, answer }
+        Completed { failed, reply }
     }
 
     fn is_abandoned(&self) -> bool {
@@ -115,8 +116,8 @@ pub(crate) struct Engine {
 }
 
 struct Inner {
-    /// Closes first: the last connection to close tidies the log up, which is the writer's work.
-    short: Short,
+    /// Closes first: the last connection to close checkpoints the WAL, which is the writer's work.
+    inline_reads: InlineReads,
     writes: mpsc::Sender<WriteMessage>,
     reads: mpsc::Sender<ReadJob>,
     commits: watch::Receiver<u64>,
@@ -132,27 +133,27 @@ impl fmt::Debug for Engine {
 
 impl Engine {
     /// Opens the database and starts the threads.
-    pub(crate) async fn open(config: SqliteConfig) -> Result<Self> {
-        let config = Arc::new(connection::located(config)?);
+    pub(crate) async fn open(config: SqliteConfig, expiry: ExpiryJob) -> Result<Self> {
+        let config = Arc::new(connection::with_absolute_path(config)?);
         let (alive_sender, alive) = watch::channel(());
         let alive_sender = Arc::new(alive_sender);
         let (commit_sender, commits) = watch::channel(0);
         let (writes, write_queue) = mpsc::channel();
         let (opened, opening) = oneshot::channel();
-        let short = Short::new();
-        let ends = writer::Ends {
+        let inline_reads = InlineReads::new();
+        let channels = writer::WriterChannels {
             queue: write_queue,
             commits: commit_sender,
             opened,
             alive: Arc::clone(&alive_sender),
         };
-        writer::spawn(Arc::clone(&config), ends, short.desks())?;
+        writer::spawn(Arc::clone(&config), channels, inline_reads.slots(), expiry)?;
         let durability = opening.await.map_err(|_| gone("sqlite.open", Outcome::NotApplied))??;
         let (reads, read_queue) = mpsc::channel();
         reader::spawn(&config, read_queue, &alive_sender, READERS)?.opened().await?;
         drop(alive_sender);
-        short.open(&config).await?;
-        Ok(Self { inner: Arc::new(Inner { short, writes, reads, commits, durability, alive }) })
+        inline_reads.open(&config).await?;
+        Ok(Self { inner: Arc::new(Inner { inline_reads, writes, reads, commits, durability, alive }) })
     }
 
     /// What an acknowledged write survives, read back from the connection.
@@ -191,23 +192,23 @@ impl Engine {
         receiver.await.map_err(|_| gone(operation, Outcome::NotApplied))?
     }
 
-    /// Runs `job`, which reads little, inside a read transaction: on the caller's thread where that costs no wait, else
-    /// by a reader. It may run twice.
-    pub(crate) async fn read_short<T, F>(&self, operation: &'static str, job: F) -> Result<T>
+    /// Runs `job`, which reads little, inside a read transaction: on the caller's thread if a connection is free there,
+    /// else on a reader thread. The job may run twice.
+    pub(crate) async fn read_inline<T, F>(&self, operation: &'static str, job: F) -> Result<T>
     where
         T: Send + 'static,
-        F: Fn(&Connection, &mut Allowance) -> Fallible<T> + Send + 'static,
+        F: Fn(&Connection, &mut ReadBudget) -> Fallible<T> + Send + 'static,
     {
-        // A caller that only ever makes short reads must leave other tasks of its thread their turn.
+        // A caller that only makes inline reads must let other tasks of its thread run.
         tokio::task::coop::consume_budget().await;
-        if let Some(found) = self.inner.short.read(&job) {
+        if let Some(found) = self.inner.inline_reads.read(&job) {
             return Ok(found);
         }
-        self.read(operation, move |connection| job(connection, &mut Allowance::unlimited())).await
+        self.read(operation, move |connection| job(connection, &mut ReadBudget::unlimited())).await
     }
 
-    /// As `read_short`, for what may take several of them: each call of the job reads a slice, until it breaks with what
-    /// was read. `begin` makes the job, twice where a reader has to do it after all.
+    /// As `read_inline`, for reads that may exceed one budget: each call of the job reads a slice, until it breaks with the
+    /// result. `begin` makes the job, twice if a reader thread takes over.
     pub(crate) async fn read_in_slices<T, J>(
         &self,
         operation: &'static str,
@@ -215,16 +216,16 @@ impl Engine {
     ) -> Result<T>
     where
         T: Send + 'static,
-        J: FnMut(&Connection, &mut Allowance) -> Fallible<ControlFlow<T>> + Send,
+        J: FnMut(&Connection, &mut ReadBudget) -> Fallible<ControlFlow<T>> + Send,
     {
         tokio::task::coop::consume_budget().await;
-        if let Some(found) = self.inner.short.read_in_slices(begin()).await {
+        if let Some(found) = self.inner.inline_reads.read_in_slices(begin()).await {
             return Ok(found);
         }
         let whole = move |connection: &Connection| {
             let mut job = begin();
             loop {
-                if let ControlFlow::Break(found) = job(connection, &mut Allowance::unlimited())? {
+                if let ControlFlow::Break(found) = job(connection, &mut ReadBudget::unlimited())? {
                     return Ok(found);
                 }
             }

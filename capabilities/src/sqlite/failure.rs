@@ -10,8 +10,8 @@ pub(crate) enum Failure {
     Contract(Error),
     /// SQLite's error, still to be put into the contract's terms.
     Sqlite(rusqlite::Error),
-    /// A short read turned out to be a long one.
-    Long,
+    /// An inline read takes in more than its budget.
+    BudgetExceeded,
 }
 
 /// The result of a step inside a job.
@@ -50,8 +50,8 @@ impl Failure {
         match self {
             Self::Contract(error) => error.in_operation(operation),
             Self::Sqlite(error) => from_sqlite(&error, operation),
-            Self::Long => {
-                Error::new(ErrorKind::Unexpected, operation, "the read is longer than a short one may be")
+            Self::BudgetExceeded => {
+                Error::new(ErrorKind::Unexpected, operation, "the read exceeds the budget of an inline read")
                     .with_outcome(Outcome::NotApplied)
             }
         }

@@ -2,7 +2,7 @@
 
 mod find;
 mod rows;
-mod walk;
+mod traversal;
 mod write;
 
 use std::fmt;
@@ -19,9 +19,9 @@ use larder_kernel::{
 };
 use rusqlite::Connection;
 
-use super::engine::{Allowance, Engine};
+use super::engine::{Engine, ReadBudget};
 use super::{Sqlite, capabilities};
-use walk::Walk;
+use traversal::Traversal;
 
 impl Sqlite {
     /// The graph in `namespace`.
@@ -103,8 +103,8 @@ impl GraphStore for SqliteGraphStore {
         check_neighbors(query)?;
         let (namespace, entity, query) = (self.namespace.clone(), entity.clone(), query.clone());
         let begin = move || {
-            let mut walk = Walk::new(&namespace, &entity, &query);
-            move |connection: &Connection, allowance: &mut Allowance| walk.slice(connection, allowance)
+            let mut traversal = Traversal::new(&namespace, &entity, &query);
+            move |connection: &Connection, budget: &mut ReadBudget| traversal.slice(connection, budget)
         };
         self.engine.read_in_slices(OPERATION, begin).await
     }

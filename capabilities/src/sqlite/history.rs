@@ -2,15 +2,15 @@
 //!
 //! A thread's row carries its counters, so that each append costs the same however long the thread is. The messages and
 //! the thread's other events share one sequence of numbers; a subscription reads both in its order. A time to live that
-//! has passed is made into the clear that it is by the next call that uses the thread, or by the sweep.
+//! has passed is made into the clear that it is by the next call that uses the thread, or by the expiry task.
 //!
 //! A filter by author is part of the query, whose columns stand before the body: what it drops is not decoded. Where it
 //! includes one author alone, an index finds that author's messages; any other walks back from the newest.
 
 mod events;
+mod expiry;
 mod message;
 mod read;
-mod sweep;
 mod thread;
 mod write;
 
@@ -31,13 +31,13 @@ use larder_kernel::{
 };
 use rusqlite::Connection;
 
-use super::engine::{Allowance, Engine};
+use super::engine::{Engine, ReadBudget};
 use super::failure::Fallible;
 use super::value::now_ms;
 use crate::message::prepare;
+pub(crate) use expiry::{is_due, remove_expired};
 use message::Encoded;
-use read::{Matching, Range, Seen};
-pub(crate) use sweep::{is_due, sweep};
+use read::{Matching, Range, ReadOutcome};
 use thread::{Address, ThreadRow};
 
 /// The conversations of one namespace in an SQLite database.
@@ -69,11 +69,11 @@ impl SqliteHistoryProvider {
         limit: usize,
     ) -> Result<Vec<StoredMessage>> {
         check_limit(operation, limit)?;
-        let is_short = range.is_short(limit);
-        let read = move |sql: &Connection, address: &Address, allowance: &mut Allowance| {
-            read::messages(sql, address, range, limit, allowance)
+        let fits_inline = range.fits_inline(limit);
+        let read = move |sql: &Connection, address: &Address, budget: &mut ReadBudget| {
+            read::messages(sql, address, range, limit, budget)
         };
-        self.read(operation, thread, is_short, read).await
+        self.read(operation, thread, fits_inline, read).await
     }
 
     /// Reads messages, which counts as a use of the thread.
@@ -81,27 +81,27 @@ impl SqliteHistoryProvider {
         &self,
         operation: &'static str,
         thread: &Thread,
-        is_short: bool,
-        read: impl Fn(&Connection, &Address, &mut Allowance) -> Fallible<Seen> + Clone + Send + 'static,
+        fits_inline: bool,
+        read: impl Fn(&Connection, &Address, &mut ReadBudget) -> Fallible<ReadOutcome> + Clone + Send + 'static,
     ) -> Result<Vec<StoredMessage>> {
         loop {
             let (address, read) = (self.address(thread), read.clone());
-            let job = move |sql: &Connection, allowance: &mut Allowance| read(sql, &address, allowance);
-            let seen = if is_short {
-                self.engine.read_short(operation, job).await?
+            let job = move |sql: &Connection, budget: &mut ReadBudget| read(sql, &address, budget);
+            let outcome = if fits_inline {
+                self.engine.read_inline(operation, job).await?
             } else {
-                self.engine.read(operation, move |sql| job(sql, &mut Allowance::unlimited())).await?
+                self.engine.read(operation, move |sql| job(sql, &mut ReadBudget::unlimited())).await?
             };
-            match seen {
-                Seen::Messages { messages, refresh: None } => return Ok(messages),
-                Seen::Messages { messages, refresh: Some(refresh) } => {
+            match outcome {
+                ReadOutcome::Messages { messages, refresh: None } => return Ok(messages),
+                ReadOutcome::Messages { messages, refresh: Some(refresh) } => {
                     self.engine.write(operation, move |sql| refresh.apply(sql)).await?;
                     return Ok(messages);
                 }
-                Seen::Expired => {
+                ReadOutcome::Expired => {
                     // An earlier read whose use was still to be written may have prolonged the thread's life.
-                    let stands = self.expire(operation, thread).await?;
-                    if stands.is_none_or(|row| row.messages == 0) {
+                    let row = self.expire(operation, thread).await?;
+                    if row.is_none_or(|row| row.messages == 0) {
                         return Ok(Vec::new());
                     }
                 }
@@ -190,7 +190,7 @@ impl HistoryProvider for SqliteHistoryProvider {
     ) -> Result<Vec<StoredMessage>> {
         check_tail_matching(filter, limit)?;
         let wanted = Arc::new(Matching { terms: filter.terms(thread), before: before.unwrap_or(Seq::MAX) });
-        let read = move |sql: &Connection, address: &Address, _: &mut Allowance| {
+        let read = move |sql: &Connection, address: &Address, _: &mut ReadBudget| {
             read::matching(sql, address, &wanted, limit)
         };
         self.read("history.tail_matching", thread, false, read).await
@@ -203,8 +203,8 @@ impl HistoryProvider for SqliteHistoryProvider {
     async fn thread_info(&self, thread: &Thread) -> Result<ThreadInfo> {
         const OPERATION: &str = "history.thread_info";
         let address = self.address(thread);
-        let find = move |sql: &Connection, _: &mut Allowance| ThreadRow::find(sql, &address);
-        let found = self.engine.read_short(OPERATION, find).await?;
+        let find = move |sql: &Connection, _: &mut ReadBudget| ThreadRow::find(sql, &address);
+        let found = self.engine.read_inline(OPERATION, find).await?;
         let row = match found {
             Some(row) if row.has_expired(now_ms()) => self.expire(OPERATION, thread).await?,
             found => found,
@@ -224,7 +224,7 @@ impl HistoryProvider for SqliteHistoryProvider {
     async fn fork(&self, source: &Thread, target: &Thread, up_to: Option<Seq>) -> Result<Forked> {
         const OPERATION: &str = "history.fork";
         if source == target {
-            return Err(write::target_is_there());
+            return Err(write::target_exists());
         }
         let (source, target) = (self.address(source), self.address(target));
         let up_to = up_to.unwrap_or(Seq::MAX);

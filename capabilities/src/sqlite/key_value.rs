@@ -2,11 +2,11 @@
 //!
 //! A bucket's row carries its last revision, so that each write takes the next in the same transaction. Watches read
 //! entries and tombstones in the order of revisions. An entry whose time has passed reads as absent; a later write of
-//! its bucket, or the sweep, makes it a tombstone, which frees its value and still tells a late watcher that the key is
+//! its bucket, or the expiry task, makes it a tombstone, which frees its value and still tells a late watcher that the key is
 //! gone.
 
+mod expiry;
 mod rows;
-mod sweep;
 mod watch;
 
 #[cfg(test)]
@@ -23,9 +23,9 @@ use larder_kernel::{
 };
 use rusqlite::Connection;
 
-use super::engine::{Allowance, Engine};
+use super::engine::{Engine, ReadBudget};
+pub(crate) use expiry::{is_due, remove_expired};
 use rows::Address;
-pub(crate) use sweep::{is_due, sweep};
 
 /// The buckets of one namespace in an SQLite database.
 pub struct SqliteKeyValueStore {
@@ -91,9 +91,8 @@ impl KeyValueStore for SqliteKeyValueStore {
 
     async fn get(&self, bucket: &BucketName, key: &Key) -> Result<Option<KeyValueEntry>> {
         let (address, key) = (self.address(bucket), key.clone());
-        let get =
-            move |sql: &Connection, allowance: &mut Allowance| rows::get(sql, &address, &key, allowance);
-        self.engine.read_short("key_value.get", get).await
+        let get = move |sql: &Connection, budget: &mut ReadBudget| rows::get(sql, &address, &key, budget);
+        self.engine.read_inline("key_value.get", get).await
     }
 
     async fn delete(&self, bucket: &BucketName, key: &Key, at: Option<Revision>) -> Result<bool> {

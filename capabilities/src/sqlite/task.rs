@@ -2,7 +2,7 @@
 
 mod boards;
 mod rows;
-mod steps;
+mod transitions;
 
 use std::fmt;
 use std::time::Duration;
@@ -128,7 +128,7 @@ impl TaskStore for SqliteTaskStore {
         let (namespace, board, task) = (self.namespace.clone(), board.clone(), task.clone());
         self.engine
             .write(UPDATE, move |connection| {
-                steps::update_status(connection, &namespace, &board, &task, step)
+                transitions::update_status(connection, &namespace, &board, &task, step)
             })
             .await
     }
@@ -142,7 +142,7 @@ impl TaskStore for SqliteTaskStore {
         let (namespace, board, task) = (self.namespace.clone(), board.clone(), task.clone());
         self.engine
             .write(RETRY, move |connection| {
-                steps::increment_retry(connection, &namespace, &board, &task, token)
+                transitions::increment_retry(connection, &namespace, &board, &task, token)
             })
             .await
     }
@@ -151,7 +151,7 @@ impl TaskStore for SqliteTaskStore {
         let (namespace, board, task) = (self.namespace.clone(), board.clone(), task.clone());
         self.engine
             .write("tasks.force_retry", move |connection| {
-                steps::force_retry(connection, &namespace, &board, &task)
+                transitions::force_retry(connection, &namespace, &board, &task)
             })
             .await
     }
@@ -160,7 +160,7 @@ impl TaskStore for SqliteTaskStore {
         let (namespace, conversation) = (self.namespace.clone(), conversation.clone());
         self.engine
             .write("tasks.settle_conversation", move |connection| {
-                steps::settle(connection, &namespace, &conversation)
+                transitions::settle(connection, &namespace, &conversation)
             })
             .await
     }
@@ -169,7 +169,9 @@ impl TaskStore for SqliteTaskStore {
         check_claim(CLAIM, lease)?;
         let (namespace, board, worker) = (self.namespace.clone(), board.clone(), worker.clone());
         self.engine
-            .write(CLAIM, move |connection| steps::claim(connection, &namespace, &board, &worker, lease))
+            .write(CLAIM, move |connection| {
+                transitions::claim(connection, &namespace, &board, &worker, lease)
+            })
             .await
     }
 
@@ -183,7 +185,9 @@ impl TaskStore for SqliteTaskStore {
         check_claim(RENEW, lease)?;
         let (namespace, board, task) = (self.namespace.clone(), board.clone(), task.clone());
         self.engine
-            .write(RENEW, move |connection| steps::renew(connection, &namespace, &board, &task, token, lease))
+            .write(RENEW, move |connection| {
+                transitions::renew(connection, &namespace, &board, &task, token, lease)
+            })
             .await
     }
 

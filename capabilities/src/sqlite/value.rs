@@ -1,9 +1,13 @@
-//! Numbers and times on their way into the database and back.
+//! Conversions between columns and the contracts' values.
 
-use larder_kernel::Timestamp;
+use larder_kernel::{Metadata, Timestamp};
+use rusqlite::Row;
+use rusqlite::types::ValueRef;
 
 use super::failure::{Fallible, corrupt};
 pub(crate) use crate::number::{integer, length, millis};
+
+const READ: &str = "sqlite.read";
 
 /// Milliseconds since the epoch: the clock of these stores.
 pub(crate) fn now_ms() -> i64 {
@@ -12,10 +16,54 @@ pub(crate) fn now_ms() -> i64 {
 
 /// A stored instant.
 pub(crate) fn timestamp(at_ms: i64) -> Fallible<Timestamp> {
-    Ok(Timestamp::from_micros(at_ms.saturating_mul(1_000)).map_err(|_| corrupt("sqlite.read"))?)
+    Ok(Timestamp::from_micros(at_ms.saturating_mul(1_000)).map_err(|_| corrupt(READ))?)
 }
 
 /// A stored count.
 pub(crate) fn count(stored: i64) -> Fallible<u64> {
-    Ok(u64::try_from(stored).map_err(|_| corrupt("sqlite.read"))?)
+    Ok(u64::try_from(stored).map_err(|_| corrupt(READ))?)
+}
+
+/// The JSON text of a metadata column.
+pub(crate) fn metadata_text(metadata: &Metadata) -> Fallible<String> {
+    Ok(serde_json::to_string(metadata)?)
+}
+
+/// How many bytes the text or the BLOB in a column has.
+pub(crate) fn bytes(row: &Row<'_>, column: usize) -> Fallible<i64> {
+    let value = row.get_ref(column)?.as_bytes_or_null().map_err(|_| corrupt(READ))?;
+    Ok(length(value.map_or(0, <[u8]>::len)))
+}
+
+/// The metadata in a column.
+pub(crate) fn metadata(row: &Row<'_>, column: usize) -> Fallible<Metadata> {
+    match row.get_ref(column)? {
+        ValueRef::Text(text) => Ok(serde_json::from_slice(text)?),
+        _ => Err(corrupt(READ).into()),
+    }
+}
+
+/// The text in a column that is kept as a BLOB because it may hold NUL.
+pub(crate) fn text(row: &Row<'_>, column: usize) -> Fallible<String> {
+    optional_text(row, column)?.ok_or_else(|| corrupt(READ).into())
+}
+
+/// The text in such a column, or `None` for NULL.
+pub(crate) fn optional_text(row: &Row<'_>, column: usize) -> Fallible<Option<String>> {
+    match row.get_ref(column)? {
+        ValueRef::Null => Ok(None),
+        ValueRef::Blob(bytes) => Ok(Some(std::str::from_utf8(bytes).map_err(|_| corrupt(READ))?.to_owned())),
+        _ => Err(corrupt(READ).into()),
+    }
+}
+
+/// The id in a column. An id that the rules refuse was not written by this program.
+pub(crate) fn id<'r, T: TryFrom<&'r str>>(row: &'r Row<'_>, column: usize) -> Fallible<T> {
+    let text = row.get_ref(column)?.as_str().map_err(|_| corrupt(READ))?;
+    T::try_from(text).map_err(|_| corrupt(READ).into())
+}
+
+/// A count or a number of the store's, which is never negative.
+pub(crate) fn unsigned(row: &Row<'_>, column: usize) -> Fallible<u64> {
+    count(row.get(column)?)
 }

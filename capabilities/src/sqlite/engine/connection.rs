@@ -96,7 +96,7 @@ fn durability(connection: &Connection) -> Fallible<Durability> {
 
 /// The same with a path that means one file for all connections, whatever becomes of the working directory, and that
 /// SQLite takes for a path and for nothing else.
-pub(super) fn located(mut config: SqliteConfig) -> Result<SqliteConfig, Error> {
+pub(super) fn with_absolute_path(mut config: SqliteConfig) -> Result<SqliteConfig, Error> {
     let invalid = |message| Error::invalid(OPERATION, "path", message);
     if config.path.as_os_str().is_empty() || config.path.as_os_str() == ":memory:" {
         return Err(invalid("names no file; for a store in memory use the memory backend"));
@@ -129,8 +129,8 @@ pub(super) fn retry_busy<T>(timeout: Duration, mut step: impl FnMut() -> Fallibl
     }
 }
 
-/// Runs `step` on this thread's connection with less patience for locks.
-pub(super) fn with_patience<T>(timeout: Duration, step: impl FnOnce() -> T) -> T {
+/// Runs `step` on this thread's connection with a shorter busy timeout.
+pub(super) fn with_busy_timeout<T>(timeout: Duration, step: impl FnOnce() -> T) -> T {
     let usual = BUSY.get();
     BUSY.set((timeout.min(usual.0), None));
     let done = step();

@@ -91,7 +91,7 @@ pub(super) fn begin_snapshot(connection: &Connection) -> Fallible<()> {
     Ok(())
 }
 
-/// Ends the transaction where one is open. It wrote nothing, so there is nothing that its end could fail to keep.
+/// Ends the transaction if one is open. It wrote nothing, so a failure to commit loses nothing.
 pub(super) fn end_snapshot(connection: &Connection) {
     if !connection.is_autocommit() {
         let ended = connection.prepare_cached("COMMIT").and_then(|mut commit| commit.execute([]));

@@ -1,14 +1,19 @@
-mod short;
+mod inline_read;
 
 use std::time::Duration;
 
 use larder_kernel::ErrorKind;
 use tempfile::TempDir;
 
+use super::super::expiry;
 use super::*;
 
+async fn open_with(config: SqliteConfig) -> Result<Engine> {
+    Engine::open(config, expiry::JOB).await
+}
+
 async fn open(folder: &TempDir) -> Engine {
-    let engine = Engine::open(SqliteConfig::new(folder.path().join("larder.db"))).await.unwrap();
+    let engine = open_with(SqliteConfig::new(folder.path().join("larder.db"))).await.unwrap();
     engine
         .write("test.make", |sql| {
             Ok(sql.execute_batch("CREATE TABLE IF NOT EXISTS numbers (n INTEGER UNIQUE)")?)
@@ -82,7 +87,7 @@ async fn calls_that_wait_for_another_process_give_up_each_in_its_own_time() {
     let folder = TempDir::new().unwrap();
     drop(open(&folder).await);
     let config = SqliteConfig::new(folder.path().join("larder.db")).with_busy_timeout(PATIENCE);
-    let engine = Engine::open(config).await.unwrap();
+    let engine = open_with(config).await.unwrap();
     let other = Connection::open(folder.path().join("larder.db")).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let begun = Instant::now();
@@ -130,10 +135,10 @@ async fn a_path_is_a_path_whatever_it_looks_like() {
     let inside = folder.path().join("file:");
     std::fs::create_dir(&inside).unwrap();
     for path in [folder.path().join(name), inside.join("c.db")] {
-        Engine::open(SqliteConfig::new(&path)).await.unwrap().close().await;
+        open_with(SqliteConfig::new(&path)).await.unwrap().close().await;
         assert!(path.exists(), "{}", path.display());
     }
-    let located = connection::located(SqliteConfig::new(name)).unwrap();
+    let located = connection::with_absolute_path(SqliteConfig::new(name)).unwrap();
     assert!(located.path.is_absolute() && located.path.ends_with(name));
 }
 
@@ -182,7 +187,7 @@ async fn a_lock_held_elsewhere_is_a_timeout_that_can_be_retried() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("larder.db");
     let config = SqliteConfig::new(&path).with_busy_timeout(Duration::from_millis(40));
-    let engine = Engine::open(config).await.unwrap();
+    let engine = open_with(config).await.unwrap();
     let other = Connection::open(&path).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let error = engine.write("test.write", |_| Ok(())).await.unwrap_err();
@@ -201,11 +206,11 @@ async fn durability_is_read_back_and_closing_waits_for_the_connections() {
     assert!(!folder.path().join("larder.db-wal").exists());
     let config = SqliteConfig::new(folder.path().join("larder.db"))
         .with_synchronous(super::super::config::Synchronous::Normal);
-    assert_eq!(Engine::open(config).await.unwrap().durability(), Durability::Process);
+    assert_eq!(open_with(config).await.unwrap().durability(), Durability::Process);
 }
 
 async fn refused(path: std::path::PathBuf) -> (ErrorKind, Option<&'static str>) {
-    let error = Engine::open(SqliteConfig::new(path)).await.unwrap_err();
+    let error = open_with(SqliteConfig::new(path)).await.unwrap_err();
     assert_eq!(error.operation(), "sqlite.open");
     (error.kind(), error.field())
 }
@@ -287,7 +292,7 @@ async fn a_handle_that_never_stops_writing_leaves_others_their_turn() {
     let folder = TempDir::new().unwrap();
     let busy = open(&folder).await;
     let config = SqliteConfig::new(folder.path().join("larder.db"));
-    let other = Engine::open(config.with_busy_timeout(Duration::from_millis(1_000))).await.unwrap();
+    let other = open_with(config.with_busy_timeout(Duration::from_millis(1_000))).await.unwrap();
     let (done, ended) = watch::channel(false);
     let floods: Vec<_> = (0..12)
         .map(|_| {

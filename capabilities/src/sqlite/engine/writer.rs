@@ -11,22 +11,22 @@ use tokio::sync::{oneshot, watch};
 
 use super::super::config::SqliteConfig;
 use super::super::failure::Fallible;
-use super::company::{self, Company};
-use super::home::Home;
-use super::log::Log;
+use super::expiry_task::{ExpiryJob, ExpiryTask};
+use super::file_identity::FileGuard;
+use super::group_commit::{self, GroupCommit};
+use super::inline_read::ConnectionSlots;
+use super::lock_fairness::FairLock;
 use super::reader::no_thread;
-use super::short::Desks;
-use super::sweeper::Sweeper;
-use super::turn::Turn;
-use super::{Executed, WriteJob, WriteMessage, connection};
+use super::wal::WalMonitor;
+use super::{Completed, WriteJob, WriteMessage, connection};
 
 /// How often the commits of other processes are looked for while somebody watches.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// The operation of errors that no job of its own caused; each job's answer names its own.
 const OPERATION: &str = "sqlite.commit";
 
-/// The writer's ends of what joins it to the handles.
-pub(super) struct Ends {
+/// The writer's ends of the channels to the handles.
+pub(super) struct WriterChannels {
     pub(super) queue: Receiver<WriteMessage>,
     pub(super) commits: watch::Sender<u64>,
     pub(super) opened: oneshot::Sender<Result<Durability>>,
@@ -34,27 +34,32 @@ pub(super) struct Ends {
 }
 
 /// Starts the writer, which reports through `opened` when the database is ready.
-pub(super) fn spawn(config: Arc<SqliteConfig>, ends: Ends, desks: Weak<Desks>) -> Result<()> {
-    let Ends { queue, commits, opened, alive } = ends;
+pub(super) fn spawn(
+    config: Arc<SqliteConfig>,
+    channels: WriterChannels,
+    slots: Weak<ConnectionSlots>,
+    expiry: ExpiryJob,
+) -> Result<()> {
+    let WriterChannels { queue, commits, opened, alive } = channels;
     let run = move || {
         let ready = connection::writer(&config).and_then(|(mut connection, durability)| {
-            let log = Log::of(&mut connection, desks)?;
-            Ok((connection, log, durability))
+            let wal = WalMonitor::of(&mut connection, slots)?;
+            Ok((connection, wal, durability))
         });
         match ready {
-            Ok((connection, log, durability)) => {
+            Ok((connection, wal, durability)) => {
                 if opened.send(Ok(durability)).is_ok() {
                     let writer = Writer {
                         connection,
                         queue,
                         commits,
-                        home: Home::of(&config.path),
+                        file_guard: FileGuard::of(&config.path),
                         busy_timeout: config.busy_timeout,
-                        log,
-                        turn: Turn::new(),
-                        came: Vec::new(),
-                        company: Company::of(0),
-                        sweeper: Sweeper::new(),
+                        wal,
+                        fair_lock: FairLock::new(),
+                        backlog: Vec::new(),
+                        group_commit: GroupCommit::expecting(0),
+                        expiry_task: ExpiryTask::new(expiry),
                     };
                     writer.run();
                 }
@@ -82,14 +87,14 @@ struct Writer {
     connection: Connection,
     queue: Receiver<WriteMessage>,
     commits: watch::Sender<u64>,
-    home: Home,
+    file_guard: FileGuard,
     busy_timeout: Duration,
-    log: Log,
-    turn: Turn,
-    /// Jobs that came while a transaction was under way.
-    came: Vec<WriteJob>,
-    company: Company,
-    sweeper: Sweeper,
+    wal: WalMonitor,
+    fair_lock: FairLock,
+    /// Jobs that arrived during a transaction.
+    backlog: Vec<WriteJob>,
+    group_commit: GroupCommit,
+    expiry_task: ExpiryTask,
 }
 
 impl Writer {
@@ -98,30 +103,30 @@ impl Writer {
         let mut data_version = self.data_version();
         let mut batch = Vec::new();
         while let Some(first) = self.wait(&mut data_version) {
-            self.turn.wait();
+            self.fair_lock.yield_if_due();
             batch.push(first);
-            batch.append(&mut self.came);
-            self.company.gather(&self.queue, &mut batch);
+            batch.append(&mut self.backlog);
+            self.group_commit.collect_batch(&self.queue, &mut batch);
             batch.retain(|job| !job.work.is_abandoned());
             if batch.is_empty() {
                 continue;
             }
             let begun = Instant::now();
             self.transact(&mut batch);
-            self.company.answered(begun.elapsed());
-            if self.sweeper.sweep(&self.connection) {
+            self.group_commit.start_wait(begun.elapsed());
+            if self.expiry_task.run_if_due(&self.connection) {
                 self.announce();
             }
-            self.turn.release();
-            self.log.keep_short(&self.connection);
+            self.fair_lock.note_released();
+            self.wal.truncate_if_large(&self.connection);
         }
     }
 
     /// The next job; `None` when no handle is left. While somebody watches, looks for other processes' commits.
     fn wait(&mut self, data_version: &mut Option<i64>) -> Option<WriteJob> {
-        if !self.came.is_empty() {
+        if !self.backlog.is_empty() {
             self.announce_foreign_if_watched(data_version);
-            return Some(self.came.remove(0));
+            return Some(self.backlog.remove(0));
         }
         loop {
             // The engine itself holds one receiver.
@@ -170,17 +175,17 @@ impl Writer {
 
     /// Begins a transaction, waiting for the lock as long as the first of the jobs still may.
     fn begin(&self, batch: &[WriteJob]) -> Result<(), Error> {
-        self.home.check(OPERATION)?;
+        self.file_guard.check(OPERATION)?;
         let waited = batch.first().map_or(Duration::ZERO, |job| self.waited(job));
         let left = self.busy_timeout.saturating_sub(waited);
         let begin = || connection::retry_busy(left, || self.execute("BEGIN IMMEDIATE"));
-        connection::with_patience(left, begin)
+        connection::with_busy_timeout(left, begin)
             .map_err(|failure| failure.into_error(OPERATION).with_outcome(Outcome::NotApplied))
     }
 
     /// How long a job has waited for what others hold, and not for the transactions of this process.
     fn waited(&self, job: &WriteJob) -> Duration {
-        job.sent.max(self.turn.released()).elapsed()
+        job.sent.max(self.fair_lock.last_release()).elapsed()
     }
 
     /// Answers the jobs that could not be begun; those that may wait longer come again, unless waiting is of no use.
@@ -188,9 +193,9 @@ impl Writer {
         let may_wait = error.kind() == ErrorKind::Timeout;
         for job in batch.drain(..) {
             if may_wait && self.waited(&job) < self.busy_timeout {
-                self.came.push(job);
+                self.backlog.push(job);
             } else {
-                answer([job.work.run(Err(error))], None);
+                reply([job.work.run(Err(error))], None);
             }
         }
     }
@@ -201,16 +206,16 @@ impl Writer {
             self.refuse(batch, &error);
             return;
         }
-        self.turn.take();
+        self.fair_lock.note_acquired();
         let alone = batch.len() == 1;
-        let mut done: Vec<Executed> = Vec::with_capacity(batch.len());
+        let mut done: Vec<Completed> = Vec::with_capacity(batch.len());
         let mut jobs = std::mem::take(batch).into_iter();
         for job in jobs.by_ref() {
-            let executed = self.run_one(job, alone);
-            done.extend(executed);
+            let completed = self.run_one(job, alone);
+            done.extend(completed);
             if self.connection.is_autocommit() {
                 // Some errors, a full disk for one, make SQLite roll back the whole transaction.
-                answer(done, Some(&lost()));
+                reply(done, Some(&rolled_back()));
                 *batch = jobs.collect();
                 if !batch.is_empty() {
                     self.transact(batch);
@@ -218,31 +223,31 @@ impl Writer {
                 return;
             }
         }
-        let nothing_stands = done.iter().all(|executed| executed.failed);
-        let ended = if nothing_stands { self.execute("ROLLBACK") } else { self.commit() };
+        let all_failed = done.iter().all(|completed| completed.failed);
+        let ended = if all_failed { self.execute("ROLLBACK") } else { self.commit() };
         match ended {
-            _ if nothing_stands => answer(done, None),
+            _ if all_failed => reply(done, None),
             Ok(()) => {
                 self.announce();
-                company::take(&self.queue, &mut self.came);
-                self.company = Company::of(done.len() + self.came.len());
-                answer(done, None);
+                group_commit::take_waiting(&self.queue, &mut self.backlog);
+                self.group_commit = GroupCommit::expecting(done.len() + self.backlog.len());
+                reply(done, None);
             }
-            Err(failure) => answer(done, Some(&failure.into_error(OPERATION))),
+            Err(failure) => reply(done, Some(&failure.into_error(OPERATION))),
         }
     }
 
     /// Runs one job; on failure takes back what it did, and nothing else. `None` where the job panicked, which drops
     /// its answer.
-    fn run_one(&self, job: WriteJob, alone: bool) -> Option<Executed> {
+    fn run_one(&self, job: WriteJob, alone: bool) -> Option<Completed> {
         if !alone && self.execute("SAVEPOINT job").is_err() {
-            return Some(job.work.run(Err(&lost())));
+            return Some(job.work.run(Err(&rolled_back())));
         }
-        let executed = catch_unwind(AssertUnwindSafe(|| job.work.run(Ok(&self.connection)))).ok();
+        let completed = catch_unwind(AssertUnwindSafe(|| job.work.run(Ok(&self.connection)))).ok();
         if self.connection.is_autocommit() {
-            return executed;
+            return completed;
         }
-        let failed = executed.as_ref().is_none_or(|executed| executed.failed);
+        let failed = completed.as_ref().is_none_or(|completed| completed.failed);
         let closed = match (alone, failed) {
             (true, _) => Ok(()),
             (false, true) => self.execute("ROLLBACK TO job").and_then(|()| self.execute("RELEASE job")),
@@ -252,7 +257,7 @@ impl Writer {
             // What the job did can be neither kept nor taken back alone, so all of it goes.
             let _ = self.execute("ROLLBACK");
         }
-        executed
+        completed
     }
 
     fn commit(&self) -> Fallible<()> {
@@ -270,13 +275,13 @@ impl Writer {
 }
 
 /// The error of jobs whose effects went with the transaction that another job broke.
-fn lost() -> Error {
+fn rolled_back() -> Error {
     Error::new(ErrorKind::Unavailable, OPERATION, "the transaction was rolled back; try again")
         .with_outcome(Outcome::NotApplied)
 }
 
-fn answer(done: impl IntoIterator<Item = Executed>, broken: Option<&Error>) {
-    for executed in done {
-        (executed.answer)(broken);
+fn reply(done: impl IntoIterator<Item = Completed>, broken: Option<&Error>) {
+    for completed in done {
+        (completed.reply)(broken);
     }
 }

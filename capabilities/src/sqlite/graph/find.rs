@@ -7,8 +7,8 @@ use larder_kernel::{
 use rusqlite::{Connection, ToSql, params};
 
 use super::rows::{entity, entity_key, relationship};
-use crate::sqlite::column;
 use crate::sqlite::failure::Fallible;
+use crate::sqlite::value;
 
 fn wanted(filter: Option<&Filter>, properties: &Metadata) -> bool {
     filter.is_none_or(|filter| filter.matches(properties))
@@ -124,7 +124,7 @@ pub(super) fn count(connection: &Connection, namespace: &Namespace) -> Fallible<
     let mut rows = statement.query(params![namespace.as_str()])?;
     match rows.next()? {
         Some(row) => {
-            Ok(GraphCounts { entities: column::unsigned(row, 0)?, relationships: column::unsigned(row, 1)? })
+            Ok(GraphCounts { entities: value::unsigned(row, 0)?, relationships: value::unsigned(row, 1)? })
         }
         None => Ok(GraphCounts::default()),
     }

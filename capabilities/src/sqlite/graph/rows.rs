@@ -3,8 +3,8 @@
 use larder_kernel::{Entity, EntityId, Namespace, Relationship, RelationshipId};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use crate::sqlite::column;
 use crate::sqlite::failure::Fallible;
+use crate::sqlite::value;
 
 /// The row of an entity.
 pub(super) fn entity_key(
@@ -21,20 +21,20 @@ pub(super) fn entity_key(
 /// An entity from the columns id, entity_type and properties.
 pub(super) fn entity(row: &Row<'_>) -> Fallible<Entity> {
     Ok(Entity {
-        id: column::id(row, 0)?,
-        entity_type: column::id(row, 1)?,
-        properties: column::metadata(row, 2)?,
+        id: value::id(row, 0)?,
+        entity_type: value::id(row, 1)?,
+        properties: value::metadata(row, 2)?,
     })
 }
 
 /// A relationship from the columns id, relationship_type, the ids of both ends and properties.
 pub(super) fn relationship(row: &Row<'_>) -> Fallible<Relationship> {
     Ok(Relationship {
-        id: column::id(row, 0)?,
-        relationship_type: column::id(row, 1)?,
-        source: column::id(row, 2)?,
-        target: column::id(row, 3)?,
-        properties: column::metadata(row, 4)?,
+        id: value::id(row, 0)?,
+        relationship_type: value::id(row, 1)?,
+        source: value::id(row, 2)?,
+        target: value::id(row, 3)?,
+        properties: value::metadata(row, 4)?,
     })
 }
 

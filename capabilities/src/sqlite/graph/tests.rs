@@ -151,8 +151,8 @@ async fn no_lookup_visits_more_than_its_index() {
         find::relationships_sql(true, false, true),
         find::relationships_sql(false, true, false),
         find::relationships_sql(false, false, true),
-        walk::OUT.to_owned(),
-        walk::IN.to_owned(),
+        traversal::OUT.to_owned(),
+        traversal::IN.to_owned(),
         "DELETE FROM relationships WHERE source = ?1 OR target = ?1".to_owned(),
     ];
     let plans: Vec<String> = sqlite
@@ -177,7 +177,7 @@ async fn no_statement_of_a_walk_is_made_anew_for_another_entity() {
     let folder = TempDir::new().unwrap();
     let sqlite = Sqlite::open(SqliteConfig::new(folder.path().join("larder.db"))).await.unwrap();
     let job = |connection: &Connection| {
-        for sql in [walk::OUT, walk::IN, walk::WHOLE_OUT, walk::WHOLE_IN] {
+        for sql in [traversal::OUT, traversal::IN, traversal::FULL_OUT, traversal::FULL_IN] {
             let mut statement = connection.prepare(sql)?;
             for key in 0..5_i64 {
                 statement.raw_bind_parameter(1, key)?;

@@ -7,8 +7,8 @@ use larder_kernel::{
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::rows::entity_key;
-use crate::sqlite::column::metadata_text;
 use crate::sqlite::failure::Fallible;
+use crate::sqlite::value::metadata_text;
 
 /// Writes entities. One that is there keeps its row, and so its relationships.
 pub(super) fn upsert_entities(

@@ -27,8 +27,8 @@ struct Subscription {
     address: Arc<Address>,
     commits: watch::Receiver<u64>,
     cursor: i64,
-    /// Whether the cursor stands at an event that was told, so that the thread must have come that far.
-    told: bool,
+    /// Whether the cursor is at an event that was delivered, so that the thread must have reached it.
+    delivered: bool,
     page: VecDeque<HistoryEvent>,
     ended: bool,
 }
@@ -41,7 +41,7 @@ pub(super) fn follow(engine: Engine, address: Address, after: Seq) -> HistoryEve
         address: Arc::new(address),
         commits,
         cursor: after.get(),
-        told: false,
+        delivered: false,
         page: VecDeque::new(),
         ended: false,
     };
@@ -64,13 +64,13 @@ impl Subscription {
             }
             // Marked before the read, so that a commit during the read is not slept over.
             self.commits.mark_unchanged();
-            let (address, after, told) = (Arc::clone(&self.address), self.cursor, self.told);
-            match self.engine.read(OPERATION, move |sql| page(sql, &address, after, told)).await {
+            let (address, after, delivered) = (Arc::clone(&self.address), self.cursor, self.delivered);
+            match self.engine.read(OPERATION, move |sql| page(sql, &address, after, delivered)).await {
                 Err(error) => return Some(Err(error)),
                 Ok(page) => self.page = page,
             }
             match self.page.back() {
-                Some(last) => (self.cursor, self.told) = (last.seq.get(), true),
+                Some(last) => (self.cursor, self.delivered) = (last.seq.get(), true),
                 None if self.commits.changed().await.is_err() => return Some(Err(closed())),
                 None => {}
             }
@@ -92,11 +92,17 @@ struct EventRow {
     thread_bytes: Option<i64>,
 }
 
-/// The next events after `after`, in order. Where `after` was `told`, only an erasure takes the thread back behind it.
-fn page(sql: &Connection, address: &Address, after: i64, told: bool) -> Fallible<VecDeque<HistoryEvent>> {
+/// The next events after `after`, in order. If the event at `after` was `delivered`, only an erasure can leave the thread
+/// behind it.
+fn page(
+    sql: &Connection,
+    address: &Address,
+    after: i64,
+    delivered: bool,
+) -> Fallible<VecDeque<HistoryEvent>> {
     let mut page = VecDeque::new();
     let found = ThreadRow::find(sql, address)?;
-    if told && found.as_ref().is_none_or(|thread| thread.last_seq < after) {
+    if delivered && found.as_ref().is_none_or(|thread| thread.last_seq < after) {
         return Err(Error::erased(OPERATION).into());
     }
     let Some(thread) = found else { return Ok(page) };
@@ -123,7 +129,7 @@ fn page(sql: &Connection, address: &Address, after: i64, told: bool) -> Fallible
         }
         if event_seq == Some(seq) {
             if let Some(row) = event.take() {
-                page.push_back(shown(sql, thread.id, row)?);
+                page.push_back(into_event(sql, thread.id, row)?);
             }
             event = next_event(&mut events)?;
         } else {
@@ -157,7 +163,7 @@ fn next_message(rows: &mut Rows<'_>) -> Fallible<Option<(HistoryEvent, u64)>> {
     Ok(Some((HistoryEvent { seq: Seq::new(row.get(0)?), kind }, count(row.get(3)?)?)))
 }
 
-fn shown(sql: &Connection, thread: i64, row: EventRow) -> Fallible<HistoryEvent> {
+fn into_event(sql: &Connection, thread: i64, row: EventRow) -> Fallible<HistoryEvent> {
     let removed = count(row.removed)?;
     let kind = match (row.kind, row.run, row.up_to, row.thread_bytes) {
         (CLEARED, ..) => HistoryEventKind::Cleared { removed },
@@ -165,7 +171,7 @@ fn shown(sql: &Connection, thread: i64, row: EventRow) -> Fallible<HistoryEvent>
         (REPLACED, _, Some(up_to), Some(thread_bytes)) => HistoryEventKind::Replaced {
             up_to: Seq::new(up_to),
             removed,
-            messages: placed(sql, thread, up_to, row.seq)?,
+            messages: replacement_messages(sql, thread, up_to, row.seq)?,
             thread_bytes: count(thread_bytes)?,
         },
         _ => return Err(corrupt(OPERATION).into()),
@@ -174,7 +180,7 @@ fn shown(sql: &Connection, thread: i64, row: EventRow) -> Fallible<HistoryEvent>
 }
 
 /// What is left of the messages that a replacement put in place.
-fn placed(
+fn replacement_messages(
     sql: &Connection,
     thread: i64,
     up_to: i64,

@@ -7,7 +7,7 @@ use larder_kernel::{
 };
 use rusqlite::{Connection, Params, params};
 
-use super::super::engine::{Allowance, SHORT_ROWS_MAX};
+use super::super::engine::{INLINE_ROWS_MAX, ReadBudget};
 use super::super::failure::{Failure, Fallible, corrupt};
 use super::super::value::{count, integer, length, now_ms};
 use super::message::stored;
@@ -53,23 +53,23 @@ pub(super) const MATCHING_ONE: &str = "SELECT seq, body FROM messages
         AND author_role NOT IN (SELECT value FROM json_each(?6))
      ORDER BY seq DESC LIMIT ?3";
 
-/// How many messages a short read passes by.
-const OFFSET_SHORT_MAX: u64 = 1_000;
+/// Most messages that an inline read skips.
+const OFFSET_INLINE_MAX: u64 = 1_000;
 
 /// What a read of messages found.
-pub(super) enum Seen {
+pub(super) enum ReadOutcome {
     Messages {
         messages: Vec<StoredMessage>,
         refresh: Option<Refresh>,
     },
-    /// The thread's time has passed, which is still to be made into a clear.
+    /// The thread has expired, and its expiry is still to be recorded as a clear.
     Expired,
 }
 
 impl Range {
-    /// Whether so few messages are found without passing by many.
-    pub(super) fn is_short(self, limit: usize) -> bool {
-        limit <= SHORT_ROWS_MAX && !matches!(self, Self::Offset(OFFSET_SHORT_MAX..))
+    /// Whether an inline read can find this many messages.
+    pub(super) fn fits_inline(self, limit: usize) -> bool {
+        limit <= INLINE_ROWS_MAX && !matches!(self, Self::Offset(OFFSET_INLINE_MAX..))
     }
 }
 
@@ -78,9 +78,9 @@ pub(super) fn messages(
     address: &Address,
     range: Range,
     limit: usize,
-    allowance: &mut Allowance,
-) -> Fallible<Seen> {
-    used(sql, address, |thread| window(sql, thread, range, limit, allowance))
+    budget: &mut ReadBudget,
+) -> Fallible<ReadOutcome> {
+    read_thread(sql, address, |thread| window(sql, thread, range, limit, budget))
 }
 
 /// The newest messages that a filter keeps.
@@ -89,8 +89,8 @@ pub(super) fn matching(
     address: &Address,
     wanted: &Matching,
     limit: usize,
-) -> Fallible<Seen> {
-    used(sql, address, |thread| {
+) -> Fallible<ReadOutcome> {
+    read_thread(sql, address, |thread| {
         let (before, limit) = (wanted.before.get(), length(limit));
         let (include, exclude) = (wanted.terms.include.as_ref(), Names::of(&wanted.terms.exclude));
         let found = if let Some(author) = wanted.terms.only_author() {
@@ -129,20 +129,20 @@ impl Default for Names {
     }
 }
 
-/// Reads messages of a thread that is there, by the number of its row.
-fn used(
+/// Reads messages of an existing thread by its row id, unless the thread has expired.
+fn read_thread(
     sql: &Connection,
     address: &Address,
     read: impl FnOnce(i64) -> Fallible<Vec<StoredMessage>>,
-) -> Fallible<Seen> {
+) -> Fallible<ReadOutcome> {
     let Some(row) = ThreadRow::find(sql, address)? else {
-        return Ok(Seen::Messages { messages: Vec::new(), refresh: None });
+        return Ok(ReadOutcome::Messages { messages: Vec::new(), refresh: None });
     };
     let now_ms = now_ms();
     if row.has_expired(now_ms) {
-        return Ok(Seen::Expired);
+        return Ok(ReadOutcome::Expired);
     }
-    Ok(Seen::Messages { messages: read(row.id)?, refresh: row.refresh(now_ms) })
+    Ok(ReadOutcome::Messages { messages: read(row.id)?, refresh: row.refresh(now_ms) })
 }
 
 fn select(sql: &Connection, select: &str, params: impl Params) -> Fallible<Vec<StoredMessage>> {
@@ -160,7 +160,7 @@ fn window(
     thread: i64,
     range: Range,
     limit: usize,
-    allowance: &mut Allowance,
+    budget: &mut ReadBudget,
 ) -> Fallible<Vec<StoredMessage>> {
     // A body that is too long for the read is not even looked at.
     macro_rules! select {
@@ -174,12 +174,12 @@ fn window(
         Range::After(after) => (select!("AND seq > ?2 ORDER BY seq LIMIT ?3"), after.get()),
     };
     let mut statement = sql.prepare_cached(text)?;
-    let mut rows = statement.query([thread, from, length(limit), allowance.row_bytes_max()])?;
-    let mut messages = Vec::with_capacity(limit.min(SHORT_ROWS_MAX));
+    let mut rows = statement.query([thread, from, length(limit), budget.row_bytes_max()])?;
+    let mut messages = Vec::with_capacity(limit.min(INLINE_ROWS_MAX));
     while let Some(row) = rows.next()? {
         let body = row.get_ref(1)?.as_bytes_or_null().map_err(|_| corrupt("history.read"))?;
-        let body = body.ok_or(Failure::Long)?;
-        allowance.take(length(body.len()))?;
+        let body = body.ok_or(Failure::BudgetExceeded)?;
+        budget.take(length(body.len()))?;
         messages.push(stored(row)?);
     }
     if matches!(range, Range::Before(_)) {

@@ -113,12 +113,12 @@ impl ThreadRow {
             self.live = live;
         }
         let sweep_ms = self.expires_ms.map(|at| self.sweep_ms.map_or(at, |earlier| earlier.min(at)));
-        self.sweep_at(sql, sweep_ms)
+        self.schedule_expiry(sql, sweep_ms)
     }
 
     /// Keeps when to look whether the thread has expired; apart as well, so that use which prolongs a life leaves the
     /// index as it is.
-    fn sweep_at(&mut self, sql: &Connection, sweep_ms: Option<i64>) -> Fallible<()> {
+    fn schedule_expiry(&mut self, sql: &Connection, sweep_ms: Option<i64>) -> Fallible<()> {
         if sweep_ms != self.sweep_ms {
             sql.prepare_cached("UPDATE threads SET sweep_ms = ?2 WHERE id = ?1")?
                 .execute(params![self.id, sweep_ms])?;
@@ -128,8 +128,8 @@ impl ThreadRow {
     }
 
     /// Has the thread looked at again when it has expired.
-    pub(super) fn sweep_when_expired(&mut self, sql: &Connection) -> Fallible<()> {
-        self.sweep_at(sql, self.expires_ms)
+    pub(super) fn reschedule_expiry(&mut self, sql: &Connection) -> Fallible<()> {
+        self.schedule_expiry(sql, self.expires_ms)
     }
 
     /// Lets a thread that has expired be nothing else ever again, whatever the clock says: some of its messages are gone.

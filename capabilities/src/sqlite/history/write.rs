@@ -110,15 +110,15 @@ pub(super) fn clear_run(sql: &Connection, row: &mut ThreadRow, run: &RunId) -> F
     count(removed)
 }
 
-pub(super) fn target_is_there() -> Error {
+pub(super) fn target_exists() -> Error {
     Error::new(ErrorKind::AlreadyExists, "history.fork", "the target holds messages")
 }
 
 pub(super) fn fork(sql: &Connection, source: &Address, target: &Address, up_to: Seq) -> Fallible<Forked> {
     let source = expire(sql, source)?;
-    let stands = expire(sql, target)?;
-    if stands.is_some_and(|row| row.messages > 0) {
-        return Err(target_is_there().into());
+    let existing = expire(sql, target)?;
+    if existing.is_some_and(|row| row.messages > 0) {
+        return Err(target_exists().into());
     }
     let source = source.filter(|row| row.messages > 0).map_or(0, |row| row.id);
     let slices = slices(sql, source, up_to.get())?;
@@ -198,7 +198,7 @@ pub(super) fn replace(
     let mut row = ThreadRow::find_or_make(sql, address)?;
     let removed = remove_up_to(sql, &mut row, up_to.get())?;
     let seq = row.next_event();
-    place(sql, &mut row, up_to.get(), seq, messages)?;
+    insert_replacement(sql, &mut row, up_to.get(), seq, messages)?;
     // The new messages may stand on the numbers of these events, and the event that follows tells all they told.
     sql.prepare_cached("DELETE FROM thread_events WHERE thread = ?1 AND (seq <= ?2 OR up_to <= ?2)")?
         .execute([row.id, up_to.get()])?;
@@ -224,7 +224,7 @@ fn remove_up_to(sql: &Connection, row: &mut ThreadRow, up_to: i64) -> Fallible<u
 
 /// Writes the messages of the replacement `event`, the last of them at `up_to`. Each carries the size of the thread
 /// after the whole: they are written in one step.
-fn place(
+fn insert_replacement(
     sql: &Connection,
     row: &mut ThreadRow,
     up_to: i64,

@@ -9,18 +9,18 @@ use larder_kernel::{
 };
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::super::engine::Allowance;
+use super::super::engine::ReadBudget;
 use super::super::failure::{Failure, Fallible};
 use super::super::value::{count, integer, length, millis, now_ms, timestamp};
 
-/// How long an entry stays after its time has passed, so that a watcher under way still meets its put.
-pub(super) const EXPIRED_KEPT_MS: i64 = 60_000;
-/// Old tombstones are looked for once in so many writes of a bucket, which keeps the cost of each write small.
-const FORGET_INTERVAL: i64 = 256;
-/// Most expired entries that one write takes away.
-const EXPIRED_TAKEN_MAX: i64 = 16;
-/// The size of the values from which on no more expired entries are taken away at once.
-const EXPIRED_TAKEN_BYTES: i64 = 4 << 20;
+/// How long an expired entry is kept, so that an active watcher still sees its put.
+pub(super) const EXPIRED_RETENTION_MS: i64 = 60_000;
+/// Old tombstones are trimmed once in so many writes of a bucket, which keeps the cost of each write small.
+const TRIM_INTERVAL: i64 = 256;
+/// Most expired entries that one write removes.
+const EXPIRE_ENTRIES_MAX: i64 = 16;
+/// A write removes no further expired entries once their values reach this size.
+const EXPIRE_BYTES_MAX: i64 = 4 << 20;
 
 /// Where a bucket is found.
 pub(super) struct Address {
@@ -94,10 +94,10 @@ pub(super) fn put(
         sql.prepare_cached("DELETE FROM kv_tombstones WHERE namespace = ?1 AND bucket = ?2 AND key = ?3")?;
     statement.execute([namespace, bucket, key.as_str()])?;
     if let Some(expires_ms) = expires_ms {
-        sweep_by(sql, address, expires_ms)?;
+        schedule_expiry(sql, address, expires_ms)?;
     }
-    bury_expired(sql, address, now_ms, EXPIRED_TAKEN_MAX)?;
-    forget_at_times(sql, address, revision)?;
+    expire_entries(sql, address, now_ms, EXPIRE_ENTRIES_MAX)?;
+    trim_tombstones_at_times(sql, address, revision)?;
     Ok(Revision::new(count(revision)?))
 }
 
@@ -114,13 +114,19 @@ pub(super) fn delete(sql: &Connection, address: &Address, key: &Key, at: Option<
         sql.prepare_cached("DELETE FROM kv_entries WHERE namespace = ?1 AND bucket = ?2 AND key = ?3")?;
     statement.execute([namespace, bucket, key.as_str()])?;
     let revision = next_revision(sql, address)?;
-    bury(sql, address, key.as_str(), revision, false)?;
-    forget_at_times(sql, address, revision)?;
+    insert_tombstone(sql, address, key.as_str(), revision, false)?;
+    trim_tombstones_at_times(sql, address, revision)?;
     Ok(true)
 }
 
-/// Leaves a tombstone for a key that has gone.
-fn bury(sql: &Connection, address: &Address, key: &str, revision: i64, expired: bool) -> Fallible<()> {
+/// Writes the tombstone of a removed key.
+fn insert_tombstone(
+    sql: &Connection,
+    address: &Address,
+    key: &str,
+    revision: i64,
+    expired: bool,
+) -> Fallible<()> {
     let mut statement = sql.prepare_cached(
         "INSERT OR REPLACE INTO kv_tombstones (namespace, bucket, key, revision, expired)
          VALUES (?1, ?2, ?3, ?4, ?5)",
@@ -130,8 +136,8 @@ fn bury(sql: &Connection, address: &Address, key: &str, revision: i64, expired: 
     Ok(())
 }
 
-/// Has the bucket looked at when the first of its keys has expired, at the latest.
-fn sweep_by(sql: &Connection, address: &Address, expires_ms: i64) -> Fallible<()> {
+/// Schedules the bucket's expiry for the time its first key expires, at the latest.
+fn schedule_expiry(sql: &Connection, address: &Address, expires_ms: i64) -> Fallible<()> {
     let mut statement = sql.prepare_cached(
         "UPDATE kv_buckets SET sweep_ms = ?3
          WHERE namespace = ?1 AND bucket = ?2 AND (sweep_ms IS NULL OR sweep_ms > ?3)",
@@ -142,61 +148,61 @@ fn sweep_by(sql: &Connection, address: &Address, expires_ms: i64) -> Fallible<()
 }
 
 /// Entries that became tombstones.
-pub(super) struct Buried {
+pub(super) struct ExpiredEntries {
     pub(super) keys: i64,
     /// Whether their values were so large that others may have been left.
     pub(super) more: bool,
 }
 
 /// Makes tombstones of entries whose time passed a while ago, of so many at most.
-pub(super) fn bury_expired(
+pub(super) fn expire_entries(
     sql: &Connection,
     address: &Address,
     now_ms: i64,
     keys_max: i64,
-) -> Fallible<Buried> {
+) -> Fallible<ExpiredEntries> {
     let (namespace, bucket) = address.key();
     let expired: Vec<(String, i64, i64)> = sql
         .prepare_cached(
             "SELECT key, revision, length(value) FROM kv_entries
              WHERE namespace = ?1 AND bucket = ?2 AND expires_ms <= ?3 ORDER BY expires_ms LIMIT ?4",
         )?
-        .query_map(params![namespace, bucket, now_ms - EXPIRED_KEPT_MS, keys_max], |row| {
+        .query_map(params![namespace, bucket, now_ms - EXPIRED_RETENTION_MS, keys_max], |row| {
             Ok((row.get(0)?, row.get(1)?, row.get(2)?))
         })?
         .collect::<rusqlite::Result<_>>()?;
-    let mut buried = Buried { keys: 0, more: false };
+    let mut done = ExpiredEntries { keys: 0, more: false };
     if expired.is_empty() {
-        return Ok(buried);
+        return Ok(done);
     }
     let mut delete =
         sql.prepare_cached("DELETE FROM kv_entries WHERE namespace = ?1 AND bucket = ?2 AND key = ?3")?;
-    let mut room = EXPIRED_TAKEN_BYTES;
+    let mut room = EXPIRE_BYTES_MAX;
     for (key, revision, bytes) in &expired {
         if room <= 0 {
-            buried.more = true;
+            done.more = true;
             break;
         }
         delete.execute([namespace, bucket, key])?;
-        bury(sql, address, key, *revision, true)?;
-        buried.keys += 1;
+        insert_tombstone(sql, address, key, *revision, true)?;
+        done.keys += 1;
         room -= bytes;
     }
-    Ok(buried)
+    Ok(done)
 }
 
-/// Drops old tombstones when the bucket's `revision` says that it is time.
-fn forget_at_times(sql: &Connection, address: &Address, revision: i64) -> Fallible<()> {
-    if revision % FORGET_INTERVAL == 0 {
-        forget(sql, address, false)?;
-        forget(sql, address, true)?;
+/// Trims the tombstones at every [`TRIM_INTERVAL`]th revision of the bucket.
+fn trim_tombstones_at_times(sql: &Connection, address: &Address, revision: i64) -> Fallible<()> {
+    if revision % TRIM_INTERVAL == 0 {
+        trim_tombstones(sql, address, false)?;
+        trim_tombstones(sql, address, true)?;
     }
     Ok(())
 }
 
 /// Drops the oldest tombstones beyond what a bucket remembers, and notes the greatest revision dropped. Deletions and
 /// expiries are counted apart, so that neither pushes the other out.
-pub(super) fn forget(sql: &Connection, address: &Address, expired: bool) -> Fallible<()> {
+pub(super) fn trim_tombstones(sql: &Connection, address: &Address, expired: bool) -> Fallible<()> {
     let (namespace, bucket) = address.key();
     let kept = length(BUCKET_TOMBSTONES_MAX);
     let forgotten: Option<i64> = sql
@@ -223,7 +229,7 @@ pub(super) fn get(
     sql: &Connection,
     address: &Address,
     key: &Key,
-    allowance: &Allowance,
+    budget: &ReadBudget,
 ) -> Fallible<Option<KeyValueEntry>> {
     // A value that is too long for the read is not even looked at.
     let mut statement = sql.prepare_cached(
@@ -231,12 +237,12 @@ pub(super) fn get(
          WHERE namespace = ?1 AND bucket = ?2 AND key = ?3 AND (expires_ms IS NULL OR expires_ms > ?4)",
     )?;
     let (namespace, bucket) = address.key();
-    let bytes_max = allowance.row_bytes_max();
+    let bytes_max = budget.row_bytes_max();
     let mut rows = statement.query(params![namespace, bucket, key.as_str(), now_ms(), bytes_max])?;
     let Some(row) = rows.next()? else { return Ok(None) };
     let expires_ms: Option<i64> = row.get(1)?;
     Ok(Some(KeyValueEntry {
-        value: Bytes::from(row.get::<_, Option<Vec<u8>>>(2)?.ok_or(Failure::Long)?),
+        value: Bytes::from(row.get::<_, Option<Vec<u8>>>(2)?.ok_or(Failure::BudgetExceeded)?),
         revision: Revision::new(count(row.get(0)?)?),
         expires_at: expires_ms.map(timestamp).transpose()?,
     }))

@@ -36,9 +36,9 @@ struct Progress {
     cursor: i64,
     /// Whether it began at revision 0 and has told of nothing yet. Then it knows of no key that could be gone, and needs
     /// nothing that was forgotten.
-    anew: bool,
+    from_start: bool,
     /// The greatest forgotten revision that the watch may lack: what was forgotten when it had told of nothing yet.
-    excused: i64,
+    forgotten_at_start: i64,
 }
 
 /// Changes with the prefix, and how far the bucket was looked through for them.
@@ -67,7 +67,8 @@ pub(super) async fn follow(
 ) -> Result<KeyValueEvents> {
     let commits = engine.commits();
     let wanted = Arc::new(Wanted { address, prefix: prefix.to_owned(), begun: integer(after.get()) });
-    let progress = Progress { cursor: integer(after.get()), anew: after == Revision::ZERO, excused: 0 };
+    let progress =
+        Progress { cursor: integer(after.get()), from_start: after == Revision::ZERO, forgotten_at_start: 0 };
     let page = ChangePage { events: VecDeque::new(), progress, more: true };
     let mut watch = Watch { engine, wanted, commits, page, ended: false };
     watch.advance().await?;
@@ -122,7 +123,7 @@ fn page(sql: &Connection, wanted: &Wanted, mut progress: Progress) -> Fallible<C
         .query_row([namespace, bucket], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
     if progress.cursor > wanted.begun && numbers.is_none_or(|(last, _)| last < progress.cursor) {
-        if !progress.anew {
+        if !progress.from_start {
             return Err(Error::erased(OPERATION).into());
         }
         progress.cursor = 0;
@@ -130,10 +131,10 @@ fn page(sql: &Connection, wanted: &Wanted, mut progress: Progress) -> Fallible<C
     let after = progress.cursor;
     let mut page = ChangePage { events: VecDeque::new(), progress, more: false };
     let Some((last, forgotten)) = numbers.filter(|(last, _)| *last > after) else { return Ok(page) };
-    if progress.anew {
-        page.progress.excused = forgotten;
+    if progress.from_start {
+        page.progress.forgotten_at_start = forgotten;
     }
-    if after < forgotten && page.progress.excused < forgotten {
+    if after < forgotten && page.progress.forgotten_at_start < forgotten {
         return Err(too_old().into());
     }
     let select_entries = "SELECT key, revision, expires_ms, value FROM kv_entries
@@ -166,7 +167,7 @@ fn page(sql: &Connection, wanted: &Wanted, mut progress: Progress) -> Fallible<C
         };
         if let Some(change) = change {
             page.progress.cursor = change.revision;
-            page.progress.anew &= change.event.is_none();
+            page.progress.from_start &= change.event.is_none();
             bytes += change.bytes;
             page.events.extend(change.event);
         }

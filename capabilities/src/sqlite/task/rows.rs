@@ -6,9 +6,8 @@ use larder_kernel::{
 };
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use crate::sqlite::column::{self, metadata_text};
 use crate::sqlite::failure::{Fallible, corrupt};
-use crate::sqlite::value;
+use crate::sqlite::value::{self, metadata_text};
 
 /// The columns that [`task`] reads.
 macro_rules! task_columns {
@@ -57,23 +56,23 @@ pub(super) fn task(row: &Row<'_>) -> Fallible<Task> {
     let lease = match expires_ms {
         None => None,
         Some(ms) => Some(Lease {
-            worker: column::id(row, 6)?,
-            token: FencingToken::new(column::unsigned(row, 7)?),
+            worker: value::id(row, 6)?,
+            token: FencingToken::new(value::unsigned(row, 7)?),
             expires_at: value::timestamp(ms)?,
         }),
     };
     Ok(Task {
-        id: column::id(row, 0)?,
-        position: TaskPosition(column::unsigned(row, 1)?),
-        revision: Revision::new(column::unsigned(row, 2)?),
+        id: value::id(row, 0)?,
+        position: TaskPosition(value::unsigned(row, 1)?),
+        revision: Revision::new(value::unsigned(row, 2)?),
         status: status(row, 3)?,
         retries: small(row, 4)?,
         retries_max: small(row, 5)?,
         lease,
-        title: column::text(row, 9)?,
-        metadata: column::metadata(row, 10)?,
-        description: column::optional_text(row, 11)?,
-        result: column::optional_text(row, 12)?,
+        title: value::text(row, 9)?,
+        metadata: value::metadata(row, 10)?,
+        description: value::optional_text(row, 11)?,
+        result: value::optional_text(row, 12)?,
     })
 }
 
@@ -141,7 +140,7 @@ pub(super) fn counts(connection: &Connection, board: i64) -> Fallible<BoardStatu
     let mut rows = statement.query([board])?;
     let mut counts = BoardStatusCounts::default();
     while let Some(row) = rows.next()? {
-        *counts.of_mut(status(row, 0)?) = column::unsigned(row, 1)?;
+        *counts.of_mut(status(row, 0)?) = value::unsigned(row, 1)?;
     }
     Ok(counts)
 }
@@ -150,12 +149,12 @@ pub(super) fn counts(connection: &Connection, board: i64) -> Fallible<BoardStatu
 pub(super) fn board(connection: &Connection, row: &Row<'_>) -> Fallible<Board> {
     let parent = match row.get_ref(3)? {
         rusqlite::types::ValueRef::Null => None,
-        _ => Some(column::id(row, 3)?),
+        _ => Some(value::id(row, 3)?),
     };
     Ok(Board {
-        id: BoardId { conversation: column::id(row, 1)?, agent: column::id(row, 2)? },
+        id: BoardId { conversation: value::id(row, 1)?, agent: value::id(row, 2)? },
         parent,
-        label: column::optional_text(row, 4)?,
+        label: value::optional_text(row, 4)?,
         tasks: counts(connection, row.get(0)?)?,
     })
 }

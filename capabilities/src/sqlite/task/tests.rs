@@ -79,7 +79,7 @@ async fn no_lookup_visits_the_whole_board() {
     let store = store(&folder).await;
     let plan = store
         .engine
-        .read("test.plan", |connection| crate::sqlite::tests::plan(connection, steps::FIRST_FREE))
+        .read("test.plan", |connection| crate::sqlite::tests::plan(connection, transitions::FIRST_FREE))
         .await
         .unwrap();
     assert!(plan.contains("COVERING INDEX tasks_by_status (board=? AND status=?)"), "{plan}");
@@ -98,7 +98,7 @@ async fn a_claim_costs_the_same_whatever_waits_is_done_or_held() {
     let worker = WorkerId::new("w").unwrap();
     let claim = |board: &BoardId| {
         counting.of(|sql| {
-            let claimed = steps::claim(sql, &Namespace::new("n")?, board, &worker, LONG)?;
+            let claimed = transitions::claim(sql, &Namespace::new("n")?, board, &worker, LONG)?;
             assert!(claimed.is_some());
             Ok(())
         })

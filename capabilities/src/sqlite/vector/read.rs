@@ -7,7 +7,6 @@ use larder_kernel::{
 use rusqlite::{Connection, Row, params};
 
 use super::score::from_bytes;
-use crate::sqlite::column;
 use crate::sqlite::failure::{Fallible, corrupt};
 use crate::sqlite::value;
 
@@ -45,7 +44,7 @@ pub(super) fn collection(
     Ok(Some(Collection {
         key: row.get(0)?,
         dimensions: dimensions(row, 1)?,
-        documents: column::unsigned(row, 2)?,
+        documents: value::unsigned(row, 2)?,
     }))
 }
 
@@ -54,8 +53,8 @@ fn document(row: &Row<'_>, id: DocumentId) -> Fallible<Document> {
     let bytes = row.get_ref(2)?.as_blob().map_err(|_| corrupt("sqlite.read"))?;
     Ok(Document {
         id,
-        content: column::text(row, 0)?,
-        metadata: column::metadata(row, 1)?,
+        content: value::text(row, 0)?,
+        metadata: value::metadata(row, 1)?,
         embedding: Some(from_bytes(bytes).ok_or_else(|| corrupt("sqlite.read"))?),
     })
 }
@@ -93,7 +92,7 @@ pub(super) fn count(
     let mut rows = statement.query([found.key])?;
     let mut matching = 0;
     while let Some(row) = rows.next()? {
-        matching += u64::from(filter.matches(&column::metadata(row, 0)?));
+        matching += u64::from(filter.matches(&value::metadata(row, 0)?));
     }
     Ok(matching)
 }
@@ -114,7 +113,7 @@ pub(super) fn list(
     let mut rows = statement.query(params![found.key, after, value::length(page.limit) + 1])?;
     let mut documents = Vec::new();
     while let Some(row) = rows.next()? {
-        documents.push(document(row, column::id(row, 3)?)?);
+        documents.push(document(row, value::id(row, 3)?)?);
     }
     Ok(Page::from_surplus(documents, page.limit, |document| document.id.clone()))
 }
@@ -134,9 +133,9 @@ pub(super) fn list_collections(
     let mut collections = Vec::new();
     while let Some(row) = rows.next()? {
         collections.push(CollectionInfo {
-            collection: column::id(row, 0)?,
+            collection: value::id(row, 0)?,
             dimensions: dimensions(row, 1)?,
-            documents: column::unsigned(row, 2)?,
+            documents: value::unsigned(row, 2)?,
         });
     }
     Ok(Page::from_surplus(collections, page.limit, |info| info.collection.clone()))
@@ -148,5 +147,5 @@ pub(super) fn content(connection: &Connection, key: i64) -> Fallible<(String, la
         connection.prepare_cached("SELECT content, metadata FROM documents WHERE key = ?1")?;
     let mut rows = statement.query([key])?;
     let row = rows.next()?.ok_or_else(|| corrupt("sqlite.read"))?;
-    Ok((column::text(row, 0)?, column::metadata(row, 1)?))
+    Ok((value::text(row, 0)?, value::metadata(row, 1)?))
 }

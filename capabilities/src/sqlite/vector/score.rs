@@ -108,13 +108,13 @@ impl Eq for Candidate {}
 
 /// The best `limit` candidates with at least the floor's score.
 #[derive(Debug)]
-pub(super) struct Best {
+pub(super) struct TopK {
     limit: usize,
     floor: f32,
     heap: BinaryHeap<Candidate>,
 }
 
-impl Best {
+impl TopK {
     pub(super) fn new(limit: usize, floor: Option<f32>) -> Self {
         Self { limit, floor: floor.unwrap_or(f32::NEG_INFINITY), heap: BinaryHeap::new() }
     }
@@ -199,13 +199,13 @@ mod tests {
 
     #[test]
     fn the_best_are_kept_and_ties_go_by_id() {
-        let mut best = Best::new(2, Some(0.0));
+        let mut top = TopK::new(2, Some(0.0));
         for (score, id) in [(0.5, "c"), (-0.1, "x"), (0.5, "b"), (0.5, "a"), (0.4, "z")] {
-            if best.wants(score, id.as_bytes()) {
-                best.push(Candidate { score, id: DocumentId::new(id).unwrap(), key: 0 });
+            if top.wants(score, id.as_bytes()) {
+                top.push(Candidate { score, id: DocumentId::new(id).unwrap(), key: 0 });
             }
         }
-        let ids: Vec<_> = best.into_sorted().into_iter().map(|kept| kept.id.as_str().to_owned()).collect();
+        let ids: Vec<_> = top.into_sorted().into_iter().map(|kept| kept.id.as_str().to_owned()).collect();
         assert_eq!(ids, ["a", "b"]);
     }
 }

@@ -4,29 +4,29 @@ use larder_kernel::{CollectionName, DocumentId, Filter, Metadata, Namespace, Sea
 use rusqlite::{Connection, Row};
 
 use super::read::{Collection, collection, content};
-use super::score::{Best, Candidate, Query};
-use crate::sqlite::column;
+use super::score::{Candidate, Query, TopK};
 use crate::sqlite::failure::{Fallible, corrupt};
+use crate::sqlite::value;
 
 /// One request under way.
 struct Ranking<'q> {
     query: Query,
     filter: Option<&'q Filter>,
-    best: Best,
+    top: TopK,
 }
 
 impl Ranking<'_> {
     fn wants(&self, metadata: &Metadata) -> bool {
-        !self.best.is_closed() && self.filter.is_none_or(|filter| filter.matches(metadata))
+        !self.top.is_closed() && self.filter.is_none_or(|filter| filter.matches(metadata))
     }
 
     /// Scores a document and keeps it where it is among the best so far.
     fn rank(&mut self, key: i64, id: &[u8], norm: f64, embedding: &[u8]) -> Fallible<()> {
         let score = self.query.score(embedding, norm).ok_or_else(|| corrupt("sqlite.read"))?;
-        if self.best.wants(score, id) {
+        if self.top.wants(score, id) {
             let id = std::str::from_utf8(id).map_err(|_| corrupt("sqlite.read"))?;
             let id = DocumentId::new(id).map_err(|_| corrupt("sqlite.read"))?;
-            self.best.push(Candidate { score, id, key });
+            self.top.push(Candidate { score, id, key });
         }
         Ok(())
     }
@@ -51,15 +51,15 @@ pub(super) fn search(
         .map(|request| Ranking {
             query: Query::new(&request.embedding),
             filter: request.filter.as_ref(),
-            best: Best::new(request.limit, request.score_min),
+            top: TopK::new(request.limit, request.score_min),
         })
         .collect();
-    if rankings.iter().any(|ranking| ranking.filter.is_some() && !ranking.best.is_closed()) {
+    if rankings.iter().any(|ranking| ranking.filter.is_some() && !ranking.top.is_closed()) {
         scan_filtered(connection, found, &mut rankings)?;
-    } else if rankings.iter().any(|ranking| !ranking.best.is_closed()) {
+    } else if rankings.iter().any(|ranking| !ranking.top.is_closed()) {
         scan_all(connection, found, &mut rankings)?;
     }
-    rankings.into_iter().map(|ranking| hits(connection, ranking.best)).collect()
+    rankings.into_iter().map(|ranking| hits(connection, ranking.top)).collect()
 }
 
 /// The columns norm and embedding, which begin at `column`.
@@ -94,7 +94,7 @@ fn scan_filtered(connection: &Connection, found: Collection, rankings: &mut [Ran
     let mut rows = documents.query([found.key])?;
     let mut wanting = Vec::with_capacity(rankings.len());
     while let Some(row) = rows.next()? {
-        let metadata = column::metadata(row, 2)?;
+        let metadata = value::metadata(row, 2)?;
         wanting.clear();
         wanting.extend(rankings.iter().map(|ranking| ranking.wants(&metadata)));
         if !wanting.contains(&true) {
@@ -111,8 +111,8 @@ fn scan_filtered(connection: &Connection, found: Collection, rankings: &mut [Ran
     Ok(())
 }
 
-fn hits(connection: &Connection, best: Best) -> Fallible<Vec<SearchHit>> {
-    best.into_sorted()
+fn hits(connection: &Connection, top: TopK) -> Fallible<Vec<SearchHit>> {
+    top.into_sorted()
         .into_iter()
         .map(|Candidate { score, id, key }| {
             let (content, metadata) = content(connection, key)?;

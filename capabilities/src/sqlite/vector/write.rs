@@ -7,9 +7,8 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::PUT;
 use super::read::{Collection, collection};
 use super::score::{norm, to_bytes};
-use crate::sqlite::column::{self, metadata_text};
 use crate::sqlite::failure::Fallible;
-use crate::sqlite::value;
+use crate::sqlite::value::{self, metadata_text};
 
 /// Writes checked documents, all of one dimension.
 pub(super) fn put(
@@ -148,7 +147,7 @@ pub(super) fn delete_matching(
             connection.prepare_cached("SELECT key, metadata FROM documents WHERE collection = ?1")?;
         let mut rows = statement.query([found.key])?;
         while let Some(row) = rows.next()? {
-            if filter.matches(&column::metadata(row, 1)?) {
+            if filter.matches(&value::metadata(row, 1)?) {
                 matching.push(row.get::<_, i64>(0)?);
             }
         }

@@ -3,7 +3,7 @@
 use super::super::thread::Address;
 use super::super::{read, write};
 use super::*;
-use crate::sqlite::engine::Allowance;
+use crate::sqlite::engine::ReadBudget;
 use crate::sqlite::tests::Counting;
 
 /// The lengths of the threads.
@@ -34,7 +34,7 @@ async fn costs() -> Costs {
         }
         let address = Address { namespace: Namespace::new("test").unwrap(), thread };
         let window = |range| {
-            counting.of(|sql| read::messages(sql, &address, range, WINDOW, &mut Allowance::unlimited()))
+            counting.of(|sql| read::messages(sql, &address, range, WINDOW, &mut ReadBudget::unlimited()))
         };
         costs.tail.push(window(Range::Before(Seq::MAX)));
         costs.page.push(window(Range::After(Seq::new(i64::from(length / 2)))));

@@ -1,0 +1,103 @@
+//! What stands behind the bytes of a blob in its file, so that one open file is one version whole.
+//!
+//! ```text
+//! body | JSON | 8 bytes: length of the body | 4: length of the JSON | 32: SHA-256 of the JSON | 8: magic
+//! ```
+//! The lengths are little-endian.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use larder_kernel::{
+    BlobEntry, BlobInfo, BlobKey, ETag, Error, ErrorKind, Outcome, Result, Timestamp, UserMetadata,
+};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::fs::engine::failed;
+
+const MAGIC: &[u8; 8] = b"LARDERB1";
+const TRAILER_BYTES: usize = 8 + 4 + 32 + 8;
+/// Far above what content type and user metadata can need: a longer one is damage.
+const JSON_BYTES_MAX: u64 = 64 * 1024;
+
+/// By what a whole read of the body proves that the disk kept it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Checksum {
+    /// CRC-64/NVME, which is summed up as quickly as memory is read, and in parts.
+    Crc64Nvme(u64),
+    /// Of blobs of earlier versions: SHA-256, in hexadecimal.
+    Sha256(String),
+}
+
+/// What the file knows of its blob.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Footer {
+    pub(crate) etag: ETag,
+    #[serde(flatten)]
+    pub(crate) checksum: Checksum,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) content_type: Option<String>,
+    #[serde(default, skip_serializing_if = "UserMetadata::is_empty")]
+    pub(crate) metadata: UserMetadata,
+    pub(crate) modified_at: Timestamp,
+    #[serde(skip)]
+    pub(crate) size: u64,
+}
+
+impl Footer {
+    /// The JSON and the trailer, to be written behind the body.
+    pub(crate) fn encode(&self) -> io::Result<Vec<u8>> {
+        let mut bytes = serde_json::to_vec(self)?;
+        let length = u32::try_from(bytes.len()).map_err(io::Error::other)?;
+        let checksum = Sha256::digest(&bytes);
+        bytes.extend_from_slice(&self.size.to_le_bytes());
+        bytes.extend_from_slice(&length.to_le_bytes());
+        bytes.extend_from_slice(&checksum);
+        bytes.extend_from_slice(MAGIC);
+        Ok(bytes)
+    }
+
+    /// Reads what is behind the body.
+    pub(crate) fn read(operation: &'static str, file: &File) -> Result<Self> {
+        let io = |error| failed(operation, error, Outcome::NotApplied);
+        let corrupt = || corrupt(operation);
+        let file_bytes = file.metadata().map_err(io)?.len();
+        let trailer_bytes = TRAILER_BYTES as u64;
+        let before = file_bytes.checked_sub(trailer_bytes).ok_or_else(corrupt)?;
+        let mut trailer = [0; TRAILER_BYTES];
+        file.read_exact_at(&mut trailer, before).map_err(io)?;
+        let (size, rest) = trailer.split_first_chunk::<8>().ok_or_else(corrupt)?;
+        let (length, rest) = rest.split_first_chunk::<4>().ok_or_else(corrupt)?;
+        let (checksum, magic) = rest.split_first_chunk::<32>().ok_or_else(corrupt)?;
+        let (size, length) = (u64::from_le_bytes(*size), u64::from(u32::from_le_bytes(*length)));
+        if magic != MAGIC || length > JSON_BYTES_MAX || size.checked_add(length) != Some(before) {
+            return Err(corrupt());
+        }
+        let mut json = vec![0; usize::try_from(length).map_err(|_| corrupt())?];
+        file.read_exact_at(&mut json, size).map_err(io)?;
+        if Sha256::digest(&json).as_slice() != checksum {
+            return Err(corrupt());
+        }
+        let footer: Self = serde_json::from_slice(&json).map_err(|_| corrupt())?;
+        Ok(Self { size, ..footer })
+    }
+
+    /// What the contract tells of the blob.
+    pub(crate) fn into_info(self, key: BlobKey) -> BlobInfo {
+        let Self { etag, content_type, metadata, modified_at, size, .. } = self;
+        BlobInfo { key, size, etag, content_type, metadata, modified_at }
+    }
+
+    /// The blob in a listing.
+    pub(crate) fn into_entry(self, key: BlobKey) -> BlobEntry {
+        BlobEntry { key, size: self.size, etag: self.etag, modified_at: self.modified_at }
+    }
+}
+
+/// The error of a file that does not read back as it was written.
+pub(crate) fn corrupt(operation: &'static str) -> Error {
+    Error::new(ErrorKind::Corrupt, operation, "the blob's file is damaged; restore it or write it anew")
+}

@@ -1,0 +1,154 @@
+//! Listing: a walk through the folders in the order of the keys' bytes, one folder in memory for each level.
+
+use std::cmp::Ordering;
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::vec::IntoIter;
+
+use futures_util::stream;
+use futures_util::{StreamExt, TryStreamExt};
+use larder_kernel::{BlobEntries, BlobEntry, BlobKey, Namespace, Outcome, Result};
+use rustix::fs::FileType;
+
+use super::footer::Footer;
+use crate::fs::blocking::blocking;
+use crate::fs::engine::{Engine, LockMode, failed, open_file, read_folder};
+use crate::fs::layout::{Entry, decode, folders_of};
+
+const OPERATION: &str = "blobs.list";
+/// Blobs read in one step on the blocking pool.
+const STEP: usize = 128;
+
+/// The blobs under `prefix` after `after`, as a stream.
+pub(crate) fn list(
+    engine: Arc<Engine>,
+    namespace: &Namespace,
+    prefix: &str,
+    after: Option<&BlobKey>,
+) -> BlobEntries {
+    let walk = Walk::new(engine, namespace, prefix, after);
+    stream::try_unfold(walk, async |walk: Walk| blocking(OPERATION, move || walk.step()).await)
+        .map_ok(stream::iter)
+        .try_flatten()
+        .boxed()
+}
+
+struct Walk {
+    engine: Arc<Engine>,
+    prefix: Vec<u8>,
+    after: Option<Vec<u8>>,
+    /// A folder still to be read: its names from the root, and the bytes with which its keys begin.
+    next: Option<(Vec<String>, Vec<u8>)>,
+    levels: Vec<Level>,
+}
+
+/// A folder that was read, and what is left of it.
+struct Level {
+    folders: Vec<String>,
+    begin: Vec<u8>,
+    left: IntoIter<ListedName>,
+}
+
+struct ListedName {
+    order: Vec<u8>,
+    name: String,
+    blob: bool,
+}
+
+impl Walk {
+    fn new(engine: Arc<Engine>, namespace: &Namespace, prefix: &str, after: Option<&BlobKey>) -> Self {
+        // Whole segments of the prefix lead straight to the one folder that can hold its keys.
+        let (parents, begin) = match prefix.rfind('/') {
+            Some(at) => (prefix.get(..at).unwrap_or_default(), prefix.get(..=at).unwrap_or_default()),
+            None => ("", ""),
+        };
+        // No key begins with `/`.
+        let next =
+            (!prefix.starts_with('/')).then(|| (folders_of(namespace, parents), begin.as_bytes().to_vec()));
+        Self {
+            engine,
+            prefix: prefix.as_bytes().to_vec(),
+            after: after.map(|key| key.as_str().as_bytes().to_vec()),
+            next,
+            levels: Vec::new(),
+        }
+    }
+
+    /// The next blobs, or `None` at the end. One that cannot be read is told in its place, and does not hide those behind
+    /// it.
+    fn step(mut self) -> Result<Option<(VecDeque<Result<BlobEntry>>, Self)>> {
+        let mut found = VecDeque::new();
+        while found.len() < STEP {
+            if let Some((folders, begin)) = self.next.take() {
+                let level = self
+                    .read(folders, begin)
+                    .map_err(|error| failed(OPERATION, error, Outcome::NotApplied))?;
+                self.levels.push(level);
+            }
+            let Some(level) = self.levels.last_mut() else { break };
+            let Some(listed) = level.left.next() else {
+                self.levels.pop();
+                continue;
+            };
+            let full = [level.begin.as_slice(), &listed.order].concat();
+            if listed.blob {
+                found.extend(self.blob(&listed.name, full).transpose());
+            } else {
+                let mut folders = level.folders.clone();
+                folders.push(listed.name);
+                self.next = Some((folders, full));
+            }
+        }
+        Ok((!found.is_empty()).then_some((found, self)))
+    }
+
+    fn read(&self, folders: Vec<String>, begin: Vec<u8>) -> io::Result<Level> {
+        // No file of the folder moves while it is read: an overwrite would otherwise be able to hide a blob on a file
+        // system that enters the new name elsewhere.
+        let _locked = self.engine.lock_folder(&folders, LockMode::Shared)?;
+        let names = match self.engine.folder(&folders).and_then(|folder| read_folder(folder.as_fd())) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            other => other?,
+        };
+        let mut left = Vec::with_capacity(names.len());
+        for (name, kind) in names {
+            let Some((entry, name)) = name.to_str().ok().and_then(|name| Some((decode(name)?, name))) else {
+                continue;
+            };
+            let blob = matches!(entry, Entry::Blob(_));
+            // Anything else, a symbolic link for one, is not the store's.
+            let expected = if blob { FileType::RegularFile } else { FileType::Directory };
+            let order = entry.key_bytes();
+            if kind == expected && self.wanted(&[begin.as_slice(), &order].concat(), blob) {
+                left.push(ListedName { order, name: name.to_owned(), blob });
+            }
+        }
+        left.sort_unstable_by(|a, b| a.order.cmp(&b.order));
+        Ok(Level { folders, begin, left: left.into_iter() })
+    }
+
+    /// Whether the blob, or some blob in the folder whose keys begin so, can be in the listing.
+    fn wanted(&self, full: &[u8], blob: bool) -> bool {
+        let in_prefix = full.starts_with(&self.prefix) || (!blob && self.prefix.starts_with(full));
+        let is_after = self.after.as_ref().is_none_or(|after| match full.cmp(after) {
+            Ordering::Greater => true,
+            Ordering::Equal | Ordering::Less => !blob && after.starts_with(full),
+        });
+        in_prefix && is_after
+    }
+
+    fn blob(&self, name: &str, full: Vec<u8>) -> Result<Option<BlobEntry>> {
+        let Some(level) = self.levels.last() else { return Ok(None) };
+        let Some(key) = String::from_utf8(full).ok().and_then(|key| BlobKey::new(key).ok()) else {
+            return Ok(None);
+        };
+        let opened = self.engine.folder(&level.folders).and_then(|folder| open_file(folder.as_fd(), name));
+        match opened {
+            Ok(file) => Ok(Some(Footer::read(OPERATION, &file)?.into_entry(key))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(failed(OPERATION, error, Outcome::NotApplied)),
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! Writing: a temporary file, flushed, then moved to its place in one step under a lock.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::TryStreamExt;
+use larder_kernel::{
+    BlobBody, BlobBytes, BlobCondition, BlobInfo, BlobKey, BlobPutOptions, ETag, Error, ErrorKind, Namespace,
+    Outcome, Result, Timestamp, UserMetadata,
+};
+
+use super::checksum::{self, Crc};
+use super::footer::{Checksum, Footer};
+use super::read;
+use crate::fs::CHUNK_BYTES;
+use crate::fs::blocking::{CancelFlag, blocking, cancellation};
+use crate::fs::engine::{Engine, LockMode, failed, flush, open_file, unique};
+use crate::fs::layout::{BlobPath, blob_path, namespace_folders};
+
+/// How often a write starts anew because the folder it had opened was removed as empty.
+const ATTEMPTS: u32 = 1_000;
+
+/// A blob on its way. Its temporary file goes with it unless it reaches its place.
+struct Upload {
+    engine: Arc<Engine>,
+    file: File,
+    temporary: String,
+    crc: Crc,
+    size: u64,
+    placed: bool,
+}
+
+impl Drop for Upload {
+    fn drop(&mut self) {
+        if !self.placed {
+            self.engine.remove_temporary(&self.temporary);
+        }
+    }
+}
+
+/// Where a blob goes and what must hold for that.
+struct Target {
+    operation: &'static str,
+    namespace: Namespace,
+    key: BlobKey,
+    condition: BlobCondition,
+    cancelled: CancelFlag,
+}
+
+/// What is kept beside the bytes.
+struct Attributes {
+    content_type: Option<String>,
+    metadata: UserMetadata,
+}
+
+pub(crate) async fn put(
+    engine: Arc<Engine>,
+    namespace: Namespace,
+    key: BlobKey,
+    body: BlobBody,
+    options: BlobPutOptions,
+) -> Result<BlobInfo> {
+    const OPERATION: &str = "blobs.put";
+    let BlobPutOptions { condition, content_type, metadata } = options;
+    let (_waiting, cancelled) = cancellation();
+    let target = Target { operation: OPERATION, namespace, key, condition, cancelled };
+    let attributes = Attributes { content_type, metadata };
+    match body {
+        BlobBody::Bytes(bytes) => {
+            blocking(OPERATION, move || {
+                let mut upload = Upload::start(OPERATION, engine)?;
+                upload.push(OPERATION, &bytes)?;
+                upload.finish(target, attributes)
+            })
+            .await
+        }
+        BlobBody::Stream(pieces) => {
+            let upload = blocking(OPERATION, move || Upload::start(OPERATION, engine)).await?;
+            let upload = receive(OPERATION, upload, pieces).await?;
+            blocking(OPERATION, move || upload.finish(target, attributes)).await
+        }
+    }
+}
+
+/// Writes the pieces as they come, many small ones in one step.
+async fn receive(operation: &'static str, mut upload: Upload, mut pieces: BlobBytes) -> Result<Upload> {
+    let mut buffered = BytesMut::new();
+    while let Some(piece) = pieces.try_next().await? {
+        if buffered.len() + piece.len() < CHUNK_BYTES {
+            buffered.extend_from_slice(&piece);
+            continue;
+        }
+        upload = push_all(operation, upload, vec![buffered.split().freeze(), piece]).await?;
+    }
+    if buffered.is_empty() { Ok(upload) } else { push_all(operation, upload, vec![buffered.freeze()]).await }
+}
+
+async fn push_all(operation: &'static str, mut upload: Upload, pieces: Vec<Bytes>) -> Result<Upload> {
+    blocking(operation, move || {
+        for piece in &pieces {
+            upload.push(operation, piece)?;
+        }
+        Ok(upload)
+    })
+    .await
+}
+
+pub(crate) fn copy(
+    engine: Arc<Engine>,
+    namespace: Namespace,
+    source: &BlobKey,
+    target: BlobKey,
+    cancelled: CancelFlag,
+) -> Result<BlobInfo> {
+    const OPERATION: &str = "blobs.copy";
+    let (from, footer) = read::open_blob(OPERATION, &engine, &blob_path(&namespace, source))?;
+    let mut upload = Upload::start(OPERATION, engine)?;
+    upload.size = io::copy(&mut (&from).take(footer.size), &mut upload.file)
+        .map_err(|error| failed(OPERATION, error, Outcome::NotApplied))?;
+    let Footer { checksum, content_type, metadata, .. } = footer;
+    let condition = BlobCondition::None;
+    let target = Target { operation: OPERATION, namespace, key: target, condition, cancelled };
+    upload.finish_with(target, Attributes { content_type, metadata }, checksum)
+}
+
+impl Upload {
+    fn start(operation: &'static str, engine: Arc<Engine>) -> Result<Self> {
+        let (file, temporary) =
+            engine.temporary().map_err(|error| failed(operation, error, Outcome::NotApplied))?;
+        Ok(Self { engine, file, temporary, crc: checksum::begin(), size: 0, placed: false })
+    }
+
+    fn push(&mut self, operation: &'static str, piece: &[u8]) -> Result<()> {
+        self.file.write_all(piece).map_err(|error| failed(operation, error, Outcome::NotApplied))?;
+        self.crc.update(piece);
+        self.size += larder_kernel::check::size(piece.len());
+        Ok(())
+    }
+
+    fn finish(self, target: Target, attributes: Attributes) -> Result<BlobInfo> {
+        let checksum = Checksum::Crc64Nvme(self.crc.finalize());
+        self.finish_with(target, attributes, checksum)
+    }
+
+    fn finish_with(mut self, target: Target, attributes: Attributes, checksum: Checksum) -> Result<BlobInfo> {
+        let io = |error| failed(target.operation, error, Outcome::NotApplied);
+        // A checksum would repeat where equal bytes are written again; every write has a tag of its own.
+        let etag = ETag::new(format!("{:016x}-{}", self.crc.finalize(), unique()))?;
+        let Attributes { content_type, metadata } = attributes;
+        let footer =
+            Footer { etag, checksum, content_type, metadata, modified_at: Timestamp::now(), size: self.size };
+        self.file.write_all(&footer.encode().map_err(io)?).map_err(io)?;
+        self.file.sync_all().map_err(io)?;
+        self.place(&target)?;
+        Ok(footer.into_info(target.key))
+    }
+
+    fn place(&mut self, target: &Target) -> Result<()> {
+        let path = blob_path(&target.namespace, &target.key);
+        for _ in 0..ATTEMPTS {
+            if self.try_place(target, &path)? {
+                self.placed = true;
+                return self
+                    .engine
+                    .sync_folders(&path.folders)
+                    .map_err(|error| failed(target.operation, error, Outcome::Unknown));
+            }
+        }
+        Err(Error::new(ErrorKind::Unavailable, target.operation, "the folder is removed again and again")
+            .with_outcome(Outcome::NotApplied))
+    }
+
+    /// Compares and moves in one step under the locks. False where the folder went away meanwhile.
+    fn try_place(&self, target: &Target, path: &BlobPath) -> Result<bool> {
+        let io = |error| failed(target.operation, error, Outcome::NotApplied);
+        let _namespace =
+            self.engine.lock_namespace(target.namespace.as_str(), LockMode::Shared).map_err(io)?;
+        let _folder = self.engine.lock_folder(&path.folders, LockMode::Exclusive).map_err(io)?;
+        let folder = match self.engine.make_folders(&path.folders) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            other => other.map_err(io)?,
+        };
+        let refused = check_condition(target, folder.as_fd(), &path.file);
+        if let Err(refusal) = refused.and_then(|()| target.cancelled.check(target.operation)) {
+            // The folders were made for nothing, if it was this write that made them.
+            self.engine.prune(&path.folders, namespace_folders(&target.namespace).len());
+            return Err(refusal);
+        }
+        match self.engine.place(&self.temporary, folder.as_fd(), &path.file) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            other => other.map(|()| true).map_err(io),
+        }
+    }
+}
+
+fn check_condition(target: &Target, folder: BorrowedFd<'_>, name: &str) -> Result<()> {
+    let wanted = match &target.condition {
+        BlobCondition::None => return Ok(()),
+        BlobCondition::Absent => None,
+        BlobCondition::Matches(etag) => Some(etag),
+    };
+    let present = match open_file(folder, name) {
+        Ok(file) => Some(file),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(failed(target.operation, error, Outcome::NotApplied)),
+    };
+    match (wanted, present) {
+        (None, None) => Ok(()),
+        (None, Some(_)) => {
+            Err(Error::new(ErrorKind::AlreadyExists, target.operation, "a blob with this key is there"))
+        }
+        (Some(etag), Some(file)) if Footer::read(target.operation, &file)?.etag == *etag => Ok(()),
+        (Some(_), _) => Err(Error::new(
+            ErrorKind::Conflict,
+            target.operation,
+            "the blob has another ETag or is gone; read it again and decide anew",
+        )),
+    }
+}
+
+pub(crate) fn delete(
+    engine: &Engine,
+    namespace: &Namespace,
+    key: &BlobKey,
+    cancelled: &CancelFlag,
+) -> Result<bool> {
+    const OPERATION: &str = "blobs.delete";
+    let io = |error| failed(OPERATION, error, Outcome::NotApplied);
+    let path = blob_path(namespace, key);
+    let _namespace = engine.lock_namespace(namespace.as_str(), LockMode::Shared).map_err(io)?;
+    let locked = engine.lock_folder(&path.folders, LockMode::Exclusive).map_err(io)?;
+    let folder = match engine.folder(&path.folders) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        other => other.map_err(io)?,
+    };
+    cancelled.check(OPERATION)?;
+    if !engine.remove(folder.as_fd(), &path.file).map_err(io)? {
+        return Ok(false);
+    }
+    drop(locked);
+    engine.prune(&path.folders, namespace_folders(namespace).len());
+    flush(folder.as_fd())
+        .and_then(|()| engine.sync_folders(&path.folders))
+        .map_err(|error| failed(OPERATION, error, Outcome::Unknown).with_idempotent(true))?;
+    Ok(true)
+}
+
+/// Moves the namespace's folder away while no writer is in it, then removes it at leisure.
+pub(crate) fn erase(engine: &Engine, namespace: &Namespace, cancelled: &CancelFlag) -> Result<()> {
+    const OPERATION: &str = "blobs.erase";
+    let io = |error| failed(OPERATION, error, Outcome::Unknown).with_idempotent(true);
+    let locked = engine.lock_namespace(namespace.as_str(), LockMode::Exclusive).map_err(io)?;
+    cancelled.check(OPERATION)?;
+    engine.discard(&namespace_folders(namespace)).map_err(io)?;
+    drop(locked);
+    engine.empty_trash().map_err(io)
+}

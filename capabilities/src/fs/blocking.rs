@@ -1,0 +1,66 @@
+//! Steps on the runtime's blocking pool, and their cancellation.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use larder_kernel::{Error, ErrorKind, Outcome, Result};
+
+/// Whether the future of a write was dropped. A step that has begun cannot be stopped, so it checks this under the locks
+/// that the next write of the same key needs, before its effect becomes visible: a cancelled write never overwrites one
+/// that was acknowledged later.
+#[derive(Clone)]
+pub(crate) struct CancelFlag(Arc<AtomicBool>);
+
+/// Held by the future; sets the flag when it is dropped.
+pub(crate) struct CancelOnDrop(Arc<AtomicBool>);
+
+/// A guard for the future of a write, and the flag for its steps.
+pub(crate) fn cancellation() -> (CancelOnDrop, CancelFlag) {
+    let cancelled = Arc::new(AtomicBool::new(false));
+    (CancelOnDrop(Arc::clone(&cancelled)), CancelFlag(cancelled))
+}
+
+impl CancelFlag {
+    /// Ends a step whose future was dropped.
+    pub(crate) fn check(&self, operation: &'static str) -> Result<()> {
+        if !self.0.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        let message = "the call was given up before it took effect";
+        Err(Error::new(ErrorKind::Unavailable, operation, message).with_outcome(Outcome::NotApplied))
+    }
+}
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Takes a step off the queue when its future is dropped.
+struct AbortOnDrop(tokio::task::AbortHandle);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Runs a step on the runtime's blocking pool. A step that has begun runs to its end even if its future is dropped.
+pub(crate) async fn blocking<T: Send + 'static>(
+    operation: &'static str,
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let step = tokio::task::spawn_blocking(work);
+    let _queued = AbortOnDrop(step.abort_handle());
+    match step.await {
+        Ok(result) => result,
+        Err(_) => Err(aborted(operation)),
+    }
+}
+
+/// The error of a step that panicked or that the runtime dropped.
+pub(crate) fn aborted(operation: &'static str) -> Error {
+    let message = "the step did not come to its end; the runtime is shutting down, or there is a defect";
+    Error::new(ErrorKind::Unexpected, operation, message)
+}

@@ -1,0 +1,130 @@
+//! Deleting one blob, and all of a namespace.
+
+use aws_sdk_s3::types::{Delete, ObjectIdentifier};
+use futures_util::stream::{self, StreamExt, TryStreamExt};
+use larder_kernel::{BlobKey, Error, ErrorKind, Outcome, Result};
+
+use super::{list, read};
+use crate::s3::engine::Engine;
+use crate::s3::failure::{Effect, code, failed, status};
+use crate::s3::key::Layout;
+
+/// Requests at once where a server takes no batches.
+const DELETES_AT_ONCE: usize = 8;
+const ERASE: &str = "blobs.erase";
+
+/// S3 does not tell whether there was something to delete, so it is asked before.
+pub(crate) async fn delete(engine: &Engine, layout: &Layout, key: &BlobKey) -> Result<bool> {
+    const OPERATION: &str = "blobs.delete";
+    match read::head(engine, layout, OPERATION, key).await {
+        Ok(_) => delete_object(engine, OPERATION, &layout.object(key)).await.map(|()| true),
+        Err(error) if error.kind() == ErrorKind::NotFound && error.field().is_none() => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+pub(crate) async fn delete_object(engine: &Engine, operation: &'static str, object: &str) -> Result<()> {
+    match engine.client.delete_object().bucket(&engine.bucket).key(object).send().await {
+        Ok(_) => Ok(()),
+        Err(error) if code(&error) == Some("NoSuchKey") => Ok(()),
+        Err(error) => Err(failed(operation, Effect::Repeatable, &error)),
+    }
+}
+
+/// Removes all objects of the namespace, and what uploads left of theirs.
+pub(crate) async fn erase(engine: &Engine, layout: &Layout) -> Result<()> {
+    abort_uploads(engine, layout.root()).await?;
+    let mut after = None;
+    loop {
+        let page = list::page(engine, ERASE, layout.root(), after).await.map_err(unknown)?;
+        let names: Vec<String> = page.objects.into_iter().filter_map(|object| object.key).collect();
+        delete_all(engine, names).await?;
+        after = match page.next {
+            Some(next) => Some(next),
+            None => return Ok(()),
+        };
+    }
+}
+
+/// An erasure that ends early may have removed any part, and may be repeated.
+fn unknown(error: Error) -> Error {
+    error.with_outcome(Outcome::Unknown).with_idempotent(true)
+}
+
+async fn delete_all(engine: &Engine, names: Vec<String>) -> Result<()> {
+    if names.is_empty() {
+        return Ok(());
+    }
+    let objects = names.iter().map(|name| ObjectIdentifier::builder().key(name).build());
+    let batch = objects
+        .collect::<std::result::Result<Vec<_>, _>>()
+        .and_then(|objects| Delete::builder().set_objects(Some(objects)).quiet(true).build())
+        .map_err(|_| Error::new(ErrorKind::Unexpected, ERASE, "the request could not be made"))?;
+    match engine
+        .client
+        .delete_objects()
+        .bucket(&engine.bucket)
+        .delete(batch)
+        .customize()
+        .config_override(engine.server_work(0))
+        .send()
+        .await
+    {
+        // What a batch left it may leave for a reason that only a single request tells.
+        Ok(answer) if answer.errors().is_empty() => Ok(()),
+        Ok(answer) => {
+            let left = answer.errors.unwrap_or_default().into_iter().map(|error| error.key);
+            // Where the server does not say which, all are tried.
+            one_by_one(engine, left.collect::<Option<Vec<_>>>().unwrap_or(names)).await
+        }
+        // Not every server takes batches.
+        Err(error) if matches!(status(&error), Some(400 | 405 | 411 | 501)) => {
+            one_by_one(engine, names).await
+        }
+        Err(error) => Err(unknown(failed(ERASE, Effect::Repeatable, &error))),
+    }
+}
+
+async fn one_by_one(engine: &Engine, names: Vec<String>) -> Result<()> {
+    stream::iter(names)
+        .map(Ok)
+        .try_for_each_concurrent(DELETES_AT_ONCE, async |name| {
+            delete_object(engine, ERASE, &name).await.map_err(unknown)
+        })
+        .await
+}
+
+/// Removes what unfinished uploads hold under the root.
+pub(crate) async fn abort_uploads(engine: &Engine, root: &str) -> Result<()> {
+    let (mut key_marker, mut id_marker) = (None, None);
+    loop {
+        let request = engine
+            .client
+            .list_multipart_uploads()
+            .bucket(&engine.bucket)
+            .prefix(root)
+            .set_key_marker(key_marker)
+            .set_upload_id_marker(id_marker);
+        let answer = match request.send().await {
+            Ok(answer) => answer,
+            // A server without such a listing keeps what it keeps; it is in no listing of blobs.
+            Err(error) if matches!(status(&error), Some(405 | 501)) => return Ok(()),
+            Err(error) => return Err(unknown(failed(ERASE, Effect::Repeatable, &error))),
+        };
+        let uploads = answer.uploads().iter().filter_map(|upload| Some((upload.key()?, upload.upload_id()?)));
+        // A server may take the prefix for a hint.
+        for (name, id) in uploads.filter(|(name, _)| name.starts_with(root)) {
+            let request =
+                engine.client.abort_multipart_upload().bucket(&engine.bucket).key(name).upload_id(id);
+            match request.send().await {
+                Ok(_) => {}
+                Err(error) if status(&error) == Some(404) => {}
+                Err(error) => return Err(unknown(failed(ERASE, Effect::Repeatable, &error))),
+            }
+        }
+        if !answer.is_truncated().unwrap_or_default() || answer.next_key_marker().is_none() {
+            return Ok(());
+        }
+        (key_marker, id_marker) = (answer.next_key_marker, answer.next_upload_id_marker);
+    }
+}

@@ -1,0 +1,49 @@
+//! Whether the database is still in the file that it was opened from.
+//!
+//! SQLite keeps writing to a file that was moved, replaced or removed while it was open. A program that opens the path
+//! later would not find those commits.
+
+use std::path::{Path, PathBuf};
+
+use larder_kernel::{Error, ErrorKind, Outcome};
+
+/// Remembers which file was opened at a path.
+pub(super) struct FileGuard {
+    path: PathBuf,
+    file: Option<Identity>,
+}
+
+/// The device and the inode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Identity(u64, u64);
+
+#[cfg(unix)]
+fn identity(path: &Path) -> Option<Identity> {
+    use std::os::unix::fs::MetadataExt as _;
+    let found = std::fs::metadata(path).ok()?;
+    Some(Identity(found.dev(), found.ino()))
+}
+
+/// Elsewhere a file that is open stays where it is.
+#[cfg(not(unix))]
+fn identity(_path: &Path) -> Option<Identity> {
+    None
+}
+
+impl FileGuard {
+    /// The guard of a database that was just opened.
+    pub(super) fn of(path: &Path) -> Self {
+        Self { path: path.to_owned(), file: identity(path) }
+    }
+
+    /// Refuses to write where the file is not the one at the path any more. The file is looked up, and not opened.
+    pub(super) fn check(&self, operation: &'static str) -> Result<(), Error> {
+        if identity(&self.path) == self.file {
+            return Ok(());
+        }
+        let message =
+            "the file was moved, replaced or removed while it was open; put it back, or open it again";
+        let error = Error::new(ErrorKind::Unavailable, operation, message);
+        Err(error.with_outcome(Outcome::NotApplied))
+    }
+}

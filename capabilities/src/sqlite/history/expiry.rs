@@ -1,0 +1,74 @@
+//! Takes away the messages of threads whose time to live has passed.
+
+use rusqlite::Connection;
+
+use super::super::engine::ExpiryStep;
+use super::super::failure::Fallible;
+use super::super::value::length;
+use super::thread::ThreadRow;
+
+/// Most threads that one part of the work looks at.
+const THREADS_MAX: usize = 64;
+/// Most messages that one part takes away, in number and in bytes: what a writer may have to wait for.
+const MESSAGES_MAX: i64 = 1_024;
+const BYTES_MAX: i64 = 4 << 20;
+
+/// Whether a thread is to be looked at.
+pub(crate) fn is_due(sql: &Connection, now_ms: i64) -> Fallible<bool> {
+    let mut statement = sql.prepare_cached("SELECT EXISTS (SELECT 1 FROM threads WHERE sweep_ms <= ?1)")?;
+    Ok(statement.query_row([now_ms], |row| row.get(0))?)
+}
+
+/// Makes expiries that have passed into the clears that they are.
+pub(crate) fn remove_expired(sql: &Connection, now_ms: i64) -> Fallible<ExpiryStep> {
+    let due: Vec<i64> = sql
+        .prepare_cached("SELECT id FROM threads WHERE sweep_ms <= ?1 ORDER BY sweep_ms LIMIT ?2")?
+        .query_map([now_ms, length(THREADS_MAX)], |row| row.get(0))?
+        .collect::<rusqlite::Result<_>>()?;
+    let mut step = ExpiryStep { removed: 0, more: due.len() == THREADS_MAX };
+    let mut room = Room { messages: MESSAGES_MAX, bytes: BYTES_MAX };
+    for id in due {
+        let Some(mut row) = ThreadRow::with_id(sql, id)? else { continue };
+        if !row.has_expired(now_ms) {
+            row.reschedule_expiry(sql)?;
+        } else if room.holds_rest_of(sql, id)? {
+            row.clear(sql)?;
+            row.save(sql)?;
+            step.removed += 1;
+        } else {
+            row.end_for_good(sql)?;
+            step.more = true;
+            break;
+        }
+    }
+    Ok(step)
+}
+
+/// What may still be taken away.
+struct Room {
+    messages: i64,
+    bytes: i64,
+}
+
+impl Room {
+    /// Whether there is room for what a thread still holds. If not, as much as there is room for goes: the row has counted
+    /// all of it, and nobody sees it any more.
+    fn holds_rest_of(&mut self, sql: &Connection, thread: i64) -> Fallible<bool> {
+        let mut statement =
+            sql.prepare_cached("SELECT seq, bytes FROM messages WHERE thread = ?1 ORDER BY seq")?;
+        let mut rows = statement.query([thread])?;
+        let mut last = None;
+        while let Some(row) = rows.next()? {
+            if self.messages == 0 || self.bytes <= 0 {
+                drop(rows);
+                sql.prepare_cached("DELETE FROM messages WHERE thread = ?1 AND seq <= ?2")?
+                    .execute((thread, last))?;
+                return Ok(false);
+            }
+            last = Some(row.get::<_, i64>(0)?);
+            self.messages -= 1;
+            self.bytes -= row.get::<_, i64>(1)?;
+        }
+        Ok(true)
+    }
+}
