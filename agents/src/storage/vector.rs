@@ -8,8 +8,6 @@ mod columns;
 mod first;
 mod index;
 mod kernel;
-#[doc(hidden)]
-pub mod limits;
 mod matrix;
 mod query;
 mod run;

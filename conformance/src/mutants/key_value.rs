@@ -154,7 +154,7 @@ impl KeyValueStore for Wrong {
                 self.inner.delete(&bucket, &key, None).await?;
             }
             (Sin::CreatingOverwrites, KeyValueCondition::Absent) => {
-                options.condition = KeyValueCondition::None
+                options.condition = KeyValueCondition::None;
             }
             (Sin::LostUpdates, KeyValueCondition::AtRevision(_)) => {
                 // Every store that checks first and writes then waits in between.
