@@ -12,7 +12,7 @@
 //! | `EncryptionLayer` | what is stored is encrypted; with the feature `encryption` |
 //!
 //! A [`Layer`] wraps a store in a store of the same contract, so layers compose, and [`Layers`] holds a stack of them.
-//! What is wrapped passes the conformance suite as a backend of its own; a test of `larder-conformance` runs it over each
+//! What is wrapped passes the conformance suite as a backend of its own; a test of `larder-cli` runs it over each
 //! layer and over all of them together.
 
 mod answer;

@@ -22,5 +22,3 @@ pub use history::InMemoryHistoryProvider;
 pub use key_value::InMemoryKeyValueStore;
 pub use tasks::{GlobalTaskStore, InMemoryTaskStore};
 pub use vector::InMemoryVectorStore;
-#[doc(hidden)]
-pub use vector::limits;

@@ -1,5 +1,5 @@
 //! What is found of a place, and that looking at it changes nothing. Live services are looked at by the tests of the
-//! command, in `larder-conformance`.
+//! command, in `larder-cli`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[cfg(any(feature = "sqlite", feature = "fs"))]

@@ -27,14 +27,14 @@ mod vectors;
 use async_trait::async_trait;
 use larder_kernel::{Contract, Error, ErrorKind, Outcome, Result, TaskStatus};
 
-pub(crate) use calls::{Calls, Tally};
-pub(crate) use listen::Listeners;
-pub(crate) use register::Held;
+pub use calls::{Calls, Tally};
+pub use listen::Listeners;
+pub use register::Held;
 
 use crate::harness::StoreSet;
 
 /// The contracts for which there are clerks.
-pub(crate) const CONTRACTS: [Contract; 6] = [
+pub const CONTRACTS: [Contract; 6] = [
     Contract::History,
     Contract::KeyValue,
     Contract::Tasks,
@@ -45,7 +45,7 @@ pub(crate) const CONTRACTS: [Contract; 6] = [
 
 /// What a clerk does next. The numbers tell what is written, so that nothing need be kept of the bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Op {
+pub enum Op {
     /// Appends the messages of a batch, under the batch's idempotency key if it has one.
     Append { batch: usize, count: usize, keyed: bool },
     /// Reads the whole thread.
@@ -84,7 +84,7 @@ pub(crate) enum Op {
 
 impl Op {
     /// Whether it changes anything.
-    pub(crate) fn writes(&self) -> bool {
+    pub fn writes(&self) -> bool {
         match self {
             Self::Edges(op) => op.writes(),
             Self::ReadThread
@@ -99,7 +99,7 @@ impl Op {
 
 /// What a store answered, as far as a clerk looks at it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub enum Answer {
     /// The numbers that a write was given.
     Numbers(Vec<u64>),
     /// What is there.
@@ -114,7 +114,7 @@ pub(crate) enum Answer {
 
 /// How a call ended.
 #[derive(Debug)]
-pub(crate) enum Ended {
+pub enum Ended {
     /// With an answer.
     Done(Answer),
     /// With an error that says that nothing was done.
@@ -135,22 +135,22 @@ impl From<Result<Answer>> for Ended {
 
 /// Something that contradicts the contract.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Sin {
+pub struct Sin {
     /// The clause.
-    pub(crate) clause: &'static str,
+    pub clause: &'static str,
     /// What was expected and what came.
-    pub(crate) finding: String,
+    pub finding: String,
 }
 
 impl Sin {
-    pub(crate) fn new(clause: &'static str, finding: impl Into<String>) -> Self {
+    pub fn new(clause: &'static str, finding: impl Into<String>) -> Self {
         Self { clause, finding: finding.into() }
     }
 }
 
 /// One client of one contract, which remembers what it wrote.
 #[async_trait]
-pub(crate) trait Clerk: Send + Sync {
+pub trait Clerk: Send + Sync {
     /// The contract.
     fn contract(&self) -> Contract;
 
@@ -169,7 +169,7 @@ pub(crate) trait Clerk: Send + Sync {
 }
 
 /// A clerk for each contract that is served, all on things of their own under the name `era`.
-pub(crate) fn clerks(stores: &StoreSet, era: &str, seed: u64) -> Vec<Box<dyn Clerk>> {
+pub fn clerks(stores: &StoreSet, era: &str, seed: u64) -> Vec<Box<dyn Clerk>> {
     CONTRACTS
         .into_iter()
         .filter(|contract| stores.store(*contract).is_some())
@@ -178,7 +178,7 @@ pub(crate) fn clerks(stores: &StoreSet, era: &str, seed: u64) -> Vec<Box<dyn Cle
 }
 
 /// A clerk for one contract.
-pub(crate) fn clerk(contract: Contract, stores: &StoreSet, era: &str, seed: u64) -> Box<dyn Clerk> {
+pub fn clerk(contract: Contract, stores: &StoreSet, era: &str, seed: u64) -> Box<dyn Clerk> {
     let random = Random::new(seed, contract.as_str());
     match contract {
         Contract::History => Box::new(history::HistoryClerk::new(era, random)),
@@ -194,28 +194,28 @@ pub(crate) fn clerk(contract: Contract, stores: &StoreSet, era: &str, seed: u64)
 }
 
 /// Whether an error is one that a place out of reach explains.
-pub(crate) fn is_weather(error: &Error) -> bool {
+pub fn is_weather(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout | ErrorKind::ResourceExhausted)
 }
 
 /// The sin of an error that nothing explains, where it is one.
-pub(crate) fn unexplained(error: Option<&Error>, op: &Op) -> Option<Sin> {
+pub fn unexplained(error: Option<&Error>, op: &Op) -> Option<Sin> {
     let error = error.filter(|error| !is_weather(error))?;
     Some(Sin::new("STORE-014", format!("{op:?} ended with an error that nothing explains: {error}")))
 }
 
 /// Chance from a seed: SplitMix64 (Steele, Lea, Flood 2014).
 #[derive(Debug, Clone)]
-pub(crate) struct Random(u64);
+pub struct Random(u64);
 
 impl Random {
     /// Chance that belongs to a name.
-    pub(crate) fn new(seed: u64, name: &str) -> Self {
+    pub fn new(seed: u64, name: &str) -> Self {
         let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
         Self(name.bytes().fold(seed ^ 0xcbf2_9ce4_8422_2325, fold))
     }
 
-    pub(crate) fn draw(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -224,28 +224,28 @@ impl Random {
     }
 
     /// A number below `limit`, which is not 0.
-    pub(crate) fn below(&mut self, limit: u64) -> u64 {
+    pub fn below(&mut self, limit: u64) -> u64 {
         self.draw() % limit
     }
 
     /// An index below `limit`, which is not 0.
-    pub(crate) fn index(&mut self, limit: usize) -> usize {
+    pub fn index(&mut self, limit: usize) -> usize {
         usize::try_from(self.below(u64::try_from(limit).unwrap_or(u64::MAX))).unwrap_or(0)
     }
 
     /// Whether what happens once in `times` happens now.
-    pub(crate) fn once_in(&mut self, times: u64) -> bool {
+    pub fn once_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }
 }
 
 /// The seed of one trial of a run.
-pub(crate) fn trial_seed(seed: u64, what: &str, trial: u64) -> u64 {
+pub fn trial_seed(seed: u64, what: &str, trial: u64) -> u64 {
     Random::new(seed.wrapping_add(trial.wrapping_mul(0x9E37_79B9_7F4A_7C15)), what).draw()
 }
 
 /// Text that fills up a record, the same for the same number: mostly little, sometimes some tens of kilobytes.
-pub(crate) fn filler(number: u64) -> String {
+pub fn filler(number: u64) -> String {
     let mut random = Random::new(number, "filler");
     let length = if random.once_in(12) { random.index(40_000) } else { random.index(300) };
     let start = random.index(26);
@@ -255,7 +255,7 @@ pub(crate) fn filler(number: u64) -> String {
 
 /// How a step of a clerk ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stepped {
+pub enum Stepped {
     /// A write was acknowledged.
     Wrote,
     /// Something was read.
@@ -265,12 +265,7 @@ pub(crate) enum Stepped {
 }
 
 /// Does one step of a clerk.
-pub(crate) async fn step(
-    clerk: &mut dyn Clerk,
-    stores: &StoreSet,
-    calls: &Calls,
-    sins: &mut Vec<Sin>,
-) -> Stepped {
+pub async fn step(clerk: &mut dyn Clerk, stores: &StoreSet, calls: &Calls, sins: &mut Vec<Sin>) -> Stepped {
     let op = clerk.next();
     let (ended, late) = calls.call(&op, clerk.perform(&op, stores)).await;
     let stepped = match ended {
@@ -287,7 +282,7 @@ pub(crate) async fn step(
 const STEPS_MAX: u32 = 100;
 
 /// Has a clerk work until a write is acknowledged. So many of its calls may fail before; says how many did.
-pub(crate) async fn recover(
+pub async fn recover(
     clerk: &mut dyn Clerk,
     stores: &StoreSet,
     calls: &Calls,

@@ -27,7 +27,7 @@
 //!
 //! - `mimic`: `Suite::main`, a test target with one test for each case.
 //! - `report`: `Report::write`, which makes JSON, JUnit XML, a page and badges; and waivers read from a file.
-//! - `mutants`, `cli`, `full`: stores that are wrong on purpose, and the `larder` command; backends need neither.
+//! - `mutants`: stores that are wrong on purpose, by which the suite itself is tested; backends do not need it.
 
 mod assert;
 mod calls;
@@ -40,23 +40,16 @@ pub mod concurrent;
 #[doc(hidden)]
 pub mod context;
 mod contract_text;
-#[cfg(feature = "cli")]
-#[doc(hidden)]
-pub mod durable;
 #[doc(hidden)]
 pub mod expect;
 #[doc(hidden)]
 pub mod faults;
-#[cfg(all(doctest, feature = "cli"))]
-mod guide;
 #[doc(hidden)]
 pub mod harness;
 #[doc(hidden)]
 pub mod latency;
-#[cfg(feature = "cli")]
 #[doc(hidden)]
-pub mod layered;
-mod ledger;
+pub mod ledger;
 #[doc(hidden)]
 pub mod level;
 #[cfg(feature = "mimic")]
@@ -67,24 +60,17 @@ pub mod model;
 #[cfg(feature = "mutants")]
 #[doc(hidden)]
 pub mod mutants;
-mod patience;
+#[doc(hidden)]
+pub mod patience;
 #[doc(hidden)]
 pub mod refusals;
-#[cfg(feature = "cli")]
-mod relayed;
 #[doc(hidden)]
 pub mod report;
 #[doc(hidden)]
 pub mod runner;
-#[cfg(feature = "cli")]
-#[doc(hidden)]
-pub mod service;
 mod suite;
 #[doc(hidden)]
 pub mod suites;
-#[cfg(feature = "cli")]
-#[doc(hidden)]
-pub mod url;
 
 pub use async_trait::async_trait;
 pub use bytes;

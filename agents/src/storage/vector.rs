@@ -6,8 +6,6 @@ mod coarse;
 mod columns;
 mod index;
 mod ivf;
-#[doc(hidden)]
-pub mod limits;
 mod matrix;
 mod namespace;
 mod query;

@@ -61,28 +61,3 @@ async fn answers_are_timed_and_refusals_are_counted_apart() {
     assert_eq!((found[0].method, found[0].count, found[0].errors), ("claim", 3, 1));
     assert!(found[0].p50_ns <= found[0].p99_ns && found[0].p99_ns <= found[0].max_ns);
 }
-
-#[cfg(feature = "cli")]
-#[tokio::test]
-async fn what_cases_see_is_the_store_within() {
-    let scratch = tempfile::tempdir().unwrap();
-    let plain = crate::url::harnesses(&[], scratch.path()).await.unwrap();
-    for inner in plain {
-        let harness = Stopwatch::default().watch(Arc::clone(&inner));
-        assert_eq!((harness.name(), harness.url()), (inner.name(), inner.url()));
-        assert_eq!(format!("{harness:?}"), format!("{inner:?}"));
-        let (namespace, options) = (Namespace::new("n").unwrap(), OpenOptions::default());
-        let (watched, own) = (
-            harness.open(&namespace, &options).await.unwrap(),
-            inner.open(&namespace, &options).await.unwrap(),
-        );
-        for contract in Contract::ALL {
-            assert_eq!(watched.capabilities(contract), own.capabilities(contract));
-            let (Some(watched), Some(own)) = (watched.store(contract), own.store(contract)) else { continue };
-            assert_eq!(watched.namespace(), own.namespace());
-            assert_eq!(format!("{watched:?}"), format!("{own:?}"));
-        }
-        let cypher = |set: &StoreSet| set.graph.as_ref().is_some_and(|graph| graph.as_cypher().is_some());
-        assert_eq!(cypher(&watched), cypher(&own));
-    }
-}

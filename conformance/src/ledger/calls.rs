@@ -14,20 +14,20 @@ const LINES_MAX: usize = 400;
 
 /// How the calls ended, counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Tally {
+pub struct Tally {
     /// With an answer.
-    pub(crate) done: u64,
+    pub done: u64,
     /// Not applied.
-    pub(crate) refused: u64,
+    pub refused: u64,
     /// With unknown outcome.
-    pub(crate) open: u64,
+    pub open: u64,
     /// The longest, in milliseconds.
-    pub(crate) longest_ms: u128,
+    pub longest_ms: u128,
 }
 
 impl Tally {
     /// Adds those of another.
-    pub(crate) fn add(&mut self, other: Self) {
+    pub fn add(&mut self, other: Self) {
         self.done += other.done;
         self.refused += other.refused;
         self.open += other.open;
@@ -37,7 +37,7 @@ impl Tally {
 
 /// What the calls of one trial have in common.
 #[derive(Debug)]
-pub(crate) struct Calls {
+pub struct Calls {
     /// How long one may take.
     limit: Duration,
     /// How many are under way.
@@ -57,30 +57,26 @@ impl Drop for Flight<'_> {
 }
 
 impl Calls {
-    pub(crate) fn new(limit: Duration, in_flight: Arc<AtomicUsize>) -> Self {
+    pub fn new(limit: Duration, in_flight: Arc<AtomicUsize>) -> Self {
         Self { limit, in_flight, begun: Instant::now(), lines: Mutex::default(), tally: Mutex::default() }
     }
 
     /// How long a call may take.
-    pub(crate) fn limit(&self) -> Duration {
+    pub fn limit(&self) -> Duration {
         self.limit
     }
 
-    pub(crate) fn tally(&self) -> Tally {
+    pub fn tally(&self) -> Tally {
         *self.tally.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What was done, line by line.
-    pub(crate) fn script(&self) -> String {
+    pub fn script(&self) -> String {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner).join("\n")
     }
 
     /// Makes a call. One that does not end in time is a sin, and what it asked for may have been done.
-    pub(crate) async fn call(
-        &self,
-        op: &Op,
-        call: impl Future<Output = Result<Answer>>,
-    ) -> (Ended, Option<Sin>) {
+    pub async fn call(&self, op: &Op, call: impl Future<Output = Result<Answer>>) -> (Ended, Option<Sin>) {
         self.in_flight.fetch_add(1, Ordering::SeqCst);
         let flight = Flight(&self.in_flight);
         let begun = Instant::now();
@@ -97,7 +93,7 @@ impl Calls {
     }
 
     /// Adds a line about something else than a call.
-    pub(crate) fn remark(&self, text: &str) {
+    pub fn remark(&self, text: &str) {
         let line = format!("{:>7.1} ms  {text}", self.begun.elapsed().as_secs_f64() * 1e3);
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         if lines.len() < LINES_MAX {

@@ -16,7 +16,7 @@ const TRIES_MAX: u32 = 12;
 
 /// A message as it was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Line {
+pub struct Line {
     /// Its batch and its place in it; `None` where nobody wrote it so.
     written: Option<(usize, usize)>,
     seq: u64,

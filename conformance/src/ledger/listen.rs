@@ -24,14 +24,15 @@ const AGAIN: Duration = Duration::from_millis(10);
 const LOOK: Duration = Duration::from_millis(10);
 
 /// The readers of what the clerks of an era write.
-pub(crate) struct Listeners {
+#[derive(Debug)]
+pub struct Listeners {
     listening: JoinSet<()>,
     thread: Option<(Thread, Ear)>,
     bucket: Option<(BucketName, Ear)>,
 }
 
 /// What a reader has heard.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Heard {
     /// The number of the last event.
     last: u64,
@@ -60,7 +61,7 @@ impl Listeners {
     ///
     /// # Errors
     /// Where the era makes no name.
-    pub(crate) fn start(stores: &StoreSet, era: &str, limit: Duration) -> Result<Self> {
+    pub fn start(stores: &StoreSet, era: &str, limit: Duration) -> Result<Self> {
         let mut all = Self { listening: JoinSet::new(), thread: None, bucket: None };
         if stores.history.is_some() {
             let (thread, ear) = (Thread::new("clerk", era)?, Ear::default());
@@ -83,7 +84,7 @@ impl Listeners {
 
     /// Compares what was heard with what is stored, once that has come or can come no more. Says how often a reader had to
     /// start again.
-    pub(crate) async fn judge(mut self, stores: &StoreSet, patience: Duration) -> Result<(u64, Vec<Sin>)> {
+    pub async fn judge(mut self, stores: &StoreSet, patience: Duration) -> Result<(u64, Vec<Sin>)> {
         let deadline = Instant::now() + patience;
         let (mut starts, mut sins) = (0, Vec::new());
         if let Some((thread, ear)) = &self.thread {

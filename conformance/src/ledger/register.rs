@@ -4,13 +4,13 @@ use super::Sin;
 
 /// What is there: a value by its number, or nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Held {
+pub struct Held {
     /// The number of the write that put it; `None` where nothing is there, or what was there from the start.
-    pub(crate) number: Option<u64>,
+    pub number: Option<u64>,
     /// The revision, where it is known.
-    pub(crate) version: Option<u64>,
+    pub version: Option<u64>,
     /// What else distinguishes it, such as a task's status.
-    pub(crate) mark: u8,
+    pub mark: u8,
 }
 
 impl Held {

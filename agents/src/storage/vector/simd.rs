@@ -5,9 +5,9 @@
 //! are added in one fixed order without fused steps, and the codes are integers. So an answer does not depend on the
 //! machine.
 //!
-//! This, with its parts, and `limits` are the rooms of the crate with `unsafe` code. It needs three kinds: calls of
-//! functions that are compiled for instructions which were just found to be there, loads and stores of whole registers
-//! from and to arrays of exactly their size, and prefetches.
+//! This module, with its parts, has all `unsafe` code of the crate. It needs three kinds: calls of functions that are
+//! compiled for instructions which were just found to be there, loads and stores of whole registers from and to arrays of
+//! exactly their size, and prefetches.
 #![allow(unsafe_code)]
 
 mod prefetch;

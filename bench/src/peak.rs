@@ -1,0 +1,121 @@
+//! The most memory that a large blob takes on its way in or out, measured in a process of its own.
+
+use std::process::{Command, ExitCode};
+
+use bytes::Bytes;
+use clap::ValueEnum;
+use futures_util::{StreamExt, stream};
+
+use super::blobs::{Blobs, MIB};
+use super::figure::{Figure, Subject, Target, Unit};
+use super::pgbench::run;
+use super::s3::{IN_FLIGHT, PART_BYTES, VARIABLE};
+use super::{Outcome, Plan, machine, payload};
+use larder_cli::output;
+
+/// Where the child finds the service: in the environment, as process lists show arguments.
+const URL: &str = "LARDER_BENCH_PEAK_URL";
+const NAMESPACE: &str = "LARDER_BENCH_PEAK_NAMESPACE";
+const MEBIBYTES: &str = "LARDER_BENCH_PEAK_MEBIBYTES";
+
+/// What is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Step {
+    Put,
+    Get,
+}
+
+impl Step {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Put => "put",
+            Self::Get => "get",
+        }
+    }
+}
+
+/// How much memory a put and a get of a large blob add, beside the parts that are in flight.
+pub(super) async fn s3_memory(plan: &Plan) -> Outcome<Vec<Figure>> {
+    let url = plan.url(VARIABLE)?;
+    let namespace = format!("bench-memory-{}", std::process::id());
+    let larder = Blobs::open(&url, &namespace).await?;
+    let figures = measure(plan, &url, &namespace);
+    // Whatever happened, nothing stays behind.
+    larder.erase().await?;
+    figures
+}
+
+fn measure(plan: &Plan, url: &str, namespace: &str) -> Outcome<Vec<Figure>> {
+    let mebibytes = plan.size(256, 128);
+    let in_flight = (IN_FLIGHT * PART_BYTES) as f64 / MIB as f64;
+    let mut figures = Vec::new();
+    for (name, step) in [("s3-put-memory", Step::Put), ("s3-get-memory", Step::Get)] {
+        let mut rounds = Vec::new();
+        // What a process allocates hardly varies.
+        for _ in 0..plan.rounds.min(3) {
+            let mut child = Command::new(std::env::current_exe()?);
+            child.args(["bench", "--peak-of", step.word()]);
+            child.env(URL, url).env(NAMESPACE, namespace).env(MEBIBYTES, mebibytes.to_string());
+            rounds.push((run(&mut child)?.trim().parse::<f64>()?, in_flight));
+        }
+        let subject = Subject {
+            name,
+            what: format!("resident memory that a {} of {mebibytes} MiB adds at most", step.word()),
+            peer: "8 parts of 8 MiB in flight".to_owned(),
+            settings: "a process of its own, its peak reset after a first small blob".to_owned(),
+            unit: Unit::MebiBytes,
+            target: Some(Target::AtMost(1.5)),
+        };
+        figures.push(subject.figure(&rounds));
+    }
+    Ok(figures)
+}
+
+/// Does the step in this process and prints the mebibytes that it added.
+pub(super) fn child(step: Step) -> ExitCode {
+    let added = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(Into::into)
+        .and_then(|runtime| runtime.block_on(added(step)));
+    match added {
+        Ok(mebibytes) => output::finish(mebibytes, ExitCode::SUCCESS),
+        Err(error) => output::trouble(error),
+    }
+}
+
+async fn added(step: Step) -> Outcome<f64> {
+    let larder = Blobs::open(&std::env::var(URL)?, &std::env::var(NAMESPACE)?).await?;
+    let mebibytes: u32 = std::env::var(MEBIBYTES)?.parse()?;
+    // Connections, credentials and the allocator's first pages are not the blob's.
+    let small = payload::blob(1);
+    if step == Step::Put {
+        larder.put(&small).await?;
+    }
+    // Resets the peak to what is resident now.
+    std::fs::write("/proc/self/clear_refs", "5")?;
+    let before = resident("VmRSS")?;
+    match step {
+        Step::Put => larder.put_stream(made_on_the_way(&small, mebibytes)).await?,
+        Step::Get => {
+            larder.get(usize::try_from(mebibytes)? * MIB).await?;
+        }
+    }
+    Ok((resident("VmHWM")? - before) / 1024.0)
+}
+
+/// Pieces that are each allocated when they are asked for, so that the blob is never whole in memory.
+fn made_on_the_way(
+    piece: &Bytes,
+    mebibytes: u32,
+) -> impl futures_util::Stream<Item = larder_kernel::Result<Bytes>> + Send + use<> {
+    let piece = piece.clone();
+    stream::iter(0..mebibytes).map(move |_| Ok(Bytes::copy_from_slice(&piece)))
+}
+
+/// A line of this process's state, in KiB.
+fn resident(name: &str) -> Outcome<f64> {
+    let line =
+        machine::field("/proc/self/status", name).ok_or("this system does not tell a process's memory")?;
+    Ok(line.split(' ').next().unwrap_or_default().parse()?)
+}

@@ -1,0 +1,221 @@
+//! Writers that are processes of their own, and their ends.
+
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use larder_kernel::{Namespace, Result};
+
+use super::journal::{Told, replay};
+use crate::url;
+use larder_conformance::case::Level;
+use larder_conformance::harness::{Harness, OpenOptions, StoreSet};
+use larder_conformance::ledger::{Calls, Clerk, Random, Sin, clerks, recover, trial_seed};
+use larder_conformance::level::{Counterexample, Effort, LevelReport};
+use larder_conformance::runner::within;
+
+/// How many kills prove the level, and how many in a long run.
+const REQUIRED: u64 = 50;
+const REQUIRED_LONG: u64 = 500;
+/// How many writers are killed at most for one that counts.
+const TRIES_MAX: u64 = 4;
+/// How long a writer has to acknowledge its first writes.
+const START_MAX: Duration = Duration::from_secs(30);
+/// The namespace that the writers write in.
+pub const NAMESPACE: &str = "durable";
+/// How many calls of a client may fail before a write must succeed. One that runs into what was begun before the kill is
+/// refused.
+const ATTEMPTS_MAX: u32 = 4;
+
+/// Kills processes that write to a place of their own, of the scheme of `url` and with its parameters: `program writer URL
+/// --era … --seed …`, which has to do what [`write`](super::write) does and print what that says. The same place is
+/// written by one after the other.
+pub async fn kill_writers(program: &Path, name: &str, url: &str, effort: &Effort) -> LevelReport {
+    let begun = Instant::now();
+    let required = if effort.long { REQUIRED_LONG } else { REQUIRED };
+    let mut report = LevelReport::new(name, Level::Durable, None, "kills", required);
+    if let Err(reason) = kill_all(program, url, effort, required, &mut report).await {
+        report.trouble = Some(reason);
+    }
+    report.elapsed_us = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
+    report
+}
+
+async fn kill_all(
+    program: &Path,
+    url: &str,
+    effort: &Effort,
+    required: u64,
+    report: &mut LevelReport,
+) -> std::result::Result<(), String> {
+    let scratch = tempfile::tempdir().map_err(|error| format!("cannot make a temporary folder: {error}"))?;
+    let (scheme, query) = (url.split(':').next().unwrap_or_default(), url.split_once('?'));
+    let place = url::url_of(scheme, &scratch.path().join("place"), query.map_or("", |(_, query)| query));
+    let wanted = effort.share_of(required);
+    let mut earlier = Vec::new();
+    let mut sums = Told::default();
+    let mut tries = 0;
+    while report.executed < wanted && report.counterexamples.is_empty() {
+        tries += 1;
+        if tries > wanted * TRIES_MAX {
+            return Err(format!("only {} of {tries} kills met a write under way", report.executed));
+        }
+        let seed = trial_seed(effort.seed, scheme, tries);
+        let writer =
+            Writer { program: program.to_owned(), url: place.clone(), era: format!("kill-{tries}"), seed };
+        let era = writer.era.clone();
+        let lines = tokio::task::spawn_blocking(move || writer.run_and_kill())
+            .await
+            .map_err(|error| format!("a writer's watcher ended: {error}"))?
+            .map_err(|error| format!("cannot run `{} writer`: {error}", program.display()))?;
+        let judged = judge(&place, scratch.path(), &era, seed, &lines, effort).await;
+        let (told, clerks, sins) = judged.map_err(|error| format!("cannot use the place: {error}"))?;
+        if let Some(reason) = told.trouble {
+            return Err(reason);
+        }
+        note(report, &sins, &lines, seed);
+        sums.acknowledged += told.acknowledged;
+        sums.in_flight += told.in_flight;
+        report.executed += u64::from(told.in_flight > 0);
+        earlier.push(clerks);
+    }
+    let again = judge_again(&place, scratch.path(), &earlier, effort).await;
+    note(report, &again.map_err(|error| format!("cannot use the place: {error}"))?, &[], effort.seed);
+    report.notes.push(format!(
+        "{tries} writers were killed; {} writes had been acknowledged, {} were under way",
+        sums.acknowledged, sums.in_flight
+    ));
+    Ok(())
+}
+
+fn note(report: &mut LevelReport, sins: &[Sin], lines: &[String], seed: u64) {
+    for sin in sins {
+        let (finding, script) = (sin.finding.clone(), lines.join("\n"));
+        report.counterexamples.push(Counterexample { clause: sin.clause, finding, script, seed });
+    }
+}
+
+async fn open(place: &str, scratch: &Path) -> Result<(Arc<dyn Harness>, StoreSet, StoreSet)> {
+    let harness = url::named("durable", place, scratch).await?;
+    let namespace = Namespace::new(NAMESPACE)?;
+    let stores = harness.open(&namespace, &OpenOptions::default()).await?;
+    let other = harness.open(&namespace, &OpenOptions::default().with_handle(1)).await?;
+    Ok((harness, stores, other))
+}
+
+/// What the writer said, its clerks, and what contradicts them.
+type Judged = (Told, Vec<Box<dyn Clerk>>, Vec<Sin>);
+
+/// Opens the place and compares it with what the writer said; then writes some more, and compares again.
+async fn judge(
+    place: &str,
+    scratch: &Path,
+    era: &str,
+    seed: u64,
+    lines: &[String],
+    effort: &Effort,
+) -> Result<Judged> {
+    let (_harness, stores, other) =
+        within(effort.timeout, "durable.open", Box::pin(open(place, scratch))).await?;
+    let mut clerks = clerks(&stores, era, seed);
+    let told = replay(lines, &mut clerks);
+    let mut sins = Vec::new();
+    for clerk in &mut clerks {
+        sins.extend(within(effort.timeout, "durable.judge", clerk.judge(&stores, "STORE-005")).await?);
+        let calls = Calls::new(effort.timeout, Arc::default());
+        recover(clerk.as_mut(), &stores, &calls, &mut sins, ATTEMPTS_MAX).await;
+        sins.extend(within(effort.timeout, "durable.judge", clerk.judge(&other, "STORE-005")).await?);
+    }
+    Ok((told, clerks, sins))
+}
+
+/// What earlier writers wrote must outlive later kills.
+async fn judge_again(
+    place: &str,
+    scratch: &Path,
+    earlier: &[Vec<Box<dyn Clerk>>],
+    effort: &Effort,
+) -> Result<Vec<Sin>> {
+    let (_harness, stores, _other) =
+        within(effort.timeout, "durable.open", Box::pin(open(place, scratch))).await?;
+    let mut sins = Vec::new();
+    for clerk in earlier.iter().flatten() {
+        sins.extend(within(effort.timeout, "durable.judge", clerk.judge(&stores, "STORE-005")).await?);
+    }
+    Ok(sins)
+}
+
+/// A process that writes.
+struct Writer {
+    program: std::path::PathBuf,
+    url: String,
+    era: String,
+    seed: u64,
+}
+
+impl Writer {
+    /// Starts it, kills it at a random moment after some acknowledged writes, and gives what it said.
+    fn run_and_kill(&self) -> io::Result<Vec<String>> {
+        let mut random = Random::new(self.seed, "moment");
+        let (enough, pause) = (1 + random.below(60), Duration::from_micros(random.below(4_000)));
+        let mut child = Command::new(&self.program)
+            .args(["writer", &self.url, "--era", &self.era, "--seed", &self.seed.to_string()])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let acknowledged = Arc::new(AtomicU64::new(0));
+        let ended = Arc::new(AtomicBool::new(false));
+        let said = child.stdout.take().ok_or_else(|| io::Error::other("no pipe"))?;
+        let (count, end) = (Arc::clone(&acknowledged), Arc::clone(&ended));
+        let listening = std::thread::spawn(move || {
+            let lines = listen(said, &count);
+            end.store(true, Ordering::SeqCst);
+            lines
+        });
+        let deadline = Instant::now() + START_MAX;
+        while acknowledged.load(Ordering::SeqCst) < enough
+            && !ended.load(Ordering::SeqCst)
+            && Instant::now() < deadline
+        {
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        std::thread::sleep(pause);
+        let killed = kill(&mut child)?;
+        let lines = listening.join().map_err(|_| io::Error::other("the listener ended"))??;
+        if !killed {
+            return Err(io::Error::other("it ended before it was killed"));
+        }
+        Ok(lines)
+    }
+}
+
+/// Whether it was the kill that ended the process.
+fn kill(child: &mut Child) -> io::Result<bool> {
+    child.kill()?;
+    let status = child.wait()?;
+    #[cfg(unix)]
+    {
+        use std::os::unix::process::ExitStatusExt;
+        Ok(status.signal() == Some(9))
+    }
+    #[cfg(not(unix))]
+    Ok(!status.success())
+}
+
+/// The whole lines that a writer said. The kill may cut the last one.
+fn listen(said: impl Read, acknowledged: &AtomicU64) -> io::Result<Vec<String>> {
+    let mut lines = Vec::new();
+    let mut said = BufReader::new(said);
+    loop {
+        let mut line = String::new();
+        said.read_line(&mut line)?;
+        let Some(line) = line.strip_suffix('\n') else { return Ok(lines) };
+        if line.starts_with('<') {
+            acknowledged.fetch_add(1, Ordering::SeqCst);
+        }
+        lines.push(line.to_owned());
+    }
+}

@@ -1,0 +1,219 @@
+//! Layers around any backend, so that the suite presses them as it presses a backend.
+//!
+//! A URL says so in front: `retry+sqlite:./larder.db` is SQLite behind the layer that tries again, and `stack+memory:` is
+//! memory behind all layers at once.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use larder_agents::layers::{
+    BlobCacheLayer, ConcurrencyLimitLayer, EncryptionKey, EncryptionLayer, KeyRing, Layer, Layers,
+    MetricsLayer, RetryLayer, Tenant, TimeoutLayer, TraceLayer,
+};
+use larder_kernel::{Namespace, Result};
+
+use larder_conformance::harness::{Harness, OpenOptions, Relayed, StoreSet};
+
+/// Longer than any case waits for an answer.
+const LONG: Duration = Duration::from_secs(60);
+const CACHE_BYTES: usize = 16 * 1024 * 1024;
+const AT_ONCE: usize = 64;
+
+/// What stands around the stores of a backend.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Around {
+    /// Spans with the names of what is read and written.
+    Trace,
+    /// Latencies, errors and bytes.
+    Metrics,
+    /// Calls that are repeated where that is safe.
+    Retry,
+    /// An end to calls that take too long.
+    Timeout,
+    /// So many calls at once, and no more.
+    Limit,
+    /// Blobs that were read lately.
+    Cache,
+    /// A prefix before the namespace.
+    Tenant,
+    /// Content sealed with a key, beside an older key from before a rotation.
+    Encryption,
+    /// All of them.
+    Stack,
+}
+
+impl Around {
+    /// Each layer by itself, then all of them.
+    pub const ALL: [Self; 9] = [
+        Self::Trace,
+        Self::Metrics,
+        Self::Retry,
+        Self::Timeout,
+        Self::Limit,
+        Self::Cache,
+        Self::Tenant,
+        Self::Encryption,
+        Self::Stack,
+    ];
+
+    /// The word before the URL.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Trace => "trace",
+            Self::Metrics => "metrics",
+            Self::Retry => "retry",
+            Self::Timeout => "timeout",
+            Self::Limit => "limit",
+            Self::Cache => "cache",
+            Self::Tenant => "tenant",
+            Self::Encryption => "encryption",
+            Self::Stack => "stack",
+        }
+    }
+
+    /// Takes the word from the front of a URL. Other schemes hold a plus sign too, such as `redis+cluster`.
+    #[must_use]
+    pub fn split(url: &str) -> Option<(Self, &str)> {
+        let (word, rest) = url.split_once('+')?;
+        let around = Self::ALL.into_iter().find(|around| word.eq_ignore_ascii_case(around.name()))?;
+        Some((around, rest))
+    }
+
+    /// The layers, the namespace that lies behind them, and with what the stores behind them are opened.
+    fn layers(
+        self,
+        namespace: &Namespace,
+        options: &OpenOptions,
+    ) -> Result<(Layers, Namespace, OpenOptions)> {
+        let plain = Layers::new();
+        let layers = match self {
+            Self::Trace => plain.with(TraceLayer::new("suite").with_names()),
+            Self::Metrics => plain.with(MetricsLayer::new("suite")),
+            Self::Retry => plain.with(RetryLayer::new()),
+            Self::Timeout => plain.with(TimeoutLayer::new(LONG)),
+            Self::Limit => plain.with(ConcurrencyLimitLayer::new(AT_ONCE)),
+            Self::Cache => plain.with(BlobCacheLayer::new(CACHE_BYTES)),
+            Self::Tenant => {
+                let tenant = Tenant::new("acme")?.enter(namespace)?;
+                let behind = tenant.behind().clone();
+                return Ok((plain.with(tenant), behind, options.clone()));
+            }
+            Self::Encryption => {
+                let behind = OpenOptions { embedder: None, ..options.clone() };
+                return Ok((plain.with(sealing(options)), namespace.clone(), behind));
+            }
+            Self::Stack => return stack(namespace, options),
+        };
+        Ok((layers, namespace.clone(), options.clone()))
+    }
+}
+
+fn sealing(options: &OpenOptions) -> EncryptionLayer {
+    let ring = KeyRing::new(&EncryptionKey::new([7; 32])).with_older(&EncryptionKey::new([6; 32]));
+    let layer = EncryptionLayer::new(ring);
+    match &options.embedder {
+        Some(embedder) => layer.with_embedder(Arc::clone(embedder)),
+        None => layer,
+    }
+}
+
+fn stack(namespace: &Namespace, options: &OpenOptions) -> Result<(Layers, Namespace, OpenOptions)> {
+    let tenant = Tenant::new("acme")?.enter(namespace)?;
+    let behind = tenant.behind().clone();
+    let layers = Layers::new()
+        .trace("suite")
+        .metrics("suite")
+        .with(tenant)
+        .retry(RetryLayer::new())
+        .timeout(LONG)
+        .limit(AT_ONCE)
+        .with(BlobCacheLayer::new(CACHE_BYTES))
+        .with(sealing(options));
+    Ok((layers, behind, OpenOptions { embedder: None, ..options.clone() }))
+}
+
+/// A backend with layers around its stores.
+pub(crate) struct Layered {
+    pub(crate) around: Around,
+    pub(crate) inner: Arc<dyn Harness>,
+}
+
+impl Layered {
+    fn of(&self, inner: Arc<dyn Harness>) -> Arc<dyn Harness> {
+        Arc::new(Self { around: self.around, inner })
+    }
+
+    fn before(&self, url: &str) -> String {
+        format!("{}+{url}", self.around.name())
+    }
+}
+
+impl fmt::Debug for Layered {
+    /// With secrets hidden.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Layered").field("url", &self.url()).finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Harness for Layered {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn url(&self) -> String {
+        self.before(&self.inner.url())
+    }
+
+    fn shared_url(&self) -> Option<String> {
+        self.inner.shared_url().map(|url| self.before(&url))
+    }
+
+    async fn open(&self, namespace: &Namespace, options: &OpenOptions) -> Result<StoreSet> {
+        let (layers, behind, options) = self.around.layers(namespace, options)?;
+        let stores = self.inner.open(&behind, &options).await?;
+        Ok(StoreSet {
+            history: stores.history.map(|store| layers.history(store)),
+            vectors: stores.vectors.map(|store| layers.vectors(store)),
+            graph: stores.graph.map(|store| layers.graph(store)),
+            blobs: stores.blobs.map(|store| layers.blobs(store)),
+            tasks: stores.tasks.map(|store| layers.tasks(store)),
+            key_value: stores.key_value.map(|store| layers.key_value(store)),
+        })
+    }
+
+    async fn isolated(&self) -> Result<Option<Arc<dyn Harness>>> {
+        Ok(self.inner.isolated().await?.map(|inner| self.of(inner)))
+    }
+
+    fn servers(&self) -> Vec<String> {
+        self.inner.servers()
+    }
+
+    async fn relayed(&self, relays: &[SocketAddr]) -> Result<Option<Relayed>> {
+        let relayed = self.inner.relayed(relays).await?;
+        Ok(relayed.map(|through| Relayed { harness: self.of(through.harness), ..through }))
+    }
+
+    async fn destroy(&self) -> Result<()> {
+        self.inner.destroy().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_layer_stands_before_the_url_and_no_scheme_is_taken_for_one() {
+        assert_eq!(Around::split("stack+sqlite:./a+b.db"), Some((Around::Stack, "sqlite:./a+b.db")));
+        assert_eq!(Around::split("retry+redis+cluster://h:1"), Some((Around::Retry, "redis+cluster://h:1")));
+        for url in ["redis+cluster://h:1", "memory:", "sqlite:./trace+1.db", "+memory:"] {
+            assert_eq!(Around::split(url), None, "{url}");
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Which backends a check opens, and which it has to do without.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::service::{SERVICES, Service};
+use larder_conformance::runner::{self, Probed};
+use larder_conformance::{AbsentBackend, Harness, Report};
+use larder_kernel::{Error, ErrorKind};
+
+use crate::services::Running;
+use crate::url;
+
+/// What a service's name ends with where a URL of the user's has taken the name.
+const LIVE: &str = " live";
+const OPERATION: &str = "check.open";
+
+/// The backends of a run.
+pub(crate) struct Backends {
+    /// Those that can be tested.
+    pub(crate) opened: Vec<(Arc<dyn Harness>, Probed)>,
+    /// Those that cannot.
+    pub(crate) absent: Vec<AbsentBackend>,
+}
+
+impl Backends {
+    /// Opens the URLs, or the embedded backends, and the live services where there are any.
+    ///
+    /// # Errors
+    /// A sentence about the first of the URLs that cannot be opened. A service that cannot be opened is absent.
+    pub(crate) async fn open(
+        urls: &[String],
+        scratch: &Path,
+        running: Option<&Running>,
+        timeout: Duration,
+    ) -> Result<Self, String> {
+        let opening = runner::within(timeout, OPERATION, url::harnesses(urls, scratch));
+        let harnesses = opening.await.map_err(|error| sentence(&error))?;
+        let mut backends = Self { opened: Vec::new(), absent: Vec::new() };
+        for harness in harnesses {
+            let cannot = |error: Error| format!("cannot open {}: {}", harness.url(), sentence(&error));
+            let probed = runner::probe(&*harness, timeout).await.map_err(cannot)?;
+            backends.opened.push((harness, probed));
+        }
+        if let Some(running) = running {
+            for service in &SERVICES {
+                backends.add(service, running, scratch, timeout).await;
+            }
+        }
+        Ok(backends)
+    }
+
+    async fn add(&mut self, service: &Service, running: &Running, scratch: &Path, timeout: Duration) {
+        let taken = self.opened.iter().any(|(harness, _)| harness.name() == service.name);
+        let name = if taken { format!("{}{LIVE}", service.name) } else { service.name.to_owned() };
+        let reason = match running.url(service) {
+            None => format!("{} is not set, and the service cannot be started", service.variable),
+            Some(url) => match probed(&name, &url, scratch, timeout).await {
+                Ok(opened) => {
+                    self.opened.push(opened);
+                    return;
+                }
+                Err(error) => sentence(&error),
+            },
+        };
+        self.absent.push(AbsentBackend { name, reason, required: false });
+    }
+
+    /// Marks what the run is worth nothing without: backends by name, or all of a scheme.
+    ///
+    /// # Errors
+    /// A sentence where a word means no backend at all.
+    pub(crate) fn require(&mut self, words: &[String]) -> Result<(), String> {
+        for word in words {
+            let service = SERVICES.iter().find(|service| is_meant(word, service.name, service.scheme));
+            let opened =
+                self.opened.iter().any(|(harness, _)| is_meant(word, harness.name(), &scheme(harness)));
+            let mut known = opened;
+            for absent in &mut self.absent {
+                let name = absent.name.strip_suffix(LIVE).unwrap_or(&absent.name);
+                let of = SERVICES.iter().find(|service| service.name == name);
+                if is_meant(word, name, of.map_or("", |service| service.scheme)) {
+                    (absent.required, known) = (true, true);
+                }
+            }
+            match service {
+                _ if known => {}
+                Some(_) => self.absent.push(AbsentBackend {
+                    name: word.clone(),
+                    reason: "it is not among the backends of this run; --live adds it".to_owned(),
+                    required: true,
+                }),
+                None => return Err(format!("--require {word} names no backend")),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Says of the required backends on which nothing passed that they are as good as absent.
+pub(crate) fn note_idle(report: &mut Report, words: &[String]) {
+    for backend in &report.backends {
+        let scheme = backend.url.split(':').next().unwrap_or_default();
+        let required = words.iter().any(|word| is_meant(word, &backend.name, scheme));
+        let passed = |case: &larder_conformance::CaseReport| {
+            case.backend == backend.name && case.outcome == larder_conformance::CaseOutcome::Passed
+        };
+        if required && !report.cases.iter().any(passed) {
+            let reason = "no case passed on it".to_owned();
+            report.absent.push(AbsentBackend { name: backend.name.clone(), reason, required });
+        }
+    }
+}
+
+async fn probed(
+    name: &str,
+    url: &str,
+    scratch: &Path,
+    timeout: Duration,
+) -> larder_kernel::Result<(Arc<dyn Harness>, Probed)> {
+    let harness = runner::within(timeout, OPERATION, url::named(name, url, scratch)).await?;
+    let probed = runner::probe(&*harness, timeout).await?;
+    Ok((harness, probed))
+}
+
+fn is_meant(word: &str, name: &str, scheme: &str) -> bool {
+    word == name || word == scheme
+}
+
+fn scheme(harness: &Arc<dyn Harness>) -> String {
+    harness.url().split(':').next().unwrap_or_default().to_owned()
+}
+
+/// The error as a line, with the way out where this build lacks the backend.
+pub(crate) fn sentence(error: &Error) -> String {
+    let embedded_only = !cfg!(feature = "full");
+    if embedded_only && error.kind() == ErrorKind::Unsupported {
+        return format!("{error}; `cargo larder-full` has every backend");
+    }
+    error.to_string()
+}

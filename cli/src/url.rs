@@ -1,0 +1,244 @@
+//! Backends opened by URL: the harness behind the `larder` command.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use larder_capabilities::{Place, Stores, open_place, redact_url};
+use larder_kernel::{Contract, Error, ErrorKind, Namespace, Result};
+
+use crate::layered::{Around, Layered};
+use crate::relayed;
+use larder_conformance::harness::{Harness, OpenOptions, Relayed, StoreSet};
+
+/// Harnesses for the URLs, each `URL` or `NAME=URL`, or for every embedded backend in the folder `scratch`, which the caller removes.
+///
+/// A layer's name and a plus sign before a URL put that layer around the backend; see [`crate::layered`].
+///
+/// # Errors
+/// That of the first URL that cannot be opened.
+pub async fn harnesses(urls: &[String], scratch: &Path) -> Result<Vec<Arc<dyn Harness>>> {
+    let mut opened: Vec<Arc<dyn Harness>> = Vec::new();
+    if urls.is_empty() {
+        for (name, url) in embedded(scratch, "") {
+            opened.push(named(name, &url, scratch).await?);
+        }
+        return Ok(opened);
+    }
+    let mut names: Vec<String> = Vec::new();
+    for (index, text) in urls.iter().enumerate() {
+        let (name, url) = split_name(text);
+        let name = name.unwrap_or_else(|| url.split(':').next().unwrap_or_default());
+        let again = names.iter().any(|other| other == name);
+        names.push(if again { format!("{name} {}", index + 1) } else { name.to_owned() });
+        opened.push(named(&names[index], url, scratch).await?);
+    }
+    Ok(opened)
+}
+
+/// The embedded backends by name, at places of their own in the folder `scratch`.
+fn embedded(scratch: &Path, place: &str) -> [(&'static str, String); 3] {
+    let sqlite = url_of("sqlite", &scratch.join(format!("{place}larder.db")), "");
+    let files = url_of("file", &scratch.join(format!("{place}blobs")), "");
+    [("memory", "memory:".to_owned()), ("sqlite", sqlite), ("fs", files)]
+}
+
+/// The URLs, each `URL` or `NAME=URL`, or those of every embedded backend, behind each layer and behind all of them.
+#[must_use]
+pub fn behind_layers(urls: &[String], scratch: &Path) -> Vec<String> {
+    let mut layered = Vec::new();
+    for around in Around::ALL.map(Around::name) {
+        if urls.is_empty() {
+            let places = embedded(scratch, &format!("{around}-"));
+            layered.extend(places.map(|(name, url)| format!("{around}+{name}={around}+{url}")));
+        }
+        layered.extend(urls.iter().map(|text| match split_name(text) {
+            (Some(name), url) => format!("{around}+{name}={around}+{url}"),
+            (None, url) => format!("{around}+{url}"),
+        }));
+    }
+    layered
+}
+
+/// The harness of one URL under a name.
+///
+/// # Errors
+/// The backend's own, where the URL cannot be opened.
+pub async fn named(name: &str, url: &str, scratch: &Path) -> Result<Arc<dyn Harness>> {
+    if let Some((around, behind)) = Around::split(url) {
+        let inner = Arc::new(UrlHarness::open(name.to_owned(), behind.to_owned(), scratch.to_owned()).await?);
+        return Ok(Arc::new(Layered { around, inner }));
+    }
+    Ok(Arc::new(UrlHarness::open(name.to_owned(), url.to_owned(), scratch.to_owned()).await?))
+}
+
+/// Takes `NAME=URL` apart. No scheme has an equals sign, so what comes before the first colon tells a name from a URL.
+fn split_name(text: &str) -> (Option<&str>, &str) {
+    match text.split_once('=') {
+        Some((name, url)) if !name.is_empty() && !name.contains([':', '/', '?']) && url.contains(':') => {
+            (Some(name), url)
+        }
+        _ => (None, text),
+    }
+}
+
+/// The URL of a path. Query parameters follow as they are.
+pub(crate) fn url_of(scheme: &str, path: &Path, query: &str) -> String {
+    let path = path.display().to_string().replace('%', "%25").replace('?', "%3F").replace('#', "%23");
+    let mark = if query.is_empty() { "" } else { "?" };
+    format!("{scheme}:{path}{mark}{query}")
+}
+
+/// A backend opened by URL, through two handles that share nothing but the place.
+struct UrlHarness {
+    name: String,
+    url: String,
+    scratch: PathBuf,
+    handles: Handles,
+}
+
+enum Handles {
+    /// Kept open, because opening costs more than a case.
+    Kept(Box<[Place; 2]>),
+    /// Opened anew each time, so that dropping the stores closes the place.
+    EachTime,
+}
+
+impl UrlHarness {
+    async fn open(name: String, url: String, scratch: PathBuf) -> Result<Self> {
+        let first = open_place(&url).await?;
+        // Nothing but the process holds what is in memory, so its handles must come from one place.
+        let second = if first.scheme() == "memory" { first.clone() } else { open_place(&url).await? };
+        Ok(Self { name, url, scratch, handles: Handles::Kept(Box::new([first, second])) })
+    }
+}
+
+impl fmt::Debug for UrlHarness {
+    /// With secrets hidden.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UrlHarness").field("url", &self.url()).finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Harness for UrlHarness {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn url(&self) -> String {
+        redact_url(&self.url)
+    }
+
+    fn shared_url(&self) -> Option<String> {
+        let scheme = self.url.split(':').next().unwrap_or_default();
+        (!scheme.eq_ignore_ascii_case("memory")).then(|| self.url.clone())
+    }
+
+    async fn open(&self, namespace: &Namespace, options: &OpenOptions) -> Result<StoreSet> {
+        let embedder = options.embedder.clone();
+        let stores = match &self.handles {
+            Handles::Kept(places) => places[options.handle % places.len()].open(namespace, embedder).await?,
+            Handles::EachTime => open_place(&self.url).await?.open(namespace, embedder).await?,
+        };
+        Ok(store_set(&stores))
+    }
+
+    fn servers(&self) -> Vec<String> {
+        relayed::servers(&self.url)
+    }
+
+    async fn relayed(&self, relays: &[SocketAddr]) -> Result<Option<Relayed>> {
+        let Some(times) = relayed::through(&self.url, relays) else { return Ok(None) };
+        let harness = named(&self.name, &times.url, &self.scratch).await?;
+        let (answer_time_max, call_time_max) = (times.answer_time_max, times.call_time_max);
+        Ok(Some(Relayed { harness, answer_time_max, call_time_max }))
+    }
+
+    async fn isolated(&self) -> Result<Option<Arc<dyn Harness>>> {
+        let (location, query) = self.url.split_once('?').unwrap_or((&self.url, ""));
+        let scheme = location.split_once(':').map_or(location, |(scheme, _)| scheme);
+        if scheme.eq_ignore_ascii_case("memory") {
+            return Ok(None);
+        }
+        // Closing every connection and opening new ones is what closing a place on a server comes to.
+        if !["sqlite", "file"].iter().any(|name| scheme.eq_ignore_ascii_case(name)) {
+            return Ok(Some(Arc::new(Self {
+                name: self.name.clone(),
+                url: self.url.clone(),
+                scratch: self.scratch.clone(),
+                handles: Handles::EachTime,
+            })));
+        }
+        let folder = tempfile::tempdir_in(&self.scratch).map_err(|error| {
+            Error::new(ErrorKind::Unavailable, "harness.isolated", "cannot make a scratch folder")
+                .with_source(error)
+        })?;
+        // Whoever made the scratch folder removes it as a whole.
+        let place = folder.keep().join("place");
+        let url = url_of(scheme, &place, query);
+        Ok(Some(Arc::new(Self {
+            name: self.name.clone(),
+            url,
+            scratch: self.scratch.clone(),
+            handles: Handles::EachTime,
+        })))
+    }
+}
+
+fn store_set(stores: &Stores) -> StoreSet {
+    let mut set = StoreSet::default();
+    for contract in Contract::ALL {
+        match contract {
+            Contract::History => set.history = stores.history().ok(),
+            Contract::Vectors => set.vectors = stores.vectors().ok(),
+            Contract::Graph => set.graph = stores.graph().ok(),
+            Contract::Blobs => set.blobs = stores.blobs().ok(),
+            Contract::Tasks => set.tasks = stores.tasks().ok(),
+            Contract::KeyValue => set.key_value = stores.key_value().ok(),
+        }
+    }
+    set
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn handles_on_one_memory_share_it_however_the_scheme_is_written() {
+        use larder_kernel::{BucketName, Key, KeyValueStoreExt};
+
+        let scratch = tempfile::tempdir().unwrap();
+        let harness = harnesses(&["MEMORY:".to_owned()], scratch.path()).await.unwrap().remove(0);
+        let namespace = Namespace::new("n").unwrap();
+        let (bucket, key) = (BucketName::new("b").unwrap(), Key::new("k").unwrap());
+        let open = async |handle| {
+            let options = OpenOptions::default().with_handle(handle);
+            harness.open(&namespace, &options).await.unwrap().key_value.unwrap()
+        };
+        open(0).await.set(&bucket, &key, "v".into()).await.unwrap();
+        assert!(open(1).await.get(&bucket, &key).await.unwrap().is_some());
+        assert!(harness.isolated().await.unwrap().is_none());
+    }
+
+    #[test]
+    fn a_name_comes_before_the_url_and_nothing_of_a_url_is_taken_for_one() {
+        assert_eq!(split_name("mine=memory:"), (Some("mine"), "memory:"));
+        assert_eq!(split_name("s3-garage=s3://k:s@b?x=1"), (Some("s3-garage"), "s3://k:s@b?x=1"));
+        for url in ["memory:", "memory:?x=1", "s3://k:s@b?endpoint=http://h:1", "=memory:", "sqlite:a=b:c"] {
+            assert_eq!(split_name(url), (None, url));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_scratch_folder_may_have_any_name() {
+        let scratch = tempfile::Builder::new().prefix("100% #1 ?x=y").tempdir().unwrap();
+        let opened = harnesses(&[], scratch.path()).await.unwrap();
+        assert!(scratch.path().join("larder.db").exists());
+        let isolated = opened[1].isolated().await.unwrap().unwrap();
+        isolated.open(&Namespace::new("n").unwrap(), &OpenOptions::default()).await.unwrap();
+    }
+}

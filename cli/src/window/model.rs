@@ -1,0 +1,150 @@
+//! The model that summarizes, or the refusal where there is none.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use larder_agents::compaction::OnFailure;
+#[cfg(feature = "model")]
+use larder_agents::model::{OpenAiConfig, OpenAiModel};
+use larder_kernel::{ChatMessage, Error, ErrorKind, LanguageModel, LanguageModelRequest, Result};
+
+use super::Failure;
+
+/// Where keys are looked for, in this order.
+#[cfg(feature = "model")]
+const KEY_VARIABLES: [&str; 2] = ["LARDER_MODEL_KEY", "OPENAI_API_KEY"];
+
+/// The model's part of the arguments.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ModelArgs {
+    /// Count tokens as this model does, without it they are estimated; with `--model-url`, summarize with it.
+    #[arg(long, value_name = "NAME")]
+    model: Option<String>,
+    /// The OpenAI-compatible server that summarizes, such as `http://127.0.0.1:11434/v1`. The key, where it asks for one,
+    /// is in LARDER_MODEL_KEY or OPENAI_API_KEY.
+    #[arg(long, value_name = "URL", requires = "model")]
+    model_url: Option<String>,
+    /// The longest time for one answer of the model.
+    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    model_timeout: u64,
+    /// What to do when the model errs, answers nonsense or is late.
+    #[arg(long, value_enum, default_value_t = Failure::Keep)]
+    on_model_failure: Failure,
+}
+
+impl ModelArgs {
+    /// The model's name.
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.model.as_deref()
+    }
+}
+
+#[cfg(feature = "model")]
+fn connect(url: &str, name: &str, timeout: Duration) -> std::result::Result<Arc<dyn LanguageModel>, String> {
+    let mut config = OpenAiConfig::new(url, name).with_timeout(timeout);
+    config.api_key = KEY_VARIABLES.iter().find_map(|name| std::env::var(name).ok());
+    let model = OpenAiModel::new(config).map_err(|error| error.to_string())?;
+    Ok(Arc::new(model))
+}
+
+/// The embedded build has no HTTP client.
+#[cfg(not(feature = "model"))]
+fn connect(_: &str, _: &str, _: Duration) -> std::result::Result<Arc<dyn LanguageModel>, String> {
+    Err("this build cannot reach a language model (use `cargo larder-full`, or build with the feature `full`)".to_owned())
+}
+
+/// How summaries are made.
+pub(crate) struct Summaries {
+    model: Option<Arc<Watched>>,
+    pub(crate) timeout_ms: u64,
+    failure: Failure,
+}
+
+impl Summaries {
+    pub(crate) fn new(args: &ModelArgs) -> std::result::Result<Self, String> {
+        let timeout = Duration::from_secs(args.model_timeout);
+        let model = match (&args.model_url, &args.model) {
+            (Some(url), Some(name)) => {
+                let model = connect(url, name, timeout).map_err(|reason| format!("--model-url: {reason}"))?;
+                Some(Arc::new(Watched {
+                    model,
+                    asked: AtomicBool::new(false),
+                    given_up: AtomicBool::new(false),
+                }))
+            }
+            _ => None,
+        };
+        Ok(Self { model, timeout_ms: args.model_timeout * 1_000, failure: args.on_model_failure })
+    }
+
+    /// The model, or one that refuses in the name of the profile's field.
+    pub(crate) fn model(&self, field: &'static str) -> Arc<dyn LanguageModel> {
+        match &self.model {
+            Some(model) => model.clone(),
+            None => Arc::new(NoModel { field }),
+        }
+    }
+
+    /// The model, where there is one.
+    pub(crate) fn real_model(&self) -> Option<Arc<dyn LanguageModel>> {
+        self.model.clone().map(|model| -> Arc<dyn LanguageModel> { model })
+    }
+
+    /// A summary that is due and cannot be made is never passed over in silence: it fails the window, until it was said
+    /// that the model is given up.
+    pub(crate) fn on_failure(&self) -> OnFailure {
+        let given_up = self.model.as_ref().is_some_and(|model| model.given_up.load(Ordering::Relaxed));
+        if given_up { OnFailure::Keep } else { OnFailure::Fail }
+    }
+
+    /// After a failure: whether the window is to be made without the model, which was asked and gave no summary.
+    pub(crate) fn give_up(&self) -> bool {
+        let Some(model) = &self.model else { return false };
+        self.failure == Failure::Keep
+            && model.asked.load(Ordering::Relaxed)
+            && !model.given_up.swap(true, Ordering::Relaxed)
+    }
+}
+
+/// The model, until it is given up.
+#[derive(Debug)]
+struct Watched {
+    model: Arc<dyn LanguageModel>,
+    asked: AtomicBool,
+    given_up: AtomicBool,
+}
+
+#[async_trait]
+impl LanguageModel for Watched {
+    fn name(&self) -> &str {
+        self.model.name()
+    }
+
+    async fn generate(&self, request: LanguageModelRequest) -> Result<ChatMessage> {
+        if self.given_up.load(Ordering::Relaxed) {
+            return Err(Error::new(ErrorKind::Unavailable, "window", "the model was given up"));
+        }
+        self.asked.store(true, Ordering::Relaxed);
+        self.model.generate(request).await
+    }
+}
+
+/// Stands where a summary is due and no model is named.
+#[derive(Debug)]
+struct NoModel {
+    field: &'static str,
+}
+
+#[async_trait]
+impl LanguageModel for NoModel {
+    fn name(&self) -> &str {
+        "none"
+    }
+
+    async fn generate(&self, _: LanguageModelRequest) -> Result<ChatMessage> {
+        let message = "a summary is due, the thread has none that serves, and no model is named: add --model-url and --model";
+        Err(Error::invalid("window", self.field, message))
+    }
+}

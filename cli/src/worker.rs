@@ -1,0 +1,93 @@
+//! `larder worker`: one client process of the level `concurrent`.
+//!
+//! It is given lines of JSON on standard input and answers with lines of JSON: first the URL of the place, then for each
+//! history a script, upon which it opens its store and says that it is ready, and a word to go.
+
+use std::io::{BufRead as _, Lines, StdinLock, Write as _};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use larder_conformance::concurrent::Script;
+use larder_conformance::{Harness, OpenOptions, StoreSet};
+use rustix::time::{ClockId, clock_gettime};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use tokio::runtime::Runtime;
+
+use crate::{output, url};
+
+/// What a worker says.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Said {
+    /// It has its store open.
+    Ready,
+    /// It has played its script and recorded this.
+    Played(String),
+    /// It could not.
+    Failed(String),
+}
+
+/// Runs the command: until standard input ends.
+pub(crate) fn run() -> ExitCode {
+    match serve() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(reason) => output::trouble(reason),
+    }
+}
+
+fn serve() -> Result<(), String> {
+    let runtime = output::runtime()?;
+    let mut lines = std::io::stdin().lock().lines();
+    let Some(url) = next::<String>(&mut lines)? else { return Ok(()) };
+    // Nothing is isolated here, so no scratch folder is used.
+    let opening = url::named("worker", &url, Path::new("."));
+    let harness = runtime.block_on(opening).map_err(|error| format!("cannot open the place: {error}"))?;
+    while let Some(script) = next::<Script>(&mut lines)? {
+        match runtime.block_on(open(&harness, &script)) {
+            Ok(stores) => {
+                say(&Said::Ready)?;
+                if next::<()>(&mut lines)?.is_none() {
+                    return Ok(());
+                }
+                say(&play(&runtime, &script, &stores))?;
+            }
+            Err(error) => say(&Said::Failed(error.to_string()))?,
+        }
+    }
+    Ok(())
+}
+
+async fn open(harness: &Arc<dyn Harness>, script: &Script) -> larder_kernel::Result<StoreSet> {
+    let options = OpenOptions::default();
+    let stores = harness.open(&script.namespace, &options).await?;
+    Ok(stores)
+}
+
+fn play(runtime: &Runtime, script: &Script, stores: &StoreSet) -> Said {
+    match runtime.block_on(script.play(stores, &now)) {
+        Ok(recorded) => Said::Played(recorded),
+        Err(error) => Said::Failed(error.to_string()),
+    }
+}
+
+/// Nanoseconds of the clock that all processes of the machine share.
+fn now() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    let (seconds, rest) = (u64::try_from(now.tv_sec), u64::try_from(now.tv_nsec));
+    seconds.unwrap_or(0).saturating_mul(1_000_000_000).saturating_add(rest.unwrap_or(0))
+}
+
+fn next<T: DeserializeOwned>(lines: &mut Lines<StdinLock<'_>>) -> Result<Option<T>, String> {
+    let Some(line) = lines.next() else { return Ok(None) };
+    let line = line.map_err(|error| format!("cannot read what to do: {error}"))?;
+    serde_json::from_str(&line).map(Some).map_err(|error| format!("cannot understand what to do: {error}"))
+}
+
+fn say(said: &Said) -> Result<(), String> {
+    let failed = |error: std::io::Error| format!("cannot answer: {error}");
+    let line = serde_json::to_string(said).map_err(|error| format!("cannot answer: {error}"))?;
+    let mut stdout = std::io::stdout().lock();
+    writeln!(stdout, "{line}").and_then(|()| stdout.flush()).map_err(failed)
+}

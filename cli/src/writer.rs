@@ -1,0 +1,48 @@
+//! `larder writer`: what the level `durable` kills.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::Parser;
+use larder_conformance::OpenOptions;
+use larder_kernel::{Namespace, Result};
+
+use crate::{durable, output, url};
+
+/// Arguments of `larder writer`.
+#[derive(Debug, Parser)]
+pub(crate) struct Args {
+    /// Where to write.
+    url: String,
+    /// What is written is named after this.
+    #[arg(long)]
+    era: String,
+    /// Where its chance comes from.
+    #[arg(long)]
+    seed: u64,
+}
+
+/// Runs the command. It ends where a write fails, or not at all.
+pub(crate) fn run(args: &Args) -> ExitCode {
+    let runtime = match output::runtime() {
+        Ok(runtime) => runtime,
+        Err(reason) => return output::trouble(reason),
+    };
+    match runtime.block_on(write(args)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => output::trouble(error),
+    }
+}
+
+async fn write(args: &Args) -> Result<()> {
+    let harness = url::named("writer", &args.url, Path::new(".")).await?;
+    let stores = harness.open(&Namespace::new(durable::NAMESPACE)?, &OpenOptions::default()).await?;
+    // In one piece, so that a kill leaves a line whole or absent, except the last.
+    let say = |line: String| {
+        let mut out = std::io::stdout().lock();
+        let _ = out.write_all(format!("{line}\n").as_bytes()).and_then(|()| out.flush());
+    };
+    durable::write(&stores, &args.era, args.seed, &say).await;
+    Ok(())
+}

@@ -1,0 +1,57 @@
+//! S3 on a server that keeps conditional writes, also of writers that race each other.
+//!
+//! None of the servers for tests does: s3s-fs looks at the tag that is there before it writes, and another may write in
+//! between, so the backend finds out at its opening that the condition is worth nothing and does not declare it. Here one
+//! write at a time reaches s3s-fs. Without it the test is shown as ignored, or fails where `LARDER_SERVICES=required`.
+#![allow(clippy::panic, clippy::unwrap_used)]
+
+mod turns;
+
+use std::process::Command;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use serde_json::Value;
+
+const VARIABLE: &str = "LARDER_S3_S3S_URL";
+
+pub(crate) fn group(arguments: &Arguments) -> bool {
+    let required = std::env::var("LARDER_SERVICES").is_ok_and(|value| value == "required");
+    let url = std::env::var(VARIABLE);
+    let ignored = url.is_err() && !required;
+    let run = move || {
+        let url =
+            url.map_err(|_| Failed::from(format!("{VARIABLE} is not set, and services are required")))?;
+        passes_with_conditions(&url);
+        Ok(())
+    };
+    let trial = Trial::test("writes_under_a_condition_are_declared_and_hold", run).with_ignored_flag(ignored);
+    crate::run("conditional", arguments, vec![trial])
+}
+
+fn passes_with_conditions(url: &str) {
+    let server = url.split_once("endpoint=http://").unwrap().1.split('&').next().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let port = runtime.block_on(turns::one_write_at_a_time(server.to_owned()));
+    let url = url.replace(server, &format!("127.0.0.1:{port}"));
+    let output = Command::new(env!("CARGO_BIN_EXE_larder"))
+        .args(["check", &format!("strict={url}"), "--format", "json", "--level", "contract,hostile"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{said}"));
+    let declared = report["backends"][0]["capabilities"]["blobs"]["optional"].as_array().unwrap();
+    for condition in ["blob-create-only", "blob-if-match"] {
+        assert!(declared.iter().any(|name| name == condition), "{condition}: {declared:?}");
+    }
+    for clause in ["BLOB-007", "BLOB-008", "BLOB-009", "BLOB-010", "BLOB-011"] {
+        let cases = report["cases"].as_array().unwrap().iter();
+        let outcomes: Vec<&Value> =
+            cases.filter(|case| case["clause"] == clause).map(|case| &case["outcome"]).collect();
+        assert!(
+            !outcomes.is_empty() && outcomes.iter().all(|outcome| *outcome == "passed"),
+            "{clause}: {outcomes:?}"
+        );
+    }
+    assert_eq!(report["summary"]["failed"], 0);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+}

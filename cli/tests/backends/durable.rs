@@ -1,0 +1,164 @@
+//! The level `durable` catches writers that acknowledge what a kill takes away, and lets one pass that does not.
+//!
+//! This program is its own writer: the level starts it as `backends writer URL --era … --seed …`, and the name by
+//! which it is started tells what it does wrong.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use larder_cli::{durable, url};
+use larder_conformance::{Effort, OpenOptions, StoreSet, Verdict};
+use larder_kernel::{
+    AppendOptions, Appended, Capabilities, ChatMessage, HistoryProvider, Namespace, Result, Seq, Store,
+    StoredMessage, Thread,
+};
+use libtest_mimic::{Arguments, Failed, Trial};
+use tokio::sync::mpsc;
+
+use crate::lossy;
+
+/// Plays the writer where the level started this program as one.
+pub(crate) fn wrote() -> bool {
+    let words: Vec<String> = std::env::args().collect();
+    let asked = words.get(1).is_some_and(|word| word == "writer");
+    if asked {
+        runtime().block_on(write(&words[2], &words[4], words[6].parse().unwrap()));
+    }
+    asked
+}
+
+pub(crate) fn group(arguments: &Arguments) -> bool {
+    let trials = [
+        trial("a_writer_that_waits_for_the_disk_is_proven", "", None),
+        trial("a_write_acknowledged_before_it_happens_is_caught", "behind", Some("STORE-005")),
+        trial("a_batch_written_in_pieces_is_caught", "pieces", Some("HIST-003")),
+    ];
+    crate::run("durable", arguments, trials.into())
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+}
+
+/// Kills writers that do something wrong, or nothing, and looks at the report.
+fn trial(name: &str, sin: &'static str, clause: Option<&'static str>) -> Trial {
+    Trial::test(name, move || {
+        let program = std::env::current_exe()?;
+        // The program that the level starts gets its sin by its name.
+        let folder = tempfile::tempdir()?;
+        let named = folder.path().join(format!("writer-{sin}"));
+        std::os::unix::fs::symlink(&program, &named)?;
+        let effort = Effort { per_mille: 300, ..Effort::default() };
+        let report = runtime().block_on(durable::kill_writers(&named, "sqlite", "sqlite:", &effort));
+        let said = format!("{report:#?}");
+        match clause {
+            None if report.verdict() == Verdict::NotProven && report.executed == 15 => Ok(()),
+            Some(clause) if report.counterexamples.iter().any(|found| found.clause == clause) => Ok(()),
+            _ => Err(Failed::from(said)),
+        }
+    })
+}
+
+async fn write(place: &str, era: &str, seed: u64) {
+    let harness = url::named("writer", place, Path::new(".")).await.unwrap();
+    let namespace = Namespace::new(durable::NAMESPACE).unwrap();
+    let mut stores = harness.open(&namespace, &OpenOptions::default()).await.unwrap();
+    let name = std::env::args().next().unwrap();
+    let sin = name.rsplit_once("writer-").map_or("", |(_, sin)| sin);
+    if !sin.is_empty() {
+        let inner = stores.history.take().unwrap();
+        let history = Arc::new(Lossy::new(inner, sin == "behind"));
+        stores = StoreSet { history: Some(history), ..StoreSet::default() };
+    }
+    let say = |line: String| {
+        let mut out = std::io::stdout().lock();
+        out.write_all(format!("{line}\n").as_bytes()).and_then(|()| out.flush()).unwrap();
+    };
+    durable::write(&stores, era, seed, &say).await;
+}
+
+type Append = (Thread, Vec<ChatMessage>, AppendOptions);
+
+/// Writes behind its acknowledgements, or message by message.
+#[derive(Debug)]
+struct Lossy {
+    inner: Arc<dyn HistoryProvider>,
+    behind: Option<mpsc::UnboundedSender<Append>>,
+    last: std::sync::Mutex<i64>,
+}
+
+impl Lossy {
+    fn new(inner: Arc<dyn HistoryProvider>, behind: bool) -> Self {
+        let (sender, mut waiting) = mpsc::unbounded_channel::<Append>();
+        let to = Arc::clone(&inner);
+        tokio::spawn(async move {
+            while let Some((thread, messages, options)) = waiting.recv().await {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+                to.append_many(&thread, messages, options).await.unwrap();
+            }
+        });
+        Self { inner, behind: behind.then_some(sender), last: std::sync::Mutex::new(0) }
+    }
+}
+
+#[async_trait]
+impl Store for Lossy {
+    fn namespace(&self) -> &Namespace {
+        self.inner.namespace()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+
+    async fn erase(&self) -> Result<()> {
+        self.inner.erase().await
+    }
+}
+
+lossy::history_of!(Lossy);
+
+impl Lossy {
+    async fn follow(&self, _: &Thread, _: Seq) -> Result<larder_kernel::HistoryEvents> {
+        Err(lossy::never())
+    }
+
+    async fn append(
+        &self,
+        thread: &Thread,
+        messages: Vec<ChatMessage>,
+        options: AppendOptions,
+    ) -> Result<Appended> {
+        if let Some(behind) = &self.behind {
+            let count = i64::try_from(messages.len()).unwrap();
+            let mut last = self.last.lock().unwrap();
+            let appended = Appended { first: Seq::new(*last + 1), last: Seq::new(*last + count) };
+            *last += count;
+            behind.send((thread.clone(), messages, options)).unwrap();
+            return Ok(appended);
+        }
+        let mut numbers = Vec::new();
+        for message in messages {
+            let appended = self.inner.append_many(thread, vec![message], AppendOptions::default()).await?;
+            numbers.push(appended.first);
+        }
+        Ok(Appended { first: numbers[0], last: numbers[numbers.len() - 1] })
+    }
+
+    async fn page(&self, thread: &Thread, after: Seq, limit: usize) -> Result<Vec<StoredMessage>> {
+        // What is read soon after it was acknowledged has to be waited for.
+        let known = *self.last.lock().unwrap();
+        loop {
+            let page = self.inner.page_after(thread, after, limit).await?;
+            let reached = page.last().map_or(after.get().max(0), |stored| stored.seq.get());
+            if reached >= known || page.len() == limit {
+                return Ok(page);
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! The whole suite on each layer, and on all of them together, over embedded backends: one test for each case, and the
+//! levels in small on the stack.
+#![allow(clippy::expect_used)]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use larder_cli::layered::Around;
+use larder_cli::url;
+use larder_conformance::{Effort, Harness, LevelReport, RunOptions, Verdict};
+use larder_conformance::{concurrent, faults, mimic, model, runner};
+use libtest_mimic::{Arguments, Failed, Trial};
+use tokio::runtime::{Builder, Runtime};
+
+const LONG: Duration = Duration::from_secs(60);
+
+/// A share of what the levels do to prove a backend, enough to meet each kind of operation.
+const SMALL: Effort = Effort { seed: 1, long: false, timeout: Duration::from_secs(30), per_mille: 20 };
+
+/// Fails where a level found something, could not go on or did nothing.
+fn judged(reports: &[LevelReport]) -> Result<(), Failed> {
+    let wrong = |report: &&LevelReport| {
+        matches!(report.verdict(), Verdict::Broken | Verdict::Error) || report.executed == 0
+    };
+    match reports.iter().find(wrong) {
+        Some(report) => Err(Failed::from(format!("{report:?}"))),
+        None => Ok(()),
+    }
+}
+
+/// The levels `model`, `concurrent` and the cancellations of `faults` on one backend.
+fn levels(runtime: &Arc<Runtime>, harness: &Arc<dyn Harness>) -> Vec<Trial> {
+    ["model", "concurrent", "cancellations"]
+        .into_iter()
+        .map(|level| {
+            let (runtime, harness) = (Arc::clone(runtime), Arc::clone(harness));
+            Trial::test(format!("{}::level::{level}", harness.name()), move || {
+                runtime.block_on(async {
+                    let probed = runner::probe(&*harness, SMALL.timeout).await?;
+                    judged(&match level {
+                        "model" => model::run(&harness, &probed, &SMALL).await,
+                        "concurrent" => concurrent::run(&harness, &probed, &SMALL).await,
+                        _ => faults::cancellations(&harness, &probed, &SMALL).await,
+                    })
+                })
+            })
+        })
+        .collect()
+}
+
+pub(crate) fn group(arguments: &Arguments) -> bool {
+    let mut arguments = arguments.clone();
+    // A filter over sealed messages opens each of them, slowly in a build for tests.
+    let options = RunOptions { timeout: 3 * LONG, ..RunOptions::default() };
+    // Some cases wait for a time to live to pass; those of encryption compute.
+    arguments.test_threads.get_or_insert((options.jobs / 2).max(2));
+    let scratch = tempfile::tempdir().expect("a temporary folder");
+    let runtime = Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    let runtime = Arc::new(runtime);
+    let mut trials = Vec::new();
+    for url in url::behind_layers(&[], scratch.path()) {
+        let (word, place) = url.split_once('+').expect("a layer stands before its URL");
+        // Each layer over memory; all of them over each backend.
+        if word != Around::Stack.name() && !place.starts_with("memory") {
+            continue;
+        }
+        let harness = runtime
+            .block_on(url::harnesses(std::slice::from_ref(&url), scratch.path()))
+            .expect("it opens")
+            .remove(0);
+        trials.extend(mimic::trials(&runtime, &harness, &options).expect("the backend answers"));
+        if word == Around::Stack.name() {
+            trials.extend(levels(&runtime, &harness));
+        }
+    }
+    crate::run("layers", &arguments, trials)
+}

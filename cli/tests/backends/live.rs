@@ -1,0 +1,56 @@
+//! The whole suite on the live services, one test for each case.
+//!
+//! `larder test` starts the services and names them in the environment. A service that is not named there, or whose
+//! backend is not in this build, is shown as one ignored test, which fails where `LARDER_SERVICES=required`. One that is
+//! named and does not answer fails.
+#![allow(clippy::expect_used)]
+
+use std::path::Path;
+use std::sync::Arc;
+
+use larder_cli::service::{SERVICES, Service};
+use larder_cli::url;
+use larder_conformance::{RunOptions, mimic};
+use larder_kernel::ErrorKind;
+use libtest_mimic::{Arguments, Trial};
+
+pub(crate) fn group(arguments: &Arguments) -> bool {
+    let mut arguments = arguments.clone();
+    let options = RunOptions::default();
+    // Cases wait more than they compute: for a server, or for a time to live to pass.
+    arguments.test_threads.get_or_insert(options.jobs);
+    let required = std::env::var("LARDER_SERVICES").is_ok_and(|value| value == "required");
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    let runtime = Arc::new(runtime);
+    let scratch = tempfile::tempdir().expect("a temporary folder");
+    let mut trials = Vec::new();
+    for service in &SERVICES {
+        trials.extend(of_service(service, &runtime, scratch.path(), &options, required));
+    }
+    crate::run("live", &arguments, trials)
+}
+
+/// The cases on one service, or one test that says why there are none.
+fn of_service(
+    service: &Service,
+    runtime: &Arc<tokio::runtime::Runtime>,
+    scratch: &Path,
+    options: &RunOptions,
+    required: bool,
+) -> Vec<Trial> {
+    let absent = |why: String, reason: String, ignored: bool| {
+        let trial = Trial::test(format!("{}::{why}", service.name), move || Err(reason.into()));
+        vec![trial.with_ignored_flag(ignored)]
+    };
+    let Ok(address) = std::env::var(service.variable) else {
+        return absent(format!("{} is not set", service.variable), "start it first".to_owned(), !required);
+    };
+    let opened = runtime.block_on(url::named(service.name, &address, scratch));
+    match opened.and_then(|harness| mimic::trials(runtime, &harness, options)) {
+        Ok(trials) => trials,
+        Err(error) if error.kind() == ErrorKind::Unsupported => {
+            absent("its backend is not in this build".to_owned(), error.to_string(), !required)
+        }
+        Err(error) => absent("it does not answer".to_owned(), error.to_string(), false),
+    }
+}

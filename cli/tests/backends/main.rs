@@ -1,0 +1,82 @@
+//! The backends through the suite and through the command: a group of tests for each module here, one group after the other.
+//!
+//! `cargo test -p larder-cli --test backends GROUP` runs one group, such as `embedded`; any other word is a part of the
+//! names of the tests. What needs every backend is in a build with the feature `full`.
+
+#[cfg(feature = "full")]
+mod browser;
+#[cfg(feature = "full")]
+mod conditional;
+mod doctor;
+mod durable;
+mod embedded;
+#[cfg(feature = "full")]
+mod guarantees;
+#[cfg(feature = "full")]
+mod kill;
+mod layers;
+#[cfg(feature = "full")]
+mod live;
+#[path = "../../../conformance/tests/suite/lossy.rs"]
+mod lossy;
+#[cfg(feature = "full")]
+mod mcp;
+mod moving;
+mod operations;
+#[cfg(feature = "full")]
+mod scale;
+mod transcripts;
+
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Trial};
+
+/// Runs the tests of a group as the arguments say, and returns whether none failed.
+type Group = fn(&Arguments) -> bool;
+
+const GROUPS: &[(&str, Group)] = &[
+    ("embedded", embedded::group),
+    ("layers", layers::group),
+    ("durable", durable::group),
+    ("moving", moving::group),
+    ("doctor", doctor::group),
+    ("operations", operations::group),
+    ("transcripts", transcripts::group),
+    #[cfg(feature = "full")]
+    ("mcp", mcp::group),
+    #[cfg(feature = "full")]
+    ("browser", browser::group),
+    #[cfg(feature = "full")]
+    ("guarantees", guarantees::group),
+    #[cfg(feature = "full")]
+    ("live", live::group),
+    #[cfg(feature = "full")]
+    ("conditional", conditional::group),
+    #[cfg(feature = "full")]
+    ("kill", kill::group),
+    #[cfg(feature = "full")]
+    ("scale", scale::group),
+];
+
+fn main() -> ExitCode {
+    if durable::wrote() {
+        return ExitCode::SUCCESS;
+    }
+    let mut arguments = Arguments::from_args();
+    let known = |filter: &String| GROUPS.iter().any(|(name, _)| name == filter);
+    let chosen = arguments.filter.take_if(|filter| known(filter));
+    let mut passed = true;
+    for (name, run) in GROUPS {
+        if chosen.as_ref().is_none_or(|chosen| chosen == name) {
+            passed &= run(&arguments);
+        }
+    }
+    if passed { ExitCode::SUCCESS } else { ExitCode::from(101) }
+}
+
+/// Runs the tests of the group that the arguments do not leave out.
+fn run(group: &str, arguments: &Arguments, trials: Vec<Trial>) -> bool {
+    let trials: Vec<Trial> = trials.into_iter().map(|trial| trial.with_kind(group)).collect();
+    trials.iter().all(|trial| arguments.is_filtered_out(trial))
+        || !libtest_mimic::run(arguments, trials).has_failed()
+}

@@ -1,0 +1,89 @@
+//! The memory graph: written by one server, read by it and by the program beside it.
+
+use std::sync::Arc;
+
+use larder_kernel::EntityId;
+use serde_json::{Value, json};
+
+use super::client::{Client, Place};
+
+pub(crate) async fn run(place: Arc<Place>) {
+    let client = place.stdio(&[]).await;
+    let people = json!({ "entities": [
+        { "id": "ann", "entity_type": "person", "observations": ["speaks Czech"] },
+        { "id": "bob", "entity_type": "person", "properties": { "age": 41, "likes": { "drink": "Tea" } } },
+        { "id": "acme", "entity_type": "company" },
+    ] });
+    let written = client.ok("graph_upsert_entities", people.clone()).await;
+    assert_eq!((&written["created"], &written["replaced"]), (&json!(3), &json!(0)));
+    let relation = |source: &str, kind: &str, target: &str| json!({ "source": source, "relationship_type": kind, "target": target });
+    let relations = json!({ "relationships": [
+        relation("ann", "knows", "bob"), relation("bob", "works_at", "acme"), relation("ann", "works_at", "acme"),
+    ] });
+    let first = client.ok("graph_upsert_relationships", relations.clone()).await;
+    assert_eq!(first["created"], 3);
+    let again = client.ok("graph_upsert_relationships", relations).await;
+    assert_eq!((&again["created"], &again["replaced"]), (&json!(0), &json!(3)), "the same ids");
+    assert_eq!(first["made_ids"], again["made_ids"]);
+    let dangling = json!({ "relationships": [relation("ann", "knows", "nobody")] });
+    assert_eq!(client.refused("graph_upsert_relationships", dangling).await, "NotFound");
+
+    observed(&client).await;
+    found(&client).await;
+    deleted(&client, &first["made_ids"]).await;
+
+    let graph = place.stores().await.graph().unwrap();
+    let ann = graph.get_entities(&[EntityId::new("ann").unwrap()]).await.unwrap().pop().flatten().unwrap();
+    assert!(ann.properties.get("observations").unwrap().as_array().unwrap().len() >= 20);
+    client.end().await;
+}
+
+async fn observed(client: &Client) {
+    let add = |text: String| {
+        client.ok("graph_add_observations", json!({ "entity": "ann", "observations": [text] }))
+    };
+    // At once: none may be lost.
+    futures_util::future::join_all((0..20).map(|n| add(format!("saw {n}")))).await;
+    let ann = client.ok("graph_get", json!({ "entities": ["nobody", "ann"] })).await;
+    assert_eq!(ann["missing"], json!(["nobody"]));
+    assert_eq!(ann["entities"][0]["observations"].as_array().unwrap().len(), 21);
+    let twice = json!({ "entity": "ann", "observations": ["saw 1", "saw 1"] });
+    let same = client.ok("graph_add_observations", twice.clone()).await;
+    assert_eq!(same["observations"].as_array().unwrap().len(), 21);
+    let fewer = client.ok("graph_remove_observations", twice).await;
+    assert_eq!(fewer["observations"].as_array().unwrap().len(), 20);
+    let nobody = json!({ "entity": "nobody", "observations": ["x"] });
+    assert_eq!(client.refused("graph_add_observations", nobody).await, "NotFound");
+}
+
+async fn found(client: &Client) {
+    let ids = |entities: &[Value]| -> Vec<String> {
+        entities.iter().map(|entity| entity["id"].as_str().unwrap().to_owned()).collect()
+    };
+    let near = client.ok("graph_neighbors", json!({ "entity": "ann", "direction": "out" })).await;
+    assert_eq!(ids(near["entities"].as_array().unwrap()), ["ann", "acme", "bob"]);
+    assert_eq!(near["relationships"].as_array().unwrap().len(), 2);
+    let far = json!({ "entity": "ann", "depth": 2, "relationship_types": ["knows"], "limit": 10 });
+    assert_eq!(ids(client.ok("graph_neighbors", far).await["entities"].as_array().unwrap()), ["ann", "bob"]);
+    for (query, expected) in [
+        (json!({ "query": "CZECH" }), vec!["ann"]),
+        (json!({ "query": "tea" }), vec!["bob"]),
+        (json!({ "where": { "age": 41.0 } }), vec!["bob"]),
+        (json!({ "entity_type": "person", "limit": 1 }), vec!["ann", "bob"]),
+        (json!({ "query": "nothing like it" }), vec![]),
+        (json!({ "limit": 2 }), vec!["acme", "ann", "bob"]),
+    ] {
+        assert_eq!(ids(&client.all("graph_search", "entities", query.clone()).await), expected, "{query}");
+    }
+    let works = json!({ "relationship_type": "works_at", "target": "acme", "limit": 1 });
+    assert_eq!(client.all("graph_relationships", "relationships", works).await.len(), 2);
+}
+
+async fn deleted(client: &Client, ids: &Value) {
+    let gone = client.ok("graph_delete_relationship", json!({ "relationship": ids[0] })).await;
+    assert_eq!(gone["existed"], true);
+    let gone = client.ok("graph_delete_relationship", json!({ "relationship": ids[0] })).await;
+    assert_eq!(gone["existed"], false, "a second call changes nothing");
+    let gone = client.ok("graph_delete_entity", json!({ "entity": "acme" })).await;
+    assert_eq!((&gone["existed"], &gone["relationships"]), (&json!(true), &json!(2)));
+}

@@ -1,0 +1,77 @@
+//! What grows over several servers, while it changes: slots that move through a Redis Cluster, nodes that die in a cluster
+//! of Garage, tables of Postgres in partitions, and a replica that lags behind.
+//!
+//! Each test starts servers of its own beside those of the other tests, from the same installation. Without the service's
+//! variable in the environment it is shown as ignored, or fails where `LARDER_SERVICES=required`.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
+
+mod garage;
+mod postgres;
+mod redis;
+mod server;
+
+use std::time::Duration;
+
+use larder_cli::durable::Found;
+use larder_conformance::{Harness, OpenOptions, StoreSet};
+use larder_kernel::Namespace;
+use libtest_mimic::{Arguments, Failed, Trial};
+
+pub(crate) fn group(arguments: &Arguments) -> bool {
+    let mut arguments = arguments.clone();
+    // Each starts several servers.
+    arguments.test_threads.get_or_insert(2);
+    let trials = vec![
+        trial(
+            "slots_move_while_clients_write",
+            "LARDER_REDIS_CLUSTER_URL",
+            redis::slots_move_while_clients_write,
+        ),
+        trial(
+            "a_node_of_garage_dies_and_work_goes_on",
+            "LARDER_S3_GARAGE_URL",
+            garage::a_node_dies_and_work_goes_on,
+        ),
+        trial(
+            "the_suite_holds_on_partitions",
+            "LARDER_POSTGRES_URL",
+            postgres::the_suite_holds_on_partitions,
+        ),
+        trial("a_replica_shows_what_was", "LARDER_POSTGRES_URL", postgres::a_replica_shows_what_was),
+    ];
+    crate::run("scale", &arguments, trials)
+}
+
+fn trial<F: Future<Output = ()>>(
+    name: &'static str,
+    variable: &str,
+    test: impl FnOnce() -> F + Send + 'static,
+) -> Trial {
+    let required = std::env::var("LARDER_SERVICES").is_ok_and(|value| value == "required");
+    let ignored = std::env::var_os(variable).is_none() && !required;
+    let run = move || {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+        let runtime = runtime.map_err(Failed::from)?;
+        runtime.block_on(test());
+        // What a call still does must not keep the test from ending.
+        runtime.shutdown_background();
+        Ok(())
+    };
+    Trial::test(name, run).with_ignored_flag(ignored)
+}
+
+/// One of the two handles on the place.
+async fn open(harness: &dyn Harness, handle: usize) -> StoreSet {
+    let options = OpenOptions::default().with_handle(handle);
+    harness.open(&Namespace::new("scale").unwrap(), &options).await.unwrap()
+}
+
+/// No client found anything that contradicts a contract.
+fn assert_holds(found: &Found) {
+    let first: Vec<&str> = found.script.lines().take(40).collect();
+    assert!(found.sins.is_empty(), "{:#?}\n{}", found.sins, first.join("\n"));
+}
+
+async fn pause(ms: u64) {
+    tokio::time::sleep(Duration::from_millis(ms)).await;
+}

@@ -1,0 +1,145 @@
+//! `larder services` over containers. The engine is a script that only keeps what it was told: what is tested is which
+//! runner is chosen, what it asks for, and how it exits.
+#![allow(clippy::unwrap_used)]
+
+use std::fs::{self, Permissions};
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use larder_cli::service::SERVICES;
+use rustix::process::{Pid, Signal, kill_process};
+
+/// A machine with an engine and none of the services.
+struct Machine {
+    folder: tempfile::TempDir,
+}
+
+impl Machine {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        // The services' account has to reach it.
+        fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+        for name in ["running", "services"] {
+            fs::create_dir(folder.path().join(name)).unwrap();
+        }
+        Self { folder }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn larder(&self) -> Command {
+        let engine = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/command/services");
+        let programs = format!("{}:{}", engine.display(), std::env::var("PATH").unwrap());
+        let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
+        command
+            .env("PATH", programs)
+            .env("LARDER_TEST_CONTAINERS", self.path("running"))
+            .env("LARDER_SERVICES_DIR", self.path("services"))
+            .env_remove("LARDER_SERVICES_SET");
+        command
+    }
+
+    fn exits(&self, code: i32, arguments: &[&str]) -> String {
+        let output = self.larder().arg("services").args(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn containers(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.path("running")).unwrap();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    /// Something that runs as the service without an image does: a process in its folder, and a port that answers.
+    fn s3s(&self) -> (Child, TcpListener) {
+        let home = self.path("services/s3s");
+        fs::create_dir_all(home.join("data")).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let process = Command::new("sleep")
+            .arg("600")
+            .current_dir(home.join("data"))
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        fs::write(home.join("pid"), process.id().to_string()).unwrap();
+        fs::write(home.join("port"), listener.local_addr().unwrap().port().to_string()).unwrap();
+        fs::write(home.join("key-id"), "id").unwrap();
+        fs::write(home.join("key-secret"), "secret").unwrap();
+        (process, listener)
+    }
+}
+
+#[test]
+fn what_was_started_in_containers_is_told_of_killed_and_stopped_there() {
+    let machine = Machine::new();
+    machine.exits(3, &["status", "postgres", "garage"]);
+    machine.exits(0, &["up", "postgres", "redis-cluster", "garage"]);
+    assert_eq!(
+        machine.containers(),
+        ["garage", "postgres", "redis-cluster", "redis-cluster-2", "redis-cluster-3"]
+    );
+    // What runs is left as it is.
+    machine.exits(0, &["up", "postgres"]);
+    machine.exits(0, &["status", "postgres", "redis-cluster", "garage"]);
+    let urls = machine.exits(0, &["env", "postgres", "redis-cluster", "garage"]);
+    let schemes = ["postgres://larder:", "redis+cluster://default:", "s3://GK"];
+    assert_eq!(urls.lines().count(), schemes.len(), "{urls}");
+    for (line, scheme) in urls.lines().zip(schemes) {
+        assert!(line.starts_with("LARDER_") && line.contains(scheme), "{line}");
+    }
+    machine.exits(0, &["kill", "garage"]);
+    machine.exits(4, &["status", "postgres", "garage"]);
+    machine.exits(0, &["down", "postgres", "redis-cluster", "garage"]);
+    assert!(machine.containers().is_empty());
+    machine.exits(3, &["env", "postgres", "garage"]);
+}
+
+#[test]
+fn what_a_check_started_is_stopped_when_it_is_told_to_end() {
+    let machine = Machine::new();
+    let mut command = machine.larder();
+    command.args(["check", "--live"]).env("LARDER_TEST_UP_SECONDS", "2").stderr(Stdio::piped());
+    // All others are said to be there.
+    for service in SERVICES {
+        command.env(service.variable, "memory:");
+    }
+    command.env_remove("LARDER_S3_GARAGE_URL");
+    let check = command.stdout(Stdio::null()).spawn().unwrap();
+    for _ in 0..600 {
+        if machine.containers() == ["garage"] {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert_eq!(machine.containers(), ["garage"]);
+    kill_process(Pid::from_child(&check), Signal::TERM).unwrap();
+    let output = check.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.ends_with("larder: interrupted\n"), "{said}");
+    assert!(machine.containers().is_empty());
+}
+
+/// Once it made `larder services` take the containers for stopped, as nothing else ran without one.
+#[test]
+fn the_service_without_an_image_decides_nothing() {
+    let machine = Machine::new();
+    let (mut process, _listener) = machine.s3s();
+    machine.exits(0, &["up", "postgres", "redis"]);
+    assert_eq!(machine.containers(), ["postgres", "redis"]);
+    let urls = machine.exits(0, &["env", "postgres", "redis", "s3s"]);
+    assert_eq!(urls.lines().count(), 3, "{urls}");
+    // Of all services, some run.
+    machine.exits(4, &["status"]);
+    machine.exits(0, &["down", "s3s", "postgres", "redis"]);
+    assert!(machine.containers().is_empty());
+    assert!(process.try_wait().unwrap().is_some(), "it was not stopped");
+}

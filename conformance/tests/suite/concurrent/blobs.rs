@@ -1,0 +1,150 @@
+//! Wrong blob stores.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::TryStreamExt;
+use larder_agents::storage::InMemoryBlobStore;
+use larder_conformance::{Harness, StoreSet};
+use larder_kernel::{
+    BlobBody, BlobCondition, BlobEntries, BlobGetOptions, BlobInfo, BlobKey, BlobPutOptions, BlobRead, Error,
+    ErrorKind, PresignRequest, PresignedUrl, Result,
+};
+
+use super::frame::{assert_caught, assert_explained, pause, serve};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sin {
+    None,
+    /// Looks whether there is a blob, waits, and writes.
+    TwoCreators,
+    /// Compares the tag, waits, and writes.
+    MatchesLater,
+    /// Reads what is known of the blob, waits, and reads its bytes.
+    TagOfAnother,
+    /// Deletes what is there before it writes.
+    DeletesFirst,
+    /// Writes the first half, waits, and writes all.
+    HalfSeen,
+    /// A deletion is acknowledged before it has happened.
+    DeletesLater,
+}
+
+fn backend(sin: Sin) -> Arc<dyn Harness> {
+    serve(move |place, namespace, _| {
+        let wrong = Wrong { inner: Arc::new(InMemoryBlobStore::open(place, namespace)), sin };
+        StoreSet { blobs: Some(Arc::new(wrong)), ..StoreSet::default() }
+    })
+}
+
+#[derive(Debug)]
+struct Wrong {
+    inner: Arc<InMemoryBlobStore>,
+    sin: Sin,
+}
+
+fn refused(kind: ErrorKind) -> Error {
+    Error::new(kind, "blobs.put", "the condition does not hold")
+}
+
+wrong! {
+    BlobStore for Wrong {
+        async fn put(&self, key: &BlobKey, body: BlobBody, mut options: BlobPutOptions) -> Result<BlobInfo> {
+            let there = self.inner.head(key).await.ok();
+            match (self.sin, &options.condition) {
+                (Sin::TwoCreators, BlobCondition::Absent) => {
+                    if there.is_some() {
+                        return Err(refused(ErrorKind::AlreadyExists));
+                    }
+                    pause().await;
+                    options.condition = BlobCondition::None;
+                }
+                (Sin::MatchesLater, BlobCondition::Matches(etag)) => {
+                    if there.map(|there| there.etag).as_ref() != Some(etag) {
+                        return Err(refused(ErrorKind::Conflict));
+                    }
+                    pause().await;
+                    options.condition = BlobCondition::None;
+                }
+                (Sin::DeletesFirst, BlobCondition::None) => {
+                    self.inner.delete(key).await?;
+                    pause().await;
+                }
+                (Sin::HalfSeen, BlobCondition::None) => {
+                    let pieces: Vec<Bytes> = body.into_stream().try_collect().await?;
+                    let whole = Bytes::from(pieces.concat());
+                    let half = whole.slice(..whole.len() / 2);
+                    self.inner.put(key, BlobBody::Bytes(half), BlobPutOptions::default()).await?;
+                    pause().await;
+                    return self.inner.put(key, BlobBody::Bytes(whole), options).await;
+                }
+                _ => {}
+            }
+            self.inner.put(key, body, options).await
+        }
+
+        async fn get(&self, key: &BlobKey, options: BlobGetOptions) -> Result<BlobRead> {
+            if self.sin == Sin::TagOfAnother {
+                let info = self.inner.head(key).await?;
+                pause().await;
+                let read = self.inner.get(key, options).await?;
+                return Ok(BlobRead { info, ..read });
+            }
+            self.inner.get(key, options).await
+        }
+
+        async fn delete(&self, key: &BlobKey) -> Result<bool> {
+            if self.sin == Sin::DeletesLater {
+                let there = self.inner.head(key).await.is_ok();
+                let (inner, key) = (Arc::clone(&self.inner), key.clone());
+                tokio::spawn(async move {
+                    pause().await;
+                    inner.delete(&key).await
+                });
+                return Ok(there);
+            }
+            self.inner.delete(key).await
+        }
+    }
+    head(key: &BlobKey) -> BlobInfo;
+    list(prefix: &str, after: Option<&BlobKey>) -> BlobEntries;
+    copy(source: &BlobKey, target: &BlobKey) -> BlobInfo;
+    presign(key: &BlobKey, request: &PresignRequest) -> PresignedUrl;
+}
+
+#[test]
+fn the_control_is_explained() {
+    assert_explained(&backend(Sin::None));
+}
+
+#[test]
+fn a_creation_that_looks_first_and_writes_later_is_caught() {
+    assert_caught(&["BLOB-008", "STORE-002"], &backend(Sin::TwoCreators));
+}
+
+#[test]
+fn an_update_that_compares_first_and_writes_later_is_caught() {
+    assert_caught(&["BLOB-009", "BLOB-011", "STORE-002"], &backend(Sin::MatchesLater));
+}
+
+#[test]
+fn bytes_under_the_tag_of_another_write_are_caught() {
+    assert_caught(&["BLOB-004", "STORE-002"], &backend(Sin::TagOfAnother));
+}
+
+#[test]
+fn a_blob_that_is_away_while_it_is_replaced_is_caught() {
+    let clauses = ["STORE-002", "BLOB-007", "BLOB-008", "BLOB-009", "BLOB-041"];
+    assert_caught(&clauses, &backend(Sin::DeletesFirst));
+}
+
+#[test]
+fn a_part_of_a_blob_is_caught() {
+    assert_caught(&["BLOB-004", "STORE-002", "BLOB-009", "BLOB-011"], &backend(Sin::HalfSeen));
+}
+
+#[test]
+fn a_deletion_that_is_acknowledged_before_it_happens_is_caught() {
+    let clauses = ["STORE-002", "BLOB-007", "BLOB-008", "BLOB-009", "BLOB-011", "BLOB-040", "BLOB-041"];
+    assert_caught(&clauses, &backend(Sin::DeletesLater));
+}

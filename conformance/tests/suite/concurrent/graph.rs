@@ -1,0 +1,112 @@
+//! Wrong graph stores.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use larder_agents::storage::InMemoryGraphStore;
+use larder_conformance::{Harness, StoreSet};
+use larder_kernel::{
+    DeletedEntity, Entity, EntityId, EntityQuery, GraphCounts, NeighborQuery, Page, PageRequest,
+    Relationship, RelationshipId, RelationshipQuery, Result, SubGraph, UpsertReport,
+};
+
+use super::frame::{assert_caught, assert_explained, pause, serve};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sin {
+    None,
+    /// Looks whether the entity is there, waits, and deletes it.
+    LooksBeforeDeletion,
+    /// Counts what it creates, waits, and writes.
+    CountsBeforeUpsert,
+    /// Keeps the relationships of deleted entities, for each handle.
+    DanglingReads,
+}
+
+fn backend(sin: Sin) -> Arc<dyn Harness> {
+    serve(move |place, namespace, _| {
+        let inner = InMemoryGraphStore::open(place, namespace);
+        let wrong = Wrong { inner, sin, seen: Mutex::default() };
+        StoreSet { graph: Some(Arc::new(wrong)), ..StoreSet::default() }
+    })
+}
+
+#[derive(Debug)]
+struct Wrong {
+    inner: InMemoryGraphStore,
+    sin: Sin,
+    seen: Mutex<BTreeMap<RelationshipId, Relationship>>,
+}
+
+wrong! {
+    GraphStore for Wrong {
+        async fn upsert_entities(&self, entities: Vec<Entity>) -> Result<UpsertReport> {
+            if self.sin == Sin::CountsBeforeUpsert {
+                let ids: Vec<EntityId> = entities.iter().map(|entity| entity.id.clone()).collect();
+                let there = self.inner.get_entities(&ids).await?.iter().flatten().count();
+                pause().await;
+                self.inner.upsert_entities(entities).await?;
+                let replaced = u64::try_from(there).unwrap();
+                return Ok(UpsertReport { created: u64::try_from(ids.len()).unwrap() - replaced, replaced });
+            }
+            self.inner.upsert_entities(entities).await
+        }
+
+        async fn delete_entity(&self, entity: &EntityId) -> Result<DeletedEntity> {
+            if self.sin == Sin::LooksBeforeDeletion {
+                let there = self.inner.get_entities(std::slice::from_ref(entity)).await?;
+                pause().await;
+                let deleted = self.inner.delete_entity(entity).await?;
+                return Ok(DeletedEntity { existed: there[0].is_some(), ..deleted });
+            }
+            self.inner.delete_entity(entity).await
+        }
+
+        async fn get_relationships(&self, ids: &[RelationshipId]) -> Result<Vec<Option<Relationship>>> {
+            let mut found = self.inner.get_relationships(ids).await?;
+            if self.sin == Sin::DanglingReads {
+                let mut seen = self.seen.lock().unwrap();
+                for (id, found) in ids.iter().zip(&mut found) {
+                    match found {
+                        Some(found) => drop(seen.insert(id.clone(), found.clone())),
+                        None => *found = seen.get(id).cloned(),
+                    }
+                }
+            }
+            Ok(found)
+        }
+    }
+    upsert_relationships(relationships: Vec<Relationship>) -> UpsertReport;
+    get_entities(ids: &[EntityId]) -> Vec<Option<Entity>>;
+    neighbors(entity: &EntityId, query: &NeighborQuery) -> SubGraph;
+    delete_relationship(relationship: &RelationshipId) -> bool;
+    find_entities(query: &EntityQuery, page: PageRequest<EntityId>) -> Page<Entity, EntityId>;
+    find_relationships(query: &RelationshipQuery, page: PageRequest<RelationshipId>)
+        -> Page<Relationship, RelationshipId>;
+    count() -> GraphCounts;
+}
+
+#[test]
+fn the_control_is_explained() {
+    assert_explained(&backend(Sin::None));
+}
+
+#[test]
+fn a_deletion_that_looks_first_is_caught() {
+    // An answer that nothing was there is found out by those who come after, too.
+    let clauses = ["GRAPH-031", "GRAPH-003", "GRAPH-006", "GRAPH-010", "GRAPH-034", "STORE-002"];
+    assert_caught(&clauses, &backend(Sin::LooksBeforeDeletion));
+}
+
+#[test]
+fn an_upsert_that_counts_first_is_caught() {
+    assert_caught(
+        &["GRAPH-003", "GRAPH-006", "GRAPH-010", "GRAPH-031", "STORE-002"],
+        &backend(Sin::CountsBeforeUpsert),
+    );
+}
+
+#[test]
+fn a_relationship_that_outlives_its_end_is_caught() {
+    assert_caught(&["STORE-002", "GRAPH-010", "GRAPH-031", "GRAPH-034"], &backend(Sin::DanglingReads));
+}

@@ -1,0 +1,188 @@
+//! Wrong history providers.
+
+use std::sync::{Arc, Mutex};
+
+use larder_agents::InMemoryHistoryProvider;
+use larder_conformance::{Harness, StoreSet};
+use larder_kernel::{
+    AgentId, AppendOptions, Appended, ChatMessage, Forked, HistoryEvents, MessageFilter, Page, PageRequest,
+    Replaced, Replacement, Result, RunId, Seq, StoredMessage, Thread, ThreadInfo, Ttl,
+};
+
+use super::frame::{assert_caught, assert_explained, pause, serve};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sin {
+    None,
+    /// Reads the last `Seq`, waits, and writes after it, whoever has written there meanwhile.
+    AppendsAfterARead,
+    /// Writes a batch one message at a time.
+    BatchInPieces,
+    /// Looks for the idempotency key, waits, and appends.
+    KeysLate,
+    /// Whatever a replacement says it saw, it takes the thread as it is.
+    ReplacesBlindly,
+    /// Reads the messages, waits, and answers.
+    ReadsLate,
+    /// Counts, waits, and clears.
+    CountsBeforeClear,
+    /// Each handle keeps what `thread_info` said before the last write through it.
+    InfoPerHandle,
+}
+
+fn backend(sin: Sin) -> Arc<dyn Harness> {
+    serve(move |place, namespace, _| {
+        let inner = InMemoryHistoryProvider::open(place, namespace);
+        let wrong = Wrong { inner, sin, info: Mutex::default() };
+        StoreSet { history: Some(Arc::new(wrong)), ..StoreSet::default() }
+    })
+}
+
+#[derive(Debug)]
+struct Wrong {
+    inner: InMemoryHistoryProvider,
+    sin: Sin,
+    info: Mutex<Option<ThreadInfo>>,
+}
+
+wrong! {
+    HistoryProvider for Wrong {
+        async fn append_many(
+            &self,
+            thread: &Thread,
+            messages: Vec<ChatMessage>,
+            options: AppendOptions,
+        ) -> Result<Appended> {
+            self.info.lock().unwrap().take();
+            let unkeyed = options.idempotency_key.is_none();
+            match self.sin {
+                Sin::AppendsAfterARead if unkeyed => {
+                    let last = self.inner.thread_info(thread).await?.last.get();
+                    pause().await;
+                    let count = i64::try_from(messages.len()).unwrap();
+                    if self.inner.thread_info(thread).await?.last.get() == last {
+                        self.inner.append_many(thread, messages, options).await?;
+                    }
+                    Ok(Appended { first: Seq::new(last + 1), last: Seq::new(last + count) })
+                }
+                Sin::BatchInPieces if unkeyed => {
+                    let mut answers = Vec::new();
+                    for message in messages {
+                        answers.push(self.inner.append_many(thread, vec![message], options.clone()).await?);
+                        pause().await;
+                    }
+                    let first = answers[0].first;
+                    let last = first.get() + i64::try_from(answers.len()).unwrap() - 1;
+                    Ok(Appended { first, last: Seq::new(last) })
+                }
+                Sin::KeysLate if !unkeyed => {
+                    let texts: Vec<String> = messages.iter().map(|message| message.text.clone()).collect();
+                    let stored = self.inner.get_messages(thread, 0, 10_000).await?;
+                    let place = |text: &String| stored.iter().find(|stored| stored.message.text == *text);
+                    if let (Some(first), Some(last)) = (place(&texts[0]), place(&texts[texts.len() - 1])) {
+                        return Ok(Appended { first: first.seq, last: last.seq });
+                    }
+                    pause().await;
+                    self.inner.append_many(thread, messages, AppendOptions::default()).await
+                }
+                _ => self.inner.append_many(thread, messages, options).await,
+            }
+        }
+
+        async fn get_messages(&self, thread: &Thread, offset: u64, limit: usize) -> Result<Vec<StoredMessage>> {
+            if self.sin == Sin::ReadsLate {
+                // A page at a time, each from the thread as it then is.
+                let mut all = Vec::new();
+                for offset in (offset..).take(limit) {
+                    let one = self.inner.get_messages(thread, offset, 1).await?;
+                    if one.is_empty() {
+                        break;
+                    }
+                    all.extend(one);
+                    pause().await;
+                }
+                return Ok(all);
+            }
+            self.inner.get_messages(thread, offset, limit).await
+        }
+
+        async fn thread_info(&self, thread: &Thread) -> Result<ThreadInfo> {
+            if self.sin == Sin::InfoPerHandle
+                && let Some(known) = &*self.info.lock().unwrap()
+            {
+                return Ok(known.clone());
+            }
+            let info = self.inner.thread_info(thread).await?;
+            *self.info.lock().unwrap() = Some(info.clone());
+            Ok(info)
+        }
+
+        async fn clear(&self, thread: &Thread) -> Result<u64> {
+            if self.sin == Sin::CountsBeforeClear {
+                let count = self.inner.thread_info(thread).await?.messages;
+                pause().await;
+                self.inner.clear(thread).await?;
+                return Ok(count);
+            }
+            self.inner.clear(thread).await
+        }
+
+        async fn replace(&self, thread: &Thread, mut replacement: Replacement) -> Result<Replaced> {
+            if self.sin == Sin::ReplacesBlindly {
+                replacement.seen = self.inner.thread_info(thread).await?.last;
+            }
+            self.inner.replace(thread, replacement).await
+        }
+    }
+    tail(thread: &Thread, before: Option<Seq>, limit: usize) -> Vec<StoredMessage>;
+    tail_matching(thread: &Thread, filter: &MessageFilter, before: Option<Seq>, limit: usize) -> Vec<StoredMessage>;
+    page_after(thread: &Thread, after: Seq, limit: usize) -> Vec<StoredMessage>;
+    clear_run(thread: &Thread, run: &RunId) -> u64;
+    fork(source: &Thread, target: &Thread, up_to: Option<Seq>) -> Forked;
+    list_threads(agent: Option<&AgentId>, page: PageRequest<Thread>) -> Page<ThreadInfo, Thread>;
+    set_ttl(thread: &Thread, ttl: Option<Ttl>) -> ();
+    subscribe(thread: &Thread, after: Seq) -> HistoryEvents;
+}
+
+#[test]
+fn the_control_is_explained() {
+    assert_explained(&backend(Sin::None));
+}
+
+#[test]
+fn an_append_that_reads_the_last_seq_and_writes_later_is_caught() {
+    assert_caught(&["HIST-004", "HIST-005", "HIST-031"], &backend(Sin::AppendsAfterARead));
+}
+
+#[test]
+fn a_batch_in_pieces_is_caught() {
+    assert_caught(
+        &["HIST-004", "HIST-005", "HIST-031", "HIST-034", "HIST-038"],
+        &backend(Sin::BatchInPieces),
+    );
+}
+
+#[test]
+fn an_idempotency_key_that_is_looked_for_first_and_kept_later_is_caught() {
+    assert_caught(&["HIST-004", "HIST-008", "HIST-011", "HIST-031"], &backend(Sin::KeysLate));
+}
+
+#[test]
+fn a_replacement_that_does_not_look_is_caught() {
+    assert_caught(&["HIST-053"], &backend(Sin::ReplacesBlindly));
+}
+
+#[test]
+fn a_window_read_message_by_message_is_caught() {
+    assert_caught(&["HIST-004"], &backend(Sin::ReadsLate));
+}
+
+#[test]
+fn a_clear_that_counts_first_and_clears_later_is_caught() {
+    assert_caught(&["HIST-034", "HIST-038", "HIST-031", "HIST-004"], &backend(Sin::CountsBeforeClear));
+}
+
+#[test]
+fn counts_kept_for_each_handle_are_caught() {
+    assert_caught(&["HIST-031"], &backend(Sin::InfoPerHandle));
+}

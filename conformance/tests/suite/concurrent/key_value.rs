@@ -1,0 +1,189 @@
+//! Wrong key-value stores.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use larder_agents::InMemoryKeyValueStore;
+use larder_conformance::{Harness, StoreSet};
+use larder_kernel::{
+    BucketInfo, BucketName, Error, ErrorKind, Key, KeyRevision, KeyValueCondition, KeyValueEntry,
+    KeyValueEvents, KeyValuePutOptions, KeyValueStore, Page, PageRequest, Result, Revision,
+};
+
+use super::frame::{assert_caught, assert_caught_in, assert_explained, pause, serve};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sin {
+    None,
+    /// Compares, waits, and writes.
+    LostUpdates,
+    /// Looks whether the key is there, waits, and writes.
+    TwoCreators,
+    /// Each handle remembers what it read, and does not learn what others write.
+    CachePerHandle,
+    /// A write is acknowledged before it is there.
+    AnswersEarly,
+    /// A deletion at a revision compares, waits, and deletes.
+    DeletesLater,
+    /// Fails with a defect where it ought to say `Conflict`.
+    ConflictIsADefect,
+    /// A read now and then never ends.
+    Hangs,
+    /// A write that another one has overtaken panics.
+    Panics,
+}
+
+fn backend(sin: Sin) -> Arc<dyn Harness> {
+    serve(move |place, namespace, _| {
+        let inner = Arc::new(InMemoryKeyValueStore::open(place, namespace));
+        let wrong = Wrong { inner, sin, cache: Mutex::default() };
+        StoreSet { key_value: Some(Arc::new(wrong)), ..StoreSet::default() }
+    })
+}
+
+#[derive(Debug)]
+struct Wrong {
+    inner: Arc<InMemoryKeyValueStore>,
+    sin: Sin,
+    cache: Mutex<BTreeMap<Key, Option<KeyValueEntry>>>,
+}
+
+impl Wrong {
+    async fn revision(&self, bucket: &BucketName, key: &Key) -> Result<Option<Revision>> {
+        Ok(self.inner.get(bucket, key).await?.map(|entry| entry.revision))
+    }
+}
+
+fn conflict() -> Error {
+    Error::new(ErrorKind::Conflict, "key_value.put", "another revision")
+}
+
+wrong! {
+    KeyValueStore for Wrong {
+        async fn put(
+            &self,
+            bucket: &BucketName,
+            key: &Key,
+            value: Bytes,
+            mut options: KeyValuePutOptions,
+        ) -> Result<Revision> {
+            self.cache.lock().unwrap().remove(key);
+            match (self.sin, options.condition) {
+                (Sin::LostUpdates, KeyValueCondition::AtRevision(at)) => {
+                    if self.revision(bucket, key).await? != Some(at) {
+                        return Err(conflict());
+                    }
+                    pause().await;
+                    options.condition = KeyValueCondition::None;
+                }
+                (Sin::TwoCreators, KeyValueCondition::Absent) => {
+                    if self.revision(bucket, key).await?.is_some() {
+                        return Err(Error::new(ErrorKind::AlreadyExists, "key_value.put", "it is there"));
+                    }
+                    pause().await;
+                    options.condition = KeyValueCondition::None;
+                }
+                (Sin::AnswersEarly, KeyValueCondition::None) => {
+                    let before = self.inner.put(bucket, &Key::new("other")?, Bytes::new(), options).await?;
+                    let (inner, bucket, key) = (Arc::clone(&self.inner), bucket.clone(), key.clone());
+                    tokio::spawn(async move {
+                        pause().await;
+                        inner.put(&bucket, &key, value, options).await
+                    });
+                    return Ok(Revision::new(before.get() + 1));
+                }
+                _ => {}
+            }
+            let put = self.inner.put(bucket, key, value, options).await;
+            if self.sin == Sin::Panics && put.as_ref().is_err_and(|error| error.kind() == ErrorKind::Conflict) {
+                panic!("nobody thought of that");
+            }
+            if self.sin == Sin::ConflictIsADefect {
+                return put.map_err(|error| match error.kind() {
+                    ErrorKind::Conflict => Error::new(ErrorKind::Unexpected, "key_value.put", "serialization"),
+                    _ => error,
+                });
+            }
+            put
+        }
+
+        async fn get(&self, bucket: &BucketName, key: &Key) -> Result<Option<KeyValueEntry>> {
+            if self.sin == Sin::CachePerHandle
+                && let Some(known) = self.cache.lock().unwrap().get(key)
+            {
+                return Ok(known.clone());
+            }
+            let found = self.inner.get(bucket, key).await?;
+            if self.sin == Sin::Hangs && found.as_ref().is_some_and(|entry| entry.revision.get() % 7 == 0) {
+                return std::future::pending().await;
+            }
+            self.cache.lock().unwrap().insert(key.clone(), found.clone());
+            Ok(found)
+        }
+
+        async fn delete(&self, bucket: &BucketName, key: &Key, at: Option<Revision>) -> Result<bool> {
+            self.cache.lock().unwrap().remove(key);
+            if let (Sin::DeletesLater, Some(at)) = (self.sin, at) {
+                if self.revision(bucket, key).await? != Some(at) {
+                    return Err(conflict());
+                }
+                pause().await;
+                self.inner.delete(bucket, key, None).await?;
+                return Ok(true);
+            }
+            self.inner.delete(bucket, key, at).await
+        }
+    }
+    list(bucket: &BucketName, prefix: &str, page: PageRequest<Key>) -> Page<KeyRevision, Key>;
+    list_buckets(page: PageRequest<BucketName>) -> Page<BucketInfo, BucketName>;
+    watch(bucket: &BucketName, prefix: &str, after: Revision) -> KeyValueEvents;
+}
+
+#[test]
+fn the_control_is_explained() {
+    assert_explained(&backend(Sin::None));
+}
+
+#[test]
+fn an_update_that_compares_first_and_writes_later_is_caught() {
+    assert_caught(&["KV-007", "STORE-002", "KV-005"], &backend(Sin::LostUpdates));
+}
+
+#[test]
+fn a_creation_that_looks_first_and_writes_later_is_caught() {
+    assert_caught(&["KV-008"], &backend(Sin::TwoCreators));
+}
+
+#[test]
+fn a_cache_for_each_handle_is_caught() {
+    assert_caught(&["STORE-002"], &backend(Sin::CachePerHandle));
+}
+
+#[test]
+fn a_write_that_is_acknowledged_before_it_is_there_is_caught() {
+    let clauses =
+        ["STORE-002", "KV-002", "KV-004", "KV-005", "KV-007", "KV-008", "KV-023", "KV-024", "KV-025"];
+    assert_caught(&clauses, &backend(Sin::AnswersEarly));
+}
+
+#[test]
+fn a_deletion_that_compares_first_and_deletes_later_is_caught() {
+    assert_caught(&["KV-025", "STORE-002", "KV-024"], &backend(Sin::DeletesLater));
+}
+
+#[test]
+fn a_conflict_that_comes_as_a_defect_is_caught() {
+    assert_caught(&["KV-005"], &backend(Sin::ConflictIsADefect));
+}
+
+#[test]
+fn a_call_that_panics_is_caught() {
+    assert_caught(&["KV-005"], &backend(Sin::Panics));
+}
+
+#[test]
+fn a_call_that_never_ends_is_caught_and_ends_the_level_no_later() {
+    assert_caught_in(&["STORE-002"], &backend(Sin::Hangs), Duration::from_millis(300));
+}

@@ -1,0 +1,116 @@
+//! Wrong vector stores.
+
+use std::sync::{Arc, Mutex};
+
+use larder_agents::storage::InMemoryVectorStore;
+use larder_conformance::{Harness, StoreSet};
+use larder_kernel::{
+    CollectionInfo, CollectionName, Document, DocumentId, Filter, Page, PageRequest, PutMode, PutReport,
+    Result, SearchHit, SearchRequest,
+};
+
+use super::frame::{assert_caught, assert_explained, pause, serve};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sin {
+    None,
+    /// Looks whether the id is there, waits, and writes.
+    TwoCreators,
+    /// Takes the old document away, waits, and writes the new one.
+    DeletesFirst,
+    /// Counts, waits, and deletes.
+    CountsBeforeDeletion,
+    /// Searches through an index that is one write behind.
+    IndexBehind,
+}
+
+fn backend(sin: Sin) -> Arc<dyn Harness> {
+    serve(move |place, namespace, _| {
+        let inner = InMemoryVectorStore::open(place, namespace);
+        let wrong = Wrong { inner, sin, index: Mutex::default() };
+        StoreSet { vectors: Some(Arc::new(wrong)), ..StoreSet::default() }
+    })
+}
+
+#[derive(Debug)]
+struct Wrong {
+    inner: InMemoryVectorStore,
+    sin: Sin,
+    index: Mutex<Vec<SearchHit>>,
+}
+
+wrong! {
+    VectorStore for Wrong {
+        async fn put(
+            &self,
+            collection: &CollectionName,
+            documents: Vec<Document>,
+            mode: PutMode,
+        ) -> Result<PutReport> {
+            let ids: Vec<DocumentId> = documents.iter().map(|document| document.id.clone()).collect();
+            let absent = self.inner.get(collection, &ids).await?.iter().all(Option::is_none);
+            match (self.sin, mode) {
+                (Sin::TwoCreators, PutMode::IfAbsent) if absent => {
+                    pause().await;
+                    return self.inner.put(collection, documents, PutMode::Upsert).await;
+                }
+                (Sin::DeletesFirst, PutMode::Upsert) => {
+                    self.inner.delete(collection, &ids).await?;
+                    pause().await;
+                }
+                _ => {}
+            }
+            self.inner.put(collection, documents, mode).await
+        }
+
+        async fn delete(&self, collection: &CollectionName, ids: &[DocumentId]) -> Result<u64> {
+            if self.sin == Sin::CountsBeforeDeletion {
+                let found = self.inner.get(collection, ids).await?;
+                pause().await;
+                self.inner.delete(collection, ids).await?;
+                return Ok(u64::try_from(found.iter().flatten().count()).unwrap());
+            }
+            self.inner.delete(collection, ids).await
+        }
+
+        async fn search(&self, collection: &CollectionName, request: &SearchRequest) -> Result<Vec<SearchHit>> {
+            let found = self.inner.search(collection, request).await?;
+            if self.sin == Sin::IndexBehind {
+                return Ok(std::mem::replace(&mut *self.index.lock().unwrap(), found));
+            }
+            Ok(found)
+        }
+    }
+    get(collection: &CollectionName, ids: &[DocumentId]) -> Vec<Option<Document>>;
+    search_batch(collection: &CollectionName, requests: &[SearchRequest]) -> Vec<Vec<SearchHit>>;
+    delete_matching(collection: &CollectionName, filter: &Filter) -> u64;
+    count(collection: &CollectionName, filter: Option<&Filter>) -> u64;
+    list(collection: &CollectionName, page: PageRequest<DocumentId>) -> Page<Document, DocumentId>;
+    list_collections(page: PageRequest<CollectionName>) -> Page<CollectionInfo, CollectionName>;
+    drop_collection(collection: &CollectionName) -> bool;
+}
+
+#[test]
+fn the_control_is_explained() {
+    assert_explained(&backend(Sin::None));
+}
+
+#[test]
+fn a_put_that_looks_first_and_writes_later_is_caught() {
+    assert_caught(&["VEC-010", "VEC-031", "VEC-034", "STORE-002"], &backend(Sin::TwoCreators));
+}
+
+#[test]
+fn a_document_that_is_away_while_it_is_replaced_is_caught() {
+    assert_caught(&["STORE-002", "VEC-010", "VEC-031", "VEC-034"], &backend(Sin::DeletesFirst));
+}
+
+#[test]
+fn a_deletion_that_counts_first_is_caught() {
+    assert_caught(&["VEC-034", "VEC-010", "VEC-031", "STORE-002"], &backend(Sin::CountsBeforeDeletion));
+}
+
+#[test]
+fn an_index_that_lags_is_caught() {
+    assert_caught(&["VEC-031", "VEC-034", "VEC-010", "STORE-002"], &backend(Sin::IndexBehind));
+}

@@ -1,0 +1,11 @@
+//! The suite itself: its clauses and cases, its public API, and the levels against stores that are wrong on purpose.
+
+mod api;
+mod api_below;
+mod clauses;
+mod concurrent;
+mod faults;
+mod lossy;
+mod model;
+mod scripts;
+mod wire;

@@ -1,0 +1,291 @@
+//! A store that speaks lines of JSON to a server, and does one thing wrong.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::{StreamExt, stream};
+use larder_kernel::{
+    AppendOptions, Appended, BucketInfo, BucketName, Capabilities, ChatMessage, Durability, Error, ErrorKind,
+    HistoryEvent, HistoryEventKind, HistoryEvents, Key, KeyRevision, KeyValueCondition, KeyValueEntry,
+    KeyValueEvent, KeyValueEvents, KeyValuePutOptions, KeyValueStore, Namespace, Outcome, Page, PageRequest,
+    Result, Revision, Seq, Store, StoredMessage, Thread,
+};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufStream};
+use tokio::net::TcpStream;
+use tokio::sync::Mutex;
+
+use crate::lossy;
+
+/// How often a stream asks. Rarely, for a fault that strikes it strikes no call.
+const POLL: Duration = Duration::from_millis(20);
+/// How long the store waits for an answer.
+pub(crate) const ANSWER_MAX: Duration = Duration::from_millis(300);
+
+/// What the store does wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sin {
+    None,
+    /// An append whose answer is lost is sent again, whether it has a key or not.
+    RetriesWithoutKey,
+    /// The idempotency key never reaches the server.
+    ForgetsKeys,
+    /// An append counts as done once it was sent, or could not be.
+    AcknowledgesAnyway,
+    /// A write whose answer is lost is reported as not applied.
+    ClaimsNotApplied,
+    /// A conditional put whose answer is lost is sent again and meets its own effect.
+    RetriesConditions,
+    /// It waits for an answer for ever.
+    WaitsForEver,
+    /// A connection that is lost is never made again.
+    NeverReconnects,
+    /// A lost connection is told as damaged data.
+    TellsOfDamage,
+    /// A subscription that meets a lost connection goes on behind what it could not read.
+    SkipsAfterLoss,
+    /// A subscription tells the event before the one from which it begins again.
+    RepeatsAfterLoss,
+    /// A stream waits for ever on a connection that is lost.
+    FallsSilent,
+    /// A watch leaves out the changes of one key.
+    LeavesOutAKey,
+}
+
+#[derive(Debug)]
+pub(crate) struct Wire {
+    sin: Sin,
+    address: SocketAddr,
+    namespace: Namespace,
+    /// Taken out while a call is under way, so that a call which is dropped takes its connection along.
+    connection: Mutex<Option<BufStream<TcpStream>>>,
+    lost: std::sync::atomic::AtomicBool,
+    /// The last number that each thread gave, as far as this store knows.
+    last: std::sync::Mutex<BTreeMap<String, i64>>,
+}
+
+impl Wire {
+    pub(crate) fn open(sin: Sin, address: SocketAddr, namespace: &Namespace) -> Arc<Self> {
+        Arc::new(Self {
+            sin,
+            address,
+            namespace: namespace.clone(),
+            connection: Mutex::default(),
+            lost: false.into(),
+            last: std::sync::Mutex::default(),
+        })
+    }
+
+    /// Sends a request and gives the answer.
+    async fn ask(&self, request: &Value) -> Result<Value> {
+        let refused = || self.failed(ErrorKind::Unavailable).with_outcome(Outcome::NotApplied);
+        let mut slot = self.connection.lock().await;
+        if self.sin == Sin::NeverReconnects && self.lost.load(std::sync::atomic::Ordering::SeqCst) {
+            return Err(refused());
+        }
+        let mut stream = match slot.take() {
+            Some(stream) => stream,
+            None => {
+                let connecting = tokio::time::timeout(ANSWER_MAX, TcpStream::connect(self.address)).await;
+                BufStream::new(connecting.map_err(|_| refused())?.map_err(|_| refused())?)
+            }
+        };
+        let exchange = async {
+            let mut line = request.to_string();
+            line.push('\n');
+            stream.write_all(line.as_bytes()).await.ok()?;
+            stream.flush().await.ok()?;
+            let mut answer = String::new();
+            stream.read_line(&mut answer).await.ok()?;
+            serde_json::from_str::<Value>(answer.strip_suffix('\n')?).ok()
+        };
+        let limit = if self.sin == Sin::WaitsForEver { Duration::from_secs(600) } else { ANSWER_MAX };
+        let answer = tokio::time::timeout(limit, exchange).await;
+        match answer {
+            Ok(Some(answer)) => {
+                *slot = Some(stream);
+                match answer["error"].as_str() {
+                    None => Ok(answer),
+                    Some("AlreadyExists") => Err(self.failed(ErrorKind::AlreadyExists)),
+                    Some(_) => Err(self.failed(ErrorKind::Conflict)),
+                }
+            }
+            lost => {
+                self.lost.store(true, std::sync::atomic::Ordering::SeqCst);
+                let kind = if lost.is_err() { ErrorKind::Timeout } else { ErrorKind::Unavailable };
+                Err(match self.sin {
+                    Sin::ClaimsNotApplied => self.failed(kind).with_outcome(Outcome::NotApplied),
+                    Sin::TellsOfDamage => self.failed(ErrorKind::Corrupt).with_outcome(Outcome::Unknown),
+                    _ => self.failed(kind),
+                })
+            }
+        }
+    }
+
+    fn failed(&self, kind: ErrorKind) -> Error {
+        Error::new(kind, "wire.ask", "the wire")
+    }
+
+    /// The same, sent again where the answer is lost and the sin is this one.
+    async fn ask_again(&self, sin: Sin, request: &Value) -> Result<Value> {
+        match self.ask(request).await {
+            Err(error) if error.outcome() == Outcome::Unknown && self.sin == sin => self.ask(request).await,
+            answer => answer,
+        }
+    }
+}
+
+#[async_trait]
+impl Store for Wire {
+    fn namespace(&self) -> &Namespace {
+        &self.namespace
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::new(Durability::None)
+    }
+
+    async fn erase(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+lossy::history_of!(Wire);
+
+impl Wire {
+    async fn append(
+        &self,
+        thread: &Thread,
+        messages: Vec<ChatMessage>,
+        options: AppendOptions,
+    ) -> Result<Appended> {
+        let key = options.idempotency_key.filter(|_| self.sin != Sin::ForgetsKeys);
+        let count = i64::try_from(messages.len()).unwrap();
+        let request = json!({
+            "namespace": self.namespace, "call": "append", "thread": thread, "messages": messages, "key": key,
+        });
+        let session = thread.session.to_string();
+        let appended: Appended = match self.ask_again(Sin::RetriesWithoutKey, &request).await {
+            Ok(answer) => serde_json::from_value(answer["appended"].clone()).unwrap(),
+            Err(_) if self.sin == Sin::AcknowledgesAnyway => {
+                let last = self.last.lock().unwrap().get(&session).copied().unwrap_or(0);
+                Appended { first: Seq::new(last + 1), last: Seq::new(last + count) }
+            }
+            Err(error) => return Err(error),
+        };
+        self.last.lock().unwrap().insert(session, appended.last.get());
+        Ok(appended)
+    }
+
+    /// Asks again and again on a connection of its own.
+    async fn follow(&self, thread: &Thread, after: Seq) -> Result<HistoryEvents> {
+        let again = self.sin == Sin::RepeatsAfterLoss && after > Seq::new(1);
+        let after = if again { Seq::new(after.get() - 1) } else { after };
+        let wire = Self::open(self.sin, self.address, &self.namespace);
+        let state = (wire, thread.clone(), after, VecDeque::<StoredMessage>::new());
+        Ok(stream::unfold(state, |(wire, thread, mut after, mut page)| async move {
+            loop {
+                if let Some(StoredMessage { seq, message }) = page.pop_front() {
+                    let kind = HistoryEventKind::Appended { message, thread_bytes: 0 };
+                    return Some((Ok(HistoryEvent { seq, kind }), (wire, thread, seq, page)));
+                }
+                match wire.page(&thread, after, 100).await {
+                    Ok(next) => page = next.into(),
+                    Err(_) if wire.sin == Sin::SkipsAfterLoss => after = Seq::new(after.get() + 2),
+                    Err(_) if wire.sin == Sin::FallsSilent => std::future::pending().await,
+                    Err(error) => return Some((Err(error), (wire, thread, after, page))),
+                }
+                tokio::time::sleep(POLL).await;
+            }
+        })
+        .boxed())
+    }
+
+    async fn page(&self, thread: &Thread, after: Seq, limit: usize) -> Result<Vec<StoredMessage>> {
+        let request = json!({
+            "namespace": self.namespace, "call": "page", "thread": thread, "after": after, "limit": limit,
+        });
+        let answer = self.ask(&request).await?;
+        Ok(serde_json::from_value(answer["page"].clone()).unwrap())
+    }
+}
+
+#[async_trait]
+impl KeyValueStore for Wire {
+    async fn put(
+        &self,
+        bucket: &BucketName,
+        key: &Key,
+        value: bytes::Bytes,
+        options: KeyValuePutOptions,
+    ) -> Result<Revision> {
+        let at = match options.condition {
+            KeyValueCondition::AtRevision(at) => Some(at),
+            _ => None,
+        };
+        let value = String::from_utf8(value.to_vec()).unwrap();
+        let request = json!({
+            "namespace": self.namespace, "call": "put", "bucket": bucket, "key": key, "value": value, "at": at,
+        });
+        let answer = self.ask_again(Sin::RetriesConditions, &request).await?;
+        Ok(serde_json::from_value(answer["revision"].clone()).unwrap())
+    }
+
+    async fn get(&self, bucket: &BucketName, key: &Key) -> Result<Option<KeyValueEntry>> {
+        let request = json!({ "namespace": self.namespace, "call": "get", "bucket": bucket, "key": key });
+        let answer = self.ask(&request).await?;
+        Ok(serde_json::from_value(answer["entry"].clone()).unwrap())
+    }
+
+    async fn delete(&self, bucket: &BucketName, key: &Key, at: Option<Revision>) -> Result<bool> {
+        let request = json!({
+            "namespace": self.namespace, "call": "delete", "bucket": bucket, "key": key, "at": at,
+        });
+        Ok(self.ask_again(Sin::RetriesConditions, &request).await?["there"] == true)
+    }
+
+    async fn list(
+        &self,
+        bucket: &BucketName,
+        _: &str,
+        _: PageRequest<Key>,
+    ) -> Result<Page<KeyRevision, Key>> {
+        let request = json!({ "namespace": self.namespace, "call": "list", "bucket": bucket });
+        let answer = self.ask(&request).await?;
+        Ok(serde_json::from_value(answer["list"].clone()).unwrap())
+    }
+
+    async fn list_buckets(&self, _: PageRequest<BucketName>) -> Result<Page<BucketInfo, BucketName>> {
+        Err(lossy::never())
+    }
+
+    async fn watch(&self, bucket: &BucketName, _: &str, after: Revision) -> Result<KeyValueEvents> {
+        let wire = Self::open(self.sin, self.address, &self.namespace);
+        let state = (wire, bucket.clone(), after, VecDeque::<KeyValueEvent>::new());
+        Ok(stream::unfold(state, |(wire, bucket, after, mut changes)| async move {
+            loop {
+                if let Some(event) = changes.pop_front() {
+                    let after = event.revision;
+                    return Some((Ok(event), (wire, bucket, after, changes)));
+                }
+                let request = json!({
+                    "namespace": wire.namespace, "call": "changes", "bucket": bucket, "after": after,
+                });
+                match wire.ask(&request).await {
+                    Ok(answer) => changes = serde_json::from_value(answer["changes"].clone()).unwrap(),
+                    Err(_) if wire.sin == Sin::FallsSilent => std::future::pending().await,
+                    Err(error) => return Some((Err(error), (wire, bucket, after, changes))),
+                }
+                if wire.sin == Sin::LeavesOutAKey {
+                    changes.retain(|event| event.key.as_str() != "key 1");
+                }
+                tokio::time::sleep(POLL).await;
+            }
+        })
+        .boxed())
+    }
+}
