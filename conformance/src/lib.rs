@@ -56,7 +56,6 @@ pub mod latency;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod layered;
-mod ledger;
 #[doc(hidden)]
 pub mod level;
 #[cfg(feature = "mimic")]
@@ -67,13 +66,14 @@ pub mod model;
 #[cfg(feature = "mutants")]
 #[doc(hidden)]
 pub mod mutants;
-mod patience;
+mod oracle;
 #[doc(hidden)]
 pub mod refusals;
 #[cfg(feature = "cli")]
 mod relayed;
 #[doc(hidden)]
 pub mod report;
+mod retry_open;
 #[doc(hidden)]
 pub mod runner;
 #[cfg(feature = "cli")]

@@ -1,6 +1,6 @@
 //! The cases, one folder a contract.
 
-pub(crate) mod alongside;
+pub(crate) mod background;
 pub mod blobs;
 pub mod graph;
 pub mod history;

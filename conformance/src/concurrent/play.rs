@@ -14,12 +14,12 @@ use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
 use super::blobs::Blobs;
-use super::chance::Chance;
 use super::check::{Record, RecordOf, Refusal, Reply};
 use super::graph::Graph;
 use super::history::OneThread;
 use super::key_value::Bucket;
 use super::processes::Processes;
+use super::rng::Rng;
 use super::subject::{Subject, Turn, reply};
 use super::tasks::OneBoard;
 use super::vectors::Collection;
@@ -113,17 +113,17 @@ async fn play<S: Subject>(
     now: &(dyn Fn() -> u64 + Send + Sync),
 ) -> PlayedOf<S> {
     let (client, handle) = (script.client, script.handle);
-    let mut chance = Chance::new(Chance::seed_of(script.seed, "client", client.into()));
+    let mut rng = Rng::new(Rng::seed_of(script.seed, "client", client.into()));
     let mut memory = S::Memory::default();
     let mut played = Played::new();
     for number in 0..CALLS {
-        let op = S::choose(&memory, &mut chance, Turn { client, number }, &script.capabilities);
+        let op = S::choose(&memory, &mut rng, Turn { client, number }, &script.capabilities);
         // A store that never waits would else let one client make all its calls before the next.
-        if chance.percent(60) {
+        if rng.percent(60) {
             step_aside().await;
         }
         let called = now();
-        if chance.percent(30) {
+        if rng.percent(30) {
             step_aside().await;
         }
         let call = AssertUnwindSafe(S::call(store, &op)).catch_unwind();
