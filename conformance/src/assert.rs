@@ -20,17 +20,19 @@ pub fn check(harness: &Arc<dyn Harness>, options: &RunOptions) -> Result<Report,
     report.absent.pop().map_or(Ok(report), |absent| Err(absent.reason))
 }
 
-/// The failures of a run, as text: clause, sentence, what was expected and what came; below them the levels.
+/// The failures of a run, as text: clause, sentence, what was expected and what came; below them the levels, and for an
+/// unfinished store the missing methods.
 #[must_use]
 pub fn describe(report: &Report) -> String {
     let clauses = crate::clauses();
     let summary = report.summary;
     let mut text = format!(
-        "{} passed, {} failed, {} unsupported, {} errors (suite {}, seed {})\n",
+        "{} passed, {} failed, {} unsupported, {} errors{} (suite {}, seed {})\n",
         summary.passed,
         summary.failed,
         summary.unsupported,
         summary.errors,
+        if summary.waiting > 0 { format!(", {} waiting", summary.waiting) } else { String::new() },
         report.suite_version,
         report.seed
     );
@@ -46,6 +48,7 @@ pub fn describe(report: &Report) -> String {
     for absent in &report.absent {
         let _ = writeln!(text, "{} is not there: {}", absent.name, absent.reason);
     }
+    text.push_str(&report.conclusion());
     text
 }
 

@@ -59,11 +59,10 @@ pub enum Failure {
         /// What came.
         got: String,
     },
-    /// A method that the contract demands answers `Unsupported`. If it is not the clause's own, nothing is known of the
-    /// clause.
+    /// The case needs a method that the store does not implement yet, so nothing is known of the clause.
     Missing {
-        /// The operation, as `contract.method`.
-        operation: &'static str,
+        /// The method, as `contract.method`.
+        method: &'static str,
     },
     /// The case needs a capability that the backend does not declare.
     Unsupported(Capability),
@@ -79,11 +78,13 @@ pub type CaseResult<T = ()> = Result<T, Failure>;
 impl From<Error> for Failure {
     /// An error that a case did not expect: the service's own trouble, or a broken clause.
     fn from(error: Error) -> Self {
+        if let Some(method) = error.missing_method() {
+            return Self::Missing { method };
+        }
         match error.kind() {
             ErrorKind::Unavailable | ErrorKind::Timeout | ErrorKind::PermissionDenied => {
                 Self::Engine(format!("{error:?}"))
             }
-            ErrorKind::Unsupported => Self::Missing { operation: error.operation() },
             _ => Self::Broken { expected: "success".to_owned(), got: format!("{error:?}") },
         }
     }

@@ -210,6 +210,13 @@ fn evaluate<S: Subject>(played: PlayedOf<S>, seed: u64) -> Result<Trial, String>
             seed,
         })));
     }
+    let missing = played.records.iter().find_map(|record| match &record.reply {
+        check::Reply::Refused(check::Refusal::Missing(method)) => Some(method),
+        _ => None,
+    });
+    if let Some(method) = missing {
+        return Err(format!("{method} is not implemented"));
+    }
     let overlapping = overlapping(&played.records);
     let records: Vec<RecordOf<S>> = played.records.into_iter().flat_map(S::expand).collect();
     match check::<S>(&S::initial(), &records, BUDGET) {

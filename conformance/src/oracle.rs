@@ -200,7 +200,7 @@ pub(crate) fn is_outage(error: &Error) -> bool {
 
 /// The defect of an error that nothing explains, where it is one.
 pub(crate) fn unexplained(error: Option<&Error>, op: &Op) -> Option<Defect> {
-    let error = error.filter(|error| !is_outage(error))?;
+    let error = error.filter(|error| !is_outage(error) && error.missing_method().is_none())?;
     Some(Defect::new("STORE-014", format!("{op:?} ended with an error that nothing explains: {error}")))
 }
 

@@ -102,6 +102,9 @@ pub(crate) fn reply<A>(result: Result<A>) -> Option<Reply<A>> {
 fn refusal<A>(error: &Error) -> Option<Reply<A>> {
     use larder_kernel::Outcome;
 
+    if let Some(method) = error.missing_method() {
+        return Some(Reply::Refused(Refusal::Missing(method.to_owned())));
+    }
     Some(match error.kind() {
         ErrorKind::NotFound => Reply::Refused(Refusal::NotFound),
         ErrorKind::AlreadyExists => Reply::Refused(Refusal::AlreadyExists),

@@ -163,13 +163,15 @@ fn named(refusal: Refusal) -> String {
 
 /// Whether the error tells of the service and not of the contract.
 pub(super) fn is_trouble(error: &Error) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::Unavailable
-            | ErrorKind::Timeout
-            | ErrorKind::PermissionDenied
-            | ErrorKind::ResourceExhausted
-    )
+    // A missing method says nothing of the clauses.
+    error.missing_method().is_some()
+        || matches!(
+            error.kind(),
+            ErrorKind::Unavailable
+                | ErrorKind::Timeout
+                | ErrorKind::PermissionDenied
+                | ErrorKind::ResourceExhausted
+        )
 }
 
 /// The `Debug` form, cut where it grows past what a report can show.

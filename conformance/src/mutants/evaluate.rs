@@ -170,7 +170,7 @@ fn verdict(mutant: &Mutant, report: &Report) -> Evaluation {
 fn reason(mutant: &Mutant, report: &Report) -> String {
     let counts = |case: &&CaseReport| match case.outcome {
         CaseOutcome::Failed => mutant.is_control() || mutant.clauses.contains(&case.clause),
-        CaseOutcome::Error => mutant.is_control(),
+        CaseOutcome::Error | CaseOutcome::Waiting => mutant.is_control(),
         CaseOutcome::Passed | CaseOutcome::Unsupported | CaseOutcome::Waived => false,
     };
     let first = report.cases.iter().find(counts);

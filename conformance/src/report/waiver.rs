@@ -254,7 +254,7 @@ impl Report {
 
     /// Whether the run has tested what the waiver is about.
     fn tested(&self, waiver: &Waiver) -> bool {
-        let ran = |outcome| outcome != CaseOutcome::Unsupported;
+        let ran = |outcome| !matches!(outcome, CaseOutcome::Unsupported | CaseOutcome::Waiting);
         let case = self
             .cases
             .iter()
