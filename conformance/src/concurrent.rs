@@ -23,7 +23,6 @@ mod graph;
 mod history;
 mod key_value;
 mod play;
-mod processes;
 mod rng;
 mod subject;
 mod tasks;
@@ -38,8 +37,7 @@ use std::time::Instant;
 use futures_util::StreamExt;
 use larder_kernel::{Capabilities, Capability, Contract, Result};
 
-pub use self::play::Script;
-pub use self::processes::Processes;
+pub use self::play::{Processes, Script};
 
 use self::check::{BUDGET, Judgement, RecordOf, check, shrink};
 use self::play::{CLIENTS, PlayedOf, history};

@@ -9,7 +9,7 @@ use larder_kernel::{
     VectorStore,
 };
 
-use crate::case::{CaseResult, Failure};
+use crate::failure::{CaseResult, Failure};
 use crate::harness::{Harness, OpenOptions, StoreSet};
 use crate::retry_open::retry_open;
 

@@ -40,11 +40,13 @@ pub mod concurrent;
 #[doc(hidden)]
 pub mod context;
 mod contract_text;
+mod describe;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod durable;
 #[doc(hidden)]
 pub mod expect;
+mod failure;
 #[doc(hidden)]
 pub mod faults;
 #[cfg(all(doctest, feature = "cli"))]
@@ -67,8 +69,6 @@ pub mod model;
 #[doc(hidden)]
 pub mod mutants;
 mod oracle;
-#[doc(hidden)]
-pub mod refusals;
 #[cfg(feature = "cli")]
 mod relayed;
 #[doc(hidden)]
@@ -96,9 +96,8 @@ pub use larder_kernel as kernel;
 #[doc(hidden)]
 pub use {serde, serde_json, tokio};
 
-pub use assert::describe;
 #[doc(hidden)]
-pub use assert::{check, describe_level};
+pub use assert::check;
 pub use case::Level;
 #[doc(hidden)]
 pub use case::{Case, CaseResult, Failure};
@@ -106,6 +105,9 @@ pub use clause::{Clause, clauses};
 #[doc(hidden)]
 pub use context::{Context, Handles};
 pub use contract_text::contract_text;
+pub use describe::describe;
+#[doc(hidden)]
+pub use describe::describe_level;
 pub use harness::{Harness, OpenOptions, Relayed, StoreSet};
 pub use latency::Latency;
 #[doc(hidden)]
@@ -121,3 +123,5 @@ pub use report::{
 #[doc(hidden)]
 pub use runner::RunOptions;
 pub use suite::Suite;
+#[doc(hidden)]
+pub use suites::refusals;

@@ -7,8 +7,8 @@ use larder_kernel::Result;
 use libtest_mimic::{Arguments, Completion, Conclusion, Failed, Trial};
 use tokio::runtime::Runtime;
 
-use crate::assert::describe_level;
 use crate::case::{Case, Level};
+use crate::describe::describe_level;
 use crate::harness::Harness;
 use crate::level::Verdict;
 use crate::report::{CaseOutcome, Report};

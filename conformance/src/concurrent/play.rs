@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use futures_util::FutureExt;
 use larder_kernel::{Capabilities, Contract, Error, ErrorKind, Namespace, Result};
 use serde::{Deserialize, Serialize};
@@ -18,7 +19,6 @@ use super::check::{Record, RecordOf, Refusal, Reply};
 use super::graph::Graph;
 use super::history::OneThread;
 use super::key_value::Bucket;
-use super::processes::Processes;
 use super::rng::Rng;
 use super::subject::{Subject, Turn, reply};
 use super::tasks::OneBoard;
@@ -79,6 +79,19 @@ impl Script {
     fn timeout(&self) -> Duration {
         Duration::from_millis(self.timeout_ms)
     }
+}
+
+/// Starts clients of a history in processes of their own, each of which opens the same place.
+///
+/// Such a process opens its handle on the script's namespace, waits until all have, and then calls [`Script::play`] with
+/// a clock that all processes of the machine share, such as `CLOCK_MONOTONIC`.
+#[async_trait]
+pub trait Processes: Send + Sync {
+    /// Has each script played in a process of its own, all begun together, and returns what each recorded.
+    ///
+    /// # Errors
+    /// `Unavailable` where a process cannot be started or ends too early; the backend's own.
+    async fn play(&self, scripts: Vec<Script>) -> Result<Vec<String>>;
 }
 
 /// What a client, or all of them, recorded.

@@ -2,6 +2,7 @@
 
 mod authors;
 mod change;
+mod names;
 mod operation;
 mod read;
 mod subscribe;
@@ -16,7 +17,8 @@ use larder_kernel::{
 };
 
 use self::authors::Authors;
-use self::operation::{At, Operation};
+use self::names::At;
+use self::operation::Operation;
 use super::compare::Checked;
 use super::recorder::Recorder;
 use super::rng::Rng;

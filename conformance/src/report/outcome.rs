@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use larder_kernel::{Capabilities, Contract};
 use serde::Serialize;
 
-use super::waiver::Waived;
+use super::waiver::Date;
 use crate::case::Level;
 
 /// How a case ended.
@@ -39,6 +39,15 @@ impl CaseOutcome {
             Self::Waiting => "waiting",
         }
     }
+}
+
+/// Why a failure is borne with, and how long.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Waived {
+    /// The reason.
+    pub reason: String,
+    /// The last day, in UTC.
+    pub expires: Date,
 }
 
 /// One case on one backend.

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use larder_kernel::{AgentId, AgentRole, ChatMessage, HistoryProvider, MessageFilter, Thread};
 
-use super::operation::{At, agent, thread as shown};
+use super::names::{At, agent, thread as shown};
 use super::{History, Message};
 use crate::model::compare::{Checked, same};
 use crate::model::recorder::{Recorder, optional, owned_id};

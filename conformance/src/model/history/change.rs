@@ -9,7 +9,8 @@ use larder_kernel::{
     Thread, Ttl,
 };
 
-use super::operation::{At, life, thread as shown};
+use super::names::{At, thread as shown};
+use super::operation::life;
 use super::{Held, History, Kind, Message};
 use crate::model::compare::{Checked, Expected, Mismatch, Refusal, same};
 use crate::model::recorder::{Recorder, id, json, json_text, optional, owned_id};

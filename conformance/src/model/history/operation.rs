@@ -9,19 +9,9 @@ use larder_kernel::{
 };
 
 use super::authors::{self, Authors};
-
-use crate::model::recorder::owned_id;
+use super::names::{At, agent};
 use crate::model::rng::{Rng, valid};
 use crate::model::shared::{limit, metadata, request, ttl};
-
-/// Which place in a thread an operation names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::model) enum At {
-    /// So many before the thread's last number.
-    FromLast(i64),
-    /// This one.
-    Exactly(i64),
-}
 
 const PLACES: [At; 14] = [
     At::FromLast(0),
@@ -175,10 +165,6 @@ fn any(rng: &mut Rng<'_>) -> Thread {
     valid(Thread::new(agent, session))
 }
 
-pub(super) fn agent(rng: &mut Rng<'_>) -> AgentId {
-    valid(AgentId::new(rng.id()))
-}
-
 fn run(rng: &mut Rng<'_>) -> RunId {
     let index = rng.below(2);
     valid(RunId::new(&rng.ids.0[index]))
@@ -261,11 +247,6 @@ fn message(rng: &mut Rng<'_>) -> ChatMessage {
         _ => {}
     }
     message
-}
-
-/// A thread as an argument.
-pub(super) fn thread(thread: &Thread) -> String {
-    format!("&Thread {{ agent: {}, session: {} }}", owned_id(&thread.agent), owned_id(&thread.session))
 }
 
 /// A time to live as a value.

@@ -3,7 +3,7 @@
 use larder_kernel::storage::history::check_limit;
 use larder_kernel::{AgentId, HistoryProvider, PageRequest, Seq, StoredMessage, Thread};
 
-use super::operation::{At, thread as shown};
+use super::names::{At, thread as shown};
 use super::{History, Message};
 use crate::model::compare::{Checked, Expected, same};
 use crate::model::recorder::{Recorder, id, optional, page};

@@ -2,7 +2,7 @@
 
 use larder_kernel::{HistoryEvent, HistoryEventKind, HistoryProvider, Seq, StoredMessage, Thread};
 
-use super::operation::{At, thread as shown};
+use super::names::{At, thread as shown};
 use super::{Event, Held, History, Kind, Message};
 use crate::model::compare::{Checked, answered, holds};
 use crate::model::recorder::Recorder;
