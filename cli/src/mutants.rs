@@ -7,7 +7,7 @@ use clap::{Parser, ValueEnum};
 use comfy_table::{Cell, Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
 use larder_conformance::RunOptions;
-use larder_conformance::mutants::{self, Judged, Matrix, Mutant, Scope, Tally, Verdict};
+use larder_conformance::mutants::{self, Evaluation, Matrix, Mutant, Scope, Tally, Verdict};
 use larder_kernel::Contract;
 
 use crate::output;
@@ -30,7 +30,7 @@ pub(crate) struct Args {
     /// Judge only the mutants of this contract. Can be given several times.
     #[arg(long, value_name = "CONTRACT", value_parser = contract)]
     contract: Vec<Contract>,
-    /// Judge by every case of the contract, and not by those alone whose clauses name the sin: slower, and it shows who
+    /// Judge by every case of the contract, and not by those alone whose clauses name the defect: slower, and it shows who
     /// else notices.
     #[arg(long)]
     matrix: bool,
@@ -89,7 +89,7 @@ async fn judge(args: &Args, chosen: &[Mutant]) -> Result<ExitCode, String> {
     if let Ok(style) = ProgressStyle::with_template("{prefix:>13} [{wide_bar}] {pos}/{len} {elapsed}") {
         bar.set_style(style);
     }
-    let done = |judged: &Judged| {
+    let done = |judged: &Evaluation| {
         if !judged.is_right() {
             bar.println(format!("{} {}", word(judged), judged.mutant));
         }
@@ -107,7 +107,7 @@ async fn judge(args: &Args, chosen: &[Mutant]) -> Result<ExitCode, String> {
     Ok(output::finish(text, ExitCode::from(matrix.exit_code())))
 }
 
-fn word(judged: &Judged) -> &'static str {
+fn word(judged: &Evaluation) -> &'static str {
     match judged.verdict {
         Verdict::Killed => "killed",
         Verdict::Survived => "SURVIVED",
@@ -132,7 +132,7 @@ fn table(matrix: &Matrix, elapsed: Duration) -> String {
     text
 }
 
-fn group(contract: Contract, rows: &[&Judged], scope: Scope) -> Table {
+fn group(contract: Contract, rows: &[&Evaluation], scope: Scope) -> Table {
     let mut table = Table::new();
     table.load_style(presets::UTF8_FULL_CONDENSED);
     let mut header = vec![contract.to_string(), "verdict".to_owned(), "caught by".to_owned()];
@@ -142,7 +142,7 @@ fn group(contract: Contract, rows: &[&Judged], scope: Scope) -> Table {
     table.set_header(header);
     for judged in rows {
         let mut row =
-            vec![Cell::new(&judged.sin), Cell::new(word(judged)), Cell::new(judged.caught_by.join(" "))];
+            vec![Cell::new(&judged.defect), Cell::new(word(judged)), Cell::new(judged.caught_by.join(" "))];
         if scope == Scope::All {
             row.push(Cell::new(also(&judged.also)));
         }
@@ -160,7 +160,7 @@ fn also(ids: &[&str]) -> String {
     }
 }
 
-fn trouble(judged: &Judged, seed: u64) -> String {
+fn trouble(judged: &Evaluation, seed: u64) -> String {
     let missed = match judged.verdict {
         Verdict::Condemned => format!("fails {}", judged.also.join(" ")),
         _ => format!("not noticed by {}", judged.unnoticed_by.join(" ")),

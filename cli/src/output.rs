@@ -96,6 +96,7 @@ pub(crate) fn table(report: &Report) -> String {
     for standing in report.standings() {
         text.push_str(&format!("{standing}\n"));
     }
+    text.push_str(&report.conclusion());
     let elapsed = Duration::from_micros(report.elapsed_us);
     text.push_str(&format!("{}, in {:.1} s", verdict(report), elapsed.as_secs_f64()));
     text
@@ -118,6 +119,7 @@ fn cell(cases: &[&CaseReport], separator: &str) -> String {
         (summary.unsupported, "unsupported"),
         (summary.errors, "ERRORS"),
         (summary.waived, "waived"),
+        (summary.waiting, "waiting"),
     ];
     parts.extend(more.iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}")));
     let micros: u64 = cases.iter().map(|case| case.elapsed_us).sum();
@@ -163,13 +165,14 @@ fn unsupported(report: &Report) -> String {
 }
 
 fn verdict(report: &Report) -> String {
-    let Summary { passed, failed, unsupported, errors, waived } = report.summary;
+    let Summary { passed, failed, unsupported, errors, waived, waiting } = report.summary;
     let more =
         |count: usize, words: &str| if count == 0 { String::new() } else { format!(", {count} {words}") };
     format!(
-        "{passed} passed, {failed} failed, {unsupported} unsupported, {errors} errors{}{}; {} of {} clauses hold, suite {}, \
+        "{passed} passed, {failed} failed, {unsupported} unsupported, {errors} errors{}{}{}; {} of {} clauses hold, suite {}, \
          seed {}",
         more(waived, "waived"),
+        more(waiting, "waiting"),
         more(report.absent.len(), "not there"),
         report.held_clauses().len(),
         clauses().len(),

@@ -1,12 +1,9 @@
 //! The suite as one test of somebody else's crate.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::harness::Harness;
-use crate::level::LevelReport;
-use crate::report::{CaseReport, Report};
+use crate::report::Report;
 use crate::runner::RunOptions;
 use crate::suite::Suite;
 
@@ -18,63 +15,6 @@ use crate::suite::Suite;
 pub fn check(harness: &Arc<dyn Harness>, options: &RunOptions) -> Result<Report, String> {
     let mut report = Suite::shared(Arc::clone(harness)).with_options(options.clone()).run_blocking();
     report.absent.pop().map_or(Ok(report), |absent| Err(absent.reason))
-}
-
-/// The failures of a run, as text: clause, sentence, what was expected and what came; below them the levels.
-#[must_use]
-pub fn describe(report: &Report) -> String {
-    let clauses = crate::clauses();
-    let summary = report.summary;
-    let mut text = format!(
-        "{} passed, {} failed, {} unsupported, {} errors (suite {}, seed {})\n",
-        summary.passed,
-        summary.failed,
-        summary.unsupported,
-        summary.errors,
-        report.suite_version,
-        report.seed
-    );
-    let mut line = |case: &CaseReport| {
-        let sentence = clauses.iter().find(|clause| clause.id == case.clause);
-        let sentence = sentence.map_or("", |clause| clause.sentence.as_str());
-        // Writing to a String cannot fail.
-        let _ = writeln!(text, "{} {}\n  {sentence}\n  {}", case.clause, case.case, case.reason);
-    };
-    report.failures().for_each(&mut line);
-    report.cases.iter().filter(|case| case.outcome == crate::report::CaseOutcome::Error).for_each(&mut line);
-    report.levels.iter().for_each(|level| text.push_str(&describe_level(level)));
-    for absent in &report.absent {
-        let _ = writeln!(text, "{} is not there: {}", absent.name, absent.reason);
-    }
-    text
-}
-
-/// How a level ended, as text, with what it found and how to see it again.
-#[doc(hidden)]
-#[must_use]
-pub fn describe_level(report: &LevelReport) -> String {
-    let contract = report.contract.map_or_else(String::new, |contract| format!(" {contract}"));
-    let seconds = Duration::from_micros(report.elapsed_us).as_secs_f64();
-    let mut text = format!(
-        "{} {}{contract}: {}, {} of {} {}, in {seconds:.1} s\n",
-        report.backend,
-        report.level.as_str(),
-        report.verdict().as_str(),
-        report.executed,
-        report.required,
-        report.unit,
-    );
-    for note in report.notes.iter().chain(&report.trouble) {
-        let _ = writeln!(text, "  {note}");
-    }
-    for found in &report.counterexamples {
-        let waived = if report.waived.contains_key(found.clause) { "waived " } else { "" };
-        let _ = writeln!(text, "  {waived}{} {} (seed {})", found.clause, found.finding, found.seed);
-        for line in found.script.lines() {
-            let _ = writeln!(text, "    {line}");
-        }
-    }
-    text
 }
 
 /// Makes one `#[test]` that holds a backend to the contract: to every case, or to the levels that are named.
@@ -123,7 +63,7 @@ macro_rules! conformance_test {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
+    use std::time::{Duration, Instant};
 
     use async_trait::async_trait;
     use larder_kernel::{Error, ErrorKind, Namespace, Result};

@@ -149,6 +149,7 @@ fn told<T: Serialize>(answer: Result<T, Error>) -> CaseResult<Value> {
             let value = serde_json::to_value(value);
             value.map(comparable).map_err(|error| Failure::Engine(format!("an answer as JSON: {error}")))
         }
+        Err(error) if error.missing_method().is_some() => Err(error.into()),
         Err(error) => match error.kind() {
             kind @ (ErrorKind::NotFound
             | ErrorKind::AlreadyExists

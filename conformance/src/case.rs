@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use larder_kernel::{Capability, Contract, Error, ErrorKind};
+use larder_kernel::{Capability, Contract};
 use serde::{Deserialize, Serialize};
 
 use crate::context::Context;
+pub use crate::failure::{CaseResult, Failure};
 
 /// How hard a case presses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -45,46 +46,6 @@ impl Level {
             Self::Concurrent => "concurrent",
             Self::Durable => "durable",
             Self::Faults => "faults",
-        }
-    }
-}
-
-/// Why a case did not pass.
-#[derive(Debug)]
-pub enum Failure {
-    /// The backend did something else than the clause says.
-    Broken {
-        /// What the clause leads to.
-        expected: String,
-        /// What came.
-        got: String,
-    },
-    /// A method that the contract demands answers `Unsupported`. If it is not the clause's own, nothing is known of the
-    /// clause.
-    Missing {
-        /// The operation, as `contract.method`.
-        operation: &'static str,
-    },
-    /// The case needs a capability that the backend does not declare.
-    Unsupported(Capability),
-    /// The case needs data to outlive its handles, and the backend declares that it does not.
-    NotDurable,
-    /// The backend could not be used at all, or the suite's own machinery failed.
-    Engine(String),
-}
-
-/// How a case ends.
-pub type CaseResult<T = ()> = Result<T, Failure>;
-
-impl From<Error> for Failure {
-    /// An error that a case did not expect: the service's own trouble, or a broken clause.
-    fn from(error: Error) -> Self {
-        match error.kind() {
-            ErrorKind::Unavailable | ErrorKind::Timeout | ErrorKind::PermissionDenied => {
-                Self::Engine(format!("{error:?}"))
-            }
-            ErrorKind::Unsupported => Self::Missing { operation: error.operation() },
-            _ => Self::Broken { expected: "success".to_owned(), got: format!("{error:?}") },
         }
     }
 }

@@ -18,13 +18,12 @@
 //! of three entities and three relationships.
 
 mod blobs;
-mod chance;
 mod check;
 mod graph;
 mod history;
 mod key_value;
 mod play;
-mod processes;
+mod rng;
 mod subject;
 mod tasks;
 mod timeline;
@@ -38,12 +37,11 @@ use std::time::Instant;
 use futures_util::StreamExt;
 use larder_kernel::{Capabilities, Capability, Contract, Result};
 
-pub use self::play::Script;
-pub use self::processes::Processes;
+pub use self::play::{Processes, Script};
 
-use self::chance::Chance;
 use self::check::{BUDGET, Judgement, RecordOf, check, shrink};
 use self::play::{CLIENTS, PlayedOf, history};
+use self::rng::Rng;
 use self::subject::Subject;
 use crate::case::Level;
 use crate::harness::Harness;
@@ -187,12 +185,12 @@ impl Press<'_> {
             Err(error) => return (number, Some(Err(error.to_string()))),
         };
         // A search may take a while, and must not keep the clients of other histories waiting.
-        let judged = tokio::task::spawn_blocking(move || judge::<S>(played, seed)).await;
+        let judged = tokio::task::spawn_blocking(move || evaluate::<S>(played, seed)).await;
         (number, Some(judged.unwrap_or_else(|error| Err(format!("the search ended early: {error}")))))
     }
 
     fn seed<S: Subject>(&self, number: u64) -> u64 {
-        Chance::seed_of(self.effort.seed, S::CONTRACT.as_str(), number)
+        Rng::seed_of(self.effort.seed, S::CONTRACT.as_str(), number)
     }
 
     /// What makes the history, where several processes are to.
@@ -201,7 +199,7 @@ impl Press<'_> {
     }
 }
 
-fn judge<S: Subject>(played: PlayedOf<S>, seed: u64) -> Result<Trial, String> {
+fn evaluate<S: Subject>(played: PlayedOf<S>, seed: u64) -> Result<Trial, String> {
     if let Some(op) = played.hung.first() {
         return Ok(Trial::Found(Box::new(Counterexample {
             clause: S::clause(op, &check::Reply::Unknown),
@@ -209,6 +207,13 @@ fn judge<S: Subject>(played: PlayedOf<S>, seed: u64) -> Result<Trial, String> {
             script: format!("{} => no answer", S::show_op(op)),
             seed,
         })));
+    }
+    let missing = played.records.iter().find_map(|record| match &record.reply {
+        check::Reply::Refused(check::Refusal::Missing(method)) => Some(method),
+        _ => None,
+    });
+    if let Some(method) = missing {
+        return Err(format!("{method} is not implemented"));
     }
     let overlapping = overlapping(&played.records);
     let records: Vec<RecordOf<S>> = played.records.into_iter().flat_map(S::expand).collect();

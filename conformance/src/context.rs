@@ -9,9 +9,9 @@ use larder_kernel::{
     VectorStore,
 };
 
-use crate::case::{CaseResult, Failure};
+use crate::failure::{CaseResult, Failure};
 use crate::harness::{Harness, OpenOptions, StoreSet};
-use crate::patience::patiently;
+use crate::retry_open::retry_open;
 
 /// Two handles on one namespace of one place. Cases write through one and read through the other.
 #[derive(Debug)]
@@ -76,7 +76,7 @@ impl Context {
     /// # Errors
     /// The backend's own.
     pub async fn open_with(&self, namespace: &Namespace, options: &OpenOptions) -> CaseResult<StoreSet> {
-        let opened = patiently(|| self.harness.open(namespace, options)).await;
+        let opened = retry_open(|| self.harness.open(namespace, options)).await;
         opened.map_err(|error| Failure::Engine(format!("cannot open the backend: {error:?}")))
     }
 
@@ -153,7 +153,7 @@ impl Context {
 
     /// A number drawn from the case's seed: the same for the same `draw` in every run with the seed.
     #[must_use]
-    pub fn chance(&self, draw: u64) -> u64 {
+    pub fn random(&self, draw: u64) -> u64 {
         // SplitMix64 (Steele, Lea, Flood 2014): enough for choosing inputs.
         let mut z = self.seed.wrapping_add(draw.wrapping_mul(0x9E37_79B9_7F4A_7C15));
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

@@ -28,11 +28,12 @@ pub fn that(holds: bool, expected: impl Into<String>, got: impl Debug) -> CaseRe
 /// Fails unless the call ended in an error of `kind`, which is returned.
 ///
 /// # Errors
-/// `Broken` naming what came instead; `Engine` where the service itself failed.
+/// `Broken` naming what came instead; `Engine` where the service itself failed, `Missing` where the store does not
+/// implement the method.
 pub fn error<T: Debug>(what: &str, result: Result<T, Error>, kind: ErrorKind) -> CaseResult<Error> {
     match result {
         Err(error) if error.kind() == kind => Ok(error),
-        Err(error) if matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Unsupported) => {
+        Err(error) if error.kind() == ErrorKind::Unavailable || error.missing_method().is_some() => {
             Err(error.into())
         }
         Err(error) => Err(broken(format!("{what}: {kind}"), format!("{error:?}"))),

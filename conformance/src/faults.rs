@@ -38,9 +38,9 @@ pub use relay::{Relay, Strike};
 
 use crate::case::Level;
 use crate::harness::{Harness, OpenOptions, Relayed, StoreSet};
-use crate::ledger::{Tally, trial_seed};
 use crate::level::{Counterexample, Effort, LevelReport};
-use crate::patience::patiently;
+use crate::oracle::{Tally, trial_seed};
+use crate::retry_open::retry_open;
 use crate::runner::{Probed, fresh_namespace, within};
 use trial::{Lane, Trial};
 
@@ -144,7 +144,7 @@ impl Run<'_> {
 
     /// A relay with a store behind it. On a busy machine the short times of such a store are missed now and then.
     async fn lane(&self) -> Result<Option<Lane>> {
-        patiently(|| self.open_lane()).await
+        retry_open(|| self.open_lane()).await
     }
 
     /// A relay with a store behind it, and a second handle past it.
@@ -211,11 +211,11 @@ impl Found {
         if let Some(reason) = trial.trouble {
             self.trouble = Some(reason);
         }
-        for sin in trial.sins {
+        for defect in trial.defects {
             let script = format!("{plan:?}\n{}", trial.script);
             self.counterexamples.push(Counterexample {
-                clause: sin.clause,
-                finding: sin.finding,
+                clause: defect.clause,
+                finding: defect.finding,
                 script,
                 seed,
             });
@@ -246,9 +246,9 @@ async fn open(harness: &Arc<dyn Harness>, namespace: &Namespace) -> Result<Store
     harness.open(namespace, &OpenOptions::default()).await
 }
 
-/// Removes all that clerks wrote in a namespace.
+/// Removes all that clients wrote in a namespace.
 pub(crate) async fn erase(stores: &StoreSet) -> Result<()> {
-    for contract in crate::ledger::CONTRACTS {
+    for contract in crate::oracle::CONTRACTS {
         if let Some(store) = stores.store(contract) {
             store.erase().await?;
         }

@@ -40,16 +40,16 @@ pub mod concurrent;
 #[doc(hidden)]
 pub mod context;
 mod contract_text;
+mod describe;
 #[doc(hidden)]
 pub mod expect;
+mod failure;
 #[doc(hidden)]
 pub mod faults;
 #[doc(hidden)]
 pub mod harness;
 #[doc(hidden)]
 pub mod latency;
-#[doc(hidden)]
-pub mod ledger;
 #[doc(hidden)]
 pub mod level;
 #[cfg(feature = "mimic")]
@@ -61,11 +61,11 @@ pub mod model;
 #[doc(hidden)]
 pub mod mutants;
 #[doc(hidden)]
-pub mod patience;
-#[doc(hidden)]
-pub mod refusals;
+pub mod oracle;
 #[doc(hidden)]
 pub mod report;
+#[doc(hidden)]
+pub mod retry_open;
 #[doc(hidden)]
 pub mod runner;
 mod suite;
@@ -82,9 +82,8 @@ pub use larder_kernel as kernel;
 #[doc(hidden)]
 pub use {serde, serde_json, tokio};
 
-pub use assert::describe;
 #[doc(hidden)]
-pub use assert::{check, describe_level};
+pub use assert::check;
 pub use case::Level;
 #[doc(hidden)]
 pub use case::{Case, CaseResult, Failure};
@@ -92,6 +91,9 @@ pub use clause::{Clause, clauses};
 #[doc(hidden)]
 pub use context::{Context, Handles};
 pub use contract_text::contract_text;
+pub use describe::describe;
+#[doc(hidden)]
+pub use describe::describe_level;
 pub use harness::{Harness, OpenOptions, Relayed, StoreSet};
 pub use latency::Latency;
 #[doc(hidden)]
@@ -107,3 +109,5 @@ pub use report::{
 #[doc(hidden)]
 pub use runner::RunOptions;
 pub use suite::Suite;
+#[doc(hidden)]
+pub use suites::refusals;

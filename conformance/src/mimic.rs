@@ -1,24 +1,25 @@
 //! The suite as a test target without the standard harness: one test for each case.
 
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use larder_kernel::Result;
-use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use libtest_mimic::{Arguments, Completion, Conclusion, Failed, Trial};
 use tokio::runtime::Runtime;
 
-use crate::assert::describe_level;
 use crate::case::{Case, Level};
+use crate::describe::describe_level;
 use crate::harness::Harness;
 use crate::level::Verdict;
-use crate::report::CaseOutcome;
+use crate::report::{CaseOutcome, Report};
 use crate::runner::{self, Probed, RunOptions};
 use crate::suite::Suite;
 
 impl Suite {
     /// Runs as a test target without the standard harness: one test for each case and one for each level beyond them,
-    /// with the arguments of `cargo test` (`--list`, `--exact`, a filter). What the backend does not declare is ignored,
-    /// and what cannot be proven fails.
+    /// with the arguments of `cargo test` (`--list`, `--exact`, a filter). Cases are ignored if they need a capability that
+    /// the backend does not declare or a method that it does not implement. The exit code is not 0 if a method is
+    /// missing, and the last lines name the missing methods and the clauses that wait for them.
     ///
     /// ```toml
     /// # Cargo.toml
@@ -46,7 +47,8 @@ impl Suite {
             Err(error) => return told(&format!("cannot make a runtime: {error}")),
         };
         let suite = Arc::new(self);
-        let tests = match of_suite(&runtime, &suite) {
+        let ended = Arc::new(Mutex::new(Report::new(suite.parts().1.seed)));
+        let tests = match of_suite(&runtime, &suite, &ended) {
             Ok(tests) => tests,
             Err(error) => return told(&format!("cannot open: {error:?}")),
         };
@@ -54,7 +56,7 @@ impl Suite {
         let (harness, options) = suite.parts();
         let destroyed = runner::within(options.timeout, "suite.destroy", harness.destroy());
         let code = match runtime.block_on(destroyed) {
-            Ok(()) => ran.exit_code(),
+            Ok(()) => concluded(&ran, &ended),
             Err(error) => told(&format!("cannot clean up: {error:?}")),
         };
         // A call of the backend that never comes back must not keep the answer from coming out.
@@ -63,6 +65,14 @@ impl Suite {
         }
         code
     }
+}
+
+/// The exit code. A run with missing methods is never a success, and says last what it waits for.
+#[allow(clippy::print_stdout)]
+fn concluded(ran: &Conclusion, ended: &Mutex<Report>) -> ExitCode {
+    let report = ended.lock().unwrap_or_else(PoisonError::into_inner);
+    print!("{}", report.conclusion());
+    if report.summary.waiting > 0 && !ran.has_failed() { ExitCode::from(2) } else { ran.exit_code() }
 }
 
 #[allow(clippy::print_stderr)]
@@ -80,16 +90,17 @@ pub fn trials(
     harness: &Arc<dyn Harness>,
     options: &RunOptions,
 ) -> Result<Vec<Trial>> {
-    of_suite(runtime, &Arc::new(Suite::shared(Arc::clone(harness)).with_options(options.clone())))
+    let suite = Arc::new(Suite::shared(Arc::clone(harness)).with_options(options.clone()));
+    of_suite(runtime, &suite, &Arc::new(Mutex::new(Report::new(options.seed))))
 }
 
 /// One trial for each case of the suite and each level. Cases that need what the backend does not declare are shown as
 /// ignored, also where they find out only as they run.
-fn of_suite(runtime: &Arc<Runtime>, suite: &Arc<Suite>) -> Result<Vec<Trial>> {
+fn of_suite(runtime: &Arc<Runtime>, suite: &Arc<Suite>, ended: &Arc<Mutex<Report>>) -> Result<Vec<Trial>> {
     let (harness, options) = suite.parts();
     let probed = Arc::new(runtime.block_on(runner::probe(&**harness, options.timeout))?);
     let cases = suite.cases().into_iter().filter(|case| probed.serves(case));
-    let cases = cases.map(|case| trial(runtime, harness, &probed, options, case));
+    let cases = cases.map(|case| trial(runtime, (harness, options), &probed, ended, case));
     let levels = suite.beyond().map(|level| level_trial(runtime, suite, &probed, level));
     Ok(cases.chain(levels).collect())
 }
@@ -111,21 +122,25 @@ fn level_trial(runtime: &Arc<Runtime>, suite: &Arc<Suite>, probed: &Arc<Probed>,
 
 fn trial(
     runtime: &Arc<Runtime>,
-    harness: &Arc<dyn Harness>,
+    (harness, options): (&Arc<dyn Harness>, &RunOptions),
     probed: &Arc<Probed>,
-    options: &RunOptions,
+    ended: &Arc<Mutex<Report>>,
     case: Case,
 ) -> Trial {
     let (runtime, harness, probed, options) =
         (Arc::clone(runtime), Arc::clone(harness), Arc::clone(probed), options.clone());
+    let ended = Arc::clone(ended);
     let name = format!("{}::{}", harness.name(), case.name);
     let ignored = probed.lacks(&case).is_some();
     let clause = case.clause;
     let run = move || {
         let report = runtime.block_on(runner::run_case(&harness, &probed, &case, &options));
+        ended.lock().unwrap_or_else(PoisonError::into_inner).add_case(report.clone());
         match report.outcome {
             CaseOutcome::Passed => Ok(Completion::Completed),
-            CaseOutcome::Unsupported | CaseOutcome::Waived => Ok(Completion::ignored_with(report.reason)),
+            CaseOutcome::Unsupported | CaseOutcome::Waived | CaseOutcome::Waiting => {
+                Ok(Completion::ignored_with(report.reason))
+            }
             CaseOutcome::Failed | CaseOutcome::Error => {
                 Err(Failed::from(format!("{}: {}", report.clause, report.reason)))
             }

@@ -36,15 +36,15 @@
 
 mod blobs;
 mod compare;
-mod dice;
 mod graph;
 mod history;
 mod key_value;
+mod recorder;
+mod rng;
 mod saved;
 mod shared;
 mod shrink;
 mod subject;
-mod tape;
 mod tasks;
 mod trial;
 mod vectors;
@@ -179,6 +179,6 @@ fn at_once() -> usize {
 
 /// The saved seeds, the run's own, and those derived from it.
 fn seeds(contract: Contract, seed: u64) -> impl Iterator<Item = u64> {
-    let derived = (1_u64..).map(move |number| dice::mixed(&[seed, dice::of_text(contract.as_str()), number]));
+    let derived = (1_u64..).map(move |number| rng::mixed(&[seed, rng::of_text(contract.as_str()), number]));
     saved::seeds(contract).into_iter().chain(std::iter::once(seed)).chain(derived)
 }

@@ -1,13 +1,13 @@
 //! Stores that break exactly one thing each, and the clauses by which the suite must notice.
 //!
 //! A suite is worth what it refuses. Each [`Mutant`] is the in-memory store of one contract behind a wrapper that
-//! forwards all calls but commits one sin; it is *killed* where a case of every clause that forbids the sin fails. A
-//! case that the engine could not run (an error) kills nothing. The same wrapper without a sin is the contract's
+//! forwards all calls but commits one defect; it is *killed* where a case of every clause that forbids the defect fails. A
+//! case that the engine could not run (an error) kills nothing. The same wrapper without a defect is the contract's
 //! *control*: it must pass whole. [`matrix`] runs them and says who caught what.
 //!
-//! # The sins that suites of the field are known to certify
+//! # The defects that suites of the field are known to certify
 //!
-//! | the sin | mutants |
+//! | the defect | mutants |
 //! |---|---|
 //! | limit 0 returns all | `history.limit_0_returns_everything`, `vectors.limit_0_returns_everything`, `graph.limit_0_returns_the_start` |
 //! | case-folded ids | `ids_are_case_folded` of all six |
@@ -48,10 +48,10 @@
 #[macro_use]
 mod declare;
 mod blobs;
+mod evaluate;
 mod filters;
 mod graph;
 mod history;
-mod judge;
 mod key_value;
 mod serve;
 mod tasks;
@@ -62,7 +62,7 @@ use std::sync::Arc;
 
 use larder_kernel::Contract;
 
-pub use judge::{Judged, Matrix, Scope, Tally, Verdict, judge, matrix, options};
+pub use evaluate::{Evaluation, Matrix, Scope, Tally, Verdict, evaluate, matrix, options};
 
 use crate::harness::Harness;
 
@@ -76,11 +76,11 @@ type Make = dyn Fn() -> Arc<dyn Harness> + Send + Sync;
 pub struct Mutant {
     /// The contract that it serves.
     pub contract: Contract,
-    /// Its stable name: contract, then the sin.
+    /// Its stable name: contract, then the defect.
     pub name: String,
-    /// The sin, in one sentence.
-    pub sin: String,
-    /// The clauses that forbid the sin; a case of each must fail. None for a control.
+    /// The defect, in one sentence.
+    pub defect: String,
+    /// The clauses that forbid the defect; a case of each must fail. None for a control.
     pub clauses: &'static [&'static str],
     make: Arc<Make>,
 }
@@ -92,8 +92,8 @@ impl Mutant {
         clauses: &'static [&'static str],
         make: impl Fn() -> Arc<dyn Harness> + Send + Sync + 'static,
     ) -> Self {
-        let sin = if clauses.is_empty() { "Nothing is wrong.".to_owned() } else { sentence(name) };
-        Self { contract, name: format!("{contract}.{name}"), sin, clauses, make: Arc::new(make) }
+        let defect = if clauses.is_empty() { "Nothing is wrong.".to_owned() } else { sentence(name) };
+        Self { contract, name: format!("{contract}.{name}"), defect, clauses, make: Arc::new(make) }
     }
 
     /// Whether it is a control, which nothing may catch.

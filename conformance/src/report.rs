@@ -29,7 +29,6 @@ pub use self::json::SCHEMA_VERSION;
 pub use self::outcome::{AbsentBackend, BackendReport, CaseOutcome, CaseReport, Summary};
 pub use self::standing::{LevelStanding, Standing};
 use self::waiver::{WaiverStatus, WaiverUse};
-use crate::clause::clauses;
 use crate::latency::Latency;
 use crate::level::LevelReport;
 
@@ -94,10 +93,12 @@ impl Report {
     /// Adds what was found on one backend.
     pub fn add(&mut self, backend: BackendReport, cases: Vec<CaseReport>) {
         self.backends.push(backend);
-        for case in &cases {
-            self.summary.add(case.outcome);
-        }
-        self.cases.extend(cases);
+        cases.into_iter().for_each(|case| self.add_case(case));
+    }
+
+    pub(crate) fn add_case(&mut self, case: CaseReport) {
+        self.summary.add(case.outcome);
+        self.cases.push(case);
     }
 
     /// Ends the run: notes how long it took since it began.
@@ -143,15 +144,10 @@ impl Report {
         self.cases.iter().filter(|case| case.outcome == CaseOutcome::Failed)
     }
 
-    /// The ids of the clauses that a case showed not to hold, or whose own method is missing: each once, in order.
+    /// The ids of the clauses that a case showed not to hold: each once, in order.
     #[must_use]
     pub fn broken_clauses(&self) -> Vec<&'static str> {
-        let clauses = clauses();
-        let method = |id| clauses.iter().find(|clause| clause.id == id).map(|clause| clause.method.as_str());
-        let own = |case: &&CaseReport| {
-            case.missing.is_none_or(|missing| missing.rsplit('.').next() == method(case.clause))
-        };
-        in_order(self.failures().filter(own))
+        in_order(self.failures())
     }
 
     /// The ids of the clauses that a case showed to hold, and that nothing in the run contradicts, waived or not: each once,
@@ -167,12 +163,50 @@ impl Report {
         in_order(self.cases.iter().filter(holds))
     }
 
-    /// The ids of the clauses of which nothing is known, because every case that failed needed a method which is missing
-    /// and is not the clause's own: each once, in order.
+    /// The ids of the clauses with a case that needs a missing method, and with none that failed: each once, in order.
     #[must_use]
-    pub fn unjudged_clauses(&self) -> Vec<&'static str> {
+    pub fn waiting_clauses(&self) -> Vec<&'static str> {
         let broken = self.broken_clauses();
-        in_order(self.failures().filter(|case| !broken.contains(&case.clause)))
+        let waiting = self.cases.iter().filter(|case| case.outcome == CaseOutcome::Waiting);
+        in_order(waiting.filter(|case| !broken.contains(&case.clause)))
+    }
+
+    /// The methods that the stores do not implement, with the number of cases that wait for each, the largest first.
+    #[must_use]
+    pub fn missing_methods(&self) -> Vec<(&'static str, usize)> {
+        let mut counts: BTreeMap<&'static str, usize> = BTreeMap::new();
+        for method in self.cases.iter().filter_map(|case| case.missing) {
+            *counts.entry(method).or_default() += 1;
+        }
+        let mut counts: Vec<_> = counts.into_iter().collect();
+        counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        counts
+    }
+
+    /// What an unfinished store needs next: the counts, the missing methods, the clauses that do not hold, and those that
+    /// wait for a method. Empty if no method is missing.
+    #[must_use]
+    pub fn conclusion(&self) -> String {
+        let missing = self.missing_methods();
+        if missing.is_empty() {
+            return String::new();
+        }
+        let contracts: BTreeSet<_> =
+            missing.iter().filter_map(|(method, _)| method.split('.').next()).collect();
+        let name = |method: &'static str| match method.split_once('.') {
+            Some((_, short)) if contracts.len() == 1 => short,
+            _ => method,
+        };
+        let methods: Vec<String> =
+            missing.iter().map(|(method, count)| format!("{} {count}", name(method))).collect();
+        let Summary { passed, failed, waiting, .. } = self.summary;
+        let mut text =
+            format!("{passed} passed, {failed} wrong, {waiting} waiting for: {}\n", methods.join(", "));
+        for (word, ids) in [("wrong", self.broken_clauses()), ("waiting", self.waiting_clauses())] {
+            let ids = if ids.is_empty() { "none".to_owned() } else { ids.join(" ") };
+            text.push_str(&format!("clauses {word}: {ids}\n"));
+        }
+        text
     }
 }
 

@@ -125,7 +125,7 @@ pub async fn run_case(
     };
     let elapsed_us = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
     let missing = match &result {
-        Err(Failure::Missing { operation }) => Some(*operation),
+        Err(Failure::Missing { method }) => Some(*method),
         _ => None,
     };
     let (outcome, expected, got) = match result {
@@ -134,8 +134,8 @@ pub async fn run_case(
         Err(Failure::Unsupported(capability)) => {
             (CaseOutcome::Unsupported, String::new(), format!("capability {capability} is not declared"))
         }
-        Err(Failure::Missing { operation }) => {
-            (CaseOutcome::Failed, "success".to_owned(), format!("Unsupported in {operation}"))
+        Err(Failure::Missing { method }) => {
+            (CaseOutcome::Waiting, String::new(), format!("{method} is not implemented"))
         }
         Err(Failure::NotDurable) => {
             (CaseOutcome::Unsupported, String::new(), "durability none is declared".to_owned())

@@ -7,8 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::assert::describe;
 use crate::case::{Case, Level};
+use crate::describe::describe;
 use crate::harness::Harness;
 use crate::latency::Stopwatch;
 use crate::level::{Effort, LevelReport};

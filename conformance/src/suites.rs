@@ -1,17 +1,17 @@
 //! The cases, one folder a contract.
 
-pub(crate) mod alongside;
+pub(crate) mod background;
 pub mod blobs;
 pub mod graph;
 pub mod history;
 pub(crate) mod ids;
 pub mod key_value;
+pub mod refusals;
 pub mod shared;
 pub mod tasks;
 pub mod vectors;
 
 use crate::case::Case;
-use crate::refusals;
 
 /// Every case of the suite, in the order of the contracts.
 #[must_use]

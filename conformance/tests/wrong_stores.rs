@@ -1,4 +1,4 @@
-//! Each store that is wrong on purpose is caught by the clauses that name its sin, and each control passes.
+//! Each store that is wrong on purpose is caught by the clauses that name its defect, and each control passes.
 #![allow(clippy::expect_used)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,7 +32,7 @@ fn trial(runtime: &Arc<Runtime>, mutant: Mutant) -> Trial {
     let runtime = Arc::clone(runtime);
     Trial::test(mutant.name.replace('.', "::"), move || {
         let options = mutants::options();
-        let judged = runtime.block_on(mutants::judge(&mutant, Scope::Own, &options));
+        let judged = runtime.block_on(mutants::evaluate(&mutant, Scope::Own, &options));
         let judged = judged.map_err(|error| Failed::from(format!("{error:?}")))?;
         if judged.is_right() {
             return Ok(());

@@ -201,6 +201,13 @@ impl Error {
             .with_context("capability", capability.as_str())
     }
 
+    /// The store does not implement `operation` yet: what the default body of a contract's method returns.
+    #[must_use]
+    pub fn not_implemented(operation: &'static str) -> Self {
+        Self::new(ErrorKind::Unsupported, operation, "the store does not implement this method")
+            .with_context("missing", operation)
+    }
+
     /// The namespace that a stream reads was erased, so what it has told so far is gone.
     #[must_use]
     pub fn erased(operation: &'static str) -> Self {
@@ -304,6 +311,15 @@ impl Error {
         &self.inner.context
     }
 
+    /// The method that the store does not implement, where the error is one of [`Error::not_implemented`].
+    #[must_use]
+    pub fn missing_method(&self) -> Option<&'static str> {
+        self.inner.context.iter().find_map(|fact| match fact {
+            ("missing", ContextValue::Word(method)) => Some(*method),
+            _ => None,
+        })
+    }
+
     /// Whether the same call may be sent again as it is.
     ///
     /// True for `Timeout` and `Unavailable` when the write did not happen, or when a second one has no second
@@ -368,6 +384,14 @@ mod tests {
         assert!(
             !Error::new(ErrorKind::Conflict, "key_value.put", "lost").with_idempotent(true).is_retryable()
         );
+    }
+
+    #[test]
+    fn a_missing_method_is_named_and_nothing_else_is_one() {
+        let error = Error::not_implemented("history.fork").in_operation("retry.fork");
+        assert_eq!((error.kind(), error.missing_method()), (ErrorKind::Unsupported, Some("history.fork")));
+        let undeclared = Error::unsupported("blobs.presign", crate::Capability::BlobPresignGet);
+        assert_eq!(undeclared.missing_method(), None);
     }
 
     #[test]

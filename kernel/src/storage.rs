@@ -4,6 +4,10 @@
 //! `HIST-004`, that say what every backend does. The suite in `larder-conformance` reads the clauses from these files
 //! and proves each with at least one case. What all contracts share stands in [`Store`].
 //!
+//! [`Store`] has three required methods. Every method of a contract has a default body that returns `Unsupported`
+//! ([`Error::not_implemented`](crate::Error::not_implemented)), so a store compiles before it is complete. The suite
+//! counts the cases that need a missing method as waiting, and a store conforms once it implements every method.
+//!
 //! Three promises hold for every method and are not repeated there:
 //! - **Input is checked before any I/O.** A call refused with `InvalidInput` names the field and the limit and changes
 //!   nothing.

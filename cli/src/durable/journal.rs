@@ -5,24 +5,24 @@ use std::collections::BTreeMap;
 use futures_util::future::join_all;
 
 use larder_conformance::harness::StoreSet;
-use larder_conformance::ledger::{Answer, Clerk, Ended, clerks};
+use larder_conformance::oracle::{Answer, Ended, OracleClient, clients};
 
 /// Writes through the stores, one client for each contract, until something fails, and says one line before each write
 /// (`> contract`), one after each that was acknowledged (`< contract` and the numbers that it got), and one where a client
 /// ends (`! contract` and why). `era` names what is written, and `seed` draws it.
 pub async fn write(stores: &StoreSet, era: &str, seed: u64, say: &(dyn Fn(String) + Send + Sync)) {
-    let mut clerks = clerks(stores, era, seed);
-    join_all(clerks.iter_mut().map(|clerk| write_one(clerk.as_mut(), stores, say))).await;
+    let mut clients = clients(stores, era, seed);
+    join_all(clients.iter_mut().map(|client| write_one(client.as_mut(), stores, say))).await;
 }
 
-async fn write_one(clerk: &mut dyn Clerk, stores: &StoreSet, say: &(dyn Fn(String) + Send + Sync)) {
-    let name = clerk.contract();
+async fn write_one(client: &mut dyn OracleClient, stores: &StoreSet, say: &(dyn Fn(String) + Send + Sync)) {
+    let name = client.contract();
     loop {
-        let op = clerk.next();
+        let op = client.next();
         if op.writes() {
             say(format!("> {name}"));
         }
-        let answer = match clerk.perform(&op, stores).await {
+        let answer = match client.perform(&op, stores).await {
             Ok(answer) => answer,
             Err(error) => return say(format!("! {name} {error}")),
         };
@@ -30,8 +30,8 @@ async fn write_one(clerk: &mut dyn Clerk, stores: &StoreSet, say: &(dyn Fn(Strin
             let numbers: String = numbers.iter().map(|number| format!(" {number}")).collect();
             say(format!("< {name}{numbers}"));
         }
-        if let Some(sin) = clerk.settle(&op, Ended::Done(answer)) {
-            return say(format!("! {name} {}: {}", sin.clause, sin.finding));
+        if let Some(defect) = client.settle(&op, Ended::Done(answer)) {
+            return say(format!("! {name} {}: {}", defect.clause, defect.finding));
         }
         // A store that never waits must not keep the others from writing.
         tokio::task::yield_now().await;
@@ -49,21 +49,21 @@ pub(super) struct Told {
     pub(super) trouble: Option<String>,
 }
 
-/// Has clerks, made as the writer made its own, decide again what the writer decided, so that they know what it wrote.
-pub(super) fn replay(lines: &[String], clerks: &mut [Box<dyn Clerk>]) -> Told {
+/// Has clients, made as the writer made its own, decide again what the writer decided, so that they know what it wrote.
+pub(super) fn replay(lines: &[String], clients: &mut [Box<dyn OracleClient>]) -> Told {
     let mut told = Told::default();
     let mut begun = BTreeMap::new();
     for line in lines {
         let mut words = line.split(' ');
         let (sign, name) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-        let Some(clerk) = clerks.iter_mut().find(|clerk| clerk.contract().as_str() == name) else {
+        let Some(client) = clients.iter_mut().find(|client| client.contract().as_str() == name) else {
             told.trouble = Some(format!("the writer said `{line}`"));
             continue;
         };
         match sign {
             ">" => {
                 let op = loop {
-                    let op = clerk.next();
+                    let op = client.next();
                     if op.writes() {
                         break op;
                     }
@@ -74,7 +74,7 @@ pub(super) fn replay(lines: &[String], clerks: &mut [Box<dyn Clerk>]) -> Told {
                 let numbers = words.map_while(|word| word.parse().ok()).collect();
                 if let Some(op) = begun.remove(name) {
                     told.acknowledged += 1;
-                    clerk.settle(&op, Ended::Done(Answer::Numbers(numbers)));
+                    client.settle(&op, Ended::Done(Answer::Numbers(numbers)));
                 }
             }
             _ => told.trouble = Some(format!("the writer said `{line}`")),

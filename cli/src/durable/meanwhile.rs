@@ -8,8 +8,8 @@ use futures_util::future::join_all;
 use larder_kernel::Result;
 
 use larder_conformance::harness::StoreSet;
-use larder_conformance::ledger::{
-    Calls, Clerk, Listeners, Sin, Stepped, Tally, clerks, recover, step, trial_seed,
+use larder_conformance::oracle::{
+    Calls, Defect, Listeners, OracleClient, Stepped, Tally, clients, recover, step, trial_seed,
 };
 use larder_conformance::runner::within;
 
@@ -60,7 +60,7 @@ pub struct Found {
     /// How their calls ended.
     pub count: Count,
     /// What contradicts a contract: each begins with the clause.
-    pub sins: Vec<String>,
+    pub defects: Vec<String>,
     /// What was done first, line by line.
     pub script: String,
 }
@@ -83,39 +83,45 @@ pub async fn meanwhile<T>(
     let (mut all, mut listening) = (Vec::new(), Vec::new());
     for group in 0..groups {
         let era = format!("meanwhile-{group}");
-        all.extend(clerks(stores, &era, trial_seed(seed, "meanwhile", group)));
+        all.extend(clients(stores, &era, trial_seed(seed, "meanwhile", group)));
         listening.push(Listeners::start(stores, &era, limit)?);
     }
     let stop = AtomicBool::new(false);
-    let work = join_all(all.iter_mut().map(|clerk| work(clerk.as_mut(), stores, calls, &stop)));
-    let (sins, happened) = tokio::join!(work, async {
+    let work = join_all(all.iter_mut().map(|client| work(client.as_mut(), stores, calls, &stop)));
+    let (defects, happened) = tokio::join!(work, async {
         let happened = happening(&watched).await;
         stop.store(true, Ordering::SeqCst);
         happened
     });
     calls.remark("OVER");
-    let mut sins: Vec<Sin> = sins.into_iter().flatten().collect();
-    for clerk in &mut all {
-        recover(clerk.as_mut(), stores, calls, &mut sins, ATTEMPTS_MAX).await;
+    let mut defects: Vec<Defect> = defects.into_iter().flatten().collect();
+    for client in &mut all {
+        recover(client.as_mut(), stores, calls, &mut defects, ATTEMPTS_MAX).await;
     }
-    for clerk in &all {
-        sins.extend(within(limit * 2, "meanwhile.judge", clerk.judge(other, "STORE-002")).await?);
+    for client in &all {
+        defects.extend(within(limit * 2, "meanwhile.verify", client.verify(other, "STORE-002")).await?);
     }
     for listeners in listening {
-        sins.extend(listeners.judge(other, limit).await?.1);
+        defects.extend(listeners.verify(other, limit).await?.1);
     }
-    let sins = sins.into_iter().map(|sin| format!("{}: {}", sin.clause, sin.finding)).collect();
+    let defects =
+        defects.into_iter().map(|defect| format!("{}: {}", defect.clause, defect.finding)).collect();
     let (count, script) = (watched.count(), calls.script());
-    Ok((happened, Found { count, sins, script }))
+    Ok((happened, Found { count, defects, script }))
 }
 
-async fn work(clerk: &mut dyn Clerk, stores: &StoreSet, calls: &Calls, stop: &AtomicBool) -> Vec<Sin> {
-    let mut sins = Vec::new();
+async fn work(
+    client: &mut dyn OracleClient,
+    stores: &StoreSet,
+    calls: &Calls,
+    stop: &AtomicBool,
+) -> Vec<Defect> {
+    let mut defects = Vec::new();
     while !stop.load(Ordering::SeqCst) {
-        if step(clerk, stores, calls, &mut sins).await == Stepped::Failed {
+        if step(client, stores, calls, &mut defects).await == Stepped::Failed {
             tokio::time::sleep(AFTER_FAILURE).await;
         }
         tokio::task::yield_now().await;
     }
-    sins
+    defects
 }

@@ -13,8 +13,8 @@ use super::journal::{Told, replay};
 use crate::url;
 use larder_conformance::case::Level;
 use larder_conformance::harness::{Harness, OpenOptions, StoreSet};
-use larder_conformance::ledger::{Calls, Clerk, Random, Sin, clerks, recover, trial_seed};
 use larder_conformance::level::{Counterexample, Effort, LevelReport};
+use larder_conformance::oracle::{Calls, Defect, OracleClient, Random, clients, recover, trial_seed};
 use larder_conformance::runner::within;
 
 /// How many kills prove the level, and how many in a long run.
@@ -71,16 +71,16 @@ async fn kill_all(
             .await
             .map_err(|error| format!("a writer's watcher ended: {error}"))?
             .map_err(|error| format!("cannot run `{} writer`: {error}", program.display()))?;
-        let judged = judge(&place, scratch.path(), &era, seed, &lines, effort).await;
-        let (told, clerks, sins) = judged.map_err(|error| format!("cannot use the place: {error}"))?;
+        let judged = verify(&place, scratch.path(), &era, seed, &lines, effort).await;
+        let (told, clients, defects) = judged.map_err(|error| format!("cannot use the place: {error}"))?;
         if let Some(reason) = told.trouble {
             return Err(reason);
         }
-        note(report, &sins, &lines, seed);
+        note(report, &defects, &lines, seed);
         sums.acknowledged += told.acknowledged;
         sums.in_flight += told.in_flight;
         report.executed += u64::from(told.in_flight > 0);
-        earlier.push(clerks);
+        earlier.push(clients);
     }
     let again = judge_again(&place, scratch.path(), &earlier, effort).await;
     note(report, &again.map_err(|error| format!("cannot use the place: {error}"))?, &[], effort.seed);
@@ -91,10 +91,10 @@ async fn kill_all(
     Ok(())
 }
 
-fn note(report: &mut LevelReport, sins: &[Sin], lines: &[String], seed: u64) {
-    for sin in sins {
-        let (finding, script) = (sin.finding.clone(), lines.join("\n"));
-        report.counterexamples.push(Counterexample { clause: sin.clause, finding, script, seed });
+fn note(report: &mut LevelReport, defects: &[Defect], lines: &[String], seed: u64) {
+    for defect in defects {
+        let (finding, script) = (defect.finding.clone(), lines.join("\n"));
+        report.counterexamples.push(Counterexample { clause: defect.clause, finding, script, seed });
     }
 }
 
@@ -106,11 +106,11 @@ async fn open(place: &str, scratch: &Path) -> Result<(Arc<dyn Harness>, StoreSet
     Ok((harness, stores, other))
 }
 
-/// What the writer said, its clerks, and what contradicts them.
-type Judged = (Told, Vec<Box<dyn Clerk>>, Vec<Sin>);
+/// What the writer said, its clients, and what contradicts them.
+type Judged = (Told, Vec<Box<dyn OracleClient>>, Vec<Defect>);
 
 /// Opens the place and compares it with what the writer said; then writes some more, and compares again.
-async fn judge(
+async fn verify(
     place: &str,
     scratch: &Path,
     era: &str,
@@ -120,32 +120,32 @@ async fn judge(
 ) -> Result<Judged> {
     let (_harness, stores, other) =
         within(effort.timeout, "durable.open", Box::pin(open(place, scratch))).await?;
-    let mut clerks = clerks(&stores, era, seed);
-    let told = replay(lines, &mut clerks);
-    let mut sins = Vec::new();
-    for clerk in &mut clerks {
-        sins.extend(within(effort.timeout, "durable.judge", clerk.judge(&stores, "STORE-005")).await?);
+    let mut clients = clients(&stores, era, seed);
+    let told = replay(lines, &mut clients);
+    let mut defects = Vec::new();
+    for client in &mut clients {
+        defects.extend(within(effort.timeout, "durable.verify", client.verify(&stores, "STORE-005")).await?);
         let calls = Calls::new(effort.timeout, Arc::default());
-        recover(clerk.as_mut(), &stores, &calls, &mut sins, ATTEMPTS_MAX).await;
-        sins.extend(within(effort.timeout, "durable.judge", clerk.judge(&other, "STORE-005")).await?);
+        recover(client.as_mut(), &stores, &calls, &mut defects, ATTEMPTS_MAX).await;
+        defects.extend(within(effort.timeout, "durable.verify", client.verify(&other, "STORE-005")).await?);
     }
-    Ok((told, clerks, sins))
+    Ok((told, clients, defects))
 }
 
 /// What earlier writers wrote must outlive later kills.
 async fn judge_again(
     place: &str,
     scratch: &Path,
-    earlier: &[Vec<Box<dyn Clerk>>],
+    earlier: &[Vec<Box<dyn OracleClient>>],
     effort: &Effort,
-) -> Result<Vec<Sin>> {
+) -> Result<Vec<Defect>> {
     let (_harness, stores, _other) =
         within(effort.timeout, "durable.open", Box::pin(open(place, scratch))).await?;
-    let mut sins = Vec::new();
-    for clerk in earlier.iter().flatten() {
-        sins.extend(within(effort.timeout, "durable.judge", clerk.judge(&stores, "STORE-005")).await?);
+    let mut defects = Vec::new();
+    for client in earlier.iter().flatten() {
+        defects.extend(within(effort.timeout, "durable.verify", client.verify(&stores, "STORE-005")).await?);
     }
-    Ok(sins)
+    Ok(defects)
 }
 
 /// A process that writes.

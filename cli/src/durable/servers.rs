@@ -15,11 +15,11 @@ use crate::service::Service;
 use crate::url;
 use larder_conformance::case::Level;
 use larder_conformance::harness::{Harness, OpenOptions, StoreSet};
-use larder_conformance::ledger::{
-    Calls, Clerk, Random, Sin, Stepped, Tally, clerks, recover, step, trial_seed,
-};
 use larder_conformance::level::{Counterexample, Effort, LevelReport};
-use larder_conformance::patience::patiently;
+use larder_conformance::oracle::{
+    Calls, Defect, OracleClient, Random, Stepped, Tally, clients, recover, step, trial_seed,
+};
+use larder_conformance::retry_open::retry_open;
 use larder_conformance::runner::{Probed, within};
 
 /// How often a server is killed at most for one kill that counts.
@@ -84,7 +84,8 @@ async fn open(server: &Server, name: &str, limit: Duration) -> Result<Opened> {
     let of = server.clone();
     let url = blocking(move || of.url()).await?;
     // On a busy machine the short times of the URL are missed now and then.
-    let harness = patiently(|| within(limit, "durable.open", url::named(name, &url, Path::new(".")))).await?;
+    let harness =
+        retry_open(|| within(limit, "durable.open", url::named(name, &url, Path::new(".")))).await?;
     let namespace = Namespace::new(NAMESPACE)?;
     let stores = harness.open(&namespace, &OpenOptions::default()).await?;
     let other = harness.open(&namespace, &OpenOptions::default().with_handle(1)).await?;
@@ -116,9 +117,9 @@ async fn kill_all(
         let mut round = Round::new(&opened, &era, seed, effort);
         let met = round.write_and_kill(seed).await?;
         round.restart_and_judge(&mut attempts).await?;
-        for sin in round.sins {
-            let (finding, script) = (sin.finding, round.calls.script());
-            report.counterexamples.push(Counterexample { clause: sin.clause, finding, script, seed });
+        for defect in round.defects {
+            let (finding, script) = (defect.finding, round.calls.script());
+            report.counterexamples.push(Counterexample { clause: defect.clause, finding, script, seed });
         }
         sums.add(round.calls.tally());
         in_flight += met;
@@ -147,7 +148,7 @@ pub(super) fn is_durable(probed: &Probed) -> bool {
 /// The least that the stores declare.
 fn declared(stores: &StoreSet) -> Durability {
     let of = |contract| stores.capabilities(contract).map(|declared| declared.durability);
-    larder_conformance::ledger::CONTRACTS.into_iter().filter_map(of).min().unwrap_or_default()
+    larder_conformance::oracle::CONTRACTS.into_iter().filter_map(of).min().unwrap_or_default()
 }
 
 /// Kills the server without its log, which has to lose what was acknowledged: else the kills above have shown nothing.
@@ -173,12 +174,12 @@ async fn forgetful(
         let era = format!("forgotten-{kill}");
         let mut round = Round::new(&opened, &era, seed, effort);
         round.write_and_kill(seed).await?;
-        round.sins.clear();
+        round.defects.clear();
         round.up().await?;
         // Opened anew, for a store refuses a server that became weaker or stronger since.
         let again = open(server, service.name, effort.timeout).await?;
-        let gone = round.judge(&again.stores).await?;
-        lost += u64::from(gone.iter().any(|sin| sin.clause == "STORE-005"));
+        let gone = round.verify(&again.stores).await?;
+        lost += u64::from(gone.iter().any(|defect| defect.clause == "STORE-005"));
     }
     if lost == 0 {
         report.trouble =
@@ -191,25 +192,26 @@ async fn forgetful(
 /// One kill.
 struct Round<'a> {
     opened: &'a Opened,
-    clerks: Vec<Box<dyn Clerk>>,
+    clients: Vec<Box<dyn OracleClient>>,
     calls: Calls,
-    sins: Vec<Sin>,
+    defects: Vec<Defect>,
     limit: Duration,
 }
 
 impl<'a> Round<'a> {
     fn new(opened: &'a Opened, era: &str, seed: u64, effort: &Effort) -> Self {
-        let clerks = clerks(&opened.stores, era, seed);
+        let clients = clients(&opened.stores, era, seed);
         let calls = Calls::new(effort.timeout, Arc::default());
-        Self { opened, clerks, calls, sins: Vec::new(), limit: effort.timeout }
+        Self { opened, clients, calls, defects: Vec::new(), limit: effort.timeout }
     }
 
     /// Has clients write, kills the server, and says how many calls that were under way have an unknown outcome.
     async fn write_and_kill(&mut self, seed: u64) -> Result<u64> {
         let (calls, stores, server) = (&self.calls, &self.opened.stores, &self.opened.server);
         let stop = AtomicBool::new(false);
-        let work = join_all(self.clerks.iter_mut().map(|clerk| work(clerk.as_mut(), stores, calls, &stop)));
-        let (sins, killed) = tokio::join!(work, async {
+        let work =
+            join_all(self.clients.iter_mut().map(|client| work(client.as_mut(), stores, calls, &stop)));
+        let (defects, killed) = tokio::join!(work, async {
             let mut random = Random::new(seed, "moment");
             let (enough, pause) = (5 + random.below(60), Duration::from_micros(random.below(5_000)));
             let deadline = Instant::now() + START_MAX;
@@ -226,7 +228,7 @@ impl<'a> Round<'a> {
             stop.store(true, Ordering::SeqCst);
             killed.map(|()| before)
         });
-        self.sins.extend(sins.into_iter().flatten());
+        self.defects.extend(defects.into_iter().flatten());
         // What found no server was not applied; an unknown outcome is that of a call which the kill met.
         let (before, after) = (killed?, self.calls.tally());
         Ok(after.open - before.open)
@@ -247,35 +249,40 @@ impl<'a> Round<'a> {
     async fn restart_and_judge(&mut self, attempts: &mut u32) -> Result<()> {
         self.up().await?;
         self.calls.remark("UP");
-        for clerk in &mut self.clerks {
+        for client in &mut self.clients {
             let (stores, calls) = (&self.opened.stores, &self.calls);
-            let took = recover(clerk.as_mut(), stores, calls, &mut self.sins, ATTEMPTS_MAX).await;
+            let took = recover(client.as_mut(), stores, calls, &mut self.defects, ATTEMPTS_MAX).await;
             *attempts = (*attempts).max(took);
         }
-        let judged = self.judge(&self.opened.other).await?;
-        self.sins.extend(judged);
+        let judged = self.verify(&self.opened.other).await?;
+        self.defects.extend(judged);
         Ok(())
     }
 
-    async fn judge(&self, stores: &StoreSet) -> Result<Vec<Sin>> {
-        let mut sins = Vec::new();
-        for clerk in &self.clerks {
-            let mut judged = within(self.limit, "durable.judge", clerk.judge(stores, "STORE-005")).await;
+    async fn verify(&self, stores: &StoreSet) -> Result<Vec<Defect>> {
+        let mut defects = Vec::new();
+        for client in &self.clients {
+            let mut judged = within(self.limit, "durable.verify", client.verify(stores, "STORE-005")).await;
             if judged.as_ref().is_err_and(Error::is_retryable) {
-                judged = within(self.limit, "durable.judge", clerk.judge(stores, "STORE-005")).await;
+                judged = within(self.limit, "durable.verify", client.verify(stores, "STORE-005")).await;
             }
-            sins.extend(judged?);
+            defects.extend(judged?);
         }
-        Ok(sins)
+        Ok(defects)
     }
 }
 
-async fn work(clerk: &mut dyn Clerk, stores: &StoreSet, calls: &Calls, stop: &AtomicBool) -> Vec<Sin> {
-    let mut sins = Vec::new();
+async fn work(
+    client: &mut dyn OracleClient,
+    stores: &StoreSet,
+    calls: &Calls,
+    stop: &AtomicBool,
+) -> Vec<Defect> {
+    let mut defects = Vec::new();
     while !stop.load(Ordering::SeqCst) {
-        if step(clerk, stores, calls, &mut sins).await == Stepped::Failed {
+        if step(client, stores, calls, &mut defects).await == Stepped::Failed {
             tokio::time::sleep(AFTER_FAILURE).await;
         }
     }
-    sins
+    defects
 }

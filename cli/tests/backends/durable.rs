@@ -45,12 +45,12 @@ fn runtime() -> tokio::runtime::Runtime {
 }
 
 /// Kills writers that do something wrong, or nothing, and looks at the report.
-fn trial(name: &str, sin: &'static str, clause: Option<&'static str>) -> Trial {
+fn trial(name: &str, defect: &'static str, clause: Option<&'static str>) -> Trial {
     Trial::test(name, move || {
         let program = std::env::current_exe()?;
-        // The program that the level starts gets its sin by its name.
+        // The program that the level starts gets its defect by its name.
         let folder = tempfile::tempdir()?;
-        let named = folder.path().join(format!("writer-{sin}"));
+        let named = folder.path().join(format!("writer-{defect}"));
         std::os::unix::fs::symlink(&program, &named)?;
         let effort = Effort { per_mille: 300, ..Effort::default() };
         let report = runtime().block_on(durable::kill_writers(&named, "sqlite", "sqlite:", &effort));
@@ -68,10 +68,10 @@ async fn write(place: &str, era: &str, seed: u64) {
     let namespace = Namespace::new(durable::NAMESPACE).unwrap();
     let mut stores = harness.open(&namespace, &OpenOptions::default()).await.unwrap();
     let name = std::env::args().next().unwrap();
-    let sin = name.rsplit_once("writer-").map_or("", |(_, sin)| sin);
-    if !sin.is_empty() {
+    let defect = name.rsplit_once("writer-").map_or("", |(_, defect)| defect);
+    if !defect.is_empty() {
         let inner = stores.history.take().unwrap();
-        let history = Arc::new(Lossy::new(inner, sin == "behind"));
+        let history = Arc::new(Lossy::new(inner, defect == "behind"));
         stores = StoreSet { history: Some(history), ..StoreSet::default() };
     }
     let say = |line: String| {

@@ -69,7 +69,7 @@ async fn open(harness: &dyn Harness, handle: usize) -> StoreSet {
 /// No client found anything that contradicts a contract.
 fn assert_holds(found: &Found) {
     let first: Vec<&str> = found.script.lines().take(40).collect();
-    assert!(found.sins.is_empty(), "{:#?}\n{}", found.sins, first.join("\n"));
+    assert!(found.defects.is_empty(), "{:#?}\n{}", found.defects, first.join("\n"));
 }
 
 async fn pause(ms: u64) {

@@ -9,15 +9,6 @@ use larder_conformance::suites;
 /// The systems whose promises are kept, and how many each makes.
 const PROMISES: [(&str, usize); 5] = [("ATH", 9), ("ALQ", 8), ("PK", 11), ("RAVI", 19), ("AKKA", 8)];
 
-/// A layer, and the layers that it may import.
-const LAYERS: [(&str, &[&str]); 5] = [
-    ("kernel", &[]),
-    ("agents", &["larder-kernel"]),
-    ("capabilities", &["larder-agents", "larder-kernel"]),
-    ("conformance", &["larder-agents", "larder-kernel"]),
-    ("cli", &["larder-agents", "larder-capabilities", "larder-conformance", "larder-kernel"]),
-];
-
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
@@ -97,19 +88,4 @@ fn tests_name_only_promises_that_there_are() {
         }
     }
     assert!(named > 100, "only {named} names were found");
-}
-
-/// Proves: RAVI-1
-#[test]
-fn layers_import_downwards_only() {
-    for (layer, below) in LAYERS {
-        let manifest = std::fs::read_to_string(root().join(layer).join("Cargo.toml")).unwrap();
-        let from = manifest.find("\n[dependencies]").unwrap();
-        let section = &manifest[from + 1..];
-        let section = section.find("\n[").map_or(section, |end| &section[..end]);
-        for line in section.lines().filter(|line| line.starts_with("larder-")) {
-            let name = line.split(['.', ' ']).next().unwrap();
-            assert!(below.contains(&name), "{layer} imports {name}");
-        }
-    }
 }

@@ -194,8 +194,8 @@ fn the_benches_have_names_and_a_wrong_one_is_refused() {
 
 #[test]
 fn a_mutant_is_judged_beside_its_control_and_the_matrix_says_who_caught_it() {
-    let sin = "key_value.deleting_takes_longer_keys_too";
-    let output = larder(&["mutants", "--only", sin, "--format", "json", "--seed", "3"]);
+    let defect = "key_value.deleting_takes_longer_keys_too";
+    let output = larder(&["mutants", "--only", defect, "--format", "json", "--seed", "3"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let matrix: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
     assert_eq!((&matrix["seed"], &matrix["scope"]), (&3.into(), &"own".into()));
@@ -208,24 +208,24 @@ fn a_mutant_is_judged_beside_its_control_and_the_matrix_says_who_caught_it() {
         (&rows[0]["mutant"], &rows[0]["verdict"]),
         (&"key_value.the_control_passes".into(), &"passed".into())
     );
-    assert_eq!((&rows[1]["mutant"], &rows[1]["verdict"]), (&sin.into(), &"killed".into()));
+    assert_eq!((&rows[1]["mutant"], &rows[1]["verdict"]), (&defect.into(), &"killed".into()));
     assert_eq!(rows[1]["caught_by"], serde_json::json!(["KV-027"]));
     assert_eq!(rows[1]["sin"], "Deleting takes longer keys too.");
     for field in ["contract", "unnoticed_by", "also", "cases", "reason", "elapsed_ms"] {
         assert!(!rows[1][field].is_null(), "{field}");
     }
-    let text = stdout(&larder(&["mutants", "--only", sin]));
+    let text = stdout(&larder(&["mutants", "--only", defect]));
     assert!(text.contains("Deleting takes longer keys too.") && text.contains("KV-027"), "{text}");
     assert!(text.contains("1 killed, 0 survived; 1 controls passed;"), "{text}");
 }
 
 #[test]
-fn mutants_are_listed_with_the_clauses_that_name_their_sin() {
+fn mutants_are_listed_with_the_clauses_that_name_their_defect() {
     let output = larder(&["mutants", "--list", "--contract", "tasks", "--only", "two_winners"]);
     assert_eq!(stdout(&output), "tasks.the_control_passes\ntasks.a_claim_has_two_winners  TASK-041\n");
     let all = stdout(&larder(&["mutants", "--list"]));
     assert!(all.lines().count() >= 200, "{}", all.lines().count());
-    assert!(refusal(&["mutants", "--only", "no such sin"]).contains("no mutant"));
+    assert!(refusal(&["mutants", "--only", "no such defect"]).contains("no mutant"));
     assert_eq!(larder(&["mutants", "--contract", "wine"]).status.code(), Some(2));
 }
 

@@ -14,8 +14,8 @@ use larder_kernel::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::chance::Chance;
 use super::check::{Record, Refusal, Reply, Spec};
+use super::rng::Rng;
 use super::subject::{Subject, Turn, number_in};
 use crate::harness::StoreSet;
 
@@ -214,11 +214,11 @@ impl Subject for Blobs {
         State::default()
     }
 
-    fn choose(seen: &Self::Memory, chance: &mut Chance, turn: Turn, can: &Capabilities) -> Op {
-        let key = chance.below(3);
+    fn choose(seen: &Self::Memory, rng: &mut Rng, turn: Turn, can: &Capabilities) -> Op {
+        let key = rng.below(3);
         let value = turn.value();
         let put = |when| Op::Put { key, value, when };
-        match (chance.below(100), seen.get(&key)) {
+        match (rng.below(100), seen.get(&key)) {
             (0..22, _) => put(When::Always),
             (22..38, _) if can.has(Capability::BlobCreateOnly) => put(When::Absent),
             (38..60, Some(etag)) if can.has(Capability::BlobIfMatch) => put(When::Matches(etag.clone())),

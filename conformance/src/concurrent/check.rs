@@ -72,6 +72,8 @@ pub(crate) enum Refusal {
     AlreadyExists,
     /// `Conflict`.
     Conflict,
+    /// The store does not implement the method, which is named.
+    Missing(String),
     /// An error that no call of a history should meet.
     Other(String),
 }

@@ -9,8 +9,8 @@ use larder_kernel::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::chance::Chance;
 use super::check::{Refusal, Reply, Spec};
+use super::rng::Rng;
 use super::subject::{Subject, Turn, number_in, or_nothing};
 use crate::harness::StoreSet;
 
@@ -188,13 +188,13 @@ impl Subject for Graph {
         State::default()
     }
 
-    fn choose((): &(), chance: &mut Chance, turn: Turn, _: &Capabilities) -> Op {
-        let (entity, relationship) = (chance.below(ENTITIES), chance.below(RELATIONSHIPS));
+    fn choose((): &(), rng: &mut Rng, turn: Turn, _: &Capabilities) -> Op {
+        let (entity, relationship) = (rng.below(ENTITIES), rng.below(RELATIONSHIPS));
         let value = turn.value();
-        match chance.below(100) {
+        match rng.below(100) {
             0..25 => Op::UpsertEntity { id: entity, value },
             25..50 => {
-                let edge = Edge { source: entity, target: chance.below(ENTITIES), value };
+                let edge = Edge { source: entity, target: rng.below(ENTITIES), value };
                 Op::UpsertRelationship { id: relationship, edge }
             }
             50..65 => Op::DeleteEntity { id: entity },

@@ -13,8 +13,8 @@ use larder_kernel::{
 use serde::{Deserialize, Serialize};
 
 use self::state::State;
-use super::chance::Chance;
 use super::check::{Reply, Spec};
+use super::rng::Rng;
 use super::subject::{Subject, Turn, number_in};
 use crate::harness::StoreSet;
 
@@ -123,23 +123,23 @@ fn seen(stored: &[StoredMessage]) -> Answer {
     Answer::Messages(stored.iter().map(one).collect())
 }
 
-fn append(chance: &mut Chance, turn: Turn) -> Op {
-    let count = chance.below(3) + 1;
-    if chance.percent(70) {
+fn append(rng: &mut Rng, turn: Turn) -> Op {
+    let count = rng.below(3) + 1;
+    if rng.percent(70) {
         return Op::Append { batch: Batch { first: turn.value() * 10, count }, key: None };
     }
     // The same key means the same messages, but not always.
-    let key = chance.below(KEYS);
-    let other = u32::from(chance.percent(15));
+    let key = rng.below(KEYS);
+    let other = u32::from(rng.percent(15));
     let batch = Batch { first: 90_000 + u32::from(key) * 100 + other * 10, count: key + 1 };
     Op::Append { batch, key: Some(key) }
 }
 
-fn replace(memory: &Memory, chance: &mut Chance, turn: Turn) -> Option<Op> {
+fn replace(memory: &Memory, rng: &mut Rng, turn: Turn) -> Option<Op> {
     // A message that a longer replacement pushed below 0 cannot be named.
-    let up_to = chance.of(&memory.places)?.max(0);
-    let seen = if chance.percent(30) { up_to } else { memory.last.max(up_to) };
-    let batch = Batch { first: turn.value() * 10, count: chance.below(3) + 1 };
+    let up_to = rng.of(&memory.places)?.max(0);
+    let seen = if rng.percent(30) { up_to } else { memory.last.max(up_to) };
+    let batch = Batch { first: turn.value() * 10, count: rng.below(3) + 1 };
     Some(Op::Replace { up_to, seen, batch })
 }
 
@@ -156,18 +156,18 @@ impl Subject for OneThread {
         State::new()
     }
 
-    fn choose(memory: &Memory, chance: &mut Chance, turn: Turn, _: &Capabilities) -> Op {
-        match chance.below(100) {
-            0..42 => append(chance, turn),
+    fn choose(memory: &Memory, rng: &mut Rng, turn: Turn, _: &Capabilities) -> Op {
+        match rng.below(100) {
+            0..42 => append(rng, turn),
             42..50 => Op::Get { offset: 0, limit: 100 },
-            50..54 => Op::Get { offset: chance.below(6), limit: chance.below(6) },
-            54..60 => Op::Tail { before: None, limit: chance.below(6) },
-            60..64 => Op::Tail { before: chance.of(&memory.places), limit: chance.below(6) },
+            50..54 => Op::Get { offset: rng.below(6), limit: rng.below(6) },
+            54..60 => Op::Tail { before: None, limit: rng.below(6) },
+            60..64 => Op::Tail { before: rng.of(&memory.places), limit: rng.below(6) },
             64..72 => Op::After { after: memory.last, limit: 100 },
             72..80 => Op::Info,
             80..84 => Op::Clear,
-            84..88 => Op::ClearRun { run: chance.below(2) + 1 },
-            _ => replace(memory, chance, turn).unwrap_or(Op::Info),
+            84..88 => Op::ClearRun { run: rng.below(2) + 1 },
+            _ => replace(memory, rng, turn).unwrap_or(Op::Info),
         }
     }
 

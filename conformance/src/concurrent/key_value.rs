@@ -10,8 +10,8 @@ use larder_kernel::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::chance::Chance;
 use super::check::{Refusal, Reply, Spec};
+use super::rng::Rng;
 use super::subject::{Subject, Turn, number_in, or_nothing};
 use crate::harness::StoreSet;
 
@@ -190,10 +190,10 @@ impl Subject for Bucket {
         State::default()
     }
 
-    fn choose(seen: &Self::Memory, chance: &mut Chance, turn: Turn, _: &Capabilities) -> Op {
-        let key = chance.below(KEYS);
+    fn choose(seen: &Self::Memory, rng: &mut Rng, turn: Turn, _: &Capabilities) -> Op {
+        let key = rng.below(KEYS);
         let value = turn.value();
-        match (chance.below(100), seen.get(&key)) {
+        match (rng.below(100), seen.get(&key)) {
             (0..20, _) => Op::Put { key, value, when: When::Always },
             (20..35, _) => Op::Put { key, value, when: When::Absent },
             (35..60, Some(revision)) => Op::Put { key, value, when: When::At(*revision) },

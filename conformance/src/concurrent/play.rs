@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use futures_util::FutureExt;
 use larder_kernel::{Capabilities, Contract, Error, ErrorKind, Namespace, Result};
 use serde::{Deserialize, Serialize};
@@ -14,12 +15,11 @@ use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
 use super::blobs::Blobs;
-use super::chance::Chance;
 use super::check::{Record, RecordOf, Refusal, Reply};
 use super::graph::Graph;
 use super::history::OneThread;
 use super::key_value::Bucket;
-use super::processes::Processes;
+use super::rng::Rng;
 use super::subject::{Subject, Turn, reply};
 use super::tasks::OneBoard;
 use super::vectors::Collection;
@@ -81,6 +81,19 @@ impl Script {
     }
 }
 
+/// Starts clients of a history in processes of their own, each of which opens the same place.
+///
+/// Such a process opens its handle on the script's namespace, waits until all have, and then calls [`Script::play`] with
+/// a clock that all processes of the machine share, such as `CLOCK_MONOTONIC`.
+#[async_trait]
+pub trait Processes: Send + Sync {
+    /// Has each script played in a process of its own, all begun together, and returns what each recorded.
+    ///
+    /// # Errors
+    /// `Unavailable` where a process cannot be started or ends too early; the backend's own.
+    async fn play(&self, scripts: Vec<Script>) -> Result<Vec<String>>;
+}
+
 /// What a client, or all of them, recorded.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Played<O, A> {
@@ -113,17 +126,17 @@ async fn play<S: Subject>(
     now: &(dyn Fn() -> u64 + Send + Sync),
 ) -> PlayedOf<S> {
     let (client, handle) = (script.client, script.handle);
-    let mut chance = Chance::new(Chance::seed_of(script.seed, "client", client.into()));
+    let mut rng = Rng::new(Rng::seed_of(script.seed, "client", client.into()));
     let mut memory = S::Memory::default();
     let mut played = Played::new();
     for number in 0..CALLS {
-        let op = S::choose(&memory, &mut chance, Turn { client, number }, &script.capabilities);
+        let op = S::choose(&memory, &mut rng, Turn { client, number }, &script.capabilities);
         // A store that never waits would else let one client make all its calls before the next.
-        if chance.percent(60) {
+        if rng.percent(60) {
             step_aside().await;
         }
         let called = now();
-        if chance.percent(30) {
+        if rng.percent(30) {
             step_aside().await;
         }
         let call = AssertUnwindSafe(S::call(store, &op)).catch_unwind();

@@ -1,4 +1,4 @@
-//! What the level needs of a contract: its calls, drawn from chance, and its sequential specification.
+//! What the level needs of a contract: its calls, drawn at random, and its sequential specification.
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -8,8 +8,8 @@ use larder_kernel::{Capabilities, Contract, Error, ErrorKind, Result};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::chance::Chance;
 use super::check::{RecordOf, Refusal, Reply, Spec};
+use super::rng::Rng;
 use crate::harness::StoreSet;
 
 /// What a client is, to the calls it chooses.
@@ -58,7 +58,7 @@ pub(crate) trait Subject:
     fn initial() -> Self::State;
 
     /// The next call of a client.
-    fn choose(memory: &Self::Memory, chance: &mut Chance, turn: Turn, can: &Capabilities) -> Self::Op;
+    fn choose(memory: &Self::Memory, rng: &mut Rng, turn: Turn, can: &Capabilities) -> Self::Op;
 
     /// Makes the call.
     fn call(store: &Self::Store, op: &Self::Op) -> impl Future<Output = Result<Self::Answer>> + Send;
@@ -102,6 +102,9 @@ pub(crate) fn reply<A>(result: Result<A>) -> Option<Reply<A>> {
 fn refusal<A>(error: &Error) -> Option<Reply<A>> {
     use larder_kernel::Outcome;
 
+    if let Some(method) = error.missing_method() {
+        return Some(Reply::Refused(Refusal::Missing(method.to_owned())));
+    }
     Some(match error.kind() {
         ErrorKind::NotFound => Reply::Refused(Refusal::NotFound),
         ErrorKind::AlreadyExists => Reply::Refused(Refusal::AlreadyExists),

@@ -15,8 +15,8 @@ use larder_kernel::{
 use serde::{Deserialize, Serialize};
 
 use self::state::{Hold, RETRIES_MAX, Standing, State};
-use super::chance::Chance;
 use super::check::{Reply, Spec};
+use super::rng::Rng;
 use super::subject::{Subject, Turn, number_in};
 use crate::harness::StoreSet;
 
@@ -119,7 +119,7 @@ fn view(task: &Task) -> View {
     }
 }
 
-fn step(memory: &Memory, chance: &mut Chance, id: u8) -> Op {
+fn step(memory: &Memory, rng: &mut Rng, id: u8) -> Op {
     const TO: [TaskStatus; 8] = [
         TaskStatus::Succeeded,
         TaskStatus::Failed,
@@ -130,9 +130,9 @@ fn step(memory: &Memory, chance: &mut Chance, id: u8) -> Op {
         TaskStatus::InProgress,
         TaskStatus::Abandoned,
     ];
-    let token = memory.tokens.get(&id).copied().filter(|_| chance.percent(70));
-    let expected = memory.revisions.get(&id).copied().filter(|_| chance.percent(40));
-    Op::Step(Step { id, to: chance.of(&TO).unwrap_or(TaskStatus::Planned), expected, token })
+    let token = memory.tokens.get(&id).copied().filter(|_| rng.percent(70));
+    let expected = memory.revisions.get(&id).copied().filter(|_| rng.percent(40));
+    Op::Step(Step { id, to: rng.of(&TO).unwrap_or(TaskStatus::Planned), expected, token })
 }
 
 async fn call_one(store: &dyn TaskStore, op: &Op) -> Result<Answer> {
@@ -197,22 +197,22 @@ impl Subject for OneBoard {
         State::new()
     }
 
-    fn choose(memory: &Memory, chance: &mut Chance, _: Turn, _: &Capabilities) -> Op {
+    fn choose(memory: &Memory, rng: &mut Rng, _: Turn, _: &Capabilities) -> Op {
         let held: Vec<u8> = memory.tokens.keys().copied().collect();
-        let id = match chance.of(&held) {
-            Some(id) if chance.percent(60) => id,
-            _ => chance.below(TASKS),
+        let id = match rng.of(&held) {
+            Some(id) if rng.percent(60) => id,
+            _ => rng.below(TASKS),
         };
         let token = memory.tokens.get(&id).copied();
-        match (chance.below(100), token) {
+        match (rng.below(100), token) {
             (0..25, _) => Op::Claim,
-            (25..58, _) => step(memory, chance, id),
-            (58..65, _) => Op::Retry { id, token: token.filter(|_| chance.percent(50)) },
+            (25..58, _) => step(memory, rng, id),
+            (58..65, _) => Op::Retry { id, token: token.filter(|_| rng.percent(50)) },
             (65..71, _) => Op::Force { id },
             (71..79, Some(token)) => Op::Renew { id, token },
-            (79..85, _) => Op::Add { id: TASKS + chance.below(TASKS_MAX - TASKS) },
+            (79..85, _) => Op::Add { id: TASKS + rng.below(TASKS_MAX - TASKS) },
             (85..88, _) => Op::Settle,
-            _ => Op::Get { id: chance.below(TASKS_MAX) },
+            _ => Op::Get { id: rng.below(TASKS_MAX) },
         }
     }
 

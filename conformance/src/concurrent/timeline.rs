@@ -60,7 +60,7 @@ pub(crate) fn show_reply<S: Subject>(op: &S::Op, reply: &Reply<S::Answer>) -> St
         Reply::Refused(Refusal::NotFound) => "NotFound".to_owned(),
         Reply::Refused(Refusal::AlreadyExists) => "AlreadyExists".to_owned(),
         Reply::Refused(Refusal::Conflict) => "Conflict".to_owned(),
-        Reply::Refused(Refusal::Other(error)) => error.clone(),
+        Reply::Refused(Refusal::Missing(error) | Refusal::Other(error)) => error.clone(),
         Reply::Unknown => "no answer yet".to_owned(),
     }
 }

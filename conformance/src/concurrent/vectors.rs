@@ -12,8 +12,8 @@ use larder_kernel::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::chance::Chance;
 use super::check::{Record, Reply, Spec};
+use super::rng::Rng;
 use super::subject::{Subject, Turn, number_in, or_nothing};
 use crate::harness::StoreSet;
 
@@ -154,10 +154,10 @@ impl Subject for Collection {
         BTreeMap::new()
     }
 
-    fn choose((): &(), chance: &mut Chance, turn: Turn, _: &Capabilities) -> Op {
-        let id = chance.below(DOCUMENTS);
+    fn choose((): &(), rng: &mut Rng, turn: Turn, _: &Capabilities) -> Op {
+        let id = rng.below(DOCUMENTS);
         let value = turn.value();
-        match chance.below(100) {
+        match rng.below(100) {
             0..25 => Op::Upsert { id, value },
             25..45 => Op::PutIfAbsent { id, value },
             45..62 => Op::Delete { id },

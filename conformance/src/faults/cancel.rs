@@ -1,10 +1,10 @@
 //! Calls that are dropped where they wait.
 //!
-//! A clerk's calls are polled so many times and then dropped: the first after one poll, the next after two, until one
+//! A client's calls are polled so many times and then dropped: the first after one poll, the next after two, until one
 //! ends by itself; then from the beginning. What the drop leaves is judged like a fault: the write whole or absent, the
 //! store and its connections usable.
 //!
-//! Beside the clerks' calls, which draw many situations, every method of every contract is called on a small world, its
+//! Beside the clients' calls, which draw many situations, every method of every contract is called on a small world, its
 //! streams included, and dropped at every poll.
 
 use std::future::Future;
@@ -21,8 +21,8 @@ use super::erase;
 use crate::calls::{self, Call};
 use crate::case::{CaseResult, Failure, Level};
 use crate::harness::{Harness, OpenOptions, StoreSet};
-use crate::ledger::{Answer, CONTRACTS, Calls, Clerk, Ended, Op, Sin, clerk, recover, trial_seed};
 use crate::level::{Counterexample, Effort, LevelReport};
+use crate::oracle::{Answer, CONTRACTS, Calls, Defect, Ended, Op, OracleClient, client, recover, trial_seed};
 use crate::runner::{Probed, fresh_namespace, within};
 use crate::suites::shared::methods::{Dropped, dropped_wherever_it_waits};
 
@@ -148,16 +148,16 @@ async fn drop_all(
     let (mut trial, mut deepest) = (0, 0);
     while report.executed < wanted && report.counterexamples.is_empty() {
         let seed = trial_seed(effort.seed, contract.as_str(), trial);
-        let mut clerk = clerk(contract, &stores, &format!("drop-{trial}"), seed);
+        let mut client = client(contract, &stores, &format!("drop-{trial}"), seed);
         let calls = Calls::new(effort.timeout, Arc::new(AtomicUsize::new(0)));
         let rest = DROPS_OF_A_TRIAL.min(wanted - report.executed);
-        let (dropped, depth, mut sins) = drop_some(clerk.as_mut(), &stores, &calls, rest).await;
+        let (dropped, depth, mut defects) = drop_some(client.as_mut(), &stores, &calls, rest).await;
         deepest = deepest.max(depth);
-        recover(clerk.as_mut(), &stores, &calls, &mut sins, ATTEMPTS_MAX).await;
-        let judged = within(effort.timeout, "faults.judge", clerk.judge(&other, "STORE-002")).await?;
-        for sin in sins.into_iter().chain(judged) {
-            let (finding, script) = (sin.finding, calls.script());
-            report.counterexamples.push(Counterexample { clause: sin.clause, finding, script, seed });
+        recover(client.as_mut(), &stores, &calls, &mut defects, ATTEMPTS_MAX).await;
+        let judged = within(effort.timeout, "faults.verify", client.verify(&other, "STORE-002")).await?;
+        for defect in defects.into_iter().chain(judged) {
+            let (finding, script) = (defect.finding, calls.script());
+            report.counterexamples.push(Counterexample { clause: defect.clause, finding, script, seed });
         }
         report.executed += dropped;
         trial += 1;
@@ -172,21 +172,21 @@ async fn drop_all(
 
 /// Drops calls after 1, 2, 3 … polls. Says how many, and after how many polls at most.
 async fn drop_some(
-    clerk: &mut dyn Clerk,
+    client: &mut dyn OracleClient,
     stores: &StoreSet,
     calls: &Calls,
     wanted: u64,
-) -> (u64, u64, Vec<Sin>) {
+) -> (u64, u64, Vec<Defect>) {
     let (mut dropped, mut polls, mut deepest) = (0, 1, 0);
-    let mut sins = Vec::new();
+    let mut defects = Vec::new();
     for _ in 0..STEPS_MAX {
-        if dropped == wanted || !sins.is_empty() {
+        if dropped == wanted || !defects.is_empty() {
             break;
         }
-        let op = clerk.next();
+        let op = client.next();
         let mut cut = false;
         let call = async {
-            match (Polls { call: clerk.perform(&op, stores), left: polls }).await {
+            match (Polls { call: client.perform(&op, stores), left: polls }).await {
                 Some(result) => result.map(Some),
                 None => Ok(None),
             }
@@ -199,7 +199,7 @@ async fn drop_some(
             }
             Ok(Err(error)) => Ended::from(Err(error)),
             Err(_) => {
-                sins.push(Sin::new("STORE-014", format!("{op:?} did not end in time")));
+                defects.push(Defect::new("STORE-014", format!("{op:?} did not end in time")));
                 Ended::Open(None)
             }
         };
@@ -211,9 +211,9 @@ async fn drop_some(
         } else {
             polls = 1;
         }
-        sins.extend(clerk.settle(&op, ended));
+        defects.extend(client.settle(&op, ended));
     }
-    (dropped, deepest, sins)
+    (dropped, deepest, defects)
 }
 
 fn describe(op: &Op, ended: &Ended, cut: bool, polls: u64) -> String {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::ledger::Random;
+use crate::oracle::Random;
 
 /// The six kinds of faults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 use super::plan::{Kind, Plan};
 use super::relay::{Relay, Strike};
 use crate::harness::{Relayed, StoreSet};
-use crate::ledger::{Calls, Clerk, Listeners, Sin, Tally, clerks, recover, step};
+use crate::oracle::{Calls, Defect, Listeners, OracleClient, Tally, clients, recover, step};
 use crate::runner::within;
 
 /// How long the clients work at most until a fault strikes.
@@ -41,7 +41,7 @@ pub(super) struct Trial {
     pub(super) attempts: u32,
     /// How often a stream ended and was begun again.
     pub(super) streams: u64,
-    pub(super) sins: Vec<Sin>,
+    pub(super) defects: Vec<Defect>,
     pub(super) script: String,
     pub(super) trouble: Option<String>,
 }
@@ -57,12 +57,12 @@ impl Trial {
 pub(super) async fn strike(lane: &Lane, era: &str, seed: u64, plan: Plan) -> Trial {
     // A call that waits for what was delayed longer than it waits has its own time yet.
     let calls = Calls::new(lane.relayed.call_time_max, Arc::clone(&lane.in_flight));
-    let mut clerks = clerks(&lane.through, era, seed);
+    let mut clients = clients(&lane.through, era, seed);
     let listeners = Listeners::start(&lane.through, era, lane.relayed.call_time_max);
     let stop = AtomicBool::new(false);
     lane.relay.arm(plan);
-    let work = join_all(clerks.iter_mut().map(|clerk| work(clerk.as_mut(), &lane.through, &calls, &stop)));
-    let (sins, strike) = tokio::join!(work, async {
+    let work = join_all(clients.iter_mut().map(|client| work(client.as_mut(), &lane.through, &calls, &stop)));
+    let (defects, strike) = tokio::join!(work, async {
         let strike = tokio::time::timeout(STRIKE_MAX, lane.relay.struck()).await.ok();
         if let Some(strike) = strike {
             calls.remark(&format!("STRUCK with {} calls under way", strike.in_flight));
@@ -75,19 +75,19 @@ pub(super) async fn strike(lane: &Lane, era: &str, seed: u64, plan: Plan) -> Tri
         stop.store(true, Ordering::SeqCst);
         strike
     });
-    let mut sins: Vec<Sin> = sins.into_iter().flatten().collect();
+    let mut defects: Vec<Defect> = defects.into_iter().flatten().collect();
     calls.remark("OVER");
     let recovered =
-        join_all(clerks.iter_mut().map(|clerk| work_again(clerk.as_mut(), &lane.through, &calls)));
+        join_all(clients.iter_mut().map(|client| work_again(client.as_mut(), &lane.through, &calls)));
     let mut attempts_max = 0;
     for (attempts, found) in recovered.await {
         attempts_max = attempts_max.max(attempts);
-        sins.extend(found);
+        defects.extend(found);
     }
     let mut trouble = None;
-    for clerk in &clerks {
-        match judge(clerk.as_ref(), lane).await {
-            Ok(found) => sins.extend(found),
+    for client in &clients {
+        match verify(client.as_ref(), lane).await {
+            Ok(found) => defects.extend(found),
             Err(error) => trouble = Some(format!("cannot read past the relay: {error}")),
         }
     }
@@ -95,43 +95,48 @@ pub(super) async fn strike(lane: &Lane, era: &str, seed: u64, plan: Plan) -> Tri
     match hear_out(listeners, lane).await {
         Ok((began, found)) => {
             streams = began;
-            sins.extend(found);
+            defects.extend(found);
         }
         Err(error) => trouble = Some(format!("cannot read past the relay: {error}")),
     }
     let (tally, script) = (calls.tally(), calls.script());
-    Trial { strike, tally, attempts: attempts_max, streams, sins, script, trouble }
+    Trial { strike, tally, attempts: attempts_max, streams, defects, script, trouble }
 }
 
 /// Waits until the readers have met everything, and judges them.
 async fn hear_out(
     listeners: larder_kernel::Result<Listeners>,
     lane: &Lane,
-) -> larder_kernel::Result<(u64, Vec<Sin>)> {
+) -> larder_kernel::Result<(u64, Vec<Defect>)> {
     // A stream that hangs on a silent connection finds out, begins again and reads.
-    let patience = lane.relayed.call_time_max * 2;
-    within(lane.limit + patience, "faults.listen", listeners?.judge(&lane.direct, patience)).await
+    let wait_max = lane.relayed.call_time_max * 2;
+    within(lane.limit + wait_max, "faults.listen", listeners?.verify(&lane.direct, wait_max)).await
 }
 
-async fn work(clerk: &mut dyn Clerk, stores: &StoreSet, calls: &Calls, stop: &AtomicBool) -> Vec<Sin> {
-    let mut sins = Vec::new();
+async fn work(
+    client: &mut dyn OracleClient,
+    stores: &StoreSet,
+    calls: &Calls,
+    stop: &AtomicBool,
+) -> Vec<Defect> {
+    let mut defects = Vec::new();
     while !stop.load(Ordering::SeqCst) {
-        step(clerk, stores, calls, &mut sins).await;
+        step(client, stores, calls, &mut defects).await;
         tokio::task::yield_now().await;
     }
-    sins
+    defects
 }
 
-async fn work_again(clerk: &mut dyn Clerk, stores: &StoreSet, calls: &Calls) -> (u32, Vec<Sin>) {
-    let mut sins = Vec::new();
-    let attempts = recover(clerk, stores, calls, &mut sins, ATTEMPTS_MAX).await;
-    (attempts, sins)
+async fn work_again(client: &mut dyn OracleClient, stores: &StoreSet, calls: &Calls) -> (u32, Vec<Defect>) {
+    let mut defects = Vec::new();
+    let attempts = recover(client, stores, calls, &mut defects, ATTEMPTS_MAX).await;
+    (attempts, defects)
 }
 
-async fn judge(clerk: &dyn Clerk, lane: &Lane) -> larder_kernel::Result<Vec<Sin>> {
+async fn verify(client: &dyn OracleClient, lane: &Lane) -> larder_kernel::Result<Vec<Defect>> {
     let mut reading = 1;
     loop {
-        let judged = within(lane.limit, "faults.judge", clerk.judge(&lane.direct, "STORE-002")).await;
+        let judged = within(lane.limit, "faults.verify", client.verify(&lane.direct, "STORE-002")).await;
         match judged {
             Err(error) if error.is_retryable() && reading < READINGS_MAX => reading += 1,
             judged => return judged,

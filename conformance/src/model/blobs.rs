@@ -17,10 +17,10 @@ use larder_kernel::{
 
 use self::operation::{Operation, Put, Tag, options_text};
 use super::compare::{Checked, Expected, answered, holds, same};
-use super::dice::Dice;
+use super::recorder::{Recorder, id};
+use super::rng::Rng;
 use super::shared::is_now;
 use super::subject::Subject;
-use super::tape::{Tape, id};
 use crate::harness::StoreSet;
 
 /// Files as the clauses have them.
@@ -63,7 +63,7 @@ fn check_instant(info: &BlobInfo, clause: &'static str) -> Checked {
 impl Blobs {
     /// The tag that a write names.
     fn tag(&self, key: &BlobKey, tag: Tag) -> ETag {
-        let none = || super::dice::valid(ETag::new("\"none\""));
+        let none = || super::rng::valid(ETag::new("\"none\""));
         let had = self.tags.get(key).map(Vec::as_slice).unwrap_or_default();
         match tag {
             Tag::Current => self.blobs.get(key).map_or_else(none, |held| held.etag.clone()),
@@ -74,22 +74,22 @@ impl Blobs {
     }
 
     /// Takes a blob with the tag that the store gave it, if that is another where the bytes are.
-    fn take(&mut self, key: &BlobKey, held: Held, tape: &mut Tape) -> Checked {
+    fn take(&mut self, key: &BlobKey, held: Held, recorder: &mut Recorder) -> Checked {
         if let Some(old) = self.blobs.get(key).filter(|old| old.bytes != held.bytes) {
             let changes = || {
-                let before = tape.named(&tag_name(&old.etag), || format!("{:?}", old.etag.as_str()));
-                format!("assert_ne!({}.as_ref().unwrap().etag, {before});", tape.answer())
+                let before = recorder.named(&tag_name(&old.etag), || format!("{:?}", old.etag.as_str()));
+                format!("assert_ne!({}.as_ref().unwrap().etag, {before});", recorder.answer())
             };
             let expected = || format!("another ETag than {}", old.etag);
             holds("BLOB-012", old.etag != held.etag, expected, &held.etag, changes)?;
         }
-        tape.name(|| tag_name(&held.etag), "{s}.as_ref().unwrap().etag.clone()");
+        recorder.name(|| tag_name(&held.etag), "{s}.as_ref().unwrap().etag.clone()");
         self.tags.entry(key.clone()).or_default().push(held.etag.clone());
         self.blobs.insert(key.clone(), held);
         Ok(())
     }
 
-    async fn put(&mut self, store: &dyn BlobStore, put: &Put, tape: &mut Tape) -> Checked {
+    async fn put(&mut self, store: &dyn BlobStore, put: &Put, recorder: &mut Recorder) -> Checked {
         let key = &put.key;
         let condition = put.condition.blob(|tag| self.tag(key, tag));
         let options = BlobPutOptions { condition, ..put.options.clone() };
@@ -112,11 +112,11 @@ impl Blobs {
                 (Ok(()), BlobCondition::Matches(_), _) => ("BLOB-009", Ok(())),
                 (Ok(()), ..) => ("BLOB-003", Ok(())),
             };
-        tape.call(clause, |tape| {
-            format!("put({}, {}, {})", id(key), put.body_text(), options_text(&options, tape))
+        recorder.call(clause, |recorder| {
+            format!("put({}, {}, {})", id(key), put.body_text(), options_text(&options, recorder))
         });
         let got = store.put(key, put.body(), options).await;
-        let Some(info) = answered(tape, clause, got, &expected)? else { return Ok(()) };
+        let Some(info) = answered(recorder, clause, got, &expected)? else { return Ok(()) };
         check_instant(&info, "BLOB-026")?;
         let held = Held {
             bytes: put.bytes(),
@@ -124,46 +124,46 @@ impl Blobs {
             metadata: put.options.metadata.clone(),
             etag: info.etag.clone(),
         };
-        same(tape, "BLOB-026", &Ok(info.clone()), &Ok(held.info(key, Some(&info))))?;
-        self.take(key, held, tape)
+        same(recorder, "BLOB-026", &Ok(info.clone()), &Ok(held.info(key, Some(&info))))?;
+        self.take(key, held, recorder)
     }
 
     async fn copy(
         &mut self,
         store: &dyn BlobStore,
         (source, target): (&BlobKey, &BlobKey),
-        tape: &mut Tape,
+        recorder: &mut Recorder,
     ) -> Checked {
         let from = self.blobs.get(source).cloned();
         let clause = if from.is_some() { "BLOB-036" } else { "BLOB-037" };
-        tape.call(clause, |_| format!("copy({}, {})", id(source), id(target)));
+        recorder.call(clause, |_| format!("copy({}, {})", id(source), id(target)));
         let got = store.copy(source, target).await;
         let expected = if from.is_some() { Ok(()) } else { Err(ErrorKind::NotFound.into()) };
-        let Some(info) = answered(tape, clause, got, &expected)? else { return Ok(()) };
+        let Some(info) = answered(recorder, clause, got, &expected)? else { return Ok(()) };
         let Some(from) = from else { return Ok(()) };
         let held = Held { etag: info.etag.clone(), ..from };
         check_instant(&info, clause)?;
-        same(tape, clause, &Ok(info.clone()), &Ok(held.info(target, Some(&info))))?;
-        self.take(target, held, tape)
+        same(recorder, clause, &Ok(info.clone()), &Ok(held.info(target, Some(&info))))?;
+        self.take(target, held, recorder)
     }
 
-    async fn delete(&mut self, store: &dyn BlobStore, key: &BlobKey, tape: &mut Tape) -> Checked {
+    async fn delete(&mut self, store: &dyn BlobStore, key: &BlobKey, recorder: &mut Recorder) -> Checked {
         let there = self.blobs.remove(key).is_some();
         let clause = if there { "BLOB-040" } else { "BLOB-041" };
-        tape.call(clause, |_| format!("delete({})", id(key)));
-        same(tape, clause, &store.delete(key).await, &Ok(there))
+        recorder.call(clause, |_| format!("delete({})", id(key)));
+        same(recorder, clause, &store.delete(key).await, &Ok(there))
     }
 
-    async fn erase(&mut self, store: &dyn BlobStore, tape: &mut Tape) -> Checked {
-        tape.call("STORE-006", |_| "erase()".to_owned());
-        same(tape, "STORE-006", &store.erase().await, &Ok(()))?;
+    async fn erase(&mut self, store: &dyn BlobStore, recorder: &mut Recorder) -> Checked {
+        recorder.call("STORE-006", |_| "erase()".to_owned());
+        same(recorder, "STORE-006", &store.erase().await, &Ok(()))?;
         self.blobs.clear();
         self.tags.clear();
         Ok(())
     }
 }
 
-/// What a tag is known by on a tape.
+/// What a tag is called in a recorded script.
 fn tag_name(tag: &ETag) -> String {
     format!("tag {tag}")
 }
@@ -189,28 +189,28 @@ impl Subject for Blobs {
         BlobKey::new(id).is_ok() && (id.len() <= kept || declared.has(Capability::BlobLongKeys))
     }
 
-    fn draw(dice: &mut Dice<'_>) -> Operation {
-        operation::draw(dice)
+    fn draw(rng: &mut Rng<'_>) -> Operation {
+        operation::draw(rng)
     }
 
-    async fn step(&mut self, store: &Self::Store, operation: &Operation, tape: &mut Tape) -> Checked {
+    async fn step(&mut self, store: &Self::Store, operation: &Operation, recorder: &mut Recorder) -> Checked {
         match operation {
-            Operation::Put(put) => self.put(store, put, tape).await,
-            Operation::Get { key, range } => self.get(store, (key, *range), tape).await,
-            Operation::Head { key } => self.head(store, key, tape).await,
-            Operation::List { prefix, after } => self.list(store, (prefix, after.as_ref()), tape).await,
-            Operation::Copy { source, target } => self.copy(store, (source, target), tape).await,
-            Operation::Delete { key } => self.delete(store, key, tape).await,
-            Operation::Erase => self.erase(store, tape).await,
+            Operation::Put(put) => self.put(store, put, recorder).await,
+            Operation::Get { key, range } => self.get(store, (key, *range), recorder).await,
+            Operation::Head { key } => self.head(store, key, recorder).await,
+            Operation::List { prefix, after } => self.list(store, (prefix, after.as_ref()), recorder).await,
+            Operation::Copy { source, target } => self.copy(store, (source, target), recorder).await,
+            Operation::Delete { key } => self.delete(store, key, recorder).await,
+            Operation::Erase => self.erase(store, recorder).await,
         }
     }
 
-    async fn dump(&mut self, store: &Self::Store, tape: &mut Tape) -> Checked {
-        self.list(store, ("", None), tape).await?;
+    async fn dump(&mut self, store: &Self::Store, recorder: &mut Recorder) -> Checked {
+        self.list(store, ("", None), recorder).await?;
         let keys: Vec<BlobKey> = self.blobs.keys().cloned().collect();
         for key in keys {
-            self.get(store, (&key, None), tape).await?;
-            self.head(store, &key, tape).await?;
+            self.get(store, (&key, None), recorder).await?;
+            self.head(store, &key, recorder).await?;
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use larder_kernel::{Error, ErrorKind, Outcome, Result};
 use serde::Serialize;
 
-use super::tape::{Tape, json_text, plain};
+use super::recorder::{Recorder, json_text, plain};
 
 /// What a comparison found.
 pub(super) type Checked<T = ()> = Result<T, Mismatch>;
@@ -62,49 +62,49 @@ pub(super) type Expected<T> = std::result::Result<T, Refusal>;
 
 /// Compares an answer with the model's.
 pub(super) fn same<T: PartialEq + Debug + Serialize>(
-    tape: &Tape,
+    recorder: &Recorder,
     clause: &'static str,
     got: &Result<T>,
     expected: &Expected<T>,
 ) -> Checked {
     match (got, expected) {
         (Ok(got), Ok(expected)) if got == expected => Ok(()),
-        (Err(got), Err(expected)) => refused(tape, clause, got, *expected),
+        (Err(got), Err(expected)) => refused(recorder, clause, got, *expected),
         (Err(error), Ok(_)) if is_trouble(error) => Err(Mismatch::Trouble(format!("{error:?}"))),
         (_, Ok(value)) => {
-            let assertion = difference(tape, got.as_ref().ok(), value);
+            let assertion = difference(recorder, got.as_ref().ok(), value);
             Err(wrong(clause, format!("{value:?}"), shown(got), assertion))
         }
-        (Ok(got), Err(expected)) => Err(unrefused(tape, clause, got, *expected)),
+        (Ok(got), Err(expected)) => Err(unrefused(recorder, clause, got, *expected)),
     }
 }
 
 /// The statement that fails: one that leaves out what each store chooses for itself, where there is a difference besides.
-fn difference<T: Serialize>(tape: &Tape, got: Option<&T>, expected: &T) -> String {
+fn difference<T: Serialize>(recorder: &Recorder, got: Option<&T>, expected: &T) -> String {
     let json = |value: &T| serde_json::to_value(value).unwrap_or_default();
     let (whole, without) = (json(expected), plain(json(expected)));
     let besides = got.is_none_or(|got| plain(json(got)) != without);
     let how = if besides && whole != without { "alike" } else { "same" };
-    format!("{how}({}.unwrap(), {});", tape.answer(), json_text(expected))
+    format!("{how}({}.unwrap(), {});", recorder.answer(), json_text(expected))
 }
 
 /// Compares an answer that the model computes from what the store chose with the model's refusal, if it has one; gives
 /// the answer otherwise.
 pub(super) fn answered<T: Debug>(
-    tape: &Tape,
+    recorder: &Recorder,
     clause: &'static str,
     got: Result<T>,
     expected: &Expected<()>,
 ) -> Checked<Option<T>> {
     match (got, expected) {
         (Ok(got), Ok(())) => Ok(Some(got)),
-        (Err(got), Err(expected)) => refused(tape, clause, &got, *expected).map(|()| None),
+        (Err(got), Err(expected)) => refused(recorder, clause, &got, *expected).map(|()| None),
         (Err(error), Ok(())) if is_trouble(&error) => Err(Mismatch::Trouble(format!("{error:?}"))),
         (Err(error), Ok(())) => {
-            let assertion = format!("assert!({0}.is_ok(), \"{{:?}}\", {0}.err());", tape.answer());
+            let assertion = format!("assert!({0}.is_ok(), \"{{:?}}\", {0}.err());", recorder.answer());
             Err(wrong(clause, "success".to_owned(), format!("{error:?}"), assertion))
         }
-        (Ok(got), Err(expected)) => Err(unrefused(tape, clause, &got, *expected)),
+        (Ok(got), Err(expected)) => Err(unrefused(recorder, clause, &got, *expected)),
     }
 }
 
@@ -123,7 +123,7 @@ pub(super) fn wrong(clause: &'static str, expected: String, got: String, asserti
     Mismatch::Wrong(Box::new(Wrong { clause, expected, got, assertion }))
 }
 
-fn refused(tape: &Tape, clause: &'static str, got: &Error, expected: Refusal) -> Checked {
+fn refused(recorder: &Recorder, clause: &'static str, got: &Error, expected: Refusal) -> Checked {
     let field = expected.field.is_none() || got.field() == expected.field;
     if got.kind() == expected.kind && field && got.outcome() == Outcome::NotApplied {
         return Ok(());
@@ -133,17 +133,17 @@ fn refused(tape: &Tape, clause: &'static str, got: &Error, expected: Refusal) ->
     }
     // Bad input that is taken for something else breaks the promise of the kind, whatever the clause of the call.
     let clause = if expected.kind == ErrorKind::InvalidInput { "STORE-010" } else { clause };
-    let assertion = refusal_assertion(tape, expected);
+    let assertion = refusal_assertion(recorder, expected);
     Err(wrong(clause, named(expected), format!("{got:?}"), assertion))
 }
 
-fn unrefused(tape: &Tape, clause: &'static str, got: &impl Debug, expected: Refusal) -> Mismatch {
+fn unrefused(recorder: &Recorder, clause: &'static str, got: &impl Debug, expected: Refusal) -> Mismatch {
     let clause = if expected.kind == ErrorKind::InvalidInput { "STORE-010" } else { clause };
-    wrong(clause, named(expected), format!("success: {}", shown(got)), refusal_assertion(tape, expected))
+    wrong(clause, named(expected), format!("success: {}", shown(got)), refusal_assertion(recorder, expected))
 }
 
-fn refusal_assertion(tape: &Tape, expected: Refusal) -> String {
-    let answer = tape.answer();
+fn refusal_assertion(recorder: &Recorder, expected: Refusal) -> String {
+    let answer = recorder.answer();
     match expected.field {
         None => format!("assert_eq!({answer}.unwrap_err().kind(), ErrorKind::{});", expected.kind),
         Some(field) => format!(
@@ -163,13 +163,15 @@ fn named(refusal: Refusal) -> String {
 
 /// Whether the error tells of the service and not of the contract.
 pub(super) fn is_trouble(error: &Error) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::Unavailable
-            | ErrorKind::Timeout
-            | ErrorKind::PermissionDenied
-            | ErrorKind::ResourceExhausted
-    )
+    // A missing method says nothing of the clauses.
+    error.missing_method().is_some()
+        || matches!(
+            error.kind(),
+            ErrorKind::Unavailable
+                | ErrorKind::Timeout
+                | ErrorKind::PermissionDenied
+                | ErrorKind::ResourceExhausted
+        )
 }
 
 /// The `Debug` form, cut where it grows past what a report can show.

@@ -18,10 +18,10 @@ use larder_kernel::{
 
 use self::operation::Operation;
 use super::compare::{Checked, Expected, same};
-use super::dice::Dice;
+use super::recorder::{Recorder, id, json, owned_id, page};
+use super::rng::Rng;
 use super::shared::page_of;
 use super::subject::Subject;
-use super::tape::{Tape, id, json, owned_id, page};
 use crate::harness::StoreSet;
 
 /// A graph as the clauses have it.
@@ -36,14 +36,14 @@ impl Graph {
         &mut self,
         store: &dyn GraphStore,
         batch: &[Entity],
-        tape: &mut Tape,
+        recorder: &mut Recorder,
     ) -> Checked {
         const CLAUSE: &str = "GRAPH-003";
-        tape.call(CLAUSE, |_| format!("upsert_entities({})", json(&batch)));
+        recorder.call(CLAUSE, |_| format!("upsert_entities({})", json(&batch)));
         let replaced = size(batch.iter().filter(|entity| self.entities.contains_key(&entity.id)).count());
         let report = UpsertReport { created: size(batch.len()).saturating_sub(replaced), replaced };
         let expected = check_entities(batch).map(|()| report).map_err(Into::into);
-        same(tape, CLAUSE, &store.upsert_entities(batch.to_vec()).await, &expected)?;
+        same(recorder, CLAUSE, &store.upsert_entities(batch.to_vec()).await, &expected)?;
         if expected.is_ok() {
             self.entities.extend(batch.iter().map(|entity| (entity.id.clone(), entity.clone())));
         }
@@ -54,7 +54,7 @@ impl Graph {
         &mut self,
         store: &dyn GraphStore,
         batch: &[Relationship],
-        tape: &mut Tape,
+        recorder: &mut Recorder,
     ) -> Checked {
         let ends = |one: &Relationship| {
             self.entities.contains_key(&one.source) && self.entities.contains_key(&one.target)
@@ -66,64 +66,74 @@ impl Graph {
             Ok(()) if !batch.iter().all(ends) => ("GRAPH-006", Err(ErrorKind::NotFound.into())),
             Ok(()) => ("GRAPH-007", Ok(UpsertReport { created, replaced: size(there) })),
         };
-        tape.call(clause, |_| format!("upsert_relationships({})", json(&batch)));
-        same(tape, clause, &store.upsert_relationships(batch.to_vec()).await, &expected)?;
+        recorder.call(clause, |_| format!("upsert_relationships({})", json(&batch)));
+        same(recorder, clause, &store.upsert_relationships(batch.to_vec()).await, &expected)?;
         if expected.is_ok() {
             self.relationships.extend(batch.iter().map(|one| (one.id.clone(), one.clone())));
         }
         Ok(())
     }
 
-    async fn get_entities(&mut self, store: &dyn GraphStore, ids: &[EntityId], tape: &mut Tape) -> Checked {
+    async fn get_entities(
+        &mut self,
+        store: &dyn GraphStore,
+        ids: &[EntityId],
+        recorder: &mut Recorder,
+    ) -> Checked {
         const CLAUSE: &str = "GRAPH-011";
-        tape.call(CLAUSE, |_| format!("get_entities(&[{}])", list(ids)));
+        recorder.call(CLAUSE, |_| format!("get_entities(&[{}])", list(ids)));
         let expected = ids.iter().map(|id| self.entities.get(id).cloned()).collect();
-        same(tape, CLAUSE, &store.get_entities(ids).await, &Ok(expected))
+        same(recorder, CLAUSE, &store.get_entities(ids).await, &Ok(expected))
     }
 
     async fn get_relationships(
         &mut self,
         store: &dyn GraphStore,
         ids: &[RelationshipId],
-        tape: &mut Tape,
+        recorder: &mut Recorder,
     ) -> Checked {
         const CLAUSE: &str = "GRAPH-012";
-        tape.call(CLAUSE, |_| format!("get_relationships(&[{}])", list(ids)));
+        recorder.call(CLAUSE, |_| format!("get_relationships(&[{}])", list(ids)));
         let expected = ids.iter().map(|id| self.relationships.get(id).cloned()).collect();
-        same(tape, CLAUSE, &store.get_relationships(ids).await, &Ok(expected))
+        same(recorder, CLAUSE, &store.get_relationships(ids).await, &Ok(expected))
     }
 
-    async fn delete_entity(&mut self, store: &dyn GraphStore, entity: &EntityId, tape: &mut Tape) -> Checked {
+    async fn delete_entity(
+        &mut self,
+        store: &dyn GraphStore,
+        entity: &EntityId,
+        recorder: &mut Recorder,
+    ) -> Checked {
         let existed = self.entities.remove(entity).is_some();
         let clause = if existed { "GRAPH-031" } else { "GRAPH-033" };
-        tape.call(clause, |_| format!("delete_entity({})", id(entity)));
+        recorder.call(clause, |_| format!("delete_entity({})", id(entity)));
         let before = self.relationships.len();
         self.relationships.retain(|_, one| one.source != *entity && one.target != *entity);
         let relationships = size(before - self.relationships.len());
         let expected = DeletedEntity { existed, relationships };
-        same(tape, clause, &store.delete_entity(entity).await, &Ok(expected))
+        same(recorder, clause, &store.delete_entity(entity).await, &Ok(expected))
     }
 
     async fn delete_relationship(
         &mut self,
         store: &dyn GraphStore,
         relationship: &RelationshipId,
-        tape: &mut Tape,
+        recorder: &mut Recorder,
     ) -> Checked {
         const CLAUSE: &str = "GRAPH-034";
-        tape.call(CLAUSE, |_| format!("delete_relationship({})", id(relationship)));
+        recorder.call(CLAUSE, |_| format!("delete_relationship({})", id(relationship)));
         let there = self.relationships.remove(relationship).is_some();
-        same(tape, CLAUSE, &store.delete_relationship(relationship).await, &Ok(there))
+        same(recorder, CLAUSE, &store.delete_relationship(relationship).await, &Ok(there))
     }
 
     async fn find_entities(
         &mut self,
         store: &dyn GraphStore,
         (query, request): (&EntityQuery, &PageRequest<EntityId>),
-        tape: &mut Tape,
+        recorder: &mut Recorder,
     ) -> Checked {
         let clause = if request.after.is_some() { "GRAPH-036" } else { "GRAPH-035" };
-        tape.call(clause, |_| format!("find_entities(&{}, {})", json(query), page(request, owned_id)));
+        recorder.call(clause, |_| format!("find_entities(&{}, {})", json(query), page(request, owned_id)));
         let wanted = |entity: &&Entity| {
             query.entity_type.as_ref().is_none_or(|wanted| entity.entity_type == *wanted)
                 && query.filter.as_ref().is_none_or(|filter| filter.matches(&entity.properties))
@@ -132,17 +142,18 @@ impl Graph {
         let expected = check_entity_query(query, request)
             .map(|()| page_of(found, request, |entity| entity.id.clone()))
             .map_err(Into::into);
-        same(tape, clause, &store.find_entities(query, request.clone()).await, &expected)
+        same(recorder, clause, &store.find_entities(query, request.clone()).await, &expected)
     }
 
     async fn find_relationships(
         &mut self,
         store: &dyn GraphStore,
         (query, request): (&RelationshipQuery, &PageRequest<RelationshipId>),
-        tape: &mut Tape,
+        recorder: &mut Recorder,
     ) -> Checked {
         let clause = if request.after.is_some() { "GRAPH-038" } else { "GRAPH-037" };
-        tape.call(clause, |_| format!("find_relationships(&{}, {})", json(query), page(request, owned_id)));
+        recorder
+            .call(clause, |_| format!("find_relationships(&{}, {})", json(query), page(request, owned_id)));
         let wanted = |one: &&Relationship| {
             query.relationship_type.as_ref().is_none_or(|wanted| one.relationship_type == *wanted)
                 && query.source.as_ref().is_none_or(|source| one.source == *source)
@@ -153,22 +164,22 @@ impl Graph {
         let expected = check_relationship_query(query, request)
             .map(|()| page_of(found, request, |one| one.id.clone()))
             .map_err(Into::into);
-        same(tape, clause, &store.find_relationships(query, request.clone()).await, &expected)
+        same(recorder, clause, &store.find_relationships(query, request.clone()).await, &expected)
     }
 
-    async fn count(&mut self, store: &dyn GraphStore, tape: &mut Tape) -> Checked {
+    async fn count(&mut self, store: &dyn GraphStore, recorder: &mut Recorder) -> Checked {
         const CLAUSE: &str = "GRAPH-039";
-        tape.call(CLAUSE, |_| "count()".to_owned());
+        recorder.call(CLAUSE, |_| "count()".to_owned());
         let expected = GraphCounts {
             entities: size(self.entities.len()),
             relationships: size(self.relationships.len()),
         };
-        same(tape, CLAUSE, &store.count().await, &Ok(expected))
+        same(recorder, CLAUSE, &store.count().await, &Ok(expected))
     }
 
-    async fn erase(&mut self, store: &dyn GraphStore, tape: &mut Tape) -> Checked {
-        tape.call("STORE-006", |_| "erase()".to_owned());
-        same(tape, "STORE-006", &store.erase().await, &Ok(()))?;
+    async fn erase(&mut self, store: &dyn GraphStore, recorder: &mut Recorder) -> Checked {
+        recorder.call("STORE-006", |_| "erase()".to_owned());
+        same(recorder, "STORE-006", &store.erase().await, &Ok(()))?;
         *self = Self::default();
         Ok(())
     }
@@ -193,33 +204,35 @@ impl Subject for Graph {
         stores.graph.clone()
     }
 
-    fn draw(dice: &mut Dice<'_>) -> Operation {
-        operation::draw(dice)
+    fn draw(rng: &mut Rng<'_>) -> Operation {
+        operation::draw(rng)
     }
 
-    async fn step(&mut self, store: &Self::Store, operation: &Operation, tape: &mut Tape) -> Checked {
+    async fn step(&mut self, store: &Self::Store, operation: &Operation, recorder: &mut Recorder) -> Checked {
         match operation {
-            Operation::Entities(batch) => self.upsert_entities(store, batch, tape).await,
-            Operation::Relationships(batch) => self.upsert_relationships(store, batch, tape).await,
-            Operation::GetEntities(ids) => self.get_entities(store, ids, tape).await,
-            Operation::GetRelationships(ids) => self.get_relationships(store, ids, tape).await,
-            Operation::Neighbors { entity, query } => self.neighbors(store, (entity, query), tape).await,
-            Operation::DeleteEntity(entity) => self.delete_entity(store, entity, tape).await,
-            Operation::DeleteRelationship(one) => self.delete_relationship(store, one, tape).await,
-            Operation::FindEntities { query, page } => self.find_entities(store, (query, page), tape).await,
-            Operation::FindRelationships { query, page } => {
-                self.find_relationships(store, (query, page), tape).await
+            Operation::Entities(batch) => self.upsert_entities(store, batch, recorder).await,
+            Operation::Relationships(batch) => self.upsert_relationships(store, batch, recorder).await,
+            Operation::GetEntities(ids) => self.get_entities(store, ids, recorder).await,
+            Operation::GetRelationships(ids) => self.get_relationships(store, ids, recorder).await,
+            Operation::Neighbors { entity, query } => self.neighbors(store, (entity, query), recorder).await,
+            Operation::DeleteEntity(entity) => self.delete_entity(store, entity, recorder).await,
+            Operation::DeleteRelationship(one) => self.delete_relationship(store, one, recorder).await,
+            Operation::FindEntities { query, page } => {
+                self.find_entities(store, (query, page), recorder).await
             }
-            Operation::Count => self.count(store, tape).await,
-            Operation::Erase => self.erase(store, tape).await,
+            Operation::FindRelationships { query, page } => {
+                self.find_relationships(store, (query, page), recorder).await
+            }
+            Operation::Count => self.count(store, recorder).await,
+            Operation::Erase => self.erase(store, recorder).await,
         }
     }
 
-    async fn dump(&mut self, store: &Self::Store, tape: &mut Tape) -> Checked {
-        self.count(store, tape).await?;
+    async fn dump(&mut self, store: &Self::Store, recorder: &mut Recorder) -> Checked {
+        self.count(store, recorder).await?;
         let all = (&EntityQuery::default(), &PageRequest::first(10_000));
-        self.find_entities(store, all, tape).await?;
+        self.find_entities(store, all, recorder).await?;
         let all = (&RelationshipQuery::default(), &PageRequest::first(10_000));
-        self.find_relationships(store, all, tape).await
+        self.find_relationships(store, all, recorder).await
     }
 }

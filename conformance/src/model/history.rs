@@ -2,6 +2,7 @@
 
 mod authors;
 mod change;
+mod names;
 mod operation;
 mod read;
 mod subscribe;
@@ -16,11 +17,12 @@ use larder_kernel::{
 };
 
 use self::authors::Authors;
-use self::operation::{At, Operation};
+use self::names::At;
+use self::operation::Operation;
 use super::compare::Checked;
-use super::dice::Dice;
+use super::recorder::Recorder;
+use super::rng::Rng;
 use super::subject::Subject;
-use super::tape::Tape;
 use crate::harness::StoreSet;
 
 /// Conversations as the clauses have them.
@@ -149,63 +151,63 @@ impl Subject for History {
         stores.history.clone()
     }
 
-    fn draw(dice: &mut Dice<'_>) -> Operation {
-        operation::draw(dice)
+    fn draw(rng: &mut Rng<'_>) -> Operation {
+        operation::draw(rng)
     }
 
-    async fn step(&mut self, store: &Self::Store, operation: &Operation, tape: &mut Tape) -> Checked {
+    async fn step(&mut self, store: &Self::Store, operation: &Operation, recorder: &mut Recorder) -> Checked {
         match operation {
             Operation::Append { thread, messages, times, options } => {
-                self.append(store, (thread, messages, *times, options), tape).await?;
+                self.append(store, (thread, messages, *times, options), recorder).await?;
                 match messages.first().filter(|_| *times > 1) {
                     // What somebody else wrote stands behind all of them.
                     Some(one) => {
                         let others =
                             Authors::all_but(one.author.as_ref().map_or(&thread.agent, |by| &by.agent));
-                        self.tail_matching(store, (thread, &others, None, 10), tape).await
+                        self.tail_matching(store, (thread, &others, None, 10), recorder).await
                     }
                     None => Ok(()),
                 }
             }
             Operation::Get { thread, offset, limit } => {
-                self.get(store, (thread, *offset, *limit), tape).await
+                self.get(store, (thread, *offset, *limit), recorder).await
             }
             Operation::Tail { thread, before, limit } => {
-                self.tail(store, (thread, *before, *limit), tape).await
+                self.tail(store, (thread, *before, *limit), recorder).await
             }
             Operation::TailMatching { thread, authors, before, limit } => {
-                self.tail_matching(store, (thread, authors, *before, *limit), tape).await
+                self.tail_matching(store, (thread, authors, *before, *limit), recorder).await
             }
             Operation::PageAfter { thread, after, limit } => {
-                self.page_after(store, (thread, *after, *limit), tape).await
+                self.page_after(store, (thread, *after, *limit), recorder).await
             }
-            Operation::Info { thread } => self.info(store, thread, tape).await,
-            Operation::Clear { thread } => self.clear(store, thread, tape).await,
-            Operation::ClearRun { thread, run } => self.clear_run(store, (thread, run), tape).await,
+            Operation::Info { thread } => self.info(store, thread, recorder).await,
+            Operation::Clear { thread } => self.clear(store, thread, recorder).await,
+            Operation::ClearRun { thread, run } => self.clear_run(store, (thread, run), recorder).await,
             Operation::Fork { source, target, up_to } => {
-                self.fork(store, (source, target, *up_to), tape).await
+                self.fork(store, (source, target, *up_to), recorder).await
             }
             Operation::Replace { thread, up_to, seen, messages } => {
-                self.replace(store, (thread, *up_to, *seen, messages), tape).await
+                self.replace(store, (thread, *up_to, *seen, messages), recorder).await
             }
             Operation::ListThreads { agent, page } => {
-                self.list_threads(store, (agent.as_ref(), page), tape).await
+                self.list_threads(store, (agent.as_ref(), page), recorder).await
             }
-            Operation::SetTtl { thread, ttl } => self.set_ttl(store, (thread, *ttl), tape).await,
-            Operation::Subscribe { thread, after } => self.subscribe(store, (thread, *after), tape).await,
-            Operation::Erase => self.erase(store, tape).await,
+            Operation::SetTtl { thread, ttl } => self.set_ttl(store, (thread, *ttl), recorder).await,
+            Operation::Subscribe { thread, after } => self.subscribe(store, (thread, *after), recorder).await,
+            Operation::Erase => self.erase(store, recorder).await,
         }
     }
 
-    async fn dump(&mut self, store: &Self::Store, tape: &mut Tape) -> Checked {
-        self.list_threads(store, (None, &PageRequest::first(10_000)), tape).await?;
+    async fn dump(&mut self, store: &Self::Store, recorder: &mut Recorder) -> Checked {
+        self.list_threads(store, (None, &PageRequest::first(10_000)), recorder).await?;
         let threads: Vec<Thread> = self.threads.keys().cloned().collect();
         for thread in threads {
-            self.page_after(store, (&thread, At::Exactly(i64::MIN), 10_000), tape).await?;
-            self.info(store, &thread, tape).await?;
+            self.page_after(store, (&thread, At::Exactly(i64::MIN), 10_000), recorder).await?;
+            self.info(store, &thread, recorder).await?;
             // Once: a subscription may cost a connection.
-            if tape.handle == "b" {
-                self.subscribe(store, (&thread, At::Exactly(i64::MIN)), tape).await?;
+            if recorder.handle == "b" {
+                self.subscribe(store, (&thread, At::Exactly(i64::MIN)), recorder).await?;
             }
         }
         Ok(())

@@ -17,10 +17,10 @@ use larder_kernel::{
 
 use self::operation::{At, Operation, Put};
 use super::compare::{Checked, Expected, answered, holds, same};
-use super::dice::Dice;
+use super::recorder::{Recorder, id, optional, page, quoted};
+use super::rng::Rng;
 use super::shared::{is_due, page_of};
 use super::subject::Subject;
-use super::tape::{Tape, id, optional, page, quoted};
 use crate::harness::StoreSet;
 
 /// Small state as the clauses have it.
@@ -86,7 +86,7 @@ impl KeyValue {
         self.changes
     }
 
-    async fn put(&mut self, store: &dyn KeyValueStore, put: &Put, tape: &mut Tape) -> Checked {
+    async fn put(&mut self, store: &dyn KeyValueStore, put: &Put, recorder: &mut Recorder) -> Checked {
         let Put { bucket, key, value, condition, ttl } = put;
         let held = self.bucket(bucket);
         let there = held.keys.get(key).map(|record| record.revision);
@@ -106,13 +106,13 @@ impl KeyValue {
             KeyValueCondition::AtRevision(_) if expected.is_ok() => "KV-005",
             KeyValueCondition::AtRevision(_) => "KV-006",
         };
-        tape.call(clause, |tape| operation::put_call(tape, put, condition));
+        recorder.call(clause, |recorder| operation::put_call(recorder, put, condition));
         let got = store.put(bucket, key, value.clone(), options).await;
         let last = held.last();
-        let Some(revision) = answered(tape, clause, got, &expected)? else { return Ok(()) };
-        let greater = || format!("assert!({}.unwrap() > Revision::new({last}));", tape.answer());
+        let Some(revision) = answered(recorder, clause, got, &expected)? else { return Ok(()) };
+        let greater = || format!("assert!({}.unwrap() > Revision::new({last}));", recorder.answer());
         holds("KV-002", revision > last, || format!("a revision above {last}"), &revision, greater)?;
-        tape.name(|| operation::revision_name(bucket, revision), "*{s}.as_ref().unwrap()");
+        recorder.name(|| operation::revision_name(bucket, revision), "*{s}.as_ref().unwrap()");
         let place = self.next_place();
         let held = self.buckets.entry(bucket.clone()).or_default();
         held.given.push((revision, place));
@@ -127,28 +127,28 @@ impl KeyValue {
         store: &dyn KeyValueStore,
         bucket: &BucketName,
         key: &Key,
-        tape: &mut Tape,
+        recorder: &mut Recorder,
     ) -> Checked {
         let record = self.buckets.get_mut(bucket).and_then(|held| held.keys.get_mut(key));
         let clause = if record.is_some() { "KV-020" } else { "KV-021" };
-        tape.call(clause, |_| format!("get({}, {})", id(bucket), id(key)));
+        recorder.call(clause, |_| format!("get({}, {})", id(bucket), id(key)));
         let got = store.get(bucket, key).await;
-        let Some(record) = record else { return same(tape, clause, &got, &Ok(None)) };
+        let Some(record) = record else { return same(recorder, clause, &got, &Ok(None)) };
         let told = got.as_ref().ok().and_then(Option::as_ref).and_then(|entry| entry.expires_at);
-        record.learn(told, tape)?;
+        record.learn(told, recorder)?;
         let expected = KeyValueEntry {
             value: record.value.clone(),
             revision: record.revision,
             expires_at: record.expires_at,
         };
-        same(tape, clause, &got, &Ok(Some(expected)))
+        same(recorder, clause, &got, &Ok(Some(expected)))
     }
 
     async fn delete(
         &mut self,
         store: &dyn KeyValueStore,
         (bucket, key, at): (&BucketName, &Key, Option<At>),
-        tape: &mut Tape,
+        recorder: &mut Recorder,
     ) -> Checked {
         let held = self.bucket(bucket);
         let there = held.keys.get(key).map(|record| record.revision);
@@ -162,11 +162,11 @@ impl KeyValue {
             (None, Some(_)) => "KV-023",
             (None, None) => "KV-024",
         };
-        tape.call(clause, |tape| {
-            let at = optional(at, |at| operation::revision(tape, bucket, at));
+        recorder.call(clause, |recorder| {
+            let at = optional(at, |at| operation::revision(recorder, bucket, at));
             format!("delete({}, {}, {at})", id(bucket), id(key))
         });
-        same(tape, clause, &store.delete(bucket, key, at).await, &expected)?;
+        same(recorder, clause, &store.delete(bucket, key, at).await, &expected)?;
         if expected == Ok(true) {
             let place = self.next_place();
             let held = self.buckets.entry(bucket.clone()).or_default();
@@ -180,28 +180,28 @@ impl KeyValue {
         &self,
         store: &dyn KeyValueStore,
         (bucket, prefix, request): (&BucketName, &str, &PageRequest<Key>),
-        tape: &mut Tape,
+        recorder: &mut Recorder,
     ) -> Checked {
         let clause = if request.after.is_some() { "KV-032" } else { "KV-030" };
-        tape.call(clause, |_| {
-            format!("list({}, {}, {})", id(bucket), quoted(prefix), page(request, super::tape::owned_id))
+        recorder.call(clause, |_| {
+            format!("list({}, {}, {})", id(bucket), quoted(prefix), page(request, super::recorder::owned_id))
         });
         let found = self.bucket(bucket).keys.iter().filter(|(key, _)| key.as_str().starts_with(prefix));
         let found = found.map(|(key, record)| KeyRevision { key: key.clone(), revision: record.revision });
         let expected = check_list("key_value.list", prefix, Some(request))
             .map(|()| page_of(found, request, |item| item.key.clone()))
             .map_err(Into::into);
-        same(tape, clause, &store.list(bucket, prefix, request.clone()).await, &expected)
+        same(recorder, clause, &store.list(bucket, prefix, request.clone()).await, &expected)
     }
 
     async fn list_buckets(
         &self,
         store: &dyn KeyValueStore,
         request: &PageRequest<BucketName>,
-        tape: &mut Tape,
+        recorder: &mut Recorder,
     ) -> Checked {
         const CLAUSE: &str = "KV-035";
-        tape.call(CLAUSE, |_| format!("list_buckets({})", page(request, super::tape::owned_id)));
+        recorder.call(CLAUSE, |_| format!("list_buckets({})", page(request, super::recorder::owned_id)));
         let held = self.buckets.iter().filter(|(_, held)| !held.keys.is_empty());
         let held = held.map(|(bucket, held)| BucketInfo {
             bucket: bucket.clone(),
@@ -211,13 +211,13 @@ impl KeyValue {
             .check("key_value.list_buckets")
             .map(|()| page_of(held, request, |info| info.bucket.clone()))
             .map_err(Into::into);
-        same(tape, CLAUSE, &store.list_buckets(request.clone()).await, &expected)
+        same(recorder, CLAUSE, &store.list_buckets(request.clone()).await, &expected)
     }
 
-    async fn erase(&mut self, store: &dyn KeyValueStore, tape: &mut Tape) -> Checked {
-        tape.call("STORE-006", |_| "erase()".to_owned());
+    async fn erase(&mut self, store: &dyn KeyValueStore, recorder: &mut Recorder) -> Checked {
+        recorder.call("STORE-006", |_| "erase()".to_owned());
         let got: Result<()> = store.erase().await;
-        same(tape, "STORE-006", &got, &Ok(()))?;
+        same(recorder, "STORE-006", &got, &Ok(()))?;
         *self = Self { changes: self.changes, ..Self::default() };
         Ok(())
     }
@@ -225,7 +225,7 @@ impl KeyValue {
 
 impl Record {
     /// Takes the end of its life as the store told it, or holds it to what it told before.
-    fn learn(&mut self, told: Option<Timestamp>, tape: &Tape) -> Checked {
+    fn learn(&mut self, told: Option<Timestamp>, recorder: &Recorder) -> Checked {
         if let (Some(ttl), None, Some(told)) = (self.ttl, self.expires_at, told) {
             let near = || "panic!(\"the instant told is not the time to live from now\");".to_owned();
             let expected = || format!("an instant {} s from now", ttl.as_secs_f64());
@@ -233,7 +233,8 @@ impl Record {
             self.expires_at = Some(told);
         }
         if self.ttl.is_some() && told.is_none() && self.expires_at.is_none() {
-            let assertion = || format!("assert!({}.unwrap().unwrap().expires_at.is_some());", tape.answer());
+            let assertion =
+                || format!("assert!({}.unwrap().unwrap().expires_at.is_some());", recorder.answer());
             return holds("KV-022", false, || "the end of its life".to_owned(), &told, assertion);
         }
         Ok(())
@@ -255,26 +256,28 @@ impl Subject for KeyValue {
         stores.key_value.clone()
     }
 
-    fn draw(dice: &mut Dice<'_>) -> Operation {
-        operation::draw(dice)
+    fn draw(rng: &mut Rng<'_>) -> Operation {
+        operation::draw(rng)
     }
 
-    async fn step(&mut self, store: &Self::Store, operation: &Operation, tape: &mut Tape) -> Checked {
+    async fn step(&mut self, store: &Self::Store, operation: &Operation, recorder: &mut Recorder) -> Checked {
         match operation {
-            Operation::Put(put) => self.put(store, put, tape).await,
-            Operation::Get { bucket, key } => self.get(store, bucket, key, tape).await,
-            Operation::Delete { bucket, key, at } => self.delete(store, (bucket, key, *at), tape).await,
-            Operation::List { bucket, prefix, page } => self.list(store, (bucket, prefix, page), tape).await,
-            Operation::ListBuckets { page } => self.list_buckets(store, page, tape).await,
-            Operation::Watch { bucket, prefix, key, after } => {
-                self.watch(store, (bucket, prefix, key, *after), tape).await
+            Operation::Put(put) => self.put(store, put, recorder).await,
+            Operation::Get { bucket, key } => self.get(store, bucket, key, recorder).await,
+            Operation::Delete { bucket, key, at } => self.delete(store, (bucket, key, *at), recorder).await,
+            Operation::List { bucket, prefix, page } => {
+                self.list(store, (bucket, prefix, page), recorder).await
             }
-            Operation::Erase => self.erase(store, tape).await,
+            Operation::ListBuckets { page } => self.list_buckets(store, page, recorder).await,
+            Operation::Watch { bucket, prefix, key, after } => {
+                self.watch(store, (bucket, prefix, key, *after), recorder).await
+            }
+            Operation::Erase => self.erase(store, recorder).await,
         }
     }
 
-    async fn dump(&mut self, store: &Self::Store, tape: &mut Tape) -> Checked {
-        self.list_buckets(store, &PageRequest::first(10_000), tape).await?;
+    async fn dump(&mut self, store: &Self::Store, recorder: &mut Recorder) -> Checked {
+        self.list_buckets(store, &PageRequest::first(10_000), recorder).await?;
         let held: Vec<(BucketName, Vec<Key>)> = self
             .buckets
             .iter()
@@ -283,9 +286,9 @@ impl Subject for KeyValue {
             })
             .collect();
         for (bucket, keys) in held {
-            self.list(store, (&bucket, "", &PageRequest::first(10_000)), tape).await?;
+            self.list(store, (&bucket, "", &PageRequest::first(10_000)), recorder).await?;
             for key in keys {
-                self.get(store, &bucket, &key, tape).await?;
+                self.get(store, &bucket, &key, recorder).await?;
             }
         }
         Ok(())

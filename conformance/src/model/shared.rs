@@ -9,8 +9,8 @@ use larder_kernel::{Filter, Metadata, Page, PageRequest, Result, Timestamp};
 use serde_json::{Value, json};
 
 use super::compare::{Checked, Mismatch, holds, is_trouble, wrong};
-use super::dice::Dice;
-use super::tape::Tape;
+use super::recorder::Recorder;
+use super::rng::Rng;
 
 /// How far a store's clock may be from the suite's.
 const CLOCKS_APART_US: i64 = 10 * 60 * 1_000_000;
@@ -24,13 +24,13 @@ const BAD_TTLS: [Duration; 3] =
 const LIMITS: [usize; 8] = [10_000, 1, 2, 3, 0, 5, 9_999, 10_001];
 
 /// A time to live, a refused one now and then.
-pub(super) fn ttl(dice: &mut Dice<'_>) -> Duration {
-    if dice.one_in(12) { dice.of(&BAD_TTLS) } else { dice.of(&TTLS) }
+pub(super) fn ttl(rng: &mut Rng<'_>) -> Duration {
+    if rng.one_in(12) { rng.of(&BAD_TTLS) } else { rng.of(&TTLS) }
 }
 
 /// A limit, a refused one now and then.
-pub(super) fn limit(dice: &mut Dice<'_>) -> usize {
-    dice.of(&LIMITS)
+pub(super) fn limit(rng: &mut Rng<'_>) -> usize {
+    rng.of(&LIMITS)
 }
 
 /// Whether an instant lies where a time to live that begins now ends.
@@ -59,9 +59,9 @@ pub(super) fn page_of<T, K: Ord + Clone>(
 }
 
 /// A request for a page: its limit, and where it begins.
-pub(super) fn request<K>(dice: &mut Dice<'_>, key: impl FnOnce(&mut Dice<'_>) -> K) -> PageRequest<K> {
-    let limit = limit(dice);
-    let after = (dice.below(3) > 0).then(|| key(dice));
+pub(super) fn request<K>(rng: &mut Rng<'_>, key: impl FnOnce(&mut Rng<'_>) -> K) -> PageRequest<K> {
+    let limit = limit(rng);
+    let after = (rng.below(3) > 0).then(|| key(rng));
     PageRequest { after, limit }
 }
 
@@ -79,28 +79,28 @@ pub(super) async fn backlog<T: fmt::Debug>(
     mut events: BoxStream<'static, Result<T>>,
     count: usize,
     clause: &'static str,
-    tape: &Tape,
+    recorder: &Recorder,
 ) -> Checked<Vec<T>> {
     let mut told = Vec::new();
     while told.len() < count {
-        match tokio::time::timeout(tape.patience, events.next()).await {
+        match tokio::time::timeout(recorder.wait_max, events.next()).await {
             Ok(Some(Ok(event))) => told.push(event),
             Ok(Some(Err(error))) if is_trouble(&error) => {
                 return Err(Mismatch::Trouble(format!("{error:?}")));
             }
             other => {
                 let got = format!("{} of them, {told:?}, and then {other:?}", told.len());
-                let assertion = format!("assert_eq!({}.len(), {count});", tape.answer());
+                let assertion = format!("assert_eq!({}.len(), {count});", recorder.answer());
                 return Err(wrong(clause, format!("{count} events"), got, assertion));
             }
         }
     }
-    if tape.dumping {
+    if recorder.dumping {
         // Asking for more and going away costs some stores a connection; the operations of the script do it.
         return Ok(told);
     }
-    let more = tokio::time::timeout(tape.quiet, events.next()).await.ok();
-    let none = || tape.no_more_than(count);
+    let more = tokio::time::timeout(recorder.quiet, events.next()).await.ok();
+    let none = || recorder.no_more_than(count);
     holds(clause, more.is_none(), || format!("no more than {count} events"), &more, none)?;
     Ok(told)
 }
@@ -138,24 +138,24 @@ fn values() -> Vec<Value> {
 /// Keys that some backend might take for a path.
 const KEYS: [&str; 6] = ["k", "K", "k.k", "$k", "", "é"];
 
-fn key(dice: &mut Dice<'_>) -> &'static str {
-    dice.of(&KEYS)
+fn key(rng: &mut Rng<'_>) -> &'static str {
+    rng.of(&KEYS)
 }
 
 /// Metadata of up to two keys, refused now and then.
-pub(super) fn metadata(dice: &mut Dice<'_>) -> Metadata {
-    match dice.below(16) {
+pub(super) fn metadata(rng: &mut Rng<'_>) -> Metadata {
+    match rng.below(16) {
         0..4 => Metadata::new(),
-        4..10 => Metadata::new().with(key(dice), dice.of(&values())),
-        10..15 => Metadata::new().with("k", dice.of(&values())).with(key(dice), dice.of(&values())),
+        4..10 => Metadata::new().with(key(rng), rng.of(&values())),
+        10..15 => Metadata::new().with("k", rng.of(&values())).with(key(rng), rng.of(&values())),
         _ => Metadata::new().with("k", "\0"),
     }
 }
 
 /// A filter of one or two conditions, refused now and then.
-pub(super) fn filter(dice: &mut Dice<'_>) -> Filter {
-    let (one, value) = (key(dice), dice.of(&values()));
-    match dice.below(15) {
+pub(super) fn filter(rng: &mut Rng<'_>) -> Filter {
+    let (one, value) = (key(rng), rng.of(&values()));
+    match rng.below(15) {
         0 | 1 => Filter::eq(one, value),
         2 => Filter::ne(one, value),
         3 => Filter::gt(one, value),

@@ -3,7 +3,7 @@
 use proptest::test_runner::{Config, TestCaseError, TestError};
 
 use super::compare::Wrong;
-use super::dice::{self, Draw};
+use super::rng::{self, DrawnScript};
 use super::subject::Subject;
 use super::trial::{Ended, Purpose, Script, Trial};
 
@@ -30,7 +30,7 @@ pub(super) async fn shrink<S: Subject>(trial: &Trial<S>, seed: u64, clause: &'st
         tokio::task::spawn_blocking(move || by_proptest(&trial, (seed, clause), &handle)).await.ok().flatten()
     };
     let again = shorter.is_some();
-    let draw = shorter.unwrap_or_else(|| dice::draw(seed));
+    let draw = shorter.unwrap_or_else(|| rng::draw(seed));
     let script = without_idle(trial, trial.script(&draw), clause).await;
     let count = script.steps.len();
     let ran = trial.run(&script, Purpose::Printing).await;
@@ -39,10 +39,10 @@ pub(super) async fn shrink<S: Subject>(trial: &Trial<S>, seed: u64, clause: &'st
         Ended::Wrong(found) => {
             (*found, (!again).then(|| "the script did not fail when it was run again".to_owned()))
         }
-        _ => (vanished(ran.tape.clause), Some("the script fails now and then only".to_owned())),
+        _ => (vanished(ran.recorder.clause), Some("the script fails now and then only".to_owned())),
     };
     let head = format!("// {count} operations; replay with the seed {seed}\n");
-    let text = head + &ran.tape.test(&name, S::FIELD, &found.assertion);
+    let text = head + &ran.recorder.test(&name, S::FIELD, &found.assertion);
     Minimal { wrong: found, text, note }
 }
 
@@ -50,7 +50,7 @@ fn by_proptest<S: Subject>(
     trial: &Trial<S>,
     (seed, clause): (u64, &'static str),
     handle: &tokio::runtime::Handle,
-) -> Option<Draw> {
+) -> Option<DrawnScript> {
     let config = Config {
         cases: 1,
         max_shrink_iters: TRIES_MAX,
@@ -58,7 +58,7 @@ fn by_proptest<S: Subject>(
         failure_persistence: None,
         ..Config::default()
     };
-    let outcome = dice::runner(seed, config).run(&dice::draws(), |draw| {
+    let outcome = rng::runner(seed, config).run(&rng::draws(), |draw| {
         let ran = handle.block_on(trial.run(&trial.script(&draw), Purpose::Shrinking));
         match ran.ended {
             Ended::Wrong(found) if found.clause == clause => Err(TestCaseError::fail(clause)),

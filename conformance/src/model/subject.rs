@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use larder_kernel::{Capabilities, Contract};
 
 use super::compare::Checked;
-use super::dice::Dice;
-use super::tape::Tape;
+use super::recorder::Recorder;
+use super::rng::Rng;
 use crate::harness::StoreSet;
 
 /// One contract under the level.
@@ -35,11 +35,16 @@ pub(super) trait Subject: Sized + Send + Sync + 'static {
     }
 
     /// Draws an operation.
-    fn draw(dice: &mut Dice<'_>) -> Self::Operation;
+    fn draw(rng: &mut Rng<'_>) -> Self::Operation;
 
     /// Does the operation on the store and on the model, and compares.
-    async fn step(&mut self, store: &Self::Store, operation: &Self::Operation, tape: &mut Tape) -> Checked;
+    async fn step(
+        &mut self,
+        store: &Self::Store,
+        operation: &Self::Operation,
+        recorder: &mut Recorder,
+    ) -> Checked;
 
     /// Reads everything there is, and compares.
-    async fn dump(&mut self, store: &Self::Store, tape: &mut Tape) -> Checked;
+    async fn dump(&mut self, store: &Self::Store, recorder: &mut Recorder) -> Checked;
 }

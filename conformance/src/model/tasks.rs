@@ -15,9 +15,9 @@ use larder_kernel::{
 
 use self::operation::Operation;
 use super::compare::{Checked, holds};
-use super::dice::Dice;
+use super::recorder::Recorder;
+use super::rng::Rng;
 use super::subject::Subject;
-use super::tape::Tape;
 use crate::harness::StoreSet;
 
 /// Boards as the clauses have them.
@@ -70,10 +70,10 @@ impl Tasks {
     }
 
     /// Holds the revision that a change gave a task to those before it.
-    fn check_revision(&self, board: &BoardId, id: &TaskId, got: Revision, tape: &Tape) -> Checked {
+    fn check_revision(&self, board: &BoardId, id: &TaskId, got: Revision, recorder: &Recorder) -> Checked {
         let known = self.given.get(board).and_then(|given| given.revisions.get(id));
         let last = known.map_or(Revision::ZERO, |(last, _)| *last);
-        let assertion = || format!("panic!(\"a revision not above {last}: {{:?}}\", {});", tape.answer());
+        let assertion = || format!("panic!(\"a revision not above {last}: {{:?}}\", {});", recorder.answer());
         holds("TASK-023", got > last, || format!("a revision above {last}"), &got, assertion)
     }
 }
@@ -93,42 +93,44 @@ impl Subject for Tasks {
         stores.tasks.clone()
     }
 
-    fn draw(dice: &mut Dice<'_>) -> Operation {
-        operation::draw(dice)
+    fn draw(rng: &mut Rng<'_>) -> Operation {
+        operation::draw(rng)
     }
 
-    async fn step(&mut self, store: &Self::Store, operation: &Operation, tape: &mut Tape) -> Checked {
+    async fn step(&mut self, store: &Self::Store, operation: &Operation, recorder: &mut Recorder) -> Checked {
         match operation {
-            Operation::Create { board, new } => self.create(store, (board, new), tape).await,
-            Operation::Add { board, tasks } => self.add(store, (board, tasks), tape).await,
-            Operation::Board { board } => self.board(store, board, tape).await,
-            Operation::Task { board, task } => self.read(store, (board, task), tape).await,
+            Operation::Create { board, new } => self.create(store, (board, new), recorder).await,
+            Operation::Add { board, tasks } => self.add(store, (board, tasks), recorder).await,
+            Operation::Board { board } => self.board(store, board, recorder).await,
+            Operation::Task { board, task } => self.read(store, (board, task), recorder).await,
             Operation::List { board, query, after, limit } => {
-                self.list(store, (board, query, *after, *limit), tape).await
+                self.list(store, (board, query, *after, *limit), recorder).await
             }
             Operation::Boards { conversation, page } => {
-                self.list_boards(store, (conversation.as_ref(), page), tape).await
+                self.list_boards(store, (conversation.as_ref(), page), recorder).await
             }
-            Operation::Step { board, task, step } => self.update(store, (board, task, step), tape).await,
-            Operation::Retry { board, task, token } => self.retry(store, (board, task, *token), tape).await,
-            Operation::Force { board, task } => self.force(store, (board, task), tape).await,
-            Operation::Settle { conversation } => self.settle(store, conversation, tape).await,
+            Operation::Step { board, task, step } => self.update(store, (board, task, step), recorder).await,
+            Operation::Retry { board, task, token } => {
+                self.retry(store, (board, task, *token), recorder).await
+            }
+            Operation::Force { board, task } => self.force(store, (board, task), recorder).await,
+            Operation::Settle { conversation } => self.settle(store, conversation, recorder).await,
             Operation::Claim { board, worker, lease } => {
-                self.claim(store, (board, worker, *lease), tape).await
+                self.claim(store, (board, worker, *lease), recorder).await
             }
             Operation::Renew { board, task, token, lease } => {
-                self.renew(store, (board, task, *token, *lease), tape).await
+                self.renew(store, (board, task, *token, *lease), recorder).await
             }
-            Operation::Delete { board } => self.delete(store, board, tape).await,
-            Operation::Erase => self.erase(store, tape).await,
+            Operation::Delete { board } => self.delete(store, board, recorder).await,
+            Operation::Erase => self.erase(store, recorder).await,
         }
     }
 
-    async fn dump(&mut self, store: &Self::Store, tape: &mut Tape) -> Checked {
-        self.list_boards(store, (None, &PageRequest::first(10_000)), tape).await?;
+    async fn dump(&mut self, store: &Self::Store, recorder: &mut Recorder) -> Checked {
+        self.list_boards(store, (None, &PageRequest::first(10_000)), recorder).await?;
         let boards: Vec<BoardId> = self.given.keys().chain(self.boards.keys()).cloned().collect();
         for board in boards {
-            self.list(store, (&board, &TaskQuery::default(), None, 10_000), tape).await?;
+            self.list(store, (&board, &TaskQuery::default(), None, 10_000), recorder).await?;
         }
         Ok(())
     }

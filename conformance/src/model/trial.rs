@@ -9,16 +9,16 @@ use futures_util::FutureExt;
 use larder_kernel::{Capabilities, Namespace};
 
 use super::compare::{Checked, Mismatch, Wrong, is_trouble, wrong};
-use super::dice::{self, Dice, Draw, Palette, Throw};
+use super::recorder::Recorder;
+use super::rng::{self, DrawnScript, Draws, Palette, Rng};
 use super::subject::Subject;
-use super::tape::Tape;
 use crate::harness::{Harness, OpenOptions, StoreSet};
-use crate::patience::patiently;
+use crate::retry_open::retry_open;
 use crate::runner;
 
 /// How long a stream may keep silent about what it must tell, and how long while a script is shrunk.
-const PATIENCE: Duration = Duration::from_secs(3);
-const SHRINKING_PATIENCE: Duration = Duration::from_millis(30);
+const WAIT_MAX: Duration = Duration::from_secs(3);
+const SHRINKING_WAIT_MAX: Duration = Duration::from_millis(30);
 /// How long a stream that has told everything is listened to for more. Long enough for its next reading to end: a store
 /// that is left in the middle of one closes a connection, and making another costs more than all calls of a script.
 const QUIET: Duration = Duration::from_millis(25);
@@ -76,7 +76,7 @@ pub(super) struct Ran {
     /// Operations that were compared.
     pub(super) executed: u64,
     pub(super) ended: Ended,
-    pub(super) tape: Tape,
+    pub(super) recorder: Recorder,
 }
 
 impl<S: Subject> Trial<S> {
@@ -86,26 +86,26 @@ impl<S: Subject> Trial<S> {
 
     /// The script of a seed.
     pub(super) fn draw(&self, seed: u64) -> Script<S::Operation> {
-        self.script(&dice::draw(seed))
+        self.script(&rng::draw(seed))
     }
 
     /// The script of these numbers.
-    pub(super) fn script(&self, draw: &Draw) -> Script<S::Operation> {
+    pub(super) fn script(&self, draw: &DrawnScript) -> Script<S::Operation> {
         let ids = Palette::of(draw.family, |id| S::allows(&self.declared, id));
-        let step = |throw: &Throw| {
-            let mut dice = Dice::new(throw, &ids);
-            let operation = S::draw(&mut dice);
-            // Thrown last, so that it changes nothing about the operation.
-            (dice.last(), operation)
+        let step = |draws: &Draws| {
+            let mut rng = Rng::new(draws, &ids);
+            let operation = S::draw(&mut rng);
+            // Drawn last, so that it changes nothing about the operation.
+            (rng.last(), operation)
         };
-        Script { steps: draw.throws.iter().map(step).collect() }
+        Script { steps: draw.draws.iter().map(step).collect() }
     }
 
     /// Runs a script in a fresh namespace, which is erased afterwards.
     pub(super) async fn run(&self, script: &Script<S::Operation>, purpose: Purpose) -> Ran {
-        let patience = if purpose == Purpose::Shrinking { SHRINKING_PATIENCE } else { PATIENCE };
-        let tape = Tape::new(purpose == Purpose::Printing, patience, self.quiet());
-        let mut ran = Ran { executed: 0, ended: Ended::Well, tape };
+        let wait_max = if purpose == Purpose::Shrinking { SHRINKING_WAIT_MAX } else { WAIT_MAX };
+        let recorder = Recorder::new(purpose == Purpose::Printing, wait_max, self.quiet());
+        let mut ran = Ran { executed: 0, ended: Ended::Well, recorder };
         let ended = match runner::fresh_namespace() {
             Ok(namespace) => self.run_in(&namespace, script, &mut ran).await,
             Err(error) => Err(Mismatch::Trouble(error.to_string())),
@@ -140,8 +140,8 @@ impl<S: Subject> Trial<S> {
                 Err(Mismatch::Trouble(format!("cannot erase the script's namespace: {error:?}")))
             }
             Ok(Err(error)) => {
-                ran.tape.call("STORE-008", |_| "erase()".to_owned());
-                let assertion = format!("{}.unwrap();", ran.tape.answer());
+                ran.recorder.call("STORE-008", |_| "erase()".to_owned());
+                let assertion = format!("{}.unwrap();", ran.recorder.answer());
                 Err(wrong("STORE-008", "success".to_owned(), format!("{error:?}"), assertion))
             }
             Err(_) => Err(Mismatch::Trouble("erasing the script's namespace did not end".to_owned())),
@@ -150,7 +150,7 @@ impl<S: Subject> Trial<S> {
 
     async fn open(&self, namespace: &Namespace, handle: usize) -> Checked<StoreSet> {
         let options = OpenOptions::default().with_handle(handle);
-        let opened = patiently(|| self.harness.open(namespace, &options));
+        let opened = retry_open(|| self.harness.open(namespace, &options));
         match tokio::time::timeout(self.timeout, opened).await {
             Ok(opened) => {
                 opened.map_err(|error| Mismatch::Trouble(format!("cannot open the backend: {error:?}")))
@@ -168,17 +168,17 @@ impl<S: Subject> Trial<S> {
     ) -> Checked {
         let mut model = S::new(&self.declared);
         for (through_b, operation) in &script.steps {
-            ran.tape.through(if *through_b { "b" } else { "a" });
+            ran.recorder.through(if *through_b { "b" } else { "a" });
             let store = if *through_b { b } else { a };
-            let step = tokio::time::timeout(self.timeout, model.step(store, operation, &mut ran.tape));
+            let step = tokio::time::timeout(self.timeout, model.step(store, operation, &mut ran.recorder));
             let step = AssertUnwindSafe(step).catch_unwind().await;
             self.ended(step, ran)?;
             ran.executed += 1;
         }
-        ran.tape.dumping = true;
+        ran.recorder.dumping = true;
         for (handle, store) in [("a", a), ("b", b)] {
-            ran.tape.through(handle);
-            let dump = tokio::time::timeout(self.timeout, model.dump(store, &mut ran.tape));
+            ran.recorder.through(handle);
+            let dump = tokio::time::timeout(self.timeout, model.dump(store, &mut ran.recorder));
             let dump = AssertUnwindSafe(dump).catch_unwind().await;
             self.ended(dump, ran)?;
         }
@@ -193,6 +193,6 @@ impl<S: Subject> Trial<S> {
             Err(_) => "a panic".to_owned(),
         };
         let assertion = "// The last call panics, or does not end.".to_owned();
-        Err(wrong(ran.tape.clause, "an answer or a typed error".to_owned(), got, assertion))
+        Err(wrong(ran.recorder.clause, "an answer or a typed error".to_owned(), got, assertion))
     }
 }

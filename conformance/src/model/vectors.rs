@@ -16,10 +16,10 @@ use larder_kernel::{
 
 use self::operation::{Operation, documents_text};
 use super::compare::{Checked, Expected, Refusal, holds, same};
-use super::dice::Dice;
+use super::recorder::{Recorder, id, json, json_text, optional, owned_id, page};
+use super::rng::Rng;
 use super::shared::page_of;
 use super::subject::Subject;
-use super::tape::{Tape, id, json, json_text, optional, owned_id, page};
 use crate::harness::StoreSet;
 
 /// Collections as the clauses have them.
@@ -47,10 +47,10 @@ impl Vectors {
         &mut self,
         store: &dyn VectorStore,
         (collection, documents, mode): (&CollectionName, &[Document], PutMode),
-        tape: &mut Tape,
+        recorder: &mut Recorder,
     ) -> Checked {
         let clause = if mode == PutMode::Upsert { "VEC-003" } else { "VEC-002" };
-        tape.call(clause, |_| {
+        recorder.call(clause, |_| {
             format!("put({}, {}, PutMode::{mode:?})", id(collection), documents_text(documents))
         });
         let expected = match prepare(documents.to_vec(), None).await {
@@ -77,7 +77,7 @@ impl Vectors {
             Err(refusal) => Err(*refusal),
         };
         let got = store.put(collection, documents.to_vec(), mode).await;
-        same(tape, clause, &got, &report)?;
+        same(recorder, clause, &got, &report)?;
         if let Ok((dimensions, written, _)) = expected {
             let held = self.collections.entry(collection.clone());
             let held = held.or_insert_with(|| Held { dimensions, documents: BTreeMap::new() });
@@ -91,12 +91,12 @@ impl Vectors {
         &mut self,
         store: &dyn VectorStore,
         (collection, ids): (&CollectionName, &[DocumentId]),
-        tape: &mut Tape,
+        recorder: &mut Recorder,
     ) -> Checked {
-        tape.call("VEC-013", |_| format!("get({}, &[{}])", id(collection), list(ids)));
+        recorder.call("VEC-013", |_| format!("get({}, &[{}])", id(collection), list(ids)));
         let expected: Vec<_> = ids.iter().map(|id| self.document(collection, id)).collect();
         let got = store.get(collection, ids).await;
-        same(tape, "VEC-013", &got, &Ok(expected.clone()))?;
+        same(recorder, "VEC-013", &got, &Ok(expected.clone()))?;
         let bits = |documents: &[Option<Document>]| -> Vec<Option<Vec<u32>>> {
             documents.iter().map(|document| document.as_ref().map(bits_of)).collect()
         };
@@ -104,8 +104,10 @@ impl Vectors {
         let assertion = || {
             let numbers = "embedding.as_slice().iter().map(|number| number.to_bits()).collect::<Vec<_>>()";
             let found = format!("found.and_then(|found| found.embedding).map(|embedding| {numbers})");
-            let got =
-                format!("{}.unwrap().into_iter().map(|found| {found}).collect::<Vec<_>>()", tape.answer());
+            let got = format!(
+                "{}.unwrap().into_iter().map(|found| {found}).collect::<Vec<_>>()",
+                recorder.answer()
+            );
             format!("assert_eq!({got}, of::<Vec<Option<Vec<u32>>>>({}));", json_text(&bits(&expected)))
         };
         let want = || format!("the bits {:?}", bits(&expected));
@@ -116,25 +118,25 @@ impl Vectors {
         &mut self,
         store: &dyn VectorStore,
         (collection, ids): (&CollectionName, &[DocumentId]),
-        tape: &mut Tape,
+        recorder: &mut Recorder,
     ) -> Checked {
-        tape.call("VEC-034", |_| format!("delete({}, &[{}])", id(collection), list(ids)));
+        recorder.call("VEC-034", |_| format!("delete({}, &[{}])", id(collection), list(ids)));
         let before = self.documents(collection).count();
         if let Some(held) = self.collections.get_mut(collection) {
             held.documents.retain(|id, _| !ids.contains(id));
         }
         let gone = size(before - self.documents(collection).count());
         let expected = check_ids("vectors.delete", ids).map(|()| gone).map_err(Into::into);
-        same(tape, "VEC-034", &store.delete(collection, ids).await, &expected)
+        same(recorder, "VEC-034", &store.delete(collection, ids).await, &expected)
     }
 
     async fn delete_matching(
         &mut self,
         store: &dyn VectorStore,
         (collection, filter): (&CollectionName, &Filter),
-        tape: &mut Tape,
+        recorder: &mut Recorder,
     ) -> Checked {
-        tape.call("VEC-036", |_| format!("delete_matching({}, &{})", id(collection), json(filter)));
+        recorder.call("VEC-036", |_| format!("delete_matching({}, &{})", id(collection), json(filter)));
         let expected: Expected<u64> = match filter.check("vectors.delete_matching") {
             Err(refusal) => Err(refusal.into()),
             Ok(()) => {
@@ -145,16 +147,16 @@ impl Vectors {
                 Ok(size(before - self.documents(collection).count()))
             }
         };
-        same(tape, "VEC-036", &store.delete_matching(collection, filter).await, &expected)
+        same(recorder, "VEC-036", &store.delete_matching(collection, filter).await, &expected)
     }
 
     async fn count(
         &mut self,
         store: &dyn VectorStore,
         (collection, filter): (&CollectionName, Option<&Filter>),
-        tape: &mut Tape,
+        recorder: &mut Recorder,
     ) -> Checked {
-        tape.call("VEC-037", |_| {
+        recorder.call("VEC-037", |_| {
             let filter = optional(filter, |filter| format!("&{}", json(filter)));
             format!("count({}, {filter})", id(collection))
         });
@@ -162,31 +164,31 @@ impl Vectors {
         let count = size(self.documents(collection).filter(matching).count());
         let checked = filter.map_or(Ok(()), |filter| filter.check("vectors.count"));
         let expected = checked.map(|()| count).map_err(Into::into);
-        same(tape, "VEC-037", &store.count(collection, filter).await, &expected)
+        same(recorder, "VEC-037", &store.count(collection, filter).await, &expected)
     }
 
     async fn list(
         &mut self,
         store: &dyn VectorStore,
         (collection, request): (&CollectionName, &PageRequest<DocumentId>),
-        tape: &mut Tape,
+        recorder: &mut Recorder,
     ) -> Checked {
-        tape.call("VEC-038", |_| format!("list({}, {})", id(collection), page(request, owned_id)));
+        recorder.call("VEC-038", |_| format!("list({}, {})", id(collection), page(request, owned_id)));
         let documents = self.documents(collection).cloned();
         let expected = request
             .check("vectors.list")
             .map(|()| page_of(documents, request, |document| document.id.clone()))
             .map_err(Into::into);
-        same(tape, "VEC-038", &store.list(collection, request.clone()).await, &expected)
+        same(recorder, "VEC-038", &store.list(collection, request.clone()).await, &expected)
     }
 
     async fn list_collections(
         &mut self,
         store: &dyn VectorStore,
         request: &PageRequest<CollectionName>,
-        tape: &mut Tape,
+        recorder: &mut Recorder,
     ) -> Checked {
-        tape.call("VEC-039", |_| format!("list_collections({})", page(request, owned_id)));
+        recorder.call("VEC-039", |_| format!("list_collections({})", page(request, owned_id)));
         let all = self.collections.iter().map(|(collection, held)| CollectionInfo {
             collection: collection.clone(),
             dimensions: held.dimensions,
@@ -196,24 +198,24 @@ impl Vectors {
             .check("vectors.list_collections")
             .map(|()| page_of(all, request, |info| info.collection.clone()))
             .map_err(Into::into);
-        same(tape, "VEC-039", &store.list_collections(request.clone()).await, &expected)
+        same(recorder, "VEC-039", &store.list_collections(request.clone()).await, &expected)
     }
 
     async fn drop_collection(
         &mut self,
         store: &dyn VectorStore,
         collection: &CollectionName,
-        tape: &mut Tape,
+        recorder: &mut Recorder,
     ) -> Checked {
         let there = self.collections.remove(collection).is_some();
         let clause = if there { "VEC-040" } else { "VEC-042" };
-        tape.call(clause, |_| format!("drop_collection({})", id(collection)));
-        same(tape, clause, &store.drop_collection(collection).await, &Ok(there))
+        recorder.call(clause, |_| format!("drop_collection({})", id(collection)));
+        same(recorder, clause, &store.drop_collection(collection).await, &Ok(there))
     }
 
-    async fn erase(&mut self, store: &dyn VectorStore, tape: &mut Tape) -> Checked {
-        tape.call("STORE-006", |_| "erase()".to_owned());
-        same(tape, "STORE-006", &store.erase().await, &Ok(()))?;
+    async fn erase(&mut self, store: &dyn VectorStore, recorder: &mut Recorder) -> Checked {
+        recorder.call("STORE-006", |_| "erase()".to_owned());
+        same(recorder, "STORE-006", &store.erase().await, &Ok(()))?;
         *self = Self::default();
         Ok(())
     }
@@ -243,43 +245,43 @@ impl Subject for Vectors {
         stores.vectors.clone()
     }
 
-    fn draw(dice: &mut Dice<'_>) -> Operation {
-        operation::draw(dice)
+    fn draw(rng: &mut Rng<'_>) -> Operation {
+        operation::draw(rng)
     }
 
-    async fn step(&mut self, store: &Self::Store, operation: &Operation, tape: &mut Tape) -> Checked {
+    async fn step(&mut self, store: &Self::Store, operation: &Operation, recorder: &mut Recorder) -> Checked {
         match operation {
             Operation::Put { collection, documents, mode } => {
-                self.put(store, (collection, documents, *mode), tape).await
+                self.put(store, (collection, documents, *mode), recorder).await
             }
-            Operation::Get { collection, ids } => self.get(store, (collection, ids), tape).await,
+            Operation::Get { collection, ids } => self.get(store, (collection, ids), recorder).await,
             Operation::Search { collection, request } => {
-                self.search(store, (collection, request), tape).await
+                self.search(store, (collection, request), recorder).await
             }
             Operation::SearchBatch { collection, requests } => {
-                self.search_batch(store, (collection, requests), tape).await
+                self.search_batch(store, (collection, requests), recorder).await
             }
-            Operation::Delete { collection, ids } => self.delete(store, (collection, ids), tape).await,
+            Operation::Delete { collection, ids } => self.delete(store, (collection, ids), recorder).await,
             Operation::DeleteMatching { collection, filter } => {
-                self.delete_matching(store, (collection, filter), tape).await
+                self.delete_matching(store, (collection, filter), recorder).await
             }
             Operation::Count { collection, filter } => {
-                self.count(store, (collection, filter.as_ref()), tape).await
+                self.count(store, (collection, filter.as_ref()), recorder).await
             }
-            Operation::List { collection, page } => self.list(store, (collection, page), tape).await,
-            Operation::Collections { page } => self.list_collections(store, page, tape).await,
-            Operation::Drop { collection } => self.drop_collection(store, collection, tape).await,
-            Operation::Erase => self.erase(store, tape).await,
+            Operation::List { collection, page } => self.list(store, (collection, page), recorder).await,
+            Operation::Collections { page } => self.list_collections(store, page, recorder).await,
+            Operation::Drop { collection } => self.drop_collection(store, collection, recorder).await,
+            Operation::Erase => self.erase(store, recorder).await,
         }
     }
 
-    async fn dump(&mut self, store: &Self::Store, tape: &mut Tape) -> Checked {
-        self.list_collections(store, &PageRequest::first(10_000), tape).await?;
+    async fn dump(&mut self, store: &Self::Store, recorder: &mut Recorder) -> Checked {
+        self.list_collections(store, &PageRequest::first(10_000), recorder).await?;
         let collections: Vec<CollectionName> = self.collections.keys().cloned().collect();
         for collection in collections {
-            self.list(store, (&collection, &PageRequest::first(10_000)), tape).await?;
+            self.list(store, (&collection, &PageRequest::first(10_000)), recorder).await?;
             let ids: Vec<_> = self.documents(&collection).map(|document| document.id.clone()).collect();
-            self.get(store, (&collection, &ids), tape).await?;
+            self.get(store, (&collection, &ids), recorder).await?;
         }
         Ok(())
     }

@@ -15,10 +15,10 @@ use larder_kernel::{
     PresignedUrl, Result,
 };
 
-use super::serve::{Kin, serve};
+use super::serve::{SharedState, serve};
 use crate::harness::{Harness, StoreSet};
 
-sins! { Blobs;
+defects! { Blobs;
     presign_ignores_the_method: PresignIgnoresMethod => ["BLOB-050"],
     presign_signs_for_an_hour_always: PresignIgnoresValidity => ["BLOB-050"],
     create_only_overwrites: CreateOnlyOverwrites => ["BLOB-007", "BLOB-008"],
@@ -52,29 +52,29 @@ sins! { Blobs;
     short_keys_are_refused_too: ShortKeysRefused => ["BLOB-016"],
 }
 
-fn backend(sin: Sin) -> Arc<dyn Harness> {
-    serve(sin.opening(), move |kin, namespace, _| {
-        let inner = InMemoryBlobStore::open(&kin.place, namespace);
-        StoreSet { blobs: Some(Arc::new(Wrong { inner, sin, kin })), ..StoreSet::default() }
+fn backend(defect: Defect) -> Arc<dyn Harness> {
+    serve(defect.opening(), move |shared, namespace, _| {
+        let inner = InMemoryBlobStore::open(&shared.place, namespace);
+        StoreSet { blobs: Some(Arc::new(Wrong { inner, defect, shared })), ..StoreSet::default() }
     })
 }
 
 struct Wrong {
     inner: InMemoryBlobStore,
-    sin: Sin,
-    kin: Kin,
+    defect: Defect,
+    shared: SharedState,
 }
 
 forward_store!(Wrong, InMemoryBlobStore, |store: &Wrong, mut declared: Capabilities| {
-    if store.refuses_long_keys() || store.sin == Sin::LongKeysKept {
+    if store.refuses_long_keys() || store.defect == Defect::LongKeysKept {
         declared.optional.remove(&Capability::BlobLongKeys);
     }
-    match store.sin {
-        Sin::ConditionsUndeclared => {
+    match store.defect {
+        Defect::ConditionsUndeclared => {
             declared.optional.remove(&Capability::BlobCreateOnly);
             declared.optional.remove(&Capability::BlobIfMatch);
         }
-        Sin::SignedWritesUndeclared => {
+        Defect::SignedWritesUndeclared => {
             declared.optional.remove(&Capability::BlobPresignPut);
         }
         _ => {}
@@ -83,18 +83,21 @@ forward_store!(Wrong, InMemoryBlobStore, |store: &Wrong, mut declared: Capabilit
 });
 
 impl Wrong {
-    /// Whether the sin is one of a store that does not keep long keys and says so.
+    /// Whether the defect is one of a store that does not keep long keys and says so.
     fn refuses_long_keys(&self) -> bool {
-        matches!(self.sin, Sin::LongKeysRefusedLate | Sin::LongKeysUnreadable | Sin::ShortKeysRefused)
+        matches!(
+            self.defect,
+            Defect::LongKeysRefusedLate | Defect::LongKeysUnreadable | Defect::ShortKeysRefused
+        )
     }
 
     /// Refuses keys that such a store does not keep.
     fn check_kept(&self, operation: &'static str, key: &BlobKey) -> Result<()> {
-        let limit = match self.sin {
-            Sin::LongKeysRefusedLate | Sin::LongKeysUnreadable | Sin::LongKeysRefused => {
+        let limit = match self.defect {
+            Defect::LongKeysRefusedLate | Defect::LongKeysUnreadable | Defect::LongKeysRefused => {
                 BLOB_SHORT_KEY_BYTES_MAX
             }
-            Sin::ShortKeysRefused => BLOB_SHORT_KEY_BYTES_MAX - 1,
+            Defect::ShortKeysRefused => BLOB_SHORT_KEY_BYTES_MAX - 1,
             _ => return Ok(()),
         };
         if key.as_str().len() <= limit {
@@ -119,18 +122,18 @@ impl Wrong {
     }
 
     fn info(&self, mut info: BlobInfo) -> Result<BlobInfo> {
-        if self.sin == Sin::ETagIsSize {
+        if self.defect == Defect::ETagIsSize {
             info.etag = ETag::new(info.size.to_string())?;
         }
         Ok(info)
     }
 
     fn body(&self, body: BlobBody) -> BlobBody {
-        match (self.sin, body) {
-            (Sin::EmptyPieceEnds, BlobBody::Stream(pieces)) => BlobBody::stream(
+        match (self.defect, body) {
+            (Defect::EmptyPieceEnds, BlobBody::Stream(pieces)) => BlobBody::stream(
                 pieces.take_while(|piece| future::ready(!piece.as_ref().is_ok_and(Bytes::is_empty))),
             ),
-            (Sin::FailedStreamStored, BlobBody::Stream(pieces)) => {
+            (Defect::FailedStreamStored, BlobBody::Stream(pieces)) => {
                 BlobBody::stream(pieces.take_while(|piece| future::ready(piece.is_ok())))
             }
             (_, body) => body,
@@ -138,18 +141,18 @@ impl Wrong {
     }
 
     async fn write_options(&self, key: &BlobKey, mut options: BlobPutOptions) -> BlobPutOptions {
-        match (self.sin, &options.condition) {
-            (Sin::CreateOnlyOverwrites, BlobCondition::Absent)
-            | (Sin::MatchesAnything, BlobCondition::Matches(_)) => options.condition = BlobCondition::None,
+        match (self.defect, &options.condition) {
+            (Defect::CreateOnlyOverwrites, BlobCondition::Absent)
+            | (Defect::MatchesAnything, BlobCondition::Matches(_)) => options.condition = BlobCondition::None,
             // The size is no version of the inner store: the condition holds where the sizes are equal.
-            (Sin::ETagIsSize, BlobCondition::Matches(etag)) => {
+            (Defect::ETagIsSize, BlobCondition::Matches(etag)) => {
                 if let Ok(there) = self.inner.head(key).await
                     && there.size.to_string() == etag.as_str()
                 {
                     options.condition = BlobCondition::Matches(there.etag);
                 }
             }
-            (Sin::MetadataMerged, _) => {
+            (Defect::MetadataMerged, _) => {
                 if let Ok(there) = self.inner.head(key).await {
                     options.metadata = there.metadata.into_iter().chain(options.metadata).collect();
                 }
@@ -163,7 +166,7 @@ impl Wrong {
 impl Wrong {
     async fn put_whole(&self, key: &BlobKey, body: BlobBody, options: BlobPutOptions) -> Result<BlobInfo> {
         let put = self.inner.put(key, self.body(body), options).await;
-        if self.sin == Sin::RefusalLeavesTrace
+        if self.defect == Defect::RefusalLeavesTrace
             && put.as_ref().is_err_and(|error| error.kind() == ErrorKind::InvalidInput)
         {
             self.inner.delete(key).await?;
@@ -177,14 +180,16 @@ impl BlobStore for Wrong {
     async fn put(&self, key: &BlobKey, body: BlobBody, options: BlobPutOptions) -> Result<BlobInfo> {
         let key = self.key(key)?;
         let options = self.write_options(&key, options).await;
-        if self.sin != Sin::LongKeysRefusedLate {
+        if self.defect != Defect::LongKeysRefusedLate {
             self.check_kept("blobs.put", &key)?;
         }
-        let info = match self.sin {
-            Sin::PartsLeft | Sin::PartsListed | Sin::PartsKept | Sin::PieceByPiece | Sin::WrittenInPart => {
-                self.put_parts(&key, body, options).await?
-            }
-            Sin::LargeBytesDropped => {
+        let info = match self.defect {
+            Defect::PartsLeft
+            | Defect::PartsListed
+            | Defect::PartsKept
+            | Defect::PieceByPiece
+            | Defect::WrittenInPart => self.put_parts(&key, body, options).await?,
+            Defect::LargeBytesDropped => {
                 let bytes = parts::gather(body).await?;
                 let kept = if bytes.len() > 64 << 10 { Bytes::new() } else { bytes };
                 self.inner.put(&key, BlobBody::Bytes(kept), options).await?
@@ -197,19 +202,19 @@ impl BlobStore for Wrong {
 
     async fn get(&self, key: &BlobKey, mut options: BlobGetOptions) -> Result<BlobRead> {
         let key = self.key(key)?;
-        if self.sin == Sin::LongKeysUnreadable {
+        if self.defect == Defect::LongKeysUnreadable {
             self.check_kept("blobs.get", &key)?;
         }
-        match (self.sin, &mut options.range) {
-            (Sin::RangeEndOffByOne, Some(ByteRange::Bounded { end, .. })) => *end += 1,
-            (Sin::LongSuffixRefused, Some(ByteRange::Suffix(count))) => {
+        match (self.defect, &mut options.range) {
+            (Defect::RangeEndOffByOne, Some(ByteRange::Bounded { end, .. })) => *end += 1,
+            (Defect::LongSuffixRefused, Some(ByteRange::Suffix(count))) => {
                 let size = self.inner.head(&key).await?.size;
                 ByteRange::From(size.checked_sub(*count).unwrap_or(size)).resolve(size)?;
             }
             _ => {}
         }
         let mut read = match self.inner.get(&key, options).await {
-            Err(error) if self.sin == Sin::NothingReadsEmpty && error.kind() == ErrorKind::NotFound => {
+            Err(error) if self.defect == Defect::NothingReadsEmpty && error.kind() == ErrorKind::NotFound => {
                 self.inner.put(&key, BlobBody::from(""), BlobPutOptions::default()).await?;
                 let read = self.inner.get(&key, BlobGetOptions::default()).await;
                 self.inner.delete(&key).await?;
@@ -228,19 +233,19 @@ impl BlobStore for Wrong {
 
     async fn list(&self, prefix: &str, after: Option<&BlobKey>) -> Result<BlobEntries> {
         let entries = self.inner.list(prefix, after).await?;
-        Ok(match self.sin {
-            Sin::ListStopsAtSlash => {
+        Ok(match self.defect {
+            Defect::ListStopsAtSlash => {
                 let len = prefix.len();
                 entries
                     .try_filter(move |entry| future::ready(!entry.key.as_str()[len..].contains('/')))
                     .boxed()
             }
-            Sin::ListedBackwards => {
+            Defect::ListedBackwards => {
                 let mut all: Vec<_> = entries.try_collect().await?;
                 all.reverse();
                 stream::iter(all.into_iter().map(Ok)).boxed()
             }
-            Sin::AfterIsIncluded => {
+            Defect::AfterIsIncluded => {
                 let Some(after) = after.filter(|after| after.as_str().starts_with(prefix)) else {
                     return Ok(entries);
                 };
@@ -248,7 +253,7 @@ impl BlobStore for Wrong {
                 let after = after.clone();
                 all.try_filter(move |entry| future::ready(entry.key >= after)).boxed()
             }
-            Sin::ETagIsSize => entries
+            Defect::ETagIsSize => entries
                 .map(|entry| {
                     let mut entry = entry?;
                     entry.etag = ETag::new(entry.size.to_string())?;
@@ -262,7 +267,7 @@ impl BlobStore for Wrong {
     async fn copy(&self, source: &BlobKey, target: &BlobKey) -> Result<BlobInfo> {
         let (source, target) = (self.key(source)?, self.key(target)?);
         self.check_kept("blobs.copy", &target)?;
-        if self.sin == Sin::CopyDropsMetadata && source != target {
+        if self.defect == Defect::CopyDropsMetadata && source != target {
             let read = self.inner.get(&source, BlobGetOptions::default()).await?;
             return self.inner.put(&target, BlobBody::Stream(read.bytes), BlobPutOptions::default()).await;
         }
@@ -271,8 +276,8 @@ impl BlobStore for Wrong {
 
     async fn delete(&self, key: &BlobKey) -> Result<bool> {
         let key = self.key(key)?;
-        match self.sin {
-            Sin::DeletesPrefix => {
+        match self.defect {
+            Defect::DeletesPrefix => {
                 let there = self.inner.delete(&key).await?;
                 let longer: Vec<_> = self.inner.list(key.as_str(), None).await?.try_collect().await?;
                 for entry in longer {
@@ -280,7 +285,7 @@ impl BlobStore for Wrong {
                 }
                 Ok(there)
             }
-            Sin::DeletingNothingFails => {
+            Defect::DeletingNothingFails => {
                 self.inner.head(&key).await?;
                 self.inner.delete(&key).await
             }
@@ -290,14 +295,14 @@ impl BlobStore for Wrong {
 
     async fn presign(&self, key: &BlobKey, request: &PresignRequest) -> Result<PresignedUrl> {
         self.check_kept("blobs.presign", key)?;
-        if self.sin == Sin::SignedReadsMissing && request.method == PresignMethod::Get {
+        if self.defect == Defect::SignedReadsMissing && request.method == PresignMethod::Get {
             return Err(Error::unsupported("blobs.presign", Capability::BlobPresignGet));
         }
         let mut url = self.inner.presign(&self.key(key)?, request).await?;
-        match self.sin {
-            Sin::LocatorWrong => url.url.push('x'),
-            Sin::PresignIgnoresMethod => url.method = PresignMethod::Get,
-            Sin::PresignIgnoresValidity => {
+        match self.defect {
+            Defect::LocatorWrong => url.url.push('x'),
+            Defect::PresignIgnoresMethod => url.method = PresignMethod::Get,
+            Defect::PresignIgnoresValidity => {
                 url = self
                     .inner
                     .presign(&self.key(key)?, &PresignRequest { valid_for: HOUR, ..request.clone() })

@@ -1,10 +1,10 @@
 //! How a contract's mutants are declared, and what all of their stores share.
 
-/// Names the sins of a contract, each with the clauses that must notice, and makes the mutants, those of the sins that
-/// every contract knows included. It expects a function `backend(sin: Sin) -> Arc<dyn Harness>` beside it.
-macro_rules! sins {
-    ($contract:ident; $($name:ident: $sin:ident => [$($clause:literal),+]),+ $(,)?) => {
-        sins! { @all $contract;
+/// Names the defects of a contract, each with the clauses that must notice, and makes the mutants, those of the defects that
+/// every contract knows included. It expects a function `backend(defect: Defect) -> Arc<dyn Harness>` beside it.
+macro_rules! defects {
+    ($contract:ident; $($name:ident: $defect:ident => [$($clause:literal),+]),+ $(,)?) => {
+        defects! { @all $contract;
             namespaces_are_ignored: NamespacesIgnored => ["STORE-001", "STORE-007"],
             handles_reach_different_places: HandlesApart => ["STORE-002"],
             ids_are_case_folded: IdsFolded => ["STORE-003"],
@@ -19,18 +19,18 @@ macro_rules! sins {
             a_dropped_write_stands_in_part: WrittenInPart => ["STORE-011"],
             errors_quote_ids: ErrorsQuote => ["STORE-012"],
             the_debug_form_shows_ids: DebugShowsIds => ["STORE-012"],
-            $($name: $sin => [$($clause),+]),+
+            $($name: $defect => [$($clause),+]),+
         }
     };
-    (@all $contract:ident; $($name:ident: $sin:ident => [$($clause:literal),+]),+) => {
+    (@all $contract:ident; $($name:ident: $defect:ident => [$($clause:literal),+]),+) => {
         /// What a store does wrong.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        enum Sin {
+        enum Defect {
             None,
-            $($sin),+
+            $($defect),+
         }
 
-        impl Sin {
+        impl Defect {
             fn opening(self) -> $crate::mutants::serve::Opening {
                 use $crate::mutants::serve::Opening;
                 match self {
@@ -55,19 +55,19 @@ macro_rules! sins {
         /// The control, then the mutants of the contract.
         pub(super) fn mutants() -> Vec<$crate::mutants::Mutant> {
             use $crate::mutants::{CONTROL, Mutant};
-            const SINS: &[(&str, Sin, &[&str])] =
-                &[$((stringify!($name), Sin::$sin, &[$($clause),+])),+];
+            const DEFECTS: &[(&str, Defect, &[&str])] =
+                &[$((stringify!($name), Defect::$defect, &[$($clause),+])),+];
             let contract = ::larder_kernel::Contract::$contract;
-            let wrong = SINS.iter().map(|(name, sin, clauses)| {
-                Mutant::new(contract, name, clauses, || backend(*sin))
+            let wrong = DEFECTS.iter().map(|(name, defect, clauses)| {
+                Mutant::new(contract, name, clauses, || backend(*defect))
             });
-            std::iter::once(Mutant::new(contract, CONTROL, &[], || backend(Sin::None))).chain(wrong).collect()
+            std::iter::once(Mutant::new(contract, CONTROL, &[], || backend(Defect::None))).chain(wrong).collect()
         }
     };
 }
 
-/// Gives a store over the field `inner` what all contracts share, and commits those sins that lie there. The store has
-/// the fields `inner`, `sin` and `kin` and a method `holds_nothing`. A third argument turns what the inner store
+/// Gives a store over the field `inner` what all contracts share, and commits those defects that lie there. The store has
+/// the fields `inner`, `defect` and `shared` and a method `holds_nothing`. A third argument turns what the inner store
 /// declares into what this one does.
 macro_rules! forward_store {
     ($store:ident, $inner:ident) => {
@@ -76,8 +76,8 @@ macro_rules! forward_store {
     ($store:ident, $inner:ident, $declare:expr) => {
         impl ::std::fmt::Debug for $store {
             fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-                match self.sin {
-                    Sin::DebugShowsIds => write!(f, "{:?}", self.kin.noted()),
+                match self.defect {
+                    Defect::DebugShowsIds => write!(f, "{:?}", self.shared.noted()),
                     _ => f.write_str(stringify!($store)),
                 }
             }
@@ -86,16 +86,18 @@ macro_rules! forward_store {
         impl $store {
             /// An id as the store keeps it.
             fn kept(&self, id: &str) -> String {
-                if self.sin == Sin::DebugShowsIds {
-                    self.kin.note(id);
+                if self.defect == Defect::DebugShowsIds {
+                    self.shared.note(id);
                 }
-                self.sin.kept(id)
+                self.defect.kept(id)
             }
 
             /// The answer to a call that named an id.
             fn quoting<T>(&self, answer: ::larder_kernel::Result<T>, id: &str) -> ::larder_kernel::Result<T> {
-                match self.sin {
-                    Sin::ErrorsQuote => answer.map_err(|error| $crate::mutants::serve::quoting(&error, id)),
+                match self.defect {
+                    Defect::ErrorsQuote => {
+                        answer.map_err(|error| $crate::mutants::serve::quoting(&error, id))
+                    }
                     _ => answer,
                 }
             }
@@ -111,10 +113,11 @@ macro_rules! forward_store {
                 use ::std::sync::atomic::{AtomicUsize, Ordering};
                 static ASKED: AtomicUsize = AtomicUsize::new(0);
                 let mut declared: ::larder_kernel::Capabilities = ($declare)(self, self.inner.capabilities());
-                if self.sin == Sin::CapabilitiesChange && ASKED.fetch_add(1, Ordering::Relaxed) % 2 == 1 {
+                if self.defect == Defect::CapabilitiesChange && ASKED.fetch_add(1, Ordering::Relaxed) % 2 == 1
+                {
                     declared.durability = ::larder_kernel::Durability::Power;
                 }
-                if self.sin == Sin::DurabilityForgotten {
+                if self.defect == Defect::DurabilityForgotten {
                     declared.durability = ::larder_kernel::Durability::Process;
                 }
                 declared
@@ -122,20 +125,20 @@ macro_rules! forward_store {
 
             async fn erase(&self) -> ::larder_kernel::Result<()> {
                 use ::larder_kernel::{Error, ErrorKind};
-                match self.sin {
-                    Sin::EraseDoesNothing => return Ok(()),
-                    Sin::EraseTakesAlike => {
-                        for name in self.kin.alike(self.inner.namespace()) {
-                            $inner::open(&self.kin.place, name).erase().await?;
+                match self.defect {
+                    Defect::EraseDoesNothing => return Ok(()),
+                    Defect::EraseTakesAlike => {
+                        for name in self.shared.alike(self.inner.namespace()) {
+                            $inner::open(&self.shared.place, name).erase().await?;
                         }
                     }
-                    Sin::ErasingNothingFails if self.holds_nothing().await? => {
+                    Defect::ErasingNothingFails if self.holds_nothing().await? => {
                         return Err(Error::new(ErrorKind::NotFound, "store.erase", "there is nothing"));
                     }
                     _ => {}
                 }
                 self.inner.erase().await?;
-                self.kin.erased();
+                self.shared.erased();
                 Ok(())
             }
         }

@@ -13,10 +13,10 @@ use larder_kernel::{
 };
 
 use super::filters::{metadata_with_numbers, with_numbers};
-use super::serve::{Kin, lock, serve};
+use super::serve::{SharedState, lock, serve};
 use crate::harness::{Harness, StoreSet};
 
-sins! { Graph;
+defects! { Graph;
     a_missing_end_is_made_up: EndsMadeUp => ["GRAPH-006"],
     a_limit_cuts_entities_and_leaves_their_relationships: EdgeWithoutEnd => ["GRAPH-025"],
     deleting_an_entity_leaves_its_relationships: RelationshipsLeft => ["GRAPH-031"],
@@ -54,24 +54,24 @@ struct Memory {
     most: Mutex<BTreeMap<Namespace, GraphCounts>>,
 }
 
-fn backend(sin: Sin) -> Arc<dyn Harness> {
+fn backend(defect: Defect) -> Arc<dyn Harness> {
     let memory = Arc::new(Memory::default());
-    serve(sin.opening(), move |kin, namespace, _| {
-        let inner = InMemoryGraphStore::open(&kin.place, namespace);
-        let wrong = Wrong { inner, sin, kin, memory: Arc::clone(&memory) };
+    serve(defect.opening(), move |shared, namespace, _| {
+        let inner = InMemoryGraphStore::open(&shared.place, namespace);
+        let wrong = Wrong { inner, defect, shared, memory: Arc::clone(&memory) };
         StoreSet { graph: Some(Arc::new(wrong)), ..StoreSet::default() }
     })
 }
 
 struct Wrong {
     inner: InMemoryGraphStore,
-    sin: Sin,
-    kin: Kin,
+    defect: Defect,
+    shared: SharedState,
     memory: Arc<Memory>,
 }
 
-forward_store!(Wrong, InMemoryGraphStore, |store: &Wrong, declared: Capabilities| match store.sin {
-    Sin::CypherMissing => declared.with(Capability::Cypher),
+forward_store!(Wrong, InMemoryGraphStore, |store: &Wrong, declared: Capabilities| match store.defect {
+    Defect::CypherMissing => declared.with(Capability::Cypher),
     _ => declared,
 });
 
@@ -150,8 +150,8 @@ impl GraphStore for Wrong {
     async fn upsert_entities(&self, mut entities: Vec<Entity>) -> Result<UpsertReport> {
         for entity in &mut entities {
             entity.id = self.id(&entity.id)?;
-            match self.sin {
-                Sin::PropertiesMerged => {
+            match self.defect {
+                Defect::PropertiesMerged => {
                     let there = self.inner.get_entities(std::slice::from_ref(&entity.id)).await?.remove(0);
                     for (name, value) in there.into_iter().flat_map(|old| old.properties.into_map()) {
                         if entity.properties.get(&name).is_none() {
@@ -159,7 +159,7 @@ impl GraphStore for Wrong {
                         }
                     }
                 }
-                Sin::ReplacingDropsRelationships => {
+                Defect::ReplacingDropsRelationships => {
                     for one in self.touching(&entity.id).await? {
                         self.inner.delete_relationship(&one.id).await?;
                     }
@@ -167,8 +167,10 @@ impl GraphStore for Wrong {
                 _ => {}
             }
         }
-        let one_by_one =
-            matches!(self.sin, Sin::EntitiesInPart | Sin::WrittenInPart | Sin::RefusalLeavesTrace);
+        let one_by_one = matches!(
+            self.defect,
+            Defect::EntitiesInPart | Defect::WrittenInPart | Defect::RefusalLeavesTrace
+        );
         if one_by_one && !entities.is_empty() {
             let mut whole = UpsertReport::default();
             for entity in entities {
@@ -186,16 +188,16 @@ impl GraphStore for Wrong {
         for one in &mut relationships {
             (one.source, one.target) = (self.id(&one.source)?, self.id(&one.target)?);
         }
-        match self.sin {
-            Sin::EndsMadeUp => self.make_ends(&relationships).await?,
-            Sin::EndsKept => self.keep_ends(&mut relationships).await?,
-            Sin::LoopsDropped => relationships.retain(|one| one.source != one.target),
+        match self.defect {
+            Defect::EndsMadeUp => self.make_ends(&relationships).await?,
+            Defect::EndsKept => self.keep_ends(&mut relationships).await?,
+            Defect::LoopsDropped => relationships.retain(|one| one.source != one.target),
             _ => {}
         }
-        if self.sin == Sin::LoopsDropped && relationships.is_empty() {
+        if self.defect == Defect::LoopsDropped && relationships.is_empty() {
             return Ok(UpsertReport { created: 1, replaced: 0 });
         }
-        if self.sin == Sin::BatchInPart && !relationships.is_empty() {
+        if self.defect == Defect::BatchInPart && !relationships.is_empty() {
             let mut whole = UpsertReport::default();
             for one in relationships {
                 let report = self.inner.upsert_relationships(vec![one]).await?;
@@ -206,12 +208,12 @@ impl GraphStore for Wrong {
         }
         let named = relationships.first().map_or_else(String::new, |one| one.source.to_string());
         let report = match self.inner.upsert_relationships(relationships.clone()).await {
-            Err(error) if self.sin == Sin::DanglingKept && error.kind() == ErrorKind::NotFound => {
+            Err(error) if self.defect == Defect::DanglingKept && error.kind() == ErrorKind::NotFound => {
                 return Ok(self.keep_dangling(relationships));
             }
             answer => self.quoting(answer, &named)?,
         };
-        if self.sin == Sin::ParallelMerged {
+        if self.defect == Defect::ParallelMerged {
             self.merge_parallel(&relationships).await?;
         }
         Ok(report)
@@ -220,7 +222,7 @@ impl GraphStore for Wrong {
     async fn get_entities(&self, ids: &[EntityId]) -> Result<Vec<Option<Entity>>> {
         let ids = ids.iter().map(|id| self.id(id)).collect::<Result<Vec<_>>>()?;
         let mut found = self.inner.get_entities(&ids).await?;
-        if self.sin == Sin::GapsClosed {
+        if self.defect == Defect::GapsClosed {
             found.retain(Option::is_some);
         }
         Ok(found)
@@ -238,30 +240,30 @@ impl GraphStore for Wrong {
     async fn neighbors(&self, entity: &EntityId, query: &NeighborQuery) -> Result<SubGraph> {
         let entity = self.id(entity)?;
         let mut asked = query.clone();
-        match self.sin {
-            Sin::DirectionIgnored => asked.direction = Direction::Both,
-            Sin::BothMeansOut if query.direction == Direction::Both => asked.direction = Direction::Out,
-            Sin::TypesIgnored => asked.relationship_types.clear(),
-            Sin::OneHopTooFar if query.depth < 32 => asked.depth += 1,
-            Sin::LimitZeroReturnsStart => asked.limit = query.limit.max(1),
-            Sin::EdgeWithoutEnd if query.limit < 10_000 => asked.limit = 10_000,
+        match self.defect {
+            Defect::DirectionIgnored => asked.direction = Direction::Both,
+            Defect::BothMeansOut if query.direction == Direction::Both => asked.direction = Direction::Out,
+            Defect::TypesIgnored => asked.relationship_types.clear(),
+            Defect::OneHopTooFar if query.depth < 32 => asked.depth += 1,
+            Defect::LimitZeroReturnsStart => asked.limit = query.limit.max(1),
+            Defect::EdgeWithoutEnd if query.limit < 10_000 => asked.limit = 10_000,
             _ => {}
         }
         let mut reached = self.inner.neighbors(&entity, &asked).await?;
-        reached.entities.truncate(query.limit.max(usize::from(self.sin == Sin::LimitZeroReturnsStart)));
+        reached.entities.truncate(query.limit.max(usize::from(self.defect == Defect::LimitZeroReturnsStart)));
         Ok(reached)
     }
 
     async fn delete_entity(&self, entity: &EntityId) -> Result<DeletedEntity> {
         let entity = self.id(entity)?;
-        if self.sin == Sin::RelationshipsLeft {
+        if self.defect == Defect::RelationshipsLeft {
             let touching = self.touching(&entity).await?;
             let mut left = lock(&self.memory.left);
             for one in touching {
                 left.insert((self.inner.namespace().clone(), one.id.clone()), one);
             }
         }
-        if self.sin == Sin::NeighborsDeleted {
+        if self.defect == Defect::NeighborsDeleted {
             for one in self.touching(&entity).await? {
                 let other = if one.source == entity { one.target } else { one.source };
                 if other != entity {
@@ -270,7 +272,7 @@ impl GraphStore for Wrong {
             }
         }
         let mut deleted = self.inner.delete_entity(&entity).await?;
-        if self.sin == Sin::DeletionCountsNothing {
+        if self.defect == Defect::DeletionCountsNothing {
             deleted.relationships = 0;
         }
         Ok(deleted)
@@ -286,10 +288,10 @@ impl GraphStore for Wrong {
         page: PageRequest<EntityId>,
     ) -> Result<Page<Entity, EntityId>> {
         let mut query = query.clone();
-        if self.sin == Sin::FilterIgnored {
+        if self.defect == Defect::FilterIgnored {
             query.filter = None;
         }
-        if let (Sin::TrueEqualsOne, Some(filter)) = (self.sin, &query.filter) {
+        if let (Defect::TrueEqualsOne, Some(filter)) = (self.defect, &query.filter) {
             let filter = with_numbers(filter);
             let all = EntityQuery { filter: None, ..query.clone() };
             let mut all =
@@ -298,7 +300,7 @@ impl GraphStore for Wrong {
             all.items.truncate(page.limit.saturating_add(1));
             return Ok(Page::from_surplus(all.items, page.limit, |entity| entity.id.clone()));
         }
-        if let (Sin::LimitBeforeFilter, Some(filter)) = (self.sin, &query.filter) {
+        if let (Defect::LimitBeforeFilter, Some(filter)) = (self.defect, &query.filter) {
             let all = EntityQuery { filter: None, ..query.clone() };
             let mut found = self.inner.find_entities(&all, page).await?;
             found.items.retain(|entity| filter.matches(&entity.properties));
@@ -306,7 +308,7 @@ impl GraphStore for Wrong {
         }
         let query = &query;
         let mut found = self.inner.find_entities(query, page.clone()).await?;
-        if self.sin == Sin::PageSkipsOne && found.next.is_some() {
+        if self.defect == Defect::PageSkipsOne && found.next.is_some() {
             let following =
                 self.inner.find_entities(query, PageRequest { after: found.next.clone(), limit: 1 });
             found.next = following.await?.items.pop().map(|entity| entity.id);
@@ -320,7 +322,7 @@ impl GraphStore for Wrong {
         page: PageRequest<RelationshipId>,
     ) -> Result<Page<Relationship, RelationshipId>> {
         let mut query = query.clone();
-        if self.sin == Sin::TargetIgnored {
+        if self.defect == Defect::TargetIgnored {
             query.target = None;
         }
         self.inner.find_relationships(&query, page).await
@@ -328,7 +330,7 @@ impl GraphStore for Wrong {
 
     async fn count(&self) -> Result<GraphCounts> {
         let now = self.inner.count().await?;
-        if self.sin != Sin::CountsOnlyGrow {
+        if self.defect != Defect::CountsOnlyGrow {
             return Ok(now);
         }
         let mut most = lock(&self.memory.most);
@@ -339,7 +341,7 @@ impl GraphStore for Wrong {
     }
 
     fn as_cypher(&self) -> Option<&dyn CypherCapable> {
-        (self.sin == Sin::CypherUndeclared).then_some(self)
+        (self.defect == Defect::CypherUndeclared).then_some(self)
     }
 }
 

@@ -17,10 +17,10 @@ use larder_kernel::{
     SessionId, Store, StoredMessage, Thread, ThreadInfo, Ttl,
 };
 
-use super::serve::{Kin, asleep, lock, serve};
+use super::serve::{SharedState, asleep, lock, serve};
 use crate::harness::{Harness, StoreSet};
 
-sins! { History;
+defects! { History;
     limit_0_returns_everything: LimitZeroReturnsAll => ["HIST-023", "HIST-027", "HIST-030", "HIST-096"],
     messages_are_ordered_by_created_at: OrderedByTime => ["HIST-012"],
     idempotency_is_forgotten: KeysForgotten => ["HIST-007", "HIST-008", "HIST-011"],
@@ -85,19 +85,19 @@ struct Memory {
     late: late::Late,
 }
 
-fn backend(sin: Sin) -> Arc<dyn Harness> {
+fn backend(defect: Defect) -> Arc<dyn Harness> {
     let memory = Arc::new(Memory::default());
-    serve(sin.opening(), move |kin, namespace, _| {
-        let inner = InMemoryHistoryProvider::open(&kin.place, namespace);
-        let wrong = Wrong { inner, sin, kin, memory: Arc::clone(&memory) };
+    serve(defect.opening(), move |shared, namespace, _| {
+        let inner = InMemoryHistoryProvider::open(&shared.place, namespace);
+        let wrong = Wrong { inner, defect, shared, memory: Arc::clone(&memory) };
         StoreSet { history: Some(Arc::new(wrong)), ..StoreSet::default() }
     })
 }
 
 struct Wrong {
     inner: InMemoryHistoryProvider,
-    sin: Sin,
-    kin: Kin,
+    defect: Defect,
+    shared: SharedState,
     memory: Arc<Memory>,
 }
 
@@ -127,7 +127,7 @@ impl Wrong {
 
     /// The inner number of one that the wrong store gave.
     fn asked(&self, thread: &Thread, seq: Seq) -> Seq {
-        let shift = if self.sin == Sin::NumbersShared { self.shift(thread) } else { 0 };
+        let shift = if self.defect == Defect::NumbersShared { self.shift(thread) } else { 0 };
         Seq::new(seq.get().saturating_add(shift))
     }
 
@@ -146,11 +146,11 @@ impl Wrong {
     }
 
     fn limit(&self, limit: usize) -> usize {
-        if self.sin == Sin::LimitZeroReturnsAll && limit == 0 { 1_000 } else { limit }
+        if self.defect == Defect::LimitZeroReturnsAll && limit == 0 { 1_000 } else { limit }
     }
 
     fn read(&self, thread: &Thread, mut messages: Vec<StoredMessage>) -> Vec<StoredMessage> {
-        if self.sin == Sin::CommitsLate {
+        if self.defect == Defect::CommitsLate {
             let hidden = self.memory.late.hidden(&self.place_of(thread));
             messages.retain(|stored| !hidden.contains(&stored.seq));
         }
@@ -189,40 +189,40 @@ impl HistoryProvider for Wrong {
     ) -> Result<Appended> {
         let thread = self.thread(thread)?;
         let key = options.idempotency_key.as_ref().map(|key| (self.namespace().clone(), key.to_string()));
-        match self.sin {
-            Sin::KeysForgotten => options.idempotency_key = None,
-            Sin::KeysShared => {
+        match self.defect {
+            Defect::KeysForgotten => options.idempotency_key = None,
+            Defect::KeysShared => {
                 let answers = lock(&self.memory.answers);
                 if let Some(answer) = key.as_ref().and_then(|key| answers.get(key)) {
                     return Ok(*answer);
                 }
             }
-            Sin::LastOfBatchLost if messages.len() > 1 => {
+            Defect::LastOfBatchLost if messages.len() > 1 => {
                 messages.pop();
             }
-            Sin::BatchInPieces | Sin::WrittenInPart | Sin::RefusalLeavesTrace
+            Defect::BatchInPieces | Defect::WrittenInPart | Defect::RefusalLeavesTrace
                 if messages.len() > 1 && options.idempotency_key.is_none() =>
             {
                 return self.append_in_pieces(&thread, messages, &options).await;
             }
-            Sin::KeysOutlive if self.holds_nothing().await? => {
+            Defect::KeysOutlive if self.holds_nothing().await? => {
                 let answers = lock(&self.memory.answers);
                 if let Some(answer) = key.as_ref().and_then(|key| answers.get(key)) {
                     return Ok(*answer);
                 }
             }
-            Sin::TextEndsAtNul => messages.iter_mut().for_each(text::cut_at_nul),
-            Sin::TextAscii => messages.iter_mut().for_each(text::strip),
-            Sin::LargeTextDropped => messages.iter_mut().for_each(text::drop_large),
-            Sin::NumbersShared => self.share_numbers(&thread).await?,
-            Sin::CommitsLate => return self.append_late(&thread, messages, options).await,
-            Sin::ExpiredRead => options.ttl = None,
-            Sin::AppendIgnoresTtl => options.ttl = None,
+            Defect::TextEndsAtNul => messages.iter_mut().for_each(text::cut_at_nul),
+            Defect::TextAscii => messages.iter_mut().for_each(text::strip),
+            Defect::LargeTextDropped => messages.iter_mut().for_each(text::drop_large),
+            Defect::NumbersShared => self.share_numbers(&thread).await?,
+            Defect::CommitsLate => return self.append_late(&thread, messages, options).await,
+            Defect::ExpiredRead => options.ttl = None,
+            Defect::AppendIgnoresTtl => options.ttl = None,
             _ => {}
         }
         options.ttl = options.ttl.map(|ttl| self.ttl(ttl));
         let mut answer = self.inner.append_many(&thread, messages, options).await?;
-        if let (Sin::KeysShared | Sin::KeysOutlive, Some(key)) = (self.sin, key) {
+        if let (Defect::KeysShared | Defect::KeysOutlive, Some(key)) = (self.defect, key) {
             lock(&self.memory.answers).insert(key, answer);
         }
         answer.first = self.shown(&thread, answer.first);
@@ -232,7 +232,7 @@ impl HistoryProvider for Wrong {
 
     async fn get_messages(&self, thread: &Thread, offset: u64, limit: usize) -> Result<Vec<StoredMessage>> {
         let thread = self.thread(thread)?;
-        if self.sin == Sin::OrderedByTime {
+        if self.defect == Defect::OrderedByTime {
             let mut all = self.inner.get_messages(&thread, 0, 1_000).await?;
             all.sort_by_key(|stored| stored.message.created_at);
             let offset = usize::try_from(offset).unwrap_or(usize::MAX);
@@ -244,12 +244,12 @@ impl HistoryProvider for Wrong {
     async fn tail(&self, thread: &Thread, before: Option<Seq>, limit: usize) -> Result<Vec<StoredMessage>> {
         let thread = self.thread(thread)?;
         let before = before.map(|seq| self.asked(&thread, seq));
-        let before = match self.sin {
-            Sin::BeforeIncludesItself => before.map(|seq| Seq::new(seq.get().saturating_add(1))),
+        let before = match self.defect {
+            Defect::BeforeIncludesItself => before.map(|seq| Seq::new(seq.get().saturating_add(1))),
             _ => before,
         };
         let mut tail = self.inner.tail(&thread, before, self.limit(limit)).await?;
-        if self.sin == Sin::TailNewestFirst {
+        if self.defect == Defect::TailNewestFirst {
             tail.reverse();
         }
         Ok(self.read(&thread, tail))
@@ -264,18 +264,18 @@ impl HistoryProvider for Wrong {
     ) -> Result<Vec<StoredMessage>> {
         let thread = self.thread(thread)?;
         check_tail_matching(filter, limit)?;
-        let before = if self.sin == Sin::MatchesIgnoreBefore { None } else { before };
+        let before = if self.defect == Defect::MatchesIgnoreBefore { None } else { before };
         let limit = self.limit(limit);
-        let looked_at = match self.sin {
-            Sin::LimitBeforeFilter => limit,
-            Sin::SearchEndsEarly => 1_000,
+        let looked_at = match self.defect {
+            Defect::LimitBeforeFilter => limit,
+            Defect::SearchEndsEarly => 1_000,
             _ => 10_000,
         };
         let before = before.map(|seq| self.asked(&thread, seq));
         let mut kept = self.inner.tail(&thread, before, looked_at).await?;
         kept.retain(|stored| self.keeps(&thread, filter, &stored.message));
         kept.drain(..kept.len().saturating_sub(limit));
-        if self.sin == Sin::MatchesNewestFirst {
+        if self.defect == Defect::MatchesNewestFirst {
             kept.reverse();
         }
         Ok(self.read(&thread, kept))
@@ -284,8 +284,8 @@ impl HistoryProvider for Wrong {
     async fn page_after(&self, thread: &Thread, after: Seq, limit: usize) -> Result<Vec<StoredMessage>> {
         let thread = self.thread(thread)?;
         let after = self.asked(&thread, after);
-        let after = match self.sin {
-            Sin::AfterIncludesItself => Seq::new(after.get().saturating_sub(1)),
+        let after = match self.defect {
+            Defect::AfterIncludesItself => Seq::new(after.get().saturating_sub(1)),
             _ => after,
         };
         Ok(self.read(&thread, self.inner.page_after(&thread, after, self.limit(limit)).await?))
@@ -295,7 +295,7 @@ impl HistoryProvider for Wrong {
         let thread = self.thread(thread)?;
         let mut info = self.inner.thread_info(&thread).await?;
         info.last = self.shown(&thread, info.last);
-        if self.sin == Sin::BytesDoubled {
+        if self.defect == Defect::BytesDoubled {
             info.bytes *= 2;
         }
         Ok(info)
@@ -303,14 +303,14 @@ impl HistoryProvider for Wrong {
 
     async fn clear(&self, thread: &Thread) -> Result<u64> {
         let thread = self.thread(thread)?;
-        if self.sin == Sin::ClearsAgent {
+        if self.defect == Defect::ClearsAgent {
             let others = self.inner.list_threads(Some(&thread.agent), PageRequest::default()).await?;
             for other in others.items.into_iter().filter(|other| other.thread != thread) {
                 self.inner.clear(&other.thread).await?;
             }
         }
         let cleared = self.inner.clear(&thread).await?;
-        if self.sin == Sin::ClearRestartsSeq {
+        if self.defect == Defect::ClearRestartsSeq {
             let last = self.inner.thread_info(&thread).await?.last.get();
             lock(&self.memory.shift).insert(self.place_of(&thread), last);
         }
@@ -319,11 +319,11 @@ impl HistoryProvider for Wrong {
 
     async fn clear_run(&self, thread: &Thread, run: &RunId) -> Result<u64> {
         let thread = self.thread(thread)?;
-        match self.sin {
-            Sin::RunClearsThread => self.inner.clear(&thread).await,
-            Sin::RunClearedEverywhere => {
-                for name in self.kin.alike(self.inner.namespace()) {
-                    InMemoryHistoryProvider::open(&self.kin.place, name).clear_run(&thread, run).await?;
+        match self.defect {
+            Defect::RunClearsThread => self.inner.clear(&thread).await,
+            Defect::RunClearedEverywhere => {
+                for name in self.shared.alike(self.inner.namespace()) {
+                    InMemoryHistoryProvider::open(&self.shared.place, name).clear_run(&thread, run).await?;
                 }
                 self.inner.clear_run(&thread, run).await
             }
@@ -333,15 +333,15 @@ impl HistoryProvider for Wrong {
 
     async fn fork(&self, source: &Thread, target: &Thread, up_to: Option<Seq>) -> Result<Forked> {
         let (source, target) = (self.thread(source)?, self.thread(target)?);
-        if self.sin == Sin::ForkReplaces {
+        if self.defect == Defect::ForkReplaces {
             self.inner.clear(&target).await?;
         }
-        if self.sin == Sin::ForkForgetsAuthors {
+        if self.defect == Defect::ForkForgetsAuthors {
             lock(&self.memory.forks).push(self.place_of(&target));
         }
-        let up_to = match self.sin {
-            Sin::ForkTakesAll => None,
-            Sin::ForkDropsLast => {
+        let up_to = match self.defect {
+            Defect::ForkTakesAll => None,
+            Defect::ForkDropsLast => {
                 let last = up_to.unwrap_or(self.inner.thread_info(&source).await?.last).get();
                 Some(Seq::new(last.saturating_sub(1).max(1)))
             }
@@ -354,7 +354,7 @@ impl HistoryProvider for Wrong {
         let thread = self.thread(thread)?;
         (replacement.seen, replacement.up_to) =
             (self.asked(&thread, replacement.seen), self.asked(&thread, replacement.up_to));
-        if self.sin == Sin::ReplaceDropsLater {
+        if self.defect == Defect::ReplaceDropsLater {
             let last = self.inner.thread_info(&thread).await?.last;
             if replacement.seen <= last && replacement.up_to <= replacement.seen {
                 replacement.up_to = replacement.up_to.max(last);
@@ -362,7 +362,9 @@ impl HistoryProvider for Wrong {
             }
         }
         match self.inner.replace(&thread, replacement.clone()).await {
-            Err(error) if self.sin == Sin::ReplaceNeverConflicts && error.kind() == ErrorKind::Conflict => {
+            Err(error)
+                if self.defect == Defect::ReplaceNeverConflicts && error.kind() == ErrorKind::Conflict =>
+            {
                 replacement.seen = self.inner.thread_info(&thread).await?.last;
                 self.inner.replace(&thread, replacement).await
             }
@@ -375,9 +377,9 @@ impl HistoryProvider for Wrong {
         agent: Option<&AgentId>,
         page: PageRequest<Thread>,
     ) -> Result<Page<ThreadInfo, Thread>> {
-        let (Sin::AgentIsPrefix, Some(agent)) = (self.sin, agent) else {
+        let (Defect::AgentIsPrefix, Some(agent)) = (self.defect, agent) else {
             let mut listed = self.inner.list_threads(agent, page).await?;
-            if self.sin == Sin::ListedBackwards {
+            if self.defect == Defect::ListedBackwards {
                 listed.items.reverse();
             }
             return Ok(listed);
@@ -388,31 +390,31 @@ impl HistoryProvider for Wrong {
     }
 
     async fn set_ttl(&self, thread: &Thread, ttl: Option<Ttl>) -> Result<()> {
-        let ttl = if self.sin == Sin::ExpiredRead { None } else { ttl };
+        let ttl = if self.defect == Defect::ExpiredRead { None } else { ttl };
         self.inner.set_ttl(&self.thread(thread)?, ttl.map(|ttl| self.ttl(ttl))).await
     }
 
     async fn subscribe(&self, thread: &Thread, after: Seq) -> Result<HistoryEvents> {
         let thread = self.thread(thread)?;
-        let after = match self.sin {
-            Sin::NoBacklog => self.inner.thread_info(&thread).await?.last,
+        let after = match self.defect {
+            Defect::NoBacklog => self.inner.thread_info(&thread).await?.last,
             _ => self.asked(&thread, after),
         };
         let events = self.inner.subscribe(&thread, after).await?;
         let shift = self.shift(&thread);
-        Ok(match self.sin {
-            Sin::NumbersShared => events
+        Ok(match self.defect {
+            Defect::NumbersShared => events
                 .map_ok(move |mut event| {
                     event.seq = Seq::new(event.seq.get() - shift);
                     event
                 })
                 .boxed(),
-            Sin::EverySubscriptionErased => self.kin.until_erased("history.subscribe", events),
-            Sin::SleepsOverErasure => asleep(events),
-            Sin::SkipsSeventhEvent => {
+            Defect::EverySubscriptionErased => self.shared.until_erased("history.subscribe", events),
+            Defect::SleepsOverErasure => asleep(events),
+            Defect::SkipsSeventhEvent => {
                 events.try_filter(|event| future::ready(event.seq.get() % 7 != 0)).boxed()
             }
-            Sin::ClearsHidden => events
+            Defect::ClearsHidden => events
                 .try_filter(|event| future::ready(!matches!(event.kind, HistoryEventKind::Cleared { .. })))
                 .boxed(),
             _ => events,
@@ -422,9 +424,9 @@ impl HistoryProvider for Wrong {
 
 impl Wrong {
     fn ttl(&self, mut ttl: Ttl) -> Ttl {
-        match self.sin {
-            Sin::LifeNotRefreshed => ttl.refresh_on_use = false,
-            Sin::LifeAlwaysRefreshed => ttl.refresh_on_use = true,
+        match self.defect {
+            Defect::LifeNotRefreshed => ttl.refresh_on_use = false,
+            Defect::LifeAlwaysRefreshed => ttl.refresh_on_use = true,
             _ => {}
         }
         ttl

@@ -15,10 +15,10 @@ use larder_kernel::{
     PageRequest, Result, Revision, Store, Timestamp,
 };
 
-use super::serve::{Kin, asleep, lock, serve};
+use super::serve::{SharedState, asleep, lock, serve};
 use crate::harness::{Harness, StoreSet};
 
-sins! { KeyValue;
+defects! { KeyValue;
     deleting_takes_longer_keys_too: DeletesPrefix => ["KV-027"],
     expired_values_are_read: ExpiredRead => ["KV-011"],
     values_over_64_kib_are_cut: LargeValuesCut => ["KV-001"],
@@ -51,19 +51,19 @@ struct Memory {
     values: Mutex<BTreeMap<(Namespace, BucketName, Key), KeyValueEntry>>,
 }
 
-fn backend(sin: Sin) -> Arc<dyn Harness> {
+fn backend(defect: Defect) -> Arc<dyn Harness> {
     let memory = Arc::new(Memory::default());
-    serve(sin.opening(), move |kin, namespace, _| {
-        let inner = InMemoryKeyValueStore::open(&kin.place, namespace);
-        let wrong = Wrong { inner, sin, kin, memory: Arc::clone(&memory) };
+    serve(defect.opening(), move |shared, namespace, _| {
+        let inner = InMemoryKeyValueStore::open(&shared.place, namespace);
+        let wrong = Wrong { inner, defect, shared, memory: Arc::clone(&memory) };
         StoreSet { key_value: Some(Arc::new(wrong)), ..StoreSet::default() }
     })
 }
 
 struct Wrong {
     inner: InMemoryKeyValueStore,
-    sin: Sin,
-    kin: Kin,
+    defect: Defect,
+    shared: SharedState,
     memory: Arc<Memory>,
 }
 
@@ -75,8 +75,8 @@ impl Wrong {
     }
 
     fn bucket(&self, bucket: &BucketName) -> Result<BucketName> {
-        match self.sin {
-            Sin::BucketsIgnored => BucketName::new("one"),
+        match self.defect {
+            Defect::BucketsIgnored => BucketName::new("one"),
             _ => BucketName::new(self.kept(bucket.as_str())),
         }
     }
@@ -142,26 +142,26 @@ impl KeyValueStore for Wrong {
         mut options: KeyValuePutOptions,
     ) -> Result<Revision> {
         let (bucket, key) = (self.bucket(bucket)?, self.key(key)?);
-        match (self.sin, options.condition) {
-            (Sin::LargeValuesCut, _) if value.len() <= VALUE_BYTES_MAX => value.truncate(64 << 10),
-            (Sin::LargeValuesDropped, _) if (64 << 10..=VALUE_BYTES_MAX).contains(&value.len()) => {
+        match (self.defect, options.condition) {
+            (Defect::LargeValuesCut, _) if value.len() <= VALUE_BYTES_MAX => value.truncate(64 << 10),
+            (Defect::LargeValuesDropped, _) if (64 << 10..=VALUE_BYTES_MAX).contains(&value.len()) => {
                 return Ok(Revision::new(1));
             }
-            (Sin::WrittenInPart, KeyValueCondition::None) => {
+            (Defect::WrittenInPart, KeyValueCondition::None) => {
                 return self.put_in_part(&bucket, &key, value, options).await;
             }
-            (Sin::RefusalLeavesTrace, _) if value.len() > VALUE_BYTES_MAX => {
+            (Defect::RefusalLeavesTrace, _) if value.len() > VALUE_BYTES_MAX => {
                 self.inner.delete(&bucket, &key, None).await?;
             }
-            (Sin::CreatingOverwrites, KeyValueCondition::Absent) => {
+            (Defect::CreatingOverwrites, KeyValueCondition::Absent) => {
                 options.condition = KeyValueCondition::None;
             }
-            (Sin::LostUpdates, KeyValueCondition::AtRevision(_)) => {
+            (Defect::LostUpdates, KeyValueCondition::AtRevision(_)) => {
                 // Every store that checks first and writes then waits in between.
                 tokio::task::yield_now().await;
                 options.condition = KeyValueCondition::None;
             }
-            (Sin::TtlKept, _) if options.ttl.is_none() => {
+            (Defect::TtlKept, _) if options.ttl.is_none() => {
                 let there = self.inner.get(&bucket, &key).await?;
                 let left = there.and_then(|entry| entry.expires_at).map(|at| {
                     let micros = at.as_micros() - Timestamp::now().as_micros();
@@ -173,8 +173,8 @@ impl KeyValueStore for Wrong {
         }
         let revision = self.inner.put(&bucket, &key, value, options).await;
         let revision = self.quoting(revision, key.as_str())?;
-        if let (Sin::ExpiredRead | Sin::ExpiredListed | Sin::EmptiedBucketsListed, Some(entry)) =
-            (self.sin, self.inner.get(&bucket, &key).await?)
+        if let (Defect::ExpiredRead | Defect::ExpiredListed | Defect::EmptiedBucketsListed, Some(entry)) =
+            (self.defect, self.inner.get(&bucket, &key).await?)
         {
             lock(&self.memory.values).insert(self.place_of(&bucket, &key), entry);
         }
@@ -184,11 +184,11 @@ impl KeyValueStore for Wrong {
     async fn get(&self, bucket: &BucketName, key: &Key) -> Result<Option<KeyValueEntry>> {
         let (bucket, key) = (self.bucket(bucket)?, self.key(key)?);
         let found = self.inner.get(&bucket, &key).await?;
-        match (self.sin, &found) {
-            (Sin::ExpiredRead, None) => {
+        match (self.defect, &found) {
+            (Defect::ExpiredRead, None) => {
                 Ok(lock(&self.memory.values).get(&self.place_of(&bucket, &key)).cloned())
             }
-            (Sin::AbsentIsAnError, None) => {
+            (Defect::AbsentIsAnError, None) => {
                 Err(Error::new(ErrorKind::NotFound, "key_value.get", "no such key"))
             }
             _ => Ok(found),
@@ -197,26 +197,26 @@ impl KeyValueStore for Wrong {
 
     async fn delete(&self, bucket: &BucketName, key: &Key, mut at: Option<Revision>) -> Result<bool> {
         let (bucket, key) = (self.bucket(bucket)?, self.key(key)?);
-        match self.sin {
-            Sin::DeletesPrefix => {
+        match self.defect {
+            Defect::DeletesPrefix => {
                 let longer = self.inner.list(&bucket, key.as_str(), PageRequest::default()).await?;
                 for item in longer.items.into_iter().filter(|item| item.key != key) {
                     self.inner.delete(&bucket, &item.key, None).await?;
                 }
             }
-            Sin::DeletesAnyRevision => at = None,
-            Sin::DeletesEverywhere => {
-                for name in self.kin.alike(self.inner.namespace()) {
-                    InMemoryKeyValueStore::open(&self.kin.place, name).delete(&bucket, &key, None).await?;
+            Defect::DeletesAnyRevision => at = None,
+            Defect::DeletesEverywhere => {
+                for name in self.shared.alike(self.inner.namespace()) {
+                    InMemoryKeyValueStore::open(&self.shared.place, name).delete(&bucket, &key, None).await?;
                 }
             }
-            Sin::ExpiredRead | Sin::ExpiredListed => {
+            Defect::ExpiredRead | Defect::ExpiredListed => {
                 lock(&self.memory.values).remove(&self.place_of(&bucket, &key));
             }
             _ => {}
         }
         let there = self.inner.delete(&bucket, &key, at).await?;
-        Ok(there && self.sin != Sin::DeletionDenied)
+        Ok(there && self.defect != Defect::DeletionDenied)
     }
 
     async fn list(
@@ -226,23 +226,25 @@ impl KeyValueStore for Wrong {
         page: PageRequest<Key>,
     ) -> Result<Page<KeyRevision, Key>> {
         let bucket = self.bucket(bucket)?;
-        let wanted: Box<dyn Fn(&Key) -> bool + Send + Sync> = match self.sin {
-            Sin::PrefixIsPattern if prefix.contains(['%', '_']) => Box::new(|key| matches_like(prefix, key)),
-            Sin::PrefixIgnoresCase if !prefix.is_empty() => {
+        let wanted: Box<dyn Fn(&Key) -> bool + Send + Sync> = match self.defect {
+            Defect::PrefixIsPattern if prefix.contains(['%', '_']) => {
+                Box::new(|key| matches_like(prefix, key))
+            }
+            Defect::PrefixIgnoresCase if !prefix.is_empty() => {
                 Box::new(|key| key.as_str().to_lowercase().starts_with(&prefix.to_lowercase()))
             }
-            Sin::PageRepeatsCursor if page.after.is_some() && page.limit > 0 => {
+            Defect::PageRepeatsCursor if page.after.is_some() && page.limit > 0 => {
                 Box::new(|key| key.as_str().starts_with(prefix) && Some(key) >= page.after.as_ref())
             }
-            Sin::ExpiredListed => return self.list_expired(&bucket, prefix, &page).await,
-            Sin::ListedInReverse => {
+            Defect::ExpiredListed => return self.list_expired(&bucket, prefix, &page).await,
+            Defect::ListedInReverse => {
                 let mut listed = self.inner.list(&bucket, prefix, page).await?;
                 listed.items.reverse();
                 return Ok(listed);
             }
             _ => return self.inner.list(&bucket, prefix, page).await,
         };
-        let repeats = self.sin == Sin::PageRepeatsCursor;
+        let repeats = self.defect == Defect::PageRepeatsCursor;
         let after = |key: &Key| repeats || page.after.as_ref().is_none_or(|after| key > after);
         let keys = self.keys(&bucket).await?;
         let found = keys.into_iter().filter(|item| wanted(&item.key) && after(&item.key));
@@ -253,7 +255,7 @@ impl KeyValueStore for Wrong {
 
     async fn list_buckets(&self, page: PageRequest<BucketName>) -> Result<Page<BucketInfo, BucketName>> {
         let mut listed = self.inner.list_buckets(page.clone()).await?;
-        if self.sin == Sin::EmptiedBucketsListed && page.after.is_none() && listed.next.is_none() {
+        if self.defect == Defect::EmptiedBucketsListed && page.after.is_none() && listed.next.is_none() {
             let memory = lock(&self.memory.values);
             for (_, bucket, _) in memory.keys().filter(|(space, _, _)| space == self.inner.namespace()) {
                 if !listed.items.iter().any(|info| info.bucket == *bucket) {
@@ -267,19 +269,19 @@ impl KeyValueStore for Wrong {
 
     async fn watch(&self, bucket: &BucketName, prefix: &str, after: Revision) -> Result<KeyValueEvents> {
         let bucket = self.bucket(bucket)?;
-        let prefix = if self.sin == Sin::WatchIgnoresPrefix { "" } else { prefix };
+        let prefix = if self.defect == Defect::WatchIgnoresPrefix { "" } else { prefix };
         let events = self.inner.watch(&bucket, prefix, after).await?;
-        let refused_late = self.sin == Sin::LateWatchRefused
+        let refused_late = self.defect == Defect::LateWatchRefused
             && after == Revision::ZERO
             && self.inner.list(&bucket, prefix, PageRequest::first(1)).await?.items.is_empty();
-        Ok(match self.sin {
-            Sin::LateWatchRefused if refused_late => events.map(not_past_what_is_remembered).boxed(),
-            Sin::WatchHidesDeletions => {
+        Ok(match self.defect {
+            Defect::LateWatchRefused if refused_late => events.map(not_past_what_is_remembered).boxed(),
+            Defect::WatchHidesDeletions => {
                 events.try_filter(|event| future::ready(event.kind != KeyValueEventKind::Deleted)).boxed()
             }
-            Sin::EveryWatchErased => self.kin.until_erased("key_value.watch", events),
-            Sin::SleepsOverErasure => asleep(events),
-            Sin::SkipsThirdChange => {
+            Defect::EveryWatchErased => self.shared.until_erased("key_value.watch", events),
+            Defect::SleepsOverErasure => asleep(events),
+            Defect::SkipsThirdChange => {
                 events.try_filter(|event| future::ready(event.revision.get() % 3 != 0)).boxed()
             }
             _ => events,

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use crate::harness::{Harness, OpenOptions, StoreSet};
 
-type Open = dyn Fn(Kin, Namespace, &OpenOptions) -> StoreSet + Send + Sync;
+type Open = dyn Fn(SharedState, Namespace, &OpenOptions) -> StoreSet + Send + Sync;
 
 /// Locks; what a panicking case left behind is of no account, as each mutant is judged on a place of its own.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -35,7 +35,7 @@ pub(super) enum Opening {
 
 /// What the handles on one place share.
 #[derive(Clone)]
-pub(super) struct Kin {
+pub(super) struct SharedState {
     /// The place.
     pub(super) place: MemoryBackend,
     namespaces: Arc<Mutex<BTreeSet<Namespace>>>,
@@ -45,7 +45,7 @@ pub(super) struct Kin {
     _alive: Arc<()>,
 }
 
-impl Kin {
+impl SharedState {
     /// The other namespaces whose names begin with this one's.
     pub(super) fn alike(&self, namespace: &Namespace) -> Vec<Namespace> {
         let begins =
@@ -86,15 +86,15 @@ impl Kin {
     }
 }
 
-impl fmt::Debug for Kin {
+impl fmt::Debug for SharedState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Kin")
+        f.write_str("SharedState")
     }
 }
 
 /// One place, and who is left of those that opened it.
 struct Place {
-    kin: Kin,
+    shared: SharedState,
     last: Weak<()>,
 }
 
@@ -102,14 +102,14 @@ impl Place {
     fn new() -> Self {
         let alive = Arc::new(());
         let last = Arc::downgrade(&alive);
-        let kin = Kin {
+        let shared = SharedState {
             place: MemoryBackend::new(),
             namespaces: Arc::default(),
             named: Arc::default(),
             erasures: watch::Sender::default(),
             _alive: alive,
         };
-        Self { kin, last }
+        Self { shared, last }
     }
 }
 
@@ -154,8 +154,8 @@ impl Harness for Served {
             Opening::OneNamespace => Namespace::new("one")?,
             _ => namespace.clone(),
         };
-        lock(&place.kin.namespaces).insert(namespace.clone());
-        Ok((self.open)(place.kin.clone(), namespace, options))
+        lock(&place.shared.namespaces).insert(namespace.clone());
+        Ok((self.open)(place.shared.clone(), namespace, options))
     }
 
     async fn isolated(&self) -> Result<Option<Arc<dyn Harness>>> {
@@ -167,7 +167,7 @@ impl Harness for Served {
 /// A harness of the stores that a function opens, which must be of one contract only.
 pub(super) fn serve(
     opening: Opening,
-    open: impl Fn(Kin, Namespace, &OpenOptions) -> StoreSet + Send + Sync + 'static,
+    open: impl Fn(SharedState, Namespace, &OpenOptions) -> StoreSet + Send + Sync + 'static,
 ) -> Arc<dyn Harness> {
     Arc::new(Served::new(opening, Arc::new(open)))
 }

@@ -12,10 +12,10 @@ use larder_kernel::{
     TaskQuery, TaskStatus, TaskStore, Transition, WorkerId,
 };
 
-use super::serve::{Kin, lock, serve};
+use super::serve::{SharedState, lock, serve};
 use crate::harness::{Harness, StoreSet};
 
-sins! { Tasks;
+defects! { Tasks;
     a_claim_has_two_winners: TwoWinners => ["TASK-041"],
     the_last_write_wins: LastWriteWins => ["TASK-022"],
     repeating_a_step_succeeds: RepeatedStepSucceeds => ["TASK-021", "TASK-024"],
@@ -50,19 +50,19 @@ struct Memory {
     leases: Mutex<BTreeMap<(Namespace, BoardId, TaskId), Lease>>,
 }
 
-fn backend(sin: Sin) -> Arc<dyn Harness> {
+fn backend(defect: Defect) -> Arc<dyn Harness> {
     let memory = Arc::new(Memory::default());
-    serve(sin.opening(), move |kin, namespace, _| {
-        let inner = InMemoryTaskStore::open(&kin.place, namespace);
-        let wrong = Wrong { inner, sin, kin, memory: Arc::clone(&memory) };
+    serve(defect.opening(), move |shared, namespace, _| {
+        let inner = InMemoryTaskStore::open(&shared.place, namespace);
+        let wrong = Wrong { inner, defect, shared, memory: Arc::clone(&memory) };
         StoreSet { tasks: Some(Arc::new(wrong)), ..StoreSet::default() }
     })
 }
 
 struct Wrong {
     inner: InMemoryTaskStore,
-    sin: Sin,
-    kin: Kin,
+    defect: Defect,
+    shared: SharedState,
     memory: Arc<Memory>,
 }
 
@@ -79,13 +79,13 @@ impl Wrong {
 
     fn board(&self, board: &BoardId) -> Result<BoardId> {
         let conversation = self.conversation(&board.conversation)?;
-        let agent = if self.sin == Sin::AgentsIgnored { "one".into() } else { board.agent.to_string() };
+        let agent = if self.defect == Defect::AgentsIgnored { "one".into() } else { board.agent.to_string() };
         BoardId::new(conversation.as_str(), agent)
     }
 
-    /// The task with the lease that it had, where that is the sin.
+    /// The task with the lease that it had, where that is the defect.
     fn with_lease_left(&self, board: &BoardId, mut task: Task) -> Task {
-        if self.sin == Sin::LeaseLeft && task.status != TaskStatus::InProgress {
+        if self.defect == Defect::LeaseLeft && task.status != TaskStatus::InProgress {
             let place = (self.inner.namespace().clone(), board.clone(), task.id.clone());
             task.lease = lock(&self.memory.leases).get(&place).cloned();
         }
@@ -93,11 +93,11 @@ impl Wrong {
     }
 
     fn note_claim(&self, board: &BoardId, claim: &mut Claim) {
-        if self.sin == Sin::TokensRestart {
+        if self.defect == Defect::TokensRestart {
             claim.token = FencingToken::new(1);
         }
         let Some(lease) = &mut claim.task.lease else { return };
-        if self.sin == Sin::TokensRestart {
+        if self.defect == Defect::TokensRestart {
             lease.token = claim.token;
         }
         let place = (self.inner.namespace().clone(), board.clone(), claim.task.id.clone());
@@ -125,9 +125,9 @@ impl Wrong {
         task: &TaskId,
         given: Option<FencingToken>,
     ) -> Result<Option<FencingToken>> {
-        let accepted = match self.sin {
-            Sin::StaleTokenAccepted | Sin::TokensRestart => given.is_some(),
-            Sin::MissingTokenAccepted => given.is_none(),
+        let accepted = match self.defect {
+            Defect::StaleTokenAccepted | Defect::TokensRestart => given.is_some(),
+            Defect::MissingTokenAccepted => given.is_none(),
             _ => false,
         };
         if !accepted {
@@ -143,15 +143,17 @@ impl TaskStore for Wrong {
     async fn create_task_list(&self, board: &BoardId, mut new: NewBoard) -> Result<Board> {
         let named = board.conversation.to_string();
         let board = self.board(board)?;
-        if self.sin == Sin::WrittenInPart && !new.tasks.is_empty() {
+        if self.defect == Defect::WrittenInPart && !new.tasks.is_empty() {
             let tasks = std::mem::take(&mut new.tasks);
             self.inner.create_task_list(&board, new).await?;
             self.add_one_by_one(&board, tasks).await?;
             return self.there(&board).await;
         }
-        let trace = self.sin == Sin::RefusalLeavesTrace;
+        let trace = self.defect == Defect::RefusalLeavesTrace;
         match self.inner.create_task_list(&board, new).await {
-            Err(error) if self.sin == Sin::BoardCreatedTwice && error.kind() == ErrorKind::AlreadyExists => {
+            Err(error)
+                if self.defect == Defect::BoardCreatedTwice && error.kind() == ErrorKind::AlreadyExists =>
+            {
                 self.inner.get_board(&board).await?.ok_or(error)
             }
             Err(error) if trace && error.kind() == ErrorKind::InvalidInput => {
@@ -163,19 +165,19 @@ impl TaskStore for Wrong {
     }
 
     async fn add_tasks(&self, board: &BoardId, mut tasks: Vec<NewTask>) -> Result<Vec<Task>> {
-        if self.sin == Sin::RetriesAlwaysThree {
+        if self.defect == Defect::RetriesAlwaysThree {
             tasks.iter_mut().for_each(|task| task.retries_max = 3);
         }
         let board = self.board(board)?;
-        match self.sin {
-            Sin::BatchInPart | Sin::WrittenInPart => self.add_one_by_one(&board, tasks).await,
+        match self.defect {
+            Defect::BatchInPart | Defect::WrittenInPart => self.add_one_by_one(&board, tasks).await,
             _ => self.inner.add_tasks(&board, tasks).await,
         }
     }
 
     async fn get_board(&self, board: &BoardId) -> Result<Option<Board>> {
         let mut found = self.inner.get_board(&self.board(board)?).await?;
-        if let (Sin::CountsStandStill, Some(found)) = (self.sin, &mut found) {
+        if let (Defect::CountsStandStill, Some(found)) = (self.defect, &mut found) {
             found.tasks = BoardStatusCounts { planned: found.tasks.total(), ..BoardStatusCounts::default() };
         }
         Ok(found)
@@ -194,9 +196,9 @@ impl TaskStore for Wrong {
         page: PageRequest<TaskPosition>,
     ) -> Result<Page<Task, TaskPosition>> {
         let all = TaskQuery::default();
-        let query = if self.sin == Sin::StatusesIgnored { &all } else { query };
+        let query = if self.defect == Defect::StatusesIgnored { &all } else { query };
         let mut listed = self.inner.list_tasks(&self.board(board)?, query, page).await?;
-        if self.sin == Sin::ListedById {
+        if self.defect == Defect::ListedById {
             listed.items.sort_by(|left, right| left.id.cmp(&right.id));
         }
         Ok(listed)
@@ -214,13 +216,15 @@ impl TaskStore for Wrong {
         let board = self.board(board)?;
         step.token = self.token(&board, task, step.token).await?;
         let to = step.to;
-        match self.sin {
-            Sin::LastWriteWins => step.expected = None,
-            Sin::ResultForgotten => step.result = None,
+        match self.defect {
+            Defect::LastWriteWins => step.expected = None,
+            Defect::ResultForgotten => step.result = None,
             _ => {}
         }
         match self.inner.update_status(&board, task, step).await {
-            Err(error) if self.sin == Sin::RepeatedStepSucceeds && error.kind() == ErrorKind::Conflict => {
+            Err(error)
+                if self.defect == Defect::RepeatedStepSucceeds && error.kind() == ErrorKind::Conflict =>
+            {
                 let there = self.inner.get_task(&board, task).await?;
                 there.filter(|task| task.status == to).ok_or(error)
             }
@@ -236,9 +240,9 @@ impl TaskStore for Wrong {
     ) -> Result<RetryOutcome> {
         let board = self.board(board)?;
         let token = self.token(&board, task, token).await?;
-        Ok(match (self.sin, self.inner.increment_retry(&board, task, token).await?) {
-            (Sin::ExhaustionHidden, RetryOutcome::Exhausted(task)) => RetryOutcome::Retried(task),
-            (Sin::EndlessRetries, RetryOutcome::Exhausted(task)) => {
+        Ok(match (self.defect, self.inner.increment_retry(&board, task, token).await?) {
+            (Defect::ExhaustionHidden, RetryOutcome::Exhausted(task)) => RetryOutcome::Retried(task),
+            (Defect::EndlessRetries, RetryOutcome::Exhausted(task)) => {
                 RetryOutcome::Retried(self.inner.force_retry(&board, &task.id).await?)
             }
             (_, outcome) => outcome,
@@ -249,7 +253,7 @@ impl TaskStore for Wrong {
         let board = self.board(board)?;
         let before = self.inner.get_task(&board, task).await?;
         let mut forced = self.inner.force_retry(&board, task).await?;
-        if let (Sin::ForceKeepsRetries, Some(before)) = (self.sin, before) {
+        if let (Defect::ForceKeepsRetries, Some(before)) = (self.defect, before) {
             forced.retries = before.retries;
         }
         Ok(forced)
@@ -257,15 +261,15 @@ impl TaskStore for Wrong {
 
     async fn settle_conversation(&self, conversation: &ConversationId) -> Result<u64> {
         let conversation = self.conversation(conversation)?;
-        match self.sin {
-            Sin::SettlesAll => {
+        match self.defect {
+            Defect::SettlesAll => {
                 let settled = self.inner.settle_conversation(&conversation).await?;
                 for board in self.inner.list_boards(None, PageRequest::default()).await?.items {
                     self.inner.settle_conversation(&board.id.conversation).await?;
                 }
                 Ok(settled)
             }
-            Sin::SettlesOneBoard => {
+            Defect::SettlesOneBoard => {
                 let first = self.inner.list_boards(Some(&conversation), PageRequest::first(1)).await?.items;
                 let running = TaskQuery::in_statuses([TaskStatus::InProgress]);
                 let mut settled = 0;
@@ -287,15 +291,15 @@ impl TaskStore for Wrong {
     async fn claim(&self, board: &BoardId, worker: &WorkerId, lease: Duration) -> Result<Option<Claim>> {
         let board = self.board(board)?;
         let lease =
-            if self.sin == Sin::LeaseNeverPasses { lease.max(Duration::from_secs(600)) } else { lease };
-        if self.sin == Sin::ClaimsInProgress {
+            if self.defect == Defect::LeaseNeverPasses { lease.max(Duration::from_secs(600)) } else { lease };
+        if self.defect == Defect::ClaimsInProgress {
             let running = TaskQuery::in_statuses([TaskStatus::InProgress]);
             let first = self.inner.list_tasks(&board, &running, PageRequest::first(1)).await?.items;
             for task in first.iter().filter(|task| task.lease.is_none()) {
                 self.inner.force_retry(&board, &task.id).await?;
             }
         }
-        if self.sin != Sin::TwoWinners {
+        if self.defect != Defect::TwoWinners {
             let mut claim = self.inner.claim(&board, worker, lease).await?;
             if let Some(claim) = &mut claim {
                 self.note_claim(&board, claim);
@@ -326,8 +330,8 @@ impl TaskStore for Wrong {
         let board = self.board(board)?;
         let token = self.token(&board, task, Some(token)).await?.unwrap_or(token);
         let there = self.inner.get_task(&board, task).await?.and_then(|task| task.lease);
-        let token = match (self.sin, there) {
-            (Sin::RenewalNeedsNoToken, Some(lease)) => lease.token,
+        let token = match (self.defect, there) {
+            (Defect::RenewalNeedsNoToken, Some(lease)) => lease.token,
             _ => token,
         };
         self.inner.renew_lease(&board, task, token, lease).await
@@ -336,7 +340,7 @@ impl TaskStore for Wrong {
     async fn delete_board(&self, board: &BoardId) -> Result<bool> {
         let board = self.board(board)?;
         let there = self.inner.delete_board(&board).await?;
-        if self.sin == Sin::DeletesConversation {
+        if self.defect == Defect::DeletesConversation {
             let conversation = Some(&board.conversation);
             for other in self.inner.list_boards(conversation, PageRequest::default()).await?.items {
                 self.inner.delete_board(&other.id).await?;

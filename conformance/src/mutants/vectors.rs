@@ -10,10 +10,10 @@ use larder_kernel::{
 };
 
 use super::filters::{metadata_with_numbers, with_numbers};
-use super::serve::{Kin, serve};
+use super::serve::{SharedState, serve};
 use crate::harness::{Harness, StoreSet};
 
-sins! { Vectors;
+defects! { Vectors;
     the_limit_is_applied_before_the_filter: LimitBeforeFilter => ["VEC-024"],
     true_equals_1_in_filters: TrueEqualsOne => ["VEC-029"],
     replacing_keeps_old_metadata: MetadataMerged => ["VEC-003"],
@@ -42,20 +42,20 @@ sins! { Vectors;
     one_bad_request_of_a_batch_is_left_out: BadRequestLeftOut => ["VEC-033"],
 }
 
-fn backend(sin: Sin) -> Arc<dyn Harness> {
-    serve(sin.opening(), move |kin, namespace, options| {
-        let mut inner = InMemoryVectorStore::open(&kin.place, namespace);
+fn backend(defect: Defect) -> Arc<dyn Harness> {
+    serve(defect.opening(), move |shared, namespace, options| {
+        let mut inner = InMemoryVectorStore::open(&shared.place, namespace);
         if let Some(embedder) = &options.embedder {
             inner = inner.with_embedder(Arc::clone(embedder));
         }
-        StoreSet { vectors: Some(Arc::new(Wrong { inner, sin, kin })), ..StoreSet::default() }
+        StoreSet { vectors: Some(Arc::new(Wrong { inner, defect, shared })), ..StoreSet::default() }
     })
 }
 
 struct Wrong {
     inner: InMemoryVectorStore,
-    sin: Sin,
-    kin: Kin,
+    defect: Defect,
+    shared: SharedState,
 }
 
 forward_store!(Wrong, InMemoryVectorStore);
@@ -132,7 +132,7 @@ impl Wrong {
         filter: &Filter,
     ) -> Result<Vec<SearchHit>> {
         let mut unfiltered = SearchRequest { filter: None, ..request.clone() };
-        if self.sin == Sin::TrueEqualsOne {
+        if self.defect == Defect::TrueEqualsOne {
             unfiltered.limit = 1_000;
             let filter = with_numbers(filter);
             let mut hits = self.inner.search(collection, &unfiltered).await?;
@@ -173,26 +173,27 @@ impl VectorStore for Wrong {
         for document in &mut documents {
             document.id = self.id(&document.id)?;
         }
-        match self.sin {
-            Sin::MetadataMerged if mode == PutMode::Upsert => {
+        match self.defect {
+            Defect::MetadataMerged if mode == PutMode::Upsert => {
                 self.merge_metadata(collection, &mut documents).await?;
             }
-            Sin::EmbeddingKept if mode == PutMode::Upsert => {
+            Defect::EmbeddingKept if mode == PutMode::Upsert => {
                 self.keep_embeddings(collection, &mut documents).await?;
             }
-            Sin::TextAscii => {
+            Defect::TextAscii => {
                 documents.iter_mut().for_each(|document| document.content.retain(|letter| letter.is_ascii()));
             }
-            Sin::IfAbsentOverwrites => mode = PutMode::Upsert,
+            Defect::IfAbsentOverwrites => mode = PutMode::Upsert,
             _ => {}
         }
-        if self.sin == Sin::LastOfBatchLost && documents.len() > 1 {
+        if self.defect == Defect::LastOfBatchLost && documents.len() > 1 {
             let lost = documents.pop().map(|document| document.id);
             let mut report = self.inner.put(collection, documents, mode).await?;
             report.written.extend(lost);
             return Ok(report);
         }
-        let one_by_one = matches!(self.sin, Sin::BatchInPart | Sin::WrittenInPart | Sin::RefusalLeavesTrace);
+        let one_by_one =
+            matches!(self.defect, Defect::BatchInPart | Defect::WrittenInPart | Defect::RefusalLeavesTrace);
         if one_by_one && !documents.is_empty() {
             return self.put_one_by_one(collection, documents, mode).await;
         }
@@ -202,9 +203,9 @@ impl VectorStore for Wrong {
     async fn get(&self, collection: &CollectionName, ids: &[DocumentId]) -> Result<Vec<Option<Document>>> {
         let ids = ids.iter().map(|id| self.id(id)).collect::<Result<Vec<_>>>()?;
         let mut found = self.inner.get(collection, &ids).await?;
-        match self.sin {
-            Sin::GapsClosed => found.retain(Option::is_some),
-            Sin::EmbeddingsNormalised => {
+        match self.defect {
+            Defect::GapsClosed => found.retain(Option::is_some),
+            Defect::EmbeddingsNormalised => {
                 for embedding in found.iter_mut().flatten().filter_map(|document| document.embedding.as_mut())
                 {
                     let length = length(embedding.as_slice());
@@ -218,25 +219,27 @@ impl VectorStore for Wrong {
     }
 
     async fn search(&self, collection: &CollectionName, request: &SearchRequest) -> Result<Vec<SearchHit>> {
-        if let (Sin::LimitBeforeFilter | Sin::TrueEqualsOne, Some(filter)) = (self.sin, &request.filter) {
+        if let (Defect::LimitBeforeFilter | Defect::TrueEqualsOne, Some(filter)) =
+            (self.defect, &request.filter)
+        {
             return self.filtered_late(collection, request, filter).await;
         }
         let mut asked = request.clone();
-        if self.sin == Sin::LimitZeroReturnsAll && asked.limit == 0 {
+        if self.defect == Defect::LimitZeroReturnsAll && asked.limit == 0 {
             asked.limit = 1_000;
         }
         let mut hits = self.inner.search(collection, &asked).await?;
-        match self.sin {
-            Sin::ShortNotFound => self.drop_short(collection, &mut hits).await?,
-            Sin::DotProducts => self.unnormalise(collection, request, &mut hits).await?,
-            Sin::FloorExcludesItself => {
+        match self.defect {
+            Defect::ShortNotFound => self.drop_short(collection, &mut hits).await?,
+            Defect::DotProducts => self.unnormalise(collection, request, &mut hits).await?,
+            Defect::FloorExcludesItself => {
                 hits.retain(|hit| request.score_min.is_none_or(|least| hit.score > least));
             }
-            Sin::TiesReversed => hits.sort_by(|left, right| {
+            Defect::TiesReversed => hits.sort_by(|left, right| {
                 right.score.total_cmp(&left.score).then_with(|| right.id.cmp(&left.id))
             }),
-            Sin::NineOfTen => hits.truncate(hits.len().div_ceil(10) * 9),
-            Sin::HitsWithoutMetadata => hits.iter_mut().for_each(|hit| hit.metadata = Metadata::new()),
+            Defect::NineOfTen => hits.truncate(hits.len().div_ceil(10) * 9),
+            Defect::HitsWithoutMetadata => hits.iter_mut().for_each(|hit| hit.metadata = Metadata::new()),
             _ => {}
         }
         Ok(hits)
@@ -247,7 +250,7 @@ impl VectorStore for Wrong {
         collection: &CollectionName,
         requests: &[SearchRequest],
     ) -> Result<Vec<Vec<SearchHit>>> {
-        if self.sin == Sin::BadRequestLeftOut {
+        if self.defect == Defect::BadRequestLeftOut {
             let mut answers = Vec::new();
             for request in requests {
                 answers.push(self.inner.search(collection, request).await.unwrap_or_default());
@@ -255,7 +258,7 @@ impl VectorStore for Wrong {
             return Ok(answers);
         }
         let mut answers = self.inner.search_batch(collection, requests).await?;
-        if self.sin == Sin::BatchReversed {
+        if self.defect == Defect::BatchReversed {
             answers.reverse();
         }
         Ok(answers)
@@ -264,20 +267,20 @@ impl VectorStore for Wrong {
     async fn delete(&self, collection: &CollectionName, ids: &[DocumentId]) -> Result<u64> {
         let asked = ids.iter().map(|id| self.id(id)).collect::<Result<Vec<_>>>()?;
         let deleted = self.inner.delete(collection, &asked).await?;
-        if self.sin == Sin::DimensionFreed && self.inner.count(collection, None).await? == 0 {
+        if self.defect == Defect::DimensionFreed && self.inner.count(collection, None).await? == 0 {
             self.inner.drop_collection(collection).await?;
         }
-        Ok(if self.sin == Sin::CountsIdsAsked { ids.len() as u64 } else { deleted })
+        Ok(if self.defect == Defect::CountsIdsAsked { ids.len() as u64 } else { deleted })
     }
 
     async fn delete_matching(&self, collection: &CollectionName, filter: &Filter) -> Result<u64> {
         let all = Filter::And(Vec::new());
-        let filter = if self.sin == Sin::MatchingDeletesAll { &all } else { filter };
+        let filter = if self.defect == Defect::MatchingDeletesAll { &all } else { filter };
         self.inner.delete_matching(collection, filter).await
     }
 
     async fn count(&self, collection: &CollectionName, filter: Option<&Filter>) -> Result<u64> {
-        let filter = if self.sin == Sin::CountIgnoresFilter { None } else { filter };
+        let filter = if self.defect == Defect::CountIgnoresFilter { None } else { filter };
         self.inner.count(collection, filter).await
     }
 
@@ -287,7 +290,7 @@ impl VectorStore for Wrong {
         page: PageRequest<DocumentId>,
     ) -> Result<Page<Document, DocumentId>> {
         let mut listed = self.inner.list(collection, page).await?;
-        if self.sin == Sin::PageSkipsOne && listed.next.is_some() {
+        if self.defect == Defect::PageSkipsOne && listed.next.is_some() {
             let following =
                 self.inner.list(collection, PageRequest { after: listed.next.take(), limit: 1 }).await?;
             listed.next = following.items.into_iter().next().map(|document| document.id);
@@ -300,14 +303,14 @@ impl VectorStore for Wrong {
         page: PageRequest<CollectionName>,
     ) -> Result<Page<CollectionInfo, CollectionName>> {
         let mut listed = self.inner.list_collections(page).await?;
-        if self.sin == Sin::EmptiedNotListed {
+        if self.defect == Defect::EmptiedNotListed {
             listed.items.retain(|info| info.documents > 0);
         }
         Ok(listed)
     }
 
     async fn drop_collection(&self, collection: &CollectionName) -> Result<bool> {
-        if self.sin == Sin::DropOnlyEmpties {
+        if self.defect == Defect::DropOnlyEmpties {
             let all = self.inner.list(collection, PageRequest::default()).await?.items;
             let ids: Vec<_> = all.into_iter().map(|document| document.id).collect();
             return Ok(self.inner.delete(collection, &ids).await? > 0);

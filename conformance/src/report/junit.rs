@@ -1,7 +1,7 @@
 //! `junit.xml`, as test servers read it.
 //!
 //! A suite for each backend and contract, one for each backend and level beyond the cases, one for backends that are not
-//! there, and one for the waivers. What is waived or not declared counts as skipped, with the reason; a level that is not
+//! there, and one for the waivers. A case that is waived, undeclared or waiting for a missing method counts as skipped, with the reason; a level that is not
 //! proven is an error, as it is for the command.
 
 use std::time::Duration;
@@ -74,7 +74,7 @@ fn of_case(report: &Report, case: &CaseReport) -> TestCase {
         CaseOutcome::Passed => TestCaseStatus::success(),
         CaseOutcome::Failed => TestCaseStatus::non_success(NonSuccessKind::Failure),
         CaseOutcome::Error => TestCaseStatus::non_success(NonSuccessKind::Error),
-        CaseOutcome::Unsupported | CaseOutcome::Waived => TestCaseStatus::skipped(),
+        CaseOutcome::Unsupported | CaseOutcome::Waived | CaseOutcome::Waiting => TestCaseStatus::skipped(),
     };
     match &case.waived {
         Some(waived) => _ = status.set_type("waived").set_message(words(waived)),

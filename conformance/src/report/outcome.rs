@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use larder_kernel::{Capabilities, Contract};
 use serde::Serialize;
 
-use super::waiver::Waived;
+use super::waiver::Date;
 use crate::case::Level;
 
 /// How a case ended.
@@ -22,6 +22,8 @@ pub enum CaseOutcome {
     Error,
     /// The clause does not hold, and a waiver says so.
     Waived,
+    /// The case needs a method that the store does not implement; nothing is known of the clause.
+    Waiting,
 }
 
 impl CaseOutcome {
@@ -34,8 +36,18 @@ impl CaseOutcome {
             Self::Unsupported => "unsupported",
             Self::Error => "error",
             Self::Waived => "waived",
+            Self::Waiting => "waiting",
         }
     }
+}
+
+/// Why a failure is borne with, and how long.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Waived {
+    /// The reason.
+    pub reason: String,
+    /// The last day, in UTC.
+    pub expires: Date,
 }
 
 /// One case on one backend.
@@ -64,8 +76,8 @@ pub struct CaseReport {
     /// The waiver of its failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waived: Option<Waived>,
-    /// The method that the contract demands and that answered `Unsupported`, as `contract.method`.
-    #[serde(skip)]
+    /// The method that the case needs and the store does not implement, as `contract.method`.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub missing: Option<&'static str>,
     /// How long it took, in microseconds.
     pub elapsed_us: u64,
@@ -106,6 +118,8 @@ pub struct Summary {
     pub errors: usize,
     /// It does not, and a waiver says so.
     pub waived: usize,
+    /// A method is missing.
+    pub waiting: usize,
 }
 
 impl Summary {
@@ -117,6 +131,7 @@ impl Summary {
             CaseOutcome::Unsupported => self.unsupported += 1,
             CaseOutcome::Error => self.errors += 1,
             CaseOutcome::Waived => self.waived += 1,
+            CaseOutcome::Waiting => self.waiting += 1,
         }
     }
 
@@ -130,12 +145,12 @@ impl Summary {
     }
 
     /// How a program that ran the suite exits: 0 when every case that could run passed and at least one did, 1 when a
-    /// clause does not hold, 2 when nothing ran or an error hides the answer.
+    /// clause does not hold, 2 when nothing ran, an error hides the answer or a method is missing.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
             Self { failed: 1.., .. } => 1,
-            Self { errors: 1.., .. } | Self { passed: 0, .. } => 2,
+            Self { errors: 1.., .. } | Self { waiting: 1.., .. } | Self { passed: 0, .. } => 2,
             _ => 0,
         }
     }
@@ -147,8 +162,13 @@ mod tests {
 
     #[test]
     fn a_run_in_which_nothing_passed_is_never_a_pass() {
-        let summary =
-            |passed, failed, unsupported, errors| Summary { passed, failed, unsupported, errors, waived: 0 };
+        let summary = |passed, failed, unsupported, errors| Summary {
+            passed,
+            failed,
+            unsupported,
+            errors,
+            ..Summary::default()
+        };
         assert_eq!(summary(0, 0, 0, 0).exit_code(), 2);
         assert_eq!(summary(0, 0, 9, 0).exit_code(), 2);
         assert_eq!(summary(9, 0, 1, 0).exit_code(), 0);
@@ -156,5 +176,7 @@ mod tests {
         assert_eq!(summary(9, 0, 0, 1).exit_code(), 2);
         assert_eq!(Summary { passed: 9, waived: 1, ..Summary::default() }.exit_code(), 0);
         assert_eq!(Summary { waived: 1, ..Summary::default() }.exit_code(), 2);
+        assert_eq!(Summary { passed: 9, waiting: 1, ..Summary::default() }.exit_code(), 2);
+        assert_eq!(Summary { passed: 9, failed: 1, waiting: 1, ..Summary::default() }.exit_code(), 1);
     }
 }

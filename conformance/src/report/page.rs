@@ -80,6 +80,7 @@ fn mark(outcome: CaseOutcome) -> &'static str {
         CaseOutcome::Unsupported => "–",
         CaseOutcome::Error => "!",
         CaseOutcome::Waived => "~",
+        CaseOutcome::Waiting => "…",
     }
 }
 

@@ -83,6 +83,12 @@ pub(super) fn everything() -> Report {
             got: "2".to_owned(),
             ..case("KV-005", "five", CaseOutcome::Failed)
         },
+        CaseReport {
+            reason: "key_value.list is not implemented".to_owned(),
+            got: "key_value.list is not implemented".to_owned(),
+            missing: Some("key_value.list"),
+            ..case("KV-006", "six", CaseOutcome::Waiting)
+        },
     ];
     report.cases.extend(extra);
     report.jobs = 16;

@@ -135,12 +135,15 @@ fn of_cases(level: Level, cases: &[&CaseReport], names: &BTreeSet<&str>) -> Opti
     let left_out = ran.iter().filter(undeclared).filter(|case| names.contains(case.case.as_str())).count();
     let executed = executed(&summary);
     // Cases of one's own that are no part of the suite prove nothing of it.
-    let judged = |case: &&&CaseReport| case.outcome != CaseOutcome::Error && !undeclared(case);
+    let judged = |case: &&&CaseReport| {
+        !matches!(case.outcome, CaseOutcome::Error | CaseOutcome::Waiting) && !undeclared(case)
+    };
     let of_suite = ran.iter().filter(judged).filter(|case| names.contains(case.case.as_str())).count();
     let required = names.len() - left_out;
     let verdict = match summary {
         Summary { failed: 1.., .. } => Verdict::Broken,
         Summary { errors: 1.., .. } => Verdict::Error,
+        Summary { waiting: 1.., .. } => Verdict::NotProven,
         _ if of_suite == 0 || of_suite < required => Verdict::NotProven,
         Summary { waived: 1.., .. } => Verdict::Waived,
         _ => Verdict::Proven,
@@ -185,6 +188,8 @@ mod tests {
         assert_eq!(level(&report), Verdict::Proven);
         report.cases[0].outcome = CaseOutcome::Waived;
         assert_eq!(level(&report), Verdict::Waived);
+        report.cases[1].outcome = CaseOutcome::Waiting;
+        assert_eq!(level(&report), Verdict::NotProven);
         report.cases[1].outcome = CaseOutcome::Unsupported;
         assert_eq!(level(&report), Verdict::Waived);
         let last = report.cases.pop().unwrap();

@@ -16,6 +16,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 pub use self::date::Date;
+pub use super::outcome::Waived;
 use super::{CaseOutcome, Report, Summary};
 use crate::case::Level;
 use crate::clause::clauses;
@@ -67,15 +68,6 @@ impl Waiver {
             _ => Ok(()),
         }
     }
-}
-
-/// Why a failure is borne with, and how long.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Waived {
-    /// The reason.
-    pub reason: String,
-    /// The last day, in UTC.
-    pub expires: Date,
 }
 
 /// What became of a waiver in a run.
@@ -254,7 +246,7 @@ impl Report {
 
     /// Whether the run has tested what the waiver is about.
     fn tested(&self, waiver: &Waiver) -> bool {
-        let ran = |outcome| outcome != CaseOutcome::Unsupported;
+        let ran = |outcome| !matches!(outcome, CaseOutcome::Unsupported | CaseOutcome::Waiting);
         let case = self
             .cases
             .iter()

@@ -1,7 +1,6 @@
 //! Cases of the contract `graph`.
 
 mod bad_input;
-mod build;
 mod cypher;
 mod delete;
 pub(crate) mod dump;
@@ -10,6 +9,7 @@ mod find;
 mod hostile;
 mod model;
 mod relationships;
+mod support;
 mod walk;
 
 use larder_kernel::Capability;

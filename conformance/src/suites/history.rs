@@ -15,7 +15,7 @@ mod matching;
 mod read;
 mod replace;
 mod subscribe;
-mod tools;
+mod support;
 mod ttl;
 mod ttl_emptied;
 

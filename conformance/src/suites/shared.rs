@@ -4,9 +4,9 @@ mod cancellation;
 mod erasure;
 pub(crate) mod methods;
 mod namespaces;
+mod outage;
 mod probe;
 mod secrecy;
-mod weather;
 
 use std::future::Future;
 
@@ -44,13 +44,8 @@ fn of(contract: Contract) -> Vec<Case> {
         each(contract, "STORE-011", "a_dropped_write_is_whole_or_absent", cancellation::whole_or_absent),
         each(contract, "STORE-011", "a_dropped_sequence_leaves_the_store_usable", cancellation::usable_after),
         each(contract, "STORE-012", "errors_and_debug_show_no_stored_text", secrecy::keeps_canaries),
-        each(
-            contract,
-            "STORE-013",
-            "a_refusal_leaves_everything_as_it_was",
-            weather::refusals_change_nothing,
-        ),
-        each(contract, "STORE-014", "a_connection_that_is_cut_is_made_again", weather::works_again),
+        each(contract, "STORE-013", "a_refusal_leaves_everything_as_it_was", outage::refusals_change_nothing),
+        each(contract, "STORE-014", "a_connection_that_is_cut_is_made_again", outage::works_again),
     ]
 }
 

@@ -2,7 +2,6 @@
 
 mod bad_input;
 mod batch;
-pub(crate) mod build;
 pub(crate) mod dump;
 mod embedder;
 mod filter;
@@ -11,6 +10,7 @@ mod hostile;
 mod listing;
 mod put;
 mod search;
+pub(crate) mod support;
 
 use crate::case::{Case, Level, case};
 

@@ -1,5 +1,5 @@
 //! The level `concurrent` against stores that are wrong only when several use them at once: each is caught within 200
-//! histories, and the same stores without the sin are not.
+//! histories, and the same stores without the defect are not.
 
 // The whole target is a test, its helpers included.
 #![allow(clippy::panic, clippy::unwrap_used)]

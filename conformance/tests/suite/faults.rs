@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufStream};
 use tokio::net::TcpListener;
 
-use crate::wire::{ANSWER_MAX, Sin, Wire};
+use crate::wire::{ANSWER_MAX, Defect, Wire};
 
 /// The server: the stores in memory behind lines of JSON.
 async fn serve(listener: TcpListener) {
@@ -102,7 +102,7 @@ async fn answer(place: &MemoryBackend, request: &Value) -> Result<Value> {
 
 #[derive(Debug)]
 struct Served {
-    sin: Sin,
+    defect: Defect,
     server: SocketAddr,
     /// Where the stores connect to.
     address: SocketAddr,
@@ -119,9 +119,9 @@ impl Harness for Served {
     }
 
     async fn open(&self, namespace: &Namespace, _: &OpenOptions) -> Result<StoreSet> {
-        let sin = if self.address == self.server { Sin::None } else { self.sin };
-        let history = Wire::open(sin, self.address, namespace);
-        let key_value = Wire::open(sin, self.address, namespace);
+        let defect = if self.address == self.server { Defect::None } else { self.defect };
+        let history = Wire::open(defect, self.address, namespace);
+        let key_value = Wire::open(defect, self.address, namespace);
         Ok(StoreSet { history: Some(history), key_value: Some(key_value), ..StoreSet::default() })
     }
 
@@ -136,17 +136,17 @@ impl Harness for Served {
     }
 }
 
-fn press(sin: Sin, per_mille: u32) -> LevelReport {
-    press_by(sin, &Effort { per_mille, ..Effort::default() })
+fn press(defect: Defect, per_mille: u32) -> LevelReport {
+    press_by(defect, &Effort { per_mille, ..Effort::default() })
 }
 
-fn press_by(sin: Sin, effort: &Effort) -> LevelReport {
+fn press_by(defect: Defect, effort: &Effort) -> LevelReport {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let mut reports = runtime.block_on(async {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let server = listener.local_addr().unwrap();
         tokio::spawn(serve(listener));
-        let harness: Arc<dyn Harness> = Arc::new(Served { sin, server, address: server });
+        let harness: Arc<dyn Harness> = Arc::new(Served { defect, server, address: server });
         let probed = runner::probe(&*harness, effort.timeout).await.unwrap();
         faults::run(&harness, &probed, effort).await
     });
@@ -154,87 +154,87 @@ fn press_by(sin: Sin, effort: &Effort) -> LevelReport {
     reports.remove(0)
 }
 
-/// Which call a fault meets is chance: of a hundred faults, a handful meet one that shows the sin, and now and then none.
+/// Which call a fault meets is chance: of a hundred faults, a handful meet one that shows the defect, and now and then none.
 #[track_caller]
-fn assert_caught(sin: Sin, clause: &str) {
+fn assert_caught(defect: Defect, clause: &str) {
     const TRIES: u64 = 6;
     for seed in 1..=TRIES {
-        let report = press_by(sin, &Effort { per_mille: 500, seed, ..Effort::default() });
+        let report = press_by(defect, &Effort { per_mille: 500, seed, ..Effort::default() });
         if report.counterexamples.iter().any(|found| found.clause == clause) {
             return;
         }
-        assert!(seed < TRIES, "{clause} did not notice {sin:?}: {report:#?}");
+        assert!(seed < TRIES, "{clause} did not notice {defect:?}: {report:#?}");
     }
 }
 
 #[test]
 fn a_store_that_keeps_its_promises_is_proven() {
-    let report = press(Sin::None, 1_000);
+    let report = press(Defect::None, 1_000);
     assert_eq!(report.verdict(), Verdict::Proven, "{report:#?}");
     assert_eq!(report.executed, 200);
 }
 
 #[test]
 fn a_share_of_the_faults_proves_nothing() {
-    assert_eq!(press(Sin::None, 60).verdict(), Verdict::NotProven);
+    assert_eq!(press(Defect::None, 60).verdict(), Verdict::NotProven);
 }
 
 #[test]
 fn an_append_sent_again_without_a_key_is_caught() {
-    assert_caught(Sin::RetriesWithoutKey, "HIST-001");
+    assert_caught(Defect::RetriesWithoutKey, "HIST-001");
 }
 
 #[test]
 fn idempotency_that_does_not_reach_the_server_is_caught() {
-    assert_caught(Sin::ForgetsKeys, "HIST-007");
+    assert_caught(Defect::ForgetsKeys, "HIST-007");
 }
 
 #[test]
 fn an_acknowledgement_of_what_was_only_sent_is_caught() {
-    assert_caught(Sin::AcknowledgesAnyway, "STORE-002");
+    assert_caught(Defect::AcknowledgesAnyway, "STORE-002");
 }
 
 #[test]
 fn a_lost_answer_told_as_not_applied_is_caught() {
-    assert_caught(Sin::ClaimsNotApplied, "STORE-013");
+    assert_caught(Defect::ClaimsNotApplied, "STORE-013");
 }
 
 #[test]
 fn a_condition_that_meets_its_own_effect_is_caught() {
-    assert_caught(Sin::RetriesConditions, "STORE-013");
+    assert_caught(Defect::RetriesConditions, "STORE-013");
 }
 
 #[test]
 fn a_call_that_waits_for_ever_is_caught() {
-    assert_caught(Sin::WaitsForEver, "STORE-014");
+    assert_caught(Defect::WaitsForEver, "STORE-014");
 }
 
 #[test]
 fn a_store_that_never_connects_again_is_caught() {
-    assert_caught(Sin::NeverReconnects, "STORE-014");
+    assert_caught(Defect::NeverReconnects, "STORE-014");
 }
 
 #[test]
 fn an_error_of_the_wrong_kind_is_caught() {
-    assert_caught(Sin::TellsOfDamage, "STORE-014");
+    assert_caught(Defect::TellsOfDamage, "STORE-014");
 }
 
 #[test]
 fn a_subscription_that_skips_what_it_could_not_read_is_caught() {
-    assert_caught(Sin::SkipsAfterLoss, "HIST-088");
+    assert_caught(Defect::SkipsAfterLoss, "HIST-088");
 }
 
 #[test]
 fn a_subscription_that_tells_an_event_again_is_caught() {
-    assert_caught(Sin::RepeatsAfterLoss, "HIST-088");
+    assert_caught(Defect::RepeatsAfterLoss, "HIST-088");
 }
 
 #[test]
 fn a_stream_that_waits_on_a_lost_connection_is_caught() {
-    assert_caught(Sin::FallsSilent, "HIST-088");
+    assert_caught(Defect::FallsSilent, "HIST-088");
 }
 
 #[test]
 fn a_watch_that_leaves_out_a_key_is_caught() {
-    assert_caught(Sin::LeavesOutAKey, "KV-042");
+    assert_caught(Defect::LeavesOutAKey, "KV-042");
 }

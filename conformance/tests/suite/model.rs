@@ -14,7 +14,7 @@ const AT_ONCE: usize = 3;
 /// Operations that a shrunk script may have.
 const OPERATIONS_MAX: usize = 7;
 
-/// The sins that no sequence of calls on one namespace shows: they need a race, a dropped future, an expiry, another
+/// The defects that no sequence of calls on one namespace shows: they need a race, a dropped future, an expiry, another
 /// namespace, an erasure, a signed URL, a stream at work, or lie in what a store says of itself.
 const UNSEEN: &[&str] = &[
     "namespaces_are_ignored",

@@ -15,7 +15,7 @@ use larder_kernel::Contract;
 const EACH: usize = 5;
 /// Scripts of a contract at least.
 const SCRIPTS_MIN: usize = 3;
-/// Sins that only the calls of others show, in other namespaces or at other times: a script alone does not fail by them.
+/// Defects that only the calls of others show, in other namespaces or at other times: a script alone does not fail by them.
 const OF_OTHERS: [&str; 3] =
     ["namespaces_are_ignored", "capabilities_change", "a_dropped_write_stands_in_part"];
 

@@ -28,7 +28,7 @@ pub(crate) const ANSWER_MAX: Duration = Duration::from_millis(300);
 
 /// What the store does wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Sin {
+pub(crate) enum Defect {
     None,
     /// An append whose answer is lost is sent again, whether it has a key or not.
     RetriesWithoutKey,
@@ -58,7 +58,7 @@ pub(crate) enum Sin {
 
 #[derive(Debug)]
 pub(crate) struct Wire {
-    sin: Sin,
+    defect: Defect,
     address: SocketAddr,
     namespace: Namespace,
     /// Taken out while a call is under way, so that a call which is dropped takes its connection along.
@@ -69,9 +69,9 @@ pub(crate) struct Wire {
 }
 
 impl Wire {
-    pub(crate) fn open(sin: Sin, address: SocketAddr, namespace: &Namespace) -> Arc<Self> {
+    pub(crate) fn open(defect: Defect, address: SocketAddr, namespace: &Namespace) -> Arc<Self> {
         Arc::new(Self {
-            sin,
+            defect,
             address,
             namespace: namespace.clone(),
             connection: Mutex::default(),
@@ -84,7 +84,7 @@ impl Wire {
     async fn ask(&self, request: &Value) -> Result<Value> {
         let refused = || self.failed(ErrorKind::Unavailable).with_outcome(Outcome::NotApplied);
         let mut slot = self.connection.lock().await;
-        if self.sin == Sin::NeverReconnects && self.lost.load(std::sync::atomic::Ordering::SeqCst) {
+        if self.defect == Defect::NeverReconnects && self.lost.load(std::sync::atomic::Ordering::SeqCst) {
             return Err(refused());
         }
         let mut stream = match slot.take() {
@@ -103,7 +103,7 @@ impl Wire {
             stream.read_line(&mut answer).await.ok()?;
             serde_json::from_str::<Value>(answer.strip_suffix('\n')?).ok()
         };
-        let limit = if self.sin == Sin::WaitsForEver { Duration::from_secs(600) } else { ANSWER_MAX };
+        let limit = if self.defect == Defect::WaitsForEver { Duration::from_secs(600) } else { ANSWER_MAX };
         let answer = tokio::time::timeout(limit, exchange).await;
         match answer {
             Ok(Some(answer)) => {
@@ -117,9 +117,9 @@ impl Wire {
             lost => {
                 self.lost.store(true, std::sync::atomic::Ordering::SeqCst);
                 let kind = if lost.is_err() { ErrorKind::Timeout } else { ErrorKind::Unavailable };
-                Err(match self.sin {
-                    Sin::ClaimsNotApplied => self.failed(kind).with_outcome(Outcome::NotApplied),
-                    Sin::TellsOfDamage => self.failed(ErrorKind::Corrupt).with_outcome(Outcome::Unknown),
+                Err(match self.defect {
+                    Defect::ClaimsNotApplied => self.failed(kind).with_outcome(Outcome::NotApplied),
+                    Defect::TellsOfDamage => self.failed(ErrorKind::Corrupt).with_outcome(Outcome::Unknown),
                     _ => self.failed(kind),
                 })
             }
@@ -130,10 +130,12 @@ impl Wire {
         Error::new(kind, "wire.ask", "the wire")
     }
 
-    /// The same, sent again where the answer is lost and the sin is this one.
-    async fn ask_again(&self, sin: Sin, request: &Value) -> Result<Value> {
+    /// The same, sent again where the answer is lost and the defect is this one.
+    async fn ask_again(&self, defect: Defect, request: &Value) -> Result<Value> {
         match self.ask(request).await {
-            Err(error) if error.outcome() == Outcome::Unknown && self.sin == sin => self.ask(request).await,
+            Err(error) if error.outcome() == Outcome::Unknown && self.defect == defect => {
+                self.ask(request).await
+            }
             answer => answer,
         }
     }
@@ -163,15 +165,15 @@ impl Wire {
         messages: Vec<ChatMessage>,
         options: AppendOptions,
     ) -> Result<Appended> {
-        let key = options.idempotency_key.filter(|_| self.sin != Sin::ForgetsKeys);
+        let key = options.idempotency_key.filter(|_| self.defect != Defect::ForgetsKeys);
         let count = i64::try_from(messages.len()).unwrap();
         let request = json!({
             "namespace": self.namespace, "call": "append", "thread": thread, "messages": messages, "key": key,
         });
         let session = thread.session.to_string();
-        let appended: Appended = match self.ask_again(Sin::RetriesWithoutKey, &request).await {
+        let appended: Appended = match self.ask_again(Defect::RetriesWithoutKey, &request).await {
             Ok(answer) => serde_json::from_value(answer["appended"].clone()).unwrap(),
-            Err(_) if self.sin == Sin::AcknowledgesAnyway => {
+            Err(_) if self.defect == Defect::AcknowledgesAnyway => {
                 let last = self.last.lock().unwrap().get(&session).copied().unwrap_or(0);
                 Appended { first: Seq::new(last + 1), last: Seq::new(last + count) }
             }
@@ -183,9 +185,9 @@ impl Wire {
 
     /// Asks again and again on a connection of its own.
     async fn follow(&self, thread: &Thread, after: Seq) -> Result<HistoryEvents> {
-        let again = self.sin == Sin::RepeatsAfterLoss && after > Seq::new(1);
+        let again = self.defect == Defect::RepeatsAfterLoss && after > Seq::new(1);
         let after = if again { Seq::new(after.get() - 1) } else { after };
-        let wire = Self::open(self.sin, self.address, &self.namespace);
+        let wire = Self::open(self.defect, self.address, &self.namespace);
         let state = (wire, thread.clone(), after, VecDeque::<StoredMessage>::new());
         Ok(stream::unfold(state, |(wire, thread, mut after, mut page)| async move {
             loop {
@@ -195,8 +197,8 @@ impl Wire {
                 }
                 match wire.page(&thread, after, 100).await {
                     Ok(next) => page = next.into(),
-                    Err(_) if wire.sin == Sin::SkipsAfterLoss => after = Seq::new(after.get() + 2),
-                    Err(_) if wire.sin == Sin::FallsSilent => std::future::pending().await,
+                    Err(_) if wire.defect == Defect::SkipsAfterLoss => after = Seq::new(after.get() + 2),
+                    Err(_) if wire.defect == Defect::FallsSilent => std::future::pending().await,
                     Err(error) => return Some((Err(error), (wire, thread, after, page))),
                 }
                 tokio::time::sleep(POLL).await;
@@ -231,7 +233,7 @@ impl KeyValueStore for Wire {
         let request = json!({
             "namespace": self.namespace, "call": "put", "bucket": bucket, "key": key, "value": value, "at": at,
         });
-        let answer = self.ask_again(Sin::RetriesConditions, &request).await?;
+        let answer = self.ask_again(Defect::RetriesConditions, &request).await?;
         Ok(serde_json::from_value(answer["revision"].clone()).unwrap())
     }
 
@@ -245,7 +247,7 @@ impl KeyValueStore for Wire {
         let request = json!({
             "namespace": self.namespace, "call": "delete", "bucket": bucket, "key": key, "at": at,
         });
-        Ok(self.ask_again(Sin::RetriesConditions, &request).await?["there"] == true)
+        Ok(self.ask_again(Defect::RetriesConditions, &request).await?["there"] == true)
     }
 
     async fn list(
@@ -264,7 +266,7 @@ impl KeyValueStore for Wire {
     }
 
     async fn watch(&self, bucket: &BucketName, _: &str, after: Revision) -> Result<KeyValueEvents> {
-        let wire = Self::open(self.sin, self.address, &self.namespace);
+        let wire = Self::open(self.defect, self.address, &self.namespace);
         let state = (wire, bucket.clone(), after, VecDeque::<KeyValueEvent>::new());
         Ok(stream::unfold(state, |(wire, bucket, after, mut changes)| async move {
             loop {
@@ -277,10 +279,10 @@ impl KeyValueStore for Wire {
                 });
                 match wire.ask(&request).await {
                     Ok(answer) => changes = serde_json::from_value(answer["changes"].clone()).unwrap(),
-                    Err(_) if wire.sin == Sin::FallsSilent => std::future::pending().await,
+                    Err(_) if wire.defect == Defect::FallsSilent => std::future::pending().await,
                     Err(error) => return Some((Err(error), (wire, bucket, after, changes))),
                 }
-                if wire.sin == Sin::LeavesOutAKey {
+                if wire.defect == Defect::LeavesOutAKey {
                     changes.retain(|event| event.key.as_str() != "key 1");
                 }
                 tokio::time::sleep(POLL).await;

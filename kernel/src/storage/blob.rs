@@ -22,7 +22,7 @@ pub use types::{
 };
 
 use super::Store;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// A stream of the blobs of a listing.
 pub type BlobEntries = BoxStream<'static, Result<BlobEntry>>;
@@ -30,6 +30,8 @@ pub type BlobEntries = BoxStream<'static, Result<BlobEntry>>;
 /// Stores files.
 ///
 /// Conveniences (`get_bytes`, `put_bytes`) are in [`BlobStoreExt`].
+// The default bodies use none of their arguments.
+#[allow(unused_variables)]
 #[async_trait]
 pub trait BlobStore: Store {
     /// Writes a blob from bytes or from a stream, if the condition holds.
@@ -68,7 +70,9 @@ pub trait BlobStore: Store {
     ///
     /// # Complexity
     /// O(bytes); memory is bounded by a few pieces, whatever the size, except where the store keeps blobs in memory.
-    async fn put(&self, key: &BlobKey, body: BlobBody, options: BlobPutOptions) -> Result<BlobInfo>;
+    async fn put(&self, key: &BlobKey, body: BlobBody, options: BlobPutOptions) -> Result<BlobInfo> {
+        Err(Error::not_implemented("blobs.put"))
+    }
 
     /// Reads a blob, or a range of it, as a stream.
     ///
@@ -89,7 +93,9 @@ pub trait BlobStore: Store {
     ///
     /// # Complexity
     /// O(bytes delivered); memory is bounded by a few pieces.
-    async fn get(&self, key: &BlobKey, options: BlobGetOptions) -> Result<BlobRead>;
+    async fn get(&self, key: &BlobKey, options: BlobGetOptions) -> Result<BlobRead> {
+        Err(Error::not_implemented("blobs.get"))
+    }
 
     /// Reads what is known of a blob without its bytes.
     ///
@@ -104,7 +110,9 @@ pub trait BlobStore: Store {
     ///
     /// # Complexity
     /// O(1).
-    async fn head(&self, key: &BlobKey) -> Result<BlobInfo>;
+    async fn head(&self, key: &BlobKey) -> Result<BlobInfo> {
+        Err(Error::not_implemented("blobs.head"))
+    }
 
     /// Lists the blobs whose keys begin with a prefix, optionally only those after a key.
     ///
@@ -124,7 +132,9 @@ pub trait BlobStore: Store {
     ///
     /// # Complexity
     /// O(blobs listed), read in pages or by folder.
-    async fn list(&self, prefix: &str, after: Option<&BlobKey>) -> Result<BlobEntries>;
+    async fn list(&self, prefix: &str, after: Option<&BlobKey>) -> Result<BlobEntries> {
+        Err(Error::not_implemented("blobs.list"))
+    }
 
     /// Copies a blob within the store.
     ///
@@ -141,7 +151,9 @@ pub trait BlobStore: Store {
     ///
     /// # Complexity
     /// O(bytes) or better; the bytes do not pass through the caller.
-    async fn copy(&self, source: &BlobKey, target: &BlobKey) -> Result<BlobInfo>;
+    async fn copy(&self, source: &BlobKey, target: &BlobKey) -> Result<BlobInfo> {
+        Err(Error::not_implemented("blobs.copy"))
+    }
 
     /// Deletes a blob and says whether it was there.
     ///
@@ -162,7 +174,9 @@ pub trait BlobStore: Store {
     ///
     /// # Complexity
     /// O(1).
-    async fn delete(&self, key: &BlobKey) -> Result<bool>;
+    async fn delete(&self, key: &BlobKey) -> Result<bool> {
+        Err(Error::not_implemented("blobs.delete"))
+    }
 
     /// Makes a URL by which somebody without credentials can read or write one blob for a while (RAVI-12).
     ///
@@ -179,5 +193,7 @@ pub trait BlobStore: Store {
     ///
     /// # Complexity
     /// O(1), without I/O where the backend allows.
-    async fn presign(&self, key: &BlobKey, request: &PresignRequest) -> Result<PresignedUrl>;
+    async fn presign(&self, key: &BlobKey, request: &PresignRequest) -> Result<PresignedUrl> {
+        Err(Error::not_implemented("blobs.presign"))
+    }
 }

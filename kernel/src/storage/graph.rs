@@ -17,12 +17,14 @@ pub use types::{
 };
 
 use super::Store;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::id::{EntityId, RelationshipId};
 use crate::metadata::Metadata;
 use crate::page::{Page, PageRequest};
 
 /// Stores entities and the relationships between them, and walks them.
+// The default bodies use none of their arguments.
+#[allow(unused_variables)]
 #[async_trait]
 pub trait GraphStore: Store {
     /// Writes entities, new ones and replacements alike.
@@ -40,7 +42,9 @@ pub trait GraphStore: Store {
     ///
     /// # Complexity
     /// O(batch).
-    async fn upsert_entities(&self, entities: Vec<Entity>) -> Result<UpsertReport>;
+    async fn upsert_entities(&self, entities: Vec<Entity>) -> Result<UpsertReport> {
+        Err(Error::not_implemented("graph.upsert_entities"))
+    }
 
     /// Writes relationships, new ones and replacements alike.
     ///
@@ -59,7 +63,9 @@ pub trait GraphStore: Store {
     ///
     /// # Complexity
     /// O(batch).
-    async fn upsert_relationships(&self, relationships: Vec<Relationship>) -> Result<UpsertReport>;
+    async fn upsert_relationships(&self, relationships: Vec<Relationship>) -> Result<UpsertReport> {
+        Err(Error::not_implemented("graph.upsert_relationships"))
+    }
 
     /// Reads entities by their ids.
     ///
@@ -73,7 +79,9 @@ pub trait GraphStore: Store {
     ///
     /// # Complexity
     /// O(ids).
-    async fn get_entities(&self, ids: &[EntityId]) -> Result<Vec<Option<Entity>>>;
+    async fn get_entities(&self, ids: &[EntityId]) -> Result<Vec<Option<Entity>>> {
+        Err(Error::not_implemented("graph.get_entities"))
+    }
 
     /// Reads relationships by their ids.
     ///
@@ -87,7 +95,9 @@ pub trait GraphStore: Store {
     ///
     /// # Complexity
     /// O(ids).
-    async fn get_relationships(&self, ids: &[RelationshipId]) -> Result<Vec<Option<Relationship>>>;
+    async fn get_relationships(&self, ids: &[RelationshipId]) -> Result<Vec<Option<Relationship>>> {
+        Err(Error::not_implemented("graph.get_relationships"))
+    }
 
     /// Walks outward from an entity, breadth first, and returns what it reached.
     ///
@@ -115,7 +125,9 @@ pub trait GraphStore: Store {
     ///
     /// # Complexity
     /// O(relationships of the entities visited).
-    async fn neighbors(&self, entity: &EntityId, query: &NeighborQuery) -> Result<SubGraph>;
+    async fn neighbors(&self, entity: &EntityId, query: &NeighborQuery) -> Result<SubGraph> {
+        Err(Error::not_implemented("graph.neighbors"))
+    }
 
     /// Deletes an entity with all its relationships.
     ///
@@ -132,7 +144,9 @@ pub trait GraphStore: Store {
     ///
     /// # Complexity
     /// O(relationships of the entity).
-    async fn delete_entity(&self, entity: &EntityId) -> Result<DeletedEntity>;
+    async fn delete_entity(&self, entity: &EntityId) -> Result<DeletedEntity> {
+        Err(Error::not_implemented("graph.delete_entity"))
+    }
 
     /// Deletes a relationship and says whether it was there.
     ///
@@ -146,7 +160,9 @@ pub trait GraphStore: Store {
     ///
     /// # Complexity
     /// O(1) beyond finding it.
-    async fn delete_relationship(&self, relationship: &RelationshipId) -> Result<bool>;
+    async fn delete_relationship(&self, relationship: &RelationshipId) -> Result<bool> {
+        Err(Error::not_implemented("graph.delete_relationship"))
+    }
 
     /// Finds entities by type and properties, in the byte order of their ids.
     ///
@@ -166,7 +182,9 @@ pub trait GraphStore: Store {
         &self,
         query: &EntityQuery,
         page: PageRequest<EntityId>,
-    ) -> Result<Page<Entity, EntityId>>;
+    ) -> Result<Page<Entity, EntityId>> {
+        Err(Error::not_implemented("graph.find_entities"))
+    }
 
     /// Finds relationships by type, ends and properties, in the byte order of their ids.
     ///
@@ -185,7 +203,9 @@ pub trait GraphStore: Store {
         &self,
         query: &RelationshipQuery,
         page: PageRequest<RelationshipId>,
-    ) -> Result<Page<Relationship, RelationshipId>>;
+    ) -> Result<Page<Relationship, RelationshipId>> {
+        Err(Error::not_implemented("graph.find_relationships"))
+    }
 
     /// Counts what the graph holds.
     ///
@@ -199,7 +219,9 @@ pub trait GraphStore: Store {
     ///
     /// # Complexity
     /// O(1) where the backend keeps count, else O(graph).
-    async fn count(&self) -> Result<GraphCounts>;
+    async fn count(&self) -> Result<GraphCounts> {
+        Err(Error::not_implemented("graph.count"))
+    }
 
     /// The store as one that answers openCypher, asked for at run time (RAVI-15).
     ///

@@ -21,7 +21,7 @@ pub use types::{
 };
 
 use super::Store;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::id::{AgentId, RunId, Seq, Thread};
 use crate::message::ChatMessage;
 use crate::page::{Page, PageRequest};
@@ -32,6 +32,8 @@ pub type HistoryEvents = BoxStream<'static, Result<HistoryEvent>>;
 /// Stores conversations, message by message.
 ///
 /// Conveniences (`append` of one message, reading a whole thread) are in [`HistoryProviderExt`].
+// The default bodies use none of their arguments.
+#[allow(unused_variables)]
 #[async_trait]
 pub trait HistoryProvider: Store {
     /// Appends messages to a thread, which begins to exist with its first message.
@@ -69,7 +71,9 @@ pub trait HistoryProvider: Store {
         thread: &Thread,
         messages: Vec<ChatMessage>,
         options: AppendOptions,
-    ) -> Result<Appended>;
+    ) -> Result<Appended> {
+        Err(Error::not_implemented("history.append_many"))
+    }
 
     /// Reads a window counted from the oldest message.
     ///
@@ -87,7 +91,9 @@ pub trait HistoryProvider: Store {
     ///
     /// # Complexity
     /// O(limit) beyond finding the offset, which may cost O(offset) or a logarithm; prefer paging by `Seq`.
-    async fn get_messages(&self, thread: &Thread, offset: u64, limit: usize) -> Result<Vec<StoredMessage>>;
+    async fn get_messages(&self, thread: &Thread, offset: u64, limit: usize) -> Result<Vec<StoredMessage>> {
+        Err(Error::not_implemented("history.get_messages"))
+    }
 
     /// Reads the newest messages, optionally only those before a `Seq`, in order, oldest first.
     ///
@@ -104,7 +110,9 @@ pub trait HistoryProvider: Store {
     ///
     /// # Complexity
     /// O(limit), whatever the length of the thread (PK-4).
-    async fn tail(&self, thread: &Thread, before: Option<Seq>, limit: usize) -> Result<Vec<StoredMessage>>;
+    async fn tail(&self, thread: &Thread, before: Option<Seq>, limit: usize) -> Result<Vec<StoredMessage>> {
+        Err(Error::not_implemented("history.tail"))
+    }
 
     /// Reads the newest messages of those that a filter of authors and roles keeps, optionally only those before a `Seq`
     /// (AKKA-4).
@@ -141,7 +149,9 @@ pub trait HistoryProvider: Store {
         filter: &MessageFilter,
         before: Option<Seq>,
         limit: usize,
-    ) -> Result<Vec<StoredMessage>>;
+    ) -> Result<Vec<StoredMessage>> {
+        Err(Error::not_implemented("history.tail_matching"))
+    }
 
     /// Reads the messages that follow a `Seq`, in order.
     ///
@@ -159,7 +169,9 @@ pub trait HistoryProvider: Store {
     ///
     /// # Complexity
     /// O(limit), whatever the length of the thread.
-    async fn page_after(&self, thread: &Thread, after: Seq, limit: usize) -> Result<Vec<StoredMessage>>;
+    async fn page_after(&self, thread: &Thread, after: Seq, limit: usize) -> Result<Vec<StoredMessage>> {
+        Err(Error::not_implemented("history.page_after"))
+    }
 
     /// Tells how many messages a thread holds, their size, and its last `Seq`.
     ///
@@ -176,7 +188,9 @@ pub trait HistoryProvider: Store {
     ///
     /// # Complexity
     /// O(1).
-    async fn thread_info(&self, thread: &Thread) -> Result<ThreadInfo>;
+    async fn thread_info(&self, thread: &Thread) -> Result<ThreadInfo> {
+        Err(Error::not_implemented("history.thread_info"))
+    }
 
     /// Removes all messages of a thread.
     ///
@@ -193,7 +207,9 @@ pub trait HistoryProvider: Store {
     ///
     /// # Complexity
     /// O(messages removed).
-    async fn clear(&self, thread: &Thread) -> Result<u64>;
+    async fn clear(&self, thread: &Thread) -> Result<u64> {
+        Err(Error::not_implemented("history.clear"))
+    }
 
     /// Removes the messages of one run (RAVI-3).
     ///
@@ -209,7 +225,9 @@ pub trait HistoryProvider: Store {
     ///
     /// # Complexity
     /// O(messages of the run), with an index, else O(messages of the thread).
-    async fn clear_run(&self, thread: &Thread, run: &RunId) -> Result<u64>;
+    async fn clear_run(&self, thread: &Thread, run: &RunId) -> Result<u64> {
+        Err(Error::not_implemented("history.clear_run"))
+    }
 
     /// Copies a thread's messages into a thread that holds none (PK-1).
     ///
@@ -232,7 +250,9 @@ pub trait HistoryProvider: Store {
     ///
     /// # Complexity
     /// O(messages copied).
-    async fn fork(&self, source: &Thread, target: &Thread, up_to: Option<Seq>) -> Result<Forked>;
+    async fn fork(&self, source: &Thread, target: &Thread, up_to: Option<Seq>) -> Result<Forked> {
+        Err(Error::not_implemented("history.fork"))
+    }
 
     /// Puts messages in the place of everything up to a `Seq`, in one step (AKKA-6, ALQ-7).
     ///
@@ -257,7 +277,9 @@ pub trait HistoryProvider: Store {
     ///
     /// # Complexity
     /// O(messages removed and written).
-    async fn replace(&self, thread: &Thread, replacement: Replacement) -> Result<Replaced>;
+    async fn replace(&self, thread: &Thread, replacement: Replacement) -> Result<Replaced> {
+        Err(Error::not_implemented("history.replace"))
+    }
 
     /// Lists the threads that hold messages, of one agent or of all.
     ///
@@ -279,7 +301,9 @@ pub trait HistoryProvider: Store {
         &self,
         agent: Option<&AgentId>,
         page: PageRequest<Thread>,
-    ) -> Result<Page<ThreadInfo, Thread>>;
+    ) -> Result<Page<ThreadInfo, Thread>> {
+        Err(Error::not_implemented("history.list_threads"))
+    }
 
     /// Sets or removes the time to live of a thread (PK-3).
     ///
@@ -299,7 +323,9 @@ pub trait HistoryProvider: Store {
     ///
     /// # Complexity
     /// O(1).
-    async fn set_ttl(&self, thread: &Thread, ttl: Option<Ttl>) -> Result<()>;
+    async fn set_ttl(&self, thread: &Thread, ttl: Option<Ttl>) -> Result<()> {
+        Err(Error::not_implemented("history.set_ttl"))
+    }
 
     /// Streams what happened to a thread after a `Seq`, and then what happens (AKKA-5).
     ///
@@ -332,5 +358,7 @@ pub trait HistoryProvider: Store {
     ///
     /// # Complexity
     /// O(events), read in pages; nothing is buffered beyond a page.
-    async fn subscribe(&self, thread: &Thread, after: Seq) -> Result<HistoryEvents>;
+    async fn subscribe(&self, thread: &Thread, after: Seq) -> Result<HistoryEvents> {
+        Err(Error::not_implemented("history.subscribe"))
+    }
 }

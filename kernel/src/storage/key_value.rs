@@ -19,7 +19,7 @@ pub use types::{
 };
 
 use super::Store;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::id::{BucketName, Key, Revision};
 use crate::page::{Page, PageRequest};
 
@@ -29,6 +29,8 @@ pub type KeyValueEvents = BoxStream<'static, Result<KeyValueEvent>>;
 /// Stores bytes under keys, in buckets.
 ///
 /// Conveniences (`create`, `put_at`) are in [`KeyValueStoreExt`].
+// The default bodies use none of their arguments.
+#[allow(unused_variables)]
 #[async_trait]
 pub trait KeyValueStore: Store {
     /// Writes a value, if the condition holds, and returns its revision.
@@ -63,7 +65,9 @@ pub trait KeyValueStore: Store {
         key: &Key,
         value: Bytes,
         options: KeyValuePutOptions,
-    ) -> Result<Revision>;
+    ) -> Result<Revision> {
+        Err(Error::not_implemented("key_value.put"))
+    }
 
     /// Reads a key.
     ///
@@ -79,7 +83,9 @@ pub trait KeyValueStore: Store {
     ///
     /// # Complexity
     /// O(value).
-    async fn get(&self, bucket: &BucketName, key: &Key) -> Result<Option<KeyValueEntry>>;
+    async fn get(&self, bucket: &BucketName, key: &Key) -> Result<Option<KeyValueEntry>> {
+        Err(Error::not_implemented("key_value.get"))
+    }
 
     /// Deletes a key, at a revision if one is given, and says whether it was there.
     ///
@@ -97,7 +103,9 @@ pub trait KeyValueStore: Store {
     ///
     /// # Complexity
     /// O(1) beyond finding the key.
-    async fn delete(&self, bucket: &BucketName, key: &Key, at: Option<Revision>) -> Result<bool>;
+    async fn delete(&self, bucket: &BucketName, key: &Key, at: Option<Revision>) -> Result<bool> {
+        Err(Error::not_implemented("key_value.delete"))
+    }
 
     /// Lists the keys that begin with a prefix, with their revisions.
     ///
@@ -120,7 +128,9 @@ pub trait KeyValueStore: Store {
         bucket: &BucketName,
         prefix: &str,
         page: PageRequest<Key>,
-    ) -> Result<Page<KeyRevision, Key>>;
+    ) -> Result<Page<KeyRevision, Key>> {
+        Err(Error::not_implemented("key_value.list"))
+    }
 
     /// Lists the buckets that hold keys, in byte order.
     ///
@@ -135,7 +145,9 @@ pub trait KeyValueStore: Store {
     ///
     /// # Complexity
     /// O(buckets and their keys).
-    async fn list_buckets(&self, page: PageRequest<BucketName>) -> Result<Page<BucketInfo, BucketName>>;
+    async fn list_buckets(&self, page: PageRequest<BucketName>) -> Result<Page<BucketInfo, BucketName>> {
+        Err(Error::not_implemented("key_value.list_buckets"))
+    }
 
     /// Streams the changes to keys that begin with a prefix: those after a revision, and then the live ones.
     ///
@@ -166,5 +178,7 @@ pub trait KeyValueStore: Store {
     ///
     /// # Complexity
     /// O(changes), read in pages.
-    async fn watch(&self, bucket: &BucketName, prefix: &str, after: Revision) -> Result<KeyValueEvents>;
+    async fn watch(&self, bucket: &BucketName, prefix: &str, after: Revision) -> Result<KeyValueEvents> {
+        Err(Error::not_implemented("key_value.watch"))
+    }
 }

@@ -32,11 +32,13 @@ pub use types::{
 };
 
 use super::Store;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::id::{ConversationId, FencingToken, TaskId, WorkerId};
 use crate::page::{Page, PageRequest};
 
 /// Stores boards of tasks and hands tasks to workers.
+// The default bodies use none of their arguments.
+#[allow(unused_variables)]
 #[async_trait]
 pub trait TaskStore: Store {
     /// Makes a board with its first tasks, which may be none.
@@ -57,7 +59,9 @@ pub trait TaskStore: Store {
     ///
     /// # Complexity
     /// O(tasks).
-    async fn create_task_list(&self, board: &BoardId, new: NewBoard) -> Result<Board>;
+    async fn create_task_list(&self, board: &BoardId, new: NewBoard) -> Result<Board> {
+        Err(Error::not_implemented("tasks.create_task_list"))
+    }
 
     /// Adds tasks at the end of a board.
     ///
@@ -75,7 +79,9 @@ pub trait TaskStore: Store {
     ///
     /// # Complexity
     /// O(tasks added).
-    async fn add_tasks(&self, board: &BoardId, tasks: Vec<NewTask>) -> Result<Vec<Task>>;
+    async fn add_tasks(&self, board: &BoardId, tasks: Vec<NewTask>) -> Result<Vec<Task>> {
+        Err(Error::not_implemented("tasks.add_tasks"))
+    }
 
     /// Reads a board without its tasks.
     ///
@@ -90,7 +96,9 @@ pub trait TaskStore: Store {
     ///
     /// # Complexity
     /// O(tasks of the board), or better.
-    async fn get_board(&self, board: &BoardId) -> Result<Option<Board>>;
+    async fn get_board(&self, board: &BoardId) -> Result<Option<Board>> {
+        Err(Error::not_implemented("tasks.get_board"))
+    }
 
     /// Reads one task.
     ///
@@ -104,7 +112,9 @@ pub trait TaskStore: Store {
     ///
     /// # Complexity
     /// O(1).
-    async fn get_task(&self, board: &BoardId, task: &TaskId) -> Result<Option<Task>>;
+    async fn get_task(&self, board: &BoardId, task: &TaskId) -> Result<Option<Task>> {
+        Err(Error::not_implemented("tasks.get_task"))
+    }
 
     /// Lists a board's tasks in board order, all or those in some statuses.
     ///
@@ -125,7 +135,9 @@ pub trait TaskStore: Store {
         board: &BoardId,
         query: &TaskQuery,
         page: PageRequest<TaskPosition>,
-    ) -> Result<Page<Task, TaskPosition>>;
+    ) -> Result<Page<Task, TaskPosition>> {
+        Err(Error::not_implemented("tasks.list_tasks"))
+    }
 
     /// Lists boards, of one conversation or of all, in the byte order of conversation and then agent.
     ///
@@ -143,7 +155,9 @@ pub trait TaskStore: Store {
         &self,
         conversation: Option<&ConversationId>,
         page: PageRequest<BoardId>,
-    ) -> Result<Page<Board, BoardId>>;
+    ) -> Result<Page<Board, BoardId>> {
+        Err(Error::not_implemented("tasks.list_boards"))
+    }
 
     /// Moves a task along the table of transitions.
     ///
@@ -165,7 +179,9 @@ pub trait TaskStore: Store {
     ///
     /// # Complexity
     /// O(1).
-    async fn update_status(&self, board: &BoardId, task: &TaskId, step: Transition) -> Result<Task>;
+    async fn update_status(&self, board: &BoardId, task: &TaskId, step: Transition) -> Result<Task> {
+        Err(Error::not_implemented("tasks.update_status"))
+    }
 
     /// Takes a task back to planned for another try, if it has one left.
     ///
@@ -188,7 +204,9 @@ pub trait TaskStore: Store {
         board: &BoardId,
         task: &TaskId,
         token: Option<FencingToken>,
-    ) -> Result<RetryOutcome>;
+    ) -> Result<RetryOutcome> {
+        Err(Error::not_implemented("tasks.increment_retry"))
+    }
 
     /// Takes a task in any status back to planned with no retries counted: a person's override.
     ///
@@ -203,7 +221,9 @@ pub trait TaskStore: Store {
     ///
     /// # Complexity
     /// O(1).
-    async fn force_retry(&self, board: &BoardId, task: &TaskId) -> Result<Task>;
+    async fn force_retry(&self, board: &BoardId, task: &TaskId) -> Result<Task> {
+        Err(Error::not_implemented("tasks.force_retry"))
+    }
 
     /// Ends what a conversation left running: every task in progress on any of its boards becomes succeeded.
     ///
@@ -220,7 +240,9 @@ pub trait TaskStore: Store {
     ///
     /// # Complexity
     /// O(tasks in progress).
-    async fn settle_conversation(&self, conversation: &ConversationId) -> Result<u64>;
+    async fn settle_conversation(&self, conversation: &ConversationId) -> Result<u64> {
+        Err(Error::not_implemented("tasks.settle_conversation"))
+    }
 
     /// Gives a worker the first task that is free, under a lease.
     ///
@@ -242,7 +264,9 @@ pub trait TaskStore: Store {
     ///
     /// # Complexity
     /// Independent of how many tasks are planned or finished.
-    async fn claim(&self, board: &BoardId, worker: &WorkerId, lease: Duration) -> Result<Option<Claim>>;
+    async fn claim(&self, board: &BoardId, worker: &WorkerId, lease: Duration) -> Result<Option<Claim>> {
+        Err(Error::not_implemented("tasks.claim"))
+    }
 
     /// Prolongs a lease from now.
     ///
@@ -263,7 +287,9 @@ pub trait TaskStore: Store {
         task: &TaskId,
         token: FencingToken,
         lease: Duration,
-    ) -> Result<Lease>;
+    ) -> Result<Lease> {
+        Err(Error::not_implemented("tasks.renew_lease"))
+    }
 
     /// Removes a board with its tasks, and says whether it was there.
     ///
@@ -279,5 +305,7 @@ pub trait TaskStore: Store {
     ///
     /// # Complexity
     /// O(tasks of the board).
-    async fn delete_board(&self, board: &BoardId) -> Result<bool>;
+    async fn delete_board(&self, board: &BoardId) -> Result<bool> {
+        Err(Error::not_implemented("tasks.delete_board"))
+    }
 }

@@ -14,7 +14,7 @@ pub use types::{
 };
 
 use super::Store;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::filter::Filter;
 use crate::id::{CollectionName, DocumentId};
 use crate::page::{Page, PageRequest};
@@ -22,6 +22,8 @@ use crate::page::{Page, PageRequest};
 /// Stores documents with embeddings and finds the most similar ones.
 ///
 /// A store may be opened with an [`Embedder`](crate::Embedder), which then computes missing embeddings from the text.
+// The default bodies use none of their arguments.
+#[allow(unused_variables)]
 #[async_trait]
 pub trait VectorStore: Store {
     /// Writes documents: those whose ids are new, or all of them.
@@ -56,7 +58,9 @@ pub trait VectorStore: Store {
         collection: &CollectionName,
         documents: Vec<Document>,
         mode: PutMode,
-    ) -> Result<PutReport>;
+    ) -> Result<PutReport> {
+        Err(Error::not_implemented("vectors.put"))
+    }
 
     /// Reads documents by their ids.
     ///
@@ -70,7 +74,9 @@ pub trait VectorStore: Store {
     ///
     /// # Complexity
     /// O(ids).
-    async fn get(&self, collection: &CollectionName, ids: &[DocumentId]) -> Result<Vec<Option<Document>>>;
+    async fn get(&self, collection: &CollectionName, ids: &[DocumentId]) -> Result<Vec<Option<Document>>> {
+        Err(Error::not_implemented("vectors.get"))
+    }
 
     /// Finds the documents most similar to an embedding.
     ///
@@ -97,7 +103,9 @@ pub trait VectorStore: Store {
     ///
     /// # Complexity
     /// O(matching documents × dimensions) when exact; long work never blocks the async runtime.
-    async fn search(&self, collection: &CollectionName, request: &SearchRequest) -> Result<Vec<SearchHit>>;
+    async fn search(&self, collection: &CollectionName, request: &SearchRequest) -> Result<Vec<SearchHit>> {
+        Err(Error::not_implemented("vectors.search"))
+    }
 
     /// Runs several searches of one collection.
     ///
@@ -116,7 +124,9 @@ pub trait VectorStore: Store {
         &self,
         collection: &CollectionName,
         requests: &[SearchRequest],
-    ) -> Result<Vec<Vec<SearchHit>>>;
+    ) -> Result<Vec<Vec<SearchHit>>> {
+        Err(Error::not_implemented("vectors.search_batch"))
+    }
 
     /// Deletes documents by their ids.
     ///
@@ -131,7 +141,9 @@ pub trait VectorStore: Store {
     ///
     /// # Complexity
     /// O(ids).
-    async fn delete(&self, collection: &CollectionName, ids: &[DocumentId]) -> Result<u64>;
+    async fn delete(&self, collection: &CollectionName, ids: &[DocumentId]) -> Result<u64> {
+        Err(Error::not_implemented("vectors.delete"))
+    }
 
     /// Deletes the documents that match a filter.
     ///
@@ -145,7 +157,9 @@ pub trait VectorStore: Store {
     ///
     /// # Complexity
     /// O(documents of the collection).
-    async fn delete_matching(&self, collection: &CollectionName, filter: &Filter) -> Result<u64>;
+    async fn delete_matching(&self, collection: &CollectionName, filter: &Filter) -> Result<u64> {
+        Err(Error::not_implemented("vectors.delete_matching"))
+    }
 
     /// Counts documents, all or those that match a filter.
     ///
@@ -159,7 +173,9 @@ pub trait VectorStore: Store {
     ///
     /// # Complexity
     /// O(1) without a filter where the backend keeps count, else O(documents).
-    async fn count(&self, collection: &CollectionName, filter: Option<&Filter>) -> Result<u64>;
+    async fn count(&self, collection: &CollectionName, filter: Option<&Filter>) -> Result<u64> {
+        Err(Error::not_implemented("vectors.count"))
+    }
 
     /// Lists documents in the byte order of their ids.
     ///
@@ -177,7 +193,9 @@ pub trait VectorStore: Store {
         &self,
         collection: &CollectionName,
         page: PageRequest<DocumentId>,
-    ) -> Result<Page<Document, DocumentId>>;
+    ) -> Result<Page<Document, DocumentId>> {
+        Err(Error::not_implemented("vectors.list"))
+    }
 
     /// Lists collections in the byte order of their names.
     ///
@@ -195,7 +213,9 @@ pub trait VectorStore: Store {
     async fn list_collections(
         &self,
         page: PageRequest<CollectionName>,
-    ) -> Result<Page<CollectionInfo, CollectionName>>;
+    ) -> Result<Page<CollectionInfo, CollectionName>> {
+        Err(Error::not_implemented("vectors.list_collections"))
+    }
 
     /// Removes a collection with all its documents, and says whether it was there.
     ///
@@ -212,5 +232,7 @@ pub trait VectorStore: Store {
     ///
     /// # Complexity
     /// O(documents of the collection).
-    async fn drop_collection(&self, collection: &CollectionName) -> Result<bool>;
+    async fn drop_collection(&self, collection: &CollectionName) -> Result<bool> {
+        Err(Error::not_implemented("vectors.drop_collection"))
+    }
 }

@@ -26,9 +26,6 @@ fn info(thread: &Thread, (last, messages): &Messages) -> ThreadInfo {
     let bytes = messages.iter().map(|stored| stored.message.size_bytes() as u64).sum();
     ThreadInfo { thread: thread.clone(), messages: messages.len() as u64, bytes, last: Seq::new(*last) }
 }
-fn missing<T>(operation: &'static str) -> Result<T> {
-    Err(Error::new(ErrorKind::Unsupported, operation, "not written yet"))
-}
 
 #[async_trait]
 impl Store for AfternoonHistory {
@@ -101,8 +98,4 @@ impl HistoryProvider for AfternoonHistory {
         let found = wanted.take(page.limit + 1).map(|((_, thread), messages)| info(thread, messages)).collect();
         Ok(Page::from_surplus(found, page.limit, |info: &ThreadInfo| info.thread.clone()))
     }
-    async fn fork(&self, _: &Thread, _: &Thread, _: Option<Seq>) -> Result<Forked> { missing("history.fork") }
-    async fn replace(&self, _: &Thread, _: Replacement) -> Result<Replaced> { missing("history.replace") }
-    async fn set_ttl(&self, _: &Thread, _: Option<Ttl>) -> Result<()> { missing("history.set_ttl") }
-    async fn subscribe(&self, _: &Thread, _: Seq) -> Result<HistoryEvents> { missing("history.subscribe") }
 }

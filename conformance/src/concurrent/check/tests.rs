@@ -1,7 +1,7 @@
 //! A register with compare-and-set, the classic histories, and the search beside trying every order.
 
 use super::*;
-use crate::concurrent::chance::Chance;
+use crate::concurrent::rng::Rng;
 
 #[derive(Debug)]
 struct Register;
@@ -169,21 +169,21 @@ fn a_history_is_cut_down_to_what_matters() {
 }
 
 /// A history made from a sequential run: each call takes effect at one moment and lies anywhere around it.
-fn around_a_run(chance: &mut Chance, calls: u64) -> Vec<Call> {
+fn around_a_run(rng: &mut Rng, calls: u64) -> Vec<Call> {
     let mut state = 0;
     let mut free_at = [0_u64; 5];
     let mut history = Vec::new();
     for number in 0..calls {
         let moment = 100 + number * 10;
         let free: Vec<u8> = (0..5).filter(|client| free_at[usize::from(*client)] < moment).collect();
-        let Some(client) = chance.of(&free) else { continue };
+        let Some(client) = rng.of(&free) else { continue };
         let earliest = free_at[usize::from(client)].max(moment - 60);
-        let called = earliest + u64::from(chance.below(60)) % (moment - earliest);
-        let answered = moment + u64::from(chance.below(60));
+        let called = earliest + u64::from(rng.below(60)) % (moment - earliest);
+        let answered = moment + u64::from(rng.below(60));
         free_at[usize::from(client)] = answered + 1;
-        let value = chance.below(4);
+        let value = rng.below(4);
         let mut record = call(client, called, answered, Op::Write(value), 0);
-        match chance.below(4) {
+        match rng.below(4) {
             0 => state = value,
             1 => {
                 record.op = Op::Set(value, value + 1);
@@ -191,7 +191,7 @@ fn around_a_run(chance: &mut Chance, calls: u64) -> Vec<Call> {
             }
             _ => (record.op, record.reply) = (Op::Read, Reply::Answered(state)),
         }
-        if record.op != Op::Read && matches!(record.reply, Reply::Answered(_)) && chance.percent(5) {
+        if record.op != Op::Read && matches!(record.reply, Reply::Answered(_)) && rng.percent(5) {
             (record.answered, record.reply) = (None, Reply::Unknown);
             free_at[usize::from(client)] = u64::MAX;
         }
@@ -204,8 +204,8 @@ fn around_a_run(chance: &mut Chance, calls: u64) -> Vec<Call> {
 fn histories_around_a_sequential_run_are_accepted_and_no_longer_when_a_read_lies() {
     let mut lies: u32 = 0;
     for seed in 0..400 {
-        let mut chance = Chance::new(seed);
-        let mut history = around_a_run(&mut chance, 60);
+        let mut rng = Rng::new(seed);
+        let mut history = around_a_run(&mut rng, 60);
         assert!(holds(&history), "seed {seed}: {history:#?}");
         let read = history.iter_mut().rev().find(|record| record.op == Op::Read);
         if let Some(read) = read {
@@ -239,12 +239,12 @@ fn by_trying(state: u8, history: &[Call], done: u32) -> bool {
 fn the_search_finds_what_trying_every_order_finds() {
     let (mut right, mut wrong) = (0, 0);
     for seed in 0..6_000 {
-        let mut chance = Chance::new(seed);
-        let mut history = around_a_run(&mut chance, 8);
+        let mut rng = Rng::new(seed);
+        let mut history = around_a_run(&mut rng, 8);
         // What the reads saw is drawn anew, so that about half of the histories are wrong.
         for record in history.iter_mut().filter(|record| record.op == Op::Read) {
-            if chance.percent(50) {
-                record.reply = Reply::Answered(chance.below(4));
+            if rng.percent(50) {
+                record.reply = Reply::Answered(rng.below(4));
             }
         }
         let expected = by_trying(0, &history, 0);

@@ -6,8 +6,8 @@ use larder_kernel::{
 };
 
 use super::tag_name;
-use crate::model::dice::{Dice, valid};
-use crate::model::tape::{Tape, bytes, optional, quoted};
+use crate::model::recorder::{Recorder, bytes, optional, quoted};
+use crate::model::rng::{Rng, valid};
 
 /// The error of a body that fails.
 pub(super) const STREAM_FAILURE: ErrorKind = ErrorKind::Corrupt;
@@ -65,49 +65,49 @@ pub(in crate::model) enum Operation {
     Erase,
 }
 
-pub(super) fn draw(dice: &mut Dice<'_>) -> Operation {
-    match dice.weighted(&[12, 6, 3, 5, 4, 4, 1]) {
-        1 => Operation::Get { key: key(dice), range: range(dice) },
-        2 => Operation::Head { key: key(dice) },
-        3 => Operation::List { prefix: prefix(dice), after: (dice.below(2) == 1).then(|| key(dice)) },
-        4 => Operation::Copy { source: key(dice), target: key(dice) },
-        5 => Operation::Delete { key: key(dice) },
-        6 if dice.one_in(4) => Operation::Erase,
-        _ => put(dice),
+pub(super) fn draw(rng: &mut Rng<'_>) -> Operation {
+    match rng.weighted(&[12, 6, 3, 5, 4, 4, 1]) {
+        1 => Operation::Get { key: key(rng), range: range(rng) },
+        2 => Operation::Head { key: key(rng) },
+        3 => Operation::List { prefix: prefix(rng), after: (rng.below(2) == 1).then(|| key(rng)) },
+        4 => Operation::Copy { source: key(rng), target: key(rng) },
+        5 => Operation::Delete { key: key(rng) },
+        6 if rng.one_in(4) => Operation::Erase,
+        _ => put(rng),
     }
 }
 
-fn key(dice: &mut Dice<'_>) -> BlobKey {
-    valid(BlobKey::new(dice.id()))
+fn key(rng: &mut Rng<'_>) -> BlobKey {
+    valid(BlobKey::new(rng.id()))
 }
 
 const BYTES: [&[u8]; 6] = [b"1", b"2", b"", b"\0\xff\xfe\n", b"0123456789", b"11"];
 
-fn put(dice: &mut Dice<'_>) -> Operation {
-    let key = key(dice);
-    let one = match dice.below(200) {
+fn put(rng: &mut Rng<'_>) -> Operation {
+    let key = key(rng);
+    let one = match rng.below(200) {
         199 => Bytes::from(vec![b'v'; 70_000]),
         small => Bytes::from_static(BYTES[small % BYTES.len()]),
     };
     let tags = [Tag::Current, Tag::Current, Tag::First, Tag::Before, Tag::None];
-    let condition = match dice.below(8) {
+    let condition = match rng.below(8) {
         0..5 => Condition::None,
         5 => Condition::Absent,
-        _ => Condition::Matches(dice.of(&tags)),
+        _ => Condition::Matches(rng.of(&tags)),
     };
-    let pieces = match dice.below(6) {
+    let pieces = match rng.below(6) {
         0..4 => vec![one],
         4 => vec![Bytes::new(), one.clone(), Bytes::new(), one],
         _ => Vec::new(),
     };
     // Where a condition fails as well, either error may come.
-    let fails = condition == Condition::None && dice.one_in(12);
-    Operation::Put(Put { key, pieces, fails, condition, options: options(dice) })
+    let fails = condition == Condition::None && rng.one_in(12);
+    Operation::Put(Put { key, pieces, fails, condition, options: options(rng) })
 }
 
-fn options(dice: &mut Dice<'_>) -> BlobPutOptions {
+fn options(rng: &mut Rng<'_>) -> BlobPutOptions {
     let plain = BlobPutOptions::default();
-    match dice.below(16) {
+    match rng.below(16) {
         8 | 9 => plain.with_content_type("text/plain; charset=utf-8"),
         10 => plain.with_content_type("x").with_metadata("a", "1").with_metadata("b-_9", "A, b=\"c\" %41"),
         11 => plain.with_metadata("a", ""),
@@ -119,9 +119,9 @@ fn options(dice: &mut Dice<'_>) -> BlobPutOptions {
     }
 }
 
-fn range(dice: &mut Dice<'_>) -> Option<ByteRange> {
+fn range(rng: &mut Rng<'_>) -> Option<ByteRange> {
     let bounded = |start, end| Some(ByteRange::Bounded { start, end });
-    dice.of(&[
+    rng.of(&[
         None,
         None,
         bounded(0, 1),
@@ -139,12 +139,12 @@ fn range(dice: &mut Dice<'_>) -> Option<ByteRange> {
     ])
 }
 
-fn prefix(dice: &mut Dice<'_>) -> String {
-    match dice.below(13) {
+fn prefix(rng: &mut Rng<'_>) -> String {
+    match rng.below(13) {
         0..5 => String::new(),
-        5..9 => dice.id().to_string(),
-        9 => dice.id().chars().take(1).collect(),
-        10 => format!("{}/", dice.id()),
+        5..9 => rng.id().to_string(),
+        9 => rng.id().chars().take(1).collect(),
+        10 => format!("{}/", rng.id()),
         11 => "x".repeat(513),
         _ => "a\0".to_owned(),
     }
@@ -180,13 +180,13 @@ impl Put {
 }
 
 /// Options as a value.
-pub(super) fn options_text(options: &BlobPutOptions, tape: &Tape) -> String {
+pub(super) fn options_text(options: &BlobPutOptions, recorder: &Recorder) -> String {
     let condition = match &options.condition {
         BlobCondition::None => "BlobCondition::None".to_owned(),
         BlobCondition::Absent => "BlobCondition::Absent".to_owned(),
         BlobCondition::Matches(tag) => {
             let given = || format!("ETag::new({}).unwrap()", quoted(tag.as_str()));
-            format!("BlobCondition::Matches({})", tape.named(&tag_name(tag), given))
+            format!("BlobCondition::Matches({})", recorder.named(&tag_name(tag), given))
         }
     };
     let content_type = optional(options.content_type.as_deref(), |text| format!("{text:?}.to_owned()"));

@@ -10,14 +10,14 @@ use larder_kernel::{
 use super::operation::range_text;
 use super::{Blobs, Held, check_instant};
 use crate::model::compare::{Checked, Expected, Refusal, same};
-use crate::model::tape::{Tape, id, optional, quoted};
+use crate::model::recorder::{Recorder, id, optional, quoted};
 
 impl Blobs {
     pub(super) async fn get(
         &mut self,
         store: &dyn BlobStore,
         (key, range): (&BlobKey, Option<ByteRange>),
-        tape: &mut Tape,
+        recorder: &mut Recorder,
     ) -> Checked {
         let options = BlobGetOptions { range };
         let held = self.blobs.get(key);
@@ -26,7 +26,7 @@ impl Blobs {
             (Some(_), Some(_)) => "BLOB-021",
             (Some(_), None) => "BLOB-001",
         };
-        tape.statement(clause, |_| {
+        recorder.statement(clause, |_| {
             let options = format!("BlobGetOptions {{ range: {} }}", optional(range, range_text));
             let read = "async |read: BlobRead| Ok((read.info.size, read.range.clone(), \
                         read.bytes.try_collect::<Vec<Bytes>>().await?.concat()))";
@@ -39,31 +39,36 @@ impl Blobs {
         if let Some(info) = &info {
             check_instant(info, "BLOB-026")?;
             let expected = held.map(|held| held.info(key, Some(info)));
-            same(tape, "BLOB-026", &Ok(Some(info.clone())), &Ok(expected))?;
+            same(recorder, "BLOB-026", &Ok(Some(info.clone())), &Ok(expected))?;
         }
-        same(tape, clause, &got, &reading(held, options))
+        same(recorder, clause, &got, &reading(held, options))
     }
 
-    pub(super) async fn head(&mut self, store: &dyn BlobStore, key: &BlobKey, tape: &mut Tape) -> Checked {
+    pub(super) async fn head(
+        &mut self,
+        store: &dyn BlobStore,
+        key: &BlobKey,
+        recorder: &mut Recorder,
+    ) -> Checked {
         let held = self.blobs.get(key);
         let clause = if held.is_some() { "BLOB-026" } else { "BLOB-027" };
-        tape.call(clause, |_| format!("head({})", id(key)));
+        recorder.call(clause, |_| format!("head({})", id(key)));
         let got = store.head(key).await;
         if let Ok(info) = &got {
             check_instant(info, clause)?;
         }
         let expected = held.map(|held| held.info(key, got.as_ref().ok()));
-        same(tape, clause, &got, &expected.ok_or(ErrorKind::NotFound.into()))
+        same(recorder, clause, &got, &expected.ok_or(ErrorKind::NotFound.into()))
     }
 
     pub(super) async fn list(
         &mut self,
         store: &dyn BlobStore,
         (prefix, after): (&str, Option<&BlobKey>),
-        tape: &mut Tape,
+        recorder: &mut Recorder,
     ) -> Checked {
         let clause = if after.is_some() { "BLOB-032" } else { "BLOB-030" };
-        tape.statement(clause, |_| {
+        recorder.statement(clause, |_| {
             let call = format!("§a.list({}, {}).await", quoted(prefix), optional(after, id));
             format!(
                 "let {{s}} = match {call} {{ Ok(all) => all.try_collect::<Vec<_>>().await, \
@@ -89,7 +94,7 @@ impl Blobs {
             }
         });
         let expected = check_prefix(prefix).map(|()| entries.collect()).map_err(Into::into);
-        same(tape, clause, &got, &expected)
+        same(recorder, clause, &got, &expected)
     }
 }
 

@@ -5,7 +5,7 @@ use larder_kernel::{
     RelationshipId, RelationshipQuery, RelationshipType,
 };
 
-use crate::model::dice::{Dice, valid};
+use crate::model::rng::{Rng, valid};
 use crate::model::shared::{filter, limit, metadata, request};
 
 #[derive(Debug, Clone)]
@@ -23,97 +23,97 @@ pub(in crate::model) enum Operation {
     Erase,
 }
 
-pub(super) fn draw(dice: &mut Dice<'_>) -> Operation {
-    match dice.weighted(&[9, 10, 2, 2, 8, 2, 2, 4, 4, 2, 1]) {
-        1 => Operation::Relationships(relationships(dice)),
+pub(super) fn draw(rng: &mut Rng<'_>) -> Operation {
+    match rng.weighted(&[9, 10, 2, 2, 8, 2, 2, 4, 4, 2, 1]) {
+        1 => Operation::Relationships(relationships(rng)),
         2 => {
-            let count = dice.of(&[1_usize, 2, 3, 0]);
-            Operation::GetEntities((0..count).map(|_| entity(dice)).collect())
+            let count = rng.of(&[1_usize, 2, 3, 0]);
+            Operation::GetEntities((0..count).map(|_| entity(rng)).collect())
         }
         3 => {
-            let count = dice.of(&[1_usize, 2, 3, 0]);
-            Operation::GetRelationships((0..count).map(|_| relationship(dice)).collect())
+            let count = rng.of(&[1_usize, 2, 3, 0]);
+            Operation::GetRelationships((0..count).map(|_| relationship(rng)).collect())
         }
-        4 => Operation::Neighbors { entity: entity(dice), query: walk(dice) },
-        5 => Operation::DeleteEntity(entity(dice)),
-        6 => Operation::DeleteRelationship(relationship(dice)),
+        4 => Operation::Neighbors { entity: entity(rng), query: walk(rng) },
+        5 => Operation::DeleteEntity(entity(rng)),
+        6 => Operation::DeleteRelationship(relationship(rng)),
         7 => Operation::FindEntities {
             query: EntityQuery {
-                entity_type: (dice.below(3) == 2).then(|| entity_type(dice)),
-                filter: (dice.below(2) == 1).then(|| filter(dice)),
+                entity_type: (rng.below(3) == 2).then(|| entity_type(rng)),
+                filter: (rng.below(2) == 1).then(|| filter(rng)),
             },
-            page: request(dice, entity),
+            page: request(rng, entity),
         },
         8 => Operation::FindRelationships {
             query: RelationshipQuery {
-                relationship_type: (dice.below(3) == 2).then(|| relationship_type(dice)),
-                source: (dice.below(3) == 2).then(|| entity(dice)),
-                target: (dice.below(3) == 2).then(|| entity(dice)),
-                filter: (dice.below(3) == 2).then(|| filter(dice)),
+                relationship_type: (rng.below(3) == 2).then(|| relationship_type(rng)),
+                source: (rng.below(3) == 2).then(|| entity(rng)),
+                target: (rng.below(3) == 2).then(|| entity(rng)),
+                filter: (rng.below(3) == 2).then(|| filter(rng)),
             },
-            page: request(dice, relationship),
+            page: request(rng, relationship),
         },
         9 => Operation::Count,
-        10 if dice.one_in(4) => Operation::Erase,
-        _ => Operation::Entities(entities(dice)),
+        10 if rng.one_in(4) => Operation::Erase,
+        _ => Operation::Entities(entities(rng)),
     }
 }
 
-fn entity(dice: &mut Dice<'_>) -> EntityId {
-    valid(EntityId::new(dice.id()))
+fn entity(rng: &mut Rng<'_>) -> EntityId {
+    valid(EntityId::new(rng.id()))
 }
 
-fn relationship(dice: &mut Dice<'_>) -> RelationshipId {
-    valid(RelationshipId::new(dice.id()))
+fn relationship(rng: &mut Rng<'_>) -> RelationshipId {
+    valid(RelationshipId::new(rng.id()))
 }
 
-fn entity_type(dice: &mut Dice<'_>) -> EntityType {
-    let index = dice.below(2);
-    valid(EntityType::new(&dice.ids.0[index]))
+fn entity_type(rng: &mut Rng<'_>) -> EntityType {
+    let index = rng.below(2);
+    valid(EntityType::new(&rng.ids.0[index]))
 }
 
-fn relationship_type(dice: &mut Dice<'_>) -> RelationshipType {
-    let index = dice.below(2);
-    valid(RelationshipType::new(&dice.ids.0[index]))
+fn relationship_type(rng: &mut Rng<'_>) -> RelationshipType {
+    let index = rng.below(2);
+    valid(RelationshipType::new(&rng.ids.0[index]))
 }
 
 /// Up to four entities from one of the script's ids on; none, and the same twice, now and then.
-fn entities(dice: &mut Dice<'_>) -> Vec<Entity> {
-    let (count, first) = (dice.of(&[1_usize, 2, 4, 3, 2, 4, 3, 0]), dice.below(4));
-    let twice = dice.one_in(20);
-    let (entity_type, properties) = (entity_type(dice), metadata(dice));
+fn entities(rng: &mut Rng<'_>) -> Vec<Entity> {
+    let (count, first) = (rng.of(&[1_usize, 2, 4, 3, 2, 4, 3, 0]), rng.below(4));
+    let twice = rng.one_in(20);
+    let (entity_type, properties) = (entity_type(rng), metadata(rng));
     (0..count)
         .map(|number| {
             let name = if twice { first } else { (first + number) % 4 };
-            let id = valid(EntityId::new(&dice.ids.0[name]));
+            let id = valid(EntityId::new(&rng.ids.0[name]));
             Entity { id, entity_type: entity_type.clone(), properties: properties.clone() }
         })
         .collect()
 }
 
 /// One or two relationships; none, and the same twice, now and then.
-fn relationships(dice: &mut Dice<'_>) -> Vec<Relationship> {
-    let count = dice.of(&[1_usize, 1, 1, 2, 2, 0]);
-    let (relationship_type, properties) = (relationship_type(dice), metadata(dice));
+fn relationships(rng: &mut Rng<'_>) -> Vec<Relationship> {
+    let count = rng.of(&[1_usize, 1, 1, 2, 2, 0]);
+    let (relationship_type, properties) = (relationship_type(rng), metadata(rng));
     (0..count)
         .map(|_| Relationship {
-            id: relationship(dice),
+            id: relationship(rng),
             relationship_type: relationship_type.clone(),
-            source: entity(dice),
-            target: entity(dice),
+            source: entity(rng),
+            target: entity(rng),
             properties: properties.clone(),
         })
         .collect()
 }
 
-fn walk(dice: &mut Dice<'_>) -> NeighborQuery {
-    let depth = dice.of(&[1, 2, 3, 0, 32, 4, 33]);
-    let direction = dice.of(&[Direction::Both, Direction::Out, Direction::In]);
-    let limit = limit(dice);
-    let relationship_types = match dice.below(4) {
+fn walk(rng: &mut Rng<'_>) -> NeighborQuery {
+    let depth = rng.of(&[1, 2, 3, 0, 32, 4, 33]);
+    let direction = rng.of(&[Direction::Both, Direction::Out, Direction::In]);
+    let limit = limit(rng);
+    let relationship_types = match rng.below(4) {
         0 | 1 => Vec::new(),
-        2 => vec![relationship_type(dice)],
-        _ => vec![relationship_type(dice), relationship_type(dice)],
+        2 => vec![relationship_type(rng)],
+        _ => vec![relationship_type(rng), relationship_type(rng)],
     };
     NeighborQuery { depth, direction, relationship_types, limit }
 }

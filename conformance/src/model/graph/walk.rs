@@ -7,14 +7,14 @@ use larder_kernel::{Direction, EntityId, GraphStore, NeighborQuery, Reached, Rel
 
 use super::Graph;
 use crate::model::compare::{Checked, same};
-use crate::model::tape::{Tape, id, json};
+use crate::model::recorder::{Recorder, id, json};
 
 impl Graph {
     pub(super) async fn neighbors(
         &mut self,
         store: &dyn GraphStore,
         (entity, query): (&EntityId, &NeighborQuery),
-        tape: &mut Tape,
+        recorder: &mut Recorder,
     ) -> Checked {
         let clause = match (query.depth, query.limit) {
             (_, 0) => "GRAPH-030",
@@ -22,9 +22,9 @@ impl Graph {
             (_, 1..10_000) => "GRAPH-027",
             _ => "GRAPH-021",
         };
-        tape.call(clause, |_| format!("neighbors({}, &{})", id(entity), json(query)));
+        recorder.call(clause, |_| format!("neighbors({}, &{})", id(entity), json(query)));
         let expected = check_neighbors(query).map(|()| self.walk(entity, query)).map_err(Into::into);
-        same(tape, clause, &store.neighbors(entity, query).await, &expected)
+        same(recorder, clause, &store.neighbors(entity, query).await, &expected)
     }
 
     fn walk(&self, start: &EntityId, query: &NeighborQuery) -> SubGraph {

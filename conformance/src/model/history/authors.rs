@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 
 use larder_kernel::{AgentId, AgentRole, ChatMessage, HistoryProvider, MessageFilter, Thread};
 
-use super::operation::{At, agent, thread as shown};
+use super::names::{At, agent, thread as shown};
 use super::{History, Message};
 use crate::model::compare::{Checked, same};
-use crate::model::dice::{Dice, valid};
-use crate::model::tape::{Tape, optional, owned_id};
+use crate::model::recorder::{Recorder, optional, owned_id};
+use crate::model::rng::{Rng, valid};
 
 /// Agents and roles to keep and to drop.
 #[derive(Debug, Clone, Default)]
@@ -27,18 +27,18 @@ enum Named {
 }
 
 /// Up to three agents and roles, more than may be named now and then.
-pub(super) fn draw(dice: &mut Dice<'_>) -> Authors {
-    let count = dice.of(&[1_usize, 1, 1, 2, 2, 3, 0]);
-    let mut terms: Vec<Term> = (0..count).map(|_| term(dice)).collect();
-    if dice.one_in(24) {
-        terms.resize_with(larder_kernel::limits::MESSAGE_FILTER_TERMS_MAX + 1, || term(dice));
+pub(super) fn draw(rng: &mut Rng<'_>) -> Authors {
+    let count = rng.of(&[1_usize, 1, 1, 2, 2, 3, 0]);
+    let mut terms: Vec<Term> = (0..count).map(|_| term(rng)).collect();
+    if rng.one_in(24) {
+        terms.resize_with(larder_kernel::limits::MESSAGE_FILTER_TERMS_MAX + 1, || term(rng));
     }
     Authors(terms)
 }
 
-fn term(dice: &mut Dice<'_>) -> Term {
-    let (keeps, role) = [(true, false), (false, false), (true, true), (false, true)][dice.below(4)];
-    let named = if role { Named::Role(valid(AgentRole::new(dice.id()))) } else { Named::Agent(agent(dice)) };
+fn term(rng: &mut Rng<'_>) -> Term {
+    let (keeps, role) = [(true, false), (false, false), (true, true), (false, true)][rng.below(4)];
+    let named = if role { Named::Role(valid(AgentRole::new(rng.id()))) } else { Named::Agent(agent(rng)) };
     Term { keeps, named }
 }
 
@@ -102,12 +102,12 @@ impl History {
         &mut self,
         store: &dyn HistoryProvider,
         (thread, authors, before, limit): (&Thread, &Authors, Option<At>, usize),
-        tape: &mut Tape,
+        recorder: &mut Recorder,
     ) -> Checked {
         let held = self.held(thread);
         let before = before.map(|at| held.seq(at));
         let clause = authors.clause(before.is_some(), limit);
-        tape.call(clause, |_| {
+        recorder.call(clause, |_| {
             let before = optional(before, |seq| format!("Seq::new({seq})"));
             format!("tail_matching({}, &{}, {before}, {limit})", shown(thread), authors.shown())
         });
@@ -121,6 +121,6 @@ impl History {
             Err(refusal) => Err(refusal.into()),
             Ok(()) => super::read::limited("history.tail_matching", limit, messages),
         };
-        same(tape, clause, &store.tail_matching(thread, &filter, before, limit).await, &expected)
+        same(recorder, clause, &store.tail_matching(thread, &filter, before, limit).await, &expected)
     }
 }

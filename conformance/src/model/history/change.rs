@@ -9,17 +9,18 @@ use larder_kernel::{
     Thread, Ttl,
 };
 
-use super::operation::{At, life, thread as shown};
+use super::names::{At, thread as shown};
+use super::operation::life;
 use super::{Held, History, Kind, Message};
 use crate::model::compare::{Checked, Expected, Mismatch, Refusal, same};
-use crate::model::tape::{Tape, id, json, json_text, optional, owned_id};
+use crate::model::recorder::{Recorder, id, json, json_text, optional, owned_id};
 
 impl History {
     pub(super) async fn append(
         &mut self,
         store: &dyn HistoryProvider,
         (thread, once, times, options): (&Thread, &[ChatMessage], usize, &AppendOptions),
-        tape: &mut Tape,
+        recorder: &mut Recorder,
     ) -> Checked {
         let messages = vec![once.to_vec(); times].concat();
         let held = self.held(thread);
@@ -32,7 +33,7 @@ impl History {
             (None, Some(_)) => ("HIST-008", Some(Err(ErrorKind::Conflict.into()))),
             (None, None) => ("HIST-002", None),
         };
-        tape.call(clause, |_| {
+        recorder.call(clause, |_| {
             let key = optional(options.idempotency_key.as_ref(), owned_id);
             let ttl = optional(options.ttl, life);
             let options = format!("AppendOptions {{ idempotency_key: {key}, ttl: {ttl} }}");
@@ -44,11 +45,11 @@ impl History {
         });
         let got = store.append_many(thread, messages.clone(), options.clone()).await;
         if let Some(expected) = expected {
-            return same(tape, clause, &got, &expected);
+            return same(recorder, clause, &got, &expected);
         }
         // What does not get in must not leave a thread behind in the model.
         let answer = self.held_mut(thread).append(messages.into_iter().map(Arc::new));
-        same(tape, clause, &got, &Ok(answer))?;
+        same(recorder, clause, &got, &Ok(answer))?;
         if let Some(key) = &options.idempotency_key {
             self.held_mut(thread).keys.insert(key.clone(), (digest, answer));
         }
@@ -59,12 +60,12 @@ impl History {
         &mut self,
         store: &dyn HistoryProvider,
         thread: &Thread,
-        tape: &mut Tape,
+        recorder: &mut Recorder,
     ) -> Checked {
         const CLAUSE: &str = "HIST-034";
-        tape.call(CLAUSE, |_| format!("clear({})", shown(thread)));
+        recorder.call(CLAUSE, |_| format!("clear({})", shown(thread)));
         let removed = size(self.held(thread).messages.len());
-        same(tape, CLAUSE, &store.clear(thread).await, &Ok(removed))?;
+        same(recorder, CLAUSE, &store.clear(thread).await, &Ok(removed))?;
         if removed > 0 {
             let held = self.held_mut(thread);
             held.messages.clear();
@@ -78,13 +79,13 @@ impl History {
         &mut self,
         store: &dyn HistoryProvider,
         (thread, run): (&Thread, &RunId),
-        tape: &mut Tape,
+        recorder: &mut Recorder,
     ) -> Checked {
         const CLAUSE: &str = "HIST-038";
-        tape.call(CLAUSE, |_| format!("clear_run({}, {})", shown(thread), id(run)));
+        recorder.call(CLAUSE, |_| format!("clear_run({}, {})", shown(thread), id(run)));
         let of_run = |held: &Message| held.message.run.as_ref() == Some(run);
         let removed = size(self.held(thread).messages.iter().filter(|held| of_run(held)).count());
-        same(tape, CLAUSE, &store.clear_run(thread, run).await, &Ok(removed))?;
+        same(recorder, CLAUSE, &store.clear_run(thread, run).await, &Ok(removed))?;
         if removed > 0 {
             let held = self.held_mut(thread);
             held.messages.retain(|held| !of_run(held));
@@ -97,7 +98,7 @@ impl History {
         &mut self,
         store: &dyn HistoryProvider,
         (source, target, up_to): (&Thread, &Thread, Option<At>),
-        tape: &mut Tape,
+        recorder: &mut Recorder,
     ) -> Checked {
         let from = self.held(source);
         let up_to = up_to.map(|at| from.seq(at));
@@ -116,7 +117,7 @@ impl History {
                 ("HIST-044", Ok(Forked { messages: size(copied.len()), last }))
             }
         };
-        tape.call(clause, |_| {
+        recorder.call(clause, |_| {
             let up_to = optional(up_to, |seq| format!("Seq::new({seq})"));
             format!("fork({}, {}, {up_to})", shown(source), shown(target))
         });
@@ -126,7 +127,7 @@ impl History {
             // Both errors apply, and the contract does not say which comes.
             expected = Err(ErrorKind::NotFound.into());
         }
-        same(tape, clause, &got, &expected)?;
+        same(recorder, clause, &got, &expected)?;
         if expected.is_ok() {
             self.held_mut(target).append(copied);
         }
@@ -137,7 +138,7 @@ impl History {
         &mut self,
         store: &dyn HistoryProvider,
         (thread, up_to, seen, messages): (&Thread, At, At, &[ChatMessage]),
-        tape: &mut Tape,
+        recorder: &mut Recorder,
     ) -> Checked {
         let held = self.held(thread);
         let replacement =
@@ -153,14 +154,14 @@ impl History {
         } else {
             ("HIST-050", Ok(Replaced { removed, seq: Seq::new(held.last + 1) }))
         };
-        tape.call(clause, |_| {
+        recorder.call(clause, |_| {
             let replacement = format!(
                 "Replacement {{ up_to: Seq::new({up_to}), seen: Seq::new({seen}), messages: {} }}",
                 json(&messages)
             );
             format!("replace({}, {replacement})", shown(thread))
         });
-        same(tape, clause, &store.replace(thread, replacement).await, &expected)?;
+        same(recorder, clause, &store.replace(thread, replacement).await, &expected)?;
         if expected.is_ok() {
             self.held_mut(thread).replace(up_to, removed, messages);
         }
@@ -171,21 +172,21 @@ impl History {
         &mut self,
         store: &dyn HistoryProvider,
         (thread, ttl): (&Thread, Option<Ttl>),
-        tape: &mut Tape,
+        recorder: &mut Recorder,
     ) -> Checked {
         const CLAUSE: &str = "HIST-069";
-        tape.call(CLAUSE, |_| format!("set_ttl({}, {})", shown(thread), optional(ttl, life)));
+        recorder.call(CLAUSE, |_| format!("set_ttl({}, {})", shown(thread), optional(ttl, life)));
         let expected = match (check_ttl(ttl), self.held(thread).messages.is_empty()) {
             (Err(refusal), _) => Err(refusal.into()),
             (Ok(()), true) => Err(ErrorKind::NotFound.into()),
             (Ok(()), false) => Ok(()),
         };
-        same(tape, CLAUSE, &store.set_ttl(thread, ttl).await, &expected)
+        same(recorder, CLAUSE, &store.set_ttl(thread, ttl).await, &expected)
     }
 
-    pub(super) async fn erase(&mut self, store: &dyn HistoryProvider, tape: &mut Tape) -> Checked {
-        tape.call("STORE-006", |_| "erase()".to_owned());
-        same(tape, "STORE-006", &store.erase().await, &Ok(()))?;
+    pub(super) async fn erase(&mut self, store: &dyn HistoryProvider, recorder: &mut Recorder) -> Checked {
+        recorder.call("STORE-006", |_| "erase()".to_owned());
+        same(recorder, "STORE-006", &store.erase().await, &Ok(()))?;
         self.threads.clear();
         Ok(())
     }

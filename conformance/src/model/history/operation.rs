@@ -9,19 +9,9 @@ use larder_kernel::{
 };
 
 use super::authors::{self, Authors};
-
-use crate::model::dice::{Dice, valid};
+use super::names::{At, agent};
+use crate::model::rng::{Rng, valid};
 use crate::model::shared::{limit, metadata, request, ttl};
-use crate::model::tape::owned_id;
-
-/// Which place in a thread an operation names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::model) enum At {
-    /// So many before the thread's last number.
-    FromLast(i64),
-    /// This one.
-    Exactly(i64),
-}
 
 const PLACES: [At; 14] = [
     At::FromLast(0),
@@ -106,23 +96,23 @@ pub(in crate::model) enum Operation {
     Erase,
 }
 
-pub(super) fn draw(dice: &mut Dice<'_>) -> Operation {
-    match dice.weighted(&[12, 4, 4, 4, 3, 2, 3, 4, 6, 3, 2, 3, 1, 5]) {
+pub(super) fn draw(rng: &mut Rng<'_>) -> Operation {
+    match rng.weighted(&[12, 4, 4, 4, 3, 2, 3, 4, 6, 3, 2, 3, 1, 5]) {
         1 => Operation::Get {
-            thread: few(dice),
-            offset: dice.of(&[0, 1, 2, 3, 7, 10_000, u64::MAX]),
-            limit: limit(dice),
+            thread: few(rng),
+            offset: rng.of(&[0, 1, 2, 3, 7, 10_000, u64::MAX]),
+            limit: limit(rng),
         },
-        2 => Operation::Tail { thread: few(dice), before: maybe(dice), limit: limit(dice) },
-        3 => Operation::PageAfter { thread: few(dice), after: dice.of(&PLACES), limit: limit(dice) },
-        4 => Operation::Info { thread: any(dice) },
-        5 => Operation::Clear { thread: few(dice) },
-        6 => Operation::ClearRun { thread: few(dice), run: run(dice) },
-        7 => Operation::Fork { source: few(dice), target: any(dice), up_to: maybe(dice) },
+        2 => Operation::Tail { thread: few(rng), before: maybe(rng), limit: limit(rng) },
+        3 => Operation::PageAfter { thread: few(rng), after: rng.of(&PLACES), limit: limit(rng) },
+        4 => Operation::Info { thread: any(rng) },
+        5 => Operation::Clear { thread: few(rng) },
+        6 => Operation::ClearRun { thread: few(rng), run: run(rng) },
+        7 => Operation::Fork { source: few(rng), target: any(rng), up_to: maybe(rng) },
         8 => Operation::Replace {
-            thread: few(dice),
-            up_to: dice.of(&PLACES),
-            seen: dice.of(&[
+            thread: few(rng),
+            up_to: rng.of(&PLACES),
+            seen: rng.of(&[
                 At::FromLast(0),
                 At::FromLast(0),
                 At::FromLast(0),
@@ -131,73 +121,68 @@ pub(super) fn draw(dice: &mut Dice<'_>) -> Operation {
                 At::FromLast(-1),
                 At::Exactly(0),
             ]),
-            messages: messages(dice),
+            messages: messages(rng),
         },
-        9 => Operation::ListThreads {
-            agent: (dice.below(2) == 1).then(|| agent(dice)),
-            page: request(dice, any),
-        },
-        10 => Operation::SetTtl { thread: any(dice), ttl: (dice.below(3) > 0).then(|| life_of(dice)) },
-        11 => Operation::Subscribe { thread: few(dice), after: dice.of(&PLACES) },
-        12 if dice.one_in(4) => Operation::Erase,
+        9 => {
+            Operation::ListThreads { agent: (rng.below(2) == 1).then(|| agent(rng)), page: request(rng, any) }
+        }
+        10 => Operation::SetTtl { thread: any(rng), ttl: (rng.below(3) > 0).then(|| life_of(rng)) },
+        11 => Operation::Subscribe { thread: few(rng), after: rng.of(&PLACES) },
+        12 if rng.one_in(4) => Operation::Erase,
         13 => Operation::TailMatching {
-            thread: few(dice),
-            authors: authors::draw(dice),
-            before: (dice.below(4) == 3).then(|| dice.of(&PLACES)),
-            limit: limit(dice),
+            thread: few(rng),
+            authors: authors::draw(rng),
+            before: (rng.below(4) == 3).then(|| rng.of(&PLACES)),
+            limit: limit(rng),
         },
-        _ => append(dice),
+        _ => append(rng),
     }
 }
 
-fn append(dice: &mut Dice<'_>) -> Operation {
-    let thread = few(dice);
+fn append(rng: &mut Rng<'_>) -> Operation {
+    let thread = few(rng);
     let options = AppendOptions {
-        idempotency_key: (dice.below(4) == 3).then(|| valid(IdempotencyKey::new(dice.id()))),
-        ttl: (dice.below(8) == 7).then(|| life_of(dice)),
+        idempotency_key: (rng.below(4) == 3).then(|| valid(IdempotencyKey::new(rng.id()))),
+        ttl: (rng.below(8) == 7).then(|| life_of(rng)),
     };
     // More than a search might look at, of one kind so that they cost little to compare and to print.
-    let many = dice.one_in(400);
-    let messages = messages(dice);
+    let many = rng.one_in(400);
+    let messages = messages(rng);
     let times = if many { 1_100_usize.div_ceil(messages.len().max(1)) } else { 1 };
     Operation::Append { thread, messages, times, options }
 }
 
 /// Few threads, so that operations meet.
-fn few(dice: &mut Dice<'_>) -> Thread {
-    let [a, b, c, d] = &dice.ids.0;
+fn few(rng: &mut Rng<'_>) -> Thread {
+    let [a, b, c, d] = &rng.ids.0;
     let threads = [(a, a), (a, a), (a, b), (b, a), (a, d), (b, c)];
-    let (agent, session) = dice.of(&threads);
+    let (agent, session) = rng.of(&threads);
     valid(Thread::new(agent, session))
 }
 
-fn any(dice: &mut Dice<'_>) -> Thread {
-    let (agent, session) = (dice.id(), dice.id());
+fn any(rng: &mut Rng<'_>) -> Thread {
+    let (agent, session) = (rng.id(), rng.id());
     valid(Thread::new(agent, session))
 }
 
-pub(super) fn agent(dice: &mut Dice<'_>) -> AgentId {
-    valid(AgentId::new(dice.id()))
+fn run(rng: &mut Rng<'_>) -> RunId {
+    let index = rng.below(2);
+    valid(RunId::new(&rng.ids.0[index]))
 }
 
-fn run(dice: &mut Dice<'_>) -> RunId {
-    let index = dice.below(2);
-    valid(RunId::new(&dice.ids.0[index]))
+fn maybe(rng: &mut Rng<'_>) -> Option<At> {
+    (rng.below(2) == 1).then(|| rng.of(&PLACES))
 }
 
-fn maybe(dice: &mut Dice<'_>) -> Option<At> {
-    (dice.below(2) == 1).then(|| dice.of(&PLACES))
-}
-
-fn life_of(dice: &mut Dice<'_>) -> Ttl {
-    let after = ttl(dice);
+fn life_of(rng: &mut Rng<'_>) -> Ttl {
+    let after = ttl(rng);
     if after.as_millis().is_multiple_of(2) { Ttl::fixed(after) } else { Ttl::sliding(after) }
 }
 
 /// Up to four messages of one kind, told apart by their texts; none now and then.
-fn messages(dice: &mut Dice<'_>) -> Vec<ChatMessage> {
-    let count = dice.of(&[1_usize, 1, 1, 2, 3, 4, 0]);
-    let message = message(dice);
+fn messages(rng: &mut Rng<'_>) -> Vec<ChatMessage> {
+    let count = rng.of(&[1_usize, 1, 1, 2, 3, 4, 0]);
+    let message = message(rng);
     (0..count)
         .map(|number| {
             let mut message = message.clone();
@@ -226,14 +211,14 @@ static LONG_TEXT: LazyLock<String> = LazyLock::new(|| "é".repeat(40_000));
 
 const TEXTS: [&str; 8] = ["m", "n", "", "é\0'\"\\", "e\u{301}", "{\"k\": 1}", "\u{1f980}%_*", "\r\n"];
 
-fn message(dice: &mut Dice<'_>) -> ChatMessage {
-    let text = if dice.one_in(150) { LONG_TEXT.clone() } else { dice.of(&TEXTS).to_owned() };
+fn message(rng: &mut Rng<'_>) -> ChatMessage {
+    let text = if rng.one_in(150) { LONG_TEXT.clone() } else { rng.of(&TEXTS).to_owned() };
     // Times that do not follow the order of appending.
-    let stamp = dice.of(&[1_000_000, 1_000_001, 0, -1, 1_700_000_000_123_456]);
-    let run = (dice.below(2) == 1).then(|| run(dice));
+    let stamp = rng.of(&[1_000_000, 1_000_001, 0, -1, 1_700_000_000_123_456]);
+    let run = (rng.below(2) == 1).then(|| run(rng));
     let mut message = ChatMessage::user(text).with_created_at(valid(Timestamp::from_micros(stamp)));
     message.run = run;
-    match dice.below(17) {
+    match rng.below(17) {
         5 => message.role = Role::System,
         6 => {
             message.role = Role::Assistant;
@@ -243,9 +228,9 @@ fn message(dice: &mut Dice<'_>) -> ChatMessage {
             message.role = Role::Tool;
             message.tool_results = vec![ToolResult::new("c", "\0é"), ToolResult::error("d", "")];
         }
-        8 => message.metadata = metadata(dice),
+        8 => message.metadata = metadata(rng),
         9 => {
-            let (agent, role) = (agent(dice), valid(AgentRole::new(dice.id())));
+            let (agent, role) = (agent(rng), valid(AgentRole::new(rng.id())));
             message = message.with_author(agent, Some(role)).with_token_count(u32::MAX);
         }
         10 => {
@@ -254,7 +239,7 @@ fn message(dice: &mut Dice<'_>) -> ChatMessage {
             message = message.with_blob(blob);
         }
         12..15 => {
-            let (agent, plays, role) = (agent(dice), dice.below(3) > 0, valid(AgentRole::new(dice.id())));
+            let (agent, plays, role) = (agent(rng), rng.below(3) > 0, valid(AgentRole::new(rng.id())));
             message = message.with_author(agent, plays.then_some(role));
         }
         // Refused.
@@ -262,11 +247,6 @@ fn message(dice: &mut Dice<'_>) -> ChatMessage {
         _ => {}
     }
     message
-}
-
-/// A thread as an argument.
-pub(super) fn thread(thread: &Thread) -> String {
-    format!("&Thread {{ agent: {}, session: {} }}", owned_id(&thread.agent), owned_id(&thread.session))
 }
 
 /// A time to live as a value.

@@ -3,37 +3,37 @@
 use larder_kernel::storage::history::check_limit;
 use larder_kernel::{AgentId, HistoryProvider, PageRequest, Seq, StoredMessage, Thread};
 
-use super::operation::{At, thread as shown};
+use super::names::{At, thread as shown};
 use super::{History, Message};
 use crate::model::compare::{Checked, Expected, same};
+use crate::model::recorder::{Recorder, id, optional, page};
 use crate::model::shared::page_of;
-use crate::model::tape::{Tape, id, optional, page};
 
 impl History {
     pub(super) async fn get(
         &mut self,
         store: &dyn HistoryProvider,
         (thread, offset, limit): (&Thread, u64, usize),
-        tape: &mut Tape,
+        recorder: &mut Recorder,
     ) -> Checked {
         const CLAUSE: &str = "HIST-024";
-        tape.call(CLAUSE, |_| format!("get_messages({}, {offset}, {limit})", shown(thread)));
+        recorder.call(CLAUSE, |_| format!("get_messages({}, {offset}, {limit})", shown(thread)));
         let skipped = usize::try_from(offset).unwrap_or(usize::MAX);
         let messages = self.held(thread).messages.iter().skip(skipped).take(limit);
         let expected = limited("history.get_messages", limit, messages.collect());
-        same(tape, CLAUSE, &store.get_messages(thread, offset, limit).await, &expected)
+        same(recorder, CLAUSE, &store.get_messages(thread, offset, limit).await, &expected)
     }
 
     pub(super) async fn tail(
         &mut self,
         store: &dyn HistoryProvider,
         (thread, before, limit): (&Thread, Option<At>, usize),
-        tape: &mut Tape,
+        recorder: &mut Recorder,
     ) -> Checked {
         let held = self.held(thread);
         let before = before.map(|at| held.seq(at));
         let clause = if before.is_some() { "HIST-026" } else { "HIST-025" };
-        tape.call(clause, |_| {
+        recorder.call(clause, |_| {
             let before = optional(before, |seq| format!("Seq::new({seq})"));
             format!("tail({}, {before}, {limit})", shown(thread))
         });
@@ -41,47 +41,47 @@ impl History {
         let mut messages: Vec<_> = held.messages.iter().filter(wanted).rev().take(limit).collect();
         messages.reverse();
         let expected = limited("history.tail", limit, messages);
-        same(tape, clause, &store.tail(thread, before, limit).await, &expected)
+        same(recorder, clause, &store.tail(thread, before, limit).await, &expected)
     }
 
     pub(super) async fn page_after(
         &mut self,
         store: &dyn HistoryProvider,
         (thread, after, limit): (&Thread, At, usize),
-        tape: &mut Tape,
+        recorder: &mut Recorder,
     ) -> Checked {
         const CLAUSE: &str = "HIST-028";
         let held = self.held(thread);
         let after: Seq = held.seq(after);
-        tape.call(CLAUSE, |_| format!("page_after({}, Seq::new({after}), {limit})", shown(thread)));
+        recorder.call(CLAUSE, |_| format!("page_after({}, Seq::new({after}), {limit})", shown(thread)));
         let messages = held.messages.iter().filter(|held| held.seq > after.get()).take(limit);
         let expected = limited("history.page_after", limit, messages.collect());
-        same(tape, CLAUSE, &store.page_after(thread, after, limit).await, &expected)
+        same(recorder, CLAUSE, &store.page_after(thread, after, limit).await, &expected)
     }
 
     pub(super) async fn info(
         &mut self,
         store: &dyn HistoryProvider,
         thread: &Thread,
-        tape: &mut Tape,
+        recorder: &mut Recorder,
     ) -> Checked {
         const CLAUSE: &str = "HIST-031";
-        tape.call(CLAUSE, |_| format!("thread_info({})", shown(thread)));
-        same(tape, CLAUSE, &store.thread_info(thread).await, &Ok(self.held(thread).info(thread)))
+        recorder.call(CLAUSE, |_| format!("thread_info({})", shown(thread)));
+        same(recorder, CLAUSE, &store.thread_info(thread).await, &Ok(self.held(thread).info(thread)))
     }
 
     pub(super) async fn list_threads(
         &mut self,
         store: &dyn HistoryProvider,
         (agent, request): (Option<&AgentId>, &PageRequest<Thread>),
-        tape: &mut Tape,
+        recorder: &mut Recorder,
     ) -> Checked {
         let clause = match (agent, &request.after) {
             (Some(_), _) => "HIST-062",
             (None, Some(_)) => "HIST-061",
             (None, None) => "HIST-060",
         };
-        tape.call(clause, |_| {
+        recorder.call(clause, |_| {
             let key = |thread: &Thread| shown(thread).trim_start_matches('&').to_owned();
             format!("list_threads({}, {})", optional(agent, id), page(request, key))
         });
@@ -93,7 +93,7 @@ impl History {
             .check("history.list_threads")
             .map(|()| page_of(there, request, |info| info.thread.clone()))
             .map_err(Into::into);
-        same(tape, clause, &store.list_threads(agent, request.clone()).await, &expected)
+        same(recorder, clause, &store.list_threads(agent, request.clone()).await, &expected)
     }
 }
 

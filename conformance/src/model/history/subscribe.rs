@@ -2,11 +2,11 @@
 
 use larder_kernel::{HistoryEvent, HistoryEventKind, HistoryProvider, Seq, StoredMessage, Thread};
 
-use super::operation::{At, thread as shown};
+use super::names::{At, thread as shown};
 use super::{Event, Held, History, Kind, Message};
 use crate::model::compare::{Checked, answered, holds};
+use crate::model::recorder::Recorder;
 use crate::model::shared::{Streamed, backlog};
-use crate::model::tape::Tape;
 
 const SURVIVES: &str = "HIST-085";
 
@@ -15,23 +15,23 @@ impl History {
         &mut self,
         store: &dyn HistoryProvider,
         (thread, after): (&Thread, At),
-        tape: &mut Tape,
+        recorder: &mut Recorder,
     ) -> Checked {
         let held = self.held(thread);
         let after = held.seq(after);
         let mut expected = held.backlog(after);
-        tape.stream(SURVIVES, expected.len(), |_| {
+        recorder.stream(SURVIVES, expected.len(), |_| {
             format!("§a.subscribe({}, Seq::new({after})).await.unwrap()", shown(thread))
         });
         let got = store.subscribe(thread, after).await.map(Streamed);
-        let Some(Streamed(events)) = answered(tape, SURVIVES, got, &Ok(()))? else { return Ok(()) };
-        let told = backlog(events, expected.len(), SURVIVES, tape).await?;
+        let Some(Streamed(events)) = answered(recorder, SURVIVES, got, &Ok(()))? else { return Ok(()) };
+        let told = backlog(events, expected.len(), SURVIVES, recorder).await?;
         for (expected, told) in expected.iter_mut().zip(&told) {
             forget_size(held, expected, told);
         }
         let assertion = || {
             let json = serde_json::to_string(&expected).unwrap_or_default();
-            format!("assert_eq!({}, of::<Vec<HistoryEvent>>({json:?}));", tape.answer())
+            format!("assert_eq!({}, of::<Vec<HistoryEvent>>({json:?}));", recorder.answer())
         };
         holds(SURVIVES, told == expected, || format!("{expected:?}"), &told, assertion)
     }

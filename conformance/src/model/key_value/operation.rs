@@ -7,9 +7,9 @@ use bytes::Bytes;
 use larder_kernel::limits::VALUE_BYTES_MAX;
 use larder_kernel::{BucketName, Key, KeyValueCondition, PageRequest, Revision};
 
-use crate::model::dice::{Dice, valid};
+use crate::model::recorder::{Recorder, bytes, id, optional};
+use crate::model::rng::{Rng, valid};
 use crate::model::shared::{request, ttl};
-use crate::model::tape::{Tape, bytes, id, optional};
 
 /// Which revision an operation names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,39 +82,39 @@ static VALUES: LazyLock<Vec<Bytes>> = LazyLock::new(|| {
 });
 static TOO_LARGE: LazyLock<Bytes> = LazyLock::new(|| Bytes::from(vec![b'v'; VALUE_BYTES_MAX + 1]));
 
-pub(super) fn draw(dice: &mut Dice<'_>) -> Operation {
-    match dice.weighted(&[10, 6, 6, 4, 2, 3, 1]) {
-        1 => Operation::Get { bucket: bucket(dice), key: key(dice) },
-        2 => Operation::Delete { bucket: bucket(dice), key: key(dice), at: at(dice) },
-        3 => Operation::List { bucket: bucket(dice), prefix: prefix(dice), page: request(dice, key) },
-        4 => Operation::ListBuckets { page: request(dice, other_bucket) },
+pub(super) fn draw(rng: &mut Rng<'_>) -> Operation {
+    match rng.weighted(&[10, 6, 6, 4, 2, 3, 1]) {
+        1 => Operation::Get { bucket: bucket(rng), key: key(rng) },
+        2 => Operation::Delete { bucket: bucket(rng), key: key(rng), at: at(rng) },
+        3 => Operation::List { bucket: bucket(rng), prefix: prefix(rng), page: request(rng, key) },
+        4 => Operation::ListBuckets { page: request(rng, other_bucket) },
         5 => Operation::Watch {
-            bucket: bucket(dice),
-            prefix: prefix(dice),
-            key: key(dice),
-            after: dice.of(&[At::Zero, At::First, At::Current, At::Last, At::Ahead]),
+            bucket: bucket(rng),
+            prefix: prefix(rng),
+            key: key(rng),
+            after: rng.of(&[At::Zero, At::First, At::Current, At::Last, At::Ahead]),
         },
-        6 if dice.one_in(4) => Operation::Erase,
+        6 if rng.one_in(4) => Operation::Erase,
         _ => Operation::Put(Put {
-            bucket: bucket(dice),
-            key: key(dice),
-            value: value(dice),
-            condition: match dice.below(10) {
+            bucket: bucket(rng),
+            key: key(rng),
+            value: value(rng),
+            condition: match rng.below(10) {
                 0..5 => Condition::None,
                 5..7 => Condition::Absent,
-                _ => Condition::At(dice.of(&ANY)),
+                _ => Condition::At(rng.of(&ANY)),
             },
-            ttl: (dice.below(4) == 3).then(|| ttl(dice)),
+            ttl: (rng.below(4) == 3).then(|| ttl(rng)),
         }),
     }
 }
 
-fn at(dice: &mut Dice<'_>) -> Option<At> {
-    (dice.below(2) == 1).then(|| dice.of(&ANY))
+fn at(rng: &mut Rng<'_>) -> Option<At> {
+    (rng.below(2) == 1).then(|| rng.of(&ANY))
 }
 
-fn value(dice: &mut Dice<'_>) -> Bytes {
-    match dice.below(400) {
+fn value(rng: &mut Rng<'_>) -> Bytes {
+    match rng.below(400) {
         399 => TOO_LARGE.clone(),
         398 => VALUES[6].clone(),
         small => VALUES[small % 6].clone(),
@@ -122,49 +122,49 @@ fn value(dice: &mut Dice<'_>) -> Bytes {
 }
 
 /// Few buckets, so that keys meet.
-fn bucket(dice: &mut Dice<'_>) -> BucketName {
-    let index = dice.below(5);
-    named(&dice.ids.0[[0, 0, 0, 1, 2][index]])
+fn bucket(rng: &mut Rng<'_>) -> BucketName {
+    let index = rng.below(5);
+    named(&rng.ids.0[[0, 0, 0, 1, 2][index]])
 }
 
-fn other_bucket(dice: &mut Dice<'_>) -> BucketName {
-    named(&dice.id())
+fn other_bucket(rng: &mut Rng<'_>) -> BucketName {
+    named(&rng.id())
 }
 
 fn named(text: &str) -> BucketName {
     valid(BucketName::new(text))
 }
 
-fn key(dice: &mut Dice<'_>) -> Key {
-    valid(Key::new(dice.id()))
+fn key(rng: &mut Rng<'_>) -> Key {
+    valid(Key::new(rng.id()))
 }
 
-fn prefix(dice: &mut Dice<'_>) -> String {
-    match dice.below(12) {
+fn prefix(rng: &mut Rng<'_>) -> String {
+    match rng.below(12) {
         0..5 => String::new(),
-        5..9 => dice.id().to_string(),
-        9 => dice.id().chars().take(1).collect(),
+        5..9 => rng.id().to_string(),
+        9 => rng.id().chars().take(1).collect(),
         10 => "x".repeat(513),
         _ => "a\0".to_owned(),
     }
 }
 
-/// What a revision of a bucket is known by on a tape.
+/// What a revision of a bucket is called in a recorded script.
 pub(super) fn revision_name(bucket: &BucketName, revision: Revision) -> String {
     format!("{bucket}#{revision}")
 }
 
 /// A revision as an argument.
-pub(super) fn revision(tape: &Tape, bucket: &BucketName, revision: Revision) -> String {
-    tape.named(&revision_name(bucket, revision), || format!("Revision::new({revision})"))
+pub(super) fn revision(recorder: &Recorder, bucket: &BucketName, revision: Revision) -> String {
+    recorder.named(&revision_name(bucket, revision), || format!("Revision::new({revision})"))
 }
 
-pub(super) fn put_call(tape: &Tape, put: &Put, condition: KeyValueCondition) -> String {
+pub(super) fn put_call(recorder: &Recorder, put: &Put, condition: KeyValueCondition) -> String {
     let condition = match condition {
         KeyValueCondition::None => "KeyValueCondition::None".to_owned(),
         KeyValueCondition::Absent => "KeyValueCondition::Absent".to_owned(),
         KeyValueCondition::AtRevision(at) => {
-            format!("KeyValueCondition::AtRevision({})", revision(tape, &put.bucket, at))
+            format!("KeyValueCondition::AtRevision({})", revision(recorder, &put.bucket, at))
         }
     };
     let ttl = optional(put.ttl, |ttl| format!("Duration::from_micros({})", ttl.as_micros()));

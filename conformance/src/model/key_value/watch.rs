@@ -6,8 +6,8 @@ use larder_kernel::{BucketName, Key, KeyValueEvent, KeyValueEventKind, KeyValueS
 use super::operation::{At, revision};
 use super::{Bucket, KeyValue};
 use crate::model::compare::{Checked, answered, holds, wrong};
+use crate::model::recorder::{Recorder, bytes, id, json_text, quoted};
 use crate::model::shared::{Streamed, backlog};
-use crate::model::tape::{Tape, bytes, id, json_text, quoted};
 
 const LATEST: &str = "KV-040";
 
@@ -16,27 +16,31 @@ impl KeyValue {
         &mut self,
         store: &dyn KeyValueStore,
         (bucket, prefix, key, after): (&BucketName, &str, &Key, At),
-        tape: &mut Tape,
+        recorder: &mut Recorder,
     ) -> Checked {
         let held = self.bucket(bucket);
         let after = held.revision(key, after);
         let expected = check_list("key_value.watch", prefix, None).map_err(Into::into);
         let changes = held.changes_after(after, prefix);
-        let call = |tape: &Tape| {
-            let after = revision(tape, bucket, after);
+        let call = |recorder: &Recorder| {
+            let after = revision(recorder, bucket, after);
             format!("§a.watch({}, {}, {after}).await", id(bucket), quoted(prefix))
         };
         match expected {
-            Err(_) => tape.statement(LATEST, |tape| format!("let {{s}} = {}.map(drop);", call(tape))),
-            Ok(()) => tape.stream(LATEST, changes.len(), |tape| format!("{}.unwrap()", call(tape))),
+            Err(_) => {
+                recorder.statement(LATEST, |recorder| format!("let {{s}} = {}.map(drop);", call(recorder)));
+            }
+            Ok(()) => {
+                recorder.stream(LATEST, changes.len(), |recorder| format!("{}.unwrap()", call(recorder)));
+            }
         }
         let got = store.watch(bucket, prefix, after).await;
-        let Some(Streamed(events)) = answered(tape, LATEST, got.map(Streamed), &expected)? else {
+        let Some(Streamed(events)) = answered(recorder, LATEST, got.map(Streamed), &expected)? else {
             return Ok(());
         };
-        let told = backlog(events, changes.len(), "KV-042", tape).await?;
+        let told = backlog(events, changes.len(), "KV-042", recorder).await?;
         let held = self.buckets.entry(bucket.clone()).or_default();
-        held.compare(&changes, &told, after, tape)
+        held.compare(&changes, &told, after, recorder)
     }
 }
 
@@ -55,13 +59,19 @@ impl Bucket {
         changes.into_iter().map(|(_, key)| key.clone()).collect()
     }
 
-    fn compare(&mut self, changes: &[Key], told: &[KeyValueEvent], after: Revision, tape: &Tape) -> Checked {
+    fn compare(
+        &mut self,
+        changes: &[Key],
+        told: &[KeyValueEvent],
+        after: Revision,
+        recorder: &Recorder,
+    ) -> Checked {
         let mut last = after;
         for (at, (key, event)) in changes.iter().zip(told).enumerate() {
-            let fails = |what: &str| format!("panic!(\"{what}: {{:?}}\", {});", tape.answer());
+            let fails = |what: &str| format!("panic!(\"{what}: {{:?}}\", {});", recorder.answer());
             let expected = || format!("the last change of {key:?}");
             let keys = || {
-                let keys = format!("{}.iter().map(|event| event.key.to_string())", tape.answer());
+                let keys = format!("{}.iter().map(|event| event.key.to_string())", recorder.answer());
                 format!("assert_eq!({keys}.collect::<Vec<_>>(), of::<Vec<String>>({}));", json_text(&changes))
             };
             holds(LATEST, event.key == *key, expected, event, keys)?;
@@ -69,20 +79,20 @@ impl Bucket {
             let growing = || {
                 format!(
                     "assert!({}.windows(2).all(|pair| pair[0].revision < pair[1].revision));",
-                    tape.answer()
+                    recorder.answer()
                 )
             };
             holds("KV-043", event.revision > last, grows, event, growing)?;
             last = event.revision;
             match (&event.kind, self.keys.get_mut(key), self.gone.get_mut(key)) {
                 (KeyValueEventKind::Put { value, expires_at }, Some(record), _) => {
-                    record.learn(*expires_at, tape)?;
+                    record.learn(*expires_at, recorder)?;
                     let right = *value == record.value
                         && event.revision == record.revision
                         && *expires_at == record.expires_at;
                     let expected = || format!("{record:?}");
                     let another = || {
-                        let kind = format!("{}[{at}].kind", tape.answer());
+                        let kind = format!("{}[{at}].kind", recorder.answer());
                         let held = bytes(&record.value);
                         format!(
                             "assert!(matches!(&{kind}, KeyValueEventKind::Put {{ value, .. }} if *value == {held}));"
@@ -98,8 +108,10 @@ impl Bucket {
                 }
                 (_, record, _) => {
                     let expected = format!("a put: {}", record.is_some());
-                    let is_put =
-                        format!("matches!({}[{at}].kind, KeyValueEventKind::Put {{ .. }})", tape.answer());
+                    let is_put = format!(
+                        "matches!({}[{at}].kind, KeyValueEventKind::Put {{ .. }})",
+                        recorder.answer()
+                    );
                     let assertion = format!("assert_eq!({is_put}, {});", record.is_some());
                     return Err(wrong("KV-041", expected, format!("{event:?}"), assertion));
                 }

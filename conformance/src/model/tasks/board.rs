@@ -9,8 +9,8 @@ use larder_kernel::{
 use super::operation::{board as shown, new_board, new_tasks, task_text};
 use super::{Held, Tasks};
 use crate::model::compare::{Checked, Refusal, answered, holds, same};
+use crate::model::recorder::{Recorder, id, json_text, optional, page};
 use crate::model::shared::page_of;
-use crate::model::tape::{Tape, id, json_text, optional, page};
 
 impl Held {
     fn board(&self, id: &BoardId) -> Board {
@@ -27,11 +27,11 @@ impl Tasks {
         &mut self,
         store: &dyn TaskStore,
         (board, new): (&BoardId, &NewBoard),
-        tape: &mut Tape,
+        recorder: &mut Recorder,
     ) -> Checked {
         let there = self.boards.contains_key(board);
         let clause = if there { "TASK-002" } else { "TASK-001" };
-        tape.call(clause, |_| format!("create_task_list({}, {})", shown(board), new_board(new)));
+        recorder.call(clause, |_| format!("create_task_list({}, {})", shown(board), new_board(new)));
         let made = Held { label: new.label.clone(), parent: new.parent.clone(), tasks: Vec::new() };
         let mut expected = made.board(board);
         expected.tasks.planned = larder_kernel::check::size(new.tasks.len());
@@ -40,16 +40,16 @@ impl Tasks {
             (Ok(()), true) => Err(ErrorKind::AlreadyExists.into()),
             (Ok(()), false) => Ok(expected),
         };
-        same(tape, clause, &store.create_task_list(board, new.clone()).await, &expected)?;
+        same(recorder, clause, &store.create_task_list(board, new.clone()).await, &expected)?;
         if expected.is_ok() {
             self.boards.insert(board.clone(), made);
             let all = PageRequest::first(10_000);
-            tape.call(clause, |_| {
+            recorder.call(clause, |_| {
                 format!("list_tasks({}, &TaskQuery::default(), {})", shown(board), all_text())
             });
             let got = store.list_tasks(board, &TaskQuery::default(), all).await;
-            let Some(got) = answered(tape, clause, got, &Ok(()))? else { return Ok(()) };
-            self.join(board, &new.tasks, &got.items, tape)?;
+            let Some(got) = answered(recorder, clause, got, &Ok(()))? else { return Ok(()) };
+            self.join(board, &new.tasks, &got.items, recorder)?;
         }
         Ok(())
     }
@@ -58,7 +58,7 @@ impl Tasks {
         &mut self,
         store: &dyn TaskStore,
         (board, tasks): (&BoardId, &[NewTask]),
-        tape: &mut Tape,
+        recorder: &mut Recorder,
     ) -> Checked {
         let held = self.boards.get(board);
         let there = |task: &NewTask| held.is_some_and(|held| held.task(&task.id).is_some());
@@ -70,16 +70,16 @@ impl Tasks {
             }
             (Ok(()), Some(_)) => ("TASK-006", Ok(())),
         };
-        tape.call(clause, |_| format!("add_tasks({}, {})", shown(board), new_tasks(tasks)));
+        recorder.call(clause, |_| format!("add_tasks({}, {})", shown(board), new_tasks(tasks)));
         let got = store.add_tasks(board, tasks.to_vec()).await;
-        match answered(tape, clause, got, &expected)? {
-            Some(got) => self.join(board, tasks, &got, tape),
+        match answered(recorder, clause, got, &expected)? {
+            Some(got) => self.join(board, tasks, &got, recorder),
             None => Ok(()),
         }
     }
 
     /// Takes new tasks at the end of a board, with the positions and revisions that the store chose.
-    fn join(&mut self, board: &BoardId, tasks: &[NewTask], got: &[Task], tape: &Tape) -> Checked {
+    fn join(&mut self, board: &BoardId, tasks: &[NewTask], got: &[Task], recorder: &Recorder) -> Checked {
         const CLAUSE: &str = "TASK-006";
         let mut expected = Vec::new();
         let held = self.boards.get(board).map(|held| held.tasks.as_slice()).unwrap_or_default();
@@ -91,12 +91,12 @@ impl Tasks {
                      let all = all.get(\"items\").cloned().unwrap_or(all).as_array().cloned().unwrap();\n\
                      let all: Vec<u64> = all.iter().map(|task| of(&task[\"position\"].to_string())).collect();\n\
                      assert!(all.windows(2).all(|pair| pair[0] < pair[1]), \"{{all:?}}\");",
-                    tape.answer()
+                    recorder.answer()
                 )
             };
             let wanted = || format!("a position after {last:?}");
             holds(CLAUSE, last.is_none_or(|last| got.position > last), wanted, &got.position, follows)?;
-            self.check_revision(board, &got.id, got.revision, tape)?;
+            self.check_revision(board, &got.id, got.revision, recorder)?;
             last = Some(got.position);
             expected.push(new.clone().into_task(got.position, got.revision));
         }
@@ -105,7 +105,7 @@ impl Tasks {
             tasks.iter().skip(got.len()).map(|new| new.clone().into_task(TaskPosition(0), <_>::default())),
         );
         let joined = expected.clone();
-        let assertion = || format!("has({}.unwrap(), {});", tape.answer(), json_text(&expected));
+        let assertion = || format!("has({}.unwrap(), {});", recorder.answer(), json_text(&expected));
         holds(CLAUSE, got == expected, || format!("{expected:?}"), &got, assertion)?;
         for task in joined {
             if let Some(held) = self.boards.get_mut(board) {
@@ -116,36 +116,41 @@ impl Tasks {
         Ok(())
     }
 
-    pub(super) async fn board(&mut self, store: &dyn TaskStore, board: &BoardId, tape: &mut Tape) -> Checked {
+    pub(super) async fn board(
+        &mut self,
+        store: &dyn TaskStore,
+        board: &BoardId,
+        recorder: &mut Recorder,
+    ) -> Checked {
         const CLAUSE: &str = "TASK-011";
-        tape.call(CLAUSE, |_| format!("get_board({})", shown(board)));
+        recorder.call(CLAUSE, |_| format!("get_board({})", shown(board)));
         let expected = self.boards.get(board).map(|held| held.board(board));
-        same(tape, CLAUSE, &store.get_board(board).await, &Ok(expected))
+        same(recorder, CLAUSE, &store.get_board(board).await, &Ok(expected))
     }
 
     pub(super) async fn read(
         &mut self,
         store: &dyn TaskStore,
         (board, task): (&BoardId, &TaskId),
-        tape: &mut Tape,
+        recorder: &mut Recorder,
     ) -> Checked {
         const CLAUSE: &str = "TASK-012";
-        tape.call(CLAUSE, |_| format!("get_task({}, {})", shown(board), task_text(task)));
+        recorder.call(CLAUSE, |_| format!("get_task({}, {})", shown(board), task_text(task)));
         let expected = self.task(board, task).cloned();
-        same(tape, CLAUSE, &store.get_task(board, task).await, &Ok(expected))
+        same(recorder, CLAUSE, &store.get_task(board, task).await, &Ok(expected))
     }
 
     pub(super) async fn list(
         &mut self,
         store: &dyn TaskStore,
         (board, query, after, limit): (&BoardId, &TaskQuery, Option<usize>, usize),
-        tape: &mut Tape,
+        recorder: &mut Recorder,
     ) -> Checked {
         let tasks = self.boards.get(board).map(|held| held.tasks.as_slice()).unwrap_or_default();
         let place = |index: usize| tasks.get(index).map_or(TaskPosition(u64::MAX), |task| task.position);
         let request = PageRequest { after: after.map(place), limit };
         let clause = if after.is_some() { "TASK-014" } else { "TASK-013" };
-        tape.call(clause, |_| {
+        recorder.call(clause, |_| {
             let statuses: Vec<String> =
                 query.statuses.iter().map(|status| format!("TaskStatus::{status:?}")).collect();
             let query = format!("&TaskQuery {{ statuses: vec![{}] }}", statuses.join(", "));
@@ -158,17 +163,17 @@ impl Tasks {
             .map_err(Into::into);
         let got: larder_kernel::Result<Page<Task, TaskPosition>> =
             store.list_tasks(board, query, request.clone()).await;
-        same(tape, clause, &got, &expected)
+        same(recorder, clause, &got, &expected)
     }
 
     pub(super) async fn list_boards(
         &mut self,
         store: &dyn TaskStore,
         (conversation, request): (Option<&ConversationId>, &PageRequest<BoardId>),
-        tape: &mut Tape,
+        recorder: &mut Recorder,
     ) -> Checked {
         const CLAUSE: &str = "TASK-016";
-        tape.call(CLAUSE, |_| {
+        recorder.call(CLAUSE, |_| {
             let key = |board: &BoardId| shown(board).trim_start_matches('&').to_owned();
             format!("list_boards({}, {})", optional(conversation, id), page(request, key))
         });
@@ -178,24 +183,24 @@ impl Tasks {
             .check("tasks.list_boards")
             .map(|()| page_of(boards, request, |board| board.id.clone()))
             .map_err(Into::into);
-        same(tape, CLAUSE, &store.list_boards(conversation, request.clone()).await, &expected)
+        same(recorder, CLAUSE, &store.list_boards(conversation, request.clone()).await, &expected)
     }
 
     pub(super) async fn delete(
         &mut self,
         store: &dyn TaskStore,
         board: &BoardId,
-        tape: &mut Tape,
+        recorder: &mut Recorder,
     ) -> Checked {
         const CLAUSE: &str = "TASK-050";
-        tape.call(CLAUSE, |_| format!("delete_board({})", shown(board)));
+        recorder.call(CLAUSE, |_| format!("delete_board({})", shown(board)));
         let there = self.boards.remove(board).is_some();
-        same(tape, CLAUSE, &store.delete_board(board).await, &Ok(there))
+        same(recorder, CLAUSE, &store.delete_board(board).await, &Ok(there))
     }
 
-    pub(super) async fn erase(&mut self, store: &dyn TaskStore, tape: &mut Tape) -> Checked {
-        tape.call("STORE-006", |_| "erase()".to_owned());
-        same(tape, "STORE-006", &store.erase().await, &Ok(()))?;
+    pub(super) async fn erase(&mut self, store: &dyn TaskStore, recorder: &mut Recorder) -> Checked {
+        recorder.call("STORE-006", |_| "erase()".to_owned());
+        same(recorder, "STORE-006", &store.erase().await, &Ok(()))?;
         *self = Self::default();
         Ok(())
     }

@@ -8,9 +8,9 @@ use larder_kernel::{
 };
 
 use super::{Given, Tasks};
-use crate::model::dice::{Dice, valid};
+use crate::model::recorder::{Recorder, id, json, optional, owned_id, owned_text, quoted};
+use crate::model::rng::{Rng, valid};
 use crate::model::shared::{limit, metadata, request, ttl};
-use crate::model::tape::{Tape, id, json, optional, owned_id, owned_text, quoted};
 
 /// Which token an operation shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,75 +108,73 @@ pub(in crate::model) enum Operation {
     Erase,
 }
 
-pub(super) fn draw(dice: &mut Dice<'_>) -> Operation {
-    match dice.weighted(&[7, 6, 2, 3, 4, 3, 14, 5, 2, 2, 8, 3, 1, 1]) {
-        1 => Operation::Add { board: few(dice), tasks: tasks(dice, &[1, 2, 3, 0]) },
-        2 => Operation::Board { board: few(dice) },
-        3 => Operation::Task { board: few(dice), task: task(dice) },
+pub(super) fn draw(rng: &mut Rng<'_>) -> Operation {
+    match rng.weighted(&[7, 6, 2, 3, 4, 3, 14, 5, 2, 2, 8, 3, 1, 1]) {
+        1 => Operation::Add { board: few(rng), tasks: tasks(rng, &[1, 2, 3, 0]) },
+        2 => Operation::Board { board: few(rng) },
+        3 => Operation::Task { board: few(rng), task: task(rng) },
         4 => Operation::List {
-            board: few(dice),
-            query: TaskQuery { statuses: statuses(dice) },
-            after: dice.of(&[None, Some(0), Some(1), Some(2), Some(9)]),
-            limit: limit(dice),
+            board: few(rng),
+            query: TaskQuery { statuses: statuses(rng) },
+            after: rng.of(&[None, Some(0), Some(1), Some(2), Some(9)]),
+            limit: limit(rng),
         },
         5 => Operation::Boards {
-            conversation: (dice.below(2) == 1).then(|| conversation(dice)),
-            page: request(dice, any),
+            conversation: (rng.below(2) == 1).then(|| conversation(rng)),
+            page: request(rng, any),
         },
-        6 => Operation::Step { board: few(dice), task: task(dice), step: step(dice) },
-        7 => Operation::Retry { board: few(dice), task: task(dice), token: maybe_token(dice) },
-        8 => Operation::Force { board: few(dice), task: task(dice) },
-        9 => Operation::Settle { conversation: conversation(dice) },
-        10 => {
-            Operation::Claim { board: few(dice), worker: valid(WorkerId::new(dice.id())), lease: ttl(dice) }
-        }
-        11 => Operation::Renew { board: few(dice), task: task(dice), token: token(dice), lease: ttl(dice) },
-        12 => Operation::Delete { board: few(dice) },
-        13 if dice.one_in(4) => Operation::Erase,
+        6 => Operation::Step { board: few(rng), task: task(rng), step: step(rng) },
+        7 => Operation::Retry { board: few(rng), task: task(rng), token: maybe_token(rng) },
+        8 => Operation::Force { board: few(rng), task: task(rng) },
+        9 => Operation::Settle { conversation: conversation(rng) },
+        10 => Operation::Claim { board: few(rng), worker: valid(WorkerId::new(rng.id())), lease: ttl(rng) },
+        11 => Operation::Renew { board: few(rng), task: task(rng), token: token(rng), lease: ttl(rng) },
+        12 => Operation::Delete { board: few(rng) },
+        13 if rng.one_in(4) => Operation::Erase,
         _ => {
-            let (board, tasks) = (few(dice), tasks(dice, &[1, 2, 0, 3]));
-            let label = dice.of(&[None, Some(""), Some("l\0é")]).map(str::to_owned);
-            let parent = (dice.below(2) == 1).then(|| valid(larder_kernel::AgentId::new(dice.id())));
+            let (board, tasks) = (few(rng), tasks(rng, &[1, 2, 0, 3]));
+            let label = rng.of(&[None, Some(""), Some("l\0é")]).map(str::to_owned);
+            let parent = (rng.below(2) == 1).then(|| valid(larder_kernel::AgentId::new(rng.id())));
             Operation::Create { board, new: NewBoard { label, parent, tasks } }
         }
     }
 }
 
 /// Few boards, so that operations meet.
-fn few(dice: &mut Dice<'_>) -> BoardId {
-    let [a, b, c, d] = &dice.ids.0;
+fn few(rng: &mut Rng<'_>) -> BoardId {
+    let [a, b, c, d] = &rng.ids.0;
     let (conversation, agent) =
-        dice.of(&[(a, a), (a, a), (a, a), (a, a), (a, a), (a, b), (b, a), (a, d), (b, c)]);
+        rng.of(&[(a, a), (a, a), (a, a), (a, a), (a, a), (a, b), (b, a), (a, d), (b, c)]);
     valid(BoardId::new(conversation, agent))
 }
 
-fn any(dice: &mut Dice<'_>) -> BoardId {
-    let (conversation, agent) = (dice.id(), dice.id());
+fn any(rng: &mut Rng<'_>) -> BoardId {
+    let (conversation, agent) = (rng.id(), rng.id());
     valid(BoardId::new(conversation, agent))
 }
 
-fn conversation(dice: &mut Dice<'_>) -> ConversationId {
-    let index = dice.below(2);
-    valid(ConversationId::new(&dice.ids.0[index]))
+fn conversation(rng: &mut Rng<'_>) -> ConversationId {
+    let index = rng.below(2);
+    valid(ConversationId::new(&rng.ids.0[index]))
 }
 
 /// The first task more often than others, so that much happens to one.
-fn task(dice: &mut Dice<'_>) -> TaskId {
-    let index = dice.of(&[0_usize, 0, 0, 1, 2, 3]);
-    valid(TaskId::new(&dice.ids.0[index]))
+fn task(rng: &mut Rng<'_>) -> TaskId {
+    let index = rng.of(&[0_usize, 0, 0, 1, 2, 3]);
+    valid(TaskId::new(&rng.ids.0[index]))
 }
 
 /// Tasks from one of the script's ids on; the same id twice, and other bad input, now and then.
-fn tasks(dice: &mut Dice<'_>, counts: &[usize]) -> Vec<NewTask> {
-    let (count, first) = (dice.of(counts), dice.below(4));
-    let (kind, retries) = (dice.below(16), dice.of(&[3, 0, 1, 2]));
+fn tasks(rng: &mut Rng<'_>, counts: &[usize]) -> Vec<NewTask> {
+    let (count, first) = (rng.of(counts), rng.below(4));
+    let (kind, retries) = (rng.below(16), rng.of(&[3, 0, 1, 2]));
     (0..count)
         .map(|number| {
             let name = if kind == 15 { first } else { (first + number) % 4 };
-            let mut new = NewTask::new(valid(TaskId::new(&dice.ids.0[name])), "t").with_retries_max(retries);
+            let mut new = NewTask::new(valid(TaskId::new(&rng.ids.0[name])), "t").with_retries_max(retries);
             match kind {
                 8 | 9 => new.description = Some("d\0é".to_owned()),
-                10 | 11 => new.metadata = metadata(dice),
+                10 | 11 => new.metadata = metadata(rng),
                 12 => new.title = "\0 é'".to_owned(),
                 13 => new.retries_max = 1_001,
                 14 => new.title = String::new(),
@@ -187,13 +185,13 @@ fn tasks(dice: &mut Dice<'_>, counts: &[usize]) -> Vec<NewTask> {
         .collect()
 }
 
-fn statuses(dice: &mut Dice<'_>) -> Vec<TaskStatus> {
-    let count = dice.below(3);
-    (0..count).map(|_| dice.of(&TaskStatus::ALL)).collect()
+fn statuses(rng: &mut Rng<'_>) -> Vec<TaskStatus> {
+    let count = rng.below(3);
+    (0..count).map(|_| rng.of(&TaskStatus::ALL)).collect()
 }
 
-fn step(dice: &mut Dice<'_>) -> Step {
-    let to = dice.of(&[
+fn step(rng: &mut Rng<'_>) -> Step {
+    let to = rng.of(&[
         TaskStatus::InProgress,
         TaskStatus::Blocked,
         TaskStatus::Failed,
@@ -201,7 +199,7 @@ fn step(dice: &mut Dice<'_>) -> Step {
         TaskStatus::Succeeded,
         TaskStatus::Abandoned,
     ]);
-    let expected = dice.of(&[
+    let expected = rng.of(&[
         None,
         None,
         None,
@@ -211,17 +209,17 @@ fn step(dice: &mut Dice<'_>) -> Step {
         Some(Expects::Zero),
         Some(Expects::Far),
     ]);
-    let token = maybe_token(dice);
-    let result = dice.of(&[None, None, Some("r"), Some(""), Some("é\0'")]).map(str::to_owned);
+    let token = maybe_token(rng);
+    let result = rng.of(&[None, None, Some("r"), Some(""), Some("é\0'")]).map(str::to_owned);
     Step { to, expected, token, result }
 }
 
-fn maybe_token(dice: &mut Dice<'_>) -> Option<Token> {
-    (dice.below(2) == 1).then(|| token(dice))
+fn maybe_token(rng: &mut Rng<'_>) -> Option<Token> {
+    (rng.below(2) == 1).then(|| token(rng))
 }
 
-fn token(dice: &mut Dice<'_>) -> Token {
-    dice.of(&[
+fn token(rng: &mut Rng<'_>) -> Token {
+    rng.of(&[
         Token::Current,
         Token::Current,
         Token::Current,
@@ -295,14 +293,14 @@ pub(super) fn new_board(new: &NewBoard) -> String {
     )
 }
 
-/// What a token of a board is known by on a tape.
+/// What a token of a board is called in a recorded script.
 pub(super) fn token_name(board: &BoardId, token: FencingToken) -> String {
     format!("{board:?} token {token}")
 }
 
 /// A token as an argument.
-pub(super) fn token_text(tape: &Tape, board: &BoardId, token: FencingToken) -> String {
-    tape.named(&token_name(board, token), || format!("FencingToken::new({token})"))
+pub(super) fn token_text(recorder: &Recorder, board: &BoardId, token: FencingToken) -> String {
+    recorder.named(&token_name(board, token), || format!("FencingToken::new({token})"))
 }
 
 /// A task as an argument.

@@ -12,8 +12,8 @@ use super::Tasks;
 use super::board::all_text;
 use super::operation::{Step, Token, board as shown, task_text, token_name, token_text};
 use crate::model::compare::{Checked, Expected, answered, holds, same};
+use crate::model::recorder::{Recorder, id, json_text, optional, owned_text};
 use crate::model::shared::is_due;
-use crate::model::tape::{Tape, id, json_text, optional, owned_text};
 
 /// Whether the caller may touch the task: it shows the lease's token, and none where there is no lease.
 fn may(task: &Task, token: Option<FencingToken>) -> bool {
@@ -29,7 +29,7 @@ impl Tasks {
         &mut self,
         store: &dyn TaskStore,
         (board, id, step): (&BoardId, &TaskId, &Step),
-        tape: &mut Tape,
+        recorder: &mut Recorder,
     ) -> Checked {
         let step = Transition {
             to: step.to,
@@ -46,9 +46,9 @@ impl Tasks {
             Some(task) if !in_table(task.status, step.to) => ("TASK-021", conflict()),
             Some(_) => ("TASK-020", Ok(())),
         };
-        tape.call(clause, |tape| {
+        recorder.call(clause, |recorder| {
             let expected = optional(step.expected, |at| format!("Revision::new({at})"));
-            let token = optional(step.token, |token| token_text(tape, board, token));
+            let token = optional(step.token, |token| token_text(recorder, board, token));
             let result = optional(step.result.as_deref(), owned_text);
             let (to, board, task) = (step.to, shown(board), task_text(id));
             format!(
@@ -63,8 +63,8 @@ impl Tasks {
             task
         });
         let got = store.update_status(board, id, step).await;
-        let Some(got) = answered(tape, clause, got, &expected)? else { return Ok(()) };
-        self.changed(board, changed, &got, clause, tape)
+        let Some(got) = answered(recorder, clause, got, &expected)? else { return Ok(()) };
+        self.changed(board, changed, &got, clause, recorder)
     }
 
     /// Takes the task as the store now has it, if that is what the model has but for the revision, which grows.
@@ -74,12 +74,12 @@ impl Tasks {
         expected: Option<Task>,
         got: &Task,
         clause: &'static str,
-        tape: &Tape,
+        recorder: &Recorder,
     ) -> Checked {
         let Some(mut expected) = expected else { return Ok(()) };
-        self.check_revision(board, &expected.id, got.revision, tape)?;
+        self.check_revision(board, &expected.id, got.revision, recorder)?;
         expected.revision = got.revision;
-        let assertion = || format!("has({}.unwrap(), {});", tape.answer(), json_text(&expected));
+        let assertion = || format!("has({}.unwrap(), {});", recorder.answer(), json_text(&expected));
         holds(clause, *got == expected, || format!("{expected:?}"), got, assertion)?;
         self.put(board, expected);
         Ok(())
@@ -89,7 +89,7 @@ impl Tasks {
         &mut self,
         store: &dyn TaskStore,
         (board, id, token): (&BoardId, &TaskId, Option<Token>),
-        tape: &mut Tape,
+        recorder: &mut Recorder,
     ) -> Checked {
         let token = token.map(|token| self.token(board, id, token));
         let task = self.task(board, id).cloned();
@@ -100,23 +100,23 @@ impl Tasks {
             Some(task) if task.retries >= task.retries_max => ("TASK-031", Ok(())),
             Some(_) => ("TASK-030", Ok(())),
         };
-        tape.call(clause, |tape| {
-            let token = optional(token, |token| token_text(tape, board, token));
+        recorder.call(clause, |recorder| {
+            let token = optional(token, |token| token_text(recorder, board, token));
             format!("increment_retry({}, {}, {token})", shown(board), task_text(id))
         });
         let got = store.increment_retry(board, id, token).await;
-        let Some(got) = answered(tape, clause, got, &expected)? else { return Ok(()) };
+        let Some(got) = answered(recorder, clause, got, &expected)? else { return Ok(()) };
         let Some(mut task) = task else { return Ok(()) };
         if clause == "TASK-031" {
-            return same(tape, clause, &Ok(got), &Ok(RetryOutcome::Exhausted(task)));
+            return same(recorder, clause, &Ok(got), &Ok(RetryOutcome::Exhausted(task)));
         }
         task.retries += 1;
         task.status = TaskStatus::Planned;
         task.lease = None;
         match got {
-            RetryOutcome::Retried(got) => self.changed(board, Some(task), &got, clause, tape),
+            RetryOutcome::Retried(got) => self.changed(board, Some(task), &got, clause, recorder),
             exhausted @ RetryOutcome::Exhausted(_) => {
-                same(tape, clause, &Ok(exhausted), &Ok(RetryOutcome::Retried(task)))
+                same(recorder, clause, &Ok(exhausted), &Ok(RetryOutcome::Retried(task)))
             }
         }
     }
@@ -125,14 +125,14 @@ impl Tasks {
         &mut self,
         store: &dyn TaskStore,
         (board, id): (&BoardId, &TaskId),
-        tape: &mut Tape,
+        recorder: &mut Recorder,
     ) -> Checked {
         let task = self.task(board, id).cloned();
         let clause = if task.is_some() { "TASK-035" } else { "TASK-036" };
         let expected = if task.is_some() { Ok(()) } else { Err(ErrorKind::NotFound.into()) };
-        tape.call(clause, |_| format!("force_retry({}, {})", shown(board), task_text(id)));
+        recorder.call(clause, |_| format!("force_retry({}, {})", shown(board), task_text(id)));
         let got = store.force_retry(board, id).await;
-        let Some(got) = answered(tape, clause, got, &expected)? else { return Ok(()) };
+        let Some(got) = answered(recorder, clause, got, &expected)? else { return Ok(()) };
         let task = task.map(|task| Task {
             status: TaskStatus::Planned,
             retries: 0,
@@ -140,34 +140,34 @@ impl Tasks {
             result: None,
             ..task
         });
-        self.changed(board, task, &got, clause, tape)
+        self.changed(board, task, &got, clause, recorder)
     }
 
     pub(super) async fn settle(
         &mut self,
         store: &dyn TaskStore,
         conversation: &ConversationId,
-        tape: &mut Tape,
+        recorder: &mut Recorder,
     ) -> Checked {
         const CLAUSE: &str = "TASK-037";
-        tape.call(CLAUSE, |_| format!("settle_conversation({})", id(conversation)));
+        recorder.call(CLAUSE, |_| format!("settle_conversation({})", id(conversation)));
         let boards = self.boards.iter().filter(|(board, _)| board.conversation == *conversation);
         let running = |task: &&Task| task.status == TaskStatus::InProgress;
         let settled: Vec<(BoardId, Vec<Task>)> = boards
             .map(|(board, held)| (board.clone(), held.tasks.iter().filter(running).cloned().collect()))
             .collect();
         let count = settled.iter().map(|(_, tasks)| larder_kernel::check::size(tasks.len())).sum();
-        same(tape, CLAUSE, &store.settle_conversation(conversation).await, &Ok(count))?;
+        same(recorder, CLAUSE, &store.settle_conversation(conversation).await, &Ok(count))?;
         for (board, tasks) in settled.into_iter().filter(|(_, tasks)| !tasks.is_empty()) {
-            tape.call(CLAUSE, |_| {
+            recorder.call(CLAUSE, |_| {
                 format!("list_tasks({}, &TaskQuery::default(), {})", shown(&board), all_text())
             });
             let got = store.list_tasks(&board, &TaskQuery::default(), PageRequest::first(10_000)).await;
-            let Some(got) = answered(tape, CLAUSE, got, &Ok(()))? else { return Ok(()) };
+            let Some(got) = answered(recorder, CLAUSE, got, &Ok(()))? else { return Ok(()) };
             for task in tasks {
                 let mut found = got.items.iter().filter(|got| got.id == task.id);
                 let revision = found.next().map_or(Revision::ZERO, |got| got.revision);
-                self.check_revision(&board, &task.id, revision, tape)?;
+                self.check_revision(&board, &task.id, revision, recorder)?;
                 self.put(&board, Task { status: TaskStatus::Succeeded, lease: None, revision, ..task });
             }
         }
@@ -178,29 +178,34 @@ impl Tasks {
         &mut self,
         store: &dyn TaskStore,
         (board, worker, lease): (&BoardId, &WorkerId, Duration),
-        tape: &mut Tape,
+        recorder: &mut Recorder,
     ) -> Checked {
         let held = self.boards.get(board);
         let planned = |task: &&Task| task.status == TaskStatus::Planned;
         let free = held.and_then(|held| held.tasks.iter().find(planned)).cloned();
         let clause = if free.is_some() { "TASK-040" } else { "TASK-045" };
-        tape.call(clause, |_| {
+        recorder.call(clause, |_| {
             let lease = format!("Duration::from_micros({})", lease.as_micros());
             format!("claim({}, {}, {lease})", shown(board), id(worker))
         });
         let got = store.claim(board, worker, lease).await;
         let allowed = check_claim("tasks.claim", lease).map_err(Into::into);
         let (Some(mut task), Ok(())) = (free, &allowed) else {
-            return same(tape, clause, &got, &allowed.map(|()| None));
+            return same(recorder, clause, &got, &allowed.map(|()| None));
         };
-        let Some(got) = answered(tape, clause, got, &allowed)? else { return Ok(()) };
+        let Some(got) = answered(recorder, clause, got, &allowed)? else { return Ok(()) };
         let Some(Claim { task: got, token }) = got else {
             let (token, expires_at) = (FencingToken::default(), <_>::default());
             task.status = TaskStatus::InProgress;
             task.lease = Some(Lease { worker: worker.clone(), token, expires_at });
-            return same(tape, clause, &Ok(None), &Ok(Some(Claim { token: FencingToken::default(), task })));
+            return same(
+                recorder,
+                clause,
+                &Ok(None),
+                &Ok(Some(Claim { token: FencingToken::default(), task })),
+            );
         };
-        tape.name(|| token_name(board, token), "{s}.as_ref().unwrap().as_ref().unwrap().token");
+        recorder.name(|| token_name(board, token), "{s}.as_ref().unwrap().as_ref().unwrap().token");
         let given = self.given.entry(board.clone()).or_default();
         let last = given.tokens.last().copied().unwrap_or_default();
         given.tokens.push(token);
@@ -210,14 +215,14 @@ impl Tasks {
         due(expires_at, lease, clause)?;
         task.status = TaskStatus::InProgress;
         task.lease = Some(Lease { worker: worker.clone(), token, expires_at });
-        self.changed(board, Some(task), &got, clause, tape)
+        self.changed(board, Some(task), &got, clause, recorder)
     }
 
     pub(super) async fn renew(
         &mut self,
         store: &dyn TaskStore,
         (board, id, token, lease): (&BoardId, &TaskId, Token, Duration),
-        tape: &mut Tape,
+        recorder: &mut Recorder,
     ) -> Checked {
         let token = self.token(board, id, token);
         let task = self.task(board, id).cloned();
@@ -229,23 +234,23 @@ impl Tasks {
             Some(task) if task.lease.is_none() || !may(task, Some(token)) => ("TASK-048", conflict()),
             Some(_) => ("TASK-047", Ok(())),
         };
-        tape.call(clause, |tape| {
+        recorder.call(clause, |recorder| {
             let lease = format!("Duration::from_micros({})", lease.as_micros());
-            let token = token_text(tape, board, token);
+            let token = token_text(recorder, board, token);
             format!("renew_lease({}, {}, {token}, {lease})", shown(board), task_text(id))
         });
         let got = store.renew_lease(board, id, token, lease).await;
-        let Some(got) = answered(tape, clause, got, &expected)? else { return Ok(()) };
+        let Some(got) = answered(recorder, clause, got, &expected)? else { return Ok(()) };
         let Some(mut task) = task else { return Ok(()) };
         due(got.expires_at, lease, clause)?;
         if let Some(held) = &mut task.lease {
             held.expires_at = got.expires_at;
-            same(tape, clause, &Ok(got), &Ok(held.clone()))?;
+            same(recorder, clause, &Ok(got), &Ok(held.clone()))?;
         }
-        tape.call(clause, |_| format!("get_task({}, {})", shown(board), task_text(id)));
-        let got = answered(tape, clause, store.get_task(board, id).await, &Ok(()))?.flatten();
-        let Some(got) = got else { return same(tape, clause, &Ok(None), &Ok(Some(task))) };
-        self.changed(board, Some(task), &got, clause, tape)
+        recorder.call(clause, |_| format!("get_task({}, {})", shown(board), task_text(id)));
+        let got = answered(recorder, clause, store.get_task(board, id).await, &Ok(()))?.flatten();
+        let Some(got) = got else { return same(recorder, clause, &Ok(None), &Ok(Some(task))) };
+        self.changed(board, Some(task), &got, clause, recorder)
     }
 }
 

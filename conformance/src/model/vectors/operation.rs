@@ -4,9 +4,9 @@ use larder_kernel::{
     CollectionName, Document, DocumentId, Embedding, Filter, PageRequest, PutMode, SearchRequest,
 };
 
-use crate::model::dice::{Dice, valid};
+use crate::model::recorder::{json, optional, owned_id, owned_text};
+use crate::model::rng::{Rng, valid};
 use crate::model::shared::{filter, limit, metadata, request};
-use crate::model::tape::{json, optional, owned_id, owned_text};
 
 #[derive(Debug, Clone)]
 pub(in crate::model) enum Operation {
@@ -23,45 +23,45 @@ pub(in crate::model) enum Operation {
     Erase,
 }
 
-pub(super) fn draw(dice: &mut Dice<'_>) -> Operation {
-    match dice.weighted(&[12, 3, 10, 3, 3, 3, 3, 3, 2, 1, 1]) {
-        1 => Operation::Get { collection: few(dice), ids: ids(dice) },
-        2 => Operation::Search { collection: few(dice), request: search(dice) },
+pub(super) fn draw(rng: &mut Rng<'_>) -> Operation {
+    match rng.weighted(&[12, 3, 10, 3, 3, 3, 3, 3, 2, 1, 1]) {
+        1 => Operation::Get { collection: few(rng), ids: ids(rng) },
+        2 => Operation::Search { collection: few(rng), request: search(rng) },
         3 => {
-            let count = dice.of(&[1_usize, 2, 0]);
+            let count = rng.of(&[1_usize, 2, 0]);
             Operation::SearchBatch {
-                collection: few(dice),
-                requests: (0..count).map(|_| search(dice)).collect(),
+                collection: few(rng),
+                requests: (0..count).map(|_| search(rng)).collect(),
             }
         }
-        4 => Operation::Delete { collection: few(dice), ids: ids(dice) },
-        5 => Operation::DeleteMatching { collection: few(dice), filter: filter(dice) },
-        6 => Operation::Count { collection: few(dice), filter: (dice.below(2) == 1).then(|| filter(dice)) },
-        7 => Operation::List { collection: few(dice), page: request(dice, document) },
-        8 => Operation::Collections { page: request(dice, |dice| valid(CollectionName::new(dice.id()))) },
-        9 => Operation::Drop { collection: few(dice) },
-        10 if dice.one_in(4) => Operation::Erase,
+        4 => Operation::Delete { collection: few(rng), ids: ids(rng) },
+        5 => Operation::DeleteMatching { collection: few(rng), filter: filter(rng) },
+        6 => Operation::Count { collection: few(rng), filter: (rng.below(2) == 1).then(|| filter(rng)) },
+        7 => Operation::List { collection: few(rng), page: request(rng, document) },
+        8 => Operation::Collections { page: request(rng, |rng| valid(CollectionName::new(rng.id()))) },
+        9 => Operation::Drop { collection: few(rng) },
+        10 if rng.one_in(4) => Operation::Erase,
         _ => Operation::Put {
-            collection: few(dice),
-            mode: dice.of(&[PutMode::Upsert, PutMode::IfAbsent]),
-            documents: documents(dice),
+            collection: few(rng),
+            mode: rng.of(&[PutMode::Upsert, PutMode::IfAbsent]),
+            documents: documents(rng),
         },
     }
 }
 
 /// Few collections, so that documents meet.
-fn few(dice: &mut Dice<'_>) -> CollectionName {
-    let index = dice.of(&[0_usize, 0, 0, 0, 1, 2]);
-    valid(CollectionName::new(&dice.ids.0[index]))
+fn few(rng: &mut Rng<'_>) -> CollectionName {
+    let index = rng.of(&[0_usize, 0, 0, 0, 1, 2]);
+    valid(CollectionName::new(&rng.ids.0[index]))
 }
 
-fn document(dice: &mut Dice<'_>) -> DocumentId {
-    valid(DocumentId::new(dice.id()))
+fn document(rng: &mut Rng<'_>) -> DocumentId {
+    valid(DocumentId::new(rng.id()))
 }
 
-fn ids(dice: &mut Dice<'_>) -> Vec<DocumentId> {
-    let count = dice.of(&[1_usize, 2, 3, 0]);
-    (0..count).map(|_| document(dice)).collect()
+fn ids(rng: &mut Rng<'_>) -> Vec<DocumentId> {
+    let count = rng.of(&[1_usize, 2, 3, 0]);
+    (0..count).map(|_| document(rng)).collect()
 }
 
 /// Directions far enough apart for every score to tell them from each other, or the same at another length.
@@ -79,8 +79,8 @@ const PLANE: [[f32; 2]; 10] = [
 ];
 
 /// One of the plane, of another dimension now and then.
-fn embedding(dice: &mut Dice<'_>) -> Embedding {
-    match dice.below(14) {
+fn embedding(rng: &mut Rng<'_>) -> Embedding {
+    match rng.below(14) {
         10 => valid(Embedding::new(vec![3.0])),
         11 => valid(Embedding::new(vec![0.0, 0.0, 1.0])),
         other => valid(Embedding::new(PLANE[other % PLANE.len()].to_vec())),
@@ -90,14 +90,14 @@ fn embedding(dice: &mut Dice<'_>) -> Embedding {
 const TEXTS: [&str; 5] = ["t", "", "é\0'\"\\", "e\u{301}", "\u{1f980}%_"];
 
 /// Up to four documents from one of the script's ids on; none, the same twice, and one without embedding now and then.
-fn documents(dice: &mut Dice<'_>) -> Vec<Document> {
-    let (count, first) = (dice.of(&[1_usize, 2, 4, 1, 3, 2, 0]), dice.below(4));
-    let (kind, first_embedding, other) = (dice.below(32), embedding(dice), dice.below(10));
-    let (content, metadata) = (dice.of(&TEXTS), metadata(dice));
+fn documents(rng: &mut Rng<'_>) -> Vec<Document> {
+    let (count, first) = (rng.of(&[1_usize, 2, 4, 1, 3, 2, 0]), rng.below(4));
+    let (kind, first_embedding, other) = (rng.below(32), embedding(rng), rng.below(10));
+    let (content, metadata) = (rng.of(&TEXTS), metadata(rng));
     (0..count)
         .map(|number| {
             let name = if kind == 30 { first } else { (first + number) % 4 };
-            let id = valid(DocumentId::new(&dice.ids.0[name]));
+            let id = valid(DocumentId::new(&rng.ids.0[name]));
             // Every other one lies elsewhere, but of one dimension unless that is the point.
             let elsewhere = number % 2 == 1 && (first_embedding.dimensions() == 2 || kind == 29);
             let embedding = if elsewhere {
@@ -111,12 +111,12 @@ fn documents(dice: &mut Dice<'_>) -> Vec<Document> {
         .collect()
 }
 
-fn search(dice: &mut Dice<'_>) -> SearchRequest {
+fn search(rng: &mut Rng<'_>) -> SearchRequest {
     SearchRequest {
-        embedding: embedding(dice),
-        limit: limit(dice),
-        filter: (dice.below(3) == 2).then(|| filter(dice)),
-        score_min: dice.of(&[
+        embedding: embedding(rng),
+        limit: limit(rng),
+        filter: (rng.below(3) == 2).then(|| filter(rng)),
+        score_min: rng.of(&[
             None,
             None,
             None,

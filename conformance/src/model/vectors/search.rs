@@ -8,7 +8,7 @@ use larder_kernel::{
 use super::operation::request_text;
 use super::{Vectors, bits_of};
 use crate::model::compare::{Checked, Refusal, answered, holds};
-use crate::model::tape::{Tape, id, json_text};
+use crate::model::recorder::{Recorder, id, json_text};
 
 /// How far a score may lie from the cosine.
 const NEAR: f64 = 1e-5;
@@ -18,10 +18,10 @@ impl Vectors {
         &mut self,
         store: &dyn VectorStore,
         (collection, request): (&CollectionName, &SearchRequest),
-        tape: &mut Tape,
+        recorder: &mut Recorder,
     ) -> Checked {
         const CLAUSE: &str = "VEC-023";
-        tape.call(CLAUSE, |_| format!("search({}, &{})", id(collection), request_text(request)));
+        recorder.call(CLAUSE, |_| format!("search({}, &{})", id(collection), request_text(request)));
         let got = store.search(collection, request).await;
         let mut expected = check_search("vectors.search", request).map_err(Refusal::from);
         if expected.is_ok() && self.is_of_other_dimension(collection, request) {
@@ -32,18 +32,18 @@ impl Vectors {
             }
         }
         let clause = if expected.is_err() { "VEC-028" } else { CLAUSE };
-        let Some(hits) = answered(tape, clause, got, &expected)? else { return Ok(()) };
-        self.compare(collection, request, &hits, &|| format!("{}.unwrap()", tape.answer()))
+        let Some(hits) = answered(recorder, clause, got, &expected)? else { return Ok(()) };
+        self.compare(collection, request, &hits, &|| format!("{}.unwrap()", recorder.answer()))
     }
 
     pub(super) async fn search_batch(
         &mut self,
         store: &dyn VectorStore,
         (collection, requests): (&CollectionName, &[SearchRequest]),
-        tape: &mut Tape,
+        recorder: &mut Recorder,
     ) -> Checked {
         const CLAUSE: &str = "VEC-032";
-        tape.call(CLAUSE, |_| {
+        recorder.call(CLAUSE, |_| {
             let requests = requests.iter().map(request_text).collect::<Vec<_>>().join(", ");
             format!("search_batch({}, &[{requests}])", id(collection))
         });
@@ -57,12 +57,12 @@ impl Vectors {
             }
         }
         let clause = if expected.is_err() { "VEC-033" } else { CLAUSE };
-        let Some(answers) = answered(tape, clause, got, &expected)? else { return Ok(()) };
+        let Some(answers) = answered(recorder, clause, got, &expected)? else { return Ok(()) };
         let count = || format!("{} answers", requests.len());
-        let assertion = || format!("assert_eq!({}.unwrap().len(), {});", tape.answer(), requests.len());
+        let assertion = || format!("assert_eq!({}.unwrap().len(), {});", recorder.answer(), requests.len());
         holds(CLAUSE, answers.len() == requests.len(), count, &answers.len(), assertion)?;
         for (at, (request, hits)) in requests.iter().zip(&answers).enumerate() {
-            let answer = || format!("{}.unwrap()[{at}].clone()", tape.answer());
+            let answer = || format!("{}.unwrap()[{at}].clone()", recorder.answer());
             self.compare(collection, request, hits, &answer)?;
         }
         Ok(())

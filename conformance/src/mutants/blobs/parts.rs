@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 use futures_util::TryStreamExt;
 use larder_kernel::{BlobBody, BlobCondition, BlobInfo, BlobKey, BlobPutOptions, BlobStore, Result};
 
-use super::{Sin, Wrong};
+use super::{Defect, Wrong};
 
 /// All bytes of a body.
 pub(super) async fn gather(body: BlobBody) -> Result<Bytes> {
@@ -27,7 +27,7 @@ impl Wrong {
         options: BlobPutOptions,
     ) -> Result<BlobInfo> {
         let mut pieces = match body {
-            BlobBody::Stream(pieces) if self.sin != Sin::PieceByPiece => pieces,
+            BlobBody::Stream(pieces) if self.defect != Defect::PieceByPiece => pieces,
             body => return self.put_halves(key, gather(body).await?, options).await,
         };
         let mut whole = BytesMut::new();
@@ -37,7 +37,7 @@ impl Wrong {
                 continue;
             }
             whole.extend_from_slice(&piece);
-            if self.sin == Sin::WrittenInPart {
+            if self.defect == Defect::WrittenInPart {
                 self.inner
                     .put(key, BlobBody::Bytes(whole.clone().freeze()), BlobPutOptions::default())
                     .await?;
@@ -49,20 +49,20 @@ impl Wrong {
             parts.push(part);
         }
         let info = self.inner.put(key, BlobBody::Bytes(whole.freeze()), options).await;
-        if self.sin != Sin::PartsKept {
+        if self.defect != Defect::PartsKept {
             self.remove(&parts).await?;
         }
         info
     }
 
-    /// The next piece. A stream that fails takes its parts with it, unless that is the sin.
+    /// The next piece. A stream that fails takes its parts with it, unless that is the defect.
     async fn next(
         &self,
         pieces: &mut (impl futures_util::Stream<Item = Result<Bytes>> + Unpin + Send),
         parts: &[BlobKey],
     ) -> Result<Option<Bytes>> {
         let next = pieces.try_next().await;
-        if next.is_err() && self.sin != Sin::PartsLeft {
+        if next.is_err() && self.defect != Defect::PartsLeft {
             self.remove(parts).await?;
         }
         next
@@ -75,9 +75,9 @@ impl Wrong {
         Ok(())
     }
 
-    /// Writes bytes in two steps, where that is the sin.
+    /// Writes bytes in two steps, where that is the defect.
     async fn put_halves(&self, key: &BlobKey, bytes: Bytes, options: BlobPutOptions) -> Result<BlobInfo> {
-        if self.sin == Sin::PieceByPiece && options.condition == BlobCondition::None {
+        if self.defect == Defect::PieceByPiece && options.condition == BlobCondition::None {
             let half = BlobBody::Bytes(bytes.slice(..bytes.len() / 2));
             self.inner.put(key, half, options.clone()).await?;
             // As long as a disk takes for the rest.

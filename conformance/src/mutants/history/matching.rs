@@ -5,39 +5,39 @@ use std::collections::BTreeMap;
 use larder_kernel::{ChatMessage, MessageFilter, MessageSelector, Thread};
 
 use super::super::serve::lock;
-use super::{Sin, Wrong};
+use super::{Defect, Wrong};
 
 impl Wrong {
     /// Whether a wrong filter keeps a message of this author, empty where it names none.
     pub(super) fn keeps(&self, thread: &Thread, filter: &MessageFilter, message: &ChatMessage) -> bool {
         let author = message.author.as_ref();
         let forgotten = lock(&self.memory.forks).contains(&self.place_of(thread));
-        let author = author.filter(|_| self.sin != Sin::ForkForgetsAuthors || !forgotten);
-        let name = |text: &str| match self.sin {
-            Sin::AuthorsFolded => text.to_lowercase(),
-            Sin::AuthorsCut => text.chars().take(40).collect(),
+        let author = author.filter(|_| self.defect != Defect::ForkForgetsAuthors || !forgotten);
+        let name = |text: &str| match self.defect {
+            Defect::AuthorsFolded => text.to_lowercase(),
+            Defect::AuthorsCut => text.chars().take(40).collect(),
             _ => text.to_owned(),
         };
         let agent = author.map_or_else(String::new, |author| name(author.agent.as_str()));
         let role = author.and_then(|author| author.role.as_ref()).map(|role| name(role.as_str()));
         let matches = |selector: &MessageSelector| match selector {
-            MessageSelector::Agent(_) if agent.is_empty() && self.sin == Sin::UnnamedIsNobodys => false,
+            MessageSelector::Agent(_) if agent.is_empty() && self.defect == Defect::UnnamedIsNobodys => false,
             MessageSelector::Agent(of) if agent.is_empty() => *of == thread.agent,
             MessageSelector::Agent(of) => name(of.as_str()) == agent,
-            MessageSelector::Role(of) if self.sin == Sin::RoleIsAgent => name(of.as_str()) == agent,
-            MessageSelector::Role(_) if self.sin == Sin::RoleIgnored => false,
+            MessageSelector::Role(of) if self.defect == Defect::RoleIsAgent => name(of.as_str()) == agent,
+            MessageSelector::Role(_) if self.defect == Defect::RoleIgnored => false,
             MessageSelector::Role(of) => Some(name(of.as_str())) == role,
         };
         let (included, excluded) = selectors(filter);
-        let is_in = included.as_ref().is_none_or(|included| match self.sin {
-            Sin::IncludeWantsAll => included.iter().all(matches),
+        let is_in = included.as_ref().is_none_or(|included| match self.defect {
+            Defect::IncludeWantsAll => included.iter().all(matches),
             _ => included.iter().any(matches),
         });
         let is_out = excluded.iter().any(matches);
-        match self.sin {
-            Sin::ExcludeIgnored => is_in,
-            Sin::IncludeWins => is_in && (included.is_some() || !is_out),
-            Sin::EmptyKeepsNothing => is_in && !is_out && !filter.is_empty(),
+        match self.defect {
+            Defect::ExcludeIgnored => is_in,
+            Defect::IncludeWins => is_in && (included.is_some() || !is_out),
+            Defect::EmptyKeepsNothing => is_in && !is_out && !filter.is_empty(),
             _ => is_in && !is_out,
         }
     }

@@ -11,12 +11,13 @@ use crate::clause::clauses;
 use crate::report::waiver::Waived;
 use crate::report::{CaseOutcome, CaseReport, Report};
 
-const OUTCOMES: [CaseOutcome; 5] = [
+const OUTCOMES: [CaseOutcome; 6] = [
     CaseOutcome::Passed,
     CaseOutcome::Failed,
     CaseOutcome::Unsupported,
     CaseOutcome::Error,
     CaseOutcome::Waived,
+    CaseOutcome::Waiting,
 ];
 
 #[derive(Serialize)]

@@ -34,6 +34,7 @@ pub(super) fn section(page: &mut String, report: &Report) {
         (".failed, .error", "Failed"),
         (".waived", "Waived"),
         (".unsupported", "Unsupported"),
+        (".waiting", "Waiting"),
     ];
     for (index, (selector, word)) in choices.into_iter().enumerate() {
         let checked = if index == 0 { " checked" } else { "" };
@@ -54,6 +55,7 @@ pub(super) fn section(page: &mut String, report: &Report) {
         (CaseOutcome::Error, "error: nothing is known"),
         (CaseOutcome::Waived, "does not hold, waived"),
         (CaseOutcome::Unsupported, "capability not declared"),
+        (CaseOutcome::Waiting, "waits for a missing method"),
     ];
     for (outcome, words) in legend {
         let _ = write!(page, "<li><i class=\"{}\">{}</i>{words}</li>", outcome.as_str(), mark(outcome));
@@ -163,8 +165,9 @@ fn cells(report: &Report) -> Cells<'_> {
         CaseOutcome::Unsupported => 0,
         CaseOutcome::Passed => 1,
         CaseOutcome::Waived => 2,
-        CaseOutcome::Error => 3,
-        CaseOutcome::Failed => 4,
+        CaseOutcome::Waiting => 3,
+        CaseOutcome::Error => 4,
+        CaseOutcome::Failed => 5,
     };
     let of_cases = report.cases.iter().map(|case| ((case.clause, case.backend.as_str()), case.outcome));
     let of_levels = report.levels.iter().flat_map(|level| {
@@ -197,8 +200,8 @@ mod tests {
         assert_eq!(of("KV-001"), CaseOutcome::Failed);
         assert_eq!(of("KV-002"), CaseOutcome::Waived, "the case passed, the level found something");
         assert_eq!(
-            [of("KV-003"), of("KV-004"), of("KV-005")],
-            [CaseOutcome::Unsupported, CaseOutcome::Error, CaseOutcome::Waived]
+            [of("KV-003"), of("KV-004"), of("KV-005"), of("KV-006")],
+            [CaseOutcome::Unsupported, CaseOutcome::Error, CaseOutcome::Waived, CaseOutcome::Waiting]
         );
     }
 

@@ -23,11 +23,13 @@ pub(super) fn headline(report: &Report) -> (&'static str, &'static str, String) 
         0 => ("passed", "✓", format!("Everything that ran holds{waived}")),
         1 if broken == 1 => ("failed", "✗", "1 clause does not hold".to_owned()),
         1 if broken > 1 => ("failed", "✗", format!("{broken} clauses do not hold")),
-        1 if report.failures().next().is_some() => ("failed", "✗", "A method is missing".to_owned()),
         1 if report.levels.iter().any(|level| level.exit_code() == 1) => {
             ("failed", "✗", "A level beyond the cases found a counterexample".to_owned())
         }
         1 => ("failed", "✗", "A waiver has expired".to_owned()),
+        _ if report.summary.waiting > 0 => {
+            ("error", "!", "The store is not complete: methods are missing".to_owned())
+        }
         _ => ("error", "!", "The run proves too little".to_owned()),
     }
 }
@@ -60,6 +62,7 @@ pub(super) fn header(page: &mut String, report: &Report) {
         (CaseOutcome::Failed, summary.failed),
         (CaseOutcome::Waived, summary.waived),
         (CaseOutcome::Unsupported, summary.unsupported),
+        (CaseOutcome::Waiting, summary.waiting),
         (CaseOutcome::Error, summary.errors),
     ] {
         let word = if outcome == CaseOutcome::Error && count != 1 { "errors" } else { outcome.as_str() };

@@ -17,7 +17,7 @@ fn described() -> BlobPutOptions {
 pub(super) async fn a_copy_is_equal_and_independent(context: Context) -> CaseResult {
     let Handles { a, b } = context.blobs().await?;
     let (source, target) = (key("source")?, key("copies/target")?);
-    let bytes = Bytes::from(noise(600_000, context.chance(0)));
+    let bytes = Bytes::from(noise(600_000, context.random(0)));
     a.put(&source, bytes.clone().into(), described()).await?;
     let answer = a.copy(&source, &target).await?;
     expect::equal("the key answered", &answer.key, &target)?;

@@ -10,7 +10,7 @@ use super::key;
 use crate::case::CaseResult;
 use crate::context::{Context, Handles};
 use crate::expect;
-use crate::suites::alongside::Alongside;
+use crate::suites::background::BackgroundTask;
 
 const NAMES: [&str; 14] =
     ["A", "a", "a!", "a%2Fb", "a.b", "a/b", "a/b/c", "a/bb", "a0", "a_b", "b", "b%", "zz/top", "é"];
@@ -80,7 +80,7 @@ pub(super) async fn a_listing_misses_nothing_that_stays(context: Context) -> Cas
         a.put_bytes(&key(&format!("stay/{index:03}"))?, Bytes::from_static(b"1")).await?;
         a.put_bytes(&key(&format!("go/{index:03}"))?, Bytes::from_static(b"1")).await?;
     }
-    let churn = Alongside::start(async move {
+    let churn = BackgroundTask::start(async move {
         for index in 0..60 {
             a.delete(&BlobKey::new(format!("go/{index:03}"))?).await?;
             a.put_bytes(&BlobKey::new(format!("stay/{index:03}-new"))?, Bytes::from_static(b"2")).await?;
@@ -115,7 +115,8 @@ pub(super) async fn only_finished_blobs_are_listed(context: Context) -> CaseResu
     let last = futures_util::stream::once(async { Ok(receiver.await.unwrap_or_default()) });
     let body = BlobBody::stream(futures_util::StreamExt::chain(pieces, last));
     let (writer, open) = (a.clone(), key("unfinished")?);
-    let writing = Alongside::start(async move { writer.put(&open, body, BlobPutOptions::default()).await });
+    let writing =
+        BackgroundTask::start(async move { writer.put(&open, body, BlobPutOptions::default()).await });
     tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     expect::equal(
         "listed while a write is under way",

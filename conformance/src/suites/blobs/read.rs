@@ -27,7 +27,7 @@ pub(super) async fn reading_what_is_not_there_is_not_found(context: Context) -> 
 
 pub(super) async fn a_range_returns_exactly_its_bytes(context: Context) -> CaseResult {
     let Handles { a, b } = context.blobs().await?;
-    let (key, whole) = (key("ranged")?, noise(700_000, context.chance(0)));
+    let (key, whole) = (key("ranged")?, noise(700_000, context.random(0)));
     a.put_bytes(&key, whole.clone().into()).await?;
     let ranges = [
         (ByteRange::Bounded { start: 0, end: 1 }, 0..1),
@@ -100,14 +100,14 @@ pub(super) async fn a_read_outlives_an_overwrite_and_a_deletion(context: Context
     let Handles { a, b } = context.blobs().await?;
     let key = key("busy")?;
     for delete in [false, true] {
-        let old = noise(4 << 20, context.chance(2));
+        let old = noise(4 << 20, context.random(2));
         a.put_bytes(&key, old.clone().into()).await?;
         let mut read = b.get(&key, BlobGetOptions::default()).await?;
         let mut got = read.bytes.try_next().await?.unwrap_or_default().to_vec();
         if delete {
             a.delete(&key).await?;
         } else {
-            a.put_bytes(&key, noise(4 << 20, context.chance(3)).into()).await?;
+            a.put_bytes(&key, noise(4 << 20, context.random(3)).into()).await?;
         }
         loop {
             match read.bytes.try_next().await {

@@ -9,12 +9,12 @@ use super::{dump::dump, key, noise};
 use crate::case::CaseResult;
 use crate::context::{Context, Handles};
 use crate::expect;
-use crate::suites::alongside::Alongside;
+use crate::suites::background::BackgroundTask;
 
 pub(super) async fn bytes_of_many_sizes_read_back(context: Context) -> CaseResult {
     let Handles { a, b } = context.blobs().await?;
     for len in [0, 1, 255, 4_096, 65_537, 1 << 20, 5 * (1 << 20) + 7] {
-        let (key, bytes) = (key(&format!("size/{len}"))?, Bytes::from(noise(len, context.chance(0))));
+        let (key, bytes) = (key(&format!("size/{len}"))?, Bytes::from(noise(len, context.random(0))));
         let info = a.put_bytes(&key, bytes.clone()).await?;
         expect::equal("the size answered", &info.size, &(len as u64))?;
         let read = b.get_bytes(&key).await?;
@@ -66,7 +66,7 @@ pub(super) async fn readers_never_see_a_mixture(context: Context) -> CaseResult 
     let key = key("swapped")?;
     a.put_bytes(&key, vec![0; LEN].into()).await?;
     let writer_key = key.clone();
-    let writer = Alongside::start(async move {
+    let writer = BackgroundTask::start(async move {
         for round in 1..=12_u8 {
             a.put_bytes(&writer_key, vec![round; LEN].into()).await?;
         }
@@ -87,7 +87,7 @@ pub(super) async fn readers_never_see_a_mixture(context: Context) -> CaseResult 
 
 pub(super) async fn a_stream_is_the_concatenation_of_its_pieces(context: Context) -> CaseResult {
     let Handles { a, b } = context.blobs().await?;
-    let whole = noise(3 * (1 << 20), context.chance(1));
+    let whole = noise(3 * (1 << 20), context.random(1));
     let mut pieces = vec![Ok(Bytes::new())];
     for chunk in whole.chunks(99_991) {
         pieces.push(Ok(Bytes::copy_from_slice(chunk)));

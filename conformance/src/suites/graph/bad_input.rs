@@ -6,8 +6,8 @@ use larder_kernel::{
 };
 use serde_json::{Value, json};
 
-use super::build::{edge, entity_id, entity_ids, node, relationship_ids, relationship_type, typed};
 use super::dump::{dump, populate};
+use super::support::{edge, entity_id, entity_ids, node, relationship_ids, relationship_type, typed};
 use crate::case::{Case, CaseResult, Level};
 use crate::context::{Context, Handles};
 use crate::expect;

@@ -3,8 +3,8 @@
 use larder_kernel::{Capability, Contract, CypherCapable, ErrorKind, GraphStore, Metadata};
 use serde_json::{Value, json};
 
-use super::build::{edge, edges, graph_is, node, nodes, rich_properties, store_all, typed};
 use super::dump::{dump, populate};
+use super::support::{edge, edges, graph_is, node, nodes, rich_properties, store_all, typed};
 use crate::case::{CaseResult, Failure};
 use crate::context::{Context, Handles};
 use crate::expect;

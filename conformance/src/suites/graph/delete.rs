@@ -2,7 +2,7 @@
 
 use larder_kernel::{DeletedEntity, GraphCounts, NeighborQuery};
 
-use super::build::{
+use super::support::{
     all_entities, all_relationships, edges, entity_id, graph_is, nodes, outline, relationship_id, store_all,
 };
 use crate::case::CaseResult;

@@ -5,7 +5,7 @@ use larder_kernel::{
 };
 use serde_json::{Value, json};
 
-use super::build::{all_entities, all_relationships};
+use super::support::{all_entities, all_relationships};
 use crate::case::{CaseResult, Failure};
 
 /// Everything that can be read in the namespace: entities, relationships and the counts, in the order of the listings.

@@ -6,14 +6,14 @@ use larder_kernel::{Metadata, NeighborQuery, UpsertReport};
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use super::build::{
+use super::support::{
     all_entities, edge, edges, entity_id, entity_ids, graph_is, node, nodes, outline, read, rich_properties,
     store_all, typed,
 };
 use crate::case::CaseResult;
 use crate::context::{Context, Handles};
 use crate::expect;
-use crate::suites::vectors::build::joined;
+use crate::suites::vectors::support::joined;
 
 pub(super) async fn entities_read_back_equal(context: Context) -> CaseResult {
     let Handles { a, b } = context.graph().await?;

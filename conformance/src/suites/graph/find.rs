@@ -4,7 +4,7 @@ use larder_kernel::{
     Entity, EntityQuery, EntityType, Filter, Metadata, PageRequest, Relationship, RelationshipQuery,
 };
 
-use super::build::{
+use super::support::{
     edge, edges, entity_id, entity_ids, find_entities, find_relationships, node, nodes, relationship_id,
     relationship_type, store_all, typed,
 };
@@ -182,7 +182,7 @@ pub(super) async fn pages_visit_each_entity_once(context: Context) -> CaseResult
     let Handles { a, b } = context.graph().await?;
     let mut entities = Vec::new();
     for number in 0..60 {
-        let id = format!("{:04x}", context.chance(number) % 0xFFFF / 60 * 60 + number);
+        let id = format!("{:04x}", context.random(number) % 0xFFFF / 60 * 60 + number);
         let kind = ["even", "odd"][usize::from(number % 2 == 1)];
         entities.push(typed(&id, kind, Metadata::new().with("third", number % 3))?);
     }
@@ -242,7 +242,7 @@ pub(super) async fn pages_visit_each_relationship_once(context: Context) -> Case
     let Handles { a, b } = context.graph().await?;
     let mut all = Vec::new();
     for number in 0..40 {
-        let id = format!("{:04x}", context.chance(number) % 0xFFFF / 40 * 40 + number);
+        let id = format!("{:04x}", context.random(number) % 0xFFFF / 40 * 40 + number);
         let (source, target) = if number % 4 == 0 { ("b", "a") } else { ("a", "b") };
         all.push(edge(&id, ["t", "u"][usize::from(number % 2 == 1)], source, target)?);
     }

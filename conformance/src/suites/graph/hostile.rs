@@ -2,7 +2,7 @@
 
 use larder_kernel::{EntityQuery, EntityType, Filter, Metadata, NeighborQuery, RelationshipQuery};
 
-use super::build::{
+use super::support::{
     all_entities, all_relationships, edge, entity_id, find_entities, find_relationships, graph_is, node,
     nodes, outline, read, relationship_type, store_all, typed,
 };

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use larder_kernel::{ErrorKind, Metadata, NeighborQuery, Outcome, RelationshipQuery};
 use tokio::task::JoinSet;
 
-use super::build::{
+use super::support::{
     all_entities, all_relationships, edge, edges, entity_id, find_relationships, graph_is, node, nodes,
     outline, relationship_id, relationship_ids, rich_properties, store_all,
 };
 use crate::case::CaseResult;
 use crate::context::{Context, Handles};
 use crate::expect;
-use crate::suites::vectors::build::joined;
+use crate::suites::vectors::support::joined;
 
 pub(super) async fn relationships_read_back_equal(context: Context) -> CaseResult {
     let Handles { a, b } = context.graph().await?;

@@ -4,8 +4,8 @@ use larder_kernel::{
     Direction, Entity, EntityId, GraphStore, Metadata, NeighborQuery, Relationship, SubGraph,
 };
 
-use super::build::{edge, edges, entity_id, node, nodes, outline, relationship_type, store_all, typed};
 use super::model;
+use super::support::{edge, edges, entity_id, node, nodes, outline, relationship_type, store_all, typed};
 use crate::case::CaseResult;
 use crate::context::{Context, Handles};
 use crate::expect;
@@ -274,12 +274,12 @@ fn random_graph(context: &Context, draw: u64) -> CaseResult<(Vec<Entity>, Vec<Re
     const ENTITIES: u64 = 24;
     let name = |number: u64| {
         let prefix = ["n", "N", "é", "z:"][usize::try_from(number % 4).unwrap_or_default()];
-        format!("{prefix}{}", context.chance(draw + number) % 1_000 * ENTITIES + number)
+        format!("{prefix}{}", context.random(draw + number) % 1_000 * ENTITIES + number)
     };
     let entity = |number: u64| typed(&name(number), "node", Metadata::new().with("number", number));
     let entities = (0..ENTITIES).map(entity).collect::<CaseResult<Vec<_>>>()?;
     let relationship = |number: u64| {
-        let roll = |part: u64| context.chance(draw + 1_000 + number * 4 + part);
+        let roll = |part: u64| context.random(draw + 1_000 + number * 4 + part);
         let kind =
             ["knows", "likes", "KNOWS", "located in"][usize::try_from(roll(0) % 4).unwrap_or_default()];
         let (source, target) = (name(roll(1) % (ENTITIES - 3)), name(roll(2) % (ENTITIES - 3)));
@@ -298,9 +298,9 @@ async fn random_walks(context: Context, draws: [u64; 2], pick: fn(u64) -> Neighb
         let (entities, relationships) = random_graph(&context, draw)?;
         store_all(&*store, &entities, &relationships).await?;
         for number in 0..120 {
-            let roll = context.chance(draw + 9_000 + number);
+            let roll = context.random(draw + 9_000 + number);
             let start = usize::try_from(roll % 24).unwrap_or_default();
-            let mut query = pick(context.chance(draw + 20_000 + number));
+            let mut query = pick(context.random(draw + 20_000 + number));
             query.direction = [Direction::Both, Direction::Out, Direction::In]
                 [usize::try_from(roll / 24 % 3).unwrap_or_default()];
             compare(&*store, &entities, &relationships, &entities[start].id, &query).await?;

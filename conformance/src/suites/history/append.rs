@@ -6,7 +6,7 @@ use larder_kernel::{
     ToolCall, ToolResult,
 };
 
-use super::tools::{
+use super::support::{
     all, append, bodies, bytes, messages, numbered, replace_now, run, say, seqs, texts, thread,
 };
 use crate::case::CaseResult;
@@ -186,7 +186,7 @@ pub(super) async fn the_first_message_of_each_thread_has_number_1(context: Conte
 pub(super) async fn a_thread_that_was_only_looked_at_begins_at_1(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let thread = thread("looked at")?;
-    expect::equal("last", &super::tools::last(&*stores.a, &thread).await?, &Seq::ZERO)?;
+    expect::equal("last", &super::support::last(&*stores.a, &thread).await?, &Seq::ZERO)?;
     expect::equal("cleared", &stores.a.clear(&thread).await?, &0)?;
     expect::equal("cleared of a run", &stores.b.clear_run(&thread, &run("r")?).await?, &0)?;
     let _events = stores.b.subscribe(&thread, Seq::ZERO).await?;
@@ -205,7 +205,7 @@ pub(super) async fn order_ignores_the_time_of_writing(context: Context) -> CaseR
         written.push(message);
     }
     for (number, batch) in written.chunks(3).enumerate() {
-        append(&*super::tools::either(&stores, number), &thread, batch.to_vec()).await?;
+        append(&*super::support::either(&stores, number), &thread, batch.to_vec()).await?;
     }
     expect::equal("page_after", &bodies(&all(&*stores.b, &thread).await?), &written)?;
     expect::equal("get_messages", &bodies(&stores.b.get_messages(&thread, 0, 100).await?), &written)?;

@@ -2,7 +2,7 @@
 
 use larder_kernel::{ChatMessage, HistoryEventKind, Seq, Thread};
 
-use super::tools::{
+use super::support::{
     Stores, append, last, next, next_cleared, next_replaced, next_said, numbered, replace_now, run, say,
     seqs, thread,
 };

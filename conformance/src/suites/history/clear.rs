@@ -2,7 +2,7 @@
 
 use larder_kernel::{ChatMessage, HistoryProvider, Metadata, Replacement, Seq, Thread, ToolCall, ToolResult};
 
-use super::tools::{
+use super::support::{
     all, append, bodies, bytes, holds, last, messages, next_said, numbered, reads_empty, replace_now, run,
     say, seqs, texts, thread,
 };
@@ -259,7 +259,7 @@ pub(super) async fn clearing_an_absent_run_answers_0_and_makes_no_event(context:
         expect::equal("last", &last(&*stores.b, thread).await?, &before)?;
         // Nothing was removed since `before`, so a replacement that rests on it is no conflict.
         let replaced = stores.b.replace(thread, Replacement::new(before, messages(&["s"]))).await?;
-        let event = super::tools::next_replaced(&mut events).await?;
+        let event = super::support::next_replaced(&mut events).await?;
         expect::equal("the next event", &event.seq, &replaced.seq)?;
     }
     Ok(())

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use larder_kernel::{Appended, StoredMessage};
 
-use super::tools::{all, append, at_once, either, numbered, seqs, texts, thread};
+use super::support::{all, append, at_once, either, numbered, seqs, texts, thread};
 use crate::case::CaseResult;
 use crate::context::Context;
 use crate::expect;
-use crate::suites::alongside::Alongside;
+use crate::suites::background::BackgroundTask;
 
 const WRITERS: usize = 8;
 const ROUNDS: usize = 5;
@@ -79,7 +79,7 @@ pub(super) async fn a_reader_never_sees_part_of_a_batch(context: Context) -> Cas
     let done = Arc::new(AtomicBool::new(false));
     let reader = {
         let (store, thread, done) = (Arc::clone(&stores.b), thread.clone(), Arc::clone(&done));
-        Alongside::start(async move {
+        BackgroundTask::start(async move {
             loop {
                 // Asked first, so that the last look comes after the last write.
                 let last = done.load(Ordering::Acquire);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use larder_kernel::{ErrorKind, HistoryEvents, Seq};
 
-use super::tools::{EVENT_WAIT, next_said, say, thread};
+use super::support::{EVENT_WAIT, next_said, say, thread};
 use crate::case::CaseResult;
 use crate::context::Context;
 use crate::expect;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use larder_kernel::{ChatMessage, ErrorKind, Seq, Ttl};
 
-use super::tools::{
+use super::support::{
     all, append, at_once, bodies, either, holds, last, list_all, numbered, reads_empty, refused, replace_now,
     run, say, seqs, texts, thread,
 };

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use larder_kernel::{AgentId, ChatMessage, HistoryProvider, IdempotencyKey, PageRequest, RunId, Thread};
 
-use super::tools::{all, append, holds, list_all, messages, next_said, reads_empty, texts, thread};
+use super::support::{all, append, holds, list_all, messages, next_said, reads_empty, texts, thread};
 use crate::case::CaseResult;
 use crate::context::Context;
 use crate::expect;

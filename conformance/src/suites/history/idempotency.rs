@@ -2,7 +2,7 @@
 
 use larder_kernel::{AppendOptions, ChatMessage, Metadata, Timestamp, Ttl};
 
-use super::tools::{
+use super::support::{
     all, at_once, conflict, either, holds, key, messages, reads_empty, run, say, texts, thread, with_key,
 };
 use crate::case::CaseResult;
@@ -151,7 +151,7 @@ pub(super) async fn a_key_is_remembered_when_its_messages_are_gone(context: Cont
     let first = stores.a.append_many(&thread, by_run.clone(), with_key("run")?).await?;
     stores.a.clear_run(&thread, &run("r")?).await?;
     let replaced = stores.a.append_many(&thread, messages(&["replaced"]), with_key("replaced")?).await?;
-    super::tools::replace_now(&*stores.b, &thread, replaced.last, &["summary"]).await?;
+    super::support::replace_now(&*stores.b, &thread, replaced.last, &["summary"]).await?;
     let again = stores.b.append_many(&thread, by_run, with_key("run")?).await?;
     expect::equal("after the clear of its run", &again, &first)?;
     let again = stores.b.append_many(&thread, messages(&["replaced"]), with_key("replaced")?).await?;

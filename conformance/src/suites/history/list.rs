@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use larder_kernel::{AgentId, HistoryProvider, PageRequest, Seq, Thread};
 
-use super::tools::{append, either, list_all, numbered, reads_empty, replace_now, run, say, thread};
+use super::support::{append, either, list_all, numbered, reads_empty, replace_now, run, say, thread};
 use crate::case::CaseResult;
 use crate::context::Context;
 use crate::expect;
-use crate::suites::alongside::Alongside;
+use crate::suites::background::BackgroundTask;
 
 /// Agents and sessions in byte order by pairs, which is not the order of any joined text.
 const PAIRS: [(&str, &str); 14] = [
@@ -117,7 +117,7 @@ pub(super) async fn threads_that_stay_are_visited_once_while_others_come_and_go(
     let writers: Vec<_> = (0..3)
         .map(|writer| {
             let (store, stop) = (either(&stores, writer), Arc::clone(&stop));
-            Alongside::start(async move {
+            BackgroundTask::start(async move {
                 for round in (0..).take_while(|_| !stop.load(Ordering::Acquire)) {
                     let thread = thread(&format!("lasting {:02} then {writer}", round % 20))?;
                     say(&*store, &thread, &["x"]).await?;
@@ -201,7 +201,7 @@ pub(super) async fn a_thread_that_holds_nothing_is_not_listed(context: Context) 
         match name {
             "subscribed to" => drop(stores.a.subscribe(&thread, Seq::ZERO).await?),
             "read" => drop(stores.a.tail(&thread, None, 5).await?),
-            "refused a fork" => drop(stores.a.fork(&super::tools::thread("absent")?, &thread, None).await),
+            "refused a fork" => drop(stores.a.fork(&super::support::thread("absent")?, &thread, None).await),
             _ => {
                 let mut batch = numbered("m", 2);
                 for message in &mut batch {

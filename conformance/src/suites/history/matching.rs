@@ -5,7 +5,7 @@ use larder_kernel::{
     AgentId, AgentRole, ChatMessage, MessageFilter, Replacement, Seq, StoredMessage, Thread,
 };
 
-use super::tools::{Stores, all, append, last, messages, numbered, replace_now, run, seqs, texts, thread};
+use super::support::{Stores, all, append, last, messages, numbered, replace_now, run, seqs, texts, thread};
 use crate::case::{CaseResult, Failure};
 use crate::context::Context;
 use crate::expect;

@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use larder_kernel::limits::PAGE_ITEMS_MAX;
 use larder_kernel::{ChatMessage, HistoryProvider, Seq, StoredMessage, Thread};
 
-use super::tools::{
+use super::support::{
     Stores, all, append, at_once, either, numbered, reads_empty, replace_now, run, say, seqs, texts, thread,
 };
 use crate::case::CaseResult;
 use crate::context::Context;
 use crate::expect;
-use crate::suites::alongside::Alongside;
+use crate::suites::background::BackgroundTask;
 
 /// A thread whose numbers have holes and reach below 1, and what it holds.
 async fn with_holes(stores: &Stores) -> CaseResult<(Thread, Vec<StoredMessage>)> {
@@ -250,7 +250,7 @@ pub(super) async fn a_reader_that_pages_meets_each_message_once(context: Context
     let done = Arc::new(AtomicBool::new(false));
     let reader = {
         let (store, thread, done) = (Arc::clone(&stores.b), thread.clone(), Arc::clone(&done));
-        Alongside::start(async move { read_along(&*store, &thread, 7, &done).await })
+        BackgroundTask::start(async move { read_along(&*store, &thread, 7, &done).await })
     };
     let written = at_once(8, |writer| {
         let (store, thread) = (either(&stores, writer), thread.clone());

@@ -3,7 +3,7 @@
 use larder_kernel::limits::BATCH_MESSAGES_MAX;
 use larder_kernel::{ErrorKind, HistoryProvider, Replaced, Replacement, Seq, Thread};
 
-use super::tools::{
+use super::support::{
     all, append, at_once, bodies, conflict, either, holds, last, list_all, messages, numbered, replace_now,
     run, say, seqs, texts, thread,
 };
@@ -199,7 +199,7 @@ pub(super) async fn an_empty_replacement_only_removes(context: Context) -> CaseR
     expect::equal("the numbers", &seqs(&stored), &vec![3, 4, 5])?;
     let replaced = replace_now(&*stores.b, &thread, Seq::new(5), &[]).await?;
     expect::equal("removed", &replaced.removed, &3)?;
-    super::tools::reads_empty(&*stores.a, &thread).await
+    super::support::reads_empty(&*stores.a, &thread).await
 }
 
 /// HIST-056.

@@ -6,14 +6,14 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use larder_kernel::{ChatMessage, HistoryEvent, HistoryEventKind, Replacement, Seq};
 
-use super::tools::{
+use super::support::{
     SeenReplacement, all, append, at_once, bytes, either, last, list_all, messages, next, next_cleared,
     next_replaced, next_said, numbered, replace_now, run, say, seqs, thread,
 };
 use crate::case::CaseResult;
 use crate::context::Context;
 use crate::expect;
-use crate::suites::alongside::Alongside;
+use crate::suites::background::BackgroundTask;
 
 /// HIST-080.
 pub(super) async fn the_backlog_comes_first_then_what_happens(context: Context) -> CaseResult {
@@ -278,7 +278,7 @@ pub(super) async fn a_subscriber_to_nothing_waits_for_the_first_event(context: C
     expect::equal("what is listed", &list_all(&*stores.a, 10).await?, &Vec::new())?;
     let writer = {
         let (store, thread) = (Arc::clone(&stores.a), thread.clone());
-        Alongside::start(async move {
+        BackgroundTask::start(async move {
             tokio::time::sleep(Duration::from_millis(50)).await;
             say(&*store, &thread, &["first"]).await
         })
@@ -301,7 +301,7 @@ async fn waits(context: &Context) -> CaseResult {
     say(&*stores.a, &other, &["forked"]).await?;
     let mut events = stores.a.subscribe(&thread, Seq::ZERO).await?;
     for (round, kind) in ["append", "replace", "clear_run", "clear", "fork"].into_iter().enumerate() {
-        let waiting = Alongside::start(async move {
+        let waiting = BackgroundTask::start(async move {
             let event = next(&mut events, kind).await?;
             CaseResult::Ok((events, event))
         });

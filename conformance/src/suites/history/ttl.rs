@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::try_join_all;
 use larder_kernel::{AppendOptions, ErrorKind, HistoryProvider, MessageFilter, Seq, Thread, Ttl};
 
-use super::tools::{
+use super::support::{
     Stores, all, append, holds, last, list_all, messages, next_cleared, next_said, reads_empty, refused, say,
     texts, thread,
 };
@@ -112,7 +112,7 @@ pub(super) async fn an_expired_thread_is_empty_to_writers(context: Context) -> C
     holds(&*stores.a, &target, &["k"]).await?;
     // The expiry took away what the caller had read, as a clear would have.
     let replacement = larder_kernel::Replacement::new(seen, messages(&["s"]));
-    super::tools::conflict("a replacement of it", stores.a.replace(&replaced, replacement).await)?;
+    super::support::conflict("a replacement of it", stores.a.replace(&replaced, replacement).await)?;
     reads_empty(&*stores.b, &replaced).await
 }
 
@@ -188,7 +188,7 @@ async fn kept_alive_by(context: &Context, used: Use, by_append: bool) -> CaseRes
         for number in 0..4 {
             tokio::time::sleep(STEP * times).await;
             let begun = Race::begin();
-            let there = used.once(&*super::tools::either(stores, number), &thread).await?;
+            let there = used.once(&*super::support::either(stores, number), &thread).await?;
             if !renewed.is_won(sliding) {
                 return Ok(None);
             }

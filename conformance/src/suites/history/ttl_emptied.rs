@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use larder_kernel::{AppendOptions, ChatMessage, HistoryProvider, Replacement, Thread, Ttl};
 
-use super::tools::{holds, messages, run, thread};
+use super::support::{holds, messages, run, thread};
 use crate::case::CaseResult;
 use crate::context::{Context, in_time};
 

@@ -14,7 +14,7 @@ use super::support::{bucket, bytes, events_until, joined, key, listed, next, rea
 use crate::case::CaseResult;
 use crate::context::{Context, Handles};
 use crate::expect;
-use crate::suites::alongside::Alongside;
+use crate::suites::background::BackgroundTask;
 
 /// Long enough for a watcher to wait, with nothing left to read.
 const WAITED: Duration = Duration::from_millis(30);
@@ -169,7 +169,7 @@ async fn waits(context: &Context) -> CaseResult {
     let mut events = a.watch(&bucket, "", Revision::ZERO).await?;
     next(&mut events, "of the first put").await?;
     for (round, kind) in ["put", "put at a revision", "deletion", "creation"].into_iter().enumerate() {
-        let waiting = Alongside::start(async move {
+        let waiting = BackgroundTask::start(async move {
             let event = next(&mut events, &format!("of the {kind}")).await?;
             CaseResult::Ok((events, event))
         });

@@ -6,8 +6,8 @@ use larder_kernel::{
 };
 use serde_json::{Value, json};
 
-use super::build::{collection, document, embedding, ids, tagged};
 use super::dump::{dump, populate};
+use super::support::{collection, document, embedding, ids, tagged};
 use crate::case::{Case, CaseResult, Level};
 use crate::context::{Context, Handles};
 use crate::expect;

@@ -2,7 +2,7 @@
 
 use larder_kernel::{Filter, Metadata, SearchRequest};
 
-use super::build::{collection, embedding, put_all, random_documents, random_values, same_answer};
+use super::support::{collection, embedding, put_all, random_documents, random_values, same_answer};
 use crate::case::CaseResult;
 use crate::context::{Context, Handles};
 use crate::expect;

@@ -5,7 +5,7 @@ use larder_kernel::{
 };
 use serde_json::{Value, json};
 
-use super::build;
+use super::support;
 use crate::case::{CaseResult, Failure};
 use crate::expect;
 
@@ -18,7 +18,7 @@ pub(crate) async fn dump(store: &dyn VectorStore) -> CaseResult<Value> {
     loop {
         let page = store.list_collections(request.clone()).await?;
         for info in page.items {
-            let documents = build::list_all(store, &info.collection, PAGE).await?;
+            let documents = support::list_all(store, &info.collection, PAGE).await?;
             let counted = store.count(&info.collection, None).await?;
             collections.push(json!({
                 "collection": value(&info)?,

@@ -8,7 +8,7 @@ use larder_kernel::{
     VectorStore,
 };
 
-use super::build::{collection, document, id, list_all, read, same_document, same_documents};
+use super::support::{collection, document, id, list_all, read, same_document, same_documents};
 use crate::case::{CaseResult, Failure};
 use crate::context::{Context, Handles};
 use crate::expect;

@@ -2,8 +2,10 @@
 
 use larder_kernel::{Document, Filter, Metadata, PutMode, SearchRequest};
 
-use super::build::{collection, document, embedding, ids, list_all, put_all, same_documents, sorted, tagged};
 use super::filter_table;
+use super::support::{
+    collection, document, embedding, ids, list_all, put_all, same_documents, sorted, tagged,
+};
 use crate::case::CaseResult;
 use crate::context::{Context, Handles};
 use crate::expect;

@@ -2,7 +2,7 @@
 
 use larder_kernel::{Document, Filter, Metadata, PageRequest, PutMode, SearchRequest, VectorStore};
 
-use super::build::{
+use super::support::{
     collection, document, embedding, hit_ids, id, list_all, put_all, read, same_document, same_documents,
     sorted, tagged,
 };

@@ -4,7 +4,7 @@ use larder_kernel::{
     CollectionInfo, CollectionName, Filter, PageRequest, PutMode, SearchRequest, VectorStore,
 };
 
-use super::build::{
+use super::support::{
     collection, document, embedding, id, ids, list_all, put_all, random_documents, read, same_document,
     same_documents, sorted,
 };

@@ -6,7 +6,7 @@ use larder_kernel::{Document, Metadata, PageRequest, PutMode, PutReport, VectorS
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use super::build::{
+use super::support::{
     collection, document, embedding, id, ids, joined, list_all, put_all, random_documents, random_values,
     read, same_document, same_documents, sorted, tagged,
 };
@@ -211,7 +211,7 @@ pub(super) async fn one_dimension_to_sixteen_thousand_are_taken(context: Context
         same_documents("all dimensions", &list_all(&*b, &space, 10).await?, &documents)?;
         let query = larder_kernel::SearchRequest::new(embedding(&random_values(&context, 77, dimensions))?);
         let hits = b.search(&space, &query).await?;
-        super::build::same_answer(
+        super::support::same_answer(
             &format!("a search of {dimensions} dimensions"),
             &hits,
             &documents,

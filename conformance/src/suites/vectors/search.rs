@@ -2,7 +2,7 @@
 
 use larder_kernel::{Filter, Metadata, PutMode, SearchRequest};
 
-use super::build::{
+use super::support::{
     collection, document, embedding, hit_ids, id, ids, near, put_all, random_documents, random_values,
     reference, same_answer, tagged,
 };

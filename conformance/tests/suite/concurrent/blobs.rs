@@ -14,7 +14,7 @@ use larder_kernel::{
 use super::frame::{assert_caught, assert_explained, pause, serve};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Sin {
+enum Defect {
     None,
     /// Looks whether there is a blob, waits, and writes.
     TwoCreators,
@@ -30,9 +30,9 @@ enum Sin {
     DeletesLater,
 }
 
-fn backend(sin: Sin) -> Arc<dyn Harness> {
+fn backend(defect: Defect) -> Arc<dyn Harness> {
     serve(move |place, namespace, _| {
-        let wrong = Wrong { inner: Arc::new(InMemoryBlobStore::open(place, namespace)), sin };
+        let wrong = Wrong { inner: Arc::new(InMemoryBlobStore::open(place, namespace)), defect };
         StoreSet { blobs: Some(Arc::new(wrong)), ..StoreSet::default() }
     })
 }
@@ -40,7 +40,7 @@ fn backend(sin: Sin) -> Arc<dyn Harness> {
 #[derive(Debug)]
 struct Wrong {
     inner: Arc<InMemoryBlobStore>,
-    sin: Sin,
+    defect: Defect,
 }
 
 fn refused(kind: ErrorKind) -> Error {
@@ -51,26 +51,26 @@ wrong! {
     BlobStore for Wrong {
         async fn put(&self, key: &BlobKey, body: BlobBody, mut options: BlobPutOptions) -> Result<BlobInfo> {
             let there = self.inner.head(key).await.ok();
-            match (self.sin, &options.condition) {
-                (Sin::TwoCreators, BlobCondition::Absent) => {
+            match (self.defect, &options.condition) {
+                (Defect::TwoCreators, BlobCondition::Absent) => {
                     if there.is_some() {
                         return Err(refused(ErrorKind::AlreadyExists));
                     }
                     pause().await;
                     options.condition = BlobCondition::None;
                 }
-                (Sin::MatchesLater, BlobCondition::Matches(etag)) => {
+                (Defect::MatchesLater, BlobCondition::Matches(etag)) => {
                     if there.map(|there| there.etag).as_ref() != Some(etag) {
                         return Err(refused(ErrorKind::Conflict));
                     }
                     pause().await;
                     options.condition = BlobCondition::None;
                 }
-                (Sin::DeletesFirst, BlobCondition::None) => {
+                (Defect::DeletesFirst, BlobCondition::None) => {
                     self.inner.delete(key).await?;
                     pause().await;
                 }
-                (Sin::HalfSeen, BlobCondition::None) => {
+                (Defect::HalfSeen, BlobCondition::None) => {
                     let pieces: Vec<Bytes> = body.into_stream().try_collect().await?;
                     let whole = Bytes::from(pieces.concat());
                     let half = whole.slice(..whole.len() / 2);
@@ -84,7 +84,7 @@ wrong! {
         }
 
         async fn get(&self, key: &BlobKey, options: BlobGetOptions) -> Result<BlobRead> {
-            if self.sin == Sin::TagOfAnother {
+            if self.defect == Defect::TagOfAnother {
                 let info = self.inner.head(key).await?;
                 pause().await;
                 let read = self.inner.get(key, options).await?;
@@ -94,7 +94,7 @@ wrong! {
         }
 
         async fn delete(&self, key: &BlobKey) -> Result<bool> {
-            if self.sin == Sin::DeletesLater {
+            if self.defect == Defect::DeletesLater {
                 let there = self.inner.head(key).await.is_ok();
                 let (inner, key) = (Arc::clone(&self.inner), key.clone());
                 tokio::spawn(async move {
@@ -114,37 +114,37 @@ wrong! {
 
 #[test]
 fn the_control_is_explained() {
-    assert_explained(&backend(Sin::None));
+    assert_explained(&backend(Defect::None));
 }
 
 #[test]
 fn a_creation_that_looks_first_and_writes_later_is_caught() {
-    assert_caught(&["BLOB-008", "STORE-002"], &backend(Sin::TwoCreators));
+    assert_caught(&["BLOB-008", "STORE-002"], &backend(Defect::TwoCreators));
 }
 
 #[test]
 fn an_update_that_compares_first_and_writes_later_is_caught() {
-    assert_caught(&["BLOB-009", "BLOB-011", "STORE-002"], &backend(Sin::MatchesLater));
+    assert_caught(&["BLOB-009", "BLOB-011", "STORE-002"], &backend(Defect::MatchesLater));
 }
 
 #[test]
 fn bytes_under_the_tag_of_another_write_are_caught() {
-    assert_caught(&["BLOB-004", "STORE-002"], &backend(Sin::TagOfAnother));
+    assert_caught(&["BLOB-004", "STORE-002"], &backend(Defect::TagOfAnother));
 }
 
 #[test]
 fn a_blob_that_is_away_while_it_is_replaced_is_caught() {
     let clauses = ["STORE-002", "BLOB-007", "BLOB-008", "BLOB-009", "BLOB-041"];
-    assert_caught(&clauses, &backend(Sin::DeletesFirst));
+    assert_caught(&clauses, &backend(Defect::DeletesFirst));
 }
 
 #[test]
 fn a_part_of_a_blob_is_caught() {
-    assert_caught(&["BLOB-004", "STORE-002", "BLOB-009", "BLOB-011"], &backend(Sin::HalfSeen));
+    assert_caught(&["BLOB-004", "STORE-002", "BLOB-009", "BLOB-011"], &backend(Defect::HalfSeen));
 }
 
 #[test]
 fn a_deletion_that_is_acknowledged_before_it_happens_is_caught() {
     let clauses = ["STORE-002", "BLOB-007", "BLOB-008", "BLOB-009", "BLOB-011", "BLOB-040", "BLOB-041"];
-    assert_caught(&clauses, &backend(Sin::DeletesLater));
+    assert_caught(&clauses, &backend(Defect::DeletesLater));
 }

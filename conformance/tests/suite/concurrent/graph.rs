@@ -13,7 +13,7 @@ use larder_kernel::{
 use super::frame::{assert_caught, assert_explained, pause, serve};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Sin {
+enum Defect {
     None,
     /// Looks whether the entity is there, waits, and deletes it.
     LooksBeforeDeletion,
@@ -23,10 +23,10 @@ enum Sin {
     DanglingReads,
 }
 
-fn backend(sin: Sin) -> Arc<dyn Harness> {
+fn backend(defect: Defect) -> Arc<dyn Harness> {
     serve(move |place, namespace, _| {
         let inner = InMemoryGraphStore::open(place, namespace);
-        let wrong = Wrong { inner, sin, seen: Mutex::default() };
+        let wrong = Wrong { inner, defect, seen: Mutex::default() };
         StoreSet { graph: Some(Arc::new(wrong)), ..StoreSet::default() }
     })
 }
@@ -34,14 +34,14 @@ fn backend(sin: Sin) -> Arc<dyn Harness> {
 #[derive(Debug)]
 struct Wrong {
     inner: InMemoryGraphStore,
-    sin: Sin,
+    defect: Defect,
     seen: Mutex<BTreeMap<RelationshipId, Relationship>>,
 }
 
 wrong! {
     GraphStore for Wrong {
         async fn upsert_entities(&self, entities: Vec<Entity>) -> Result<UpsertReport> {
-            if self.sin == Sin::CountsBeforeUpsert {
+            if self.defect == Defect::CountsBeforeUpsert {
                 let ids: Vec<EntityId> = entities.iter().map(|entity| entity.id.clone()).collect();
                 let there = self.inner.get_entities(&ids).await?.iter().flatten().count();
                 pause().await;
@@ -53,7 +53,7 @@ wrong! {
         }
 
         async fn delete_entity(&self, entity: &EntityId) -> Result<DeletedEntity> {
-            if self.sin == Sin::LooksBeforeDeletion {
+            if self.defect == Defect::LooksBeforeDeletion {
                 let there = self.inner.get_entities(std::slice::from_ref(entity)).await?;
                 pause().await;
                 let deleted = self.inner.delete_entity(entity).await?;
@@ -64,7 +64,7 @@ wrong! {
 
         async fn get_relationships(&self, ids: &[RelationshipId]) -> Result<Vec<Option<Relationship>>> {
             let mut found = self.inner.get_relationships(ids).await?;
-            if self.sin == Sin::DanglingReads {
+            if self.defect == Defect::DanglingReads {
                 let mut seen = self.seen.lock().unwrap();
                 for (id, found) in ids.iter().zip(&mut found) {
                     match found {
@@ -88,25 +88,25 @@ wrong! {
 
 #[test]
 fn the_control_is_explained() {
-    assert_explained(&backend(Sin::None));
+    assert_explained(&backend(Defect::None));
 }
 
 #[test]
 fn a_deletion_that_looks_first_is_caught() {
     // An answer that nothing was there is found out by those who come after, too.
     let clauses = ["GRAPH-031", "GRAPH-003", "GRAPH-006", "GRAPH-010", "GRAPH-034", "STORE-002"];
-    assert_caught(&clauses, &backend(Sin::LooksBeforeDeletion));
+    assert_caught(&clauses, &backend(Defect::LooksBeforeDeletion));
 }
 
 #[test]
 fn an_upsert_that_counts_first_is_caught() {
     assert_caught(
         &["GRAPH-003", "GRAPH-006", "GRAPH-010", "GRAPH-031", "STORE-002"],
-        &backend(Sin::CountsBeforeUpsert),
+        &backend(Defect::CountsBeforeUpsert),
     );
 }
 
 #[test]
 fn a_relationship_that_outlives_its_end_is_caught() {
-    assert_caught(&["STORE-002", "GRAPH-010", "GRAPH-031", "GRAPH-034"], &backend(Sin::DanglingReads));
+    assert_caught(&["STORE-002", "GRAPH-010", "GRAPH-031", "GRAPH-034"], &backend(Defect::DanglingReads));
 }

@@ -12,7 +12,7 @@ use larder_kernel::{
 use super::frame::{assert_caught, assert_explained, pause, serve};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Sin {
+enum Defect {
     None,
     /// Reads the last `Seq`, waits, and writes after it, whoever has written there meanwhile.
     AppendsAfterARead,
@@ -30,10 +30,10 @@ enum Sin {
     InfoPerHandle,
 }
 
-fn backend(sin: Sin) -> Arc<dyn Harness> {
+fn backend(defect: Defect) -> Arc<dyn Harness> {
     serve(move |place, namespace, _| {
         let inner = InMemoryHistoryProvider::open(place, namespace);
-        let wrong = Wrong { inner, sin, info: Mutex::default() };
+        let wrong = Wrong { inner, defect, info: Mutex::default() };
         StoreSet { history: Some(Arc::new(wrong)), ..StoreSet::default() }
     })
 }
@@ -41,7 +41,7 @@ fn backend(sin: Sin) -> Arc<dyn Harness> {
 #[derive(Debug)]
 struct Wrong {
     inner: InMemoryHistoryProvider,
-    sin: Sin,
+    defect: Defect,
     info: Mutex<Option<ThreadInfo>>,
 }
 
@@ -55,8 +55,8 @@ wrong! {
         ) -> Result<Appended> {
             self.info.lock().unwrap().take();
             let unkeyed = options.idempotency_key.is_none();
-            match self.sin {
-                Sin::AppendsAfterARead if unkeyed => {
+            match self.defect {
+                Defect::AppendsAfterARead if unkeyed => {
                     let last = self.inner.thread_info(thread).await?.last.get();
                     pause().await;
                     let count = i64::try_from(messages.len()).unwrap();
@@ -65,7 +65,7 @@ wrong! {
                     }
                     Ok(Appended { first: Seq::new(last + 1), last: Seq::new(last + count) })
                 }
-                Sin::BatchInPieces if unkeyed => {
+                Defect::BatchInPieces if unkeyed => {
                     let mut answers = Vec::new();
                     for message in messages {
                         answers.push(self.inner.append_many(thread, vec![message], options.clone()).await?);
@@ -75,7 +75,7 @@ wrong! {
                     let last = first.get() + i64::try_from(answers.len()).unwrap() - 1;
                     Ok(Appended { first, last: Seq::new(last) })
                 }
-                Sin::KeysLate if !unkeyed => {
+                Defect::KeysLate if !unkeyed => {
                     let texts: Vec<String> = messages.iter().map(|message| message.text.clone()).collect();
                     let stored = self.inner.get_messages(thread, 0, 10_000).await?;
                     let place = |text: &String| stored.iter().find(|stored| stored.message.text == *text);
@@ -90,7 +90,7 @@ wrong! {
         }
 
         async fn get_messages(&self, thread: &Thread, offset: u64, limit: usize) -> Result<Vec<StoredMessage>> {
-            if self.sin == Sin::ReadsLate {
+            if self.defect == Defect::ReadsLate {
                 // A page at a time, each from the thread as it then is.
                 let mut all = Vec::new();
                 for offset in (offset..).take(limit) {
@@ -107,7 +107,7 @@ wrong! {
         }
 
         async fn thread_info(&self, thread: &Thread) -> Result<ThreadInfo> {
-            if self.sin == Sin::InfoPerHandle
+            if self.defect == Defect::InfoPerHandle
                 && let Some(known) = &*self.info.lock().unwrap()
             {
                 return Ok(known.clone());
@@ -118,7 +118,7 @@ wrong! {
         }
 
         async fn clear(&self, thread: &Thread) -> Result<u64> {
-            if self.sin == Sin::CountsBeforeClear {
+            if self.defect == Defect::CountsBeforeClear {
                 let count = self.inner.thread_info(thread).await?.messages;
                 pause().await;
                 self.inner.clear(thread).await?;
@@ -128,7 +128,7 @@ wrong! {
         }
 
         async fn replace(&self, thread: &Thread, mut replacement: Replacement) -> Result<Replaced> {
-            if self.sin == Sin::ReplacesBlindly {
+            if self.defect == Defect::ReplacesBlindly {
                 replacement.seen = self.inner.thread_info(thread).await?.last;
             }
             self.inner.replace(thread, replacement).await
@@ -146,43 +146,43 @@ wrong! {
 
 #[test]
 fn the_control_is_explained() {
-    assert_explained(&backend(Sin::None));
+    assert_explained(&backend(Defect::None));
 }
 
 #[test]
 fn an_append_that_reads_the_last_seq_and_writes_later_is_caught() {
-    assert_caught(&["HIST-004", "HIST-005", "HIST-031"], &backend(Sin::AppendsAfterARead));
+    assert_caught(&["HIST-004", "HIST-005", "HIST-031"], &backend(Defect::AppendsAfterARead));
 }
 
 #[test]
 fn a_batch_in_pieces_is_caught() {
     assert_caught(
         &["HIST-004", "HIST-005", "HIST-031", "HIST-034", "HIST-038"],
-        &backend(Sin::BatchInPieces),
+        &backend(Defect::BatchInPieces),
     );
 }
 
 #[test]
 fn an_idempotency_key_that_is_looked_for_first_and_kept_later_is_caught() {
-    assert_caught(&["HIST-004", "HIST-008", "HIST-011", "HIST-031"], &backend(Sin::KeysLate));
+    assert_caught(&["HIST-004", "HIST-008", "HIST-011", "HIST-031"], &backend(Defect::KeysLate));
 }
 
 #[test]
 fn a_replacement_that_does_not_look_is_caught() {
-    assert_caught(&["HIST-053"], &backend(Sin::ReplacesBlindly));
+    assert_caught(&["HIST-053"], &backend(Defect::ReplacesBlindly));
 }
 
 #[test]
 fn a_window_read_message_by_message_is_caught() {
-    assert_caught(&["HIST-004"], &backend(Sin::ReadsLate));
+    assert_caught(&["HIST-004"], &backend(Defect::ReadsLate));
 }
 
 #[test]
 fn a_clear_that_counts_first_and_clears_later_is_caught() {
-    assert_caught(&["HIST-034", "HIST-038", "HIST-031", "HIST-004"], &backend(Sin::CountsBeforeClear));
+    assert_caught(&["HIST-034", "HIST-038", "HIST-031", "HIST-004"], &backend(Defect::CountsBeforeClear));
 }
 
 #[test]
 fn counts_kept_for_each_handle_are_caught() {
-    assert_caught(&["HIST-031"], &backend(Sin::InfoPerHandle));
+    assert_caught(&["HIST-031"], &backend(Defect::InfoPerHandle));
 }

@@ -15,7 +15,7 @@ use larder_kernel::{
 use super::frame::{assert_caught, assert_caught_in, assert_explained, pause, serve};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Sin {
+enum Defect {
     None,
     /// Compares, waits, and writes.
     LostUpdates,
@@ -28,17 +28,17 @@ enum Sin {
     /// A deletion at a revision compares, waits, and deletes.
     DeletesLater,
     /// Fails with a defect where it ought to say `Conflict`.
-    ConflictIsADefect,
+    ConflictUnexpected,
     /// A read now and then never ends.
     Hangs,
     /// A write that another one has overtaken panics.
     Panics,
 }
 
-fn backend(sin: Sin) -> Arc<dyn Harness> {
+fn backend(defect: Defect) -> Arc<dyn Harness> {
     serve(move |place, namespace, _| {
         let inner = Arc::new(InMemoryKeyValueStore::open(place, namespace));
-        let wrong = Wrong { inner, sin, cache: Mutex::default() };
+        let wrong = Wrong { inner, defect, cache: Mutex::default() };
         StoreSet { key_value: Some(Arc::new(wrong)), ..StoreSet::default() }
     })
 }
@@ -46,7 +46,7 @@ fn backend(sin: Sin) -> Arc<dyn Harness> {
 #[derive(Debug)]
 struct Wrong {
     inner: Arc<InMemoryKeyValueStore>,
-    sin: Sin,
+    defect: Defect,
     cache: Mutex<BTreeMap<Key, Option<KeyValueEntry>>>,
 }
 
@@ -70,22 +70,22 @@ wrong! {
             mut options: KeyValuePutOptions,
         ) -> Result<Revision> {
             self.cache.lock().unwrap().remove(key);
-            match (self.sin, options.condition) {
-                (Sin::LostUpdates, KeyValueCondition::AtRevision(at)) => {
+            match (self.defect, options.condition) {
+                (Defect::LostUpdates, KeyValueCondition::AtRevision(at)) => {
                     if self.revision(bucket, key).await? != Some(at) {
                         return Err(conflict());
                     }
                     pause().await;
                     options.condition = KeyValueCondition::None;
                 }
-                (Sin::TwoCreators, KeyValueCondition::Absent) => {
+                (Defect::TwoCreators, KeyValueCondition::Absent) => {
                     if self.revision(bucket, key).await?.is_some() {
                         return Err(Error::new(ErrorKind::AlreadyExists, "key_value.put", "it is there"));
                     }
                     pause().await;
                     options.condition = KeyValueCondition::None;
                 }
-                (Sin::AnswersEarly, KeyValueCondition::None) => {
+                (Defect::AnswersEarly, KeyValueCondition::None) => {
                     let before = self.inner.put(bucket, &Key::new("other")?, Bytes::new(), options).await?;
                     let (inner, bucket, key) = (Arc::clone(&self.inner), bucket.clone(), key.clone());
                     tokio::spawn(async move {
@@ -97,10 +97,10 @@ wrong! {
                 _ => {}
             }
             let put = self.inner.put(bucket, key, value, options).await;
-            if self.sin == Sin::Panics && put.as_ref().is_err_and(|error| error.kind() == ErrorKind::Conflict) {
+            if self.defect == Defect::Panics && put.as_ref().is_err_and(|error| error.kind() == ErrorKind::Conflict) {
                 panic!("nobody thought of that");
             }
-            if self.sin == Sin::ConflictIsADefect {
+            if self.defect == Defect::ConflictUnexpected {
                 return put.map_err(|error| match error.kind() {
                     ErrorKind::Conflict => Error::new(ErrorKind::Unexpected, "key_value.put", "serialization"),
                     _ => error,
@@ -110,13 +110,13 @@ wrong! {
         }
 
         async fn get(&self, bucket: &BucketName, key: &Key) -> Result<Option<KeyValueEntry>> {
-            if self.sin == Sin::CachePerHandle
+            if self.defect == Defect::CachePerHandle
                 && let Some(known) = self.cache.lock().unwrap().get(key)
             {
                 return Ok(known.clone());
             }
             let found = self.inner.get(bucket, key).await?;
-            if self.sin == Sin::Hangs && found.as_ref().is_some_and(|entry| entry.revision.get() % 7 == 0) {
+            if self.defect == Defect::Hangs && found.as_ref().is_some_and(|entry| entry.revision.get() % 7 == 0) {
                 return std::future::pending().await;
             }
             self.cache.lock().unwrap().insert(key.clone(), found.clone());
@@ -125,7 +125,7 @@ wrong! {
 
         async fn delete(&self, bucket: &BucketName, key: &Key, at: Option<Revision>) -> Result<bool> {
             self.cache.lock().unwrap().remove(key);
-            if let (Sin::DeletesLater, Some(at)) = (self.sin, at) {
+            if let (Defect::DeletesLater, Some(at)) = (self.defect, at) {
                 if self.revision(bucket, key).await? != Some(at) {
                     return Err(conflict());
                 }
@@ -143,47 +143,47 @@ wrong! {
 
 #[test]
 fn the_control_is_explained() {
-    assert_explained(&backend(Sin::None));
+    assert_explained(&backend(Defect::None));
 }
 
 #[test]
 fn an_update_that_compares_first_and_writes_later_is_caught() {
-    assert_caught(&["KV-007", "STORE-002", "KV-005"], &backend(Sin::LostUpdates));
+    assert_caught(&["KV-007", "STORE-002", "KV-005"], &backend(Defect::LostUpdates));
 }
 
 #[test]
 fn a_creation_that_looks_first_and_writes_later_is_caught() {
-    assert_caught(&["KV-008"], &backend(Sin::TwoCreators));
+    assert_caught(&["KV-008"], &backend(Defect::TwoCreators));
 }
 
 #[test]
 fn a_cache_for_each_handle_is_caught() {
-    assert_caught(&["STORE-002"], &backend(Sin::CachePerHandle));
+    assert_caught(&["STORE-002"], &backend(Defect::CachePerHandle));
 }
 
 #[test]
 fn a_write_that_is_acknowledged_before_it_is_there_is_caught() {
     let clauses =
         ["STORE-002", "KV-002", "KV-004", "KV-005", "KV-007", "KV-008", "KV-023", "KV-024", "KV-025"];
-    assert_caught(&clauses, &backend(Sin::AnswersEarly));
+    assert_caught(&clauses, &backend(Defect::AnswersEarly));
 }
 
 #[test]
 fn a_deletion_that_compares_first_and_deletes_later_is_caught() {
-    assert_caught(&["KV-025", "STORE-002", "KV-024"], &backend(Sin::DeletesLater));
+    assert_caught(&["KV-025", "STORE-002", "KV-024"], &backend(Defect::DeletesLater));
 }
 
 #[test]
 fn a_conflict_that_comes_as_a_defect_is_caught() {
-    assert_caught(&["KV-005"], &backend(Sin::ConflictIsADefect));
+    assert_caught(&["KV-005"], &backend(Defect::ConflictUnexpected));
 }
 
 #[test]
 fn a_call_that_panics_is_caught() {
-    assert_caught(&["KV-005"], &backend(Sin::Panics));
+    assert_caught(&["KV-005"], &backend(Defect::Panics));
 }
 
 #[test]
 fn a_call_that_never_ends_is_caught_and_ends_the_level_no_later() {
-    assert_caught_in(&["STORE-002"], &backend(Sin::Hangs), Duration::from_millis(300));
+    assert_caught_in(&["STORE-002"], &backend(Defect::Hangs), Duration::from_millis(300));
 }

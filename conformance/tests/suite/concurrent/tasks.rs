@@ -14,7 +14,7 @@ use larder_kernel::{
 use super::frame::{assert_caught, assert_explained, pause, serve};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Sin {
+enum Defect {
     None,
     /// Looks for a free task, waits, and gives it to whoever asked, even if somebody else has got it meanwhile.
     TwoWinners,
@@ -28,9 +28,9 @@ enum Sin {
     SettlesLater,
 }
 
-fn backend(sin: Sin) -> Arc<dyn Harness> {
+fn backend(defect: Defect) -> Arc<dyn Harness> {
     serve(move |place, namespace, _| {
-        let wrong = Wrong { inner: InMemoryTaskStore::open(place, namespace), sin };
+        let wrong = Wrong { inner: InMemoryTaskStore::open(place, namespace), defect };
         StoreSet { tasks: Some(Arc::new(wrong)), ..StoreSet::default() }
     })
 }
@@ -38,7 +38,7 @@ fn backend(sin: Sin) -> Arc<dyn Harness> {
 #[derive(Debug)]
 struct Wrong {
     inner: InMemoryTaskStore,
-    sin: Sin,
+    defect: Defect,
 }
 
 impl Wrong {
@@ -51,7 +51,7 @@ impl Wrong {
 wrong! {
     TaskStore for Wrong {
         async fn claim(&self, board: &BoardId, worker: &WorkerId, lease: Duration) -> Result<Option<Claim>> {
-            if self.sin != Sin::TwoWinners {
+            if self.defect != Defect::TwoWinners {
                 return self.inner.claim(board, worker, lease).await;
             }
             let planned = TaskQuery::in_statuses([TaskStatus::Planned]);
@@ -67,11 +67,11 @@ wrong! {
         }
 
         async fn update_status(&self, board: &BoardId, task: &TaskId, mut step: Transition) -> Result<Task> {
-            match self.sin {
-                Sin::FencingIgnored if step.token.is_some() => {
+            match self.defect {
+                Defect::FencingIgnored if step.token.is_some() => {
                     step.token = self.token(board, task).await?;
                 }
-                Sin::StepsLater if step.expected.is_some() => {
+                Defect::StepsLater if step.expected.is_some() => {
                     let before = self.inner.get_task(board, task).await?.map(|task| task.revision);
                     if before == step.expected {
                         pause().await;
@@ -91,7 +91,7 @@ wrong! {
         ) -> Result<RetryOutcome> {
             let before = self.inner.get_task(board, task).await?;
             let outcome = self.inner.increment_retry(board, task, token).await;
-            if self.sin != Sin::RetriesLater {
+            if self.defect != Defect::RetriesLater {
                 return outcome;
             }
             pause().await;
@@ -106,7 +106,7 @@ wrong! {
         }
 
         async fn settle_conversation(&self, conversation: &ConversationId) -> Result<u64> {
-            if self.sin == Sin::SettlesLater {
+            if self.defect == Defect::SettlesLater {
                 let board = BoardId::new(conversation.as_str(), "agent")?;
                 let board = self.inner.get_board(&board).await?;
                 pause().await;
@@ -129,30 +129,30 @@ wrong! {
 
 #[test]
 fn the_control_is_explained() {
-    assert_explained(&backend(Sin::None));
+    assert_explained(&backend(Defect::None));
 }
 
 #[test]
 fn a_claim_with_two_winners_is_caught() {
-    assert_caught(&["TASK-041"], &backend(Sin::TwoWinners));
+    assert_caught(&["TASK-041"], &backend(Defect::TwoWinners));
 }
 
 #[test]
 fn a_store_that_ignores_fencing_is_caught() {
-    assert_caught(&["TASK-025"], &backend(Sin::FencingIgnored));
+    assert_caught(&["TASK-025"], &backend(Defect::FencingIgnored));
 }
 
 #[test]
 fn a_step_that_compares_first_and_is_taken_later_is_caught() {
-    assert_caught(&["TASK-022", "TASK-025"], &backend(Sin::StepsLater));
+    assert_caught(&["TASK-022", "TASK-025"], &backend(Defect::StepsLater));
 }
 
 #[test]
 fn a_retry_that_two_are_given_is_caught() {
-    assert_caught(&["TASK-033"], &backend(Sin::RetriesLater));
+    assert_caught(&["TASK-033"], &backend(Defect::RetriesLater));
 }
 
 #[test]
 fn a_settlement_that_counts_first_is_caught() {
-    assert_caught(&["TASK-037", "TASK-020", "STORE-002"], &backend(Sin::SettlesLater));
+    assert_caught(&["TASK-037", "TASK-020", "STORE-002"], &backend(Defect::SettlesLater));
 }

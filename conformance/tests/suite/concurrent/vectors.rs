@@ -12,7 +12,7 @@ use larder_kernel::{
 use super::frame::{assert_caught, assert_explained, pause, serve};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Sin {
+enum Defect {
     None,
     /// Looks whether the id is there, waits, and writes.
     TwoCreators,
@@ -24,10 +24,10 @@ enum Sin {
     IndexBehind,
 }
 
-fn backend(sin: Sin) -> Arc<dyn Harness> {
+fn backend(defect: Defect) -> Arc<dyn Harness> {
     serve(move |place, namespace, _| {
         let inner = InMemoryVectorStore::open(place, namespace);
-        let wrong = Wrong { inner, sin, index: Mutex::default() };
+        let wrong = Wrong { inner, defect, index: Mutex::default() };
         StoreSet { vectors: Some(Arc::new(wrong)), ..StoreSet::default() }
     })
 }
@@ -35,7 +35,7 @@ fn backend(sin: Sin) -> Arc<dyn Harness> {
 #[derive(Debug)]
 struct Wrong {
     inner: InMemoryVectorStore,
-    sin: Sin,
+    defect: Defect,
     index: Mutex<Vec<SearchHit>>,
 }
 
@@ -49,12 +49,12 @@ wrong! {
         ) -> Result<PutReport> {
             let ids: Vec<DocumentId> = documents.iter().map(|document| document.id.clone()).collect();
             let absent = self.inner.get(collection, &ids).await?.iter().all(Option::is_none);
-            match (self.sin, mode) {
-                (Sin::TwoCreators, PutMode::IfAbsent) if absent => {
+            match (self.defect, mode) {
+                (Defect::TwoCreators, PutMode::IfAbsent) if absent => {
                     pause().await;
                     return self.inner.put(collection, documents, PutMode::Upsert).await;
                 }
-                (Sin::DeletesFirst, PutMode::Upsert) => {
+                (Defect::DeletesFirst, PutMode::Upsert) => {
                     self.inner.delete(collection, &ids).await?;
                     pause().await;
                 }
@@ -64,7 +64,7 @@ wrong! {
         }
 
         async fn delete(&self, collection: &CollectionName, ids: &[DocumentId]) -> Result<u64> {
-            if self.sin == Sin::CountsBeforeDeletion {
+            if self.defect == Defect::CountsBeforeDeletion {
                 let found = self.inner.get(collection, ids).await?;
                 pause().await;
                 self.inner.delete(collection, ids).await?;
@@ -75,7 +75,7 @@ wrong! {
 
         async fn search(&self, collection: &CollectionName, request: &SearchRequest) -> Result<Vec<SearchHit>> {
             let found = self.inner.search(collection, request).await?;
-            if self.sin == Sin::IndexBehind {
+            if self.defect == Defect::IndexBehind {
                 return Ok(std::mem::replace(&mut *self.index.lock().unwrap(), found));
             }
             Ok(found)
@@ -92,25 +92,25 @@ wrong! {
 
 #[test]
 fn the_control_is_explained() {
-    assert_explained(&backend(Sin::None));
+    assert_explained(&backend(Defect::None));
 }
 
 #[test]
 fn a_put_that_looks_first_and_writes_later_is_caught() {
-    assert_caught(&["VEC-010", "VEC-031", "VEC-034", "STORE-002"], &backend(Sin::TwoCreators));
+    assert_caught(&["VEC-010", "VEC-031", "VEC-034", "STORE-002"], &backend(Defect::TwoCreators));
 }
 
 #[test]
 fn a_document_that_is_away_while_it_is_replaced_is_caught() {
-    assert_caught(&["STORE-002", "VEC-010", "VEC-031", "VEC-034"], &backend(Sin::DeletesFirst));
+    assert_caught(&["STORE-002", "VEC-010", "VEC-031", "VEC-034"], &backend(Defect::DeletesFirst));
 }
 
 #[test]
 fn a_deletion_that_counts_first_is_caught() {
-    assert_caught(&["VEC-034", "VEC-010", "VEC-031", "STORE-002"], &backend(Sin::CountsBeforeDeletion));
+    assert_caught(&["VEC-034", "VEC-010", "VEC-031", "STORE-002"], &backend(Defect::CountsBeforeDeletion));
 }
 
 #[test]
 fn an_index_that_lags_is_caught() {
-    assert_caught(&["VEC-031", "VEC-034", "VEC-010", "STORE-002"], &backend(Sin::IndexBehind));
+    assert_caught(&["VEC-031", "VEC-034", "VEC-010", "STORE-002"], &backend(Defect::IndexBehind));
 }

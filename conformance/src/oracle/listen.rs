@@ -1,4 +1,4 @@
-//! Readers that follow what a clerk writes, and start again from the last event they saw wherever a stream ends.
+//! Readers that follow what a client writes, and start again from the last event they saw wherever a stream ends.
 //!
 //! Whatever becomes of the connection, such a reader must in the end have met everything that is stored: each message of
 //! the thread once and in order, and of the bucket the last change of each key.
@@ -15,7 +15,7 @@ use larder_kernel::{
 };
 use tokio::task::JoinSet;
 
-use super::{Sin, is_weather};
+use super::{Defect, is_outage};
 use crate::harness::StoreSet;
 
 /// How long a reader waits after a stream that ended.
@@ -23,8 +23,8 @@ const AGAIN: Duration = Duration::from_millis(10);
 /// How often it is looked whether a reader has met everything.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// The readers of what the clerks of an era write.
-#[derive(Debug)]
+/// The readers of what the clients of an era write.
+#[allow(missing_debug_implementations, reason = "it holds tasks and locks of a running check")]
 pub struct Listeners {
     listening: JoinSet<()>,
     thread: Option<(Thread, Ear)>,
@@ -39,7 +39,7 @@ struct Heard {
     events: Vec<Event>,
     /// How often it had to start again.
     starts: u64,
-    sins: Vec<Sin>,
+    defects: Vec<Defect>,
 }
 
 type Ear = Arc<Mutex<Heard>>;
@@ -57,14 +57,14 @@ fn lock(ear: &Ear) -> MutexGuard<'_, Heard> {
 }
 
 impl Listeners {
-    /// Starts to read what the clerks of an era write. `limit` is how long a call may take.
+    /// Starts to read what the clients of an era write. `limit` is how long a call may take.
     ///
     /// # Errors
     /// Where the era makes no name.
     pub fn start(stores: &StoreSet, era: &str, limit: Duration) -> Result<Self> {
         let mut all = Self { listening: JoinSet::new(), thread: None, bucket: None };
         if stores.history.is_some() {
-            let (thread, ear) = (Thread::new("clerk", era)?, Ear::default());
+            let (thread, ear) = (Thread::new("client", era)?, Ear::default());
             let (stores, to, heard) = (stores.clone(), thread.clone(), Arc::clone(&ear));
             all.listening.spawn(async move {
                 follow(&heard, limit, |after| subscribe(&stores, &to, after)).await;
@@ -84,22 +84,22 @@ impl Listeners {
 
     /// Compares what was heard with what is stored, once that has come or can come no more. Says how often a reader had to
     /// start again.
-    pub async fn judge(mut self, stores: &StoreSet, patience: Duration) -> Result<(u64, Vec<Sin>)> {
-        let deadline = Instant::now() + patience;
-        let (mut starts, mut sins) = (0, Vec::new());
+    pub async fn verify(mut self, stores: &StoreSet, wait_max: Duration) -> Result<(u64, Vec<Defect>)> {
+        let deadline = Instant::now() + wait_max;
+        let (mut starts, mut defects) = (0, Vec::new());
         if let Some((thread, ear)) = &self.thread {
-            while let Some(sin) = missed_messages(thread, ear, stores).await? {
+            while let Some(defect) = missed_messages(thread, ear, stores).await? {
                 if Instant::now() >= deadline {
-                    sins.push(sin);
+                    defects.push(defect);
                     break;
                 }
                 tokio::time::sleep(LOOK).await;
             }
         }
         if let Some((bucket, ear)) = &self.bucket {
-            while let Some(sin) = missed_changes(bucket, ear, stores).await? {
+            while let Some(defect) = missed_changes(bucket, ear, stores).await? {
                 if Instant::now() >= deadline {
-                    sins.push(sin);
+                    defects.push(defect);
                     break;
                 }
                 tokio::time::sleep(LOOK).await;
@@ -108,7 +108,7 @@ impl Listeners {
         self.listening.abort_all();
         while let Some(ended) = self.listening.join_next().await {
             if ended.is_err_and(|error| error.is_panic()) {
-                sins.push(Sin::new("STORE-011", "a stream panicked"));
+                defects.push(Defect::new("STORE-011", "a stream panicked"));
             }
         }
         for (ear, clause) in
@@ -117,10 +117,10 @@ impl Listeners {
             let Some(ear) = ear else { continue };
             let mut heard = lock(&ear);
             starts += heard.starts.saturating_sub(1);
-            sins.append(&mut heard.sins);
-            sins.extend(repeated(&heard.events, clause));
+            defects.append(&mut heard.defects);
+            defects.extend(repeated(&heard.events, clause));
         }
-        Ok((starts, sins))
+        Ok((starts, defects))
     }
 }
 
@@ -137,7 +137,7 @@ where
             heard.last
         };
         match tokio::time::timeout(limit, begin(after)).await {
-            Err(_) => lock(ear).sins.push(Sin::new("STORE-014", "a stream did not begin in time")),
+            Err(_) => lock(ear).defects.push(Defect::new("STORE-014", "a stream did not begin in time")),
             Ok(Err(error)) => note(ear, &error),
             Ok(Ok(mut events)) => {
                 while let Some(event) = events.next().await {
@@ -160,9 +160,9 @@ where
 }
 
 fn note(ear: &Ear, error: &Error) {
-    if !is_weather(error) {
+    if !is_outage(error) {
         let finding = format!("a stream ended with an error that nothing explains: {error}");
-        lock(ear).sins.push(Sin::new("STORE-014", finding));
+        lock(ear).defects.push(Defect::new("STORE-014", finding));
     }
 }
 
@@ -207,7 +207,7 @@ async fn watch(
 }
 
 /// The first stored message that was not heard as it is, or the first event that is about none.
-async fn missed_messages(thread: &Thread, ear: &Ear, stores: &StoreSet) -> Result<Option<Sin>> {
+async fn missed_messages(thread: &Thread, ear: &Ear, stores: &StoreSet) -> Result<Option<Defect>> {
     let Some(history) = &stores.history else { return Ok(None) };
     let stored = history.all_messages(thread).await?;
     let heard = lock(ear);
@@ -221,11 +221,11 @@ async fn missed_messages(thread: &Thread, ear: &Ear, stores: &StoreSet) -> Resul
                      the last that came is {}",
                     heard.last
                 );
-                return Ok(Some(Sin::new("HIST-088", finding)));
+                return Ok(Some(Defect::new("HIST-088", finding)));
             }
             Some(event) if event.text.as_deref() != Some(message.message.text.as_bytes()) => {
                 let finding = format!("the message at {number} came as another than is stored");
-                return Ok(Some(Sin::new("HIST-081", finding)));
+                return Ok(Some(Defect::new("HIST-081", finding)));
             }
             Some(_) => {}
         }
@@ -234,12 +234,12 @@ async fn missed_messages(thread: &Thread, ear: &Ear, stores: &StoreSet) -> Resul
     let last = stored.last().map_or(0, |message| u64::try_from(message.seq.get()).unwrap_or(0));
     let unstored = events.range(..=last).next();
     Ok(unstored.map(|(number, event)| {
-        Sin::new("HIST-086", format!("at {number} came {}, which is not there", event.what))
+        Defect::new("HIST-086", format!("at {number} came {}, which is not there", event.what))
     }))
 }
 
 /// The first key whose last change was not heard.
-async fn missed_changes(bucket: &BucketName, ear: &Ear, stores: &StoreSet) -> Result<Option<Sin>> {
+async fn missed_changes(bucket: &BucketName, ear: &Ear, stores: &StoreSet) -> Result<Option<Defect>> {
     let Some(values) = &stores.key_value else { return Ok(None) };
     let stored = values.list(bucket, "", PageRequest::default()).await?;
     let heard = lock(ear);
@@ -255,19 +255,19 @@ async fn missed_changes(bucket: &BucketName, ear: &Ear, stores: &StoreSet) -> Re
                 "{} is at revision {}, and a watcher was told of {told:?}",
                 there.key, there.revision
             );
-            return Ok(Some(Sin::new("KV-042", finding)));
+            return Ok(Some(Defect::new("KV-042", finding)));
         }
     }
     let kept = last.into_values().find(|event| event.text.is_some());
     Ok(kept.map(|event| {
         let finding = format!("{} is gone, and a watcher was told last of {}", event.what, event.number);
-        Sin::new("KV-042", finding)
+        Defect::new("KV-042", finding)
     }))
 }
 
 /// The first event that does not come after the one before it.
-fn repeated(events: &[Event], clause: &'static str) -> Option<Sin> {
+fn repeated(events: &[Event], clause: &'static str) -> Option<Defect> {
     let pair = events.windows(2).find(|pair| pair[1].number <= pair[0].number)?;
     let finding = format!("after the event {} came {}", pair[0].number, pair[1].number);
-    Some(Sin::new(clause, finding))
+    Some(Defect::new(clause, finding))
 }

@@ -7,7 +7,7 @@ const OPENINGS_MAX: u32 = 5;
 
 /// Opens, again where the error says so: what is judged is what stores do, not how busy the machine is on which they are
 /// opened. Openings that must fail, or end in time, have cases of their own.
-pub async fn patiently<T, F>(mut open: impl FnMut() -> F) -> Result<T>
+pub async fn retry_open<T, F>(mut open: impl FnMut() -> F) -> Result<T>
 where
     F: Future<Output = Result<T>>,
 {

@@ -1,4 +1,4 @@
-//! Chance: what a script is drawn from, and the ids that it uses.
+//! Random numbers: what a script is drawn from, and the ids that it uses.
 
 use std::sync::{Arc, LazyLock};
 
@@ -10,25 +10,25 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 /// Most operations of a script.
 const OPERATIONS_MAX: usize = 100;
 /// How many numbers an operation is drawn from.
-const THROWS: usize = 16;
+const DRAWS: usize = 16;
 
 /// The numbers of one operation.
-pub(super) type Throw = [u16; THROWS];
+pub(super) type Draws = [u16; DRAWS];
 
 /// A script: which ids it uses, and the numbers of its operations.
 ///
 /// An operation is a function of its numbers alone, and small numbers make simple operations. So proptest shrinks a
 /// script by leaving operations out and making numbers smaller, whatever the contract.
 #[derive(Debug, Clone)]
-pub(super) struct Draw {
+pub(super) struct DrawnScript {
     pub(super) family: u16,
-    pub(super) throws: Vec<Throw>,
+    pub(super) draws: Vec<Draws>,
 }
 
 /// All scripts.
-pub(super) fn draws() -> impl Strategy<Value = Draw> {
-    (any::<u16>(), vec(any::<Throw>(), 1..=OPERATIONS_MAX))
-        .prop_map(|(family, throws)| Draw { family, throws })
+pub(super) fn draws() -> impl Strategy<Value = DrawnScript> {
+    (any::<u16>(), vec(any::<Draws>(), 1..=OPERATIONS_MAX))
+        .prop_map(|(family, draws)| DrawnScript { family, draws })
 }
 
 /// What draws the script of a seed.
@@ -41,12 +41,12 @@ pub(super) fn runner(seed: u64, config: Config) -> TestRunner {
 }
 
 /// The script of a seed.
-pub(super) fn draw(seed: u64) -> Draw {
+pub(super) fn draw(seed: u64) -> DrawnScript {
     let config = Config { failure_persistence: None, ..Config::default() };
     match draws().new_tree(&mut runner(seed, config)) {
         Ok(tree) => tree.current(),
         // Nothing is ever rejected here.
-        Err(_) => Draw { family: 0, throws: Vec::new() },
+        Err(_) => DrawnScript { family: 0, draws: Vec::new() },
     }
 }
 
@@ -69,23 +69,23 @@ pub(super) fn of_text(text: &str) -> u64 {
 
 /// The numbers of an operation, taken one after the other.
 #[derive(Debug)]
-pub(super) struct Dice<'a> {
-    throw: &'a [u16],
+pub(super) struct Rng<'a> {
+    draws: &'a [u16],
     next: usize,
     /// The ids of the script.
     pub(super) ids: &'a Palette,
 }
 
-impl<'a> Dice<'a> {
-    pub(super) fn new(throw: &'a Throw, ids: &'a Palette) -> Self {
-        Self { throw, next: 0, ids }
+impl<'a> Rng<'a> {
+    pub(super) fn new(draws: &'a Draws, ids: &'a Palette) -> Self {
+        Self { draws, next: 0, ids }
     }
 
-    /// A number below `count`; smaller numbers thrown make smaller ones.
+    /// A number below `count`; smaller numbers drawn make smaller ones.
     pub(super) fn below(&mut self, count: usize) -> usize {
-        let thrown = self.throw.get(self.next).copied().unwrap_or(0);
+        let drawn = self.draws.get(self.next).copied().unwrap_or(0);
         self.next += 1;
-        (usize::from(thrown) * count) >> 16
+        (usize::from(drawn) * count) >> 16
     }
 
     /// One of the choices; the first is the simplest.
@@ -100,7 +100,7 @@ impl<'a> Dice<'a> {
 
     /// The last number, as one of two.
     pub(super) fn last(&self) -> bool {
-        self.throw.last().is_some_and(|thrown| *thrown >= 1 << 15)
+        self.draws.last().is_some_and(|drawn| *drawn >= 1 << 15)
     }
 
     /// One of the script's ids.
@@ -196,9 +196,9 @@ mod tests {
     #[test]
     fn a_seed_draws_the_same_script_again_and_another_seed_another() {
         let one = draw(7);
-        assert_eq!((one.family, one.throws.clone()), (draw(7).family, draw(7).throws));
-        assert_ne!(one.throws, draw(8).throws);
-        assert!((1..=OPERATIONS_MAX).contains(&one.throws.len()));
+        assert_eq!((one.family, one.draws.clone()), (draw(7).family, draw(7).draws));
+        assert_ne!(one.draws, draw(8).draws);
+        assert!((1..=OPERATIONS_MAX).contains(&one.draws.len()));
     }
 
     #[test]

@@ -4,22 +4,22 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use larder_kernel::{BucketName, Contract, Error, ErrorKind, Key, KeyValueStoreExt, Result, Revision};
 
-use super::register::Register;
-use super::{Answer, Clerk, Ended, Held, Op, Random, Sin, filler, unexplained};
+use super::cell::Cell;
+use super::{Answer, Defect, Ended, Held, Op, OracleClient, Random, filler, unexplained};
 use crate::harness::StoreSet;
 
 /// How many keys it works on at once.
 const KEYS: usize = 3;
 
 #[derive(Debug)]
-pub(crate) struct ValueClerk {
+pub(crate) struct ValueClient {
     era: String,
     random: Random,
-    keys: Vec<Register>,
+    keys: Vec<Cell>,
     number: u64,
 }
 
-impl ValueClerk {
+impl ValueClient {
     pub(crate) fn new(era: &str, random: Random) -> Self {
         Self { era: era.to_owned(), random, keys: Vec::new(), number: 0 }
     }
@@ -47,13 +47,13 @@ impl ValueClerk {
     fn choose(&mut self) -> usize {
         let live: Vec<usize> = (0..self.keys.len()).filter(|slot| !self.keys[*slot].retired).collect();
         if live.len() < KEYS {
-            self.keys.push(Register::new());
+            self.keys.push(Cell::new());
             return self.keys.len() - 1;
         }
         live[self.random.index(live.len())]
     }
 
-    fn settle_write(&mut self, op: &Op, slot: usize, to: Held, ended: Ended) -> Option<Sin> {
+    fn settle_write(&mut self, op: &Op, slot: usize, to: Held, ended: Ended) -> Option<Defect> {
         let key = &mut self.keys[slot];
         match ended {
             Ended::Done(Answer::Numbers(numbers)) => {
@@ -61,8 +61,9 @@ impl ValueClerk {
                 let version = to.number.and(numbers.first().copied());
                 key.done(Held { version, ..to });
                 let grown = version.is_none() || before.is_none() || version > before;
-                (!grown)
-                    .then(|| Sin::new("KV-002", format!("{op:?} got revision {version:?} after {before:?}")))
+                (!grown).then(|| {
+                    Defect::new("KV-002", format!("{op:?} got revision {version:?} after {before:?}"))
+                })
             }
             Ended::Done(_) => None,
             Ended::Refused(error) => {
@@ -77,7 +78,7 @@ impl ValueClerk {
                         "{op:?} is refused ({error}), though nobody else writes: it met its own effect, or that of a \
                          write reported as not applied"
                     );
-                    Sin::new("STORE-013", finding)
+                    Defect::new("STORE-013", finding)
                 })
             }
             Ended::Open(error) => {
@@ -91,11 +92,11 @@ impl ValueClerk {
 }
 
 fn not_served() -> Error {
-    Error::new(ErrorKind::Unsupported, "ledger.perform", "the contract is not served")
+    Error::new(ErrorKind::Unsupported, "oracle.perform", "the contract is not served")
 }
 
 #[async_trait]
-impl Clerk for ValueClerk {
+impl OracleClient for ValueClient {
     fn contract(&self) -> Contract {
         Contract::KeyValue
     }
@@ -137,7 +138,7 @@ impl Clerk for ValueClerk {
         }
     }
 
-    fn settle(&mut self, op: &Op, ended: Ended) -> Option<Sin> {
+    fn settle(&mut self, op: &Op, ended: Ended) -> Option<Defect> {
         match (op, ended) {
             (Op::Put { slot, number, .. }, ended) => {
                 let to = Held { number: Some(*number), ..Held::default() };
@@ -148,21 +149,21 @@ impl Clerk for ValueClerk {
                 self.keys[*slot].read(&format!("key {slot}"), held, "STORE-002")
             }
             (_, Ended::Done(Answer::Torn)) => {
-                Some(Sin::new("KV-001", format!("{op:?} read bytes that nobody wrote")))
+                Some(Defect::new("KV-001", format!("{op:?} read bytes that nobody wrote")))
             }
             (_, Ended::Refused(error) | Ended::Open(Some(error))) => unexplained(Some(&error), op),
             _ => None,
         }
     }
 
-    async fn judge(&self, stores: &StoreSet, lost: &'static str) -> Result<Vec<Sin>> {
-        let mut sins = Vec::new();
+    async fn verify(&self, stores: &StoreSet, lost: &'static str) -> Result<Vec<Defect>> {
+        let mut defects = Vec::new();
         for (slot, key) in self.keys.iter().enumerate() {
             match self.read(slot, stores).await? {
-                Answer::Found(held) => sins.extend(key.judge(&format!("key {slot}"), held, lost)),
-                _ => sins.push(Sin::new("KV-001", format!("key {slot} holds bytes that nobody wrote"))),
+                Answer::Found(held) => defects.extend(key.verify(&format!("key {slot}"), held, lost)),
+                _ => defects.push(Defect::new("KV-001", format!("key {slot} holds bytes that nobody wrote"))),
             }
         }
-        Ok(sins)
+        Ok(defects)
     }
 }

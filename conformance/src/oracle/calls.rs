@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use larder_kernel::Result;
 
-use super::{Answer, Ended, Op, Sin};
+use super::{Answer, Defect, Ended, Op};
 
 /// How many lines of what was done are kept.
 const LINES_MAX: usize = 400;
@@ -75,16 +75,16 @@ impl Calls {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner).join("\n")
     }
 
-    /// Makes a call. One that does not end in time is a sin, and what it asked for may have been done.
-    pub async fn call(&self, op: &Op, call: impl Future<Output = Result<Answer>>) -> (Ended, Option<Sin>) {
+    /// Makes a call. One that does not end in time is a defect, and what it asked for may have been done.
+    pub async fn call(&self, op: &Op, call: impl Future<Output = Result<Answer>>) -> (Ended, Option<Defect>) {
         self.in_flight.fetch_add(1, Ordering::SeqCst);
         let flight = Flight(&self.in_flight);
         let begun = Instant::now();
         let (ended, late) = match tokio::time::timeout(self.limit, call).await {
             Ok(result) => (Ended::from(result), None),
             Err(_) => {
-                let sin = format!("{op:?} did not end within {} s", self.limit.as_secs_f64());
-                (Ended::Open(None), Some(Sin::new("STORE-014", sin)))
+                let defect = format!("{op:?} did not end within {} s", self.limit.as_secs_f64());
+                (Ended::Open(None), Some(Defect::new("STORE-014", defect)))
             }
         };
         drop(flight);

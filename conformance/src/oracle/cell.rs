@@ -1,6 +1,6 @@
 //! What one place holds, as far as its only writer can know.
 
-use super::Sin;
+use super::Defect;
 
 /// What is there: a value by its number, or nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -23,7 +23,7 @@ impl Held {
 
 /// One place with what it held last for certain, and what it may hold since.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Register {
+pub(crate) struct Cell {
     /// What it held last for certain.
     pub(crate) base: Held,
     /// What it may hold because of writes with unknown outcome.
@@ -38,7 +38,7 @@ pub(crate) struct Register {
     pub(crate) retired: bool,
 }
 
-impl Register {
+impl Cell {
     /// A place where nothing was ever written.
     pub(crate) fn new() -> Self {
         Self { looked: true, ..Self::default() }
@@ -75,9 +75,9 @@ impl Register {
     }
 
     /// Takes note of what was read from it.
-    pub(crate) fn read(&mut self, name: &str, read: Held, lost: &'static str) -> Option<Sin> {
-        if let Some(sin) = self.judge(name, read, lost) {
-            return Some(sin);
+    pub(crate) fn read(&mut self, name: &str, read: Held, lost: &'static str) -> Option<Defect> {
+        if let Some(defect) = self.verify(name, read, lost) {
+            return Some(defect);
         }
         self.looked = true;
         if !self.base.is(read) {
@@ -88,14 +88,14 @@ impl Register {
     }
 
     /// Compares what was read from it with what it may hold.
-    pub(crate) fn judge(&self, name: &str, read: Held, lost: &'static str) -> Option<Sin> {
+    pub(crate) fn verify(&self, name: &str, read: Held, lost: &'static str) -> Option<Defect> {
         if self.base.is(read) || self.open.iter().any(|held| held.is(read)) {
             return None;
         }
         let refused = read.number.is_some_and(|number| self.refused.contains(&number));
         let clause = if refused { "STORE-013" } else { lost };
         let reported = if refused { ", which was reported as not applied" } else { "" };
-        Some(Sin::new(
+        Some(Defect::new(
             clause,
             format!(
                 "{name} holds {read:?}{reported}; for certain it held {:?}, and since perhaps {:?}",

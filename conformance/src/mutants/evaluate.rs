@@ -19,7 +19,7 @@ const AT_ONCE: usize = 4;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
-    /// Those of the clauses that forbid its sin: enough for the verdict, and quick.
+    /// Those of the clauses that forbid its defect: enough for the verdict, and quick.
     Own,
     /// All of its contract, which also tells who else noticed.
     All,
@@ -29,9 +29,9 @@ pub enum Scope {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// A case of each clause that forbids the sin failed.
+    /// A case of each clause that forbids the defect failed.
     Killed,
-    /// A clause that forbids the sin did not notice.
+    /// A clause that forbids the defect did not notice.
     Survived,
     /// A control in which nothing failed, as it must be.
     Passed,
@@ -41,18 +41,19 @@ pub enum Verdict {
 
 /// One row of the matrix.
 #[derive(Debug, Clone, Serialize)]
-pub struct Judged {
+pub struct Evaluation {
     /// The contract.
     pub contract: Contract,
     /// The mutant's name.
     pub mutant: String,
-    /// Its sin, in one sentence.
-    pub sin: String,
+    /// Its defect, in one sentence.
+    #[serde(rename = "sin")]
+    pub defect: String,
     /// What came of it.
     pub verdict: Verdict,
-    /// The clauses that forbid the sin and noticed.
+    /// The clauses that forbid the defect and noticed.
     pub caught_by: Vec<&'static str>,
-    /// The clauses that forbid the sin and did not notice.
+    /// The clauses that forbid the defect and did not notice.
     pub unnoticed_by: Vec<&'static str>,
     /// Other clauses that noticed; of a control, all that did.
     pub also: Vec<&'static str>,
@@ -64,7 +65,7 @@ pub struct Judged {
     pub elapsed_ms: u64,
 }
 
-impl Judged {
+impl Evaluation {
     /// Whether it came out as it must.
     #[must_use]
     pub fn is_right(&self) -> bool {
@@ -75,7 +76,7 @@ impl Judged {
 /// How many came out how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Tally {
-    /// Mutants that were caught by the clauses that forbid their sin.
+    /// Mutants that were caught by the clauses that forbid their defect.
     pub killed: usize,
     /// Mutants that were not.
     pub survived: usize,
@@ -95,7 +96,7 @@ pub struct Matrix {
     /// Which cases judged.
     pub scope: Scope,
     /// The rows, in the order of the mutants.
-    pub mutants: Vec<Judged>,
+    pub mutants: Vec<Evaluation>,
     /// The counts.
     pub tally: Tally,
 }
@@ -123,7 +124,7 @@ pub fn options() -> RunOptions {
 ///
 /// # Errors
 /// The store's own, where it cannot be opened at all.
-pub async fn judge(mutant: &Mutant, scope: Scope, options: &RunOptions) -> Result<Judged> {
+pub async fn evaluate(mutant: &Mutant, scope: Scope, options: &RunOptions) -> Result<Evaluation> {
     let begun = Instant::now();
     let harness = mutant.harness();
     let all = scope == Scope::All || mutant.is_control();
@@ -139,7 +140,7 @@ pub async fn judge(mutant: &Mutant, scope: Scope, options: &RunOptions) -> Resul
     Ok(judged)
 }
 
-fn verdict(mutant: &Mutant, report: &Report) -> Judged {
+fn verdict(mutant: &Mutant, report: &Report) -> Evaluation {
     let broken = report.broken_clauses();
     let (caught_by, unnoticed_by): (Vec<_>, Vec<_>) =
         mutant.clauses.iter().partition(|clause| broken.contains(clause));
@@ -151,10 +152,10 @@ fn verdict(mutant: &Mutant, report: &Report) -> Judged {
         (false, true, _) => Verdict::Killed,
         (false, false, _) => Verdict::Survived,
     };
-    Judged {
+    Evaluation {
         contract: mutant.contract,
         mutant: mutant.name.clone(),
-        sin: mutant.sin.clone(),
+        defect: mutant.defect.clone(),
         verdict,
         reason: reason(mutant, report),
         caught_by,
@@ -169,7 +170,7 @@ fn verdict(mutant: &Mutant, report: &Report) -> Judged {
 fn reason(mutant: &Mutant, report: &Report) -> String {
     let counts = |case: &&CaseReport| match case.outcome {
         CaseOutcome::Failed => mutant.is_control() || mutant.clauses.contains(&case.clause),
-        CaseOutcome::Error => mutant.is_control(),
+        CaseOutcome::Error | CaseOutcome::Waiting => mutant.is_control(),
         CaseOutcome::Passed | CaseOutcome::Unsupported | CaseOutcome::Waived => false,
     };
     let first = report.cases.iter().find(counts);
@@ -184,22 +185,22 @@ pub async fn matrix(
     mutants: &[Mutant],
     scope: Scope,
     options: &RunOptions,
-    done: &(dyn Fn(&Judged) + Sync),
+    done: &(dyn Fn(&Evaluation) + Sync),
 ) -> Result<Matrix> {
     let judging = futures_util::stream::iter(mutants.iter().enumerate()).map(|(index, mutant)| async move {
-        let judged = judge(mutant, scope, options).await?;
+        let judged = evaluate(mutant, scope, options).await?;
         done(&judged);
         Ok((index, judged))
     });
     let judged: Vec<Result<_>> = judging.buffer_unordered(AT_ONCE).collect().await;
-    let mut rows = judged.into_iter().collect::<Result<Vec<(usize, Judged)>>>()?;
+    let mut rows = judged.into_iter().collect::<Result<Vec<(usize, Evaluation)>>>()?;
     rows.sort_unstable_by_key(|(index, _)| *index);
     let mutants: Vec<_> = rows.into_iter().map(|(_, judged)| judged).collect();
     let tally = tally(&mutants);
     Ok(Matrix { suite_version: SUITE_VERSION, seed: options.seed, scope, mutants, tally })
 }
 
-fn tally(judged: &[Judged]) -> Tally {
+fn tally(judged: &[Evaluation]) -> Tally {
     let mut tally = Tally::default();
     for one in judged {
         match one.verdict {

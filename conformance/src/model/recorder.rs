@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// Notes the calls of a script, where it is to be printed, and what the calls' answers were.
 #[derive(Debug)]
-pub(super) struct Tape {
+pub(super) struct Recorder {
     lines: Option<Vec<String>>,
     /// What the store chose, and the expression that has it: a revision, a token, an `ETag`.
     names: BTreeMap<String, String>,
@@ -18,15 +18,15 @@ pub(super) struct Tape {
     /// The last stream: the expression that begins it.
     stream: Option<String>,
     /// How long a stream may keep silent.
-    pub(super) patience: Duration,
+    pub(super) wait_max: Duration,
     /// How long a stream that has told everything is listened to for more.
     pub(super) quiet: Duration,
     /// Whether all operations are done, and everything is being read.
     pub(super) dumping: bool,
 }
 
-impl Tape {
-    pub(super) fn new(recording: bool, patience: Duration, quiet: Duration) -> Self {
+impl Recorder {
+    pub(super) fn new(recording: bool, wait_max: Duration, quiet: Duration) -> Self {
         Self {
             lines: recording.then(Vec::new),
             names: BTreeMap::new(),
@@ -34,7 +34,7 @@ impl Tape {
             handle: "a",
             clause: "STORE-011",
             stream: None,
-            patience,
+            wait_max,
             quiet,
             dumping: false,
         }
@@ -69,8 +69,8 @@ impl Tape {
     pub(super) fn stream(&mut self, clause: &'static str, count: usize, begin: impl FnOnce(&Self) -> String) {
         let handle = self.handle;
         let mut begun = None;
-        self.statement(clause, |tape| {
-            let begin = begin(tape).replace("§a", handle);
+        self.statement(clause, |recorder| {
+            let begin = begin(recorder).replace("§a", handle);
             let items = format!("{begin}.take({count}).try_collect::<Vec<_>>()");
             begun = Some(begin);
             format!(

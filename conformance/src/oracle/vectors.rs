@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use larder_kernel::{CollectionName, Contract, Document, DocumentId, Embedding, Metadata, PutMode, Result};
 
-use super::shelf::{Clauses, Shelf, not_served};
-use super::{Answer, Clerk, Ended, Held, Op, Random, Sin, filler};
+use super::cells::{Cells, Clauses, not_served};
+use super::{Answer, Defect, Ended, Held, Op, OracleClient, Random, filler};
 use crate::harness::StoreSet;
 
 const CLAUSES: Clauses = Clauses { equal: "VEC-001", whole: "VEC-004" };
@@ -12,14 +12,14 @@ const CLAUSES: Clauses = Clauses { equal: "VEC-001", whole: "VEC-004" };
 const DIMENSIONS: usize = 8;
 
 #[derive(Debug)]
-pub(crate) struct VectorClerk {
+pub(crate) struct VectorClient {
     era: String,
-    documents: Shelf,
+    documents: Cells,
 }
 
-impl VectorClerk {
+impl VectorClient {
     pub(crate) fn new(era: &str, random: Random) -> Self {
-        Self { era: era.to_owned(), documents: Shelf::new("document", CLAUSES, random) }
+        Self { era: era.to_owned(), documents: Cells::new("document", CLAUSES, random) }
     }
 
     fn collection(&self) -> Result<CollectionName> {
@@ -62,7 +62,7 @@ impl VectorClerk {
 }
 
 #[async_trait]
-impl Clerk for VectorClerk {
+impl OracleClient for VectorClient {
     fn contract(&self) -> Contract {
         Contract::Vectors
     }
@@ -74,7 +74,7 @@ impl Clerk for VectorClerk {
     async fn perform(&self, op: &Op, stores: &StoreSet) -> Result<Answer> {
         let Some(vectors) = &stores.vectors else { return Err(not_served()) };
         match op {
-            Op::Shelve { places, number, fresh } => {
+            Op::WriteCells { places, number, fresh } => {
                 let documents = Self::ids(places)?.into_iter().map(|id| self.document(id, *number));
                 let mode = if *fresh { PutMode::IfAbsent } else { PutMode::Upsert };
                 let put = vectors.put(&self.collection()?, documents.collect::<Result<_>>()?, mode).await?;
@@ -89,12 +89,12 @@ impl Clerk for VectorClerk {
         }
     }
 
-    fn settle(&mut self, op: &Op, ended: Ended) -> Option<Sin> {
+    fn settle(&mut self, op: &Op, ended: Ended) -> Option<Defect> {
         self.documents.settle(op, ended)
     }
 
-    async fn judge(&self, stores: &StoreSet, lost: &'static str) -> Result<Vec<Sin>> {
+    async fn verify(&self, stores: &StoreSet, lost: &'static str) -> Result<Vec<Defect>> {
         let found = self.look(&self.documents.all(), stores).await?;
-        Ok(self.documents.judge(&found, lost))
+        Ok(self.documents.verify(&found, lost))
     }
 }

@@ -2,9 +2,9 @@
 
 /// A source of such numbers.
 #[derive(Debug, Clone)]
-pub(crate) struct Chance(u64);
+pub(crate) struct Rng(u64);
 
-impl Chance {
+impl Rng {
     /// The source that a seed gives.
     pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
@@ -54,12 +54,12 @@ mod tests {
     fn trials_have_seeds_of_their_own_and_keep_them() {
         let seeds: std::collections::BTreeSet<u64> = ["history", "blobs"]
             .into_iter()
-            .flat_map(|subject| (0..500).map(move |trial| Chance::seed_of(1, subject, trial)))
+            .flat_map(|subject| (0..500).map(move |trial| Rng::seed_of(1, subject, trial)))
             .collect();
         assert_eq!(seeds.len(), 1_000);
-        assert_eq!(Chance::seed_of(1, "history", 7), Chance::seed_of(1, "history", 7));
-        let mut chance = Chance::new(1);
-        assert!((0..1_000).all(|_| chance.below(3) < 3));
-        assert_eq!(chance.of::<u8>(&[]), None);
+        assert_eq!(Rng::seed_of(1, "history", 7), Rng::seed_of(1, "history", 7));
+        let mut rng = Rng::new(1);
+        assert!((0..1_000).all(|_| rng.below(3) < 3));
+        assert_eq!(rng.of::<u8>(&[]), None);
     }
 }

@@ -8,8 +8,8 @@ use larder_kernel::{
     Error, ErrorKind, Result,
 };
 
-use super::register::Register;
-use super::{Answer, Clerk, Ended, Held, Op, Random, Sin, unexplained};
+use super::cell::Cell;
+use super::{Answer, Defect, Ended, Held, Op, OracleClient, Random, unexplained};
 use crate::harness::StoreSet;
 
 /// How many blobs it works on at once.
@@ -20,15 +20,15 @@ const LARGE_BYTES: usize = 9 * 1024 * 1024;
 const PIECE_BYTES: usize = 256 * 1024;
 
 #[derive(Debug)]
-pub(crate) struct BlobClerk {
+pub(crate) struct BlobClient {
     era: String,
     random: Random,
-    blobs: Vec<Register>,
+    blobs: Vec<Cell>,
     number: u64,
     creates: bool,
 }
 
-impl BlobClerk {
+impl BlobClient {
     pub(crate) fn new(era: &str, random: Random, declared: &Capabilities) -> Self {
         let creates = declared.has(Capability::BlobCreateOnly);
         Self { era: era.to_owned(), random, blobs: Vec::new(), number: 0, creates }
@@ -55,10 +55,10 @@ impl BlobClerk {
 
     fn choose(&mut self) -> usize {
         // What was begun and never settled may be under way still.
-        let free = |blob: &Register| !blob.retired && blob.is_certain();
+        let free = |blob: &Cell| !blob.retired && blob.is_certain();
         let live: Vec<usize> = (0..self.blobs.len()).filter(|slot| free(&self.blobs[*slot])).collect();
         if live.len() < BLOBS {
-            self.blobs.push(Register::new());
+            self.blobs.push(Cell::new());
             return self.blobs.len() - 1;
         }
         live[self.random.index(live.len())]
@@ -80,7 +80,7 @@ impl BlobClerk {
         }
     }
 
-    fn settle_write(&mut self, op: &Op, slot: usize, to: Held, ended: Ended) -> Option<Sin> {
+    fn settle_write(&mut self, op: &Op, slot: usize, to: Held, ended: Ended) -> Option<Defect> {
         let blob = &mut self.blobs[slot];
         match ended {
             Ended::Done(_) => {
@@ -93,7 +93,7 @@ impl BlobClerk {
                     let finding = format!(
                         "{op:?} is refused ({error}), though nobody else writes: it met its own effect"
                     );
-                    return Some(Sin::new("STORE-013", finding));
+                    return Some(Defect::new("STORE-013", finding));
                 }
                 unexplained(Some(&error), op)
             }
@@ -107,11 +107,11 @@ impl BlobClerk {
 }
 
 fn not_served() -> Error {
-    Error::new(ErrorKind::Unsupported, "ledger.perform", "the contract is not served")
+    Error::new(ErrorKind::Unsupported, "oracle.perform", "the contract is not served")
 }
 
 #[async_trait]
-impl Clerk for BlobClerk {
+impl OracleClient for BlobClient {
     fn contract(&self) -> Contract {
         Contract::Blobs
     }
@@ -164,7 +164,7 @@ impl Clerk for BlobClerk {
         }
     }
 
-    fn settle(&mut self, op: &Op, ended: Ended) -> Option<Sin> {
+    fn settle(&mut self, op: &Op, ended: Ended) -> Option<Defect> {
         match (op, ended) {
             (Op::PutBlob { slot, number, .. }, ended) => {
                 let to = Held { number: Some(*number), ..Held::default() };
@@ -175,21 +175,22 @@ impl Clerk for BlobClerk {
                 self.blobs[*slot].read(&format!("blob {slot}"), held, "STORE-002")
             }
             (_, Ended::Done(Answer::Torn)) => {
-                Some(Sin::new("BLOB-004", format!("{op:?} read bytes that nobody wrote")))
+                Some(Defect::new("BLOB-004", format!("{op:?} read bytes that nobody wrote")))
             }
             (_, Ended::Refused(error) | Ended::Open(Some(error))) => unexplained(Some(&error), op),
             _ => None,
         }
     }
 
-    async fn judge(&self, stores: &StoreSet, lost: &'static str) -> Result<Vec<Sin>> {
-        let mut sins = Vec::new();
+    async fn verify(&self, stores: &StoreSet, lost: &'static str) -> Result<Vec<Defect>> {
+        let mut defects = Vec::new();
         for (slot, blob) in self.blobs.iter().enumerate() {
             match self.read(slot, stores).await? {
-                Answer::Found(held) => sins.extend(blob.judge(&format!("blob {slot}"), held, lost)),
-                _ => sins.push(Sin::new("BLOB-004", format!("blob {slot} holds bytes that nobody wrote"))),
+                Answer::Found(held) => defects.extend(blob.verify(&format!("blob {slot}"), held, lost)),
+                _ => defects
+                    .push(Defect::new("BLOB-004", format!("blob {slot} holds bytes that nobody wrote"))),
             }
         }
-        Ok(sins)
+        Ok(defects)
     }
 }

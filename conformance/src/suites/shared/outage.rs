@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::expect;
 use crate::faults::{Kind, Plan, Relay};
 use crate::harness::OpenOptions;
-use crate::patience::patiently;
+use crate::retry_open::retry_open;
 
 /// How often a write is tried until it succeeds on a new connection.
 const ATTEMPTS_MAX: u32 = 16;
@@ -38,11 +38,11 @@ pub(super) async fn works_again(context: Context, contract: Contract) -> CaseRes
     };
     let engine = |error: std::io::Error| Failure::Engine(format!("no relay: {error}"));
     let relay = Relay::start(servers, Arc::new(AtomicUsize::new(0))).await.map_err(engine)?;
-    let Some(relayed) = patiently(|| context.harness.relayed(relay.addresses())).await? else {
+    let Some(relayed) = retry_open(|| context.harness.relayed(relay.addresses())).await? else {
         return populate(&direct, contract, "without a relay").await;
     };
     let options = OpenOptions::default();
-    let stores = patiently(|| relayed.harness.open(&context.namespace, &options)).await?;
+    let stores = retry_open(|| relayed.harness.open(&context.namespace, &options)).await?;
     populate(&stores, contract, "before").await?;
     relay.arm(Plan::draw(Kind::CutBeforeRequest, context.seed, Duration::from_secs(1)));
     for attempt in 0..ATTEMPTS_MAX {

@@ -1,4 +1,4 @@
-//! Clerks find what is wrong, and nothing else.
+//! Clients find what is wrong, and nothing else.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,24 +31,24 @@ fn is_deletion(op: &Op) -> bool {
     }
 }
 
-/// Has a clerk do so many steps.
-async fn steps(clerk: &mut dyn Clerk, stores: &StoreSet, count: u32) -> Vec<Sin> {
+/// Has a client do so many steps.
+async fn steps(client: &mut dyn OracleClient, stores: &StoreSet, count: u32) -> Vec<Defect> {
     let calls = Calls::new(Duration::from_secs(10), Arc::default());
-    let mut sins = Vec::new();
+    let mut defects = Vec::new();
     for _ in 0..count {
-        step(clerk, stores, &calls, &mut sins).await;
+        step(client, stores, &calls, &mut defects).await;
     }
-    sins
+    defects
 }
 
 #[tokio::test]
 async fn nothing_is_held_against_a_store_that_works() {
     let stores = memory();
     for seed in 0..3 {
-        for mut clerk in clerks(&stores, &format!("era-{seed}"), seed) {
-            let mut sins = steps(clerk.as_mut(), &stores, 120).await;
-            sins.extend(clerk.judge(&stores, "STORE-002").await.unwrap());
-            assert_eq!(sins, [], "{}", clerk.contract());
+        for mut client in clients(&stores, &format!("era-{seed}"), seed) {
+            let mut defects = steps(client.as_mut(), &stores, 120).await;
+            defects.extend(client.verify(&stores, "STORE-002").await.unwrap());
+            assert_eq!(defects, [], "{}", client.contract());
         }
     }
 }
@@ -57,8 +57,8 @@ async fn nothing_is_held_against_a_store_that_works() {
 fn torn(op: &Op) -> Option<Op> {
     match op {
         Op::Edges(op) => torn(op).map(|op| Op::Edges(Box::new(op))),
-        Op::Shelve { places, number, .. } if places.len() > 1 => {
-            Some(Op::Shelve { places: places[..1].to_vec(), number: *number, fresh: false })
+        Op::WriteCells { places, number, .. } if places.len() > 1 => {
+            Some(Op::WriteCells { places: places[..1].to_vec(), number: *number, fresh: false })
         }
         _ => None,
     }
@@ -70,50 +70,58 @@ async fn a_batch_that_is_there_in_part_is_found() {
         [(Contract::Vectors, ["VEC-004", ""]), (Contract::Graph, ["GRAPH-004", "GRAPH-006"])]
     {
         let stores = memory();
-        let mut clerk = clerk(contract, &stores, "era", 4);
+        let mut client = client(contract, &stores, "era", 4);
         let part = loop {
-            let op = clerk.next();
+            let op = client.next();
             if let Some(part) = torn(&op) {
-                assert_eq!(clerk.settle(&op, Ended::Open(None)), None);
+                assert_eq!(client.settle(&op, Ended::Open(None)), None);
                 break part;
             }
-            let ended = clerk.perform(&op, &stores).await.into();
-            assert_eq!(clerk.settle(&op, ended), None);
+            let ended = client.perform(&op, &stores).await.into();
+            assert_eq!(client.settle(&op, ended), None);
         };
-        clerk.perform(&part, &stores).await.unwrap();
-        let sins = clerk.judge(&stores, "STORE-002").await.unwrap();
-        assert!(sins.iter().any(|sin| clauses.contains(&sin.clause)), "{contract}: {sins:?}");
+        client.perform(&part, &stores).await.unwrap();
+        let defects = client.verify(&stores, "STORE-002").await.unwrap();
+        assert!(defects.iter().any(|defect| clauses.contains(&defect.clause)), "{contract}: {defects:?}");
     }
 }
 
 #[tokio::test]
 async fn what_was_acknowledged_and_is_gone_is_found_missing() {
     let (stores, empty) = (memory(), memory());
-    for mut clerk in clerks(&stores, "era", 7) {
-        steps(clerk.as_mut(), &stores, 20).await;
-        let sins = clerk.judge(&empty, "STORE-005").await.unwrap();
-        assert!(sins.iter().any(|sin| sin.clause == "STORE-005"), "{}: {sins:?}", clerk.contract());
+    for mut client in clients(&stores, "era", 7) {
+        steps(client.as_mut(), &stores, 20).await;
+        let defects = client.verify(&empty, "STORE-005").await.unwrap();
+        assert!(
+            defects.iter().any(|defect| defect.clause == "STORE-005"),
+            "{}: {defects:?}",
+            client.contract()
+        );
     }
 }
 
 #[tokio::test]
 async fn what_was_reported_as_not_applied_and_is_there_is_found() {
     let stores = memory();
-    for mut clerk in clerks(&stores, "era", 3) {
-        steps(clerk.as_mut(), &stores, 20).await;
+    for mut client in clients(&stores, "era", 3) {
+        steps(client.as_mut(), &stores, 20).await;
         let op = loop {
-            let op = clerk.next();
+            let op = client.next();
             if op.writes() && !is_deletion(&op) {
                 break op;
             }
-            let ended = clerk.perform(&op, &stores).await.into();
-            assert_eq!(clerk.settle(&op, ended), None);
+            let ended = client.perform(&op, &stores).await.into();
+            assert_eq!(client.settle(&op, ended), None);
         };
-        clerk.perform(&op, &stores).await.unwrap();
+        client.perform(&op, &stores).await.unwrap();
         let lie = Error::new(ErrorKind::Unavailable, "", "").with_outcome(Outcome::NotApplied);
-        assert_eq!(clerk.settle(&op, Ended::Refused(lie)), None);
-        let sins = clerk.judge(&stores, "STORE-002").await.unwrap();
-        assert!(sins.iter().any(|sin| sin.clause == "STORE-013"), "{}: {sins:?}", clerk.contract());
+        assert_eq!(client.settle(&op, Ended::Refused(lie)), None);
+        let defects = client.verify(&stores, "STORE-002").await.unwrap();
+        assert!(
+            defects.iter().any(|defect| defect.clause == "STORE-013"),
+            "{}: {defects:?}",
+            client.contract()
+        );
     }
 }
 
@@ -121,23 +129,23 @@ async fn what_was_reported_as_not_applied_and_is_there_is_found() {
 async fn what_may_have_happened_may_be_there_or_not() {
     for happened in [false, true] {
         let stores = memory();
-        for mut clerk in clerks(&stores, "era", 5) {
-            steps(clerk.as_mut(), &stores, 10).await;
+        for mut client in clients(&stores, "era", 5) {
+            steps(client.as_mut(), &stores, 10).await;
             for _ in 0..40 {
-                let op = clerk.next();
+                let op = client.next();
                 if happened || !op.writes() {
                     // A repetition may be refused, for it has happened.
-                    let ended = clerk.perform(&op, &stores).await;
+                    let ended = client.perform(&op, &stores).await;
                     if !op.writes() || ended.is_err() {
-                        assert_eq!(clerk.settle(&op, ended.into()), None, "{op:?}");
+                        assert_eq!(client.settle(&op, ended.into()), None, "{op:?}");
                         continue;
                     }
                 }
-                assert_eq!(clerk.settle(&op, Ended::Open(None)), None);
+                assert_eq!(client.settle(&op, Ended::Open(None)), None);
             }
-            let mut sins = steps(clerk.as_mut(), &stores, 30).await;
-            sins.extend(clerk.judge(&stores, "STORE-002").await.unwrap());
-            assert_eq!(sins, [], "{}", clerk.contract());
+            let mut defects = steps(client.as_mut(), &stores, 30).await;
+            defects.extend(client.verify(&stores, "STORE-002").await.unwrap());
+            assert_eq!(defects, [], "{}", client.contract());
         }
     }
 }

@@ -41,7 +41,7 @@ pub(super) fn tagged(text_id: &str, values: &[f32], metadata: Metadata) -> CaseR
 /// Numbers in (-1, 1) drawn from the case's seed, none of them zero.
 pub(super) fn random_values(context: &Context, draw: u64, dimensions: u64) -> Vec<f32> {
     let number = |place: u64| {
-        let bits = context.chance(draw.wrapping_mul(100_003).wrapping_add(place)) & 0xFFFF;
+        let bits = context.random(draw.wrapping_mul(100_003).wrapping_add(place)) & 0xFFFF;
         (f32::from(u16::try_from(bits).unwrap_or_default()) + 0.5) / 32_768.0 - 1.0
     };
     (0..dimensions).map(number).collect()
@@ -50,7 +50,7 @@ pub(super) fn random_values(context: &Context, draw: u64, dimensions: u64) -> Ve
 /// `count` documents with embeddings drawn from the case's seed and ids that sort otherwise than they were made.
 pub(super) fn random_documents(context: &Context, count: u64, dimensions: u64) -> CaseResult<Vec<Document>> {
     let one = |number: u64| {
-        let name = format!("{:04x}-{number}", context.chance(900_000 + number) & 0xFFFF);
+        let name = format!("{:04x}-{number}", context.random(900_000 + number) & 0xFFFF);
         document(&name, &random_values(context, number + 1, dimensions))
     };
     (0..count).map(one).collect()

@@ -6,28 +6,28 @@ use larder_kernel::{
     RelationshipType, Result,
 };
 
-use super::shelf::{Clauses, Shelf, not_served};
-use super::{Answer, Clerk, Ended, Held, Op, Random, Sin, filler, unexplained};
+use super::cells::{Cells, Clauses, not_served};
+use super::{Answer, Defect, Ended, Held, Op, OracleClient, Random, filler, unexplained};
 use crate::harness::StoreSet;
 
 const ENTITIES: Clauses = Clauses { equal: "GRAPH-001", whole: "GRAPH-004" };
 const RELATIONSHIPS: Clauses = Clauses { equal: "GRAPH-005", whole: "GRAPH-006" };
 
 #[derive(Debug)]
-pub(crate) struct GraphClerk {
+pub(crate) struct GraphClient {
     era: String,
     random: Random,
     /// Whether the two ends are there.
     ends: bool,
-    entities: Shelf,
-    relationships: Shelf,
+    entities: Cells,
+    relationships: Cells,
 }
 
-impl GraphClerk {
+impl GraphClient {
     pub(crate) fn new(era: &str, mut random: Random) -> Self {
         let mut chance = |name| Random::new(random.draw(), name);
-        let entities = Shelf::new("entity", ENTITIES, chance("entities"));
-        let relationships = Shelf::new("relationship", RELATIONSHIPS, chance("relationships"));
+        let entities = Cells::new("entity", ENTITIES, chance("entities"));
+        let relationships = Cells::new("relationship", RELATIONSHIPS, chance("relationships"));
         Self { era: era.to_owned(), random, ends: false, entities, relationships }
     }
 
@@ -41,23 +41,23 @@ impl GraphClerk {
 
     fn entity(&self, at: usize, number: u64) -> Result<Entity> {
         let id = EntityId::new(format!("{} entity {at}", self.era))?;
-        Ok(Entity::new(id, EntityType::new("clerk")?).with_properties(self.properties(at, number)))
+        Ok(Entity::new(id, EntityType::new("client")?).with_properties(self.properties(at, number)))
     }
 
     fn relationship(&self, at: usize, number: u64) -> Result<Relationship> {
         let id = RelationshipId::new(format!("{} relationship {at}", self.era))?;
         let (source, target) = (self.end("source")?, self.end("target")?);
-        let relationship = Relationship::new(id, RelationshipType::new("clerk")?, source, target);
+        let relationship = Relationship::new(id, RelationshipType::new("client")?, source, target);
         Ok(relationship.with_properties(self.properties(at, number)))
     }
 
     async fn write(&self, op: &Op, edges: bool, graph: &dyn GraphStore) -> Result<Answer> {
         match op {
-            Op::Shelve { places, number, .. } if edges => {
+            Op::WriteCells { places, number, .. } if edges => {
                 let all = places.iter().map(|at| self.relationship(*at, *number)).collect::<Result<_>>()?;
                 graph.upsert_relationships(all).await?;
             }
-            Op::Shelve { places, number, .. } => {
+            Op::WriteCells { places, number, .. } => {
                 let all = places.iter().map(|at| self.entity(*at, *number)).collect::<Result<_>>()?;
                 graph.upsert_entities(all).await?;
             }
@@ -110,7 +110,7 @@ fn number(properties: &Metadata) -> Option<u64> {
 }
 
 #[async_trait]
-impl Clerk for GraphClerk {
+impl OracleClient for GraphClient {
     fn contract(&self) -> Contract {
         Contract::Graph
     }
@@ -129,7 +129,7 @@ impl Clerk for GraphClerk {
         let Some(graph) = &stores.graph else { return Err(not_served()) };
         match op {
             Op::MakeEnds => {
-                let end = |name| Ok(Entity::new(self.end(name)?, EntityType::new("clerk")?));
+                let end = |name| Ok(Entity::new(self.end(name)?, EntityType::new("client")?));
                 graph.upsert_entities(vec![end("source")?, end("target")?]).await?;
                 Ok(Answer::Numbers(Vec::new()))
             }
@@ -142,7 +142,7 @@ impl Clerk for GraphClerk {
         }
     }
 
-    fn settle(&mut self, op: &Op, ended: Ended) -> Option<Sin> {
+    fn settle(&mut self, op: &Op, ended: Ended) -> Option<Defect> {
         match (op, ended) {
             (Op::MakeEnds, Ended::Done(_)) => {
                 self.ends = true;
@@ -155,11 +155,11 @@ impl Clerk for GraphClerk {
         }
     }
 
-    async fn judge(&self, stores: &StoreSet, lost: &'static str) -> Result<Vec<Sin>> {
+    async fn verify(&self, stores: &StoreSet, lost: &'static str) -> Result<Vec<Defect>> {
         let entities = self.look(&self.entities.all(), false, stores).await?;
         let relationships = self.look(&self.relationships.all(), true, stores).await?;
-        let mut sins = self.entities.judge(&entities, lost);
-        sins.extend(self.relationships.judge(&relationships, lost));
-        Ok(sins)
+        let mut defects = self.entities.verify(&entities, lost);
+        defects.extend(self.relationships.verify(&relationships, lost));
+        Ok(defects)
     }
 }

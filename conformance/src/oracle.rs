@@ -1,25 +1,25 @@
 //! Clients that know what they wrote: the work done while something is cut, killed or dropped, and what must be there
 //! afterwards.
 //!
-//! A [`Clerk`] is one client of one contract. It decides its next operation, is told how that ended, and so knows of each
+//! A [`OracleClient`] is one client of one contract. It decides its next operation, is told how that ended, and so knows of each
 //! write whether it happened, did not, or may have. What it reads later, and what another handle reads in the end, must be
 //! one of the states that this leaves: an acknowledged write is there, in its order and once; one reported as not applied
-//! is absent; one whose outcome is unknown is whole or absent. Each clerk alone writes what it judges, so plain comparison
+//! is absent; one whose outcome is unknown is whole or absent. Each client alone writes what it judges, so plain comparison
 //! is enough and no search over interleavings is needed.
 //!
-//! Clerks decide by a seed and by what they are told, so the same decisions can be made again from a journal alone.
+//! Clients decide by a seed and by what they are told, so the same decisions can be made again from a journal alone.
 //!
 //! A write of unknown outcome may take place later than the answer about it: what was sent may still be on its way. So no
-//! clerk does anything after such a write that the late one could undo: puts name the revision that they replace, and a
+//! client does anything after such a write that the late one could undo: puts name the revision that they replace, and a
 //! blob, a document or an entity whose write is open is not written again.
 
 mod blobs;
 mod calls;
+mod cell;
+mod cells;
 mod graph;
 mod history;
 mod listen;
-mod register;
-mod shelf;
 mod tasks;
 mod values;
 mod vectors;
@@ -28,12 +28,12 @@ use async_trait::async_trait;
 use larder_kernel::{Contract, Error, ErrorKind, Outcome, Result, TaskStatus};
 
 pub use calls::{Calls, Tally};
+pub use cell::Held;
 pub use listen::Listeners;
-pub use register::Held;
 
 use crate::harness::StoreSet;
 
-/// The contracts for which there are clerks.
+/// The contracts for which there are clients.
 pub const CONTRACTS: [Contract; 6] = [
     Contract::History,
     Contract::KeyValue,
@@ -43,7 +43,7 @@ pub const CONTRACTS: [Contract; 6] = [
     Contract::Graph,
 ];
 
-/// What a clerk does next. The numbers tell what is written, so that nothing need be kept of the bytes.
+/// What a client does next. The numbers tell what is written, so that nothing need be kept of the bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Op {
     /// Appends the messages of a batch, under the batch's idempotency key if it has one.
@@ -73,7 +73,7 @@ pub enum Op {
     /// Makes the two entities that relationships are between.
     MakeEnds,
     /// Writes documents or entities, only where there are none if `fresh` says so.
-    Shelve { places: Vec<usize>, number: u64, fresh: bool },
+    WriteCells { places: Vec<usize>, number: u64, fresh: bool },
     /// Deletes a document or an entity.
     Remove { place: usize },
     /// Reads documents or entities.
@@ -97,7 +97,7 @@ impl Op {
     }
 }
 
-/// What a store answered, as far as a clerk looks at it.
+/// What a store answered, as far as a client looks at it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
     /// The numbers that a write was given.
@@ -135,14 +135,14 @@ impl From<Result<Answer>> for Ended {
 
 /// Something that contradicts the contract.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sin {
+pub struct Defect {
     /// The clause.
     pub clause: &'static str,
     /// What was expected and what came.
     pub finding: String,
 }
 
-impl Sin {
+impl Defect {
     pub fn new(clause: &'static str, finding: impl Into<String>) -> Self {
         Self { clause, finding: finding.into() }
     }
@@ -150,7 +150,7 @@ impl Sin {
 
 /// One client of one contract, which remembers what it wrote.
 #[async_trait]
-pub trait Clerk: Send + Sync {
+pub trait OracleClient: Send + Sync {
     /// The contract.
     fn contract(&self) -> Contract;
 
@@ -161,47 +161,47 @@ pub trait Clerk: Send + Sync {
     async fn perform(&self, op: &Op, stores: &StoreSet) -> Result<Answer>;
 
     /// Takes note of how it ended.
-    fn settle(&mut self, op: &Op, ended: Ended) -> Option<Sin>;
+    fn settle(&mut self, op: &Op, ended: Ended) -> Option<Defect>;
 
     /// Compares what a handle shows with what must be there. `lost` is the clause that an acknowledged write broke which
     /// is gone.
-    async fn judge(&self, stores: &StoreSet, lost: &'static str) -> Result<Vec<Sin>>;
+    async fn verify(&self, stores: &StoreSet, lost: &'static str) -> Result<Vec<Defect>>;
 }
 
-/// A clerk for each contract that is served, all on things of their own under the name `era`.
-pub fn clerks(stores: &StoreSet, era: &str, seed: u64) -> Vec<Box<dyn Clerk>> {
+/// A client for each contract that is served, all on things of their own under the name `era`.
+pub fn clients(stores: &StoreSet, era: &str, seed: u64) -> Vec<Box<dyn OracleClient>> {
     CONTRACTS
         .into_iter()
         .filter(|contract| stores.store(*contract).is_some())
-        .map(|contract| clerk(contract, stores, era, seed))
+        .map(|contract| client(contract, stores, era, seed))
         .collect()
 }
 
-/// A clerk for one contract.
-pub fn clerk(contract: Contract, stores: &StoreSet, era: &str, seed: u64) -> Box<dyn Clerk> {
+/// A client for one contract.
+pub fn client(contract: Contract, stores: &StoreSet, era: &str, seed: u64) -> Box<dyn OracleClient> {
     let random = Random::new(seed, contract.as_str());
     match contract {
-        Contract::History => Box::new(history::HistoryClerk::new(era, random)),
-        Contract::Vectors => Box::new(vectors::VectorClerk::new(era, random)),
-        Contract::Graph => Box::new(graph::GraphClerk::new(era, random)),
-        Contract::Tasks => Box::new(tasks::TaskClerk::new(era, random)),
+        Contract::History => Box::new(history::HistoryClient::new(era, random)),
+        Contract::Vectors => Box::new(vectors::VectorClient::new(era, random)),
+        Contract::Graph => Box::new(graph::GraphClient::new(era, random)),
+        Contract::Tasks => Box::new(tasks::TaskClient::new(era, random)),
         Contract::Blobs => {
             let declared = stores.capabilities(contract).unwrap_or_default();
-            Box::new(blobs::BlobClerk::new(era, random, &declared))
+            Box::new(blobs::BlobClient::new(era, random, &declared))
         }
-        Contract::KeyValue => Box::new(values::ValueClerk::new(era, random)),
+        Contract::KeyValue => Box::new(values::ValueClient::new(era, random)),
     }
 }
 
 /// Whether an error is one that a place out of reach explains.
-pub fn is_weather(error: &Error) -> bool {
+pub fn is_outage(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout | ErrorKind::ResourceExhausted)
 }
 
-/// The sin of an error that nothing explains, where it is one.
-pub fn unexplained(error: Option<&Error>, op: &Op) -> Option<Sin> {
-    let error = error.filter(|error| !is_weather(error))?;
-    Some(Sin::new("STORE-014", format!("{op:?} ended with an error that nothing explains: {error}")))
+/// The defect of an error that nothing explains, where it is one.
+pub fn unexplained(error: Option<&Error>, op: &Op) -> Option<Defect> {
+    let error = error.filter(|error| !is_outage(error) && error.missing_method().is_none())?;
+    Some(Defect::new("STORE-014", format!("{op:?} ended with an error that nothing explains: {error}")))
 }
 
 /// Chance from a seed: SplitMix64 (Steele, Lea, Flood 2014).
@@ -253,7 +253,7 @@ pub fn filler(number: u64) -> String {
     (0..length).map(letter).collect()
 }
 
-/// How a step of a clerk ended.
+/// How a step of a client ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stepped {
     /// A write was acknowledged.
@@ -264,34 +264,39 @@ pub enum Stepped {
     Failed,
 }
 
-/// Does one step of a clerk.
-pub async fn step(clerk: &mut dyn Clerk, stores: &StoreSet, calls: &Calls, sins: &mut Vec<Sin>) -> Stepped {
-    let op = clerk.next();
-    let (ended, late) = calls.call(&op, clerk.perform(&op, stores)).await;
+/// Does one step of a client.
+pub async fn step(
+    client: &mut dyn OracleClient,
+    stores: &StoreSet,
+    calls: &Calls,
+    defects: &mut Vec<Defect>,
+) -> Stepped {
+    let op = client.next();
+    let (ended, late) = calls.call(&op, client.perform(&op, stores)).await;
     let stepped = match ended {
         Ended::Done(_) if op.writes() => Stepped::Wrote,
         Ended::Done(_) => Stepped::Read,
         _ => Stepped::Failed,
     };
-    sins.extend(late);
-    sins.extend(clerk.settle(&op, ended));
+    defects.extend(late);
+    defects.extend(client.settle(&op, ended));
     stepped
 }
 
-/// How many steps a clerk has, failed or not, until a write must have succeeded: by chance many may be reads.
+/// How many steps a client has, failed or not, until a write must have succeeded: by chance many may be reads.
 const STEPS_MAX: u32 = 100;
 
-/// Has a clerk work until a write is acknowledged. So many of its calls may fail before; says how many did.
+/// Has a client work until a write is acknowledged. So many of its calls may fail before; says how many did.
 pub async fn recover(
-    clerk: &mut dyn Clerk,
+    client: &mut dyn OracleClient,
     stores: &StoreSet,
     calls: &Calls,
-    sins: &mut Vec<Sin>,
+    defects: &mut Vec<Defect>,
     failures_max: u32,
 ) -> u32 {
     let mut failures = 0;
     for _ in 0..STEPS_MAX {
-        match step(clerk, stores, calls, sins).await {
+        match step(client, stores, calls, defects).await {
             Stepped::Wrote => return failures,
             Stepped::Read => {}
             Stepped::Failed => failures += 1,
@@ -300,9 +305,10 @@ pub async fn recover(
             break;
         }
     }
-    let contract = clerk.contract();
-    let sin = format!("after {failures} failures no write of {contract} succeeded, though the place is back");
-    sins.push(Sin::new("STORE-014", sin));
+    let contract = client.contract();
+    let defect =
+        format!("after {failures} failures no write of {contract} succeeded, though the place is back");
+    defects.push(Defect::new("STORE-014", defect));
     failures
 }
 

@@ -8,8 +8,8 @@ use larder_kernel::{
     TaskQuery, TaskStatus, Transition,
 };
 
-use super::register::Register;
-use super::{Answer, Clerk, Ended, Held, Op, Random, Sin, filler, is_weather, unexplained};
+use super::cell::Cell;
+use super::{Answer, Defect, Ended, Held, Op, OracleClient, Random, filler, is_outage, unexplained};
 use crate::harness::StoreSet;
 
 /// How often a batch is sent again before it is left as it is.
@@ -31,18 +31,18 @@ struct Batch {
 }
 
 #[derive(Debug)]
-pub(crate) struct TaskClerk {
+pub(crate) struct TaskClient {
     era: String,
     random: Random,
     /// How often the board was to be made, and whether it is there.
     board: (u32, State),
     batches: Vec<Batch>,
-    tasks: Vec<Register>,
+    tasks: Vec<Cell>,
     again: Option<usize>,
     number: u64,
 }
 
-impl TaskClerk {
+impl TaskClient {
     pub(crate) fn new(era: &str, random: Random) -> Self {
         Self {
             era: era.to_owned(),
@@ -56,7 +56,7 @@ impl TaskClerk {
     }
 
     fn board(&self) -> Result<BoardId> {
-        BoardId::new(&self.era, "clerk")
+        BoardId::new(&self.era, "client")
     }
 
     fn add(&mut self, batch: usize) -> Op {
@@ -66,7 +66,7 @@ impl TaskClerk {
 
     /// A step that the table allows, on a task that is known.
     fn step(&mut self) -> Option<Op> {
-        let known = |task: &Register| !task.retired && task.base.version.is_some();
+        let known = |task: &Cell| !task.retired && task.base.version.is_some();
         let live: Vec<usize> = (0..self.tasks.len()).filter(|slot| known(&self.tasks[*slot])).collect();
         if live.is_empty() {
             return None;
@@ -87,7 +87,7 @@ impl TaskClerk {
         Some(Op::Step { slot, number: self.number, to, at })
     }
 
-    fn settle_board(&mut self, ended: Ended) -> Option<Sin> {
+    fn settle_board(&mut self, ended: Ended) -> Option<Defect> {
         match ended {
             Ended::Done(_) => self.board.1 = State::There,
             Ended::Refused(error) if error.kind() == ErrorKind::AlreadyExists => {
@@ -96,7 +96,7 @@ impl TaskClerk {
                 if first {
                     let finding = "a new board is refused as one that is there: the call met its own effect, or that \
                                    of one reported as not applied";
-                    return Some(Sin::new("STORE-013", finding));
+                    return Some(Defect::new("STORE-013", finding));
                 }
             }
             Ended::Refused(error) => {
@@ -113,7 +113,7 @@ impl TaskClerk {
         None
     }
 
-    fn settle_add(&mut self, batch: usize, ended: Ended) -> Option<Sin> {
+    fn settle_add(&mut self, batch: usize, ended: Ended) -> Option<Defect> {
         self.again = None;
         let of = &mut self.batches[batch];
         let op = Op::Add { batch, count: of.tasks.len() };
@@ -125,7 +125,7 @@ impl TaskClerk {
                     self.tasks[slot].done(Held { version: Some(revision), ..Held::default() });
                 }
                 (!known)
-                    .then(|| Sin::new("TASK-006", format!("{op:?} answered with another number of tasks")))
+                    .then(|| Defect::new("TASK-006", format!("{op:?} answered with another number of tasks")))
             }
             Ended::Done(_) => None,
             Ended::Refused(error) if error.kind() == ErrorKind::AlreadyExists => {
@@ -133,13 +133,13 @@ impl TaskClerk {
                 of.state = State::There;
                 first.then(|| {
                     let finding = format!("{op:?} of new tasks is refused ({error}): it met its own effect");
-                    Sin::new("STORE-013", finding)
+                    Defect::new("STORE-013", finding)
                 })
             }
             Ended::Refused(error) => {
                 if of.tries == 1 {
                     of.state = State::Absent;
-                } else if is_weather(&error) && of.tries < TRIES_MAX {
+                } else if is_outage(&error) && of.tries < TRIES_MAX {
                     self.again = Some(batch);
                 }
                 unexplained(Some(&error), &op)
@@ -153,7 +153,7 @@ impl TaskClerk {
         }
     }
 
-    fn settle_step(&mut self, op: &Op, slot: usize, to: Held, ended: Ended) -> Option<Sin> {
+    fn settle_step(&mut self, op: &Op, slot: usize, to: Held, ended: Ended) -> Option<Defect> {
         let task = &mut self.tasks[slot];
         match ended {
             Ended::Done(Answer::Numbers(revisions)) => {
@@ -161,7 +161,7 @@ impl TaskClerk {
                 let version = revisions.first().copied();
                 task.done(Held { version, ..to });
                 (version <= before).then(|| {
-                    Sin::new("TASK-023", format!("{op:?} got revision {version:?} after {before:?}"))
+                    Defect::new("TASK-023", format!("{op:?} got revision {version:?} after {before:?}"))
                 })
             }
             Ended::Done(_) => None,
@@ -176,7 +176,7 @@ impl TaskClerk {
                         "{op:?} is refused ({error}), though nobody else writes: it met its own effect, or that of a \
                          step reported as not applied"
                     );
-                    Sin::new("STORE-013", finding)
+                    Defect::new("STORE-013", finding)
                 })
             }
             Ended::Open(error) => {
@@ -219,11 +219,11 @@ fn task_id(slot: usize) -> Result<TaskId> {
 }
 
 fn not_served() -> Error {
-    Error::new(ErrorKind::Unsupported, "ledger.perform", "the contract is not served")
+    Error::new(ErrorKind::Unsupported, "oracle.perform", "the contract is not served")
 }
 
 #[async_trait]
-impl Clerk for TaskClerk {
+impl OracleClient for TaskClient {
     fn contract(&self) -> Contract {
         Contract::Tasks
     }
@@ -246,7 +246,7 @@ impl Clerk for TaskClerk {
         }
         let count = 1 + self.random.index(3);
         let first = self.tasks.len();
-        self.tasks.extend((0..count).map(|_| Register::new()));
+        self.tasks.extend((0..count).map(|_| Cell::new()));
         self.batches.push(Batch { tasks: first..first + count, tries: 0, state: State::Open });
         self.add(self.batches.len() - 1)
     }
@@ -280,7 +280,7 @@ impl Clerk for TaskClerk {
         }
     }
 
-    fn settle(&mut self, op: &Op, ended: Ended) -> Option<Sin> {
+    fn settle(&mut self, op: &Op, ended: Ended) -> Option<Defect> {
         match (op, ended) {
             (Op::MakeBoard, ended) => self.settle_board(ended),
             (Op::Add { batch, .. }, ended) => self.settle_add(*batch, ended),
@@ -292,20 +292,20 @@ impl Clerk for TaskClerk {
                 self.tasks[*slot].read(&format!("task {slot}"), held, "STORE-002")
             }
             (_, Ended::Done(Answer::Torn)) => {
-                Some(Sin::new("STORE-002", format!("{op:?}: a task that was acknowledged is gone")))
+                Some(Defect::new("STORE-002", format!("{op:?}: a task that was acknowledged is gone")))
             }
             (_, Ended::Refused(error) | Ended::Open(Some(error))) => unexplained(Some(&error), op),
             _ => None,
         }
     }
 
-    async fn judge(&self, stores: &StoreSet, lost: &'static str) -> Result<Vec<Sin>> {
+    async fn verify(&self, stores: &StoreSet, lost: &'static str) -> Result<Vec<Defect>> {
         let listed = self.list(stores).await?;
-        let mut sins = Vec::new();
+        let mut defects = Vec::new();
         let mut met: BTreeMap<String, &Task> = BTreeMap::new();
         for task in &listed {
             if met.insert(task.id.to_string(), task).is_some() {
-                sins.push(Sin::new("TASK-009", format!("{} is on the board twice", task.id)));
+                defects.push(Defect::new("TASK-009", format!("{} is on the board twice", task.id)));
             }
         }
         let mut before = None;
@@ -318,23 +318,23 @@ impl Clerk for TaskClerk {
             let finding = format!("{} of {} tasks of batch {batch} are there", there.len(), of.tasks.len());
             match of.state {
                 State::There if there.len() < of.tasks.len() => {
-                    sins.push(Sin::new(lost, format!("{finding}, and all were acknowledged")));
+                    defects.push(Defect::new(lost, format!("{finding}, and all were acknowledged")));
                 }
                 State::Absent if !there.is_empty() => {
-                    sins.push(Sin::new(
+                    defects.push(Defect::new(
                         "STORE-013",
                         format!("{finding}, and the batch was reported as not applied"),
                     ));
                 }
                 State::Open if !there.is_empty() && there.len() < of.tasks.len() => {
-                    sins.push(Sin::new("TASK-006", finding));
+                    defects.push(Defect::new("TASK-006", finding));
                 }
                 _ => {}
             }
             for (slot, task) in there {
                 if of.state == State::There {
                     if Some(task.position) <= before {
-                        sins.push(Sin::new(
+                        defects.push(Defect::new(
                             "TASK-006",
                             format!("task {slot} stands before one added earlier"),
                         ));
@@ -342,13 +342,13 @@ impl Clerk for TaskClerk {
                     before = before.max(Some(task.position));
                 }
                 let known = self.tasks[slot].base.version.is_some();
-                sins.extend(
+                defects.extend(
                     known
-                        .then(|| self.tasks[slot].judge(&format!("task {slot}"), held(task), lost))
+                        .then(|| self.tasks[slot].verify(&format!("task {slot}"), held(task), lost))
                         .flatten(),
                 );
             }
         }
-        Ok(sins)
+        Ok(defects)
     }
 }

@@ -8,7 +8,7 @@ use larder_kernel::{
     Thread,
 };
 
-use super::{Answer, Clerk, Ended, Op, Random, Sin, filler, is_weather, unexplained};
+use super::{Answer, Defect, Ended, Op, OracleClient, Random, filler, is_outage, unexplained};
 use crate::harness::StoreSet;
 
 /// How often a batch with a key is sent again before it is left as it is.
@@ -41,7 +41,7 @@ struct Batch {
 }
 
 #[derive(Debug)]
-pub(crate) struct HistoryClerk {
+pub(crate) struct HistoryClient {
     era: String,
     random: Random,
     batches: Vec<Batch>,
@@ -49,13 +49,13 @@ pub(crate) struct HistoryClerk {
     again: Option<usize>,
 }
 
-impl HistoryClerk {
+impl HistoryClient {
     pub(crate) fn new(era: &str, random: Random) -> Self {
         Self { era: era.to_owned(), random, batches: Vec::new(), again: None }
     }
 
     fn thread(&self) -> Result<Thread> {
-        Thread::new("clerk", &self.era)
+        Thread::new("client", &self.era)
     }
 
     fn text(&self, batch: usize, index: usize) -> String {
@@ -79,8 +79,8 @@ impl HistoryClerk {
     }
 
     /// Compares a thread with what must be in it.
-    fn compare(&self, lines: &[Line], lost: &'static str) -> Vec<Sin> {
-        let mut sins = Vec::new();
+    fn compare(&self, lines: &[Line], lost: &'static str) -> Vec<Defect> {
+        let mut defects = Vec::new();
         let mut met: BTreeMap<usize, u64> = BTreeMap::new();
         let mut rest = lines;
         while let Some(first) = rest.first() {
@@ -89,7 +89,7 @@ impl HistoryClerk {
                     "at {} stands a message that no batch begins with: {:?}",
                     first.seq, first.written
                 );
-                sins.push(Sin::new("HIST-003", finding));
+                defects.push(Defect::new("HIST-003", finding));
                 rest = &rest[1..];
                 continue;
             };
@@ -99,7 +99,7 @@ impl HistoryClerk {
                 rest.get(index) == Some(&Line { written: Some((batch, index)), seq })
             });
             if !whole {
-                sins.push(Sin::new(
+                defects.push(Defect::new(
                     "HIST-003",
                     format!("batch {batch} of {count} is at {} in part", first.seq),
                 ));
@@ -107,34 +107,34 @@ impl HistoryClerk {
             if met.insert(batch, first.seq).is_some() {
                 let (clause, how) =
                     if self.batches[batch].keyed { ("HIST-007", "with") } else { ("HIST-001", "without") };
-                sins.push(Sin::new(
+                defects.push(Defect::new(
                     clause,
                     format!("batch {batch}, {how} an idempotency key, is there twice"),
                 ));
             }
             rest = &rest[if whole { count } else { 1 }..];
         }
-        self.miss(&met, lost, &mut sins);
-        sins
+        self.miss(&met, lost, &mut defects);
+        defects
     }
 
-    fn miss(&self, met: &BTreeMap<usize, u64>, lost: &'static str, sins: &mut Vec<Sin>) {
+    fn miss(&self, met: &BTreeMap<usize, u64>, lost: &'static str, defects: &mut Vec<Defect>) {
         let mut before = 0;
         for (batch, of) in self.batches.iter().enumerate() {
             match (of.state, met.get(&batch)) {
                 (State::There(first, last), None) => {
-                    sins.push(Sin::new(
+                    defects.push(Defect::new(
                         lost,
                         format!("batch {batch}, acknowledged at {first} to {last}, is gone"),
                     ));
                 }
                 (State::There(first, _), Some(seq)) if first != *seq => {
                     let finding = format!("batch {batch} is at {seq}, and was acknowledged at {first}");
-                    sins.push(Sin::new("HIST-002", finding));
+                    defects.push(Defect::new("HIST-002", finding));
                 }
                 (State::There(first, _), Some(_)) => {
                     if first <= before {
-                        sins.push(Sin::new(
+                        defects.push(Defect::new(
                             "HIST-001",
                             format!("batch {batch} stands before an earlier one"),
                         ));
@@ -143,14 +143,14 @@ impl HistoryClerk {
                 }
                 (State::Absent, Some(seq)) => {
                     let finding = format!("batch {batch}, reported as not applied, is at {seq}");
-                    sins.push(Sin::new("STORE-013", finding));
+                    defects.push(Defect::new("STORE-013", finding));
                 }
                 _ => {}
             }
         }
     }
 
-    fn settle_append(&mut self, batch: usize, ended: Ended) -> Option<Sin> {
+    fn settle_append(&mut self, batch: usize, ended: Ended) -> Option<Defect> {
         self.again = None;
         let of = &mut self.batches[batch];
         match ended {
@@ -159,22 +159,23 @@ impl HistoryClerk {
                 let [first, last] = numbers[..] else { return None };
                 of.state = State::There(first, last);
                 let right = first + count == last + 1;
-                (!right)
-                    .then(|| Sin::new("HIST-002", format!("{count} messages were put at {first} to {last}")))
+                (!right).then(|| {
+                    Defect::new("HIST-002", format!("{count} messages were put at {first} to {last}"))
+                })
             }
             Ended::Done(_) => None,
             Ended::Refused(error) => {
                 // Where it was sent before, that attempt may have succeeded.
                 if of.tries == 1 {
                     of.state = State::Absent;
-                } else if is_weather(&error) && of.tries < TRIES_MAX {
+                } else if is_outage(&error) && of.tries < TRIES_MAX {
                     self.again = Some(batch);
                 }
                 let again = of.tries > 1 && matches!(error.kind(), ErrorKind::Conflict);
                 let op = Op::Append { batch, count: of.count, keyed: of.keyed };
                 if again {
                     let finding = format!("batch {batch}, repeated with its key, is refused: {error}");
-                    return Some(Sin::new("HIST-007", finding));
+                    return Some(Defect::new("HIST-007", finding));
                 }
                 unexplained(Some(&error), &op)
             }
@@ -190,11 +191,11 @@ impl HistoryClerk {
 }
 
 fn not_served() -> Error {
-    Error::new(ErrorKind::Unsupported, "ledger.perform", "the contract is not served")
+    Error::new(ErrorKind::Unsupported, "oracle.perform", "the contract is not served")
 }
 
 #[async_trait]
-impl Clerk for HistoryClerk {
+impl OracleClient for HistoryClient {
     fn contract(&self) -> Contract {
         Contract::History
     }
@@ -229,7 +230,7 @@ impl Clerk for HistoryClerk {
         Ok(Answer::Numbers(vec![number(appended.first), number(appended.last)]))
     }
 
-    fn settle(&mut self, op: &Op, ended: Ended) -> Option<Sin> {
+    fn settle(&mut self, op: &Op, ended: Ended) -> Option<Defect> {
         match (op, ended) {
             (Op::Append { batch, .. }, ended) => self.settle_append(*batch, ended),
             (_, Ended::Done(Answer::Thread(lines))) => self.compare(&lines, "STORE-002").into_iter().next(),
@@ -239,7 +240,7 @@ impl Clerk for HistoryClerk {
         }
     }
 
-    async fn judge(&self, stores: &StoreSet, lost: &'static str) -> Result<Vec<Sin>> {
+    async fn verify(&self, stores: &StoreSet, lost: &'static str) -> Result<Vec<Defect>> {
         Ok(self.compare(&self.read(stores).await?, lost))
     }
 }

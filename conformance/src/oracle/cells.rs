@@ -1,4 +1,4 @@
-//! Places that are written several at once and without conditions: what the clerks of documents and of graphs know.
+//! Places that are written several at once and without conditions: what the clients of documents and of graphs know.
 //!
 //! A write without a condition that took place later than the answer about it would undo a later one. So a place whose
 //! write is open is read and never written again.
@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use larder_kernel::{Error, ErrorKind};
 
-use super::register::Register;
-use super::{Answer, Ended, Held, Op, Random, Sin, unexplained};
+use super::cell::Cell;
+use super::{Answer, Defect, Ended, Held, Op, Random, unexplained};
 
 /// How many places it works on at once.
 const PLACES: usize = 5;
@@ -25,17 +25,17 @@ pub(super) struct Clauses {
 }
 
 #[derive(Debug)]
-pub(super) struct Shelf {
+pub(super) struct Cells {
     name: &'static str,
     clauses: Clauses,
     random: Random,
-    places: Vec<Register>,
+    places: Vec<Cell>,
     /// The batches that may have been written: their number, and their places.
     open: BTreeMap<u64, Vec<usize>>,
     number: u64,
 }
 
-impl Shelf {
+impl Cells {
     pub(super) fn new(name: &'static str, clauses: Clauses, random: Random) -> Self {
         Self { name, clauses, random, places: Vec::new(), open: BTreeMap::new(), number: 0 }
     }
@@ -68,7 +68,7 @@ impl Shelf {
         }
         while free.len() < PLACES {
             free.push(self.places.len());
-            self.places.push(Register::new());
+            self.places.push(Cell::new());
         }
         let mut places = Vec::new();
         for _ in 0..=self.random.index(BATCH_MAX) {
@@ -79,12 +79,12 @@ impl Shelf {
         let absent = places.iter().all(|at| self.places[*at].base.number.is_none());
         places.iter().for_each(|at| self.places[*at].begin(held));
         self.open.insert(self.number, places.clone());
-        Op::Shelve { places, number: self.number, fresh: fresh && absent && draw.is_multiple_of(2) }
+        Op::WriteCells { places, number: self.number, fresh: fresh && absent && draw.is_multiple_of(2) }
     }
 
-    pub(super) fn settle(&mut self, op: &Op, ended: Ended) -> Option<Sin> {
+    pub(super) fn settle(&mut self, op: &Op, ended: Ended) -> Option<Defect> {
         match (op, ended) {
-            (Op::Shelve { places, number, fresh }, ended) => {
+            (Op::WriteCells { places, number, fresh }, ended) => {
                 let to = Held { number: Some(*number), ..Held::default() };
                 if !matches!(ended, Ended::Open(_)) {
                     self.open.remove(number);
@@ -97,27 +97,27 @@ impl Shelf {
                         "{op:?} left alone what is there, though nobody else writes: it met its own effect"
                     )
                 };
-                found.or_else(|| (*fresh && met).then(|| Sin::new("STORE-013", own())))
+                found.or_else(|| (*fresh && met).then(|| Defect::new("STORE-013", own())))
             }
             (Op::Remove { place }, ended) => self.settle_write(op, &[*place], Held::default(), ended),
             (Op::Look { places }, Ended::Done(Answer::Several(found))) => {
-                let mut sins = places.iter().zip(found).map(|(at, held)| self.read(*at, held));
-                sins.find_map(|sin| sin)
+                let mut defects = places.iter().zip(found).map(|(at, held)| self.read(*at, held));
+                defects.find_map(|defect| defect)
             }
             (_, Ended::Refused(error) | Ended::Open(Some(error))) => unexplained(Some(&error), op),
             _ => None,
         }
     }
 
-    fn settle_write(&mut self, op: &Op, places: &[usize], to: Held, ended: Ended) -> Option<Sin> {
-        let mut each = |act: &dyn Fn(&mut Register)| places.iter().for_each(|at| act(&mut self.places[*at]));
+    fn settle_write(&mut self, op: &Op, places: &[usize], to: Held, ended: Ended) -> Option<Defect> {
+        let mut each = |act: &dyn Fn(&mut Cell)| places.iter().for_each(|at| act(&mut self.places[*at]));
         match ended {
             Ended::Done(_) => {
                 each(&|place| place.done(to));
                 None
             }
             Ended::Refused(error) => {
-                each(&Register::refused);
+                each(&Cell::refused);
                 unexplained(Some(&error), op)
             }
             Ended::Open(error) => {
@@ -130,7 +130,7 @@ impl Shelf {
         }
     }
 
-    fn read(&mut self, at: usize, held: Option<Held>) -> Option<Sin> {
+    fn read(&mut self, at: usize, held: Option<Held>) -> Option<Defect> {
         let name = format!("{} {at}", self.name);
         match held {
             Some(held) => self.places[at].read(&name, held, "STORE-002"),
@@ -138,18 +138,18 @@ impl Shelf {
         }
     }
 
-    fn torn(&self, name: &str) -> Sin {
-        Sin::new(self.clauses.equal, format!("{name} holds what nobody wrote"))
+    fn torn(&self, name: &str) -> Defect {
+        Defect::new(self.clauses.equal, format!("{name} holds what nobody wrote"))
     }
 
     /// Compares what all places hold with what must be there.
-    pub(super) fn judge(&self, found: &[Option<Held>], lost: &'static str) -> Vec<Sin> {
-        let mut sins = Vec::new();
+    pub(super) fn verify(&self, found: &[Option<Held>], lost: &'static str) -> Vec<Defect> {
+        let mut defects = Vec::new();
         for (at, (place, held)) in self.places.iter().zip(found).enumerate() {
             let name = format!("{} {at}", self.name);
             match held {
-                Some(held) => sins.extend(place.judge(&name, *held, lost)),
-                None => sins.push(self.torn(&name)),
+                Some(held) => defects.extend(place.verify(&name, *held, lost)),
+                None => defects.push(self.torn(&name)),
             }
         }
         for (number, places) in &self.open {
@@ -162,15 +162,15 @@ impl Shelf {
                     "of the batch {number}, whose outcome is unknown, {there} of {} are there",
                     places.len()
                 );
-                sins.push(Sin::new(self.clauses.whole, finding));
+                defects.push(Defect::new(self.clauses.whole, finding));
             }
         }
-        sins
+        defects
     }
 }
 
 pub(super) fn not_served() -> Error {
-    Error::new(ErrorKind::Unsupported, "ledger.perform", "the contract is not served")
+    Error::new(ErrorKind::Unsupported, "oracle.perform", "the contract is not served")
 }
 
 #[cfg(test)]
@@ -180,30 +180,30 @@ mod tests {
     #[test]
     fn what_an_unsettled_batch_wrote_is_looked_at_and_never_written_again() {
         let clauses = Clauses { equal: "VEC-001", whole: "VEC-004" };
-        let mut shelf = Shelf::new("document", clauses, Random::new(1, "shelf"));
+        let mut cells = Cells::new("document", clauses, Random::new(1, "cells"));
         let unsettled = loop {
-            if let Op::Shelve { places, .. } = shelf.next(false) {
+            if let Op::WriteCells { places, .. } = cells.next(false) {
                 break places;
             }
         };
         for _ in 0..200 {
-            let op = shelf.next(false);
+            let op = cells.next(false);
             let held = |at: &usize| {
-                let place = &shelf.places[*at];
+                let place = &cells.places[*at];
                 Some(place.open.last().copied().unwrap_or(place.base))
             };
             let answer = match &op {
                 Op::Look { places } => Answer::Several(places.iter().map(held).collect()),
-                Op::Shelve { places, .. } => {
+                Op::WriteCells { places, .. } => {
                     assert!(!places.iter().any(|at| unsettled.contains(at)), "{op:?}");
                     Answer::Numbers(vec![0])
                 }
                 _ => Answer::Numbers(vec![1]),
             };
-            assert_eq!(shelf.settle(&op, Ended::Done(answer)), None);
+            assert_eq!(cells.settle(&op, Ended::Done(answer)), None);
         }
-        let found: Vec<_> = shelf.places.iter().map(|place| Some(place.base)).collect();
-        assert!(unsettled.iter().all(|at| shelf.places[*at].is_certain()), "they were looked at");
-        assert_eq!(shelf.judge(&found, "STORE-005"), []);
+        let found: Vec<_> = cells.places.iter().map(|place| Some(place.base)).collect();
+        assert!(unsettled.iter().all(|at| cells.places[*at].is_certain()), "they were looked at");
+        assert_eq!(cells.verify(&found, "STORE-005"), []);
     }
 }

@@ -7,9 +7,9 @@ use tokio::task::JoinHandle;
 use crate::case::{CaseResult, Failure};
 
 /// A task that is ended when the case lets go of it, so that it writes nothing after the case's namespace is erased.
-pub(crate) struct Alongside<T>(JoinHandle<T>);
+pub(crate) struct BackgroundTask<T>(JoinHandle<T>);
 
-impl<T: Send + 'static> Alongside<T> {
+impl<T: Send + 'static> BackgroundTask<T> {
     /// Starts the work.
     pub(crate) fn start(work: impl Future<Output = T> + Send + 'static) -> Self {
         Self(tokio::spawn(work))
@@ -26,7 +26,7 @@ impl<T: Send + 'static> Alongside<T> {
     }
 }
 
-impl<T> Drop for Alongside<T> {
+impl<T> Drop for BackgroundTask<T> {
     fn drop(&mut self) {
         self.0.abort();
     }

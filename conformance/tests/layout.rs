@@ -1,0 +1,174 @@
+//! The layout of the code: packages depend downwards only, and no modules of a crate import each other in a circle.
+//!
+//! `LARDER_LAYOUT_ROOT` names another checkout to look at.
+
+// The whole target is a test, its helpers included.
+#![allow(clippy::panic, clippy::unwrap_used)]
+
+#[path = "layout/graph.rs"]
+mod graph;
+#[path = "layout/paths.rs"]
+mod paths;
+#[path = "layout/tree.rs"]
+mod tree;
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use tree::Tree;
+
+/// The packages by their folders, the lowest first. One may depend on those above it in this list.
+const PACKAGES: [(&str, &str); 7] = [
+    ("kernel", "larder-kernel"),
+    ("agents", "larder-agents"),
+    ("capabilities", "larder-capabilities"),
+    (".", "larder"),
+    ("conformance", "larder-conformance"),
+    ("cli", "larder-cli"),
+    ("bench", "larder-bench"),
+];
+
+/// Dependencies that point up all the same.
+const EXCEPTIONS: [(&str, &str); 1] = [
+    // The tests that run sessions and workflows on every backend, until they move to a package above both.
+    ("agents", "larder-capabilities"),
+];
+
+fn root() -> PathBuf {
+    let here = || Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    std::env::var_os("LARDER_LAYOUT_ROOT").map_or_else(here, PathBuf::from)
+}
+
+/// The names under all tables of dependencies of a manifest, those for development, builds and targets included.
+fn dependencies(manifest: &toml::Table) -> Vec<String> {
+    let mut found = Vec::new();
+    for (key, value) in manifest {
+        let Some(table) = value.as_table() else { continue };
+        if key == "dependencies" || key.ends_with("-dependencies") {
+            for (name, source) in table {
+                let package = source.get("package").and_then(toml::Value::as_str);
+                found.push(package.unwrap_or(name).to_owned());
+            }
+        } else if key == "target" {
+            let targets = table.values().filter_map(toml::Value::as_table);
+            found.extend(targets.flat_map(dependencies));
+        }
+    }
+    found
+}
+
+/// Proves: RAVI-1
+#[test]
+fn packages_depend_downwards_only() {
+    let mut wrong = Vec::new();
+    for (place, (folder, package)) in PACKAGES.iter().enumerate() {
+        let Ok(text) = fs::read_to_string(root().join(folder).join("Cargo.toml")) else { continue };
+        let manifest: toml::Table = text.parse().unwrap();
+        for name in dependencies(&manifest) {
+            let above = PACKAGES.iter().position(|(_, other)| *other == name);
+            let known = name == *package || EXCEPTIONS.contains(&(folder, &name));
+            if above.is_some_and(|above| above >= place) && !known {
+                wrong.push(format!("{package} depends on {name}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// The root files of a package's crates.
+fn crates(package: &Path) -> Vec<PathBuf> {
+    let source = package.join("src");
+    let mut roots = vec![source.join("lib.rs"), source.join("main.rs")];
+    for entry in fs::read_dir(source.join("bin")).into_iter().flatten().flatten() {
+        let path = entry.path();
+        roots.push(if path.is_dir() { path.join("main.rs") } else { path });
+    }
+    roots.retain(|root| root.is_file());
+    roots
+}
+
+/// The circles of a crate: their modules, and an example of each import.
+fn circles(tree: &Tree) -> Vec<String> {
+    let edges = tree.edges();
+    let shown = |id: usize| tree.modules[id].path.as_str();
+    let circles = graph::circles(tree.modules.len(), &edges).into_iter();
+    circles
+        .map(|circle| {
+            let names: Vec<&str> = circle.iter().map(|id| shown(*id)).collect();
+            let mut text = format!("circle of {}: {}\n", names.len(), names.join(", "));
+            for ((from, to), example) in &edges {
+                if circle.contains(from) && circle.contains(to) {
+                    writeln!(text, "  {} -> {}, as `{example}`", shown(*from), shown(*to)).unwrap();
+                }
+            }
+            text
+        })
+        .collect()
+}
+
+#[test]
+fn no_modules_of_a_crate_import_each_other_in_a_circle() {
+    let mut found = String::new();
+    assert!(!crates(&root().join("kernel")).is_empty(), "{} is no checkout", root().display());
+    for (folder, _) in PACKAGES {
+        for root in crates(&root().join(folder)) {
+            for circle in circles(&Tree::read(&root)) {
+                write!(found, "{}: {circle}", root.display()).unwrap();
+            }
+        }
+    }
+    assert!(found.is_empty(), "\n{found}");
+}
+
+#[test]
+fn a_circle_is_found() {
+    let tree = Tree::of_source(
+        "mod a { use crate::b::Two; pub struct One; }
+         mod b { pub struct Two; fn f() { vec![super::c::three()]; } }
+         mod c { use super::a; pub fn three(_: a::One) {} }
+         mod d { use crate::a::One; }",
+    );
+    let found = circles(&tree);
+    assert_eq!(found.len(), 1);
+    assert!(found[0].starts_with("circle of 3: crate::a, crate::b, crate::c\n"), "{}", found[0]);
+    assert!(found[0].contains("crate::b -> crate::c, as `super::c::three`"), "{}", found[0]);
+}
+
+#[test]
+fn a_reexport_leads_to_the_module_that_defines_the_item() {
+    let facade =
+        "mod facade { pub use crate::low::Item; pub use self::deep::*; pub mod deep { pub struct Deep; } }";
+    let low = "mod low { pub struct Item; }";
+    let high = "mod high { use crate::facade::{Deep, Item}; }";
+    let none = Tree::of_source(&format!("{facade} {low} {high}"));
+    assert!(circles(&none).is_empty());
+    let edges = none.edges();
+    let named =
+        |(from, to): &(usize, usize)| (none.modules[*from].path.as_str(), none.modules[*to].path.as_str());
+    let from_high: Vec<_> = edges.keys().map(named).filter(|(from, _)| *from == "crate::high").collect();
+    assert_eq!(from_high, [("crate::high", "crate::facade::deep"), ("crate::high", "crate::low")]);
+    // Through the re-export, `low` would need the module above it.
+    let low = "mod low { use crate::top::Top; pub struct Item; }";
+    let top = "mod top { use crate::facade::Item; pub struct Top; }";
+    let circle = circles(&Tree::of_source(&format!("{facade} {low} {top}")));
+    assert!(circle[0].starts_with("circle of 2: crate::low, crate::top"), "{circle:?}");
+}
+
+#[test]
+fn a_module_and_its_descendants_are_no_circle() {
+    let tree = Tree::of_source(
+        "mod a { mod b { use super::One; pub struct Two; mod c { use crate::a::One; } } use b::Two; pub struct One; }",
+    );
+    assert!(circles(&tree).is_empty());
+}
+
+#[test]
+fn code_for_tests_is_left_out() {
+    let tree = Tree::of_source(
+        "mod a { pub struct One; #[cfg(test)] mod tests { use crate::b::Two; }
+                 #[cfg(all(test, unix))] fn f(_: crate::b::Two) {} }
+         mod b { use crate::a::One; pub struct Two; }",
+    );
+    assert!(circles(&tree).is_empty());
+}
