@@ -207,7 +207,7 @@ mod tests {
             let count = |key: &str| attributes.iter().find(|(name, _)| name == key).unwrap().1.clone();
             [count("tests"), count("failures"), count("errors"), count("disabled")].join(" ")
         };
-        assert_eq!(suite("mine.key_value"), "5 1 1 2");
+        assert_eq!(suite("mine.key_value"), "6 1 1 3");
         assert_eq!(suite("mine.level-model"), "1 0 0 1");
         assert_eq!(suite("mine.level-faults"), "1 0 1 0");
         assert_eq!(suite("not there"), "1 0 1 0");
