@@ -1,6 +1,6 @@
 //! Moving data between any two backends, through the contracts alone.
 //!
-//! [`copy`] fills the stores of one [`Side`] with what a [`Source`] holds: other stores, or an [`Archive`] that [`dump`]
+//! [`copy`] fills the stores of one [`StoreSet`](larder_kernel::StoreSet) with what a [`Source`] holds: other stores, or an [`Archive`] that [`dump`]
 //! wrote. Both sides are read contract by contract in the contract's own order, a page at a time, so memory does not grow
 //! with what is moved. There is no journal: what the target holds says how far an earlier copy came.
 //!
@@ -23,7 +23,8 @@
 //! use std::sync::Arc;
 //!
 //! use larder_agents::storage::{InMemoryKeyValueStore, MemoryBackend};
-//! use larder_agents::transfer::{Existing, Side, Source, Watch, copy};
+//! use larder_agents::transfer::{Existing, Source, Watch, copy};
+//! use larder_kernel::StoreSet;
 //! use larder_kernel::{BucketName, Contract, Key, KeyValueStoreExt, Namespace};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
@@ -32,8 +33,8 @@
 //! let to = InMemoryKeyValueStore::open(&MemoryBackend::new(), Namespace::new("tenant-1")?);
 //! from.set(&BucketName::new("jam")?, &Key::new("shelf")?, "second".into()).await?;
 //!
-//! let source = Source::from(Side::new().with_key_value(Arc::new(from)));
-//! let target = Side::new().with_key_value(Arc::new(to));
+//! let source = Source::from(StoreSet::new().with_key_value(Arc::new(from)));
+//! let target = StoreSet::new().with_key_value(Arc::new(to));
 //! let copied = copy(&source, &target, &[Contract::KeyValue], Existing::Refuse, &Watch::nobody()).await?;
 //! assert!(copied[0].is_equal());
 //! assert_eq!(copied[0].written, 1);
@@ -51,7 +52,6 @@ mod position;
 mod progress;
 mod record;
 mod scan;
-mod side;
 mod source;
 mod totals;
 mod write;
@@ -65,6 +65,5 @@ pub use progress::{Phase, Progress, Watch};
 pub use record::{
     BlobRecord, BoardRecord, CollectionRecord, DocumentRecord, MessageRecord, Record, TaskRecord, ValueRecord,
 };
-pub use side::Side;
 pub use source::Source;
 pub use totals::{count, digest};

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
-use larder_capabilities::Stores;
+use larder::Stores;
 use larder_kernel::{BlobBody, BlobGetOptions, BlobKey, BlobPutOptions, BlobStore, Namespace};
 
 use super::Outcome;
@@ -22,8 +22,8 @@ pub(super) struct Blobs {
 
 impl Blobs {
     pub(super) async fn open(url: &str, namespace: &str) -> Outcome<Self> {
-        let stores = Stores::builder().namespace(Namespace::new(namespace)?).url(url).connect().await?;
-        Ok(Self { blobs: stores.blobs()?, stores, key: BlobKey::new("blob")? })
+        let stores = Stores::builder().namespace(Namespace::new(namespace)?).url(url).open().await?;
+        Ok(Self { blobs: stores.set().blobs()?, stores, key: BlobKey::new("blob")? })
     }
 
     /// Removes what the run wrote.

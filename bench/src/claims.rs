@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use larder_capabilities::Stores;
+use larder::Stores;
 use larder_kernel::{BoardId, Namespace, NewBoard, NewTask, TaskId, TaskStore, WorkerId};
 use sqlx::PgConnection;
 
@@ -47,8 +47,8 @@ struct Backlog {
 impl Backlog {
     async fn open(url: &str) -> Outcome<Self> {
         let namespace = Namespace::new(format!("bench-{}", std::process::id()))?;
-        let stores = Stores::builder().namespace(namespace).url(url).connect().await?;
-        let (tasks, board) = (stores.tasks()?, BoardId::new("bench", "claims")?);
+        let stores = Stores::builder().namespace(namespace).url(url).open().await?;
+        let (tasks, board) = (stores.set().tasks()?, BoardId::new("bench", "claims")?);
         tasks.create_task_list(&board, NewBoard::default()).await?;
         Ok(Self { tasks, stores, board, added: 0, claimed: HashSet::new() })
     }

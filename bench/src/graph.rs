@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use larder_agents::storage::{InMemoryGraphStore, ReachedIds};
+use larder::memory::{InMemoryGraphStore, ReachedIds};
 use larder_kernel::{
     Direction, Entity, EntityId, EntityType, GraphStore, NeighborQuery, Relationship, RelationshipId,
     RelationshipType,

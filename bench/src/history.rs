@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use larder_capabilities::Stores;
+use larder::Stores;
 use larder_kernel::{AppendOptions, HistoryProvider, HistoryProviderExt, Namespace, Thread};
 
 use super::curve::Plot;
@@ -26,8 +26,8 @@ pub(super) struct Conversations {
 impl Conversations {
     pub(super) async fn open(url: &str) -> Outcome<Self> {
         let namespace = Namespace::new(format!("bench-{}", std::process::id()))?;
-        let stores = Stores::builder().namespace(namespace).url(url).connect().await?;
-        Ok(Self { history: stores.history()?, stores, next: 0 })
+        let stores = Stores::builder().namespace(namespace).url(url).open().await?;
+        Ok(Self { history: stores.set().history()?, stores, next: 0 })
     }
 
     /// Removes what the run wrote.

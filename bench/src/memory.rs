@@ -6,7 +6,7 @@ use std::sync::{Arc, Barrier, Mutex, PoisonError};
 use std::time::Instant;
 
 use async_trait::async_trait;
-use larder_agents::InMemoryHistoryProvider;
+use larder::memory::InMemoryHistoryProvider;
 use larder_kernel::{AppendOptions, ChatMessage, HistoryProvider, HistoryProviderExt, Thread};
 use tokio::runtime::Builder;
 

@@ -8,7 +8,7 @@ mod by_hand;
 use std::sync::Arc;
 use std::time::Instant;
 
-use larder_capabilities::Stores;
+use larder::Stores;
 use larder_kernel::{
     Direction, Entity, EntityId, EntityType, GraphStore, Metadata, Namespace, NeighborQuery, Relationship,
     RelationshipId, RelationshipType, SubGraph,
@@ -43,9 +43,8 @@ struct Graph {
 impl Graph {
     async fn open(url: &str, nodes: u32) -> Outcome<Self> {
         let namespace = format!("bench-graph-{}", std::process::id());
-        let stores =
-            Stores::builder().namespace(Namespace::new(namespace.as_str())?).url(url).connect().await?;
-        let graph = Self { graph: stores.graph()?, stores, namespace, nodes: nodes.into() };
+        let stores = Stores::builder().namespace(Namespace::new(namespace.as_str())?).url(url).open().await?;
+        let graph = Self { graph: stores.set().graph()?, stores, namespace, nodes: nodes.into() };
         graph.fill().await?;
         Ok(graph)
     }

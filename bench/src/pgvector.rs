@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-use larder_capabilities::postgres::{Postgres, PostgresConfig, PostgresVectorStore};
+use larder::postgres::{Postgres, PostgresConfig, PostgresVectorStore};
 use larder_kernel::{CollectionName, Filter, Namespace, PutMode, Store, VectorStore};
 use serde_json::{Map, Value};
 use sqlx::{AssertSqlSafe, PgConnection, Row};

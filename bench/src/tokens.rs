@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use larder_agents::tokens::{Encoding, TiktokenCounter, TokenCounter};
+use larder::tokens::{Encoding, TiktokenCounter, TokenCounter};
 
 use super::figure::{Figure, Subject, Target, Unit, in_turns};
 use super::pgbench::run;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-use larder_agents::storage::InMemoryVectorStore;
+use larder::memory::InMemoryVectorStore;
 use larder_kernel::{
     CollectionName, Document, DocumentId, Embedding, Filter, Metadata, PutMode, SearchHit, SearchRequest,
     VectorStore,

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use larder_agents::InMemoryHistoryProvider;
-use larder_agents::compaction::{Pipeline, SlidingWindow, ToolResultTruncation};
-use larder_agents::context::{AgentContext, ContextConfig};
-use larder_agents::tokens::{EstimatedTokenCounter, TokenCounter};
+use larder::compaction::{Pipeline, SlidingWindow, ToolResultTruncation};
+use larder::context::{AgentContext, ContextConfig};
+use larder::memory::InMemoryHistoryProvider;
+use larder::tokens::{EstimatedTokenCounter, TokenCounter};
 use larder_kernel::{
     AgentContextProtocol, AgentId, AppendOptions, ChatMessage, HistoryProvider, SessionId, Thread,
 };

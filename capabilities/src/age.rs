@@ -28,6 +28,7 @@ mod agtype;
 mod config;
 mod cypher;
 pub(crate) mod diagnose;
+mod driver;
 mod graph;
 mod query;
 mod schema;
@@ -35,6 +36,7 @@ mod schema;
 use larder_kernel::{Capabilities, Capability, Namespace, Result};
 
 pub use config::AgeConfig;
+pub use driver::AgeDriver;
 pub use graph::AgeGraphStore;
 
 use crate::postgres::engine::Engine;
@@ -71,7 +73,7 @@ impl Age {
     }
 
     /// How many connections there are.
-    pub(crate) fn pool(&self) -> crate::health::Pool {
+    pub(crate) fn pool(&self) -> crate::driver::Pool {
         self.engine.pool()
     }
 

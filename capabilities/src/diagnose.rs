@@ -1,39 +1,20 @@
-//! What an operator wants to know of a place before trusting it: is it reached, does it let this user in, does it keep
-//! what it acknowledges, and what is unsafe about it.
+//! What a diagnosis of a backend consists of: checks, and how each of them ended.
 //!
-//! [`diagnose`] asks and changes nothing: no schema is made or upgraded, no file is made. Where only trying tells (whether
-//! a disk flushes, whether a bucket honours conditional writes) a small probe is written and removed again, and the check
-//! says so.
-//!
-//! ```
-//! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> larder_kernel::Result<()> {
-//! use std::time::Duration;
-//! use larder_capabilities::diagnose::{CheckStatus, diagnose};
-//!
-//! let diagnosis = diagnose("memory:", Duration::from_secs(10)).await?;
-//! assert_eq!(diagnosis.status(), CheckStatus::Warn);
-//! for check in diagnosis.checks.iter().filter(|check| check.status != CheckStatus::Ok) {
-//!     println!("{}: {} ({})", check.name, check.seen, check.advice.as_deref().unwrap_or_default());
-//! }
-//! # Ok(())
-//! # }
-//! ```
+//! A driver adds its [`Check`]s to [`Findings`] without opening the backend: no schema is made or upgraded, no file is made.
+//! Where only trying tells (whether a disk flushes, whether a bucket honours conditional writes) a small probe is written
+//! and removed again, and the check says so.
 
 #[cfg(any(feature = "sqlite", all(feature = "fs", unix)))]
 pub(crate) mod disk;
 mod findings;
 mod measure;
 
-use std::time::{Duration, Instant};
-
 #[cfg(any(feature = "postgres", feature = "redis", feature = "s3"))]
 use larder_kernel::Error;
-use larder_kernel::Result;
 use serde::Serialize;
 
-use crate::connect::Target;
-pub(crate) use findings::Findings;
+pub use findings::Findings;
+#[cfg(feature = "sqlite")]
 pub(crate) use measure::millis;
 #[cfg(any(
     feature = "postgres",
@@ -89,11 +70,15 @@ pub struct Check {
 }
 
 impl Check {
-    pub(crate) fn ok(name: &'static str, seen: impl Into<String>, why: &'static str) -> Self {
+    /// A check that found nothing wrong.
+    #[must_use]
+    pub fn ok(name: &'static str, seen: impl Into<String>, why: &'static str) -> Self {
         Self { name, status: CheckStatus::Ok, seen: seen.into(), why, advice: None }
     }
 
-    pub(crate) fn warn(
+    /// A check that found a risk; `advice` says what to do about it.
+    #[must_use]
+    pub fn warn(
         name: &'static str,
         seen: impl Into<String>,
         why: &'static str,
@@ -102,7 +87,9 @@ impl Check {
         Self { name, status: CheckStatus::Warn, seen: seen.into(), why, advice: Some(advice.into()) }
     }
 
-    pub(crate) fn fail(
+    /// A check that found the stores not usable, or not safe; `advice` says what to do about it.
+    #[must_use]
+    pub fn fail(
         name: &'static str,
         seen: impl Into<String>,
         why: &'static str,
@@ -116,65 +103,4 @@ impl Check {
     pub(crate) fn unknown(name: &'static str, error: &Error, why: &'static str) -> Self {
         Self::warn(name, format!("cannot be told: {}", error.kind()), why, error.message().to_owned())
     }
-}
-
-/// What was found of one place.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Diagnosis {
-    /// The scheme of the URL, as [`Place::scheme`](crate::Place::scheme) has it.
-    pub backend: &'static str,
-    /// What was looked at, in the order in which it was.
-    pub checks: Vec<Check>,
-    /// How long it took, in milliseconds.
-    pub elapsed_ms: u64,
-}
-
-impl Diagnosis {
-    /// The worst of the checks.
-    #[must_use]
-    pub fn status(&self) -> CheckStatus {
-        self.checks.iter().map(|check| check.status).max().unwrap_or(CheckStatus::Fail)
-    }
-}
-
-/// Looks at the place that the URL names, for `timeout` at most. What was not looked at by then is told by a check named
-/// `time` that failed; a place that cannot be reached is a check named `reach` or `login` and no error.
-///
-/// # Errors
-/// As those of [`open_place`](crate::open_place) that come before any I/O: `InvalidInput` or `Unsupported` naming `url`.
-///
-/// # Cancellation
-/// A probe that was written is removed all the same, as far as the server lets it.
-pub async fn diagnose(url: &str, timeout: Duration) -> Result<Diagnosis> {
-    let (target, begun, findings) = (Target::parse(url)?, Instant::now(), Findings::default());
-    let backend = target.scheme();
-    let looking = Box::pin(target.diagnose(&findings));
-    if tokio::time::timeout(timeout, looking).await.is_err() {
-        findings.add(Check::fail(
-            "time",
-            format!("not all was looked at within {} ms", millis(timeout)),
-            "a place that answers this slowly keeps programs waiting as well",
-            "look at its load and the network to it, or allow more time",
-        ));
-    }
-    Ok(Diagnosis { backend, checks: findings.take(), elapsed_ms: millis(begun.elapsed()) })
-}
-
-/// What opening the URL would change at the place, as a sentence: a file or a folder that it would make, or a schema that
-/// it would upgrade. `None` where it would change nothing, and where a server decides (`migrate=check` says that of
-/// Postgres).
-///
-/// # Errors
-/// As [`diagnose`].
-pub fn opening_changes(url: &str) -> Result<Option<&'static str>> {
-    Ok(Target::parse(url)?.opening_changes())
-}
-
-/// What there is to say of a place in memory.
-pub(crate) fn memory(findings: &Findings) {
-    const WHY: &str = "what an acknowledged write survives";
-    let advice = "use it for tests; for anything that must last name a file, such as `sqlite:./larder.db`";
-    findings.add(Check::warn("durability", "none: everything ends with the process", WHY, advice));
-    let why = "whether programs can share it";
-    findings.add(Check::ok("sharing", "each opening is a place of its own, within one process", why));
 }

@@ -10,11 +10,13 @@ mod blocking;
 mod buffer_pool;
 mod config;
 pub(crate) mod diagnose;
+mod driver;
 mod engine;
 mod layout;
 
 pub use blob::FsBlobStore;
 pub use config::FsConfig;
+pub use driver::FsDriver;
 
 /// The most that a read returns in one piece and that a streamed write buffers.
 const CHUNK_BYTES: usize = 1024 * 1024;

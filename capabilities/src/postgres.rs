@@ -30,6 +30,7 @@
 mod company;
 mod config;
 pub(crate) mod diagnose;
+mod driver;
 pub(crate) mod engine;
 pub(crate) mod failure;
 pub(crate) mod field;
@@ -55,6 +56,7 @@ pub use config::{
     MIGRATE_TIMEOUT_DEFAULT, Migrate, POOL_SIZE_DEFAULT, PostgresConfig, STATEMENT_TIMEOUT_DEFAULT,
     VECTOR_INDEX_ROWS_MIN_DEFAULT, VectorIndex,
 };
+pub use driver::PostgresDriver;
 use engine::Engine;
 pub use graph::PostgresGraphStore;
 pub use history::PostgresHistoryProvider;
@@ -115,7 +117,7 @@ impl Postgres {
     }
 
     /// How many connections there are.
-    pub(crate) fn pool(&self) -> crate::health::Pool {
+    pub(crate) fn pool(&self) -> crate::driver::Pool {
         self.engine.pool()
     }
 

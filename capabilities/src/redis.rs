@@ -38,6 +38,7 @@ mod answer;
 mod cluster;
 mod config;
 pub(crate) mod diagnose;
+mod driver;
 mod durability;
 mod engine;
 mod failure;
@@ -55,6 +56,7 @@ mod wake;
 use larder_kernel::{Capabilities, Namespace, Result};
 
 pub use config::{CONNECT_TIMEOUT_DEFAULT, RESPONSE_TIMEOUT_DEFAULT, RedisConfig};
+pub use driver::RedisDriver;
 use engine::Engine;
 pub use history::RedisHistoryProvider;
 pub use key_value::RedisKeyValueStore;
@@ -97,7 +99,7 @@ impl Redis {
     }
 
     /// How many connections there are.
-    pub(crate) fn pool(&self) -> crate::health::Pool {
+    pub(crate) fn pool(&self) -> crate::driver::Pool {
         self.engine.pool()
     }
 

@@ -28,9 +28,11 @@
 mod blob;
 mod config;
 pub(crate) mod diagnose;
+mod driver;
 mod engine;
 mod failure;
 mod key;
 
 pub use blob::S3BlobStore;
 pub use config::{CONNECT_TIMEOUT_DEFAULT, RESPONSE_TIMEOUT_DEFAULT, S3Config, STALL_TIMEOUT_DEFAULT};
+pub use driver::S3Driver;

@@ -18,6 +18,7 @@
 
 mod config;
 pub(crate) mod diagnose;
+mod driver;
 mod engine;
 mod expiry;
 mod failure;
@@ -32,6 +33,7 @@ mod vector;
 use larder_kernel::{Capabilities, Capability, Namespace, Result};
 
 pub use config::{BUSY_TIMEOUT_DEFAULT, SqliteConfig, Synchronous};
+pub use driver::SqliteDriver;
 use engine::Engine;
 pub use graph::SqliteGraphStore;
 pub use history::SqliteHistoryProvider;

@@ -4,8 +4,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use larder_capabilities::diagnose::{Check, CheckStatus, Diagnosis, diagnose};
-use larder_capabilities::redact_url;
+use larder::diagnose::{Check, CheckStatus, Diagnosis, diagnose};
+use larder::redact_url;
 use serde::Serialize;
 
 use crate::live::sentence;

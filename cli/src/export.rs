@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Parser;
-use larder_agents::transcript::to_lines;
+use larder::transcript::to_lines;
 use larder_kernel::{HistoryProvider, Seq, Thread};
 use tempfile::NamedTempFile;
 
@@ -71,15 +71,15 @@ async fn export(args: &Args) -> Result<u64, Stop> {
     let history = stores.history().map_err(|error| error.to_string())?;
     let thread = &args.place.thread;
     match &args.output {
-        None => write(&history, thread, std::io::stdout()).await,
+        None => write(history.provider(), thread, std::io::stdout()).await,
         // A device or a pipe is written to; a file is replaced.
         Some(path) if path.exists() && !path.is_file() => {
             let file = File::options().write(true).open(path);
-            write(&history, thread, file.map_err(|error| cannot_write(path, &error))?).await
+            write(history.provider(), thread, file.map_err(|error| cannot_write(path, &error))?).await
         }
         Some(path) => {
             let mut file = beside(path).map_err(|error| cannot_write(path, &error))?;
-            let messages = write(&history, thread, file.as_file_mut()).await?;
+            let messages = write(history.provider(), thread, file.as_file_mut()).await?;
             file.as_file().sync_all()?;
             file.persist(path).map_err(|error| cannot_write(path, &error.error))?;
             Ok(messages)

@@ -40,7 +40,7 @@ async fn import(args: &Args) -> Result<String, String> {
     }
     let stores = args.place.open(&args.to).await?;
     let history = stores.history().map_err(|error| error.to_string())?;
-    let added = append(&history, args, &source, &survey).await?;
+    let added = append(history.provider(), args, &source, &survey).await?;
     let held = history.thread_info(&args.place.thread).await.map_err(|error| error.to_string())?.messages;
     let name = args.place.name();
     let before = survey.messages - added;

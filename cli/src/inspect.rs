@@ -10,8 +10,7 @@ mod survey;
 use std::process::ExitCode;
 
 use clap::Parser;
-use larder_capabilities::diagnose::opening_changes;
-use larder_capabilities::{Stores, open_place, redact_url};
+use larder::{Backend, Registry, Stores, redact_url};
 use larder_kernel::Namespace;
 
 use crate::live::sentence;
@@ -63,11 +62,18 @@ async fn inspect(args: &Args) -> Result<ExitCode, String> {
 /// Opens the place for looking: what opening would make or upgrade is refused.
 async fn open(args: &Args) -> Result<Stores, String> {
     let cannot = |reason: String| format!("cannot open {}: {reason}", redact_url(&args.url));
-    if let Some(change) = opening_changes(&args.url).map_err(|error| cannot(sentence(&error)))? {
+    if let Some(change) =
+        Registry::default().opening_changes(&args.url).map_err(|error| cannot(sentence(&error)))?
+    {
         return Err(cannot(format!("{change}; inspect only reads")));
     }
-    let place = open_place(&without_migration(&args.url)).await.map_err(|error| cannot(sentence(&error)))?;
-    place.open(&args.namespace, None).await.map_err(|error| cannot(sentence(&error)))
+    let place =
+        Backend::open(&without_migration(&args.url)).await.map_err(|error| cannot(sentence(&error)))?;
+    let stores = place.stores(&args.namespace).await;
+    match stores.errors().first() {
+        Some((_, error)) => Err(cannot(sentence(error))),
+        None => Ok(stores),
+    }
 }
 
 /// The URL of a database with the word that its schema is to be left alone, unless it says something about it.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use larder_agents::layers::{
+use larder::layers::{
     BlobCacheLayer, ConcurrencyLimitLayer, EncryptionKey, EncryptionLayer, KeyRing, Layer, Layers,
     MetricsLayer, RetryLayer, Tenant, TimeoutLayer, TraceLayer,
 };

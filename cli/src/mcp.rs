@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use clap::Parser;
-use larder_capabilities::adapters::mcp::{HttpOptions, McpServer, serve_http, serve_stdio};
-use larder_capabilities::{Stores, StoresBuilder, StoresConfig, redact_url};
+use larder::adapters::mcp::{HttpOptions, McpServer, serve_http, serve_stdio};
+use larder::{Stores, StoresBuilder, StoresConfig, redact_url};
 use larder_kernel::Namespace;
 use tokio::net::TcpListener;
 
@@ -50,7 +50,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 
 async fn serve(args: &Args) -> Result<ExitCode, String> {
     let stores = open(args).await?;
-    let mut server = McpServer::new(stores.clone());
+    let mut server = McpServer::new(stores.set().clone());
     if args.read_only {
         server = server.reading_only();
     }
@@ -79,7 +79,7 @@ async fn open(args: &Args) -> Result<Stores, String> {
     }
     let named: Vec<_> = args.stores.iter().map(|url| redact_url(url)).collect();
     let named = if named.is_empty() { "what the environment names".to_owned() } else { named.join(", ") };
-    builder.connect().await.map_err(|error| format!("cannot open {named}: {}", live::sentence(&error)))
+    builder.open().await.map_err(|error| format!("cannot open {named}: {}", live::sentence(&error)))
 }
 
 async fn over_http(
@@ -98,7 +98,7 @@ async fn over_http(
         Err(std::env::VarError::NotUnicode(_)) => return Err(format!("{TOKEN} is not UTF-8")),
     }
     if args.keep_sessions {
-        options = options.with_sessions(stores.key_value().map_err(|error| live::sentence(&error))?);
+        options = options.with_sessions(stores.set().key_value().map_err(|error| live::sentence(&error))?);
     }
     let stop = interrupt::stopped()?;
     let listener = TcpListener::bind(address).await;

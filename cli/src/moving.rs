@@ -7,8 +7,8 @@ pub(crate) mod load;
 mod progress;
 
 use clap::Args;
-use larder_agents::transfer::{Copied, Difference, Existing, Side, Source, left_out};
-use larder_capabilities::{Place, open_place, redact_url};
+use larder::transfer::{Copied, Difference, Existing, Source, left_out};
+use larder::{Backend, StoreSet, redact_url};
 use larder_kernel::{Contract, Error, ErrorKind, Namespace};
 
 use crate::live;
@@ -54,13 +54,17 @@ fn parse_contract(text: &str) -> Result<Contract, String> {
     })
 }
 
-async fn place(url: &str) -> Result<Place, String> {
-    open_place(url).await.map_err(|error| cannot_open(url, &error))
+async fn place(url: &str) -> Result<Backend, String> {
+    Backend::open(url).await.map_err(|error| cannot_open(url, &error))
 }
 
-async fn side(place: &Place, url: &str, namespace: &Namespace) -> Result<Side, String> {
-    let stores = place.open(namespace, None).await.map_err(|error| cannot_open(url, &error))?;
-    Ok(stores.side())
+/// The stores of a namespace. A contract that could not be opened is an error, so that no copy leaves it out.
+async fn side(place: &Backend, url: &str, namespace: &Namespace) -> Result<StoreSet, String> {
+    let stores = place.stores(namespace).await;
+    if let Some((_, error)) = stores.errors().first() {
+        return Err(cannot_open(url, error));
+    }
+    Ok(stores.set().clone())
 }
 
 fn cannot_open(url: &str, error: &Error) -> String {
@@ -71,7 +75,7 @@ fn cannot_open(url: &str, error: &Error) -> String {
 ///
 /// # Errors
 /// A sentence where one side lacks what was asked for, or the target what the source holds.
-async fn contracts(asked: &[Contract], source: &Source, target: &Side) -> Result<Vec<Contract>, String> {
+async fn contracts(asked: &[Contract], source: &Source, target: &StoreSet) -> Result<Vec<Contract>, String> {
     let (from, to) = (source.contracts(), target.contracts());
     if asked.is_empty() {
         let left = left_out(source, &to).await.map_err(|error| error.to_string())?;

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use larder_capabilities::{Place, Stores, open_place, redact_url};
-use larder_kernel::{Contract, Error, ErrorKind, Namespace, Result};
+use larder::driver::StoresRequest;
+use larder::{Backend, Stores, redact_url};
+use larder_kernel::{Error, ErrorKind, Namespace, Result};
 
 use crate::layered::{Around, Layered};
 use crate::relayed;
@@ -101,16 +102,16 @@ struct UrlHarness {
 
 enum Handles {
     /// Kept open, because opening costs more than a case.
-    Kept(Box<[Place; 2]>),
+    Kept(Box<[Backend; 2]>),
     /// Opened anew each time, so that dropping the stores closes the place.
     EachTime,
 }
 
 impl UrlHarness {
     async fn open(name: String, url: String, scratch: PathBuf) -> Result<Self> {
-        let first = open_place(&url).await?;
+        let first = Backend::open(&url).await?;
         // Nothing but the process holds what is in memory, so its handles must come from one place.
-        let second = if first.scheme() == "memory" { first.clone() } else { open_place(&url).await? };
+        let second = if first.name() == "memory" { first.clone() } else { Backend::open(&url).await? };
         Ok(Self { name, url, scratch, handles: Handles::Kept(Box::new([first, second])) })
     }
 }
@@ -138,12 +139,12 @@ impl Harness for UrlHarness {
     }
 
     async fn open(&self, namespace: &Namespace, options: &OpenOptions) -> Result<StoreSet> {
-        let embedder = options.embedder.clone();
+        let request = StoresRequest::new(namespace.clone()).with_embedder(options.embedder.clone());
         let stores = match &self.handles {
-            Handles::Kept(places) => places[options.handle % places.len()].open(namespace, embedder).await?,
-            Handles::EachTime => open_place(&self.url).await?.open(namespace, embedder).await?,
+            Handles::Kept(backends) => backends[options.handle % backends.len()].stores_for(request).await,
+            Handles::EachTime => Backend::open(&self.url).await?.stores_for(request).await,
         };
-        Ok(store_set(&stores))
+        store_set(&stores)
     }
 
     fn servers(&self) -> Vec<String> {
@@ -188,19 +189,12 @@ impl Harness for UrlHarness {
     }
 }
 
-fn store_set(stores: &Stores) -> StoreSet {
-    let mut set = StoreSet::default();
-    for contract in Contract::ALL {
-        match contract {
-            Contract::History => set.history = stores.history().ok(),
-            Contract::Vectors => set.vectors = stores.vectors().ok(),
-            Contract::Graph => set.graph = stores.graph().ok(),
-            Contract::Blobs => set.blobs = stores.blobs().ok(),
-            Contract::Tasks => set.tasks = stores.tasks().ok(),
-            Contract::KeyValue => set.key_value = stores.key_value().ok(),
-        }
+/// The stores of an opening. A contract that could not be opened is an error, never a contract that is not provided.
+fn store_set(stores: &Stores) -> Result<StoreSet> {
+    match stores.errors().into_iter().next() {
+        Some((_, error)) => Err(error.clone()),
+        None => Ok(stores.set().clone().into()),
     }
-    set
 }
 
 #[cfg(test)]

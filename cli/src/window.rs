@@ -10,16 +10,16 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Parser, ValueEnum};
-use larder_agents::InMemoryKeyValueStore;
-use larder_agents::compaction::{
+use larder::Stores;
+use larder::compaction::{
     CombinedMemory, LongTermMemory, MaxTokens, Neuralyzer, Pipeline, PipelineConfig, ShortTermMemory,
     Summarizer, SummaryMaker, SummarySettings, SummaryStore,
 };
-use larder_agents::context::memory::LimitedWindow;
-use larder_agents::context::{AgentContext, ContextConfig, WindowExplanation};
-use larder_agents::session::MemoryConfig;
-use larder_agents::tokens::{EstimatedTokenCounter, TokenCounter, counter_for};
-use larder_capabilities::Stores;
+use larder::context::memory::LimitedWindow;
+use larder::context::{AgentContext, ContextConfig, WindowExplanation};
+use larder::memory::InMemoryKeyValueStore;
+use larder::session::MemoryConfig;
+use larder::tokens::{EstimatedTokenCounter, TokenCounter, counter_for};
 use larder_kernel::{CompactionStrategy, HistoryProvider, KeyValueStore, Thread};
 
 use self::model::{ModelArgs, Summaries};
@@ -108,11 +108,11 @@ impl Look {
         counter: Arc<dyn TokenCounter>,
         summaries: Summaries,
     ) -> Result<Self, String> {
-        let history = stores.history().map_err(|error| error.to_string())?;
+        let history = stores.set().history().map_err(|error| error.to_string())?;
         let thread = args.place.thread.clone();
         let scratch: Arc<dyn KeyValueStore> = Arc::new(InMemoryKeyValueStore::new());
         let look = Self { history, thread, counter, scratch, summaries };
-        if let Ok(key_value) = stores.key_value() {
+        if let Ok(key_value) = stores.set().key_value() {
             look.take_summary(key_value).await.map_err(|error| error.to_string())?;
         }
         Ok(look)

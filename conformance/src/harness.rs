@@ -28,6 +28,19 @@ pub struct StoreSet {
     pub key_value: Option<Arc<dyn KeyValueStore>>,
 }
 
+impl From<larder_kernel::StoreSet> for StoreSet {
+    fn from(set: larder_kernel::StoreSet) -> Self {
+        Self {
+            history: set.history().ok(),
+            vectors: set.vectors().ok(),
+            graph: set.graph().ok(),
+            blobs: set.blobs().ok(),
+            tasks: set.tasks().ok(),
+            key_value: set.key_value().ok(),
+        }
+    }
+}
+
 impl StoreSet {
     /// The store of a contract as what all of them share.
     #[must_use]

@@ -1,8 +1,10 @@
 //! One error type for every contract and every backend.
 
 use std::borrow::Cow;
+use std::convert::Infallible;
 use std::error::Error as StdError;
 use std::fmt;
+use std::sync::Arc;
 
 /// A result whose error is [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -114,7 +116,7 @@ impl fmt::Display for ContextValue {
     }
 }
 
-type Source = Box<dyn StdError + Send + Sync + 'static>;
+type Source = Arc<dyn StdError + Send + Sync + 'static>;
 
 /// The error of every contract.
 ///
@@ -132,10 +134,12 @@ type Source = Box<dyn StdError + Send + Sync + 'static>;
 /// assert_eq!(error.outcome(), Outcome::NotApplied);
 /// assert!(!error.is_retryable());
 /// ```
+#[derive(Clone)]
 pub struct Error {
     inner: Box<Inner>,
 }
 
+#[derive(Clone)]
 struct Inner {
     kind: ErrorKind,
     outcome: Outcome,
@@ -237,8 +241,8 @@ impl Error {
 
     /// Attaches the cause. The caller vouches that its text shows no secret, bound value or stored text.
     #[must_use]
-    pub fn with_source(mut self, source: impl Into<Source>) -> Self {
-        self.inner.source = Some(source.into());
+    pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        self.inner.source = Some(Arc::from(source.into()));
         self
     }
 
@@ -366,6 +370,13 @@ impl fmt::Debug for Error {
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         self.inner.source.as_deref().map(|source| source as &(dyn StdError + 'static))
+    }
+}
+
+impl From<Infallible> for Error {
+    /// Lets a method take an id or a text that becomes one: `impl TryInto<Key, Error: Into<Error>>`.
+    fn from(never: Infallible) -> Self {
+        match never {}
     }
 }
 

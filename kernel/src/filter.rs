@@ -183,6 +183,18 @@ impl Filter {
         Self::Or(filters.into_iter().collect())
     }
 
+    /// This filter and another: both must hold. The same as `&`.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        self & other
+    }
+
+    /// This filter or another: at least one must hold. The same as `|`.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        self | other
+    }
+
     /// Whether the metadata satisfies the filter: the definition that every backend's own evaluation must equal.
     #[must_use]
     pub fn matches(&self, metadata: &Metadata) -> bool {

@@ -61,6 +61,12 @@ macro_rules! text_id {
             }
         }
 
+        impl From<&Self> for $name {
+            fn from(id: &Self) -> Self {
+                id.clone()
+            }
+        }
+
         impl TryFrom<&str> for $name {
             type Error = Error;
             fn try_from(text: &str) -> Result<Self> {
@@ -185,6 +191,13 @@ impl Thread {
     /// `InvalidInput` naming `agent` or `session`.
     pub fn new(agent: impl AsRef<str>, session: impl AsRef<str>) -> Result<Self> {
         Ok(Self { agent: AgentId::new(agent)?, session: SessionId::new(session)? })
+    }
+}
+
+impl<A: AsRef<str>, S: AsRef<str>> TryFrom<(A, S)> for Thread {
+    type Error = Error;
+    fn try_from((agent, session): (A, S)) -> Result<Self> {
+        Self::new(agent, session)
     }
 }
 

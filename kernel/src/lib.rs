@@ -68,7 +68,7 @@ pub use storage::task::{
 pub use storage::vector::{
     CollectionInfo, Document, Embedding, PutMode, PutReport, SearchHit, SearchRequest, VectorStore,
 };
-pub use storage::{Contract, Store};
+pub use storage::{Contract, Store, StoreSet};
 pub use timestamp::Timestamp;
 
 /// The page on the registry; what it shows compiles.

@@ -1,5 +1,7 @@
 //! The messages of a conversation.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -207,6 +209,36 @@ impl ChatMessage {
         message
     }
 
+    /// The answer of one tool call, by the call's id.
+    ///
+    /// ```
+    /// # extern crate larder_kernel as larder;
+    /// use larder::{ChatMessage, ToolCall};
+    ///
+    /// let call = ToolCall::new("call-1", "weather", r#"{"city":"Oslo"}"#);
+    /// let question = ChatMessage::assistant("").with_tool_calls([call]);
+    /// let answer = ChatMessage::tool_result("call-1", "rain, 4 °C");
+    /// assert_eq!(question.to_string(), "[calls weather({\"city\":\"Oslo\"})]");
+    /// assert_eq!(answer.to_string(), "[result of call-1: rain, 4 °C]");
+    /// ```
+    #[must_use]
+    pub fn tool_result(call_id: impl Into<String>, content: impl Into<String>) -> Self {
+        Self::tool([ToolResult::new(call_id, content)])
+    }
+
+    /// The text; empty in a message that only calls tools or answers them. `Display` shows those as well.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Adds tool calls.
+    #[must_use]
+    pub fn with_tool_calls(mut self, calls: impl IntoIterator<Item = ToolCall>) -> Self {
+        self.tool_calls.extend(calls);
+        self
+    }
+
     /// Adds a tool call.
     #[must_use]
     pub fn with_tool_call(mut self, call: ToolCall) -> Self {
@@ -299,6 +331,23 @@ impl ChatMessage {
         let bytes = self.size_bytes();
         check::at_most(operation, "message", bytes, MESSAGE_BYTES_MAX)?;
         Ok(bytes)
+    }
+}
+
+impl fmt::Display for ChatMessage {
+    /// The text, then each tool call, tool result and file in brackets, separated by spaces.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts = Vec::new();
+        if !self.text.is_empty() {
+            parts.push(self.text.clone());
+        }
+        parts.extend(self.tool_calls.iter().map(|call| format!("[calls {}({})]", call.name, call.arguments)));
+        parts.extend(self.tool_results.iter().map(|result| {
+            let what = if result.is_error { "error" } else { "result" };
+            format!("[{what} of {}: {}]", result.call_id, result.content)
+        }));
+        parts.extend(self.blobs.iter().map(|blob| format!("[file {}]", blob.key)));
+        f.write_str(&parts.join(" "))
     }
 }
 

@@ -19,6 +19,7 @@ pub mod blob;
 pub mod graph;
 pub mod history;
 pub mod key_value;
+mod set;
 pub mod task;
 pub mod vector;
 
@@ -30,6 +31,8 @@ use serde::{Deserialize, Serialize};
 use crate::capability::Capabilities;
 use crate::error::Result;
 use crate::id::Namespace;
+
+pub use set::StoreSet;
 
 /// What every store of every contract offers.
 #[async_trait]

@@ -3,14 +3,16 @@
 use std::fmt;
 use std::sync::Arc;
 
-use larder_kernel::{BlobStore, GraphStore, HistoryProvider, KeyValueStore, TaskStore, VectorStore};
+use larder_kernel::{
+    BlobStore, GraphStore, HistoryProvider, KeyValueStore, StoreSet, TaskStore, VectorStore,
+};
 
 use super::middleware::{Middleware, Wrapped};
 
 /// Wraps any store in another of the same contract.
 ///
-/// A store that is wrapped keeps the contract: it passes the conformance suite as a backend of its own. No method has a
-/// default, so that a layer cannot forget a contract.
+/// A wrapped store keeps the contract: it passes the conformance suite as a backend of its own. The methods of the six
+/// contracts have no default bodies, so that a layer cannot forget one.
 pub trait Layer: fmt::Debug + Send + Sync + 'static {
     /// Wraps a history provider.
     fn history(&self, store: Arc<dyn HistoryProvider>) -> Arc<dyn HistoryProvider>;
@@ -24,6 +26,30 @@ pub trait Layer: fmt::Debug + Send + Sync + 'static {
     fn tasks(&self, store: Arc<dyn TaskStore>) -> Arc<dyn TaskStore>;
     /// Wraps a key-value store.
     fn key_value(&self, store: Arc<dyn KeyValueStore>) -> Arc<dyn KeyValueStore>;
+
+    /// Wraps every open store of a set. Contracts that are absent or failed stay so.
+    fn over(&self, set: StoreSet) -> StoreSet {
+        let mut over = set.clone();
+        if let Ok(store) = set.history() {
+            over = over.with_history(self.history(store));
+        }
+        if let Ok(store) = set.vectors() {
+            over = over.with_vectors(self.vectors(store));
+        }
+        if let Ok(store) = set.graph() {
+            over = over.with_graph(self.graph(store));
+        }
+        if let Ok(store) = set.blobs() {
+            over = over.with_blobs(self.blobs(store));
+        }
+        if let Ok(store) = set.tasks() {
+            over = over.with_tasks(self.tasks(store));
+        }
+        if let Ok(store) = set.key_value() {
+            over = over.with_key_value(self.key_value(store));
+        }
+        over
+    }
 }
 
 /// A layer that is a hook around each call.

@@ -1,13 +1,13 @@
 //! From a source into stores, without a journal: what the target holds says how far an earlier copy came.
 
-use larder_kernel::{Contract, Error, ErrorKind, Result};
+use larder_kernel::{Contract, Error, ErrorKind, Result, StoreSet};
 
 use super::diff::{Difference, Merge, Pair, Standing, compare, is_passing, is_placeholder};
 use super::digest::{Digest, Digester};
 use super::progress::{Phase, Watch};
 use super::record::Record;
-use super::side::{Side, lacking};
 use super::source::Source;
+use super::source::lacking;
 use super::totals::count;
 use super::write::{Change, Writer, clear};
 
@@ -60,7 +60,7 @@ impl Copied {
 /// else, before anything is written; `Corrupt` for an archive that was altered; else the stores' own.
 pub async fn copy(
     source: &Source,
-    target: &Side,
+    target: &StoreSet,
     contracts: &[Contract],
     existing: Existing,
     watch: &Watch<'_>,
@@ -176,7 +176,7 @@ impl Sides<'_> {
         Ok((difference, clashes))
     }
 
-    async fn write(&self, contract: Contract, target: &Side) -> Result<u64> {
+    async fn write(&self, contract: Contract, target: &StoreSet) -> Result<u64> {
         let mut merge = self.merge(contract).await?;
         let mut writer = Writer::new(self.source, target);
         let mut written = 0;

@@ -1,8 +1,8 @@
 //! Removing on request, and the proof that nothing is left.
 
-use larder_kernel::{AgentId, BoardId, Contract, PageRequest, Result, SessionId, Thread};
+use super::source::lacking;
+use larder_kernel::{AgentId, BoardId, Contract, PageRequest, Result, SessionId, StoreSet, Thread};
 
-use super::side::Side;
 use super::source::Source;
 use super::totals::count;
 
@@ -23,12 +23,12 @@ pub struct Erased {
 ///
 /// # Errors
 /// The stores' own. Calling again completes it.
-pub async fn erase(side: &Side) -> Result<Vec<Erased>> {
+pub async fn erase(side: &StoreSet) -> Result<Vec<Erased>> {
     let source = Source::Stores(side.clone());
     let mut erased = Vec::new();
     for contract in side.contracts() {
         let before = count(&source, contract).await?;
-        side.erase(contract).await?;
+        side.store(contract).ok_or_else(|| lacking(contract))?.erase().await?;
         erased.push(Erased { contract, before, left: count(&source, contract).await? });
     }
     Ok(erased)
@@ -62,14 +62,14 @@ impl Whose {
 ///
 /// # Errors
 /// The stores' own. Calling again completes it.
-pub async fn erase_of(side: &Side, whose: &Whose) -> Result<Vec<Erased>> {
+pub async fn erase_of(side: &StoreSet, whose: &Whose) -> Result<Vec<Erased>> {
     let mut erased = Vec::new();
-    if side.history.is_some() {
+    if side.contracts().contains(&Contract::History) {
         let before = threads(side, whose, true).await?;
         let left = threads(side, whose, false).await?;
         erased.push(Erased { contract: Contract::History, before, left });
     }
-    if side.tasks.is_some() {
+    if side.contracts().contains(&Contract::Tasks) {
         let before = boards(side, whose, true).await?;
         let left = boards(side, whose, false).await?;
         erased.push(Erased { contract: Contract::Tasks, before, left });
@@ -78,7 +78,7 @@ pub async fn erase_of(side: &Side, whose: &Whose) -> Result<Vec<Erased>> {
 }
 
 /// Counts the threads, and clears each where that is asked for.
-async fn threads(side: &Side, whose: &Whose, clear: bool) -> Result<u64> {
+async fn threads(side: &StoreSet, whose: &Whose, clear: bool) -> Result<u64> {
     let store = side.history()?;
     let (mut found, mut page) = (0, PageRequest::first(PAGE));
     loop {
@@ -95,7 +95,7 @@ async fn threads(side: &Side, whose: &Whose, clear: bool) -> Result<u64> {
 }
 
 /// Counts the boards, and deletes each where that is asked for.
-async fn boards(side: &Side, whose: &Whose, delete: bool) -> Result<u64> {
+async fn boards(side: &StoreSet, whose: &Whose, delete: bool) -> Result<u64> {
     let store = side.tasks()?;
     let (mut found, mut page) = (0, PageRequest::first(PAGE));
     loop {

@@ -8,11 +8,10 @@ mod pages;
 mod tasks;
 mod vectors;
 
-use larder_kernel::{Contract, Error, ErrorKind, Result};
+use larder_kernel::{Contract, Error, ErrorKind, Result, StoreSet};
 
 use super::archive::ArchiveScan;
 use super::record::{Record, SortKey};
-use super::side::Side;
 
 /// A scan through one contract of one side.
 pub(crate) enum Scan {
@@ -26,14 +25,14 @@ pub(crate) enum Scan {
 }
 
 impl Scan {
-    pub(crate) async fn open(side: &Side, contract: Contract) -> Result<Self> {
+    pub(crate) async fn open(side: &StoreSet, contract: Contract) -> Result<Self> {
         Ok(match contract {
-            Contract::History => Self::History(Box::new(history::HistoryScan::new(side.history()?))),
-            Contract::Vectors => Self::Vectors(Box::new(vectors::VectorScan::new(side.vectors()?))),
-            Contract::Graph => Self::Graph(Box::new(graph::GraphScan::new(side.graph()?))),
-            Contract::Blobs => Self::Blobs(blobs::BlobScan::open(side.blobs()?).await?),
-            Contract::Tasks => Self::Tasks(Box::new(tasks::TaskScan::new(side.tasks()?))),
-            Contract::KeyValue => Self::KeyValue(Box::new(key_value::ValueScan::new(side.key_value()?))),
+            Contract::History => Self::History(Box::new(history::HistoryScan::new(&side.history()?))),
+            Contract::Vectors => Self::Vectors(Box::new(vectors::VectorScan::new(&side.vectors()?))),
+            Contract::Graph => Self::Graph(Box::new(graph::GraphScan::new(&side.graph()?))),
+            Contract::Blobs => Self::Blobs(blobs::BlobScan::open(&side.blobs()?).await?),
+            Contract::Tasks => Self::Tasks(Box::new(tasks::TaskScan::new(&side.tasks()?))),
+            Contract::KeyValue => Self::KeyValue(Box::new(key_value::ValueScan::new(&side.key_value()?))),
         })
     }
 

@@ -2,20 +2,19 @@
 
 use bytes::Bytes;
 use futures_util::TryStreamExt;
-use larder_kernel::{BlobBytes, BlobGetOptions, Contract, Result};
+use larder_kernel::{BlobBytes, BlobGetOptions, Contract, Error, ErrorKind, Result, StoreSet};
 use sha2::{Digest as _, Sha256};
 
 use super::archive::Archive;
 use super::record::{BlobRecord, Record};
 use super::scan::{Ordered, Scan};
-use super::side::Side;
 use crate::hex::hex;
 
 /// Where records come from.
 #[derive(Debug, Clone)]
 pub enum Source {
     /// Stores.
-    Stores(Side),
+    Stores(StoreSet),
     /// A file that was written from stores.
     Archive(Archive),
 }
@@ -64,8 +63,8 @@ impl Source {
     }
 }
 
-impl From<Side> for Source {
-    fn from(side: Side) -> Self {
+impl From<StoreSet> for Source {
+    fn from(side: StoreSet) -> Self {
         Self::Stores(side)
     }
 }
@@ -74,4 +73,10 @@ impl From<Archive> for Source {
     fn from(archive: Archive) -> Self {
         Self::Archive(archive)
     }
+}
+
+/// The error where a contract is asked for that a side lacks.
+pub(crate) fn lacking(contract: Contract) -> Error {
+    let message = "one of the two sides provides no store of this contract";
+    Error::new(ErrorKind::Unsupported, "transfer.walk", message).with_context("contract", contract.as_str())
 }

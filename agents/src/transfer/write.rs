@@ -10,11 +10,10 @@ pub(super) mod vectors;
 
 use std::mem;
 
-use larder_kernel::{Contract, Result};
+use larder_kernel::{Contract, Result, StoreSet};
 
 use super::diff::is_placeholder;
 use super::record::Record;
-use super::side::Side;
 use super::source::Source;
 
 /// Most records and bytes of one batch. Both stay under every limit of a call, and a single record may exceed the second.
@@ -35,13 +34,13 @@ pub(crate) enum Change {
 /// Records on their way into the target.
 pub(crate) struct Writer<'a> {
     source: &'a Source,
-    target: &'a Side,
+    target: &'a StoreSet,
     waiting: Vec<(Change, Record)>,
     bytes: u64,
 }
 
 impl<'a> Writer<'a> {
-    pub(crate) fn new(source: &'a Source, target: &'a Side) -> Self {
+    pub(crate) fn new(source: &'a Source, target: &'a StoreSet) -> Self {
         Self { source, target, waiting: Vec::new(), bytes: 0 }
     }
 
@@ -65,12 +64,12 @@ impl<'a> Writer<'a> {
         let batch = mem::take(&mut self.waiting);
         let Some((_, first)) = batch.first() else { return Ok(()) };
         match first.contract() {
-            Contract::History => history::write(self.target.history()?, batch).await,
-            Contract::Vectors => vectors::write(self.target.vectors()?, batch).await,
-            Contract::Graph => graph::write(self.target.graph()?, batch).await,
-            Contract::Blobs => blobs::write(self.source, self.target.blobs()?, batch).await,
-            Contract::Tasks => tasks::write(self.target.tasks()?, batch).await,
-            Contract::KeyValue => key_value::write(self.target.key_value()?, batch).await,
+            Contract::History => history::write(&self.target.history()?, batch).await,
+            Contract::Vectors => vectors::write(&self.target.vectors()?, batch).await,
+            Contract::Graph => graph::write(&self.target.graph()?, batch).await,
+            Contract::Blobs => blobs::write(self.source, &self.target.blobs()?, batch).await,
+            Contract::Tasks => tasks::write(&self.target.tasks()?, batch).await,
+            Contract::KeyValue => key_value::write(&self.target.key_value()?, batch).await,
         }
     }
 
@@ -87,7 +86,7 @@ impl<'a> Writer<'a> {
 }
 
 /// Clears away the thread, board or collection that the record belongs to.
-pub(crate) async fn clear(target: &Side, record: &Record) -> Result<()> {
+pub(crate) async fn clear(target: &StoreSet, record: &Record) -> Result<()> {
     match record {
         Record::Message(message) => target.history()?.clear(&message.thread).await.map(drop),
         Record::Collection(collection) => {

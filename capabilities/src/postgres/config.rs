@@ -92,6 +92,29 @@ impl fmt::Debug for PostgresConfig {
 }
 
 impl PostgresConfig {
+    /// The query parameters of a URL.
+    pub const PARAMETERS: &'static [&'static str] = &[
+        "migrate",
+        "migrate_timeout_ms",
+        "pool_size",
+        "statement_timeout_ms",
+        "lock_timeout_ms",
+        "idle_in_transaction_timeout_ms",
+        "acquire_timeout_ms",
+        "vector_index",
+        "vector_index_rows_min",
+        "sslmode",
+        "sslrootcert",
+        "sslcert",
+        "sslkey",
+        "host",
+        "port",
+        "dbname",
+        "user",
+        "password",
+        "application_name",
+    ];
+
     /// Reads a URL: `postgres://user:password@host:port/database?parameter=value`.
     ///
     /// Parameters of this program: `migrate=auto|check`, `migrate_timeout_ms`, `pool_size`, `statement_timeout_ms`, `lock_timeout_ms`,

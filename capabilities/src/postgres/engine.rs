@@ -27,7 +27,7 @@ use super::sweep::Sweeper;
 use super::task::Claims;
 use super::vector::Indexing;
 use super::wake::Wakes;
-use crate::health::Pool;
+use crate::driver::Pool;
 
 const OPEN: &str = "postgres.open";
 /// How often a call is run again whose connection is lost and that cannot have happened: the server may have been

@@ -15,7 +15,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::login::log_in;
-use crate::health::Pool;
+use crate::driver::Pool;
 
 /// How long a connection may lie idle and be used without a question: firewalls and servers end older ones silently.
 const IDLE_MAX: Duration = Duration::from_secs(30);

@@ -67,6 +67,10 @@ impl fmt::Debug for RedisConfig {
 }
 
 impl RedisConfig {
+    /// The query parameters of a URL.
+    pub const PARAMETERS: &'static [&'static str] =
+        &["connect_timeout_ms", "response_timeout_ms", "tls_ca_file"];
+
     /// Reads a URL: `redis://user:password@host:port/database?parameter=value`, or
     /// `redis+cluster://user:password@host:port,host:port,host:port` with some of a cluster's servers. `rediss` in
     /// place of `redis` speaks TLS, and the server must show a certificate that is valid for its name.

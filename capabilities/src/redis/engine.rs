@@ -16,7 +16,7 @@ use super::key::slot;
 use super::link::{Dial, Link};
 use super::script::{Call, Script};
 use super::wake::Wakes;
-use crate::health::Pool;
+use crate::driver::Pool;
 
 const OPEN: &str = "redis.open";
 /// How long a call goes on looking for the server of its slot while a cluster changes.

@@ -69,6 +69,17 @@ impl fmt::Debug for S3Config {
 }
 
 impl S3Config {
+    /// The query parameters of a URL.
+    pub const PARAMETERS: &'static [&'static str] = &[
+        "endpoint",
+        "region",
+        "path_style",
+        "allow_http",
+        "connect_timeout_ms",
+        "response_timeout_ms",
+        "stall_timeout_ms",
+    ];
+
     /// A bucket, with everything else from the environment.
     ///
     /// # Errors

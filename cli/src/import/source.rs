@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek};
 use std::path::Path;
 
-use larder_agents::hex::hex;
-use larder_agents::transcript::parse_line;
+use larder::hex::hex;
+use larder::transcript::parse_line;
 use larder_kernel::ChatMessage;
 use sha2::{Digest, Sha256};
 

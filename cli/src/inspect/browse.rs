@@ -2,7 +2,7 @@
 //!
 //! What is shown and what a key does is a value without a terminal, [`App`]; only [`run`] has one.
 
-use larder_capabilities::Stores;
+use larder::Stores;
 use larder_kernel::{BlobKey, BoardId, BucketName, CollectionName, Result, Thread};
 use ratatui::Frame;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};

@@ -1,6 +1,6 @@
 //! What stands behind one line of a survey.
 
-use larder_capabilities::Stores;
+use larder::Stores;
 use larder_kernel::{
     BlobKey, BoardId, BucketName, CollectionName, EntityQuery, Metadata, PageRequest, RelationshipQuery,
     Result, TaskQuery, Thread,
@@ -69,7 +69,7 @@ fn properties(metadata: &Metadata) -> String {
 }
 
 async fn messages(stores: &Stores, thread: &Thread) -> Result<Found> {
-    let found = stores.history()?.tail(thread, None, ITEMS).await?;
+    let found = stores.set().history()?.tail(thread, None, ITEMS).await?;
     let cut = found.len() == ITEMS;
     let mut lines = Vec::new();
     for stored in found {
@@ -85,7 +85,7 @@ async fn messages(stores: &Stores, thread: &Thread) -> Result<Found> {
 }
 
 async fn documents(stores: &Stores, collection: &CollectionName) -> Result<Found> {
-    let store = stores.vectors()?;
+    let store = stores.set().vectors()?;
     let found = first(ITEMS, async |page| store.list(collection, page).await).await?;
     let line = |document: &larder_kernel::Document| {
         format!("{}  {}  {}", document.id, properties(&document.metadata), document.content)
@@ -94,7 +94,7 @@ async fn documents(stores: &Stores, collection: &CollectionName) -> Result<Found
 }
 
 async fn entities(stores: &Stores) -> Result<Found> {
-    let (store, all) = (stores.graph()?, EntityQuery::default());
+    let (store, all) = (stores.set().graph()?, EntityQuery::default());
     let found = first(ITEMS, async |page| store.find_entities(&all, page).await).await?;
     let line = |entity: &larder_kernel::Entity| {
         format!("{}: {}  {}", entity.entity_type, entity.id, properties(&entity.properties))
@@ -103,7 +103,7 @@ async fn entities(stores: &Stores) -> Result<Found> {
 }
 
 async fn relationships(stores: &Stores) -> Result<Found> {
-    let (store, all) = (stores.graph()?, RelationshipQuery::default());
+    let (store, all) = (stores.set().graph()?, RelationshipQuery::default());
     let found = first(ITEMS, async |page| store.find_relationships(&all, page).await).await?;
     let line = |edge: &larder_kernel::Relationship| {
         let (from, to, kind) = (&edge.source, &edge.target, &edge.relationship_type);
@@ -113,7 +113,7 @@ async fn relationships(stores: &Stores) -> Result<Found> {
 }
 
 async fn blob(stores: &Stores, key: &BlobKey) -> Result<Found> {
-    let info = stores.blobs()?.head(key).await?;
+    let info = stores.set().blobs()?.head(key).await?;
     let mut lines = vec![
         format!("size       {} ({} bytes)", bytes(info.size), info.size),
         format!("type       {}", info.content_type.as_deref().unwrap_or("none given")),
@@ -125,7 +125,7 @@ async fn blob(stores: &Stores, key: &BlobKey) -> Result<Found> {
 }
 
 async fn tasks(stores: &Stores, board: &BoardId) -> Result<Found> {
-    let (store, all) = (stores.tasks()?, TaskQuery::default());
+    let (store, all) = (stores.set().tasks()?, TaskQuery::default());
     let found = first(ITEMS, async |page| store.list_tasks(board, &all, page).await).await?;
     let mut lines = Vec::new();
     for task in &found.items {
@@ -147,7 +147,7 @@ async fn tasks(stores: &Stores, board: &BoardId) -> Result<Found> {
 }
 
 async fn keys(stores: &Stores, bucket: &BucketName) -> Result<Found> {
-    let store = stores.key_value()?;
+    let store = stores.set().key_value()?;
     let page = store.list(bucket, "", PageRequest::first(ITEMS)).await?;
     let mut lines = Vec::new();
     for item in page.items {

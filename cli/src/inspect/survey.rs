@@ -1,7 +1,7 @@
 //! What a namespace holds, read through the contracts' own listings.
 
 use futures_util::{StreamExt, TryStreamExt, stream};
-use larder_capabilities::Stores;
+use larder::Stores;
 use larder_kernel::{Board, BoardStatusCounts, Contract, Page, PageRequest, Result, ThreadInfo, Timestamp};
 use serde::Serialize;
 
@@ -111,7 +111,7 @@ pub(crate) async fn take(stores: &Stores, limit: usize) -> Result<Survey> {
             Contract::History => survey.history = Some(threads(stores, limit).await?),
             Contract::Vectors => survey.vectors = Some(collections(stores, limit).await?),
             Contract::Graph => {
-                let counts = stores.graph()?.count().await?;
+                let counts = stores.set().graph()?.count().await?;
                 let (entities, relationships) = (counts.entities, counts.relationships);
                 survey.graph = Some(GraphRow { entities, relationships });
             }
@@ -141,13 +141,13 @@ pub(super) async fn first<T, K>(
 }
 
 async fn threads(stores: &Stores, limit: usize) -> Result<Listed<ThreadRow>> {
-    let store = stores.history()?;
+    let store = stores.set().history()?;
     let listed = first(limit, async |page| store.list_threads(None, page).await).await?;
     let rows = listed.items.into_iter().map(|info: ThreadInfo| {
         let store = store.clone();
         async move {
             let last = store.tail(&info.thread, None, 1).await?;
-            Ok(ThreadRow {
+            Ok::<_, larder_kernel::Error>(ThreadRow {
                 agent: info.thread.agent.to_string(),
                 session: info.thread.session.to_string(),
                 messages: info.messages,
@@ -160,7 +160,7 @@ async fn threads(stores: &Stores, limit: usize) -> Result<Listed<ThreadRow>> {
 }
 
 async fn collections(stores: &Stores, limit: usize) -> Result<Listed<CollectionRow>> {
-    let store = stores.vectors()?;
+    let store = stores.set().vectors()?;
     let listed = first(limit, async |page| store.list_collections(page).await).await?;
     let row = |info: larder_kernel::CollectionInfo| CollectionRow {
         collection: info.collection.to_string(),
@@ -171,7 +171,7 @@ async fn collections(stores: &Stores, limit: usize) -> Result<Listed<CollectionR
 }
 
 async fn blobs(stores: &Stores, limit: usize) -> Result<BlobRow> {
-    let mut entries = stores.blobs()?.list("", None).await?;
+    let mut entries = stores.set().blobs()?.list("", None).await?;
     let mut row = BlobRow { count: 0, bytes: 0, cut: false, items: Vec::new() };
     while let Some(entry) = entries.try_next().await? {
         if row.items.len() == limit {
@@ -187,7 +187,7 @@ async fn blobs(stores: &Stores, limit: usize) -> Result<BlobRow> {
 }
 
 async fn boards(stores: &Stores, limit: usize) -> Result<Listed<BoardRow>> {
-    let store = stores.tasks()?;
+    let store = stores.set().tasks()?;
     let listed = first(limit, async |page| store.list_boards(None, page).await).await?;
     let row = |board: Board| BoardRow {
         conversation: board.id.conversation.to_string(),
@@ -199,18 +199,21 @@ async fn boards(stores: &Stores, limit: usize) -> Result<Listed<BoardRow>> {
 }
 
 async fn buckets(stores: &Stores, limit: usize) -> Result<Listed<BucketRow>> {
-    let store = stores.key_value()?;
+    let store = stores.set().key_value()?;
     let listed = first(limit, async |page| store.list_buckets(page).await).await?;
     let (mut items, mut left) = (Vec::new(), limit);
     for info in listed.items {
         let (bucket, at) = (info.bucket.clone(), &store);
         let keys = first(left, async |page| at.list(&bucket, "", page).await).await?;
         left -= keys.items.len();
-        let sizes = keys.items.iter().map(|item| {
-            let (store, bucket, key) = (store.clone(), info.bucket.clone(), item.key.clone());
-            // A key that is gone by now holds nothing.
-            async move { Ok(store.get(&bucket, &key).await?.map_or(0, |entry| entry.value.len())) }
-        });
+        let sizes =
+            keys.items.iter().map(|item| {
+                let (store, bucket, key) = (store.clone(), info.bucket.clone(), item.key.clone());
+                // A key that is gone by now holds nothing.
+                async move {
+                    store.get(&bucket, &key).await.map(|entry| entry.map_or(0, |entry| entry.value.len()))
+                }
+            });
         let sizes: Vec<usize> = stream::iter(sizes).buffered(AT_ONCE).try_collect().await?;
         items.push(BucketRow {
             bucket: info.bucket.to_string(),

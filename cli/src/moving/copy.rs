@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use larder_agents::transfer::{Source, Watch, copy};
+use larder::transfer::{Source, Watch, copy};
 use larder_kernel::{Contract, Namespace};
 
 use super::progress::Meter;

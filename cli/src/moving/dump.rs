@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
-use larder_agents::transfer::{Digest, Side, Watch, dump};
+use larder::StoreSet;
+use larder::transfer::{Digest, Watch, dump};
 use larder_kernel::{Contract, Namespace};
 
 use super::progress::Meter;
@@ -63,7 +64,7 @@ async fn run_dump(args: &Args) -> Result<ExitCode, String> {
 
 async fn to_file(
     args: &Args,
-    side: &Side,
+    side: &StoreSet,
     contracts: &[Contract],
     meter: &Meter,
 ) -> Result<Vec<(Contract, Digest)>, String> {
@@ -83,7 +84,7 @@ async fn to_file(
 
 async fn write(
     args: &Args,
-    side: &Side,
+    side: &StoreSet,
     contracts: &[Contract],
     to: &mut (dyn Write + Send),
     meter: &Meter,

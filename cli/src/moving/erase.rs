@@ -4,8 +4,8 @@ use std::io::{IsTerminal, stdin};
 use std::process::ExitCode;
 
 use clap::Parser;
-use larder_agents::transfer::{Erased, Whose, erase, erase_of};
-use larder_capabilities::redact_url;
+use larder::redact_url;
+use larder::transfer::{Erased, Whose, erase, erase_of};
 use larder_kernel::{AgentId, Namespace, SessionId};
 
 use super::{place, side};

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use larder_agents::transfer::{Archive, Source, Watch, copy};
+use larder::transfer::{Archive, Source, Watch, copy};
 use larder_kernel::{Contract, Namespace};
 
 use super::progress::Meter;

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
-use larder_agents::transfer::{Phase, Progress};
+use larder::transfer::{Phase, Progress};
 
 /// How far a command has come.
 pub(super) struct Meter {

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use larder_agents::compaction::OnFailure;
+use larder::compaction::OnFailure;
 #[cfg(feature = "model")]
-use larder_agents::model::{OpenAiConfig, OpenAiModel};
+use larder::model::{OpenAiConfig, OpenAiModel};
 use larder_kernel::{ChatMessage, Error, ErrorKind, LanguageModel, LanguageModelRequest, Result};
 
 use super::Failure;

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use larder_agents::compaction::{PipelineConfig, StrategyConfig};
-use larder_agents::session::{MemoryConfig, SessionProfile, parse_config};
+use larder::compaction::{PipelineConfig, StrategyConfig};
+use larder::session::{MemoryConfig, SessionProfile, parse_config};
 use larder_kernel::Error;
 use serde_json::Value;
 

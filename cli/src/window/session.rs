@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use larder_agents::compaction::OnFailure;
-use larder_agents::context::WindowExplanation;
-use larder_agents::session::{
+use larder::Stores;
+use larder::compaction::OnFailure;
+use larder::context::WindowExplanation;
+use larder::session::{
     InferenceRequest, OnSummaryFailure, SessionInfo, SessionProfile, Sessions, SummaryPolicy,
 };
-use larder_capabilities::Stores;
 use larder_kernel::ErrorKind;
 
 use super::{Args, Look};
@@ -22,7 +22,7 @@ impl Look {
         stores: &Stores,
         profile: SessionProfile,
     ) -> Result<WindowExplanation, String> {
-        let kept = match stores.key_value() {
+        let kept = match stores.set().key_value() {
             Ok(key_value) => self.kept(Sessions::new(self.history.clone(), key_value)).await,
             Err(_) => Ok(None),
         };

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use larder_agents::context::WindowExplanation;
-use larder_agents::tokens::TokenCounter;
+use larder::context::WindowExplanation;
+use larder::tokens::TokenCounter;
 use larder_kernel::{ChatMessage, Origin, WindowMessage, check};
 use serde_json::{Value, json};
 

@@ -6,7 +6,7 @@
 
 use std::process::{Command, Output, Stdio};
 
-use larder_capabilities::Stores;
+use larder::Stores;
 use larder_cli::service::SERVICES;
 use larder_kernel::{
     BlobKey, BlobStoreExt, BoardId, BucketName, ChatMessage, CollectionName, Document, DocumentId, Embedding,
@@ -127,28 +127,28 @@ fn shows_no_secret() {
 async fn fill(stores: &Stores) {
     for session in ["s-1", "s-2", "s-3"] {
         let thread = Thread::new("assistant", session).unwrap();
-        stores.history().unwrap().append(&thread, ChatMessage::user("canary")).await.unwrap();
+        stores.set().history().unwrap().append(&thread, ChatMessage::user("canary")).await.unwrap();
     }
     let (bucket, key) = (BucketName::new("settings").unwrap(), Key::new("theme").unwrap());
-    stores.key_value().unwrap().set(&bucket, &key, "dark".into()).await.unwrap();
+    stores.set().key_value().unwrap().set(&bucket, &key, "dark".into()).await.unwrap();
     let blob = BlobKey::new("a/report.txt").unwrap();
-    stores.blobs().unwrap().put_bytes(&blob, "hello".into()).await.unwrap();
+    stores.set().blobs().unwrap().put_bytes(&blob, "hello".into()).await.unwrap();
     let tasks = ["one", "two"].map(|id| NewTask::new(TaskId::new(id).unwrap(), "canary"));
     let board = BoardId::new("talk", "assistant").unwrap();
-    stores.tasks().unwrap().create_task_list(&board, NewBoard::new(tasks.into())).await.unwrap();
+    stores.set().tasks().unwrap().create_task_list(&board, NewBoard::new(tasks.into())).await.unwrap();
     let ada = Entity::new(EntityId::new("ada").unwrap(), EntityType::new("person").unwrap());
-    stores.graph().unwrap().upsert_entities(vec![ada]).await.unwrap();
+    stores.set().graph().unwrap().upsert_entities(vec![ada]).await.unwrap();
     let embedding = Embedding::new(vec![1.0, 0.0, 0.0]).unwrap();
     let document = Document::new(DocumentId::new("d").unwrap(), "canary").with_embedding(embedding);
     let collection = CollectionName::new("notes").unwrap();
-    stores.vectors().unwrap().put(&collection, vec![document], PutMode::Upsert).await.unwrap();
+    stores.set().vectors().unwrap().put(&collection, vec![document], PutMode::Upsert).await.unwrap();
 }
 
 fn inspects() {
     let folder = tempfile::tempdir().unwrap();
     let url = format!("sqlite:{}", folder.path().join("larder.db").display());
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-    runtime.block_on(async { fill(&Stores::connect(&url).await.unwrap()).await });
+    runtime.block_on(async { fill(&larder::open(&url).await.unwrap()).await });
     drop(runtime);
     let found = json(&["inspect", &url, "--json"], &[0]);
     assert_eq!((&found["namespace"], &found["limit"]), (&"default".into(), &1000.into()));

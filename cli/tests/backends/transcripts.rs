@@ -270,7 +270,7 @@ fn same_as_sqlite(variable: &str) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let namespace = larder_kernel::Namespace::new(&namespace).unwrap();
-        let stores = larder_capabilities::Stores::builder().namespace(namespace).url(url).connect().await;
+        let stores = larder::Stores::builder().namespace(namespace).url(url).open().await;
         stores.unwrap().erase().await.unwrap();
     });
 }

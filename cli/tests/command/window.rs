@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use larder_agents::compaction::{Summary, SummaryStore};
-use larder_agents::model::{ScriptedModelServer, ScriptedReply};
+use larder::compaction::{Summary, SummaryStore};
+use larder::model::{ScriptedModelServer, ScriptedReply};
 use larder_kernel::{Namespace, Seq, Thread};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -97,13 +97,13 @@ impl Place {
     }
 
     async fn summaries(&self) -> SummaryStore {
-        let stores = larder_capabilities::Stores::builder()
+        let stores = larder::Stores::builder()
             .namespace(Namespace::new("default").unwrap())
             .url(self.url())
-            .connect()
+            .open()
             .await
             .unwrap();
-        SummaryStore::new(stores.key_value().unwrap()).unwrap()
+        SummaryStore::new(stores.set().key_value().unwrap()).unwrap()
     }
 
     fn exported(&self) -> Vec<u8> {

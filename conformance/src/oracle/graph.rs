@@ -129,7 +129,9 @@ impl OracleClient for GraphClient {
         let Some(graph) = &stores.graph else { return Err(not_served()) };
         match op {
             Op::MakeEnds => {
-                let end = |name| Ok(Entity::new(self.end(name)?, EntityType::new("client")?));
+                let end = |name| {
+                    Ok::<_, larder_kernel::Error>(Entity::new(self.end(name)?, EntityType::new("client")?))
+                };
                 graph.upsert_entities(vec![end("source")?, end("target")?]).await?;
                 Ok(Answer::Numbers(Vec::new()))
             }

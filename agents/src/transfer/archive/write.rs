@@ -4,7 +4,7 @@ use std::io::Write;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::TryStreamExt;
-use larder_kernel::{Contract, Namespace, Result, canonical_json};
+use larder_kernel::{Contract, Namespace, Result, StoreSet, canonical_json};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
@@ -14,7 +14,6 @@ use crate::transfer::digest::{Digest, Digester};
 use crate::transfer::position::Chain;
 use crate::transfer::progress::{Phase, Watch};
 use crate::transfer::record::{BlobRecord, Record};
-use crate::transfer::side::Side;
 use crate::transfer::source::Source;
 
 /// Writes what a namespace holds under some contracts to `to`, and answers the digest of each.
@@ -26,7 +25,7 @@ use crate::transfer::source::Source;
 /// `Unsupported` for a contract that the side lacks; the stores' own; `Unavailable`, `PermissionDenied` or
 /// `ResourceExhausted` where the file cannot be written.
 pub async fn dump(
-    side: &Side,
+    side: &StoreSet,
     namespace: &Namespace,
     contracts: &[Contract],
     to: &mut (dyn Write + Send),

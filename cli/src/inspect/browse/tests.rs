@@ -10,8 +10,8 @@ use ratatui::backend::TestBackend;
 use super::*;
 
 async fn filled() -> Stores {
-    let stores = Stores::connect("memory:").await.unwrap();
-    let history = stores.history().unwrap();
+    let stores = larder::open("memory:").await.unwrap();
+    let history = stores.set().history().unwrap();
     for session in ["first", "second"] {
         let thread = Thread::new("assistant", session).unwrap();
         for number in 0..30 {
@@ -20,14 +20,14 @@ async fn filled() -> Stores {
         }
     }
     let (bucket, key) = (BucketName::new("settings").unwrap(), Key::new("theme").unwrap());
-    stores.key_value().unwrap().set(&bucket, &key, "dark".into()).await.unwrap();
+    stores.set().key_value().unwrap().set(&bucket, &key, "dark".into()).await.unwrap();
     let blob = BlobKey::new("a/report.txt").unwrap();
-    stores.blobs().unwrap().put_bytes(&blob, "hello".into()).await.unwrap();
+    stores.set().blobs().unwrap().put_bytes(&blob, "hello".into()).await.unwrap();
     let task = NewTask::new(TaskId::new("book").unwrap(), "Book the train");
     let board = BoardId::new("session", "assistant").unwrap();
-    stores.tasks().unwrap().create_task_list(&board, NewBoard::new(vec![task])).await.unwrap();
+    stores.set().tasks().unwrap().create_task_list(&board, NewBoard::new(vec![task])).await.unwrap();
     let ada = Entity::new(EntityId::new("ada").unwrap(), EntityType::new("person").unwrap());
-    stores.graph().unwrap().upsert_entities(vec![ada]).await.unwrap();
+    stores.set().graph().unwrap().upsert_entities(vec![ada]).await.unwrap();
     stores
 }
 
@@ -108,7 +108,7 @@ async fn every_contract_has_a_tab_and_something_behind_its_lines() {
 
 #[tokio::test]
 async fn an_empty_namespace_a_cut_and_a_failure_are_shown() {
-    let empty = Stores::connect("memory:").await.unwrap();
+    let empty = larder::open("memory:").await.unwrap();
     let mut nothing = app(&empty, 100).await;
     assert_eq!(press(&mut nothing, KeyCode::Enter), Step::Stay);
     press(&mut nothing, KeyCode::Down);
@@ -128,7 +128,7 @@ async fn an_empty_namespace_a_cut_and_a_failure_are_shown() {
 
 #[tokio::test]
 async fn keys_end_and_refresh() {
-    let mut app = app(&Stores::connect("memory:").await.unwrap(), 10).await;
+    let mut app = app(&larder::open("memory:").await.unwrap(), 10).await;
     assert_eq!(press(&mut app, KeyCode::Char('q')), Step::End);
     assert_eq!(app.key(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL)), Step::End);
     assert_eq!(press(&mut app, KeyCode::Char('r')), Step::Refresh);

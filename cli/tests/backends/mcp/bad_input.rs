@@ -125,10 +125,10 @@ pub(crate) async fn run(place: Arc<Place>) {
         assert!(!error.to_string().contains(CANARY), "{tool}: {error}");
     }
     let stores = place.stores().await;
-    let buckets = stores.key_value().unwrap().list_buckets(Default::default()).await.unwrap();
-    let boards = stores.tasks().unwrap().list_boards(None, Default::default()).await.unwrap();
+    let buckets = stores.set().key_value().unwrap().list_buckets(Default::default()).await.unwrap();
+    let boards = stores.set().tasks().unwrap().list_boards(None, Default::default()).await.unwrap();
     assert!(buckets.items.is_empty() && boards.items.is_empty());
-    assert_eq!(stores.graph().unwrap().count().await.unwrap().entities, 0);
+    assert_eq!(stores.set().graph().unwrap().count().await.unwrap().entities, 0);
     let unknown = rmcp::model::CallToolRequestParams::new("no_such_tool");
     assert!(matches!(client.0.call_tool(unknown).await, Err(rmcp::ServiceError::McpError(_))));
     client.end().await;

@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use larder_capabilities::Stores;
+use larder::Stores;
 use larder_kernel::Namespace;
 use rmcp::model::{CallToolRequestParams, ClientConfig, ProtocolVersion};
 use rmcp::service::{RoleClient, RunningService};
@@ -38,7 +38,7 @@ impl Place {
 
     pub(crate) async fn stores(&self) -> Stores {
         let namespace = Namespace::new(&self.namespace).unwrap();
-        Stores::builder().url(&self.url).namespace(namespace).connect().await.unwrap()
+        Stores::builder().url(&self.url).namespace(namespace).open().await.unwrap()
     }
 
     pub(crate) async fn erase(&self) {

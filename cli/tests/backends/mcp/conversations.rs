@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use larder_kernel::{
-    AgentId, AgentRole, AppendOptions, ChatMessage, HistoryProviderExt as _, Thread, ToolCall, ToolResult,
-};
+use larder_kernel::{AgentId, AgentRole, AppendOptions, ChatMessage, Thread, ToolCall, ToolResult};
 use serde_json::json;
 
 use super::client::{Client, Place};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use larder_kernel::{BucketName, Key, KeyValueStoreExt as _};
+use larder_kernel::{BucketName, Key};
 use serde_json::json;
 
 use super::client::Place;

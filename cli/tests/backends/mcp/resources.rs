@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use larder_kernel::{ChatMessage, HistoryProviderExt as _, Thread};
+use larder_kernel::{ChatMessage, Thread};
 use rmcp::model::{ReadResourceRequestParams, ResourceContents};
 use serde_json::{Value, json};
 

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use larder_agents::transfer::{Archive, Existing, Source, Watch, copy, dump};
+use larder::transfer::{Archive, Existing, Source, Watch, copy, dump};
 use larder_kernel::{ContextValue, Contract, Error, ErrorKind};
 use libtest_mimic::Trial;
 use sha2::{Digest as _, Sha256};
@@ -25,7 +25,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 
 async fn dumped(place: &Place, contracts: &[Contract]) -> Vec<u8> {
     let mut bytes = Vec::new();
-    let side = place.stores.side();
+    let side = place.stores.set().clone();
     dump(&side, &place.namespace, contracts, &mut bytes, &Watch::nobody()).await.unwrap();
     bytes
 }
@@ -46,7 +46,7 @@ async fn loads() {
         assert_eq!(archive.namespace(), &source.namespace);
         let archive = Source::from(archive);
         for round in 0..2 {
-            let side = target.stores.side();
+            let side = target.stores.set().clone();
             let copied =
                 copy(&archive, &side, &Contract::ALL, Existing::Refuse, &Watch::nobody()).await.unwrap();
             for copied in copied {
@@ -201,7 +201,7 @@ async fn by_hand() {
     let good = chained(&[header.clone(), value("k"), end(1)]);
     let archive = Archive::open(file(folder.path(), &good)).unwrap();
     let target = Place::new(Backend::Memory).await;
-    let side = target.stores.side();
+    let side = target.stores.set().clone();
     let source = Source::from(archive);
     let copied =
         copy(&source, &side, &[Contract::KeyValue], Existing::Refuse, &Watch::nobody()).await.unwrap();

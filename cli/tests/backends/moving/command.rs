@@ -52,7 +52,7 @@ async fn copies() {
     assert_same(held, everything(&target.stores, &Contract::ALL).await);
 
     let thread = Thread::new("secret", "secret").unwrap();
-    target.stores.history().unwrap().append(&thread, ChatMessage::user("secret")).await.unwrap();
+    target.stores.set().history().unwrap().append(&thread, ChatMessage::user("secret")).await.unwrap();
     let (_, said) = output(&[&copy[..], &["--to-namespace", to]].concat(), 2);
     assert!(said.contains("history 0 other than in the source and 1 that it has not"), "{said}");
     assert!(said.contains("--to-namespace names an empty one, --into-existing keeps"), "{said}");
@@ -123,7 +123,7 @@ async fn erases() {
 
 async fn erases_some() {
     let place = Place::new(Backend::Sqlite).await;
-    let (history, tasks) = (place.stores.history().unwrap(), place.stores.tasks().unwrap());
+    let (history, tasks) = (place.stores.set().history().unwrap(), place.stores.set().tasks().unwrap());
     for (agent, session) in [("a", "1"), ("a", "2"), ("b", "1"), ("ab", "1")] {
         let thread = Thread::new(agent, session).unwrap();
         history.append(&thread, ChatMessage::user("x")).await.unwrap();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use larder_capabilities::Stores;
+use larder::Stores;
 use larder_kernel::{
     AgentId, AgentRole, AppendOptions, BlobBody, BlobKey, BlobPutOptions, BlobRef, BoardId, BucketName,
     ChatMessage, CollectionName, Contract, Document, DocumentId, Embedding, Entity, EntityId, EntityType,
@@ -117,7 +117,7 @@ fn message(dice: &mut Dice) -> ChatMessage {
 }
 
 async fn history(stores: &Stores, dice: &mut Dice) {
-    let history = stores.history().unwrap();
+    let history = stores.set().history().unwrap();
     let append = |thread: Thread, messages: Vec<ChatMessage>, options: AppendOptions| {
         let history = history.clone();
         async move { history.append_many(&thread, messages, options).await.unwrap().last }
@@ -148,7 +148,7 @@ async fn history(stores: &Stores, dice: &mut Dice) {
 }
 
 async fn vectors(stores: &Stores, dice: &mut Dice) {
-    let vectors = stores.vectors().unwrap();
+    let vectors = stores.set().vectors().unwrap();
     for (at, name) in dice.ids(4).into_iter().enumerate() {
         let collection = CollectionName::new(name).unwrap();
         let dimensions = [1, 3, 700, 2][at];
@@ -177,7 +177,7 @@ async fn vectors(stores: &Stores, dice: &mut Dice) {
 }
 
 async fn graph(stores: &Stores, dice: &mut Dice) {
-    let graph = stores.graph().unwrap();
+    let graph = stores.set().graph().unwrap();
     let ids: Vec<_> = dice.ids(12).into_iter().map(|id| EntityId::new(id).unwrap()).collect();
     let mut entities = Vec::new();
     for id in &ids {
@@ -196,7 +196,7 @@ async fn graph(stores: &Stores, dice: &mut Dice) {
 }
 
 async fn blobs(stores: &Stores, dice: &mut Dice) {
-    let blobs = stores.blobs().unwrap();
+    let blobs = stores.set().blobs().unwrap();
     for (at, size) in [0, 1, 255, 262_144, 262_145, 700_000].into_iter().enumerate() {
         let key = ["a", "a/b", "a b/é", "%2F", "A", "z/'\""][at];
         let mut options = BlobPutOptions::default();
@@ -209,7 +209,7 @@ async fn blobs(stores: &Stores, dice: &mut Dice) {
 }
 
 async fn tasks(stores: &Stores, dice: &mut Dice) {
-    let store = stores.tasks().unwrap();
+    let store = stores.set().tasks().unwrap();
     let names = dice.ids(4);
     for (at, name) in names.iter().enumerate() {
         let board = BoardId::new(name, &names[(at + 1) % 4]).unwrap();
@@ -236,7 +236,7 @@ fn dice_text(at: usize) -> String {
 
 /// A task that reaches a status after some retries, by another way than a copy takes.
 async fn task(stores: &Stores, dice: &mut Dice, board: &BoardId, status: TaskStatus, retries: u32) {
-    let store = stores.tasks().unwrap();
+    let store = stores.set().tasks().unwrap();
     let id = TaskId::new(format!("{}-{status:?}-{retries}", dice.ids(1)[0])).unwrap();
     let mut new = NewTask::new(id.clone(), format!("t{}", dice.text()))
         .with_metadata(dice.metadata())
@@ -267,7 +267,7 @@ async fn task(stores: &Stores, dice: &mut Dice, board: &BoardId, status: TaskSta
 }
 
 async fn key_value(stores: &Stores, dice: &mut Dice) {
-    let store = stores.key_value().unwrap();
+    let store = stores.set().key_value().unwrap();
     for (at, name) in dice.ids(3).into_iter().enumerate() {
         let bucket = BucketName::new(name).unwrap();
         let mut keys = dice.ids(8);

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use larder_capabilities::Stores;
+use larder::Stores;
 use larder_kernel::{
     AppendOptions, BoardId, BucketName, ChatMessage, CollectionName, Contract, Document, DocumentId,
     Embedding, Key, KeyValueStoreExt, NewBoard, NewTask, PageRequest, PutMode, TaskId, TaskStatus, Thread,
@@ -32,7 +32,13 @@ async fn fill(stores: &Stores) {
     for at in 0..THREADS {
         let thread = Thread::new("agent", format!("session {at}")).unwrap();
         let messages = (0..MESSAGES).map(|at| ChatMessage::user(format!("message {at}"))).collect();
-        stores.history().unwrap().append_many(&thread, messages, AppendOptions::default()).await.unwrap();
+        stores
+            .set()
+            .history()
+            .unwrap()
+            .append_many(&thread, messages, AppendOptions::default())
+            .await
+            .unwrap();
     }
     for at in 0..20 {
         let document = |id: usize| {
@@ -41,9 +47,9 @@ async fn fill(stores: &Stores) {
         };
         let collection = CollectionName::new(format!("collection {at}")).unwrap();
         let documents = (0..20).map(document).collect();
-        stores.vectors().unwrap().put(&collection, documents, PutMode::Upsert).await.unwrap();
+        stores.set().vectors().unwrap().put(&collection, documents, PutMode::Upsert).await.unwrap();
     }
-    let tasks = stores.tasks().unwrap();
+    let tasks = stores.set().tasks().unwrap();
     for at in 0..10 {
         let board = BoardId::new("conversation", format!("agent {at}")).unwrap();
         let ids: Vec<TaskId> = (0..20).map(|at| TaskId::new(at.to_string()).unwrap()).collect();
@@ -61,16 +67,18 @@ async fn fill(stores: &Stores) {
     let bucket = BucketName::new("bucket").unwrap();
     for at in 0..400 {
         let key = Key::new(format!("key {at}")).unwrap();
-        stores.key_value().unwrap().set(&bucket, &key, "value".into()).await.unwrap();
+        stores.set().key_value().unwrap().set(&bucket, &key, "value".into()).await.unwrap();
     }
 }
 
 /// How far a copy has come: units of all contracts, by their counts.
 async fn held(stores: &Stores) -> u64 {
-    let threads = stores.history().unwrap().list_threads(None, PageRequest::default()).await.unwrap().items;
-    let collections = stores.vectors().unwrap().list_collections(PageRequest::default()).await.unwrap().items;
-    let boards = stores.tasks().unwrap().list_boards(None, PageRequest::default()).await.unwrap().items;
-    let buckets = stores.key_value().unwrap().list_buckets(PageRequest::default()).await.unwrap().items;
+    let threads =
+        stores.set().history().unwrap().list_threads(None, PageRequest::default()).await.unwrap().items;
+    let collections =
+        stores.set().vectors().unwrap().list_collections(PageRequest::default()).await.unwrap().items;
+    let boards = stores.set().tasks().unwrap().list_boards(None, PageRequest::default()).await.unwrap().items;
+    let buckets = stores.set().key_value().unwrap().list_buckets(PageRequest::default()).await.unwrap().items;
     threads.iter().map(|thread| thread.messages).sum::<u64>()
         + collections.iter().map(|collection| collection.documents).sum::<u64>()
         + boards.iter().map(|board| board.tasks.total() + board.tasks.succeeded).sum::<u64>()

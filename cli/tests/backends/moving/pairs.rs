@@ -1,7 +1,7 @@
 //! There and back, between every two backends.
 
-use larder_agents::transfer::{Copied, Existing, Source, Watch, copy};
-use larder_capabilities::Stores;
+use larder::Stores;
+use larder::transfer::{Copied, Existing, Source, Watch, copy};
 use larder_kernel::Contract;
 use libtest_mimic::Trial;
 
@@ -37,8 +37,9 @@ pub(crate) fn shared(one: &Stores, other: &Stores) -> Vec<Contract> {
 
 /// Copies everything into an empty place, and answers what that came to.
 pub(crate) async fn copied(from: &Stores, to: &Stores, contracts: &[Contract]) -> Vec<Copied> {
-    let source = Source::from(from.side());
-    let copied = copy(&source, &to.side(), contracts, Existing::Refuse, &Watch::nobody()).await.unwrap();
+    let source = Source::from(from.set().clone());
+    let copied =
+        copy(&source, &to.set().clone(), contracts, Existing::Refuse, &Watch::nobody()).await.unwrap();
     for part in &copied {
         assert!(part.is_equal(), "{part:?}");
     }

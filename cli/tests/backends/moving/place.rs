@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use larder_capabilities::{Place as Opened, Stores, open_place};
+use larder::{Backend as Opened, Stores};
 use larder_kernel::Namespace;
 use tempfile::TempDir;
 
@@ -57,8 +57,8 @@ impl Place {
         };
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let namespace = Namespace::new(format!("moving-{}-{count}", std::process::id())).unwrap();
-        let opened = open_place(&url).await.unwrap();
-        let stores = opened.open(&namespace, None).await.unwrap();
+        let opened = Opened::open(&url).await.unwrap();
+        let stores = opened.stores(&namespace).await;
         Self { stores, url, namespace, _opened: opened, _folder: folder }
     }
 

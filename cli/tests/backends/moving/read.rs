@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use futures_util::TryStreamExt;
-use larder_capabilities::Stores;
+use larder::Stores;
 use larder_kernel::{
     BlobKey, BlobStoreExt, Board, BoardId, BucketName, ChatMessage, CollectionName, Contract, Document,
     Entity, EntityQuery, HistoryProviderExt, Key, PageRequest, Relationship, RelationshipQuery, Task,
@@ -39,7 +39,7 @@ pub(crate) async fn everything(stores: &Stores, contracts: &[Contract]) -> Every
 }
 
 async fn history(stores: &Stores, all: &mut Everything) {
-    let history = stores.history().unwrap();
+    let history = stores.set().history().unwrap();
     for info in history.list_threads(None, PageRequest::default()).await.unwrap().items {
         for stored in history.all_messages(&info.thread).await.unwrap() {
             all.messages.push((info.thread.clone(), (*stored.message).clone()));
@@ -48,7 +48,7 @@ async fn history(stores: &Stores, all: &mut Everything) {
 }
 
 async fn vectors(stores: &Stores, all: &mut Everything) {
-    let vectors = stores.vectors().unwrap();
+    let vectors = stores.set().vectors().unwrap();
     for info in vectors.list_collections(PageRequest::default()).await.unwrap().items {
         for document in vectors.list(&info.collection, PageRequest::default()).await.unwrap().items {
             let bits =
@@ -60,14 +60,14 @@ async fn vectors(stores: &Stores, all: &mut Everything) {
 }
 
 async fn graph(stores: &Stores, all: &mut Everything) {
-    let graph = stores.graph().unwrap();
+    let graph = stores.set().graph().unwrap();
     all.entities = graph.find_entities(&EntityQuery::default(), PageRequest::default()).await.unwrap().items;
     let query = RelationshipQuery::default();
     all.relationships = graph.find_relationships(&query, PageRequest::default()).await.unwrap().items;
 }
 
 async fn blobs(stores: &Stores, all: &mut Everything) {
-    let blobs = stores.blobs().unwrap();
+    let blobs = stores.set().blobs().unwrap();
     let entries: Vec<_> = blobs.list("", None).await.unwrap().try_collect().await.unwrap();
     for entry in entries {
         let info = blobs.head(&entry.key).await.unwrap();
@@ -77,7 +77,7 @@ async fn blobs(stores: &Stores, all: &mut Everything) {
 }
 
 async fn tasks(stores: &Stores, all: &mut Everything) {
-    let tasks = stores.tasks().unwrap();
+    let tasks = stores.set().tasks().unwrap();
     for mut board in tasks.list_boards(None, PageRequest::default()).await.unwrap().items {
         let listed =
             tasks.list_tasks(&board.id, &TaskQuery::default(), PageRequest::default()).await.unwrap();
@@ -95,7 +95,7 @@ async fn tasks(stores: &Stores, all: &mut Everything) {
 }
 
 async fn key_value(stores: &Stores, all: &mut Everything) {
-    let store = stores.key_value().unwrap();
+    let store = stores.set().key_value().unwrap();
     for info in store.list_buckets(PageRequest::default()).await.unwrap().items {
         for item in store.list(&info.bucket, "", PageRequest::default()).await.unwrap().items {
             if let Some(entry) = store.get(&info.bucket, &item.key).await.unwrap() {

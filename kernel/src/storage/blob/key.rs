@@ -59,6 +59,19 @@ impl fmt::Debug for BlobKey {
     }
 }
 
+impl From<&Self> for BlobKey {
+    fn from(key: &Self) -> Self {
+        key.clone()
+    }
+}
+
+impl TryFrom<&str> for BlobKey {
+    type Error = Error;
+    fn try_from(text: &str) -> Result<Self> {
+        Self::new(text)
+    }
+}
+
 impl TryFrom<String> for BlobKey {
     type Error = Error;
     fn try_from(text: String) -> Result<Self> {

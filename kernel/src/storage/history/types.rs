@@ -1,5 +1,6 @@
 //! The values that [`HistoryProvider`](super::HistoryProvider) takes and returns.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +16,21 @@ pub struct StoredMessage {
     pub seq: Seq,
     /// The message.
     pub message: Arc<ChatMessage>,
+}
+
+impl StoredMessage {
+    /// The message's text; see [`ChatMessage::text`].
+    #[must_use]
+    pub fn text(&self) -> &str {
+        self.message.text()
+    }
+}
+
+impl fmt::Display for StoredMessage {
+    /// As the message.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.message.fmt(f)
+    }
 }
 
 /// How long a thread lives.

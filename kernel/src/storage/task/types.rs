@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::id::{AgentId, ConversationId, FencingToken, Revision, TaskId, WorkerId};
 use crate::limits::TASK_RETRIES_DEFAULT;
 use crate::metadata::Metadata;
@@ -30,6 +30,19 @@ impl BoardId {
     /// `InvalidInput` naming `conversation` or `agent`.
     pub fn new(conversation: impl AsRef<str>, agent: impl AsRef<str>) -> Result<Self> {
         Ok(Self { conversation: ConversationId::new(conversation)?, agent: AgentId::new(agent)? })
+    }
+}
+
+impl From<&Self> for BoardId {
+    fn from(board: &Self) -> Self {
+        board.clone()
+    }
+}
+
+impl<C: AsRef<str>, A: AsRef<str>> TryFrom<(C, A)> for BoardId {
+    type Error = Error;
+    fn try_from((conversation, agent): (C, A)) -> Result<Self> {
+        Self::new(conversation, agent)
     }
 }
 

@@ -86,6 +86,26 @@ impl std::fmt::Debug for Embedding {
     }
 }
 
+impl From<&Self> for Embedding {
+    fn from(embedding: &Self) -> Self {
+        embedding.clone()
+    }
+}
+
+impl TryFrom<&[f32]> for Embedding {
+    type Error = Error;
+    fn try_from(values: &[f32]) -> Result<Self> {
+        Self::new(values)
+    }
+}
+
+impl<const N: usize> TryFrom<[f32; N]> for Embedding {
+    type Error = Error;
+    fn try_from(values: [f32; N]) -> Result<Self> {
+        Self::new(values)
+    }
+}
+
 impl TryFrom<Vec<f32>> for Embedding {
     type Error = Error;
     fn try_from(values: Vec<f32>) -> Result<Self> {

@@ -1,0 +1,121 @@
+//! A URL in its parts: scheme, rest and query parameters.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::time::Duration;
+
+use larder_kernel::{Error, Result};
+
+/// The operation that errors of reading and opening a URL name.
+pub(crate) const OPERATION: &str = "open";
+
+/// Returns the error for a bad URL. The message says what to write; it must not repeat the URL, which may hold a secret.
+#[must_use]
+pub fn invalid_url(message: impl Into<Cow<'static, str>>) -> Error {
+    Error::invalid(OPERATION, "url", message)
+}
+
+/// A URL in its parts. `Debug` shows the scheme alone.
+///
+/// ```
+/// # extern crate larder_capabilities as larder;
+/// use larder::driver::BackendUrl;
+///
+/// let url = BackendUrl::parse("mydb:./agent.db?cache_mb=16")?;
+/// assert_eq!((url.scheme(), url.parameter("cache_mb")), ("mydb", Some("16")));
+/// assert_eq!(url.path()?.to_str(), Some("./agent.db"));
+/// # Ok::<(), larder_kernel::Error>(())
+/// ```
+pub struct BackendUrl<'a> {
+    text: &'a str,
+    scheme: String,
+    rest: &'a str,
+    query: Vec<(&'a str, &'a str)>,
+}
+
+impl<'a> BackendUrl<'a> {
+    /// Takes a URL apart.
+    ///
+    /// # Errors
+    /// `InvalidInput` naming `url` for a text without scheme, with a fragment, or with a parameter given twice.
+    pub fn parse(url: &'a str) -> Result<Self> {
+        let (scheme, rest) =
+            url.split_once(':').filter(|(scheme, _)| !scheme.is_empty()).ok_or_else(|| {
+                invalid_url("has no scheme; write for example `sqlite:./larder.db` or `memory:`")
+            })?;
+        if rest.contains('#') {
+            return Err(invalid_url("holds a fragment; write a `#` in a path as `%23`"));
+        }
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let query: Vec<_> = query
+            .split('&')
+            .filter(|pair| !pair.is_empty())
+            .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+            .collect();
+        for (at, (name, _)) in query.iter().enumerate() {
+            if query.iter().take(at).any(|(earlier, _)| earlier == name) {
+                return Err(invalid_url("gives one query parameter twice"));
+            }
+        }
+        Ok(Self { text: url, scheme: scheme.to_ascii_lowercase(), rest, query })
+    }
+
+    /// Returns the whole URL, secrets included.
+    #[must_use]
+    pub fn as_str(&self) -> &'a str {
+        self.text
+    }
+
+    /// Returns the scheme in lower case, without the colon.
+    #[must_use]
+    pub fn scheme(&self) -> &str {
+        &self.scheme
+    }
+
+    /// Returns the text between the scheme's colon and the query, escapes included.
+    #[must_use]
+    pub fn rest(&self) -> &'a str {
+        self.rest
+    }
+
+    /// Returns the value of a query parameter, as written.
+    #[must_use]
+    pub fn parameter(&self, name: &str) -> Option<&'a str> {
+        self.query.iter().find(|(given, _)| *given == name).map(|(_, value)| *value)
+    }
+
+    /// Returns a parameter in whole milliseconds.
+    ///
+    /// # Errors
+    /// `InvalidInput` naming `url` for a value that is no number, or above `max`.
+    pub fn millis(&self, name: &'static str, max: u64) -> Result<Option<Duration>> {
+        let Some(text) = self.parameter(name) else { return Ok(None) };
+        match text.parse::<u64>() {
+            Ok(ms) if ms <= max => Ok(Some(Duration::from_millis(ms))),
+            _ => Err(invalid_url(format!("has a `{name}` that is no number from 0 to {max}"))),
+        }
+    }
+
+    /// Refuses parameters that a driver does not take.
+    ///
+    /// # Errors
+    /// `InvalidInput` naming `url`; the message lists what the scheme takes.
+    pub fn check_parameters(&self, name: &str, taken: &[&str]) -> Result<()> {
+        if self.query.iter().all(|(given, _)| taken.contains(given)) {
+            return Ok(());
+        }
+        let list: Vec<String> = taken.iter().map(|name| format!("`{name}`")).collect();
+        let list = match list.split_last() {
+            None => "none".to_owned(),
+            Some((last, [])) => last.clone(),
+            Some((last, others)) => format!("{} and {last}", others.join(", ")),
+        };
+        Err(invalid_url(format!("has an unknown query parameter; `{name}:` takes {list}")))
+    }
+}
+
+impl fmt::Debug for BackendUrl<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BackendUrl").field("scheme", &self.scheme).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,94 @@
+//! `memory:`, all six contracts in this process.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use larder_agents::storage::{
+    InMemoryBlobStore, InMemoryGraphStore, InMemoryHistoryProvider, InMemoryKeyValueStore, InMemoryTaskStore,
+    InMemoryVectorStore, MemoryBackend,
+};
+use larder_kernel::{Contract, Result, StoreSet};
+
+use crate::diagnose::{Check, Findings};
+use crate::driver::{BackendUrl, Connection, Driver, Location, StoresRequest, invalid_url};
+
+/// Opens `memory:`. Each opening is a backend of its own.
+///
+/// `vector_index=none` (the default) searches vectors exactly; with `vector_index=ivf` searches of large collections are
+/// approximate, as [`with_approximate_search`](InMemoryVectorStore::with_approximate_search) says.
+#[derive(Debug, Clone, Copy)]
+pub struct MemoryDriver;
+
+impl Driver for MemoryDriver {
+    fn name(&self) -> &'static str {
+        "memory"
+    }
+
+    fn schemes(&self) -> &'static [&'static str] {
+        &["memory"]
+    }
+
+    fn contracts(&self) -> &'static [Contract] {
+        const { &Contract::ALL }
+    }
+
+    fn parameters(&self) -> &'static [&'static str] {
+        &["vector_index"]
+    }
+
+    fn read(&self, url: &BackendUrl<'_>) -> Result<Box<dyn Location>> {
+        if !url.rest().is_empty() {
+            return Err(invalid_url(
+                "names memory, which has no name; write `memory:`, open it once and share it",
+            ));
+        }
+        let approximate = match url.parameter("vector_index") {
+            None | Some("none") => false,
+            Some("ivf") => true,
+            Some(_) => return Err(invalid_url("has another `vector_index` than `none` or `ivf`")),
+        };
+        Ok(Box::new(Memory { backend: MemoryBackend::new(), approximate }))
+    }
+}
+
+struct Memory {
+    backend: MemoryBackend,
+    approximate: bool,
+}
+
+#[async_trait]
+impl Location for Memory {
+    async fn open(self: Box<Self>) -> Result<Arc<dyn Connection>> {
+        Ok(Arc::new(*self))
+    }
+
+    async fn diagnose(&self, findings: &Findings) {
+        const WHY: &str = "what an acknowledged write survives";
+        let advice = "use it for tests; for data that must last name a file, such as `sqlite:./larder.db`";
+        findings.add(Check::warn("durability", "none: everything ends with the process", WHY, advice));
+        let why = "whether programs can share it";
+        findings.add(Check::ok("sharing", "each opening is a backend of its own, within one process", why));
+    }
+}
+
+#[async_trait]
+impl Connection for Memory {
+    async fn stores(&self, request: &StoresRequest) -> StoreSet {
+        let (backend, namespace) = (&self.backend, &request.namespace);
+        let mut vectors = InMemoryVectorStore::open(backend, namespace.clone());
+        if self.approximate {
+            vectors = vectors.with_approximate_search();
+        }
+        if let Some(embedder) = &request.embedder {
+            vectors = vectors.with_embedder(embedder.clone());
+        }
+        StoreSet::new()
+            .with_history(Arc::new(InMemoryHistoryProvider::open(backend, namespace.clone())))
+            .with_vectors(Arc::new(vectors))
+            .with_graph(Arc::new(InMemoryGraphStore::open(backend, namespace.clone())))
+            .with_blobs(Arc::new(InMemoryBlobStore::open(backend, namespace.clone())))
+            .with_tasks(Arc::new(InMemoryTaskStore::open(backend, namespace.clone())))
+            .with_key_value(Arc::new(InMemoryKeyValueStore::open(backend, namespace.clone())))
+            .only(&request.contracts)
+    }
+}

@@ -1,0 +1,162 @@
+//! `sqlite:`, one file, with blobs in a folder beside it.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use larder_kernel::{Contract, Result, StoreSet};
+
+use super::{Sqlite, SqliteConfig, Synchronous};
+use crate::diagnose::Findings;
+use crate::driver::{BackendUrl, Connection, Driver, Location, StoresRequest, invalid_url};
+
+/// SQLite counts milliseconds in 31 bits.
+const BUSY_TIMEOUT_MS_MAX: u64 = 2_147_483_647;
+
+/// Opens `sqlite:./larder.db`, `sqlite:/var/larder.db` and `sqlite:///var/larder.db`.
+///
+/// `synchronous=full` (the default) makes an acknowledged write survive the loss of power, `synchronous=normal` the death
+/// of the process; `busy_timeout_ms=` bounds the wait for a lock of another process. With the feature `fs`, blobs are in the
+/// folder `larder.db.blobs`.
+#[derive(Debug, Clone, Copy)]
+pub struct SqliteDriver;
+
+impl Driver for SqliteDriver {
+    fn name(&self) -> &'static str {
+        "sqlite"
+    }
+
+    fn schemes(&self) -> &'static [&'static str] {
+        &["sqlite"]
+    }
+
+    fn contracts(&self) -> &'static [Contract] {
+        &[
+            Contract::History,
+            Contract::Vectors,
+            Contract::Graph,
+            #[cfg(all(feature = "fs", unix))]
+            Contract::Blobs,
+            Contract::Tasks,
+            Contract::KeyValue,
+        ]
+    }
+
+    fn parameters(&self) -> &'static [&'static str] {
+        &["synchronous", "busy_timeout_ms"]
+    }
+
+    fn read(&self, url: &BackendUrl<'_>) -> Result<Box<dyn Location>> {
+        Ok(Box::new(SqliteLocation(config(url)?)))
+    }
+}
+
+fn config(url: &BackendUrl<'_>) -> Result<SqliteConfig> {
+    let path = url.path()?;
+    let text = path.to_string_lossy();
+    if text.starts_with(':') {
+        return Err(invalid_url("asks SQLite for memory; write `memory:` instead"));
+    }
+    if text.starts_with("file:") {
+        return Err(invalid_url(
+            "holds a second scheme; write `sqlite:./larder.db` or `sqlite:///absolute/larder.db`",
+        ));
+    }
+    if text.ends_with('/') {
+        return Err(invalid_url("names a folder; name the database file in it"));
+    }
+    let mut config = SqliteConfig::new(path);
+    config = match url.parameter("synchronous") {
+        None => config,
+        Some("full") => config.with_synchronous(Synchronous::Full),
+        Some("normal") => config.with_synchronous(Synchronous::Normal),
+        Some(_) => return Err(invalid_url("has another `synchronous` than `full` or `normal`")),
+    };
+    if let Some(timeout) = url.millis("busy_timeout_ms", BUSY_TIMEOUT_MS_MAX)? {
+        config = config.with_busy_timeout(timeout);
+    }
+    Ok(config)
+}
+
+struct SqliteLocation(SqliteConfig);
+
+#[async_trait]
+impl Location for SqliteLocation {
+    async fn open(self: Box<Self>) -> Result<Arc<dyn Connection>> {
+        #[cfg(all(feature = "fs", unix))]
+        let blobs = blobs_beside(&self.0);
+        Ok(Arc::new(Opened {
+            sqlite: Sqlite::open(self.0).await?,
+            #[cfg(all(feature = "fs", unix))]
+            blobs,
+        }))
+    }
+
+    async fn diagnose(&self, findings: &Findings) {
+        super::diagnose::diagnose(&self.0, findings).await;
+        #[cfg(all(feature = "fs", unix))]
+        {
+            let folder = blobs_beside(&self.0);
+            if folder.root.exists() {
+                let of_blobs = Findings::default();
+                crate::fs::diagnose::diagnose(&folder, &of_blobs).await;
+                for mut check in of_blobs.take() {
+                    check.seen = format!("the folder of blobs: {}", check.seen);
+                    findings.add(check);
+                }
+            }
+        }
+    }
+
+    fn changes_on_open(&self) -> Option<&'static str> {
+        super::diagnose::opening_changes(&self.0)
+    }
+}
+
+/// An open database, and the folder of its blobs.
+struct Opened {
+    sqlite: Sqlite,
+    #[cfg(all(feature = "fs", unix))]
+    blobs: crate::fs::FsConfig,
+}
+
+#[async_trait]
+impl Connection for Opened {
+    async fn stores(&self, request: &StoresRequest) -> StoreSet {
+        let (sqlite, namespace) = (&self.sqlite, &request.namespace);
+        let set = StoreSet::new()
+            .with_history(Arc::new(sqlite.history(namespace.clone())))
+            .with_vectors(Arc::new(sqlite.vectors(namespace.clone(), request.embedder.clone())))
+            .with_graph(Arc::new(sqlite.graph(namespace.clone())))
+            .with_tasks(Arc::new(sqlite.tasks(namespace.clone())))
+            .with_key_value(Arc::new(sqlite.key_value(namespace.clone())));
+        // The folder is made only if blobs are asked for.
+        #[cfg(all(feature = "fs", unix))]
+        let set = if request.wants(Contract::Blobs) {
+            match crate::fs::FsBlobStore::open(self.blobs.clone(), namespace.clone()).await {
+                Ok(blobs) => set.with_blobs(Arc::new(blobs)),
+                Err(error) => set.with_error(Contract::Blobs, error),
+            }
+        } else {
+            set
+        };
+        set.only(&request.contracts)
+    }
+
+    fn is_closed(&self) -> bool {
+        self.sqlite.is_closed()
+    }
+
+    async fn close(self: Arc<Self>) {
+        let sqlite = self.sqlite.clone();
+        drop(self);
+        sqlite.close().await;
+    }
+}
+
+/// Blobs are in a folder named after the file.
+#[cfg(all(feature = "fs", unix))]
+fn blobs_beside(config: &SqliteConfig) -> crate::fs::FsConfig {
+    let mut folder = config.path.clone().into_os_string();
+    folder.push(".blobs");
+    crate::fs::FsConfig::new(folder)
+}

@@ -1,0 +1,80 @@
+//! Serves `/livez` and `/readyz` as Kubernetes asks for them: `cargo run --example health -- sqlite:./larder.db
+//! 127.0.0.1:8080`. In a program of yours the two handlers are routes of its own server.
+#![allow(clippy::print_stdout)]
+
+use std::time::Duration;
+
+use larder::Stores;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+/// How long a probe waits for the stores: less than the orchestrator waits for the probe.
+const TIMEOUT: Duration = Duration::from_secs(2);
+/// The longest head of a request that is read.
+const HEAD_BYTES_MAX: usize = 8_192;
+
+/// Whether the program should be started anew. Asks nobody.
+fn livez(stores: &Stores) -> (u16, String) {
+    if stores.is_live() {
+        (200, r#"{"live":true}"#.to_owned())
+    } else {
+        (500, r#"{"live":false}"#.to_owned())
+    }
+}
+
+/// Whether the program should get work. Asks every store.
+async fn readyz(stores: &Stores) -> (u16, String) {
+    let health = stores.health(TIMEOUT).await;
+    let body = serde_json::to_string(&health).unwrap_or_default();
+    (if health.is_ready() { 200 } else { 503 }, body)
+}
+
+fn is_whole(head: &[u8]) -> bool {
+    head.windows(4).any(|end| end == b"\r\n\r\n")
+}
+
+/// A request up to the empty line that ends its head. Whoever answers before has unread bytes left when the connection closes,
+/// and the kernel then resets it, which may cost the client the answer.
+async fn head_of(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
+    let mut head = Vec::new();
+    while !is_whole(&head) && head.len() < HEAD_BYTES_MAX {
+        let read = stream.read_buf(&mut head).await?;
+        if read == 0 {
+            break;
+        }
+    }
+    Ok(head)
+}
+
+async fn serve(mut stream: TcpStream, stores: Stores) -> std::io::Result<()> {
+    let (status, body) = match tokio::time::timeout(TIMEOUT, head_of(&mut stream)).await?? {
+        head if !is_whole(&head) => (400, String::new()),
+        head if head.starts_with(b"GET /livez ") => livez(&stores),
+        head if head.starts_with(b"GET /readyz ") => readyz(&stores).await,
+        _ => (404, String::new()),
+    };
+    let head = format!(
+        "HTTP/1.1 {status} -\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).await?;
+    stream.write_all(body.as_bytes()).await?;
+    stream.shutdown().await
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let url = arguments.next().unwrap_or_else(|| "memory:".to_owned());
+    let stores = larder::open(&url).await?;
+    let listener = TcpListener::bind(arguments.next().as_deref().unwrap_or("127.0.0.1:8080")).await?;
+    println!("serving on http://{}", listener.local_addr()?);
+    loop {
+        let (stream, _) = listener.accept().await?;
+        let stores = stores.clone();
+        tokio::spawn(async move {
+            // A client that went away early needs no answer.
+            let _ = serve(stream, stores).await;
+        });
+    }
+}

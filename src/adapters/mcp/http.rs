@@ -1,0 +1,228 @@
+//! Serving over streamable HTTP.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use larder_kernel::{Error, ErrorKind, KeyValueStore, Result};
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use sha2::{Digest as _, Sha256};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+
+use super::event::KeyValueEventStore;
+use super::server::McpServer;
+use super::session::KeyValueSessionStore;
+
+const OPERATION: &str = "mcp.serve_http";
+/// Where the server answers.
+const PATH: &str = "/mcp";
+/// Connections at once; a further one waits until another ends.
+const CONNECTIONS_MAX: usize = 512;
+/// Largest message of a client, as large as one over standard input may be.
+const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// How long a client may take to send the head of a request.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long connections may take to end when the server does.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
+/// Names by which a client on this machine calls it.
+const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
+
+type Answer = Response<BoxBody<Bytes, Infallible>>;
+type Service = StreamableHttpService<McpServer, LocalSessionManager>;
+
+/// Who may speak to a server over HTTP, and what it remembers of them.
+///
+/// By default clients on this machine, called by a name of loopback in `Host`, and no web page: a request with an `Origin`
+/// that is not allowed is `403`, as the MCP standard demands against DNS rebinding.
+#[derive(Clone, Default)]
+pub struct HttpOptions {
+    hosts: Vec<String>,
+    origins: Vec<String>,
+    token: Option<[u8; 32]>,
+    sessions: Option<Arc<dyn KeyValueStore>>,
+}
+
+impl HttpOptions {
+    /// Clients on this machine only.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Also answers to this name in `Host`, such as `memory.example.com` or `memory.example.com:8080`.
+    #[must_use]
+    pub fn with_host(mut self, host: impl Into<String>) -> Self {
+        self.hosts.push(host.into());
+        self
+    }
+
+    /// Also answers web pages of this origin, such as `https://app.example.com:443` or `http://localhost:*`.
+    #[must_use]
+    pub fn with_origin(mut self, origin: impl Into<String>) -> Self {
+        self.origins.push(origin.into());
+        self
+    }
+
+    /// Answers only requests that bear this token: `Authorization: Bearer TOKEN`. Only its hash is kept.
+    #[must_use]
+    pub fn with_token(mut self, token: &str) -> Self {
+        self.token = Some(Sha256::digest(token).into());
+        self
+    }
+
+    /// Keeps sessions for a day and the events of their streams for an hour in this store, so that clients go on after a
+    /// restart and resume streams whose connection was lost.
+    #[must_use]
+    pub fn with_sessions(mut self, store: impl Into<Arc<dyn KeyValueStore>>) -> Self {
+        self.sessions = Some(store.into());
+        self
+    }
+
+    fn config(&self) -> StreamableHttpServerConfig {
+        let hosts = LOOPBACK.into_iter().map(str::to_owned).chain(self.hosts.iter().cloned());
+        let mut config = StreamableHttpServerConfig::default()
+            .with_allowed_hosts(hosts)
+            .with_allowed_origins(self.origins.iter().cloned())
+            .enforce_origin_validation()
+            .with_max_request_body_bytes(BODY_BYTES_MAX);
+        if let Some(store) = &self.sessions {
+            config.session_store = Some(Arc::new(KeyValueSessionStore::new(Arc::clone(store))));
+        }
+        config
+    }
+
+    fn manager(&self) -> LocalSessionManager {
+        let manager = LocalSessionManager::default();
+        match &self.sessions {
+            Some(store) => manager.with_event_store(Arc::new(KeyValueEventStore::new(Arc::clone(store)))),
+            None => manager,
+        }
+    }
+}
+
+impl fmt::Debug for HttpOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpOptions")
+            .field("hosts", &self.hosts)
+            .field("origins", &self.origins)
+            .field("token", &self.token.is_some())
+            .field("sessions", &self.sessions.is_some())
+            .finish()
+    }
+}
+
+/// Serves clients over streamable HTTP at the path `/mcp` until `stop` is ready, and then ends within five seconds.
+///
+/// There is no TLS: beyond this machine, put a proxy with it before the server.
+///
+/// ```no_run
+/// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+/// use larder::Stores;
+/// use larder::adapters::mcp::{HttpOptions, McpServer, serve_http};
+///
+/// let server = McpServer::new(larder::open("sqlite:./larder.db").await?);
+/// let listener = tokio::net::TcpListener::bind("127.0.0.1:8765").await?;
+/// serve_http(listener, server, &HttpOptions::new(), std::future::pending()).await?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// `InvalidInput` naming `token` where the listener can be reached from other machines and no token is asked for;
+/// `Unavailable` where the listener is broken.
+///
+/// # Cancellation
+/// Dropping the future ends the listening at once; connections that are open end with the runtime.
+pub async fn serve_http(
+    listener: TcpListener,
+    server: McpServer,
+    options: &HttpOptions,
+    stop: impl Future<Output = ()> + Send,
+) -> Result<()> {
+    let address = listener.local_addr();
+    let address =
+        address.map_err(|_| Error::new(ErrorKind::Unavailable, OPERATION, "the listener has no address"))?;
+    if !address.ip().is_loopback() && options.token.is_none() {
+        let message = "needed where other machines can reach the server; listen on 127.0.0.1, or set one";
+        return Err(Error::invalid(OPERATION, "token", message));
+    }
+    let config = options.config();
+    let ended = config.cancellation_token.clone();
+    let service = StreamableHttpService::new(move || Ok(server.clone()), Arc::new(options.manager()), config);
+    let (graceful, places) = (GracefulShutdown::new(), Arc::new(Semaphore::new(CONNECTIONS_MAX)));
+    let mut stop = std::pin::pin!(stop);
+    loop {
+        let accept = async {
+            let place = Arc::clone(&places).acquire_owned().await.ok()?;
+            listener.accept().await.ok().map(|(stream, _)| (stream, place))
+        };
+        let accepted = tokio::select! {
+            () = &mut stop => break,
+            accepted = accept => accepted,
+        };
+        let Some((stream, place)) = accepted else {
+            // Out of file descriptors, or a client that left: neither is cured by asking again at once.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            continue;
+        };
+        let (service, token) = (service.clone(), options.token);
+        let answer = service_fn(move |request| {
+            let service = service.clone();
+            async move { Ok::<_, Infallible>(respond(&service, token.as_ref(), request).await) }
+        });
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD_TIMEOUT)
+            .serve_connection(TokioIo::new(stream), answer);
+        let connection = graceful.watch(connection);
+        tokio::spawn(async move {
+            // A connection that breaks concerns its client alone, who sees it.
+            let _ = connection.await;
+            drop(place);
+        });
+    }
+    ended.cancel();
+    // What does not end by itself is cut off with the runtime.
+    let _ = tokio::time::timeout(END_TIMEOUT, graceful.shutdown()).await;
+    Ok(())
+}
+
+async fn respond(service: &Service, token: Option<&[u8; 32]>, request: Request<Incoming>) -> Answer {
+    if request.uri().path() != PATH {
+        return refused(StatusCode::NOT_FOUND, "Not Found: the server answers at /mcp");
+    }
+    if token.is_some_and(|token| !bears(request.headers().get(AUTHORIZATION), token)) {
+        let mut answer = refused(StatusCode::UNAUTHORIZED, "Unauthorized: the token is missing or another");
+        answer.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        return answer;
+    }
+    service.handle(request).await
+}
+
+/// Whether the header bears the token. Hashes are compared, so the time that it takes tells nothing of the token.
+fn bears(header: Option<&HeaderValue>, token: &[u8; 32]) -> bool {
+    let Some((scheme, given)) = header.and_then(|value| value.to_str().ok()?.split_once(' ')) else {
+        return false;
+    };
+    let given: [u8; 32] = Sha256::digest(given.trim()).into();
+    scheme.eq_ignore_ascii_case("bearer") && given == *token
+}
+
+fn refused(status: StatusCode, text: &'static str) -> Answer {
+    let mut answer = Response::new(Full::new(Bytes::from_static(text.as_bytes())).boxed());
+    *answer.status_mut() = status;
+    answer
+}

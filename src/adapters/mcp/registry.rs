@@ -1,0 +1,113 @@
+//! The tools: what each is called, takes and answers, and which store it asks.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use larder_kernel::{Contract, Error, ErrorKind, Result};
+use rmcp::handler::server::common::{schema_for_empty_input, schema_for_input};
+use rmcp::model::{JsonObject, Tool, ToolAnnotations};
+use rmcp::schemars::JsonSchema;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::{answer, argument, failure::Failure};
+use larder_kernel::StoreSet;
+
+/// What all tools of a server share.
+pub(crate) struct Shared {
+    pub(crate) stores: StoreSet,
+    /// Held while an entity is read, changed and written: the graph has no conditional write.
+    pub(crate) entities: tokio::sync::Mutex<()>,
+}
+
+type Run = Box<dyn Fn(Arc<Shared>, JsonObject) -> BoxFuture<'static, Result<Value, Failure>> + Send + Sync>;
+
+/// A tool and what it does.
+pub(crate) struct Entry {
+    pub(crate) tool: Tool,
+    pub(crate) contract: Contract,
+    pub(crate) effect: Effect,
+    run: Run,
+}
+
+impl Entry {
+    pub(crate) fn call(
+        &self,
+        shared: &Arc<Shared>,
+        arguments: JsonObject,
+    ) -> BoxFuture<'static, Result<Value, Failure>> {
+        (self.run)(Arc::clone(shared), arguments)
+    }
+}
+
+/// What a call does to the store, as the hints of a tool say it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// Nothing.
+    Reads,
+    /// Adds something each time.
+    Adds,
+    /// Adds something once; the second call changes nothing.
+    AddsOnce,
+    /// Replaces or removes what was there, with the same end each time.
+    Replaces,
+    /// Changes what was there, and a second call another time, or is refused.
+    Changes,
+}
+
+impl Effect {
+    fn hints(self, title: &str) -> ToolAnnotations {
+        ToolAnnotations::with_title(title)
+            .read_only(self == Self::Reads)
+            .destructive(matches!(self, Self::Replaces | Self::Changes))
+            .idempotent(matches!(self, Self::Reads | Self::AddsOnce | Self::Replaces))
+            .open_world(false)
+    }
+}
+
+/// Makes an entry of a function from arguments to an answer.
+pub(crate) fn entry<I, O, F>(
+    contract: Contract,
+    effect: Effect,
+    name: &'static str,
+    title: &'static str,
+    description: &'static str,
+    run: fn(Arc<Shared>, I) -> F,
+) -> Entry
+where
+    I: DeserializeOwned + JsonSchema + Send + 'static,
+    O: Serialize + JsonSchema + 'static,
+    F: Future<Output = Result<O>> + Send + 'static,
+{
+    // Every input is an object, which a test makes sure of.
+    let input = schema_for_input::<I>().unwrap_or_else(|_| schema_for_empty_input());
+    let tool = Tool::new(name, description, input)
+        .with_title(title)
+        .with_annotations(effect.hints(title))
+        .with_output_schema::<O>();
+    let run: Run = Box::new(move |shared, arguments| {
+        Box::pin(async move {
+            let output = run(shared, argument::read(arguments)?).await?;
+            Ok(value(name, &output)?)
+        })
+    });
+    Entry { tool, contract, effect, run }
+}
+
+fn value<O: Serialize>(operation: &'static str, output: &O) -> Result<Value> {
+    let value = serde_json::to_value(output);
+    let value = value
+        .map_err(|_| Error::new(ErrorKind::Unexpected, operation, "an answer that JSON cannot express"))?;
+    answer::check_size(operation, answer::size(&value)?, "the answer is too large: ask for less")?;
+    Ok(value)
+}
+
+/// Every tool there is.
+pub(crate) fn entries() -> Vec<Entry> {
+    let mut entries = super::conversation::entries();
+    entries.extend(super::graph::entries());
+    entries.extend(super::note::entries());
+    entries.extend(super::task::entries());
+    entries
+}

@@ -1,0 +1,110 @@
+//! rmcp's sessions in a key-value store.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::digest::digest;
+use bytes::Bytes;
+use larder_kernel::{BucketName, Error, ErrorKind, Key, KeyValuePutOptions, KeyValueStore, Result};
+use rmcp::transport::streamable_http_server::session::{SessionState, SessionStore, SessionStoreError};
+
+const BUCKET: &str = "larder.mcp.sessions";
+/// How long a session is remembered.
+const TTL: Duration = Duration::from_secs(24 * 3600);
+
+/// rmcp's [`SessionStore`] over a [`KeyValueStore`]: sessions of clients that another instance, or the same one after a
+/// restart, takes up without a new handshake.
+///
+/// Sessions lie in the bucket `larder.mcp.sessions` for 24 hours after their beginning, unless
+/// [`with_ttl`](Self::with_ttl) says otherwise. A session's id lets its bearer speak as that client, so it is stored
+/// only as a hash.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> larder::Result<()> {
+/// use larder::Stores;
+/// use larder::adapters::mcp::KeyValueSessionStore;
+/// use rmcp::transport::streamable_http_server::session::SessionStore;
+///
+/// let stores = larder::open("memory:").await?;
+/// let sessions = KeyValueSessionStore::new(stores.key_value()?);
+/// assert!(sessions.load("unknown").await.is_ok_and(|found| found.is_none()));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct KeyValueSessionStore {
+    store: Arc<dyn KeyValueStore>,
+    ttl: Duration,
+}
+
+impl KeyValueSessionStore {
+    /// Keeps sessions in this store.
+    #[must_use]
+    pub fn new(store: impl Into<Arc<dyn KeyValueStore>>) -> Self {
+        Self { store: store.into(), ttl: TTL }
+    }
+
+    /// Sets how long a session is remembered, to the millisecond. Less than 1 ms or more than 100 years is refused with
+    /// `InvalidInput` when a session is stored.
+    #[must_use]
+    pub fn with_ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = ttl;
+        self
+    }
+
+    async fn find(&self, id: &str) -> Result<Option<SessionState>> {
+        let (bucket, key) = address(id)?;
+        let Some(entry) = self.store.get(&bucket, &key).await? else {
+            return Ok(None);
+        };
+        let state = serde_json::from_slice(&entry.value);
+        state.map(Some).map_err(|_| {
+            Error::new(ErrorKind::Corrupt, "mcp.session.load", "the session does not read back as one")
+        })
+    }
+
+    async fn keep(&self, id: &str, state: &SessionState) -> Result<()> {
+        let (bucket, key) = address(id)?;
+        let json = serde_json::to_vec(state).map_err(|_| {
+            Error::new(ErrorKind::Unexpected, "mcp.session.store", "a session that JSON cannot express")
+        })?;
+        let options = KeyValuePutOptions::default().with_ttl(self.ttl);
+        self.store.put(&bucket, &key, Bytes::from(json), options).await.map(drop)
+    }
+
+    async fn forget(&self, id: &str) -> Result<()> {
+        let (bucket, key) = address(id)?;
+        self.store.delete(&bucket, &key, None).await.map(drop)
+    }
+}
+
+fn address(id: &str) -> Result<(BucketName, Key)> {
+    Ok((BucketName::new(BUCKET)?, Key::new(digest(&[id]))?))
+}
+
+impl fmt::Debug for KeyValueSessionStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeyValueSessionStore").field("ttl", &self.ttl).finish_non_exhaustive()
+    }
+}
+
+#[async_trait::async_trait]
+impl SessionStore for KeyValueSessionStore {
+    async fn load(&self, session_id: &str) -> std::result::Result<Option<SessionState>, SessionStoreError> {
+        Ok(self.find(session_id).await?)
+    }
+
+    async fn store(
+        &self,
+        session_id: &str,
+        state: &SessionState,
+    ) -> std::result::Result<(), SessionStoreError> {
+        Ok(self.keep(session_id, state).await?)
+    }
+
+    async fn delete(&self, session_id: &str) -> std::result::Result<(), SessionStoreError> {
+        Ok(self.forget(session_id).await?)
+    }
+}

@@ -1,0 +1,361 @@
+//! `ObjectStore` of the crate `object_store` 0.14 over any [`BlobStore`].
+//!
+//! # What is kept
+//! Bytes, content type, user metadata (`Attribute::Metadata`), `ETag`s, sizes and times of writing. A location is the
+//! blob's key. Conditions on reads are judged on what was read, so that a tag and its bytes always belong together.
+//!
+//! # What a blob store cannot express
+//! - Attributes other than content type and user metadata: `NotImplemented`, and nothing is written.
+//! - `PutMode::Create` and `PutMode::Update`, and copies and renames that must not replace, where the store does not
+//!   declare [`BlobCreateOnly`](Capability::BlobCreateOnly) or [`BlobIfMatch`](Capability::BlobIfMatch):
+//!   `NotImplemented`, and nothing is written.
+//! - Versions: results carry none, and a read that asks for one is `NotSupported`.
+//! - Tags are ignored, as `object_store` asks of stores without them.
+//! - `MultipartStore` and `PaginatedListStore`, whose uploads and tokens outlive the process, are not offered.
+//!
+//! # Errors
+//! The source of an error is the [`larder_kernel::Error`] behind it. `NotFound`, `AlreadyExists` and
+//! `PermissionDenied` are themselves, `Conflict` is `Precondition`, `Unsupported` is `NotSupported`, and all others are
+//! `Generic`. As everywhere in `object_store`, an error names the location that it is about.
+
+mod list;
+mod upload;
+
+use std::fmt;
+use std::sync::Arc;
+
+use ::object_store::path::Path;
+use ::object_store::{
+    Attribute, Attributes, CopyMode, CopyOptions, Error as ObjectError, GetOptions, GetRange, GetResult,
+    GetResultPayload, ListResult, MultipartUpload, ObjectMeta, ObjectStore, PutMode, PutMultipartOptions,
+    PutOptions, PutPayload, PutResult, RenameOptions, RenameTargetMode, Result as ObjectResult,
+};
+use async_trait::async_trait;
+use bytes::Bytes;
+use chrono::{DateTime, Utc};
+use futures_util::stream::{self, BoxStream, StreamExt, TryStreamExt};
+use larder_kernel::storage::blob::check_put;
+use larder_kernel::{
+    BlobBody, BlobCondition, BlobGetOptions, BlobInfo, BlobKey, BlobPutOptions, BlobRead, BlobStore,
+    ByteRange, Capability, ETag, Error, ErrorKind, Timestamp,
+};
+
+/// The name in errors.
+const STORE: &str = "Larder";
+/// Deletions on their way at once.
+const DELETES_AT_ONCE: usize = 10;
+
+/// A [`BlobStore`] as an [`ObjectStore`].
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use larder::{Stores, adapters::object_store::BlobObjectStore};
+/// use object_store::{ObjectStoreExt, path::Path};
+///
+/// let stores = larder::open("memory:").await?;
+/// let store = BlobObjectStore::new(stores.blobs()?);
+/// let report = Path::from("reports/2026.csv");
+/// store.put(&report, "day,visits\n".into()).await?;
+/// assert_eq!(store.head(&report).await?.size, 11);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Cancellation
+/// As with the store itself, what is dropped midway is whole or absent. A rename is a copy and then a deletion: dropped
+/// between them, it leaves both objects. An upload goes on in a task of the Tokio runtime, which must be there; dropped
+/// before `complete`, it leaves nothing.
+///
+/// # Cost
+/// One call of the blob store each, but: `list_with_delimiter` reads past what lies deeper, up to some thousand keys for
+/// each folder; a copy that must not replace sends the bytes through this process; a rename is two calls.
+#[derive(Clone)]
+pub struct BlobObjectStore {
+    blobs: Arc<dyn BlobStore>,
+}
+
+impl BlobObjectStore {
+    /// Objects in this store, in its namespace.
+    #[must_use]
+    pub fn new(blobs: impl Into<Arc<dyn BlobStore>>) -> Self {
+        Self { blobs: blobs.into() }
+    }
+
+    /// Refuses what the store does not declare.
+    fn require(&self, capability: Capability, operation: &str) -> ObjectResult<()> {
+        if self.blobs.capabilities().has(capability) { Ok(()) } else { Err(not_implemented(operation)) }
+    }
+
+    fn condition(&self, location: &Path, mode: PutMode) -> ObjectResult<BlobCondition> {
+        match mode {
+            PutMode::Overwrite => Ok(BlobCondition::None),
+            PutMode::Create => {
+                self.require(Capability::BlobCreateOnly, "put_opts with PutMode::Create")?;
+                Ok(BlobCondition::Absent)
+            }
+            PutMode::Update(version) => {
+                self.require(Capability::BlobIfMatch, "put_opts with PutMode::Update")?;
+                let tag =
+                    version.e_tag.ok_or_else(|| generic("an update needs the tag of what it replaces"))?;
+                // What is no tag is no blob's tag.
+                ETag::new(&tag).map(BlobCondition::Matches).map_err(|error| ObjectError::Precondition {
+                    path: location.to_string(),
+                    source: Box::new(error),
+                })
+            }
+        }
+    }
+
+    /// Reads, where the range needs the size of the blob to be judged as `object_store` judges it.
+    async fn read(&self, location: &Path, key: &BlobKey, options: &GetOptions) -> ObjectResult<BlobRead> {
+        if options.head {
+            return self.unread(location, key, options).await;
+        }
+        let range = options.range.as_ref().map(|range| match range {
+            GetRange::Bounded(range) => ByteRange::Bounded { start: range.start, end: range.end },
+            GetRange::Offset(start) => ByteRange::From(*start),
+            GetRange::Suffix(count) => ByteRange::Suffix(*count),
+        });
+        match self.blobs.get(key, BlobGetOptions { range }).await {
+            Err(error) if error.kind() == ErrorKind::InvalidInput && range.is_some() => {
+                self.unread(location, key, options).await
+            }
+            read => read.map_err(|error| translate(location, error)),
+        }
+    }
+
+    /// What a read would tell, and no bytes.
+    async fn unread(&self, location: &Path, key: &BlobKey, options: &GetOptions) -> ObjectResult<BlobRead> {
+        let info = self.blobs.head(key).await.map_err(|error| translate(location, error))?;
+        // A condition that fails comes before a range that does.
+        options.check_preconditions(&meta(location, &info))?;
+        let range = match &options.range {
+            Some(range) => range.as_range(info.size).map_err(generic)?,
+            None => 0..info.size,
+        };
+        if !options.head && range.start < range.end {
+            return Err(generic("the blob changed while it was read: read again"));
+        }
+        Ok(BlobRead { info, range, bytes: stream::empty().boxed() })
+    }
+
+    /// Copies where there is nothing yet. The bytes come through here, because only a write has conditions.
+    async fn copy_absent(&self, from: &Path, to: &Path) -> ObjectResult<()> {
+        let read = self.blobs.get(&present(from)?, BlobGetOptions::default()).await;
+        let BlobRead { info, bytes, .. } = read.map_err(|error| translate(from, error))?;
+        self.require(Capability::BlobCreateOnly, "copy_opts with CopyMode::Create")?;
+        let target = writable(to)?;
+        // Spares the bytes their way; the write decides.
+        if self.blobs.head(&target).await.is_ok() {
+            return Err(exists(to));
+        }
+        let options = BlobPutOptions {
+            condition: BlobCondition::Absent,
+            content_type: info.content_type,
+            metadata: info.metadata,
+        };
+        let put = self.blobs.put(&target, BlobBody::Stream(bytes), options).await;
+        put.map(drop).map_err(|error| translate(to, error))
+    }
+}
+
+#[async_trait]
+impl ObjectStore for BlobObjectStore {
+    async fn put_opts(
+        &self,
+        location: &Path,
+        payload: PutPayload,
+        opts: PutOptions,
+    ) -> ObjectResult<PutResult> {
+        let key = writable(location)?;
+        let condition = self.condition(location, opts.mode)?;
+        let options = put_options("put_opts", &opts.attributes)?.with_condition(condition);
+        let put = self.blobs.put(&key, BlobBody::Bytes(Bytes::from(payload)), options).await;
+        Ok(put_result(&put.map_err(|error| translate(location, error))?))
+    }
+
+    async fn put_multipart_opts(
+        &self,
+        location: &Path,
+        opts: PutMultipartOptions,
+    ) -> ObjectResult<Box<dyn MultipartUpload>> {
+        let key = writable(location)?;
+        let options = put_options("put_multipart_opts", &opts.attributes)?;
+        check_put(&options, &self.blobs.capabilities()).map_err(|error| translate(location, error))?;
+        Ok(Box::new(upload::start(Arc::clone(&self.blobs), location.clone(), key, options)?))
+    }
+
+    async fn get_opts(&self, location: &Path, options: GetOptions) -> ObjectResult<GetResult> {
+        if options.version.is_some() {
+            return Err(ObjectError::NotSupported { source: "a blob has no versions".into() });
+        }
+        let key = present(location)?;
+        let BlobRead { info, range, bytes } = self.read(location, &key, &options).await?;
+        let meta = meta(location, &info);
+        options.check_preconditions(&meta)?;
+        let path = location.clone();
+        Ok(GetResult {
+            payload: GetResultPayload::Stream(bytes.map_err(move |error| translate(&path, error)).boxed()),
+            meta,
+            range,
+            attributes: attributes(info),
+            extensions: Default::default(),
+        })
+    }
+
+    fn delete_stream(
+        &self,
+        locations: BoxStream<'static, ObjectResult<Path>>,
+    ) -> BoxStream<'static, ObjectResult<Path>> {
+        let blobs = Arc::clone(&self.blobs);
+        locations
+            .map(move |location| {
+                let blobs = Arc::clone(&blobs);
+                async move {
+                    let location = location?;
+                    // Under what is no key there is nothing, and deleting nothing is no error.
+                    if let Ok(key) = BlobKey::new(&location) {
+                        blobs.delete(&key).await.map_err(|error| translate(&location, error))?;
+                    }
+                    Ok(location)
+                }
+            })
+            .buffered(DELETES_AT_ONCE)
+            .boxed()
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, ObjectResult<ObjectMeta>> {
+        list::objects(Arc::clone(&self.blobs), prefix, None)
+    }
+
+    fn list_with_offset(
+        &self,
+        prefix: Option<&Path>,
+        offset: &Path,
+    ) -> BoxStream<'static, ObjectResult<ObjectMeta>> {
+        list::objects(Arc::clone(&self.blobs), prefix, Some(offset))
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> ObjectResult<ListResult> {
+        list::level(&self.blobs, prefix).await
+    }
+
+    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> ObjectResult<()> {
+        if options.mode == CopyMode::Create {
+            return self.copy_absent(from, to).await;
+        }
+        let (source, target) = (present(from)?, writable(to)?);
+        self.blobs.copy(&source, &target).await.map(drop).map_err(|error| match error.kind() {
+            ErrorKind::NotFound => translate(from, error),
+            _ => translate(to, error),
+        })
+    }
+
+    async fn rename_opts(&self, from: &Path, to: &Path, options: RenameOptions) -> ObjectResult<()> {
+        let create = options.target_mode == RenameTargetMode::Create;
+        if from == to {
+            // A copy onto itself and then a deletion would lose it.
+            let head = self.blobs.head(&present(from)?).await;
+            head.map_err(|error| translate(from, error))?;
+            return if create { Err(exists(to)) } else { Ok(()) };
+        }
+        let mode = if create { CopyMode::Create } else { CopyMode::Overwrite };
+        self.copy_opts(from, to, CopyOptions::new().with_mode(mode)).await?;
+        let deleted = self.blobs.delete(&present(from)?).await;
+        deleted.map(drop).map_err(|error| translate(from, error))
+    }
+}
+
+impl fmt::Display for BlobObjectStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(STORE)
+    }
+}
+
+impl fmt::Debug for BlobObjectStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BlobObjectStore").field("blobs", &self.blobs).finish()
+    }
+}
+
+/// The key of something that is to be there: under what is no key there is nothing.
+fn present(location: &Path) -> ObjectResult<BlobKey> {
+    BlobKey::new(location)
+        .map_err(|error| ObjectError::NotFound { path: location.to_string(), source: Box::new(error) })
+}
+
+fn writable(location: &Path) -> ObjectResult<BlobKey> {
+    BlobKey::new(location).map_err(|error| translate(location, error))
+}
+
+fn put_options(method: &str, attributes: &Attributes) -> ObjectResult<BlobPutOptions> {
+    let mut options = BlobPutOptions::default();
+    for (attribute, value) in attributes {
+        match attribute {
+            Attribute::ContentType => options.content_type = Some(value.as_ref().to_owned()),
+            Attribute::Metadata(name) => {
+                options.metadata.insert(name.as_ref().to_owned(), value.as_ref().to_owned());
+            }
+            other => return Err(not_implemented(&format!("{method} with Attribute::{other:?}"))),
+        }
+    }
+    Ok(options)
+}
+
+fn attributes(info: BlobInfo) -> Attributes {
+    let content_type = info.content_type.map(|value| (Attribute::ContentType, value));
+    let metadata = info.metadata.into_iter().map(|(name, value)| (Attribute::Metadata(name.into()), value));
+    content_type.into_iter().chain(metadata).collect()
+}
+
+fn meta(location: &Path, info: &BlobInfo) -> ObjectMeta {
+    object_meta(location.clone(), info.size, &info.etag, info.modified_at)
+}
+
+fn object_meta(location: Path, size: u64, etag: &ETag, modified_at: Timestamp) -> ObjectMeta {
+    ObjectMeta {
+        location,
+        // Every timestamp lies within the years that chrono can express.
+        last_modified: DateTime::<Utc>::from_timestamp_micros(modified_at.as_micros()).unwrap_or_default(),
+        size,
+        e_tag: Some(etag.as_str().to_owned()),
+        version: None,
+    }
+}
+
+fn put_result(info: &BlobInfo) -> PutResult {
+    PutResult { e_tag: Some(info.etag.as_str().to_owned()), version: None, extensions: Default::default() }
+}
+
+fn translate(location: &Path, error: Error) -> ObjectError {
+    of_kind(location, error.kind(), Box::new(error))
+}
+
+fn of_kind(
+    location: &Path,
+    kind: ErrorKind,
+    source: Box<dyn std::error::Error + Send + Sync + 'static>,
+) -> ObjectError {
+    let path = location.to_string();
+    match kind {
+        ErrorKind::NotFound => ObjectError::NotFound { path, source },
+        ErrorKind::AlreadyExists => ObjectError::AlreadyExists { path, source },
+        ErrorKind::Conflict => ObjectError::Precondition { path, source },
+        ErrorKind::PermissionDenied => ObjectError::PermissionDenied { path, source },
+        ErrorKind::Unsupported => ObjectError::NotSupported { source },
+        _ => ObjectError::Generic { store: STORE, source },
+    }
+}
+
+fn exists(location: &Path) -> ObjectError {
+    ObjectError::AlreadyExists { path: location.to_string(), source: "there is a blob already".into() }
+}
+
+fn generic(source: impl Into<Box<dyn std::error::Error + Send + Sync + 'static>>) -> ObjectError {
+    ObjectError::Generic { store: STORE, source: source.into() }
+}
+
+fn not_implemented(operation: &str) -> ObjectError {
+    ObjectError::NotImplemented { operation: operation.to_owned(), implementer: STORE.to_owned() }
+}

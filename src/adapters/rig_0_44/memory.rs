@@ -1,0 +1,136 @@
+//! Conversations.
+
+use std::fmt;
+use std::sync::Arc;
+
+use larder_kernel::{
+    AgentId, AppendOptions, Error, HistoryProvider, HistoryProviderExt, Result, Role, StoredMessage, Thread,
+};
+use rig_core::completion::Message;
+use rig_core::id::ConversationId;
+use rig_core::memory::{ConversationMemory, MemoryError};
+use rig_core::wasm_compat::WasmBoxedFuture;
+
+use super::message::{Reader, written};
+
+/// A [`HistoryProvider`] as a [`ConversationMemory`]: a conversation is the thread of one agent whose session has the
+/// conversation's id.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use larder::{Stores, adapters::rig_0_44::HistoryMemory};
+/// use larder::AgentId;
+/// use rig_core::{completion::Message, memory::ConversationMemory};
+///
+/// let stores = larder::open("memory:").await?;
+/// let memory = HistoryMemory::new(stores.history()?, AgentId::new("assistant")?);
+/// memory.append(&"session-1".into(), vec![Message::user("My name is Alice.")]).await?;
+/// assert_eq!(memory.load(&"session-1".into()).await?.len(), 1);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # What is stored
+/// Messages come back equal, whatever they hold. Each is stored as a [`ChatMessage`](larder_kernel::ChatMessage) that
+/// everything else in Larder can read: text, tool calls and tool results in their places. Where that is not all of it
+/// (images, reasoning, citations, a provider's own items), the message is kept in metadata under `rig` besides; and where
+/// it is too large for metadata, over about 60 KiB, the text is the message as JSON. Messages that others wrote to the
+/// thread come as text, calls and results; the files that they name do not come along.
+///
+/// # Errors
+/// `MemoryError::Backend`, whose source is a [`larder_kernel::Error`]: `InvalidInput` for an id that is no session's, for
+/// more than 1,000 messages at once or one over 4 MiB; `Corrupt` for a message that does not read back.
+///
+/// # Cancellation
+/// The messages of an append are all stored, or none.
+#[derive(Clone)]
+pub struct HistoryMemory {
+    history: Arc<dyn HistoryProvider>,
+    agent: AgentId,
+    newest: Option<usize>,
+}
+
+impl HistoryMemory {
+    /// The conversations of this agent, whole.
+    #[must_use]
+    pub fn new(history: impl Into<Arc<dyn HistoryProvider>>, agent: AgentId) -> Self {
+        Self { history: history.into(), agent, newest: None }
+    }
+
+    /// Loads only the newest messages, at most this many and at most 10,000, at the same cost however long the
+    /// conversation is. Results of tools whose calls fall outside are left out, because models refuse them.
+    #[must_use]
+    pub fn with_newest(mut self, messages: usize) -> Self {
+        self.newest = Some(messages);
+        self
+    }
+
+    fn thread(&self, conversation: &ConversationId) -> Result<Thread> {
+        Thread::new(self.agent.as_str(), conversation.as_str())
+    }
+
+    async fn read(&self, conversation: &ConversationId) -> Result<Vec<Message>> {
+        let thread = self.thread(conversation)?;
+        let stored = match self.newest {
+            Some(newest) => {
+                let tail = self.history.tail(&thread, None, newest).await?;
+                let result = |stored: &StoredMessage| stored.message.role == Role::Tool;
+                tail.into_iter().skip_while(result).collect()
+            }
+            None => self.history.all_messages(&thread).await?,
+        };
+        let mut reader = Reader::default();
+        stored.iter().map(|stored| reader.read(&stored.message)).collect()
+    }
+
+    async fn write(&self, conversation: &ConversationId, messages: &[Message]) -> Result<()> {
+        if messages.is_empty() {
+            return Ok(());
+        }
+        let thread = self.thread(conversation)?;
+        let mut reader = Reader::default();
+        let written = messages.iter().map(|message| written(message, &mut reader)).collect::<Result<_>>()?;
+        self.history.append_many(&thread, written, AppendOptions::default()).await.map(drop)
+    }
+}
+
+impl ConversationMemory for HistoryMemory {
+    fn load<'a>(
+        &'a self,
+        conversation_id: &'a ConversationId,
+    ) -> WasmBoxedFuture<'a, Result<Vec<Message>, MemoryError>> {
+        Box::pin(async move { self.read(conversation_id).await.map_err(failed) })
+    }
+
+    fn append<'a>(
+        &'a self,
+        conversation_id: &'a ConversationId,
+        messages: Vec<Message>,
+    ) -> WasmBoxedFuture<'a, Result<(), MemoryError>> {
+        Box::pin(async move { self.write(conversation_id, &messages).await.map_err(failed) })
+    }
+
+    fn clear<'a>(
+        &'a self,
+        conversation_id: &'a ConversationId,
+    ) -> WasmBoxedFuture<'a, Result<(), MemoryError>> {
+        Box::pin(async move {
+            let thread = self.thread(conversation_id).map_err(failed)?;
+            self.history.clear(&thread).await.map(drop).map_err(failed)
+        })
+    }
+}
+
+fn failed(error: Error) -> MemoryError {
+    MemoryError::backend(error)
+}
+
+impl fmt::Debug for HistoryMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HistoryMemory")
+            .field("history", &self.history)
+            .field("newest", &self.newest)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,110 @@
+//! Files.
+
+use bytes::{Bytes, BytesMut};
+use futures_util::TryStreamExt;
+use larder_kernel::{
+    BlobBody, BlobEntry, BlobGetOptions, BlobInfo, BlobKey, BlobPutOptions, ByteRange, Error, ErrorKind,
+    Result,
+};
+
+use crate::handle::{handle, id};
+
+handle!(
+    /// Files: bytes under keys such as `reports/2026/a.pdf`.
+    ///
+    /// ```
+    /// use larder::prelude::*;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> larder::Result<()> {
+    /// let stores = larder::open("memory:").await?;
+    /// let blobs = stores.blobs()?;
+    /// blobs.put("tickets/basel.txt", "Seat 61").await?;
+    /// assert_eq!(blobs.get("tickets/basel.txt").await?, "Seat 61");
+    /// assert_eq!(blobs.list("tickets/").await?.len(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    Blobs,
+    BlobStore
+);
+
+impl Blobs {
+    /// Writes a blob. The provider's own `put` takes streams, conditions, a content type and metadata.
+    ///
+    /// # Errors
+    /// As [`put`](larder_kernel::BlobStore::put).
+    pub async fn put(
+        &self,
+        key: impl TryInto<BlobKey, Error: Into<Error>> + Send,
+        bytes: impl Into<Bytes> + Send,
+    ) -> Result<BlobInfo> {
+        let (key, bytes) = (id(key)?, bytes.into());
+        self.provider().put(&key, BlobBody::Bytes(bytes), BlobPutOptions::default()).await
+    }
+
+    /// Reads a whole blob into memory. The provider's own `get` returns a stream.
+    ///
+    /// # Errors
+    /// As [`get`](larder_kernel::BlobStore::get); `NotFound` if the blob does not exist.
+    pub async fn get(&self, key: impl TryInto<BlobKey, Error: Into<Error>> + Send) -> Result<Bytes> {
+        self.read(id(key)?, BlobGetOptions::default()).await
+    }
+
+    /// Reads a range of a blob into memory.
+    ///
+    /// # Errors
+    /// As [`get`](larder_kernel::BlobStore::get).
+    pub async fn get_range(
+        &self,
+        key: impl TryInto<BlobKey, Error: Into<Error>> + Send,
+        range: ByteRange,
+    ) -> Result<Bytes> {
+        self.read(id(key)?, BlobGetOptions::default().with_range(range)).await
+    }
+
+    /// Returns what is known of a blob; `None` if it does not exist.
+    ///
+    /// # Errors
+    /// As [`head`](larder_kernel::BlobStore::head).
+    pub async fn info(
+        &self,
+        key: impl TryInto<BlobKey, Error: Into<Error>> + Send,
+    ) -> Result<Option<BlobInfo>> {
+        let key = id(key)?;
+        match self.head(&key).await {
+            Ok(info) => Ok(Some(info)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Deletes a blob and returns whether it existed.
+    ///
+    /// # Errors
+    /// As [`delete`](larder_kernel::BlobStore::delete).
+    pub async fn delete(&self, key: impl TryInto<BlobKey, Error: Into<Error>> + Send) -> Result<bool> {
+        let key = id(key)?;
+        self.provider().delete(&key).await
+    }
+
+    /// Lists all blobs whose keys begin with a prefix, in byte order; `""` lists all.
+    ///
+    /// # Errors
+    /// As [`list`](larder_kernel::BlobStore::list).
+    pub async fn list(&self, prefix: &str) -> Result<Vec<BlobEntry>> {
+        self.provider().list(prefix, None).await?.try_collect().await
+    }
+
+    async fn read(&self, key: BlobKey, options: BlobGetOptions) -> Result<Bytes> {
+        let mut pieces = self.provider().get(&key, options).await?.bytes;
+        let Some(first) = pieces.try_next().await? else { return Ok(Bytes::new()) };
+        let Some(second) = pieces.try_next().await? else { return Ok(first) };
+        let mut all = BytesMut::from(first);
+        all.extend_from_slice(&second);
+        while let Some(piece) = pieces.try_next().await? {
+            all.extend_from_slice(&piece);
+        }
+        Ok(all.freeze())
+    }
+}

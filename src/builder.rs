@@ -1,0 +1,179 @@
+//! Several URLs, and what each of them is for.
+
+use std::fmt;
+use std::sync::Arc;
+
+use larder_kernel::{Contract, Embedder, Error, ErrorKind, Namespace, Result, StoreSet};
+
+use crate::config::StoresConfig;
+use larder_capabilities::driver::StoresRequest;
+
+use crate::registry::{Registry, Target};
+use crate::stores::Stores;
+
+const OPEN: &str = "open";
+
+/// Chooses where the stores of one namespace are.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> larder::Result<()> {
+/// use larder::prelude::*;
+///
+/// let stores = Stores::builder()
+///     .namespace(Namespace::new("tenant-1")?)
+///     .url("memory:")
+///     .tasks_url("memory:")
+///     .open()
+///     .await?;
+/// assert_eq!(stores.contracts().len(), 6);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct StoresBuilder {
+    registry: Registry,
+    namespace: Option<Namespace>,
+    urls: Vec<String>,
+    own: Vec<(Contract, String)>,
+    embedder: Option<Arc<dyn Embedder>>,
+}
+
+impl StoresBuilder {
+    pub(crate) fn new(registry: Registry) -> Self {
+        Self { registry, namespace: None, urls: Vec::new(), own: Vec::new(), embedder: None }
+    }
+
+    /// Sets the namespace; without it, it is `default`.
+    #[must_use]
+    pub fn namespace(mut self, namespace: Namespace) -> Self {
+        self.namespace = Some(namespace);
+        self
+    }
+
+    /// Adds a URL for every contract that it provides and that has no URL of its own. Where several provide a contract,
+    /// the first given is taken: `redis://…` and then `s3://…` keep all that Redis can in Redis, and blobs in S3.
+    #[must_use]
+    pub fn url(mut self, url: impl Into<String>) -> Self {
+        self.urls.push(url.into());
+        self
+    }
+
+    /// What a configuration says, under what is set here later.
+    #[must_use]
+    pub fn from_config(config: &StoresConfig) -> Self {
+        let mut builder = Self {
+            namespace: config.namespace.clone(),
+            urls: config.urls(),
+            ..Self::new(Registry::default())
+        };
+        for (contract, url) in config.own_urls() {
+            builder = builder.own_url(contract, url.to_owned());
+        }
+        builder
+    }
+
+    /// Sets the URL of the history provider.
+    #[must_use]
+    pub fn history_url(self, url: impl Into<String>) -> Self {
+        self.own_url(Contract::History, url.into())
+    }
+
+    /// Sets the URL of the vector store.
+    #[must_use]
+    pub fn vectors_url(self, url: impl Into<String>) -> Self {
+        self.own_url(Contract::Vectors, url.into())
+    }
+
+    /// Sets the URL of the graph store.
+    #[must_use]
+    pub fn graph_url(self, url: impl Into<String>) -> Self {
+        self.own_url(Contract::Graph, url.into())
+    }
+
+    /// Sets the URL of the blob store.
+    #[must_use]
+    pub fn blobs_url(self, url: impl Into<String>) -> Self {
+        self.own_url(Contract::Blobs, url.into())
+    }
+
+    /// Sets the URL of the task store.
+    #[must_use]
+    pub fn tasks_url(self, url: impl Into<String>) -> Self {
+        self.own_url(Contract::Tasks, url.into())
+    }
+
+    /// Sets the URL of the key-value store.
+    #[must_use]
+    pub fn key_value_url(self, url: impl Into<String>) -> Self {
+        self.own_url(Contract::KeyValue, url.into())
+    }
+
+    /// Lets the vector store embed texts itself.
+    #[must_use]
+    pub fn embedder(mut self, embedder: Arc<dyn Embedder>) -> Self {
+        self.embedder = Some(embedder);
+        self
+    }
+
+    fn own_url(mut self, contract: Contract, url: String) -> Self {
+        self.own.retain(|(other, _)| *other != contract);
+        self.own.push((contract, url));
+        self
+    }
+
+    /// Reads every URL, then opens each of them once.
+    ///
+    /// # Errors
+    /// `InvalidInput` naming `url` where none is given; `Unsupported` naming `url` where the URL of a contract does not
+    /// provide it; else as [`open`](crate::open).
+    pub async fn open(self) -> Result<Stores> {
+        let namespace = match self.namespace {
+            Some(namespace) => namespace,
+            None => Namespace::new("default")?,
+        };
+        let mut targets: Vec<(String, Target, Vec<Contract>)> = Vec::new();
+        let mut taken: Vec<Contract> = self.own.iter().map(|(contract, _)| *contract).collect();
+        for url in self.urls {
+            let target = self.registry.read(&url)?;
+            let free = |contract: &Contract| !taken.contains(contract);
+            let wanted: Vec<Contract> = target.contracts.iter().copied().filter(free).collect();
+            taken.extend(&wanted);
+            targets.push((url, target, wanted));
+        }
+        for (contract, url) in self.own {
+            let target = self.registry.read(&url)?;
+            if !target.contracts.contains(&contract) {
+                return Err(wrong_url(contract));
+            }
+            match targets.iter_mut().find(|(known, ..)| *known == url) {
+                Some((_, _, wanted)) => wanted.push(contract),
+                None => targets.push((url, target, vec![contract])),
+            }
+        }
+        if targets.is_empty() {
+            return Err(Error::invalid(OPEN, "url", "none is given; set one with `StoresBuilder::url`"));
+        }
+        let mut stores = Stores::new(namespace.clone(), StoreSet::new());
+        for (_, target, wanted) in targets.into_iter().filter(|(.., wanted)| !wanted.is_empty()) {
+            let request = StoresRequest::new(namespace.clone())
+                .with_contracts(wanted)
+                .with_embedder(self.embedder.clone());
+            stores = stores.or(target.open().await?.stores_for(request).await);
+        }
+        Ok(stores)
+    }
+}
+
+fn wrong_url(contract: Contract) -> Error {
+    let message = format!("the URL given for the contract `{contract}` does not provide it in this build");
+    Error::new(ErrorKind::Unsupported, OPEN, message).with_field("url")
+}
+
+impl fmt::Debug for StoresBuilder {
+    /// Without the URLs, which may hold secrets, and the namespace.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let own: Vec<Contract> = self.own.iter().map(|(contract, _)| *contract).collect();
+        f.debug_struct("StoresBuilder").field("own_url", &own).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,137 @@
+//! Conversations.
+
+use larder_kernel::limits::PAGE_ITEMS_MAX;
+use larder_kernel::{
+    AgentId, AppendOptions, Appended, ChatMessage, Error, IdempotencyKey, PageRequest, Result, Seq,
+    StoredMessage, Thread, ThreadInfo,
+};
+
+use crate::handle::{handle, id};
+
+handle!(
+    /// Conversations: append messages to a thread, and read the newest.
+    ///
+    /// ```
+    /// use larder::prelude::*;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> larder::Result<()> {
+    /// let stores = larder::open("memory:").await?;
+    /// let history = stores.history()?;
+    /// let thread = Thread::new("assistant", "session-1")?;
+    /// history.append(&thread, ChatMessage::user("Hello")).await?;
+    /// for message in history.tail(&thread, 20).await? {
+    ///     println!("{}", message.text());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    History,
+    HistoryProvider
+);
+
+impl History {
+    /// Appends one message and returns its place in the thread. O(message), for a thread of any length.
+    ///
+    /// # Errors
+    /// As [`append_many`](larder_kernel::HistoryProvider::append_many).
+    ///
+    /// # Cancellation
+    /// The message is written or not; [`append_once`](Self::append_once) makes a retry safe.
+    pub async fn append(&self, thread: &Thread, message: ChatMessage) -> Result<Seq> {
+        Ok(self.append_many(thread, vec![message], AppendOptions::default()).await?.last)
+    }
+
+    /// Appends up to 1,000 messages, all or none.
+    ///
+    /// # Errors
+    /// As [`append_many`](larder_kernel::HistoryProvider::append_many).
+    pub async fn append_all(
+        &self,
+        thread: &Thread,
+        messages: impl IntoIterator<Item = ChatMessage> + Send,
+    ) -> Result<Appended> {
+        let messages = messages.into_iter().collect();
+        self.append_many(thread, messages, AppendOptions::default()).await
+    }
+
+    /// Appends messages once: repeating the call with the same key and messages writes nothing and returns the first answer.
+    ///
+    /// # Errors
+    /// As [`append_many`](larder_kernel::HistoryProvider::append_many); `Conflict` if the key was used with other messages.
+    pub async fn append_once(
+        &self,
+        thread: &Thread,
+        key: impl TryInto<IdempotencyKey, Error: Into<Error>> + Send,
+        messages: impl IntoIterator<Item = ChatMessage> + Send,
+    ) -> Result<Appended> {
+        let (key, messages) = (id(key)?, messages.into_iter().collect());
+        self.append_many(thread, messages, AppendOptions::default().with_idempotency_key(key)).await
+    }
+
+    /// Returns the newest `limit` messages, oldest first; at most 10,000. O(limit), for a thread of any length.
+    ///
+    /// # Errors
+    /// As [`tail`](larder_kernel::HistoryProvider::tail).
+    pub async fn tail(&self, thread: &Thread, limit: usize) -> Result<Vec<StoredMessage>> {
+        self.provider().tail(thread, None, limit).await
+    }
+
+    /// Returns the newest `limit` messages before a place, oldest first: the next page of a reader that walks back.
+    ///
+    /// # Errors
+    /// As [`tail`](larder_kernel::HistoryProvider::tail).
+    pub async fn tail_before(
+        &self,
+        thread: &Thread,
+        before: Seq,
+        limit: usize,
+    ) -> Result<Vec<StoredMessage>> {
+        self.provider().tail(thread, Some(before), limit).await
+    }
+
+    /// Reads the whole thread into memory, page by page.
+    ///
+    /// # Errors
+    /// As [`page_after`](larder_kernel::HistoryProvider::page_after).
+    pub async fn all(&self, thread: &Thread) -> Result<Vec<StoredMessage>> {
+        let (mut messages, mut after) = (Vec::new(), Seq::MIN);
+        loop {
+            let page = self.page_after(thread, after, PAGE_ITEMS_MAX).await?;
+            let full = page.len() == PAGE_ITEMS_MAX;
+            messages.extend(page);
+            match messages.last() {
+                Some(last) if full => after = last.seq,
+                _ => return Ok(messages),
+            }
+        }
+    }
+
+    /// Returns the number of messages in the thread. O(1).
+    ///
+    /// # Errors
+    /// As [`thread_info`](larder_kernel::HistoryProvider::thread_info).
+    pub async fn count(&self, thread: &Thread) -> Result<u64> {
+        Ok(self.thread_info(thread).await?.messages)
+    }
+
+    /// Lists all threads of an agent, page by page.
+    ///
+    /// # Errors
+    /// As [`list_threads`](larder_kernel::HistoryProvider::list_threads).
+    pub async fn threads(
+        &self,
+        agent: impl TryInto<AgentId, Error: Into<Error>> + Send,
+    ) -> Result<Vec<ThreadInfo>> {
+        let agent = id(agent)?;
+        let (mut threads, mut page) = (Vec::new(), PageRequest::first(PAGE_ITEMS_MAX));
+        loop {
+            let found = self.list_threads(Some(&agent), page).await?;
+            threads.extend(found.items);
+            match found.next {
+                Some(next) => page = PageRequest::after(next, PAGE_ITEMS_MAX),
+                None => return Ok(threads),
+            }
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! Small state.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use larder_kernel::limits::PAGE_ITEMS_MAX;
+use larder_kernel::{
+    BucketName, Error, ErrorKind, Key, KeyRevision, KeyValueCondition, KeyValueEntry, KeyValuePutOptions,
+    PageRequest, Result, Revision,
+};
+
+use crate::handle::{handle, id};
+
+/// How often [`KeyValue::update`] tries before it gives up.
+const UPDATE_TRIES: u32 = 64;
+
+handle!(
+    /// Small state: values under keys, in buckets, with a revision for each write.
+    ///
+    /// ```
+    /// use larder::prelude::*;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> larder::Result<()> {
+    /// let stores = larder::open("memory:").await?;
+    /// let state = stores.key_value()?;
+    /// state.set("trips", "basel", "booked").await?;
+    /// assert_eq!(state.get("trips", "basel").await?.unwrap(), "booked");
+    ///
+    /// // A counter that loses no update, with any number of writers.
+    /// let count = |old: Option<&[u8]>| old.map_or(1, |old| old[0] + 1);
+    /// state.update("counters", "visits", |old| [count(old)]).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    KeyValue,
+    KeyValueStore
+);
+
+impl KeyValue {
+    /// Returns the value of a key; `None` if the key does not exist or has expired.
+    ///
+    /// # Errors
+    /// As [`get`](larder_kernel::KeyValueStore::get).
+    pub async fn get(
+        &self,
+        bucket: impl TryInto<BucketName, Error: Into<Error>> + Send,
+        key: impl TryInto<Key, Error: Into<Error>> + Send,
+    ) -> Result<Option<Bytes>> {
+        Ok(self.entry(bucket, key).await?.map(|entry| entry.value))
+    }
+
+    /// Returns the value of a key with its revision and expiry.
+    ///
+    /// # Errors
+    /// As [`get`](larder_kernel::KeyValueStore::get).
+    pub async fn entry(
+        &self,
+        bucket: impl TryInto<BucketName, Error: Into<Error>> + Send,
+        key: impl TryInto<Key, Error: Into<Error>> + Send,
+    ) -> Result<Option<KeyValueEntry>> {
+        let (bucket, key) = (id(bucket)?, id(key)?);
+        self.provider().get(&bucket, &key).await
+    }
+
+    /// Writes a value, at most 4 MiB, and returns its revision.
+    ///
+    /// # Errors
+    /// As [`put`](larder_kernel::KeyValueStore::put).
+    pub async fn set(
+        &self,
+        bucket: impl TryInto<BucketName, Error: Into<Error>> + Send,
+        key: impl TryInto<Key, Error: Into<Error>> + Send,
+        value: impl Into<Bytes> + Send,
+    ) -> Result<Revision> {
+        let (bucket, key, value) = (id(bucket)?, id(key)?, value.into());
+        self.provider().put(&bucket, &key, value, KeyValuePutOptions::default()).await
+    }
+
+    /// Writes a value that expires after `ttl`, counted in whole milliseconds.
+    ///
+    /// # Errors
+    /// As [`put`](larder_kernel::KeyValueStore::put).
+    pub async fn set_for(
+        &self,
+        bucket: impl TryInto<BucketName, Error: Into<Error>> + Send,
+        key: impl TryInto<Key, Error: Into<Error>> + Send,
+        value: impl Into<Bytes> + Send,
+        ttl: Duration,
+    ) -> Result<Revision> {
+        let (bucket, key, value) = (id(bucket)?, id(key)?, value.into());
+        self.provider().put(&bucket, &key, value, KeyValuePutOptions::default().with_ttl(ttl)).await
+    }
+
+    /// Writes a value if the key does not exist.
+    ///
+    /// # Errors
+    /// As [`put`](larder_kernel::KeyValueStore::put); `AlreadyExists` if the key exists.
+    pub async fn create(
+        &self,
+        bucket: impl TryInto<BucketName, Error: Into<Error>> + Send,
+        key: impl TryInto<Key, Error: Into<Error>> + Send,
+        value: impl Into<Bytes> + Send,
+    ) -> Result<Revision> {
+        let (bucket, key, value) = (id(bucket)?, id(key)?, value.into());
+        let options = KeyValuePutOptions::default().with_condition(KeyValueCondition::Absent);
+        self.provider().put(&bucket, &key, value, options).await
+    }
+
+    /// Writes a value if the key is still at the revision that the caller read.
+    ///
+    /// # Errors
+    /// As [`put`](larder_kernel::KeyValueStore::put); `Conflict` if the key was written or deleted since.
+    pub async fn set_at(
+        &self,
+        bucket: impl TryInto<BucketName, Error: Into<Error>> + Send,
+        key: impl TryInto<Key, Error: Into<Error>> + Send,
+        value: impl Into<Bytes> + Send,
+        at: Revision,
+    ) -> Result<Revision> {
+        let (bucket, key, value) = (id(bucket)?, id(key)?, value.into());
+        let options = KeyValuePutOptions::default().with_condition(KeyValueCondition::AtRevision(at));
+        self.provider().put(&bucket, &key, value, options).await
+    }
+
+    /// Replaces a value by what `new` makes of the old one, and loses no update of another writer: if the key was written
+    /// in between, it reads again and tries again, up to 64 times. A time to live that the key had is removed.
+    ///
+    /// # Errors
+    /// As [`put`](larder_kernel::KeyValueStore::put); `Conflict` if other writers came first 64 times.
+    ///
+    /// # Cancellation
+    /// Written or not written.
+    pub async fn update<V: Into<Bytes>>(
+        &self,
+        bucket: impl TryInto<BucketName, Error: Into<Error>> + Send,
+        key: impl TryInto<Key, Error: Into<Error>> + Send,
+        mut new: impl FnMut(Option<&[u8]>) -> V + Send,
+    ) -> Result<Revision> {
+        let (bucket, key): (BucketName, Key) = (id(bucket)?, id(key)?);
+        let mut tries = 0;
+        loop {
+            let old = self.provider().get(&bucket, &key).await?;
+            let value = new(old.as_ref().map(|entry| &*entry.value)).into();
+            let condition = match old {
+                Some(entry) => KeyValueCondition::AtRevision(entry.revision),
+                None => KeyValueCondition::Absent,
+            };
+            let options = KeyValuePutOptions::default().with_condition(condition);
+            match self.provider().put(&bucket, &key, value, options).await {
+                Err(error) if is_lost_race(&error) => {
+                    tries += 1;
+                    if tries == UPDATE_TRIES {
+                        let message =
+                            "other writers came first each time; try again later or with fewer writers";
+                        return Err(Error::new(ErrorKind::Conflict, "key_value.update", message)
+                            .with_context("tries", u64::from(tries)));
+                    }
+                    tokio::task::yield_now().await;
+                }
+                answer => return answer,
+            }
+        }
+    }
+
+    /// Deletes a key and returns whether it existed.
+    ///
+    /// # Errors
+    /// As [`delete`](larder_kernel::KeyValueStore::delete).
+    pub async fn delete(
+        &self,
+        bucket: impl TryInto<BucketName, Error: Into<Error>> + Send,
+        key: impl TryInto<Key, Error: Into<Error>> + Send,
+    ) -> Result<bool> {
+        let (bucket, key) = (id(bucket)?, id(key)?);
+        self.provider().delete(&bucket, &key, None).await
+    }
+
+    /// Lists all keys that begin with a prefix, in byte order, with their revisions; `""` lists all.
+    ///
+    /// # Errors
+    /// As [`list`](larder_kernel::KeyValueStore::list).
+    pub async fn keys(
+        &self,
+        bucket: impl TryInto<BucketName, Error: Into<Error>> + Send,
+        prefix: &str,
+    ) -> Result<Vec<KeyRevision>> {
+        let bucket = id(bucket)?;
+        let (mut keys, mut page) = (Vec::new(), PageRequest::first(PAGE_ITEMS_MAX));
+        loop {
+            let found = self.provider().list(&bucket, prefix, page).await?;
+            keys.extend(found.items);
+            match found.next {
+                Some(next) => page = PageRequest::after(next, PAGE_ITEMS_MAX),
+                None => return Ok(keys),
+            }
+        }
+    }
+}
+
+fn is_lost_race(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Conflict | ErrorKind::AlreadyExists)
+}

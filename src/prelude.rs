@@ -1,0 +1,23 @@
+//! What most programs use: `use larder::prelude::*;`.
+//!
+//! It holds no name of std's own prelude, and neither `Result` nor `Error`.
+//!
+//! ```
+//! use larder::prelude::*;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> larder::Result<()> {
+//! let stores = larder::open("memory:").await?;
+//! let thread = Thread::new("assistant", "session-1")?;
+//! stores.history()?.append(&thread, ChatMessage::user("Hello")).await?;
+//! # Ok(())
+//! # }
+//! ```
+
+pub use larder_kernel::{
+    BlobKey, BoardId, ChatMessage, Claim, Contract, Document, Embedding, Entity, ErrorKind, Filter, Metadata,
+    Namespace, NewBoard, NewTask, Relationship, Revision, Role, SearchHit, SearchRequest, Seq, Task,
+    TaskStatus, Thread, ToolCall, ToolResult, Ttl,
+};
+
+pub use crate::{Backend, Blobs, Graph, History, KeyValue, Registry, Stores, StoresBuilder, Tasks, Vectors};

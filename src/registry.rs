@@ -1,0 +1,155 @@
+//! From a URL to a backend: the drivers of a program.
+
+use std::fmt;
+use std::sync::Arc;
+
+use larder_capabilities::driver::{BackendUrl, Driver, Location, invalid_url};
+use larder_capabilities::{drivers, feature_of};
+use larder_kernel::{Contract, Error, ErrorKind, Result};
+
+use crate::backend::Backend;
+use crate::builder::StoresBuilder;
+use crate::stores::Stores;
+
+/// Opens the stores behind a URL, in the namespace `default`, with the drivers of this build.
+///
+/// `open` opens what it can: a contract that cannot be opened, such as vectors on a Postgres without pgvector, fails at its
+/// accessor. [`Stores::builder`] takes several URLs, a namespace or an embedder, and opens only what is named.
+///
+/// ```
+/// use larder::prelude::*;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> larder::Result<()> {
+/// let stores = larder::open("memory:").await?;
+/// assert_eq!(stores.contracts().len(), 6);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// `InvalidInput` naming `url` for a URL that is malformed, or has an unknown scheme or query parameter; `Unsupported`
+/// naming `url` for a scheme whose cargo feature this build lacks; else the backend's own.
+///
+/// # Cancellation
+/// Nothing stays open.
+pub async fn open(url: &str) -> Result<Stores> {
+    Registry::default().open(url).await
+}
+
+/// The drivers that URLs are opened with. The default registry has those of this build; add your own with
+/// [`with`](Self::with). A registry is a value: programs and tests can have several.
+///
+/// ```
+/// use larder::Registry;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> larder::Result<()> {
+/// let registry = Registry::default();
+/// assert!(registry.schemes().contains(&"memory"));
+/// let stores = registry.open("memory:").await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Registry {
+    drivers: Vec<Arc<dyn Driver>>,
+}
+
+impl Default for Registry {
+    fn default() -> Self {
+        Self { drivers: drivers() }
+    }
+}
+
+impl Registry {
+    /// A registry without drivers.
+    #[must_use]
+    pub fn empty() -> Self {
+        Self { drivers: Vec::new() }
+    }
+
+    /// Adds a driver. For a scheme that an earlier driver has, the later one is used.
+    #[must_use]
+    pub fn with(mut self, driver: impl Driver) -> Self {
+        self.drivers.push(Arc::new(driver));
+        self
+    }
+
+    /// Returns the schemes of its drivers.
+    #[must_use]
+    pub fn schemes(&self) -> Vec<&'static str> {
+        self.drivers.iter().flat_map(|driver| driver.schemes()).copied().collect()
+    }
+
+    /// Opens the stores behind a URL, in the namespace `default`; see [`open`].
+    ///
+    /// # Errors
+    /// As [`open`].
+    pub async fn open(&self, url: &str) -> Result<Stores> {
+        self.builder().url(url).open().await
+    }
+
+    /// Opens a backend, from which stores in any number of namespaces can be taken.
+    ///
+    /// # Errors
+    /// As [`open`].
+    pub async fn backend(&self, url: &str) -> Result<Backend> {
+        self.read(url)?.open().await
+    }
+
+    /// Chooses several URLs, a namespace or an embedder.
+    #[must_use]
+    pub fn builder(&self) -> StoresBuilder {
+        StoresBuilder::new(self.clone())
+    }
+
+    /// Reads a URL, without I/O.
+    pub(crate) fn read(&self, text: &str) -> Result<Target> {
+        let url = BackendUrl::parse(text)?;
+        let by_scheme = |driver: &&Arc<dyn Driver>| driver.schemes().contains(&url.scheme());
+        let Some(driver) = self.drivers.iter().rev().find(by_scheme) else {
+            return Err(self.unknown(url.scheme()));
+        };
+        url.check_parameters(driver.name(), driver.parameters())?;
+        Ok(Target { name: driver.name(), contracts: driver.contracts(), location: driver.read(&url)? })
+    }
+
+    fn unknown(&self, scheme: &str) -> Error {
+        let schemes: Vec<String> = self.schemes().iter().map(|scheme| format!("`{scheme}:`")).collect();
+        let schemes = schemes.join(", ");
+        match feature_of(scheme) {
+            Some(feature) => {
+                let message = format!(
+                    "the scheme needs the cargo feature `{feature}` of larder, which this build lacks; it opens {schemes}"
+                );
+                Error::new(ErrorKind::Unsupported, "open", message).with_field("url")
+            }
+            None => invalid_url(format!("has an unknown scheme; this build opens {schemes}")),
+        }
+    }
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Registry").field("schemes", &self.schemes()).finish()
+    }
+}
+
+/// What a URL names, read and not opened.
+pub(crate) struct Target {
+    pub(crate) name: &'static str,
+    pub(crate) contracts: &'static [Contract],
+    pub(crate) location: Box<dyn Location>,
+}
+
+impl Target {
+    pub(crate) async fn open(self) -> Result<Backend> {
+        // The clients of some backends make large futures while they connect; boxed, they weigh on no caller.
+        let connection = Box::pin(self.location.open()).await?;
+        Ok(Backend::new(self.name, self.contracts, connection))
+    }
+}
+
+#[cfg(test)]
+mod tests;

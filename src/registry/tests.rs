@@ -1,0 +1,208 @@
+use larder_kernel::{BlobKey, ErrorKind, Namespace, Outcome};
+
+use super::*;
+
+fn refused(url: &str) -> Error {
+    Registry::default().read(url).map(drop).unwrap_err()
+}
+
+#[test]
+fn each_mistake_in_a_url_has_its_own_one_line_error() {
+    for (url, message) in [
+        ("", "has no scheme; write for example `sqlite:./larder.db` or `memory:`"),
+        ("./larder.db", "has no scheme; write for example `sqlite:./larder.db` or `memory:`"),
+        (":x", "has no scheme; write for example `sqlite:./larder.db` or `memory:`"),
+        ("memory:shared", "names memory, which has no name; write `memory:`, open it once and share it"),
+        ("memory:?s3cret=1", "has an unknown query parameter; `memory:` takes `vector_index`"),
+        ("memory:?vector_index=s3cret", "has another `vector_index` than `none` or `ivf`"),
+        ("memory:#x", "holds a fragment; write a `#` in a path as `%23`"),
+    ] {
+        let error = refused(url);
+        assert_eq!((error.kind(), error.field()), (ErrorKind::InvalidInput, Some("url")), "{url}");
+        assert_eq!(error.message(), message, "{url}");
+        assert!(!format!("{error:?}").contains("s3cret") && !error.to_string().contains('\n'));
+    }
+}
+
+#[test]
+fn an_unknown_scheme_lists_the_schemes_of_the_build_and_names_the_feature_that_adds_it() {
+    let error = refused("mysql://u:s3cret@h/db");
+    assert_eq!((error.kind(), error.field()), (ErrorKind::InvalidInput, Some("url")));
+    assert!(error.message().starts_with("has an unknown scheme; this build opens `memory:`"), "{error}");
+    let error = Registry::empty().read("postgres://u:s3cret@h/db").map(drop).unwrap_err();
+    assert_eq!((error.kind(), error.outcome()), (ErrorKind::Unsupported, Outcome::NotApplied));
+    assert!(error.message().contains("cargo feature `postgres`") && !error.to_string().contains("s3cret"));
+    let registry = Registry::default();
+    for (scheme, feature) in [
+        ("sqlite", "sqlite"),
+        ("file", "fs"),
+        ("postgresql", "postgres"),
+        ("rediss", "redis"),
+        ("age", "age"),
+    ] {
+        assert_eq!(feature_of(scheme), Some(feature));
+        let error = registry.unknown(scheme);
+        assert!(error.message().contains(&format!("cargo feature `{feature}`")), "{error}");
+    }
+}
+
+#[cfg(all(feature = "fs", unix))]
+#[test]
+fn a_malformed_path_of_a_folder_is_refused() {
+    for (url, message) in [
+        ("file:", "has an empty path; write `file:./path` or `file:///absolute/path`"),
+        ("file://", "has an empty path; write `file:./path` or `file:///absolute/path`"),
+        ("file://var/blobs", "names a host; write `file:./path` or `file:///absolute/path`"),
+        ("file:./a?x=1", "has an unknown query parameter; `file:` takes none"),
+        ("file:./a?x=1&x=2", "gives one query parameter twice"),
+        ("file:./a%2", "has a `%` in its path without two hexadecimal digits behind it; write `%` as `%25`"),
+        ("file:./a%00", "has a NUL character in its path"),
+        ("file:./a%ff", "has a path that is not UTF-8"),
+    ] {
+        assert_eq!(refused(url).message(), message, "{url}");
+        assert_eq!(refused(url).kind(), ErrorKind::InvalidInput);
+    }
+    for url in [
+        "file:./blobs",
+        "file:blobs",
+        "FILE:/var/blobs",
+        "file:///v/b",
+        "file://localhost/v",
+        "file:./a%20%C3%A9",
+    ] {
+        assert!(Registry::default().read(url).is_ok(), "{url}");
+    }
+}
+
+#[cfg(feature = "sqlite")]
+#[test]
+fn the_parameters_of_sqlite_are_read_and_everything_else_refused() {
+    for url in ["sqlite:///var/a.db?busy_timeout_ms=250&synchronous=normal", "sqlite:./a.db?synchronous=full"]
+    {
+        assert!(Registry::default().read(url).is_ok(), "{url}");
+    }
+    for (url, message) in [
+        ("sqlite:", "has an empty path; write `sqlite:./path` or `sqlite:///absolute/path`"),
+        ("sqlite://larder.db", "names a host; write `sqlite:./path` or `sqlite:///absolute/path`"),
+        ("sqlite::memory:", "asks SQLite for memory; write `memory:` instead"),
+        (
+            "sqlite:file:a.db",
+            "holds a second scheme; write `sqlite:./larder.db` or `sqlite:///absolute/larder.db`",
+        ),
+        ("sqlite:./a/", "names a folder; name the database file in it"),
+        ("sqlite:a.db?synchronous=off", "has another `synchronous` than `full` or `normal`"),
+        ("sqlite:a.db?busy_timeout_ms=-1", "has a `busy_timeout_ms` that is no number from 0 to 2147483647"),
+        (
+            "sqlite:a.db?busy_timeout_ms=2147483648",
+            "has a `busy_timeout_ms` that is no number from 0 to 2147483647",
+        ),
+        (
+            "sqlite:a.db?mode=ro",
+            "has an unknown query parameter; `sqlite:` takes `synchronous` and `busy_timeout_ms`",
+        ),
+    ] {
+        assert_eq!(refused(url).message(), message, "{url}");
+        assert_eq!(refused(url).kind(), ErrorKind::InvalidInput);
+    }
+}
+
+#[tokio::test]
+async fn a_backend_keeps_namespaces_apart_and_each_opening_of_memory_is_another() {
+    let backend = Backend::open("memory:").await.unwrap();
+    assert_eq!((backend.name(), backend.contracts()), ("memory", &Contract::ALL[..]));
+    let (one, two) = (Namespace::new("one").unwrap(), Namespace::new("two").unwrap());
+    let stores = backend.stores(&one).await;
+    stores.blobs().unwrap().put("k", "x").await.unwrap();
+    let again = backend.stores(&one).await;
+    assert_eq!(again.blobs().unwrap().get("k").await.unwrap(), "x");
+    let elsewhere = Backend::open("memory:").await.unwrap();
+    for other in [backend.stores(&two).await, elsewhere.stores(&one).await] {
+        assert_eq!(other.blobs().unwrap().info("k").await.unwrap(), None);
+    }
+    stores.erase().await.unwrap();
+    assert_eq!(again.blobs().unwrap().info("k").await.unwrap(), None);
+    assert_eq!(format!("{backend:?}"), "Backend { name: \"memory\", .. }");
+    backend.close().await;
+}
+
+#[tokio::test]
+async fn no_url_is_an_error_that_says_so() {
+    let error = Stores::builder().open().await.unwrap_err();
+    assert_eq!((error.kind(), error.field()), (ErrorKind::InvalidInput, Some("url")));
+}
+
+#[cfg(all(feature = "fs", unix))]
+#[tokio::test]
+async fn contracts_can_live_at_different_urls_and_a_missing_one_says_what_to_do() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let files = format!("file:{}", folder.path().join("blobs").display());
+    let stores = open(&files).await.unwrap();
+    assert_eq!(stores.contracts(), [Contract::Blobs]);
+    let error = stores.history().unwrap_err();
+    assert_eq!((error.kind(), error.operation()), (ErrorKind::Unsupported, "stores.history"));
+    assert_eq!(
+        error.message(),
+        "no open backend provides the contract `history`; open one that does, for example `sqlite:./larder.db`"
+    );
+    let stores = Stores::builder().url("memory:").blobs_url(&files).open().await.unwrap();
+    assert_eq!(stores.contracts(), Contract::ALL);
+    assert_eq!(format!("{:?}", stores.blobs().unwrap()), "Blobs(FsBlobStore { .. })");
+    assert_eq!(stores.namespace().as_str(), "default");
+    let error = Stores::builder().url("memory:").tasks_url(&files).open().await.unwrap_err();
+    assert_eq!((error.kind(), error.field()), (ErrorKind::Unsupported, Some("url")));
+    assert!(error.message().contains("`tasks`"), "{error}");
+    let builder = Stores::builder().url("redis://u:s3cret@h");
+    assert!(!format!("{builder:?}").contains("s3cret"));
+}
+
+#[cfg(all(feature = "sqlite", feature = "fs", unix))]
+#[tokio::test]
+async fn a_sqlite_url_keeps_blobs_beside_the_database_and_only_when_they_are_wanted() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let url = format!("sqlite:{}", folder.path().join("larder.db").display());
+    let stores = Stores::builder().url(&url).blobs_url("memory:").open().await.unwrap();
+    assert_eq!(stores.contracts(), Contract::ALL);
+    assert!(!folder.path().join("larder.db.blobs").exists());
+    drop(stores);
+    let stores = open(&url).await.unwrap();
+    stores.blobs().unwrap().put("k", "x").await.unwrap();
+    assert!(folder.path().join("larder.db.blobs/default=/k").exists());
+    drop(stores);
+    let backend = Backend::open(&url).await.unwrap();
+    let stores = backend.stores(&Namespace::new("default").unwrap()).await;
+    assert_eq!(stores.blobs().unwrap().get("k").await.unwrap(), "x");
+    drop(stores);
+    backend.close().await;
+}
+
+#[cfg(all(feature = "sqlite", feature = "fs", unix))]
+#[tokio::test]
+async fn a_contract_that_cannot_be_opened_fails_at_its_accessor_and_leaves_the_others() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let file = folder.path().join("larder.db");
+    // A file is where the folder of blobs would be.
+    std::fs::write(folder.path().join("larder.db.blobs"), "").unwrap();
+    let stores = open(&format!("sqlite:{}", file.display())).await.unwrap();
+    let thread = larder_kernel::Thread::new("a", "s").unwrap();
+    stores.history().unwrap().append(&thread, larder_kernel::ChatMessage::user("hi")).await.unwrap();
+    let (first, second) = (stores.blobs().unwrap_err(), stores.blobs().unwrap_err());
+    assert_eq!(first.to_string(), second.to_string());
+    assert_ne!(first.operation(), "stores.blobs");
+    assert_eq!(stores.errors().len(), 1);
+}
+
+#[tokio::test]
+#[cfg(all(feature = "fs", unix))]
+async fn a_folder_is_opened_with_its_backend_and_stays_the_same_one() {
+    let scratch = tempfile::tempdir().unwrap();
+    std::fs::write(scratch.path().join("taken"), "a file").unwrap();
+    let taken = format!("file:{}", scratch.path().join("taken").display());
+    assert!(Backend::open(&taken).await.is_err());
+
+    let folder = scratch.path().join("blobs");
+    let backend = Backend::open(&format!("file:{}", folder.display())).await.unwrap();
+    std::fs::rename(&folder, scratch.path().join("moved")).unwrap();
+    let stores = backend.stores(&Namespace::new("n").unwrap()).await;
+    stores.blobs().unwrap().put(BlobKey::new("k").unwrap(), "v").await.unwrap();
+    assert!(scratch.path().join("moved/n=/k").exists() && !folder.exists());
+}

@@ -1,0 +1,112 @@
+//! Documents with embeddings.
+
+use larder_kernel::{
+    CollectionName, Document, DocumentId, Embedding, Error, PutMode, PutReport, Result, SearchHit,
+    SearchRequest,
+};
+
+use crate::handle::{handle, id};
+
+handle!(
+    /// Documents with embeddings, found by cosine similarity.
+    ///
+    /// ```
+    /// use larder::prelude::*;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> larder::Result<()> {
+    /// let stores = larder::open("memory:").await?;
+    /// let vectors = stores.vectors()?;
+    /// vectors.put("notes", "tea", "Ada drinks tea", [0.9, 0.1]).await?;
+    /// vectors.put("notes", "train", "The train leaves at 9:14", [0.1, 0.9]).await?;
+    /// let hits = vectors.search("notes", [1.0, 0.0], 1).await?;
+    /// assert_eq!(hits[0].content, "Ada drinks tea");
+    /// # Ok(())
+    /// # }
+    /// ```
+    Vectors,
+    VectorStore
+);
+
+impl Vectors {
+    /// Writes a document with its embedding; a document of that id is replaced.
+    ///
+    /// # Errors
+    /// As [`put`](larder_kernel::VectorStore::put), and `InvalidInput` for an embedding that [`Embedding::new`] refuses.
+    pub async fn put(
+        &self,
+        collection: impl TryInto<CollectionName, Error: Into<Error>> + Send,
+        document: impl TryInto<DocumentId, Error: Into<Error>> + Send,
+        content: impl Into<String> + Send,
+        embedding: impl TryInto<Embedding, Error: Into<Error>> + Send,
+    ) -> Result<()> {
+        let document = Document::new(id(document)?, content).with_embedding(id(embedding)?);
+        self.put_all(collection, [document]).await.map(drop)
+    }
+
+    /// Writes up to 1,000 documents, all or none; documents of the same ids are replaced. Documents without an embedding
+    /// get one from the embedder of the stores.
+    ///
+    /// # Errors
+    /// As [`put`](larder_kernel::VectorStore::put).
+    pub async fn put_all(
+        &self,
+        collection: impl TryInto<CollectionName, Error: Into<Error>> + Send,
+        documents: impl IntoIterator<Item = Document> + Send,
+    ) -> Result<PutReport> {
+        let (collection, documents) = (id(collection)?, documents.into_iter().collect());
+        self.provider().put(&collection, documents, PutMode::Upsert).await
+    }
+
+    /// Returns the documents most similar to an embedding, at most `limit`, best first.
+    ///
+    /// # Errors
+    /// As [`search`](larder_kernel::VectorStore::search), and `InvalidInput` for an embedding that [`Embedding::new`] refuses.
+    pub async fn search(
+        &self,
+        collection: impl TryInto<CollectionName, Error: Into<Error>> + Send,
+        embedding: impl TryInto<Embedding, Error: Into<Error>> + Send,
+        limit: usize,
+    ) -> Result<Vec<SearchHit>> {
+        self.search_for(collection, SearchRequest::new(id(embedding)?).with_limit(limit)).await
+    }
+
+    /// Searches with a filter or a least score.
+    ///
+    /// # Errors
+    /// As [`search`](larder_kernel::VectorStore::search).
+    pub async fn search_for(
+        &self,
+        collection: impl TryInto<CollectionName, Error: Into<Error>> + Send,
+        request: SearchRequest,
+    ) -> Result<Vec<SearchHit>> {
+        let collection = id(collection)?;
+        self.provider().search(&collection, &request).await
+    }
+
+    /// Returns a document; `None` if it does not exist.
+    ///
+    /// # Errors
+    /// As [`get`](larder_kernel::VectorStore::get).
+    pub async fn get(
+        &self,
+        collection: impl TryInto<CollectionName, Error: Into<Error>> + Send,
+        document: impl TryInto<DocumentId, Error: Into<Error>> + Send,
+    ) -> Result<Option<Document>> {
+        let (collection, document) = (id(collection)?, id(document)?);
+        Ok(self.provider().get(&collection, &[document]).await?.pop().flatten())
+    }
+
+    /// Deletes a document and returns whether it existed.
+    ///
+    /// # Errors
+    /// As [`delete`](larder_kernel::VectorStore::delete).
+    pub async fn delete(
+        &self,
+        collection: impl TryInto<CollectionName, Error: Into<Error>> + Send,
+        document: impl TryInto<DocumentId, Error: Into<Error>> + Send,
+    ) -> Result<bool> {
+        let (collection, document) = (id(collection)?, id(document)?);
+        Ok(self.provider().delete(&collection, &[document]).await? > 0)
+    }
+}

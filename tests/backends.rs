@@ -1,0 +1,89 @@
+//! Backends that scenarios run on, each opened twice, as two processes would have it.
+
+#![allow(dead_code, unreachable_pub, reason = "each test binary uses its own part")]
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use larder::Stores;
+use larder_kernel::{Embedder, HistoryProvider, KeyValueStore, Namespace, VectorStore};
+
+/// One backend through two handles with connections of their own.
+pub struct TestBackend {
+    url: String,
+    places: [larder::Backend; 2],
+    rooms: Mutex<Vec<Stores>>,
+}
+
+impl TestBackend {
+    pub async fn memory() -> Self {
+        Self::open("memory:").await
+    }
+
+    /// Opens the URL twice; what lies in the memory of one process is opened once and shared.
+    pub async fn open(url: &str) -> Self {
+        let one = larder::Backend::open(url).await.unwrap();
+        let two = if url == "memory:" { one.clone() } else { larder::Backend::open(url).await.unwrap() };
+        Self { url: url.to_owned(), places: [one, two], rooms: Mutex::default() }
+    }
+
+    /// A namespace in which nothing is stored yet.
+    pub async fn room(&self) -> Room {
+        self.room_with(None).await
+    }
+
+    /// The same, where the vector store embeds texts itself.
+    pub async fn room_with(&self, embedder: Option<Arc<dyn Embedder>>) -> Room {
+        let namespace = Namespace::new(format!("everywhere-{}", uuid::Uuid::new_v4())).unwrap();
+        let mut handles = Vec::new();
+        for place in &self.places {
+            let request =
+                larder::driver::StoresRequest::new(namespace.clone()).with_embedder(embedder.clone());
+            handles.push(place.stores_for(request).await);
+        }
+        self.rooms.lock().unwrap().push(handles[0].clone());
+        Room { handles, next: AtomicUsize::new(0) }
+    }
+
+    /// The stores of a room as a process that starts now opens them.
+    pub async fn reopened(&self, room: &Room) -> Stores {
+        let namespace = room.handles[0].namespace();
+        match &*self.url {
+            "memory:" => self.places[0].stores(namespace).await,
+            url => larder::Backend::open(url).await.unwrap().stores(namespace).await,
+        }
+    }
+
+    /// Erases every room.
+    pub async fn leave(&self) {
+        let rooms = std::mem::take(&mut *self.rooms.lock().unwrap());
+        for room in rooms {
+            room.erase().await.unwrap();
+        }
+    }
+}
+
+/// A namespace through two handles; each call gives the other one.
+pub struct Room {
+    handles: Vec<Stores>,
+    next: AtomicUsize,
+}
+
+impl Room {
+    pub fn stores(&self) -> &Stores {
+        &self.handles[self.next.fetch_add(1, Ordering::Relaxed) % self.handles.len()]
+    }
+
+    pub fn history(&self) -> Arc<dyn HistoryProvider> {
+        self.stores().set().history().unwrap()
+    }
+
+    pub fn key_value(&self) -> Arc<dyn KeyValueStore> {
+        self.stores().set().key_value().unwrap()
+    }
+
+    /// The vector store, where the backend has one.
+    pub fn vectors(&self) -> Option<Arc<dyn VectorStore>> {
+        self.stores().set().vectors().ok()
+    }
+}
