@@ -27,26 +27,21 @@
 //!
 //! The store's clock is the database's. The futures need a tokio runtime.
 
-mod company;
+mod batch_wait;
 mod config;
+pub(crate) mod decode;
 pub(crate) mod diagnose;
+pub(crate) mod encode;
 pub(crate) mod engine;
 pub(crate) mod failure;
-pub(crate) mod field;
 mod graph;
 mod history;
-mod idle;
 mod key_value;
-mod login;
 mod schema;
-mod snapshot;
 #[cfg(feature = "sqlx-interop")]
 pub mod sqlx_interop;
-mod sweep;
 mod task;
-pub(crate) mod value;
 mod vector;
-mod wake;
 
 use larder_kernel::{Capabilities, Namespace, Result};
 
@@ -111,7 +106,7 @@ impl Postgres {
     /// # Errors
     /// Those of every write: `Unavailable`, `Timeout`, `PermissionDenied` for a user who may only read.
     pub async fn sweep(&self) -> Result<u64> {
-        sweep::whole(&self.engine).await
+        engine::sweep::whole(&self.engine).await
     }
 
     /// How many connections there are.

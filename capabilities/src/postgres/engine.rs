@@ -1,8 +1,12 @@
 //! The connections of one open database, and the way to have work done on them.
 //!
-//! A connection that a job does not bring back itself, because the job's future was dropped, is closed: whatever
-//! transaction it was about to begin or stood in ends with it, and it is never handed out again. So nobody need ask the
-//! server anything before or after a call.
+//! A connection is closed if the future of its job is dropped: a transaction that it was about to begin, or was in, ends
+//! with it, and no other job gets it. So no call needs an extra round trip to the server before or after it.
+
+mod connect;
+mod notify;
+mod pool;
+pub(super) mod sweep;
 
 use std::fmt;
 use std::future::Future;
@@ -19,15 +23,15 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::config::{Migrate, PostgresConfig};
 use super::failure::{Failure, Fallible};
-use super::history::Appends;
-use super::idle::{Held, Idle, end};
-use super::login::log_in;
+use super::history::AppendBatcher;
 use super::schema;
-use super::sweep::Sweeper;
-use super::task::Claims;
-use super::vector::Indexing;
-use super::wake::Wakes;
+use super::task::ClaimBatcher;
+use super::vector::IndexBuilder;
 use crate::health::Pool;
+use connect::connect;
+use notify::Notifier;
+use pool::{IdlePool, PooledConnection};
+use sweep::Sweeper;
 
 const OPEN: &str = "postgres.open";
 /// How often a call is run again whose connection is lost and that cannot have happened: the server may have been
@@ -50,10 +54,10 @@ pub(crate) struct Engine {
 
 struct Inner {
     source: Source,
-    wakes: Wakes,
-    indexing: Indexing,
-    claims: Claims,
-    appends: Appends,
+    notifier: Notifier,
+    indexes: IndexBuilder,
+    claims: ClaimBatcher,
+    appends: AppendBatcher,
     sweeper: Sweeper,
     durability: Durability,
     migrate: Migrate,
@@ -63,7 +67,7 @@ struct Inner {
 /// Where connections come from.
 enum Source {
     /// A pool of the engine's own.
-    Own(Arc<Idle>),
+    Own(Arc<IdlePool>),
     /// The caller's, who may have left anything on its connections and wants each back after its call.
     Foreign(PgPool),
 }
@@ -92,7 +96,7 @@ impl Engine {
         ]);
         // Not through the pool, which tries again and again and then only says that time is up.
         let call_timeout = config.statement_timeout.saturating_add(GRACE);
-        let durability = look(&connect, &config, call_timeout)
+        let durability = examine(&connect, &config, call_timeout)
             .await
             .map_err(|failure| failure.into_error(OPEN).with_outcome(Outcome::NotApplied))?;
         let source = given.map_or_else(
@@ -102,16 +106,16 @@ impl Engine {
                     .acquire_timeout(config.acquire_timeout)
                     .test_before_acquire(false)
                     .connect_lazy_with(connect.clone());
-                Source::Own(Arc::new(Idle::new(pool)))
+                Source::Own(Arc::new(IdlePool::new(pool)))
             },
             Source::Foreign,
         );
-        let indexing = Indexing::new(connect.clone(), &config);
-        let wakes = Wakes::new(connect);
+        let indexes = IndexBuilder::new(connect.clone(), &config);
+        let notifier = Notifier::new(connect);
         let migrate = config.migrate;
-        let (claims, appends, sweeper) = (Claims::default(), Appends::default(), Sweeper::new());
+        let (claims, appends, sweeper) = (ClaimBatcher::default(), AppendBatcher::default(), Sweeper::new());
         let inner =
-            Inner { source, wakes, indexing, claims, appends, sweeper, durability, migrate, call_timeout };
+            Inner { source, notifier, indexes, claims, appends, sweeper, durability, migrate, call_timeout };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -125,23 +129,19 @@ impl Engine {
         self.inner.migrate
     }
 
-    /// Where changes are announced.
-    pub(crate) fn wakes(&self) -> &Wakes {
-        &self.inner.wakes
+    pub(crate) fn notifier(&self) -> &Notifier {
+        &self.inner.notifier
     }
 
-    /// What makes the indexes of large collections.
-    pub(crate) fn indexing(&self) -> &Indexing {
-        &self.inner.indexing
+    pub(crate) fn indexes(&self) -> &IndexBuilder {
+        &self.inner.indexes
     }
 
-    /// The workers that wait for tasks.
-    pub(crate) fn claims(&self) -> &Claims {
+    pub(crate) fn claims(&self) -> &ClaimBatcher {
         &self.inner.claims
     }
 
-    /// The appends that wait for each other.
-    pub(crate) fn appends(&self) -> &Appends {
+    pub(crate) fn appends(&self) -> &AppendBatcher {
         &self.inner.appends
     }
 
@@ -181,8 +181,8 @@ impl Engine {
         loop {
             let mut lease = self.lease(operation).await?;
             let answer = within(self.inner.call_timeout, operation, job(&mut lease, context)).await;
-            let result = answer.inspect_err(|_| lease.doubt())?;
-            lease.bring_back(&result);
+            let result = answer.inspect_err(|_| lease.taint())?;
+            lease.release(&result);
             match result {
                 Err(failure) if failure.is_lost_connection() && lost > 0 => {
                     lost -= 1;
@@ -221,12 +221,12 @@ impl Engine {
                 }
             };
             let answer = within(self.inner.call_timeout, operation, call).await;
-            let result = answer.inspect_err(|_| lease.doubt())?;
+            let result = answer.inspect_err(|_| lease.taint())?;
             let (result, committing) = match result {
                 Ok(value) => (Ok(value), false),
                 Err((failure, committing)) => (Err(failure), committing),
             };
-            lease.bring_back(&result);
+            lease.release(&result);
             match result {
                 Err(failure) if failure.is_serialization() && attempt < ATTEMPTS_MAX => pause(attempt).await,
                 // Before the commit is sent nothing can have happened.
@@ -243,13 +243,35 @@ impl Engine {
         }
     }
 
+    /// Runs a job that only reads, all of it in the state that its first statement finds.
+    pub(crate) async fn snapshot<A, T, F>(&self, operation: &'static str, context: &A, job: F) -> Result<T>
+    where
+        A: Sync,
+        T: Send,
+        F: for<'c> Fn(&'c mut PgConnection, &'c A) -> BoxFuture<'c, Fallible<T>> + Sync,
+    {
+        let result = self
+            .transaction(operation, &(context, &job), |connection, &(context, job)| {
+                Box::pin(async move {
+                    sqlx::raw_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+                        .execute(&mut *connection)
+                        .await?;
+                    job(connection, context).await
+                })
+            })
+            .await;
+        result.map_err(|error| error.with_idempotent(true))
+    }
+
     async fn lease(&self, operation: &'static str) -> Result<Lease> {
         let refused = |error| Failure::from(error).into_error(operation).with_outcome(Outcome::NotApplied);
         match &self.inner.source {
-            Source::Own(idle) => match idle.take().await {
-                Ok((held, permit)) => Ok(Lease { loan: Some(Loan::Own(Arc::clone(idle), held, permit)) }),
+            Source::Own(pool) => match pool.acquire().await {
+                Ok((connection, permit)) => {
+                    Ok(Lease { leased: Some(Leased::Own(Arc::clone(pool), connection, permit)) })
+                }
                 // The pool gives up on an unreachable server with the same error as on a lack of connections.
-                Err(sqlx::Error::PoolTimedOut) if idle.is_unanswered() => {
+                Err(sqlx::Error::PoolTimedOut) if pool.is_unreachable() => {
                     Err(Error::new(
                         ErrorKind::Unavailable,
                         operation,
@@ -260,9 +282,9 @@ impl Engine {
                 Err(error) => Err(refused(error)),
             },
             Source::Foreign(pool) => {
-                let loan = Loan::Foreign(pool.acquire().await.map_err(refused)?);
-                let mut lease = Lease { loan: Some(loan) };
-                // Ends a transaction that was left open, and says nothing where there is none.
+                let leased = Leased::Foreign(pool.acquire().await.map_err(refused)?);
+                let mut lease = Lease { leased: Some(leased) };
+                // Ends a transaction that was left open; without one the server does not even warn.
                 let ended = sqlx::raw_sql("BEGIN; ROLLBACK").execute(&mut *lease);
                 within(self.inner.call_timeout, operation, ended).await?.map_err(refused)?;
                 Ok(lease)
@@ -273,7 +295,7 @@ impl Engine {
     /// How many connections there are, and how many of them are in use.
     pub(crate) fn pool(&self) -> Pool {
         match &self.inner.source {
-            Source::Own(idle) => idle.state(),
+            Source::Own(pool) => pool.status(),
             Source::Foreign(pool) => {
                 let open = pool.size();
                 let idle = u32::try_from(pool.num_idle()).unwrap_or(open);
@@ -285,48 +307,48 @@ impl Engine {
 
     /// Closes the connections, for every clone.
     pub(crate) async fn close(self) {
-        self.inner.wakes.stop();
-        self.inner.indexing.stop();
+        self.inner.notifier.stop();
+        self.inner.indexes.stop();
         self.inner.sweeper.stop();
-        if let Source::Own(idle) = &self.inner.source {
-            idle.close().await;
+        if let Source::Own(pool) = &self.inner.source {
+            pool.close().await;
         }
     }
 }
 
-/// A connection on loan. Dropped in the middle of a job it is closed instead of being kept.
+/// A connection that one job uses. Dropped in the middle of the job, it is closed and not returned to the pool.
 struct Lease {
-    loan: Option<Loan>,
+    leased: Option<Leased>,
 }
 
-enum Loan {
-    Own(Arc<Idle>, Held, OwnedSemaphorePermit),
+enum Leased {
+    Own(Arc<IdlePool>, PooledConnection, OwnedSemaphorePermit),
     Foreign(PoolConnection<sqlx::Postgres>),
 }
 
 impl Lease {
-    /// Where one connection is lost or silent, the others most likely are, too.
-    fn doubt(&self) {
-        if let Some(Loan::Own(idle, ..)) = &self.loan {
-            idle.doubt();
+    /// Closes the idle connections: after one was lost or got no answer, the others most likely are lost too.
+    fn taint(&self) {
+        if let Some(Leased::Own(pool, ..)) = &self.leased {
+            pool.close_idle();
         }
     }
 
-    /// Ends the loan. A failure that is not the server's own answer leaves the connection in an unknown state.
-    fn bring_back<T>(mut self, result: &Fallible<T>) {
+    /// Ends the lease. A failure that is not the server's own answer leaves the connection in an unknown state.
+    fn release<T>(mut self, result: &Fallible<T>) {
         if let Err(failure) = result
             && failure.is_lost_connection()
         {
-            self.doubt();
+            self.taint();
             return;
         }
         let clean =
             matches!(result, Ok(_) | Err(Failure::Contract(_) | Failure::Database(sqlx::Error::Database(_))));
         if clean {
-            match self.loan.take() {
-                Some(Loan::Own(idle, held, permit)) => idle.keep(held, permit),
-                // Its own drop brings it back.
-                Some(Loan::Foreign(_)) | None => {}
+            match self.leased.take() {
+                Some(Leased::Own(pool, connection, permit)) => pool.release(connection, permit),
+                // Its own drop returns it.
+                Some(Leased::Foreign(_)) | None => {}
             }
         }
     }
@@ -336,29 +358,29 @@ impl Deref for Lease {
     type Target = PgConnection;
 
     fn deref(&self) -> &PgConnection {
-        match &self.loan {
-            Some(Loan::Own(_, held, _)) => &held.connection,
-            Some(Loan::Foreign(connection)) => connection,
-            None => unreachable!("only ending the loan takes the connection"),
+        match &self.leased {
+            Some(Leased::Own(_, connection, _)) => &connection.inner,
+            Some(Leased::Foreign(connection)) => connection,
+            None => unreachable!("only the end of the lease takes the connection"),
         }
     }
 }
 
 impl DerefMut for Lease {
     fn deref_mut(&mut self) -> &mut PgConnection {
-        match &mut self.loan {
-            Some(Loan::Own(_, held, _)) => &mut held.connection,
-            Some(Loan::Foreign(connection)) => connection,
-            None => unreachable!("only ending the loan takes the connection"),
+        match &mut self.leased {
+            Some(Leased::Own(_, connection, _)) => &mut connection.inner,
+            Some(Leased::Foreign(connection)) => connection,
+            None => unreachable!("only the end of the lease takes the connection"),
         }
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        match self.loan.take() {
-            Some(Loan::Own(_, held, _permit)) => held.end(),
-            Some(Loan::Foreign(connection)) => end(connection),
+        match self.leased.take() {
+            Some(Leased::Own(_, connection, _permit)) => connection.close(),
+            Some(Leased::Foreign(connection)) => pool::close(connection),
             None => {}
         }
     }
@@ -387,17 +409,17 @@ fn silent(operation: &'static str) -> Error {
 
 /// Connects as any call will, refuses a database that the stores do not work on, brings its schema up to date, and
 /// answers what a commit survives.
-async fn look(
-    connect: &PgConnectOptions,
+async fn examine(
+    options: &PgConnectOptions,
     config: &PostgresConfig,
     call_timeout: Duration,
 ) -> Fallible<Durability> {
-    let options = connect.clone();
-    let connect = move || {
+    let options = options.clone();
+    let open = move || {
         let options = options.clone();
         async move { PgConnection::connect_with(&options).await }
     };
-    let connected = log_in(config.acquire_timeout, connect).await;
+    let connected = connect(config.acquire_timeout, open).await;
     let mut connection = connected.ok_or_else(|| silent(OPEN))??;
     let durability = within(call_timeout, OPEN, probe(&mut connection)).await??;
     if !within(call_timeout, OPEN, schema::is_newest(&mut connection)).await?? {

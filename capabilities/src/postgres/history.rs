@@ -8,10 +8,9 @@
 //! A filter by author is part of the query, and what it drops is not fetched. Where it includes one author alone, an index
 //! finds that author's messages; any other walks back from the newest.
 
+mod append_batcher;
 mod events;
-mod queue;
 mod read;
-mod together;
 mod write;
 
 use std::fmt;
@@ -28,7 +27,7 @@ use larder_kernel::{
 
 use super::engine::Engine;
 use crate::message::prepare;
-pub(crate) use queue::Appends;
+pub(crate) use append_batcher::AppendBatcher;
 use read::{Matching, Range, Seen, Wanted};
 use write::Batch;
 
@@ -136,7 +135,7 @@ impl HistoryProvider for PostgresHistoryProvider {
                 .await?;
         let repeatable = key.is_some();
         let append = write::Append { address: self.address(thread), batch, key, ttl: options.ttl };
-        let appended = queue::append(&self.engine, append).await;
+        let appended = append_batcher::append(&self.engine, append).await;
         appended.map_err(|error| error.with_idempotent(repeatable))
     }
 
@@ -243,7 +242,8 @@ impl HistoryProvider for PostgresHistoryProvider {
         const OPERATION: &str = "history.subscribe";
         let address = self.address(thread);
         // Makes an expiry that has passed into its event, so that the stream begins with it.
-        let wake = self.engine.read(OPERATION, &address, |sql, address| write::wake(sql, address)).await?;
-        Ok(events::follow(self.engine.clone(), address, wake, after))
+        let number =
+            self.engine.read(OPERATION, &address, |sql, address| write::notify_number(sql, address)).await?;
+        Ok(events::follow(self.engine.clone(), address, number, after))
     }
 }

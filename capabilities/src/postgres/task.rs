@@ -4,7 +4,7 @@
 //! Leases pass on the database's clock, which is one for all machines.
 
 mod boards;
-mod claims;
+mod claim_batcher;
 mod rows;
 mod steps;
 
@@ -19,7 +19,7 @@ use larder_kernel::{
     Transition, WorkerId,
 };
 
-pub(crate) use self::claims::Claims;
+pub(crate) use self::claim_batcher::ClaimBatcher;
 use super::Postgres;
 use super::engine::Engine;
 
@@ -208,7 +208,7 @@ impl TaskStore for PostgresTaskStore {
 
     async fn claim(&self, board: &BoardId, worker: &WorkerId, lease: Duration) -> Result<Option<Claim>> {
         check_claim(CLAIM, lease)?;
-        claims::claim(&self.engine, &self.namespace, board, worker, lease).await
+        claim_batcher::claim(&self.engine, &self.namespace, board, worker, lease).await
     }
 
     async fn renew_lease(

@@ -6,10 +6,10 @@
 //! still as many as the limit and the filter allow.
 
 mod approximate;
+mod embedding;
 mod extension;
 mod filtered;
-mod index;
-mod number;
+mod index_builder;
 mod prefilter;
 mod read;
 mod search;
@@ -28,7 +28,7 @@ use larder_kernel::{
 use super::Postgres;
 use super::engine::Engine;
 pub(crate) use extension::is_new_enough;
-pub(crate) use index::Indexing;
+pub(crate) use index_builder::IndexBuilder;
 
 const OPEN: &str = "vectors.open";
 const PUT: &str = "vectors.put";
@@ -97,7 +97,7 @@ impl Store for PostgresVectorStore {
                 Box::pin(write::erase(connection, namespace))
             })
             .await?;
-        self.engine.indexing().start(&self.namespace, None);
+        self.engine.indexes().start(&self.namespace, None);
         Ok(())
     }
 }
@@ -243,7 +243,7 @@ impl VectorStore for PostgresVectorStore {
                 },
             )
             .await?;
-        self.engine.indexing().start(&self.namespace, None);
+        self.engine.indexes().start(&self.namespace, None);
         Ok(dropped)
     }
 }
@@ -261,7 +261,7 @@ impl PostgresVectorStore {
     /// # Cancellation
     /// The index is made, or is made anew by the next call.
     pub async fn build_index(&self, collection: &CollectionName) -> Result<bool> {
-        let made = self.engine.indexing().build(&self.namespace, collection).await;
+        let made = self.engine.indexes().build(&self.namespace, collection).await;
         made.map_err(|failure| failure.into_error(BUILD_INDEX).with_idempotent(true))
     }
 
@@ -281,7 +281,7 @@ impl PostgresVectorStore {
         collection: &CollectionName,
         requests: &[SearchRequest],
     ) -> Result<Vec<Vec<SearchHit>>> {
-        let rows_min = self.engine.indexing().rows_min();
+        let rows_min = self.engine.indexes().rows_min();
         let (answers, wanted) = self
             .engine
             .snapshot(
@@ -295,7 +295,7 @@ impl PostgresVectorStore {
             )
             .await?;
         if wanted {
-            self.engine.indexing().start(&self.namespace, Some(collection));
+            self.engine.indexes().start(&self.namespace, Some(collection));
         }
         Ok(answers)
     }
@@ -311,7 +311,7 @@ impl PostgresVectorStore {
         if request.filter.is_none() {
             return Ok(None);
         }
-        let indexed = self.engine.indexing().is_on();
+        let indexed = self.engine.indexes().is_on();
         self.engine
             .read(
                 operation,
@@ -332,7 +332,7 @@ impl PostgresVectorStore {
         if let Some(hits) = self.filtered(operation, collection, requests).await? {
             return Ok(vec![hits]);
         }
-        if self.engine.indexing().is_on() {
+        if self.engine.indexes().is_on() {
             return self.by_index(operation, collection, requests).await;
         }
         // One search without a filter is one statement, which is a snapshot by itself.

@@ -1,9 +1,9 @@
-//! One server's connections: made when they are needed, and replaced once they are lost.
+//! The connections to one server: opened when they are needed, and replaced after they are lost.
 //!
-//! A call that is alone, or nearly so, has a line for itself. All others share one connection, whose task writes what
-//! they ask and reads the answers for many of them at once; over TLS they always do.
+//! A few concurrent calls have a dedicated connection each. All others share one connection, whose task writes commands and
+//! reads replies for many of them at a time; over TLS all calls do.
 //!
-//! The driver would send a command again after a lost connection in some modes. Here nobody does: a write that may have
+//! In some modes the driver sends a command again after a lost connection. This module does not: a write that may have
 //! happened is reported as such, and only reads are repeated.
 
 use std::path::Path;
@@ -18,47 +18,47 @@ use redis::{
 };
 use tokio::sync::Mutex;
 
-use super::config::{Address, RedisConfig, Servers};
-use super::durability::{Examined, Fresh, examine};
-use super::failure::{Failure, Fallible};
-use super::line::{Line, Lines, Offer, Taken};
+use super::dedicated_connection::{CheckedOut, Checkout, DedicatedConnection, DedicatedPool};
+use super::server_info::{SendCommand, ServerInfo, examine};
+use crate::redis::config::{Address, RedisConfig, Servers};
+use crate::redis::failure::{Failure, Fallible};
 
 const OPERATION: &str = "redis.open";
-/// Calls that may wait to be written. More wait in line.
+/// Calls that may wait to be written to the shared connection. More wait for room.
 const QUEUED_CALLS_MAX: usize = 1_024;
 
-/// How to make connections to any server of one place.
-pub(crate) struct Dial {
+/// Opens connections to any server of one database.
+pub(crate) struct Connector {
     config: RedisConfig,
     certificates: Option<TlsCertificates>,
-    /// What the stores declared; a server that has become weaker is refused. Counts up from none.
+    /// The rank of the durability that the stores declared; a server that became weaker is refused.
     declared: AtomicU8,
 }
 
-/// The shared connection, with what the server said about itself.
+/// The shared connection, with the settings of its server.
 #[derive(Clone)]
-pub(crate) struct Live {
+pub(crate) struct SharedConnection {
     connection: MultiplexedConnection,
     lost: Arc<AtomicBool>,
     generation: u64,
-    pub(crate) examined: Examined,
+    pub(crate) info: ServerInfo,
 }
 
-/// One server and its present connections.
-pub(crate) struct Link {
-    dial: Arc<Dial>,
+/// The connections to one server.
+pub(crate) struct NodeConnections {
+    connector: Arc<Connector>,
     address: Address,
-    lines: Lines,
-    live: Mutex<Option<Live>>,
-    /// How often the server stayed silent for as long as making a connection may take.
-    silences: AtomicU64,
+    dedicated: DedicatedPool,
+    shared: Mutex<Option<SharedConnection>>,
+    /// How often opening a connection timed out.
+    timeouts: AtomicU64,
 }
 
-impl Dial {
-    /// Reads what the settings name. No connection is made yet.
+impl Connector {
+    /// Reads the files that the settings name. No connection is opened yet.
     pub(crate) async fn new(config: RedisConfig) -> Result<Self> {
         if config.tls && rustls::crypto::CryptoProvider::get_default().is_none() {
-            // The driver panics without one. Should another thread be quicker, its choice stands.
+            // The driver panics without one. If another thread installs one first, that one is used.
             let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         }
         let certificates = match &config.tls_ca_file {
@@ -74,12 +74,12 @@ impl Dial {
         &self.config
     }
 
-    /// Holds every later connection to what the stores declare.
+    /// Sets the durability that every later connection must reach.
     pub(crate) fn declare(&self, durability: Durability) {
         self.declared.store(rank(durability), Ordering::Relaxed);
     }
 
-    /// The client for one server.
+    /// Returns a client for one server.
     pub(crate) fn client(&self, address: &Address, protocol: ProtocolVersion) -> Fallible<Client> {
         let (host, port) = address.clone();
         let addr = if self.config.tls {
@@ -105,7 +105,7 @@ impl Dial {
         client.map_err(Failure::Connect)
     }
 
-    async fn connect(&self, address: &Address, generation: u64) -> Fallible<Live> {
+    async fn connect(&self, address: &Address, generation: u64) -> Fallible<SharedConnection> {
         let client = self.client(address, ProtocolVersion::RESP3)?;
         let lost = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&lost);
@@ -121,26 +121,26 @@ impl Dial {
             });
         let connecting = client.get_multiplexed_async_connection_with_config(&settings);
         let mut connection = Box::pin(connecting).await.map_err(|error| self.explain(error))?;
-        let examined = self.examine(&mut connection).await?;
-        Ok(Live { connection, lost, generation, examined })
+        let info = self.examine(&mut connection).await?;
+        Ok(SharedConnection { connection, lost, generation, info })
     }
 
-    async fn line(&self, address: &Address) -> Fallible<Line> {
-        let making = async {
-            let mut line = Line::connect(address, &self.config).await?;
-            self.examine(&mut line).await?;
-            Ok(line)
+    async fn connect_dedicated(&self, address: &Address) -> Fallible<DedicatedConnection> {
+        let opening = async {
+            let mut connection = DedicatedConnection::connect(address, &self.config).await?;
+            self.examine(&mut connection).await?;
+            Ok(connection)
         };
-        match tokio::time::timeout(self.config.connect_timeout, making).await {
-            Ok(made) => made,
+        match tokio::time::timeout(self.config.connect_timeout, opening).await {
+            Ok(opened) => opened,
             Err(_) => Err(Failure::Connect(std::io::Error::from(std::io::ErrorKind::TimedOut).into())),
         }
     }
 
-    /// Refuses a server that lets the stores declare less than they did.
-    async fn examine(&self, connection: &mut impl Fresh) -> Fallible<Examined> {
-        let examined = examine(connection).await?;
-        if rank(examined.durability) < self.declared.load(Ordering::Relaxed) {
+    /// Refuses a server that is less durable than the stores declared.
+    async fn examine(&self, connection: &mut impl SendCommand) -> Fallible<ServerInfo> {
+        let info = examine(connection).await?;
+        if rank(info.durability) < self.declared.load(Ordering::Relaxed) {
             return Err(Error::new(
                 ErrorKind::Unavailable,
                 OPERATION,
@@ -149,11 +149,11 @@ impl Dial {
             .with_outcome(Outcome::NotApplied)
             .into());
         }
-        Ok(examined)
+        Ok(info)
     }
 
-    /// With TLS, what is no refusal is a certificate, or a server without TLS, which may wait in silence for the end of
-    /// the line.
+    /// With TLS, an I/O error other than a refused connection means a bad certificate or a server without TLS, which may
+    /// wait for more input until the timeout.
     pub(crate) fn explain(&self, error: redis::RedisError) -> Failure {
         if !self.config.tls || !error.is_io_error() || error.is_connection_refusal() {
             return Failure::Connect(error);
@@ -165,109 +165,112 @@ impl Dial {
     }
 }
 
-impl Link {
-    pub(crate) fn new(dial: Arc<Dial>, address: Address) -> Self {
-        Self { dial, address, lines: Lines::new(), live: Mutex::new(None), silences: AtomicU64::new(0) }
+impl NodeConnections {
+    pub(crate) fn new(connector: Arc<Connector>, address: Address) -> Self {
+        let (dedicated, shared) = (DedicatedPool::new(), Mutex::new(None));
+        Self { connector, address, dedicated, shared, timeouts: AtomicU64::new(0) }
     }
 
     pub(crate) fn address(&self) -> &Address {
         &self.address
     }
 
-    /// The shared connection, made anew where there is none. Calls that come meanwhile wait for the same one, and where
-    /// the server stays silent, they end with it rather than wait again one after the other.
-    pub(crate) async fn live(&self) -> Fallible<Live> {
-        let silences = self.silences.load(Ordering::Acquire);
-        let mut live = self.live.lock().await;
-        let generation = self.lines.generation();
-        let good = |live: &&Live| live.generation == generation && !live.lost.load(Ordering::Acquire);
-        if let Some(live) = live.as_ref().filter(good) {
-            return Ok(live.clone());
+    /// Returns the shared connection, and opens it if there is none. Concurrent calls wait for the same one; if it times
+    /// out, they fail with it instead of waiting again one after the other.
+    pub(crate) async fn shared(&self) -> Fallible<SharedConnection> {
+        let timeouts = self.timeouts.load(Ordering::Acquire);
+        let mut shared = self.shared.lock().await;
+        let generation = self.dedicated.generation();
+        let is_good = |shared: &&SharedConnection| {
+            shared.generation == generation && !shared.lost.load(Ordering::Acquire)
+        };
+        if let Some(shared) = shared.as_ref().filter(is_good) {
+            return Ok(shared.clone());
         }
-        *live = None;
-        if self.silences.load(Ordering::Acquire) != silences {
+        *shared = None;
+        if self.timeouts.load(Ordering::Acquire) != timeouts {
             return Err(Failure::Connect(std::io::Error::from(std::io::ErrorKind::TimedOut).into()));
         }
-        let made = match self.dial.connect(&self.address, generation).await {
-            Ok(made) => made,
+        let opened = match self.connector.connect(&self.address, generation).await {
+            Ok(opened) => opened,
             Err(failure) => {
-                if failure.is_silence() {
-                    self.silences.fetch_add(1, Ordering::AcqRel);
+                if failure.is_timeout() {
+                    self.timeouts.fetch_add(1, Ordering::AcqRel);
                 }
                 return Err(failure);
             }
         };
-        *live = Some(made.clone());
-        Ok(made)
+        *shared = Some(opened.clone());
+        Ok(opened)
     }
 
-    /// Whether there is a connection that is not known to be lost. One that is being made counts.
+    /// Whether there is a connection that is not known to be lost. One that is being opened counts.
     pub(crate) fn is_connected(&self) -> bool {
-        let Ok(live) = self.live.try_lock() else { return true };
-        self.lines.are_open() || live.as_ref().is_some_and(|live| !live.lost.load(Ordering::Acquire))
+        let Ok(shared) = self.shared.try_lock() else { return true };
+        self.dedicated.is_open() || shared.as_ref().is_some_and(|shared| !shared.lost.load(Ordering::Acquire))
     }
 
-    /// A line for one call, where one is free or can be made. Where the server refuses one more connection, calls share
-    /// the one that there is; only a call that waited for a silent server ends.
-    async fn line(&self) -> Fallible<Option<Taken<'_>>> {
-        if self.dial.config.tls {
+    /// Returns a dedicated connection for one call, if one is idle or can be opened. If the server refuses one more
+    /// connection, calls use the shared one; only a call whose attempt timed out fails.
+    async fn dedicated(&self) -> Fallible<Option<CheckedOut<'_>>> {
+        if self.connector.config.tls {
             return Ok(None);
         }
-        let seat = match self.lines.offer() {
-            Offer::Line(taken) => return Ok(Some(taken)),
-            Offer::None => return Ok(None),
-            Offer::Seat(seat) => seat,
+        let slot = match self.dedicated.checkout() {
+            Checkout::Connection(checked_out) => return Ok(Some(checked_out)),
+            Checkout::None => return Ok(None),
+            Checkout::Slot(slot) => slot,
         };
-        match Box::pin(self.dial.line(&self.address)).await {
-            Ok(line) => Ok(Some(seat.with(line))),
+        match Box::pin(self.connector.connect_dedicated(&self.address)).await {
+            Ok(connection) => Ok(Some(slot.fill(connection))),
             Err(failure) => {
-                seat.pause();
-                if failure.is_silence() { Err(failure) } else { Ok(None) }
+                slot.pause();
+                if failure.is_timeout() { Err(failure) } else { Ok(None) }
             }
         }
     }
 
     /// Sends a command and waits for the answer.
     pub(crate) async fn send(&self, command: &Cmd) -> Fallible<Value> {
-        if let Some(line) = self.line().await? {
-            let generation = line.generation();
-            let sent = line.send([command], self.dial.config.response_timeout).await;
-            return self.settle(generation, sent.and_then(|[answer]| refused(answer)));
+        if let Some(dedicated) = self.dedicated().await? {
+            let generation = dedicated.generation();
+            let sent = dedicated.send([command], self.connector.config.response_timeout).await;
+            return self.settle(generation, sent.and_then(|[reply]| into_result(reply)));
         }
-        self.share(&self.live().await?, command).await
+        self.send_shared(&self.shared().await?, command).await
     }
 
     /// The same on the shared connection.
-    pub(crate) async fn share(&self, live: &Live, command: &Cmd) -> Fallible<Value> {
-        let mut connection = live.connection.clone();
-        let answer = connection.send_packed_command(command).await;
-        self.settle(live.generation, answer.and_then(refused))
+    pub(crate) async fn send_shared(&self, shared: &SharedConnection, command: &Cmd) -> Fallible<Value> {
+        let mut connection = shared.connection.clone();
+        let reply = connection.send_packed_command(command).await;
+        self.settle(shared.generation, reply.and_then(into_result))
     }
 
     /// Sends two commands at once and waits for both answers.
     pub(crate) async fn send_both(&self, first: &Cmd, second: &Cmd) -> Fallible<(Value, Value)> {
         let (generation, [first, second]) = self.exchange(first, second).await?;
-        Ok((self.settle(generation, refused(first))?, self.settle(generation, refused(second))?))
+        Ok((self.settle(generation, into_result(first))?, self.settle(generation, into_result(second))?))
     }
 
     /// Sends a command to the server that a slot is moving to.
     pub(crate) async fn send_asking(&self, command: &Cmd) -> Fallible<Value> {
-        let (generation, [_, answer]) = self.exchange(&redis::cmd("ASKING"), command).await?;
-        self.settle(generation, refused(answer))
+        let (generation, [_, reply]) = self.exchange(&redis::cmd("ASKING"), command).await?;
+        self.settle(generation, into_result(reply))
     }
 
     /// Two commands and their answers, errors among them, with the generation of the connection.
     async fn exchange(&self, first: &Cmd, second: &Cmd) -> Fallible<(u64, [Value; 2])> {
-        let (generation, answers) = if let Some(line) = self.line().await? {
-            let generation = line.generation();
-            (generation, line.send([first, second], self.dial.config.response_timeout).await)
+        let (generation, answers) = if let Some(dedicated) = self.dedicated().await? {
+            let generation = dedicated.generation();
+            (generation, dedicated.send([first, second], self.connector.config.response_timeout).await)
         } else {
-            let live = self.live().await?;
+            let shared = self.shared().await?;
             let mut both = Pipeline::with_capacity(2);
             both.add_command(first.clone()).add_command(second.clone());
-            let mut connection = live.connection.clone();
+            let mut connection = shared.connection.clone();
             let answers = connection.send_packed_commands(&both, 0, 2).await;
-            (live.generation, answers.and_then(pair))
+            (shared.generation, answers.and_then(pair))
         };
         Ok((generation, self.settle(generation, answers)?))
     }
@@ -276,32 +279,32 @@ impl Link {
         answer.map_err(|error| {
             let failure = Failure::Sent(error);
             if failure.ends_connection() {
-                // One connection that fails puts the others to the same server in doubt.
-                self.lines.retire(generation);
+                // If one connection fails, the others to the same server most likely are lost too.
+                self.dedicated.discard(generation);
             }
             failure
         })
     }
 
-    /// Lets go of the connections; calls under way end on them.
+    /// Drops the connections; running calls finish on them.
     pub(crate) async fn close(&self) {
-        self.lines.retire(self.lines.generation());
-        self.live.lock().await.take();
+        self.dedicated.discard(self.dedicated.generation());
+        self.shared.lock().await.take();
     }
 }
 
-impl Fresh for MultiplexedConnection {
-    async fn ask(&mut self, command: &Cmd) -> redis::RedisResult<Value> {
-        // The driver hands over a refusal as an answer.
+impl SendCommand for MultiplexedConnection {
+    async fn send_command(&mut self, command: &Cmd) -> redis::RedisResult<Value> {
+        // The driver returns an error reply as a value.
         self.send_packed_command(command).await.and_then(Value::extract_error)
     }
 }
 
-/// An answer that is an error. No script answers one inside a list.
-fn refused(answer: Value) -> redis::RedisResult<Value> {
-    match answer {
+/// Turns an error reply into an error. No script returns one inside a list.
+fn into_result(reply: Value) -> redis::RedisResult<Value> {
+    match reply {
         Value::ServerError(error) => Err(error.into()),
-        answer => Ok(answer),
+        reply => Ok(reply),
     }
 }
 

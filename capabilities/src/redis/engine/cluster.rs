@@ -1,4 +1,4 @@
-//! Which server of a cluster holds which keys.
+//! The nodes of a cluster, and the slots that each of them holds.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,38 +9,38 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use larder_kernel::{Durability, Error, ErrorKind, Outcome};
 use redis::{Cmd, Value};
 
-use super::config::Address;
-use super::failure::{Failure, Fallible, corrupt};
-use super::link::{Dial, Link};
-use super::value;
+use super::node::{Connector, NodeConnections};
+use crate::redis::config::Address;
+use crate::redis::decode;
+use crate::redis::failure::{Failure, Fallible, corrupt};
 
 const OPERATION: &str = "redis.open";
-/// How long a server has to tell the slots before another one is asked as well.
+/// How long a node may take to return the slots before the next one is asked as well.
 const NEXT_AFTER: Duration = Duration::from_millis(100);
 
-/// The servers of a cluster, as far as they are known.
+/// The known nodes of a cluster.
 pub(crate) struct Cluster {
-    dial: Arc<Dial>,
+    connector: Arc<Connector>,
     seeds: Vec<Address>,
-    links: Mutex<HashMap<Address, Arc<Link>>>,
-    slots: Mutex<Arc<Slots>>,
-    /// Counts the readings of the slots, so that many calls that were sent astray read them once.
+    nodes: Mutex<HashMap<Address, Arc<NodeConnections>>>,
+    slots: Mutex<Arc<SlotMap>>,
+    /// Many calls that were sent to the wrong node read the slots once.
     reading: tokio::sync::Mutex<()>,
     readings: AtomicU64,
-    /// Counts the readings at which no server answered.
+    /// Readings at which no node answered.
     failures: AtomicU64,
 }
 
-/// Who holds which slots.
+/// The holder of each slot.
 #[derive(Default)]
-pub(crate) struct Slots {
+pub(crate) struct SlotMap {
     ranges: Vec<(u16, u16, Address)>,
-    /// Whether a replica may take a server's place, without what the server had not passed on.
+    /// Whether a replica may replace a node, without the writes that it had not received.
     replicated: bool,
     number: u64,
 }
 
-impl Slots {
+impl SlotMap {
     fn holder(&self, slot: u16) -> Option<&Address> {
         self.ranges
             .iter()
@@ -52,12 +52,12 @@ impl Slots {
         self.number
     }
 
-    /// Whether a replica may take a server's place.
+    /// Whether a replica may replace a node.
     pub(crate) fn replicated(&self) -> bool {
         self.replicated
     }
 
-    /// The servers that hold slots, each once, and how many slots there are in all.
+    /// Returns the nodes that hold slots, each once, and the number of held slots.
     pub(crate) fn holders(&self) -> (Vec<Address>, u32) {
         let mut holders: Vec<Address> = self.ranges.iter().map(|(.., holder)| holder.clone()).collect();
         holders.sort();
@@ -68,11 +68,11 @@ impl Slots {
 }
 
 impl Cluster {
-    pub(crate) fn new(dial: Arc<Dial>, seeds: Vec<Address>) -> Self {
+    pub(crate) fn new(connector: Arc<Connector>, seeds: Vec<Address>) -> Self {
         Self {
-            dial,
+            connector,
             seeds,
-            links: Mutex::default(),
+            nodes: Mutex::default(),
             slots: Mutex::default(),
             reading: tokio::sync::Mutex::default(),
             readings: AtomicU64::new(0),
@@ -80,28 +80,28 @@ impl Cluster {
         }
     }
 
-    /// The server that holds the slot.
-    pub(crate) fn holder(&self, slot: u16) -> Fallible<Arc<Link>> {
+    /// Returns the node that holds the slot.
+    pub(crate) fn holder(&self, slot: u16) -> Fallible<Arc<NodeConnections>> {
         let slots = Arc::clone(&lock(&self.slots));
         let address = slots.holder(slot).ok_or_else(not_ready)?;
-        Ok(self.link(address))
+        Ok(self.node(address))
     }
 
-    /// The server that an answer named.
-    pub(crate) fn named(&self, address: &str) -> Fallible<Arc<Link>> {
+    /// Returns the node that a redirection names.
+    pub(crate) fn named(&self, address: &str) -> Fallible<Arc<NodeConnections>> {
         let address = address
             .rsplit_once(':')
             .and_then(|(host, port)| Some((host.to_owned(), port.parse().ok()?)))
             .ok_or_else(not_ready)?;
-        Ok(self.link(&address))
+        Ok(self.node(&address))
     }
 
     pub(crate) fn number(&self) -> u64 {
         lock(&self.slots).number()
     }
 
-    /// Reads the slots again, unless somebody did since the reading `number`. Calls that come meanwhile end with the one
-    /// that reads rather than ask servers that do not answer again one after the other.
+    /// Reads the slots again, unless another call did since the reading `number`. Concurrent calls fail with the one that
+    /// reads, instead of asking silent nodes again one after the other.
     pub(crate) async fn refresh(&self, number: u64) -> Fallible<()> {
         let failures = self.failures.load(Ordering::Acquire);
         let _one_at_a_time = self.reading.lock().await;
@@ -121,8 +121,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Asks one server after the other, the next one also where an answer is slow to come.
-    async fn read_from_any(&self) -> Fallible<Slots> {
+    /// Asks one node after the other; a slow answer does not delay the next question.
+    async fn read_from_any(&self) -> Fallible<SlotMap> {
         let known = self.known();
         let mut next = known.iter();
         let (mut asked, mut failure) = (FuturesUnordered::new(), Failure::from(not_ready()));
@@ -141,17 +141,17 @@ impl Cluster {
         }
     }
 
-    /// Connects to every server that holds slots, and answers what the weakest of them lets the stores declare.
+    /// Connects to every node that holds slots, and returns the durability of the weakest.
     pub(crate) async fn durability(&self) -> Fallible<Durability> {
         let slots = Arc::clone(&lock(&self.slots));
         let mut weakest = if slots.replicated { Durability::None } else { Durability::Power };
         for (.., address) in &slots.ranges {
-            weakest = weakest.min(self.link(address).live().await?.examined.durability);
+            weakest = weakest.min(self.node(address).shared().await?.info.durability);
         }
         Ok(weakest)
     }
 
-    /// The addresses to ask: those that hold slots, and those of the URL.
+    /// Returns the addresses of the nodes that hold slots, and of those in the URL.
     pub(crate) fn known(&self) -> Vec<Address> {
         let mut known: Vec<Address> =
             lock(&self.slots).ranges.iter().map(|(.., holder)| holder.clone()).collect();
@@ -161,30 +161,30 @@ impl Cluster {
         known
     }
 
-    /// How many servers there is a connection to.
+    /// Returns the number of connected nodes.
     pub(crate) fn connections(&self) -> usize {
-        lock(&self.links).values().filter(|link| link.is_connected()).count()
+        lock(&self.nodes).values().filter(|node| node.is_connected()).count()
     }
 
     pub(crate) async fn close(&self) {
-        let links: Vec<Arc<Link>> = lock(&self.links).drain().map(|(_, link)| link).collect();
-        for link in links {
-            link.close().await;
+        let nodes: Vec<Arc<NodeConnections>> = lock(&self.nodes).drain().map(|(_, node)| node).collect();
+        for node in nodes {
+            node.close().await;
         }
     }
 
-    fn link(&self, address: &Address) -> Arc<Link> {
-        let mut links = lock(&self.links);
-        let link = links
+    fn node(&self, address: &Address) -> Arc<NodeConnections> {
+        let mut nodes = lock(&self.nodes);
+        let node = nodes
             .entry(address.clone())
-            .or_insert_with(|| Arc::new(Link::new(Arc::clone(&self.dial), address.clone())));
-        Arc::clone(link)
+            .or_insert_with(|| Arc::new(NodeConnections::new(Arc::clone(&self.connector), address.clone())));
+        Arc::clone(node)
     }
 
-    async fn read_slots(&self, address: &Address) -> Fallible<Slots> {
-        let link = self.link(address);
-        let live = link.live().await?;
-        if !live.examined.clustered {
+    async fn read_slots(&self, address: &Address) -> Fallible<SlotMap> {
+        let node = self.node(address);
+        let shared = node.shared().await?;
+        if !shared.info.clustered {
             return Err(Error::new(
                 ErrorKind::Unsupported,
                 OPERATION,
@@ -194,24 +194,25 @@ impl Cluster {
         }
         let mut ask = Cmd::new();
         ask.arg("CLUSTER").arg("SLOTS");
-        Ok(parse_slots(link.share(&live, &ask).await?, link.address())?)
+        Ok(parse_slots(node.send_shared(&shared, &ask).await?, node.address())?)
     }
 }
 
 /// Reads the answer to `CLUSTER SLOTS`: ranges, each with its holder and then its replicas. A server that does not know
 /// its own name means the one that was asked.
-pub(super) fn parse_slots(answer: Value, asked: &Address) -> Result<Slots, Error> {
-    let mut slots = Slots::default();
-    for range in value::array(answer)? {
-        let mut range = value::array(range)?.into_iter();
+pub(crate) fn parse_slots(answer: Value, asked: &Address) -> Result<SlotMap, Error> {
+    let mut slots = SlotMap::default();
+    for range in decode::array(answer)? {
+        let mut range = decode::array(range)?.into_iter();
         let mut next = || range.next().ok_or_else(|| corrupt(OPERATION));
         let (first, last, holder) = (next()?, next()?, next()?);
-        let number = |value| u16::try_from(value::integer(value)?).map_err(|_| corrupt(OPERATION));
-        let mut holder = value::array(holder)?.into_iter();
-        let host = match value::optional(holder.next().unwrap_or(Value::Nil)).map(value::text).transpose()? {
-            Some(host) if !host.is_empty() && host != "?" => host,
-            _ => asked.0.clone(),
-        };
+        let number = |value| u16::try_from(decode::integer(value)?).map_err(|_| corrupt(OPERATION));
+        let mut holder = decode::array(holder)?.into_iter();
+        let host =
+            match decode::optional(holder.next().unwrap_or(Value::Nil)).map(decode::text).transpose()? {
+                Some(host) if !host.is_empty() && host != "?" => host,
+                _ => asked.0.clone(),
+            };
         let port = number(holder.next().unwrap_or(Value::Nil))?;
         slots.replicated |= range.next().is_some();
         slots.ranges.push((number(first)?, number(last)?, (host, port)));
