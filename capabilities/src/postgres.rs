@@ -43,6 +43,9 @@ pub mod sqlx_interop;
 mod task;
 mod vector;
 
+use std::fmt;
+use std::sync::Arc;
+
 use larder_kernel::{Capabilities, Namespace, Result};
 
 pub use config::{
@@ -52,9 +55,12 @@ pub use config::{
 };
 use engine::Engine;
 pub use graph::PostgresGraphStore;
+use history::AppendBatcher;
 pub use history::PostgresHistoryProvider;
 pub use key_value::PostgresKeyValueStore;
+use task::ClaimBatcher;
 pub use task::PostgresTaskStore;
+use vector::IndexBuilder;
 pub use vector::PostgresVectorStore;
 
 /// An open database, from which the stores are taken. Clones share its connections, which close when the last clone
@@ -62,9 +68,18 @@ pub use vector::PostgresVectorStore;
 ///
 /// Open it once and take from it the stores of every namespace: they share one pool, whose size and timeouts stand in the
 /// [`PostgresConfig`].
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Postgres {
     engine: Engine,
+    appends: Arc<AppendBatcher>,
+    claims: Arc<ClaimBatcher>,
+    indexes: Arc<IndexBuilder>,
+}
+
+impl fmt::Debug for Postgres {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Postgres").field("engine", &self.engine).finish()
+    }
 }
 
 impl Postgres {
@@ -75,13 +90,21 @@ impl Postgres {
     /// who may not make the schema; `NotFound` where the database is not there; `Unsupported` for a schema of a newer
     /// version, an older one with `migrate=check`, or a server that is too old.
     pub async fn open(config: PostgresConfig) -> Result<Self> {
-        Ok(Self { engine: Engine::open(config).await? })
+        let engine = Engine::open(config.clone()).await?;
+        Ok(Self::new(engine, &config))
+    }
+
+    fn new(engine: Engine, config: &PostgresConfig) -> Self {
+        let appends = Arc::new(AppendBatcher::new(engine.clone()));
+        let claims = Arc::new(ClaimBatcher::new(engine.clone()));
+        let indexes = Arc::new(IndexBuilder::new(engine.connect_options(), config));
+        Self { engine, appends, claims, indexes }
     }
 
     /// The conversations of `namespace`.
     #[must_use]
     pub fn history(&self, namespace: Namespace) -> PostgresHistoryProvider {
-        PostgresHistoryProvider::new(self.engine.clone(), namespace)
+        PostgresHistoryProvider::new(self.engine.clone(), Arc::clone(&self.appends), namespace)
     }
 
     /// The buckets of `namespace`.
@@ -116,6 +139,7 @@ impl Postgres {
 
     /// Closes the connections, for every clone and store.
     pub async fn close(self) {
+        self.indexes.stop();
         self.engine.close().await;
     }
 }

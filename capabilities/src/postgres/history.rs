@@ -14,6 +14,7 @@ mod read;
 mod write;
 
 use std::fmt;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use larder_kernel::storage::history::{
@@ -50,6 +51,7 @@ impl Address {
 /// The conversations of one namespace in a Postgres database.
 pub struct PostgresHistoryProvider {
     engine: Engine,
+    appends: Arc<AppendBatcher>,
     namespace: Namespace,
 }
 
@@ -60,8 +62,8 @@ impl fmt::Debug for PostgresHistoryProvider {
 }
 
 impl PostgresHistoryProvider {
-    pub(crate) fn new(engine: Engine, namespace: Namespace) -> Self {
-        Self { engine, namespace }
+    pub(crate) fn new(engine: Engine, appends: Arc<AppendBatcher>, namespace: Namespace) -> Self {
+        Self { engine, appends, namespace }
     }
 
     fn address(&self, thread: &Thread) -> Address {
@@ -135,7 +137,7 @@ impl HistoryProvider for PostgresHistoryProvider {
                 .await?;
         let repeatable = key.is_some();
         let append = write::Append { address: self.address(thread), batch, key, ttl: options.ttl };
-        let appended = append_batcher::append(&self.engine, append).await;
+        let appended = append_batcher::append(&self.appends, append).await;
         appended.map_err(|error| error.with_idempotent(repeatable))
     }
 

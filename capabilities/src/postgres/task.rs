@@ -9,6 +9,7 @@ mod rows;
 mod steps;
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -35,7 +36,7 @@ impl Postgres {
     /// The task boards in `namespace`.
     #[must_use]
     pub fn tasks(&self, namespace: Namespace) -> PostgresTaskStore {
-        PostgresTaskStore { engine: self.engine.clone(), namespace }
+        PostgresTaskStore { engine: self.engine.clone(), claims: Arc::clone(&self.claims), namespace }
     }
 }
 
@@ -43,6 +44,7 @@ impl Postgres {
 #[derive(Clone)]
 pub struct PostgresTaskStore {
     engine: Engine,
+    claims: Arc<ClaimBatcher>,
     namespace: Namespace,
 }
 
@@ -208,7 +210,7 @@ impl TaskStore for PostgresTaskStore {
 
     async fn claim(&self, board: &BoardId, worker: &WorkerId, lease: Duration) -> Result<Option<Claim>> {
         check_claim(CLAIM, lease)?;
-        claim_batcher::claim(&self.engine, &self.namespace, board, worker, lease).await
+        claim_batcher::claim(&self.claims, &self.namespace, board, worker, lease).await
     }
 
     async fn renew_lease(

@@ -36,8 +36,8 @@ const SLOW: Duration = Duration::from_millis(20);
 const QUEUE_TIME_MAX: Duration = Duration::from_millis(250);
 
 /// The running and the queued appends to one open database.
-#[derive(Default)]
 pub(crate) struct AppendBatcher {
+    engine: Engine,
     state: Mutex<State>,
 }
 
@@ -90,6 +90,10 @@ impl State {
 }
 
 impl AppendBatcher {
+    pub(crate) fn new(engine: Engine) -> Self {
+        Self { engine, state: Mutex::default() }
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         // Nothing that holds it can stop halfway.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -115,13 +119,13 @@ impl AppendBatcher {
         !std::mem::take(&mut self.lock().skip_wait)
     }
 
-    fn admit(&self, engine: &Engine, append: &Arc<Append>) -> Admission {
+    fn admit(self: &Arc<Self>, append: &Arc<Append>) -> Admission {
         let mut state = self.lock();
         if state.statements < STATEMENTS_MAX && !state.busy.contains(&append.address) {
             state.statements += 1;
             state.busy.insert(append.address.clone());
             let threads = vec![append.address.clone()];
-            return Admission::Run(RunningStatement { engine: engine.clone(), threads, counts: true });
+            return Admission::Run(RunningStatement { batcher: Arc::clone(self), threads, counts: true });
         }
         let (reply, answer) = oneshot::channel();
         state.queue.push(Queued { append: Arc::clone(append), reply });
@@ -136,7 +140,7 @@ impl AppendBatcher {
     }
 
     /// Starts a statement with the next batch, if one more may run.
-    fn start_next(&self, engine: &Engine, ended: impl FnOnce(&mut State)) {
+    fn start_next(self: &Arc<Self>, ended: impl FnOnce(&mut State)) {
         let batch = {
             let mut state = self.lock();
             ended(&mut state);
@@ -152,7 +156,7 @@ impl AppendBatcher {
             batch
         };
         let threads = batch.iter().map(|queued| queued.append.address.clone()).collect();
-        let statement = RunningStatement { engine: engine.clone(), threads, counts: true };
+        let statement = RunningStatement { batcher: Arc::clone(self), threads, counts: true };
         match Handle::try_current() {
             Ok(runtime) => drop(runtime.spawn(statement.run(batch))),
             // This call runs outside of every runtime; the queued calls do not.
@@ -163,7 +167,7 @@ impl AppendBatcher {
 
 /// A running statement. When it is dropped, the next batch starts.
 struct RunningStatement {
-    engine: Engine,
+    batcher: Arc<AppendBatcher>,
     threads: Vec<Address>,
     /// Whether it counts towards the limit of concurrent statements.
     counts: bool,
@@ -171,7 +175,7 @@ struct RunningStatement {
 
 impl Drop for RunningStatement {
     fn drop(&mut self) {
-        self.engine.appends().start_next(&self.engine, |state| {
+        self.batcher.start_next(|state| {
             for thread in &self.threads {
                 state.busy.remove(thread);
             }
@@ -188,15 +192,16 @@ impl RunningStatement {
             return answer;
         }
         self.counts = false;
-        self.engine.appends().start_next(&self.engine, |state| state.statements -= 1);
+        self.batcher.start_next(|state| state.statements -= 1);
         call.await
     }
 
     async fn run(self, batch: Vec<Queued>) {
         let begun = Instant::now();
-        let made = self.engine.statement(APPEND, &batch, |sql, batch| statement::append(sql, batch)).await;
+        let made =
+            self.batcher.engine.statement(APPEND, &batch, |sql, batch| statement::append(sql, batch)).await;
         let took = begun.elapsed();
-        let batcher = self.engine.appends();
+        let batcher = &self.batcher;
         let threads: HashSet<&Address> = self.threads.iter().collect();
         let expected = (batch.len() + batcher.ready(&threads)).min(BATCH_APPENDS_MAX);
         match made {
@@ -229,16 +234,16 @@ fn fail(batch: Vec<Queued>, error: Error) {
 }
 
 /// Makes an append, in a batch with concurrent ones.
-pub(super) async fn append(engine: &Engine, append: Append) -> Result<Appended> {
+pub(super) async fn append(batcher: &Arc<AppendBatcher>, append: Append) -> Result<Appended> {
     if append.key.is_some() || append.ttl.is_some() || append.batch.bytes() > APPEND_BYTES_MAX {
-        return append_single(engine, &append).await;
+        return append_single(&batcher.engine, &append).await;
     }
     let append = Arc::new(append);
-    match engine.appends().admit(engine, &append) {
-        Admission::Run(statement) => statement.run_single(append_single(engine, &append)).await,
-        Admission::Queued(answer) => match wait_for_answer(engine, &append, answer).await {
+    match batcher.admit(&append) {
+        Admission::Run(statement) => statement.run_single(append_single(&batcher.engine, &append)).await,
+        Admission::Queued(answer) => match wait_for_answer(batcher, &append, answer).await {
             Some(made) => made,
-            None => append_single(engine, &append).await,
+            None => append_single(&batcher.engine, &append).await,
         },
     }
 }
@@ -248,13 +253,13 @@ async fn append_single(engine: &Engine, append: &Append) -> Result<Appended> {
 }
 
 async fn wait_for_answer(
-    engine: &Engine,
+    batcher: &AppendBatcher,
     append: &Arc<Append>,
     mut answer: oneshot::Receiver<Option<Result<Appended>>>,
 ) -> Option<Result<Appended>> {
     let made = match tokio::time::timeout(QUEUE_TIME_MAX, &mut answer).await {
         Ok(made) => made,
-        Err(_) if engine.appends().withdraw(append) => return None,
+        Err(_) if batcher.withdraw(append) => return None,
         Err(_) => answer.await,
     };
     made.unwrap_or_else(|_| {

@@ -5,7 +5,7 @@
 //! again immediately, in order of arrival.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use larder_kernel::{BoardId, Claim, Error, ErrorKind, Namespace, Outcome, Result, WorkerId};
@@ -24,8 +24,8 @@ type BoardKey = (Namespace, BoardId);
 type Answer = Result<Option<Claim>>;
 
 /// The queued workers of each board on which a claim runs.
-#[derive(Default)]
 pub(crate) struct ClaimBatcher {
+    engine: Engine,
     queues: Mutex<HashMap<BoardKey, Vec<Queued>>>,
 }
 
@@ -36,6 +36,10 @@ struct Queued {
 }
 
 impl ClaimBatcher {
+    pub(crate) fn new(engine: Engine) -> Self {
+        Self { engine, queues: Mutex::default() }
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<BoardKey, Vec<Queued>>> {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -69,7 +73,7 @@ impl ClaimBatcher {
 /// The task that serves a board. If it ends early, with the runtime for example, it frees the board, and the queued calls
 /// learn it by the loss of their reply.
 struct BoardServer {
-    engine: Engine,
+    batcher: Arc<ClaimBatcher>,
     board: BoardKey,
     /// False once the queue is empty: another task may serve the board from then on.
     responsible: bool,
@@ -78,7 +82,7 @@ struct BoardServer {
 impl Drop for BoardServer {
     fn drop(&mut self) {
         if self.responsible {
-            self.engine.claims().lock().remove(&self.board);
+            self.batcher.lock().remove(&self.board);
         }
     }
 }
@@ -88,7 +92,7 @@ impl BoardServer {
     async fn run(mut self) {
         let mut wait = true;
         loop {
-            let batch = self.engine.claims().take_batch(&self.board);
+            let batch = self.batcher.take_batch(&self.board);
             if batch.is_empty() {
                 self.responsible = false;
                 return;
@@ -97,13 +101,14 @@ impl BoardServer {
                 batch.iter().map(|queued| (&queued.worker, queued.lease)).collect();
             let begun = Instant::now();
             let claimed = self
+                .batcher
                 .engine
                 .statement(CLAIM, &(&self.board, &workers), |connection, &((namespace, board), workers)| {
                     Box::pin(steps::claim(connection, namespace, board, workers))
                 })
                 .await;
             let took = begun.elapsed();
-            let expected = (batch.len() + self.engine.claims().queued(&self.board)).min(BATCH_MAX);
+            let expected = (batch.len() + self.batcher.queued(&self.board)).min(BATCH_MAX);
             match claimed {
                 Ok(claims) => {
                     let claims = claims.into_iter().map(Some).chain(std::iter::repeat_with(|| None));
@@ -111,7 +116,7 @@ impl BoardServer {
                         // A worker whose call was dropped in between holds a task until its lease expires.
                         let _ = queued.reply.send(Ok(claim));
                     }
-                    let queued = || self.engine.claims().queued(&self.board);
+                    let queued = || self.batcher.queued(&self.board);
                     wait = !wait || wait_for_batch(expected, took, queued).await;
                 }
                 Err(error) => fail(batch, error),
@@ -130,7 +135,7 @@ fn fail(batch: Vec<Queued>, error: Error) {
 
 /// Makes a worker's claim, in a batch with concurrent ones.
 pub(super) async fn claim(
-    engine: &Engine,
+    batcher: &Arc<ClaimBatcher>,
     namespace: &Namespace,
     board: &BoardId,
     worker: &WorkerId,
@@ -138,8 +143,8 @@ pub(super) async fn claim(
 ) -> Answer {
     let board = (namespace.clone(), board.clone());
     let (reply, claimed) = oneshot::channel();
-    if engine.claims().join(&board, Queued { worker: worker.clone(), lease, reply }) {
-        tokio::spawn(BoardServer { engine: engine.clone(), board, responsible: true }.run());
+    if batcher.join(&board, Queued { worker: worker.clone(), lease, reply }) {
+        tokio::spawn(BoardServer { batcher: Arc::clone(batcher), board, responsible: true }.run());
     }
     claimed.await.unwrap_or_else(|_| {
         let ended =
