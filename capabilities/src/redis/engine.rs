@@ -1,6 +1,7 @@
 //! The connections of one open database, and running scripts on them.
 
 mod cluster;
+mod connector;
 mod dedicated_connection;
 mod node;
 mod notify;
@@ -18,12 +19,11 @@ use tokio::time::Instant;
 
 use super::config::{RedisConfig, Servers};
 use super::failure::{Failure, Fallible, Remedy};
-use super::key::slot;
 use super::script::{Call, Script};
 use crate::health::Pool;
 use cluster::Cluster;
-pub(crate) use cluster::parse_slots;
-pub(crate) use node::Connector;
+pub(crate) use cluster::{parse_slots, slot};
+pub(crate) use connector::Connector;
 use node::NodeConnections;
 use notify::Notifier;
 pub(crate) use server_info::{Info, SERVER_VERSION_MAJOR_MIN, durability};

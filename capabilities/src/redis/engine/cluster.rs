@@ -1,4 +1,6 @@
-//! The nodes of a cluster, and the slots that each of them holds.
+//! The nodes of a cluster, and finding the one that holds a slot.
+
+mod slots;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,12 +9,13 @@ use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use larder_kernel::{Durability, Error, ErrorKind, Outcome};
-use redis::{Cmd, Value};
+use redis::Cmd;
 
-use super::node::{Connector, NodeConnections};
+use super::connector::Connector;
+use super::node::NodeConnections;
 use crate::redis::config::Address;
-use crate::redis::decode;
-use crate::redis::failure::{Failure, Fallible, corrupt};
+use crate::redis::failure::{Failure, Fallible};
+pub(crate) use slots::{SlotMap, parse_slots, slot};
 
 const OPERATION: &str = "redis.open";
 /// How long a node may take to return the slots before the next one is asked as well.
@@ -29,42 +32,6 @@ pub(crate) struct Cluster {
     readings: AtomicU64,
     /// Readings at which no node answered.
     failures: AtomicU64,
-}
-
-/// The holder of each slot.
-#[derive(Default)]
-pub(crate) struct SlotMap {
-    ranges: Vec<(u16, u16, Address)>,
-    /// Whether a replica may replace a node, without the writes that it had not received.
-    replicated: bool,
-    number: u64,
-}
-
-impl SlotMap {
-    fn holder(&self, slot: u16) -> Option<&Address> {
-        self.ranges
-            .iter()
-            .find(|(first, last, _)| (*first..=*last).contains(&slot))
-            .map(|(.., holder)| holder)
-    }
-
-    pub(crate) fn number(&self) -> u64 {
-        self.number
-    }
-
-    /// Whether a replica may replace a node.
-    pub(crate) fn replicated(&self) -> bool {
-        self.replicated
-    }
-
-    /// Returns the nodes that hold slots, each once, and the number of held slots.
-    pub(crate) fn holders(&self) -> (Vec<Address>, u32) {
-        let mut holders: Vec<Address> = self.ranges.iter().map(|(.., holder)| holder.clone()).collect();
-        holders.sort();
-        holders.dedup();
-        let slots = self.ranges.iter().map(|(first, last, _)| u32::from(*last) + 1 - u32::from(*first));
-        (holders, slots.sum())
-    }
 }
 
 impl Cluster {
@@ -198,28 +165,6 @@ impl Cluster {
     }
 }
 
-/// Reads the answer to `CLUSTER SLOTS`: ranges, each with its holder and then its replicas. A server that does not know
-/// its own name means the one that was asked.
-pub(crate) fn parse_slots(answer: Value, asked: &Address) -> Result<SlotMap, Error> {
-    let mut slots = SlotMap::default();
-    for range in decode::array(answer)? {
-        let mut range = decode::array(range)?.into_iter();
-        let mut next = || range.next().ok_or_else(|| corrupt(OPERATION));
-        let (first, last, holder) = (next()?, next()?, next()?);
-        let number = |value| u16::try_from(decode::integer(value)?).map_err(|_| corrupt(OPERATION));
-        let mut holder = decode::array(holder)?.into_iter();
-        let host =
-            match decode::optional(holder.next().unwrap_or(Value::Nil)).map(decode::text).transpose()? {
-                Some(host) if !host.is_empty() && host != "?" => host,
-                _ => asked.0.clone(),
-            };
-        let port = number(holder.next().unwrap_or(Value::Nil))?;
-        slots.replicated |= range.next().is_some();
-        slots.ranges.push((number(first)?, number(last)?, (host, port)));
-    }
-    Ok(slots)
-}
-
 const NOT_READY: &str = "no server of the cluster that answers holds the slot of the key; check that its servers run and \
                          `CLUSTER INFO` says `ok`";
 
@@ -229,28 +174,4 @@ fn not_ready() -> Error {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn node(host: Option<&str>, port: i64) -> Value {
-        let host = host.map_or(Value::Nil, |host| Value::BulkString(host.as_bytes().to_vec()));
-        Value::Array(vec![host, Value::Int(port), Value::BulkString(b"id".to_vec())])
-    }
-
-    #[test]
-    fn slots_are_read_with_their_holders_and_replicas() {
-        let asked = ("seed".to_owned(), 1);
-        let answer = Value::Array(vec![
-            Value::Array(vec![Value::Int(0), Value::Int(9), node(Some("a"), 7)]),
-            Value::Array(vec![Value::Int(10), Value::Int(16_383), node(None, 8), node(Some("b"), 9)]),
-        ]);
-        let slots = parse_slots(answer, &asked).unwrap();
-        assert_eq!(slots.holder(9), Some(&("a".to_owned(), 7)));
-        assert_eq!(slots.holder(10), Some(&("seed".to_owned(), 8)));
-        assert!(slots.replicated);
-        assert!(parse_slots(Value::Int(1), &asked).is_err());
-    }
 }

@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::Topology;
-use super::node::Connector;
+use super::connector::Connector;
 use crate::follow::Subscriber;
 use crate::redis::config::Servers;
 use crate::redis::failure::{Failure, Fallible};
