@@ -1,7 +1,7 @@
-//! Subscriptions: the log of a thread, read in pages and again after each announcement.
+//! Subscriptions: the log of a thread, read in pages and again after each notification.
 //!
-//! Announcing costs a writer, so appends announce only in threads that say that somebody follows them. A subscription has
-//! its thread say so for a while, and again before that ends; one that goes away need not take it back.
+//! A notification costs the writer time, so appends notify only in threads that are marked as watched. A subscription
+//! marks its thread for a while, and renews the mark before that time ends; a dropped subscription lets it expire.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -12,29 +12,29 @@ use larder_kernel::{Error, HistoryEvent, HistoryEvents, Result, Seq};
 use tokio::sync::watch;
 
 pub(crate) const OPERATION: &str = "history.subscribe";
-/// How long a thread announces after it was last told that somebody follows it.
+/// How long appends to a thread notify after it was last marked as watched.
 const LEASE: Duration = Duration::from_secs(300);
-/// How long a reader waits for an announcement before it looks by itself.
+/// How long a reader waits for a notification before it reads all the same.
 pub(crate) const POLL: Duration = Duration::from_secs(1);
 
-/// One reader's bell.
-pub(crate) struct Bell {
-    rung: watch::Receiver<()>,
+/// One reader's end of the notifications.
+pub(crate) struct Subscriber {
+    notified: watch::Receiver<()>,
 }
 
-impl Bell {
-    pub(crate) fn new(rung: watch::Receiver<()>) -> Self {
-        Self { rung }
+impl Subscriber {
+    pub(crate) fn new(notified: watch::Receiver<()>) -> Self {
+        Self { notified }
     }
 
-    /// Marks everything so far as heard. Called before the log is read, so that no change is slept over.
-    pub(crate) fn hush(&mut self) {
-        self.rung.mark_unchanged();
+    /// Marks all notifications so far as seen. Called before the log is read, so that no change is missed.
+    pub(crate) fn mark_seen(&mut self) {
+        self.notified.mark_unchanged();
     }
 
-    /// Waits for the bell, or until it is time to look all the same.
+    /// Waits for a notification, or until it is time to read all the same.
     pub(crate) async fn wait(&mut self) {
-        if let Ok(Err(_)) = tokio::time::timeout(POLL, self.rung.changed()).await {
+        if let Ok(Err(_)) = tokio::time::timeout(POLL, self.notified.changed()).await {
             tokio::time::sleep(POLL).await;
         }
     }
@@ -42,15 +42,15 @@ impl Bell {
 
 /// The log of one thread.
 #[async_trait]
-pub(crate) trait Log: Send + Sync + 'static {
+pub(crate) trait EventLog: Send + Sync + 'static {
     /// The next events after `after`, in order.
     async fn page(&self, after: Seq) -> Result<VecDeque<HistoryEvent>>;
 
-    /// Has appends announced for so long. False where that cannot be noted, as in a thread that is not there yet: its first
-    /// append is announced in any case, and what is not announced is found by looking.
+    /// Has appends notify for the lease. Returns false if that cannot be stored, as in a thread that does not exist yet: its
+    /// first append notifies in any case, and the poll finds the rest.
     async fn watch(&self, lease: Duration) -> Result<bool>;
 
-    /// The greatest number given.
+    /// Returns the greatest number assigned so far.
     async fn last(&self) -> Result<Seq>;
 }
 
@@ -58,19 +58,20 @@ struct Subscription<L> {
     log: L,
     /// The last number seen.
     after: Seq,
-    /// Whether that number is one of an event that was told, so that the thread must have come that far.
-    told: bool,
-    bell: Bell,
-    /// When the thread was last told that somebody follows it.
+    /// Whether that number belongs to a delivered event, so that the thread must have reached it.
+    delivered: bool,
+    subscriber: Subscriber,
+    /// When the thread was last marked as watched.
     watched: Option<Instant>,
     page: VecDeque<HistoryEvent>,
     ended: bool,
 }
 
 /// The events after a `Seq`, and then those to come.
-pub(crate) fn follow(log: impl Log, bell: Bell, after: Seq) -> HistoryEvents {
+pub(crate) fn follow(log: impl EventLog, subscriber: Subscriber, after: Seq) -> HistoryEvents {
     let page = VecDeque::new();
-    let subscription = Subscription { log, after, told: false, bell, watched: None, page, ended: false };
+    let subscription =
+        Subscription { log, after, delivered: false, subscriber, watched: None, page, ended: false };
     futures_util::stream::unfold(subscription, |mut subscription| async move {
         let event = subscription.next().await?;
         subscription.ended = event.is_err();
@@ -79,7 +80,7 @@ pub(crate) fn follow(log: impl Log, bell: Bell, after: Seq) -> HistoryEvents {
     .boxed()
 }
 
-impl<L: Log> Subscription<L> {
+impl<L: EventLog> Subscription<L> {
     async fn next(&mut self) -> Option<Result<HistoryEvent>> {
         loop {
             if self.ended {
@@ -94,34 +95,34 @@ impl<L: Log> Subscription<L> {
         }
     }
 
-    /// Reads the next page. Waits where there is none.
+    /// Reads the next page. Waits if it is empty.
     async fn read(&mut self) -> Result<()> {
-        self.bell.hush();
+        self.subscriber.mark_seen();
         self.page = self.log.page(self.after).await?;
         if let Some(last) = self.page.back() {
-            (self.after, self.told) = (last.seq, true);
+            (self.after, self.delivered) = (last.seq, true);
             return Ok(());
         }
-        if self.watches_anew().await? {
-            // What was appended before it did is not announced.
+        if self.renew_watch().await? {
+            // Appends before the mark did not notify.
             return Ok(());
         }
-        // A thread that stands behind what was told of it was erased; nothing else takes it there.
-        if self.told && self.log.last().await? < self.after {
+        // Only an erasure takes a thread back behind a delivered event.
+        if self.delivered && self.log.last().await? < self.after {
             return Err(Error::erased(OPERATION));
         }
-        self.bell.wait().await;
+        self.subscriber.wait().await;
         Ok(())
     }
 
-    /// Has appends announced, if that is due. False where it is not, or cannot be.
-    async fn watches_anew(&mut self) -> Result<bool> {
+    /// Marks the thread as watched, if that is due. Returns false if it is not due or cannot be stored.
+    async fn renew_watch(&mut self) -> Result<bool> {
         if self.watched.is_some_and(|since| since.elapsed() < LEASE / 2) {
             return Ok(false);
         }
-        let asked = Instant::now();
-        let noted = self.log.watch(LEASE).await?;
-        self.watched = noted.then_some(asked);
-        Ok(noted)
+        let marked = Instant::now();
+        let stored = self.log.watch(LEASE).await?;
+        self.watched = stored.then_some(marked);
+        Ok(stored)
     }
 }

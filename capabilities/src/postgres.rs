@@ -27,27 +27,25 @@
 //!
 //! The store's clock is the database's. The futures need a tokio runtime.
 
-mod company;
+mod batch_wait;
 mod config;
+pub(crate) mod decode;
 pub(crate) mod diagnose;
 mod driver;
+pub(crate) mod encode;
 pub(crate) mod engine;
 pub(crate) mod failure;
-pub(crate) mod field;
 mod graph;
 mod history;
-mod idle;
 mod key_value;
-mod login;
 mod schema;
-mod snapshot;
 #[cfg(feature = "sqlx-interop")]
 pub mod sqlx_interop;
-mod sweep;
 mod task;
-pub(crate) mod value;
 mod vector;
-mod wake;
+
+use std::fmt;
+use std::sync::Arc;
 
 use larder_kernel::{Capabilities, Namespace, Result};
 
@@ -59,9 +57,12 @@ pub use config::{
 pub use driver::PostgresDriver;
 use engine::Engine;
 pub use graph::PostgresGraphStore;
+use history::AppendBatcher;
 pub use history::PostgresHistoryProvider;
 pub use key_value::PostgresKeyValueStore;
+use task::ClaimBatcher;
 pub use task::PostgresTaskStore;
+use vector::IndexBuilder;
 pub use vector::PostgresVectorStore;
 
 /// An open database, from which the stores are taken. Clones share its connections, which close when the last clone
@@ -69,9 +70,18 @@ pub use vector::PostgresVectorStore;
 ///
 /// Open it once and take from it the stores of every namespace: they share one pool, whose size and timeouts stand in the
 /// [`PostgresConfig`].
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Postgres {
     engine: Engine,
+    appends: Arc<AppendBatcher>,
+    claims: Arc<ClaimBatcher>,
+    indexes: Arc<IndexBuilder>,
+}
+
+impl fmt::Debug for Postgres {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Postgres").field("engine", &self.engine).finish()
+    }
 }
 
 impl Postgres {
@@ -82,13 +92,21 @@ impl Postgres {
     /// who may not make the schema; `NotFound` where the database is not there; `Unsupported` for a schema of a newer
     /// version, an older one with `migrate=check`, or a server that is too old.
     pub async fn open(config: PostgresConfig) -> Result<Self> {
-        Ok(Self { engine: Engine::open(config).await? })
+        let engine = Engine::open(config.clone()).await?;
+        Ok(Self::new(engine, &config))
+    }
+
+    fn new(engine: Engine, config: &PostgresConfig) -> Self {
+        let appends = Arc::new(AppendBatcher::new(engine.clone()));
+        let claims = Arc::new(ClaimBatcher::new(engine.clone()));
+        let indexes = Arc::new(IndexBuilder::new(engine.connect_options(), config));
+        Self { engine, appends, claims, indexes }
     }
 
     /// The conversations of `namespace`.
     #[must_use]
     pub fn history(&self, namespace: Namespace) -> PostgresHistoryProvider {
-        PostgresHistoryProvider::new(self.engine.clone(), namespace)
+        PostgresHistoryProvider::new(self.engine.clone(), Arc::clone(&self.appends), namespace)
     }
 
     /// The buckets of `namespace`.
@@ -113,7 +131,7 @@ impl Postgres {
     /// # Errors
     /// Those of every write: `Unavailable`, `Timeout`, `PermissionDenied` for a user who may only read.
     pub async fn sweep(&self) -> Result<u64> {
-        sweep::whole(&self.engine).await
+        engine::sweep::whole(&self.engine).await
     }
 
     /// How many connections there are.
@@ -123,6 +141,7 @@ impl Postgres {
 
     /// Closes the connections, for every clone and store.
     pub async fn close(self) {
+        self.indexes.stop();
         self.engine.close().await;
     }
 }

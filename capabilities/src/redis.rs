@@ -34,24 +34,18 @@
 //!
 //! The store's clock is the server's. The futures need a tokio runtime.
 
-mod answer;
-mod cluster;
 mod config;
+mod decode;
 pub(crate) mod diagnose;
 mod driver;
-mod durability;
 mod engine;
 mod failure;
 mod history;
 mod index;
 mod key;
 mod key_value;
-mod line;
-mod link;
 mod script;
 mod task;
-mod value;
-mod wake;
 
 use larder_kernel::{Capabilities, Namespace, Result};
 

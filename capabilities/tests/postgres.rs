@@ -4,7 +4,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-#[path = "weather/logged.rs"]
+#[path = "outage/log_capture.rs"]
 mod logged;
 #[cfg(feature = "sqlx-interop")]
 #[path = "postgres/plans.rs"]
@@ -17,7 +17,7 @@ mod schema;
 mod sweep;
 #[path = "postgres/vectors.rs"]
 mod vectors;
-#[path = "postgres/weather.rs"]
+#[path = "postgres/outage.rs"]
 mod weather;
 #[path = "postgres/writers.rs"]
 mod writers;

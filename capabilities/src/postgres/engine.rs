@@ -1,40 +1,38 @@
 //! The connections of one open database, and the way to have work done on them.
 //!
-//! A connection that a job does not bring back itself, because the job's future was dropped, is closed: whatever
-//! transaction it was about to begin or stood in ends with it, and it is never handed out again. So nobody need ask the
-//! server anything before or after a call.
+//! A connection is closed if the future of its job is dropped: a transaction that it was about to begin, or was in, ends
+//! with it, and no other job gets it. So no call needs an extra round trip to the server before or after it.
+
+mod connect;
+mod lease;
+mod notify;
+mod open;
+mod pool;
+pub(super) mod sweep;
 
 use std::fmt;
 use std::future::Future;
-use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use larder_kernel::{Capabilities, Capability, Durability, Error, ErrorKind, Outcome, Result};
-use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::{ConnectOptions, Connection, PgConnection, PgPool, Row};
-use tokio::sync::OwnedSemaphorePermit;
+use sqlx::{ConnectOptions, Connection, PgConnection, PgPool};
 
 use super::config::{Migrate, PostgresConfig};
 use super::failure::{Failure, Fallible};
-use super::history::Appends;
-use super::idle::{Held, Idle, end};
-use super::login::log_in;
-use super::schema;
-use super::sweep::Sweeper;
-use super::task::Claims;
-use super::vector::Indexing;
-use super::wake::Wakes;
 use crate::driver::Pool;
+use lease::Source;
+use notify::Notifier;
+pub(super) use open::SERVER_VERSION_MIN;
+use pool::IdlePool;
+use sweep::Sweeper;
 
 const OPEN: &str = "postgres.open";
 /// How often a call is run again whose connection is lost and that cannot have happened: the server may have been
 /// started anew since the connection was last used.
 const LOST_MAX: u32 = 1;
-/// The oldest server with all that the schema uses.
-pub(crate) const SERVER_VERSION_MIN: i32 = 140_000;
 /// How often a transaction is run that the server ended for the sake of others.
 const ATTEMPTS_MAX: u32 = 10;
 /// What the client allows beyond the server's own timeouts before it takes the server for gone.
@@ -50,22 +48,12 @@ pub(crate) struct Engine {
 
 struct Inner {
     source: Source,
-    wakes: Wakes,
-    indexing: Indexing,
-    claims: Claims,
-    appends: Appends,
+    connect: PgConnectOptions,
+    notifier: Notifier,
     sweeper: Sweeper,
     durability: Durability,
     migrate: Migrate,
     call_timeout: Duration,
-}
-
-/// Where connections come from.
-enum Source {
-    /// A pool of the engine's own.
-    Own(Arc<Idle>),
-    /// The caller's, who may have left anything on its connections and wants each back after its call.
-    Foreign(PgPool),
 }
 
 impl fmt::Debug for Engine {
@@ -92,7 +80,7 @@ impl Engine {
         ]);
         // Not through the pool, which tries again and again and then only says that time is up.
         let call_timeout = config.statement_timeout.saturating_add(GRACE);
-        let durability = look(&connect, &config, call_timeout)
+        let durability = open::examine(&connect, &config, call_timeout)
             .await
             .map_err(|failure| failure.into_error(OPEN).with_outcome(Outcome::NotApplied))?;
         let source = given.map_or_else(
@@ -102,16 +90,14 @@ impl Engine {
                     .acquire_timeout(config.acquire_timeout)
                     .test_before_acquire(false)
                     .connect_lazy_with(connect.clone());
-                Source::Own(Arc::new(Idle::new(pool)))
+                Source::Own(Arc::new(IdlePool::new(pool)))
             },
             Source::Foreign,
         );
-        let indexing = Indexing::new(connect.clone(), &config);
-        let wakes = Wakes::new(connect);
+        let notifier = Notifier::new(connect.clone());
         let migrate = config.migrate;
-        let (claims, appends, sweeper) = (Claims::default(), Appends::default(), Sweeper::new());
-        let inner =
-            Inner { source, wakes, indexing, claims, appends, sweeper, durability, migrate, call_timeout };
+        let sweeper = Sweeper::new();
+        let inner = Inner { source, connect, notifier, sweeper, durability, migrate, call_timeout };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -125,24 +111,13 @@ impl Engine {
         self.inner.migrate
     }
 
-    /// Where changes are announced.
-    pub(crate) fn wakes(&self) -> &Wakes {
-        &self.inner.wakes
+    /// Returns the options for connections outside of the pool.
+    pub(crate) fn connect_options(&self) -> PgConnectOptions {
+        self.inner.connect.clone()
     }
 
-    /// What makes the indexes of large collections.
-    pub(crate) fn indexing(&self) -> &Indexing {
-        &self.inner.indexing
-    }
-
-    /// The workers that wait for tasks.
-    pub(crate) fn claims(&self) -> &Claims {
-        &self.inner.claims
-    }
-
-    /// The appends that wait for each other.
-    pub(crate) fn appends(&self) -> &Appends {
-        &self.inner.appends
+    pub(crate) fn notifier(&self) -> &Notifier {
+        &self.inner.notifier
     }
 
     /// Runs a job that only reads. `context` is what the job borrows from its caller.
@@ -179,10 +154,10 @@ impl Engine {
     {
         let mut attempt = 1;
         loop {
-            let mut lease = self.lease(operation).await?;
+            let mut lease = self.inner.source.lease(operation, self.inner.call_timeout).await?;
             let answer = within(self.inner.call_timeout, operation, job(&mut lease, context)).await;
-            let result = answer.inspect_err(|_| lease.doubt())?;
-            lease.bring_back(&result);
+            let result = answer.inspect_err(|_| lease.taint())?;
+            lease.release(&result);
             match result {
                 Err(failure) if failure.is_lost_connection() && lost > 0 => {
                     lost -= 1;
@@ -204,7 +179,7 @@ impl Engine {
     {
         let (mut attempt, mut lost) = (1, LOST_MAX);
         loop {
-            let mut lease = self.lease(operation).await?;
+            let mut lease = self.inner.source.lease(operation, self.inner.call_timeout).await?;
             let call = async {
                 let begin = lease.begin_with("BEGIN ISOLATION LEVEL READ COMMITTED");
                 let mut transaction = begin.await.map_err(|error| (Failure::from(error), false))?;
@@ -221,12 +196,12 @@ impl Engine {
                 }
             };
             let answer = within(self.inner.call_timeout, operation, call).await;
-            let result = answer.inspect_err(|_| lease.doubt())?;
+            let result = answer.inspect_err(|_| lease.taint())?;
             let (result, committing) = match result {
                 Ok(value) => (Ok(value), false),
                 Err((failure, committing)) => (Err(failure), committing),
             };
-            lease.bring_back(&result);
+            lease.release(&result);
             match result {
                 Err(failure) if failure.is_serialization() && attempt < ATTEMPTS_MAX => pause(attempt).await,
                 // Before the commit is sent nothing can have happened.
@@ -243,124 +218,36 @@ impl Engine {
         }
     }
 
-    async fn lease(&self, operation: &'static str) -> Result<Lease> {
-        let refused = |error| Failure::from(error).into_error(operation).with_outcome(Outcome::NotApplied);
-        match &self.inner.source {
-            Source::Own(idle) => match idle.take().await {
-                Ok((held, permit)) => Ok(Lease { loan: Some(Loan::Own(Arc::clone(idle), held, permit)) }),
-                // The pool gives up on an unreachable server with the same error as on a lack of connections.
-                Err(sqlx::Error::PoolTimedOut) if idle.is_unanswered() => {
-                    Err(Error::new(
-                        ErrorKind::Unavailable,
-                        operation,
-                        "the database cannot be reached; check that its server runs, or raise `acquire_timeout_ms`",
-                    )
-                    .with_outcome(Outcome::NotApplied))
-                }
-                Err(error) => Err(refused(error)),
-            },
-            Source::Foreign(pool) => {
-                let loan = Loan::Foreign(pool.acquire().await.map_err(refused)?);
-                let mut lease = Lease { loan: Some(loan) };
-                // Ends a transaction that was left open, and says nothing where there is none.
-                let ended = sqlx::raw_sql("BEGIN; ROLLBACK").execute(&mut *lease);
-                within(self.inner.call_timeout, operation, ended).await?.map_err(refused)?;
-                Ok(lease)
-            }
-        }
+    /// Runs a job that only reads, all of it in the state that its first statement finds.
+    pub(crate) async fn snapshot<A, T, F>(&self, operation: &'static str, context: &A, job: F) -> Result<T>
+    where
+        A: Sync,
+        T: Send,
+        F: for<'c> Fn(&'c mut PgConnection, &'c A) -> BoxFuture<'c, Fallible<T>> + Sync,
+    {
+        let result = self
+            .transaction(operation, &(context, &job), |connection, &(context, job)| {
+                Box::pin(async move {
+                    sqlx::raw_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+                        .execute(&mut *connection)
+                        .await?;
+                    job(connection, context).await
+                })
+            })
+            .await;
+        result.map_err(|error| error.with_idempotent(true))
     }
 
-    /// How many connections there are, and how many of them are in use.
+    /// Returns the number of connections, and of those in use.
     pub(crate) fn pool(&self) -> Pool {
-        match &self.inner.source {
-            Source::Own(idle) => idle.state(),
-            Source::Foreign(pool) => {
-                let open = pool.size();
-                let idle = u32::try_from(pool.num_idle()).unwrap_or(open);
-                let max = Some(pool.options().get_max_connections());
-                Pool { open, in_use: Some(open.saturating_sub(idle)), max, closed: pool.is_closed() }
-            }
-        }
+        self.inner.source.status()
     }
 
     /// Closes the connections, for every clone.
     pub(crate) async fn close(self) {
-        self.inner.wakes.stop();
-        self.inner.indexing.stop();
+        self.inner.notifier.stop();
         self.inner.sweeper.stop();
-        if let Source::Own(idle) = &self.inner.source {
-            idle.close().await;
-        }
-    }
-}
-
-/// A connection on loan. Dropped in the middle of a job it is closed instead of being kept.
-struct Lease {
-    loan: Option<Loan>,
-}
-
-enum Loan {
-    Own(Arc<Idle>, Held, OwnedSemaphorePermit),
-    Foreign(PoolConnection<sqlx::Postgres>),
-}
-
-impl Lease {
-    /// Where one connection is lost or silent, the others most likely are, too.
-    fn doubt(&self) {
-        if let Some(Loan::Own(idle, ..)) = &self.loan {
-            idle.doubt();
-        }
-    }
-
-    /// Ends the loan. A failure that is not the server's own answer leaves the connection in an unknown state.
-    fn bring_back<T>(mut self, result: &Fallible<T>) {
-        if let Err(failure) = result
-            && failure.is_lost_connection()
-        {
-            self.doubt();
-            return;
-        }
-        let clean =
-            matches!(result, Ok(_) | Err(Failure::Contract(_) | Failure::Database(sqlx::Error::Database(_))));
-        if clean {
-            match self.loan.take() {
-                Some(Loan::Own(idle, held, permit)) => idle.keep(held, permit),
-                // Its own drop brings it back.
-                Some(Loan::Foreign(_)) | None => {}
-            }
-        }
-    }
-}
-
-impl Deref for Lease {
-    type Target = PgConnection;
-
-    fn deref(&self) -> &PgConnection {
-        match &self.loan {
-            Some(Loan::Own(_, held, _)) => &held.connection,
-            Some(Loan::Foreign(connection)) => connection,
-            None => unreachable!("only ending the loan takes the connection"),
-        }
-    }
-}
-
-impl DerefMut for Lease {
-    fn deref_mut(&mut self) -> &mut PgConnection {
-        match &mut self.loan {
-            Some(Loan::Own(_, held, _)) => &mut held.connection,
-            Some(Loan::Foreign(connection)) => connection,
-            None => unreachable!("only ending the loan takes the connection"),
-        }
-    }
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        match self.loan.take() {
-            Some(Loan::Own(_, held, _permit)) => held.end(),
-            Some(Loan::Foreign(connection)) => end(connection),
-            None => {}
-        }
+        self.inner.source.close().await;
     }
 }
 
@@ -383,61 +270,4 @@ pub(crate) async fn within<T>(
 
 fn silent(operation: &'static str) -> Error {
     Error::new(ErrorKind::Timeout, operation, SILENT)
-}
-
-/// Connects as any call will, refuses a database that the stores do not work on, brings its schema up to date, and
-/// answers what a commit survives.
-async fn look(
-    connect: &PgConnectOptions,
-    config: &PostgresConfig,
-    call_timeout: Duration,
-) -> Fallible<Durability> {
-    let options = connect.clone();
-    let connect = move || {
-        let options = options.clone();
-        async move { PgConnection::connect_with(&options).await }
-    };
-    let connected = log_in(config.acquire_timeout, connect).await;
-    let mut connection = connected.ok_or_else(|| silent(OPEN))??;
-    let durability = within(call_timeout, OPEN, probe(&mut connection)).await??;
-    if !within(call_timeout, OPEN, schema::is_newest(&mut connection)).await?? {
-        let migrating = schema::migrate(&mut connection, config.migrate);
-        within(config.migrate_timeout, OPEN, migrating).await??;
-    }
-    let _ = tokio::time::timeout(GRACE, connection.close()).await;
-    Ok(durability)
-}
-
-/// Refuses a server that the schema does not work on, and reads what a commit survives.
-async fn probe(connection: &mut PgConnection) -> Fallible<Durability> {
-    let row = sqlx::query(
-        "SELECT current_setting('server_version_num')::int, current_setting('server_encoding'),
-            current_setting('fsync')::bool, current_setting('synchronous_commit') <> 'off'",
-    )
-    .fetch_one(connection)
-    .await?;
-    let version: i32 = row.try_get(0)?;
-    if version < SERVER_VERSION_MIN {
-        return Err(Error::new(
-            ErrorKind::Unsupported,
-            OPEN,
-            "the server is older than PostgreSQL 14; upgrade it",
-        )
-        .with_context("server_version", i64::from(version))
-        .into());
-    }
-    if row.try_get::<String, _>(1)? != "UTF8" {
-        return Err(Error::new(
-            ErrorKind::Unsupported,
-            OPEN,
-            "the database's encoding is not UTF8; create it with `ENCODING 'UTF8'`",
-        )
-        .into());
-    }
-    Ok(match (row.try_get(2)?, row.try_get(3)?) {
-        (true, true) => Durability::Power,
-        // The commit is with the operating system, which outlives the server's processes.
-        (false, true) => Durability::Process,
-        (_, false) => Durability::None,
-    })
 }

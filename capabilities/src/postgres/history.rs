@@ -8,13 +8,13 @@
 //! A filter by author is part of the query, and what it drops is not fetched. Where it includes one author alone, an index
 //! finds that author's messages; any other walks back from the newest.
 
+mod append_batcher;
 mod events;
-mod queue;
 mod read;
-mod together;
 mod write;
 
 use std::fmt;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use larder_kernel::storage::history::{
@@ -28,7 +28,7 @@ use larder_kernel::{
 
 use super::engine::Engine;
 use crate::message::prepare;
-pub(crate) use queue::Appends;
+pub(crate) use append_batcher::AppendBatcher;
 use read::{Matching, Range, Seen, Wanted};
 use write::Batch;
 
@@ -51,6 +51,7 @@ impl Address {
 /// The conversations of one namespace in a Postgres database.
 pub struct PostgresHistoryProvider {
     engine: Engine,
+    appends: Arc<AppendBatcher>,
     namespace: Namespace,
 }
 
@@ -61,8 +62,8 @@ impl fmt::Debug for PostgresHistoryProvider {
 }
 
 impl PostgresHistoryProvider {
-    pub(crate) fn new(engine: Engine, namespace: Namespace) -> Self {
-        Self { engine, namespace }
+    pub(crate) fn new(engine: Engine, appends: Arc<AppendBatcher>, namespace: Namespace) -> Self {
+        Self { engine, appends, namespace }
     }
 
     fn address(&self, thread: &Thread) -> Address {
@@ -136,7 +137,7 @@ impl HistoryProvider for PostgresHistoryProvider {
                 .await?;
         let repeatable = key.is_some();
         let append = write::Append { address: self.address(thread), batch, key, ttl: options.ttl };
-        let appended = queue::append(&self.engine, append).await;
+        let appended = append_batcher::append(&self.appends, append).await;
         appended.map_err(|error| error.with_idempotent(repeatable))
     }
 
@@ -243,7 +244,8 @@ impl HistoryProvider for PostgresHistoryProvider {
         const OPERATION: &str = "history.subscribe";
         let address = self.address(thread);
         // Makes an expiry that has passed into its event, so that the stream begins with it.
-        let wake = self.engine.read(OPERATION, &address, |sql, address| write::wake(sql, address)).await?;
-        Ok(events::follow(self.engine.clone(), address, wake, after))
+        let number =
+            self.engine.read(OPERATION, &address, |sql, address| write::notify_number(sql, address)).await?;
+        Ok(events::follow(self.engine.clone(), address, number, after))
     }
 }

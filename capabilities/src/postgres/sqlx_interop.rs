@@ -27,5 +27,6 @@ pub fn config_of(pool: &PgPool) -> PostgresConfig {
 /// # Errors
 /// As [`Postgres::open`].
 pub async fn open_with_pool(pool: PgPool, config: PostgresConfig) -> Result<Postgres> {
-    Ok(Postgres { engine: Engine::open_with_pool(config, Some(pool)).await? })
+    let engine = Engine::open_with_pool(config.clone(), Some(pool)).await?;
+    Ok(Postgres::new(engine, &config))
 }

@@ -4,11 +4,12 @@
 //! Leases pass on the database's clock, which is one for all machines.
 
 mod boards;
-mod claims;
+mod claim_batcher;
 mod rows;
 mod steps;
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -19,7 +20,7 @@ use larder_kernel::{
     Transition, WorkerId,
 };
 
-pub(crate) use self::claims::Claims;
+pub(crate) use self::claim_batcher::ClaimBatcher;
 use super::Postgres;
 use super::engine::Engine;
 
@@ -35,7 +36,7 @@ impl Postgres {
     /// The task boards in `namespace`.
     #[must_use]
     pub fn tasks(&self, namespace: Namespace) -> PostgresTaskStore {
-        PostgresTaskStore { engine: self.engine.clone(), namespace }
+        PostgresTaskStore { engine: self.engine.clone(), claims: Arc::clone(&self.claims), namespace }
     }
 }
 
@@ -43,6 +44,7 @@ impl Postgres {
 #[derive(Clone)]
 pub struct PostgresTaskStore {
     engine: Engine,
+    claims: Arc<ClaimBatcher>,
     namespace: Namespace,
 }
 
@@ -208,7 +210,7 @@ impl TaskStore for PostgresTaskStore {
 
     async fn claim(&self, board: &BoardId, worker: &WorkerId, lease: Duration) -> Result<Option<Claim>> {
         check_claim(CLAIM, lease)?;
-        claims::claim(&self.engine, &self.namespace, board, worker, lease).await
+        claim_batcher::claim(&self.claims, &self.namespace, board, worker, lease).await
     }
 
     async fn renew_lease(

@@ -6,10 +6,10 @@
 //! still as many as the limit and the filter allow.
 
 mod approximate;
+mod embedding;
 mod extension;
 mod filtered;
-mod index;
-mod number;
+mod index_builder;
 mod prefilter;
 mod read;
 mod search;
@@ -28,7 +28,7 @@ use larder_kernel::{
 use super::Postgres;
 use super::engine::Engine;
 pub(crate) use extension::is_new_enough;
-pub(crate) use index::Indexing;
+pub(crate) use index_builder::IndexBuilder;
 
 const OPEN: &str = "vectors.open";
 const PUT: &str = "vectors.put";
@@ -47,7 +47,12 @@ impl Postgres {
         namespace: Namespace,
         embedder: Option<Arc<dyn Embedder>>,
     ) -> Result<PostgresVectorStore> {
-        let store = PostgresVectorStore { engine: self.engine.clone(), namespace, embedder };
+        let store = PostgresVectorStore {
+            engine: self.engine.clone(),
+            indexes: Arc::clone(&self.indexes),
+            namespace,
+            embedder,
+        };
         let migrate = self.engine.migrate();
         let complete = store
             .engine
@@ -68,6 +73,7 @@ impl Postgres {
 #[derive(Clone)]
 pub struct PostgresVectorStore {
     engine: Engine,
+    indexes: Arc<IndexBuilder>,
     namespace: Namespace,
     embedder: Option<Arc<dyn Embedder>>,
 }
@@ -97,7 +103,7 @@ impl Store for PostgresVectorStore {
                 Box::pin(write::erase(connection, namespace))
             })
             .await?;
-        self.engine.indexing().start(&self.namespace, None);
+        self.indexes.start(&self.namespace, None);
         Ok(())
     }
 }
@@ -243,7 +249,7 @@ impl VectorStore for PostgresVectorStore {
                 },
             )
             .await?;
-        self.engine.indexing().start(&self.namespace, None);
+        self.indexes.start(&self.namespace, None);
         Ok(dropped)
     }
 }
@@ -261,7 +267,7 @@ impl PostgresVectorStore {
     /// # Cancellation
     /// The index is made, or is made anew by the next call.
     pub async fn build_index(&self, collection: &CollectionName) -> Result<bool> {
-        let made = self.engine.indexing().build(&self.namespace, collection).await;
+        let made = self.indexes.build(&self.namespace, collection).await;
         made.map_err(|failure| failure.into_error(BUILD_INDEX).with_idempotent(true))
     }
 
@@ -281,7 +287,7 @@ impl PostgresVectorStore {
         collection: &CollectionName,
         requests: &[SearchRequest],
     ) -> Result<Vec<Vec<SearchHit>>> {
-        let rows_min = self.engine.indexing().rows_min();
+        let rows_min = self.indexes.rows_min();
         let (answers, wanted) = self
             .engine
             .snapshot(
@@ -295,7 +301,7 @@ impl PostgresVectorStore {
             )
             .await?;
         if wanted {
-            self.engine.indexing().start(&self.namespace, Some(collection));
+            self.indexes.start(&self.namespace, Some(collection));
         }
         Ok(answers)
     }
@@ -311,7 +317,7 @@ impl PostgresVectorStore {
         if request.filter.is_none() {
             return Ok(None);
         }
-        let indexed = self.engine.indexing().is_on();
+        let indexed = self.indexes.is_on();
         self.engine
             .read(
                 operation,
@@ -332,7 +338,7 @@ impl PostgresVectorStore {
         if let Some(hits) = self.filtered(operation, collection, requests).await? {
             return Ok(vec![hits]);
         }
-        if self.engine.indexing().is_on() {
+        if self.indexes.is_on() {
             return self.by_index(operation, collection, requests).await;
         }
         // One search without a filter is one statement, which is a snapshot by itself.

@@ -1,6 +1,6 @@
 //! What an operator wants to know of a server or a cluster, without changing a key of it.
 
-mod judge;
+mod checks;
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant, SystemTime};
@@ -9,14 +9,12 @@ use larder_kernel::{Error, Outcome, Result};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, Pipeline, ProtocolVersion, Value};
 
-use super::cluster::parse_slots;
 use super::config::{Address, RedisConfig, Servers};
-use super::durability::Info;
+use super::decode;
+use super::engine::{Connector, Info, parse_slots};
 use super::failure::{Failure, Fallible};
-use super::link::Dial;
-use super::value;
 use crate::diagnose::{Check, CheckStatus, Findings, LOGIN, REACH, clock, failed_to_connect, round_trip};
-use judge::{connections, files, full, memory, password, replicas, survives, tls, version, writable};
+use checks::{connections, files, full, memory, password, replicas, survives, tls, version, writable};
 
 const OPERATION: &str = "redis.diagnose";
 const PINGS: u32 = 9;
@@ -42,8 +40,8 @@ struct Server {
 
 /// Looks at the server, or at every server of the cluster that holds slots.
 pub(crate) async fn diagnose(config: &RedisConfig, findings: &Findings) {
-    let dial = match Dial::new(config.clone()).await {
-        Ok(dial) => dial,
+    let connector = match Connector::new(config.clone()).await {
+        Ok(connector) => connector,
         Err(error) => return failed_to_connect(findings, &error),
     };
     let (seeds, clustered) = match &config.servers {
@@ -52,7 +50,7 @@ pub(crate) async fn diagnose(config: &RedisConfig, findings: &Findings) {
     };
     let (mut servers, mut failed) = (Vec::new(), Vec::new());
     for seed in seeds {
-        match open(&dial, &seed).await {
+        match open(&connector, &seed).await {
             Ok(server) => servers.push((seed, server)),
             Err(error) => failed.push((seed, error)),
         }
@@ -72,7 +70,7 @@ pub(crate) async fn diagnose(config: &RedisConfig, findings: &Findings) {
                 let known: Vec<Address> = servers.iter().map(|(address, _)| address.clone()).collect();
                 servers.retain(|(address, _)| holders.contains(address));
                 for address in holders.into_iter().filter(|holder| !known.contains(holder)) {
-                    match open(&dial, &address).await {
+                    match open(&connector, &address).await {
                         Ok(server) => servers.push((address, server)),
                         Err(error) => failed_to_connect(findings, &error),
                     }
@@ -119,21 +117,21 @@ fn topology(part_of_cluster: bool, clustered: bool) -> Check {
 }
 
 /// Connects as the stores do, but refuses nothing for what it is like.
-async fn open(dial: &Dial, address: &Address) -> Result<Server> {
+async fn open(connector: &Connector, address: &Address) -> Result<Server> {
     let told = |failure: Failure| failure.into_error(OPERATION).with_outcome(Outcome::NotApplied);
-    let client = dial.client(address, ProtocolVersion::RESP3).map_err(told)?;
+    let client = connector.client(address, ProtocolVersion::RESP3).map_err(told)?;
     let settings = AsyncConnectionConfig::new()
-        .set_connection_timeout(Some(dial.config().connect_timeout))
-        .set_response_timeout(Some(dial.config().response_timeout));
+        .set_connection_timeout(Some(connector.config().connect_timeout))
+        .set_response_timeout(Some(connector.config().response_timeout));
     let connecting = client.get_multiplexed_async_connection_with_config(&settings);
-    let mut connection = Box::pin(connecting).await.map_err(|error| told(dial.explain(error)))?;
+    let mut connection = Box::pin(connecting).await.map_err(|error| told(connector.explain(error)))?;
     let info =
-        ask(&mut connection, &["INFO"]).await.and_then(|answer| Ok(value::bytes(answer)?)).map_err(told)?;
+        ask(&mut connection, &["INFO"]).await.and_then(|answer| Ok(decode::bytes(answer)?)).map_err(told)?;
     let names =
         ["CONFIG", "GET", "appendfsync", "no-appendfsync-on-rewrite", "maxclients", "min-replicas-to-write"];
     // Hosted servers keep their settings to themselves.
     let settings =
-        ask(&mut connection, &names).await.and_then(|answer| Ok(value::pairs(answer)?)).unwrap_or_default();
+        ask(&mut connection, &names).await.and_then(|answer| Ok(decode::pairs(answer)?)).unwrap_or_default();
     let (host, port) = address;
     let this_machine = host.eq_ignore_ascii_case("localhost")
         || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
@@ -157,7 +155,7 @@ async fn holders(server: &mut Server, asked: &Address) -> Result<(Vec<Address>, 
     let slots = parse_slots(slots, asked)?;
     let (holders, held) = slots.holders();
     let state = ask(&mut server.connection, &["CLUSTER", "INFO"]).await.map_err(told)?;
-    let state = String::from_utf8_lossy(&value::bytes(state)?).into_owned();
+    let state = String::from_utf8_lossy(&decode::bytes(state)?).into_owned();
     let fine = Info(&state).get("cluster_state") == Some("ok") && held == SLOTS;
     let seen = format!("{} servers hold {held} of {SLOTS} slots", holders.len());
     let whole = if fine {
@@ -236,8 +234,8 @@ async fn times(connection: &mut MultiplexedConnection) -> Vec<Check> {
     }
     let before = SystemTime::now();
     let told = ask(connection, &["TIME"]).await.ok().and_then(|answer| {
-        let [seconds, micros] = value::tuple(answer).ok()?;
-        let (seconds, micros) = (value::count(seconds).ok()?, value::count(micros).ok()?);
+        let [seconds, micros] = decode::tuple(answer).ok()?;
+        let (seconds, micros) = (decode::count(seconds).ok()?, decode::count(micros).ok()?);
         Some(Duration::from_secs(seconds) + Duration::from_micros(micros))
     });
     let clock = told.map(|there| clock(there, before, Duration::ZERO));

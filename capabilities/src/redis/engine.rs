@@ -1,4 +1,12 @@
-//! The connections of one open place, and the way to have scripts run there.
+//! The connections of one open database, and running scripts on them.
+
+mod cluster;
+mod connector;
+mod dedicated_connection;
+mod node;
+mod notify;
+mod resp;
+mod server_info;
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,14 +17,16 @@ use larder_kernel::{Capabilities, Capability, Durability, Error, ErrorKind, Outc
 use redis::{Cmd, Value};
 use tokio::time::Instant;
 
-use super::cluster::Cluster;
 use super::config::{RedisConfig, Servers};
 use super::failure::{Failure, Fallible, Remedy};
-use super::key::slot;
-use super::link::{Dial, Link};
 use super::script::{Call, Script};
-use super::wake::Wakes;
 use crate::driver::Pool;
+use cluster::Cluster;
+pub(crate) use cluster::{parse_slots, slot};
+pub(crate) use connector::Connector;
+use node::NodeConnections;
+use notify::Notifier;
+pub(crate) use server_info::{Info, SERVER_VERSION_MAJOR_MIN, durability};
 
 const OPEN: &str = "redis.open";
 /// How long a call goes on looking for the server of its slot while a cluster changes.
@@ -24,7 +34,7 @@ const SEARCH_MAX: Duration = Duration::from_secs(5);
 /// How long such a call waits before it looks again.
 const SEARCH_PAUSE: Duration = Duration::from_millis(50);
 
-/// A handle on the connections of one open place. They close when the last clone is dropped.
+/// A handle on the connections of one open database. They close when the last clone is dropped.
 #[derive(Clone)]
 pub(crate) struct Engine {
     inner: Arc<Inner>,
@@ -32,13 +42,13 @@ pub(crate) struct Engine {
 
 struct Inner {
     topology: Arc<Topology>,
-    wakes: Wakes,
+    notifier: Notifier,
     durability: Durability,
 }
 
 /// The servers.
 pub(crate) enum Topology {
-    Single(Arc<Link>),
+    Single(Arc<NodeConnections>),
     Cluster(Cluster),
 }
 
@@ -51,29 +61,30 @@ impl fmt::Debug for Engine {
 impl Engine {
     /// Connects and reads the servers' settings.
     pub(crate) async fn open(config: RedisConfig) -> Result<Self> {
-        let dial = Arc::new(Dial::new(config).await?);
-        let topology = match dial.config().servers.clone() {
-            Servers::Single(address, _) => Topology::Single(Arc::new(Link::new(Arc::clone(&dial), address))),
-            Servers::Cluster(seeds) => Topology::Cluster(Cluster::new(Arc::clone(&dial), seeds)),
+        let connector = Arc::new(Connector::new(config).await?);
+        let topology = match connector.config().servers.clone() {
+            Servers::Single(address, _) => {
+                Topology::Single(Arc::new(NodeConnections::new(Arc::clone(&connector), address)))
+            }
+            Servers::Cluster(seeds) => Topology::Cluster(Cluster::new(Arc::clone(&connector), seeds)),
         };
         let durability = topology
             .examine()
             .await
             .map_err(|failure| failure.into_error(OPEN).with_outcome(Outcome::NotApplied))?;
-        dial.declare(durability);
+        connector.declare(durability);
         let topology = Arc::new(topology);
-        let wakes = Wakes::new(dial, Arc::clone(&topology));
-        Ok(Self { inner: Arc::new(Inner { topology, wakes, durability }) })
+        let notifier = Notifier::new(connector, Arc::clone(&topology));
+        Ok(Self { inner: Arc::new(Inner { topology, notifier, durability }) })
     }
 
-    /// What every store of this place declares.
+    /// Returns what every store of this database declares.
     pub(crate) fn capabilities(&self) -> Capabilities {
         Capabilities::new(self.inner.durability).with(Capability::MultiProcess)
     }
 
-    /// Where changes are announced.
-    pub(crate) fn wakes(&self) -> &Wakes {
-        &self.inner.wakes
+    pub(crate) fn notifier(&self) -> &Notifier {
+        &self.inner.notifier
     }
 
     /// Runs a script that writes, once. Where the answer is lost, the outcome is unknown.
@@ -139,7 +150,7 @@ impl Engine {
     /// How many connections there are. Calls share them, so none is ever used up.
     pub(crate) fn pool(&self) -> Pool {
         let open = match &*self.inner.topology {
-            Topology::Single(link) => usize::from(link.is_connected()),
+            Topology::Single(node) => usize::from(node.is_connected()),
             Topology::Cluster(cluster) => cluster.connections(),
         };
         Pool { open: u32::try_from(open).unwrap_or(u32::MAX), in_use: None, max: None, closed: false }
@@ -147,9 +158,9 @@ impl Engine {
 
     /// Closes the connections, for every clone.
     pub(crate) async fn close(self) {
-        self.inner.wakes.stop();
+        self.inner.notifier.stop();
         match &*self.inner.topology {
-            Topology::Single(link) => link.close().await,
+            Topology::Single(node) => node.close().await,
             Topology::Cluster(cluster) => cluster.close().await,
         }
     }
@@ -173,21 +184,21 @@ impl Topology {
                 cluster.refresh(0).await?;
                 cluster.durability().await
             }
-            Self::Single(link) => {
-                let examined = link.live().await?.examined;
-                if examined.clustered {
+            Self::Single(node) => {
+                let info = node.shared().await?.info;
+                if info.clustered {
                     let message = "the server is part of a cluster; write `redis+cluster://`";
                     return Err(Error::new(ErrorKind::Unsupported, OPEN, message).into());
                 }
-                Ok(examined.durability)
+                Ok(info.durability)
             }
         }
     }
 
     /// The server that is thought to hold the key.
-    fn holder(&self, key: &[u8]) -> Fallible<Arc<Link>> {
+    fn holder(&self, key: &[u8]) -> Fallible<Arc<NodeConnections>> {
         match self {
-            Self::Single(link) => Ok(Arc::clone(link)),
+            Self::Single(node) => Ok(Arc::clone(node)),
             Self::Cluster(cluster) => cluster.holder(slot(key)),
         }
     }
@@ -195,14 +206,14 @@ impl Topology {
     /// Sends a command to the server that holds the key.
     async fn exchange(&self, key: &[u8], command: &Cmd) -> Fallible<Value> {
         match self {
-            Self::Single(link) => link.send(command).await,
+            Self::Single(node) => node.send(command).await,
             Self::Cluster(cluster) => exchange_in_cluster(cluster, slot(key), command).await,
         }
     }
 }
 
 /// Sends a command to the server that holds the slot, and follows the slot where it moved. Only answers that say that
-/// nothing was done are followed; a lost connection is the caller's to judge.
+/// nothing was done are followed; the caller decides what a lost connection means.
 async fn exchange_in_cluster(cluster: &Cluster, slot: u16, command: &Cmd) -> Fallible<Value> {
     let until = Instant::now() + SEARCH_MAX;
     let mut asked: Option<String> = None;
@@ -210,11 +221,11 @@ async fn exchange_in_cluster(cluster: &Cluster, slot: u16, command: &Cmd) -> Fal
         let number = cluster.number();
         let answer = match asked.take() {
             Some(address) => match cluster.named(&address) {
-                Ok(link) => link.send_asking(command).await,
+                Ok(node) => node.send_asking(command).await,
                 Err(failure) => Err(failure),
             },
             None => match cluster.holder(slot) {
-                Ok(link) => link.send(command).await,
+                Ok(node) => node.send(command).await,
                 Err(failure) => Err(failure),
             },
         };

@@ -51,7 +51,7 @@ impl Failure {
     }
 
     /// Whether the server did not answer in time.
-    pub(crate) fn is_silence(&self) -> bool {
+    pub(crate) fn is_timeout(&self) -> bool {
         match self {
             Self::Contract(error) => error.kind() == ErrorKind::Timeout,
             Self::Connect(error) | Self::Sent(error) => error.is_timeout(),

@@ -11,13 +11,13 @@
 
 mod address;
 mod events;
+mod fast_path;
 mod fork;
 mod index;
 mod matching;
 mod message;
-mod plain;
 mod read;
-mod script;
+mod scripts;
 mod write;
 
 use std::fmt;
@@ -35,10 +35,10 @@ use larder_kernel::{
 use super::engine::Engine;
 use crate::message::prepare;
 use address::Address;
+use fast_path::FastAppendCache;
 use index::Index;
 use matching::Matching;
 use message::Batch;
-use plain::Plain;
 use read::Range;
 
 const APPEND: &str = "history.append_many";
@@ -49,7 +49,7 @@ pub struct RedisHistoryProvider {
     engine: Engine,
     namespace: Namespace,
     index: Index,
-    plain: Plain,
+    fast: FastAppendCache,
 }
 
 impl fmt::Debug for RedisHistoryProvider {
@@ -61,7 +61,7 @@ impl fmt::Debug for RedisHistoryProvider {
 impl RedisHistoryProvider {
     pub(crate) fn new(engine: Engine, namespace: Namespace) -> Self {
         let index = Index::new(engine.clone(), namespace.clone());
-        Self { engine, namespace, index, plain: Plain::default() }
+        Self { engine, namespace, index, fast: FastAppendCache::default() }
     }
 
     fn address(&self, thread: &Thread) -> Address {
@@ -110,7 +110,7 @@ impl HistoryProvider for RedisHistoryProvider {
                 .await?;
         let repeatable = key.is_some();
         let address = self.address(thread);
-        let appended = write::append(&self.index, &self.plain, &address, batch, key, options.ttl).await;
+        let appended = write::append(&self.index, &self.fast, &address, batch, key, options.ttl).await;
         appended.map_err(|error| error.with_idempotent(repeatable))
     }
 

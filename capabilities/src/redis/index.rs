@@ -18,10 +18,10 @@ use futures_util::{StreamExt, TryStreamExt};
 use larder_kernel::{Error, ErrorKind, Namespace, Outcome, Result};
 use redis::Value;
 
+use super::decode;
 use super::engine::Engine;
 use super::key::Entity;
 use super::script::{Call, Script};
-use super::value;
 
 /// How often a write enters its entity anew before it gives up: each time an erasure must have come in between.
 const REGISTRATIONS_MAX: u32 = 8;
@@ -142,9 +142,9 @@ impl Engine {
             if !matches!(&answer, Value::BulkString(word) if word == b"REGISTER") {
                 return Ok(answer);
             }
-            let [epoch, at] = value::tuple(self.register(operation, index, name).await?)
+            let [epoch, at] = decode::tuple(self.register(operation, index, name).await?)
                 .map_err(|error| error.in_operation(operation))?;
-            registration = [value::bytes(epoch)?.into(), value::bytes(at)?.into()];
+            registration = [decode::bytes(epoch)?.into(), decode::bytes(at)?.into()];
         }
         Err(Error::new(
             ErrorKind::Unavailable,
@@ -164,8 +164,8 @@ impl Engine {
     ) -> Result<Vec<String>> {
         let from = after.map_or_else(|| "-".to_owned(), |after| format!("({after}"));
         let call = index.call().arg(from).number(limit);
-        let names = value::array(self.read(operation, &NAMES, &call).await?)
-            .and_then(|names| names.into_iter().map(value::text).collect());
+        let names = decode::array(self.read(operation, &NAMES, &call).await?)
+            .and_then(|names| names.into_iter().map(decode::text).collect());
         names.map_err(|error: Error| error.in_operation(operation))
     }
 
@@ -191,7 +191,7 @@ impl Engine {
         script: &Script,
         own: impl Fn(&Entity) -> (Vec<Bytes>, Vec<Bytes>) + Send + Sync,
     ) -> Result<()> {
-        let epoch = value::text(self.repeat(operation, &BEGIN_ERASE, &index.call()).await?)?;
+        let epoch = decode::text(self.repeat(operation, &BEGIN_ERASE, &index.call()).await?)?;
         let mut after: Option<String> = None;
         loop {
             let names = self.names(operation, index, after.as_deref(), ERASED_NAMES_MAX).await?;
@@ -204,7 +204,7 @@ impl Engine {
                 names.iter().map(|name| erasing(&index.entity(name), &epoch, &own)).collect();
             futures_util::stream::iter(calls)
                 .map(|call| async move {
-                    while value::integer(self.repeat(operation, script, &call).await?)? != 1 {}
+                    while decode::integer(self.repeat(operation, script, &call).await?)? != 1 {}
                     Ok::<(), Error>(())
                 })
                 .buffer_unordered(ERASED_AT_ONCE)

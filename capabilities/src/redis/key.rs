@@ -51,38 +51,12 @@ fn escape_into(out: &mut String, id: &str) {
     }
 }
 
-/// The slot of a cluster in which a key lives: that of its hash tag.
-pub(crate) fn slot(key: &[u8]) -> u16 {
-    let tagged = key.iter().position(|byte| *byte == b'{').and_then(|open| {
-        let inner = key.get(open + 1..)?;
-        let close = inner.iter().position(|byte| *byte == b'}')?;
-        inner.get(..close).filter(|tag| !tag.is_empty())
-    });
-    crc16(tagged.unwrap_or(key)) % 16_384
-}
-
-/// CRC-16/XMODEM, which is what clusters hash with.
-fn crc16(bytes: &[u8]) -> u16 {
-    bytes.iter().fold(0, |crc, byte| {
-        (0..8).fold(crc ^ (u16::from(*byte) << 8), |crc, _| {
-            if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 }
-        })
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
 
     use super::*;
-
-    #[test]
-    fn slots_are_those_of_the_specification() {
-        assert_eq!(crc16(b"123456789"), 0x31c3);
-        assert_eq!(slot(b"foo"), 12_182);
-        assert_eq!(slot(b"a{foo}b"), slot(b"foo"));
-        assert_ne!(slot(b"a{}foo"), slot(b"foo"));
-    }
+    use crate::redis::engine::slot;
 
     /// Every text of up to four signs that keys, escapes and tags are made of, and some of other alphabets.
     fn hostile_ids() -> Vec<String> {

@@ -3,8 +3,14 @@
 //! A script is not rolled back, so each checks all it needs to before it writes. One that would need memory which the
 //! server does not have is refused before its first write.
 
+use std::time::Duration;
+
 use bytes::Bytes;
+use larder_kernel::limits;
 use redis::Cmd;
+
+/// The greatest whole number that scripts and sorted sets keep exactly. Counters stay below it.
+pub(crate) const NUMBER_MAX: u64 = (1 << 53) - 1;
 
 /// Functions that every script may use.
 ///
@@ -13,6 +19,11 @@ use redis::Cmd;
 /// - `registered()`: whether the entity may be written; see `index.rs`. `KEYS[1]` is the entity's `meta`, `KEYS[2]` its
 ///   `erased`, `ARGV[1]` and `ARGV[2]` the registration. A script that gets `false` answers `'REGISTER'` at once.
 const PRELUDE: &str = include_str!("prelude.lua");
+
+/// Whole milliseconds of a time to live that has passed its check.
+pub(crate) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(limits::TTL_MS_MAX)
+}
 
 /// A script, known to the server by its hash.
 pub(crate) struct Script {

@@ -9,7 +9,7 @@ use sqlx::{AssertSqlSafe, PgConnection};
 use super::rows::{entity, field, record, relationship};
 use crate::age::schema::GraphName;
 use crate::postgres::failure::Fallible;
-use crate::postgres::{field as column, value};
+use crate::postgres::{decode, encode};
 
 /// Rows that a filtered search reads at a time.
 const FILTERED_ROWS: usize = 1_000;
@@ -52,7 +52,7 @@ pub(super) async fn find_entities(
     let mut entities = Vec::new();
     loop {
         let mut rows =
-            sqlx::query(AssertSqlSafe(sql.clone())).bind(after.clone()).bind(value::length(at_a_time));
+            sqlx::query(AssertSqlSafe(sql.clone())).bind(after.clone()).bind(encode::length(at_a_time));
         if let Some(kind) = &query.entity_type {
             rows = rows.bind(kind.as_str());
         }
@@ -124,7 +124,8 @@ pub(super) async fn find_relationships(
     let at_a_time = rows_at_a_time(query.filter.as_ref(), page.limit);
     let mut relationships = Vec::new();
     loop {
-        let rows = sqlx::query(AssertSqlSafe(sql.clone())).bind(after.clone()).bind(value::length(at_a_time));
+        let rows =
+            sqlx::query(AssertSqlSafe(sql.clone())).bind(after.clone()).bind(encode::length(at_a_time));
         let rows = parts.iter().fold(rows, |rows, part| rows.bind(*part));
         let rows = rows.fetch_all(&mut *connection).await?;
         for row in &rows {
@@ -147,5 +148,5 @@ pub(super) async fn count(connection: &mut PgConnection, graph: &GraphName) -> F
         r#"SELECT (SELECT count(*) FROM {name}."Entity"), (SELECT count(*) FROM {name}."Relationship")"#
     );
     let row = sqlx::query(AssertSqlSafe(sql)).fetch_one(connection).await?;
-    Ok(GraphCounts { entities: column::unsigned(&row, 0)?, relationships: column::unsigned(&row, 1)? })
+    Ok(GraphCounts { entities: decode::unsigned(&row, 0)?, relationships: decode::unsigned(&row, 1)? })
 }

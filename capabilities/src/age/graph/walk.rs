@@ -7,8 +7,8 @@ use sqlx::{AssertSqlSafe, PgConnection};
 
 use super::rows::{self, field};
 use crate::age::schema::GraphName;
+use crate::postgres::decode;
 use crate::postgres::failure::{Fallible, corrupt};
-use crate::postgres::field as column;
 
 /// The relationships that leave the entities of a level by one of their ends, and the ids at the other.
 macro_rules! steps {
@@ -112,7 +112,7 @@ impl Walk<'_> {
                 query = query.bind(&self.types);
             }
             for row in query.fetch_all(&mut *connection).await? {
-                steps.push(Step { relationship: column::id(&row, 0)?, other: column::id(&row, 1)? });
+                steps.push(Step { relationship: decode::id(&row, 0)?, other: decode::id(&row, 1)? });
             }
         }
         Ok(steps)

@@ -7,9 +7,9 @@ use larder_kernel::{
 use sqlx::PgConnection;
 
 use super::rows::{entity, relationship};
+use crate::postgres::decode;
+use crate::postgres::encode;
 use crate::postgres::failure::Fallible;
-use crate::postgres::field;
-use crate::postgres::value;
 
 /// Rows that a filtered search reads at a time.
 const FILTERED_ROWS: usize = 1_000;
@@ -48,7 +48,7 @@ pub(super) async fn find_entities(
     let at_a_time = rows_at_a_time(query.filter.as_ref(), page.limit);
     let mut entities = Vec::new();
     loop {
-        let mut rows = sqlx::query(sql).bind(namespace.as_str()).bind(&after).bind(value::length(at_a_time));
+        let mut rows = sqlx::query(sql).bind(namespace.as_str()).bind(&after).bind(encode::length(at_a_time));
         if let Some(kind) = &query.entity_type {
             rows = rows.bind(kind.as_str());
         }
@@ -107,7 +107,7 @@ pub(super) async fn find_relationships(
     let at_a_time = rows_at_a_time(query.filter.as_ref(), page.limit);
     let mut relationships = Vec::new();
     loop {
-        let rows = sqlx::query(sql).bind(namespace.as_str()).bind(&after).bind(value::length(at_a_time));
+        let rows = sqlx::query(sql).bind(namespace.as_str()).bind(&after).bind(encode::length(at_a_time));
         let rows = parts.iter().fold(rows, |rows, part| rows.bind(*part));
         let rows = rows.fetch_all(&mut *connection).await?;
         for row in &rows {
@@ -132,5 +132,5 @@ pub(super) async fn count(connection: &mut PgConnection, namespace: &Namespace) 
     .bind(namespace.as_str())
     .fetch_one(connection)
     .await?;
-    Ok(GraphCounts { entities: field::unsigned(&row, 0)?, relationships: field::unsigned(&row, 1)? })
+    Ok(GraphCounts { entities: decode::unsigned(&row, 0)?, relationships: decode::unsigned(&row, 1)? })
 }

@@ -6,35 +6,35 @@ use larder_kernel::{Entity, EntityId, Namespace, Relationship, RelationshipId};
 use sqlx::PgConnection;
 use sqlx::postgres::PgRow;
 
+use crate::postgres::decode;
 use crate::postgres::failure::Fallible;
-use crate::postgres::field;
 
 /// An entity from the columns id, entity_type and properties.
 pub(super) fn entity(row: &PgRow) -> Fallible<Entity> {
     Ok(Entity {
-        id: field::id(row, 0)?,
-        entity_type: field::id(row, 1)?,
-        properties: field::metadata(row, 2)?,
+        id: decode::id(row, 0)?,
+        entity_type: decode::id(row, 1)?,
+        properties: decode::metadata(row, 2)?,
     })
 }
 
 /// An entity from the columns id and entity_type, and after two others properties.
 pub(super) fn reached(row: &PgRow) -> Fallible<Entity> {
     Ok(Entity {
-        id: field::id(row, 0)?,
-        entity_type: field::id(row, 1)?,
-        properties: field::metadata(row, 4)?,
+        id: decode::id(row, 0)?,
+        entity_type: decode::id(row, 1)?,
+        properties: decode::metadata(row, 4)?,
     })
 }
 
 /// A relationship from the columns id, relationship_type, source, target and properties.
 pub(super) fn relationship(row: &PgRow) -> Fallible<Relationship> {
     Ok(Relationship {
-        id: field::id(row, 0)?,
-        relationship_type: field::id(row, 1)?,
-        source: field::id(row, 2)?,
-        target: field::id(row, 3)?,
-        properties: field::metadata(row, 4)?,
+        id: decode::id(row, 0)?,
+        relationship_type: decode::id(row, 1)?,
+        source: decode::id(row, 2)?,
+        target: decode::id(row, 3)?,
+        properties: decode::metadata(row, 4)?,
     })
 }
 

@@ -7,9 +7,9 @@ use larder_kernel::{Direction, EntityId, Namespace, NeighborQuery, Reached, SubG
 use sqlx::{PgConnection, Row};
 
 use super::rows;
+use crate::postgres::decode;
+use crate::postgres::encode::length;
 use crate::postgres::failure::Fallible;
-use crate::postgres::field;
-use crate::postgres::value::length;
 
 /// Walks as many hops as it is told.
 const WALK: &str = "SELECT out_id, out_type, out_source, out_target, out_properties, out_hops
@@ -64,7 +64,7 @@ pub(super) async fn neighbors(
     let (mut entities, mut relationships) = (Vec::new(), BTreeMap::new());
     for row in &rows {
         if row.try_get::<Option<i32>, _>(5)?.is_some() {
-            entities.push(Reached { entity: rows::reached(row)?, hops: field::small(row, 5)? });
+            entities.push(Reached { entity: rows::reached(row)?, hops: decode::small(row, 5)? });
         } else {
             let relationship = rows::relationship(row)?;
             // One that is walked both ways comes twice.

@@ -9,8 +9,8 @@ use larder_kernel::{
 use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row};
 
+use crate::postgres::encode::metadata_text;
 use crate::postgres::failure::Fallible;
-use crate::postgres::field::metadata_text;
 
 /// Writes entities. One that is there keeps its key, and so its relationships.
 pub(super) async fn upsert_entities(

@@ -1,4 +1,4 @@
-//! Subscriptions: the log of a thread, read in pages and again after each announcement.
+//! Subscriptions: the log of a thread, read in pages and again after each notification.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -9,13 +9,13 @@ use larder_kernel::{HistoryEvent, HistoryEventKind, HistoryEvents, Result, Seq, 
 use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row};
 
+use super::super::decode::{count, parse_id};
 use super::super::engine::Engine;
 use super::super::failure::{Fallible, corrupt};
-use super::super::value::{count, id};
 use super::Address;
 use super::read::{decode, info};
 use super::write;
-use crate::follow::{self, Log, OPERATION};
+use crate::follow::{self, EventLog, OPERATION};
 
 /// Most events that are read at once.
 const PAGE_EVENTS_MAX: i64 = 256;
@@ -29,13 +29,13 @@ struct ThreadLog {
 }
 
 /// The events after a `Seq`, and then those to come.
-pub(super) fn follow(engine: Engine, address: Address, wake: i64, after: Seq) -> HistoryEvents {
-    let bell = engine.wakes().bell(wake);
-    follow::follow(ThreadLog { engine, address }, bell, after)
+pub(super) fn follow(engine: Engine, address: Address, number: i64, after: Seq) -> HistoryEvents {
+    let subscriber = engine.notifier().subscribe(number);
+    follow::follow(ThreadLog { engine, address }, subscriber, after)
 }
 
 #[async_trait]
-impl Log for ThreadLog {
+impl EventLog for ThreadLog {
     async fn page(&self, after: Seq) -> Result<VecDeque<HistoryEvent>> {
         let read = self.engine.read(OPERATION, &self.address, |sql, address| page(sql, address, after.get()));
         read.await
@@ -108,7 +108,7 @@ fn shown(row: &PgRow) -> Fallible<HistoryEvent> {
     let kind = match row.try_get::<i16, _>(1)? {
         0 => HistoryEventKind::Appended { message: decode(row, 3)?, thread_bytes },
         1 => HistoryEventKind::Cleared { removed },
-        2 => HistoryEventKind::RunCleared { run: id(row.try_get(5)?)?, removed },
+        2 => HistoryEventKind::RunCleared { run: parse_id(row.try_get(5)?)?, removed },
         3 => HistoryEventKind::Replaced {
             up_to: Seq::new(row.try_get(6)?),
             removed,

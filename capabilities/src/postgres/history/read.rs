@@ -9,8 +9,9 @@ use larder_kernel::{
 use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row};
 
+use super::super::decode::{count, parse_id};
+use super::super::encode::{integer, length};
 use super::super::failure::{Fallible, corrupt};
-use super::super::value::{count, id, integer, length};
 use super::Address;
 
 /// Which messages of a thread.
@@ -317,7 +318,7 @@ pub(super) fn threads<'c>(
         rows.iter()
             .map(|row| {
                 Ok(ThreadInfo {
-                    thread: Thread { agent: id(row.try_get(0)?)?, session: id(row.try_get(1)?)? },
+                    thread: Thread { agent: parse_id(row.try_get(0)?)?, session: parse_id(row.try_get(1)?)? },
                     messages: count(row.try_get(2)?)?,
                     bytes: count(row.try_get(3)?)?,
                     last: Seq::new(row.try_get(4)?),

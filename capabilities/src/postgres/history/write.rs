@@ -9,8 +9,9 @@ use larder_kernel::{
 };
 use sqlx::{PgConnection, Row};
 
+use super::super::decode::count;
+use super::super::encode::{length, millis};
 use super::super::failure::Fallible;
-use super::super::value::{count, length, millis};
 use super::{APPEND, Address};
 
 /// Most threads that one step of an erasure takes.
@@ -152,18 +153,21 @@ pub(super) fn expire<'c>(sql: &'c mut PgConnection, address: &'c Address) -> Box
     })
 }
 
-/// The number under which the thread's changes are announced. An expiry that has passed becomes the clear that it is.
-pub(super) fn wake<'c>(sql: &'c mut PgConnection, address: &'c Address) -> BoxFuture<'c, Fallible<i64>> {
+/// Returns the number under which the thread's changes are announced. An expiry that has passed becomes a clear event.
+pub(super) fn notify_number<'c>(
+    sql: &'c mut PgConnection,
+    address: &'c Address,
+) -> BoxFuture<'c, Fallible<i64>> {
     Box::pin(async move {
         let (namespace, agent, session) = address.key();
-        let wake = sqlx::query_scalar(
+        let number = sqlx::query_scalar(
             "SELECT larder.wake('h', $1, $2, $3) FROM (SELECT count(*) FROM larder.expire_thread($1, $2, $3)) expired",
         );
-        Ok(wake.bind(namespace).bind(agent).bind(session).fetch_one(sql).await?)
+        Ok(number.bind(namespace).bind(agent).bind(session).fetch_one(sql).await?)
     })
 }
 
-/// Has the thread's appends announced for so long. False where that cannot be noted.
+/// Marks the thread as watched for the lease. Returns false if that cannot be stored.
 pub(super) fn watch<'c>(
     sql: &'c mut PgConnection,
     address: &'c Address,

@@ -9,8 +9,9 @@ use larder_kernel::{
 };
 use sqlx::{PgConnection, Row};
 
+use super::super::decode::{count, parse_id, timestamp};
+use super::super::encode::{integer, length, millis};
 use super::super::failure::Fallible;
-use super::super::value::{count, id, integer, length, millis, timestamp};
 
 /// Where a bucket is found.
 pub(super) struct Address {
@@ -130,7 +131,7 @@ pub(super) fn list<'c>(
         rows.iter()
             .map(|row| {
                 Ok(KeyRevision {
-                    key: id(row.try_get(0)?)?,
+                    key: parse_id(row.try_get(0)?)?,
                     revision: Revision::new(count(row.try_get(1)?)?),
                 })
             })
@@ -173,7 +174,7 @@ pub(super) fn buckets<'c>(
         .fetch_all(sql)
         .await?;
         rows.iter()
-            .map(|row| Ok(BucketInfo { bucket: id(row.try_get(0)?)?, keys: count(row.try_get(1)?)? }))
+            .map(|row| Ok(BucketInfo { bucket: parse_id(row.try_get(0)?)?, keys: count(row.try_get(1)?)? }))
             .collect()
     })
 }

@@ -1,4 +1,4 @@
-//! Watches: the changes of a bucket, read in pages and again after each announcement.
+//! Watches: the changes of a bucket, read in pages and again after each notification.
 
 use std::collections::VecDeque;
 
@@ -9,11 +9,12 @@ use larder_kernel::{Error, ErrorKind, KeyValueEvent, KeyValueEventKind, KeyValue
 use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row};
 
+use super::super::decode::{count, parse_id, timestamp};
+use super::super::encode::integer;
 use super::super::engine::Engine;
 use super::super::failure::Fallible;
-use super::super::value::{count, id, integer, timestamp};
 use super::rows::Address;
-use crate::follow::Bell;
+use crate::follow::Subscriber;
 
 const OPERATION: &str = "key_value.watch";
 /// Most changes that are read at once.
@@ -47,7 +48,7 @@ struct ChangePage {
 struct Watch {
     engine: Engine,
     wanted: Wanted,
-    bell: Bell,
+    subscriber: Subscriber,
     events: VecDeque<KeyValueEvent>,
     more: bool,
     ended: bool,
@@ -61,12 +62,12 @@ pub(super) async fn follow(
     prefix: &str,
     after: Revision,
 ) -> Result<KeyValueEvents> {
-    let wake = engine.read(OPERATION, &address, |sql, address| wake(sql, address)).await?;
-    let bell = engine.wakes().bell(wake);
+    let number = engine.read(OPERATION, &address, |sql, address| notify_number(sql, address)).await?;
+    let subscriber = engine.notifier().subscribe(number);
     let after = integer(after.get());
     let wanted =
         Wanted { address, prefix: prefix.to_owned(), after, begun: after, anew: after == 0, excused: 0 };
-    let mut watch = Watch { engine, wanted, bell, events: VecDeque::new(), more: true, ended: false };
+    let mut watch = Watch { engine, wanted, subscriber, events: VecDeque::new(), more: true, ended: false };
     watch.advance().await?;
     let events = futures_util::stream::unfold(watch, |mut watch| async move {
         let event = watch.next().await?;
@@ -76,12 +77,13 @@ pub(super) async fn follow(
     Ok(events.boxed())
 }
 
-fn wake<'c>(sql: &'c mut PgConnection, address: &'c Address) -> BoxFuture<'c, Fallible<i64>> {
+/// Returns the number under which the bucket's changes are announced.
+fn notify_number<'c>(sql: &'c mut PgConnection, address: &'c Address) -> BoxFuture<'c, Fallible<i64>> {
     Box::pin(async move {
-        let wake = sqlx::query_scalar("SELECT larder.wake('k', $1, $2)")
+        let number = sqlx::query_scalar("SELECT larder.wake('k', $1, $2)")
             .bind(address.namespace.as_str())
             .bind(address.bucket.as_str());
-        Ok(wake.fetch_one(sql).await?)
+        Ok(number.fetch_one(sql).await?)
     })
 }
 
@@ -95,7 +97,7 @@ impl Watch {
                 return Some(Ok(event));
             }
             if !self.more {
-                self.bell.wait().await;
+                self.subscriber.wait().await;
             }
             if let Err(error) = self.advance().await {
                 return Some(Err(error));
@@ -107,7 +109,7 @@ impl Watch {
     async fn advance(&mut self) -> Result<()> {
         // Should the future be dropped after this, `more` makes the next one read again.
         self.more = true;
-        self.bell.hush();
+        self.subscriber.mark_seen();
         let page = self.engine.read(OPERATION, &self.wanted, |sql, wanted| page(sql, wanted)).await?;
         if self.wanted.anew {
             self.wanted.excused = page.forgotten;
@@ -194,7 +196,11 @@ fn event(row: &PgRow) -> Fallible<KeyValueEvent> {
             expires_at: row.try_get::<Option<i64>, _>(4)?.map(timestamp).transpose()?,
         },
     };
-    Ok(KeyValueEvent { key: id(row.try_get(2)?)?, revision: Revision::new(count(row.try_get(3)?)?), kind })
+    Ok(KeyValueEvent {
+        key: parse_id(row.try_get(2)?)?,
+        revision: Revision::new(count(row.try_get(3)?)?),
+        kind,
+    })
 }
 
 /// Whether the bucket stands behind where the watch has seen it, where only an erasure takes it.

@@ -11,9 +11,9 @@ use sqlx::postgres::PgRow;
 
 use super::rows::{self, board_columns, insert_tasks, not_found, task_columns};
 use super::{ADD_TASKS, CREATE};
+use crate::postgres::decode;
+use crate::postgres::encode::{integer, length};
 use crate::postgres::failure::Fallible;
-use crate::postgres::field;
-use crate::postgres::value::{integer, length};
 
 /// Makes a board with its tasks, on the numbers of one that stood there before.
 pub(super) async fn create(
@@ -81,8 +81,8 @@ async fn append(
         return Ok(Vec::new());
     }
     let count = check::size(tasks.len());
-    let first = field::unsigned(numbers, 0)?.saturating_sub(count).saturating_add(1);
-    let revision = Revision::new(field::unsigned(numbers, 1)?);
+    let first = decode::unsigned(numbers, 0)?.saturating_sub(count).saturating_add(1);
+    let revision = Revision::new(decode::unsigned(numbers, 1)?);
     let tasks: Vec<Task> = (first..)
         .zip(tasks)
         .map(|(position, task)| task.clone().into_task(TaskPosition(position), revision))

@@ -7,9 +7,9 @@ use larder_kernel::{
 use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row};
 
+use crate::postgres::decode;
+use crate::postgres::encode::{integer, metadata_text};
 use crate::postgres::failure::{Fallible, corrupt};
-use crate::postgres::field::{self, metadata_text};
-use crate::postgres::value::{self, integer};
 
 /// The columns that [`task`] reads.
 macro_rules! task_columns {
@@ -68,24 +68,24 @@ pub(super) fn task(row: &PgRow) -> Fallible<Task> {
     let lease = match expires_ms {
         None => None,
         Some(ms) => Some(Lease {
-            worker: field::id(row, 6)?,
-            token: FencingToken::new(field::unsigned(row, 7)?),
-            expires_at: value::timestamp(ms)?,
+            worker: decode::id(row, 6)?,
+            token: FencingToken::new(decode::unsigned(row, 7)?),
+            expires_at: decode::timestamp(ms)?,
         }),
     };
     let status = TaskStatus::from_name(row.try_get(3)?).ok_or_else(|| corrupt("postgres.read"))?;
     Ok(Task {
-        id: field::id(row, 0)?,
-        position: TaskPosition(field::unsigned(row, 1)?),
-        revision: Revision::new(field::unsigned(row, 2)?),
+        id: decode::id(row, 0)?,
+        position: TaskPosition(decode::unsigned(row, 1)?),
+        revision: Revision::new(decode::unsigned(row, 2)?),
         status,
-        retries: field::small(row, 4)?,
-        retries_max: field::small(row, 5)?,
+        retries: decode::small(row, 4)?,
+        retries_max: decode::small(row, 5)?,
         lease,
-        title: field::text(row, 9)?,
-        metadata: field::metadata(row, 10)?,
-        description: field::optional_text(row, 11)?,
-        result: field::optional_text(row, 12)?,
+        title: decode::text(row, 9)?,
+        metadata: decode::metadata(row, 10)?,
+        description: decode::optional_text(row, 11)?,
+        result: decode::optional_text(row, 12)?,
     })
 }
 
@@ -178,22 +178,22 @@ pub(super) async fn update_task(
     .bind(task.result.as_ref().map(String::as_bytes))
     .fetch_one(connection)
     .await?;
-    Ok(Revision::new(field::unsigned(&row, 0)?))
+    Ok(Revision::new(decode::unsigned(&row, 0)?))
 }
 
 /// A board from the columns of [`board_columns`].
 pub(super) fn board(row: &PgRow) -> Fallible<Board> {
     Ok(Board {
-        id: BoardId { conversation: field::id(row, 0)?, agent: field::id(row, 1)? },
-        parent: field::optional_id(row, 2)?,
-        label: field::optional_text(row, 3)?,
+        id: BoardId { conversation: decode::id(row, 0)?, agent: decode::id(row, 1)? },
+        parent: decode::optional_id(row, 2)?,
+        label: decode::optional_text(row, 3)?,
         tasks: BoardStatusCounts {
-            planned: field::unsigned(row, 4)?,
-            in_progress: field::unsigned(row, 5)?,
-            blocked: field::unsigned(row, 6)?,
-            succeeded: field::unsigned(row, 7)?,
-            failed: field::unsigned(row, 8)?,
-            abandoned: field::unsigned(row, 9)?,
+            planned: decode::unsigned(row, 4)?,
+            in_progress: decode::unsigned(row, 5)?,
+            blocked: decode::unsigned(row, 6)?,
+            succeeded: decode::unsigned(row, 7)?,
+            failed: decode::unsigned(row, 8)?,
+            abandoned: decode::unsigned(row, 9)?,
         },
     })
 }

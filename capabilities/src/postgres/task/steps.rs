@@ -12,11 +12,11 @@ use sqlx::{PgConnection, Row};
 use super::rows::{find_task, lock_board, not_found, task, task_columns, update_task};
 use super::{CLAIM, FORCE_RETRY, RENEW, RETRY, UPDATE};
 use crate::postgres::failure::{Fallible, corrupt};
-use crate::postgres::value;
+use crate::postgres::{decode, encode};
 
 /// When a lease from `now_ms` ends.
 fn lease_end(now_ms: i64, lease: Duration) -> Fallible<Timestamp> {
-    value::timestamp(now_ms.saturating_add(value::millis(lease)))
+    decode::timestamp(now_ms.saturating_add(encode::millis(lease)))
 }
 
 /// Locks a task with its board and reads it.
@@ -150,7 +150,7 @@ pub(super) async fn claim(
             .bind(board.conversation.as_str())
             .bind(board.agent.as_str())
             .bind(workers.iter().map(|(worker, _)| worker.as_str()).collect::<Vec<_>>())
-            .bind(workers.iter().map(|(_, lease)| value::millis(*lease)).collect::<Vec<_>>())
+            .bind(workers.iter().map(|(_, lease)| encode::millis(*lease)).collect::<Vec<_>>())
             .fetch_all(connection)
             .await?;
     let claim = |row| {

@@ -9,14 +9,14 @@ use larder_kernel::{CollectionName, Filter, Namespace, SearchHit, SearchRequest}
 use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, PgConnection, Row};
 
+use super::embedding::direction;
 use super::filtered::FEW_ROWS;
-use super::index::indexed_type;
-use super::number::direction;
+use super::index_builder::indexed_type;
 use super::prefilter::prefilter;
 use super::read::dimensions;
 use super::search;
+use crate::postgres::encode::length;
 use crate::postgres::failure::Fallible;
-use crate::postgres::value::length;
 
 /// The greatest limit that the index serves; beyond, its search would be as wide as the exact one.
 const LIMIT_MAX: usize = 400;

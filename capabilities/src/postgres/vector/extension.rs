@@ -4,7 +4,7 @@ use larder_kernel::{Error, ErrorKind};
 use sqlx::{PgConnection, Row};
 
 use super::OPEN;
-use super::number::{direction, from_bytes};
+use super::embedding::{direction, from_bytes};
 use crate::postgres::Migrate;
 use crate::postgres::failure::{Failure, Fallible, corrupt};
 

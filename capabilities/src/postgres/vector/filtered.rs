@@ -7,12 +7,12 @@ use larder_kernel::{CollectionName, Namespace, SearchHit, SearchRequest};
 use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row};
 
-use super::number::direction;
+use super::embedding::direction;
 use super::prefilter::prefilter;
 use super::search::{NEAREST_PASSING, SURPLUS, hits};
+use crate::postgres::decode;
+use crate::postgres::encode::length;
 use crate::postgres::failure::Fallible;
-use crate::postgres::field;
-use crate::postgres::value::length;
 
 /// Up to so many matching documents are compared one by one where there is an index.
 pub(super) const FEW_ROWS: i64 = 2_000;
@@ -48,7 +48,7 @@ pub(super) async fn search(
     }
     let matches = |row: &PgRow| -> Fallible<bool> {
         // A collection without a nearest document is one row of NULLs.
-        Ok(row.try_get::<Option<&str>, _>(3)?.is_none() || filter.matches(&field::metadata(row, 3)?))
+        Ok(row.try_get::<Option<&str>, _>(3)?.is_none() || filter.matches(&decode::metadata(row, 3)?))
     };
     let mut kept = Vec::with_capacity(rows.len());
     for row in &rows {

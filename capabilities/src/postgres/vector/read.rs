@@ -8,11 +8,11 @@ use larder_kernel::{
 use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row};
 
-use super::number::from_bytes;
+use super::embedding::from_bytes;
 use super::prefilter::prefilter;
+use crate::postgres::decode;
+use crate::postgres::encode::length;
 use crate::postgres::failure::{Fallible, corrupt};
-use crate::postgres::field;
-use crate::postgres::value::length;
 
 /// Rows of metadata that a filter looks at in one go.
 const FILTERED_ROWS: usize = 5_000;
@@ -25,9 +25,9 @@ pub(super) fn dimensions(row: &PgRow, column: usize) -> Fallible<usize> {
 /// A document from the columns id, content, metadata and embedding.
 fn document(row: &PgRow) -> Fallible<Document> {
     Ok(Document {
-        id: field::id(row, 0)?,
-        content: field::text(row, 1)?,
-        metadata: field::metadata(row, 2)?,
+        id: decode::id(row, 0)?,
+        content: decode::text(row, 1)?,
+        metadata: decode::metadata(row, 2)?,
         embedding: Some(from_bytes(row.try_get(3)?).ok_or_else(|| corrupt("postgres.read"))?),
     })
 }
@@ -94,7 +94,7 @@ pub(super) async fn matching(
         let rows = query.fetch_all(&mut *connection).await?;
         for row in &rows {
             let id: String = row.try_get(0)?;
-            let metadata = field::metadata(row, 1)?;
+            let metadata = decode::metadata(row, 1)?;
             for (filter, matching) in filters.iter().zip(&mut matching) {
                 if filter.matches(&metadata) {
                     matching.push(id.clone());
@@ -119,7 +119,7 @@ pub(super) async fn count(
         .bind(collection.as_str())
         .fetch_one(connection)
         .await?;
-    field::unsigned(&row, 0)
+    decode::unsigned(&row, 0)
 }
 
 /// How many documents match. The connection must be inside one snapshot.
@@ -173,9 +173,9 @@ pub(super) async fn list_collections(
     let mut collections = Vec::with_capacity(rows.len());
     for row in &rows {
         collections.push(CollectionInfo {
-            collection: field::id(row, 0)?,
+            collection: decode::id(row, 0)?,
             dimensions: dimensions(row, 1)?,
-            documents: field::unsigned(row, 2)?,
+            documents: decode::unsigned(row, 2)?,
         });
     }
     Ok(Page::from_surplus(collections, page.limit, |info| info.collection.clone()))

@@ -5,11 +5,11 @@ use larder_kernel::{CollectionName, Embedding, Filter, Namespace, SearchHit, Sea
 use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row};
 
-use super::number::{direction, from_bytes, score};
+use super::embedding::{direction, from_bytes, score};
 use super::read::{dimensions, matching};
+use crate::postgres::decode;
+use crate::postgres::encode::length;
 use crate::postgres::failure::{Fallible, corrupt};
-use crate::postgres::field;
-use crate::postgres::value::length;
 
 /// Rows read beyond the limit. The database's distances are 32-bit sums, so a document just past the limit may belong
 /// just before it; equal embeddings have equal distances and are cut in the order of their ids.
@@ -121,9 +121,9 @@ fn hit(row: &PgRow, query: &Embedding) -> Fallible<Option<SearchHit>> {
     let Some(bytes) = row.try_get::<Option<&[u8]>, _>(4)? else { return Ok(None) };
     let stored = from_bytes(bytes).ok_or_else(|| corrupt("postgres.read"))?;
     Ok(Some(SearchHit {
-        id: field::id(row, 1)?,
+        id: decode::id(row, 1)?,
         score: score(query, &stored).ok_or_else(|| corrupt("postgres.read"))?,
-        content: field::text(row, 2)?,
-        metadata: field::metadata(row, 3)?,
+        content: decode::text(row, 2)?,
+        metadata: decode::metadata(row, 3)?,
     }))
 }

@@ -7,11 +7,11 @@ use larder_kernel::{CollectionName, DocumentId, Filter, Namespace, PutMode, PutR
 use sqlx::{PgConnection, Row};
 
 use super::PUT;
-use super::number::{direction, to_bytes};
+use super::embedding::{direction, to_bytes};
 use super::read::{dimensions, matching};
+use crate::postgres::decode;
+use crate::postgres::encode::{self, metadata_text};
 use crate::postgres::failure::Fallible;
-use crate::postgres::field::{self, metadata_text};
-use crate::postgres::value;
 
 /// Bytes of texts and numbers that one statement carries, beyond which a batch goes in several.
 const STATEMENT_BYTES: usize = 8 * 1024 * 1024;
@@ -105,11 +105,11 @@ async fn insert(
         .bind(documents.iter().map(|document| document.content.as_bytes()).collect::<Vec<_>>())
         .bind(documents.iter().map(|document| to_bytes(&document.embedding)).collect::<Vec<_>>())
         .bind(directions)
-        .bind(value::length(first.embedding.dimensions()))
+        .bind(encode::length(first.embedding.dimensions()))
         .fetch_all(connection)
         .await?;
     for row in &rows {
-        written.insert(field::id(row, 0)?);
+        written.insert(decode::id(row, 0)?);
     }
     Ok(())
 }
@@ -205,7 +205,7 @@ pub(super) async fn delete_matching(
     .await?;
     let mut ids: Vec<String> = Vec::with_capacity(rows.len());
     for row in &rows {
-        if filter.matches(&field::metadata(row, 1)?) {
+        if filter.matches(&decode::metadata(row, 1)?) {
             ids.push(row.try_get(0)?);
         }
     }

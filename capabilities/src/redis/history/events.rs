@@ -9,14 +9,15 @@ use larder_kernel::{
 };
 use redis::Value;
 
+use super::super::decode;
 use super::super::engine::Engine;
 use super::super::failure::corrupt;
-use super::super::value::{self, millis};
+use super::super::script::millis;
 use super::address::Address;
 use super::message::{Entry, stored};
 use super::read::settle;
-use super::script::{EVENTS, WATCH};
-use crate::follow::{self, Log, OPERATION};
+use super::scripts::{EVENTS, WATCH};
+use crate::follow::{self, EventLog, OPERATION};
 
 /// Most events that are read at once.
 const PAGE_EVENTS_MAX: usize = 256;
@@ -31,19 +32,19 @@ struct ThreadLog {
 
 /// The events after a `Seq`, and then those to come.
 pub(super) fn follow(engine: Engine, address: Address, after: Seq) -> HistoryEvents {
-    let bell = engine.wakes().bell(address.place().channel());
-    follow::follow(ThreadLog { engine, address }, bell, after)
+    let subscriber = engine.notifier().subscribe(address.place().channel());
+    follow::follow(ThreadLog { engine, address }, subscriber, after)
 }
 
 #[async_trait]
-impl Log for ThreadLog {
+impl EventLog for ThreadLog {
     async fn page(&self, after: Seq) -> Result<VecDeque<HistoryEvent>> {
         page(&self.engine, &self.address, after).await
     }
 
     async fn watch(&self, lease: Duration) -> Result<bool> {
         let call = self.address.call().number(millis(lease));
-        Ok(value::integer(self.engine.repeat(OPERATION, &WATCH, &call).await?)? == 1)
+        Ok(decode::integer(self.engine.repeat(OPERATION, &WATCH, &call).await?)? == 1)
     }
 
     async fn last(&self) -> Result<Seq> {
@@ -55,14 +56,14 @@ impl Log for ThreadLog {
 async fn page(engine: &Engine, address: &Address, after: Seq) -> Result<VecDeque<HistoryEvent>> {
     let call = address.call().number(after.get()).number(PAGE_EVENTS_MAX).number(PAGE_BYTES_MAX);
     let answer = engine.repeat(OPERATION, &EVENTS, &call).await?;
-    let page = value::array(answer).and_then(|events| events.into_iter().map(shown).collect());
+    let page = decode::array(answer).and_then(|events| events.into_iter().map(shown).collect());
     page.map_err(|error: Error| error.in_operation(OPERATION))
 }
 
 /// A message alone, or an event with the messages that are left of what it put in place.
 fn shown(answer: Value) -> Result<HistoryEvent> {
-    let mut parts = value::array(answer)?.into_iter();
-    let first = value::bytes(parts.next().unwrap_or(Value::Nil))?;
+    let mut parts = decode::array(answer)?.into_iter();
+    let first = decode::bytes(parts.next().unwrap_or(Value::Nil))?;
     if first.contains(&0) {
         let entry = Entry::parse(Value::BulkString(first))?;
         let (seq, thread_bytes) = (Seq::new(entry.seq), entry.thread_bytes);

@@ -11,15 +11,15 @@ use bytes::Bytes;
 use larder_kernel::{Error, ErrorKind, Forked, Outcome, Result, Seq};
 use redis::Value;
 
+use super::super::decode;
 use super::super::engine::Engine;
 use super::super::failure::corrupt;
 use super::super::script::Call;
-use super::super::value;
 use super::address::Address;
 use super::index::Index;
 use super::message::Entry;
 use super::read::{at_the_cap, settle, untouched};
-use super::script::{COMMIT, DROP, SOURCE, STAGE};
+use super::scripts::{COMMIT, DROP, SOURCE, STAGE};
 
 const OPERATION: &str = "history.fork";
 /// How often a fork begins again because source or target changed under it.
@@ -126,9 +126,9 @@ impl<'a> Copy<'a> {
     async fn part(&self, source: &Address, up_to: i64, after: i64) -> Result<Part> {
         let call = source.call().number(up_to).number(after).number(PART_MESSAGES_MAX).number(PART_BYTES_MAX);
         let answer = self.engine.repeat(OPERATION, &SOURCE, &call).await?;
-        let [changed, token, last, messages] = value::tuple(answer)?;
-        let state = (value::integer(changed)?, value::bytes(token)?);
-        Ok(Part { state, last: value::integer(last)?, messages: value::array(messages)? })
+        let [changed, token, last, messages] = decode::tuple(answer)?;
+        let state = (decode::integer(changed)?, decode::bytes(token)?);
+        Ok(Part { state, last: decode::integer(last)?, messages: decode::array(messages)? })
     }
 
     /// Lays messages aside under their new numbers, and answers the old number of the last.
@@ -161,7 +161,7 @@ impl<'a> Copy<'a> {
         let call = call.number(self.base).number(self.count).number(self.bytes);
         match index.write(OPERATION, &COMMIT, self.target, &call).await? {
             (0, mut numbers) => {
-                let last = value::integer(numbers.pop().unwrap_or(Value::Nil))?;
+                let last = decode::integer(numbers.pop().unwrap_or(Value::Nil))?;
                 let messages = u64::try_from(self.count).map_err(|_| corrupt(OPERATION))?;
                 Ok(Some(Forked { messages, last: Seq::new(last) }))
             }

@@ -20,14 +20,14 @@ use larder_kernel::{AgentId, Error, ErrorKind, Namespace, Outcome, PageRequest, 
 use redis::{Cmd, Value};
 use tokio::time::Instant;
 
+use super::super::decode;
 use super::super::engine::Engine;
 use super::super::failure::corrupt;
 use super::super::key::Entity;
 use super::super::script::{Call, Script};
-use super::super::value;
 use super::address::{Address, named};
 use super::read::{living, untouched};
-use super::script::{DROP, FORGET, REGISTER, RETIRE};
+use super::scripts::{DROP, FORGET, REGISTER, RETIRE};
 
 /// How often an append enters its thread before it gives up: each time somebody must have taken it out in between.
 const REGISTRATIONS_MAX: u32 = 16;
@@ -86,11 +86,11 @@ impl Index {
                 token = Bytes::new();
             }
             let call = call.preceded_by(&[], &[address.channel(), token.clone()]);
-            let mut answer = value::array(self.engine.run(operation, script, &call).await?)?;
+            let mut answer = decode::array(self.engine.run(operation, script, &call).await?)?;
             if answer.is_empty() {
                 return Err(corrupt(operation));
             }
-            let code = value::integer(answer.remove(0))?;
+            let code = decode::integer(answer.remove(0))?;
             if code != UNREGISTERED {
                 return Ok((code, answer));
             }
@@ -104,7 +104,7 @@ impl Index {
     async fn register(&self, operation: &'static str, address: &Address, refused: &Bytes) -> Result<Bytes> {
         let call = Call::new().key(self.listed()).key(self.tokens()).key(self.place.part("count"));
         let call = call.bytes(address.name().clone()).bytes(refused.clone());
-        Ok(value::bytes(self.engine.repeat(operation, &REGISTER, &call).await?)?.into())
+        Ok(decode::bytes(self.engine.repeat(operation, &REGISTER, &call).await?)?.into())
     }
 
     /// The threads of a page that hold messages, and one more.
@@ -161,8 +161,8 @@ impl Index {
         let key = self.listed();
         let mut command = redis::cmd("ZRANGE");
         command.arg(&key[..]).arg(from).arg(to).arg("BYLEX").arg("LIMIT").arg(0).arg(count);
-        let names = value::array(self.engine.fetch(operation, &key, &command).await?)?;
-        names.into_iter().map(value::bytes).collect()
+        let names = decode::array(self.engine.fetch(operation, &key, &command).await?)?;
+        names.into_iter().map(decode::bytes).collect()
     }
 
     fn address(&self, operation: &'static str, name: &[u8]) -> Result<Address> {
@@ -179,13 +179,13 @@ impl Index {
         let mut command = redis::cmd("HMGET");
         command.arg(&key[..]);
         threads.iter().for_each(|thread| _ = command.arg(&thread.name()[..]));
-        let tokens = value::array(self.engine.fetch(operation, &key, &command).await?)?;
+        let tokens = decode::array(self.engine.fetch(operation, &key, &command).await?)?;
         let mut forget = Call::new().key(self.listed()).key(key).arg("listed");
         for (thread, token) in threads.iter().zip(tokens) {
-            let Some(token) = value::optional(token) else { continue };
-            let token = Bytes::from(value::bytes(token)?);
+            let Some(token) = decode::optional(token) else { continue };
+            let token = Bytes::from(decode::bytes(token)?);
             let call = thread.call().bytes(token.clone());
-            if value::integer(self.engine.repeat(operation, &RETIRE, &call).await?)? == 1 {
+            if decode::integer(self.engine.repeat(operation, &RETIRE, &call).await?)? == 1 {
                 forget = forget.bytes(thread.name().clone()).bytes(token);
             }
         }
@@ -198,12 +198,12 @@ impl Index {
         let mut cursor = b"0".to_vec();
         loop {
             let command = scan(&key, &cursor);
-            let [next, entries] = value::tuple(self.engine.fetch(operation, &key, &command).await?)?;
+            let [next, entries] = decode::tuple(self.engine.fetch(operation, &key, &command).await?)?;
             let mut forget = Call::new().key(self.listed()).key(key.clone()).arg("all");
             let mut drops = Vec::new();
-            let mut entries = value::array(entries)?.into_iter();
+            let mut entries = decode::array(entries)?.into_iter();
             while let (Some(name), Some(token)) = (entries.next(), entries.next()) {
-                let (name, token) = (Bytes::from(value::bytes(name)?), Bytes::from(value::bytes(token)?));
+                let (name, token) = (Bytes::from(decode::bytes(name)?), Bytes::from(decode::bytes(token)?));
                 let call = self.address(operation, &name)?.keys().bytes(token.clone()).number(REFUSED_MS);
                 let engine = self.engine.clone();
                 drops.push(async move { engine.repeat(operation, &DROP, &call).await.map(drop) });
@@ -213,7 +213,7 @@ impl Index {
                 stream::iter(drops).buffer_unordered(SIDE_BY_SIDE).try_collect::<()>().await?;
                 self.engine.repeat(operation, &FORGET, &forget).await?;
             }
-            cursor = value::bytes(next)?;
+            cursor = decode::bytes(next)?;
             if cursor == b"0" {
                 return Ok(());
             }

@@ -9,12 +9,12 @@ use larder_kernel::{
 };
 use redis::Value;
 
+use super::super::decode;
 use super::super::engine::Engine;
 use super::super::script::Call;
-use super::super::value;
 use super::address::Address;
 use super::message::Entry;
-use super::script::MATCHING;
+use super::scripts::MATCHING;
 
 const OPERATION: &str = "history.tail_matching";
 /// How often a walk begins again because messages were taken away under it.
@@ -101,11 +101,11 @@ async fn step(
     let before = before.map_or_else(|| "+inf".to_owned(), |before| before.to_string());
     let call = address.call().arg(used).arg(before).number(limit).number(LOOKS_MAX).number(LOOK_BYTES_MAX);
     let answer = engine.read(OPERATION, &MATCHING, &call.followed_by(lists)).await?;
-    let [changed, token, before, messages] = value::tuple(answer)?;
+    let [changed, token, before, messages] = decode::tuple(answer)?;
     Ok(Step {
-        state: (value::integer(changed)?, value::bytes(token)?),
-        before: value::optional(before).map(value::integer).transpose()?,
-        messages: value::array(messages)?,
+        state: (decode::integer(changed)?, decode::bytes(token)?),
+        before: decode::optional(before).map(decode::integer).transpose()?,
+        messages: decode::array(messages)?,
     })
 }
 

@@ -6,9 +6,9 @@ use bytes::Bytes;
 use larder_kernel::{AgentRole, ChatMessage, Result, Seq, StoredMessage};
 use redis::Value;
 
+use super::super::decode;
 use super::super::failure::corrupt;
 use super::super::script::Call;
-use super::super::value;
 
 const OPERATION: &str = "history.read";
 /// Begins a body that has its author in front, which JSON never does.
@@ -74,7 +74,7 @@ pub(super) struct Entry {
 
 impl Entry {
     pub(super) fn parse(answer: Value) -> Result<Self> {
-        let stored = value::bytes(answer)?;
+        let stored = decode::bytes(answer)?;
         Self::read(stored).ok_or_else(|| corrupt(OPERATION))
     }
 

@@ -3,11 +3,11 @@
 use larder_kernel::{Error, ErrorKind, Outcome, Result, Seq, StoredMessage, ThreadInfo};
 use redis::{Cmd, Value};
 
+use super::super::decode;
 use super::super::engine::Engine;
-use super::super::value;
 use super::address::{Address, named};
 use super::message::stored;
-use super::script::SETTLE;
+use super::scripts::SETTLE;
 
 /// Past the end of any thread.
 const OFFSET_MAX: u64 = 1 << 53;
@@ -71,11 +71,11 @@ pub(super) async fn messages(
     renews.arg(&head[..]).arg("r");
     let command = range.command(address, limit);
     let (found, renews) = engine.fetch_both(operation, &head, &command, &renews).await?;
-    let renews = value::optional(renews).map(value::bytes).transpose()?;
+    let renews = decode::optional(renews).map(decode::bytes).transpose()?;
     if renews.is_some_and(|renews| renews == b"1") {
         engine.repeat(operation, &SETTLE, &address.call().arg("use")).await?;
     }
-    let messages = value::array(found).and_then(|found| found.into_iter().map(stored).collect());
+    let messages = decode::array(found).and_then(|found| found.into_iter().map(stored).collect());
     let mut messages: Vec<StoredMessage> = messages.map_err(|error| error.in_operation(operation))?;
     if matches!(range, Range::Before(_)) {
         messages.reverse();
@@ -90,7 +90,7 @@ pub(super) async fn settle(
     address: &Address,
 ) -> Result<ThreadInfo> {
     let answer = engine.repeat(operation, &SETTLE, &address.call().arg("")).await?;
-    let stands = value::tuple(answer).and_then(|counts| info(address, counts));
+    let stands = decode::tuple(answer).and_then(|counts| info(address, counts));
     stands.map_err(|error| error.in_operation(operation))
 }
 
@@ -99,9 +99,9 @@ fn info(address: &Address, [messages, bytes, last]: [Value; 3]) -> Result<Thread
     let thread = named(address.name()).ok_or_else(|| super::super::failure::corrupt("history.read"))?;
     Ok(ThreadInfo {
         thread,
-        messages: value::count(messages)?,
-        bytes: value::count(bytes)?,
-        last: Seq::new(value::integer(last)?),
+        messages: decode::count(messages)?,
+        bytes: decode::count(bytes)?,
+        last: Seq::new(decode::integer(last)?),
     })
 }
 
@@ -115,7 +115,7 @@ pub(super) async fn living(
     let mut command = redis::cmd("HMGET");
     command.arg(&head[..]).arg(&["n", "b", "s", "e"]);
     let answer = engine.fetch(operation, &head, &command).await?;
-    let [messages, bytes, last, ends] = value::tuple(answer)?;
+    let [messages, bytes, last, ends] = decode::tuple(answer)?;
     if matches!(messages, Value::Nil) {
         return Ok(None);
     }
@@ -123,11 +123,11 @@ pub(super) async fn living(
     if info.messages == 0 {
         return Ok(None);
     }
-    if value::optional(ends).is_some() {
+    if decode::optional(ends).is_some() {
         let mut exists = redis::cmd("EXISTS");
         exists.arg(&address.messages()[..]);
         let there = engine.fetch(operation, &head, &exists).await?;
-        if value::integer(there)? == 0 {
+        if decode::integer(there)? == 0 {
             return Ok(None);
         }
     }

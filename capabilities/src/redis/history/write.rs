@@ -4,16 +4,16 @@ use bytes::Bytes;
 use larder_kernel::{Appended, Error, ErrorKind, IdempotencyKey, Replaced, Result, RunId, Seq, Ttl};
 use redis::Value;
 
+use super::super::decode;
 use super::super::engine::Engine;
 use super::super::failure::corrupt;
-use super::super::script::Call;
-use super::super::value::{self, millis};
+use super::super::script::{Call, millis};
 use super::address::Address;
+use super::fast_path::FastAppendCache;
 use super::index::Index;
 use super::message::Batch;
-use super::plain::Plain;
 use super::read::at_the_cap;
-use super::script::{APPEND, APPEND_ONE, CLEAR, CLEAR_RUN, REPLACE, SET_TTL};
+use super::scripts::{APPEND, APPEND_ONE, CLEAR, CLEAR_RUN, REPLACE, SET_TTL};
 
 /// Adds a time to live to the arguments: milliseconds, or nothing, and whether use renews it.
 fn with_ttl(call: Call, ttl: Option<Ttl>) -> Call {
@@ -26,7 +26,7 @@ fn with_ttl(call: Call, ttl: Option<Ttl>) -> Call {
 
 pub(super) async fn append(
     index: &Index,
-    plain: &Plain,
+    fast: &FastAppendCache,
     address: &Address,
     batch: Batch,
     key: Option<(IdempotencyKey, [u8; 32])>,
@@ -36,13 +36,13 @@ pub(super) async fn append(
     if key.is_none()
         && ttl.is_none()
         && let Some(message) = batch.without_run()
-        && plain.holds(address)
+        && fast.contains(address)
     {
         let seq = append_one(index.engine(), address, message).await?;
         if let Some(seq) = seq {
             return Ok(Appended { first: seq, last: seq });
         }
-        plain.forget(address);
+        fast.remove(address);
     }
     let call = match &key {
         Some((key, digest)) => address.keys().arg(key.as_str()).arg(digest),
@@ -53,7 +53,7 @@ pub(super) async fn append(
         (0, mut numbers) => {
             if numbers.len() > 2 {
                 numbers.truncate(2);
-                plain.learn(address);
+                fast.insert(address);
             }
             let [first, last] = two(OPERATION, numbers)?;
             Ok(Appended { first: Seq::new(first), last: Seq::new(last) })
@@ -66,24 +66,24 @@ pub(super) async fn append(
     }
 }
 
-/// The number that the message got. None where the thread is not plain, or no longer.
+/// The number that the message got. `None` if the thread does not allow the fast append, or no longer.
 async fn append_one(
     engine: &Engine,
     address: &Address,
     (size, body): (usize, &Bytes),
 ) -> Result<Option<Seq>> {
     let call = Call::new().key(address.head()).key(address.messages()).number(size).bytes(body.clone());
-    let seq = value::integer(engine.run(super::APPEND, &APPEND_ONE, &call).await?)?;
+    let seq = decode::integer(engine.run(super::APPEND, &APPEND_ONE, &call).await?)?;
     Ok((seq > 0).then(|| Seq::new(seq)))
 }
 
 pub(super) async fn clear(engine: &Engine, address: &Address) -> Result<u64> {
-    value::count(engine.run("history.clear", &CLEAR, &address.call()).await?)
+    decode::count(engine.run("history.clear", &CLEAR, &address.call()).await?)
 }
 
 pub(super) async fn clear_run(engine: &Engine, address: &Address, run: &RunId) -> Result<u64> {
     let call = address.call().arg(run.as_str());
-    value::count(engine.run("history.clear_run", &CLEAR_RUN, &call).await?)
+    decode::count(engine.run("history.clear_run", &CLEAR_RUN, &call).await?)
 }
 
 pub(super) async fn replace(
@@ -113,7 +113,7 @@ pub(super) async fn replace(
 pub(super) async fn set_ttl(engine: &Engine, address: &Address, ttl: Option<Ttl>) -> Result<()> {
     const OPERATION: &str = "history.set_ttl";
     let answer = engine.run(OPERATION, &SET_TTL, &with_ttl(address.call(), ttl)).await?;
-    if value::integer(answer)? == 1 {
+    if decode::integer(answer)? == 1 {
         return Ok(());
     }
     Err(Error::new(ErrorKind::NotFound, OPERATION, "the thread holds no messages"))
@@ -121,6 +121,6 @@ pub(super) async fn set_ttl(engine: &Engine, address: &Address, ttl: Option<Ttl>
 
 fn two(operation: &'static str, numbers: Vec<Value>) -> Result<[i64; 2]> {
     let [first, second] =
-        value::tuple(Value::Array(numbers)).map_err(|error| error.in_operation(operation))?;
-    Ok([value::integer(first)?, value::integer(second)?])
+        decode::tuple(Value::Array(numbers)).map_err(|error| error.in_operation(operation))?;
+    Ok([decode::integer(first)?, decode::integer(second)?])
 }

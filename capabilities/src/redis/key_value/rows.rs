@@ -11,12 +11,12 @@ use larder_kernel::{
 };
 use redis::Value;
 
+use super::super::decode;
 use super::super::engine::Engine;
 use super::super::failure::corrupt;
 use super::super::index::Index;
 use super::super::key::Entity;
-use super::super::script::{Call, Script};
-use super::super::value;
+use super::super::script::{Call, Script, millis};
 use super::PARTS;
 
 /// Buckets that are counted at the same time.
@@ -77,9 +77,9 @@ pub(super) async fn put(
         KeyValueCondition::Absent => "absent".to_owned(),
         KeyValueCondition::AtRevision(at) => at.to_string(),
     };
-    let ttl = options.ttl.map(|ttl| value::millis(ttl).to_string()).unwrap_or_default();
+    let ttl = options.ttl.map(|ttl| millis(ttl).to_string()).unwrap_or_default();
     let call = writing(&index.entity(bucket.as_str()), key, &wanted).arg(ttl).bytes(bytes);
-    let answer = value::text(engine.write(OPERATION, &PUT, index, bucket.as_str(), &call).await?)
+    let answer = decode::text(engine.write(OPERATION, &PUT, index, bucket.as_str(), &call).await?)
         .map_err(|error| error.in_operation(OPERATION))?;
     match answer.as_str() {
         "EXISTS" => Err(Error::new(ErrorKind::AlreadyExists, OPERATION, "the key is there")),
@@ -99,7 +99,7 @@ pub(super) async fn delete(
     const OPERATION: &str = "key_value.delete";
     let wanted = at.map(|at| at.to_string()).unwrap_or_default();
     let call = writing(&index.entity(bucket.as_str()), key, &wanted);
-    let answer = value::text(engine.write(OPERATION, &DELETE, index, bucket.as_str(), &call).await?)
+    let answer = decode::text(engine.write(OPERATION, &DELETE, index, bucket.as_str(), &call).await?)
         .map_err(|error| error.in_operation(OPERATION))?;
     match answer.as_str() {
         "DELETED" => Ok(true),
@@ -124,21 +124,21 @@ pub(super) async fn get(
         .key(place.part("values"))
         .arg(key.as_str());
     let answer = engine.read(OPERATION, &GET, &call).await?;
-    value::optional(answer).map(entry).transpose().map_err(|error: Error| error.in_operation(OPERATION))
+    decode::optional(answer).map(entry).transpose().map_err(|error: Error| error.in_operation(OPERATION))
 }
 
 fn entry(answer: Value) -> Result<KeyValueEntry> {
-    let [revision, expires, bytes] = value::tuple(answer)?;
+    let [revision, expires, bytes] = decode::tuple(answer)?;
     Ok(KeyValueEntry {
-        value: Bytes::from(value::bytes(bytes)?),
-        revision: Revision::new(value::count(revision)?),
+        value: Bytes::from(decode::bytes(bytes)?),
+        revision: Revision::new(decode::count(revision)?),
         expires_at: expiry(expires)?,
     })
 }
 
 /// When a key expires, as an answer tells it.
 pub(super) fn expiry(answer: Value) -> Result<Option<larder_kernel::Timestamp>> {
-    value::optional(answer).map(|at| value::timestamp(value::integer(at)?)).transpose()
+    decode::optional(answer).map(|at| decode::timestamp(decode::integer(at)?)).transpose()
 }
 
 /// The keys of a page and one more. Names compare by their bytes, and no byte of UTF-8 is as great as 255, so those
@@ -178,15 +178,15 @@ pub(super) async fn list(
 
 /// Where a listing goes on, empty at its end, and what it has listed.
 fn listed(answer: Value) -> Result<(Vec<u8>, Vec<KeyRevision>)> {
-    let [next, listed] = value::tuple(answer)?;
-    Ok((value::bytes(next)?, key_revisions(listed)?))
+    let [next, listed] = decode::tuple(answer)?;
+    Ok((decode::bytes(next)?, key_revisions(listed)?))
 }
 
 fn key_revisions(answer: Value) -> Result<Vec<KeyRevision>> {
-    let mut answer = value::array(answer)?.into_iter();
+    let mut answer = decode::array(answer)?.into_iter();
     let mut found = Vec::with_capacity(answer.len() / 2);
     while let (Some(name), Some(revision)) = (answer.next(), answer.next()) {
-        found.push(KeyRevision { key: value::id(name)?, revision: Revision::new(value::count(revision)?) });
+        found.push(KeyRevision { key: decode::id(name)?, revision: Revision::new(decode::count(revision)?) });
     }
     Ok(found)
 }
@@ -220,6 +220,6 @@ async fn count(engine: &Engine, index: &Index, name: String) -> Result<BucketInf
     const OPERATION: &str = "key_value.list_buckets";
     let place = index.entity(&name);
     let call = Call::new().key(place.part("names")).key(place.part("expiries"));
-    let keys = value::count(engine.read(OPERATION, &COUNT, &call).await?)?;
+    let keys = decode::count(engine.read(OPERATION, &COUNT, &call).await?)?;
     Ok(BucketInfo { bucket: BucketName::try_from(name).map_err(|_| corrupt(OPERATION))?, keys })
 }

@@ -8,12 +8,12 @@ use futures_util::StreamExt;
 use larder_kernel::{Error, ErrorKind, KeyValueEvent, KeyValueEventKind, KeyValueEvents, Result, Revision};
 use redis::Value;
 
+use super::super::decode;
 use super::super::engine::Engine;
 use super::super::key::Entity;
-use super::super::script::{Call, Script};
-use super::super::value;
+use super::super::script::{Call, NUMBER_MAX, Script};
 use super::rows::expiry;
-use crate::follow::Bell;
+use crate::follow::Subscriber;
 
 const OPERATION: &str = "key_value.watch";
 /// Most changes that are read at once.
@@ -49,7 +49,7 @@ struct ChangePage {
 struct Watch {
     engine: Engine,
     wanted: Wanted,
-    bell: Bell,
+    subscriber: Subscriber,
     events: VecDeque<KeyValueEvent>,
     more: bool,
     ended: bool,
@@ -63,12 +63,12 @@ pub(super) async fn follow(
     prefix: &str,
     after: Revision,
 ) -> Result<KeyValueEvents> {
-    let bell = engine.wakes().bell(bucket.channel());
+    let subscriber = engine.notifier().subscribe(bucket.channel());
     // No bucket gets as far as the greatest number that scripts take.
-    let after = after.get().min(value::NUMBER_MAX);
+    let after = after.get().min(NUMBER_MAX);
     let wanted =
         Wanted { bucket, prefix: prefix.to_owned(), after, begun: after, anew: after == 0, excused: 0 };
-    let mut watch = Watch { engine, wanted, bell, events: VecDeque::new(), more: true, ended: false };
+    let mut watch = Watch { engine, wanted, subscriber, events: VecDeque::new(), more: true, ended: false };
     watch.advance().await?;
     let events = futures_util::stream::unfold(watch, |mut watch| async move {
         let event = watch.next().await?;
@@ -88,7 +88,7 @@ impl Watch {
                 return Some(Ok(event));
             }
             if !self.more {
-                self.bell.wait().await;
+                self.subscriber.wait().await;
             }
             if let Err(error) = self.advance().await {
                 return Some(Err(error));
@@ -100,7 +100,7 @@ impl Watch {
     async fn advance(&mut self) -> Result<()> {
         // Should the future be dropped after this, `more` makes the next one read again.
         self.more = true;
-        self.bell.hush();
+        self.subscriber.mark_seen();
         let call = ["meta", "values", "revisions", "expiries", "deleted", "expired"]
             .into_iter()
             .fold(Call::new(), |call, part| call.key(self.wanted.bucket.part(part)))
@@ -136,25 +136,25 @@ impl Watch {
 }
 
 fn change_page(answer: Value) -> Result<ChangePage> {
-    let [last, forgotten, cursor, more, changes] = value::tuple(answer)?;
+    let [last, forgotten, cursor, more, changes] = decode::tuple(answer)?;
     Ok(ChangePage {
-        last: value::count(last)?,
-        forgotten: value::count(forgotten)?,
-        cursor: value::count(cursor)?,
-        more: value::count(more)? > 0,
-        events: value::array(changes)?.into_iter().map(change).collect::<Result<_>>()?,
+        last: decode::count(last)?,
+        forgotten: decode::count(forgotten)?,
+        cursor: decode::count(cursor)?,
+        more: decode::count(more)? > 0,
+        events: decode::array(changes)?.into_iter().map(change).collect::<Result<_>>()?,
     })
 }
 
 fn change(answer: Value) -> Result<KeyValueEvent> {
-    let [key, revision, bytes, expires] = value::tuple(answer)?;
-    let kind = match value::optional(bytes) {
+    let [key, revision, bytes, expires] = decode::tuple(answer)?;
+    let kind = match decode::optional(bytes) {
         None => KeyValueEventKind::Deleted,
         Some(bytes) => {
-            KeyValueEventKind::Put { value: Bytes::from(value::bytes(bytes)?), expires_at: expiry(expires)? }
+            KeyValueEventKind::Put { value: Bytes::from(decode::bytes(bytes)?), expires_at: expiry(expires)? }
         }
     };
-    Ok(KeyValueEvent { key: value::id(key)?, revision: Revision::new(value::count(revision)?), kind })
+    Ok(KeyValueEvent { key: decode::id(key)?, revision: Revision::new(decode::count(revision)?), kind })
 }
 
 fn too_old() -> Error {

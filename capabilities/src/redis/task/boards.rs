@@ -12,8 +12,8 @@ use larder_kernel::{
 use super::conversation::{Conversation, board_call};
 use super::rows::{self, Answer, fixed_text};
 use super::{ADD_TASKS, CREATE, RedisTaskStore, scripts};
+use crate::redis::decode;
 use crate::redis::script::Call;
-use crate::redis::value;
 
 /// Most bytes of new tasks in one call. A server drops a client that has more than 1 GiB under way.
 const NEW_TASKS_BYTES_MAX: usize = 256 * 1024 * 1024;
@@ -48,7 +48,7 @@ fn added(mut answer: Answer, operation: &'static str) -> Result<(u64, Revision)>
     if answer.word != "added" {
         return Err(answer.refusal(operation));
     }
-    Ok((value::count(answer.next())?, Revision::new(value::count(answer.next())?)))
+    Ok((decode::count(answer.next())?, Revision::new(decode::count(answer.next())?)))
 }
 
 impl RedisTaskStore {
@@ -124,8 +124,8 @@ impl RedisTaskStore {
             if answer.word != "tasks" {
                 return Err(answer.refusal(operation));
             }
-            let ended = value::count(answer.next())? == 1;
-            for row in value::array(answer.next())? {
+            let ended = decode::count(answer.next())? == 1;
+            for row in decode::array(answer.next())? {
                 tasks.push(rows::task(row)?);
             }
             match tasks.last() {
@@ -181,7 +181,7 @@ impl RedisTaskStore {
             let left = wanted - boards.len();
             let mut parts = stream::iter(names)
                 .map(|name| async move {
-                    let conversation = value::id(redis::Value::BulkString(name.into_bytes()))?;
+                    let conversation = decode::id(redis::Value::BulkString(name.into_bytes()))?;
                     self.boards_of(operation, &conversation, None, left).await
                 })
                 .buffered(CONVERSATIONS_ABREAST);
@@ -213,7 +213,7 @@ impl RedisTaskStore {
                 place.call_to_all().bytes(place.prefix()).arg(after.map_or("", AgentId::as_str)).number(most);
             let answer = self.engine.read(operation, &scripts::LIST_BOARDS, &call).await?;
             let mut answer = Answer::new(answer)?;
-            let rows = value::array(answer.next())?;
+            let rows = decode::array(answer.next())?;
             let ended = rows.len() < most;
             for row in rows {
                 boards.push(rows::board(conversation, row)?);

@@ -11,8 +11,8 @@ use larder_kernel::{
 use redis::Value;
 use serde::{Deserialize, Serialize};
 
+use crate::redis::decode;
 use crate::redis::failure::corrupt;
-use crate::redis::value;
 
 const OPERATION: &str = "redis.read";
 
@@ -67,8 +67,8 @@ pub(super) struct Answer {
 
 impl Answer {
     pub(super) fn new(answer: Value) -> Result<Self> {
-        let mut rest = value::array(answer)?.into_iter();
-        let word = value::text(rest.next().unwrap_or(Value::Nil))?;
+        let mut rest = decode::array(answer)?.into_iter();
+        let word = decode::text(rest.next().unwrap_or(Value::Nil))?;
         Ok(Self { word, rest })
     }
 
@@ -98,7 +98,7 @@ impl Answer {
             "token" => conflict("the token is not the one of the task's lease"),
             "status" => {
                 let error = conflict("a task that stands so cannot take this step");
-                match value::text(self.next()).ok().as_deref().and_then(status) {
+                match decode::text(self.next()).ok().as_deref().and_then(status) {
                     Some(from) => error.with_context("from", from.as_str()),
                     None => error,
                 }
@@ -113,13 +113,13 @@ impl Answer {
 
 /// A task from a row of a listing.
 pub(super) fn task(row: Value) -> Result<Task> {
-    task_of(value::tuple(row)?)
+    task_of(decode::tuple(row)?)
 }
 
 fn task_of([id, fixed, state, result]: [Value; 4]) -> Result<Task> {
-    let fixed = value::bytes(fixed)?;
+    let fixed = decode::bytes(fixed)?;
     let fixed: Fixed<'_> = serde_json::from_slice(&fixed).map_err(|_| corrupt(OPERATION))?;
-    let state = value::text(state)?;
+    let state = decode::text(state)?;
     let mut fields = state.splitn(8, ' ');
     let mut next = || fields.next().ok_or_else(|| corrupt(OPERATION));
     let (status_digit, position, revision) = (next()?, next()?, next()?);
@@ -130,13 +130,13 @@ fn task_of([id, fixed, state, result]: [Value; 4]) -> Result<Task> {
             let (ends, worker) = (next()?, next()?);
             Some(Lease {
                 token: FencingToken::new(number(token)?),
-                expires_at: value::timestamp(number(ends)?)?,
+                expires_at: decode::timestamp(number(ends)?)?,
                 worker: worker.try_into().map_err(|_| corrupt(OPERATION))?,
             })
         }
     };
     Ok(Task {
-        id: value::id(id)?,
+        id: decode::id(id)?,
         title: fixed.title.into_owned(),
         description: fixed.description.map(Cow::into_owned),
         status: status(status_digit).ok_or_else(|| corrupt(OPERATION))?,
@@ -144,7 +144,7 @@ fn task_of([id, fixed, state, result]: [Value; 4]) -> Result<Task> {
         revision: Revision::new(number(revision)?),
         retries: number(retries)?,
         retries_max: number(retries_max)?,
-        result: value::optional(result).map(value::text).transpose()?,
+        result: decode::optional(result).map(decode::text).transpose()?,
         lease,
         metadata: fixed.metadata.into_owned(),
     })
@@ -156,14 +156,14 @@ fn number<N: std::str::FromStr>(text: &str) -> Result<N> {
 
 /// A board from a row: agent, label, parent and the count of each status.
 pub(super) fn board(conversation: &ConversationId, row: Value) -> Result<Board> {
-    let mut row = value::array(row)?.into_iter();
+    let mut row = decode::array(row)?.into_iter();
     let mut next = || row.next().ok_or_else(|| corrupt(OPERATION));
-    let id = BoardId { conversation: conversation.clone(), agent: value::id(next()?)? };
-    let label = value::optional(next()?).map(value::text).transpose()?;
-    let parent = value::optional(next()?).map(value::id).transpose()?;
+    let id = BoardId { conversation: conversation.clone(), agent: decode::id(next()?)? };
+    let label = decode::optional(next()?).map(decode::text).transpose()?;
+    let parent = decode::optional(next()?).map(decode::id).transpose()?;
     let mut tasks = BoardStatusCounts::default();
     for status in TaskStatus::ALL {
-        *tasks.of_mut(status) = value::count(next()?)?;
+        *tasks.of_mut(status) = decode::count(next()?)?;
     }
     Ok(Board { id, label, parent, tasks })
 }

@@ -10,9 +10,9 @@ use larder_kernel::{
 use super::conversation::{Conversation, board_call};
 use super::rows::{Answer, digit, digits};
 use super::{CLAIM, FORCE_RETRY, RENEW, RETRY, RedisTaskStore, UPDATE, scripts};
+use crate::redis::decode;
 use crate::redis::failure::corrupt;
-use crate::redis::script::{Call, Script};
-use crate::redis::value;
+use crate::redis::script::{Call, Script, millis};
 
 /// A number, or nothing. Scripts compare tokens and revisions as text, so any number may be asked for.
 fn optional(number: Option<u64>) -> String {
@@ -77,7 +77,7 @@ impl RedisTaskStore {
             conversation.call_to_all().bytes(conversation.prefix()).number(digit(TaskStatus::Succeeded));
         let mut answer = self.step(operation, &scripts::SETTLE, &call).await?;
         match answer.word.as_str() {
-            "settled" => value::count(answer.next()),
+            "settled" => decode::count(answer.next()),
             _ => Err(answer.refusal(operation)),
         }
     }
@@ -89,7 +89,7 @@ impl RedisTaskStore {
         worker: &WorkerId,
         lease: Duration,
     ) -> Result<Option<Claim>> {
-        let call = board_call(&self.index, board).arg(worker.as_str()).number(value::millis(lease));
+        let call = board_call(&self.index, board).arg(worker.as_str()).number(millis(lease));
         let answer = self.step(CLAIM, &scripts::CLAIM, &call).await?;
         match answer.word.as_str() {
             "none" => Ok(None),
@@ -110,10 +110,8 @@ impl RedisTaskStore {
         token: FencingToken,
         lease: Duration,
     ) -> Result<Lease> {
-        let call = board_call(&self.index, board)
-            .arg(task.as_str())
-            .number(token.get())
-            .number(value::millis(lease));
+        let call =
+            board_call(&self.index, board).arg(task.as_str()).number(token.get()).number(millis(lease));
         let answer = self.step(RENEW, &scripts::RENEW, &call).await?;
         match answer.word.as_str() {
             "task" => answer.task()?.lease.ok_or_else(|| corrupt(RENEW)),

@@ -19,7 +19,7 @@ macro_rules! alone {
     };
 }
 
-/// The plain append comes before what all others need.
+/// The full append first tries a short path, before the functions that other scripts need.
 pub(super) static APPEND: LazyLock<Script> = LazyLock::new(|| {
     Script::new(concat!(
         include_str!("append.lua"),

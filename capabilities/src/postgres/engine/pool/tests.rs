@@ -1,4 +1,4 @@
-//! Over a server that greets, says that it is ready whenever it is asked, and counts.
+//! Against a server that greets, answers every ping, and counts connections and pings.
 
 #![allow(clippy::unwrap_used)]
 
@@ -16,7 +16,7 @@ struct Server {
     port: u16,
     connections: AtomicUsize,
     open: AtomicUsize,
-    questions: AtomicUsize,
+    pings: AtomicUsize,
     silent: AtomicBool,
     /// So many of the next connections are not greeted.
     ignored: AtomicUsize,
@@ -58,18 +58,18 @@ impl Server {
                 b'X' => return Ok(()),
                 _ if self.silent.load(Ordering::SeqCst) => {}
                 _ => {
-                    self.questions.fetch_add(1, Ordering::SeqCst);
+                    self.pings.fetch_add(1, Ordering::SeqCst);
                     client.write_all(b"Z\0\0\0\x05I").await?;
                 }
             }
         }
     }
 
-    fn idle(&self, most: u32) -> Arc<Idle> {
-        self.idle_that_waits(most, Duration::from_secs(10))
+    fn pool(&self, size: u32) -> Arc<IdlePool> {
+        self.pool_with_timeout(size, Duration::from_secs(10))
     }
 
-    fn idle_that_waits(&self, most: u32, acquire_timeout: Duration) -> Arc<Idle> {
+    fn pool_with_timeout(&self, size: u32, acquire_timeout: Duration) -> Arc<IdlePool> {
         let connect = PgConnectOptions::new_without_pgpass()
             .host("127.0.0.1")
             .port(self.port)
@@ -77,15 +77,15 @@ impl Server {
             .ssl_mode(PgSslMode::Disable)
             .disable_statement_logging();
         let pool = PgPoolOptions::new()
-            .max_connections(most)
+            .max_connections(size)
             .acquire_timeout(acquire_timeout)
             .test_before_acquire(false)
             .connect_lazy_with(connect);
-        Arc::new(Idle::new(pool))
+        Arc::new(IdlePool::new(pool))
     }
 
-    fn counted(&self) -> (usize, usize) {
-        (self.connections.load(Ordering::SeqCst), self.questions.load(Ordering::SeqCst))
+    fn counts(&self) -> (usize, usize) {
+        (self.connections.load(Ordering::SeqCst), self.pings.load(Ordering::SeqCst))
     }
 
     /// Waits until the server sees so many connections open.
@@ -100,181 +100,181 @@ impl Server {
     }
 }
 
-/// Makes all that rests look as if it had rested for so much longer.
-fn age(idle: &Idle, by: Duration) {
-    for resting in &mut idle.lock().connections {
-        resting.since = resting.since.checked_sub(by).unwrap();
+/// Makes idle connections look as if they had been idle for so much longer.
+fn age(pool: &IdlePool, by: Duration) {
+    for idle in &mut pool.lock().idle {
+        idle.since = idle.since.checked_sub(by).unwrap();
     }
 }
 
 #[tokio::test]
-async fn what_is_kept_serves_the_next_call_without_a_question() {
+async fn a_released_connection_serves_the_next_call_without_a_ping() {
     let server = Server::start().await;
-    let idle = server.idle(2);
+    let pool = server.pool(2);
     for _ in 0..10 {
-        let (held, permit) = idle.take().await.unwrap();
-        idle.keep(held, permit);
+        let (connection, permit) = pool.acquire().await.unwrap();
+        pool.release(connection, permit);
     }
-    assert_eq!(server.counted(), (1, 0));
-    age(&idle, IDLE_MAX);
-    let (held, permit) = idle.take().await.unwrap();
-    assert_eq!(server.counted(), (1, 1), "one that lay idle for long is asked");
-    idle.keep(held, permit);
-    idle.close().await;
+    assert_eq!(server.counts(), (1, 0));
+    age(&pool, PING_AFTER);
+    let (connection, permit) = pool.acquire().await.unwrap();
+    assert_eq!(server.counts(), (1, 1), "a connection that was idle for long is pinged");
+    pool.release(connection, permit);
+    pool.close().await;
     server.sees_open(0).await;
 }
 
 #[tokio::test]
-async fn one_that_does_not_answer_is_replaced_in_time_and_the_rest_with_it() {
+async fn a_connection_that_does_not_answer_is_replaced_in_time_with_all_idle_ones() {
     let server = Server::start().await;
-    let idle = server.idle(2);
-    let (one, other) = (idle.take().await.unwrap(), idle.take().await.unwrap());
-    idle.keep(one.0, one.1);
-    idle.keep(other.0, other.1);
-    age(&idle, IDLE_MAX);
+    let pool = server.pool(2);
+    let (one, other) = (pool.acquire().await.unwrap(), pool.acquire().await.unwrap());
+    pool.release(one.0, one.1);
+    pool.release(other.0, other.1);
+    age(&pool, PING_AFTER);
     server.silent.store(true, Ordering::SeqCst);
     let begun = Instant::now();
-    let (held, permit) = idle.take().await.unwrap();
-    assert!(begun.elapsed() < 2 * PING_MAX, "{:?}", begun.elapsed());
-    assert_eq!(server.counted(), (3, 0));
-    assert!(idle.lock().connections.is_empty());
+    let (connection, permit) = pool.acquire().await.unwrap();
+    assert!(begun.elapsed() < 2 * PING_TIMEOUT, "{:?}", begun.elapsed());
+    assert_eq!(server.counts(), (3, 0));
+    assert!(pool.lock().idle.is_empty());
     // Neither holds its place in the pool.
     server.sees_open(1).await;
-    let second = idle.take().await.unwrap();
-    idle.keep(held, permit);
-    idle.keep(second.0, second.1);
+    let second = pool.acquire().await.unwrap();
+    pool.release(connection, permit);
+    pool.release(second.0, second.1);
 }
 
 #[tokio::test]
-async fn an_attempt_to_connect_that_nobody_answers_is_followed_by_another() {
+async fn an_attempt_to_connect_that_gets_no_answer_is_followed_by_another() {
     const WAITS: Duration = Duration::from_millis(1_400);
     let server = Server::start().await;
-    let idle = server.idle_that_waits(1, WAITS);
+    let pool = server.pool_with_timeout(1, WAITS);
     server.ignored.store(2, Ordering::SeqCst);
-    let (held, permit) = idle.take().await.unwrap();
-    assert_eq!(server.counted(), (3, 0));
-    idle.keep(held, permit);
-    idle.doubt();
+    let (connection, permit) = pool.acquire().await.unwrap();
+    assert_eq!(server.counts(), (3, 0));
+    pool.release(connection, permit);
+    pool.close_idle();
     server.ignored.store(10, Ordering::SeqCst);
     let begun = Instant::now();
-    assert!(matches!(idle.take().await, Err(sqlx::Error::PoolTimedOut)));
+    assert!(matches!(pool.acquire().await, Err(sqlx::Error::PoolTimedOut)));
     assert!(begun.elapsed() < 3 * WAITS, "{:?}", begun.elapsed());
     server.ignored.store(0, Ordering::SeqCst);
     // None of them holds its place in the pool.
-    let (held, permit) = idle.take().await.unwrap();
-    idle.keep(held, permit);
+    let (connection, permit) = pool.acquire().await.unwrap();
+    pool.release(connection, permit);
 }
 
 #[tokio::test]
-async fn behind_those_that_nobody_answers_the_server_is_missing_and_not_a_place() {
+async fn a_call_that_waits_behind_unanswered_attempts_reports_an_unreachable_server() {
     let server = Server::start().await;
-    let idle = server.idle_that_waits(1, Duration::from_millis(700));
-    let (held, permit) = idle.take().await.unwrap();
-    idle.keep(held, permit);
-    assert!(!idle.is_unanswered());
-    idle.doubt();
+    let pool = server.pool_with_timeout(1, Duration::from_millis(700));
+    let (connection, permit) = pool.acquire().await.unwrap();
+    pool.release(connection, permit);
+    assert!(!pool.is_unreachable());
+    pool.close_idle();
     server.ignored.store(1_000, Ordering::SeqCst);
     // One tries to connect; of those behind it, one gets its place, and then the last waits for a place in vain.
     let calls = [0, 100, 200].map(|millis| {
-        let idle = Arc::clone(&idle);
+        let pool = Arc::clone(&pool);
         tokio::spawn(async move {
             tokio::time::sleep(Duration::from_millis(millis)).await;
-            let taken = idle.take().await.map(drop);
-            (taken, idle.is_unanswered())
+            let acquired = pool.acquire().await.map(drop);
+            (acquired, pool.is_unreachable())
         })
     });
     for call in calls {
-        let (taken, unanswered) = call.await.unwrap();
-        assert!(matches!(taken, Err(sqlx::Error::PoolTimedOut)), "{taken:?}");
-        assert!(unanswered);
+        let (acquired, unreachable) = call.await.unwrap();
+        assert!(matches!(acquired, Err(sqlx::Error::PoolTimedOut)), "{acquired:?}");
+        assert!(unreachable);
     }
     server.ignored.store(0, Ordering::SeqCst);
-    let (held, permit) = idle.take().await.unwrap();
-    assert!(!idle.is_unanswered());
-    idle.keep(held, permit);
+    let (connection, permit) = pool.acquire().await.unwrap();
+    assert!(!pool.is_unreachable());
+    pool.release(connection, permit);
 }
 
 #[tokio::test]
-async fn a_call_given_up_at_any_point_gives_its_place_back() {
+async fn a_call_dropped_at_any_point_releases_its_place_in_the_pool() {
     let server = Server::start().await;
-    let idle = server.idle(1);
-    let (held, permit) = idle.take().await.unwrap();
-    idle.keep(held, permit);
+    let pool = server.pool(1);
+    let (connection, permit) = pool.acquire().await.unwrap();
+    pool.release(connection, permit);
     // While the question is on its way.
-    age(&idle, IDLE_MAX);
+    age(&pool, PING_AFTER);
     server.silent.store(true, Ordering::SeqCst);
-    assert!(tokio::time::timeout(Duration::from_millis(50), idle.take()).await.is_err());
+    assert!(tokio::time::timeout(Duration::from_millis(50), pool.acquire()).await.is_err());
     server.silent.store(false, Ordering::SeqCst);
     server.sees_open(0).await;
     // While it is connecting, at several points.
     for micros in (0..2_000).step_by(100) {
-        let taken = tokio::time::timeout(Duration::from_micros(micros), idle.take()).await;
-        if let Ok(Ok((held, _permit))) = taken {
-            held.end();
+        let acquired = tokio::time::timeout(Duration::from_micros(micros), pool.acquire()).await;
+        if let Ok(Ok((connection, _permit))) = acquired {
+            connection.close();
         }
     }
-    let (held, _permit) = idle.take().await.unwrap();
+    let (connection, _permit) = pool.acquire().await.unwrap();
     // While it waits for the only place.
-    assert!(tokio::time::timeout(Duration::from_millis(50), idle.take()).await.is_err());
-    held.end();
+    assert!(tokio::time::timeout(Duration::from_millis(50), pool.acquire()).await.is_err());
+    connection.close();
     drop(_permit);
-    let (held, permit) = idle.take().await.unwrap();
-    idle.keep(held, permit);
+    let (connection, permit) = pool.acquire().await.unwrap();
+    pool.release(connection, permit);
     server.sees_open(1).await;
 }
 
 #[tokio::test]
-async fn at_its_size_a_call_waits_for_a_place_and_not_for_ever() {
+async fn a_full_pool_makes_a_call_wait_for_a_limited_time() {
     const WAITS: Duration = Duration::from_secs(1);
     let server = Server::start().await;
-    let idle = server.idle_that_waits(1, WAITS);
-    let (held, permit) = idle.take().await.unwrap();
-    assert!(!idle.is_unanswered());
+    let pool = server.pool_with_timeout(1, WAITS);
+    let (connection, permit) = pool.acquire().await.unwrap();
+    assert!(!pool.is_unreachable());
     let begun = Instant::now();
-    assert!(matches!(idle.take().await, Err(sqlx::Error::PoolTimedOut)));
+    assert!(matches!(pool.acquire().await, Err(sqlx::Error::PoolTimedOut)));
     assert!((WAITS * 9 / 10..WAITS * 4).contains(&begun.elapsed()), "{:?}", begun.elapsed());
     let waiting = {
-        let idle = Arc::clone(&idle);
-        tokio::spawn(async move { idle.take().await.map(drop) })
+        let pool = Arc::clone(&pool);
+        tokio::spawn(async move { pool.acquire().await.map(drop) })
     };
     tokio::time::sleep(Duration::from_millis(50)).await;
-    idle.keep(held, permit);
+    pool.release(connection, permit);
     waiting.await.unwrap().unwrap();
 }
 
 #[tokio::test]
-async fn closing_tells_who_waits_and_ends_what_is_brought_back_later() {
+async fn closing_fails_waiting_calls_and_closes_connections_released_later() {
     let server = Server::start().await;
-    let idle = server.idle(1);
-    let (held, permit) = idle.take().await.unwrap();
+    let pool = server.pool(1);
+    let (connection, permit) = pool.acquire().await.unwrap();
     let waiting = {
-        let idle = Arc::clone(&idle);
-        tokio::spawn(async move { idle.take().await.map(drop) })
+        let pool = Arc::clone(&pool);
+        tokio::spawn(async move { pool.acquire().await.map(drop) })
     };
     tokio::time::sleep(Duration::from_millis(50)).await;
     let closing = {
-        let idle = Arc::clone(&idle);
-        tokio::spawn(async move { idle.close().await })
+        let pool = Arc::clone(&pool);
+        tokio::spawn(async move { pool.close().await })
     };
     assert!(matches!(waiting.await.unwrap(), Err(sqlx::Error::PoolClosed)));
     assert!(!closing.is_finished(), "a connection is in use");
-    idle.keep(held, permit);
+    pool.release(connection, permit);
     tokio::time::timeout(Duration::from_secs(5), closing).await.unwrap().unwrap();
-    assert!(matches!(idle.take().await, Err(sqlx::Error::PoolClosed)));
-    assert!(idle.lock().connections.is_empty());
+    assert!(matches!(pool.acquire().await, Err(sqlx::Error::PoolClosed)));
+    assert!(pool.lock().idle.is_empty());
     server.sees_open(0).await;
 }
 
 #[test]
-fn it_may_be_dropped_after_its_runtime() {
+fn the_pool_may_be_dropped_after_its_runtime() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let idle = runtime.block_on(async {
+    let pool = runtime.block_on(async {
         let server = Server::start().await;
-        let idle = server.idle(1);
-        let (held, permit) = idle.take().await.unwrap();
-        idle.keep(held, permit);
-        idle
+        let pool = server.pool(1);
+        let (connection, permit) = pool.acquire().await.unwrap();
+        pool.release(connection, permit);
+        pool
     });
     drop(runtime);
-    drop(idle);
+    drop(pool);
 }

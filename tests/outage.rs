@@ -5,15 +5,15 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-#[path = "../capabilities/tests/weather/logged.rs"]
+#[path = "../capabilities/tests/outage/log_capture.rs"]
 mod logged;
-#[path = "weather/mistakes.rs"]
+#[path = "outage/mistakes.rs"]
 mod mistakes;
-#[path = "weather/relay.rs"]
+#[path = "outage/relay.rs"]
 mod relay;
-#[path = "weather/server.rs"]
+#[path = "outage/server.rs"]
 mod server;
-#[path = "weather/silence.rs"]
+#[path = "outage/silence.rs"]
 mod silence;
 
 use std::error::Error as _;

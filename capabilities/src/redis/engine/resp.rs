@@ -1,29 +1,29 @@
-//! What a server answers, read as it comes in.
+//! A reader of replies in RESP, the protocol of the server.
 //!
-//! The driver reads answers with a parser that is made to go on at any byte, which takes a fifth of the time of a read
-//! of fifty messages. Here each part of an answer is read once all of it has come in. Only the parts that make up nearly
-//! every answer are read here; the driver reads the others.
+//! The driver's parser can resume at any byte, which takes a fifth of the time of a read of fifty messages. This reader
+//! parses each part of a reply once all of it has arrived. It parses the parts that make up nearly every reply, and passes
+//! the others to the driver's parser.
 
 use redis::{ErrorKind, RedisError, RedisResult, Value};
 
-/// How much is read from the connection at once, at least where so much has come in.
+/// The room for one read from the connection, at least.
 const READ_BYTES: usize = 64 * 1024;
-/// Room that is kept from one answer to the next, at most.
+/// The largest buffer that is kept from one reply to the next.
 const KEPT_BYTES_MAX: usize = 4 * READ_BYTES;
-/// Longest line, which is a number or an error's text.
+/// The longest line: a number or the text of an error.
 const LINE_BYTES_MAX: usize = 64 * 1024;
-/// Collections inside each other.
+/// The deepest nesting of collections.
 const DEPTH_MAX: usize = 32;
-/// Items of a collection for which there is room before they have come in.
+/// Items of a collection for which room is reserved before they arrive.
 const ITEMS_EXPECTED_MAX: usize = 1_024;
 
-/// The answers on one connection, one after the other.
+/// The replies on one connection, one after the other.
 #[derive(Default)]
-pub(crate) struct Answers {
+pub(crate) struct RespReader {
     buffer: Vec<u8>,
-    /// What stands before was read.
+    /// The bytes before this position are parsed.
     at: usize,
-    /// Collections of which items are still to come, each the item of the one before.
+    /// Incomplete collections, each an item of the one before.
     open: Vec<Collection>,
 }
 
@@ -33,16 +33,16 @@ struct Collection {
     items: Vec<Value>,
 }
 
-/// One part of an answer.
+/// One part of a reply.
 enum Part {
     Value(Value),
     /// A collection's kind and the number of its items, which follow.
     Collection(u8, usize),
 }
 
-impl Answers {
-    /// Where to put what comes in.
-    pub(crate) fn room(&mut self) -> &mut Vec<u8> {
+impl RespReader {
+    /// Returns the buffer to read into.
+    pub(crate) fn read_buffer(&mut self) -> &mut Vec<u8> {
         if self.at == self.buffer.len() {
             self.buffer.clear();
         } else {
@@ -56,36 +56,36 @@ impl Answers {
         &mut self.buffer
     }
 
-    /// Whether nothing has come in that was not asked for.
+    /// Whether everything that arrived was returned.
     pub(crate) fn is_empty(&self) -> bool {
         self.at == self.buffer.len() && self.open.is_empty()
     }
 
-    /// The next answer, where all of it has come in.
+    /// Returns the next reply, or `None` if not all of it has arrived.
     pub(crate) fn next(&mut self) -> RedisResult<Option<Value>> {
         loop {
-            let Some((part, length)) = part(self.buffer.get(self.at..).unwrap_or_default())? else {
+            let Some((part, length)) = parse_part(self.buffer.get(self.at..).unwrap_or_default())? else {
                 return Ok(None);
             };
             self.at += length;
             let value = match part {
                 Part::Value(value) => value,
                 Part::Collection(kind, 0) => collected(kind, Vec::new()),
-                Part::Collection(..) if self.open.len() == DEPTH_MAX => return Err(senseless()),
+                Part::Collection(..) if self.open.len() == DEPTH_MAX => return Err(malformed()),
                 Part::Collection(kind, left) => {
                     let items = Vec::with_capacity(left.min(ITEMS_EXPECTED_MAX));
                     self.open.push(Collection { kind, left, items });
                     continue;
                 }
             };
-            if let Some(answer) = self.place(value) {
+            if let Some(answer) = self.add(value) {
                 return Ok(Some(answer));
             }
         }
     }
 
-    /// Adds the value to the collection that it belongs to. Gives the whole answer where it was the last of it.
-    fn place(&mut self, mut value: Value) -> Option<Value> {
+    /// Adds the value to its collection. Returns the whole reply if the value completes it.
+    fn add(&mut self, mut value: Value) -> Option<Value> {
         while let Some(collection) = self.open.last_mut() {
             collection.items.push(value);
             collection.left -= 1;
@@ -111,25 +111,25 @@ fn collected(kind: u8, items: Vec<Value>) -> Value {
     }
 }
 
-/// The first part and its length; `None` where not all of it has come in.
-fn part(bytes: &[u8]) -> RedisResult<Option<(Part, usize)>> {
+/// Returns the first part and its length, or `None` if not all of it has arrived.
+fn parse_part(bytes: &[u8]) -> RedisResult<Option<(Part, usize)>> {
     let Some(newline) = bytes.iter().take(LINE_BYTES_MAX).position(|byte| *byte == b'\n') else {
-        return if bytes.len() < LINE_BYTES_MAX { Ok(None) } else { Err(senseless()) };
+        return if bytes.len() < LINE_BYTES_MAX { Ok(None) } else { Err(malformed()) };
     };
     let line_end = newline + 1;
     let (kind, number) = match bytes.get(..newline) {
         Some([kind, number @ .., b'\r']) => (*kind, number),
-        _ => return Err(senseless()),
+        _ => return Err(malformed()),
     };
     let value = match kind {
         b':' => Value::Int(integer(number)?),
         b'+' | b'-' | b'_' | b',' | b'#' | b'(' => by_driver(bytes.get(..line_end))?,
         b'$' | b'=' | b'!' => {
             let Some(length) = count(number)? else { return Ok(Some((Part::Value(Value::Nil), line_end))) };
-            let end = line_end.checked_add(length).ok_or_else(senseless)?;
+            let end = line_end.checked_add(length).ok_or_else(malformed)?;
             let Some(whole) = end.checked_add(2).and_then(|end| bytes.get(..end)) else { return Ok(None) };
             if !whole.ends_with(b"\r\n") {
-                return Err(senseless());
+                return Err(malformed());
             }
             let value = match kind {
                 b'$' => Value::BulkString(whole.get(line_end..end).unwrap_or_default().to_vec()),
@@ -139,11 +139,11 @@ fn part(bytes: &[u8]) -> RedisResult<Option<(Part, usize)>> {
         }
         b'*' | b'~' | b'%' => {
             let Some(items) = count(number)? else { return Ok(Some((Part::Value(Value::Nil), line_end))) };
-            let items = if kind == b'%' { items.checked_mul(2).ok_or_else(senseless)? } else { items };
+            let items = if kind == b'%' { items.checked_mul(2).ok_or_else(malformed)? } else { items };
             return Ok(Some((Part::Collection(kind, items), line_end)));
         }
-        // News among them, as nothing was subscribed to.
-        _ => return Err(senseless()),
+        // Includes push messages, as nothing was subscribed to.
+        _ => return Err(malformed()),
     };
     Ok(Some((Part::Value(value), line_end)))
 }
@@ -153,19 +153,19 @@ fn by_driver(part: Option<&[u8]>) -> RedisResult<Value> {
 }
 
 fn integer(digits: &[u8]) -> RedisResult<i64> {
-    std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok()).ok_or_else(senseless)
+    std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok()).ok_or_else(malformed)
 }
 
-/// A length; `None` for one below zero, which stands for nothing.
+/// A length, or `None` for a negative one, which means null.
 fn count(digits: &[u8]) -> RedisResult<Option<usize>> {
     let number = integer(digits)?;
     if number < 0 {
         return Ok(None);
     }
-    usize::try_from(number).map(Some).map_err(|_| senseless())
+    usize::try_from(number).map(Some).map_err(|_| malformed())
 }
 
-fn senseless() -> RedisError {
+fn malformed() -> RedisError {
     RedisError::from((ErrorKind::Parse, "the answer makes no sense"))
 }
 
@@ -183,44 +183,44 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_read_as_the_driver_reads_them() {
-        let mut answers = Answers::default();
-        answers.room().extend_from_slice(&[ALL, b":1\r\n", ALL].concat());
-        assert_eq!(answers.next().unwrap(), Some(all()));
-        assert_eq!(answers.next().unwrap(), Some(Value::Int(1)));
-        assert!(!answers.is_empty());
-        assert_eq!(answers.next().unwrap(), Some(all()));
-        assert!(answers.is_empty());
-        assert_eq!(answers.next().unwrap(), None);
+    fn replies_are_read_as_the_driver_reads_them() {
+        let mut reader = RespReader::default();
+        reader.read_buffer().extend_from_slice(&[ALL, b":1\r\n", ALL].concat());
+        assert_eq!(reader.next().unwrap(), Some(all()));
+        assert_eq!(reader.next().unwrap(), Some(Value::Int(1)));
+        assert!(!reader.is_empty());
+        assert_eq!(reader.next().unwrap(), Some(all()));
+        assert!(reader.is_empty());
+        assert_eq!(reader.next().unwrap(), None);
     }
 
     #[test]
-    fn an_answer_may_come_in_at_any_bytes() {
+    fn a_reply_may_arrive_in_chunks_of_any_size() {
         for step in 1..ALL.len() {
-            let mut answers = Answers::default();
+            let mut reader = RespReader::default();
             let mut read = Vec::new();
             for chunk in [ALL, ALL].concat().chunks(step) {
-                answers.room().extend_from_slice(chunk);
-                while let Some(answer) = answers.next().unwrap() {
+                reader.read_buffer().extend_from_slice(chunk);
+                while let Some(answer) = reader.next().unwrap() {
                     read.push(answer);
                 }
             }
             assert_eq!(read, [all(), all()], "{step} bytes at once");
-            assert!(answers.is_empty());
+            assert!(reader.is_empty());
         }
     }
 
     #[test]
-    fn an_error_is_the_drivers() {
-        let mut answers = Answers::default();
-        answers.room().extend_from_slice(b"-NOSCRIPT No matching script.\r\n-MOVED 1 a:2\r\n");
-        let mut next = || answers.next().unwrap().unwrap().extract_error().unwrap_err();
+    fn an_error_reply_is_parsed_by_the_driver() {
+        let mut reader = RespReader::default();
+        reader.read_buffer().extend_from_slice(b"-NOSCRIPT No matching script.\r\n-MOVED 1 a:2\r\n");
+        let mut next = || reader.next().unwrap().unwrap().extract_error().unwrap_err();
         assert_eq!(next().kind(), ErrorKind::Server(redis::ServerErrorKind::NoScript));
         assert_eq!(next().redirect_node(), Some(("a:2", 1)));
     }
 
     #[test]
-    fn what_is_no_answer_is_refused() {
+    fn a_malformed_reply_is_refused() {
         let deep = b"*1\r\n".repeat(DEPTH_MAX + 1);
         let long = [b"+".as_slice(), &[b'x'; LINE_BYTES_MAX]].concat();
         let foreign: [&[u8]; 8] = [
@@ -234,10 +234,10 @@ mod tests {
             &long,
         ];
         for bytes in foreign {
-            let mut answers = Answers::default();
-            answers.room().extend_from_slice(bytes);
+            let mut reader = RespReader::default();
+            reader.read_buffer().extend_from_slice(bytes);
             let shown = String::from_utf8_lossy(bytes.get(..12).unwrap_or(bytes)).into_owned();
-            assert_eq!(answers.next().map_err(|error| error.kind()), Err(ErrorKind::Parse), "{shown:?}");
+            assert_eq!(reader.next().map_err(|error| error.kind()), Err(ErrorKind::Parse), "{shown:?}");
         }
     }
 }

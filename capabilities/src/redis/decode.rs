@@ -1,29 +1,20 @@
-//! Numbers, times, ids and answers on their way to the server and back.
+//! Replies of the server to values of the contracts.
 
-use std::time::Duration;
-
-use larder_kernel::{Error, Timestamp, limits};
+use larder_kernel::{Error, Timestamp};
 use redis::Value;
 
 use super::failure::corrupt;
 
 const OPERATION: &str = "redis.read";
-/// The greatest whole number that scripts and sorted sets keep exactly. Counters stay below it.
-pub(crate) const NUMBER_MAX: u64 = (1 << 53) - 1;
 
 type Read<T> = Result<T, Error>;
-
-/// Whole milliseconds of a time to live that has passed its check.
-pub(crate) fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(limits::TTL_MS_MAX)
-}
 
 /// A stored instant.
 pub(crate) fn timestamp(at_ms: i64) -> Read<Timestamp> {
     Timestamp::from_micros(at_ms.saturating_mul(1_000)).map_err(|_| corrupt(OPERATION))
 }
 
-/// A stored id. One that the rules refuse was not written by this program.
+/// A stored id. An id that violates the rules was not written by this program.
 pub(crate) fn id<T: TryFrom<String>>(answer: Value) -> Read<T> {
     T::try_from(text(answer)?).map_err(|_| corrupt(OPERATION))
 }

@@ -14,9 +14,10 @@ use larder_kernel::{Error, ErrorKind, Result};
 use sqlx::{PgConnection, Row};
 use tokio::task::JoinHandle;
 
-use super::engine::Engine;
-use super::failure::Fallible;
-use super::value::{count, length};
+use super::Engine;
+use crate::postgres::decode::count;
+use crate::postgres::encode::length;
+use crate::postgres::failure::Fallible;
 
 const OPERATION: &str = "postgres.sweep";
 /// How long nothing is looked for after all that had expired was gone.

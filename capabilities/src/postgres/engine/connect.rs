@@ -1,4 +1,4 @@
-//! Connecting aside, where the caller's runtime neither waits for it nor is waited for.
+//! Connecting on a blocking thread, so that a busy runtime does not delay the handshake.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -13,68 +13,68 @@ use tokio::sync::oneshot;
 /// Attempts to connect within the time that a call may wait for a connection.
 const ATTEMPTS: u32 = 3;
 
-/// Whether anybody still waits for a login. Each of its steps is taken under the lock.
+/// Whether the caller gave up on the connection. Each step of connecting is taken under the lock.
 #[derive(Default)]
-struct Abandoned(Mutex<bool>);
+struct Cancelled(Mutex<bool>);
 
-impl Abandoned {
+impl Cancelled {
     fn lock(&self) -> MutexGuard<'_, bool> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Whoever waits for a login. Dropped, no further step of it is taken, and none is under way.
+/// Cancels connecting when it is dropped: no further step is taken then, and none is under way.
 ///
-/// A runtime drops its tasks before its timers and sockets, which panic when they are asked for after that. So a step on a
-/// thread aside must not go on while the runtime ends.
-struct Waiting(Arc<Abandoned>);
+/// A runtime drops its tasks before its timers and sockets, which panic when they are asked for after that. So no step may
+/// run on the blocking thread while the runtime ends.
+struct CancelOnDrop(Arc<Cancelled>);
 
-impl Drop for Waiting {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         *self.0.lock() = true;
     }
 }
 
-/// Connects within `limit`; nothing where nobody answers.
+/// Connects within `limit`, or returns `None` if the server does not answer in that time.
 ///
-/// An attempt whose first packet is lost, or meets what is left of an earlier connection between the same ports, gets no
-/// answer: so there are several, each from another port and with twice the time of the one before.
+/// An attempt gets no answer if its first packet is lost, or if it meets what is left of an earlier connection between the
+/// same ports. So there are several attempts, each from another port and with twice the time of the one before.
 ///
-/// The driver computes its proof of the password in some 800 steps and gives other tasks a turn after each. On a busy
-/// runtime that is 800 rounds of all that is ready, which takes seconds; so it runs on a thread aside, where nobody else
-/// waits for a turn. It ends there when this future is dropped, which waits for the step that is under way.
-pub(super) async fn log_in<T, F>(limit: Duration, connect: impl Fn() -> F + Send + 'static) -> Option<T>
+/// The driver computes its proof of the password in some 800 steps and yields after each. On a busy runtime that is 800
+/// rounds of all ready tasks, which takes seconds; so it runs on a blocking thread. It ends there when this future is
+/// dropped, which waits for the step that is under way.
+pub(super) async fn connect<T, F>(limit: Duration, open: impl Fn() -> F + Send + 'static) -> Option<T>
 where
     T: Send + 'static,
     F: Future<Output = T>,
 {
-    let abandoned = Arc::new(Abandoned::default());
-    let (mut made, connected) = oneshot::channel();
-    // Dropped after `connected`, whose end wakes the thread aside: a login in the midst of its steps would hardly let
-    // anybody else have the lock.
-    let _waiting = Waiting(Arc::clone(&abandoned));
+    let cancelled = Arc::new(Cancelled::default());
+    let (mut reply, connected) = oneshot::channel();
+    // Dropped after `connected`, whose end wakes the blocking thread: steps in quick succession would hardly let anybody
+    // else take the lock.
+    let _cancel = CancelOnDrop(Arc::clone(&cancelled));
     let runtime = Handle::current();
     tokio::task::spawn_blocking(move || {
         let attempted = runtime.block_on(async {
-            let mut attempts = pin!(attempts(limit, connect));
+            let mut attempts = pin!(attempts(limit, open));
             let steps = poll_fn(|context| {
-                let abandoned = abandoned.lock();
-                if *abandoned { Poll::Ready(None) } else { attempts.as_mut().poll(context) }
+                let cancelled = cancelled.lock();
+                if *cancelled { Poll::Ready(None) } else { attempts.as_mut().poll(context) }
             });
-            match select(pin!(made.closed()), steps).await {
+            match select(pin!(reply.closed()), steps).await {
                 Either::Left(_) => None,
                 Either::Right((connected, _)) => connected,
             }
         });
-        let _ = made.send(attempted);
+        let _ = reply.send(attempted);
     });
     connected.await.ok().flatten()
 }
 
-async fn attempts<T, F: Future<Output = T>>(limit: Duration, connect: impl Fn() -> F) -> Option<T> {
+async fn attempts<T, F: Future<Output = T>>(limit: Duration, open: impl Fn() -> F) -> Option<T> {
     let unit = limit / ((1 << ATTEMPTS) - 1);
     for attempt in 0..ATTEMPTS {
-        if let Ok(connected) = tokio::time::timeout(unit * (1 << attempt), connect()).await {
+        if let Ok(connected) = tokio::time::timeout(unit * (1 << attempt), open()).await {
             return Some(connected);
         }
     }
@@ -102,15 +102,15 @@ mod tests {
         }
     }
 
-    /// Once a login went on while its runtime ended, and asked for a timer that was gone.
+    /// Connecting once went on while its runtime ended, and asked for a timer that was gone.
     #[test]
-    fn a_runtime_that_ends_does_not_take_its_timers_from_under_a_login() {
+    fn connecting_takes_no_step_after_its_runtime_began_to_end() {
         for mut builder in [Builder::new_current_thread(), Builder::new_multi_thread()] {
             let runtime = builder.enable_all().build().unwrap();
             let panicked = Arc::new(AtomicBool::new(false));
             let (stepping, begun) = mpsc::channel();
             let witness = Arc::clone(&panicked);
-            let login = log_in(Duration::from_secs(60), move || {
+            let connecting = connect(Duration::from_secs(60), move || {
                 let (stepping, witness) = (stepping.clone(), Witness(Arc::clone(&witness)));
                 async move {
                     let _witness = witness;
@@ -121,7 +121,7 @@ mod tests {
                     std::future::pending::<()>().await;
                 }
             });
-            runtime.spawn(login);
+            runtime.spawn(connecting);
             runtime.block_on(async {
                 tokio::task::yield_now().await;
                 tokio::task::spawn_blocking(move || begun.recv().unwrap()).await.unwrap();

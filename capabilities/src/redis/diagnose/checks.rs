@@ -1,9 +1,9 @@
-//! What a server says of itself, and what that means for the stores.
+//! The checks of one server, from its `INFO` and its settings.
 
 use larder_kernel::Durability;
 
 use super::super::config::RedisConfig;
-use super::super::durability::{Info, SERVER_VERSION_MAJOR_MIN, durability};
+use super::super::engine::{Info, SERVER_VERSION_MAJOR_MIN, durability};
 use crate::diagnose::Check;
 
 const VERSION: &str = "the scripts use what Redis 7.0 has";
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_says_of_itself_is_judged() {
+    fn the_info_of_a_server_decides_the_checks() {
         for (text, expected) in [
             (
                 "role:master\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\nredis_version:7.4.1\r\n",

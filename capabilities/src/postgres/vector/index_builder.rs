@@ -1,9 +1,9 @@
-//! The indexes of large collections: who makes them, when, and who takes them away.
+//! Building and removing the indexes of large collections.
 //!
-//! A collection that is opened with `vector_index=hnsw` and has grown large gets two indexes of its own: one over its
-//! embeddings, one over its metadata. The first search that would profit has them made, by a task on a connection of its
-//! own and without blocking writers; searches stay exact until they are ready. A lock lets one process at a time do so.
-//! A process that dies in the middle leaves an invalid index behind, which the next one removes and makes again.
+//! With `vector_index=hnsw` a large collection gets two indexes of its own: one over its embeddings, one over its metadata.
+//! The first search that would profit starts a task that builds them on a connection of its own, without blocking writers;
+//! searches stay exact until the indexes are ready. A lock admits one building process at a time. A process that dies in
+//! the middle leaves an invalid index behind, which the next one removes and builds again.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,12 +15,12 @@ use tokio::task::JoinHandle;
 
 use super::read::dimensions;
 use crate::postgres::config::{Migrate, PostgresConfig, VectorIndex};
+use crate::postgres::encode::integer;
 use crate::postgres::failure::{Failure, Fallible};
-use crate::postgres::value::integer;
 
-/// How long a process leaves it at that after it could not make an index, or another one was at it.
+/// How long a process pauses after it could not build an index, or another process held the lock.
 const RETRY_PAUSE: Duration = Duration::from_secs(60);
-/// How often somebody who waits for an index looks whether another process is done with its own.
+/// How often a call that waits for the lock tries again to take it.
 const LOCK_PAUSE: Duration = Duration::from_millis(100);
 /// More edges and a wider search for them than pgvector's defaults, for the recall in clustered data.
 const BUILD_OPTIONS: &str = "m = 24, ef_construction = 128";
@@ -34,8 +34,8 @@ pub(super) fn indexed_type(dimensions: usize) -> Option<&'static str> {
     }
 }
 
-/// Whether collections are indexed, and the task that does so.
-pub(crate) struct Indexing {
+/// Whether collections are indexed, and the task that builds the indexes.
+pub(crate) struct IndexBuilder {
     connect: PgConnectOptions,
     index: VectorIndex,
     rows_min: u64,
@@ -47,7 +47,7 @@ pub(crate) struct Indexing {
 #[derive(Default)]
 struct Work {
     task: Option<JoinHandle<Fallible<()>>>,
-    /// Until when nothing is tried again. A task that does what it should takes this away.
+    /// Until when no other task is started. A task that succeeds removes the pause.
     pause: Arc<Mutex<Option<Instant>>>,
 }
 
@@ -61,7 +61,7 @@ struct Catalog {
     gin: Option<bool>,
 }
 
-impl Indexing {
+impl IndexBuilder {
     pub(crate) fn new(connect: PgConnectOptions, config: &PostgresConfig) -> Self {
         Self {
             connect,
@@ -83,8 +83,8 @@ impl Indexing {
         integer(self.rows_min)
     }
 
-    /// Has the indexes of a collection made in the background, and those of dropped collections removed. Does nothing while
-    /// that is going on, for a while after it did not work, and where the schema is not to be changed.
+    /// Starts a task that builds the indexes of a collection and removes those of dropped collections. Does nothing while a
+    /// task runs, during the pause after a failure, and with `migrate=check`.
     pub(super) fn start(&self, namespace: &Namespace, collection: Option<&CollectionName>) {
         if !self.is_on() || self.migrate == Migrate::Check {
             return;
@@ -102,16 +102,16 @@ impl Indexing {
             let mut connection = PgConnection::connect_with(&connect).await?;
             if take_lock(&mut connection).await? {
                 if let Some(collection) = collection {
-                    make(&mut connection, &namespace, &collection, rows_min).await?;
+                    build(&mut connection, &namespace, &collection, rows_min).await?;
                 }
-                sweep(&mut connection).await?;
+                remove_orphans(&mut connection).await?;
                 lock(&pause).take();
             }
             Ok(connection.close().await?)
         }));
     }
 
-    /// Makes the indexes of a collection, however small, and says whether it has them then.
+    /// Builds the indexes of a collection of any size. Returns whether it has them then.
     pub(super) async fn build(&self, namespace: &Namespace, collection: &CollectionName) -> Fallible<bool> {
         if !self.is_on() {
             let message = "the database was opened without `vector_index=hnsw`; open it with that";
@@ -120,11 +120,11 @@ impl Indexing {
         let connecting = PgConnection::connect_with(&self.connect);
         let connected = tokio::time::timeout(self.connect_timeout, connecting).await;
         let mut connection = connected.map_err(|_| silent())??;
-        // Waiting inside the server would hold up the very index that is waited for.
+        // A wait inside the server would delay the very index that is waited for.
         while !take_lock(&mut connection).await? {
             tokio::time::sleep(LOCK_PAUSE).await;
         }
-        let made = make(&mut connection, namespace, collection, 1).await.map_err(name_owner)?;
+        let made = build(&mut connection, namespace, collection, 1).await.map_err(name_owner)?;
         connection.close().await?;
         Ok(made)
     }
@@ -136,7 +136,7 @@ impl Indexing {
     }
 }
 
-impl Drop for Indexing {
+impl Drop for IndexBuilder {
     fn drop(&mut self) {
         self.stop();
     }
@@ -152,7 +152,7 @@ fn silent() -> Error {
     Error::new(ErrorKind::Timeout, super::BUILD_INDEX, message).with_outcome(Outcome::NotApplied)
 }
 
-/// A right that no grant gives.
+/// No grant gives the right to index a table, so the error names the owner.
 fn name_owner(failure: Failure) -> Failure {
     match failure {
         Failure::Database(sqlx::Error::Database(error)) if error.code().as_deref() == Some("42501") => {
@@ -164,13 +164,13 @@ fn name_owner(failure: Failure) -> Failure {
     }
 }
 
-/// Takes the lock of those who make indexes, if it is free; it goes with the connection.
+/// Takes the lock of index builders, if it is free. It is released with the connection.
 async fn take_lock(connection: &mut PgConnection) -> Fallible<bool> {
     sqlx::raw_sql("SET statement_timeout = 0; SET lock_timeout = 0").execute(&mut *connection).await?;
     Ok(sqlx::query_scalar("SELECT pg_try_advisory_lock(1282565234, 3)").fetch_one(connection).await?)
 }
 
-async fn look(
+async fn read_catalog(
     connection: &mut PgConnection,
     namespace: &Namespace,
     collection: &CollectionName,
@@ -205,14 +205,16 @@ async fn look(
     }))
 }
 
-/// Makes what a collection of at least so many documents lacks. The caller holds the lock.
-async fn make(
+/// Builds the missing indexes of a collection of at least so many documents. The caller holds the lock.
+async fn build(
     connection: &mut PgConnection,
     namespace: &Namespace,
     collection: &CollectionName,
     rows_min: i64,
 ) -> Fallible<bool> {
-    let Some(catalog) = look(connection, namespace, collection, rows_min).await? else { return Ok(false) };
+    let Some(catalog) = read_catalog(connection, namespace, collection, rows_min).await? else {
+        return Ok(false);
+    };
     let (Some(table), Some(kind)) = (&catalog.table, indexed_type(catalog.dimensions)) else {
         return Ok(false);
     };
@@ -265,7 +267,7 @@ async fn make(
 }
 
 /// Removes the indexes of collections that are gone, or were made anew with another dimension. The caller holds the lock.
-async fn sweep(connection: &mut PgConnection) -> Fallible<()> {
+async fn remove_orphans(connection: &mut PgConnection) -> Fallible<()> {
     let statements: Vec<String> = sqlx::query_scalar(
         r"SELECT format('DROP INDEX CONCURRENTLY IF EXISTS larder.%I', i.relname) FROM pg_catalog.pg_class i
           WHERE i.relnamespace = 'larder'::regnamespace AND i.relkind = 'i' AND i.relname ~ '^documents_(hnsw|gin)_'

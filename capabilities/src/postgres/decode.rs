@@ -1,17 +1,26 @@
-//! Columns to values of the contracts, and values to columns.
+//! Columns to values of the contracts.
 
-use larder_kernel::Metadata;
+use larder_kernel::{Metadata, Timestamp};
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 
 use super::failure::{Fallible, corrupt};
-use super::value::count;
 
 const READ: &str = "postgres.read";
 
-/// The JSON text of a metadata column.
-pub(crate) fn metadata_text(metadata: &Metadata) -> Fallible<String> {
-    serde_json::to_string(metadata).map_err(|_| corrupt(READ).into())
+/// A stored instant.
+pub(crate) fn timestamp(at_ms: i64) -> Fallible<Timestamp> {
+    Ok(Timestamp::from_micros(at_ms.saturating_mul(1_000)).map_err(|_| corrupt(READ))?)
+}
+
+/// A stored count.
+pub(crate) fn count(stored: i64) -> Fallible<u64> {
+    Ok(u64::try_from(stored).map_err(|_| corrupt(READ))?)
+}
+
+/// A stored id. An id that violates the rules was not written by this program.
+pub(crate) fn parse_id<T: TryFrom<String>>(stored: String) -> Fallible<T> {
+    T::try_from(stored).map_err(|_| corrupt(READ).into())
 }
 
 /// The metadata in a column.

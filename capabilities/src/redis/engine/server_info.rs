@@ -1,47 +1,48 @@
-//! What a server must be like, and what a write that it acknowledged survives.
+//! The version and settings that a server must have, and the durability that they give.
 
 use larder_kernel::{Durability, Error, ErrorKind};
 use redis::{Cmd, RedisResult, Value};
 
-use super::failure::{Failure, Fallible};
-use super::value;
+use crate::redis::decode;
+use crate::redis::failure::{Failure, Fallible};
 
 const OPERATION: &str = "redis.open";
-/// The oldest server on which scripts see one clock, roll nothing out half and are refused as a whole without memory.
-pub(super) const SERVER_VERSION_MAJOR_MIN: u64 = 7;
+/// The oldest version whose scripts see one clock, replicate as a whole and are refused before the first write without
+/// memory.
+pub(crate) const SERVER_VERSION_MAJOR_MIN: u64 = 7;
 
-/// What a server says about itself.
+/// What the stores need to know of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Examined {
+pub(crate) struct ServerInfo {
     pub(crate) durability: Durability,
     /// Whether it is part of a cluster.
     pub(crate) clustered: bool,
 }
 
-/// A connection that was just made.
-pub(crate) trait Fresh {
-    /// The server's answer; its refusal is an error.
-    fn ask(&mut self, command: &Cmd) -> impl Future<Output = RedisResult<Value>> + Send;
+/// A connection that sends one command at a time.
+pub(crate) trait SendCommand {
+    /// Returns the reply; an error reply is an error.
+    fn send_command(&mut self, command: &Cmd) -> impl Future<Output = RedisResult<Value>> + Send;
 }
 
-/// Asks a server for its settings, and refuses one that could lose data which it holds.
-pub(crate) async fn examine(connection: &mut impl Fresh) -> Fallible<Examined> {
+/// Reads a server's settings, and refuses a server that could drop stored data.
+pub(crate) async fn examine(connection: &mut impl SendCommand) -> Fallible<ServerInfo> {
     let mut info = Cmd::new();
     info.arg("INFO");
-    let answer = connection.ask(&info).await.map_err(Failure::Connect)?;
-    let info = String::from_utf8_lossy(&value::bytes(answer)?).into_owned();
+    let answer = connection.send_command(&info).await.map_err(Failure::Connect)?;
+    let info = String::from_utf8_lossy(&decode::bytes(answer)?).into_owned();
     let info = Info(&info);
     info.check()?;
     let mut ask = Cmd::new();
     ask.arg("CONFIG").arg("GET").arg("appendfsync").arg("no-appendfsync-on-rewrite");
-    // A user who may not ask, as with most hosted servers, is told the least.
-    let settings = match connection.ask(&ask).await {
-        Ok(answer) => value::pairs(answer)?,
+    // Without the right to read them, as on most hosted servers, the weakest durability is assumed.
+    let settings = match connection.send_command(&ask).await {
+        Ok(answer) => decode::pairs(answer)?,
         Err(error) if error.code().is_some() => Vec::new(),
         Err(error) => return Err(Failure::Connect(error)),
     };
     let setting = |name: &str| settings.iter().find(|(key, _)| *key == name).map(|(_, value)| &**value);
-    Ok(Examined {
+    Ok(ServerInfo {
         durability: durability(
             info.get("aof_enabled") == Some("1"),
             setting("appendfsync"),
@@ -52,10 +53,10 @@ pub(crate) async fn examine(connection: &mut impl Fresh) -> Fallible<Examined> {
 }
 
 /// The answer to `INFO`.
-pub(super) struct Info<'a>(pub(super) &'a str);
+pub(crate) struct Info<'a>(pub(crate) &'a str);
 
 impl<'a> Info<'a> {
-    pub(super) fn get(&self, name: &str) -> Option<&'a str> {
+    pub(crate) fn get(&self, name: &str) -> Option<&'a str> {
         self.0.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
     }
 
@@ -84,7 +85,7 @@ impl<'a> Info<'a> {
 
 /// With `everysec` the server holds acknowledged writes back from the operating system while a flush is under way, for
 /// up to two seconds, so they are lost with its process. With `no` and `always` it never does.
-pub(super) fn durability(log: bool, flush: Option<&str>, skip_in_rewrite: Option<&str>) -> Durability {
+pub(crate) fn durability(log: bool, flush: Option<&str>, skip_in_rewrite: Option<&str>) -> Durability {
     match (log, flush, skip_in_rewrite) {
         (true, Some("always"), Some("no")) => Durability::Power,
         (true, Some("always" | "no"), _) => Durability::Process,

@@ -1,0 +1,145 @@
+//! Leases: the use of one connection by one job.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::time::Duration;
+
+use larder_kernel::{Error, ErrorKind, Outcome, Result};
+use sqlx::pool::PoolConnection;
+use sqlx::{PgConnection, PgPool};
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::pool::{self, IdlePool, PooledConnection};
+use super::within;
+use crate::driver::Pool;
+use crate::postgres::failure::{Failure, Fallible};
+
+/// Where connections come from.
+pub(super) enum Source {
+    /// A pool of the engine's own.
+    Own(Arc<IdlePool>),
+    /// The caller's, who may have left anything on its connections and wants each back after its call.
+    Foreign(PgPool),
+}
+
+impl Source {
+    /// Returns a connection for one job.
+    pub(super) async fn lease(&self, operation: &'static str, call_timeout: Duration) -> Result<Lease> {
+        let refused = |error| Failure::from(error).into_error(operation).with_outcome(Outcome::NotApplied);
+        match self {
+            Self::Own(pool) => match pool.acquire().await {
+                Ok((connection, permit)) => {
+                    Ok(Lease { leased: Some(Leased::Own(Arc::clone(pool), connection, permit)) })
+                }
+                // The pool gives up on an unreachable server with the same error as on a lack of connections.
+                Err(sqlx::Error::PoolTimedOut) if pool.is_unreachable() => {
+                    Err(Error::new(
+                        ErrorKind::Unavailable,
+                        operation,
+                        "the database cannot be reached; check that its server runs, or raise `acquire_timeout_ms`",
+                    )
+                    .with_outcome(Outcome::NotApplied))
+                }
+                Err(error) => Err(refused(error)),
+            },
+            Self::Foreign(pool) => {
+                let leased = Leased::Foreign(pool.acquire().await.map_err(refused)?);
+                let mut lease = Lease { leased: Some(leased) };
+                // Ends a transaction that was left open; without one the server does not even warn.
+                let ended = sqlx::raw_sql("BEGIN; ROLLBACK").execute(&mut *lease);
+                within(call_timeout, operation, ended).await?.map_err(refused)?;
+                Ok(lease)
+            }
+        }
+    }
+
+    /// Returns the number of connections, and of those in use.
+    pub(super) fn status(&self) -> Pool {
+        match self {
+            Self::Own(pool) => pool.status(),
+            Self::Foreign(pool) => {
+                let open = pool.size();
+                let idle = u32::try_from(pool.num_idle()).unwrap_or(open);
+                let max = Some(pool.options().get_max_connections());
+                Pool { open, in_use: Some(open.saturating_sub(idle)), max, closed: pool.is_closed() }
+            }
+        }
+    }
+
+    /// Closes the pool. The caller's own pool stays open.
+    pub(super) async fn close(&self) {
+        if let Self::Own(pool) = self {
+            pool.close().await;
+        }
+    }
+}
+
+/// A connection that one job uses. Dropped in the middle of the job, it is closed and not returned to the pool.
+pub(super) struct Lease {
+    leased: Option<Leased>,
+}
+
+enum Leased {
+    Own(Arc<IdlePool>, PooledConnection, OwnedSemaphorePermit),
+    Foreign(PoolConnection<sqlx::Postgres>),
+}
+
+impl Lease {
+    /// Closes the idle connections: after one was lost or got no answer, the others most likely are lost too.
+    pub(super) fn taint(&self) {
+        if let Some(Leased::Own(pool, ..)) = &self.leased {
+            pool.close_idle();
+        }
+    }
+
+    /// Ends the lease. A failure that is not the server's own answer leaves the connection in an unknown state.
+    pub(super) fn release<T>(mut self, result: &Fallible<T>) {
+        if let Err(failure) = result
+            && failure.is_lost_connection()
+        {
+            self.taint();
+            return;
+        }
+        let clean =
+            matches!(result, Ok(_) | Err(Failure::Contract(_) | Failure::Database(sqlx::Error::Database(_))));
+        if clean {
+            match self.leased.take() {
+                Some(Leased::Own(pool, connection, permit)) => pool.release(connection, permit),
+                // Its own drop returns it.
+                Some(Leased::Foreign(_)) | None => {}
+            }
+        }
+    }
+}
+
+impl Deref for Lease {
+    type Target = PgConnection;
+
+    fn deref(&self) -> &PgConnection {
+        match &self.leased {
+            Some(Leased::Own(_, connection, _)) => &connection.inner,
+            Some(Leased::Foreign(connection)) => connection,
+            None => unreachable!("only the end of the lease takes the connection"),
+        }
+    }
+}
+
+impl DerefMut for Lease {
+    fn deref_mut(&mut self) -> &mut PgConnection {
+        match &mut self.leased {
+            Some(Leased::Own(_, connection, _)) => &mut connection.inner,
+            Some(Leased::Foreign(connection)) => connection,
+            None => unreachable!("only the end of the lease takes the connection"),
+        }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        match self.leased.take() {
+            Some(Leased::Own(_, connection, _permit)) => connection.close(),
+            Some(Leased::Foreign(connection)) => pool::close(connection),
+            None => {}
+        }
+    }
+}

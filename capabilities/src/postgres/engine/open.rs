@@ -1,0 +1,73 @@
+//! Opening a database: the checks of its server, and the upgrade of its schema.
+
+use std::time::Duration;
+
+use larder_kernel::{Durability, Error, ErrorKind};
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{Connection, PgConnection, Row};
+
+use super::connect::connect;
+use super::{GRACE, OPEN, silent, within};
+use crate::postgres::config::PostgresConfig;
+use crate::postgres::failure::Fallible;
+use crate::postgres::schema;
+
+/// The oldest server with all that the schema uses.
+pub(crate) const SERVER_VERSION_MIN: i32 = 140_000;
+
+/// Connects with the options of every call, refuses a database on which the stores do not work, upgrades its schema, and
+/// returns the durability of a commit.
+pub(super) async fn examine(
+    options: &PgConnectOptions,
+    config: &PostgresConfig,
+    call_timeout: Duration,
+) -> Fallible<Durability> {
+    let options = options.clone();
+    let open = move || {
+        let options = options.clone();
+        async move { PgConnection::connect_with(&options).await }
+    };
+    let connected = connect(config.acquire_timeout, open).await;
+    let mut connection = connected.ok_or_else(|| silent(OPEN))??;
+    let durability = within(call_timeout, OPEN, probe(&mut connection)).await??;
+    if !within(call_timeout, OPEN, schema::is_newest(&mut connection)).await?? {
+        let migrating = schema::migrate(&mut connection, config.migrate);
+        within(config.migrate_timeout, OPEN, migrating).await??;
+    }
+    let _ = tokio::time::timeout(GRACE, connection.close()).await;
+    Ok(durability)
+}
+
+/// Refuses a server on which the schema does not work, and reads the durability of a commit.
+async fn probe(connection: &mut PgConnection) -> Fallible<Durability> {
+    let row = sqlx::query(
+        "SELECT current_setting('server_version_num')::int, current_setting('server_encoding'),
+            current_setting('fsync')::bool, current_setting('synchronous_commit') <> 'off'",
+    )
+    .fetch_one(connection)
+    .await?;
+    let version: i32 = row.try_get(0)?;
+    if version < SERVER_VERSION_MIN {
+        return Err(Error::new(
+            ErrorKind::Unsupported,
+            OPEN,
+            "the server is older than PostgreSQL 14; upgrade it",
+        )
+        .with_context("server_version", i64::from(version))
+        .into());
+    }
+    if row.try_get::<String, _>(1)? != "UTF8" {
+        return Err(Error::new(
+            ErrorKind::Unsupported,
+            OPEN,
+            "the database's encoding is not UTF8; create it with `ENCODING 'UTF8'`",
+        )
+        .into());
+    }
+    Ok(match (row.try_get(2)?, row.try_get(3)?) {
+        (true, true) => Durability::Power,
+        // The commit is with the operating system, which outlives the server's processes.
+        (false, true) => Durability::Process,
+        (_, false) => Durability::None,
+    })
+}

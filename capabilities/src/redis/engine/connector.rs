@@ -1,0 +1,179 @@
+//! Opening connections to the servers of one database.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+
+use larder_kernel::{Durability, Error, ErrorKind, Outcome, Result};
+use redis::aio::MultiplexedConnection;
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, IntoConnectionInfo, ProtocolVersion, PushInfo,
+    PushKind, RedisConnectionInfo, TlsCertificates, Value,
+};
+
+use super::dedicated_connection::DedicatedConnection;
+use super::server_info::{SendCommand, ServerInfo, examine};
+use crate::redis::config::{Address, RedisConfig, Servers};
+use crate::redis::failure::{Failure, Fallible};
+
+const OPERATION: &str = "redis.open";
+/// Calls that may wait to be written to the shared connection. More wait for room.
+const QUEUED_CALLS_MAX: usize = 1_024;
+
+/// Opens connections to any server of one database.
+pub(crate) struct Connector {
+    config: RedisConfig,
+    certificates: Option<TlsCertificates>,
+    /// The rank of the durability that the stores declared; a server that became weaker is refused.
+    declared: AtomicU8,
+}
+
+/// The shared connection, with the settings of its server.
+#[derive(Clone)]
+pub(crate) struct SharedConnection {
+    pub(super) connection: MultiplexedConnection,
+    lost: Arc<AtomicBool>,
+    pub(super) generation: u64,
+    pub(crate) info: ServerInfo,
+}
+
+impl Connector {
+    /// Reads the files that the settings name. No connection is opened yet.
+    pub(crate) async fn new(config: RedisConfig) -> Result<Self> {
+        if config.tls && rustls::crypto::CryptoProvider::get_default().is_none() {
+            // The driver panics without one. If another thread installs one first, that one is used.
+            let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        }
+        let certificates = match &config.tls_ca_file {
+            None => None,
+            Some(path) => {
+                Some(TlsCertificates { client_tls: None, root_cert: Some(read_certificates(path).await?) })
+            }
+        };
+        Ok(Self { config, certificates, declared: AtomicU8::new(0) })
+    }
+
+    pub(crate) fn config(&self) -> &RedisConfig {
+        &self.config
+    }
+
+    /// Sets the durability that every later connection must reach.
+    pub(crate) fn declare(&self, durability: Durability) {
+        self.declared.store(rank(durability), Ordering::Relaxed);
+    }
+
+    /// Returns a client for one server.
+    pub(crate) fn client(&self, address: &Address, protocol: ProtocolVersion) -> Fallible<Client> {
+        let (host, port) = address.clone();
+        let addr = if self.config.tls {
+            ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None }
+        } else {
+            ConnectionAddr::Tcp(host, port)
+        };
+        let mut login = RedisConnectionInfo::default().set_protocol(protocol);
+        if let Servers::Single(_, database) = &self.config.servers {
+            login = login.set_db(*database);
+        }
+        if let Some(user) = &self.config.user {
+            login = login.set_username(user);
+        }
+        if let Some(password) = &self.config.password {
+            login = login.set_password(password);
+        }
+        let info = addr.into_connection_info().map_err(Failure::Connect)?.set_redis_settings(login);
+        let client = match &self.certificates {
+            Some(certificates) => Client::build_with_tls(info, certificates.clone()),
+            None => Client::open(info),
+        };
+        client.map_err(Failure::Connect)
+    }
+
+    /// Opens a shared connection.
+    pub(super) async fn connect(&self, address: &Address, generation: u64) -> Fallible<SharedConnection> {
+        let client = self.client(address, ProtocolVersion::RESP3)?;
+        let lost = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&lost);
+        let settings = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(self.config.connect_timeout))
+            .set_response_timeout(Some(self.config.response_timeout))
+            .set_pipeline_buffer_size(QUEUED_CALLS_MAX)
+            .set_push_sender(move |push: PushInfo| {
+                if push.kind == PushKind::Disconnection {
+                    told.store(true, Ordering::Release);
+                }
+                Ok::<(), redis::aio::SendError>(())
+            });
+        let connecting = client.get_multiplexed_async_connection_with_config(&settings);
+        let mut connection = Box::pin(connecting).await.map_err(|error| self.explain(error))?;
+        let info = self.examine(&mut connection).await?;
+        Ok(SharedConnection { connection, lost, generation, info })
+    }
+
+    pub(super) async fn connect_dedicated(&self, address: &Address) -> Fallible<DedicatedConnection> {
+        let opening = async {
+            let mut connection = DedicatedConnection::connect(address, &self.config).await?;
+            self.examine(&mut connection).await?;
+            Ok(connection)
+        };
+        match tokio::time::timeout(self.config.connect_timeout, opening).await {
+            Ok(opened) => opened,
+            Err(_) => Err(Failure::Connect(std::io::Error::from(std::io::ErrorKind::TimedOut).into())),
+        }
+    }
+
+    /// Refuses a server that is less durable than the stores declared.
+    async fn examine(&self, connection: &mut impl SendCommand) -> Fallible<ServerInfo> {
+        let info = examine(connection).await?;
+        if rank(info.durability) < self.declared.load(Ordering::Relaxed) {
+            return Err(Error::new(
+                ErrorKind::Unavailable,
+                OPERATION,
+                "the server persists less than it did when it was opened; open it again",
+            )
+            .with_outcome(Outcome::NotApplied)
+            .into());
+        }
+        Ok(info)
+    }
+
+    /// With TLS, an I/O error other than a refused connection means a bad certificate or a server without TLS, which may
+    /// wait for more input until the timeout.
+    pub(crate) fn explain(&self, error: redis::RedisError) -> Failure {
+        if !self.config.tls || !error.is_io_error() || error.is_connection_refusal() {
+            return Failure::Connect(error);
+        }
+        let kind = if error.is_timeout() { ErrorKind::Timeout } else { ErrorKind::Unavailable };
+        let message = "no trusted TLS connection to the server; does it speak TLS, and is its certificate valid for \
+                       the host of the URL? Name a private authority in `tls_ca_file`";
+        Error::new(kind, OPERATION, message).with_outcome(Outcome::NotApplied).into()
+    }
+}
+
+impl SharedConnection {
+    pub(super) fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Acquire)
+    }
+}
+
+impl SendCommand for MultiplexedConnection {
+    async fn send_command(&mut self, command: &Cmd) -> redis::RedisResult<Value> {
+        // The driver returns an error reply as a value.
+        self.send_packed_command(command).await.and_then(Value::extract_error)
+    }
+}
+
+fn rank(durability: Durability) -> u8 {
+    match durability {
+        Durability::None => 0,
+        Durability::Process => 1,
+        Durability::Power => 2,
+    }
+}
+
+async fn read_certificates(path: &Path) -> Result<Vec<u8>> {
+    let path = path.to_owned();
+    let read = tokio::task::spawn_blocking(move || std::fs::read(path)).await;
+    read.ok()
+        .and_then(|read| read.ok())
+        .ok_or_else(|| Error::invalid(OPERATION, "url", "names a `tls_ca_file` that cannot be read"))
+}

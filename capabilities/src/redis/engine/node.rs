@@ -1,0 +1,167 @@
+//! The connections to one server: opened when they are needed, and replaced after they are lost.
+//!
+//! A few concurrent calls have a dedicated connection each. All others share one connection, whose task writes commands and
+//! reads replies for many of them at a time; over TLS all calls do.
+//!
+//! In some modes the driver sends a command again after a lost connection. This module does not: a write that may have
+//! happened is reported as such, and only reads are repeated.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use redis::{Cmd, Pipeline, Value};
+use tokio::sync::Mutex;
+
+use super::connector::{Connector, SharedConnection};
+use super::dedicated_connection::{CheckedOut, Checkout, DedicatedPool};
+use crate::redis::config::Address;
+use crate::redis::failure::{Failure, Fallible};
+
+/// The connections to one server.
+pub(crate) struct NodeConnections {
+    connector: Arc<Connector>,
+    address: Address,
+    dedicated: DedicatedPool,
+    shared: Mutex<Option<SharedConnection>>,
+    /// How often opening a connection timed out.
+    timeouts: AtomicU64,
+}
+
+impl NodeConnections {
+    pub(crate) fn new(connector: Arc<Connector>, address: Address) -> Self {
+        let (dedicated, shared) = (DedicatedPool::new(), Mutex::new(None));
+        Self { connector, address, dedicated, shared, timeouts: AtomicU64::new(0) }
+    }
+
+    pub(crate) fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// Returns the shared connection, and opens it if there is none. Concurrent calls wait for the same one; if it times
+    /// out, they fail with it instead of waiting again one after the other.
+    pub(crate) async fn shared(&self) -> Fallible<SharedConnection> {
+        let timeouts = self.timeouts.load(Ordering::Acquire);
+        let mut shared = self.shared.lock().await;
+        let generation = self.dedicated.generation();
+        let is_good = |shared: &&SharedConnection| shared.generation == generation && !shared.is_lost();
+        if let Some(shared) = shared.as_ref().filter(is_good) {
+            return Ok(shared.clone());
+        }
+        *shared = None;
+        if self.timeouts.load(Ordering::Acquire) != timeouts {
+            return Err(Failure::Connect(std::io::Error::from(std::io::ErrorKind::TimedOut).into()));
+        }
+        let opened = match self.connector.connect(&self.address, generation).await {
+            Ok(opened) => opened,
+            Err(failure) => {
+                if failure.is_timeout() {
+                    self.timeouts.fetch_add(1, Ordering::AcqRel);
+                }
+                return Err(failure);
+            }
+        };
+        *shared = Some(opened.clone());
+        Ok(opened)
+    }
+
+    /// Whether there is a connection that is not known to be lost. One that is being opened counts.
+    pub(crate) fn is_connected(&self) -> bool {
+        let Ok(shared) = self.shared.try_lock() else { return true };
+        self.dedicated.is_open() || shared.as_ref().is_some_and(|shared| !shared.is_lost())
+    }
+
+    /// Returns a dedicated connection for one call, if one is idle or can be opened. If the server refuses one more
+    /// connection, calls use the shared one; only a call whose attempt timed out fails.
+    async fn dedicated(&self) -> Fallible<Option<CheckedOut<'_>>> {
+        if self.connector.config().tls {
+            return Ok(None);
+        }
+        let slot = match self.dedicated.checkout() {
+            Checkout::Connection(checked_out) => return Ok(Some(checked_out)),
+            Checkout::None => return Ok(None),
+            Checkout::Slot(slot) => slot,
+        };
+        match Box::pin(self.connector.connect_dedicated(&self.address)).await {
+            Ok(connection) => Ok(Some(slot.fill(connection))),
+            Err(failure) => {
+                slot.pause();
+                if failure.is_timeout() { Err(failure) } else { Ok(None) }
+            }
+        }
+    }
+
+    /// Sends a command and waits for the answer.
+    pub(crate) async fn send(&self, command: &Cmd) -> Fallible<Value> {
+        if let Some(dedicated) = self.dedicated().await? {
+            let generation = dedicated.generation();
+            let sent = dedicated.send([command], self.connector.config().response_timeout).await;
+            return self.settle(generation, sent.and_then(|[reply]| into_result(reply)));
+        }
+        self.send_shared(&self.shared().await?, command).await
+    }
+
+    /// The same on the shared connection.
+    pub(crate) async fn send_shared(&self, shared: &SharedConnection, command: &Cmd) -> Fallible<Value> {
+        let mut connection = shared.connection.clone();
+        let reply = connection.send_packed_command(command).await;
+        self.settle(shared.generation, reply.and_then(into_result))
+    }
+
+    /// Sends two commands at once and waits for both answers.
+    pub(crate) async fn send_both(&self, first: &Cmd, second: &Cmd) -> Fallible<(Value, Value)> {
+        let (generation, [first, second]) = self.exchange(first, second).await?;
+        Ok((self.settle(generation, into_result(first))?, self.settle(generation, into_result(second))?))
+    }
+
+    /// Sends a command to the server that a slot is moving to.
+    pub(crate) async fn send_asking(&self, command: &Cmd) -> Fallible<Value> {
+        let (generation, [_, reply]) = self.exchange(&redis::cmd("ASKING"), command).await?;
+        self.settle(generation, into_result(reply))
+    }
+
+    /// Two commands and their answers, errors among them, with the generation of the connection.
+    async fn exchange(&self, first: &Cmd, second: &Cmd) -> Fallible<(u64, [Value; 2])> {
+        let (generation, answers) = if let Some(dedicated) = self.dedicated().await? {
+            let generation = dedicated.generation();
+            (generation, dedicated.send([first, second], self.connector.config().response_timeout).await)
+        } else {
+            let shared = self.shared().await?;
+            let mut both = Pipeline::with_capacity(2);
+            both.add_command(first.clone()).add_command(second.clone());
+            let mut connection = shared.connection.clone();
+            let answers = connection.send_packed_commands(&both, 0, 2).await;
+            (shared.generation, answers.and_then(pair))
+        };
+        Ok((generation, self.settle(generation, answers)?))
+    }
+
+    fn settle<T>(&self, generation: u64, answer: redis::RedisResult<T>) -> Fallible<T> {
+        answer.map_err(|error| {
+            let failure = Failure::Sent(error);
+            if failure.ends_connection() {
+                // If one connection fails, the others to the same server most likely are lost too.
+                self.dedicated.discard(generation);
+            }
+            failure
+        })
+    }
+
+    /// Drops the connections; running calls finish on them.
+    pub(crate) async fn close(&self) {
+        self.dedicated.discard(self.dedicated.generation());
+        self.shared.lock().await.take();
+    }
+}
+
+/// Turns an error reply into an error. No script returns one inside a list.
+fn into_result(reply: Value) -> redis::RedisResult<Value> {
+    match reply {
+        Value::ServerError(error) => Err(error.into()),
+        reply => Ok(reply),
+    }
+}
+
+fn pair(answers: Vec<Value>) -> redis::RedisResult<[Value; 2]> {
+    let count = (redis::ErrorKind::Parse, "two commands have two answers");
+    <[Value; 2]>::try_from(answers).map_err(|_| count.into())
+}
