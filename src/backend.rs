@@ -3,11 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use larder_capabilities::driver::{Connection, Pool, StoresRequest};
-use larder_kernel::{Contract, Namespace, Result};
-
-use crate::registry::Registry;
-use crate::stores::Stores;
+use larder_capabilities::driver::{Connection, Pool};
+use larder_kernel::Contract;
 
 /// An open backend, from which stores in any number of namespaces can be taken. Clones share it.
 ///
@@ -26,7 +23,7 @@ use crate::stores::Stores;
 pub struct Backend {
     name: &'static str,
     contracts: &'static [Contract],
-    connection: Arc<dyn Connection>,
+    pub(crate) connection: Arc<dyn Connection>,
 }
 
 impl Backend {
@@ -36,14 +33,6 @@ impl Backend {
         connection: Arc<dyn Connection>,
     ) -> Self {
         Self { name, contracts, connection }
-    }
-
-    /// Opens the backend behind a URL, with the drivers of this build.
-    ///
-    /// # Errors
-    /// As [`open`](crate::open).
-    pub async fn open(url: &str) -> Result<Self> {
-        Registry::default().backend(url).await
     }
 
     /// Returns the driver's name: `memory`, `sqlite`, `file`, `postgres`, `age`, `redis`, `s3`, or that of your own driver.
@@ -56,18 +45,6 @@ impl Backend {
     #[must_use]
     pub fn contracts(&self) -> &'static [Contract] {
         self.contracts
-    }
-
-    /// Opens every store of one namespace. A contract that cannot be opened fails at its accessor.
-    pub async fn stores(&self, namespace: &Namespace) -> Stores {
-        self.stores_for(StoresRequest::new(namespace.clone())).await
-    }
-
-    /// Opens the stores that a request names, with its embedder.
-    pub async fn stores_for(&self, request: StoresRequest) -> Stores {
-        // Boxed, since opening pgvector or a folder makes a large future.
-        let set = Box::pin(self.connection.stores(&request)).await;
-        Stores::of(request.namespace, set, self.clone())
     }
 
     /// Returns the state of the connection pool; `None` if the backend has none.

@@ -177,3 +177,56 @@ impl fmt::Debug for StoresBuilder {
         f.debug_struct("StoresBuilder").field("own_url", &own).finish_non_exhaustive()
     }
 }
+
+/// Opens the stores behind a URL, in the namespace `default`, with the drivers of this build.
+///
+/// `open` opens what it can: a contract that cannot be opened, such as vectors on a Postgres without pgvector, fails at its
+/// accessor. [`Stores::builder`] takes several URLs, a namespace or an embedder, and opens only what is named.
+///
+/// ```
+/// use larder::prelude::*;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> larder::Result<()> {
+/// let stores = larder::open("memory:").await?;
+/// assert_eq!(stores.contracts().len(), 6);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// `InvalidInput` naming `url` for a URL that is malformed, or has an unknown scheme or query parameter; `Unsupported`
+/// naming `url` for a scheme whose cargo feature this build lacks; else the backend's own.
+///
+/// # Cancellation
+/// Nothing stays open.
+pub async fn open(url: &str) -> Result<Stores> {
+    Registry::default().open(url).await
+}
+
+impl Registry {
+    /// Opens the stores behind a URL, in the namespace `default`; see [`open`].
+    ///
+    /// # Errors
+    /// As [`open`].
+    pub async fn open(&self, url: &str) -> Result<Stores> {
+        self.builder().url(url).open().await
+    }
+
+    /// Chooses several URLs, a namespace or an embedder.
+    #[must_use]
+    pub fn builder(&self) -> StoresBuilder {
+        StoresBuilder::new(self.clone())
+    }
+}
+
+impl Stores {
+    /// Chooses several URLs, a namespace or an embedder.
+    #[must_use]
+    pub fn builder() -> StoresBuilder {
+        Registry::default().builder()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -20,14 +20,14 @@ mod vectors;
 
 pub use backend::Backend;
 pub use blobs::Blobs;
-pub use builder::StoresBuilder;
+pub use builder::{StoresBuilder, open};
 pub use config::{StoresConfig, Urls};
 pub use diagnose::diagnose;
 pub use graph::Graph;
 pub use health::Health;
 pub use history::History;
 pub use key_value::KeyValue;
-pub use registry::{Registry, open};
+pub use registry::Registry;
 pub use runtime_backend::RuntimeBackend;
 pub use stores::Stores;
 pub use tasks::Tasks;

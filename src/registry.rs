@@ -8,34 +8,6 @@ use larder_capabilities::{drivers, feature_of};
 use larder_kernel::{Contract, Error, ErrorKind, Result};
 
 use crate::backend::Backend;
-use crate::builder::StoresBuilder;
-use crate::stores::Stores;
-
-/// Opens the stores behind a URL, in the namespace `default`, with the drivers of this build.
-///
-/// `open` opens what it can: a contract that cannot be opened, such as vectors on a Postgres without pgvector, fails at its
-/// accessor. [`Stores::builder`] takes several URLs, a namespace or an embedder, and opens only what is named.
-///
-/// ```
-/// use larder::prelude::*;
-///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> larder::Result<()> {
-/// let stores = larder::open("memory:").await?;
-/// assert_eq!(stores.contracts().len(), 6);
-/// # Ok(())
-/// # }
-/// ```
-///
-/// # Errors
-/// `InvalidInput` naming `url` for a URL that is malformed, or has an unknown scheme or query parameter; `Unsupported`
-/// naming `url` for a scheme whose cargo feature this build lacks; else the backend's own.
-///
-/// # Cancellation
-/// Nothing stays open.
-pub async fn open(url: &str) -> Result<Stores> {
-    Registry::default().open(url).await
-}
 
 /// The drivers that URLs are opened with. The default registry has those of this build; add your own with
 /// [`with`](Self::with). A registry is a value: programs and tests can have several.
@@ -82,26 +54,12 @@ impl Registry {
         self.drivers.iter().flat_map(|driver| driver.schemes()).copied().collect()
     }
 
-    /// Opens the stores behind a URL, in the namespace `default`; see [`open`].
-    ///
-    /// # Errors
-    /// As [`open`].
-    pub async fn open(&self, url: &str) -> Result<Stores> {
-        self.builder().url(url).open().await
-    }
-
     /// Opens a backend, from which stores in any number of namespaces can be taken.
     ///
     /// # Errors
-    /// As [`open`].
+    /// As [`open`](crate::open).
     pub async fn backend(&self, url: &str) -> Result<Backend> {
         self.read(url)?.open().await
-    }
-
-    /// Chooses several URLs, a namespace or an embedder.
-    #[must_use]
-    pub fn builder(&self) -> StoresBuilder {
-        StoresBuilder::new(self.clone())
     }
 
     /// Reads a URL, without I/O.
@@ -115,7 +73,7 @@ impl Registry {
         Ok(Target { name: driver.name(), contracts: driver.contracts(), location: driver.read(&url)? })
     }
 
-    fn unknown(&self, scheme: &str) -> Error {
+    pub(crate) fn unknown(&self, scheme: &str) -> Error {
         let schemes: Vec<String> = self.schemes().iter().map(|scheme| format!("`{scheme}:`")).collect();
         let schemes = schemes.join(", ");
         match feature_of(scheme) {
@@ -127,6 +85,16 @@ impl Registry {
             }
             None => invalid_url(format!("has an unknown scheme; this build opens {schemes}")),
         }
+    }
+}
+
+impl Backend {
+    /// Opens the backend behind a URL, with the drivers of this build.
+    ///
+    /// # Errors
+    /// As [`open`](crate::open).
+    pub async fn open(url: &str) -> Result<Self> {
+        Registry::default().backend(url).await
     }
 }
 
@@ -150,6 +118,3 @@ impl Target {
         Ok(Backend::new(self.name, self.contracts, connection))
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -3,11 +3,10 @@
 use std::fmt;
 
 use larder_agents::layers::Layer;
+use larder_capabilities::driver::StoresRequest;
 use larder_kernel::{Contract, Error, Namespace, Result, StoreSet};
 
 use crate::backend::Backend;
-use crate::builder::StoresBuilder;
-use crate::registry::Registry;
 use crate::{Blobs, Graph, History, KeyValue, Tasks, Vectors};
 
 /// The stores of one namespace, from one backend or from several. Clones share them.
@@ -58,12 +57,6 @@ accessors! {
 }
 
 impl Stores {
-    /// Chooses several URLs, a namespace or an embedder.
-    #[must_use]
-    pub fn builder() -> StoresBuilder {
-        Registry::default().builder()
-    }
-
     /// Stores of your own, which no URL opened.
     #[must_use]
     pub fn new(namespace: Namespace, set: StoreSet) -> Self {
@@ -158,6 +151,20 @@ impl Stores {
             }
         }
         Self { namespace: self.namespace, set: self.set.or(other.set), origins }
+    }
+}
+
+impl Backend {
+    /// Opens every store of one namespace. A contract that cannot be opened fails at its accessor.
+    pub async fn stores(&self, namespace: &Namespace) -> Stores {
+        self.stores_for(StoresRequest::new(namespace.clone())).await
+    }
+
+    /// Opens the stores that a request names, with its embedder.
+    pub async fn stores_for(&self, request: StoresRequest) -> Stores {
+        // Boxed, since opening pgvector or a folder makes a large future.
+        let set = Box::pin(self.connection.stores(&request)).await;
+        Stores::of(request.namespace, set, self.clone())
     }
 }
 

@@ -11,9 +11,9 @@ use sqlx::PgConnection;
 
 use super::curve::Plot;
 use super::figure::{Figure, Subject, Target, Unit, in_turns};
-use super::history::micros_each;
 use super::pgbench::Pgbench;
 use super::postgres::{VARIABLE, connect, settings};
+use super::window::micros_each;
 use super::{Outcome, Plan};
 
 /// Workers, and clients of the peer.

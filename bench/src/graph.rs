@@ -11,7 +11,7 @@ use larder_kernel::{
 
 use super::curve::Plot;
 use super::figure::{Figure, Subject, Target, Unit, in_turns};
-use super::history::micros_each;
+use super::window::micros_each;
 use super::{Outcome, Plan};
 
 /// Relationships that leave each entity.

@@ -56,7 +56,7 @@ impl Conversations {
         for message in messages {
             self.history.append(thread, message).await?;
         }
-        Ok(micros_each(begun, calls))
+        Ok(window::micros_each(begun, calls))
     }
 
     /// Appends from many sessions at once, so many messages each, and gives how many a second were acknowledged.
@@ -124,7 +124,7 @@ impl Conversations {
                 return Err(format!("a read of the last 50 messages returned {found}").into());
             }
         }
-        Ok(micros_each(begun, calls))
+        Ok(window::micros_each(begun, calls))
     }
 }
 
@@ -134,11 +134,6 @@ struct Round {
     logged: Option<f64>,
     read: f64,
     window: f64,
-}
-
-/// What one of some calls took.
-pub(super) fn micros_each(begun: Instant, calls: u32) -> f64 {
-    begun.elapsed().as_secs_f64() * 1e6 / f64::from(calls)
 }
 
 /// The names of a service's figures about conversations that grow.

@@ -11,7 +11,7 @@ use larder_kernel::{AppendOptions, ChatMessage, HistoryProvider, HistoryProvider
 use tokio::runtime::Builder;
 
 use super::figure::{Figure, Subject, Target, Unit, in_turns};
-use super::history::micros_each;
+use super::window::micros_each;
 use super::{Outcome, Plan, payload};
 
 const PEER: &str = "std, a Vec of messages behind a Mutex";

@@ -18,9 +18,9 @@ use rusqlite::config::DbConfig;
 use sqlx::PgConnection;
 
 use super::figure::{Figure, Subject, Target, Unit, in_turns};
-use super::history::micros_each;
 use super::payload::Numbers;
 use super::postgres::{VARIABLE, connect, settings};
+use super::window::micros_each;
 use super::{Outcome, Plan};
 use by_hand::{ONE_LATERAL, ONE_STATEMENT, TWO_STATEMENTS};
 

@@ -12,9 +12,9 @@ use serde_json::{Map, Value};
 use sqlx::{AssertSqlSafe, PgConnection, Row};
 
 use super::figure::{Figure, Subject, Target, Unit, in_turns};
-use super::history::micros_each;
 use super::postgres::{VARIABLE, connect, settings};
 use super::vectors::{LIMIT, TENANTS, Vectors};
+use super::window::micros_each;
 use super::{Outcome, Plan};
 
 /// Numbers of a vector.

@@ -8,8 +8,9 @@ use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Connection, PgConnection, Row};
 
 use super::figure::{Figure, MORE, Subject, Target, Unit, in_rounds};
-use super::history::{Beside, Conversations, Names, micros_each};
+use super::history::{Beside, Conversations, Names};
 use super::pgbench::Pgbench;
+use super::window::micros_each;
 use super::{Outcome, Plan, payload};
 
 /// The variable that names the service.

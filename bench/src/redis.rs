@@ -7,8 +7,9 @@ use std::time::Instant;
 use larder_kernel::{ChatMessage, Thread};
 
 use super::figure::{Figure, MORE, Subject, Target, Unit, in_rounds};
-use super::history::{Beside, Conversations, Names, micros_each};
+use super::history::{Beside, Conversations, Names};
 use super::pgbench::{Parts, run, services_folder, unescaped};
+use super::window::micros_each;
 use super::{Outcome, Plan, payload};
 
 /// The variable that names the service.

@@ -6,8 +6,9 @@ use std::time::Instant;
 use rusqlite::{Connection, params};
 
 use super::figure::{Figure, Subject, Target, Unit};
-use super::history::{Beside, Conversations, Names, micros_each};
+use super::history::{Beside, Conversations, Names};
 use super::machine::field;
+use super::window::micros_each;
 use super::{Outcome, Plan, payload};
 
 const SETTINGS: &str = "journal_mode=wal synchronous=full";

@@ -16,7 +16,6 @@ use larder_kernel::{
 };
 
 use super::figure::{Figure, Subject, Target, Unit, in_turns};
-use super::history::micros_each;
 use super::pgbench::run;
 use super::{Outcome, Plan, payload};
 
@@ -149,4 +148,9 @@ pub(super) async fn tokenized(plan: &Plan) -> Outcome<Vec<Figure>> {
         target: Some(Target::AtMost(1.0)),
     };
     Ok(vec![subject.figure(&rounds)])
+}
+
+/// What one of some calls took.
+pub(super) fn micros_each(begun: Instant, calls: u32) -> f64 {
+    begun.elapsed().as_secs_f64() * 1e6 / f64::from(calls)
 }

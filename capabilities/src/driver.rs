@@ -15,6 +15,7 @@ use larder_kernel::{Contract, Embedder, Namespace, Result, StoreSet};
 use serde::Serialize;
 
 use crate::diagnose::Findings;
+#[cfg(any(feature = "postgres", feature = "redis", feature = "s3"))]
 pub(crate) use url::OPERATION;
 pub use url::{BackendUrl, invalid_url};
 
@@ -159,38 +160,4 @@ impl Pool {
     pub fn new(open: u32) -> Self {
         Self { open, in_use: None, max: None, closed: false }
     }
-}
-
-/// Returns the drivers of this build, one for each backend that is compiled in.
-#[must_use]
-pub fn drivers() -> Vec<Arc<dyn Driver>> {
-    vec![
-        Arc::new(crate::memory::MemoryDriver),
-        #[cfg(feature = "sqlite")]
-        Arc::new(crate::sqlite::SqliteDriver),
-        #[cfg(all(feature = "fs", unix))]
-        Arc::new(crate::fs::FsDriver),
-        #[cfg(feature = "postgres")]
-        Arc::new(crate::postgres::PostgresDriver),
-        #[cfg(feature = "redis")]
-        Arc::new(crate::redis::RedisDriver),
-        #[cfg(feature = "s3")]
-        Arc::new(crate::s3::S3Driver),
-        #[cfg(feature = "age")]
-        Arc::new(crate::age::AgeDriver),
-    ]
-}
-
-/// Returns the cargo feature that adds a driver for the scheme; `None` for a scheme that no driver of this crate has.
-#[must_use]
-pub fn feature_of(scheme: &str) -> Option<&'static str> {
-    Some(match scheme {
-        "sqlite" => "sqlite",
-        "file" => "fs",
-        "postgres" | "postgresql" => "postgres",
-        "redis" | "rediss" | "redis+cluster" | "rediss+cluster" => "redis",
-        "s3" => "s3",
-        "age" => "age",
-        _ => return None,
-    })
 }

@@ -7,6 +7,7 @@
 pub mod age;
 pub mod diagnose;
 pub mod driver;
+mod drivers;
 #[cfg(any(feature = "postgres", feature = "redis"))]
 mod follow;
 #[cfg(all(feature = "fs", unix))]
@@ -26,7 +27,7 @@ mod secret;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 
-pub use driver::{drivers, feature_of};
+pub use drivers::{drivers, feature_of};
 pub use memory::MemoryDriver;
 pub use secret::redact_url;
 

@@ -142,8 +142,3 @@ async fn run_one(
         _ => Vec::new(),
     }
 }
-
-/// The lines about levels under the table of cases.
-pub(crate) fn lines(reports: &[LevelReport]) -> String {
-    reports.iter().map(larder_conformance::describe_level).collect()
-}

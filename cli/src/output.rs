@@ -85,7 +85,7 @@ pub(crate) fn table(report: &Report) -> String {
         text.push_str(&failure(report, case));
     }
     text.push_str(&unsupported(report));
-    text.push_str(&crate::levels::lines(&report.levels));
+    text.push_str(&lines(&report.levels));
     for absent in &report.absent {
         let required = if absent.required { " REQUIRED" } else { "" };
         text.push_str(&format!("not there{required} {}: {}\n", absent.name, absent.reason));
@@ -184,6 +184,11 @@ fn verdict(report: &Report) -> String {
 /// The clause of an id.
 pub(crate) fn sentence_of(id: &str) -> Option<Clause> {
     clauses().into_iter().find(|clause| clause.id == id)
+}
+
+/// The lines about levels under the table of cases.
+fn lines(reports: &[larder_conformance::LevelReport]) -> String {
+    reports.iter().map(larder_conformance::describe_level).collect()
 }
 
 #[cfg(test)]

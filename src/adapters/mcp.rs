@@ -60,3 +60,12 @@ pub use stdio::serve_stdio;
 
 /// What the adapter's own buckets begin with; notes cannot be put there.
 pub(crate) const OWN_BUCKETS: &str = "larder.mcp.";
+
+/// Every tool there is.
+pub(crate) fn entries() -> Vec<registry::Entry> {
+    let mut entries = conversation::entries();
+    entries.extend(graph::entries());
+    entries.extend(note::entries());
+    entries.extend(task::entries());
+    entries
+}

@@ -1,5 +1,12 @@
 //! What is measured the same way everywhere: times of answers, clocks, and how a connection failed.
 
+#[cfg(any(
+    feature = "postgres",
+    feature = "redis",
+    feature = "s3",
+    feature = "sqlite",
+    all(feature = "fs", unix)
+))]
 use std::time::Duration;
 #[cfg(any(feature = "postgres", feature = "redis", feature = "s3"))]
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -29,6 +36,7 @@ pub(crate) const LOGIN: &str = "the stores work with the rights of this user";
 const SKEW_MAX: Duration = Duration::from_secs(2);
 
 /// Whole milliseconds.
+#[cfg(any(feature = "postgres", feature = "redis", feature = "s3", feature = "sqlite"))]
 pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -72,7 +72,7 @@ fn every_proof_exists() {
 fn tests_name_only_promises_that_there_are() {
     let ids: HashSet<String> = ids().into_iter().collect();
     let mut files = Vec::new();
-    for layer in ["kernel", "agents", "capabilities"] {
+    for layer in ["kernel", "agents", "capabilities", ".", "conformance"] {
         for folder in ["src", "tests"] {
             sources(&root().join(layer).join(folder), &mut files);
         }

@@ -179,19 +179,6 @@ fn a_result_that_cannot_be_written_exits_2() {
     }
 }
 
-#[cfg(feature = "full")]
-#[test]
-fn the_benches_have_names_and_a_wrong_one_is_refused() {
-    let output = larder(&["bench", "--list"]);
-    assert_eq!(output.status.code(), Some(0), "{output:?}");
-    let names = stdout(&output);
-    for name in ["sqlite-history", "postgres-history", "redis-history", "s3-blobs"] {
-        assert!(names.lines().any(|line| line == name), "{names}");
-    }
-    let line = refusal(&["bench", "--only", "nothing like it"]);
-    assert!(line.contains("--list"), "{line}");
-}
-
 #[test]
 fn a_mutant_is_judged_beside_its_control_and_the_matrix_says_who_caught_it() {
     let defect = "key_value.deleting_takes_longer_keys_too";

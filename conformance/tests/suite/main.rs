@@ -3,9 +3,12 @@
 mod api;
 mod api_below;
 mod clauses;
+mod complete;
 mod concurrent;
 mod faults;
+mod layout;
 mod lossy;
 mod model;
 mod scripts;
+mod unfinished;
 mod wire;

@@ -103,11 +103,14 @@ fn value<O: Serialize>(operation: &'static str, output: &O) -> Result<Value> {
     Ok(value)
 }
 
-/// Every tool there is.
-pub(crate) fn entries() -> Vec<Entry> {
-    let mut entries = super::conversation::entries();
-    entries.extend(super::graph::entries());
-    entries.extend(super::note::entries());
-    entries.extend(super::task::entries());
-    entries
+/// Whether a store of the contract is there.
+pub(crate) fn provides(stores: &StoreSet, contract: Contract) -> Result<()> {
+    match contract {
+        Contract::History => stores.history().map(drop),
+        Contract::Vectors => stores.vectors().map(drop),
+        Contract::Graph => stores.graph().map(drop),
+        Contract::Blobs => stores.blobs().map(drop),
+        Contract::Tasks => stores.tasks().map(drop),
+        Contract::KeyValue => stores.key_value().map(drop),
+    }
 }

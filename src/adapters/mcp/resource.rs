@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::argument::LIST_ITEMS_DEFAULT;
 use super::graph::EntityView;
 use super::note::NOTES_BUCKET;
-use super::server::provides;
+use super::registry::provides;
 use super::{answer, conversation, cursor, task};
 use larder_kernel::StoreSet;
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use larder_kernel::{Contract, Error, ErrorKind, Result};
+use larder_kernel::{Error, ErrorKind, Result};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, Implementation, ListResourceTemplatesResult,
     ListResourcesResult, ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams,
@@ -12,8 +12,9 @@ use rmcp::model::{
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 
+use super::entries;
 use super::failure::Failure;
-use super::registry::{Effect, Entry, Shared, entries};
+use super::registry::{Effect, Entry, Shared, provides};
 use super::resource;
 use larder_kernel::StoreSet;
 
@@ -75,18 +76,6 @@ impl McpServer {
             return Err(Error::new(ErrorKind::Unsupported, "mcp.call_tool", message));
         }
         provides(&self.shared.stores, entry.contract)
-    }
-}
-
-/// Whether a store of the contract is there.
-pub(crate) fn provides(stores: &StoreSet, contract: Contract) -> Result<()> {
-    match contract {
-        Contract::History => stores.history().map(drop),
-        Contract::Vectors => stores.vectors().map(drop),
-        Contract::Graph => stores.graph().map(drop),
-        Contract::Blobs => stores.blobs().map(drop),
-        Contract::Tasks => stores.tasks().map(drop),
-        Contract::KeyValue => stores.key_value().map(drop),
     }
 }
 

@@ -4,7 +4,8 @@ use larder_kernel::Filter;
 use rig_core::vector_store::request::Filter as RigFilter;
 use serde_json::Value;
 
-use super::index::DOCUMENT;
+/// The key in metadata of the document as JSON.
+pub(super) const DOCUMENT: &str = "document";
 
 /// The same condition on the top-level fields of stored documents.
 pub(super) fn converted(filter: &RigFilter<Value>) -> Filter {

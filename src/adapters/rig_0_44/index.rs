@@ -24,11 +24,9 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::filter::converted;
+use super::filter::{DOCUMENT, converted};
 use larder_agents::hex::hex;
 
-/// The key in metadata of the document as JSON.
-pub(super) const DOCUMENT: &str = "document";
 /// The key of how many embeddings the document has.
 const PARTS: &str = "parts";
 /// Stands between a document's id and the number of a further embedding.

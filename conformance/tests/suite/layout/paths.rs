@@ -4,7 +4,7 @@ use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::{self, Visit};
 use syn::{Attribute, Item, ItemUse, Macro};
 
-use crate::tree;
+use super::tree;
 
 /// A path as it is written, without generics.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]

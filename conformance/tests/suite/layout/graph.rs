@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::paths::Written;
-use crate::tree::{Entry, Tree};
+use super::paths::Written;
+use super::tree::{Entry, Tree};
 
 /// What a path means.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use syn::{Attribute, Item, UseTree, Visibility};
 
-use crate::paths::{self, Written};
+use super::paths::{self, Written};
 
 /// What a name in a module means.
 pub(crate) enum Entry {

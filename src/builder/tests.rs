@@ -1,6 +1,10 @@
 use larder_kernel::{BlobKey, ErrorKind, Namespace, Outcome};
 
+use larder_capabilities::feature_of;
+use larder_kernel::Contract;
+
 use super::*;
+use crate::Backend;
 
 fn refused(url: &str) -> Error {
     Registry::default().read(url).map(drop).unwrap_err()
