@@ -21,7 +21,7 @@ impl Server {
     }
 
     fn command(&self, word: &str) -> Command {
-        let services = Path::new(env!("CARGO_MANIFEST_DIR")).join("../conformance/services");
+        let services = Path::new(env!("CARGO_MANIFEST_DIR")).join("conformance/services");
         let mut command = Command::new(services.join(self.script));
         command.arg(word).env("LARDER_SERVICES_SET", "weather").env(self.port.0, &self.port.1);
         command.stdin(Stdio::null()).stdout(Stdio::null());

@@ -6,8 +6,8 @@ use std::task::Waker;
 
 use larder_conformance::bytes::Bytes;
 use larder_conformance::kernel::{
-    BucketInfo, BucketName, Error, ErrorKind, Key, KeyRevision, KeyValueCondition, KeyValueEntry, KeyValueEvent, KeyValueEventKind,
-    KeyValuePutOptions, Result, Revision, Timestamp,
+    BucketInfo, BucketName, Error, ErrorKind, Key, KeyRevision, KeyValueCondition, KeyValueEntry,
+    KeyValueEvent, KeyValueEventKind, KeyValuePutOptions, Result, Revision, Timestamp,
 };
 
 /// One namespace: its buckets, and who waits for changes.
@@ -64,7 +64,9 @@ impl State {
             KeyValueCondition::Absent if there.is_some() => {
                 return Err(Error::new(ErrorKind::AlreadyExists, OPERATION, "the key is there"));
             }
-            KeyValueCondition::AtRevision(at) if there != Some(at) => return Err(at_another_revision(OPERATION)),
+            KeyValueCondition::AtRevision(at) if there != Some(at) => {
+                return Err(at_another_revision(OPERATION));
+            }
             _ => {}
         }
         let expires_at = options.ttl.map(|ttl| now().saturating_add(ttl));
@@ -121,7 +123,12 @@ impl State {
     }
 
     /// The first change after a revision to a key with the prefix.
-    pub(crate) fn change_after(&self, bucket: &BucketName, prefix: &str, after: u64) -> Option<KeyValueEvent> {
+    pub(crate) fn change_after(
+        &self,
+        bucket: &BucketName,
+        prefix: &str,
+        after: u64,
+    ) -> Option<KeyValueEvent> {
         let changes = &self.buckets.get(bucket)?.changes;
         let mut changes = changes.range((Bound::Excluded(after), Bound::Unbounded));
         changes.find(|(_, change)| change.key.as_str().starts_with(prefix)).map(|(_, change)| change.clone())

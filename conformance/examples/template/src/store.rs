@@ -10,8 +10,8 @@ use larder_conformance::bytes::Bytes;
 use larder_conformance::futures_util::stream::{StreamExt, poll_fn};
 use larder_conformance::kernel::storage::key_value::{check_list, check_put};
 use larder_conformance::kernel::{
-    BucketInfo, BucketName, Capabilities, Durability, Error, ErrorKind, Key, KeyRevision, KeyValueStore,
-    KeyValueEntry, KeyValueEvents, KeyValuePutOptions, Namespace, Page, PageRequest, Result, Revision, Store,
+    BucketInfo, BucketName, Capabilities, Durability, Error, ErrorKind, Key, KeyRevision, KeyValueEntry,
+    KeyValueEvents, KeyValuePutOptions, KeyValueStore, Namespace, Page, PageRequest, Result, Revision, Store,
 };
 
 use crate::state::State;
