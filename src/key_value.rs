@@ -29,7 +29,7 @@ handle!(
     ///
     /// // A counter that loses no update, with any number of writers.
     /// let count = |old: Option<&[u8]>| old.map_or(1, |old| old[0] + 1);
-    /// state.update("counters", "visits", |old| [count(old)]).await?;
+    /// state.update("counters", "visits", |old| vec![count(old)]).await?;
     /// # Ok(())
     /// # }
     /// ```

@@ -44,7 +44,7 @@ struct Record {
 /// use std::sync::Arc;
 /// use larder_agents::InMemoryKeyValueStore;
 /// use larder_agents::compaction::{Summary, SummaryStore};
-/// use larder_kernel::{ErrorKind, Thread};
+/// use larder_kernel::{ErrorKind, Seq, Thread};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> larder_kernel::Result<()> {

@@ -32,10 +32,9 @@ const INSTRUCTIONS: &str = "Larder stores what agents remember: conversations (c
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> larder::Result<()> {
-/// use larder::StoreSet;
 /// use larder::adapters::mcp::McpServer;
 ///
-/// let server = McpServer::new(crate::open("memory:").await?).reading_only();
+/// let server = McpServer::new(larder::open("memory:").await?).reading_only();
 /// assert!(server.tools().iter().all(|tool| tool.name != "graph_delete_entity"));
 /// # Ok(())
 /// # }
