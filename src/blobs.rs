@@ -1,10 +1,10 @@
 //! Files.
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures_util::TryStreamExt;
 use larder_kernel::{
-    BlobBody, BlobEntry, BlobGetOptions, BlobInfo, BlobKey, BlobPutOptions, ByteRange, Error, ErrorKind,
-    Result,
+    BlobBody, BlobEntry, BlobGetOptions, BlobInfo, BlobKey, BlobPutOptions, BlobStoreExt as _, ByteRange,
+    Error, ErrorKind, Result,
 };
 
 use crate::handle::{handle, id};
@@ -48,7 +48,8 @@ impl Blobs {
     /// # Errors
     /// As [`get`](larder_kernel::BlobStore::get); `NotFound` if the blob does not exist.
     pub async fn get(&self, key: impl TryInto<BlobKey, Error: Into<Error>> + Send) -> Result<Bytes> {
-        self.read(id(key)?, BlobGetOptions::default()).await
+        let key = id(key)?;
+        self.provider().get_bytes(&key).await
     }
 
     /// Reads a range of a blob into memory.
@@ -60,7 +61,8 @@ impl Blobs {
         key: impl TryInto<BlobKey, Error: Into<Error>> + Send,
         range: ByteRange,
     ) -> Result<Bytes> {
-        self.read(id(key)?, BlobGetOptions::default().with_range(range)).await
+        let key = id(key)?;
+        self.provider().get_range(&key, BlobGetOptions::default().with_range(range)).await
     }
 
     /// Returns what is known of a blob; `None` if it does not exist.
@@ -94,17 +96,5 @@ impl Blobs {
     /// As [`list`](larder_kernel::BlobStore::list).
     pub async fn list(&self, prefix: &str) -> Result<Vec<BlobEntry>> {
         self.provider().list(prefix, None).await?.try_collect().await
-    }
-
-    async fn read(&self, key: BlobKey, options: BlobGetOptions) -> Result<Bytes> {
-        let mut pieces = self.provider().get(&key, options).await?.bytes;
-        let Some(first) = pieces.try_next().await? else { return Ok(Bytes::new()) };
-        let Some(second) = pieces.try_next().await? else { return Ok(first) };
-        let mut all = BytesMut::from(first);
-        all.extend_from_slice(&second);
-        while let Some(piece) = pieces.try_next().await? {
-            all.extend_from_slice(&piece);
-        }
-        Ok(all.freeze())
     }
 }

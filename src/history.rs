@@ -2,8 +2,8 @@
 
 use larder_kernel::limits::PAGE_ITEMS_MAX;
 use larder_kernel::{
-    AgentId, AppendOptions, Appended, ChatMessage, Error, IdempotencyKey, PageRequest, Result, Seq,
-    StoredMessage, Thread, ThreadInfo,
+    AgentId, AppendOptions, Appended, ChatMessage, Error, HistoryProviderExt as _, IdempotencyKey,
+    PageRequest, Result, Seq, StoredMessage, Thread, ThreadInfo,
 };
 
 use crate::handle::{handle, id};
@@ -95,16 +95,7 @@ impl History {
     /// # Errors
     /// As [`page_after`](larder_kernel::HistoryProvider::page_after).
     pub async fn all(&self, thread: &Thread) -> Result<Vec<StoredMessage>> {
-        let (mut messages, mut after) = (Vec::new(), Seq::MIN);
-        loop {
-            let page = self.page_after(thread, after, PAGE_ITEMS_MAX).await?;
-            let full = page.len() == PAGE_ITEMS_MAX;
-            messages.extend(page);
-            match messages.last() {
-                Some(last) if full => after = last.seq,
-                _ => return Ok(messages),
-            }
-        }
+        self.all_messages(thread).await
     }
 
     /// Returns the number of messages in the thread. O(1).
