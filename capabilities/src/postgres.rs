@@ -90,7 +90,8 @@ impl Postgres {
     /// # Errors
     /// `Unavailable` or `Timeout` where the server does not answer; `PermissionDenied` for a wrong password or a user
     /// who may not make the schema; `NotFound` where the database is not there; `Unsupported` for a schema of a newer
-    /// version, an older one with `migrate=check`, or a server that is too old.
+    /// version, one that is older than this version upgrades (the error says how to move the data), an older one with
+    /// `migrate=check`, or a server that is too old.
     pub async fn open(config: PostgresConfig) -> Result<Self> {
         let engine = Engine::open(config.clone()).await?;
         Ok(Self::new(engine, &config))
