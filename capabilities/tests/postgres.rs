@@ -71,7 +71,6 @@ fn main() -> ExitCode {
         vectors::one_of_eight_makes_the_index_and_it_goes_with_its_collection;
         vectors::what_the_server_leaves_out_never_matches;
         vectors::directions_come_back_after_pgvector_was_removed;
-        versions::the_baseline_is_what_the_steps_made;
         versions::a_new_database_has_the_recorded_schema;
         versions::an_older_schema_is_refused_by_name_and_left_as_it_is;
         weather::what_cannot_be_reached_is_a_typed_error_without_the_password;

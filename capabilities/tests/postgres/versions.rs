@@ -128,33 +128,3 @@ pub(crate) async fn an_older_schema_is_refused_by_name_and_left_as_it_is() {
     })
     .await;
 }
-
-/// The baseline makes what the ten steps made that it replaces.
-pub(crate) async fn the_baseline_is_what_the_steps_made() {
-    let files = |folder: &str| {
-        let folder = format!("{}/migrations/{folder}", env!("CARGO_MANIFEST_DIR"));
-        let mut files: Vec<_> =
-            std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-        files.sort();
-        files
-    };
-    let (baseline, steps) = (files("postgres"), files("squashed/postgres"));
-    assert_eq!((baseline.len(), steps.len()), (4, 10));
-    let mut listings = Vec::new();
-    for files in [baseline, steps] {
-        with_database("both", async |url: String| {
-            let mut admin = PgConnection::connect(&url).await.unwrap();
-            run(&mut admin, "CREATE SCHEMA larder".to_owned()).await;
-            for file in files {
-                run(&mut admin, std::fs::read_to_string(file).unwrap()).await;
-            }
-            listings.push(listing(&mut admin).await);
-        })
-        .await;
-    }
-    for (found, expected) in listings[0].lines().zip(listings[1].lines()) {
-        assert_eq!(found, expected);
-    }
-    assert_eq!(listings[0], listings[1]);
-    assert!(listings[0].lines().count() > 180);
-}

@@ -97,24 +97,3 @@ async fn an_older_file_is_refused_by_name_and_left_as_it_is() {
         assert_eq!(std::fs::read(&path).unwrap(), before);
     }
 }
-
-/// The baseline makes what the four steps made that it replaces.
-#[test]
-fn the_baseline_is_what_the_steps_made() {
-    let made = |files: &[&str]| {
-        let connection = Connection::open_in_memory().unwrap();
-        for file in files {
-            let file = format!("{}/migrations/{file}", env!("CARGO_MANIFEST_DIR"));
-            connection.execute_batch(&std::fs::read_to_string(file).unwrap()).unwrap();
-        }
-        listing(&connection)
-    };
-    let baseline = made(&["sqlite/0004_baseline.sql"]);
-    let steps = ["0001_contracts.sql", "0002_authors.sql", "0003_leases.sql", "0004_sweep.sql"];
-    let steps = made(&steps.map(|file| format!("squashed/sqlite/{file}")).each_ref().map(String::as_str));
-    for (found, expected) in baseline.lines().zip(steps.lines()) {
-        assert_eq!(found, expected);
-    }
-    assert_eq!(baseline, steps);
-    assert!(baseline.lines().count() > 180);
-}
