@@ -62,8 +62,8 @@ pub use history::PostgresHistoryProvider;
 pub use key_value::PostgresKeyValueStore;
 use task::ClaimBatcher;
 pub use task::PostgresTaskStore;
-use vector::IndexBuilder;
 pub use vector::PostgresVectorStore;
+use vector::{IndexBuilder, Statements};
 
 /// An open database, from which the stores are taken. Clones share its connections, which close when the last clone
 /// and the last store are dropped.
@@ -76,6 +76,7 @@ pub struct Postgres {
     appends: Arc<AppendBatcher>,
     claims: Arc<ClaimBatcher>,
     indexes: Arc<IndexBuilder>,
+    statements: Arc<Statements>,
 }
 
 impl fmt::Debug for Postgres {
@@ -101,7 +102,7 @@ impl Postgres {
         let appends = Arc::new(AppendBatcher::new(engine.clone()));
         let claims = Arc::new(ClaimBatcher::new(engine.clone()));
         let indexes = Arc::new(IndexBuilder::new(engine.connect_options(), config));
-        Self { engine, appends, claims, indexes }
+        Self { engine, appends, claims, indexes, statements: Arc::default() }
     }
 
     /// The conversations of `namespace`.
