@@ -27,7 +27,7 @@ const MIGRATIONS: [&str; 10] = [
     include_str!("../../migrations/postgres/0009_sweep.sql"),
     include_str!("../../migrations/postgres/0010_watched.sql"),
 ];
-const DOCS: &str = include_str!("../../docs/postgres.md");
+const DOCS: &str = include_str!("../../../guide/src/postgres-partitions.md");
 
 async fn run(connection: &mut PgConnection, sql: &str) {
     sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(connection).await.unwrap();
