@@ -1,7 +1,12 @@
 //! The rules of style that a machine can check, in Markdown and in the documentation of Rust items.
 //!
-//! The file needs only std, so `.ci/run` compiles it alone, in a second, before anything else. The checks of Rust sources
-//! are ignored tests until all sources pass: `cargo test -p larder-conformance --features mutants --test suite prose -- --ignored`.
+//! The file needs only std, so `.ci/run` compiles it alone, in a second, before anything else. The checks of Rust
+//! sources are ignored tests until all sources pass. To run them on one folder:
+//!
+//! ```console
+//! $ export CARGO_MANIFEST_DIR=$PWD/conformance LARDER_PROSE_IN=kernel/src
+//! $ rustc --edition 2024 --test -o target/prose conformance/tests/suite/prose.rs && target/prose --ignored
+//! ```
 
 // The whole target is a test, its helpers included.
 #![allow(clippy::panic, clippy::unwrap_used)]
@@ -74,6 +79,8 @@ const COLUMNS_MAX: usize = 122;
 /// The same for the README, which people read in narrow windows.
 const README_COLUMNS_MAX: usize = 100;
 const README_LINES_MAX: usize = 160;
+/// Columns of a line of Rust, as rustfmt.toml has them.
+const RUST_COLUMNS_MAX: usize = 110;
 
 /// Pages that a program writes.
 const WRITTEN: [&str; 2] = ["BENCHMARKS.md", "CONTRACT.md"];
@@ -300,11 +307,33 @@ fn documentation(source: &str) -> String {
     source.lines().map(doc).collect::<Vec<_>>().join("\n")
 }
 
+/// The Rust sources, or those below the folder that `LARDER_PROSE_IN` names.
+fn sources() -> Vec<(String, String)> {
+    let folder = std::env::var("LARDER_PROSE_IN").unwrap_or_default();
+    files("rs").into_iter().filter(|(name, _)| name.starts_with(&folder)).collect()
+}
+
+#[test]
+#[ignore = "some sources are wider"]
+fn lines_of_rust_are_not_too_wide() {
+    let mut wrong = String::new();
+    for (name, text) in sources() {
+        for (at, line) in text.lines().enumerate() {
+            let columns = line.chars().count();
+            if columns > RUST_COLUMNS_MAX {
+                writeln!(wrong, "{name}:{}: {columns} columns; the limit is {RUST_COLUMNS_MAX}", at + 1)
+                    .unwrap();
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "\n{wrong}");
+}
+
 #[test]
 #[ignore = "the documentation of Rust items is being rewritten"]
 fn documentation_of_rust_has_no_banned_phrase_and_no_question() {
     let (mut wrong, mut count) = (String::new(), 0);
-    for (name, text) in files("rs") {
+    for (name, text) in sources() {
         for (line, block) in blocks(&documentation(&text)) {
             for fault in faults(&block) {
                 count += 1;
