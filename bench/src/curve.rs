@@ -102,9 +102,9 @@ pub(super) struct Drawn {
     pub(super) file: String,
 }
 
-/// Draws every plot that has curves into files of the folder `docs/plots` beside the page.
+/// Draws every plot that has curves into files of the folder `guide/src/plots` beside the page.
 pub(super) fn draw(page: &Path, curves: &[Curve]) -> Outcome<Vec<Drawn>> {
-    let folder = page.parent().unwrap_or(Path::new("")).join("docs/plots");
+    let folder = page.parent().unwrap_or(Path::new("")).join("guide/src/plots");
     let mut drawn = Vec::new();
     for plot in PLOTS {
         let lines: Vec<&Curve> = curves.iter().filter(|curve| curve.plot == *plot).collect();
@@ -113,7 +113,7 @@ pub(super) fn draw(page: &Path, curves: &[Curve]) -> Outcome<Vec<Drawn>> {
         }
         std::fs::create_dir_all(&folder)?;
         std::fs::write(folder.join(plot.file()), svg(*plot, &lines)?)?;
-        drawn.push(Drawn { law: plot.law(), file: format!("docs/plots/{}", plot.file()) });
+        drawn.push(Drawn { law: plot.law(), file: format!("guide/src/plots/{}", plot.file()) });
     }
     Ok(drawn)
 }

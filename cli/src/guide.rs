@@ -1,4 +1,4 @@
-//! The pages of the guide, so that every program on them is compiled and run.
+//! The pages of the guide. Doctests compile and run their programs.
 
 macro_rules! pages {
     ($($name:ident = $file:literal;)*) => {
@@ -16,9 +16,16 @@ pages! {
     tasks = "contracts/tasks.md";
     key_value = "contracts/key-value.md";
     chat = "cookbook/chat.md";
+    tool_calls = "cookbook/tool-calls.md";
+    counter = "cookbook/counter.md";
+    run_twice = "cookbook/run-twice.md";
+    all_contracts = "cookbook/all-contracts.md";
     retrieval = "cookbook/retrieval.md";
     workers = "cookbook/workers.md";
     graph_memory = "cookbook/graph-memory.md";
     tenants = "cookbook/tenants.md";
     moving = "cookbook/moving.md";
+    layers = "layers.md";
+    operations = "operations.md";
+    reports = "reports.md";
 }

@@ -20,7 +20,7 @@ pub(crate) const BASELINE: &str = concat!(
     include_str!("../../migrations/postgres/0010_baseline_3_key_value.sql"),
     include_str!("../../migrations/postgres/0010_baseline_4_vectors_graph_tasks.sql"),
 );
-const DOCS: &str = include_str!("../../docs/postgres.md");
+const DOCS: &str = include_str!("../../../guide/src/postgres-partitions.md");
 
 async fn run(connection: &mut PgConnection, sql: &str) {
     sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(connection).await.unwrap();

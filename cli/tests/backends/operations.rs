@@ -1,4 +1,4 @@
-//! The page `docs/operations.md` does what it says: its commands are run, in order, and print what it shows.
+//! The page `guide/src/operations.md` does what it says: its commands are run, in order, and print what it shows.
 //!
 //! A block after `<!-- file: NAME -->` is that file. A `console` block after `<!-- run: GROUP -->` is run with the others of
 //! its group in one folder. A line with `$` is a command; one that ends in `# fails` must fail. The lines below must be
@@ -61,7 +61,7 @@ fn dumps() -> bool {
 }
 
 fn read() -> Page {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/operations.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../guide/src/operations.md");
     let (mut page, mut mark, mut inside) =
         (Page::default(), None::<(String, String)>, None::<(String, String)>);
     for line in std::fs::read_to_string(path).unwrap().lines() {

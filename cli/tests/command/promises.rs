@@ -19,7 +19,8 @@ fn ids() -> Vec<String> {
 
 /// The table's lines: id, promise and proofs.
 fn table() -> Vec<(String, String, Vec<String>)> {
-    let text = std::fs::read_to_string(root().join("docs/promises.md")).unwrap();
+    let text = std::fs::read_to_string(root().join("guide/promises.md")).unwrap();
+    let (_, text) = text.split_once("<!-- promises -->").unwrap();
     let rows = text.lines().filter(|line| line.starts_with("| ")).skip(1);
     rows.map(|line| {
         let cells: Vec<&str> = line.trim_matches('|').split(" | ").map(str::trim).collect();

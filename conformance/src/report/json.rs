@@ -113,7 +113,7 @@ mod tests {
         let document = serde_json::to_value(sample::everything()).unwrap();
         let mut found = BTreeSet::new();
         paths(&document, "", &mut found);
-        let page = include_str!("../../../docs/reports.md");
+        let page = include_str!("../../../guide/src/reports.md");
         let table = page.split_once("<!-- fields of report.json -->").unwrap().1;
         let table = table.split_once("<!-- end -->").unwrap().0;
         // | `cases[].clause` | string | ... |
@@ -123,7 +123,7 @@ mod tests {
             Some(cells.next()?.split(" or ").map(|kind| format!("{field} {kind}")).collect::<Vec<_>>())
         };
         let written: BTreeSet<String> = table.lines().filter_map(row).flatten().collect();
-        assert_eq!(found, written, "docs/reports.md must say what report.json holds");
+        assert_eq!(found, written, "guide/src/reports.md must say what report.json holds");
         assert!(page.contains(&format!("`schema_version` {SCHEMA_VERSION}")));
     }
 

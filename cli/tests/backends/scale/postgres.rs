@@ -21,7 +21,7 @@ const CASES_MAX: usize = 250;
 const CASE_TIME_MAX: Duration = Duration::from_secs(180);
 const CALL_TIME_MAX: Duration = Duration::from_secs(30);
 const MIGRATIONS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../capabilities/migrations/postgres");
-const DOCS: &str = include_str!("../../../../capabilities/docs/postgres.md");
+const DOCS: &str = include_str!("../../../../guide/src/postgres-partitions.md");
 
 async fn connect(url: &str) -> PgConnection {
     PgConnection::connect(url).await.unwrap()
