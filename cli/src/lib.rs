@@ -34,6 +34,7 @@ mod live;
 mod mcp;
 mod moving;
 mod mutants;
+mod new_backend;
 #[doc(hidden)]
 pub mod output;
 mod relayed;
@@ -92,6 +93,8 @@ enum Command {
     Mcp(mcp::Args),
     /// Run the suite against stores that are wrong on purpose, and print which clause caught which.
     Mutants(mutants::Args),
+    /// Write a crate that begins a backend: the methods of one contract as stubs, a harness, and the suite as its test.
+    NewBackend(new_backend::Args),
     /// Start or stop the live services that backends are checked against, in containers or without.
     Services(services::Args),
     /// Run the tests of the whole workspace.
@@ -125,6 +128,7 @@ pub fn run(registry: &Registry) -> ExitCode {
         #[cfg(feature = "mcp")]
         Command::Mcp(args) => mcp::run(registry, &args),
         Command::Mutants(args) => mutants::run(&args),
+        Command::NewBackend(args) => new_backend::run(&args),
         Command::Services(args) => services::run(&args),
         Command::Test(args) => test::run(&args),
         Command::Window(args) => window::run(registry, &args),

@@ -45,7 +45,7 @@ impl Target {
     }
 }
 
-fn parse_contract(text: &str) -> Result<Contract, String> {
+pub(crate) fn parse_contract(text: &str) -> Result<Contract, String> {
     let name = text.replace('-', "_");
     let found = Contract::ALL.into_iter().find(|contract| contract.as_str() == name);
     found.ok_or_else(|| {
