@@ -44,6 +44,13 @@ impl StoresBuilder {
         Self { registry, namespace: None, urls: Vec::new(), own: Vec::new(), embedder: None }
     }
 
+    /// Sets the drivers; without them, those of this build are used.
+    #[must_use]
+    pub fn registry(mut self, registry: Registry) -> Self {
+        self.registry = registry;
+        self
+    }
+
     /// Sets the namespace; without it, it is `default`.
     #[must_use]
     pub fn namespace(mut self, namespace: Namespace) -> Self {

@@ -95,7 +95,7 @@ impl KeyValue {
     /// Writes a value if the key does not exist.
     ///
     /// # Errors
-    /// As [`put`](larder_kernel::KeyValueStore::put); `AlreadyExists` if the key exists.
+    /// As [`put`](larder_kernel::KeyValueStore::put); `Conflict` if the key exists.
     pub async fn create(
         &self,
         bucket: impl TryInto<BucketName, Error: Into<Error>> + Send,
@@ -148,7 +148,7 @@ impl KeyValue {
             };
             let options = KeyValuePutOptions::default().with_condition(condition);
             match self.provider().put(&bucket, &key, value, options).await {
-                Err(error) if is_lost_race(&error) => {
+                Err(error) if error.kind() == ErrorKind::Conflict => {
                     tries += 1;
                     if tries == UPDATE_TRIES {
                         let message =
@@ -196,8 +196,4 @@ impl KeyValue {
             }
         }
     }
-}
-
-fn is_lost_race(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::Conflict | ErrorKind::AlreadyExists)
 }

@@ -54,6 +54,19 @@ impl Registry {
         self.drivers.iter().flat_map(|driver| driver.schemes()).copied().collect()
     }
 
+    /// Returns the driver that opens a URL, without I/O.
+    ///
+    /// # Errors
+    /// `InvalidInput` or `Unsupported` naming `url`, as [`open`](crate::open) for a scheme that no driver has.
+    pub fn driver(&self, url: &str) -> Result<&dyn Driver> {
+        self.driver_of(&BackendUrl::parse(url)?)
+    }
+
+    /// Returns the drivers, in the order in which they were added.
+    pub fn drivers(&self) -> impl Iterator<Item = &dyn Driver> {
+        self.drivers.iter().map(AsRef::as_ref)
+    }
+
     /// Opens a backend, from which stores in any number of namespaces can be taken.
     ///
     /// # Errors
@@ -65,12 +78,17 @@ impl Registry {
     /// Reads a URL, without I/O.
     pub(crate) fn read(&self, text: &str) -> Result<Target> {
         let url = BackendUrl::parse(text)?;
-        let by_scheme = |driver: &&Arc<dyn Driver>| driver.schemes().contains(&url.scheme());
-        let Some(driver) = self.drivers.iter().rev().find(by_scheme) else {
-            return Err(self.unknown(url.scheme()));
-        };
+        let driver = self.driver_of(&url)?;
         url.check_parameters(driver.name(), driver.parameters())?;
         Ok(Target { name: driver.name(), contracts: driver.contracts(), location: driver.read(&url)? })
+    }
+
+    fn driver_of(&self, url: &BackendUrl<'_>) -> Result<&dyn Driver> {
+        let by_scheme = |driver: &&Arc<dyn Driver>| driver.schemes().contains(&url.scheme());
+        match self.drivers.iter().rev().find(by_scheme) {
+            Some(driver) => Ok(driver.as_ref()),
+            None => Err(self.unknown(url.scheme())),
+        }
     }
 
     pub(crate) fn unknown(&self, scheme: &str) -> Error {

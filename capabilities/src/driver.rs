@@ -45,12 +45,34 @@ pub trait Driver: fmt::Debug + Send + Sync + 'static {
         &[]
     }
 
+    /// Returns how far the data behind one URL is shared.
+    fn sharing(&self) -> Sharing {
+        Sharing::Network
+    }
+
     /// Reads and checks a URL, without I/O.
     ///
     /// # Errors
     /// `InvalidInput` naming `url` ([`invalid_url`]) for a URL that is malformed or has a value out of range. The message
     /// never repeats the URL, which may hold a secret.
     fn read(&self, url: &BackendUrl<'_>) -> Result<Box<dyn Location>>;
+}
+
+/// How far the data behind one URL is shared.
+///
+/// With [`Process`](Self::Process) and [`Machine`](Self::Machine) the URL after its scheme is a path, so that a test can put
+/// a path of its own there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Sharing {
+    /// Each opening is a backend of its own, which ends with it.
+    Opening,
+    /// All openings in one process share it. Another process cannot open it until they are closed.
+    Process,
+    /// All processes of one machine share it.
+    Machine,
+    /// All machines that reach the server share it.
+    Network,
 }
 
 /// What one URL names: read and checked, not opened.

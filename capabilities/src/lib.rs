@@ -5,6 +5,8 @@
 
 #[cfg(feature = "age")]
 pub mod age;
+#[cfg(any(feature = "postgres", feature = "redis", feature = "sqlite"))]
+mod change_log;
 pub mod diagnose;
 pub mod driver;
 mod drivers;

@@ -10,7 +10,7 @@ use larder_agents::storage::{
 use larder_kernel::{Contract, Result, StoreSet};
 
 use crate::diagnose::{Check, Findings};
-use crate::driver::{BackendUrl, Connection, Driver, Location, StoresRequest, invalid_url};
+use crate::driver::{BackendUrl, Connection, Driver, Location, Sharing, StoresRequest, invalid_url};
 
 /// Opens `memory:`. Each opening is a backend of its own.
 ///
@@ -34,6 +34,10 @@ impl Driver for MemoryDriver {
 
     fn parameters(&self) -> &'static [&'static str] {
         &["vector_index"]
+    }
+
+    fn sharing(&self) -> Sharing {
+        Sharing::Opening
     }
 
     fn read(&self, url: &BackendUrl<'_>) -> Result<Box<dyn Location>> {

@@ -62,8 +62,8 @@ pub use history::PostgresHistoryProvider;
 pub use key_value::PostgresKeyValueStore;
 use task::ClaimBatcher;
 pub use task::PostgresTaskStore;
-use vector::IndexBuilder;
 pub use vector::PostgresVectorStore;
+use vector::{IndexBuilder, Statements};
 
 /// An open database, from which the stores are taken. Clones share its connections, which close when the last clone
 /// and the last store are dropped.
@@ -76,6 +76,7 @@ pub struct Postgres {
     appends: Arc<AppendBatcher>,
     claims: Arc<ClaimBatcher>,
     indexes: Arc<IndexBuilder>,
+    statements: Arc<Statements>,
 }
 
 impl fmt::Debug for Postgres {
@@ -90,7 +91,8 @@ impl Postgres {
     /// # Errors
     /// `Unavailable` or `Timeout` where the server does not answer; `PermissionDenied` for a wrong password or a user
     /// who may not make the schema; `NotFound` where the database is not there; `Unsupported` for a schema of a newer
-    /// version, an older one with `migrate=check`, or a server that is too old.
+    /// version, one that is older than this version upgrades (the error says how to move the data), an older one with
+    /// `migrate=check`, or a server that is too old.
     pub async fn open(config: PostgresConfig) -> Result<Self> {
         let engine = Engine::open(config.clone()).await?;
         Ok(Self::new(engine, &config))
@@ -100,7 +102,7 @@ impl Postgres {
         let appends = Arc::new(AppendBatcher::new(engine.clone()));
         let claims = Arc::new(ClaimBatcher::new(engine.clone()));
         let indexes = Arc::new(IndexBuilder::new(engine.connect_options(), config));
-        Self { engine, appends, claims, indexes }
+        Self { engine, appends, claims, indexes, statements: Arc::default() }
     }
 
     /// The conversations of `namespace`.

@@ -54,8 +54,8 @@ impl Sqlite {
     /// # Errors
     /// `InvalidInput` naming `path` where the folder does not exist or the file belongs to another program;
     /// `PermissionDenied` where it may not be written; `Corrupt` where it is no database; `Unsupported` where a newer
-    /// version of this program wrote it, or the file system allows no WAL; `Timeout` where another process keeps it
-    /// locked.
+    /// version of this program wrote it, its schema is older than this version upgrades (the error says how to move the
+    /// data), or the file system allows no WAL; `Timeout` where another process keeps it locked.
     pub async fn open(config: SqliteConfig) -> Result<Self> {
         Ok(Self { engine: Engine::open(config, expiry::JOB).await? })
     }

@@ -17,6 +17,8 @@ mod schema;
 mod sweep;
 #[path = "postgres/vectors.rs"]
 mod vectors;
+#[path = "postgres/versions.rs"]
+mod versions;
 #[path = "postgres/outage.rs"]
 mod weather;
 #[path = "postgres/writers.rs"]
@@ -54,7 +56,6 @@ fn main() -> ExitCode {
         schema::eight_openings_of_a_new_database_migrate_it_once;
         schema::eight_processes_migrate_a_new_database_once;
         schema::a_long_thread_is_read_by_author_without_reading_it_all;
-        schema::older_schemas_are_upgraded_with_their_data;
         schema::every_key_begins_with_the_namespace;
         schema::tables_may_be_partitioned_by_the_namespace;
         schema::large_texts_are_stored_compressed;
@@ -70,10 +71,13 @@ fn main() -> ExitCode {
         vectors::one_of_eight_makes_the_index_and_it_goes_with_its_collection;
         vectors::what_the_server_leaves_out_never_matches;
         vectors::directions_come_back_after_pgvector_was_removed;
+        versions::a_new_database_has_the_recorded_schema;
+        versions::an_older_schema_is_refused_by_name_and_left_as_it_is;
         weather::what_cannot_be_reached_is_a_typed_error_without_the_password;
         weather::a_server_that_is_silent_is_given_up_in_time;
         weather::rights_that_are_missing_are_named;
         weather::an_old_or_hidden_pgvector_is_refused;
+        weather::a_new_connection_looks_up_no_type;
         weather::a_server_without_pgvector_is_told_so_and_keeps_the_rest;
         weather::a_full_pool_and_a_long_lock_end_in_time;
         weather::a_login_ends_in_time_however_many_tasks_are_ready;

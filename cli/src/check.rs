@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use clap::{Parser, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
+use larder::Registry;
+use larder::driver::Sharing;
 use larder_conformance::report::waiver::{Date, Waivers};
 use larder_conformance::runner::{self, Probed};
 use larder_conformance::{Case, CaseOutcome, Effort, Harness, Level, Report, RunOptions, Stopwatch, suites};
@@ -81,7 +83,7 @@ pub(crate) struct Args {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &Args) -> ExitCode {
+pub(crate) fn run(registry: &Registry, args: &Args) -> ExitCode {
     let cases = selected(args);
     let beyond = [Level::Model, Level::Concurrent, Level::Durable, Level::Faults];
     if cases.is_empty() && !beyond.into_iter().any(|level| levels::asked(&args.level, level)) {
@@ -98,15 +100,20 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     if args.live && !cfg!(feature = "full") {
         return output::trouble("this build has the embedded backends alone: cargo larder-full check --live");
     }
-    output::on_runtime(supervised(args, &cases, &waivers))
+    output::on_runtime(supervised(registry, args, &cases, &waivers))
 }
 
 /// Checks, and stops the services that were started for it however the check ends.
-async fn supervised(args: &Args, cases: &[Case], waivers: &Waivers) -> Result<ExitCode, String> {
+async fn supervised(
+    registry: &Registry,
+    args: &Args,
+    cases: &[Case],
+    waivers: &Waivers,
+) -> Result<ExitCode, String> {
     if !args.live {
-        return check(args, cases, waivers, None).await;
+        return check(registry, args, cases, waivers, None).await;
     }
-    services::beside(async |running| check(args, cases, waivers, Some(running?)).await).await
+    services::beside(async |running| check(registry, args, cases, waivers, Some(running?)).await).await
 }
 
 fn selected(args: &Args) -> Vec<Case> {
@@ -130,6 +137,7 @@ fn waivers(args: &Args) -> Result<Waivers, String> {
 }
 
 async fn check(
+    registry: &Registry,
     args: &Args,
     cases: &[Case],
     waivers: &Waivers,
@@ -138,9 +146,9 @@ async fn check(
     let begun = Instant::now();
     let scratch = tempfile::tempdir().map_err(|error| format!("cannot make a temporary folder: {error}"))?;
     let options = options(args);
-    let layered = args.layers.then(|| url::behind_layers(&args.urls, scratch.path()));
+    let layered = args.layers.then(|| url::behind_layers(registry, &args.urls, scratch.path()));
     let urls = layered.as_ref().unwrap_or(&args.urls);
-    let mut backends = Backends::open(urls, scratch.path(), running, options.timeout).await?;
+    let mut backends = Backends::open(registry, urls, scratch.path(), running, options.timeout).await?;
     let required = required(args);
     backends.require(&required)?;
     let bar = progress_bar(&backends, cases);
@@ -152,10 +160,10 @@ async fn check(
         let watch = Stopwatch::default();
         let found = run_one(&watch.watch(Arc::clone(harness)), probed, cases, &options, &bar).await;
         report.latencies.extend(watch.latencies(harness.name()));
-        report.again.insert(harness.name().to_owned(), again(args, harness.name(), &harness.url()));
+        report.again.insert(harness.name().to_owned(), again(registry, args, harness.name(), &harness.url()));
         report.add(probed.backend.clone(), found);
     }
-    report.levels = levels::run_all(&args.level, &backends.opened, &effort(args)).await?;
+    report.levels = levels::run_all(registry, &args.level, &backends.opened, &effort(args)).await?;
     for (harness, _) in &backends.opened {
         let destroyed = runner::within(options.timeout, "check.destroy", harness.destroy()).await;
         destroyed.map_err(|error| format!("cannot clean up {}: {error}", harness.url()))?;
@@ -194,26 +202,21 @@ fn required(args: &Args) -> Vec<String> {
 
 /// The command that checks a backend again. The places of embedded backends are gone by then, and the addresses of
 /// services may change.
-fn again(args: &Args, name: &str, url: &str) -> String {
+fn again(registry: &Registry, args: &Args, name: &str, url: &str) -> String {
     let long = if args.long { " --long" } else { "" };
     let long = if args.layers { format!(" --layers{long}") } else { long.to_owned() };
-    let scheme = url.split(':').next().unwrap_or_default();
-    let command =
-        match Around::split(url).map_or(scheme, |(_, behind)| behind.split(':').next().unwrap_or_default()) {
-            "memory" | "sqlite" | "file" => "larder",
-            _ => "larder-full",
-        };
-    match (args.live, args.urls.is_empty()) {
-        (true, _) => format!("cargo larder-full check --live{long}"),
-        (false, true) => format!("cargo larder check{long}"),
-        (false, false) if name == scheme => {
-            format!("cargo {command} check {}{long}", output::shell_word(url))
-        }
-        (false, false) => {
-            let word = output::shell_word(&format!("{name}={url}"));
-            format!("cargo {command} check {word}{long}")
-        }
+    let behind = Around::split(url).map_or(url, |(_, behind)| behind);
+    let server = registry.driver(behind).is_ok_and(|driver| driver.sharing() == Sharing::Network);
+    let command = output::invocation(args.live || server);
+    if args.live {
+        return format!("{command} check --live{long}");
     }
+    if args.urls.is_empty() {
+        return format!("{command} check{long}");
+    }
+    let scheme = url.split(':').next().unwrap_or_default();
+    let word = if name == scheme { url.to_owned() } else { format!("{name}={url}") };
+    format!("{command} check {}{long}", output::shell_word(&word))
 }
 
 async fn run_one(

@@ -4,8 +4,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use larder::diagnose::{Check, CheckStatus, Diagnosis, diagnose};
-use larder::redact_url;
+use larder::diagnose::{Check, CheckStatus, Diagnosis};
+use larder::{Registry, redact_url};
 use serde::Serialize;
 
 use crate::live::sentence;
@@ -49,15 +49,15 @@ struct Place {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &Args) -> ExitCode {
-    output::on_runtime(Box::pin(look(args)))
+pub(crate) fn run(registry: &Registry, args: &Args) -> ExitCode {
+    output::on_runtime(Box::pin(look(registry, args)))
 }
 
-async fn look(args: &Args) -> Result<ExitCode, String> {
+async fn look(registry: &Registry, args: &Args) -> Result<ExitCode, String> {
     let mut places = Vec::new();
     for url in &args.urls {
         let shown = redact_url(url);
-        let diagnosis = diagnose(url, Duration::from_secs(args.timeout)).await;
+        let diagnosis = registry.diagnose(url, Duration::from_secs(args.timeout)).await;
         let diagnosis = diagnosis.map_err(|error| format!("{shown}: {}", sentence(&error)))?;
         places.push(Place { url: shown, status: diagnosis.status(), diagnosis });
     }

@@ -22,6 +22,9 @@ mod servers;
 
 use std::sync::Arc;
 
+use larder::Registry;
+use larder::driver::{Driver, Sharing};
+
 pub use journal::write;
 pub use meanwhile::{Count, Found, Watched, meanwhile};
 pub use process::{NAMESPACE, kill_writers};
@@ -35,13 +38,19 @@ use larder_conformance::runner::Probed;
 
 /// Kills what keeps the backend's data. Backends that cannot be killed from here have no report: memory, which ends with
 /// its process, servers that declare no durability or keep nothing by design, and those for which there is no script.
-pub async fn run(harness: &Arc<dyn Harness>, probed: &Probed, effort: &Effort) -> Vec<LevelReport> {
+pub async fn run(
+    registry: &Registry,
+    harness: &Arc<dyn Harness>,
+    probed: &Probed,
+    effort: &Effort,
+) -> Vec<LevelReport> {
     let url = harness.url();
     // A writer behind a layer is killed as one without.
     let behind = Around::split(&url).map_or(url.as_str(), |(_, behind)| behind);
     let scheme = behind.split(':').next().unwrap_or_default();
-    match scheme {
-        "sqlite" | "file" => {
+    match registry.driver(behind).map(Driver::sharing) {
+        Ok(Sharing::Opening) => Vec::new(),
+        Ok(Sharing::Process | Sharing::Machine) => {
             let program = match std::env::current_exe() {
                 Ok(program) => program,
                 Err(error) => {
@@ -50,9 +59,9 @@ pub async fn run(harness: &Arc<dyn Harness>, probed: &Probed, effort: &Effort) -
                     return vec![report];
                 }
             };
-            vec![kill_writers(&program, harness.name(), &url, effort).await]
+            vec![kill_writers(registry, &program, harness.name(), &url, effort).await]
         }
-        scheme => {
+        _ => {
             if !servers::is_durable(probed) {
                 return Vec::new();
             }

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Parser;
+use larder::Registry;
 use larder::transcript::to_lines;
 use larder_kernel::{HistoryProvider, Seq, Thread};
 use tempfile::NamedTempFile;
@@ -53,9 +54,9 @@ impl From<std::io::Error> for Stop {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &Args) -> ExitCode {
+pub(crate) fn run(registry: &Registry, args: &Args) -> ExitCode {
     output::on_runtime(async {
-        match export(args).await {
+        match export(registry, args).await {
             Ok(0) => {
                 output::note(format_args!("{} holds no messages", args.place.name()));
                 Ok(ExitCode::SUCCESS)
@@ -66,8 +67,8 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     })
 }
 
-async fn export(args: &Args) -> Result<u64, Stop> {
-    let stores = args.place.open(&args.from).await?;
+async fn export(registry: &Registry, args: &Args) -> Result<u64, Stop> {
+    let stores = args.place.open(registry, &args.from).await?;
     let history = stores.history().map_err(|error| error.to_string())?;
     let thread = &args.place.thread;
     match &args.output {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
+use larder::Registry;
 use larder_kernel::{AppendOptions, HistoryProvider, IdempotencyKey, check};
 
 use crate::output;
@@ -27,18 +28,18 @@ pub(crate) struct Args {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &Args) -> ExitCode {
-    output::report(import(args))
+pub(crate) fn run(registry: &Registry, args: &Args) -> ExitCode {
+    output::report(import(registry, args))
 }
 
-async fn import(args: &Args) -> Result<String, String> {
+async fn import(registry: &Registry, args: &Args) -> Result<String, String> {
     let source = Source::open(&args.file)?;
     // Every line is read before the first is written: a file that breaks in the middle changes nothing.
     let survey = source.survey()?;
     if survey.messages == 0 {
         return Ok(format!("{} holds no messages", source.name()));
     }
-    let stores = args.place.open(&args.to).await?;
+    let stores = args.place.open(registry, &args.to).await?;
     let history = stores.history().map_err(|error| error.to_string())?;
     let added = append(history.provider(), args, &source, &survey).await?;
     let held = history.thread_info(&args.place.thread).await.map_err(|error| error.to_string())?.messages;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use futures_util::FutureExt;
+use larder::Registry;
 use larder_conformance::concurrent::{self, Processes};
 use larder_conformance::runner::Probed;
 use larder_conformance::{Effort, Harness, Level, LevelReport, faults, model};
@@ -62,6 +63,7 @@ const SERVERS_AT_ONCE: usize = 3;
 /// # Errors
 /// A sentence where a level broke down.
 pub(crate) async fn run_all(
+    registry: &Registry,
     words: &[Word],
     opened: &[(Arc<dyn Harness>, Probed)],
     effort: &Effort,
@@ -81,10 +83,10 @@ pub(crate) async fn run_all(
                 continue;
             }
             let (asked, effort, places) = (Arc::clone(&asked), *effort, Arc::clone(&places));
-            let (harness, probed) = (Arc::clone(harness), probed.clone());
+            let (registry, harness, probed) = (registry.clone(), Arc::clone(harness), probed.clone());
             pressed.spawn(async move {
                 let _place = places.acquire().await;
-                (index, run(&asked, &harness, &probed, &effort).await)
+                (index, run(&registry, &asked, &harness, &probed, &effort).await)
             });
         }
         while let Some(of_backend) = pressed.join_next().await {
@@ -97,6 +99,7 @@ pub(crate) async fn run_all(
 
 /// Runs levels on one backend.
 async fn run(
+    registry: &Registry,
     asked: &[Level],
     harness: &Arc<dyn Harness>,
     probed: &Probed,
@@ -106,7 +109,7 @@ async fn run(
     for level in asked {
         let (name, level_name, begun) = (harness.name(), level.as_str(), Instant::now());
         output::note(format_args!("{name} {level_name} …"));
-        let of_level = run_one(*level, harness, probed, effort).await;
+        let of_level = run_one(registry, *level, harness, probed, effort).await;
         if of_level.is_empty() {
             output::note(format_args!("{name} {level_name}: there is nothing to press on this backend"));
         } else {
@@ -120,6 +123,7 @@ async fn run(
 
 /// Boxed, because what the compiler must prove about futures this deep has no end otherwise.
 async fn run_one(
+    registry: &Registry,
     level: Level,
     harness: &Arc<dyn Harness>,
     probed: &Probed,
@@ -132,7 +136,7 @@ async fn run_one(
             let processes = workers.as_ref().map(|workers| workers as &dyn Processes);
             concurrent::run_with(harness, probed, effort, processes).boxed().await
         }
-        Level::Durable => durable::run(harness, probed, effort).boxed().await,
+        Level::Durable => durable::run(registry, harness, probed, effort).boxed().await,
         Level::Faults => {
             let mut reports = faults::run(harness, probed, effort).boxed().await;
             reports.extend(faults::cancellations(harness, probed, effort).boxed().await);

@@ -1,7 +1,18 @@
 //! The `larder` command: checks backends against the contract, runs the workspace's tests, and moves and shows
 //! conversations.
 //!
-//! The binary `larder` calls [`run`]. The modules that are hidden from these pages are for the tests and benchmarks of the
+//! The binary `larder` calls [`run`] with the backends of its build. A backend of your own has the same command in three
+//! lines:
+//!
+//! ```no_run
+//! # fn main() -> std::process::ExitCode {
+//! // let registry = larder::Registry::default().with(MyDriver);
+//! # let registry = larder::Registry::default();
+//! larder_cli::run(&registry)
+//! # }
+//! ```
+//!
+//! The modules that are hidden from these pages are for the tests and benchmarks of the
 //! repository, and can change in any release.
 
 mod check;
@@ -39,10 +50,10 @@ mod worker;
 mod workers;
 mod writer;
 
-use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use larder::Registry;
 
 /// The storage layer under agent runtimes, and the suite that proves its backends equal.
 #[derive(Debug, Parser)]
@@ -95,29 +106,29 @@ enum Command {
     Writer(writer::Args),
 }
 
-/// Runs the command with its arguments, of which the first is the program's name, and gives its exit code.
+/// Runs the command with the arguments of this process and the backends of a registry, and returns its exit code.
 ///
-/// Arguments that cannot be read end the process, as does `--help`. The levels `concurrent` and `durable` start the running
-/// program again, so its `main` has to call this function with the arguments of the process.
-pub fn run<T: Into<OsString> + Clone>(arguments: impl IntoIterator<Item = T>) -> ExitCode {
-    match Cli::parse_from(arguments).command {
-        Command::Check(args) => check::run(&args),
+/// Call it from `main` and do nothing else there: the levels `concurrent` and `durable` start the running program again, with
+/// other arguments. Arguments that cannot be read end the process, as does `--help`.
+pub fn run(registry: &Registry) -> ExitCode {
+    match Cli::parse().command {
+        Command::Check(args) => check::run(registry, &args),
         Command::Contract(args) => contract::run(&args),
-        Command::Copy(args) => moving::copy::run(&args),
-        Command::Doctor(args) => doctor::run(&args),
-        Command::Dump(args) => moving::dump::run(&args),
-        Command::Erase(args) => moving::erase::run(&args),
-        Command::Export(args) => export::run(&args),
-        Command::Import(args) => import::run(&args),
-        Command::Inspect(args) => inspect::run(&args),
-        Command::Load(args) => moving::load::run(&args),
+        Command::Copy(args) => moving::copy::run(registry, &args),
+        Command::Doctor(args) => doctor::run(registry, &args),
+        Command::Dump(args) => moving::dump::run(registry, &args),
+        Command::Erase(args) => moving::erase::run(registry, &args),
+        Command::Export(args) => export::run(registry, &args),
+        Command::Import(args) => import::run(registry, &args),
+        Command::Inspect(args) => inspect::run(registry, &args),
+        Command::Load(args) => moving::load::run(registry, &args),
         #[cfg(feature = "mcp")]
-        Command::Mcp(args) => mcp::run(&args),
+        Command::Mcp(args) => mcp::run(registry, &args),
         Command::Mutants(args) => mutants::run(&args),
         Command::Services(args) => services::run(&args),
         Command::Test(args) => test::run(&args),
-        Command::Window(args) => window::run(&args),
-        Command::Worker => worker::run(),
-        Command::Writer(args) => writer::run(&args),
+        Command::Window(args) => window::run(registry, &args),
+        Command::Worker => worker::run(registry),
+        Command::Writer(args) => writer::run(registry, &args),
     }
 }

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::service::{SERVICES, Service};
+use larder::Registry;
 use larder_conformance::runner::{self, Probed};
 use larder_conformance::{AbsentBackend, Harness, Report};
 use larder_kernel::{Error, ErrorKind};
 
+use crate::output;
 use crate::services::Running;
 use crate::url;
 
@@ -30,12 +32,13 @@ impl Backends {
     /// # Errors
     /// A sentence about the first of the URLs that cannot be opened. A service that cannot be opened is absent.
     pub(crate) async fn open(
+        registry: &Registry,
         urls: &[String],
         scratch: &Path,
         running: Option<&Running>,
         timeout: Duration,
     ) -> Result<Self, String> {
-        let opening = runner::within(timeout, OPERATION, url::harnesses(urls, scratch));
+        let opening = runner::within(timeout, OPERATION, url::harnesses(registry, urls, scratch));
         let harnesses = opening.await.map_err(|error| sentence(&error))?;
         let mut backends = Self { opened: Vec::new(), absent: Vec::new() };
         for harness in harnesses {
@@ -45,18 +48,25 @@ impl Backends {
         }
         if let Some(running) = running {
             for service in &SERVICES {
-                backends.add(service, running, scratch, timeout).await;
+                backends.add(registry, service, running, scratch, timeout).await;
             }
         }
         Ok(backends)
     }
 
-    async fn add(&mut self, service: &Service, running: &Running, scratch: &Path, timeout: Duration) {
+    async fn add(
+        &mut self,
+        registry: &Registry,
+        service: &Service,
+        running: &Running,
+        scratch: &Path,
+        timeout: Duration,
+    ) {
         let taken = self.opened.iter().any(|(harness, _)| harness.name() == service.name);
         let name = if taken { format!("{}{LIVE}", service.name) } else { service.name.to_owned() };
         let reason = match running.url(service) {
             None => format!("{} is not set, and the service cannot be started", service.variable),
-            Some(url) => match probed(&name, &url, scratch, timeout).await {
+            Some(url) => match probed(registry, &name, &url, scratch, timeout).await {
                 Ok(opened) => {
                     self.opened.push(opened);
                     return;
@@ -114,12 +124,13 @@ pub(crate) fn note_idle(report: &mut Report, words: &[String]) {
 }
 
 async fn probed(
+    registry: &Registry,
     name: &str,
     url: &str,
     scratch: &Path,
     timeout: Duration,
 ) -> larder_kernel::Result<(Arc<dyn Harness>, Probed)> {
-    let harness = runner::within(timeout, OPERATION, url::named(name, url, scratch)).await?;
+    let harness = runner::within(timeout, OPERATION, url::named(registry, name, url, scratch)).await?;
     let probed = runner::probe(&*harness, timeout).await?;
     Ok((harness, probed))
 }
@@ -134,8 +145,7 @@ fn scheme(harness: &Arc<dyn Harness>) -> String {
 
 /// The error as a line, with the way out where this build lacks the backend.
 pub(crate) fn sentence(error: &Error) -> String {
-    let embedded_only = !cfg!(feature = "full");
-    if embedded_only && error.kind() == ErrorKind::Unsupported {
+    if output::is_larder() && !cfg!(feature = "full") && error.kind() == ErrorKind::Unsupported {
         return format!("{error}; `cargo larder-full` has every backend");
     }
     error.to_string()

@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    larder_cli::run(std::env::args_os())
+    larder_cli::run(&larder::Registry::default())
 }

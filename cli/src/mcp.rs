@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use larder::adapters::mcp::{HttpOptions, McpServer, serve_http, serve_stdio};
-use larder::{Stores, StoresBuilder, StoresConfig, redact_url};
+use larder::{Registry, Stores, StoresBuilder, StoresConfig, redact_url};
 use larder_kernel::Namespace;
 use tokio::net::TcpListener;
 
@@ -44,12 +44,12 @@ pub(crate) struct Args {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &Args) -> ExitCode {
-    output::on_runtime(Box::pin(serve(args)))
+pub(crate) fn run(registry: &Registry, args: &Args) -> ExitCode {
+    output::on_runtime(Box::pin(serve(registry, args)))
 }
 
-async fn serve(args: &Args) -> Result<ExitCode, String> {
-    let stores = open(args).await?;
+async fn serve(registry: &Registry, args: &Args) -> Result<ExitCode, String> {
+    let stores = open(registry, args).await?;
     let mut server = McpServer::new(stores.set().clone());
     if args.read_only {
         server = server.reading_only();
@@ -68,11 +68,12 @@ async fn serve(args: &Args) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn open(args: &Args) -> Result<Stores, String> {
+async fn open(registry: &Registry, args: &Args) -> Result<Stores, String> {
     let mut builder = if args.stores.is_empty() {
-        StoresBuilder::from_config(&StoresConfig::from_env().map_err(|error| error.to_string())?)
+        let config = StoresConfig::from_env().map_err(|error| error.to_string())?;
+        StoresBuilder::from_config(&config).registry(registry.clone())
     } else {
-        args.stores.iter().fold(Stores::builder(), |builder, url| builder.url(url))
+        args.stores.iter().fold(registry.builder(), |builder, url| builder.url(url))
     };
     if let Some(namespace) = &args.namespace {
         builder = builder.namespace(namespace.clone());

@@ -8,7 +8,7 @@ mod progress;
 
 use clap::Args;
 use larder::transfer::{Copied, Difference, Existing, Source, left_out};
-use larder::{Backend, StoreSet, redact_url};
+use larder::{Backend, Registry, StoreSet, redact_url};
 use larder_kernel::{Contract, Error, ErrorKind, Namespace};
 
 use crate::live;
@@ -54,8 +54,8 @@ fn parse_contract(text: &str) -> Result<Contract, String> {
     })
 }
 
-async fn place(url: &str) -> Result<Backend, String> {
-    Backend::open(url).await.map_err(|error| cannot_open(url, &error))
+async fn place(registry: &Registry, url: &str) -> Result<Backend, String> {
+    registry.backend(url).await.map_err(|error| cannot_open(url, &error))
 }
 
 /// The stores of a namespace. A contract that could not be opened is an error, so that no copy leaves it out.

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::io::{ErrorKind, Write as _};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -11,6 +12,9 @@ use comfy_table::{Cell, CellAlignment, Table, presets};
 use larder_conformance::report::waiver::WaiverStatus;
 use larder_conformance::{AbsentBackend, CaseOutcome, CaseReport, Clause, Report, Summary, clauses};
 use larder_kernel::Contract;
+
+/// The name of this repository's own program.
+const LARDER: &str = "larder";
 
 /// Prints the result and gives the exit code: `code`, unless the result could not be written.
 pub fn finish(text: impl Display, code: ExitCode) -> ExitCode {
@@ -27,6 +31,27 @@ pub fn finish(text: impl Display, code: ExitCode) -> ExitCode {
 pub fn trouble(text: impl Display) -> ExitCode {
     eprintln!("larder: {text}");
     ExitCode::from(2)
+}
+
+/// The name of the running program, which is another one where a backend from elsewhere has a command of its own.
+fn program() -> String {
+    let program = std::env::current_exe().ok();
+    let name = program.as_deref().and_then(Path::file_stem);
+    name.map_or_else(|| LARDER.to_owned(), |name| name.to_string_lossy().into_owned())
+}
+
+/// Whether the program is the `larder` of this repository.
+pub(crate) fn is_larder() -> bool {
+    program() == LARDER
+}
+
+/// The words that start this program; `full` asks for the build that has every backend.
+pub(crate) fn invocation(full: bool) -> String {
+    match (program(), full) {
+        (name, false) if name == LARDER => "cargo larder".to_owned(),
+        (name, true) if name == LARDER => "cargo larder-full".to_owned(),
+        (name, _) => name,
+    }
 }
 
 /// The runtime of a command.

@@ -1,7 +1,7 @@
 //! The thread that a command works on.
 
 use clap::Args;
-use larder::{Stores, redact_url};
+use larder::{Registry, Stores, redact_url};
 use larder_kernel::{Namespace, Thread};
 
 use crate::live;
@@ -28,8 +28,8 @@ pub(crate) fn parse_namespace(text: &str) -> Result<Namespace, String> {
 
 impl Place {
     /// Opens the stores of the namespace behind the URL.
-    pub(crate) async fn open(&self, url: &str) -> Result<Stores, String> {
-        let opened = Stores::builder().namespace(self.namespace.clone()).url(url).open().await;
+    pub(crate) async fn open(&self, registry: &Registry, url: &str) -> Result<Stores, String> {
+        let opened = registry.builder().namespace(self.namespace.clone()).url(url).open().await;
         opened.map_err(|error| format!("cannot open {}: {}", redact_url(url), live::sentence(&error)))
     }
 

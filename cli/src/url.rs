@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use larder::driver::StoresRequest;
-use larder::{Backend, Stores, redact_url};
+use larder::driver::{Driver, Sharing, StoresRequest};
+use larder::{Backend, Registry, Stores, redact_url};
 use larder_kernel::{Error, ErrorKind, Namespace, Result};
 
 use crate::layered::{Around, Layered};
@@ -20,11 +20,15 @@ use larder_conformance::harness::{Harness, OpenOptions, Relayed, StoreSet};
 ///
 /// # Errors
 /// That of the first URL that cannot be opened.
-pub async fn harnesses(urls: &[String], scratch: &Path) -> Result<Vec<Arc<dyn Harness>>> {
+pub async fn harnesses(
+    registry: &Registry,
+    urls: &[String],
+    scratch: &Path,
+) -> Result<Vec<Arc<dyn Harness>>> {
     let mut opened: Vec<Arc<dyn Harness>> = Vec::new();
     if urls.is_empty() {
-        for (name, url) in embedded(scratch, "") {
-            opened.push(named(name, &url, scratch).await?);
+        for (name, url) in embedded(registry, scratch, "") {
+            opened.push(named(registry, name, &url, scratch).await?);
         }
         return Ok(opened);
     }
@@ -34,26 +38,31 @@ pub async fn harnesses(urls: &[String], scratch: &Path) -> Result<Vec<Arc<dyn Ha
         let name = name.unwrap_or_else(|| url.split(':').next().unwrap_or_default());
         let again = names.iter().any(|other| other == name);
         names.push(if again { format!("{name} {}", index + 1) } else { name.to_owned() });
-        opened.push(named(&names[index], url, scratch).await?);
+        opened.push(named(registry, &names[index], url, scratch).await?);
     }
     Ok(opened)
 }
 
-/// The embedded backends by name, at places of their own in the folder `scratch`.
-fn embedded(scratch: &Path, place: &str) -> [(&'static str, String); 3] {
-    let sqlite = url_of("sqlite", &scratch.join(format!("{place}larder.db")), "");
-    let files = url_of("file", &scratch.join(format!("{place}blobs")), "");
-    [("memory", "memory:".to_owned()), ("sqlite", sqlite), ("fs", files)]
+/// The embedded backends by name, each with a path of its own in the folder `scratch`, which begins with `prefix`.
+fn embedded(registry: &Registry, scratch: &Path, prefix: &str) -> Vec<(&'static str, String)> {
+    let url = |driver: &dyn Driver| match driver.sharing() {
+        Sharing::Network => None,
+        Sharing::Opening => Some(format!("{}:", driver.name())),
+        _ => Some(url_of(driver.name(), &scratch.join(format!("{prefix}{}", driver.name())), "")),
+    };
+    // Reports name the backend after its feature.
+    let name = |driver: &dyn Driver| if driver.name() == "file" { "fs" } else { driver.name() };
+    registry.drivers().filter_map(|driver| Some((name(driver), url(driver)?))).collect()
 }
 
 /// The URLs, each `URL` or `NAME=URL`, or those of every embedded backend, behind each layer and behind all of them.
 #[must_use]
-pub fn behind_layers(urls: &[String], scratch: &Path) -> Vec<String> {
+pub fn behind_layers(registry: &Registry, urls: &[String], scratch: &Path) -> Vec<String> {
     let mut layered = Vec::new();
     for around in Around::ALL.map(Around::name) {
         if urls.is_empty() {
-            let places = embedded(scratch, &format!("{around}-"));
-            layered.extend(places.map(|(name, url)| format!("{around}+{name}={around}+{url}")));
+            let embedded = embedded(registry, scratch, &format!("{around}-")).into_iter();
+            layered.extend(embedded.map(|(name, url)| format!("{around}+{name}={around}+{url}")));
         }
         layered.extend(urls.iter().map(|text| match split_name(text) {
             (Some(name), url) => format!("{around}+{name}={around}+{url}"),
@@ -67,12 +76,12 @@ pub fn behind_layers(urls: &[String], scratch: &Path) -> Vec<String> {
 ///
 /// # Errors
 /// The backend's own, where the URL cannot be opened.
-pub async fn named(name: &str, url: &str, scratch: &Path) -> Result<Arc<dyn Harness>> {
+pub async fn named(registry: &Registry, name: &str, url: &str, scratch: &Path) -> Result<Arc<dyn Harness>> {
     if let Some((around, behind)) = Around::split(url) {
-        let inner = Arc::new(UrlHarness::open(name.to_owned(), behind.to_owned(), scratch.to_owned()).await?);
+        let inner = Arc::new(UrlHarness::open(registry, name, behind, scratch).await?);
         return Ok(Arc::new(Layered { around, inner }));
     }
-    Ok(Arc::new(UrlHarness::open(name.to_owned(), url.to_owned(), scratch.to_owned()).await?))
+    Ok(Arc::new(UrlHarness::open(registry, name, url, scratch).await?))
 }
 
 /// Takes `NAME=URL` apart. No scheme has an equals sign, so what comes before the first colon tells a name from a URL.
@@ -94,6 +103,8 @@ pub(crate) fn url_of(scheme: &str, path: &Path, query: &str) -> String {
 
 /// A backend opened by URL, through two handles that share nothing but the place.
 struct UrlHarness {
+    registry: Registry,
+    sharing: Sharing,
     name: String,
     url: String,
     scratch: PathBuf,
@@ -108,11 +119,33 @@ enum Handles {
 }
 
 impl UrlHarness {
-    async fn open(name: String, url: String, scratch: PathBuf) -> Result<Self> {
-        let first = Backend::open(&url).await?;
-        // Nothing but the process holds what is in memory, so its handles must come from one place.
-        let second = if first.name() == "memory" { first.clone() } else { Backend::open(&url).await? };
-        Ok(Self { name, url, scratch, handles: Handles::Kept(Box::new([first, second])) })
+    async fn open(registry: &Registry, name: &str, url: &str, scratch: &Path) -> Result<Self> {
+        let sharing = registry.driver(url)?.sharing();
+        let first = registry.backend(url).await?;
+        let second = match sharing {
+            Sharing::Opening => first.clone(),
+            _ => registry.backend(url).await?,
+        };
+        Ok(Self {
+            registry: registry.clone(),
+            sharing,
+            name: name.to_owned(),
+            url: url.to_owned(),
+            scratch: scratch.to_owned(),
+            handles: Handles::Kept(Box::new([first, second])),
+        })
+    }
+
+    /// The same backend under another URL, opened anew each time.
+    fn each_time(&self, url: String) -> Arc<dyn Harness> {
+        Arc::new(Self {
+            registry: self.registry.clone(),
+            sharing: self.sharing,
+            name: self.name.clone(),
+            url,
+            scratch: self.scratch.clone(),
+            handles: Handles::EachTime,
+        })
     }
 }
 
@@ -134,15 +167,14 @@ impl Harness for UrlHarness {
     }
 
     fn shared_url(&self) -> Option<String> {
-        let scheme = self.url.split(':').next().unwrap_or_default();
-        (!scheme.eq_ignore_ascii_case("memory")).then(|| self.url.clone())
+        matches!(self.sharing, Sharing::Machine | Sharing::Network).then(|| self.url.clone())
     }
 
     async fn open(&self, namespace: &Namespace, options: &OpenOptions) -> Result<StoreSet> {
         let request = StoresRequest::new(namespace.clone()).with_embedder(options.embedder.clone());
         let stores = match &self.handles {
             Handles::Kept(backends) => backends[options.handle % backends.len()].stores_for(request).await,
-            Handles::EachTime => Backend::open(&self.url).await?.stores_for(request).await,
+            Handles::EachTime => self.registry.backend(&self.url).await?.stores_for(request).await,
         };
         store_set(&stores)
     }
@@ -153,39 +185,26 @@ impl Harness for UrlHarness {
 
     async fn relayed(&self, relays: &[SocketAddr]) -> Result<Option<Relayed>> {
         let Some(times) = relayed::through(&self.url, relays) else { return Ok(None) };
-        let harness = named(&self.name, &times.url, &self.scratch).await?;
+        let harness = named(&self.registry, &self.name, &times.url, &self.scratch).await?;
         let (answer_time_max, call_time_max) = (times.answer_time_max, times.call_time_max);
         Ok(Some(Relayed { harness, answer_time_max, call_time_max }))
     }
 
     async fn isolated(&self) -> Result<Option<Arc<dyn Harness>>> {
-        let (location, query) = self.url.split_once('?').unwrap_or((&self.url, ""));
-        let scheme = location.split_once(':').map_or(location, |(scheme, _)| scheme);
-        if scheme.eq_ignore_ascii_case("memory") {
-            return Ok(None);
-        }
-        // Closing every connection and opening new ones is what closing a place on a server comes to.
-        if !["sqlite", "file"].iter().any(|name| scheme.eq_ignore_ascii_case(name)) {
-            return Ok(Some(Arc::new(Self {
-                name: self.name.clone(),
-                url: self.url.clone(),
-                scratch: self.scratch.clone(),
-                handles: Handles::EachTime,
-            })));
+        match self.sharing {
+            Sharing::Opening => return Ok(None),
+            // For a server, to close every connection and to connect anew is to close the backend.
+            Sharing::Network => return Ok(Some(self.each_time(self.url.clone()))),
+            _ => {}
         }
         let folder = tempfile::tempdir_in(&self.scratch).map_err(|error| {
             Error::new(ErrorKind::Unavailable, "harness.isolated", "cannot make a scratch folder")
                 .with_source(error)
         })?;
-        // Whoever made the scratch folder removes it as a whole.
-        let place = folder.keep().join("place");
-        let url = url_of(scheme, &place, query);
-        Ok(Some(Arc::new(Self {
-            name: self.name.clone(),
-            url,
-            scratch: self.scratch.clone(),
-            handles: Handles::EachTime,
-        })))
+        let (location, query) = self.url.split_once('?').unwrap_or((&self.url, ""));
+        let scheme = location.split_once(':').map_or(location, |(scheme, _)| scheme);
+        // The caller of `harnesses` removes the scratch folder as a whole.
+        Ok(Some(self.each_time(url_of(scheme, &folder.keep().join("data"), query))))
     }
 }
 
@@ -206,7 +225,8 @@ mod tests {
         use larder_kernel::{BucketName, Key, KeyValueStoreExt};
 
         let scratch = tempfile::tempdir().unwrap();
-        let harness = harnesses(&["MEMORY:".to_owned()], scratch.path()).await.unwrap().remove(0);
+        let harness =
+            harnesses(&Registry::default(), &["MEMORY:".to_owned()], scratch.path()).await.unwrap().remove(0);
         let namespace = Namespace::new("n").unwrap();
         let (bucket, key) = (BucketName::new("b").unwrap(), Key::new("k").unwrap());
         let open = async |handle| {
@@ -230,8 +250,8 @@ mod tests {
     #[tokio::test]
     async fn a_scratch_folder_may_have_any_name() {
         let scratch = tempfile::Builder::new().prefix("100% #1 ?x=y").tempdir().unwrap();
-        let opened = harnesses(&[], scratch.path()).await.unwrap();
-        assert!(scratch.path().join("larder.db").exists());
+        let opened = harnesses(&Registry::default(), &[], scratch.path()).await.unwrap();
+        assert!(scratch.path().join("sqlite").exists());
         let isolated = opened[1].isolated().await.unwrap().unwrap();
         isolated.open(&Namespace::new("n").unwrap(), &OpenOptions::default()).await.unwrap();
     }

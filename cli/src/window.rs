@@ -10,7 +10,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Parser, ValueEnum};
-use larder::Stores;
 use larder::compaction::{
     CombinedMemory, LongTermMemory, MaxTokens, Neuralyzer, Pipeline, PipelineConfig, ShortTermMemory,
     Summarizer, SummaryMaker, SummarySettings, SummaryStore,
@@ -20,6 +19,7 @@ use larder::context::{AgentContext, ContextConfig, WindowExplanation};
 use larder::memory::InMemoryKeyValueStore;
 use larder::session::MemoryConfig;
 use larder::tokens::{EstimatedTokenCounter, TokenCounter, counter_for};
+use larder::{Registry, Stores};
 use larder_kernel::{CompactionStrategy, HistoryProvider, KeyValueStore, Thread};
 
 use self::model::{ModelArgs, Summaries};
@@ -62,11 +62,11 @@ pub(crate) struct Args {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &Args) -> ExitCode {
-    output::report(window(args))
+pub(crate) fn run(registry: &Registry, args: &Args) -> ExitCode {
+    output::report(window(registry, args))
 }
 
-async fn window(args: &Args) -> Result<String, String> {
+async fn window(registry: &Registry, args: &Args) -> Result<String, String> {
     let counter: Arc<dyn TokenCounter> = match args.model.name() {
         Some(model) => counter_for(model),
         None => Arc::new(EstimatedTokenCounter),
@@ -76,7 +76,7 @@ async fn window(args: &Args) -> Result<String, String> {
         profile.check_room(args.system_prompt.as_deref().map_or(0, |prompt| counter.count(prompt)))?;
     }
     let summaries = Summaries::new(&args.model)?;
-    let stores = args.place.open(&args.from).await?;
+    let stores = args.place.open(registry, &args.from).await?;
     let look = Look::new(args, &stores, counter, summaries).await?;
     let explained = match look.explain(profile.as_ref(), args, &stores).await {
         Err(reason) if look.summaries.give_up() => {

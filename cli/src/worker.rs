@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use larder::Registry;
 use larder_conformance::concurrent::Script;
 use larder_conformance::{Harness, OpenOptions, StoreSet};
 use rustix::time::{ClockId, clock_gettime};
@@ -30,19 +31,19 @@ pub(crate) enum Said {
 }
 
 /// Runs the command: until standard input ends.
-pub(crate) fn run() -> ExitCode {
-    match serve() {
+pub(crate) fn run(registry: &Registry) -> ExitCode {
+    match serve(registry) {
         Ok(()) => ExitCode::SUCCESS,
         Err(reason) => output::trouble(reason),
     }
 }
 
-fn serve() -> Result<(), String> {
+fn serve(registry: &Registry) -> Result<(), String> {
     let runtime = output::runtime()?;
     let mut lines = std::io::stdin().lock().lines();
     let Some(url) = next::<String>(&mut lines)? else { return Ok(()) };
     // Nothing is isolated here, so no scratch folder is used.
-    let opening = url::named("worker", &url, Path::new("."));
+    let opening = url::named(registry, "worker", &url, Path::new("."));
     let harness = runtime.block_on(opening).map_err(|error| format!("cannot open the place: {error}"))?;
     while let Some(script) = next::<Script>(&mut lines)? {
         match runtime.block_on(open(&harness, &script)) {

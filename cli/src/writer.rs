@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
+use larder::Registry;
 use larder_conformance::OpenOptions;
 use larder_kernel::{Namespace, Result};
 
@@ -24,19 +25,19 @@ pub(crate) struct Args {
 }
 
 /// Runs the command. It ends where a write fails, or not at all.
-pub(crate) fn run(args: &Args) -> ExitCode {
+pub(crate) fn run(registry: &Registry, args: &Args) -> ExitCode {
     let runtime = match output::runtime() {
         Ok(runtime) => runtime,
         Err(reason) => return output::trouble(reason),
     };
-    match runtime.block_on(write(args)) {
+    match runtime.block_on(write(registry, args)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => output::trouble(error),
     }
 }
 
-async fn write(args: &Args) -> Result<()> {
-    let harness = url::named("writer", &args.url, Path::new(".")).await?;
+async fn write(registry: &Registry, args: &Args) -> Result<()> {
+    let harness = url::named(registry, "writer", &args.url, Path::new(".")).await?;
     let stores = harness.open(&Namespace::new(durable::NAMESPACE)?, &OpenOptions::default()).await?;
     // In one piece, so that a kill leaves a line whole or absent, except the last.
     let say = |line: String| {

@@ -156,7 +156,7 @@ impl BlobObjectStore {
             metadata: info.metadata,
         };
         let put = self.blobs.put(&target, BlobBody::Stream(bytes), options).await;
-        put.map(drop).map_err(|error| translate(to, error))
+        put.map(drop).map_err(|error| of_creation(to, error))
     }
 }
 
@@ -169,10 +169,11 @@ impl ObjectStore for BlobObjectStore {
         opts: PutOptions,
     ) -> ObjectResult<PutResult> {
         let key = writable(location)?;
+        let failed = if opts.mode == PutMode::Create { of_creation } else { translate };
         let condition = self.condition(location, opts.mode)?;
         let options = put_options("put_opts", &opts.attributes)?.with_condition(condition);
         let put = self.blobs.put(&key, BlobBody::Bytes(Bytes::from(payload)), options).await;
-        Ok(put_result(&put.map_err(|error| translate(location, error))?))
+        Ok(put_result(&put.map_err(|error| failed(location, error))?))
     }
 
     async fn put_multipart_opts(
@@ -345,6 +346,14 @@ fn of_kind(
         ErrorKind::PermissionDenied => ObjectError::PermissionDenied { path, source },
         ErrorKind::Unsupported => ObjectError::NotSupported { source },
         _ => ObjectError::Generic { store: STORE, source },
+    }
+}
+
+/// `object_store` has a kind of its own for a condition that nothing exists.
+fn of_creation(location: &Path, error: Error) -> ObjectError {
+    match error.kind() {
+        ErrorKind::Conflict => of_kind(location, ErrorKind::AlreadyExists, Box::new(error)),
+        _ => translate(location, error),
     }
 }
 

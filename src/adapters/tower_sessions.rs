@@ -87,7 +87,7 @@ impl SessionStore for KeyValueSessions {
             // One that is over before it begins takes its id for a moment, as any other.
             let ttl = life(session_record).unwrap_or(Duration::from_millis(1));
             match self.put(session_record, ttl, KeyValueCondition::Absent).await {
-                Err(error) if error.kind() == ErrorKind::AlreadyExists => session_record.id = Id::default(),
+                Err(error) if error.kind() == ErrorKind::Conflict => session_record.id = Id::default(),
                 done => return done.map_err(|error| failed(&error)),
             }
         }

@@ -35,7 +35,7 @@ impl SummaryStore {
         let options = KeyValuePutOptions::default().with_condition(KeyValueCondition::Absent).with_ttl(lasts);
         match self.store.put(&self.bucket, &key, Bytes::new(), options).await {
             Ok(revision) => Ok(Some(SummaryClaim { key, revision, lasts })),
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(None),
+            Err(error) if error.kind() == ErrorKind::Conflict => Ok(None),
             Err(error) => Err(error),
         }
     }

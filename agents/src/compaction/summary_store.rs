@@ -183,13 +183,7 @@ impl SummaryStore {
             .map_err(|_| Error::new(ErrorKind::Unexpected, OPERATION, "the summary is not JSON"))?;
         let key = self.key("summary", thread)?;
         let options = self.options(expected.map_or(KeyValueCondition::Absent, KeyValueCondition::AtRevision));
-        let written = self.store.put(&self.bucket, &key, Bytes::from(value), options).await;
-        written.map_err(|error| match error.kind() {
-            ErrorKind::AlreadyExists => {
-                Error::new(ErrorKind::Conflict, OPERATION, "the thread has a summary; read it first")
-            }
-            _ => error,
-        })
+        self.store.put(&self.bucket, &key, Bytes::from(value), options).await
     }
 
     /// Starts the time to live of a thread's summary anew; nothing without [one](Self::with_ttl).

@@ -122,10 +122,12 @@ impl Records {
         record: &Record,
     ) -> Result<()> {
         let value = encode(operation, record)?;
-        self.store
-            .put(&self.bucket, &self.key(id)?, value, record.options(KeyValueCondition::Absent))
-            .await?;
-        Ok(())
+        let options = record.options(KeyValueCondition::Absent);
+        let created = self.store.put(&self.bucket, &self.key(id)?, value, options).await;
+        created.map(drop).map_err(|error| match error.kind() {
+            ErrorKind::Conflict => Error::new(ErrorKind::AlreadyExists, operation, "the session exists"),
+            _ => error,
+        })
     }
 
     /// The record as it stands, one that is being deleted included.

@@ -138,7 +138,7 @@ fn check_condition(condition: &BlobCondition, there: Option<&Arc<Stored>>) -> Re
         BlobCondition::None => Ok(()),
         BlobCondition::Absent if there.is_none() => Ok(()),
         BlobCondition::Absent => {
-            Err(Error::new(ErrorKind::AlreadyExists, OPERATION, "a blob has this key already"))
+            Err(Error::new(ErrorKind::Conflict, OPERATION, "a blob with this key exists"))
         }
         BlobCondition::Matches(etag) if there.is_some_and(|stored| stored.info.etag == *etag) => Ok(()),
         BlobCondition::Matches(_) => {

@@ -3,7 +3,7 @@
 use larder_kernel::{ErrorKind, KeyValueStoreExt, Result, Seq};
 
 use super::record::{Address, Chore, Copied};
-use super::run::{Workflow, unique};
+use super::run::{Workflow, exists, unique};
 use super::spec::Persistence;
 
 impl Workflow {
@@ -34,7 +34,8 @@ impl Workflow {
             }
         }
         record.chore = (!threads.is_empty()).then_some(Chore::Copy { threads });
-        let revision = self.state.create(&self.bucket, &address.key, record.to_bytes()?).await?;
+        let created = self.state.create(&self.bucket, &address.key, record.to_bytes()?).await;
+        let revision = created.map_err(|error| exists("workflow.fork", error))?;
         let mut fork = Self {
             history: self.history.clone(),
             state: self.state.clone(),

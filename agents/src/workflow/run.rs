@@ -53,7 +53,8 @@ impl Workflow {
     ) -> Result<Self> {
         let mut workflow = Self::unread("workflow.start", history, state, spec, options, id)?;
         let bytes = workflow.record.to_bytes()?;
-        workflow.revision = workflow.state.create(&workflow.bucket, &workflow.address.key, bytes).await?;
+        let created = workflow.state.create(&workflow.bucket, &workflow.address.key, bytes).await;
+        workflow.revision = created.map_err(|error| exists("workflow.start", error))?;
         Ok(workflow)
     }
 
@@ -95,7 +96,7 @@ impl Workflow {
         let bytes = workflow.record.to_bytes()?;
         match workflow.state.create(&workflow.bucket, &workflow.address.key, bytes).await {
             Ok(revision) => workflow.revision = revision,
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => workflow.read().await?,
+            Err(error) if error.kind() == ErrorKind::Conflict => workflow.read().await?,
             Err(error) => return Err(error),
         }
         Ok(workflow)
@@ -374,6 +375,14 @@ impl fmt::Debug for Workflow {
             .field("history", &self.history)
             .field("state", &self.state)
             .finish_non_exhaustive()
+    }
+}
+
+/// The error of a run that could not begin: its key was created by another.
+pub(crate) fn exists(operation: &'static str, error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::Conflict => Error::new(ErrorKind::AlreadyExists, operation, "the id has a run"),
+        _ => error,
     }
 }
 

@@ -7,7 +7,7 @@ use larder_kernel::{Contract, Namespace, Result, StoreSet};
 
 use super::{FsBlobStore, FsConfig};
 use crate::diagnose::Findings;
-use crate::driver::{BackendUrl, Connection, Driver, Location, StoresRequest};
+use crate::driver::{BackendUrl, Connection, Driver, Location, Sharing, StoresRequest};
 
 /// Opens `file:./blobs` and `file:///var/blobs`.
 #[derive(Debug, Clone, Copy)]
@@ -24,6 +24,10 @@ impl Driver for FsDriver {
 
     fn contracts(&self) -> &'static [Contract] {
         &[Contract::Blobs]
+    }
+
+    fn sharing(&self) -> Sharing {
+        Sharing::Machine
     }
 
     fn read(&self, url: &BackendUrl<'_>) -> Result<Box<dyn Location>> {

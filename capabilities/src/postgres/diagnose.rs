@@ -23,7 +23,8 @@ const PING_SLOW: Duration = Duration::from_millis(20);
 const VERSION: &str = "the schema uses what PostgreSQL 14 has, and servers without support get no fixes";
 const ENCODING: &str = "texts are UTF-8, and another encoding refuses some of them";
 const WRITABLE: &str = "the stores write";
-const SCHEMA: &str = "opening makes or upgrades the schema `larder`, and refuses one of a newer program";
+const SCHEMA: &str =
+    "opening creates or upgrades the schema `larder`, and refuses one that is too old or of a newer program";
 const RIGHTS: &str = "a right that is missing is met as an error in the middle of the work";
 const VECTORS: &str = "vectors are kept and searched by pgvector; the other contracts do without";
 const DURABLE: &str = "what an acknowledged write survives";
@@ -150,6 +151,9 @@ async fn version(connection: &mut PgConnection, migrate: Migrate) -> Fallible<Ve
             Check::fail("schema", format!("{seen}: newer than this program knows"), SCHEMA, advice)
         }
         _ if found == newest => Check::ok("schema", seen, SCHEMA),
+        _ if schema::is_too_old(found) => {
+            Check::fail("schema", format!("{seen}: too old"), SCHEMA, schema::TOO_OLD)
+        }
         Migrate::Check => {
             let advice = "back the database up, then open it once with `migrate=auto`";
             Check::fail("schema", format!("{seen}, and the URL says `migrate=check`"), SCHEMA, advice)

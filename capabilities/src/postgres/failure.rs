@@ -12,6 +12,8 @@ pub(crate) enum Failure {
     Contract(Error),
     /// The database's error, still to be put into the contract's terms.
     Database(sqlx::Error),
+    /// The database's error on a statement whose types may be gone, so that the connection is of no more use.
+    Stale(sqlx::Error),
 }
 
 /// The result of a step inside a job.
@@ -43,10 +45,11 @@ impl Failure {
             if matches!(error.code().as_deref(), Some("40001" | "40P01")))
     }
 
-    /// Whether the connection ended, be it with a last word of the server's: it was stopped, or ended the session.
+    /// Whether the connection ended, be it with a last word of the server's: it was stopped, or ended the session. Or
+    /// whether it is of no more use, and a new one may do.
     pub(crate) fn is_lost_connection(&self) -> bool {
         match self {
-            Self::Database(sqlx::Error::Io(_) | sqlx::Error::WorkerCrashed) => true,
+            Self::Stale(_) | Self::Database(sqlx::Error::Io(_) | sqlx::Error::WorkerCrashed) => true,
             Self::Database(sqlx::Error::Database(error)) => error
                 .code()
                 .is_some_and(|code| code.starts_with("57P0") || code.starts_with("08") || code == "25P03"),
@@ -58,7 +61,7 @@ impl Failure {
     pub(crate) fn into_error(self, operation: &'static str) -> Error {
         match self {
             Self::Contract(error) => error.in_operation(operation),
-            Self::Database(error) => from_sqlx(&error, operation),
+            Self::Database(error) | Self::Stale(error) => from_sqlx(&error, operation),
         }
     }
 }

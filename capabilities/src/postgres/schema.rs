@@ -1,4 +1,4 @@
-//! The versions of the schema, and the way from each to the newest.
+//! The versions of the schema: the oldest one that this program opens, and the steps from it to the newest.
 
 use larder_kernel::{Error, ErrorKind};
 use sqlx::{Connection, PgConnection};
@@ -6,25 +6,31 @@ use sqlx::{Connection, PgConnection};
 use super::config::Migrate;
 use super::failure::Fallible;
 
-/// Each step takes the schema from the version of its place in this list to the next.
-const MIGRATIONS: &[&str] = &[
-    include_str!("../../migrations/postgres/0001_engine_history_kv.sql"),
-    include_str!("../../migrations/postgres/0002_vectors_graph_tasks.sql"),
-    include_str!("../../migrations/postgres/0003_indexes_compression.sql"),
-    include_str!("../../migrations/postgres/0004_authors.sql"),
-    include_str!("../../migrations/postgres/0005_walks_storage.sql"),
-    include_str!("../../migrations/postgres/0006_claims.sql"),
-    include_str!("../../migrations/postgres/0007_writers.sql"),
-    include_str!("../../migrations/postgres/0008_searches_walks.sql"),
-    include_str!("../../migrations/postgres/0009_sweep.sql"),
-    include_str!("../../migrations/postgres/0010_watched.sql"),
+/// The oldest version that this program opens. An empty database gets it from the statements of the baseline.
+const BASELINE: i64 = 10;
+const BASELINE_TABLES: [&str; 4] = [
+    include_str!("../../migrations/postgres/0010_baseline_1_threads.sql"),
+    include_str!("../../migrations/postgres/0010_baseline_2_messages.sql"),
+    include_str!("../../migrations/postgres/0010_baseline_3_key_value.sql"),
+    include_str!("../../migrations/postgres/0010_baseline_4_vectors_graph_tasks.sql"),
 ];
 
+/// Each step takes the schema from the version `BASELINE` plus its index to the next.
+const MIGRATIONS: [&str; 0] = [];
+
 const OPERATION: &str = "postgres.open";
+/// What to do with a database of a version before the baseline.
+pub(crate) const TOO_OLD: &str = "the schema is of a version before this release can upgrade; write the database to an archive with \
+                                  `larder dump` of the release before, and read that with `larder load` into a new database";
 
 /// The version that this program reads and writes.
 pub(crate) fn newest() -> i64 {
-    i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX)
+    i64::try_from(MIGRATIONS.len()).map_or(i64::MAX, |steps| BASELINE + steps)
+}
+
+/// Whether a schema of this version is older than this program can upgrade. Version 0 is a database without the schema.
+pub(crate) fn is_too_old(version: i64) -> bool {
+    version != 0 && version < BASELINE
 }
 
 /// Whether there is nothing to do.
@@ -43,13 +49,8 @@ pub(crate) async fn migrate(connection: &mut PgConnection, mode: Migrate) -> Fal
         .await?;
     sqlx::raw_sql("SELECT pg_advisory_xact_lock(1282565234, 1)").execute(&mut *transaction).await?;
     let found = version(&mut transaction).await?;
-    let done = usize::try_from(found).ok().filter(|done| *done <= MIGRATIONS.len()).ok_or_else(|| {
-        refused(
-            found,
-            "the schema is of a newer version of this program; open it with that version or a later one",
-        )
-    })?;
-    if done < MIGRATIONS.len() {
+    check_version(found)?;
+    if found < newest() {
         if mode == Migrate::Check {
             return Err(
                 refused(found, "the schema is missing or older; open once with `migrate=auto`").into()
@@ -62,7 +63,11 @@ pub(crate) async fn migrate(connection: &mut PgConnection, mode: Migrate) -> Fal
         )
         .execute(&mut *transaction)
         .await?;
-        for migration in MIGRATIONS.iter().skip(done) {
+        let (baseline, done) = match usize::try_from(found - BASELINE) {
+            Ok(done) => (&[][..], done),
+            Err(_) => (&BASELINE_TABLES[..], 0),
+        };
+        for migration in baseline.iter().chain(MIGRATIONS.iter().skip(done)) {
             sqlx::raw_sql(*migration).execute(&mut *transaction).await?;
         }
         sqlx::query(
@@ -74,6 +79,20 @@ pub(crate) async fn migrate(connection: &mut PgConnection, mode: Migrate) -> Fal
         .await?;
     }
     transaction.commit().await?;
+    Ok(())
+}
+
+/// Refuses a schema of a version that this program cannot open.
+fn check_version(found: i64) -> Result<(), Error> {
+    if is_too_old(found) {
+        return Err(refused(found, TOO_OLD).with_context("schema_version_min", BASELINE));
+    }
+    if found > newest() {
+        return Err(refused(
+            found,
+            "the schema is of a newer version of this program; open it with that version or a later one",
+        ));
+    }
     Ok(())
 }
 

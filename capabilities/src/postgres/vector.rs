@@ -13,6 +13,7 @@ mod index_builder;
 mod prefilter;
 mod read;
 mod search;
+mod statement;
 mod write;
 
 use std::fmt;
@@ -29,6 +30,7 @@ use super::Postgres;
 use super::engine::Engine;
 pub(crate) use extension::is_new_enough;
 pub(crate) use index_builder::IndexBuilder;
+pub(crate) use statement::Statements;
 
 const OPEN: &str = "vectors.open";
 const PUT: &str = "vectors.put";
@@ -50,6 +52,7 @@ impl Postgres {
         let store = PostgresVectorStore {
             engine: self.engine.clone(),
             indexes: Arc::clone(&self.indexes),
+            statements: Arc::clone(&self.statements),
             namespace,
             embedder,
         };
@@ -74,6 +77,7 @@ impl Postgres {
 pub struct PostgresVectorStore {
     engine: Engine,
     indexes: Arc<IndexBuilder>,
+    statements: Arc<Statements>,
     namespace: Namespace,
     embedder: Option<Arc<dyn Embedder>>,
 }
@@ -120,9 +124,9 @@ impl VectorStore for PostgresVectorStore {
         self.engine
             .transaction(
                 PUT,
-                &(&self.namespace, collection, &documents, mode),
-                |connection, &(namespace, collection, documents, mode)| {
-                    Box::pin(write::put(connection, namespace, collection, documents, mode))
+                &(self.scope(collection), &documents, mode),
+                |connection, &(scope, documents, mode)| {
+                    Box::pin(write::put(connection, scope, documents, mode))
                 },
             )
             .await
@@ -254,7 +258,19 @@ impl VectorStore for PostgresVectorStore {
     }
 }
 
+/// A collection, and the statements that search it.
+#[derive(Clone, Copy)]
+struct Scope<'a> {
+    statements: &'a Statements,
+    namespace: &'a Namespace,
+    collection: &'a CollectionName,
+}
+
 impl PostgresVectorStore {
+    fn scope<'a>(&'a self, collection: &'a CollectionName) -> Scope<'a> {
+        Scope { statements: &self.statements, namespace: &self.namespace, collection }
+    }
+
     /// Makes the index of a collection now, however small it is, and waits until it is ready. Says whether the collection
     /// has one then: not where it is empty or has more than 4,000 dimensions.
     ///
@@ -292,11 +308,9 @@ impl PostgresVectorStore {
             .engine
             .snapshot(
                 operation,
-                &(&self.namespace, collection, requests),
-                move |connection, &(namespace, collection, requests)| {
-                    Box::pin(approximate::search(
-                        connection, namespace, collection, requests, operation, rows_min,
-                    ))
+                &(self.scope(collection), requests),
+                move |connection, &(scope, requests)| {
+                    Box::pin(approximate::search(connection, scope, requests, operation, rows_min))
                 },
             )
             .await?;
@@ -319,13 +333,9 @@ impl PostgresVectorStore {
         }
         let indexed = self.indexes.is_on();
         self.engine
-            .read(
-                operation,
-                &(&self.namespace, collection, request),
-                move |connection, &(namespace, collection, request)| {
-                    Box::pin(filtered::search(connection, namespace, collection, request, indexed, operation))
-                },
-            )
+            .read(operation, &(self.scope(collection), request), move |connection, &(scope, request)| {
+                Box::pin(filtered::search(connection, scope, request, indexed, operation))
+            })
             .await
     }
 
@@ -349,9 +359,9 @@ impl PostgresVectorStore {
                 .engine
                 .read(
                     operation,
-                    &(&self.namespace, collection, requests),
-                    move |connection, &(namespace, collection, requests)| {
-                        Box::pin(search::search(connection, namespace, collection, requests, operation))
+                    &(self.scope(collection), requests),
+                    move |connection, &(scope, requests)| {
+                        Box::pin(search::search(connection, scope, requests, operation))
                     },
                 )
                 .await;
@@ -359,9 +369,9 @@ impl PostgresVectorStore {
         self.engine
             .snapshot(
                 operation,
-                &(&self.namespace, collection, requests),
-                move |connection, &(namespace, collection, requests)| {
-                    Box::pin(search::search(connection, namespace, collection, requests, operation))
+                &(self.scope(collection), requests),
+                move |connection, &(scope, requests)| {
+                    Box::pin(search::search(connection, scope, requests, operation))
                 },
             )
             .await

@@ -17,7 +17,7 @@ const OPERATION: &str = "sqlite.diagnose";
 const THERE: &str = "everything but blobs is kept in this file";
 const OWNER: &str = "a file of another program is refused, and left as it is";
 const SCHEMA: &str =
-    "opening brings an older schema to the newest version, and refuses one of a newer program";
+    "opening upgrades a recent schema, and refuses one that is too old or of a newer program";
 const JOURNAL: &str = "readers and the writer go on beside each other, also in several processes";
 const DURABLE: &str = "what an acknowledged write survives";
 const WAL: &str = "a long write-ahead log makes reading slow and backups incomplete without it";
@@ -53,7 +53,8 @@ pub(crate) fn opening_changes(config: &SqliteConfig) -> Option<&'static str> {
         reading(&config.path, |connection| Ok((schema::is_owned(connection)?, schema::version(connection)?)));
     match version {
         Ok((false, _)) => Some("the file is empty, and opening would make the schema"),
-        Ok((true, found)) if found < schema::newest() => {
+        // A file that is too old is refused, so opening changes nothing.
+        Ok((true, found)) if found < schema::newest() && !schema::is_too_old(found) => {
             Some("the schema is of an older version, and opening would upgrade it")
         }
         _ => None,
@@ -265,6 +266,9 @@ fn version(found: i64) -> Check {
     let seen = format!("version {found} of {newest}");
     match found {
         0 => Check::warn("schema", "none yet", SCHEMA, "nothing: opening makes it"),
+        found if schema::is_too_old(found) => {
+            Check::fail("schema", format!("{seen}: too old"), SCHEMA, schema::TOO_OLD)
+        }
         found if found < newest => {
             let advice =
                 "back the file up, then open it once with this version; older programs refuse it afterwards";

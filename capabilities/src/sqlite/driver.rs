@@ -7,7 +7,7 @@ use larder_kernel::{Contract, Result, StoreSet};
 
 use super::{Sqlite, SqliteConfig, Synchronous};
 use crate::diagnose::Findings;
-use crate::driver::{BackendUrl, Connection, Driver, Location, StoresRequest, invalid_url};
+use crate::driver::{BackendUrl, Connection, Driver, Location, Sharing, StoresRequest, invalid_url};
 
 /// SQLite counts milliseconds in 31 bits.
 const BUSY_TIMEOUT_MS_MAX: u64 = 2_147_483_647;
@@ -43,6 +43,10 @@ impl Driver for SqliteDriver {
 
     fn parameters(&self) -> &'static [&'static str] {
         &["synchronous", "busy_timeout_ms"]
+    }
+
+    fn sharing(&self) -> Sharing {
+        Sharing::Machine
     }
 
     fn read(&self, url: &BackendUrl<'_>) -> Result<Box<dyn Location>> {

@@ -1,4 +1,4 @@
-//! The versions of the schema, and the way from each to the newest.
+//! The versions of the schema: the oldest one that this program opens, and the steps from it to the newest.
 
 use larder_kernel::{Error, ErrorKind};
 use rusqlite::{Connection, TransactionBehavior};
@@ -8,19 +8,26 @@ use super::failure::Fallible;
 /// Marks a file as Larder's in its header: "Lrdr".
 const APPLICATION_ID: i64 = 0x4c72_6472;
 
-/// Each step takes the schema from the version of its place in this list to the next.
-const MIGRATIONS: [&str; 4] = [
-    include_str!("../../migrations/sqlite/0001_contracts.sql"),
-    include_str!("../../migrations/sqlite/0002_authors.sql"),
-    include_str!("../../migrations/sqlite/0003_leases.sql"),
-    include_str!("../../migrations/sqlite/0004_sweep.sql"),
-];
+/// The oldest version that this program opens. An empty file gets it from the statements of the baseline.
+const BASELINE: i64 = 4;
+const BASELINE_TABLES: &str = include_str!("../../migrations/sqlite/0004_baseline.sql");
+
+/// Each step takes the schema from the version `BASELINE` plus its index to the next.
+const MIGRATIONS: [&str; 0] = [];
 
 const OPERATION: &str = "sqlite.open";
+/// What to do with a file of a version before the baseline.
+pub(crate) const TOO_OLD: &str = "the file is of a version before this release can upgrade; write it to an archive with \
+                                  `larder dump` of the release before, and read that with `larder load` into a new file";
 
 /// The version that this program reads and writes.
 pub(crate) fn newest() -> i64 {
-    i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX)
+    i64::try_from(MIGRATIONS.len()).map_or(i64::MAX, |steps| BASELINE + steps)
+}
+
+/// Whether a file of this version is older than this program can upgrade. Version 0 is an empty file.
+pub(crate) fn is_too_old(version: i64) -> bool {
+    version != 0 && version < BASELINE
 }
 
 /// Whether the file bears Larder's mark.
@@ -44,6 +51,24 @@ pub(crate) fn check_owner(connection: &Connection) -> Fallible<()> {
         .into())
 }
 
+/// Refuses a file of a version that this program cannot open, before anything in it is changed.
+pub(crate) fn check_version(connection: &Connection) -> Fallible<i64> {
+    let found = version(connection)?;
+    let message = if is_too_old(found) {
+        TOO_OLD
+    } else if found > newest() {
+        "the file was written by a newer version of this program; open it with that version or a later one"
+    } else {
+        return Ok(found);
+    };
+    Err(Error::new(ErrorKind::Unsupported, OPERATION, message)
+        .with_field("path")
+        .with_context("schema_version", found)
+        .with_context("schema_version_min", BASELINE)
+        .with_context("schema_version_supported", newest())
+        .into())
+}
+
 /// Brings the schema to the newest version. Processes that open one new file at once wait for each other, and one of
 /// them migrates.
 pub(crate) fn migrate(connection: &mut Connection) -> Fallible<()> {
@@ -52,17 +77,12 @@ pub(crate) fn migrate(connection: &mut Connection) -> Fallible<()> {
     }
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     check_owner(&transaction)?;
-    let found = version(&transaction)?;
-    let done = usize::try_from(found).ok().filter(|done| *done <= MIGRATIONS.len()).ok_or_else(|| {
-        Error::new(
-            ErrorKind::Unsupported,
-            OPERATION,
-            "the file was written by a newer version of this program; open it with that version or a later one",
-        )
-        .with_field("path")
-        .with_context("schema_version", found)
-        .with_context("schema_version_supported", newest())
-    })?;
+    let mut found = check_version(&transaction)?;
+    if found == 0 {
+        transaction.execute_batch(BASELINE_TABLES)?;
+        found = BASELINE;
+    }
+    let done = usize::try_from(found - BASELINE).unwrap_or(0);
     for migration in MIGRATIONS.iter().skip(done) {
         transaction.execute_batch(migration)?;
     }
@@ -76,3 +96,6 @@ pub(crate) fn migrate(connection: &mut Connection) -> Fallible<()> {
 pub(crate) fn version(connection: &Connection) -> Fallible<i64> {
     Ok(connection.query_row("PRAGMA user_version", [], |row| row.get(0))?)
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,7 +3,10 @@
 use std::error::Error as _;
 use std::time::{Duration, Instant};
 
-use larder_kernel::{ChatMessage, Error, ErrorKind, HistoryProvider, HistoryProviderExt, Namespace, Thread};
+use larder_kernel::{
+    ChatMessage, CollectionName, Document, DocumentId, Embedding, Error, ErrorKind, HistoryProvider,
+    HistoryProviderExt, Namespace, PutMode, SearchRequest, Thread, VectorStore,
+};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection};
 
@@ -123,10 +126,10 @@ pub(crate) async fn rights_that_are_missing_are_named() {
         open(&url).await.unwrap().vectors(namespace(), None).await.unwrap();
         let postgres = open(&format!("{user}?vector_index=hnsw")).await.unwrap();
         let vectors = postgres.vectors(namespace(), None).await.unwrap();
-        let space = larder_kernel::CollectionName::new("space").unwrap();
-        let document = larder_kernel::Document::new(larder_kernel::DocumentId::new("d").unwrap(), "")
-            .with_embedding(larder_kernel::Embedding::new(vec![1.0]).unwrap());
-        larder_kernel::VectorStore::put(&vectors, &space, vec![document], larder_kernel::PutMode::Upsert)
+        let space = CollectionName::new("space").unwrap();
+        let document = Document::new(DocumentId::new("d").unwrap(), "")
+            .with_embedding(Embedding::new(vec![1.0]).unwrap());
+        VectorStore::put(&vectors, &space, vec![document], PutMode::Upsert)
             .await
             .unwrap();
         let error = vectors.build_index(&space).await.unwrap_err();
@@ -158,6 +161,35 @@ pub(crate) async fn an_old_or_hidden_pgvector_is_refused() {
         let thread = Thread::new("a", "s").unwrap();
         let postgres = open(&url).await.unwrap();
         postgres.history(namespace()).append(&thread, ChatMessage::user("Hello")).await.unwrap();
+    })
+    .await;
+}
+
+/// Without the right to read the catalogs that the driver looks types up in, a lookup would fail the call.
+pub(crate) async fn a_new_connection_looks_up_no_type() {
+    with_database("types", async |url: String| {
+        open(&url).await.unwrap().vectors(namespace(), None).await.unwrap();
+        let rights = "GRANT USAGE ON SCHEMA larder TO ROLE; GRANT ALL ON ALL TABLES IN SCHEMA larder TO ROLE";
+        let user = role(&url, "types", rights).await;
+        let vectors = open(&user).await.unwrap().vectors(namespace(), None).await.unwrap();
+        let space = CollectionName::new("space").unwrap();
+        let embedding = Embedding::new(vec![0.6, 0.8]).unwrap();
+        let document = Document::new(DocumentId::new("d").unwrap(), "").with_embedding(embedding.clone());
+        let request = SearchRequest::new(embedding);
+        vectors.put(&space, vec![document.clone()], PutMode::Upsert).await.unwrap();
+        let hits = vectors.search(&space, &request).await.unwrap();
+        let mut admin = PgConnection::connect(&url).await.unwrap();
+        let set = "REVOKE SELECT ON pg_catalog.pg_enum, pg_catalog.pg_range FROM PUBLIC;
+             SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+                WHERE datname = current_database() AND pid <> pg_backend_pid()";
+        sqlx::raw_sql(set).execute(&mut admin).await.unwrap();
+        vectors.put(&space, vec![document], PutMode::Upsert).await.unwrap();
+        assert_eq!(vectors.search(&space, &request).await.unwrap(), hits);
+        // So it would be seen: another program's statement needs the lookup.
+        let mut other = PgConnection::connect(&user).await.unwrap();
+        let looked_up = sqlx::query("SELECT direction FROM larder.documents").fetch_all(&mut other).await;
+        assert!(looked_up.is_err());
+        drop_role(&mut admin, "types").await;
     })
     .await;
 }

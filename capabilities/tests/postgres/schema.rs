@@ -4,29 +4,22 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode};
 use std::time::{Duration, Instant};
 
-use larder_capabilities::postgres::PostgresHistoryProvider;
 use larder_kernel::{
-    AgentId, AgentRole, AppendOptions, BucketName, ChatMessage, CollectionName, Document, DocumentId,
-    Embedding, Entity, EntityId, ErrorKind, GraphStore, HistoryProvider, HistoryProviderExt, Key,
-    KeyValueStore, KeyValueStoreExt, MessageFilter, Metadata, Namespace, PutMode, SearchRequest, Store,
-    Thread, Timestamp, VectorStore,
+    AgentId, AppendOptions, BucketName, ChatMessage, CollectionName, Document, DocumentId, Embedding, Entity,
+    EntityId, ErrorKind, GraphStore, HistoryProvider, HistoryProviderExt, Key, KeyValueStore,
+    KeyValueStoreExt, MessageFilter, Namespace, PutMode, SearchRequest, Store, Thread, VectorStore,
 };
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
 
 use crate::{open, with_database};
 
-const MIGRATIONS: [&str; 10] = [
-    include_str!("../../migrations/postgres/0001_engine_history_kv.sql"),
-    include_str!("../../migrations/postgres/0002_vectors_graph_tasks.sql"),
-    include_str!("../../migrations/postgres/0003_indexes_compression.sql"),
-    include_str!("../../migrations/postgres/0004_authors.sql"),
-    include_str!("../../migrations/postgres/0005_walks_storage.sql"),
-    include_str!("../../migrations/postgres/0006_claims.sql"),
-    include_str!("../../migrations/postgres/0007_writers.sql"),
-    include_str!("../../migrations/postgres/0008_searches_walks.sql"),
-    include_str!("../../migrations/postgres/0009_sweep.sql"),
-    include_str!("../../migrations/postgres/0010_watched.sql"),
-];
+/// The statements that make the schema, one file after the other.
+pub(crate) const BASELINE: &str = concat!(
+    include_str!("../../migrations/postgres/0010_baseline_1_threads.sql"),
+    include_str!("../../migrations/postgres/0010_baseline_2_messages.sql"),
+    include_str!("../../migrations/postgres/0010_baseline_3_key_value.sql"),
+    include_str!("../../migrations/postgres/0010_baseline_4_vectors_graph_tasks.sql"),
+);
 const DOCS: &str = include_str!("../../../guide/src/postgres-partitions.md");
 
 async fn run(connection: &mut PgConnection, sql: &str) {
@@ -136,88 +129,8 @@ pub(crate) async fn eight_processes_migrate_a_new_database_once() {
     .await;
 }
 
-/// From each older version, with data in it.
-pub(crate) async fn older_schemas_are_upgraded_with_their_data() {
-    for version in 1..MIGRATIONS.len() {
-        with_database(&format!("upgrade_{version}"), async |url: String| {
-            let mut admin = PgConnection::connect(&url).await.unwrap();
-            let table = format!(
-                "CREATE SCHEMA larder;
-                 CREATE TABLE larder.schema_version (only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
-                    version bigint NOT NULL);
-                 INSERT INTO larder.schema_version (version) VALUES ({version})"
-            );
-            run(&mut admin, &table).await;
-            run(&mut admin, &MIGRATIONS[..version].concat()).await;
-            run(&mut admin, "SELECT larder.kv_put('n', 'b', 'k', 'v', NULL, NULL, 1000)").await;
-            let error = open(&format!("{url}?migrate=check")).await.unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
-            if version < AUTHORS {
-                write_without_authors(&mut admin).await;
-            }
-            let postgres = open(&url).await.unwrap();
-            if version < AUTHORS {
-                authors_are_found(&postgres.history(Namespace::new("n").unwrap())).await;
-            }
-            let values = postgres.key_value(Namespace::new("n").unwrap());
-            let (bucket, key) = (BucketName::new("b").unwrap(), Key::new("k").unwrap());
-            assert_eq!(values.get(&bucket, &key).await.unwrap().unwrap().value, "v");
-            postgres.vectors(Namespace::new("n").unwrap(), None).await.unwrap();
-            open(&format!("{url}?migrate=check")).await.unwrap();
-        })
-        .await;
-    }
-}
-
-/// The version that began to keep the author beside each message.
-const AUTHORS: usize = 4;
-
-fn authored() -> [ChatMessage; 5] {
-    let by = |agent: &str, role: Option<&str>, text: &str| {
-        let role = role.map(|role| AgentRole::new(role).unwrap());
-        ChatMessage::assistant(text).with_author(AgentId::new(agent).unwrap(), role)
-    };
-    let author = serde_json::json!({ "agent": "a", "role": "x" });
-    [
-        by("a", Some("x"), "nul \0, no nul \\u0000, and \u{1f980}"),
-        by("a \u{1}\"\\é", None, r#"{"author":{"agent":"a"}}"#),
-        ChatMessage::user(r#""author":{"agent":"a","role":"x"}"#),
-        ChatMessage::user("in its metadata").with_metadata(Metadata::new().with("author", author)),
-        by("agent", Some("y"), ""),
-    ]
-    .map(|message| message.with_created_at(Timestamp::default()))
-}
-
-/// Appends messages as a program of an older version does.
-async fn write_without_authors(admin: &mut PgConnection) {
-    let bodies: Vec<Vec<u8>> =
-        authored().iter().map(|message| serde_json::to_vec(message).unwrap()).collect();
-    sqlx::query("SELECT larder.append('n', 'agent', 's', $1, $2, $3, NULL, NULL, NULL, false)")
-        .bind(vec![None::<String>; 5])
-        .bind(vec![5_i64; 5])
-        .bind(bodies)
-        .execute(admin)
-        .await
-        .unwrap();
-}
-
-async fn authors_are_found(history: &PostgresHistoryProvider) {
-    let thread = Thread::new("agent", "s").unwrap();
-    let stored = history.all_messages(&thread).await.unwrap();
-    assert!(stored.iter().map(|stored| &*stored.message).eq(&authored()));
-    let only = |agent: &str| MessageFilter::new().include_agent(AgentId::new(agent).unwrap());
-    let without = |role: &str| MessageFilter::new().exclude_role(AgentRole::new(role).unwrap());
-    for (filter, expected) in [
-        (only("a"), &[1][..]),
-        (only("a \u{1}\"\\é"), &[2]),
-        (only("agent"), &[3, 4, 5]),
-        (without("x"), &[2, 3, 4, 5]),
-        (without("y"), &[1, 2, 3, 4]),
-    ] {
-        let found = history.tail_matching(&thread, &filter, None, 100).await.unwrap();
-        let seqs: Vec<i64> = found.iter().map(|stored| stored.seq.get()).collect();
-        assert_eq!(seqs, expected, "{filter:?}");
-    }
+fn by(agent: &str, text: &str) -> ChatMessage {
+    ChatMessage::assistant(text).with_author(AgentId::new(agent).unwrap(), None)
 }
 
 /// A filter of one author goes along the index, and any other back from the newest, without a sort of the thread.
@@ -226,10 +139,10 @@ pub(crate) async fn a_long_thread_is_read_by_author_without_reading_it_all() {
         let postgres = open(&url).await.unwrap();
         let history = postgres.history(Namespace::new("n").unwrap());
         let thread = Thread::new("agent", "s").unwrap();
-        let [rare, _, often, ..] = authored();
-        history.append(&thread, rare).await.unwrap();
+        history.append(&thread, by("a", "rare")).await.unwrap();
         for _ in 0..20 {
-            history.append_many(&thread, vec![often.clone(); 1_000], AppendOptions::default()).await.unwrap();
+            let often = vec![ChatMessage::user("often"); 1_000];
+            history.append_many(&thread, often, AppendOptions::default()).await.unwrap();
         }
         let mut admin = PgConnection::connect(&url).await.unwrap();
         run(&mut admin, "ANALYZE larder.messages; SELECT pg_stat_force_next_flush()").await;
@@ -278,8 +191,7 @@ pub(crate) async fn every_key_begins_with_the_namespace() {
 
 /// The statements of the page on partitions, run as the page has them.
 fn partitioned() -> String {
-    let lines = MIGRATIONS.concat();
-    let tables = lines.lines().map(|line| match line {
+    let tables = BASELINE.lines().map(|line| match line {
         ");" | ") WITH (fillfactor = 70);" => ") PARTITION BY HASH (namespace);",
         other => other,
     });

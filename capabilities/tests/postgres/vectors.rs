@@ -362,7 +362,12 @@ pub(crate) async fn directions_come_back_after_pgvector_was_removed() {
         let space = CollectionName::new("space").unwrap();
         let request = SearchRequest::new(queries[0].clone()).with_limit(20);
         let first = store(&url).await;
+        let writer = store(&url).await;
+        let filtered = store(&url).await;
         put_all(&first, &space, &documents).await;
+        put_all(&writer, &space, &documents[..1]).await;
+        let request_of_half = request.clone().with_filter(Filter::eq("even", true));
+        let expected_of_half = filtered.search(&space, &request_of_half).await.unwrap();
         let expected = first.search(&space, &request).await.unwrap();
         let mut admin = PgConnection::connect(&url).await.unwrap();
         sqlx::raw_sql("DROP EXTENSION vector CASCADE").execute(&mut admin).await.unwrap();
@@ -372,6 +377,9 @@ pub(crate) async fn directions_come_back_after_pgvector_was_removed() {
         let again = store(&url).await;
         assert_eq!(again.search(&space, &request).await.unwrap(), expected);
         assert_eq!(first.search(&space, &request).await.unwrap(), expected, "on an older connection");
+        assert_eq!(filtered.search(&space, &request_of_half).await.unwrap(), expected_of_half);
+        put_all(&writer, &space, &documents[..1]).await;
+        assert_eq!(first.search(&space, &request).await.unwrap(), expected);
         store(&format!("{url}?migrate=check")).await;
     })
     .await;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use larder::Registry;
 use larder_kernel::{Namespace, Result};
 
 use super::journal::{Told, replay};
@@ -33,11 +34,17 @@ const ATTEMPTS_MAX: u32 = 4;
 /// Kills processes that write to a place of their own, of the scheme of `url` and with its parameters: `program writer URL
 /// --era … --seed …`, which has to do what [`write`](super::write) does and print what that says. The same place is
 /// written by one after the other.
-pub async fn kill_writers(program: &Path, name: &str, url: &str, effort: &Effort) -> LevelReport {
+pub async fn kill_writers(
+    registry: &Registry,
+    program: &Path,
+    name: &str,
+    url: &str,
+    effort: &Effort,
+) -> LevelReport {
     let begun = Instant::now();
     let required = if effort.long { REQUIRED_LONG } else { REQUIRED };
     let mut report = LevelReport::new(name, Level::Durable, None, "kills", required);
-    if let Err(reason) = kill_all(program, url, effort, required, &mut report).await {
+    if let Err(reason) = kill_all(registry, program, url, effort, required, &mut report).await {
         report.trouble = Some(reason);
     }
     report.elapsed_us = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
@@ -45,6 +52,7 @@ pub async fn kill_writers(program: &Path, name: &str, url: &str, effort: &Effort
 }
 
 async fn kill_all(
+    registry: &Registry,
     program: &Path,
     url: &str,
     effort: &Effort,
@@ -71,7 +79,7 @@ async fn kill_all(
             .await
             .map_err(|error| format!("a writer's watcher ended: {error}"))?
             .map_err(|error| format!("cannot run `{} writer`: {error}", program.display()))?;
-        let judged = verify(&place, scratch.path(), &era, seed, &lines, effort).await;
+        let judged = verify(registry, &place, scratch.path(), &era, seed, &lines, effort).await;
         let (told, clients, defects) = judged.map_err(|error| format!("cannot use the place: {error}"))?;
         if let Some(reason) = told.trouble {
             return Err(reason);
@@ -82,7 +90,7 @@ async fn kill_all(
         report.executed += u64::from(told.in_flight > 0);
         earlier.push(clients);
     }
-    let again = judge_again(&place, scratch.path(), &earlier, effort).await;
+    let again = judge_again(registry, &place, scratch.path(), &earlier, effort).await;
     note(report, &again.map_err(|error| format!("cannot use the place: {error}"))?, &[], effort.seed);
     report.notes.push(format!(
         "{tries} writers were killed; {} writes had been acknowledged, {} were under way",
@@ -98,8 +106,12 @@ fn note(report: &mut LevelReport, defects: &[Defect], lines: &[String], seed: u6
     }
 }
 
-async fn open(place: &str, scratch: &Path) -> Result<(Arc<dyn Harness>, StoreSet, StoreSet)> {
-    let harness = url::named("durable", place, scratch).await?;
+async fn open(
+    registry: &Registry,
+    place: &str,
+    scratch: &Path,
+) -> Result<(Arc<dyn Harness>, StoreSet, StoreSet)> {
+    let harness = url::named(registry, "durable", place, scratch).await?;
     let namespace = Namespace::new(NAMESPACE)?;
     let stores = harness.open(&namespace, &OpenOptions::default()).await?;
     let other = harness.open(&namespace, &OpenOptions::default().with_handle(1)).await?;
@@ -111,6 +123,7 @@ type Judged = (Told, Vec<Box<dyn OracleClient>>, Vec<Defect>);
 
 /// Opens the place and compares it with what the writer said; then writes some more, and compares again.
 async fn verify(
+    registry: &Registry,
     place: &str,
     scratch: &Path,
     era: &str,
@@ -119,7 +132,7 @@ async fn verify(
     effort: &Effort,
 ) -> Result<Judged> {
     let (_harness, stores, other) =
-        within(effort.timeout, "durable.open", Box::pin(open(place, scratch))).await?;
+        within(effort.timeout, "durable.open", Box::pin(open(registry, place, scratch))).await?;
     let mut clients = clients(&stores, era, seed);
     let told = replay(lines, &mut clients);
     let mut defects = Vec::new();
@@ -134,13 +147,14 @@ async fn verify(
 
 /// What earlier writers wrote must outlive later kills.
 async fn judge_again(
+    registry: &Registry,
     place: &str,
     scratch: &Path,
     earlier: &[Vec<Box<dyn OracleClient>>],
     effort: &Effort,
 ) -> Result<Vec<Defect>> {
     let (_harness, stores, _other) =
-        within(effort.timeout, "durable.open", Box::pin(open(place, scratch))).await?;
+        within(effort.timeout, "durable.open", Box::pin(open(registry, place, scratch))).await?;
     let mut defects = Vec::new();
     for client in earlier.iter().flatten() {
         defects.extend(within(effort.timeout, "durable.verify", client.verify(&stores, "STORE-005")).await?);

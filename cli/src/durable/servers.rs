@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
+use larder::Registry;
 use larder_kernel::{Durability, Error, ErrorKind, Namespace, Result};
 
 use super::process::NAMESPACE;
@@ -81,11 +82,14 @@ struct Opened {
 }
 
 async fn open(server: &Server, name: &str, limit: Duration) -> Result<Opened> {
+    // The servers of the tests are of backends that Larder has.
+    let registry = Registry::default();
     let of = server.clone();
     let url = blocking(move || of.url()).await?;
     // On a busy machine the short times of the URL are missed now and then.
     let harness =
-        retry_open(|| within(limit, "durable.open", url::named(name, &url, Path::new(".")))).await?;
+        retry_open(|| within(limit, "durable.open", url::named(&registry, name, &url, Path::new("."))))
+            .await?;
     let namespace = Namespace::new(NAMESPACE)?;
     let stores = harness.open(&namespace, &OpenOptions::default()).await?;
     let other = harness.open(&namespace, &OpenOptions::default().with_handle(1)).await?;

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
+use larder::Registry;
 use larder::transfer::{Source, Watch, copy};
 use larder_kernel::{Contract, Namespace};
 
@@ -32,15 +33,15 @@ pub(crate) struct Args {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &Args) -> ExitCode {
-    output::on_runtime(Box::pin(run_copy(args)))
+pub(crate) fn run(registry: &Registry, args: &Args) -> ExitCode {
+    output::on_runtime(Box::pin(run_copy(registry, args)))
 }
 
-async fn run_copy(args: &Args) -> Result<ExitCode, String> {
+async fn run_copy(registry: &Registry, args: &Args) -> Result<ExitCode, String> {
     if args.to_namespace.is_some() && args.namespaces.len() > 1 {
         return Err("--to-namespace takes one --namespace".to_owned());
     }
-    let (from, to) = (place(&args.source).await?, place(&args.target).await?);
+    let (from, to) = (place(registry, &args.source).await?, place(registry, &args.target).await?);
     let mut moves = Vec::new();
     for namespace in &args.namespaces {
         let source = Source::from(side(&from, &args.source, namespace).await?);

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
-use larder::StoreSet;
 use larder::transfer::{Digest, Watch, dump};
+use larder::{Registry, StoreSet};
 use larder_kernel::{Contract, Namespace};
 
 use super::progress::Meter;
@@ -31,12 +31,12 @@ pub(crate) struct Args {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &Args) -> ExitCode {
-    output::on_runtime(Box::pin(run_dump(args)))
+pub(crate) fn run(registry: &Registry, args: &Args) -> ExitCode {
+    output::on_runtime(Box::pin(run_dump(registry, args)))
 }
 
-async fn run_dump(args: &Args) -> Result<ExitCode, String> {
-    let place = place(&args.url).await?;
+async fn run_dump(registry: &Registry, args: &Args) -> Result<ExitCode, String> {
+    let place = place(registry, &args.url).await?;
     let side = side(&place, &args.url, &args.namespace).await?;
     let there = side.contracts();
     if let Some(absent) = args.contracts.iter().find(|contract| !there.contains(contract)) {

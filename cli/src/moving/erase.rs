@@ -4,8 +4,8 @@ use std::io::{IsTerminal, stdin};
 use std::process::ExitCode;
 
 use clap::Parser;
-use larder::redact_url;
 use larder::transfer::{Erased, Whose, erase, erase_of};
+use larder::{Registry, redact_url};
 use larder_kernel::{AgentId, Namespace, SessionId};
 
 use super::{place, side};
@@ -40,9 +40,9 @@ fn parse_session(text: &str) -> Result<SessionId, String> {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &Args) -> ExitCode {
+pub(crate) fn run(registry: &Registry, args: &Args) -> ExitCode {
     match may(args) {
-        Ok(()) => output::on_runtime(Box::pin(run_erase(args))),
+        Ok(()) => output::on_runtime(Box::pin(run_erase(registry, args))),
         Err(reason) => output::trouble(reason),
     }
 }
@@ -75,8 +75,8 @@ fn what(args: &Args) -> String {
     }
 }
 
-async fn run_erase(args: &Args) -> Result<ExitCode, String> {
-    let place = place(&args.url).await?;
+async fn run_erase(registry: &Registry, args: &Args) -> Result<ExitCode, String> {
+    let place = place(registry, &args.url).await?;
     let side = side(&place, &args.url, &args.namespace).await?;
     let whole = args.agent.is_none() && args.session.is_none();
     let erased = if whole {

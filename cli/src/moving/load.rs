@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
+use larder::Registry;
 use larder::transfer::{Archive, Source, Watch, copy};
 use larder_kernel::{Contract, Namespace};
 
@@ -30,17 +31,17 @@ pub(crate) struct Args {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &Args) -> ExitCode {
-    output::on_runtime(Box::pin(run_load(args)))
+pub(crate) fn run(registry: &Registry, args: &Args) -> ExitCode {
+    output::on_runtime(Box::pin(run_load(registry, args)))
 }
 
-async fn run_load(args: &Args) -> Result<ExitCode, String> {
+async fn run_load(registry: &Registry, args: &Args) -> Result<ExitCode, String> {
     let archive = Archive::open(&args.file).map_err(|error| {
         let name = printable(&args.file.display().to_string());
         format!("cannot load {name}: {error}; nothing was written")
     })?;
     let namespace = args.namespace.clone().unwrap_or_else(|| archive.namespace().clone());
-    let place = place(&args.url).await?;
+    let place = place(registry, &args.url).await?;
     let target = side(&place, &args.url, &namespace).await?;
     let source = Source::from(archive);
     let contracts = contracts(&args.contracts, &source, &target).await?;

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use larder::Registry;
 use larder_cli::{durable, url};
 use larder_conformance::{Effort, OpenOptions, StoreSet, Verdict};
 use larder_kernel::{
@@ -53,7 +54,13 @@ fn trial(name: &str, defect: &'static str, clause: Option<&'static str>) -> Tria
         let named = folder.path().join(format!("writer-{defect}"));
         std::os::unix::fs::symlink(&program, &named)?;
         let effort = Effort { per_mille: 300, ..Effort::default() };
-        let report = runtime().block_on(durable::kill_writers(&named, "sqlite", "sqlite:", &effort));
+        let report = runtime().block_on(durable::kill_writers(
+            &Registry::default(),
+            &named,
+            "sqlite",
+            "sqlite:",
+            &effort,
+        ));
         let said = format!("{report:#?}");
         match clause {
             None if report.verdict() == Verdict::NotProven && report.executed == 15 => Ok(()),
@@ -64,7 +71,7 @@ fn trial(name: &str, defect: &'static str, clause: Option<&'static str>) -> Tria
 }
 
 async fn write(place: &str, era: &str, seed: u64) {
-    let harness = url::named("writer", place, Path::new(".")).await.unwrap();
+    let harness = url::named(&Registry::default(), "writer", place, Path::new(".")).await.unwrap();
     let namespace = Namespace::new(durable::NAMESPACE).unwrap();
     let mut stores = harness.open(&namespace, &OpenOptions::default()).await.unwrap();
     let name = std::env::args().next().unwrap();

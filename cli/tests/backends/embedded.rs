@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use larder::Registry;
 use larder_cli::url;
 use larder_conformance::{RunOptions, mimic};
 use libtest_mimic::Arguments;
@@ -15,8 +16,9 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
     let scratch = tempfile::tempdir().expect("a temporary folder");
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     let runtime = Arc::new(runtime);
-    let harnesses =
-        runtime.block_on(url::harnesses(&[], scratch.path())).expect("the embedded backends open");
+    let harnesses = runtime
+        .block_on(url::harnesses(&Registry::default(), &[], scratch.path()))
+        .expect("the embedded backends open");
     let mut trials = Vec::new();
     for harness in &harnesses {
         trials.extend(mimic::trials(&runtime, harness, &options).expect("the backend answers"));

@@ -12,6 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use larder::Registry;
 use larder_cli::service::SERVICES;
 use larder_cli::url;
 use larder_conformance::runner::{Probed, probe};
@@ -51,7 +52,7 @@ fn address(name: &str, scratch: &Path) -> Option<String> {
 fn ask(name: &str, address: &str, scratch: &Path) -> Probed {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let harness = url::named(name, address, scratch).await.unwrap();
+        let harness = url::named(&Registry::default(), name, address, scratch).await.unwrap();
         probe(&*harness, TIMEOUT).await.unwrap()
     })
 }

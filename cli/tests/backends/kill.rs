@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use larder::Registry;
 use larder_cli::service::{SERVICES, Service, free_ports, scripts};
 use larder_cli::url;
 use larder_conformance::runner::{probe, run};
@@ -109,7 +110,8 @@ impl Drop for Server {
 
 async fn dies_and_comes_back(server: &Server) {
     let scratch = tempfile::tempdir().unwrap();
-    let harness = url::named(server.service.name, &server.url(), scratch.path()).await.unwrap();
+    let harness =
+        url::named(&Registry::default(), server.service.name, &server.url(), scratch.path()).await.unwrap();
     let probed = probe(&*harness, CASE_TIMEOUT).await.unwrap();
     let kept = open(&harness).await;
     write_down(&kept, "before").await;

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use larder::Registry;
 use larder_cli::layered::Around;
 use larder_cli::url;
 use larder_conformance::{Effort, Harness, LevelReport, RunOptions, Verdict};
@@ -58,14 +59,14 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
     let runtime = Builder::new_multi_thread().enable_all().build().expect("a runtime");
     let runtime = Arc::new(runtime);
     let mut trials = Vec::new();
-    for url in url::behind_layers(&[], scratch.path()) {
+    for url in url::behind_layers(&Registry::default(), &[], scratch.path()) {
         let (word, place) = url.split_once('+').expect("a layer stands before its URL");
         // Each layer over memory; all of them over each backend.
         if word != Around::Stack.name() && !place.starts_with("memory") {
             continue;
         }
         let harness = runtime
-            .block_on(url::harnesses(std::slice::from_ref(&url), scratch.path()))
+            .block_on(url::harnesses(&Registry::default(), std::slice::from_ref(&url), scratch.path()))
             .expect("it opens")
             .remove(0);
         trials.extend(mimic::trials(&runtime, &harness, &options).expect("the backend answers"));

@@ -8,6 +8,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use larder::Registry;
 use larder_cli::service::{SERVICES, Service};
 use larder_cli::url;
 use larder_conformance::{RunOptions, mimic};
@@ -45,7 +46,7 @@ fn of_service(
     let Ok(address) = std::env::var(service.variable) else {
         return absent(format!("{} is not set", service.variable), "start it first".to_owned(), !required);
     };
-    let opened = runtime.block_on(url::named(service.name, &address, scratch));
+    let opened = runtime.block_on(url::named(&Registry::default(), service.name, &address, scratch));
     match opened.and_then(|harness| mimic::trials(runtime, &harness, options)) {
         Ok(trials) => trials,
         Err(error) if error.kind() == ErrorKind::Unsupported => {

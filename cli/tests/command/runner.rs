@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use larder::Registry;
 use larder_cli::url;
 use larder_conformance::runner::{probe, run, run_case};
 use larder_conformance::{Case, CaseOutcome, CaseReport, Context, OpenOptions, RunOptions, faults};
@@ -13,7 +14,10 @@ use larder_kernel::{BucketName, Contract, ErrorKind, Key, KeyValueStoreExt, Name
 #[tokio::test]
 async fn a_case_that_runs_out_of_time_leaves_nothing_in_any_namespace_that_it_took() {
     let scratch = tempfile::tempdir().unwrap();
-    let harness = url::harnesses(&["memory:".to_owned()], scratch.path()).await.unwrap().remove(0);
+    let harness = url::harnesses(&Registry::default(), &["memory:".to_owned()], scratch.path())
+        .await
+        .unwrap()
+        .remove(0);
     let probed = probe(&*harness, Duration::from_secs(10)).await.unwrap();
     let taken: Arc<Mutex<Vec<Namespace>>> = Arc::default();
     let noted = Arc::clone(&taken);
@@ -44,7 +48,10 @@ async fn a_case_that_runs_out_of_time_leaves_nothing_in_any_namespace_that_it_to
 #[tokio::test]
 async fn a_case_that_hangs_keeps_no_other_from_starting_and_reports_stand_in_order() {
     let scratch = tempfile::tempdir().unwrap();
-    let harness = url::harnesses(&["memory:".to_owned()], scratch.path()).await.unwrap().remove(0);
+    let harness = url::harnesses(&Registry::default(), &["memory:".to_owned()], scratch.path())
+        .await
+        .unwrap()
+        .remove(0);
     let probed = probe(&*harness, Duration::from_secs(10)).await.unwrap();
     let hangs = Case::new(Contract::KeyValue, "KV-001", "hangs", |_| std::future::pending());
     let quick = (0..9).map(|number| Case::new(Contract::KeyValue, "KV-001", number, |_| async { Ok(()) }));
@@ -60,7 +67,10 @@ async fn a_case_that_hangs_keeps_no_other_from_starting_and_reports_stand_in_ord
 #[tokio::test]
 async fn every_method_of_every_contract_is_dropped() {
     let scratch = tempfile::tempdir().unwrap();
-    let harness = url::harnesses(&["memory:".to_owned()], scratch.path()).await.unwrap().remove(0);
+    let harness = url::harnesses(&Registry::default(), &["memory:".to_owned()], scratch.path())
+        .await
+        .unwrap()
+        .remove(0);
     let probed = probe(&*harness, Duration::from_secs(10)).await.unwrap();
     let effort = Effort { per_mille: 10, ..Effort::default() };
     let reports = faults::cancellations(&harness, &probed, &effort).await;
@@ -98,7 +108,7 @@ async fn a_backend_that_never_answers_the_first_question_is_given_up() {
 #[tokio::test]
 async fn what_cases_see_is_the_store_within() {
     let scratch = tempfile::tempdir().unwrap();
-    let plain = url::harnesses(&[], scratch.path()).await.unwrap();
+    let plain = url::harnesses(&Registry::default(), &[], scratch.path()).await.unwrap();
     for inner in plain {
         let harness = Stopwatch::default().watch(Arc::clone(&inner));
         assert_eq!((harness.name(), harness.url()), (inner.name(), inner.url()));

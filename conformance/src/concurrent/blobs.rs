@@ -116,7 +116,7 @@ impl Spec for Blobs {
             (Op::Put { key, value, when }, Reply::Unknown) => {
                 state.allows(*key, when).then(|| state.put(*key, *value, None))
             }
-            (Op::Put { key, when: When::Absent, .. }, Reply::Refused(Refusal::AlreadyExists)) => {
+            (Op::Put { key, when: When::Absent, .. }, Reply::Refused(Refusal::Conflict)) => {
                 state.blobs.contains_key(key).then(|| state.clone())
             }
             (Op::Put { key, when: When::Matches(etag), .. }, Reply::Refused(Refusal::Conflict)) => {

@@ -131,7 +131,7 @@ impl Spec for Bucket {
             (Op::Put { key, value, when }, Reply::Unknown) => {
                 state.allows(key, when).then(|| state.put(key, value, None))?
             }
-            (Op::Put { key, when: When::Absent, .. }, Reply::Refused(Refusal::AlreadyExists)) => {
+            (Op::Put { key, when: When::Absent, .. }, Reply::Refused(Refusal::Conflict)) => {
                 state.entries.contains_key(&key).then(|| state.clone())
             }
             (Op::Put { key, when: When::At(revision), .. }, Reply::Refused(Refusal::Conflict))

@@ -100,9 +100,7 @@ impl Blobs {
                     ("BLOB-013", Err(refusal.into()))
                 }
                 (Err(refusal), ..) => ("STORE-010", Err(refusal.into())),
-                (Ok(()), BlobCondition::Absent, Some(_)) => {
-                    ("BLOB-007", Err(ErrorKind::AlreadyExists.into()))
-                }
+                (Ok(()), BlobCondition::Absent, Some(_)) => ("BLOB-007", Err(ErrorKind::Conflict.into())),
                 (Ok(()), BlobCondition::Matches(tag), there) if there != Some(tag) => {
                     ("BLOB-010", Err(ErrorKind::Conflict.into()))
                 }

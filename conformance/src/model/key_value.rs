@@ -94,7 +94,7 @@ impl KeyValue {
         let options = KeyValuePutOptions { condition, ttl: *ttl };
         let expected = match (check_put(value, &options), condition, there) {
             (Err(refusal), ..) => Err(refusal.into()),
-            (_, KeyValueCondition::Absent, Some(_)) => Err(ErrorKind::AlreadyExists.into()),
+            (_, KeyValueCondition::Absent, Some(_)) => Err(ErrorKind::Conflict.into()),
             (_, KeyValueCondition::AtRevision(at), there) if there != Some(at) => {
                 Err(ErrorKind::Conflict.into())
             }

@@ -22,6 +22,7 @@ defects! { Blobs;
     presign_ignores_the_method: PresignIgnoresMethod => ["BLOB-050"],
     presign_signs_for_an_hour_always: PresignIgnoresValidity => ["BLOB-050"],
     create_only_overwrites: CreateOnlyOverwrites => ["BLOB-007", "BLOB-008"],
+    a_lost_creation_has_another_error: LostCreationExists => ["BLOB-007", "BLOB-008"],
     matches_replaces_any_version: MatchesAnything => ["BLOB-010", "BLOB-011"],
     a_range_ends_one_byte_late: RangeEndOffByOne => ["BLOB-021", "BLOB-024"],
     a_long_suffix_is_refused: LongSuffixRefused => ["BLOB-023"],
@@ -165,7 +166,14 @@ impl Wrong {
 
 impl Wrong {
     async fn put_whole(&self, key: &BlobKey, body: BlobBody, options: BlobPutOptions) -> Result<BlobInfo> {
+        let creates = options.condition == BlobCondition::Absent;
         let put = self.inner.put(key, self.body(body), options).await;
+        if self.defect == Defect::LostCreationExists
+            && creates
+            && put.as_ref().is_err_and(|error| error.kind() == ErrorKind::Conflict)
+        {
+            return Err(Error::new(ErrorKind::AlreadyExists, "blobs.put", "a blob with this key exists"));
+        }
         if self.defect == Defect::RefusalLeavesTrace
             && put.as_ref().is_err_and(|error| error.kind() == ErrorKind::InvalidInput)
         {

@@ -24,6 +24,7 @@ defects! { KeyValue;
     values_over_64_kib_are_cut: LargeValuesCut => ["KV-001"],
     putting_at_a_revision_loses_updates: LostUpdates => ["KV-006", "KV-007", "KV-009"],
     creating_overwrites: CreatingOverwrites => ["KV-004", "KV-008"],
+    a_lost_creation_has_another_error: LostCreationExists => ["KV-004", "KV-008"],
     a_put_keeps_the_time_to_live: TtlKept => ["KV-012"],
     an_absent_key_is_an_error: AbsentIsAnError => ["KV-021"],
     deleting_at_a_revision_deletes_any: DeletesAnyRevision => ["KV-025"],
@@ -171,7 +172,16 @@ impl KeyValueStore for Wrong {
             }
             _ => {}
         }
-        let revision = self.inner.put(&bucket, &key, value, options).await;
+        let revision = match self.inner.put(&bucket, &key, value, options).await {
+            Err(error)
+                if self.defect == Defect::LostCreationExists
+                    && options.condition == KeyValueCondition::Absent
+                    && error.kind() == ErrorKind::Conflict =>
+            {
+                Err(Error::new(ErrorKind::AlreadyExists, "key_value.put", "the key exists"))
+            }
+            revision => revision,
+        };
         let revision = self.quoting(revision, key.as_str())?;
         if let (Defect::ExpiredRead | Defect::ExpiredListed | Defect::EmptiedBucketsListed, Some(entry)) =
             (self.defect, self.inner.get(&bucket, &key).await?)

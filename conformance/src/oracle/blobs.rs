@@ -89,7 +89,7 @@ impl BlobClient {
             }
             Ended::Refused(error) => {
                 blob.refused();
-                if error.kind() == ErrorKind::AlreadyExists {
+                if error.kind() == ErrorKind::Conflict {
                     let finding = format!(
                         "{op:?} is refused ({error}), though nobody else writes: it met its own effect"
                     );

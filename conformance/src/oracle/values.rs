@@ -68,7 +68,7 @@ impl ValueClient {
             Ended::Done(_) => None,
             Ended::Refused(error) => {
                 key.refused();
-                if !matches!(error.kind(), ErrorKind::Conflict | ErrorKind::AlreadyExists) {
+                if error.kind() != ErrorKind::Conflict {
                     return unexplained(Some(&error), op);
                 }
                 // An earlier write, of which nobody knew whether it happened, may have come in between.

@@ -33,7 +33,7 @@ fn writing() -> Vec<Case> {
         case!(KeyValue, "KV-002", concurrency::concurrent_writes_get_distinct_revisions),
         case!(KeyValue, "KV-002", expiry::revisions_go_on_after_an_expiry),
         case!(KeyValue, "KV-003", put::a_put_without_condition_replaces),
-        case!(KeyValue, "KV-004", put::creating_a_present_key_already_exists),
+        case!(KeyValue, "KV-004", put::creating_a_present_key_conflicts),
         case!(KeyValue, "KV-004", put::creating_an_absent_key_succeeds),
         case!(KeyValue, "KV-005", put::a_put_at_the_revision_replaces),
         case!(KeyValue, "KV-006", put::a_put_at_another_revision_conflicts),

@@ -156,7 +156,7 @@ fn the_same_seed_finds_the_same_and_replays_it_first() {
     let again = find(found.seed);
     assert_eq!((again.seed, &again.script), (found.seed, &found.script));
     assert!(found.script.contains("#[tokio::test]"), "{}", found.script);
-    assert!(found.script.contains("ErrorKind::AlreadyExists"), "{}", found.script);
+    assert!(found.script.contains("ErrorKind::Conflict"), "{}", found.script);
 }
 
 #[test]

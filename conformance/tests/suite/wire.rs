@@ -110,7 +110,6 @@ impl Wire {
                 *slot = Some(stream);
                 match answer["error"].as_str() {
                     None => Ok(answer),
-                    Some("AlreadyExists") => Err(self.failed(ErrorKind::AlreadyExists)),
                     Some(_) => Err(self.failed(ErrorKind::Conflict)),
                 }
             }

@@ -42,8 +42,8 @@ pub trait BlobStore: Store {
     /// - **BLOB-004** A reader sees the old blob or the new one, never a mixture and never a part.
     /// - **BLOB-005** A body given as a stream is written as the concatenation of its pieces, empty pieces included.
     /// - **BLOB-006** A stream that fails leaves the store as it was, and the call returns the stream's error.
-    /// - **BLOB-007** With `Absent`, a blob that is there is `AlreadyExists` and stays as it is.
-    /// - **BLOB-008** Of concurrent writes with `Absent`, one succeeds and the others are `AlreadyExists`.
+    /// - **BLOB-007** With `Absent`, a blob that exists is `Conflict` and stays as it is.
+    /// - **BLOB-008** Of concurrent writes with `Absent`, one succeeds and the others are `Conflict`.
     /// - **BLOB-009** With `Matches`, a blob with that `ETag` is replaced.
     /// - **BLOB-010** With `Matches`, a blob with another `ETag`, or none, is `Conflict` and nothing changes.
     /// - **BLOB-011** Of concurrent writes over one `ETag`, one succeeds and the others are `Conflict`.
@@ -62,7 +62,7 @@ pub trait BlobStore: Store {
     ///
     /// # Errors
     /// `InvalidInput` for user metadata over 64 entries or 2,048 bytes or outside its grammar, or a content type over
-    /// 256 bytes or not visible ASCII; `AlreadyExists`, `Conflict`, `Unsupported`; the stream's own error;
+    /// 256 bytes or not visible ASCII; `Conflict`, `Unsupported`; the stream's own error;
     /// `ResourceExhausted` at a cap.
     ///
     /// # Cancellation

@@ -39,11 +39,11 @@ pub trait KeyValueStore: Store {
     /// - **KV-002** Each write of a bucket gets a revision greater than all before it in that bucket, deletions and
     ///   expiries included.
     /// - **KV-003** Without a condition the value replaces what was there.
-    /// - **KV-004** With `Absent`, a key that is there is `AlreadyExists` and keeps its value and revision.
+    /// - **KV-004** With `Absent`, a key that exists is `Conflict` and keeps its value and revision.
     /// - **KV-005** With `AtRevision`, a key at that revision is replaced.
     /// - **KV-006** With `AtRevision`, a key at another revision, or absent, is `Conflict` and nothing changes.
     /// - **KV-007** Of concurrent puts at one revision, one succeeds and the others are `Conflict`.
-    /// - **KV-008** Of concurrent creations of one key, one succeeds and the others are `AlreadyExists`.
+    /// - **KV-008** Of concurrent creations of one key, one succeeds and the others are `Conflict`.
     /// - **KV-009** Counters kept by reading and putting at the revision read lose no update.
     /// - **KV-010** Buckets are separate: a key of one is not in another.
     /// - **KV-011** From the instant its time to live passes on the store's clock, a key reads as absent.
@@ -52,7 +52,7 @@ pub trait KeyValueStore: Store {
     ///
     /// # Errors
     /// `InvalidInput` for a value over 4 MiB or a time to live of less than 1 ms or more than 100 years;
-    /// `AlreadyExists`, `Conflict`; `ResourceExhausted` at a cap.
+    /// `Conflict`; `ResourceExhausted` at a cap.
     ///
     /// # Cancellation
     /// Written or not written.

@@ -42,7 +42,7 @@ async fn conditions_compare_and_write_in_one_step() {
         store.put(&key("k"), text.into(), BlobPutOptions::default().with_condition(condition)).await
     };
     let first = put("1", BlobCondition::Absent).await.unwrap();
-    assert_eq!(put("2", BlobCondition::Absent).await.unwrap_err().kind(), ErrorKind::AlreadyExists);
+    assert_eq!(put("2", BlobCondition::Absent).await.unwrap_err().kind(), ErrorKind::Conflict);
     let second = put("2", BlobCondition::Matches(first.etag.clone())).await.unwrap();
     assert_ne!(first.etag, second.etag);
     assert_eq!(put("3", BlobCondition::Matches(first.etag)).await.unwrap_err().kind(), ErrorKind::Conflict);
@@ -56,7 +56,7 @@ async fn conditions_compare_and_write_in_one_step() {
     }));
     let options = BlobPutOptions::default().with_condition(BlobCondition::Absent);
     let error = store.put(&key("late"), overtaken, options).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::AlreadyExists);
+    assert_eq!(error.kind(), ErrorKind::Conflict);
     assert_eq!(store.get_bytes(&key("late")).await.unwrap(), "won");
 }
 

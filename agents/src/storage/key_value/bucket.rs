@@ -113,7 +113,7 @@ impl Bucket {
         let there = self.keys.get(key).copied();
         match (options.condition, there) {
             (KeyValueCondition::Absent, Some(_)) => {
-                return Err(Error::new(ErrorKind::AlreadyExists, OPERATION, "the key is there"));
+                return Err(Error::new(ErrorKind::Conflict, OPERATION, "the key exists"));
             }
             (KeyValueCondition::AtRevision(at), there) if there != Some(at.get()) => {
                 return Err(at_another_revision(OPERATION));

@@ -210,7 +210,7 @@ fn check_condition(target: &Target, folder: BorrowedFd<'_>, name: &str) -> Resul
     match (wanted, present) {
         (None, None) => Ok(()),
         (None, Some(_)) => {
-            Err(Error::new(ErrorKind::AlreadyExists, target.operation, "a blob with this key is there"))
+            Err(Error::new(ErrorKind::Conflict, target.operation, "a blob with this key exists"))
         }
         (Some(etag), Some(file)) if Footer::read(target.operation, &file)?.etag == *etag => Ok(()),
         (Some(_), _) => Err(Error::new(

@@ -52,7 +52,7 @@ pub(super) fn put<'c>(sql: &'c mut PgConnection, put: &'c Put) -> BoxFuture<'c, 
         match revision {
             Some(revision) => Ok(Revision::new(count(revision)?)),
             None if put.options.condition == KeyValueCondition::Absent => {
-                Err(Error::new(ErrorKind::AlreadyExists, OPERATION, "the key is there").into())
+                Err(Error::new(ErrorKind::Conflict, OPERATION, "the key exists").into())
             }
             None => Err(conflict(OPERATION).into()),
         }

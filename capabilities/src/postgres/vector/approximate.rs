@@ -7,14 +7,15 @@
 use larder_kernel::storage::vector::check_dimension;
 use larder_kernel::{CollectionName, Filter, Namespace, SearchHit, SearchRequest};
 use sqlx::postgres::PgRow;
-use sqlx::{AssertSqlSafe, PgConnection, Row};
+use sqlx::{AssertSqlSafe, PgConnection, Row, Statement};
 
-use super::embedding::direction;
+use super::Scope;
 use super::filtered::FEW_ROWS;
-use super::index_builder::indexed_type;
+use super::index_builder::{IndexedType, indexed_type};
 use super::prefilter::prefilter;
 use super::read::dimensions;
 use super::search;
+use super::statement::{half_vector, vector};
 use crate::postgres::encode::length;
 use crate::postgres::failure::Fallible;
 
@@ -31,32 +32,31 @@ struct Found {
 /// connection must be inside one snapshot.
 pub(super) async fn search(
     connection: &mut PgConnection,
-    namespace: &Namespace,
-    collection: &CollectionName,
+    scope: Scope<'_>,
     requests: &[SearchRequest],
     operation: &'static str,
     rows_min: i64,
 ) -> Fallible<(Vec<Vec<SearchHit>>, bool)> {
-    let Some(found) = look(connection, namespace, collection).await? else {
+    let Some(found) = look(connection, scope.namespace, scope.collection).await? else {
         return Ok((vec![Vec::new(); requests.len()], false));
     };
     for request in requests {
         check_dimension(operation, request.embedding.dimensions(), found.dimensions)?;
     }
     let Some(kind) = indexed_type(found.dimensions) else {
-        return Ok((search::search(connection, namespace, collection, requests, operation).await?, false));
+        return Ok((search::search(connection, scope, requests, operation).await?, false));
     };
     if !found.indexed {
-        let large = at_least(connection, namespace, collection, None, rows_min).await?;
-        return Ok((search::search(connection, namespace, collection, requests, operation).await?, large));
+        let large = at_least(connection, scope, None, rows_min).await?;
+        return Ok((search::search(connection, scope, requests, operation).await?, large));
     }
     let mut answers = Vec::with_capacity(requests.len());
     for request in requests {
-        let hits = match by_index(connection, namespace, collection, request, kind).await? {
+        let hits = match by_index(connection, scope, request, kind).await? {
             Some(hits) => hits,
             None => {
                 let one = std::slice::from_ref(request);
-                search::search(connection, namespace, collection, one, operation).await?.concat()
+                search::search(connection, scope, one, operation).await?.concat()
             }
         };
         answers.push(hits);
@@ -90,8 +90,7 @@ async fn look(
 /// Whether there are so many documents, of all or of those that satisfy the condition.
 async fn at_least(
     connection: &mut PgConnection,
-    namespace: &Namespace,
-    collection: &CollectionName,
+    scope: Scope<'_>,
     condition: Option<&str>,
     rows: i64,
 ) -> Fallible<bool> {
@@ -106,7 +105,8 @@ async fn at_least(
                     AND metadata::jsonb @@ $4::text::jsonpath LIMIT $3) found"
         }
     };
-    let query = sqlx::query_scalar(sql).bind(namespace.as_str()).bind(collection.as_str()).bind(rows);
+    let query =
+        sqlx::query_scalar(sql).bind(scope.namespace.as_str()).bind(scope.collection.as_str()).bind(rows);
     let query = match condition {
         None => query,
         Some(condition) => query.bind(condition.to_owned()),
@@ -117,10 +117,9 @@ async fn at_least(
 /// The answer of the index, or `None` where only the exact search is sure to be right.
 async fn by_index(
     connection: &mut PgConnection,
-    namespace: &Namespace,
-    collection: &CollectionName,
+    scope: Scope<'_>,
     request: &SearchRequest,
-    kind: &'static str,
+    kind: IndexedType,
 ) -> Fallible<Option<Vec<SearchHit>>> {
     if request.limit == 0 {
         return Ok(Some(Vec::new()));
@@ -129,14 +128,12 @@ async fn by_index(
         return Ok(None);
     }
     let condition = request.filter.as_ref().and_then(|filter: &Filter| prefilter(&[filter]));
-    if condition.is_some()
-        && !at_least(connection, namespace, collection, condition.as_deref(), FEW_ROWS).await?
-    {
+    if condition.is_some() && !at_least(connection, scope, condition.as_deref(), FEW_ROWS).await? {
         return Ok(None);
     }
     let asked = request.limit * 2 + 32;
     prepare(connection, request.limit).await?;
-    let rows = nearest(connection, namespace, collection, request, kind, condition, asked).await?;
+    let rows = nearest(connection, scope, request, kind, condition, asked).await?;
     sqlx::query("SELECT set_config('enable_sort', 'on', true)").execute(connection).await?;
     if rows.len() < asked {
         return Ok(None);
@@ -173,10 +170,9 @@ async fn prepare(connection: &mut PgConnection, limit: usize) -> Fallible<()> {
 
 async fn nearest(
     connection: &mut PgConnection,
-    namespace: &Namespace,
-    collection: &CollectionName,
+    scope: Scope<'_>,
     request: &SearchRequest,
-    kind: &'static str,
+    kind: IndexedType,
     condition: Option<String>,
     asked: usize,
 ) -> Fallible<Vec<PgRow>> {
@@ -186,17 +182,19 @@ async fn nearest(
     let sql = format!(
         "SELECT {dimensions}, id, content, metadata, embedding FROM larder.documents
          WHERE namespace = $1 AND collection = $2 AND octet_length(embedding) = {} {only}
-         ORDER BY direction::{kind}({dimensions}) <=> $3::real[]::vector::{kind}({dimensions}) LIMIT $4",
+         ORDER BY direction::{kind}({dimensions}) <=> $3::{kind}({dimensions}) LIMIT $4",
         dimensions * size_of::<f32>()
     );
-    let query = sqlx::query(AssertSqlSafe(sql))
-        .bind(namespace.as_str())
-        .bind(collection.as_str())
-        .bind(direction(&request.embedding).collect::<Vec<f32>>())
-        .bind(length(asked));
+    let statement = scope.statements.describe(connection, AssertSqlSafe(sql)).await?;
+    let query = statement.query().bind(scope.namespace.as_str()).bind(scope.collection.as_str());
+    let query = match kind {
+        IndexedType::Vector => query.bind(vector(&statement, 3, &request.embedding)),
+        IndexedType::HalfVector => query.bind(half_vector(&statement, 3, &request.embedding)),
+    };
+    let query = query.bind(length(asked));
     let query = match condition {
         None => query,
         Some(condition) => query.bind(condition),
     };
-    Ok(query.fetch_all(connection).await?)
+    scope.statements.checked(query.fetch_all(connection).await)
 }

@@ -1,6 +1,7 @@
 //! pgvector: whether it is there, new enough, and has its column.
 
 use larder_kernel::{Error, ErrorKind};
+use pgvector::Vector;
 use sqlx::{PgConnection, Row};
 
 use super::OPEN;
@@ -82,13 +83,13 @@ pub(super) async fn fill(connection: &mut PgConnection) -> Fallible<bool> {
     for row in &rows {
         let embedding = from_bytes(row.try_get(3)?).ok_or_else(|| corrupt(OPEN))?;
         sqlx::query(
-            "UPDATE larder.documents SET direction = $4::real[]::vector
+            "UPDATE larder.documents SET direction = $4
              WHERE namespace = $1 AND collection = $2 AND id = $3",
         )
         .bind(row.try_get::<&str, _>(0)?)
         .bind(row.try_get::<&str, _>(1)?)
         .bind(row.try_get::<&str, _>(2)?)
-        .bind(direction(&embedding).collect::<Vec<f32>>())
+        .bind(Vector::from(direction(&embedding).collect::<Vec<f32>>()))
         .execute(&mut *connection)
         .await?;
     }

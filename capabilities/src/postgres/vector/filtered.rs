@@ -3,13 +3,14 @@
 //! The server's condition lets a few documents pass that the filter turns away, so where one of them is among the nearest,
 //! nothing is said, and the search that asks for all matching documents first has to answer.
 
-use larder_kernel::{CollectionName, Namespace, SearchHit, SearchRequest};
+use larder_kernel::{SearchHit, SearchRequest};
 use sqlx::postgres::PgRow;
-use sqlx::{PgConnection, Row};
+use sqlx::{PgConnection, Row, Statement};
 
-use super::embedding::direction;
+use super::Scope;
 use super::prefilter::prefilter;
 use super::search::{NEAREST_PASSING, SURPLUS, hits};
+use super::statement::vector;
 use crate::postgres::decode;
 use crate::postgres::encode::length;
 use crate::postgres::failure::Fallible;
@@ -21,8 +22,7 @@ pub(super) const FEW_ROWS: i64 = 2_000;
 /// indexes of its own.
 pub(super) async fn search(
     connection: &mut PgConnection,
-    namespace: &Namespace,
-    collection: &CollectionName,
+    scope: Scope<'_>,
     request: &SearchRequest,
     indexed: bool,
     operation: &'static str,
@@ -31,15 +31,17 @@ pub(super) async fn search(
     let Some(condition) = prefilter(&[filter]) else { return Ok(None) };
     let asked = request.limit.saturating_add(SURPLUS);
     let sql = if indexed { AMONG_FEW } else { NEAREST_PASSING };
-    let query = sqlx::query(sql)
-        .bind(namespace.as_str())
-        .bind(collection.as_str())
-        .bind(direction(&request.embedding).collect::<Vec<f32>>())
+    let statement = scope.statements.describe(connection, sql).await?;
+    let query = statement
+        .query()
+        .bind(scope.namespace.as_str())
+        .bind(scope.collection.as_str())
+        .bind(vector(&statement, 3, &request.embedding))
         .bind(length(asked))
         .bind(i32::try_from(request.embedding.dimensions()).unwrap_or(i32::MAX))
         .bind(condition);
     let query = if indexed { query.bind(FEW_ROWS) } else { query };
-    let mut rows = query.fetch_all(connection).await?;
+    let mut rows = scope.statements.checked(query.fetch_all(connection).await)?;
     if indexed
         && let Some(row) = rows.first()
         && !row.try_get::<bool, _>(5)?
@@ -67,4 +69,4 @@ pub(super) async fn search(
 /// column tells.
 const AMONG_FEW: &str =
     "SELECT out_dimensions, out_id, out_content, out_metadata, out_embedding, out_complete
-     FROM larder.nearest_among_few($1, $2, $3, $4, $5, $6, $7)";
+     FROM larder.nearest_among_few($1, $2, $3::vector::real[], $4, $5, $6, $7)";

@@ -5,6 +5,7 @@
 //! searches stay exact until the indexes are ready. A lock admits one building process at a time. A process that dies in
 //! the middle leaves an invalid index behind, which the next one removes and builds again.
 
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -26,11 +27,29 @@ const LOCK_PAUSE: Duration = Duration::from_millis(100);
 const BUILD_OPTIONS: &str = "m = 24, ef_construction = 128";
 
 /// The type in which pgvector indexes embeddings of so many dimensions; `None` where it does not.
-pub(super) fn indexed_type(dimensions: usize) -> Option<&'static str> {
+pub(super) fn indexed_type(dimensions: usize) -> Option<IndexedType> {
     match dimensions {
-        1..=2_000 => Some("vector"),
-        2_001..=4_000 => Some("halfvec"),
+        1..=2_000 => Some(IndexedType::Vector),
+        2_001..=4_000 => Some(IndexedType::HalfVector),
         _ => None,
+    }
+}
+
+/// A type of pgvector's with an index.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum IndexedType {
+    /// Numbers of 32 bits.
+    Vector,
+    /// Numbers of 16 bits.
+    HalfVector,
+}
+
+impl fmt::Display for IndexedType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Vector => "vector",
+            Self::HalfVector => "halfvec",
+        })
     }
 }
 

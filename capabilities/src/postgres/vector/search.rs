@@ -1,12 +1,14 @@
 //! Searches: the database ranks by pgvector's distance, and the best are scored again in 64 bits.
 
 use larder_kernel::storage::vector::check_dimension;
-use larder_kernel::{CollectionName, Embedding, Filter, Namespace, SearchHit, SearchRequest};
+use larder_kernel::{Embedding, Filter, SearchHit, SearchRequest};
 use sqlx::postgres::PgRow;
-use sqlx::{PgConnection, Row};
+use sqlx::{PgConnection, Row, Statement};
 
-use super::embedding::{direction, from_bytes, score};
+use super::Scope;
+use super::embedding::{from_bytes, score};
 use super::read::{dimensions, matching};
+use super::statement::vector;
 use crate::postgres::decode;
 use crate::postgres::encode::length;
 use crate::postgres::failure::{Fallible, corrupt};
@@ -25,7 +27,7 @@ macro_rules! nearest {
                  SELECT id, content, metadata, embedding FROM larder.documents
                  WHERE namespace = $1 AND collection = $2 AND c.dimensions = $5",
             $condition,
-            " ORDER BY direction <=> $3::real[]::vector, id LIMIT $4) d ON TRUE
+            " ORDER BY direction <=> $3::vector, id LIMIT $4) d ON TRUE
              WHERE c.namespace = $1 AND c.name = $2"
         )
     };
@@ -38,8 +40,7 @@ pub(super) const NEAREST_PASSING: &str = nearest!(" AND metadata::jsonb @@ $6::t
 /// requests or a filter.
 pub(super) async fn search(
     connection: &mut PgConnection,
-    namespace: &Namespace,
-    collection: &CollectionName,
+    scope: Scope<'_>,
     requests: &[SearchRequest],
     operation: &'static str,
 ) -> Fallible<Vec<Vec<SearchHit>>> {
@@ -50,13 +51,13 @@ pub(super) async fn search(
         .collect();
     let matching = match filters.is_empty() {
         true => Vec::new(),
-        false => matching(connection, namespace, collection, &filters).await?,
+        false => matching(connection, scope.namespace, scope.collection, &filters).await?,
     };
     let mut matching = matching.into_iter();
     let mut answers = Vec::with_capacity(requests.len());
     for request in requests {
         let only = if request.limit > 0 && request.filter.is_some() { matching.next() } else { None };
-        let rows = nearest(connection, namespace, collection, request, only).await?;
+        let rows = nearest(connection, scope, request, only).await?;
         answers.push(hits(&rows, request, operation)?);
     }
     Ok(answers)
@@ -65,8 +66,7 @@ pub(super) async fn search(
 /// The rows of the documents nearest to the query, of all or `only` of some.
 async fn nearest(
     connection: &mut PgConnection,
-    namespace: &Namespace,
-    collection: &CollectionName,
+    scope: Scope<'_>,
     request: &SearchRequest,
     only: Option<Vec<String>>,
 ) -> Fallible<Vec<PgRow>> {
@@ -76,17 +76,19 @@ async fn nearest(
         Some(_) => nearest!(" AND id = ANY($6)"),
     };
     let dimensions = request.embedding.dimensions();
-    let query = sqlx::query(sql)
-        .bind(namespace.as_str())
-        .bind(collection.as_str())
-        .bind(direction(&request.embedding).collect::<Vec<f32>>())
+    let statement = scope.statements.describe(connection, sql).await?;
+    let query = statement
+        .query()
+        .bind(scope.namespace.as_str())
+        .bind(scope.collection.as_str())
+        .bind(vector(&statement, 3, &request.embedding))
         .bind(length(request.limit.saturating_add(surplus)))
         .bind(i32::try_from(dimensions).unwrap_or(i32::MAX));
     let query = match only {
         None => query,
         Some(ids) => query.bind(ids),
     };
-    Ok(query.fetch_all(connection).await?)
+    scope.statements.checked(query.fetch_all(connection).await)
 }
 
 /// The hits in rows of the dimension and the columns of a document. A collection without a nearest document is one row of

@@ -4,13 +4,14 @@ use std::collections::HashSet;
 
 use larder_kernel::storage::vector::{PreparedDocument, check_dimension};
 use larder_kernel::{CollectionName, DocumentId, Filter, Namespace, PutMode, PutReport};
-use sqlx::{PgConnection, Row};
+use sqlx::{PgConnection, Row, Statement};
 
-use super::PUT;
-use super::embedding::{direction, to_bytes};
+use super::embedding::to_bytes;
 use super::read::{dimensions, matching};
+use super::statement::vectors;
+use super::{PUT, Scope};
 use crate::postgres::decode;
-use crate::postgres::encode::{self, metadata_text};
+use crate::postgres::encode::metadata_text;
 use crate::postgres::failure::Fallible;
 
 /// Bytes of texts and numbers that one statement carries, beyond which a batch goes in several.
@@ -20,10 +21,9 @@ macro_rules! insert {
     ($conflict:literal) => {
         concat!(
             r#"INSERT INTO larder.documents (namespace, collection, id, metadata, content, embedding, direction)
-               SELECT $1, $2, given.id, given.metadata, given.content, given.embedding,
-                      (($7::real[])[((given.place - 1) * $8 + 1)::integer : (given.place * $8)::integer])::vector
-               FROM unnest($3::text[], $4::text[], $5::bytea[], $6::bytea[]) WITH ORDINALITY
-                   AS given (id, metadata, content, embedding, place)
+               SELECT $1, $2, given.id, given.metadata, given.content, given.embedding, given.direction
+               FROM unnest($3::text[], $4::text[], $5::bytea[], $6::bytea[], $7::vector[])
+                   AS given (id, metadata, content, embedding, direction)
                ORDER BY given.id COLLATE "C"
                ON CONFLICT (namespace, collection, id) DO "#,
             $conflict,
@@ -41,12 +41,12 @@ const UPSERT: &str = insert!(
 /// Writes checked documents, all of one dimension.
 pub(super) async fn put(
     connection: &mut PgConnection,
-    namespace: &Namespace,
-    collection: &CollectionName,
+    scope: Scope<'_>,
     documents: &[PreparedDocument],
     mode: PutMode,
 ) -> Fallible<PutReport> {
     let Some(first) = documents.first() else { return Ok(PutReport::default()) };
+    let (namespace, collection) = (scope.namespace, scope.collection);
     let given = first.embedding.dimensions();
     check_dimension(PUT, given, found_or_made(connection, namespace, collection, given).await?)?;
     let mut sorted: Vec<&PreparedDocument> = documents.iter().collect();
@@ -57,7 +57,7 @@ pub(super) async fn put(
             PutMode::IfAbsent => INSERT_ABSENT,
             PutMode::Upsert => UPSERT,
         };
-        insert(connection, namespace, collection, batch, sql, &mut written).await?;
+        insert(connection, scope, batch, sql, &mut written).await?;
     }
     let mut report = PutReport::default();
     for document in documents {
@@ -87,28 +87,26 @@ fn statements<'d>(documents: &'d [&'d PreparedDocument]) -> Vec<&'d [&'d Prepare
 
 async fn insert(
     connection: &mut PgConnection,
-    namespace: &Namespace,
-    collection: &CollectionName,
+    scope: Scope<'_>,
     documents: &[&PreparedDocument],
     sql: &'static str,
     written: &mut HashSet<DocumentId>,
 ) -> Fallible<()> {
-    let Some(first) = documents.first() else { return Ok(()) };
     let metadata =
         documents.iter().map(|document| metadata_text(&document.metadata)).collect::<Fallible<Vec<_>>>()?;
-    let directions: Vec<f32> = documents.iter().flat_map(|document| direction(&document.embedding)).collect();
-    let rows = sqlx::query(sql)
-        .bind(namespace.as_str())
-        .bind(collection.as_str())
+    let statement = scope.statements.describe(connection, sql).await?;
+    let rows = statement
+        .query()
+        .bind(scope.namespace.as_str())
+        .bind(scope.collection.as_str())
         .bind(documents.iter().map(|document| document.id.as_str()).collect::<Vec<_>>())
         .bind(metadata)
         .bind(documents.iter().map(|document| document.content.as_bytes()).collect::<Vec<_>>())
         .bind(documents.iter().map(|document| to_bytes(&document.embedding)).collect::<Vec<_>>())
-        .bind(directions)
-        .bind(encode::length(first.embedding.dimensions()))
+        .bind(vectors(&statement, 7, documents.iter().map(|document| &document.embedding)))
         .fetch_all(connection)
-        .await?;
-    for row in &rows {
+        .await;
+    for row in &scope.statements.checked(rows)? {
         written.insert(decode::id(row, 0)?);
     }
     Ok(())

@@ -82,7 +82,7 @@ pub(super) async fn put(
     let answer = decode::text(engine.write(OPERATION, &PUT, index, bucket.as_str(), &call).await?)
         .map_err(|error| error.in_operation(OPERATION))?;
     match answer.as_str() {
-        "EXISTS" => Err(Error::new(ErrorKind::AlreadyExists, OPERATION, "the key is there")),
+        "EXISTS" => Err(Error::new(ErrorKind::Conflict, OPERATION, "the key exists")),
         "CONFLICT" => Err(conflict(OPERATION)),
         "FULL" => Err(full(OPERATION)),
         revision => Ok(Revision::new(revision.parse().map_err(|_| corrupt(OPERATION))?)),

@@ -94,7 +94,7 @@ impl Condition {
             status(error) == Some(404) && !matches!(code(error), Some("NoSuchBucket" | "NoSuchUpload"));
         match self {
             Self::Absent if refused => {
-                Error::new(ErrorKind::AlreadyExists, OPERATION, "a blob has this key already")
+                Error::new(ErrorKind::Conflict, OPERATION, "a blob with this key exists")
             }
             Self::Matches(_) if refused || nothing => other_version(),
             Self::None => failed(OPERATION, Effect::Repeatable, error),

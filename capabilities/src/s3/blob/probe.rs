@@ -271,7 +271,7 @@ fn write_outcome(result: Result<Option<String>>) -> Result<WriteOutcome> {
     match result {
         Ok(tag) => Ok(WriteOutcome::Written(tag)),
         Err(error) => match error.kind() {
-            ErrorKind::AlreadyExists | ErrorKind::Conflict => Ok(WriteOutcome::Refused),
+            ErrorKind::Conflict => Ok(WriteOutcome::Refused),
             // A header that the server does not know it may refuse outright.
             ErrorKind::Unsupported | ErrorKind::Unexpected => Ok(WriteOutcome::Unknown),
             _ => Err(error),

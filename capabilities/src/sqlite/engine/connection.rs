@@ -37,6 +37,7 @@ pub(super) fn writer(config: &SqliteConfig) -> Fallible<(Connection, Durability)
             return Err(error.with_field("path").into());
         }
         schema::check_owner(&connection)?;
+        schema::check_version(&connection)?;
         // The switch to WAL does not always wait for its lock, hence the retry around the whole.
         let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
         if !mode.eq_ignore_ascii_case("wal") {

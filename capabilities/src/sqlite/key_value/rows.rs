@@ -71,7 +71,7 @@ pub(super) fn put(
         KeyValueCondition::None => {}
         KeyValueCondition::Absent => {
             if revision_of(sql, address, key, now_ms)?.is_some() {
-                return Err(Error::new(ErrorKind::AlreadyExists, OPERATION, "the key is there").into());
+                return Err(Error::new(ErrorKind::Conflict, OPERATION, "the key exists").into());
             }
         }
         KeyValueCondition::AtRevision(at) => {

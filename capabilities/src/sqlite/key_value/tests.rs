@@ -40,7 +40,7 @@ async fn conditions_compare_with_what_is_there() {
     let store = open(&folder).await;
     let first = store.create(&bucket(), &key("a"), Bytes::new()).await.unwrap();
     let again = store.create(&bucket(), &key("a"), Bytes::new()).await.unwrap_err();
-    assert_eq!(again.kind(), ErrorKind::AlreadyExists);
+    assert_eq!(again.kind(), ErrorKind::Conflict);
     let second = store.put_at(&bucket(), &key("a"), Bytes::from_static(b"\0\xff"), first).await.unwrap();
     assert!(second > first);
     let lost = store.put_at(&bucket(), &key("a"), Bytes::new(), first).await.unwrap_err();

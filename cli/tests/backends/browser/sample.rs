@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use larder::Registry;
 use larder_cli::url;
 use larder_conformance::report::waiver::{Waiver, Waivers};
 use larder_conformance::report::{AbsentBackend, BackendReport, CaseOutcome, CaseReport, Report};
@@ -172,7 +173,7 @@ fn measure(report: &mut Report) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let scratch = tempfile::tempdir().unwrap();
     runtime.block_on(async {
-        for harness in url::harnesses(&[], scratch.path()).await.unwrap() {
+        for harness in url::harnesses(&Registry::default(), &[], scratch.path()).await.unwrap() {
             let (watch, options) = (Stopwatch::default(), RunOptions::default());
             let probed = runner::probe(&*harness, options.timeout).await.unwrap();
             let mut seen: BTreeMap<Contract, usize> = BTreeMap::new();

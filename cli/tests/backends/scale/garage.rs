@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use larder::Registry;
 use larder_cli::durable::{Watched, meanwhile};
 use larder_cli::url;
 
@@ -17,12 +18,12 @@ pub(crate) async fn a_node_dies_and_work_goes_on() {
     let server = Server::start("garage-cluster", "scale", "LARDER_GARAGE_CLUSTER_PORT", 6);
     let address = server.url();
     let scratch = tempfile::tempdir().unwrap();
-    let harness = url::named("s3-garage", &address, scratch.path()).await.unwrap();
+    let harness = url::named(&Registry::default(), "s3-garage", &address, scratch.path()).await.unwrap();
     let stores = open(&*harness, 0).await;
     // Another node answers the same, and so stands behind the judgement.
     let (first, third) = (server.port(), server.port() + 2);
     let elsewhere = address.replace(&format!(":{first}&"), &format!(":{third}&"));
-    let elsewhere = url::named("s3-garage", &elsewhere, scratch.path()).await.unwrap();
+    let elsewhere = url::named(&Registry::default(), "s3-garage", &elsewhere, scratch.path()).await.unwrap();
     let other = open(&*elsewhere, 1).await;
 
     let ((), found) = meanwhile(&stores, &other, (6, 1, CALL_TIME_MAX), async |watched| {

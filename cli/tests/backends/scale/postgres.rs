@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use larder::Registry;
 use larder_cli::durable::meanwhile;
 use larder_cli::url;
 use larder_conformance::runner::{probe, run};
@@ -53,7 +54,7 @@ pub(crate) async fn the_suite_holds_on_partitions() {
     let mut admin = connect(&address).await;
     execute(&mut admin, &partitioned()).await;
     let scratch = tempfile::tempdir().unwrap();
-    let harness = url::named("postgres", &address, scratch.path()).await.unwrap();
+    let harness = url::named(&Registry::default(), "postgres", &address, scratch.path()).await.unwrap();
 
     let options = RunOptions { timeout: CASE_TIME_MAX, ..RunOptions::default() };
     let probed = probe(&*harness, options.timeout).await.unwrap();
@@ -91,10 +92,10 @@ pub(crate) async fn a_replica_shows_what_was() {
     let primary = Server::start("postgres", "scale-replica", "LARDER_PG_PORT", 1);
     let address = primary.url();
     let scratch = tempfile::tempdir().unwrap();
-    let writing = url::named("postgres", &address, scratch.path()).await.unwrap();
+    let writing = url::named(&Registry::default(), "postgres", &address, scratch.path()).await.unwrap();
     let stores = open(&*writing, 0).await;
     let replica = Server::start("postgres-replica", "scale-replica", "LARDER_PG_REPLICA_PORT", 1);
-    let reading = url::named("postgres", &replica.url(), scratch.path()).await.unwrap();
+    let reading = url::named(&Registry::default(), "postgres", &replica.url(), scratch.path()).await.unwrap();
     let behind = open(&*reading, 0).await;
     let (history, values) = (stores.history.as_ref().unwrap(), stores.key_value.as_ref().unwrap());
     let (old_history, old_values) = (behind.history.as_ref().unwrap(), behind.key_value.as_ref().unwrap());
@@ -128,7 +129,7 @@ pub(crate) async fn a_replica_shows_what_was() {
         sqlx::query_scalar::<_, i64>(sync).fetch_one(&mut connect(&address).await).await.unwrap() == 1
     })
     .await;
-    let waiting = url::named("postgres", &address, scratch.path()).await.unwrap();
+    let waiting = url::named(&Registry::default(), "postgres", &address, scratch.path()).await.unwrap();
     let history = open(&*waiting, 0).await.history.unwrap();
     for number in 2..40 {
         history.append(&thread, ChatMessage::user("Hello")).await.unwrap();

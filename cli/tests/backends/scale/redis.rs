@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use larder::Registry;
 use larder_cli::durable::meanwhile;
 use larder_cli::url;
 use larder_conformance::StoreSet;
@@ -31,7 +32,7 @@ pub(crate) async fn slots_move_while_clients_write() {
     let server = Server::start("redis-cluster", "scale", "LARDER_REDIS_CLUSTER_PORT", 3);
     let address = server.url();
     let scratch = tempfile::tempdir().unwrap();
-    let harness = url::named("redis-cluster", &address, scratch.path()).await.unwrap();
+    let harness = url::named(&Registry::default(), "redis-cluster", &address, scratch.path()).await.unwrap();
     let (stores, other) = (open(&*harness, 0).await, open(&*harness, 1).await);
     let mut nodes = Nodes::connect(&address).await;
     make_boards(&stores).await;

@@ -62,7 +62,7 @@ impl State {
         let there = self.get(bucket, key).map(|entry| entry.revision);
         match options.condition {
             KeyValueCondition::Absent if there.is_some() => {
-                return Err(Error::new(ErrorKind::AlreadyExists, OPERATION, "the key is there"));
+                return Err(Error::new(ErrorKind::Conflict, OPERATION, "the key exists"));
             }
             KeyValueCondition::AtRevision(at) if there != Some(at) => {
                 return Err(at_another_revision(OPERATION));

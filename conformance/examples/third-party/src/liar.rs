@@ -31,7 +31,7 @@ impl LyingBlobs {
         // The first lie: `blob-create-only` is not declared, and obeyed all the same. The second: `blob-if-match` is
         // declared, and whatever is there is overwritten.
         if options.condition == BlobCondition::Absent && blobs.contains_key(&self.at(key)) {
-            return Err(Error::new(ErrorKind::AlreadyExists, "blobs.put", "a blob is there"));
+            return Err(Error::new(ErrorKind::Conflict, "blobs.put", "a blob is there"));
         }
         let info = BlobInfo {
             key: key.clone(),

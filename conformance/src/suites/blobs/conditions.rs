@@ -23,7 +23,7 @@ pub(super) async fn absent_refuses_a_blob_that_is_there(context: Context) -> Cas
     a.put(&key, "first".into(), when(BlobCondition::Absent)).await?;
     let before = dump(&*b).await?;
     let again = b.put(&key, "second".into(), when(BlobCondition::Absent)).await;
-    expect::error("writing where a blob is", again, ErrorKind::AlreadyExists)?;
+    expect::error("writing where a blob is", again, ErrorKind::Conflict)?;
     expect::equal("everything stored", &dump(&*a).await?, &before)?;
     a.delete(&key).await?;
     b.put(&key, "third".into(), when(BlobCondition::Absent)).await?;
@@ -31,17 +31,17 @@ pub(super) async fn absent_refuses_a_blob_that_is_there(context: Context) -> Cas
 }
 
 pub(super) async fn one_of_concurrent_creations_succeeds(context: Context) -> CaseResult {
-    race(&context, BlobCondition::Absent, ErrorKind::AlreadyExists).await
+    race(&context, BlobCondition::Absent).await
 }
 
 pub(super) async fn one_of_concurrent_replacements_succeeds(context: Context) -> CaseResult {
     let Handles { a, .. } = context.blobs().await?;
     let etag = a.put_bytes(&key("raced")?, Bytes::from_static(b"before")).await?.etag;
-    race(&context, BlobCondition::Matches(etag), ErrorKind::Conflict).await
+    race(&context, BlobCondition::Matches(etag)).await
 }
 
 /// Eight writers under one condition: one succeeds, its bytes stay, the others are refused.
-async fn race(context: &Context, condition: BlobCondition, refusal: ErrorKind) -> CaseResult {
+async fn race(context: &Context, condition: BlobCondition) -> CaseResult {
     let Handles { a, b } = context.blobs().await?;
     let key = key("raced")?;
     let mut writers = JoinSet::new();
@@ -55,7 +55,7 @@ async fn race(context: &Context, condition: BlobCondition, refusal: ErrorKind) -
         match result {
             Ok(_) => winners.push(writer),
             refused => {
-                expect::error("a writer that lost", refused, refusal)?;
+                expect::error("a writer that lost", refused, ErrorKind::Conflict)?;
             }
         }
     }
@@ -150,7 +150,7 @@ pub(super) async fn an_undeclared_condition_is_unsupported(context: Context) -> 
             expect::equal("everything stored", &dump(&*b).await?, &before)?;
         } else if capability == Capability::BlobCreateOnly {
             // Declared: the condition must be obeyed, not taken for Unsupported and not ignored.
-            expect::error("a declared condition that does not hold", result, ErrorKind::AlreadyExists)?;
+            expect::error("a declared condition that does not hold", result, ErrorKind::Conflict)?;
             expect::equal("everything stored", &dump(&*b).await?, &before)?;
         } else {
             result?;

@@ -96,7 +96,7 @@ pub(super) async fn one_of_concurrent_creations_wins(context: Context) -> CaseRe
             let (store, bucket, key) = (turn(&stores.a, &stores.b, worker), bucket.clone(), key("key")?);
             workers.spawn(async move {
                 let created = store.create(&bucket, &key, bytes(&format!("worker {worker}"))).await;
-                Ok((worker, attempt(created, ErrorKind::AlreadyExists)?))
+                Ok((worker, attempt(created, ErrorKind::Conflict)?))
             });
         }
         one_won(workers, &stores, &bucket).await?;

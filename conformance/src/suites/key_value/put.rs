@@ -90,15 +90,15 @@ pub(super) async fn a_put_without_condition_replaces(context: Context) -> CaseRe
     expect::equal("the keys", &names(&*b, &bucket, "").await?, &vec!["key".to_owned()])
 }
 
-pub(super) async fn creating_a_present_key_already_exists(context: Context) -> CaseResult {
+pub(super) async fn creating_a_present_key_conflicts(context: Context) -> CaseResult {
     let Handles { a, b } = context.key_value().await?;
     let bucket = bucket("created")?;
     for (name, value) in [("plain", "first"), ("empty", "")] {
         let revision = set(&*a, &bucket, name, value).await?;
         let again = b.create(&bucket, &key(name)?, bytes("second")).await;
-        expect::error("creating a present key", again, ErrorKind::AlreadyExists)?;
+        expect::error("creating a present key", again, ErrorKind::Conflict)?;
         let same = a.create(&bucket, &key(name)?, bytes(value)).await;
-        expect::error("creating it with the same value", same, ErrorKind::AlreadyExists)?;
+        expect::error("creating it with the same value", same, ErrorKind::Conflict)?;
         holds(&*a, &bucket, name, value, revision).await?;
         holds(&*b, &bucket, name, value, revision).await?;
     }

@@ -54,7 +54,7 @@ wrong! {
             match (self.defect, &options.condition) {
                 (Defect::TwoCreators, BlobCondition::Absent) => {
                     if there.is_some() {
-                        return Err(refused(ErrorKind::AlreadyExists));
+                        return Err(refused(ErrorKind::Conflict));
                     }
                     pause().await;
                     options.condition = BlobCondition::None;

@@ -80,7 +80,7 @@ wrong! {
                 }
                 (Defect::TwoCreators, KeyValueCondition::Absent) => {
                     if self.revision(bucket, key).await?.is_some() {
-                        return Err(Error::new(ErrorKind::AlreadyExists, "key_value.put", "it is there"));
+                        return Err(Error::new(ErrorKind::Conflict, "key_value.put", "the key exists"));
                     }
                     pause().await;
                     options.condition = KeyValueCondition::None;

@@ -21,7 +21,7 @@ pub trait KeyValueStoreExt: KeyValueStore {
     /// Writes a value where there is none.
     ///
     /// # Errors
-    /// As [`KeyValueStore::put`]; `AlreadyExists` where the key is there.
+    /// As [`KeyValueStore::put`]; `Conflict` if the key exists.
     async fn create(&self, bucket: &BucketName, key: &Key, value: Bytes) -> Result<Revision> {
         self.put(bucket, key, value, KeyValuePutOptions::default().with_condition(KeyValueCondition::Absent))
             .await

@@ -1,15 +1,18 @@
--- The tables of the five contracts that live in SQLite.
+-- The schema of version 4: the tables of the five contracts that SQLite serves.
 --
--- Text columns compare by their bytes (BINARY), so ids that differ in any byte are different keys and listings come in
--- byte order. Text that may hold NUL (document contents, task texts, values) is kept as BLOB. Times are milliseconds
--- since 1970-01-01T00:00:00Z; NULL where there is none. Large columns stand last, so that reading the small ones does
--- not walk their overflow pages.
+-- Text columns compare by their bytes (BINARY), so ids that differ in any byte are different keys, and listings come in
+-- byte order. Text that may hold NUL (document contents, task texts, values) is a BLOB. Times are milliseconds since
+-- 1970-01-01T00:00:00Z, or NULL. Large columns come last, so that reading the small ones skips their overflow pages.
 
 -- History ----------------------------------------------------------------------------------------------------------
 
--- One row a thread, kept when the thread is cleared: its numbers go on. `changed_seq` is the number of the last clear,
--- run clear or replacement, by which a later replacement knows that its caller saw another state. `live` is 1 while the
--- thread holds messages; it stands for `messages > 0` in the index, which then need not follow every append.
+-- One row a thread. The row outlives a clear, so that its numbers go on.
+--
+-- `changed_seq`  the number of the last clear, run clear or replacement: a later replacement whose caller read an older
+--                state is refused
+-- `live`         1 while the thread holds messages: an index on `messages > 0` would be written by every append
+-- `sweep_ms`     when to look whether the thread has expired: never later than its expiry, but earlier if the expiry was
+--                prolonged; NULL if the thread does not expire
 CREATE TABLE threads (
     id INTEGER PRIMARY KEY,
     namespace TEXT NOT NULL,
@@ -23,15 +26,20 @@ CREATE TABLE threads (
     ttl_ms INTEGER,
     ttl_refresh INTEGER NOT NULL,
     expires_ms INTEGER,
+    sweep_ms INTEGER,
     UNIQUE (namespace, agent, session)
 ) STRICT;
 CREATE INDEX threads_live ON threads (namespace, agent, session) WHERE live = 1;
+CREATE INDEX threads_to_sweep ON threads (sweep_ms) WHERE sweep_ms IS NOT NULL;
 
--- `placed_by` is the number of the replacement event that put the message in place; NULL for an appended one.
+-- `placed_by` is the number of the replacement that put the message here, or NULL if it was appended. `author` and
+-- `author_role` are empty if the message names none; a filter by author does not read the body.
 CREATE TABLE messages (
     thread INTEGER NOT NULL REFERENCES threads (id) ON DELETE CASCADE,
     seq INTEGER NOT NULL,
     run TEXT,
+    author TEXT NOT NULL,
+    author_role TEXT NOT NULL,
     placed_by INTEGER,
     bytes INTEGER NOT NULL,
     thread_bytes INTEGER NOT NULL,
@@ -39,6 +47,7 @@ CREATE TABLE messages (
     PRIMARY KEY (thread, seq)
 ) STRICT;
 CREATE INDEX messages_by_run ON messages (thread, run) WHERE run IS NOT NULL;
+CREATE INDEX messages_by_author ON messages (thread, author, seq) WHERE author <> '';
 
 -- The events that are not messages. `kind`: 1 cleared, 2 run cleared, 3 replaced.
 CREATE TABLE thread_events (
@@ -63,15 +72,17 @@ CREATE TABLE append_keys (
 
 -- Key-value --------------------------------------------------------------------------------------------------------
 
--- One row a bucket, kept when its keys are gone: its revisions go on. `forgotten_revision` is the greatest revision of
--- a tombstone that was dropped; a watch from before it could miss a deletion.
+-- One row a bucket. The row outlives its keys, so that its revisions go on. `forgotten_revision` is the greatest revision
+-- of a tombstone that was dropped; a watch from before it could miss a deletion. `sweep_ms` is as in `threads`.
 CREATE TABLE kv_buckets (
     namespace TEXT NOT NULL,
     bucket TEXT NOT NULL,
     last_revision INTEGER NOT NULL,
     forgotten_revision INTEGER NOT NULL,
+    sweep_ms INTEGER,
     PRIMARY KEY (namespace, bucket)
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX kv_buckets_to_sweep ON kv_buckets (sweep_ms) WHERE sweep_ms IS NOT NULL;
 
 CREATE TABLE kv_entries (
     namespace TEXT NOT NULL,
@@ -85,8 +96,8 @@ CREATE TABLE kv_entries (
 CREATE INDEX kv_entries_by_revision ON kv_entries (namespace, bucket, revision);
 CREATE INDEX kv_entries_by_expiry ON kv_entries (namespace, bucket, expires_ms) WHERE expires_ms IS NOT NULL;
 
--- Keys that are gone and the revision at which they went. `expired` is 1 where a passed time to live, not a deletion,
--- took the key away; the revision is then that of its last put.
+-- Keys that are gone, with the revision at which they went. `expired` is 1 if the time to live passed, and 0 if the key was
+-- deleted; the revision of an expired key is that of its last put.
 CREATE TABLE kv_tombstones (
     namespace TEXT NOT NULL,
     bucket TEXT NOT NULL,
@@ -119,7 +130,7 @@ CREATE TABLE documents (
     UNIQUE (collection, id)
 ) STRICT;
 
--- Apart from the texts, so that a search reads nothing but numbers; the id stands here again to rank equal scores.
+-- Apart from the texts, so that a search reads nothing but numbers; the id is repeated here to rank equal scores.
 -- `embedding` is 32-bit little-endian floats, one after the other, and `norm` their Euclidean length.
 CREATE TABLE embeddings (
     key INTEGER PRIMARY KEY REFERENCES documents (key) ON DELETE CASCADE,
@@ -153,13 +164,13 @@ CREATE TABLE relationships (
     UNIQUE (namespace, id)
 ) STRICT;
 CREATE INDEX relationships_by_type ON relationships (namespace, relationship_type, id);
--- A walk needs nothing but these two, and a listing of an entity's relationships pages along them.
+-- A traversal reads only these two, and a listing of an entity's relationships pages along them.
 CREATE INDEX relationships_by_source ON relationships (source, id, target, relationship_type);
 CREATE INDEX relationships_by_target ON relationships (target, id, source, relationship_type);
 
 -- Tasks ------------------------------------------------------------------------------------------------------------
 
--- One row a board, kept with `live` 0 when the board is deleted: its numbers go on in one made anew.
+-- One row a board. A deleted board keeps its row with `live` 0, so that its numbers go on if it is created again.
 CREATE TABLE boards (
     key INTEGER PRIMARY KEY,
     namespace TEXT NOT NULL,
@@ -175,7 +186,7 @@ CREATE TABLE boards (
 ) STRICT;
 CREATE INDEX boards_live ON boards (namespace, conversation, agent) WHERE live = 1;
 
--- `status` is the name in JSON. The three lease columns are NULL together, and only tasks in progress have them.
+-- `status` is the name in JSON. The three lease columns are NULL together; only tasks in progress have them.
 CREATE TABLE tasks (
     key INTEGER PRIMARY KEY,
     board INTEGER NOT NULL REFERENCES boards (key) ON DELETE CASCADE,
@@ -196,4 +207,4 @@ CREATE TABLE tasks (
     UNIQUE (board, position)
 ) STRICT;
 CREATE INDEX tasks_by_status ON tasks (board, status, position);
-CREATE INDEX tasks_leased ON tasks (board, position, lease_expires_ms) WHERE lease_expires_ms IS NOT NULL;
+CREATE INDEX tasks_leased ON tasks (board, lease_expires_ms, position) WHERE lease_expires_ms IS NOT NULL;

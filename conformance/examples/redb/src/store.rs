@@ -1,0 +1,142 @@
+//! The contract `KeyValueStore`.
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use larder::storage::key_value::{check_list, check_put};
+use larder::{
+    BucketInfo, BucketName, Capabilities, Durability, Error, ErrorKind, Key, KeyRevision, KeyValueEntry,
+    KeyValueEvents, KeyValuePutOptions, KeyValueStore, Namespace, Page, PageRequest, Result, Revision, Store,
+};
+
+use crate::tables::{Failure, Tables};
+use crate::watch;
+
+/// Small state in one namespace of a file.
+pub struct RedbKeyValueStore {
+    namespace: Namespace,
+    tables: Arc<Tables>,
+}
+
+impl RedbKeyValueStore {
+    pub(crate) fn new(namespace: Namespace, tables: Arc<Tables>) -> Self {
+        Self { namespace, tables }
+    }
+
+    /// Runs work on a thread that may block. A call that is dropped runs to its end there, so it is whole.
+    async fn run<T: Send + 'static>(
+        &self,
+        operation: &'static str,
+        work: impl FnOnce(&Tables, &str) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T> {
+        let (tables, namespace) = (Arc::clone(&self.tables), self.namespace.clone());
+        run(operation, move || work(&tables, namespace.as_str())).await
+    }
+}
+
+pub(crate) async fn run<T: Send + 'static>(
+    operation: &'static str,
+    work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+) -> Result<T> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(Failure::Refused(error))) => Err(error),
+        Ok(Err(Failure::Database(error))) => {
+            Err(Error::new(ErrorKind::Unavailable, operation, "the database failed").with_source(error))
+        }
+        Err(_) => Err(Error::new(ErrorKind::Unexpected, operation, "the task ended")),
+    }
+}
+
+// The form for logs shows nothing that is stored (STORE-012).
+impl fmt::Debug for RedbKeyValueStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedbKeyValueStore").finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Store for RedbKeyValueStore {
+    fn namespace(&self) -> &Namespace {
+        &self.namespace
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::new(Durability::Power)
+    }
+
+    async fn erase(&self) -> Result<()> {
+        self.run("store.erase", Tables::erase).await
+    }
+}
+
+// Each method checks its input before the first I/O (STORE-010); the kernel has the checks.
+#[async_trait]
+impl KeyValueStore for RedbKeyValueStore {
+    async fn put(
+        &self,
+        bucket: &BucketName,
+        key: &Key,
+        value: Bytes,
+        options: KeyValuePutOptions,
+    ) -> Result<Revision> {
+        check_put(&value, &options)?;
+        let (bucket, key) = (bucket.clone(), key.clone());
+        self.run("key_value.put", move |tables, namespace| {
+            tables.put(namespace, bucket.as_str(), key.as_str(), &value, options)
+        })
+        .await
+    }
+
+    async fn get(&self, bucket: &BucketName, key: &Key) -> Result<Option<KeyValueEntry>> {
+        let (bucket, key) = (bucket.clone(), key.clone());
+        self.run("key_value.get", move |tables, namespace| {
+            tables.get(namespace, bucket.as_str(), key.as_str())
+        })
+        .await
+    }
+
+    async fn delete(&self, bucket: &BucketName, key: &Key, at: Option<Revision>) -> Result<bool> {
+        let (bucket, key) = (bucket.clone(), key.clone());
+        self.run("key_value.delete", move |tables, namespace| {
+            tables.delete(namespace, bucket.as_str(), key.as_str(), at)
+        })
+        .await
+    }
+
+    async fn list(
+        &self,
+        bucket: &BucketName,
+        prefix: &str,
+        page: PageRequest<Key>,
+    ) -> Result<Page<KeyRevision, Key>> {
+        check_list("key_value.list", prefix, Some(&page))?;
+        let (bucket, prefix, limit, after) = (bucket.clone(), prefix.to_owned(), page.limit, page.after);
+        // One more than asked for says whether another page follows.
+        let keys = self
+            .run("key_value.list", move |tables, namespace| {
+                let after = after.as_ref().map(Key::as_str);
+                tables.list(namespace, bucket.as_str(), &prefix, after, limit + 1)
+            })
+            .await?;
+        Ok(Page::from_surplus(keys, limit, |item| item.key.clone()))
+    }
+
+    async fn list_buckets(&self, page: PageRequest<BucketName>) -> Result<Page<BucketInfo, BucketName>> {
+        page.check("key_value.list_buckets")?;
+        let (limit, after) = (page.limit, page.after);
+        let buckets = self
+            .run("key_value.list_buckets", move |tables, namespace| {
+                tables.list_buckets(namespace, after.as_ref().map(BucketName::as_str), limit + 1)
+            })
+            .await?;
+        Ok(Page::from_surplus(buckets, limit, |info| info.bucket.clone()))
+    }
+
+    async fn watch(&self, bucket: &BucketName, prefix: &str, after: Revision) -> Result<KeyValueEvents> {
+        check_list("key_value.watch", prefix, None)?;
+        Ok(watch::events(Arc::clone(&self.tables), self.namespace.clone(), bucket.clone(), prefix, after))
+    }
+}

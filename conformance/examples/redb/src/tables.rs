@@ -1,0 +1,301 @@
+//! What is in the file: the last change of each key, deletions included, for watchers that come later.
+
+use std::path::Path;
+
+use bytes::Bytes;
+use larder::{
+    BucketInfo, BucketName, Error, ErrorKind, Key, KeyRevision, KeyValueCondition, KeyValueEntry,
+    KeyValueEvent, KeyValueEventKind, KeyValuePutOptions, Revision, Timestamp,
+};
+use redb::{Database, ReadableDatabase, ReadableTable, Table, TableDefinition, WriteTransaction};
+use tokio::sync::watch::{self, Receiver, Sender};
+
+/// Namespace, bucket and key to the revision of the key's last change.
+const KEYS: TableDefinition<(&str, &str, &str), u64> = TableDefinition::new("keys");
+/// Namespace, bucket and revision to what changed.
+const CHANGES: TableDefinition<(&str, &str, u64), Change> = TableDefinition::new("changes");
+/// Namespace and bucket to the last revision.
+const BUCKETS: TableDefinition<(&str, &str), u64> = TableDefinition::new("buckets");
+/// Namespace to how often it was erased.
+const ERASURES: TableDefinition<&str, u64> = TableDefinition::new("erasures");
+
+/// The key, the expiry in microseconds, and the value; a deletion has none.
+type Change = (&'static str, Option<i64>, Option<&'static [u8]>);
+/// How many changes a watch reads at a time.
+const CHANGES_MAX: usize = 1_000;
+
+/// Why work on the tables ended.
+pub(crate) enum Failure {
+    Refused(Error),
+    Database(redb::Error),
+}
+
+macro_rules! from_redb {
+    ($($error:ty),*) => {
+        $(impl From<$error> for Failure {
+            fn from(error: $error) -> Self {
+                Self::Database(error.into())
+            }
+        })*
+    };
+}
+
+from_redb!(redb::TransactionError, redb::TableError, redb::StorageError, redb::CommitError);
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Refused(error)
+    }
+}
+
+type Result<T> = std::result::Result<T, Failure>;
+
+/// An open file.
+pub(crate) struct Tables {
+    database: Database,
+    written: Sender<()>,
+}
+
+impl Tables {
+    pub(crate) fn open(path: &Path) -> std::result::Result<Self, redb::Error> {
+        let database = Database::create(path)?;
+        let write = database.begin_write()?;
+        write.open_table(KEYS)?;
+        write.open_table(CHANGES)?;
+        write.open_table(BUCKETS)?;
+        write.open_table(ERASURES)?;
+        write.commit()?;
+        Ok(Self { database, written: watch::channel(()).0 })
+    }
+
+    /// Wakes for each write, of whatever namespace.
+    pub(crate) fn written(&self) -> Receiver<()> {
+        self.written.subscribe()
+    }
+
+    /// Runs a transaction. What it refuses leaves nothing behind.
+    fn write<T>(&self, work: impl FnOnce(&WriteTransaction) -> Result<T>) -> Result<T> {
+        let write = self.database.begin_write()?;
+        let value = work(&write)?;
+        write.commit()?;
+        self.written.send_replace(());
+        Ok(value)
+    }
+
+    pub(crate) fn put(
+        &self,
+        namespace: &str,
+        bucket: &str,
+        key: &str,
+        value: &[u8],
+        options: KeyValuePutOptions,
+    ) -> Result<Revision> {
+        self.write(|write| {
+            let (mut keys, mut changes) = (write.open_table(KEYS)?, write.open_table(CHANGES)?);
+            let current = entry(&keys, &changes, (namespace, bucket, key))?.map(|entry| entry.revision);
+            let holds = match options.condition {
+                KeyValueCondition::Absent => current.is_none(),
+                KeyValueCondition::AtRevision(at) => current == Some(at),
+                _ => true,
+            };
+            if !holds {
+                return Err(changed("key_value.put").into());
+            }
+            let expires_at = options.ttl.map(|ttl| now().saturating_add(ttl).as_micros());
+            let mut buckets = write.open_table(BUCKETS)?;
+            let change = (key, expires_at, Some(value));
+            record(&mut keys, &mut changes, &mut buckets, (namespace, bucket, key), change)
+        })
+    }
+
+    pub(crate) fn get(&self, namespace: &str, bucket: &str, key: &str) -> Result<Option<KeyValueEntry>> {
+        let read = self.database.begin_read()?;
+        entry(&read.open_table(KEYS)?, &read.open_table(CHANGES)?, (namespace, bucket, key))
+    }
+
+    pub(crate) fn delete(
+        &self,
+        namespace: &str,
+        bucket: &str,
+        key: &str,
+        at: Option<Revision>,
+    ) -> Result<bool> {
+        self.write(|write| {
+            let (mut keys, mut changes) = (write.open_table(KEYS)?, write.open_table(CHANGES)?);
+            let current = entry(&keys, &changes, (namespace, bucket, key))?.map(|entry| entry.revision);
+            if at.is_some() && at != current {
+                return Err(changed("key_value.delete").into());
+            }
+            if current.is_some() {
+                let mut buckets = write.open_table(BUCKETS)?;
+                let change = (key, None, None);
+                record(&mut keys, &mut changes, &mut buckets, (namespace, bucket, key), change)?;
+            }
+            Ok(current.is_some())
+        })
+    }
+
+    /// Up to `limit` keys that begin with the prefix, after a key.
+    pub(crate) fn list(
+        &self,
+        namespace: &str,
+        bucket: &str,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<KeyRevision>> {
+        let read = self.database.begin_read()?;
+        let (keys, changes) = (read.open_table(KEYS)?, read.open_table(CHANGES)?);
+        let start = after.unwrap_or_default().max(prefix);
+        let mut found = Vec::new();
+        for row in keys.range((namespace, bucket, start)..)? {
+            let (row, _) = row?;
+            let (of, within, key) = row.value();
+            if (of, within) != (namespace, bucket) || !key.starts_with(prefix) || found.len() == limit {
+                break;
+            }
+            if after == Some(key) {
+                continue;
+            }
+            if let Some(entry) = entry(&keys, &changes, (namespace, bucket, key))? {
+                found.push(KeyRevision { key: Key::new(key)?, revision: entry.revision });
+            }
+        }
+        Ok(found)
+    }
+
+    /// Up to `limit` buckets that hold keys, after one.
+    pub(crate) fn list_buckets(
+        &self,
+        namespace: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<BucketInfo>> {
+        let read = self.database.begin_read()?;
+        let (keys, changes) = (read.open_table(KEYS)?, read.open_table(CHANGES)?);
+        let mut found = Vec::new();
+        for row in read.open_table(BUCKETS)?.range((namespace, after.unwrap_or_default())..)? {
+            let (row, _) = row?;
+            let (of, bucket) = row.value();
+            if of != namespace || found.len() == limit {
+                break;
+            }
+            if after == Some(bucket) {
+                continue;
+            }
+            let mut count = 0;
+            for row in keys.range((namespace, bucket, "")..)? {
+                let (row, _) = row?;
+                let (of, within, key) = row.value();
+                if (of, within) != (namespace, bucket) {
+                    break;
+                }
+                count += u64::from(entry(&keys, &changes, (namespace, bucket, key))?.is_some());
+            }
+            if count > 0 {
+                found.push(BucketInfo { bucket: BucketName::new(bucket)?, keys: count });
+            }
+        }
+        Ok(found)
+    }
+
+    /// The next changes after a revision to keys with the prefix, and how often the namespace was erased.
+    pub(crate) fn changes_after(
+        &self,
+        namespace: &str,
+        bucket: &str,
+        prefix: &str,
+        after: u64,
+    ) -> Result<(Vec<KeyValueEvent>, u64)> {
+        let read = self.database.begin_read()?;
+        let erasures = read.open_table(ERASURES)?.get(namespace)?.map_or(0, |row| row.value());
+        let changes = read.open_table(CHANGES)?;
+        let mut events = Vec::new();
+        let range = (namespace, bucket, after.saturating_add(1))..=(namespace, bucket, u64::MAX);
+        for row in changes.range(range)? {
+            let (row, change) = row?;
+            let (key, expires_at, value) = change.value();
+            if events.len() == CHANGES_MAX {
+                break;
+            }
+            if !key.starts_with(prefix) {
+                continue;
+            }
+            let kind = match value {
+                Some(value) => KeyValueEventKind::Put {
+                    value: Bytes::copy_from_slice(value),
+                    expires_at: instant(expires_at)?,
+                },
+                None => KeyValueEventKind::Deleted,
+            };
+            events.push(KeyValueEvent {
+                key: Key::new(key)?,
+                revision: Revision::new(row.value().2),
+                kind,
+            });
+        }
+        Ok((events, erasures))
+    }
+
+    pub(crate) fn erase(&self, namespace: &str) -> Result<()> {
+        self.write(|write| {
+            // No name holds NUL, so nothing is between a name and the same name with NUL.
+            let end = format!("{namespace}\0");
+            write.open_table(KEYS)?.retain_in((namespace, "", "")..(&end, "", ""), |_, _| false)?;
+            write.open_table(CHANGES)?.retain_in((namespace, "", 0)..(&end, "", 0), |_, _| false)?;
+            write.open_table(BUCKETS)?.retain_in((namespace, "")..(&end, ""), |_, _| false)?;
+            let mut erasures = write.open_table(ERASURES)?;
+            let count = erasures.get(namespace)?.map_or(0, |row| row.value());
+            erasures.insert(namespace, count + 1)?;
+            Ok(())
+        })
+    }
+}
+
+/// The value of a key, if it exists and has not expired.
+fn entry(
+    keys: &impl ReadableTable<(&'static str, &'static str, &'static str), u64>,
+    changes: &impl ReadableTable<(&'static str, &'static str, u64), Change>,
+    (namespace, bucket, key): (&str, &str, &str),
+) -> Result<Option<KeyValueEntry>> {
+    let Some(revision) = keys.get((namespace, bucket, key))?.map(|row| row.value()) else { return Ok(None) };
+    let Some(change) = changes.get((namespace, bucket, revision))? else { return Ok(None) };
+    let (_, expires_at, value) = change.value();
+    let (Some(value), expires_at) = (value, instant(expires_at)?) else { return Ok(None) };
+    if expires_at.is_some_and(|at| at <= now()) {
+        return Ok(None);
+    }
+    let value = Bytes::copy_from_slice(value);
+    Ok(Some(KeyValueEntry { value, revision: Revision::new(revision), expires_at }))
+}
+
+/// Records a change under the bucket's next revision, in place of the key's last.
+fn record(
+    keys: &mut Table<'_, (&'static str, &'static str, &'static str), u64>,
+    changes: &mut Table<'_, (&'static str, &'static str, u64), Change>,
+    buckets: &mut Table<'_, (&'static str, &'static str), u64>,
+    (namespace, bucket, key): (&str, &str, &str),
+    change: (&str, Option<i64>, Option<&[u8]>),
+) -> Result<Revision> {
+    let revision = buckets.get((namespace, bucket))?.map_or(0, |row| row.value()) + 1;
+    buckets.insert((namespace, bucket), revision)?;
+    if let Some(last) = keys.insert((namespace, bucket, key), revision)?.map(|row| row.value()) {
+        changes.remove((namespace, bucket, last))?;
+    }
+    changes.insert((namespace, bucket, revision), change)?;
+    Ok(Revision::new(revision))
+}
+
+fn instant(micros: Option<i64>) -> std::result::Result<Option<Timestamp>, Error> {
+    micros.map(Timestamp::from_micros).transpose()
+}
+
+/// The clock, to the millisecond, as the contract keeps time.
+fn now() -> Timestamp {
+    let micros = Timestamp::now().as_micros();
+    Timestamp::from_micros(micros - micros % 1_000).unwrap_or_default()
+}
+
+fn changed(operation: &'static str) -> Error {
+    Error::new(ErrorKind::Conflict, operation, "the key changed since it was read")
+}
