@@ -79,7 +79,7 @@ struct Args {
     /// How to print the result.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
-    /// Write the result as a page of Markdown too, and its plots into `docs/plots` beside it.
+    /// Write the result as a page of Markdown too, and its plots into `guide/src/plots` in the same folder.
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
     /// Start no services; only those that a LARDER_*_URL variable names are measured.

@@ -136,12 +136,12 @@ fn table(all: &BTreeMap<String, Declared>) -> String {
             None => "–".to_owned(),
         });
     }
-    row("what was acknowledged survives".to_owned(), &|declared| {
+    row("acknowledged writes survive".to_owned(), &|declared| {
         let least = declared.values().map(|declared| declared.durability).min();
         match least.unwrap_or_default() {
             Durability::None => "nothing",
             Durability::Process => "`kill -9`",
-            Durability::Power => "loss of power",
+            Durability::Power => "power loss",
         }
         .to_owned()
     });
