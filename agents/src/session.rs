@@ -8,11 +8,15 @@
 //! from JSON. Numbers for dashboards and alerts go to the recorder of the `metrics` crate; see [`SessionStats`],
 //! [`SessionThresholds`] and [`metrics`].
 
+mod completion;
 mod config;
 mod explain;
 mod flush;
 mod hints;
 mod inference;
+#[cfg(test)]
+mod invariants;
+mod left_out;
 mod lifecycle;
 mod measure;
 pub mod metrics;
@@ -28,6 +32,7 @@ pub use config::{
     ShortTermSettings, SummarizerSettings, parse_config,
 };
 pub use inference::{Inference, InferenceRequest, Memory, Persisted};
+pub use left_out::LeftOut;
 pub use metrics::{SessionAlert, SessionStats, SessionThresholds};
 pub use profile::{MAX_TOKENS_DEFAULT, SUMMARIZATION_THRESHOLD_DEFAULT, SessionProfile};
 pub use record::SESSION_BUCKET;

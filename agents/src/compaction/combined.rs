@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use larder_kernel::{CompactionStrategy, Origin, Reach, Result, Window, WindowMessage};
+use larder_kernel::{
+    CompactionStrategy, Origin, Preparation, Prepared, Reach, Result, StrategyEffect, Window, WindowMessage,
+};
 use serde::{Deserialize, Serialize};
 
 use super::neuralyzer::NeuralyzerConfig;
@@ -76,23 +78,43 @@ impl CompactionStrategy for CombinedMemory {
         self.long_term.iter().chain(&self.short_term).any(|strategy| strategy.drops())
     }
 
+    fn effect(&self) -> StrategyEffect {
+        let all = self.long_term.iter().chain(&self.short_term);
+        all.map(|strategy| strategy.effect()).max().unwrap_or_default()
+    }
+
     async fn compact(&self, mut window: Window) -> Result<Window> {
         for strategy in &self.long_term {
             window = strategy.compact(window).await?;
         }
-        let is_summary = |message: &WindowMessage| matches!(message.origin, Origin::Summary(_));
-        let front = window.messages.iter().position(is_summary).map(|place| {
-            // The summary with the instructions before it.
-            let rest = window.messages.split_off(place + 1);
-            std::mem::replace(&mut window.messages, rest)
-        });
+        let mut front = take_front(&mut window);
         for strategy in &self.short_term {
             window = strategy.compact(window).await?;
         }
-        if let Some(mut front) = front {
-            front.append(&mut window.messages);
-            window.messages = front;
-        }
+        front.append(&mut window.messages);
+        window.messages = front;
         Ok(window)
     }
+
+    async fn prepare(&self, window: Window, preparation: &Preparation) -> Result<Prepared> {
+        let mut prepared = Prepared::from(window);
+        for strategy in &self.long_term {
+            prepared = prepared.then(&**strategy, preparation).await?;
+        }
+        let mut front = take_front(&mut prepared.window);
+        for strategy in &self.short_term {
+            prepared = prepared.then(&**strategy, preparation).await?;
+        }
+        front.append(&mut prepared.window.messages);
+        prepared.window.messages = front;
+        Ok(prepared)
+    }
+}
+
+/// Takes the summary out of a window, with the instructions before it; nothing without a summary.
+fn take_front(window: &mut Window) -> Vec<WindowMessage> {
+    let is_summary = |message: &WindowMessage| matches!(message.origin, Origin::Summary(_));
+    let end = window.messages.iter().position(is_summary).map_or(0, |place| place + 1);
+    let rest = window.messages.split_off(end);
+    std::mem::replace(&mut window.messages, rest)
 }

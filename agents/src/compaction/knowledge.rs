@@ -3,7 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use larder_kernel::{CollectionName, Document, DocumentId, Metadata, PutMode, Result, Thread, VectorStore};
+use async_trait::async_trait;
+use larder_kernel::{
+    CollectionName, Document, DocumentId, Metadata, PendingWrite, PutMode, Result, Thread, VectorStore,
+};
 use serde::{Deserialize, Serialize};
 
 use super::summary::Summary;
@@ -49,9 +52,31 @@ impl KnowledgeBase {
         Self { store, collection }
     }
 
-    /// Puts a summary. The document's id follows from the thread, as `digest` stands for it, and the place, so that a
-    /// repeated attempt replaces it.
-    pub(super) async fn put(&self, digest: &str, thread: &Thread, summary: &Summary) -> Result<()> {
+    /// A summary to put, where `digest` stands for the thread.
+    pub(super) fn entry(&self, digest: String, thread: Thread, summary: Summary) -> KnowledgeEntry {
+        KnowledgeEntry { base: self.clone(), digest, thread, summary }
+    }
+}
+
+/// A summary that waits to be put into a knowledge base.
+pub(super) struct KnowledgeEntry {
+    base: KnowledgeBase,
+    digest: String,
+    thread: Thread,
+    summary: Summary,
+}
+
+impl fmt::Debug for KnowledgeEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KnowledgeEntry").field("base", &self.base).finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl PendingWrite for KnowledgeEntry {
+    /// Puts the summary. The document's id follows from the thread and the place, so that a repeated attempt replaces it.
+    async fn commit(&self) -> Result<()> {
+        let Self { base, digest, thread, summary } = self;
         let id = DocumentId::new(format!("{digest}/{}", summary.up_to))?;
         let metadata = Metadata::new()
             .with("agent", thread.agent.as_str())
@@ -59,7 +84,7 @@ impl KnowledgeBase {
             .with("up_to", summary.up_to.get())
             .with("strategy", summary.strategy.as_str());
         let document = Document::new(id, summary.text.clone()).with_metadata(metadata);
-        self.store.put(&self.collection, vec![document], PutMode::Upsert).await?;
+        base.store.put(&base.collection, vec![document], PutMode::Upsert).await?;
         Ok(())
     }
 }

@@ -1,7 +1,9 @@
 //! The old part of a conversation as a summary, the recent part word for word (RAVI-9).
 
 use async_trait::async_trait;
-use larder_kernel::{ChatMessage, CompactionStrategy, Error, Reach, Result, Window};
+use larder_kernel::{
+    ChatMessage, CompactionStrategy, Error, Preparation, Prepared, Reach, Result, StrategyEffect, Window,
+};
 use serde::{Deserialize, Serialize};
 
 use super::summary_maker::{Asking, SummaryMaker, Writer};
@@ -189,7 +191,15 @@ impl CompactionStrategy for Summarization {
         false
     }
 
+    fn effect(&self) -> StrategyEffect {
+        StrategyEffect::Summarizes
+    }
+
     async fn compact(&self, window: Window) -> Result<Window> {
         self.maker.compact(window, self).await
+    }
+
+    async fn prepare(&self, window: Window, preparation: &Preparation) -> Result<Prepared> {
+        self.maker.prepare(window, self, preparation).await
     }
 }

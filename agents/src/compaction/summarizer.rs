@@ -1,7 +1,9 @@
 //! Ever denser summaries, made when a conversation has grown (ALQ-4).
 
 use async_trait::async_trait;
-use larder_kernel::{ChatMessage, CompactionStrategy, Error, Reach, Result, Window};
+use larder_kernel::{
+    ChatMessage, CompactionStrategy, Error, Preparation, Prepared, Reach, Result, StrategyEffect, Window,
+};
 use serde::{Deserialize, Serialize};
 
 use super::knowledge::KnowledgeBaseConfig;
@@ -224,7 +226,15 @@ impl CompactionStrategy for Summarizer {
         false
     }
 
+    fn effect(&self) -> StrategyEffect {
+        StrategyEffect::Summarizes
+    }
+
     async fn compact(&self, window: Window) -> Result<Window> {
         self.maker.compact(window, self).await
+    }
+
+    async fn prepare(&self, window: Window, preparation: &Preparation) -> Result<Prepared> {
+        self.maker.prepare(window, self, preparation).await
     }
 }

@@ -4,7 +4,7 @@ use larder_kernel::{ChatMessage, Result, SessionId};
 
 use super::sessions::Sessions;
 use super::state::{State, Walk};
-use super::window::Told;
+use super::window::{Parts, Told};
 use crate::context::explain::{Size, WindowExplanation, explain_steps};
 
 impl Sessions {
@@ -45,12 +45,11 @@ impl Sessions {
         let (record, reader) = self.used(OPERATION, id).await?;
         let reach = self.assembler.reach(&record);
         let state = reader.read(&thread, Walk { reach, tokens: None, before: None }).await?;
-        let State { messages, summary, read, .. } = state;
+        let parts = Parts { thread: &thread, record: &record, state: &state, new: &new, asks_model: false };
+        let fixed = self.assembler.fixed(&*reader.counter, &parts)?;
         let mut told = Told::explains();
-        let assembled = self
-            .assembler
-            .assemble(&reader, &thread, &record, (messages, summary.as_ref()), &new, &mut told)
-            .await?;
+        let assembled = self.assembler.assemble(&reader, &parts, fixed, &mut told).await?;
+        let State { summary, read, .. } = state;
         let stages = told.stages();
         let counter = &*reader.counter;
         let mut steps = explain_steps(counter, &stages);

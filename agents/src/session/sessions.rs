@@ -189,6 +189,7 @@ impl Sessions {
             policy: SummaryPolicy::default(),
             on_failure: OnSummaryFailure::default(),
             timeout: SUMMARY_TIMEOUT_DEFAULT,
+            answers: Arc::default(),
         });
         self
     }

@@ -7,12 +7,10 @@ use larder_kernel::{
 };
 
 use super::flush::{Mark, unmarked};
-use crate::compaction::{MessageMark, SummaryStore};
+use crate::compaction::{MessageMark, Summary, SummaryStore};
 use crate::lookback::Lookback;
 use crate::tokens::{TokenCounter, tokens_of};
 
-/// The name under which summaries of sessions are kept.
-const STRATEGY: &str = "session";
 /// Messages of the first page of a walk back; each page is twice the one before, up to the last.
 const FIRST_PAGE: usize = 32;
 const LAST_PAGE: usize = 1_024;
@@ -43,6 +41,19 @@ pub(crate) struct Held {
     pub(crate) messages: u64,
 }
 
+impl Held {
+    pub(crate) fn summary(&self) -> Summary {
+        let Self { up_to, text, tokens, messages } = self.clone();
+        Summary { up_to, text, tokens, messages, strategy: String::new(), covers: None }
+    }
+}
+
+impl From<Summary> for Held {
+    fn from(Summary { up_to, text, tokens, messages, .. }: Summary) -> Self {
+        Self { up_to, text, tokens, messages }
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct State {
     /// The newest messages after the summary, oldest first.
@@ -52,10 +63,26 @@ pub(crate) struct State {
     pub(crate) mark: Option<Mark>,
     /// The first message that a new summary covers.
     pub(crate) first: Option<MessageMark>,
+    /// The last message that a summary covers which was made since.
+    pub(crate) covered_last: Option<MessageMark>,
+    /// The first message of the thread.
+    pub(crate) thread_first: Option<Seq>,
+    /// The oldest message that was read, where older ones were not.
+    pub(crate) unread_before: Option<Seq>,
     /// The revision that a new summary must name.
     pub(crate) revision: Option<Revision>,
     /// How many messages were read, in how many pages.
     pub(crate) read: Count,
+}
+
+impl State {
+    /// Puts a new summary in the place of the messages that it covers.
+    pub(crate) fn take_in(&mut self, held: Held) {
+        let left = self.messages.partition_point(|stored| stored.seq <= held.up_to);
+        let covered = self.messages.drain(..left);
+        self.covered_last = covered.as_slice().last().map(MessageMark::from);
+        self.summary = Some(held);
+    }
 }
 
 /// The newest messages of a thread.
@@ -81,20 +108,20 @@ impl Reader {
     /// The messages are read first. A replacement that comes in between is then seen by its mark, and a summary of what
     /// it replaced is not taken for one of what stands there now.
     pub(crate) async fn read(&self, thread: &Thread, walk: Walk) -> Result<State> {
-        let Walked { messages, whole, read } = self.walk_back(thread, walk).await?;
-        let first = match messages.first() {
-            Some(first) if whole => Some(first.clone()),
+        let walked = self.walk_back(thread, walk).await?;
+        let first = match walked.messages.first() {
+            Some(first) if walked.whole => Some(first.clone()),
             _ => self.history.get_messages(thread, 0, 1).await?.into_iter().next(),
         };
-        self.with_summary(thread, messages, first, read).await
+        self.with_summary(thread, walked, first).await
     }
 
     /// Reads all messages of a session.
     pub(crate) async fn read_all(&self, thread: &Thread) -> Result<(Vec<StoredMessage>, Option<Held>)> {
         let walk = Walk { reach: Reach::Everything, tokens: None, before: None };
-        let Walked { messages, read, .. } = self.walk_back(thread, walk).await?;
-        let first = messages.first().cloned();
-        let held = self.with_summary(thread, Vec::new(), first, read).await?.summary;
+        let walked = self.walk_back(thread, walk).await?;
+        let (first, messages) = (walked.messages.first().cloned(), walked.messages.clone());
+        let held = self.with_summary(thread, walked, first).await?.summary;
         let messages = messages.into_iter().filter(|stored| !is_summary(&stored.message)).map(unmarked);
         Ok((messages.collect(), held))
     }
@@ -102,24 +129,20 @@ impl Reader {
     async fn with_summary(
         &self,
         thread: &Thread,
-        messages: Vec<StoredMessage>,
+        walked: Walked,
         first: Option<StoredMessage>,
-        read: Count,
     ) -> Result<State> {
+        let Walked { messages, whole, read } = walked;
         let mark = first.as_ref().and_then(|first| Mark::of(&first.message));
-        let stored = self.summaries.current(&*self.history, thread).await?;
-        let revision = stored.as_ref().map(|stored| stored.revision);
-        let kept =
-            stored.map(|stored| stored.summary).filter(|summary| holds(&summary.strategy, mark.as_ref()));
+        let stored = self.summaries.look(&*self.history, thread).await?;
+        let revision = stored.as_ref().map(|(stored, _)| stored.revision);
+        let kept = stored.filter(|(_, current)| *current).map(|(stored, _)| stored.summary);
+        let kept = kept.filter(|summary| holds(&summary.strategy, mark.as_ref()));
         let covered = kept.as_ref().and_then(|kept| kept.covers).map(|covers| covers.first);
         let first_mark = covered.or_else(|| first.as_ref().map(MessageMark::from));
+        let thread_first = first.as_ref().map(|first| first.seq);
         let summary = match (kept, first, &mark) {
-            (Some(kept), ..) => Some(Held {
-                up_to: kept.up_to,
-                text: kept.text,
-                tokens: kept.tokens,
-                messages: kept.messages,
-            }),
+            (Some(kept), ..) => Some(Held::from(kept)),
             (None, Some(first), Some(mark)) if mark.summary => Some(Held {
                 up_to: first.seq,
                 tokens: self.tokens(&first.message),
@@ -129,6 +152,7 @@ impl Reader {
             _ => None,
         };
         let after = summary.as_ref().map_or(Seq::MIN, |held| held.up_to);
+        let oldest = messages.first().map(|stored| stored.seq);
         let messages =
             messages.into_iter().filter(|stored| stored.seq > after && !is_summary(&stored.message));
         Ok(State {
@@ -136,6 +160,9 @@ impl Reader {
             summary,
             mark,
             first: first_mark,
+            covered_last: None,
+            thread_first,
+            unread_before: oldest.filter(|_| !whole),
             revision,
             read,
         })
@@ -178,17 +205,14 @@ impl Reader {
     }
 }
 
-/// The name of a summary's maker, which tells what was summarized.
-pub(crate) fn strategy(mark: Option<&Mark>) -> String {
-    mark.map_or_else(|| STRATEGY.to_owned(), |mark| format!("{STRATEGY}@{}", mark.id))
+/// The name of a summary's maker, which says what was summarized.
+pub(crate) fn made_by(maker: &str, mark: Option<&Mark>) -> String {
+    mark.map_or_else(|| maker.to_owned(), |mark| format!("{maker}@{}", mark.id))
 }
 
 /// Whether a summary is one of what the thread holds now.
 fn holds(made_by: &str, mark: Option<&Mark>) -> bool {
-    match mark {
-        Some(_) => made_by == strategy(mark),
-        None => !made_by.contains('@'),
-    }
+    made_by.split_once('@').map(|(_, id)| id) == mark.map(|mark| &*mark.id)
 }
 
 fn is_summary(message: &ChatMessage) -> bool {

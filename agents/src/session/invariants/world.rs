@@ -1,0 +1,130 @@
+//! Stores in memory, a model that says what it has read, and what is stored at one moment.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use larder_kernel::{
+    BucketName, ChatMessage, Error, ErrorKind, HistoryProviderExt, KeyValueStore, LanguageModel,
+    LanguageModelRequest, PageRequest, Result, StoredMessage, Thread,
+};
+
+use crate::compaction::{SUMMARY_BUCKET, SummaryStore};
+use crate::tokens::TokenCounter;
+use crate::{InMemoryHistoryProvider, InMemoryKeyValueStore};
+
+/// A token is a word.
+#[derive(Debug)]
+pub(super) struct Words;
+
+impl TokenCounter for Words {
+    fn name(&self) -> &str {
+        "words"
+    }
+
+    fn count(&self, text: &str) -> u64 {
+        u64::try_from(text.split_whitespace().count()).unwrap()
+    }
+}
+
+/// The marks `m1`, `m2` and so on of a text.
+pub(super) fn marks(text: &str) -> BTreeSet<usize> {
+    let words = text.split(|character: char| !character.is_ascii_alphanumeric());
+    words.filter_map(|word| word.strip_prefix('m')?.parse().ok()).collect()
+}
+
+/// The mark of a message, which stands in its text or in its tool's result.
+pub(super) fn mark_of(message: &ChatMessage) -> Option<usize> {
+    let results = message.tool_results.iter().map(|result| &*result.content);
+    std::iter::once(&*message.text).chain(results).find_map(|text| marks(text).first().copied())
+}
+
+/// A model whose summary is one word: the marks of all that it was given.
+#[derive(Debug)]
+pub(super) struct Model {
+    shared: Arc<Shared>,
+    /// How often each question was answered to one who asks.
+    asked: Mutex<HashMap<String, usize>>,
+}
+
+/// What all who ask share.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    pub(super) fails: AtomicBool,
+    pub(super) answers: AtomicUsize,
+    /// A question that was answered to one who asks more than once.
+    pub(super) repeated: Mutex<Option<String>>,
+}
+
+#[async_trait]
+impl LanguageModel for Model {
+    fn name(&self) -> &str {
+        "reads"
+    }
+
+    async fn generate(&self, request: LanguageModelRequest) -> Result<ChatMessage> {
+        tokio::task::yield_now().await;
+        if self.shared.fails.load(Ordering::Relaxed) {
+            return Err(Error::new(ErrorKind::Unavailable, "model", "away"));
+        }
+        self.shared.answers.fetch_add(1, Ordering::Relaxed);
+        let question: Vec<&str> = request.messages.iter().map(|message| &*message.text).collect();
+        let mut asked = self.asked.lock().unwrap();
+        let times = asked.entry(question.join("\n")).or_default();
+        *times += 1;
+        if *times > 1 {
+            *self.shared.repeated.lock().unwrap() = Some(question.join("\n"));
+        }
+        let read = marks(question.last().unwrap());
+        let read: Vec<String> = read.iter().map(|mark| format!("m{mark}")).collect();
+        Ok(ChatMessage::assistant(format!("read,{}", read.join(","))))
+    }
+}
+
+/// The stores of one case.
+#[derive(Debug)]
+pub(super) struct World {
+    pub(super) history: Arc<InMemoryHistoryProvider>,
+    pub(super) store: Arc<InMemoryKeyValueStore>,
+    pub(super) shared: Arc<Shared>,
+}
+
+/// All that a session's conversation is made of at one moment.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Snapshot {
+    pub(super) messages: Vec<StoredMessage>,
+    summaries: Vec<(String, Vec<u8>)>,
+}
+
+impl World {
+    pub(super) fn new() -> Self {
+        Self {
+            history: Arc::new(InMemoryHistoryProvider::new()),
+            store: Arc::new(InMemoryKeyValueStore::new()),
+            shared: Arc::default(),
+        }
+    }
+
+    /// The model as one who asks knows it.
+    pub(super) fn model(&self) -> Arc<Model> {
+        Arc::new(Model { shared: self.shared.clone(), asked: Mutex::default() })
+    }
+
+    pub(super) fn summaries(&self) -> SummaryStore {
+        SummaryStore::new(self.store.clone()).unwrap()
+    }
+
+    /// What is stored. A claim to make a summary is no part of it: it ends by itself.
+    pub(super) async fn snapshot(&self, thread: &Thread) -> Snapshot {
+        let messages = self.history.all_messages(thread).await.unwrap();
+        let bucket = BucketName::new(SUMMARY_BUCKET).unwrap();
+        let keys = self.store.list(&bucket, "summary/", PageRequest::first(10)).await.unwrap().items;
+        let mut summaries = Vec::new();
+        for key in keys {
+            let value = self.store.get(&bucket, &key.key).await.unwrap().unwrap().value;
+            summaries.push((key.key.as_str().to_owned(), value.to_vec()));
+        }
+        Snapshot { messages, summaries }
+    }
+}
