@@ -225,7 +225,7 @@ impl CompactionStrategy for Neuralyzer {
     }
 
     fn effect(&self) -> StrategyEffect {
-        StrategyEffect::Erases
+        if self.erases { StrategyEffect::Erases } else { StrategyEffect::None }
     }
 
     async fn compact(&self, window: Window) -> Result<Window> {

@@ -96,6 +96,12 @@ impl LimitedWindow {
         self
     }
 
+    /// Whether it shows a part of a thread where it reads.
+    #[must_use]
+    pub fn is_part(&self) -> bool {
+        self.read_last.is_some() || self.max_bytes.is_some() || !self.filter.is_empty()
+    }
+
     /// Whether it reads.
     #[must_use]
     pub fn reads(&self) -> bool {
@@ -238,6 +244,12 @@ impl MemoryProvider {
     #[must_use]
     pub fn custom(memory: impl SessionMemory) -> Self {
         Self::Custom(Arc::new(memory))
+    }
+
+    /// Whether it reads a part of a thread.
+    #[must_use]
+    pub fn is_part(&self) -> bool {
+        matches!(self, Self::Window(window) if window.reads() && window.is_part())
     }
 
     /// Checks every setting.
