@@ -10,6 +10,7 @@
 
 mod completion;
 mod config;
+mod configured;
 mod explain;
 mod flush;
 mod hints;
@@ -28,8 +29,8 @@ mod summarize;
 mod window;
 
 pub use config::{
-    LongTermSettings, MaxTokensSettings, MemoryConfig, MemoryProfile, NeuralyzerSettings, Persistence,
-    ShortTermSettings, SummarizerSettings, parse_config,
+    LongTermSettings, MaxTokensSettings, MemoryConfig, MemoryDocument, MemoryProfile, NeuralyzerSettings,
+    Persistence, ShortTermSettings, SummarizerSettings, parse_config,
 };
 pub use inference::{Inference, InferenceRequest, Memory, Persisted};
 pub use left_out::LeftOut;

@@ -4,12 +4,18 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use larder_kernel::{
-    CompactionStrategy, Origin, Preparation, Prepared, Reach, Result, StrategyEffect, Window, WindowMessage,
+    CompactionStrategy, Error, Origin, Preparation, Prepared, Reach, Result, StrategyEffect, Window,
+    WindowMessage,
 };
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use super::neuralyzer::NeuralyzerConfig;
 use super::summarizer::SummarizerConfig;
+use crate::written;
+
+const OPERATION: &str = "long_term_memory.config";
+const ID: &str = "long_term_memory_id";
 
 /// A long-term strategy as agents' profiles write it.
 ///
@@ -21,13 +27,30 @@ use super::summarizer::SummarizerConfig;
 /// assert_eq!((config.interaction_threshold_qty, config.interaction_threshold_tokens), (30, -1));
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "long_term_memory_id", rename_all = "snake_case")]
+#[serde(tag = "long_term_memory_id", rename_all = "snake_case", try_from = "Map<String, Value>")]
 #[non_exhaustive]
 pub enum LongTermMemory {
     /// [`Summarizer`](super::Summarizer).
     Summarizer(SummarizerConfig),
     /// [`Neuralyzer`](super::Neuralyzer).
     Neuralyzer(NeuralyzerConfig),
+}
+
+impl TryFrom<Map<String, Value>> for LongTermMemory {
+    type Error = Error;
+
+    fn try_from(mut written: Map<String, Value>) -> Result<Self> {
+        let name = written::take_name(OPERATION, ID, &mut written)?;
+        match &*name {
+            "summarizer" => {
+                written::settings(OPERATION, ID, written, SummarizerConfig::check).map(Self::Summarizer)
+            }
+            "neuralyzer" => {
+                written::settings(OPERATION, ID, written, NeuralyzerConfig::check).map(Self::Neuralyzer)
+            }
+            _ => Err(Error::invalid(OPERATION, ID, "neither `summarizer` nor `neuralyzer`")),
+        }
+    }
 }
 
 /// Runs long-term strategies and then short-term ones on what they kept.

@@ -15,22 +15,27 @@ use super::summary_settings::OnFailure;
 use super::summary_store::SummaryStore;
 use super::triggers::Triggers;
 use crate::tokens::{TokenCounter, tokens_of};
+use crate::written::whole;
 
 /// When to erase and how much to keep, as agents' profiles write it. As it stands by default it never erases.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct NeuralyzerConfig {
     /// Erase when the window has more tokens than this; -1 never.
+    #[serde(deserialize_with = "whole")]
     pub input_tokens_threshold: i64,
     /// Erase when there are more human turns than this; -1 never.
+    #[serde(deserialize_with = "whole")]
     pub interaction_threshold_qty: i64,
     /// Erase when the interactions have more tokens than this; -1 never.
+    #[serde(deserialize_with = "whole")]
     pub interaction_threshold_tokens: i64,
     /// Erase when one of these tools succeeded.
     pub on_tools_success_threshold: Vec<String>,
     /// Erase when one of these tools failed.
     pub on_tools_error_threshold: Vec<String>,
     /// How many of the newest interactions are kept.
+    #[serde(deserialize_with = "whole")]
     pub interaction_keep: usize,
 }
 

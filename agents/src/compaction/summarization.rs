@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::summary_maker::{Asking, SummaryMaker, Writer};
 use super::turns;
 use crate::tokens::tokens_of;
+use crate::written::whole;
 
 const INSTRUCTIONS: &str = "You keep the memory of a conversation. Write a summary of it that somebody who has not read \
     the conversation can go on from: facts, names, numbers, decisions, open questions, and what tools returned that \
@@ -21,8 +22,10 @@ const INSTRUCTIONS: &str = "You keep the memory of a conversation. Write a summa
 #[serde(deny_unknown_fields, default)]
 pub struct SummarizationConfig {
     /// The tokens that the newest messages may have to stay as they are. The newest one always stays.
+    #[serde(deserialize_with = "whole")]
     pub recent_token_budget: u64,
     /// The tokens that older messages must have before they are worth a summary.
+    #[serde(deserialize_with = "whole")]
     pub min_old_tokens: u64,
     /// What the summary should look for, beside the usual.
     pub instructions: Option<String>,

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use larder_kernel::{Origin, Preparation, Prepared, Result, Seq, Thread, Window, WindowMessage};
+use larder_kernel::{Error, Origin, Preparation, Prepared, Result, Seq, Thread, Window, WindowMessage};
 
 use super::summary::Summary;
 use super::summary_maker::{Asking, COVERS, HEADING, SummaryMaker, Writer, begin_with_summary, stored};
 use super::summary_settings::OnFailure;
+use super::turns::is_human_turn;
 use crate::tokens::{TokenCounter, tokens_of};
 
 /// The summary that a window begins with, as its message tells it.
@@ -35,8 +36,56 @@ impl SummaryMaker {
         writer: &dyn Writer,
         preparation: &Preparation,
     ) -> Result<Prepared> {
+        let Some(thread) = window.thread.clone() else { return Ok(window.into()) };
+        let mut prepared = self.prepare_summary(&thread, window, writer, preparation).await?;
+        let recalled = self.recall(&thread, &mut prepared.window, preparation.query.as_deref()).await;
+        prepared.failure = prepared.failure.or(self.tolerated(recalled)?);
+        Ok(prepared)
+    }
+
+    /// The failure that leaves the window as it is; an error where the settings ask for that.
+    pub(super) fn tolerated(&self, outcome: Result<()>) -> Result<Option<Error>> {
+        match outcome {
+            Err(error) if self.settings.on_failure == OnFailure::Fail => Err(error),
+            Err(error) => {
+                self.failures.fetch_add(1, Ordering::Relaxed);
+                Ok(Some(error))
+            }
+            Ok(()) => Ok(None),
+        }
+    }
+
+    /// Puts earlier summaries that fit what is asked behind the summary of the window.
+    pub(super) async fn recall(
+        &self,
+        thread: &Thread,
+        window: &mut Window,
+        query: Option<&str>,
+    ) -> Result<()> {
+        let Some(knowledge) = &self.knowledge else { return Ok(()) };
+        let questions = window.messages.iter().filter(|message| is_human_turn(&message.message));
+        let newest = questions.map(|message| message.message.text.clone()).next_back();
+        let query = query.map(str::to_owned).or(newest).unwrap_or_default();
+        let is_summary = |message: &WindowMessage| matches!(message.origin, Origin::Summary(_));
+        let place = window.messages.iter().position(is_summary);
+        let known = place.and_then(|place| match window.messages[place].origin {
+            Origin::Summary(up_to) => Some(up_to),
+            _ => None,
+        });
+        if let Some(recalled) = knowledge.recall(thread, &query, known).await? {
+            window.messages.insert(place.map_or(0, |place| place + 1), recalled);
+        }
+        Ok(())
+    }
+
+    async fn prepare_summary(
+        &self,
+        thread: &Thread,
+        window: Window,
+        writer: &dyn Writer,
+        preparation: &Preparation,
+    ) -> Result<Prepared> {
         let mut prepared = Prepared::from(window);
-        let Some(thread) = prepared.window.thread.clone() else { return Ok(prepared) };
         let count = self.plan(&prepared.window, writer, preparation.tokens_beside);
         if count == 0 {
             return Ok(prepared);
@@ -45,12 +94,8 @@ impl SummaryMaker {
         if !preparation.asks_model {
             return Ok(prepared);
         }
-        match self.draft(&thread, &mut prepared, writer, (count, &preparation.since_summary)).await {
-            Err(error) if self.settings.on_failure == OnFailure::Fail => return Err(error),
-            Err(error) => {
-                self.failures.fetch_add(1, Ordering::Relaxed);
-                prepared.failure = Some(error);
-            }
+        match self.draft(thread, &mut prepared, writer, (count, &preparation.since_summary)).await {
+            Err(error) => prepared.failure = self.tolerated(Err(error))?,
             Ok(done) => prepared.summary_missing = !done,
         }
         Ok(prepared)

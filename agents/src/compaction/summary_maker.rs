@@ -17,7 +17,7 @@ use super::knowledge::KnowledgeBase;
 use super::render::render_transcript;
 use super::summary::Summary;
 use super::summary_claim::SummaryClaim;
-use super::summary_settings::{OnFailure, SummarySettings};
+use super::summary_settings::SummarySettings;
 use super::summary_store::{StoredSummary, SummaryStore};
 use super::turns;
 use crate::model::is_cut_off;
@@ -203,13 +203,11 @@ impl SummaryMaker {
     /// Returns the window with as much of it summarized as the writer wants.
     pub(super) async fn compact(&self, mut window: Window, writer: &dyn Writer) -> Result<Window> {
         let Some(thread) = window.thread.clone() else { return Ok(window) };
-        match self.shorten(&thread, &mut window, writer).await {
-            Err(error) if self.settings.on_failure == OnFailure::Fail => Err(error),
-            outcome => {
-                self.failures.fetch_add(u64::from(outcome.is_err()), Ordering::Relaxed);
-                Ok(window)
-            }
-        }
+        let shortened = self.shorten(&thread, &mut window, writer).await;
+        self.tolerated(shortened)?;
+        let recalled = self.recall(&thread, &mut window, None).await;
+        self.tolerated(recalled)?;
+        Ok(window)
     }
 
     /// How long a claim lasts. It is renewed before each question, so it outlives the longest answer.

@@ -7,6 +7,7 @@ use larder_kernel::{ChatMessage, CompactionStrategy, Reach, Result, ToolResult, 
 use serde::{Deserialize, Serialize};
 
 use super::groups::with_parts;
+use crate::written::whole;
 
 const MAX_CHARS: usize = 500;
 const MARKER_END: &str = " chars truncated]";
@@ -16,6 +17,7 @@ const MARKER_END: &str = " chars truncated]";
 #[serde(deny_unknown_fields, default)]
 pub struct ToolResultTruncationConfig {
     /// The characters of a result that stay, 1 or more.
+    #[serde(deserialize_with = "whole")]
     pub max_chars: usize,
 }
 

@@ -12,7 +12,7 @@ use super::completion::{Base, Changes, Plan};
 use super::config::Persistence;
 use super::left_out::LeftOut;
 use super::sessions::Sessions;
-use super::state::{Held, Reader, Walk};
+use super::state::{Held, Reader, State, Walk};
 use super::summarize::{Sizes, Summarizer};
 use super::window::{Assembled, Parts, Told, with_tokens};
 use crate::tokens::tokens_of;
@@ -36,7 +36,7 @@ pub enum Memory {
 pub struct InferenceRequest {
     messages: Vec<ChatMessage>,
     memory: Memory,
-    persistence: Persistence,
+    persistence: Option<Persistence>,
     idempotency_key: Option<IdempotencyKey>,
     run: Option<RunId>,
 }
@@ -48,7 +48,7 @@ impl InferenceRequest {
         Self {
             messages: messages.into_iter().collect(),
             memory: Memory::default(),
-            persistence: Persistence::default(),
+            persistence: None,
             idempotency_key: None,
             run: None,
         }
@@ -61,10 +61,10 @@ impl InferenceRequest {
         self
     }
 
-    /// Says what is stored afterwards.
+    /// Says what is stored afterwards, in the place of what the sessions are configured to store.
     #[must_use]
     pub fn with_persistence(mut self, persistence: Persistence) -> Self {
-        self.persistence = persistence;
+        self.persistence = Some(persistence);
         self
     }
 
@@ -122,6 +122,17 @@ impl fmt::Debug for Inference {
     }
 }
 
+/// A window, and what it was made of.
+pub(super) struct Made {
+    pub(super) assembled: Assembled,
+    /// The session as it is with the new summary.
+    pub(super) state: State,
+    made_by: Option<&'static str>,
+    /// Whether a summary was due and is missing.
+    missing: bool,
+    failure: Option<Error>,
+}
+
 /// Whether a summary of the session is due.
 enum Due {
     No,
@@ -176,7 +187,7 @@ impl Sessions {
             inference.window = Window::injected(inference.new.iter().cloned());
             return Ok(inference);
         }
-        self.look(&mut inference, persistence).await?;
+        self.look(&mut inference, persistence.unwrap_or(self.persistence)).await?;
         Ok(inference)
     }
 
@@ -197,15 +208,36 @@ impl Sessions {
             // What arrives from now on stays behind a replacement, so it is no part of what replaces.
             before: seen.filter(|_| replaces).map(|last| Seq::new(last.get().saturating_add(1))),
         };
-        let mut state = reader.read(&thread, walk).await?;
+        let state = reader.read(&thread, walk).await?;
         self.watch.loaded(started.elapsed());
         let asks_model = persistence != Persistence::Ephemeral;
-        let new = &*inference.new;
-        let parts = Parts { thread: &thread, record: &record, state: &state, new, asks_model };
+        let parts =
+            Parts { thread: &thread, record: &record, state: &state, new: &inference.new, asks_model };
+        let made = self.make(&reader, parts, &mut Told::default()).await?;
+        let Made { assembled, state, made_by, missing, failure } = made;
+        let Assembled { stored, summary, erases_up_to, writes, .. } = assembled;
+        inference.summary_failure = failure;
+        inference.window = assembled.window;
+        inference.left_out = assembled.left_out;
+        let made_by = made_by.filter(|_| summary.is_some());
+        let base = Base { seen: seen.unwrap_or_default(), state, summary };
+        let changes = Changes { made_by, erases_up_to, writes };
+        inference.plan = match persistence {
+            Persistence::Ephemeral => Plan::Nothing,
+            // What a summary that was due should have told of stays stored.
+            Persistence::Flush if !missing => Plan::Replace(base, stored, changes),
+            _ => Plan::Append(base, changes),
+        };
+        Ok(())
+    }
+
+    /// Makes the summary that is due, and the window, without storing anything.
+    pub(super) async fn make(&self, reader: &Reader, parts: Parts<'_>, told: &mut Told) -> Result<Made> {
         let fixed = self.assembler.fixed(&*reader.counter, &parts)?;
-        let (mut made_by, mut missing) = (None, false);
-        if asks_model {
-            match Box::pin(self.summarized(&reader, &parts, fixed)).await {
+        let mut state = parts.state.clone();
+        let (mut made_by, mut missing, mut failure) = (None, false, None);
+        if parts.asks_model {
+            match Box::pin(self.summarized(reader, &parts, fixed)).await {
                 Ok(Due::Made(held)) => {
                     made_by = Some(SESSION);
                     state.take_in(held);
@@ -217,28 +249,15 @@ impl Sessions {
                         return Err(error);
                     }
                     missing = true;
-                    inference.summary_failure = Some(error);
+                    failure = Some(error);
                 }
             }
         }
-        let parts = Parts { thread: &thread, record: &record, state: &state, new, asks_model };
-        let assembled = self.assembler.assemble(&reader, &parts, fixed, &mut Told::default()).await?;
-        let Assembled { stored, summary, erases_up_to, writes, .. } = assembled;
+        let parts = Parts { state: &state, ..parts };
+        let mut assembled = self.assembler.assemble(reader, &parts, fixed, told).await?;
         missing |= assembled.summary_missing;
-        let failure = inference.summary_failure.take();
-        inference.summary_failure = failure.or(assembled.failure);
-        inference.window = assembled.window;
-        inference.left_out = assembled.left_out;
-        let base = Base { seen: seen.unwrap_or_default(), state, summary };
-        let made_by = assembled.made_by.or(made_by).filter(|_| base.summary.is_some());
-        let changes = Changes { made_by, erases_up_to, writes };
-        inference.plan = match persistence {
-            Persistence::Ephemeral => Plan::Nothing,
-            // What is missing in a summary that was due is only stored: the thread keeps it.
-            Persistence::Flush if !missing => Plan::Replace(base, stored, changes),
-            _ => Plan::Append(base, changes),
-        };
-        Ok(())
+        let failure = failure.or(assembled.failure.take());
+        Ok(Made { made_by: assembled.made_by.or(made_by), assembled, state, missing, failure })
     }
 
     /// The summary that is due before the window is made.

@@ -13,7 +13,7 @@
 
 mod case;
 mod fixed;
-mod world;
+pub(super) mod world;
 
 use std::collections::BTreeSet;
 use std::future::{Future, poll_fn};

@@ -9,6 +9,8 @@ use larder_kernel::{
     SessionId, StoredMessage, Thread, check,
 };
 
+use super::config::Persistence;
+use super::configured::Knowledge;
 use super::metrics::{SessionAlert, SessionThresholds, Watch};
 use super::profile::SessionProfile;
 use super::record::{Record, Records};
@@ -120,6 +122,10 @@ pub struct Sessions {
     pub(crate) summarizer: Option<Summarizer>,
     pub(crate) watch: Watch,
     pub(crate) ttl: Option<Duration>,
+    /// What a document configured.
+    pub(crate) profile: SessionProfile,
+    pub(crate) persistence: Persistence,
+    pub(crate) knowledge: Option<Knowledge>,
 }
 
 impl fmt::Debug for Sessions {
@@ -149,6 +155,9 @@ impl Sessions {
             summarizer: None,
             watch: Watch::default(),
             ttl: None,
+            profile: SessionProfile::default(),
+            persistence: Persistence::default(),
+            knowledge: None,
         })
     }
 

@@ -54,7 +54,7 @@ impl From<Summary> for Held {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct State {
     /// The newest messages after the summary, oldest first.
     pub(crate) messages: Vec<StoredMessage>,

@@ -72,6 +72,21 @@ pub(crate) struct Parts<'a> {
     pub(crate) asks_model: bool,
 }
 
+impl Parts<'_> {
+    /// What strategies are told besides the window, where `fixed` is the size of what is always in it.
+    fn preparation(&self, fixed: u64) -> Preparation {
+        let mut preparation = Preparation::default().with_tokens_beside(fixed);
+        if self.asks_model {
+            preparation = preparation.with_model();
+        }
+        if !self.new.is_empty() {
+            let asked: Vec<&str> = self.new.iter().map(ChatMessage::text).collect();
+            preparation = preparation.with_query(asked.join("\n"));
+        }
+        preparation
+    }
+}
+
 /// A window, and what strategies would store.
 pub(crate) struct Assembled {
     pub(crate) window: Window,
@@ -216,13 +231,9 @@ impl Assembler {
         present: &mut Present,
         told: &mut Told,
     ) -> Result<(Assembled, Option<WindowMessage>)> {
-        let Parts { thread, state, asks_model, .. } = parts;
+        let Parts { thread, state, .. } = parts;
         let messages: Vec<_> = state.messages.iter().cloned().map(WindowMessage::from).collect();
-        let mut preparation =
-            Preparation::default().with_tokens_beside(fixed).with_since_summary(messages.clone());
-        if *asks_model {
-            preparation = preparation.with_model();
-        }
+        let preparation = parts.preparation(fixed).with_since_summary(messages.clone());
         let headed = self.effect() > StrategyEffect::None;
         let mut summary = state.summary.clone();
         let mut shown = summary.as_ref().map(|held| shown_as(held, headed));

@@ -120,6 +120,8 @@ pub struct Preparation {
     /// Every stored message since the last summary, oldest first, where strategies before may have left some out: a new
     /// summary covers these, so it reads them. Empty where the window holds them all.
     pub since_summary: Arc<[WindowMessage]>,
+    /// What is asked, to search knowledge for; without it the newest question of the window.
+    pub query: Option<Arc<str>>,
 }
 
 impl Preparation {
@@ -127,6 +129,13 @@ impl Preparation {
     #[must_use]
     pub fn with_model(mut self) -> Self {
         self.asks_model = true;
+        self
+    }
+
+    /// Sets what is asked.
+    #[must_use]
+    pub fn with_query(mut self, query: impl Into<Arc<str>>) -> Self {
+        self.query = Some(query.into());
         self
     }
 

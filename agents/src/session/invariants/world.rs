@@ -16,7 +16,7 @@ use crate::{InMemoryHistoryProvider, InMemoryKeyValueStore};
 
 /// A token is a word.
 #[derive(Debug)]
-pub(super) struct Words;
+pub(in crate::session) struct Words;
 
 impl TokenCounter for Words {
     fn name(&self) -> &str {
@@ -29,20 +29,20 @@ impl TokenCounter for Words {
 }
 
 /// The marks `m1`, `m2` and so on of a text.
-pub(super) fn marks(text: &str) -> BTreeSet<usize> {
+pub(in crate::session) fn marks(text: &str) -> BTreeSet<usize> {
     let words = text.split(|character: char| !character.is_ascii_alphanumeric());
     words.filter_map(|word| word.strip_prefix('m')?.parse().ok()).collect()
 }
 
 /// The mark of a message, which stands in its text or in its tool's result.
-pub(super) fn mark_of(message: &ChatMessage) -> Option<usize> {
+pub(in crate::session) fn mark_of(message: &ChatMessage) -> Option<usize> {
     let results = message.tool_results.iter().map(|result| &*result.content);
     std::iter::once(&*message.text).chain(results).find_map(|text| marks(text).first().copied())
 }
 
 /// A model whose summary is one word: the marks of all that it was given.
 #[derive(Debug)]
-pub(super) struct Model {
+pub(in crate::session) struct Model {
     shared: Arc<Shared>,
     /// How often each question was answered to one who asks.
     asked: Mutex<HashMap<String, usize>>,
@@ -50,11 +50,11 @@ pub(super) struct Model {
 
 /// What all who ask share.
 #[derive(Debug, Default)]
-pub(super) struct Shared {
-    pub(super) fails: AtomicBool,
-    pub(super) answers: AtomicUsize,
+pub(in crate::session) struct Shared {
+    pub(in crate::session) fails: AtomicBool,
+    pub(in crate::session) answers: AtomicUsize,
     /// A question that was answered to one who asks more than once.
-    pub(super) repeated: Mutex<Option<String>>,
+    pub(in crate::session) repeated: Mutex<Option<String>>,
 }
 
 #[async_trait]
@@ -84,21 +84,21 @@ impl LanguageModel for Model {
 
 /// The stores of one case.
 #[derive(Debug)]
-pub(super) struct World {
-    pub(super) history: Arc<InMemoryHistoryProvider>,
-    pub(super) store: Arc<InMemoryKeyValueStore>,
-    pub(super) shared: Arc<Shared>,
+pub(in crate::session) struct World {
+    pub(in crate::session) history: Arc<InMemoryHistoryProvider>,
+    pub(in crate::session) store: Arc<InMemoryKeyValueStore>,
+    pub(in crate::session) shared: Arc<Shared>,
 }
 
 /// All that a session's conversation is made of at one moment.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Snapshot {
-    pub(super) messages: Vec<StoredMessage>,
+pub(in crate::session) struct Snapshot {
+    pub(in crate::session) messages: Vec<StoredMessage>,
     summaries: Vec<(String, Vec<u8>)>,
 }
 
 impl World {
-    pub(super) fn new() -> Self {
+    pub(in crate::session) fn new() -> Self {
         Self {
             history: Arc::new(InMemoryHistoryProvider::new()),
             store: Arc::new(InMemoryKeyValueStore::new()),
@@ -107,16 +107,16 @@ impl World {
     }
 
     /// The model as one who asks knows it.
-    pub(super) fn model(&self) -> Arc<Model> {
+    pub(in crate::session) fn model(&self) -> Arc<Model> {
         Arc::new(Model { shared: self.shared.clone(), asked: Mutex::default() })
     }
 
-    pub(super) fn summaries(&self) -> SummaryStore {
+    pub(in crate::session) fn summaries(&self) -> SummaryStore {
         SummaryStore::new(self.store.clone()).unwrap()
     }
 
     /// What is stored. A claim to make a summary is no part of it: it ends by itself.
-    pub(super) async fn snapshot(&self, thread: &Thread) -> Snapshot {
+    pub(in crate::session) async fn snapshot(&self, thread: &Thread) -> Snapshot {
         let messages = self.history.all_messages(thread).await.unwrap();
         let bucket = BucketName::new(SUMMARY_BUCKET).unwrap();
         let keys = self.store.list(&bucket, "summary/", PageRequest::first(10)).await.unwrap().items;
