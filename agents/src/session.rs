@@ -13,6 +13,7 @@ mod config;
 mod configured;
 mod explain;
 mod flush;
+mod fork;
 mod hints;
 mod inference;
 #[cfg(test)]
