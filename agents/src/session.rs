@@ -30,8 +30,8 @@ mod summarize;
 mod window;
 
 pub use config::{
-    LongTermSettings, MaxTokensSettings, MemoryConfig, MemoryDocument, MemoryProfile, NeuralyzerSettings,
-    Persistence, ShortTermSettings, SummarizerSettings, parse_config,
+    AgentMemory, LongTermSettings, MaxTokensSettings, MemoryConfig, MemoryDocument, MemoryProfile,
+    NeuralyzerSettings, Persistence, ShortTermSettings, SummarizerSettings, parse_config,
 };
 pub use inference::{Inference, InferenceRequest, Memory, Persisted};
 pub use left_out::LeftOut;

@@ -3,6 +3,7 @@
 //! What is read is kept as it was written, so that writing it again gives an equal document; the methods say what the
 //! settings mean, defaults and `-1` included.
 
+mod agent_memory;
 mod document;
 mod long_term;
 mod short_term;
@@ -13,6 +14,7 @@ use larder_kernel::{CompactionStrategy, Error, Result};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+pub use agent_memory::AgentMemory;
 pub use document::MemoryDocument;
 pub use long_term::{LongTermSettings, NeuralyzerSettings, SummarizerSettings};
 pub use short_term::{MaxTokensSettings, ShortTermSettings};

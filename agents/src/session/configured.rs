@@ -5,6 +5,7 @@ use std::sync::Arc;
 use larder_kernel::{CompactionStrategy, Embedder, Error, Result, VectorStore};
 
 use super::config::{MemoryConfig, MemoryDocument, OPERATION};
+use super::inference::Memory;
 use super::profile::SessionProfile;
 use super::sessions::Sessions;
 use crate::compaction::{
@@ -20,7 +21,8 @@ pub(crate) struct Knowledge {
 
 impl Sessions {
     /// Configures everything that a document says, as JSON: the memory settings of an agent with all of their strategies and
-    /// what is stored after an inference, a pipeline of strategies, or the profile of a session.
+    /// what is stored after an inference, a pipeline of strategies, the profile of a session, or the memory of agents that
+    /// share sessions.
     ///
     /// Strategies that summarize use the model of [`with_summarizer`](Self::with_summarizer), and a `knowledge_base` the
     /// store of [`with_knowledge`](Self::with_knowledge); both, the token counter and the agent are set before.
@@ -64,13 +66,20 @@ impl Sessions {
                 self.persistence = config.persistence();
                 self.memory_strategies(&config)?
             }
+            MemoryDocument::Agent(memory) => {
+                self.memory = if memory.is_enabled() { Memory::On } else { Memory::Off };
+                self.profile = SessionProfile::Everything;
+                return self.with_memory(memory.window());
+            }
             MemoryDocument::Pipeline(config) => {
                 let maker = || self.maker("pipeline");
                 config.build(&self.reader.counter, &maker)?.strategies().to_vec()
             }
         };
         self.profile = SessionProfile::Everything;
-        Ok(self.with_strategies(strategies))
+        self = self.with_strategies(strategies);
+        self.check_view(OPERATION, None, self.persistence)?;
+        Ok(self)
     }
 
     /// Lets a document's `knowledge_base` store summaries in `store`, and search it for each question as `embedder` embeds

@@ -2,6 +2,7 @@
 
 use larder_kernel::{ChatMessage, Result, SessionId};
 
+use super::config::Persistence;
 use super::inference::Made;
 use super::sessions::Sessions;
 use super::state::{State, Walk};
@@ -69,6 +70,7 @@ impl Sessions {
         let new = self.stamped(new, None);
         let thread = self.thread(id);
         let (record, reader) = self.used(OPERATION, id).await?;
+        self.check_view(OPERATION, Some(&record.profile), Persistence::Ephemeral)?;
         let reach = self.assembler.reach(&record);
         let threshold = self.summarizer.as_ref().and(record.profile.summarization_threshold());
         let tokens = threshold.filter(|_| asks_model);

@@ -35,7 +35,7 @@ pub enum Memory {
 #[derive(Debug, Clone)]
 pub struct InferenceRequest {
     messages: Vec<ChatMessage>,
-    memory: Memory,
+    memory: Option<Memory>,
     persistence: Option<Persistence>,
     idempotency_key: Option<IdempotencyKey>,
     run: Option<RunId>,
@@ -47,17 +47,17 @@ impl InferenceRequest {
     pub fn new(messages: impl IntoIterator<Item = ChatMessage>) -> Self {
         Self {
             messages: messages.into_iter().collect(),
-            memory: Memory::default(),
+            memory: None,
             persistence: None,
             idempotency_key: None,
             run: None,
         }
     }
 
-    /// Says whether the session's memory is used.
+    /// Says whether the session's memory is used, in the place of what the sessions are configured to do.
     #[must_use]
     pub fn with_memory(mut self, memory: Memory) -> Self {
-        self.memory = memory;
+        self.memory = Some(memory);
         self
     }
 
@@ -89,7 +89,7 @@ impl InferenceRequest {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Persisted {
-    /// Nothing: the memory was off, or the persistence is `EPHEMERAL`.
+    /// Nothing: the memory was off or is only read, or the persistence is `EPHEMERAL`.
     Nothing,
     /// The new messages, here.
     Appended(Appended),
@@ -183,7 +183,7 @@ impl Sessions {
             ttl: None,
             summary_failure: None,
         };
-        if memory == Memory::Off {
+        if memory.unwrap_or(self.memory) == Memory::Off {
             inference.window = Window::injected(inference.new.iter().cloned());
             return Ok(inference);
         }
@@ -197,6 +197,7 @@ impl Sessions {
         let started = Instant::now();
         let (record, reader) = self.used(BEGIN, &inference.id).await?;
         inference.ttl = record.ttl();
+        self.check_view(BEGIN, Some(&record.profile), persistence)?;
         let replaces = persistence == Persistence::Flush;
         let seen = match replaces || self.assembler.effect() == StrategyEffect::Erases {
             true => Some(reader.history.thread_info(&thread).await?.last),
@@ -224,6 +225,7 @@ impl Sessions {
         let changes = Changes { made_by, erases_up_to, writes };
         inference.plan = match persistence {
             Persistence::Ephemeral => Plan::Nothing,
+            _ if !self.reader.view.writes() => Plan::Nothing,
             // What a summary that was due should have told of stays stored.
             Persistence::Flush if !missing => Plan::Replace(base, stored, changes),
             _ => Plan::Append(base, changes),
@@ -285,6 +287,9 @@ impl Sessions {
             }
             if message.run.is_none() {
                 message.run = run.cloned();
+            }
+            if message.author.is_none() {
+                message.author.clone_from(&self.author);
             }
             message
         };

@@ -102,6 +102,9 @@ async fn run(seed: u64, case: &Case) -> Effects {
             std::time::Duration::from_secs(30),
         );
     }
+    if let Some(memory) = &case.memory {
+        sessions = sessions.clone().with_memory(memory.clone()).unwrap_or(sessions);
+    }
     let prompt = "word ".repeat(case.prompt_words);
     let id = sessions.create(case.profile.clone(), prompt.trim()).await.unwrap();
     for hint in 0..case.hints {
@@ -162,6 +165,10 @@ impl Trial<'_> {
             Ok(inference) => inference,
             Err(error) => {
                 assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error:?}");
+                if self.case.memory.is_some() && error.field() == Some("memory") {
+                    assert_eq!((self.snapshot().await, answers()), (before, told), "a refusal wrote");
+                    return;
+                }
                 let (actual, limit) = (error.actual().unwrap(), error.limit().unwrap());
                 assert!(error.field().is_some() && actual > limit, "{error:?}");
                 assert_eq!(Some(limit), self.case.profile.max_tokens());
@@ -213,9 +220,10 @@ impl Trial<'_> {
         let after = self.snapshot().await;
         assert_eq!(inference.complete([answer]).await.unwrap(), persisted, "a retry answers otherwise");
         assert_eq!(self.snapshot().await, after, "a retry wrote");
-        if turn.persistence == Persistence::Ephemeral {
+        let writes = self.sessions.reader.view.writes();
+        if turn.persistence == Persistence::Ephemeral || !writes {
             assert_eq!(persisted, Persisted::Nothing);
-            assert_eq!(after, before, "EPHEMERAL wrote");
+            assert_eq!(after, before, "a turn that stores nothing wrote");
             return;
         }
         let stored: BTreeSet<usize> =

@@ -8,18 +8,18 @@ use larder_kernel::{Origin, Seq, WindowMessage};
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LeftOut {
-    /// The strategy that left them out; `rolling_window` for the limit of the profile, `pair_tool_calls` for calls without
-    /// results and results without calls.
+    /// The strategy that left them out; `rolling_window` for the limit of the profile, `memory` for what the agent does not
+    /// see of the session, `pair_tool_calls` for calls without results and results without calls.
     pub strategy: &'static str,
     /// The messages, oldest first.
     pub messages: Vec<Seq>,
-    /// Every message before this place was left out as well, where that is so: the strategy looks no further back, or
-    /// the summary that covers them did not fit.
+    /// Every message before this place that the window lacks was left out as well, where that is so: the strategy looks
+    /// no further back, or the summary that covers them did not fit.
     pub before: Option<Seq>,
 }
 
 impl LeftOut {
-    /// Whether the message at this place was left out.
+    /// Whether this left out the message at this place, which the window lacks.
     #[must_use]
     pub fn contains(&self, seq: Seq) -> bool {
         self.before.is_some_and(|before| seq < before) || self.messages.binary_search(&seq).is_ok()

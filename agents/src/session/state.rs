@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use larder_kernel::check::size;
 use larder_kernel::{
     ChatMessage, HistoryProvider, Origin, Reach, Result, Revision, Seq, StoredMessage, Thread,
 };
 
 use super::flush::{Mark, unmarked};
 use crate::compaction::{MessageMark, Summary, SummaryStore};
+use crate::context::memory::LimitedWindow;
 use crate::lookback::Lookback;
 use crate::tokens::{TokenCounter, tokens_of};
 
@@ -67,8 +69,10 @@ pub(crate) struct State {
     pub(crate) covered_last: Option<MessageMark>,
     /// The first message of the thread.
     pub(crate) thread_first: Option<Seq>,
-    /// The oldest message that was read, where older ones were not.
+    /// The place before which messages were not read.
     pub(crate) unread_before: Option<Seq>,
+    /// Whether the view left messages out, and not the reach alone.
+    pub(crate) limited: bool,
     /// The revision that a new summary must name.
     pub(crate) revision: Option<Revision>,
     /// How many messages were read, in how many pages.
@@ -91,6 +95,8 @@ struct Walked {
     messages: Vec<StoredMessage>,
     /// Whether they are all that the thread holds.
     whole: bool,
+    /// Whether the view ended the walk, or left messages out.
+    limited: bool,
     read: Count,
 }
 
@@ -100,6 +106,8 @@ pub(crate) struct Reader {
     pub(crate) history: Arc<dyn HistoryProvider>,
     pub(crate) summaries: SummaryStore,
     pub(crate) counter: Arc<dyn TokenCounter>,
+    /// What the agent sees of the session.
+    pub(crate) view: LimitedWindow,
 }
 
 impl Reader {
@@ -110,7 +118,7 @@ impl Reader {
     pub(crate) async fn read(&self, thread: &Thread, walk: Walk) -> Result<State> {
         let walked = self.walk_back(thread, walk).await?;
         let first = match walked.messages.first() {
-            Some(first) if walked.whole => Some(first.clone()),
+            Some(first) if walked.whole && !walked.limited => Some(first.clone()),
             _ => self.history.get_messages(thread, 0, 1).await?.into_iter().next(),
         };
         self.with_summary(thread, walked, first).await
@@ -119,9 +127,10 @@ impl Reader {
     /// Reads all messages of a session.
     pub(crate) async fn read_all(&self, thread: &Thread) -> Result<(Vec<StoredMessage>, Option<Held>)> {
         let walk = Walk { reach: Reach::Everything, tokens: None, before: None };
-        let walked = self.walk_back(thread, walk).await?;
+        let all = self.all();
+        let walked = all.walk_back(thread, walk).await?;
         let (first, messages) = (walked.messages.first().cloned(), walked.messages.clone());
-        let held = self.with_summary(thread, walked, first).await?.summary;
+        let held = all.with_summary(thread, walked, first).await?.summary;
         let messages = messages.into_iter().filter(|stored| !is_summary(&stored.message)).map(unmarked);
         Ok((messages.collect(), held))
     }
@@ -132,18 +141,21 @@ impl Reader {
         walked: Walked,
         first: Option<StoredMessage>,
     ) -> Result<State> {
-        let Walked { messages, whole, read } = walked;
+        let Walked { messages, whole, limited, read } = walked;
         let mark = first.as_ref().and_then(|first| Mark::of(&first.message));
         let stored = self.summaries.look(&*self.history, thread).await?;
         let revision = stored.as_ref().map(|(stored, _)| stored.revision);
         let kept = stored.filter(|(_, current)| *current).map(|(stored, _)| stored.summary);
         let kept = kept.filter(|summary| holds(&summary.strategy, mark.as_ref()));
+        // A summary tells of all authors: whoever may not see them all is not told.
+        let sees_all = self.view.reads() && self.view.filter().is_empty();
+        let kept = kept.filter(|_| sees_all);
         let covered = kept.as_ref().and_then(|kept| kept.covers).map(|covers| covers.first);
         let first_mark = covered.or_else(|| first.as_ref().map(MessageMark::from));
         let thread_first = first.as_ref().map(|first| first.seq);
         let summary = match (kept, first, &mark) {
             (Some(kept), ..) => Some(Held::from(kept)),
-            (None, Some(first), Some(mark)) if mark.summary => Some(Held {
+            (None, Some(first), Some(mark)) if mark.summary && sees_all => Some(Held {
                 up_to: first.seq,
                 tokens: self.tokens(&first.message),
                 text: first.message.text.clone(),
@@ -162,24 +174,44 @@ impl Reader {
             first: first_mark,
             covered_last: None,
             thread_first,
-            unread_before: oldest.filter(|_| !whole),
+            unread_before: match self.view.filter().is_empty() && self.view.reads() {
+                true => oldest.filter(|_| !whole).or(limited.then_some(Seq::MAX)),
+                false => Some(Seq::MAX),
+            },
+            limited,
             revision,
             read,
         })
+    }
+
+    /// The same without limits to what is seen.
+    fn all(&self) -> Self {
+        Self { view: LimitedWindow::new().without_max_bytes(), ..self.clone() }
     }
 
     async fn walk_back(&self, thread: &Thread, walk: Walk) -> Result<Walked> {
         let mut newest_first: Vec<StoredMessage> = Vec::new();
         let (mut lookback, mut further, mut read) =
             (Lookback::default(), Lookback::default(), Count::default());
+        if !self.view.reads() {
+            return Ok(Walked { messages: newest_first, whole: false, limited: true, read });
+        }
         let tokens = walk.tokens.map(Reach::Tokens);
-        let (mut before, mut limit) = (walk.before, FIRST_PAGE);
-        let whole = loop {
-            let page = self.history.tail(thread, before, limit).await?;
+        let (mut before, mut limit, mut bytes) = (walk.before, FIRST_PAGE, 0);
+        let (whole, limited) = 'pages: loop {
+            let page = match self.view.filter().is_empty() {
+                true => self.history.tail(thread, before, limit).await?,
+                false => self.history.tail_matching(thread, self.view.filter(), before, limit).await?,
+            };
             let (short, oldest) = (page.len() < limit, page.first().map(|stored| stored.seq));
             read.pages += 1;
-            read.messages += larder_kernel::check::size(page.len());
+            read.messages += size(page.len());
             for stored in page.into_iter().rev() {
+                bytes += size(stored.message.size_bytes());
+                let is_full = self.view.last().is_some_and(|last| newest_first.len() >= last);
+                if is_full || self.view.max_bytes().is_some_and(|max| bytes > max) {
+                    break 'pages (false, true);
+                }
                 let origin = Origin::Stored(stored.seq);
                 lookback.add(walk.reach, &*self.counter, origin, &stored.message);
                 if let Some(tokens) = tokens {
@@ -188,16 +220,17 @@ impl Reader {
                 newest_first.push(stored);
             }
             if short {
-                break true;
+                break (true, false);
             }
             if lookback.is_enough(walk.reach) && tokens.is_none_or(|tokens| further.is_enough(tokens)) {
-                break false;
+                break (false, false);
             }
             before = oldest;
             limit = (limit * 2).min(LAST_PAGE);
         };
         newest_first.reverse();
-        Ok(Walked { messages: newest_first, whole, read })
+        let limited = limited || !self.view.filter().is_empty();
+        Ok(Walked { messages: newest_first, whole, limited, read })
     }
 
     pub(crate) fn tokens(&self, message: &ChatMessage) -> u64 {

@@ -241,7 +241,8 @@ impl Assembler {
         let mut prepared = Prepared::from(Window { thread: Some((*thread).clone()), messages });
         *present = Present::new(&prepared.window.messages);
         if let Some(before) = state.unread_before {
-            present.all_before(self.reaching().map_or(ROLLING_WINDOW, |strategy| strategy.name()), before);
+            let reaching = || self.reaching().map_or(ROLLING_WINDOW, |strategy| strategy.name());
+            present.all_before(if state.limited { "memory" } else { reaching() }, before);
         }
         told.step("read", false, shown.as_ref(), &prepared.window.messages);
         for strategy in &self.strategies {

@@ -4,15 +4,16 @@ use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
 use larder_kernel::{
-    AppendOptions, ChatMessage, CollectionName, Document, DocumentId, Embedder, Embedding, ErrorKind,
-    HistoryProvider, HistoryProviderExt, Metadata, PutMode, Result, SessionId, ToolCall, ToolResult,
-    VectorStore,
+    AgentId, AgentRole, AppendOptions, Author, ChatMessage, CollectionName, Document, DocumentId, Embedder,
+    Embedding, ErrorKind, HistoryProvider, HistoryProviderExt, Metadata, PutMode, Result, Seq, SessionId,
+    ToolCall, ToolResult, VectorStore,
 };
 
 use super::*;
 use crate::compaction::{LongTermMemory, PipelineConfig, ShortTermMemory};
+use crate::context::memory::{LimitedWindow, MemoryFilter};
 use crate::session::invariants::world::{Words, World};
-use crate::session::{Inference, InferenceRequest, parse_config};
+use crate::session::{Inference, InferenceRequest, Memory, Persisted, Persistence, parse_config};
 use crate::storage::InMemoryVectorStore;
 
 const PRINTED: &str = r#"{ "profile": {
@@ -108,6 +109,81 @@ async fn a_document_that_cannot_work_is_refused_by_its_field() {
     let sized = plain().configured(r#"{"type": "rolling_window", "max_tokens": 20.0}"#).unwrap();
     assert_eq!(sized.profile().max_tokens(), Some(20));
     assert!(plain().configured(r#"{"type": "rolling_window", "max_tokens": 20.5}"#).is_err());
+}
+
+fn author(agent: &str, role: &str) -> Author {
+    Author { agent: AgentId::new(agent).unwrap(), role: Some(AgentRole::new(role).unwrap()) }
+}
+
+/// Proves: AKKA-1, AKKA-2, AKKA-3, AKKA-4
+#[tokio::test]
+async fn agents_that_share_a_session_see_and_store_what_their_memory_says() {
+    let world = World::new();
+    let plain = || Sessions::new(world.history.clone(), world.store.clone()).unwrap();
+    let (planner, critic) =
+        (plain().with_author(author("planner", "lead")), plain().with_author(author("critic", "internal")));
+    let id = planner.create(SessionProfile::Everything, "").await.unwrap();
+    begin(&planner, &id, "plan").await.complete([ChatMessage::assistant("planned")]).await.unwrap();
+    begin(&critic, &id, "check").await.complete([ChatMessage::assistant("checked")]).await.unwrap();
+    assert_eq!(texts(&begin(&planner, &id, "x").await), ["plan", "planned", "check", "checked", "x"]);
+
+    let internal = MemoryFilter::new().exclude_role(AgentRole::new("internal").unwrap());
+    let filtered = plain().with_memory(LimitedWindow::new().filtered(internal).read_only()).unwrap();
+    let turn = begin(&filtered, &id, "x").await;
+    assert_eq!(texts(&turn), ["plan", "planned", "x"]);
+    assert!(turn.left_out()[0].contains(Seq::new(3)));
+    assert_eq!(turn.complete([ChatMessage::assistant("y")]).await.unwrap(), Persisted::Nothing);
+    let blind = plain().with_memory(LimitedWindow::new().write_only()).unwrap();
+    let turn = begin(&blind, &id, "noted").await;
+    assert_eq!(texts(&turn), ["noted"]);
+    turn.complete([]).await.unwrap();
+    let last = plain().with_memory(LimitedWindow::new().read_last(2)).unwrap();
+    assert_eq!(texts(&begin(&last, &id, "x").await), ["checked", "noted", "x"]);
+    let small = plain().with_memory(LimitedWindow::new().with_max_bytes(12)).unwrap();
+    assert_eq!(texts(&begin(&small, &id, "x").await), ["checked", "noted", "x"]);
+
+    let flush = InferenceRequest::new([]).with_persistence(Persistence::Flush);
+    let error = last.begin(&id, flush).await.unwrap_err();
+    assert_eq!(error.field(), Some("memory"));
+    let erasing = r#"{"long_term_memory_strategy": [{"long_term_memory_id": "neuralyzer"}]}"#;
+    assert_eq!(last.configured(erasing).unwrap_err().field(), Some("memory"));
+}
+
+/// Proves: AKKA-2, AKKA-9, ATH-10
+#[tokio::test]
+async fn a_document_sets_the_memory_of_agents() {
+    let world = World::new();
+    let plain = || Sessions::new(world.history.clone(), world.store.clone()).unwrap();
+    let window = |sessions: &Sessions| sessions.reader.view.max_bytes();
+    assert_eq!(window(&plain()), None);
+    for (memory, bytes) in [
+        ("{}", 156 * 1024),
+        (r#"{"enabled": true, "limited-window": {}}"#, 156 * 1024),
+        (r#"{"limited-window": {"max-size": "156KiB"}}"#, 156 * 1024),
+        (r#"{"limited-window": {"max-size": 2000.0}}"#, 2_000),
+        (r#"{"limited-window": {"max-size": "3 MB"}}"#, 3_000_000),
+    ] {
+        let sessions = plain().configured(&format!(r#"{{"agent": {{"memory": {memory}}}}}"#)).unwrap();
+        assert_eq!(window(&sessions), Some(bytes), "{memory}");
+        let nested = format!(r#"{{"akka": {{"javasdk": {{"agent": {{"memory": {memory}}}}}}}}}"#);
+        assert_eq!(window(&plain().configured(&nested).unwrap()), Some(bytes), "{memory}");
+    }
+    for (document, field) in [
+        (r#"{"agent": {"memory": {"limited-window": {"max-size": "much"}}}}"#, "max-size"),
+        (r#"{"agent": {"memory": {"limited-window": {"max-size": 0}}}}"#, "max-size"),
+        (r#"{"agent": {"memory": {"size": 1}}}"#, "size"),
+        (r#"{"agent": {"memory": {}}, "other": 1}"#, "other"),
+    ] {
+        let error = plain().configured(document).unwrap_err();
+        assert!(error.message().contains(field), "{error}");
+    }
+    let off = plain().configured(r#"{"agent": {"memory": {"enabled": false}}}"#).unwrap();
+    let id = off.create(off.profile().clone(), "").await.unwrap();
+    begin(&off, &id, "unheard").await.complete([]).await.unwrap();
+    assert!(off.get(&id).await.unwrap().messages.is_empty());
+    let asked = InferenceRequest::new([ChatMessage::user("heard")]).with_memory(Memory::On);
+    off.begin(&id, asked).await.unwrap().complete([]).await.unwrap();
+    assert_eq!(off.get(&id).await.unwrap().messages.len(), 1);
 }
 
 /// Proves: ALQ-3, ALQ-8

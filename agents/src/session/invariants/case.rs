@@ -2,15 +2,19 @@
 
 use std::sync::Arc;
 
-use larder_kernel::{ChatMessage, CompactionStrategy, ToolCall, ToolResult};
+use larder_kernel::{AgentId, ChatMessage, CollectionName, CompactionStrategy, ToolCall, ToolResult};
 
 use super::world::{Words, World};
 use crate::compaction::{
-    MaxTokens, MaxTokensConfig, Neuralyzer, NeuralyzerConfig, SelectiveToolCall, SlidingWindow,
-    Summarization, SummarizationConfig, Summarizer, SummarizerConfig, SummaryMaker, SummarySettings,
-    TokenBudgetComposed, ToolResultTruncation, Truncation,
+    KnowledgeBaseConfig, MaxTokens, MaxTokensConfig, Neuralyzer, NeuralyzerConfig, SearchMode,
+    SelectiveToolCall, SlidingWindow, Summarization, SummarizationConfig, Summarizer, SummarizerConfig,
+    SummaryMaker, SummarySettings, TokenBudgetComposed, ToolResultTruncation, Truncation,
 };
+use crate::context::memory::{LimitedWindow, MemoryFilter};
 use crate::session::{Persistence, SessionProfile, SummaryPolicy};
+
+/// An agent that writes some of the messages.
+const AUTHOR: &str = "critic";
 
 /// A generator whose whole state is its seed: SplitMix64.
 pub(super) struct Random(pub(super) u64);
@@ -56,7 +60,13 @@ impl Step {
                     .unwrap()
                     .with_summaries(world.summaries()),
             ),
-            Self::Summarizer(config) => Arc::new(Summarizer::new(maker(world), config.clone()).unwrap()),
+            Self::Summarizer(config) => {
+                let mut maker = maker(world);
+                if let Some(base) = &config.knowledge_base {
+                    maker = maker.with_knowledge_base(world.knowledge(base));
+                }
+                Arc::new(Summarizer::new(maker, config.clone()).unwrap())
+            }
             Self::Summarization(config) => {
                 Arc::new(Summarization::new(maker(world), config.clone()).unwrap())
             }
@@ -109,6 +119,8 @@ pub(super) struct Case {
     pub(super) summarizer: Option<SummaryPolicy>,
     pub(super) prompt_words: usize,
     pub(super) hints: usize,
+    /// What the agent sees of the session, where that is not everything.
+    pub(super) memory: Option<LimitedWindow>,
     pub(super) interactions: usize,
     pub(super) turns: Vec<Turn>,
 }
@@ -150,7 +162,8 @@ impl Case {
             summarizer: random.pick(&[None, Some(SummaryPolicy::Once), Some(SummaryPolicy::Rolling)]),
             prompt_words: random.pick(&[0, 2, 5, 19]),
             hints: random.pick(&[0, 0, 1, 3]),
-            interactions: random.pick(&[0, 1, 4, 8, 12]),
+            memory: random.one_in(8).then(|| memory(random)),
+            interactions: random.pick(&[0, 2, 5, 8, 12]),
             turns,
         }
     }
@@ -161,6 +174,18 @@ impl Case {
 
     pub(super) fn keeps(&self) -> usize {
         self.steps.iter().filter(|step| step.erases()).map(Step::keeps).min().unwrap_or(0)
+    }
+}
+
+fn memory(random: &mut Random) -> LimitedWindow {
+    let memory = LimitedWindow::new();
+    let author = AgentId::new(AUTHOR).unwrap();
+    match random.below(5) {
+        0 => memory.read_last(1 + random.below(9)),
+        1 => memory.with_max_bytes(1 + u64::try_from(random.below(400)).unwrap()),
+        2 => memory.filtered(MemoryFilter::new().include_agent(author)).without_max_bytes(),
+        3 => memory.write_only(),
+        _ => memory.without_max_bytes().read_only(),
     }
 }
 
@@ -182,9 +207,9 @@ fn turn(random: &mut Random, small: bool) -> Turn {
 
 fn steps(random: &mut Random) -> Vec<Step> {
     let mut steps = Vec::new();
-    match random.below(4) {
+    match random.below(7) {
         0 => {}
-        1 => {
+        1..=3 => {
             for _ in 0..1 + random.below(2) {
                 steps.push(long_term(random));
             }
@@ -192,7 +217,7 @@ fn steps(random: &mut Random) -> Vec<Step> {
                 steps.push(Step::MaxTokens(i64::try_from(random.below(60)).unwrap() - 1));
             }
         }
-        2 => {
+        4 | 5 => {
             for _ in 0..1 + random.below(3) {
                 steps.push(pipeline_step(random));
             }
@@ -246,6 +271,10 @@ fn long_term(random: &mut Random) -> Step {
             on_tools_error_threshold: tools(random),
             interaction_keep,
             cod_max_loops: 1 + u32::try_from(random.below(3)).unwrap(),
+            knowledge_base: random.one_in(3).then(|| KnowledgeBaseConfig {
+                collection_id: CollectionName::new("summaries").unwrap(),
+                search_mode: SearchMode::Always,
+            }),
             ..SummarizerConfig::default()
         })
     }
@@ -265,5 +294,9 @@ pub(super) fn interaction(random: &mut Random, mark: &mut usize) -> Vec<ChatMess
         messages.push(ChatMessage::tool([result(&id, said(random))]));
     }
     messages.push(ChatMessage::assistant(said(random)));
+    if random.one_in(3) {
+        let author = AgentId::new(AUTHOR).unwrap();
+        messages = messages.into_iter().map(|message| message.with_author(author.clone(), None)).collect();
+    }
     messages
 }

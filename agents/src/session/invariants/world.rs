@@ -6,11 +6,13 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use larder_kernel::{
-    BucketName, ChatMessage, Error, ErrorKind, HistoryProviderExt, KeyValueStore, LanguageModel,
-    LanguageModelRequest, PageRequest, Result, StoredMessage, Thread,
+    BucketName, ChatMessage, CollectionName, Document, Embedder, Embedding, Error, ErrorKind,
+    HistoryProviderExt, KeyValueStore, LanguageModel, LanguageModelRequest, PageRequest, Result,
+    StoredMessage, Thread, VectorStore,
 };
 
-use crate::compaction::{SUMMARY_BUCKET, SummaryStore};
+use crate::compaction::{KnowledgeBase, KnowledgeBaseConfig, SUMMARY_BUCKET, SummaryStore};
+use crate::storage::InMemoryVectorStore;
 use crate::tokens::TokenCounter;
 use crate::{InMemoryHistoryProvider, InMemoryKeyValueStore};
 
@@ -88,6 +90,25 @@ pub(in crate::session) struct World {
     pub(in crate::session) history: Arc<InMemoryHistoryProvider>,
     pub(in crate::session) store: Arc<InMemoryKeyValueStore>,
     pub(in crate::session) shared: Arc<Shared>,
+    vectors: Arc<InMemoryVectorStore>,
+}
+
+/// Embeds a text by its length.
+#[derive(Debug)]
+struct Lengths;
+
+#[async_trait]
+impl Embedder for Lengths {
+    fn dimensions(&self) -> usize {
+        2
+    }
+
+    async fn embed(&self, texts: &[&str]) -> Result<Vec<Embedding>> {
+        texts
+            .iter()
+            .map(|text| Embedding::new(vec![1.0, f32::from(u16::try_from(text.len()).unwrap())]))
+            .collect()
+    }
 }
 
 /// All that a session's conversation is made of at one moment.
@@ -95,6 +116,7 @@ pub(in crate::session) struct World {
 pub(in crate::session) struct Snapshot {
     pub(in crate::session) messages: Vec<StoredMessage>,
     summaries: Vec<(String, Vec<u8>)>,
+    knowledge: Vec<(String, String)>,
 }
 
 impl World {
@@ -103,6 +125,7 @@ impl World {
             history: Arc::new(InMemoryHistoryProvider::new()),
             store: Arc::new(InMemoryKeyValueStore::new()),
             shared: Arc::default(),
+            vectors: Arc::new(InMemoryVectorStore::new().with_embedder(Arc::new(Lengths))),
         }
     }
 
@@ -115,6 +138,10 @@ impl World {
         SummaryStore::new(self.store.clone()).unwrap()
     }
 
+    pub(in crate::session) fn knowledge(&self, base: &KnowledgeBaseConfig) -> KnowledgeBase {
+        KnowledgeBase::new(self.vectors.clone(), base.collection_id.clone()).with_embedder(Arc::new(Lengths))
+    }
+
     /// What is stored. A claim to make a summary is no part of it: it ends by itself.
     pub(in crate::session) async fn snapshot(&self, thread: &Thread) -> Snapshot {
         let messages = self.history.all_messages(thread).await.unwrap();
@@ -125,6 +152,9 @@ impl World {
             let value = self.store.get(&bucket, &key.key).await.unwrap().unwrap().value;
             summaries.push((key.key.as_str().to_owned(), value.to_vec()));
         }
-        Snapshot { messages, summaries }
+        let collection = CollectionName::new("summaries").unwrap();
+        let documents = self.vectors.list(&collection, PageRequest::first(100)).await.unwrap().items;
+        let document = |document: Document| (document.id.as_str().to_owned(), document.content);
+        Snapshot { messages, summaries, knowledge: documents.into_iter().map(document).collect() }
     }
 }
