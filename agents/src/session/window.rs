@@ -256,22 +256,18 @@ impl Assembler {
                 prepared = prepared.then(&**strategy, &preparation).await?;
                 let told_now = summary_in(&prepared.window, &*reader.counter);
                 shown = summary_first(&mut prepared.window.messages);
-                match told_now {
-                    Some(new) if summary.as_ref().is_none_or(|held| held.up_to != new.up_to) => {
+                // What is erased takes the summary before it along.
+                let erases = prepared.erases_up_to != erased;
+                if let Some(held) = summary.take_if(|_| erases) {
+                    present.all_before(name, after(held.up_to));
+                }
+                match (told_now, &summary) {
+                    (Some(new), held) if held.as_ref().is_none_or(|held| held.up_to != new.up_to) => {
                         made_by = Some(name);
                         summary = Some(Held::from(new));
                     }
-                    Some(_) => {}
-                    None if prepared.erases_up_to != erased => {
-                        if let Some(held) = summary.take() {
-                            present.all_before(name, after(held.up_to));
-                        }
-                    }
-                    None => {
-                        if let Some(held) = &summary {
-                            present.all_before(name, after(held.up_to));
-                        }
-                    }
+                    (None, Some(held)) => present.all_before(name, after(held.up_to)),
+                    _ => {}
                 }
             }
             told.step(name, strategy.drops(), shown.as_ref(), &prepared.window.messages);
