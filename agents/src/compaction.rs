@@ -1,6 +1,7 @@
 //! Strategies that make a conversation fit.
 
 mod agent;
+mod answers;
 mod combined;
 mod knowledge;
 mod neuralyzer;
@@ -9,6 +10,7 @@ mod summarization;
 mod summarizer;
 mod summary;
 mod summary_claim;
+mod summary_draft;
 mod summary_maker;
 mod summary_settings;
 mod summary_store;
@@ -16,15 +18,18 @@ mod triggers;
 pub(crate) mod turns;
 
 pub use agent::{Compacted, CompactionAgent, CompactionAgentConfig};
+pub(crate) use answers::Answers;
 pub use combined::{CombinedMemory, LongTermMemory};
 pub use covered::{Covered, MessageMark};
 pub use knowledge::{KnowledgeBase, KnowledgeBaseConfig, SearchMode};
+pub(crate) use neuralyzer::erase;
 pub use neuralyzer::{Neuralyzer, NeuralyzerConfig};
 pub use render::render_transcript;
 pub use summarization::{Summarization, SummarizationConfig};
 pub use summarizer::{Summarizer, SummarizerConfig};
 pub use summary::Summary;
 pub use summary_claim::SummaryClaim;
+pub(crate) use summary_draft::summary_in;
 pub use summary_maker::{SummaryMaker, begin_with_summary, summary_message};
 pub use summary_settings::{OnFailure, SummarySettings};
 pub use summary_store::{SUMMARY_BUCKET, StoredSummary, SummaryStore};

@@ -50,6 +50,8 @@ pub mod transcript;
 pub mod transfer;
 #[cfg(feature = "toolkit")]
 pub mod workflow;
+#[cfg(feature = "toolkit")]
+mod written;
 
 #[cfg(feature = "toolkit")]
 pub use context::{AgentContext, ContextConfig};

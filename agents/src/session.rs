@@ -8,11 +8,17 @@
 //! from JSON. Numbers for dashboards and alerts go to the recorder of the `metrics` crate; see [`SessionStats`],
 //! [`SessionThresholds`] and [`metrics`].
 
+mod completion;
 mod config;
+mod configured;
 mod explain;
 mod flush;
+mod fork;
 mod hints;
 mod inference;
+#[cfg(test)]
+mod invariants;
+mod left_out;
 mod lifecycle;
 mod measure;
 pub mod metrics;
@@ -24,10 +30,11 @@ mod summarize;
 mod window;
 
 pub use config::{
-    LongTermSettings, MaxTokensSettings, MemoryConfig, MemoryProfile, NeuralyzerSettings, Persistence,
-    ShortTermSettings, SummarizerSettings, parse_config,
+    AgentMemory, LongTermSettings, MaxTokensSettings, MemoryConfig, MemoryDocument, MemoryProfile,
+    NeuralyzerSettings, Persistence, ShortTermSettings, SummarizerSettings, parse_config,
 };
 pub use inference::{Inference, InferenceRequest, Memory, Persisted};
+pub use left_out::LeftOut;
 pub use metrics::{SessionAlert, SessionStats, SessionThresholds};
 pub use profile::{MAX_TOKENS_DEFAULT, SUMMARIZATION_THRESHOLD_DEFAULT, SessionProfile};
 pub use record::SESSION_BUCKET;

@@ -29,7 +29,10 @@ mod page;
 pub mod storage;
 mod timestamp;
 
-pub use agent::context::{AgentContextProtocol, CompactionStrategy, Origin, Reach, Window, WindowMessage};
+pub use agent::context::{
+    AgentContextProtocol, CompactionStrategy, Origin, PendingWrite, Preparation, Prepared, Reach,
+    StrategyEffect, Window, WindowMessage,
+};
 pub use agent::model::{Embedder, LanguageModel, LanguageModelRequest};
 pub use agent::supervision::HistoryRetention;
 pub use capability::{Capabilities, Capability, Durability};

@@ -11,7 +11,7 @@ use larder_kernel::{
 };
 
 use crate::places::TestBackend as Backend;
-use crate::session_support::{Model, Reply, turn, user};
+use crate::session_support::{Model, Reply, turn};
 use crate::support::{Bench, ScriptedModel, Words, seqs, settings, summary_text};
 
 /// A context whose windows begin with a summary of all but the newest four messages.
@@ -121,7 +121,7 @@ pub(crate) async fn a_session_whose_thread_was_cleared_begins_anew(backend: &Bac
     for (question, answer) in [("1 1 1 1", "2 2 2 2"), ("3 3 3 3", "4 4 4 4"), ("5 5 5 5", "6 6 6 6")] {
         turn(&sessions, &id, question, answer).await;
     }
-    sessions.begin(&id, user("new")).await.unwrap();
+    turn(&sessions, &id, "new", "newer").await;
     assert_eq!(sessions.get(&id).await.unwrap().summary.as_deref(), Some("They counted."));
 
     room.history().clear(&sessions.thread(&id)).await.unwrap();
@@ -129,6 +129,6 @@ pub(crate) async fn a_session_whose_thread_was_cleared_begins_anew(backend: &Bac
     for (question, answer) in [("a a a a", "b b b b"), ("c c c c", "d d d d"), ("e e e e", "f f f f")] {
         turn(&sessions, &id, question, answer).await;
     }
-    sessions.begin(&id, user("new")).await.unwrap();
+    turn(&sessions, &id, "new", "newer").await;
     assert_eq!(sessions.get(&id).await.unwrap().summary.as_deref(), Some("They spelled."));
 }

@@ -175,7 +175,6 @@ fn a_mistake_is_an_error_that_names_the_field() {
         (long(json!({"long_term_memory_id": "neuralyzer", "interaction_keep": -1})), "interaction_keep"),
         (long(json!({"long_term_memory_id": "summarizer", "cod_max_loops": 0})), "cod_max_loops"),
         (long(json!({"long_term_memory_id": "summarizer", "cod_max_loops": 1000})), "cod_max_loops"),
-        (long(json!({"long_term_memory_id": "summarizer", "interaction_keep": 21})), "interaction_keep"),
         (
             long(json!({"long_term_memory_id": "summarizer", "interaction_threshold_qty": -7})),
             "interaction_threshold_qty",

@@ -15,6 +15,7 @@ use super::render::render_transcript;
 use super::summary_maker::failed;
 use super::turns;
 use crate::model::is_cut_off;
+use crate::written::whole;
 
 const INSTRUCTIONS: &str = "You shorten a conversation into one message of the user and one of the AI. The conversation \
     is given as text: USER: and AI: begin what each said, TOOL_CALL_REQUEST is a tool that the AI called, \
@@ -30,12 +31,16 @@ const PAGE: usize = 1_000;
 #[serde(deny_unknown_fields, default)]
 pub struct CompactionAgentConfig {
     /// Compact when the thread is larger than this, in bytes.
+    #[serde(deserialize_with = "whole")]
     pub bytes_threshold: u64,
     /// Most bytes of conversation to compact at a time; of a larger thread the oldest part is taken.
+    #[serde(deserialize_with = "whole")]
     pub input_bytes_max: u64,
     /// Longest time that the model has, in milliseconds.
+    #[serde(deserialize_with = "whole")]
     pub timeout_ms: u64,
     /// Most tokens of the model's answer.
+    #[serde(deserialize_with = "whole")]
     pub output_tokens_max: u32,
 }
 

@@ -3,11 +3,19 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use larder_kernel::{CompactionStrategy, Origin, Reach, Result, Window, WindowMessage};
+use larder_kernel::{
+    CompactionStrategy, Error, Origin, Preparation, Prepared, Reach, Result, StrategyEffect, Window,
+    WindowMessage,
+};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use super::neuralyzer::NeuralyzerConfig;
 use super::summarizer::SummarizerConfig;
+use crate::written;
+
+const OPERATION: &str = "long_term_memory.config";
+const ID: &str = "long_term_memory_id";
 
 /// A long-term strategy as agents' profiles write it.
 ///
@@ -19,13 +27,30 @@ use super::summarizer::SummarizerConfig;
 /// assert_eq!((config.interaction_threshold_qty, config.interaction_threshold_tokens), (30, -1));
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "long_term_memory_id", rename_all = "snake_case")]
+#[serde(tag = "long_term_memory_id", rename_all = "snake_case", try_from = "Map<String, Value>")]
 #[non_exhaustive]
 pub enum LongTermMemory {
     /// [`Summarizer`](super::Summarizer).
     Summarizer(SummarizerConfig),
     /// [`Neuralyzer`](super::Neuralyzer).
     Neuralyzer(NeuralyzerConfig),
+}
+
+impl TryFrom<Map<String, Value>> for LongTermMemory {
+    type Error = Error;
+
+    fn try_from(mut written: Map<String, Value>) -> Result<Self> {
+        let name = written::take_name(OPERATION, ID, &mut written)?;
+        match &*name {
+            "summarizer" => {
+                written::settings(OPERATION, ID, written, SummarizerConfig::check).map(Self::Summarizer)
+            }
+            "neuralyzer" => {
+                written::settings(OPERATION, ID, written, NeuralyzerConfig::check).map(Self::Neuralyzer)
+            }
+            _ => Err(Error::invalid(OPERATION, ID, "neither `summarizer` nor `neuralyzer`")),
+        }
+    }
 }
 
 /// Runs long-term strategies and then short-term ones on what they kept.
@@ -76,23 +101,43 @@ impl CompactionStrategy for CombinedMemory {
         self.long_term.iter().chain(&self.short_term).any(|strategy| strategy.drops())
     }
 
+    fn effect(&self) -> StrategyEffect {
+        let all = self.long_term.iter().chain(&self.short_term);
+        all.map(|strategy| strategy.effect()).max().unwrap_or_default()
+    }
+
     async fn compact(&self, mut window: Window) -> Result<Window> {
         for strategy in &self.long_term {
             window = strategy.compact(window).await?;
         }
-        let is_summary = |message: &WindowMessage| matches!(message.origin, Origin::Summary(_));
-        let front = window.messages.iter().position(is_summary).map(|place| {
-            // The summary with the instructions before it.
-            let rest = window.messages.split_off(place + 1);
-            std::mem::replace(&mut window.messages, rest)
-        });
+        let mut front = take_front(&mut window);
         for strategy in &self.short_term {
             window = strategy.compact(window).await?;
         }
-        if let Some(mut front) = front {
-            front.append(&mut window.messages);
-            window.messages = front;
-        }
+        front.append(&mut window.messages);
+        window.messages = front;
         Ok(window)
     }
+
+    async fn prepare(&self, window: Window, preparation: &Preparation) -> Result<Prepared> {
+        let mut prepared = Prepared::from(window);
+        for strategy in &self.long_term {
+            prepared = prepared.then(&**strategy, preparation).await?;
+        }
+        let mut front = take_front(&mut prepared.window);
+        for strategy in &self.short_term {
+            prepared = prepared.then(&**strategy, preparation).await?;
+        }
+        front.append(&mut prepared.window.messages);
+        prepared.window.messages = front;
+        Ok(prepared)
+    }
+}
+
+/// Takes the summary out of a window, with the instructions before it; nothing without a summary.
+fn take_front(window: &mut Window) -> Vec<WindowMessage> {
+    let is_summary = |message: &WindowMessage| matches!(message.origin, Origin::Summary(_));
+    let end = window.messages.iter().position(is_summary).map_or(0, |place| place + 1);
+    let rest = window.messages.split_off(end);
+    std::mem::replace(&mut window.messages, rest)
 }

@@ -13,6 +13,7 @@ use super::{
     Truncation, TruncationConfig,
 };
 use crate::tokens::TokenCounter;
+use crate::written::{self, whole};
 
 const OPERATION: &str = "pipeline.config";
 
@@ -68,6 +69,7 @@ pub enum StrategyConfig {
 #[serde(deny_unknown_fields, default)]
 pub struct TokenBudgetComposedConfig {
     /// The tokens that a window may have and stay as it is.
+    #[serde(deserialize_with = "whole")]
     pub token_budget: Option<u64>,
     /// The model of whose size the budget is a part.
     pub model: Option<String>,
@@ -157,19 +159,18 @@ impl TryFrom<Map<String, Value>> for StrategyConfig {
     type Error = Error;
 
     fn try_from(mut written: Map<String, Value>) -> Result<Self> {
-        let kind = written.remove("type");
-        let kind = kind.as_ref().and_then(Value::as_str);
-        Ok(match kind {
-            Some("sliding_window") => Self::SlidingWindow(settings(written, SlidingWindowConfig::check)?),
-            Some("tool_result_truncation") => {
+        let kind = written::take_name(OPERATION, "type", &mut written)?;
+        Ok(match &*kind {
+            "sliding_window" => Self::SlidingWindow(settings(written, SlidingWindowConfig::check)?),
+            "tool_result_truncation" => {
                 Self::ToolResultTruncation(settings(written, ToolResultTruncationConfig::check)?)
             }
-            Some("selective_tool_call") => {
+            "selective_tool_call" => {
                 Self::SelectiveToolCall(settings(written, SelectiveToolCallConfig::check)?)
             }
-            Some("summarization") => Self::Summarization(settings(written, SummarizationConfig::check)?),
-            Some("truncation") => Self::Truncation(settings(written, TruncationConfig::check)?),
-            Some("token_budget_composed") => {
+            "summarization" => Self::Summarization(settings(written, SummarizationConfig::check)?),
+            "truncation" => Self::Truncation(settings(written, TruncationConfig::check)?),
+            "token_budget_composed" => {
                 Self::TokenBudgetComposed(settings(written, TokenBudgetComposedConfig::check)?)
             }
             _ => {
@@ -185,14 +186,7 @@ fn settings<T: DeserializeOwned>(
     written: Map<String, Value>,
     check: impl FnOnce(&T) -> Result<()>,
 ) -> Result<T> {
-    let read: T = serde_path_to_error::deserialize(Value::Object(written)).map_err(|error| {
-        // An unknown field has no path; the message names it.
-        let path = error.path().to_string();
-        let place = if path == "." { String::new() } else { format!("`{path}`: ") };
-        Error::invalid(OPERATION, "pipeline", format!("{place}{}", error.inner()))
-    })?;
-    check(&read)?;
-    Ok(read)
+    written::settings(OPERATION, "pipeline", written, check)
 }
 
 #[cfg(test)]

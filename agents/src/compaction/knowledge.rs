@@ -3,8 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
-use larder_kernel::{CollectionName, Document, DocumentId, Metadata, PutMode, Result, Thread, VectorStore};
+use async_trait::async_trait;
+use larder_kernel::{
+    ChatMessage, CollectionName, Document, DocumentId, Embedder, Filter, Metadata, PendingWrite, PutMode,
+    Result, SearchHit, SearchRequest, Seq, Thread, Timestamp, VectorStore, WindowMessage,
+};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::summary::Summary;
 
@@ -24,16 +29,22 @@ pub enum SearchMode {
 pub struct KnowledgeBaseConfig {
     /// The collection.
     pub collection_id: CollectionName,
-    /// When it is searched, for whoever puts hits beside the conversation.
+    /// When it is searched.
     #[serde(default)]
     pub search_mode: SearchMode,
 }
 
-/// A collection that takes each summary, embedded by the store's embedder.
+/// Summaries that a window is given at most.
+const HITS_MAX: usize = 5;
+const HEADING: &str = "Earlier summaries of the conversation that fit what is asked:";
+
+/// A collection that takes each summary, embedded by the store's embedder, and that is
+/// [searched](Self::with_embedder) for each question.
 #[derive(Clone)]
 pub struct KnowledgeBase {
     store: Arc<dyn VectorStore>,
     collection: CollectionName,
+    embedder: Option<Arc<dyn Embedder>>,
 }
 
 impl fmt::Debug for KnowledgeBase {
@@ -46,12 +57,65 @@ impl KnowledgeBase {
     /// Puts summaries into `collection` of a store that has an embedder.
     #[must_use]
     pub fn new(store: Arc<dyn VectorStore>, collection: CollectionName) -> Self {
-        Self { store, collection }
+        Self { store, collection, embedder: None }
     }
 
-    /// Puts a summary. The document's id follows from the thread, as `digest` stands for it, and the place, so that a
-    /// repeated attempt replaces it.
-    pub(super) async fn put(&self, digest: &str, thread: &Thread, summary: &Summary) -> Result<()> {
+    /// Searches the thread's summaries for each question, by its embedding (ALQ-9). What fits best is put into the window,
+    /// behind the summary, as one message that counts as any other; the summary in the window is not put there twice.
+    #[must_use]
+    pub fn with_embedder(mut self, embedder: Arc<dyn Embedder>) -> Self {
+        self.embedder = Some(embedder);
+        self
+    }
+
+    /// The summaries of a thread that fit a question, as a message for the model; `known` is the last place that the
+    /// window's summary covers.
+    pub(super) async fn recall(
+        &self,
+        thread: &Thread,
+        query: &str,
+        known: Option<Seq>,
+    ) -> Result<Option<WindowMessage>> {
+        let Some(embedder) = self.embedder.as_ref().filter(|_| !query.trim().is_empty()) else {
+            return Ok(None);
+        };
+        let Some(embedding) = embedder.embed(&[query]).await?.pop() else { return Ok(None) };
+        let of_thread =
+            Filter::eq("agent", thread.agent.as_str()).and(Filter::eq("session", thread.session.as_str()));
+        let request = SearchRequest::new(embedding).with_limit(HITS_MAX + 1).with_filter(of_thread);
+        let hits = self.store.search(&self.collection, &request).await?;
+        let up_to = |hit: &SearchHit| hit.metadata.get("up_to").and_then(Value::as_i64).map(Seq::new);
+        let new = hits.iter().filter(|hit| known.is_none() || up_to(hit) != known);
+        let lines: String = new.take(HITS_MAX).map(|hit| format!("\n- {}", hit.content)).collect();
+        let message = ChatMessage::system(format!("{HEADING}{lines}")).with_created_at(Timestamp::default());
+        Ok((!lines.is_empty()).then(|| WindowMessage::injected(message)))
+    }
+
+    /// A summary to put, where `digest` stands for the thread.
+    pub(super) fn entry(&self, digest: String, thread: Thread, summary: Summary) -> KnowledgeEntry {
+        KnowledgeEntry { base: self.clone(), digest, thread, summary }
+    }
+}
+
+/// A summary that waits to be put into a knowledge base.
+pub(super) struct KnowledgeEntry {
+    base: KnowledgeBase,
+    digest: String,
+    thread: Thread,
+    summary: Summary,
+}
+
+impl fmt::Debug for KnowledgeEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KnowledgeEntry").field("base", &self.base).finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl PendingWrite for KnowledgeEntry {
+    /// Puts the summary. The document's id follows from the thread and the place, so that a repeated attempt replaces it.
+    async fn commit(&self) -> Result<()> {
+        let Self { base, digest, thread, summary } = self;
         let id = DocumentId::new(format!("{digest}/{}", summary.up_to))?;
         let metadata = Metadata::new()
             .with("agent", thread.agent.as_str())
@@ -59,7 +123,7 @@ impl KnowledgeBase {
             .with("up_to", summary.up_to.get())
             .with("strategy", summary.strategy.as_str());
         let document = Document::new(id, summary.text.clone()).with_metadata(metadata);
-        self.store.put(&self.collection, vec![document], PutMode::Upsert).await?;
+        base.store.put(&base.collection, vec![document], PutMode::Upsert).await?;
         Ok(())
     }
 }

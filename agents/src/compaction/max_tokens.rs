@@ -6,12 +6,15 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use larder_kernel::{CompactionStrategy, Error, Reach, Result, Window, WindowMessage};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use super::condition::InteractionCondition;
 use super::groups::{keep_newest, newest_interaction, select, summary_head, summary_stays};
 use crate::tokens::{TokenCounter, tokens_of};
+use crate::written::{self, whole};
 
 const OPERATION: &str = "max_tokens.config";
+const ID: &str = "memory_strategy_id";
 const MEMORY_MAX_TOKENS: i64 = 10_000;
 
 /// A short-term strategy as agents' profiles write it.
@@ -25,11 +28,25 @@ const MEMORY_MAX_TOKENS: i64 = 10_000;
 /// assert!(config.conditions.is_empty());
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "memory_strategy_id", rename_all = "snake_case")]
+#[serde(tag = "memory_strategy_id", rename_all = "snake_case", try_from = "Map<String, Value>")]
 #[non_exhaustive]
 pub enum ShortTermMemory {
     /// [`MaxTokens`].
     MaxTokens(MaxTokensConfig),
+}
+
+impl TryFrom<Map<String, Value>> for ShortTermMemory {
+    type Error = Error;
+
+    fn try_from(mut written: Map<String, Value>) -> Result<Self> {
+        let name = written::take_name(OPERATION, ID, &mut written)?;
+        match &*name {
+            "max_tokens" => {
+                written::settings(OPERATION, ID, written, MaxTokensConfig::check).map(Self::MaxTokens)
+            }
+            _ => Err(Error::invalid(OPERATION, ID, "not `max_tokens`")),
+        }
+    }
 }
 
 /// How much of the conversation to include, as agents' profiles write it.
@@ -37,6 +54,7 @@ pub enum ShortTermMemory {
 #[serde(deny_unknown_fields, default)]
 pub struct MaxTokensConfig {
     /// The tokens to include at most; -1 includes nothing.
+    #[serde(deserialize_with = "whole")]
     pub memory_max_tokens: i64,
     /// What an interaction must be like to count, each as [`InteractionCondition`] reads it; all of them must hold.
     pub conditions: Vec<String>,

@@ -4,9 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use larder_kernel::limits::BATCH_MESSAGES_MAX;
 use larder_kernel::{
-    ChatMessage, CompactionStrategy, ErrorKind, HistoryProvider, Origin, Reach, Replacement, Result, Seq,
-    Thread, Window,
+    ChatMessage, CompactionStrategy, ErrorKind, HistoryProvider, Origin, Preparation, Prepared, Reach,
+    Replacement, Result, Seq, StrategyEffect, Thread, Window,
 };
 use serde::{Deserialize, Serialize};
 
@@ -14,22 +15,27 @@ use super::summary_settings::OnFailure;
 use super::summary_store::SummaryStore;
 use super::triggers::Triggers;
 use crate::tokens::{TokenCounter, tokens_of};
+use crate::written::whole;
 
 /// When to erase and how much to keep, as agents' profiles write it. As it stands by default it never erases.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct NeuralyzerConfig {
     /// Erase when the window has more tokens than this; -1 never.
+    #[serde(deserialize_with = "whole")]
     pub input_tokens_threshold: i64,
     /// Erase when there are more human turns than this; -1 never.
+    #[serde(deserialize_with = "whole")]
     pub interaction_threshold_qty: i64,
     /// Erase when the interactions have more tokens than this; -1 never.
+    #[serde(deserialize_with = "whole")]
     pub interaction_threshold_tokens: i64,
     /// Erase when one of these tools succeeded.
     pub on_tools_success_threshold: Vec<String>,
     /// Erase when one of these tools failed.
     pub on_tools_error_threshold: Vec<String>,
     /// How many of the newest interactions are kept.
+    #[serde(deserialize_with = "whole")]
     pub interaction_keep: usize,
 }
 
@@ -160,6 +166,23 @@ impl Neuralyzer {
         self
     }
 
+    /// The last message to erase, and the last one that the window holds.
+    fn plan(&self, window: &Window, tokens_beside: u64) -> Option<(Seq, Seq)> {
+        let counted = window.messages.iter().map(|message| tokens_of(&*self.counter, &message.message));
+        let tokens = counted.fold(tokens_beside, u64::saturating_add);
+        let stored: Vec<(Seq, &ChatMessage)> = window
+            .messages
+            .iter()
+            .filter_map(|message| match message.origin {
+                Origin::Stored(seq) => Some((seq, &*message.message)),
+                _ => None,
+            })
+            .collect();
+        let conversation: Vec<&ChatMessage> = stored.iter().map(|(_, message)| *message).collect();
+        let taken = self.triggers.plan(&conversation, tokens, &*self.counter);
+        Some((stored[taken.checked_sub(1)?].0, stored.last()?.0))
+    }
+
     /// Erases everything up to `up_to`, unless the thread lost anything else after `seen`.
     async fn erase(&self, thread: &Thread, up_to: Seq, seen: Seq) -> Result<()> {
         if !self.erases {
@@ -169,9 +192,27 @@ impl Neuralyzer {
         if let Some(summaries) = &self.summaries {
             summaries.remove(thread).await?;
         }
-        self.history.replace(thread, Replacement::new(up_to, Vec::new()).with_seen(seen)).await?;
-        Ok(())
+        erase(&*self.history, thread, up_to, seen).await
     }
+}
+
+/// Removes everything up to `up_to`, unless the thread lost anything else after `seen`.
+pub(crate) async fn erase(
+    history: &dyn HistoryProvider,
+    thread: &Thread,
+    up_to: Seq,
+    seen: Seq,
+) -> Result<()> {
+    // A replacement may have given numbers below 0, and none ends there: what stays up to 0 is written again.
+    let end = up_to.max(Seq::ZERO);
+    let mut kept = Vec::new();
+    if up_to < end {
+        let page = history.page_after(thread, up_to, BATCH_MESSAGES_MAX).await?;
+        let stays = page.into_iter().take_while(|stored| stored.seq <= end);
+        kept.extend(stays.map(|stored| Arc::unwrap_or_clone(stored.message)));
+    }
+    history.replace(thread, Replacement::new(end, kept).with_seen(seen.max(end))).await?;
+    Ok(())
 }
 
 #[async_trait]
@@ -188,37 +229,40 @@ impl CompactionStrategy for Neuralyzer {
         true
     }
 
-    async fn compact(&self, mut window: Window) -> Result<Window> {
+    fn effect(&self) -> StrategyEffect {
+        if self.erases { StrategyEffect::Erases } else { StrategyEffect::None }
+    }
+
+    async fn compact(&self, window: Window) -> Result<Window> {
         let Some(thread) = window.thread.clone() else { return Ok(window) };
-        let tokens = window.messages.iter().map(|message| tokens_of(&*self.counter, &message.message)).sum();
-        let stored: Vec<(Seq, &ChatMessage)> = window
-            .messages
-            .iter()
-            .filter_map(|message| match message.origin {
-                Origin::Stored(seq) => Some((seq, &*message.message)),
-                _ => None,
-            })
-            .collect();
-        let conversation: Vec<&ChatMessage> = stored.iter().map(|(_, message)| *message).collect();
-        let taken = self.triggers.plan(&conversation, tokens, &*self.counter);
-        let (Some((up_to, _)), Some((seen, _))) =
-            (taken.checked_sub(1).map(|last| stored[last]), stored.last())
-        else {
-            return Ok(window);
-        };
-        match self.erase(&thread, up_to, *seen).await {
-            Ok(()) => {
-                window.messages.retain(|message| match message.origin {
-                    Origin::Stored(seq) => seq > up_to,
-                    Origin::Summary(_) => false,
-                    _ => true,
-                });
-                Ok(window)
-            }
+        let Some((up_to, seen)) = self.plan(&window, 0) else { return Ok(window) };
+        match self.erase(&thread, up_to, seen).await {
+            Ok(()) => Ok(without(window, up_to)),
             // The thread is not the one that was read; the next window is made of what it is now.
             Err(error) if error.kind() == ErrorKind::Conflict => Ok(window),
             Err(_) if self.on_failure == OnFailure::Keep => Ok(window),
             Err(error) => Err(error),
         }
     }
+
+    async fn prepare(&self, window: Window, preparation: &Preparation) -> Result<Prepared> {
+        let planned = match window.thread {
+            Some(_) => self.plan(&window, preparation.tokens_beside),
+            None => None,
+        };
+        let Some((up_to, _)) = planned else { return Ok(window.into()) };
+        let mut prepared = Prepared::from(without(window, up_to));
+        prepared.erases_up_to = self.erases.then_some(up_to);
+        Ok(prepared)
+    }
+}
+
+/// The window without what is erased up to a place, the summary included: it tells of what is erased.
+fn without(mut window: Window, up_to: Seq) -> Window {
+    window.messages.retain(|message| match message.origin {
+        Origin::Stored(seq) => seq > up_to,
+        Origin::Summary(_) => false,
+        _ => true,
+    });
+    window
 }

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use larder_kernel::{CompactionStrategy, Reach, Result, Window};
+use larder_kernel::{CompactionStrategy, Preparation, Prepared, Reach, Result, StrategyEffect, Window};
 
 /// Strategies in their order: each is given what the one before returned (RAVI-5). An empty pipeline changes nothing.
 ///
@@ -100,11 +100,23 @@ impl CompactionStrategy for Pipeline {
         self.strategies.iter().any(|strategy| strategy.drops())
     }
 
+    fn effect(&self) -> StrategyEffect {
+        self.strategies.iter().map(|strategy| strategy.effect()).max().unwrap_or_default()
+    }
+
     async fn compact(&self, mut window: Window) -> Result<Window> {
         for strategy in &self.strategies {
             window = strategy.compact(window).await?;
         }
         Ok(window)
+    }
+
+    async fn prepare(&self, window: Window, preparation: &Preparation) -> Result<Prepared> {
+        let mut prepared = Prepared::from(window);
+        for strategy in &self.strategies {
+            prepared = prepared.then(&**strategy, preparation).await?;
+        }
+        Ok(prepared)
     }
 }
 

@@ -5,6 +5,7 @@ use larder_kernel::{CompactionStrategy, Reach, Result, Window, check};
 use serde::{Deserialize, Serialize};
 
 use super::groups::Pairs;
+use crate::written::whole;
 
 const KEEP_RECENT_GROUPS: usize = 5;
 
@@ -13,6 +14,7 @@ const KEEP_RECENT_GROUPS: usize = 5;
 #[serde(deny_unknown_fields, default)]
 pub struct SelectiveToolCallConfig {
     /// The newest groups that stay, 1 or more: with none, a model would never see what it asked for.
+    #[serde(deserialize_with = "whole")]
     pub keep_recent_groups: usize,
 }
 

@@ -5,6 +5,7 @@ use larder_kernel::{CompactionStrategy, Reach, Result, Window, check};
 use serde::{Deserialize, Serialize};
 
 use super::groups::{keep_newest, summary_head};
+use crate::written::whole;
 
 const MAX_MESSAGES: usize = 100;
 
@@ -13,6 +14,7 @@ const MAX_MESSAGES: usize = 100;
 #[serde(deny_unknown_fields, default)]
 pub struct SlidingWindowConfig {
     /// The newest messages that stay, 1 or more.
+    #[serde(deserialize_with = "whole")]
     pub max_messages: usize,
 }
 

@@ -1,12 +1,15 @@
 //! The old part of a conversation as a summary, the recent part word for word (RAVI-9).
 
 use async_trait::async_trait;
-use larder_kernel::{ChatMessage, CompactionStrategy, Error, Reach, Result, Window};
+use larder_kernel::{
+    ChatMessage, CompactionStrategy, Error, Preparation, Prepared, Reach, Result, StrategyEffect, Window,
+};
 use serde::{Deserialize, Serialize};
 
 use super::summary_maker::{Asking, SummaryMaker, Writer};
 use super::turns;
 use crate::tokens::tokens_of;
+use crate::written::whole;
 
 const INSTRUCTIONS: &str = "You keep the memory of a conversation. Write a summary of it that somebody who has not read \
     the conversation can go on from: facts, names, numbers, decisions, open questions, and what tools returned that \
@@ -19,8 +22,10 @@ const INSTRUCTIONS: &str = "You keep the memory of a conversation. Write a summa
 #[serde(deny_unknown_fields, default)]
 pub struct SummarizationConfig {
     /// The tokens that the newest messages may have to stay as they are. The newest one always stays.
+    #[serde(deserialize_with = "whole")]
     pub recent_token_budget: u64,
     /// The tokens that older messages must have before they are worth a summary.
+    #[serde(deserialize_with = "whole")]
     pub min_old_tokens: u64,
     /// What the summary should look for, beside the usual.
     pub instructions: Option<String>,
@@ -189,7 +194,15 @@ impl CompactionStrategy for Summarization {
         false
     }
 
+    fn effect(&self) -> StrategyEffect {
+        StrategyEffect::Summarizes
+    }
+
     async fn compact(&self, window: Window) -> Result<Window> {
         self.maker.compact(window, self).await
+    }
+
+    async fn prepare(&self, window: Window, preparation: &Preparation) -> Result<Prepared> {
+        self.maker.prepare(window, self, preparation).await
     }
 }

@@ -1,13 +1,16 @@
 //! Ever denser summaries, made when a conversation has grown (ALQ-4).
 
 use async_trait::async_trait;
-use larder_kernel::{ChatMessage, CompactionStrategy, Error, Reach, Result, Window};
+use larder_kernel::{
+    ChatMessage, CompactionStrategy, Error, Preparation, Prepared, Reach, Result, StrategyEffect, Window,
+};
 use serde::{Deserialize, Serialize};
 
 use super::knowledge::KnowledgeBaseConfig;
 use super::summarization::{check_instructions, question};
 use super::summary_maker::{Asking, SummaryMaker, Writer};
 use super::triggers::Triggers;
+use crate::written::whole;
 
 const OPERATION: &str = "summarizer.config";
 const COD_LOOPS_LIMIT: u32 = 20;
@@ -34,18 +37,23 @@ const DENSER: &str = "You make a summary of a conversation denser. Find names, n
 #[serde(deny_unknown_fields, default)]
 pub struct SummarizerConfig {
     /// Summarize when the window has more tokens than this; -1 never.
+    #[serde(deserialize_with = "whole")]
     pub input_tokens_threshold: i64,
     /// Summarize when there are more human turns than this; -1 never.
+    #[serde(deserialize_with = "whole")]
     pub interaction_threshold_qty: i64,
     /// Summarize when the interactions have more tokens than this; -1 never.
+    #[serde(deserialize_with = "whole")]
     pub interaction_threshold_tokens: i64,
     /// Summarize when one of these tools succeeded.
     pub on_tools_success_threshold: Vec<String>,
     /// Summarize when one of these tools failed.
     pub on_tools_error_threshold: Vec<String>,
     /// How many of the newest interactions stay word for word.
+    #[serde(deserialize_with = "whole")]
     pub interaction_keep: usize,
     /// How often the summary is written, each time denser.
+    #[serde(deserialize_with = "whole")]
     pub cod_max_loops: u32,
     /// What the summary should look for, beside the usual.
     pub instructions: Option<String>,
@@ -224,7 +232,15 @@ impl CompactionStrategy for Summarizer {
         false
     }
 
+    fn effect(&self) -> StrategyEffect {
+        StrategyEffect::Summarizes
+    }
+
     async fn compact(&self, window: Window) -> Result<Window> {
         self.maker.compact(window, self).await
+    }
+
+    async fn prepare(&self, window: Window, preparation: &Preparation) -> Result<Prepared> {
+        self.maker.prepare(window, self, preparation).await
     }
 }

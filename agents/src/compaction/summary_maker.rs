@@ -7,23 +7,26 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use larder_kernel::{
-    ChatMessage, Error, ErrorKind, LanguageModel, LanguageModelRequest, Metadata, Origin, Outcome, Result,
-    Thread, Timestamp, Window, WindowMessage, check,
+    ChatMessage, Error, ErrorKind, LanguageModel, LanguageModelRequest, Metadata, Origin, Outcome,
+    PendingWrite, Result, Thread, Timestamp, Window, WindowMessage, check,
 };
 use tokio::runtime::Handle;
 
+use super::answers::Answers;
 use super::knowledge::KnowledgeBase;
 use super::render::render_transcript;
 use super::summary::Summary;
 use super::summary_claim::SummaryClaim;
-use super::summary_settings::{OnFailure, SummarySettings};
+use super::summary_settings::SummarySettings;
 use super::summary_store::{StoredSummary, SummaryStore};
 use super::turns;
 use crate::model::is_cut_off;
 use crate::tokens::{TokenCounter, tokens_of};
 
 const OPERATION: &str = "compaction.summarize";
-const HEADING: &str = "Summary of the conversation so far:\n";
+/// The metadata of a summary that says how many messages it covers.
+pub(super) const COVERS: &str = "summary_of_messages";
+pub(super) const HEADING: &str = "Summary of the conversation so far:\n";
 
 /// A summary as the model reads it.
 ///
@@ -31,7 +34,7 @@ const HEADING: &str = "Summary of the conversation so far:\n";
 #[must_use]
 pub fn summary_message(summary: &Summary) -> WindowMessage {
     let message = ChatMessage::system(format!("{HEADING}{}", summary.text))
-        .with_metadata(Metadata::new().with("summary_of_messages", summary.messages))
+        .with_metadata(Metadata::new().with(COVERS, summary.messages))
         .with_token_count(u32::try_from(summary.tokens).unwrap_or(u32::MAX))
         .with_created_at(Timestamp::default());
     WindowMessage::summary(summary.up_to, message)
@@ -82,20 +85,27 @@ pub(super) trait Writer: Send + Sync {
 /// The right to ask the model about a thread. Dropped in the middle, it is given back in the background; should the
 /// process end, it ends by itself.
 pub(super) struct Asking<'a> {
-    maker: &'a SummaryMaker,
-    claim: Option<SummaryClaim>,
+    pub(super) maker: &'a SummaryMaker,
+    pub(super) thread: &'a Thread,
+    pub(super) claim: Option<SummaryClaim>,
 }
 
 impl Asking<'_> {
-    /// Asks the model and returns its words.
+    /// Asks the model and returns its words. A question that was answered before is not asked again.
     pub(super) async fn ask(&mut self, instructions: &str, question: String) -> Result<String> {
+        let key = Answers::key(self.thread, instructions, &question);
+        if let Some(answer) = self.maker.answers.find(&key) {
+            return Ok(answer);
+        }
         if let Some(claim) = &mut self.claim {
             self.maker.store.renew(claim).await?;
         }
-        self.maker.ask(instructions, question).await
+        let answer = self.maker.ask(instructions, question).await?;
+        self.maker.answers.put(key, answer.clone());
+        Ok(answer)
     }
 
-    async fn release(mut self) {
+    pub(super) async fn release(mut self) {
         if let Some(claim) = self.claim.take() {
             // A claim that cannot be given back ends by itself.
             let _ = self.maker.store.release(claim).await;
@@ -120,10 +130,11 @@ impl Drop for Asking<'_> {
 pub struct SummaryMaker {
     model: Arc<dyn LanguageModel>,
     counter: Arc<dyn TokenCounter>,
-    store: SummaryStore,
-    settings: SummarySettings,
-    knowledge: Option<KnowledgeBase>,
-    failures: AtomicU64,
+    pub(super) store: SummaryStore,
+    pub(super) settings: SummarySettings,
+    pub(super) knowledge: Option<KnowledgeBase>,
+    answers: Answers,
+    pub(super) failures: AtomicU64,
 }
 
 impl fmt::Debug for SummaryMaker {
@@ -144,7 +155,8 @@ impl SummaryMaker {
         settings: SummarySettings,
     ) -> Result<Self> {
         settings.check()?;
-        Ok(Self { model, counter, store, settings, knowledge: None, failures: AtomicU64::new(0) })
+        let (answers, failures) = (Answers::default(), AtomicU64::new(0));
+        Ok(Self { model, counter, store, settings, knowledge: None, answers, failures })
     }
 
     /// Also puts each summary into a collection that can be searched.
@@ -191,26 +203,28 @@ impl SummaryMaker {
     /// Returns the window with as much of it summarized as the writer wants.
     pub(super) async fn compact(&self, mut window: Window, writer: &dyn Writer) -> Result<Window> {
         let Some(thread) = window.thread.clone() else { return Ok(window) };
-        match self.shorten(&thread, &mut window, writer).await {
-            Err(error) if self.settings.on_failure == OnFailure::Fail => Err(error),
-            outcome => {
-                self.failures.fetch_add(u64::from(outcome.is_err()), Ordering::Relaxed);
-                Ok(window)
-            }
-        }
+        let shortened = self.shorten(&thread, &mut window, writer).await;
+        self.tolerated(shortened)?;
+        let recalled = self.recall(&thread, &mut window, None).await;
+        self.tolerated(recalled)?;
+        Ok(window)
+    }
+
+    /// How long a claim lasts. It is renewed before each question, so it outlives the longest answer.
+    pub(super) fn claim_lasts(&self) -> Duration {
+        Duration::from_millis(self.settings.timeout_ms) + Duration::from_secs(30)
     }
 
     /// Whenever this returns or fails, the window holds a summary that is kept and every message after it.
     async fn shorten(&self, thread: &Thread, window: &mut Window, writer: &dyn Writer) -> Result<()> {
-        if !self.refresh(thread, window).await? || self.plan(window, writer) == 0 {
+        if !self.refresh(thread, window).await? || self.plan(window, writer, 0) == 0 {
             return Ok(());
         }
-        // Renewed before each question, so it outlives the longest answer.
-        let lasts = Duration::from_millis(self.settings.timeout_ms) + Duration::from_secs(30);
+        let lasts = self.claim_lasts();
         let mut claim = self.store.claim(thread, lasts).await?;
         if claim.is_none() && self.settings.wait_ms > 0 {
             self.store.wait(thread, Duration::from_millis(self.settings.wait_ms)).await?;
-            if !self.refresh(thread, window).await? || self.plan(window, writer) == 0 {
+            if !self.refresh(thread, window).await? || self.plan(window, writer, 0) == 0 {
                 return Ok(());
             }
             claim = self.store.claim(thread, lasts).await?;
@@ -219,7 +233,7 @@ impl SummaryMaker {
         if claim.is_none() {
             return Ok(());
         }
-        let mut asking = Asking { maker: self, claim };
+        let mut asking = Asking { maker: self, thread, claim };
         let outcome = self.summarize(thread, window, writer, &mut asking).await;
         asking.release().await;
         outcome
@@ -246,8 +260,9 @@ impl SummaryMaker {
         }
     }
 
-    fn plan(&self, window: &Window, writer: &dyn Writer) -> usize {
-        let tokens = window.messages.iter().map(|message| tokens_of(self.counter(), &message.message)).sum();
+    pub(super) fn plan(&self, window: &Window, writer: &dyn Writer, tokens_beside: u64) -> usize {
+        let counted = window.messages.iter().map(|message| tokens_of(self.counter(), &message.message));
+        let tokens = counted.fold(tokens_beside, u64::saturating_add);
         let conversation: Vec<&ChatMessage> = stored(window).map(|message| &*message.message).collect();
         writer.plan(&conversation, tokens)
     }
@@ -264,12 +279,13 @@ impl SummaryMaker {
         if !self.adopt(kept.as_ref(), window) {
             return Ok(());
         }
-        let count = self.plan(window, writer);
+        let count = self.plan(window, writer, 0);
         let old: Vec<WindowMessage> = stored(window).take(count).cloned().collect();
         for part in self.parts(&old) {
-            let summary = self.write(kept.as_ref(), part, writer, asking).await?;
+            let before = kept.as_ref().map(|kept| &kept.summary);
+            let summary = self.write(before, part, writer, asking).await?;
             if let Some(knowledge) = &self.knowledge {
-                knowledge.put(&self.store.digest(thread), thread, &summary).await?;
+                knowledge.entry(self.store.digest(thread), thread.clone(), summary.clone()).commit().await?;
             }
             let expected = kept.as_ref().map(|kept| kept.revision);
             match self.store.put(thread, expected, &summary).await {
@@ -289,7 +305,7 @@ impl SummaryMaker {
     }
 
     /// Cuts what is to be summarized into parts that the model can read, between a call's results and what follows.
-    fn parts<'a>(&self, old: &'a [WindowMessage]) -> Vec<&'a [WindowMessage]> {
+    pub(super) fn parts<'a>(&self, old: &'a [WindowMessage]) -> Vec<&'a [WindowMessage]> {
         let messages: Vec<&ChatMessage> = old.iter().map(|message| &*message.message).collect();
         let mut parts = Vec::new();
         let (mut start, mut tokens) = (0, 0);
@@ -309,14 +325,13 @@ impl SummaryMaker {
     }
 
     /// Writes the summary that takes in one more part.
-    async fn write(
+    pub(super) async fn write(
         &self,
-        kept: Option<&StoredSummary>,
+        before: Option<&Summary>,
         part: &[WindowMessage],
         writer: &dyn Writer,
         asking: &mut Asking<'_>,
     ) -> Result<Summary> {
-        let before = kept.map(|kept| &kept.summary);
         let told: u64 = part.iter().map(|message| tokens_of(self.counter(), &message.message)).sum();
         let transcript = render_transcript(part.iter().map(|message| &*message.message));
         // Only a call and its results, which stay together, can be longer than the model may read.
@@ -348,7 +363,7 @@ pub(super) fn failed(kind: ErrorKind, message: &'static str) -> Error {
     Error::new(kind, OPERATION, message).with_outcome(Outcome::NotApplied).with_idempotent(true)
 }
 
-fn stored(window: &Window) -> impl Iterator<Item = &WindowMessage> {
+pub(super) fn stored(window: &Window) -> impl Iterator<Item = &WindowMessage> {
     window.messages.iter().filter(|message| matches!(message.origin, Origin::Stored(_)))
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::written::whole;
 use larder_kernel::{Error, Result, check};
 use serde::{Deserialize, Serialize};
 
@@ -23,12 +24,16 @@ pub enum OnFailure {
 #[serde(deny_unknown_fields, default)]
 pub struct SummarySettings {
     /// Longest time that the model has for one answer, in milliseconds.
+    #[serde(deserialize_with = "whole")]
     pub timeout_ms: u64,
     /// How long to wait for somebody else who is summarizing the same thread, in milliseconds; 0 not at all.
+    #[serde(deserialize_with = "whole")]
     pub wait_ms: u64,
     /// Most tokens of conversation that the model is given at a time; a longer one is taken in by parts.
+    #[serde(deserialize_with = "whole")]
     pub input_tokens_max: u64,
     /// Most tokens of the summary.
+    #[serde(deserialize_with = "whole")]
     pub summary_tokens_max: u32,
     /// What becomes of the window when the summary fails.
     pub on_failure: OnFailure,

@@ -147,8 +147,8 @@ impl SummaryStore {
         history: &dyn HistoryProvider,
         thread: &Thread,
     ) -> Result<Option<StoredSummary>> {
-        let Some(kept) = self.get(thread).await? else { return Ok(None) };
-        if is_current(history, thread, &kept.summary).await? {
+        let Some((kept, current)) = self.look(history, thread).await? else { return Ok(None) };
+        if current {
             return Ok(Some(kept));
         }
         match self.store.delete(&self.bucket, &self.key("summary", thread)?, Some(kept.revision)).await {
@@ -156,6 +156,17 @@ impl SummaryStore {
             Err(error) if error.kind() != ErrorKind::Conflict => Err(error),
             _ => Ok(None),
         }
+    }
+
+    /// Reads the summary of a thread, and whether it still tells of what `history` holds. Nothing is removed.
+    pub(crate) async fn look(
+        &self,
+        history: &dyn HistoryProvider,
+        thread: &Thread,
+    ) -> Result<Option<(StoredSummary, bool)>> {
+        let Some(kept) = self.get(thread).await? else { return Ok(None) };
+        let current = is_current(history, thread, &kept.summary).await?;
+        Ok(Some((kept, current)))
     }
 
     /// Writes the summary of a thread in the place of the one at the revision `expected`, or where there is none.

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use larder_kernel::{CompactionStrategy, Error, Reach, Result, Window};
+use larder_kernel::{
+    CompactionStrategy, Error, Preparation, Prepared, Reach, Result, StrategyEffect, Window,
+};
 
 use super::Pipeline;
 use crate::tokens::{TokenCounter, context_tokens_of, tokens_of};
@@ -154,6 +156,10 @@ impl CompactionStrategy for TokenBudgetComposed {
         self.strategies.drops()
     }
 
+    fn effect(&self) -> StrategyEffect {
+        self.strategies.effect()
+    }
+
     async fn compact(&self, mut window: Window) -> Result<Window> {
         for strategy in self.strategies() {
             if self.fits(&window) {
@@ -162,6 +168,17 @@ impl CompactionStrategy for TokenBudgetComposed {
             window = strategy.compact(window).await?;
         }
         Ok(window)
+    }
+
+    async fn prepare(&self, window: Window, preparation: &Preparation) -> Result<Prepared> {
+        let mut prepared = Prepared::from(window);
+        for strategy in self.strategies() {
+            if self.fits(&prepared.window) {
+                break;
+            }
+            prepared = prepared.then(&**strategy, preparation).await?;
+        }
+        Ok(prepared)
     }
 }
 

@@ -7,6 +7,7 @@ use larder_kernel::{ChatMessage, CompactionStrategy, Reach, Result, ToolResult, 
 use serde::{Deserialize, Serialize};
 
 use super::groups::with_parts;
+use crate::written::whole;
 
 const MAX_CHARS: usize = 500;
 const MARKER_END: &str = " chars truncated]";
@@ -16,6 +17,7 @@ const MARKER_END: &str = " chars truncated]";
 #[serde(deny_unknown_fields, default)]
 pub struct ToolResultTruncationConfig {
     /// The characters of a result that stay, 1 or more.
+    #[serde(deserialize_with = "whole")]
     pub max_chars: usize,
 }
 
@@ -38,9 +40,9 @@ impl ToolResultTruncationConfig {
 /// Cuts results of tools that are longer than 500 characters, or than told, and writes after what stays how much went:
 /// `[N chars truncated]` (RAVI-7).
 ///
-/// Characters are Unicode scalar values, not bytes. Errors stay whole: they say what to do next. So does a result that a
-/// cut would not make shorter, because what went is no longer than the marker. A result that was cut before is not cut
-/// for its marker, and a harder cut counts all that went. No message leaves, so it can stand first in any pipeline.
+/// Characters are Unicode scalar values, not bytes. Errors stay whole: they say what to do next. A result that was cut
+/// before is not cut for its marker, and a harder cut counts all that went. No message leaves, so it can stand first in
+/// any pipeline.
 ///
 /// ```
 /// use larder_agents::compaction::ToolResultTruncation;
@@ -99,10 +101,7 @@ impl ToolResultTruncation {
         let (end, _) = body.char_indices().nth(self.max_chars)?;
         let (kept, rest) = body.split_at(end);
         let gone = check::size(rest.chars().count()).saturating_add(gone);
-        let marker = format!("[{gone}{MARKER_END}");
-        // The marker's bytes are its characters, so these are the characters that it takes the place of.
-        let replaced = content[end..].chars().count();
-        (marker.len() < replaced).then(|| format!("{kept}{marker}"))
+        Some(format!("{kept}[{gone}{MARKER_END}"))
     }
 }
 
@@ -172,17 +171,14 @@ mod tests {
 
     /// Proves: RAVI-7
     #[test]
-    fn a_cut_never_makes_a_result_longer() {
-        // The marker of a cut of two digits has 20 characters.
-        for over in 1..=20 {
-            assert_eq!(cut(500, &"é".repeat(500 + over)), None, "{over}");
+    fn what_is_over_the_limit_is_cut_by_one_character_as_well() {
+        for over in 1..=30 {
+            let expected = format!("{}[{over} chars truncated]", "é".repeat(500));
+            assert_eq!(cut(500, &"é".repeat(500 + over)), Some(expected));
         }
-        let expected = format!("{}[21 chars truncated]", "é".repeat(500));
-        assert_eq!(cut(500, &"é".repeat(521)), Some(expected));
-        // One more digit takes the character that a harder cut would save.
         let once = format!("abcdefghij[{}{MARKER_END}", 99);
-        assert_eq!(cut(9, &once), None);
-        assert_eq!(cut(8, &once).as_deref(), Some("abcdefgh[101 chars truncated]"));
+        assert_eq!(cut(10, &once), None);
+        assert_eq!(cut(9, &once).as_deref(), Some("abcdefghi[100 chars truncated]"));
     }
 
     /// Proves: RAVI-7

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use larder_kernel::{ChatMessage, Error, Result};
+use larder_kernel::{ChatMessage, Error, Result, check};
 
 use super::turns;
 use crate::tokens::{TokenCounter, tokens_of};
@@ -37,6 +37,9 @@ impl Triggers {
         (success, error): (&[String], &[String]),
         keep: usize,
     ) -> Result<Self> {
+        for (field, names) in [("on_tools_success_threshold", success), ("on_tools_error_threshold", error)] {
+            names.iter().try_for_each(|name| check::at_least(operation, field, name.len(), 1))?;
+        }
         let [input, interactions, tokens] =
             thresholds.map(|(field, number)| threshold(operation, field, number));
         Ok(Self {
@@ -57,7 +60,7 @@ impl Triggers {
         let human = interactions.iter().filter(|turn| turns::is_human_turn(messages[turn.start])).count();
         let over = |limit: Option<u64>, actual: u64| limit.is_some_and(|limit| actual > limit);
         let fires = over(self.input_tokens, tokens)
-            || over(self.interactions, larder_kernel::check::size(human))
+            || over(self.interactions, check::size(human))
             || over(
                 self.interaction_tokens,
                 messages.iter().map(|message| tokens_of(counter, message)).sum(),

@@ -5,6 +5,7 @@ use larder_kernel::{ChatMessage, CompactionStrategy, Error, Reach, Result, Windo
 use serde::{Deserialize, Serialize};
 
 use super::groups::{keep_newest, summary_head, summary_stays};
+use crate::written::whole;
 
 const OPERATION: &str = "truncation.config";
 
@@ -13,8 +14,10 @@ const OPERATION: &str = "truncation.config";
 #[serde(deny_unknown_fields, default)]
 pub struct TruncationConfig {
     /// The newest messages that stay, 1 or more.
+    #[serde(deserialize_with = "whole")]
     pub max_messages: Option<usize>,
     /// The characters that the newest messages may have together, 1 or more.
+    #[serde(deserialize_with = "whole")]
     pub max_chars: Option<usize>,
 }
 

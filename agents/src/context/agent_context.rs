@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use larder_kernel::storage::history::check_append;
 use larder_kernel::{
     AgentContextProtocol, AgentId, AppendOptions, Appended, ChatMessage, CompactionStrategy, Error,
-    ErrorKind, HistoryRetention, Result, RunId, Seq, SessionId, Thread, Window, WindowMessage,
+    ErrorKind, HistoryRetention, Preparation, Result, RunId, Seq, SessionId, Thread, Window, WindowMessage,
 };
 
 use super::ContextConfig;
@@ -230,8 +230,9 @@ impl AgentContext {
 
     /// Makes the window of a session and says what each step did to it, and why.
     ///
-    /// It does what [`get_prompt_window`](AgentContextProtocol::get_prompt_window) does, and its window is the one that a
-    /// model can be given; a strategy that summarizes does so here, too.
+    /// Its window is the one that [`get_prompt_window`](AgentContextProtocol::get_prompt_window) would return now. A
+    /// strategy that summarizes asks its model, and stores nothing; the same question is not asked again for the window
+    /// that follows.
     ///
     /// # Errors
     /// As `get_prompt_window`.
@@ -287,12 +288,14 @@ impl AgentContext {
                 );
             }
         }
+        let look = Preparation::default().with_model();
         for strategy in strategies {
-            assembly.step(
-                strategy.name(),
-                strategy.drops(),
-                strategy.compact(assembly.window.clone()).await?,
-            );
+            let window = assembly.window.clone();
+            let window = match explains {
+                true => strategy.prepare(window, &look).await?.window,
+                false => strategy.compact(window).await?,
+            };
+            assembly.step(strategy.name(), strategy.drops(), window);
         }
         let paired = pair_tool_calls(assembly.window.messages.clone());
         if paired != assembly.window.messages {
@@ -318,7 +321,12 @@ impl AgentContext {
         // A summary tells of all authors: who may not see them all is not told.
         let summary = match &config.summaries {
             Some(summaries) if memory.filter().is_empty() => {
-                summaries.current(&*config.history, thread).await?
+                // A look removes no summary of what is gone.
+                let kept = match assembly.explains() {
+                    true => summaries.look(&*config.history, thread).await?,
+                    false => summaries.current(&*config.history, thread).await?.map(|kept| (kept, true)),
+                };
+                kept.filter(|(_, current)| *current).map(|(kept, _)| kept)
             }
             _ => None,
         };
@@ -341,7 +349,7 @@ impl AgentContext {
             begin_with(&mut back, summary, thread, each).await?;
         }
         // A part of a thread is no thread: a summary of it must not stand for the whole.
-        let whole = memory.filter().is_empty() && memory.last().is_none() && memory.max_bytes().is_none();
+        let whole = !memory.is_part();
         assembly.read_back(back, whole, each, summary.as_ref());
         Ok(())
     }

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use larder_kernel::{Author, Error, HistoryProvider, HistoryRetention, Result};
+use larder_kernel::{
+    Author, CompactionStrategy, Error, HistoryProvider, HistoryRetention, Result, StrategyEffect,
+};
 
 use super::memory::MemoryProvider;
 use crate::InMemoryHistoryProvider;
@@ -122,11 +124,23 @@ impl ContextConfig {
     /// Checks every setting.
     ///
     /// # Errors
-    /// `InvalidInput` naming the setting and the limit.
+    /// `InvalidInput` naming the setting and the limit: `pipeline` for a strategy that erases, and `memory` for one that
+    /// shows a part of the thread where a strategy of the pipeline summarizes the thread.
     pub fn check(&self) -> Result<()> {
+        const OPERATION: &str = "context.config";
         self.memory.check()?;
+        let effect = self.pipeline.effect();
+        if effect == StrategyEffect::Erases {
+            let message = "a strategy erases stored messages, and a context leaves its transcript as it is";
+            return Err(Error::invalid(OPERATION, "pipeline", message));
+        }
+        if effect == StrategyEffect::Summarizes && self.memory.is_part() {
+            let message =
+                "the memory shows a part of the thread, and a strategy of `pipeline` summarizes all of it";
+            return Err(Error::invalid(OPERATION, "memory", message));
+        }
         if self.scan_messages_max == 0 {
-            return Err(Error::under_limit("context.config", "scan_messages_max", 0, 1));
+            return Err(Error::under_limit(OPERATION, "scan_messages_max", 0, 1));
         }
         Ok(())
     }

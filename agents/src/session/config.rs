@@ -3,7 +3,8 @@
 //! What is read is kept as it was written, so that writing it again gives an equal document; the methods say what the
 //! settings mean, defaults and `-1` included.
 
-mod checks;
+mod agent_memory;
+mod document;
 mod long_term;
 mod short_term;
 
@@ -13,6 +14,8 @@ use larder_kernel::{CompactionStrategy, Error, Result};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+pub use agent_memory::AgentMemory;
+pub use document::MemoryDocument;
 pub use long_term::{LongTermSettings, NeuralyzerSettings, SummarizerSettings};
 pub use short_term::{MaxTokensSettings, ShortTermSettings};
 
@@ -20,7 +23,7 @@ use super::profile::SessionProfile;
 use crate::compaction::{MaxTokens, ShortTermMemory};
 use crate::tokens::TokenCounter;
 
-const OPERATION: &str = "session.config";
+pub(super) const OPERATION: &str = "session.config";
 
 /// What is stored after an inference (ALQ-7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]

@@ -2,9 +2,11 @@
 
 use larder_kernel::{ChatMessage, Result, SessionId};
 
+use super::config::Persistence;
+use super::inference::Made;
 use super::sessions::Sessions;
 use super::state::{State, Walk};
-use super::window::Told;
+use super::window::{Parts, Told};
 use crate::context::explain::{Size, WindowExplanation, explain_steps};
 
 impl Sessions {
@@ -38,21 +40,47 @@ impl Sessions {
         id: &SessionId,
         new: Vec<ChatMessage>,
     ) -> Result<WindowExplanation> {
+        self.explain(id, new, false).await
+    }
+
+    /// As [`explain_window_with`](Self::explain_window_with), and a summary that is due is made, as an inference would.
+    /// Nothing is stored; the inference that follows does not ask the model again.
+    ///
+    /// # Errors
+    /// As [`begin`](Self::begin).
+    ///
+    /// # Cancellation
+    /// Nothing to undo.
+    pub async fn explain_window_asking(
+        &self,
+        id: &SessionId,
+        new: Vec<ChatMessage>,
+    ) -> Result<WindowExplanation> {
+        self.explain(id, new, true).await
+    }
+
+    async fn explain(
+        &self,
+        id: &SessionId,
+        new: Vec<ChatMessage>,
+        asks_model: bool,
+    ) -> Result<WindowExplanation> {
         const OPERATION: &str = "session.explain";
         new.iter().try_for_each(|message| message.check(OPERATION))?;
         let new = self.stamped(new, None);
         let thread = self.thread(id);
         let (record, reader) = self.used(OPERATION, id).await?;
+        self.check_view(OPERATION, Some(&record.profile), Persistence::Ephemeral)?;
         let reach = self.assembler.reach(&record);
-        let state = reader.read(&thread, Walk { reach, tokens: None, before: None }).await?;
-        let State { messages, summary, read, .. } = state;
+        let threshold = self.summarizer.as_ref().and(record.profile.summarization_threshold());
+        let tokens = threshold.filter(|_| asks_model);
+        let state = reader.read(&thread, Walk { reach, tokens, before: None }).await?;
+        let parts = Parts { thread: &thread, record: &record, state: &state, new: &new, asks_model };
         let mut told = Told::explains();
-        let assembled = self
-            .assembler
-            .assemble(&reader, &thread, &record, (messages, summary.as_ref()), &new, &mut told)
-            .await?;
-        let stages = told.stages();
+        let Made { assembled, state, .. } = self.make(&reader, parts, &mut told).await?;
         let counter = &*reader.counter;
+        let State { summary, read, .. } = state;
+        let stages = told.stages();
         let mut steps = explain_steps(counter, &stages);
         steps.retain(|step| step.name != "pair_tool_calls" || !step.is_unchanged());
         Ok(WindowExplanation {

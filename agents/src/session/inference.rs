@@ -4,22 +4,22 @@ use std::fmt;
 use std::time::Duration;
 
 use larder_kernel::{
-    AppendOptions, Appended, ChatMessage, Error, ErrorKind, IdempotencyKey, Replacement, Result, RunId, Seq,
-    SessionId, StoredMessage, Thread, Ttl, Window,
+    Appended, ChatMessage, Error, IdempotencyKey, Result, RunId, Seq, SessionId, StrategyEffect, Window,
 };
 use tokio::time::Instant;
 
+use super::completion::{Base, Changes, Plan};
 use super::config::Persistence;
-use super::flush::Mark;
-use super::record::Record;
+use super::left_out::LeftOut;
 use super::sessions::Sessions;
 use super::state::{Held, Reader, State, Walk};
-use super::summarize::{OnSummaryFailure, Sizes};
-use super::window::{Told, with_tokens};
+use super::summarize::{Sizes, Summarizer};
+use super::window::{Assembled, Parts, Told, with_tokens};
 use crate::tokens::tokens_of;
 
 const BEGIN: &str = "session.begin";
-const COMPLETE: &str = "session.complete";
+/// The maker of the summaries that a session's profile asks for.
+const SESSION: &str = "session";
 
 /// Whether a request uses the session's memory (ATH-2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -35,8 +35,8 @@ pub enum Memory {
 #[derive(Debug, Clone)]
 pub struct InferenceRequest {
     messages: Vec<ChatMessage>,
-    memory: Memory,
-    persistence: Persistence,
+    memory: Option<Memory>,
+    persistence: Option<Persistence>,
     idempotency_key: Option<IdempotencyKey>,
     run: Option<RunId>,
 }
@@ -47,24 +47,24 @@ impl InferenceRequest {
     pub fn new(messages: impl IntoIterator<Item = ChatMessage>) -> Self {
         Self {
             messages: messages.into_iter().collect(),
-            memory: Memory::default(),
-            persistence: Persistence::default(),
+            memory: None,
+            persistence: None,
             idempotency_key: None,
             run: None,
         }
     }
 
-    /// Says whether the session's memory is used.
+    /// Says whether the session's memory is used, in the place of what the sessions are configured to do.
     #[must_use]
     pub fn with_memory(mut self, memory: Memory) -> Self {
-        self.memory = memory;
+        self.memory = Some(memory);
         self
     }
 
-    /// Says what is stored afterwards.
+    /// Says what is stored afterwards, in the place of what the sessions are configured to store.
     #[must_use]
     pub fn with_persistence(mut self, persistence: Persistence) -> Self {
-        self.persistence = persistence;
+        self.persistence = Some(persistence);
         self
     }
 
@@ -89,7 +89,7 @@ impl InferenceRequest {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Persisted {
-    /// Nothing: the memory was off, or the persistence is `EPHEMERAL`.
+    /// Nothing: the memory was off or is only read, or the persistence is `EPHEMERAL`.
     Nothing,
     /// The new messages, here.
     Appended(Appended),
@@ -97,34 +97,19 @@ pub enum Persisted {
     Replaced,
 }
 
-/// What the replacement of a session rests on.
-struct Base {
-    seen: Seq,
-    stored: Vec<StoredMessage>,
-    summary: Option<Held>,
-    mark: Option<Mark>,
-    /// Whether a summary of what is replaced is kept beside the thread.
-    summarized: bool,
-}
-
-enum Plan {
-    Nothing,
-    Append,
-    Replace(Base),
-}
-
 /// An inference that has its window and waits for the model's answer.
 ///
 /// Nothing is stored before [`complete`](Self::complete); dropping the inference leaves the session as it was.
 pub struct Inference {
-    sessions: Sessions,
-    id: SessionId,
+    pub(super) sessions: Sessions,
+    pub(super) id: SessionId,
     window: Window,
-    new: Vec<ChatMessage>,
-    run: Option<RunId>,
-    key: IdempotencyKey,
-    plan: Plan,
-    ttl: Option<Duration>,
+    pub(super) new: Vec<ChatMessage>,
+    pub(super) run: Option<RunId>,
+    pub(super) key: IdempotencyKey,
+    left_out: Vec<LeftOut>,
+    pub(super) plan: Plan,
+    pub(super) ttl: Option<Duration>,
     summary_failure: Option<Error>,
 }
 
@@ -137,21 +122,44 @@ impl fmt::Debug for Inference {
     }
 }
 
+/// A window, and what it was made of.
+pub(super) struct Made {
+    pub(super) assembled: Assembled,
+    /// The session as it is with the new summary.
+    pub(super) state: State,
+    made_by: Option<&'static str>,
+    /// Whether a summary was due and is missing.
+    missing: bool,
+    failure: Option<Error>,
+}
+
+/// Whether a summary of the session is due.
+enum Due {
+    No,
+    Made(Held),
+    /// Somebody else is at it, or there is nothing older to summarize.
+    Missing,
+}
+
 impl Sessions {
     /// Begins an inference: makes the window that the model is to see (ATH-2, ATH-4 to ATH-7).
     ///
+    /// Nothing is stored before the inference [completes](Inference::complete): a summary that was made and what a
+    /// strategy erases are part of its completion.
+    ///
     /// Past the profile's threshold the older messages become a summary first, if there is a
-    /// [summarizer](Self::with_summarizer); `EPHEMERAL` inferences make none. Of several at once one makes it, and the
-    /// others do not wait: their windows are made without. The window holds at most the profile's
-    /// `max_tokens`, unless the system prompt, the hints, the summary and the new messages alone are more: those are
-    /// always there.
+    /// [summarizer](Self::with_summarizer); so do messages that would leave the window before that. `EPHEMERAL` inferences
+    /// ask no model. Of several at once one makes the summary, and the others do not wait: their windows are made
+    /// without. The window holds at most the profile's `max_tokens`, everything that the model receives included;
+    /// [`Inference::left_out`] says which messages it lacks.
     ///
     /// # Errors
-    /// `NotFound`; `InvalidInput` naming `messages` for a message that cannot be stored or a tool's result that answers
-    /// no call; the stores' own and the strategies'.
+    /// `NotFound`; `InvalidInput` naming `messages` for a message that cannot be stored, a tool's result that answers no
+    /// call, or new messages that are over `max_tokens` together with the prompt and the hints, before a model is asked;
+    /// the stores' own and the strategies'.
     ///
     /// # Cancellation
-    /// The session is as it was; a summary is whole or absent.
+    /// The session is as it was.
     ///
     /// # Complexity
     /// O(window), whatever the length of the session.
@@ -170,15 +178,16 @@ impl Sessions {
             new,
             run,
             key,
+            left_out: Vec::new(),
             plan: Plan::Nothing,
             ttl: None,
             summary_failure: None,
         };
-        if memory == Memory::Off {
+        if memory.unwrap_or(self.memory) == Memory::Off {
             inference.window = Window::injected(inference.new.iter().cloned());
             return Ok(inference);
         }
-        self.look(&mut inference, persistence).await?;
+        self.look(&mut inference, persistence.unwrap_or(self.persistence)).await?;
         Ok(inference)
     }
 
@@ -188,80 +197,85 @@ impl Sessions {
         let started = Instant::now();
         let (record, reader) = self.used(BEGIN, &inference.id).await?;
         inference.ttl = record.ttl();
-        let seen = match persistence {
-            Persistence::Flush => Some(reader.history.thread_info(&thread).await?.last),
-            _ => None,
+        self.check_view(BEGIN, Some(&record.profile), persistence)?;
+        let replaces = persistence == Persistence::Flush;
+        let seen = match replaces || self.assembler.effect() == StrategyEffect::Erases {
+            true => Some(reader.history.thread_info(&thread).await?.last),
+            false => None,
         };
         let walk = Walk {
             reach: self.assembler.reach(&record),
             tokens: self.summarizer.as_ref().and(record.profile.summarization_threshold()),
             // What arrives from now on stays behind a replacement, so it is no part of what replaces.
-            before: seen.map(|last| Seq::new(last.get().saturating_add(1))),
+            before: seen.filter(|_| replaces).map(|last| Seq::new(last.get().saturating_add(1))),
         };
         let state = reader.read(&thread, walk).await?;
         self.watch.loaded(started.elapsed());
-        let state = match persistence {
-            Persistence::Ephemeral => state,
-            _ => Box::pin(self.summarized(inference, &reader, &record, walk, state)).await?,
-        };
-        let State { messages, summary, mark, revision, .. } = state;
-        let assembled = self
-            .assembler
-            .assemble(
-                &reader,
-                &thread,
-                &record,
-                (messages, summary.as_ref()),
-                &inference.new,
-                &mut Told::default(),
-            )
-            .await?;
+        let asks_model = persistence != Persistence::Ephemeral;
+        let parts =
+            Parts { thread: &thread, record: &record, state: &state, new: &inference.new, asks_model };
+        let made = self.make(&reader, parts, &mut Told::default()).await?;
+        let Made { assembled, state, made_by, missing, failure } = made;
+        let Assembled { stored, summary, erases_up_to, writes, .. } = assembled;
+        inference.summary_failure = failure;
         inference.window = assembled.window;
-        inference.plan = match (persistence, seen) {
-            (Persistence::Ephemeral, _) => Plan::Nothing,
-            (Persistence::Flush, Some(seen)) => {
-                let summarized = revision.is_some();
-                Plan::Replace(Base { seen, stored: assembled.stored, summary, mark, summarized })
-            }
-            _ => Plan::Append,
+        inference.left_out = assembled.left_out;
+        let made_by = made_by.filter(|_| summary.is_some());
+        let base = Base { seen: seen.unwrap_or_default(), state, summary };
+        let changes = Changes { made_by, erases_up_to, writes };
+        inference.plan = match persistence {
+            Persistence::Ephemeral => Plan::Nothing,
+            _ if !self.reader.view.writes() => Plan::Nothing,
+            // What a summary that was due should have told of stays stored.
+            Persistence::Flush if !missing => Plan::Replace(base, stored, changes),
+            _ => Plan::Append(base, changes),
         };
         Ok(())
     }
 
-    /// The state after the summary that is due, where one is.
-    async fn summarized(
-        &self,
-        inference: &mut Inference,
-        reader: &Reader,
-        record: &Record,
-        walk: Walk,
-        state: State,
-    ) -> Result<State> {
-        let (Some(summarizer), Some(max_tokens), Some(threshold)) =
-            (&self.summarizer, record.profile.max_tokens(), record.profile.summarization_threshold())
-        else {
-            return Ok(state);
-        };
-        let thread = self.thread(&inference.id);
-        let sizes = Sizes { max_tokens, threshold };
-        if !summarizer.is_due(reader, &state, sizes) {
-            return Ok(state);
-        }
-        match summarizer.run(reader, &thread, &state, sizes).await {
-            Ok(false) => Ok(state),
-            Ok(true) => {
-                self.check_still_there(BEGIN, &inference.id).await?;
-                reader.read(&thread, walk).await
-            }
-            Err(error) => {
-                self.watch.summary_failed();
-                if summarizer.on_failure == OnSummaryFailure::Fail {
-                    return Err(error);
+    /// Makes the summary that is due, and the window, without storing anything.
+    pub(super) async fn make(&self, reader: &Reader, parts: Parts<'_>, told: &mut Told) -> Result<Made> {
+        let fixed = self.assembler.fixed(&*reader.counter, &parts)?;
+        let mut state = parts.state.clone();
+        let (mut made_by, mut missing, mut failure) = (None, false, None);
+        if parts.asks_model {
+            match Box::pin(self.summarized(reader, &parts, fixed)).await {
+                Ok(Due::Made(held)) => {
+                    made_by = Some(SESSION);
+                    state.take_in(held);
                 }
-                inference.summary_failure = Some(error);
-                Ok(state)
+                Ok(due) => missing = matches!(due, Due::Missing),
+                Err(error) => {
+                    self.watch.summary_failed();
+                    if self.summarizer.as_ref().is_some_and(Summarizer::fails) {
+                        return Err(error);
+                    }
+                    missing = true;
+                    failure = Some(error);
+                }
             }
         }
+        let parts = Parts { state: &state, ..parts };
+        let mut assembled = self.assembler.assemble(reader, &parts, fixed, told).await?;
+        missing |= assembled.summary_missing;
+        let failure = failure.or(assembled.failure.take());
+        Ok(Made { made_by: assembled.made_by.or(made_by), assembled, state, missing, failure })
+    }
+
+    /// The summary that is due before the window is made.
+    async fn summarized(&self, reader: &Reader, parts: &Parts<'_>, fixed: u64) -> Result<Due> {
+        let profile = &parts.record.profile;
+        let (Some(summarizer), Some(max_tokens), Some(threshold)) =
+            (&self.summarizer, profile.max_tokens(), profile.summarization_threshold())
+        else {
+            return Ok(Due::No);
+        };
+        let sizes = Sizes { max_tokens, threshold, fixed };
+        if !summarizer.is_due(reader, parts.state, sizes) {
+            return Ok(Due::No);
+        }
+        let made = summarizer.run(reader, parts.thread, parts.state, sizes).await?;
+        Ok(made.map_or(Due::Missing, Due::Made))
     }
 
     /// The messages as they are stored: counted once, and tagged with the run.
@@ -273,6 +287,9 @@ impl Sessions {
             }
             if message.run.is_none() {
                 message.run = run.cloned();
+            }
+            if message.author.is_none() {
+                message.author.clone_from(&self.author);
             }
             message
         };
@@ -293,107 +310,15 @@ impl Inference {
         self.summary_failure.as_ref()
     }
 
-    /// Stores the new messages and the model's answer, in one step, as the request's [`Persistence`] asks (ALQ-7).
-    ///
-    /// Calling it again with the same answer stores nothing more and returns the same, so it may be retried after any
-    /// error.
-    ///
-    /// # Errors
-    /// `NotFound` where the session was deleted meanwhile, and nothing of the inference remains; `Conflict` where the
-    /// idempotency key stored another answer, or where the session that this inference was to replace was cleared or
-    /// replaced meanwhile; `InvalidInput` for no messages, for more than 1,000, or what the store refuses; the stores'
-    /// own.
-    ///
-    /// # Cancellation
-    /// The messages are stored whole or not at all.
-    pub async fn complete(&self, answer: impl IntoIterator<Item = ChatMessage>) -> Result<Persisted> {
-        let answer = self.sessions.stamped(answer.into_iter().collect(), self.run.as_ref());
-        let new: Vec<_> = self.new.iter().cloned().chain(answer).collect();
-        let persisted = match &self.plan {
-            Plan::Nothing => return Ok(Persisted::Nothing),
-            Plan::Append => self.append(new).await?,
-            Plan::Replace(base) => {
-                let persisted = self.replace(base, new).await?;
-                // A thread that held nothing has no time to live yet; a replacement leaves the one there is.
-                if self.ttl.is_some() {
-                    let set = self.history().set_ttl(&self.thread(), self.ttl.map(Ttl::sliding)).await;
-                    set.map_err(|error| error.with_idempotent(true))?;
-                }
-                persisted
-            }
-        };
-        self.sessions
-            .check_still_there(COMPLETE, &self.id)
-            .await
-            .map_err(|error| error.with_idempotent(true))?;
-        Ok(persisted)
+    /// Which stored messages the window lacks and its summary does not cover, by what left them out. Messages that were
+    /// left out are stored on, unless the strategy erases them or the inference is a `FLUSH`.
+    #[must_use]
+    pub fn left_out(&self) -> &[LeftOut] {
+        &self.left_out
     }
 
     /// Ends the inference without an answer. The session is as it was.
     pub fn cancel(self) {
         drop(self);
     }
-
-    async fn append(&self, new: Vec<ChatMessage>) -> Result<Persisted> {
-        let mut options = AppendOptions::default().with_idempotency_key(self.key.clone());
-        options.ttl = self.ttl.map(Ttl::sliding);
-        let appended = self.history().append_many(&self.thread(), new, options).await?;
-        Ok(Persisted::Appended(appended))
-    }
-
-    async fn replace(&self, base: &Base, new: Vec<ChatMessage>) -> Result<Persisted> {
-        let mut mark = Mark::new(&self.key, &new)?;
-        if let Some(there) = base.mark.as_ref().filter(|there| there.id == mark.id) {
-            return same(there, &mark);
-        }
-        let mut messages = Vec::with_capacity(base.stored.len() + new.len() + 1);
-        if let Some(held) = &base.summary {
-            (mark.summary, mark.covers) = (true, held.messages);
-            messages.push(with_tokens(ChatMessage::system(held.text.as_str()), held.tokens));
-        }
-        messages.extend(base.stored.iter().map(|stored| ChatMessage::clone(&stored.message)));
-        messages.extend(new);
-        let Some(first) = messages.first_mut() else {
-            return Err(Error::under_limit(COMPLETE, "messages", 0, 1));
-        };
-        mark.put_on(first);
-        let replacement = Replacement::new(base.seen, messages);
-        let error = match self.history().replace(&self.thread(), replacement).await {
-            Ok(_) => {
-                if base.summarized {
-                    // It is of no use any more; the mark keeps everybody from it if it stays.
-                    let _ = self.sessions.reader.summaries.remove(&self.thread()).await;
-                }
-                return Ok(Persisted::Replaced);
-            }
-            Err(error) => error,
-        };
-        if error.kind() != ErrorKind::Conflict {
-            // Whoever tries again finds the mark, or replaces what is still there.
-            return Err(error.with_idempotent(true));
-        }
-        // It may be this very replacement that came through before, unheard.
-        let first = self.history().get_messages(&self.thread(), 0, 1).await?;
-        match first.first().and_then(|stored| Mark::of(&stored.message)) {
-            Some(there) if there.id == mark.id => same(&there, &mark),
-            _ => Err(error),
-        }
-    }
-
-    fn history(&self) -> &dyn larder_kernel::HistoryProvider {
-        &*self.sessions.reader.history
-    }
-
-    fn thread(&self) -> Thread {
-        self.sessions.thread(&self.id)
-    }
-}
-
-/// What a replacement that was done already means for one with the same key.
-fn same(there: &Mark, mark: &Mark) -> Result<Persisted> {
-    if there.content == mark.content {
-        return Ok(Persisted::Replaced);
-    }
-    Err(Error::new(ErrorKind::Conflict, COMPLETE, "the idempotency key was used for another answer")
-        .with_field("idempotency_key"))
 }

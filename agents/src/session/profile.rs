@@ -3,6 +3,8 @@
 use larder_kernel::{Error, Result};
 use serde::{Deserialize, Serialize};
 
+use crate::written::whole;
+
 /// Tokens of the whole window when nothing else is said.
 pub const MAX_TOKENS_DEFAULT: u64 = 4096;
 /// Tokens past which a session is summarized when nothing else is said.
@@ -44,9 +46,9 @@ pub enum SessionProfile {
 struct Written {
     #[serde(rename = "type")]
     kind: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "whole")]
     max_tokens: Option<i64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "whole")]
     summarization_threshold: Option<i64>,
 }
 

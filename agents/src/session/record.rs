@@ -218,6 +218,17 @@ impl Records {
         }
     }
 
+    /// Takes the mark of a session that was made under it.
+    pub(crate) async fn publish(&self, operation: &'static str, id: &SessionId) -> Result<()> {
+        let gone = || Error::new(ErrorKind::Conflict, operation, "the session was deleted while it was made");
+        let (mut record, revision) = self.read(operation, id).await?.ok_or_else(gone)?;
+        record.deleted = false;
+        let options = record.options(KeyValueCondition::AtRevision(revision));
+        let value = encode(operation, &record)?;
+        self.store.put(&self.bucket, &self.key(id)?, value, options).await?;
+        Ok(())
+    }
+
     /// Removes the record of a session that is marked as going, and no other: the id may have been taken anew.
     pub(crate) async fn remove_deleted(&self, operation: &'static str, id: &SessionId) -> Result<()> {
         let Some((record, revision)) = self.read(operation, id).await? else { return Ok(()) };

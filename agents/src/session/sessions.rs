@@ -5,10 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use larder_kernel::{
-    AgentId, CompactionStrategy, Error, ErrorKind, HistoryProvider, KeyValueStore, LanguageModel, Result,
-    SessionId, StoredMessage, Thread, check,
+    AgentId, Author, CompactionStrategy, Error, ErrorKind, HistoryProvider, KeyValueStore, LanguageModel,
+    Result, SessionId, StoredMessage, StrategyEffect, Thread, check,
 };
 
+use super::config::Persistence;
+use super::configured::Knowledge;
+use super::inference::Memory;
 use super::metrics::{SessionAlert, SessionThresholds, Watch};
 use super::profile::SessionProfile;
 use super::record::{Record, Records};
@@ -16,6 +19,7 @@ use super::state::Reader;
 use super::summarize::{OnSummaryFailure, Summarizer, SummaryPolicy};
 use super::window::{Assembler, HintOrder};
 use crate::compaction::SummaryStore;
+use crate::context::memory::LimitedWindow;
 use crate::tokens::{EstimatedTokenCounter, TokenCounter};
 
 /// Longest system prompt, in bytes of UTF-8.
@@ -120,6 +124,12 @@ pub struct Sessions {
     pub(crate) summarizer: Option<Summarizer>,
     pub(crate) watch: Watch,
     pub(crate) ttl: Option<Duration>,
+    /// What a document configured.
+    pub(crate) profile: SessionProfile,
+    pub(crate) persistence: Persistence,
+    pub(crate) memory: Memory,
+    pub(crate) author: Option<Author>,
+    pub(crate) knowledge: Option<Knowledge>,
 }
 
 impl fmt::Debug for Sessions {
@@ -144,11 +154,21 @@ impl Sessions {
         Ok(Self {
             records: Records::new(store, agent.clone())?,
             agent,
-            reader: Reader { history, summaries, counter: Arc::new(EstimatedTokenCounter) },
+            reader: Reader {
+                history,
+                summaries,
+                counter: Arc::new(EstimatedTokenCounter),
+                view: LimitedWindow::new().without_max_bytes(),
+            },
             assembler: Assembler::default(),
             summarizer: None,
             watch: Watch::default(),
             ttl: None,
+            profile: SessionProfile::default(),
+            persistence: Persistence::default(),
+            memory: Memory::default(),
+            author: None,
+            knowledge: None,
         })
     }
 
@@ -189,6 +209,7 @@ impl Sessions {
             policy: SummaryPolicy::default(),
             on_failure: OnSummaryFailure::default(),
             timeout: SUMMARY_TIMEOUT_DEFAULT,
+            answers: Arc::default(),
         });
         self
     }
@@ -220,6 +241,60 @@ impl Sessions {
     pub fn with_strategies(mut self, strategies: Vec<Arc<dyn CompactionStrategy>>) -> Self {
         self.assembler.strategies = strategies;
         self
+    }
+
+    /// Names the author of messages that name none. Agents that use a session together have sessions of one agent, by
+    /// [`with_agent`](Self::with_agent), and each its own author (AKKA-1).
+    #[must_use]
+    pub fn with_author(mut self, author: Author) -> Self {
+        self.author = Some(author);
+        self
+    }
+
+    /// Sets what the agent sees of a session, and whether its inferences are stored (AKKA-2 to AKKA-4). Everything is seen
+    /// and stored unless told otherwise.
+    ///
+    /// # Errors
+    /// What [`LimitedWindow::check`] refuses; `InvalidInput` naming `memory` where it shows a part of a session, and a
+    /// strategy that is set summarizes or erases, for which it would have to see all. [`begin`](Self::begin) refuses it
+    /// where strategies are set later, where the profile of the session asks for summaries, and for a `FLUSH`.
+    pub fn with_memory(mut self, memory: LimitedWindow) -> Result<Self> {
+        memory.check()?;
+        self.reader.view = memory;
+        self.check_view("session.config", None, Persistence::Incremental)?;
+        Ok(self)
+    }
+
+    /// Sets whether inferences use the memory of their session where the request does not say (ATH-10). They do unless
+    /// told otherwise.
+    #[must_use]
+    pub fn with_default_memory(mut self, memory: Memory) -> Self {
+        self.memory = memory;
+        self
+    }
+
+    /// What needs all of a session is not done by an agent that sees a part of it.
+    pub(crate) fn check_view(
+        &self,
+        operation: &'static str,
+        profile: Option<&SessionProfile>,
+        persistence: Persistence,
+    ) -> Result<()> {
+        let view = &self.reader.view;
+        if view.reads() && !view.is_part() {
+            return Ok(());
+        }
+        let message = if self.assembler.effect() > StrategyEffect::None {
+            "the memory shows a part of the session, and a strategy of `strategies` summarizes or erases all of it"
+        } else if self.summarizer.is_some() && profile.is_some_and(|p| p.summarization_threshold().is_some())
+        {
+            "the memory shows a part of the session, and `summarization_threshold` asks for a summary of all of it"
+        } else if persistence == Persistence::Flush && view.writes() {
+            "the memory shows a part of the session, and the `persistence` FLUSH replaces all of it"
+        } else {
+            return Ok(());
+        };
+        Err(Error::invalid(operation, "memory", message))
     }
 
     /// Sets the limits past which alerts are raised.

@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
+use larder_kernel::check::size;
 use larder_kernel::{
     ChatMessage, HistoryProvider, Origin, Reach, Result, Revision, Seq, StoredMessage, Thread,
 };
 
 use super::flush::{Mark, unmarked};
-use crate::compaction::{MessageMark, SummaryStore};
+use crate::compaction::{MessageMark, Summary, SummaryStore};
+use crate::context::memory::LimitedWindow;
 use crate::lookback::Lookback;
 use crate::tokens::{TokenCounter, tokens_of};
 
-/// The name under which summaries of sessions are kept.
-const STRATEGY: &str = "session";
 /// Messages of the first page of a walk back; each page is twice the one before, up to the last.
 const FIRST_PAGE: usize = 32;
 const LAST_PAGE: usize = 1_024;
@@ -43,7 +43,20 @@ pub(crate) struct Held {
     pub(crate) messages: u64,
 }
 
-#[derive(Debug)]
+impl Held {
+    pub(crate) fn summary(&self) -> Summary {
+        let Self { up_to, text, tokens, messages } = self.clone();
+        Summary { up_to, text, tokens, messages, strategy: String::new(), covers: None }
+    }
+}
+
+impl From<Summary> for Held {
+    fn from(Summary { up_to, text, tokens, messages, .. }: Summary) -> Self {
+        Self { up_to, text, tokens, messages }
+    }
+}
+
+#[derive(Debug, Clone)]
 pub(crate) struct State {
     /// The newest messages after the summary, oldest first.
     pub(crate) messages: Vec<StoredMessage>,
@@ -52,10 +65,28 @@ pub(crate) struct State {
     pub(crate) mark: Option<Mark>,
     /// The first message that a new summary covers.
     pub(crate) first: Option<MessageMark>,
+    /// The last message that a summary covers which was made since.
+    pub(crate) covered_last: Option<MessageMark>,
+    /// The first message of the thread.
+    pub(crate) thread_first: Option<Seq>,
+    /// The place before which messages were not read.
+    pub(crate) unread_before: Option<Seq>,
+    /// Whether the view left messages out, and not the reach alone.
+    pub(crate) limited: bool,
     /// The revision that a new summary must name.
     pub(crate) revision: Option<Revision>,
     /// How many messages were read, in how many pages.
     pub(crate) read: Count,
+}
+
+impl State {
+    /// Puts a new summary in the place of the messages that it covers.
+    pub(crate) fn take_in(&mut self, held: Held) {
+        let left = self.messages.partition_point(|stored| stored.seq <= held.up_to);
+        let covered = self.messages.drain(..left);
+        self.covered_last = covered.as_slice().last().map(MessageMark::from);
+        self.summary = Some(held);
+    }
 }
 
 /// The newest messages of a thread.
@@ -64,6 +95,8 @@ struct Walked {
     messages: Vec<StoredMessage>,
     /// Whether they are all that the thread holds.
     whole: bool,
+    /// Whether the view ended the walk, or left messages out.
+    limited: bool,
     read: Count,
 }
 
@@ -73,6 +106,8 @@ pub(crate) struct Reader {
     pub(crate) history: Arc<dyn HistoryProvider>,
     pub(crate) summaries: SummaryStore,
     pub(crate) counter: Arc<dyn TokenCounter>,
+    /// What the agent sees of the session.
+    pub(crate) view: LimitedWindow,
 }
 
 impl Reader {
@@ -81,20 +116,21 @@ impl Reader {
     /// The messages are read first. A replacement that comes in between is then seen by its mark, and a summary of what
     /// it replaced is not taken for one of what stands there now.
     pub(crate) async fn read(&self, thread: &Thread, walk: Walk) -> Result<State> {
-        let Walked { messages, whole, read } = self.walk_back(thread, walk).await?;
-        let first = match messages.first() {
-            Some(first) if whole => Some(first.clone()),
+        let walked = self.walk_back(thread, walk).await?;
+        let first = match walked.messages.first() {
+            Some(first) if walked.whole && !walked.limited => Some(first.clone()),
             _ => self.history.get_messages(thread, 0, 1).await?.into_iter().next(),
         };
-        self.with_summary(thread, messages, first, read).await
+        self.with_summary(thread, walked, first).await
     }
 
     /// Reads all messages of a session.
     pub(crate) async fn read_all(&self, thread: &Thread) -> Result<(Vec<StoredMessage>, Option<Held>)> {
         let walk = Walk { reach: Reach::Everything, tokens: None, before: None };
-        let Walked { messages, read, .. } = self.walk_back(thread, walk).await?;
-        let first = messages.first().cloned();
-        let held = self.with_summary(thread, Vec::new(), first, read).await?.summary;
+        let all = self.all();
+        let walked = all.walk_back(thread, walk).await?;
+        let (first, messages) = (walked.messages.first().cloned(), walked.messages.clone());
+        let held = all.with_summary(thread, walked, first).await?.summary;
         let messages = messages.into_iter().filter(|stored| !is_summary(&stored.message)).map(unmarked);
         Ok((messages.collect(), held))
     }
@@ -102,25 +138,24 @@ impl Reader {
     async fn with_summary(
         &self,
         thread: &Thread,
-        messages: Vec<StoredMessage>,
+        walked: Walked,
         first: Option<StoredMessage>,
-        read: Count,
     ) -> Result<State> {
+        let Walked { messages, whole, limited, read } = walked;
         let mark = first.as_ref().and_then(|first| Mark::of(&first.message));
-        let stored = self.summaries.current(&*self.history, thread).await?;
-        let revision = stored.as_ref().map(|stored| stored.revision);
-        let kept =
-            stored.map(|stored| stored.summary).filter(|summary| holds(&summary.strategy, mark.as_ref()));
+        let stored = self.summaries.look(&*self.history, thread).await?;
+        let revision = stored.as_ref().map(|(stored, _)| stored.revision);
+        let kept = stored.filter(|(_, current)| *current).map(|(stored, _)| stored.summary);
+        let kept = kept.filter(|summary| holds(&summary.strategy, mark.as_ref()));
+        // A summary tells of all authors: whoever may not see them all is not told.
+        let sees_all = self.view.reads() && self.view.filter().is_empty();
+        let kept = kept.filter(|_| sees_all);
         let covered = kept.as_ref().and_then(|kept| kept.covers).map(|covers| covers.first);
         let first_mark = covered.or_else(|| first.as_ref().map(MessageMark::from));
+        let thread_first = first.as_ref().map(|first| first.seq);
         let summary = match (kept, first, &mark) {
-            (Some(kept), ..) => Some(Held {
-                up_to: kept.up_to,
-                text: kept.text,
-                tokens: kept.tokens,
-                messages: kept.messages,
-            }),
-            (None, Some(first), Some(mark)) if mark.summary => Some(Held {
+            (Some(kept), ..) => Some(Held::from(kept)),
+            (None, Some(first), Some(mark)) if mark.summary && sees_all => Some(Held {
                 up_to: first.seq,
                 tokens: self.tokens(&first.message),
                 text: first.message.text.clone(),
@@ -129,6 +164,7 @@ impl Reader {
             _ => None,
         };
         let after = summary.as_ref().map_or(Seq::MIN, |held| held.up_to);
+        let oldest = messages.first().map(|stored| stored.seq);
         let messages =
             messages.into_iter().filter(|stored| stored.seq > after && !is_summary(&stored.message));
         Ok(State {
@@ -136,23 +172,46 @@ impl Reader {
             summary,
             mark,
             first: first_mark,
+            covered_last: None,
+            thread_first,
+            unread_before: match self.view.filter().is_empty() && self.view.reads() {
+                true => oldest.filter(|_| !whole).or(limited.then_some(Seq::MAX)),
+                false => Some(Seq::MAX),
+            },
+            limited,
             revision,
             read,
         })
+    }
+
+    /// The same without limits to what is seen.
+    fn all(&self) -> Self {
+        Self { view: LimitedWindow::new().without_max_bytes(), ..self.clone() }
     }
 
     async fn walk_back(&self, thread: &Thread, walk: Walk) -> Result<Walked> {
         let mut newest_first: Vec<StoredMessage> = Vec::new();
         let (mut lookback, mut further, mut read) =
             (Lookback::default(), Lookback::default(), Count::default());
+        if !self.view.reads() {
+            return Ok(Walked { messages: newest_first, whole: false, limited: true, read });
+        }
         let tokens = walk.tokens.map(Reach::Tokens);
-        let (mut before, mut limit) = (walk.before, FIRST_PAGE);
-        let whole = loop {
-            let page = self.history.tail(thread, before, limit).await?;
+        let (mut before, mut limit, mut bytes) = (walk.before, FIRST_PAGE, 0);
+        let (whole, limited) = 'pages: loop {
+            let page = match self.view.filter().is_empty() {
+                true => self.history.tail(thread, before, limit).await?,
+                false => self.history.tail_matching(thread, self.view.filter(), before, limit).await?,
+            };
             let (short, oldest) = (page.len() < limit, page.first().map(|stored| stored.seq));
             read.pages += 1;
-            read.messages += larder_kernel::check::size(page.len());
+            read.messages += size(page.len());
             for stored in page.into_iter().rev() {
+                bytes += size(stored.message.size_bytes());
+                let is_full = self.view.last().is_some_and(|last| newest_first.len() >= last);
+                if is_full || self.view.max_bytes().is_some_and(|max| bytes > max) {
+                    break 'pages (false, true);
+                }
                 let origin = Origin::Stored(stored.seq);
                 lookback.add(walk.reach, &*self.counter, origin, &stored.message);
                 if let Some(tokens) = tokens {
@@ -161,16 +220,17 @@ impl Reader {
                 newest_first.push(stored);
             }
             if short {
-                break true;
+                break (true, false);
             }
             if lookback.is_enough(walk.reach) && tokens.is_none_or(|tokens| further.is_enough(tokens)) {
-                break false;
+                break (false, false);
             }
             before = oldest;
             limit = (limit * 2).min(LAST_PAGE);
         };
         newest_first.reverse();
-        Ok(Walked { messages: newest_first, whole, read })
+        let limited = limited || !self.view.filter().is_empty();
+        Ok(Walked { messages: newest_first, whole, limited, read })
     }
 
     pub(crate) fn tokens(&self, message: &ChatMessage) -> u64 {
@@ -178,17 +238,14 @@ impl Reader {
     }
 }
 
-/// The name of a summary's maker, which tells what was summarized.
-pub(crate) fn strategy(mark: Option<&Mark>) -> String {
-    mark.map_or_else(|| STRATEGY.to_owned(), |mark| format!("{STRATEGY}@{}", mark.id))
+/// The name of a summary's maker, which says what was summarized.
+pub(crate) fn made_by(maker: &str, mark: Option<&Mark>) -> String {
+    mark.map_or_else(|| maker.to_owned(), |mark| format!("{maker}@{}", mark.id))
 }
 
 /// Whether a summary is one of what the thread holds now.
 fn holds(made_by: &str, mark: Option<&Mark>) -> bool {
-    match mark {
-        Some(_) => made_by == strategy(mark),
-        None => !made_by.contains('@'),
-    }
+    made_by.split_once('@').map(|(_, id)| id) == mark.map(|mark| &*mark.id)
 }
 
 fn is_summary(message: &ChatMessage) -> bool {

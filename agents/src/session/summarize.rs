@@ -9,9 +9,9 @@ use larder_kernel::{
 };
 
 use super::flush::Mark;
-use super::state::{Held, Reader, State, strategy};
+use super::state::{Held, Reader, State};
 use crate::compaction::turns::units;
-use crate::compaction::{Covered, Summary};
+use crate::compaction::{Answers, SummaryClaim};
 
 const OPERATION: &str = "session.summarize";
 /// Messages that are read at a time.
@@ -53,77 +53,72 @@ pub(crate) struct Summarizer {
     pub(crate) policy: SummaryPolicy,
     pub(crate) on_failure: OnSummaryFailure,
     pub(crate) timeout: Duration,
+    pub(crate) answers: Arc<Answers>,
 }
 
-/// What the profile says about summaries.
+/// What limits a window.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sizes {
     pub(crate) max_tokens: u64,
     pub(crate) threshold: u64,
+    /// The tokens of what is always in the window: the prompt, the hints and the new messages.
+    pub(crate) fixed: u64,
+}
+
+impl Sizes {
+    /// The tokens that stored messages may have besides a summary of so many.
+    fn room(self, summary: u64) -> u64 {
+        self.max_tokens.saturating_sub(self.fixed).saturating_sub(summary)
+    }
+
+    /// The tokens that a summary is asked to have at most.
+    fn summary_tokens(self) -> u64 {
+        (self.threshold / OUTPUT_PART).max(OUTPUT_TOKENS_MIN).min(self.max_tokens / 2)
+    }
 }
 
 impl Summarizer {
-    /// Whether a session that stands so is due for a summary.
-    pub(crate) fn is_due(&self, reader: &Reader, state: &State, sizes: Sizes) -> bool {
-        let allowed = self.policy == SummaryPolicy::Rolling || state.summary.is_none();
-        allowed && tokens_of_all(reader, &state.messages) > sizes.threshold
+    /// Whether a summary that fails is an error.
+    pub(crate) fn fails(&self) -> bool {
+        self.on_failure == OnSummaryFailure::Fail
     }
 
-    /// Makes the summary, and says whether one was written.
-    ///
-    /// Nothing is written where somebody else is at it, or where there is nothing older to summarize.
+    /// Whether a session in this state is due for a summary: past the threshold, or where messages would leave the
+    /// window before they are past it.
+    pub(crate) fn is_due(&self, reader: &Reader, state: &State, sizes: Sizes) -> bool {
+        let held = state.summary.as_ref();
+        let allowed = self.policy == SummaryPolicy::Rolling || held.is_none();
+        let tokens = tokens_of_all(reader, &state.messages);
+        allowed && (tokens > sizes.threshold || tokens > sizes.room(held.map_or(0, |held| held.tokens)))
+    }
+
+    /// Makes the summary, without storing it: none where somebody else is at it, or where there is nothing older to
+    /// summarize.
     pub(crate) async fn run(
         &self,
         reader: &Reader,
         thread: &Thread,
         state: &State,
         sizes: Sizes,
-    ) -> Result<bool> {
-        let Some(up_to) = split(reader, state, sizes) else { return Ok(false) };
+    ) -> Result<Option<Held>> {
+        let Some(first) = split(reader, &state.messages, sizes, sizes.summary_tokens()) else {
+            return Ok(None);
+        };
         let lasts = self.timeout + CLAIM_MARGIN;
-        let Some(mut claim) = reader.summaries.claim(thread, lasts).await? else { return Ok(false) };
+        let Some(mut claim) = reader.summaries.claim(thread, lasts).await? else { return Ok(None) };
         let made = async {
-            // Somebody may have made it between the look at the session and the claim.
-            let there = reader.summaries.current(&*reader.history, thread).await?;
-            if there.map(|stored| stored.revision) != state.revision {
-                return Ok(true);
+            let mut job = Job { summarizer: self, reader, thread, sizes, held: state.summary.clone() };
+            let mut next = Some(first);
+            while let Some(up_to) = next {
+                job.take_in_up_to(up_to, &mut claim).await?;
+                let Some(held) = &job.held else { break };
+                let left = state.messages.partition_point(|stored| stored.seq <= held.up_to);
+                let left = &state.messages[left..];
+                // The summary may be longer than was asked for; what it leaves no room for becomes part of it.
+                let fits = tokens_of_all(reader, left) <= sizes.room(held.tokens);
+                next = if fits { None } else { split(reader, left, sizes, held.tokens) };
             }
-            let mut job = Job { summarizer: self, reader, sizes, held: state.summary.clone() };
-            let mut after = state.summary.as_ref().map_or(Seq::MIN, |held| held.up_to);
-            let mut chunk = Vec::new();
-            loop {
-                let page = reader.history.page_after(thread, after, PAGE).await?;
-                let ended = page.len() < PAGE;
-                for stored in page {
-                    after = stored.seq;
-                    if after > up_to {
-                        break;
-                    }
-                    chunk.push(stored);
-                    if tokens_of_all(reader, &chunk) > sizes.threshold {
-                        job.take_in(std::mem::take(&mut chunk)).await?;
-                        reader.summaries.renew(&mut claim).await?;
-                    }
-                }
-                if ended || after >= up_to {
-                    break;
-                }
-            }
-            job.take_in(chunk).await?;
-            let Some(held) = job.held else { return Ok(false) };
-            let summary = Summary {
-                up_to,
-                text: held.text,
-                tokens: held.tokens,
-                messages: held.messages,
-                strategy: strategy(state.mark.as_ref()),
-                covers: covered(state, up_to),
-            };
-            match reader.summaries.put(thread, state.revision, &summary).await {
-                // Somebody else's summary is there: it is as good.
-                Err(error) if error.kind() == ErrorKind::Conflict => Ok(true),
-                written => written.map(|_| true),
-            }
+            Ok(job.held)
         }
         .await;
         // A claim that cannot be given back ends by itself; the summary counts either way.
@@ -136,11 +131,37 @@ impl Summarizer {
 struct Job<'a> {
     summarizer: &'a Summarizer,
     reader: &'a Reader,
+    thread: &'a Thread,
     sizes: Sizes,
     held: Option<Held>,
 }
 
 impl Job<'_> {
+    /// Summarizes what there is so far and everything after it up to a place, by parts.
+    async fn take_in_up_to(&mut self, up_to: Seq, claim: &mut SummaryClaim) -> Result<()> {
+        let Reader { history, summaries, .. } = self.reader;
+        let mut after = self.held.as_ref().map_or(Seq::MIN, |held| held.up_to);
+        let mut chunk = Vec::new();
+        loop {
+            let page = history.page_after(self.thread, after, PAGE).await?;
+            let ended = page.len() < PAGE;
+            for stored in page {
+                after = stored.seq;
+                if after > up_to {
+                    break;
+                }
+                chunk.push(stored);
+                if tokens_of_all(self.reader, &chunk) > self.sizes.threshold {
+                    self.take_in(std::mem::take(&mut chunk)).await?;
+                    summaries.renew(claim).await?;
+                }
+            }
+            if ended || after >= up_to {
+                return self.take_in(chunk).await;
+            }
+        }
+    }
+
     /// Summarizes what there is so far and these messages.
     async fn take_in(&mut self, messages: Vec<StoredMessage>) -> Result<()> {
         let marked = |stored: &StoredMessage| Mark::of(&stored.message).is_some_and(|mark| mark.summary);
@@ -167,6 +188,10 @@ impl Job<'_> {
         }
         text.push_str("Conversation:\n");
         messages.iter().for_each(|stored| write_out(&mut text, &stored.message));
+        let key = Answers::key(self.thread, INSTRUCTIONS, &text);
+        if let Some(answer) = self.summarizer.answers.find(&key) {
+            return Ok(answer);
+        }
         let tokens_max = (self.sizes.threshold / OUTPUT_PART).max(OUTPUT_TOKENS_MIN);
         let request =
             LanguageModelRequest::new(vec![ChatMessage::system(INSTRUCTIONS), ChatMessage::user(text)])
@@ -188,22 +213,16 @@ impl Job<'_> {
                 "the summary is too long for the window",
             ));
         }
+        self.summarizer.answers.put(key, text.to_owned());
         Ok(text.to_owned())
     }
 }
 
-/// The messages by which a summary up to this place recognizes the session.
-fn covered(state: &State, up_to: Seq) -> Option<Covered> {
-    let last = state.messages.iter().find(|stored| stored.seq == up_to)?;
-    Some(Covered { first: state.first?, last: last.into() })
-}
-
-/// The last message that becomes part of the summary: the newer half of the tokens stays as it is, in whole units, and
-/// always the newest unit.
-fn split(reader: &Reader, state: &State, sizes: Sizes) -> Option<Seq> {
-    let messages = &state.messages;
+/// The last message that becomes part of the summary: the newer half of the tokens stays as it is, as far as there is
+/// room besides a summary of so many tokens, in whole units, and always the newest unit.
+fn split(reader: &Reader, messages: &[StoredMessage], sizes: Sizes, summary: u64) -> Option<Seq> {
     let plain: Vec<_> = messages.iter().map(|stored| &*stored.message).collect();
-    let keep_max = (tokens_of_all(reader, messages) / 2).min(sizes.max_tokens);
+    let keep_max = (tokens_of_all(reader, messages) / 2).min(sizes.room(summary));
     let (mut kept, mut cut) = (0, messages.len());
     for unit in units(&plain).into_iter().rev() {
         let start = unit.start;

@@ -4,19 +4,24 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use larder_kernel::{
-    ChatMessage, CompactionStrategy, Error, Origin, Reach, Result, StoredMessage, Thread, Window,
-    WindowMessage,
+    ChatMessage, CompactionStrategy, Error, Origin, PendingWrite, Preparation, Prepared, Reach, Result, Seq,
+    StoredMessage, StrategyEffect, Thread, Window, WindowMessage,
 };
 
+use super::left_out::{LeftOut, Present};
 use super::record::{Hint, Record};
-use super::state::{Held, Reader};
-use crate::compaction::pair_tool_calls;
+use super::state::{Held, Reader, State};
 use crate::compaction::turns::units;
+use crate::compaction::{self, pair_tool_calls, summary_in};
 use crate::context::explain::Stage;
 use crate::tokens::{TokenCounter, tokens_of};
 
 /// What stands over the hints.
 pub const HINTS_HEADER: &str = "[Important context]";
+
+const BEGIN: &str = "session.begin";
+/// The step that keeps a window to its profile's limit.
+const ROLLING_WINDOW: &str = "rolling_window";
 
 /// Where the hints stand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -57,10 +62,45 @@ pub(crate) struct Assembler {
     pub(crate) strategies: Vec<Arc<dyn CompactionStrategy>>,
 }
 
-/// A window, and which of its messages the session holds.
+/// What a window is made of.
+pub(crate) struct Parts<'a> {
+    pub(crate) thread: &'a Thread,
+    pub(crate) record: &'a Record,
+    pub(crate) state: &'a State,
+    pub(crate) new: &'a [ChatMessage],
+    /// Whether strategies may ask their models.
+    pub(crate) asks_model: bool,
+}
+
+impl Parts<'_> {
+    /// What strategies are told besides the window, where `fixed` is the size of what is always in it.
+    fn preparation(&self, fixed: u64) -> Preparation {
+        let mut preparation = Preparation::default().with_tokens_beside(fixed);
+        if self.asks_model {
+            preparation = preparation.with_model();
+        }
+        if !self.new.is_empty() {
+            let asked: Vec<&str> = self.new.iter().map(ChatMessage::text).collect();
+            preparation = preparation.with_query(asked.join("\n"));
+        }
+        preparation
+    }
+}
+
+/// A window, and what strategies would store.
 pub(crate) struct Assembled {
     pub(crate) window: Window,
+    pub(crate) left_out: Vec<LeftOut>,
+    /// The messages of the window that the session holds.
     pub(crate) stored: Vec<StoredMessage>,
+    /// The summary that the session has once the window has been used.
+    pub(crate) summary: Option<Held>,
+    /// The strategy that made this summary, where it is a new one.
+    pub(crate) made_by: Option<&'static str>,
+    pub(crate) erases_up_to: Option<Seq>,
+    pub(crate) summary_missing: bool,
+    pub(crate) failure: Option<Error>,
+    pub(crate) writes: Vec<Arc<dyn PendingWrite>>,
 }
 
 /// The window after each step, where it is to be explained.
@@ -97,64 +137,180 @@ impl Assembler {
     /// How far back a window reads: as the first strategy that looks at more than single messages says, else as the
     /// profile does.
     pub(crate) fn reach(&self, record: &Record) -> Reach {
-        let of_strategies =
-            self.strategies.iter().map(|strategy| strategy.reach()).find(|reach| *reach != Reach::Each);
-        of_strategies.unwrap_or_else(|| record.profile.max_tokens().map_or(Reach::Everything, Reach::Tokens))
+        if self.effect() > StrategyEffect::None {
+            // What is summarized or erased is decided on the whole of it.
+            return Reach::Everything;
+        }
+        self.reaching().map_or_else(
+            || record.profile.max_tokens().map_or(Reach::Everything, Reach::Tokens),
+            |strategy| strategy.reach(),
+        )
+    }
+
+    /// What the strategies store.
+    pub(crate) fn effect(&self) -> StrategyEffect {
+        self.strategies.iter().map(|strategy| strategy.effect()).max().unwrap_or_default()
+    }
+
+    fn reaching(&self) -> Option<&dyn CompactionStrategy> {
+        self.strategies.iter().map(|strategy| &**strategy).find(|strategy| strategy.reach() != Reach::Each)
+    }
+
+    /// The tokens of what is always in a window: the prompt, the hints, the new messages and the stored calls that these
+    /// answer.
+    ///
+    /// # Errors
+    /// `InvalidInput` naming `messages` where they are over the budget.
+    pub(crate) fn fixed(&self, counter: &dyn TokenCounter, parts: &Parts<'_>) -> Result<u64> {
+        let Parts { record, state, new, .. } = parts;
+        let tokens = |messages: &[ChatMessage]| -> u64 {
+            messages.iter().map(|message| tokens_of(counter, message)).sum()
+        };
+        let head = record.system_prompt_tokens + hints_tokens(counter, &record.hints);
+        let pinned = pinned(counter, &state.messages, new);
+        let fixed = head + tokens(new) + pinned;
+        match record.profile.max_tokens() {
+            Some(max_tokens) if fixed > max_tokens => Err(Error::invalid(
+                BEGIN,
+                "messages",
+                "the prompt, the hints and the new messages are over max_tokens of the session's profile",
+            )
+            .with_limit(fixed, max_tokens)),
+            _ => Ok(fixed),
+        }
     }
 
     pub(crate) async fn assemble(
         &self,
         reader: &Reader,
-        thread: &Thread,
-        record: &Record,
-        (stored, summary): (Vec<StoredMessage>, Option<&Held>),
-        new: &[ChatMessage],
+        parts: &Parts<'_>,
+        fixed: u64,
         told: &mut Told,
     ) -> Result<Assembled> {
+        let Parts { record, state, new, .. } = parts;
         let counter = &*reader.counter;
-        let mut window = Window {
-            thread: Some(thread.clone()),
-            messages: stored.iter().cloned().map(WindowMessage::from).collect(),
-        };
-        let held = summary.map(summary_message);
-        told.step("read", false, held.as_ref(), &window.messages);
-        for strategy in &self.strategies {
-            window = strategy.compact(window).await?;
-            told.step(strategy.name(), strategy.drops(), held.as_ref(), &window.messages);
-        }
-        let summary = summary_first(&mut window.messages).or(held);
+        let mut present = Present::default();
+        let (mut made, mut shown) = self.run(reader, parts, fixed, &mut present, told).await?;
+        let mut window = std::mem::take(&mut made.window);
         let from_thread = window.messages.len();
         window.messages.extend(new.iter().cloned().map(WindowMessage::injected));
         if !new.is_empty() {
-            told.step("new_messages", false, summary.as_ref(), &window.messages);
+            told.step("new_messages", false, shown.as_ref(), &window.messages);
         }
         if let Some(max_tokens) = record.profile.max_tokens() {
-            let fixed = record.system_prompt_tokens
-                + hints_tokens(counter, &record.hints)
-                + summary.as_ref().map_or(0, |summary| tokens_of(counter, &summary.message))
-                + new.iter().map(|message| tokens_of(counter, message)).sum::<u64>();
-            let room = max_tokens.saturating_sub(fixed);
+            let mut room = max_tokens.saturating_sub(fixed);
+            let summary = shown.as_ref().map_or(0, |summary| tokens_of(counter, &summary.message));
+            if summary <= room {
+                room -= summary;
+            } else if let Some(Origin::Summary(up_to)) = shown.take().map(|summary| summary.origin) {
+                present.all_before(ROLLING_WINDOW, after(up_to));
+            }
+            let room = room + pinned(counter, &state.messages, new);
             window.messages = roll(counter, window.messages, from_thread, room);
-            told.step("rolling_window", true, summary.as_ref(), &window.messages);
+            told.step(ROLLING_WINDOW, true, shown.as_ref(), &window.messages);
+            present.step(ROLLING_WINDOW, &window.messages, (None, None));
         }
         check_answers(&window.messages, window.messages.len() - new.len())?;
         window.messages = pair_tool_calls(window.messages);
-        told.step("pair_tool_calls", true, summary.as_ref(), &window.messages);
-        let places: HashSet<_> = window.messages.iter().filter_map(|message| place(message.origin)).collect();
-        let stored = stored.into_iter().filter(|stored| places.contains(&stored.seq)).collect();
-        let mut messages = head(record, summary, self.hint_order);
+        told.step("pair_tool_calls", true, shown.as_ref(), &window.messages);
+        present.step("pair_tool_calls", &window.messages, (None, None));
+        let mut messages = head(record, shown, self.hint_order);
         messages.append(&mut window.messages);
         window.messages = messages;
         told.step("session", false, None, &window.messages);
-        Ok(Assembled { window, stored })
+        let stored = state.messages.iter().filter(|stored| present.has(stored.seq)).cloned().collect();
+        Ok(Assembled { window, stored, left_out: present.left_out, ..made })
+    }
+
+    /// Runs the strategies on what is stored, and returns the summary to show apart from the window.
+    async fn run(
+        &self,
+        reader: &Reader,
+        parts: &Parts<'_>,
+        fixed: u64,
+        present: &mut Present,
+        told: &mut Told,
+    ) -> Result<(Assembled, Option<WindowMessage>)> {
+        let Parts { thread, state, .. } = parts;
+        let messages: Vec<_> = state.messages.iter().cloned().map(WindowMessage::from).collect();
+        let preparation = parts.preparation(fixed).with_since_summary(messages.clone());
+        let headed = self.effect() > StrategyEffect::None;
+        let mut summary = state.summary.clone();
+        let mut shown = summary.as_ref().map(|held| shown_as(held, headed));
+        let mut made_by = None;
+        let mut prepared = Prepared::from(Window { thread: Some((*thread).clone()), messages });
+        *present = Present::new(&prepared.window.messages);
+        if let Some(before) = state.unread_before {
+            let reaching = || self.reaching().map_or(ROLLING_WINDOW, |strategy| strategy.name());
+            present.all_before(if state.limited { "memory" } else { reaching() }, before);
+        }
+        told.step("read", false, shown.as_ref(), &prepared.window.messages);
+        for strategy in &self.strategies {
+            let (name, erased) = (strategy.name(), prepared.erases_up_to);
+            if strategy.effect() == StrategyEffect::None {
+                prepared = prepared.then(&**strategy, &preparation).await?;
+                // One that leaves the summary out, left it out of what it was given.
+                shown = summary_first(&mut prepared.window.messages).or(shown);
+            } else {
+                prepared.window.messages.splice(0..0, shown.take());
+                prepared = prepared.then(&**strategy, &preparation).await?;
+                let told_now = summary_in(&prepared.window, &*reader.counter);
+                shown = summary_first(&mut prepared.window.messages);
+                // What is erased takes the summary before it along.
+                let erases = prepared.erases_up_to != erased;
+                if let Some(held) = summary.take_if(|_| erases) {
+                    present.all_before(name, after(held.up_to));
+                }
+                match (told_now, &summary) {
+                    (Some(new), held) if held.as_ref().is_none_or(|held| held.up_to != new.up_to) => {
+                        made_by = Some(name);
+                        summary = Some(Held::from(new));
+                    }
+                    (None, Some(held)) => present.all_before(name, after(held.up_to)),
+                    _ => {}
+                }
+            }
+            told.step(name, strategy.drops(), shown.as_ref(), &prepared.window.messages);
+            let covered = shown.as_ref().and_then(|summary| match summary.origin {
+                Origin::Summary(up_to) => Some(up_to),
+                _ => None,
+            });
+            present.step(name, &prepared.window.messages, (covered, prepared.erases_up_to));
+        }
+        let Prepared { window, erases_up_to, summary_missing, failure, writes } = prepared;
+        let made = Assembled {
+            window,
+            left_out: Vec::new(),
+            stored: Vec::new(),
+            summary,
+            made_by,
+            erases_up_to,
+            summary_missing,
+            failure,
+            writes,
+        };
+        Ok((made, shown))
     }
 }
 
-fn place(origin: Origin) -> Option<larder_kernel::Seq> {
-    match origin {
-        Origin::Stored(seq) => Some(seq),
-        _ => None,
+fn after(seq: Seq) -> Seq {
+    Seq::new(seq.get().saturating_add(1))
+}
+
+/// A summary as the window shows it: as strategies that summarize write it, where there are some.
+fn shown_as(held: &Held, headed: bool) -> WindowMessage {
+    if headed { compaction::summary_message(&held.summary()) } else { summary_message(held) }
+}
+
+/// The tokens of the stored messages that new ones belong to, such as calls that they answer.
+fn pinned(counter: &dyn TokenCounter, stored: &[StoredMessage], new: &[ChatMessage]) -> u64 {
+    if new.iter().all(|message| message.tool_results.is_empty()) {
+        return 0;
     }
+    let plain: Vec<_> = stored.iter().map(|stored| &*stored.message).chain(new).collect();
+    let pinned = units(&plain).into_iter().filter(|unit| unit.end > stored.len());
+    let places = pinned.flat_map(|unit| unit.start..unit.end.min(stored.len()));
+    places.map(|place| tokens_of(counter, plain[place])).sum()
 }
 
 /// The summary that a strategy has put in front; it belongs before the hints, or after them.
@@ -225,7 +381,7 @@ fn check_answers(messages: &[WindowMessage], new: usize) -> Result<()> {
     for (index, message) in messages.iter().enumerate().skip(new) {
         if !message.message.tool_results.iter().all(|result| known.contains(&result.call_id)) {
             let error = "a tool's result answers no call of the session";
-            return Err(Error::invalid("session.begin", "messages", error));
+            return Err(Error::invalid(BEGIN, "messages", error));
         }
         known.extend(calls(&messages[index..=index]));
     }

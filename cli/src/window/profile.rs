@@ -3,9 +3,8 @@
 use std::path::Path;
 
 use larder::compaction::{PipelineConfig, StrategyConfig};
-use larder::session::{MemoryConfig, SessionProfile, parse_config};
+use larder::session::{MemoryConfig, MemoryDocument, SessionProfile};
 use larder_kernel::Error;
-use serde_json::Value;
 
 use crate::thread::printable;
 
@@ -25,17 +24,11 @@ impl Profile {
         let name = printable(&path.display().to_string());
         let json = std::fs::read_to_string(path).map_err(|error| format!("cannot read {name}: {error}"))?;
         let wrong = |error: Error| format!("{name}: {}", printable(error.message()));
-        let value: Value = parse_config(&json).map_err(wrong)?;
-        if !value.is_object() {
-            // A list would be read as the fields in their order.
-            return Err(format!("{name}: config: not an object with fields by name"));
-        }
-        Ok(if value.get("pipeline").is_some() {
-            Self::Pipeline { config: parse_config(&json).map_err(wrong)?, name }
-        } else if value.get("type").is_some() {
-            Self::Session { profile: parse_config(&json).map_err(wrong)?, name }
-        } else {
-            Self::Memory { config: parse_config(&json).map_err(wrong)?, name }
+        Ok(match MemoryDocument::parse(&json).map_err(wrong)? {
+            MemoryDocument::Session(profile) => Self::Session { name, profile },
+            MemoryDocument::Memory(config) => Self::Memory { name, config },
+            MemoryDocument::Pipeline(config) => Self::Pipeline { name, config },
+            _ => return Err(format!("{name}: a window cannot be shown with this document")),
         })
     }
 

@@ -5,9 +5,7 @@ use std::time::Duration;
 use larder::Stores;
 use larder::compaction::OnFailure;
 use larder::context::WindowExplanation;
-use larder::session::{
-    InferenceRequest, OnSummaryFailure, SessionInfo, SessionProfile, Sessions, SummaryPolicy,
-};
+use larder::session::{OnSummaryFailure, SessionInfo, SessionProfile, Sessions, SummaryPolicy};
 use larder_kernel::ErrorKind;
 
 use super::{Args, Look};
@@ -72,9 +70,8 @@ impl Look {
             };
             sessions =
                 sessions.with_summarizer(model).with_summaries(SummaryPolicy::Once, on_failure, timeout);
-            sessions.begin(id, InferenceRequest::new([])).await?.cancel();
         }
-        let explained = sessions.explain_window(id).await?;
+        let explained = sessions.explain_window_asking(id, Vec::new()).await?;
         let dropped =
             explained.steps.iter().any(|step| step.name == "rolling_window" && !step.dropped.is_empty());
         if dropped && !summarizes && explained.began_with_summary_up_to.is_none() {

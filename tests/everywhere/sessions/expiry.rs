@@ -33,14 +33,14 @@ pub(crate) async fn an_unused_session_goes_whole_and_a_used_one_stays(backend: &
     for round in 0..4 {
         pass(5).await;
         match round {
-            0 => drop(sessions.begin(&used, user("now there is a summary")).await.unwrap()),
+            0 => turn(&sessions, &used, "now", "there is a summary").await,
             1 => drop(other.get(&used).await.unwrap()),
             2 => drop(other.explain_window(&used).await.unwrap()),
             _ => drop(other.add_hint(&used, "a hint").await.unwrap()),
         }
     }
     let kept = other.get(&used).await.unwrap();
-    assert_eq!((kept.messages.len(), kept.summary.as_deref()), (2, Some("short")));
+    assert_eq!((kept.messages.len(), kept.summary.as_deref()), (4, Some("short")));
     assert_eq!(other.get(&unused).await.unwrap_err().kind(), ErrorKind::NotFound);
     assert!(world.probe().get_messages(&other.thread(&unused), 0, 9).await.unwrap().is_empty());
 

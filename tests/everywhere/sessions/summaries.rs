@@ -43,10 +43,12 @@ pub(crate) async fn past_the_threshold_the_older_half_becomes_a_summary(backend:
     assert!(KEPT[..3].iter().all(|text| prompt.contains(text)) && !prompt.contains(KEPT[3]));
     assert!(!prompt.contains("tea"), "hints are no part of what is summarized");
 
-    // Every handle sees it, the stored messages are all there, and hints added later stand beside it.
+    // It is stored with the turn. Every handle sees it, and the stored messages are all there.
+    assert_eq!(plain.get(&id).await.unwrap().summary, None);
+    inference.complete([ChatMessage::assistant("newer")]).await.unwrap();
     let session = plain.get(&id).await.unwrap();
     assert_eq!(session.summary.as_deref(), Some("They counted to three."));
-    assert_eq!(stored(&plain, &id).await, KEPT);
+    assert_eq!(stored(&plain, &id).await[..6], KEPT);
     let before = plain.with_hint_order(HintOrder::BeforeSummary).begin(&id, user("new")).await.unwrap();
     assert_eq!(texts(&before)[..3], ["prompt", hints, "They counted to three."]);
 }
@@ -127,7 +129,9 @@ pub(crate) async fn two_at_once_make_one_summary(backend: &Backend) {
     let (left, right) =
         (world.sessions().with_summarizer(model.clone()), world.sessions().with_summarizer(model.clone()));
     let (first, second) = tokio::join!(left.begin(&id, user("x")), right.begin(&id, user("x")));
-    assert!(first.is_ok() && second.is_ok());
+    for inference in [first.unwrap(), second.unwrap()] {
+        inference.complete([ChatMessage::assistant("y")]).await.unwrap();
+    }
     assert_eq!(model.times(), 1);
     assert_eq!(left.get(&id).await.unwrap().summary.as_deref(), Some("One."));
 }

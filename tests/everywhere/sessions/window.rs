@@ -47,8 +47,8 @@ pub(crate) async fn over_max_tokens_the_oldest_leave_first_and_the_system_prompt
     assert_eq!(inference.window().messages[1].origin, Origin::Stored(Seq::new(2)));
     let inference = sessions.begin(&id, user("1 2 3 4 5 6 7")).await.unwrap();
     assert_eq!(texts(&inference), ["system prompt", "1 2 3 4 5 6 7"]);
-    let inference = sessions.begin(&id, user("1 2 3 4 5 6 7 8 9 10 11")).await.unwrap();
-    assert_eq!(texts(&inference).len(), 2, "what is asked is always there");
+    let error = sessions.begin(&id, user("1 2 3 4 5 6 7 8 9")).await.unwrap_err();
+    assert_eq!((error.field(), error.actual(), error.limit()), (Some("messages"), Some(11), Some(10)));
     assert_eq!(stored(&sessions, &id).await.len(), 4, "the stored messages stay");
 }
 
@@ -102,8 +102,11 @@ pub(crate) async fn a_call_and_its_result_leave_together(backend: &Backend) {
     let request = InferenceRequest::new([answered("1", "a b c d e f g")]);
     let begun = sessions.begin(&id, request).await.unwrap();
     assert_eq!(parts(&begun), [(0, 0), (1, 0), (0, 1)]);
-    let long = InferenceRequest::new([answered("1", &"z ".repeat(50))]);
+    let long = InferenceRequest::new([answered("1", &"z ".repeat(10))]);
     assert_eq!(parts(&sessions.begin(&id, long).await.unwrap()), [(1, 0), (0, 1)]);
+    let longer = InferenceRequest::new([answered("1", &"z ".repeat(11))]);
+    let error = sessions.begin(&id, longer).await.unwrap_err();
+    assert_eq!((error.field(), error.actual(), error.limit()), (Some("messages"), Some(13), Some(12)));
     begun.complete([ChatMessage::assistant("found it")]).await.unwrap();
 
     // 9 of the pair, 2 of the answer: with 1 new the pair fits, with 2 new it leaves whole.

@@ -8,6 +8,7 @@ use larder_kernel::{AppendOptions, Appended, ChatMessage, Error, Result, RunId, 
 use serde::{Deserialize, Serialize};
 
 use super::MemoryFilter;
+use crate::written::whole;
 
 /// What a limited window holds at most: 156 KiB, as [`ChatMessage::size_bytes`] counts.
 pub const LIMITED_WINDOW_BYTES_DEFAULT: u64 = 156 * 1024;
@@ -28,8 +29,9 @@ pub const LIMITED_WINDOW_BYTES_DEFAULT: u64 = 156 * 1024;
 pub struct LimitedWindow {
     read: bool,
     write: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "whole")]
     read_last: Option<usize>,
+    #[serde(deserialize_with = "whole")]
     max_bytes: Option<u64>,
     #[serde(skip_serializing_if = "MemoryFilter::is_empty")]
     filter: MemoryFilter,
@@ -94,6 +96,12 @@ impl LimitedWindow {
     pub fn without_max_bytes(mut self) -> Self {
         self.max_bytes = None;
         self
+    }
+
+    /// Whether it shows a part of a thread where it reads.
+    #[must_use]
+    pub fn is_part(&self) -> bool {
+        self.read_last.is_some() || self.max_bytes.is_some() || !self.filter.is_empty()
     }
 
     /// Whether it reads.
@@ -238,6 +246,12 @@ impl MemoryProvider {
     #[must_use]
     pub fn custom(memory: impl SessionMemory) -> Self {
         Self::Custom(Arc::new(memory))
+    }
+
+    /// Whether it reads a part of a thread.
+    #[must_use]
+    pub fn is_part(&self) -> bool {
+        matches!(self, Self::Window(window) if window.reads() && window.is_part())
     }
 
     /// Checks every setting.

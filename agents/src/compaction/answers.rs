@@ -1,0 +1,50 @@
+//! The answers of a model, remembered so that no question is paid for twice.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+
+use larder_kernel::{Thread, check};
+use sha2::{Digest, Sha256};
+
+/// Answers of one generation; the generation before is remembered as well.
+const ANSWERS_MAX: usize = 2_048;
+
+type Key = [u8; 32];
+
+/// The newest answers of a model, by their questions.
+///
+/// A turn that was cancelled, a pass that failed later or a store that refused the summary throws an answer away. The same
+/// question is then answered from here.
+#[derive(Default)]
+pub(crate) struct Answers(Mutex<[HashMap<Key, String>; 2]>);
+
+impl fmt::Debug for Answers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Answers").finish_non_exhaustive()
+    }
+}
+
+impl Answers {
+    pub(crate) fn key(thread: &Thread, instructions: &str, question: &str) -> Key {
+        let mut digest = Sha256::new();
+        for part in [thread.agent.as_str(), thread.session.as_str(), instructions, question] {
+            digest.update(check::size(part.len()).to_be_bytes());
+            digest.update(part);
+        }
+        digest.finalize().into()
+    }
+
+    pub(crate) fn find(&self, key: &Key) -> Option<String> {
+        let generations = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        generations.iter().find_map(|answers| answers.get(key)).cloned()
+    }
+
+    pub(crate) fn put(&self, key: Key, answer: String) {
+        let mut generations = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if generations[0].len() >= ANSWERS_MAX {
+            generations[1] = std::mem::take(&mut generations[0]);
+        }
+        generations[0].insert(key, answer);
+    }
+}

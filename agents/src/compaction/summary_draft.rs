@@ -1,0 +1,146 @@
+//! Summaries that are made before they are stored.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use larder_kernel::{Error, Origin, Preparation, Prepared, Result, Seq, Thread, Window, WindowMessage};
+
+use super::summary::Summary;
+use super::summary_maker::{Asking, COVERS, HEADING, SummaryMaker, Writer, begin_with_summary, stored};
+use super::summary_settings::OnFailure;
+use super::turns::is_human_turn;
+use crate::tokens::{TokenCounter, tokens_of};
+
+/// The summary that a window begins with, as its message tells it.
+pub(crate) fn summary_in(window: &Window, counter: &dyn TokenCounter) -> Option<Summary> {
+    window.messages.iter().find_map(|message| {
+        let Origin::Summary(up_to) = message.origin else { return None };
+        let text = &*message.message.text;
+        let messages = message.message.metadata.get(COVERS).and_then(serde_json::Value::as_u64);
+        Some(Summary {
+            up_to,
+            text: text.strip_prefix(HEADING).unwrap_or(text).to_owned(),
+            tokens: tokens_of(counter, &message.message),
+            messages: messages.unwrap_or_default(),
+            strategy: String::new(),
+            covers: None,
+        })
+    })
+}
+
+impl SummaryMaker {
+    /// As [`compact`](Self::compact), but nothing is stored. The previous summary is the one in the window.
+    pub(super) async fn prepare(
+        &self,
+        window: Window,
+        writer: &dyn Writer,
+        preparation: &Preparation,
+    ) -> Result<Prepared> {
+        let Some(thread) = window.thread.clone() else { return Ok(window.into()) };
+        let mut prepared = self.prepare_summary(&thread, window, writer, preparation).await?;
+        let recalled = self.recall(&thread, &mut prepared.window, preparation.query.as_deref()).await;
+        prepared.failure = prepared.failure.or(self.tolerated(recalled)?);
+        Ok(prepared)
+    }
+
+    /// The failure that leaves the window as it is; an error where the settings ask for that.
+    pub(super) fn tolerated(&self, outcome: Result<()>) -> Result<Option<Error>> {
+        match outcome {
+            Err(error) if self.settings.on_failure == OnFailure::Fail => Err(error),
+            Err(error) => {
+                self.failures.fetch_add(1, Ordering::Relaxed);
+                Ok(Some(error))
+            }
+            Ok(()) => Ok(None),
+        }
+    }
+
+    /// Puts earlier summaries that fit what is asked behind the summary of the window.
+    pub(super) async fn recall(
+        &self,
+        thread: &Thread,
+        window: &mut Window,
+        query: Option<&str>,
+    ) -> Result<()> {
+        let Some(knowledge) = &self.knowledge else { return Ok(()) };
+        let questions = window.messages.iter().filter(|message| is_human_turn(&message.message));
+        let newest = questions.map(|message| message.message.text.clone()).next_back();
+        let query = query.map(str::to_owned).or(newest).unwrap_or_default();
+        let is_summary = |message: &WindowMessage| matches!(message.origin, Origin::Summary(_));
+        let place = window.messages.iter().position(is_summary);
+        let known = place.and_then(|place| match window.messages[place].origin {
+            Origin::Summary(up_to) => Some(up_to),
+            _ => None,
+        });
+        if let Some(recalled) = knowledge.recall(thread, &query, known).await? {
+            window.messages.insert(place.map_or(0, |place| place + 1), recalled);
+        }
+        Ok(())
+    }
+
+    async fn prepare_summary(
+        &self,
+        thread: &Thread,
+        window: Window,
+        writer: &dyn Writer,
+        preparation: &Preparation,
+    ) -> Result<Prepared> {
+        let mut prepared = Prepared::from(window);
+        let count = self.plan(&prepared.window, writer, preparation.tokens_beside);
+        if count == 0 {
+            return Ok(prepared);
+        }
+        prepared.summary_missing = true;
+        if !preparation.asks_model {
+            return Ok(prepared);
+        }
+        match self.draft(thread, &mut prepared, writer, (count, &preparation.since_summary)).await {
+            Err(error) => prepared.failure = self.tolerated(Err(error))?,
+            Ok(done) => prepared.summary_missing = !done,
+        }
+        Ok(prepared)
+    }
+
+    /// Puts a summary of the oldest messages into the window; `false` where somebody else is at it.
+    async fn draft(
+        &self,
+        thread: &Thread,
+        prepared: &mut Prepared,
+        writer: &dyn Writer,
+        (count, since_summary): (usize, &[WindowMessage]),
+    ) -> Result<bool> {
+        let Some(claim) = self.store.claim(thread, self.claim_lasts()).await? else { return Ok(false) };
+        let mut asking = Asking { maker: self, thread, claim: Some(claim) };
+        let outcome = async {
+            let mut old: Vec<WindowMessage> = stored(&prepared.window).take(count).cloned().collect();
+            let covered = old.last().and_then(place);
+            let known = summary_in(&prepared.window, self.counter()).map(|summary| summary.up_to);
+            if let (Some(up_to), false) = (covered, since_summary.is_empty()) {
+                let is_covered = |seq| seq <= up_to && known.is_none_or(|known| seq > known);
+                let whole = since_summary.iter().filter(|message| place(message).is_some_and(is_covered));
+                old = whole.cloned().collect();
+            }
+            let mut before = summary_in(&prepared.window, self.counter());
+            for part in self.parts(&old) {
+                let summary = self.write(before.as_ref(), part, writer, &mut asking).await?;
+                if let Some(knowledge) = &self.knowledge {
+                    let digest = self.store.digest(thread);
+                    prepared.writes.push(Arc::new(knowledge.entry(digest, thread.clone(), summary.clone())));
+                }
+                begin_with_summary(&mut prepared.window, &summary);
+                before = Some(summary);
+            }
+            Ok(true)
+        }
+        .await;
+        asking.release().await;
+        outcome
+    }
+}
+
+fn place(message: &WindowMessage) -> Option<Seq> {
+    match message.origin {
+        Origin::Stored(seq) => Some(seq),
+        _ => None,
+    }
+}

@@ -1,0 +1,238 @@
+//! What an inference stores when the model has answered.
+
+use std::sync::Arc;
+
+use larder_kernel::limits::{BATCH_BYTES_MAX, BATCH_MESSAGES_MAX};
+use larder_kernel::{
+    AppendOptions, Appended, ChatMessage, Error, ErrorKind, HistoryProvider, PendingWrite, Replacement,
+    Result, Seq, StoredMessage, Thread, Ttl,
+};
+
+use super::flush::Mark;
+use super::inference::{Inference, Persisted};
+use super::state::{Held, State, made_by};
+use super::window::with_tokens;
+use crate::compaction::{Covered, MessageMark, Summary, erase};
+
+const COMPLETE: &str = "session.complete";
+
+/// What an inference saw of the session.
+pub(super) struct Base {
+    /// The thread's last place when it was read.
+    pub(super) seen: Seq,
+    pub(super) state: State,
+    /// The summary that the session has after the inference.
+    pub(super) summary: Option<Held>,
+}
+
+/// What is stored besides messages.
+pub(super) struct Changes {
+    /// What made the summary, where it is a new one.
+    pub(super) made_by: Option<&'static str>,
+    pub(super) erases_up_to: Option<Seq>,
+    pub(super) writes: Vec<Arc<dyn PendingWrite>>,
+}
+
+/// What a completion does.
+pub(super) enum Plan {
+    Nothing,
+    Append(Base, Changes),
+    /// With the messages of the window that the session holds.
+    Replace(Base, Vec<StoredMessage>, Changes),
+}
+
+impl Inference {
+    /// Stores the new messages and the model's answer, in one step, as the request's
+    /// [`Persistence`](super::Persistence) asks (ALQ-7), and then what the strategies decided: a new summary, and what is
+    /// erased.
+    ///
+    /// Calling it again with the same answer stores nothing more and returns the same, so it may be retried after any
+    /// error.
+    ///
+    /// A `FLUSH` whose window has more than 1,000 messages or 16 MiB appends the new messages and then removes what left the
+    /// window at its beginning; messages that a strategy left out between others stay stored. One whose summary was due
+    /// and failed only appends.
+    ///
+    /// # Errors
+    /// `NotFound` where the session was deleted meanwhile, and nothing of the inference remains; `Conflict` where the
+    /// idempotency key stored another answer, or where the session that this inference was to replace was cleared or
+    /// replaced meanwhile; `InvalidInput` for no messages, for more than 1,000, or what the store refuses; the stores'
+    /// own. After an error of the store that keeps summaries the messages are stored.
+    ///
+    /// # Cancellation
+    /// The messages are stored whole or not at all.
+    pub async fn complete(&self, answer: impl IntoIterator<Item = ChatMessage>) -> Result<Persisted> {
+        let answer = self.sessions.stamped(answer.into_iter().collect(), self.run.as_ref());
+        let new: Vec<_> = self.new.iter().cloned().chain(answer).collect();
+        let idempotent = |error: Error| error.with_idempotent(true);
+        let persisted = match &self.plan {
+            Plan::Nothing => return Ok(Persisted::Nothing),
+            Plan::Append(base, changes) => {
+                let appended = self.append(new).await?;
+                self.change(base, changes).await.map_err(idempotent)?;
+                Persisted::Appended(appended)
+            }
+            Plan::Replace(base, stored, changes) => {
+                self.flush(base, stored, new).await?;
+                // A thread that held nothing has no time to live yet; a replacement leaves the one there is.
+                if self.ttl.is_some() {
+                    let set = self.history().set_ttl(&self.thread(), self.ttl.map(Ttl::sliding)).await;
+                    set.map_err(idempotent)?;
+                }
+                commit(changes).await.map_err(idempotent)?;
+                Persisted::Replaced
+            }
+        };
+        self.sessions.check_still_there(COMPLETE, &self.id).await.map_err(idempotent)?;
+        Ok(persisted)
+    }
+
+    async fn append(&self, new: Vec<ChatMessage>) -> Result<Appended> {
+        let mut options = AppendOptions::default().with_idempotency_key(self.key.clone());
+        options.ttl = self.ttl.map(Ttl::sliding);
+        self.history().append_many(&self.thread(), new, options).await
+    }
+
+    /// Erases, and keeps the new summary.
+    async fn change(&self, base: &Base, changes: &Changes) -> Result<()> {
+        commit(changes).await?;
+        let (thread, state) = (self.thread(), &base.state);
+        if let Some(up_to) = changes.erases_up_to {
+            match erase(self.history(), &thread, up_to, base.seen).await {
+                // The thread is not the one that was read, or this was done before: what was decided on it is void.
+                Err(error) if error.kind() == ErrorKind::Conflict => return Ok(()),
+                erased => erased?,
+            }
+        }
+        let mut summaries = self.sessions.reader.summaries.clone();
+        if let Some(ttl) = self.ttl {
+            summaries = summaries.with_ttl(ttl);
+        }
+        match (changes.made_by, &base.summary) {
+            (Some(maker), Some(held)) => {
+                let summary = kept(maker, held, state, changes.erases_up_to);
+                match summaries.put(&thread, state.revision, &summary).await {
+                    // Somebody else's summary is there: it is as good.
+                    Err(error) if error.kind() == ErrorKind::Conflict => Ok(()),
+                    written => written.map(|_| ()),
+                }
+            }
+            // What it told of is erased.
+            (_, None) if changes.erases_up_to.is_some() => summaries.remove(&thread).await.map(|_| ()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Replaces the session with the conversation.
+    async fn flush(&self, base: &Base, stored: &[StoredMessage], new: Vec<ChatMessage>) -> Result<()> {
+        let mut mark = Mark::new(&self.key, &new)?;
+        if let Some(there) = base.state.mark.as_ref().filter(|there| there.id == mark.id) {
+            return same(there, &mark);
+        }
+        let summary = base.summary.as_ref().map(|held| {
+            (mark.summary, mark.covers) = (true, held.messages);
+            with_tokens(ChatMessage::system(held.text.as_str()), held.tokens)
+        });
+        let kept = stored.iter().map(|stored| &*stored.message);
+        let all = || summary.iter().chain(kept.clone()).chain(&new);
+        let bytes: usize = all().map(ChatMessage::size_bytes).sum();
+        if all().count() > BATCH_MESSAGES_MAX || bytes > BATCH_BYTES_MAX {
+            return self.flush_long(base, stored, new, summary, &mark).await;
+        }
+        self.put(base.seen, base, all().cloned().collect(), &mark).await
+    }
+
+    /// Appends the new messages and removes what left the window at its beginning.
+    async fn flush_long(
+        &self,
+        base: &Base,
+        stored: &[StoredMessage],
+        new: Vec<ChatMessage>,
+        summary: Option<ChatMessage>,
+        mark: &Mark,
+    ) -> Result<()> {
+        self.append(new).await?;
+        let up_to = stored.first().map_or(base.seen, |first| Seq::new(first.seq.get().saturating_sub(1)));
+        let leaves = base.state.thread_first.is_some_and(|first| first <= up_to);
+        let has = base.state.mark.as_ref().is_some_and(|mark| mark.summary);
+        // No replacement ends below 0; what left the window there goes with a later one.
+        if !leaves || up_to < Seq::ZERO || (has && base.state.thread_first == Some(up_to)) {
+            return Ok(());
+        }
+        match self.put(up_to, base, summary.into_iter().collect(), mark).await {
+            // What left the window stays stored.
+            Err(error) if error.kind() == ErrorKind::Conflict => Ok(()),
+            put => put.map_err(|error| error.with_idempotent(true)),
+        }
+    }
+
+    /// Puts messages in the place of everything up to a place, with a mark on the first.
+    async fn put(&self, up_to: Seq, base: &Base, mut messages: Vec<ChatMessage>, mark: &Mark) -> Result<()> {
+        if let Some(first) = messages.first_mut() {
+            mark.put_on(first);
+        } else if up_to == base.seen {
+            return Err(Error::under_limit(COMPLETE, "messages", 0, 1));
+        }
+        let replacement = Replacement::new(up_to, messages).with_seen(base.seen);
+        let error = match self.history().replace(&self.thread(), replacement).await {
+            Ok(_) => {
+                if base.state.revision.is_some() {
+                    // It is of no use any more; the mark keeps everybody from it if it stays.
+                    let _ = self.sessions.reader.summaries.remove(&self.thread()).await;
+                }
+                return Ok(());
+            }
+            Err(error) => error,
+        };
+        if error.kind() != ErrorKind::Conflict {
+            // Whoever tries again finds the mark, or replaces what is still there.
+            return Err(error.with_idempotent(true));
+        }
+        // It may be this very replacement that came through before, unheard.
+        let first = self.history().get_messages(&self.thread(), 0, 1).await?;
+        match first.first().and_then(|stored| Mark::of(&stored.message)) {
+            Some(there) if there.id == mark.id => same(&there, mark),
+            _ => Err(error),
+        }
+    }
+
+    fn history(&self) -> &dyn HistoryProvider {
+        &*self.sessions.reader.history
+    }
+
+    fn thread(&self) -> Thread {
+        self.sessions.thread(&self.id)
+    }
+}
+
+async fn commit(changes: &Changes) -> Result<()> {
+    for write in &changes.writes {
+        write.commit().await?;
+    }
+    Ok(())
+}
+
+/// A new summary as it is stored, with the messages by which it recognizes the thread.
+fn kept(maker: &str, held: &Held, state: &State, erased: Option<Seq>) -> Summary {
+    // An erasure takes the mark with the thread's first message.
+    let mark = state.mark.as_ref().filter(|_| erased.is_none());
+    let first = match erased {
+        Some(up_to) => state.messages.iter().find(|stored| stored.seq > up_to).map(MessageMark::from),
+        None => state.first,
+    };
+    let last = state
+        .covered_last
+        .filter(|last| last.seq == held.up_to)
+        .or_else(|| state.messages.iter().find(|stored| stored.seq == held.up_to).map(MessageMark::from));
+    let covers = first.zip(last).map(|(first, last)| Covered { first, last });
+    Summary { strategy: made_by(maker, mark), covers, ..held.summary() }
+}
+
+/// What a replacement that was done already means for one with the same key.
+fn same(there: &Mark, mark: &Mark) -> Result<()> {
+    if there.content == mark.content {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::Conflict, COMPLETE, "the idempotency key was used for another answer")
+        .with_field("idempotency_key"))
+}

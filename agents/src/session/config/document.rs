@@ -1,0 +1,73 @@
+//! Which of the documents about memory a document is.
+
+use larder_kernel::{Error, Result};
+use serde_json::Value;
+
+use super::{AgentMemory, MemoryConfig, OPERATION, parse_config};
+use crate::compaction::PipelineConfig;
+use crate::session::SessionProfile;
+
+/// A document that says how much of a conversation the model sees.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum MemoryDocument {
+    /// The profile of a session, which has a `type`.
+    Session(SessionProfile),
+    /// The memory settings of an agent.
+    Memory(MemoryConfig),
+    /// Strategies, under `pipeline`.
+    Pipeline(PipelineConfig),
+    /// The memory of agents that share sessions, under `agent.memory` or `akka.javasdk.agent.memory`.
+    Agent(AgentMemory),
+}
+
+impl MemoryDocument {
+    /// Reads a document. Which one it is, the names of its fields say.
+    ///
+    /// # Errors
+    /// `InvalidInput` naming `config`; its message begins with the path to the mistake.
+    pub fn parse(json: &str) -> Result<Self> {
+        let value: Value = parse_config(json)?;
+        if !value.is_object() {
+            // A list would be read as the fields in their order.
+            return Err(Error::invalid(OPERATION, "config", "not an object with fields by name"));
+        }
+        let has = |field: &str| value.get(field).is_some();
+        Ok(if has("pipeline") {
+            Self::Pipeline(parse_config(json)?)
+        } else if let Some(memory) = agent_memory(&value)? {
+            Self::Agent(memory)
+        } else if has("type") || has("max_tokens") || has("summarization_threshold") {
+            Self::Session(parse_config(json)?)
+        } else {
+            Self::Memory(parse_config(json)?)
+        })
+    }
+}
+
+/// The memory of agents under their path; nothing where the document has none.
+fn agent_memory(document: &Value) -> Result<Option<AgentMemory>> {
+    for path in [&["akka", "javasdk", "agent", "memory"][..], &["agent", "memory"], &["agent.memory"]] {
+        let Some(memory) = below(document, path)? else { continue };
+        let named = |error: serde_path_to_error::Error<serde_json::Error>| {
+            let message = format!("{}: {}: {}", path.join("."), error.path(), error.inner());
+            Error::invalid(OPERATION, "config", message)
+        };
+        return serde_path_to_error::deserialize(memory).map(Some).map_err(named);
+    }
+    Ok(None)
+}
+
+/// What stands under a path, where nothing stands beside it.
+fn below<'a>(value: &'a Value, path: &[&str]) -> Result<Option<&'a Value>> {
+    let Some((step, rest)) = path.split_first() else { return Ok(Some(value)) };
+    let Some(fields) = value.as_object().filter(|fields| fields.contains_key(*step)) else { return Ok(None) };
+    if let Some(other) = fields.keys().find(|name| name != step) {
+        return Err(Error::invalid(
+            OPERATION,
+            "config",
+            format!("unknown field `{other}`, expected `{step}`"),
+        ));
+    }
+    below(&value[*step], rest)
+}

@@ -1,0 +1,142 @@
+//! Sessions as a document configures them (ALQ-8).
+
+use std::sync::Arc;
+
+use larder_kernel::{CompactionStrategy, Embedder, Error, Result, VectorStore};
+
+use super::config::{MemoryConfig, MemoryDocument, OPERATION};
+use super::inference::Memory;
+use super::profile::SessionProfile;
+use super::sessions::Sessions;
+use crate::compaction::{
+    KnowledgeBase, LongTermMemory, Neuralyzer, Summarizer, SummarizerConfig, SummaryMaker, SummarySettings,
+};
+
+/// Where summaries are searched, and what embeds the questions.
+#[derive(Debug, Clone)]
+pub(crate) struct Knowledge {
+    store: Arc<dyn VectorStore>,
+    embedder: Arc<dyn Embedder>,
+}
+
+impl Sessions {
+    /// Configures everything that a document says, as JSON: the memory settings of an agent with all of their strategies and
+    /// what is stored after an inference, a pipeline of strategies, the profile of a session, or the memory of agents that
+    /// share sessions.
+    ///
+    /// Strategies that summarize use the model of [`with_summarizer`](Self::with_summarizer), and a `knowledge_base` the
+    /// store of [`with_knowledge`](Self::with_knowledge); both, the token counter and the agent are set before.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use larder_agents::session::{InferenceRequest, Sessions};
+    /// use larder_agents::{InMemoryHistoryProvider, InMemoryKeyValueStore};
+    /// use larder_kernel::ChatMessage;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> larder_kernel::Result<()> {
+    /// let sessions = Sessions::new(
+    ///     Arc::new(InMemoryHistoryProvider::new()),
+    ///     Arc::new(InMemoryKeyValueStore::new()),
+    /// )?
+    /// .configured(
+    ///     r#"{"profile": {
+    ///         "short_term_memory_strategy": [{"memory_strategy_id": "max_tokens", "memory_max_tokens": 8000}],
+    ///         "long_term_memory_strategy": [{"long_term_memory_id": "neuralyzer", "interaction_threshold_qty": 30}],
+    ///         "persistence_strategy": "FLUSH"
+    ///     }}"#,
+    /// )?;
+    /// let id = sessions.create(sessions.profile().clone(), "You are terse.").await?;
+    /// let turn = sessions.begin(&id, InferenceRequest::new([ChatMessage::user("Hello")])).await?;
+    /// turn.complete([ChatMessage::assistant("Hi")]).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `InvalidInput` naming `config`, with the path to the mistake; `long_term_memory_strategy` or `pipeline` for a
+    /// strategy that summarizes without a model; `knowledge_base` for one without a store to search.
+    pub fn configured(mut self, document: &str) -> Result<Self> {
+        let strategies = match MemoryDocument::parse(document)? {
+            MemoryDocument::Session(profile) => {
+                self.profile = profile;
+                return Ok(self);
+            }
+            MemoryDocument::Memory(config) => {
+                self.persistence = config.persistence();
+                self.memory_strategies(&config)?
+            }
+            MemoryDocument::Agent(memory) => {
+                self.memory = if memory.is_enabled() { Memory::On } else { Memory::Off };
+                self.profile = SessionProfile::Everything;
+                return self.with_memory(memory.window());
+            }
+            MemoryDocument::Pipeline(config) => {
+                let maker = || self.maker("pipeline");
+                config.build(&self.reader.counter, &maker)?.strategies().to_vec()
+            }
+        };
+        self.profile = SessionProfile::Everything;
+        self = self.with_strategies(strategies);
+        self.check_view(OPERATION, None, self.persistence)?;
+        Ok(self)
+    }
+
+    /// Lets a document's `knowledge_base` store summaries in `store`, and search it for each question as `embedder` embeds
+    /// it.
+    #[must_use]
+    pub fn with_knowledge(mut self, store: Arc<dyn VectorStore>, embedder: Arc<dyn Embedder>) -> Self {
+        self.knowledge = Some(Knowledge { store, embedder });
+        self
+    }
+
+    /// The profile that sessions have by the [document](Self::configured); the default one without.
+    #[must_use]
+    pub fn profile(&self) -> &SessionProfile {
+        &self.profile
+    }
+
+    /// Long-term strategies first; the short-term ones choose among what those leave (ALQ-6).
+    fn memory_strategies(&self, config: &MemoryConfig) -> Result<Vec<Arc<dyn CompactionStrategy>>> {
+        let mut strategies: Vec<Arc<dyn CompactionStrategy>> = Vec::new();
+        for settings in config.long_term() {
+            strategies.push(match settings.config()? {
+                LongTermMemory::Summarizer(config) => Arc::new(self.summarizer_of(config)?),
+                LongTermMemory::Neuralyzer(config) => {
+                    let (history, counter) = (self.reader.history.clone(), self.reader.counter.clone());
+                    Arc::new(
+                        Neuralyzer::new(history, counter, &config)?
+                            .with_summaries(self.reader.summaries.clone()),
+                    )
+                }
+            });
+        }
+        strategies.extend(config.short_term_strategies(&self.reader.counter)?);
+        Ok(strategies)
+    }
+
+    fn summarizer_of(&self, config: SummarizerConfig) -> Result<Summarizer> {
+        let mut maker = self.maker("long_term_memory_strategy")?;
+        if let Some(base) = &config.knowledge_base {
+            let Some(Knowledge { store, embedder }) = self.knowledge.clone() else {
+                let message = "there is no store to search: set one by Sessions::with_knowledge";
+                return Err(Error::invalid(OPERATION, "knowledge_base", message));
+            };
+            let base = KnowledgeBase::new(store, base.collection_id.clone()).with_embedder(embedder);
+            maker = maker.with_knowledge_base(base);
+        }
+        Summarizer::new(maker, config)
+    }
+
+    fn maker(&self, field: &'static str) -> Result<SummaryMaker> {
+        let Some(summarizer) = &self.summarizer else {
+            let message = "a strategy summarizes and there is no model: set one by Sessions::with_summarizer";
+            return Err(Error::invalid(OPERATION, field, message));
+        };
+        let (model, counter) = (summarizer.model.clone(), self.reader.counter.clone());
+        SummaryMaker::new(model, counter, self.reader.summaries.clone(), SummarySettings::default())
+    }
+}
+
+#[cfg(test)]
+mod tests;

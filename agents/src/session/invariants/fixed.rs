@@ -1,0 +1,102 @@
+//! The lengths and the combinations that once lost conversations.
+
+use std::sync::Arc;
+
+use larder_kernel::{AppendOptions, ChatMessage, HistoryProvider, HistoryProviderExt, SessionId};
+
+use super::case::Step;
+use super::world::{Words, World};
+use crate::compaction::{NeuralyzerConfig, SummarizerConfig};
+use crate::session::{InferenceRequest, Persisted, Persistence, SessionProfile, Sessions};
+
+fn sessions(world: &World, steps: &[Step]) -> Sessions {
+    Sessions::new(world.history.clone(), world.store.clone())
+        .unwrap()
+        .with_token_counter(Arc::new(Words))
+        .with_strategies(steps.iter().map(|step| step.build(world)).collect())
+}
+
+async fn with_messages(world: &World, sessions: &Sessions, count: usize) -> SessionId {
+    let id = sessions.create(SessionProfile::Everything, "prompt").await.unwrap();
+    let all: Vec<usize> = (1..=count).collect();
+    for part in all.chunks(1_000) {
+        let said = |mark: &usize| match mark % 2 {
+            1 => ChatMessage::user(format!("m{mark}")),
+            _ => ChatMessage::assistant(format!("m{mark}")),
+        };
+        let messages = part.iter().map(said).collect();
+        world.history.append_many(&sessions.thread(&id), messages, AppendOptions::default()).await.unwrap();
+    }
+    id
+}
+
+fn over_twelve() -> NeuralyzerConfig {
+    NeuralyzerConfig { interaction_threshold_qty: 3, interaction_keep: 1, ..NeuralyzerConfig::default() }
+}
+
+async fn turn(sessions: &Sessions, id: &SessionId, persistence: Persistence) -> Persisted {
+    let request = InferenceRequest::new([ChatMessage::user("new")]).with_persistence(persistence);
+    let inference = sessions.begin(id, request).await.unwrap();
+    let persisted = inference.complete([ChatMessage::assistant("newer")]).await.unwrap();
+    assert_eq!(inference.complete([ChatMessage::assistant("newer")]).await.unwrap(), persisted);
+    persisted
+}
+
+/// Proves: ALQ-1, ALQ-7
+#[tokio::test]
+async fn a_turn_is_stored_however_long_the_thread_is() {
+    for count in [0, 10, 998, 999, 1_000, 1_001, 100_000] {
+        for persistence in [Persistence::Incremental, Persistence::Flush] {
+            let world = World::new();
+            let sessions = sessions(&world, &[]);
+            let id = with_messages(&world, &sessions, count).await;
+            turn(&sessions, &id, persistence).await;
+            turn(&sessions, &id, persistence).await;
+            let stored = world.history.all_messages(&sessions.thread(&id)).await.unwrap();
+            assert_eq!(stored.len(), count + 4, "{count} {persistence:?}");
+            let last: Vec<_> = stored[count..].iter().map(|stored| stored.text()).collect();
+            assert_eq!(last, ["new", "newer", "new", "newer"]);
+        }
+    }
+}
+
+/// Proves: ALQ-4, ALQ-7
+#[tokio::test]
+async fn a_flush_keeps_what_a_summarizer_told_of_a_long_thread() {
+    for keep in [0, 700] {
+        let world = World::new();
+        let config =
+            SummarizerConfig { interaction_keep: keep, cod_max_loops: 1, ..SummarizerConfig::default() };
+        let sessions = sessions(&world, &[Step::Summarizer(config)]);
+        let id = with_messages(&world, &sessions, 2_000).await;
+        assert_eq!(turn(&sessions, &id, Persistence::Flush).await, Persisted::Replaced);
+        let session = sessions.get(&id).await.unwrap();
+        assert_eq!(session.messages.len(), 2 * keep + 2);
+        let summary = session.summary.unwrap();
+        assert!(summary.contains("m1,") && summary.ends_with(&format!("m{}", 2_000 - 2 * keep)));
+        turn(&sessions, &id, Persistence::Flush).await;
+        assert!(sessions.get(&id).await.unwrap().summary.unwrap().contains("m1,"));
+    }
+}
+
+/// Proves: ALQ-5, ALQ-7
+#[tokio::test]
+async fn nothing_is_erased_before_a_turn_completes() {
+    let world = World::new();
+    let sessions = sessions(&world, &[Step::Neuralyzer(over_twelve())]);
+    let id = with_messages(&world, &sessions, 12).await;
+    let thread = sessions.thread(&id);
+    let stored = || world.history.all_messages(&thread);
+    let before = stored().await.unwrap();
+    let shown = sessions.explain_window(&id).await.unwrap();
+    assert_eq!(shown.steps[0].dropped.len(), 10, "{shown}");
+    for persistence in [Persistence::Incremental, Persistence::Flush, Persistence::Ephemeral] {
+        let request = InferenceRequest::new([ChatMessage::user("new")]).with_persistence(persistence);
+        sessions.begin(&id, request).await.unwrap().cancel();
+    }
+    assert_eq!(turn(&sessions, &id, Persistence::Ephemeral).await, Persisted::Nothing);
+    assert_eq!(stored().await.unwrap(), before);
+    turn(&sessions, &id, Persistence::Flush).await;
+    let left: Vec<_> = stored().await.unwrap().iter().map(|stored| stored.text().to_owned()).collect();
+    assert_eq!(left, ["m11", "m12", "new", "newer"]);
+}
