@@ -5,8 +5,6 @@ mod rows;
 mod walk;
 mod write;
 
-use std::fmt;
-
 use async_trait::async_trait;
 use larder_kernel::limits::PAGE_ITEMS_MAX;
 use larder_kernel::storage::graph::{
@@ -14,9 +12,9 @@ use larder_kernel::storage::graph::{
     check_relationships,
 };
 use larder_kernel::{
-    Capabilities, CypherCapable, CypherRow, DeletedEntity, Entity, EntityId, EntityQuery, Error, ErrorKind,
-    GraphCounts, GraphStore, Metadata, Namespace, NeighborQuery, Outcome, Page, PageRequest, Relationship,
-    RelationshipId, RelationshipQuery, Result, Store, SubGraph, UpsertReport, check,
+    CypherCapable, CypherRow, DeletedEntity, Entity, EntityId, EntityQuery, Error, ErrorKind, GraphCounts,
+    GraphStore, Metadata, Namespace, NeighborQuery, Outcome, Page, PageRequest, Relationship, RelationshipId,
+    RelationshipQuery, Result, SubGraph, UpsertReport, check,
 };
 
 use super::schema::{self, GraphName, is_absent, or_empty};
@@ -32,12 +30,6 @@ pub struct AgeGraphStore {
     engine: Engine,
     namespace: Namespace,
     graph: GraphName,
-}
-
-impl fmt::Debug for AgeGraphStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AgeGraphStore").field("engine", &self.engine).finish_non_exhaustive()
-    }
 }
 
 impl AgeGraphStore {
@@ -60,23 +52,15 @@ fn erased_again_and_again(operation: &'static str) -> Error {
         .with_outcome(Outcome::NotApplied)
 }
 
-#[async_trait]
-impl Store for AgeGraphStore {
-    fn namespace(&self) -> &Namespace {
-        &self.namespace
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        super::capabilities(&self.engine)
-    }
-
-    async fn erase(&self) -> Result<()> {
-        self.engine
-            .transaction("graph.erase", &(&self.namespace, &self.graph), |connection, &(namespace, graph)| {
-                Box::pin(schema::drop_graph(connection, namespace, graph))
-            })
-            .await
-    }
+store! {
+    AgeGraphStore as store,
+    shows: { engine: &store.engine },
+    capabilities: super::capabilities(&store.engine),
+    erase: store.engine
+        .transaction("graph.erase", &(&store.namespace, &store.graph), |connection, &(namespace, graph)| {
+            Box::pin(schema::drop_graph(connection, namespace, graph))
+        })
+        .await,
 }
 
 #[async_trait]

@@ -10,7 +10,6 @@ mod write;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -18,7 +17,6 @@ use larder_kernel::storage::blob::{check_get, check_prefix, check_presign, check
 use larder_kernel::{
     BlobBody, BlobEntries, BlobGetOptions, BlobInfo, BlobKey, BlobPutOptions, BlobRead, BlobStore,
     Capabilities, Capability, Error, ErrorKind, Namespace, Outcome, PresignRequest, PresignedUrl, Result,
-    Store,
 };
 
 use super::blocking::{blocking, cancellation};
@@ -92,26 +90,14 @@ impl FsBlobStore {
     }
 }
 
-impl fmt::Debug for FsBlobStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FsBlobStore").finish_non_exhaustive()
-    }
-}
-
-#[async_trait]
-impl Store for FsBlobStore {
-    fn namespace(&self) -> &Namespace {
-        &self.namespace
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.capabilities.clone()
-    }
-
-    async fn erase(&self) -> Result<()> {
+store! {
+    FsBlobStore as store,
+    shows: {},
+    capabilities: store.capabilities.clone(),
+    erase: {
         let (_waiting, cancelled) = cancellation();
-        self.step("blobs.erase", move |engine, namespace| write::erase(&engine, &namespace, &cancelled)).await
-    }
+        store.step("blobs.erase", move |engine, namespace| write::erase(&engine, &namespace, &cancelled)).await
+    },
 }
 
 #[async_trait]

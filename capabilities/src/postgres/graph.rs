@@ -5,17 +5,14 @@ mod rows;
 mod walk;
 mod write;
 
-use std::fmt;
-
 use async_trait::async_trait;
 use larder_kernel::limits::PAGE_ITEMS_MAX;
 use larder_kernel::storage::graph::{
     check_entities, check_entity_query, check_neighbors, check_relationship_query, check_relationships,
 };
 use larder_kernel::{
-    Capabilities, DeletedEntity, Entity, EntityId, EntityQuery, GraphCounts, GraphStore, Namespace,
-    NeighborQuery, Page, PageRequest, Relationship, RelationshipId, RelationshipQuery, Result, Store,
-    SubGraph, UpsertReport, check,
+    DeletedEntity, Entity, EntityId, EntityQuery, GraphCounts, GraphStore, Namespace, NeighborQuery, Page,
+    PageRequest, Relationship, RelationshipId, RelationshipQuery, Result, SubGraph, UpsertReport, check,
 };
 
 use super::Postgres;
@@ -36,29 +33,15 @@ pub struct PostgresGraphStore {
     namespace: Namespace,
 }
 
-impl fmt::Debug for PostgresGraphStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PostgresGraphStore").field("engine", &self.engine).finish_non_exhaustive()
-    }
-}
-
-#[async_trait]
-impl Store for PostgresGraphStore {
-    fn namespace(&self) -> &Namespace {
-        &self.namespace
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.engine.capabilities()
-    }
-
-    async fn erase(&self) -> Result<()> {
-        self.engine
-            .transaction("graph.erase", &self.namespace, |connection, namespace| {
-                Box::pin(write::erase(connection, namespace))
-            })
-            .await
-    }
+store! {
+    PostgresGraphStore as store,
+    shows: { engine: &store.engine },
+    capabilities: store.engine.capabilities(),
+    erase: store.engine
+        .transaction("graph.erase", &store.namespace, |connection, namespace| {
+            Box::pin(write::erase(connection, namespace))
+        })
+        .await,
 }
 
 #[async_trait]

@@ -13,7 +13,6 @@ mod events;
 mod read;
 mod write;
 
-use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -21,9 +20,9 @@ use larder_kernel::storage::history::{
     check_append, check_limit, check_replace, check_tail_matching, check_ttl,
 };
 use larder_kernel::{
-    AgentId, AppendOptions, Appended, Capabilities, ChatMessage, Error, ErrorKind, Forked, HistoryEvents,
-    HistoryProvider, MessageFilter, Namespace, Page, PageRequest, Replaced, Replacement, Result, RunId, Seq,
-    Store, StoredMessage, Thread, ThreadInfo, Ttl,
+    AgentId, AppendOptions, Appended, ChatMessage, Error, ErrorKind, Forked, HistoryEvents, HistoryProvider,
+    MessageFilter, Namespace, Page, PageRequest, Replaced, Replacement, Result, RunId, Seq, StoredMessage,
+    Thread, ThreadInfo, Ttl,
 };
 
 use super::engine::Engine;
@@ -53,12 +52,6 @@ pub struct PostgresHistoryProvider {
     engine: Engine,
     appends: Arc<AppendBatcher>,
     namespace: Namespace,
-}
-
-impl fmt::Debug for PostgresHistoryProvider {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PostgresHistoryProvider").field("engine", &self.engine).finish_non_exhaustive()
-    }
 }
 
 impl PostgresHistoryProvider {
@@ -102,25 +95,19 @@ impl PostgresHistoryProvider {
     }
 }
 
-#[async_trait]
-impl Store for PostgresHistoryProvider {
-    fn namespace(&self) -> &Namespace {
-        &self.namespace
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.engine.capabilities()
-    }
-
-    async fn erase(&self) -> Result<()> {
+store! {
+    PostgresHistoryProvider as store,
+    shows: { engine: &store.engine },
+    capabilities: store.engine.capabilities(),
+    erase: {
         // In steps, so that none takes longer than a statement may.
-        while self
+        while store
             .engine
-            .statement("history.erase", &self.namespace, |sql, namespace| write::erase(sql, namespace))
+            .statement("history.erase", &store.namespace, |sql, namespace| write::erase(sql, namespace))
             .await?
         {}
         Ok(())
-    }
+    },
 }
 
 #[async_trait]

@@ -6,14 +6,12 @@
 mod rows;
 mod watch;
 
-use std::fmt;
-
 use async_trait::async_trait;
 use bytes::Bytes;
 use larder_kernel::storage::key_value::{check_list, check_put};
 use larder_kernel::{
-    BucketInfo, BucketName, Capabilities, Key, KeyRevision, KeyValueEntry, KeyValueEvents,
-    KeyValuePutOptions, KeyValueStore, Namespace, Page, PageRequest, Result, Revision, Store,
+    BucketInfo, BucketName, Key, KeyRevision, KeyValueEntry, KeyValueEvents, KeyValuePutOptions,
+    KeyValueStore, Namespace, Page, PageRequest, Result, Revision,
 };
 
 use super::engine::Engine;
@@ -23,12 +21,6 @@ use rows::Address;
 pub struct PostgresKeyValueStore {
     engine: Engine,
     namespace: Namespace,
-}
-
-impl fmt::Debug for PostgresKeyValueStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PostgresKeyValueStore").field("engine", &self.engine).finish_non_exhaustive()
-    }
 }
 
 impl PostgresKeyValueStore {
@@ -41,21 +33,13 @@ impl PostgresKeyValueStore {
     }
 }
 
-#[async_trait]
-impl Store for PostgresKeyValueStore {
-    fn namespace(&self) -> &Namespace {
-        &self.namespace
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.engine.capabilities()
-    }
-
-    async fn erase(&self) -> Result<()> {
-        self.engine
-            .transaction("key_value.erase", &self.namespace, |sql, namespace| rows::erase(sql, namespace))
-            .await
-    }
+store! {
+    PostgresKeyValueStore as store,
+    shows: { engine: &store.engine },
+    capabilities: store.engine.capabilities(),
+    erase: store.engine
+        .transaction("key_value.erase", &store.namespace, |sql, namespace| rows::erase(sql, namespace))
+        .await,
 }
 
 #[async_trait]

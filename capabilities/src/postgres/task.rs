@@ -8,16 +8,15 @@ mod claim_batcher;
 mod rows;
 mod steps;
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use larder_kernel::storage::task::{check_add_tasks, check_claim, check_task_text};
 use larder_kernel::{
-    Board, BoardId, Capabilities, Claim, ConversationId, FencingToken, Lease, Namespace, NewBoard, NewTask,
-    Page, PageRequest, Result, RetryOutcome, Store, Task, TaskId, TaskPosition, TaskQuery, TaskStore,
-    Transition, WorkerId,
+    Board, BoardId, Claim, ConversationId, FencingToken, Lease, Namespace, NewBoard, NewTask, Page,
+    PageRequest, Result, RetryOutcome, Task, TaskId, TaskPosition, TaskQuery, TaskStore, Transition,
+    WorkerId,
 };
 
 pub(crate) use self::claim_batcher::ClaimBatcher;
@@ -48,29 +47,15 @@ pub struct PostgresTaskStore {
     namespace: Namespace,
 }
 
-impl fmt::Debug for PostgresTaskStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PostgresTaskStore").field("engine", &self.engine).finish_non_exhaustive()
-    }
-}
-
-#[async_trait]
-impl Store for PostgresTaskStore {
-    fn namespace(&self) -> &Namespace {
-        &self.namespace
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.engine.capabilities()
-    }
-
-    async fn erase(&self) -> Result<()> {
-        self.engine
-            .transaction("tasks.erase", &self.namespace, |connection, namespace| {
-                Box::pin(boards::erase(connection, namespace))
-            })
-            .await
-    }
+store! {
+    PostgresTaskStore as store,
+    shows: { engine: &store.engine },
+    capabilities: store.engine.capabilities(),
+    erase: store.engine
+        .transaction("tasks.erase", &store.namespace, |connection, namespace| {
+            Box::pin(boards::erase(connection, namespace))
+        })
+        .await,
 }
 
 #[async_trait]

@@ -16,14 +16,13 @@ mod search;
 mod statement;
 mod write;
 
-use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use larder_kernel::storage::vector::{check_ids, check_search, check_search_batch, prepare};
 use larder_kernel::{
-    Capabilities, CollectionInfo, CollectionName, Document, DocumentId, Embedder, Error, ErrorKind, Filter,
-    Namespace, Page, PageRequest, PutMode, PutReport, Result, SearchHit, SearchRequest, Store, VectorStore,
+    CollectionInfo, CollectionName, Document, DocumentId, Embedder, Error, ErrorKind, Filter, Namespace,
+    Page, PageRequest, PutMode, PutReport, Result, SearchHit, SearchRequest, VectorStore,
 };
 
 use super::Postgres;
@@ -82,34 +81,19 @@ pub struct PostgresVectorStore {
     embedder: Option<Arc<dyn Embedder>>,
 }
 
-impl fmt::Debug for PostgresVectorStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PostgresVectorStore")
-            .field("engine", &self.engine)
-            .field("embedder", &self.embedder.is_some())
-            .finish_non_exhaustive()
-    }
-}
-
-#[async_trait]
-impl Store for PostgresVectorStore {
-    fn namespace(&self) -> &Namespace {
-        &self.namespace
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.engine.capabilities()
-    }
-
-    async fn erase(&self) -> Result<()> {
-        self.engine
-            .transaction("vectors.erase", &self.namespace, |connection, namespace| {
+store! {
+    PostgresVectorStore as store,
+    shows: { engine: &store.engine, embedder: &store.embedder.is_some() },
+    capabilities: store.engine.capabilities(),
+    erase: {
+        store.engine
+            .transaction("vectors.erase", &store.namespace, |connection, namespace| {
                 Box::pin(write::erase(connection, namespace))
             })
             .await?;
-        self.indexes.start(&self.namespace, None);
+        store.indexes.start(&store.namespace, None);
         Ok(())
-    }
+    },
 }
 
 #[async_trait]

@@ -20,16 +20,14 @@ mod read;
 mod scripts;
 mod write;
 
-use std::fmt;
-
 use async_trait::async_trait;
 use larder_kernel::storage::history::{
     check_append, check_limit, check_replace, check_tail_matching, check_ttl,
 };
 use larder_kernel::{
-    AgentId, AppendOptions, Appended, Capabilities, ChatMessage, Forked, HistoryEvents, HistoryProvider,
-    MessageFilter, Namespace, Page, PageRequest, Replaced, Replacement, Result, RunId, Seq, Store,
-    StoredMessage, Thread, ThreadInfo, Ttl,
+    AgentId, AppendOptions, Appended, ChatMessage, Forked, HistoryEvents, HistoryProvider, MessageFilter,
+    Namespace, Page, PageRequest, Replaced, Replacement, Result, RunId, Seq, StoredMessage, Thread,
+    ThreadInfo, Ttl,
 };
 
 use super::engine::Engine;
@@ -50,12 +48,6 @@ pub struct RedisHistoryProvider {
     namespace: Namespace,
     index: Index,
     fast: FastAppendCache,
-}
-
-impl fmt::Debug for RedisHistoryProvider {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisHistoryProvider").field("engine", &self.engine).finish_non_exhaustive()
-    }
 }
 
 impl RedisHistoryProvider {
@@ -81,19 +73,11 @@ impl RedisHistoryProvider {
     }
 }
 
-#[async_trait]
-impl Store for RedisHistoryProvider {
-    fn namespace(&self) -> &Namespace {
-        &self.namespace
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.engine.capabilities()
-    }
-
-    async fn erase(&self) -> Result<()> {
-        self.index.erase("history.erase").await
-    }
+store! {
+    RedisHistoryProvider as store,
+    shows: { engine: &store.engine },
+    capabilities: store.engine.capabilities(),
+    erase: store.index.erase("history.erase").await,
 }
 
 #[async_trait]

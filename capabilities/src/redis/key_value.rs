@@ -11,14 +11,12 @@
 mod rows;
 mod watch;
 
-use std::fmt;
-
 use async_trait::async_trait;
 use bytes::Bytes;
 use larder_kernel::storage::key_value::{check_list, check_put};
 use larder_kernel::{
-    BucketInfo, BucketName, Capabilities, Key, KeyRevision, KeyValueEntry, KeyValueEvents,
-    KeyValuePutOptions, KeyValueStore, Namespace, Page, PageRequest, Result, Revision, Store,
+    BucketInfo, BucketName, Key, KeyRevision, KeyValueEntry, KeyValueEvents, KeyValuePutOptions,
+    KeyValueStore, Namespace, Page, PageRequest, Result, Revision,
 };
 
 use super::engine::Engine;
@@ -34,12 +32,6 @@ pub struct RedisKeyValueStore {
     index: Index,
 }
 
-impl fmt::Debug for RedisKeyValueStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisKeyValueStore").field("engine", &self.engine).finish_non_exhaustive()
-    }
-}
-
 impl RedisKeyValueStore {
     pub(crate) fn new(engine: Engine, namespace: Namespace) -> Self {
         let index = Index::new("kv", &namespace);
@@ -47,19 +39,11 @@ impl RedisKeyValueStore {
     }
 }
 
-#[async_trait]
-impl Store for RedisKeyValueStore {
-    fn namespace(&self) -> &Namespace {
-        &self.namespace
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.engine.capabilities()
-    }
-
-    async fn erase(&self) -> Result<()> {
-        self.engine.erase("key_value.erase", &self.index, PARTS).await
-    }
+store! {
+    RedisKeyValueStore as store,
+    shows: { engine: &store.engine },
+    capabilities: store.engine.capabilities(),
+    erase: store.engine.erase("key_value.erase", &store.index, PARTS).await,
 }
 
 #[async_trait]

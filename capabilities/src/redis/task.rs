@@ -13,15 +13,14 @@ mod rows;
 mod scripts;
 mod steps;
 
-use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use larder_kernel::storage::task::{check_add_tasks, check_claim, check_task_text};
 use larder_kernel::{
-    Board, BoardId, Capabilities, Claim, ConversationId, FencingToken, Lease, Namespace, NewBoard, NewTask,
-    Page, PageRequest, Result, RetryOutcome, Store, Task, TaskId, TaskPosition, TaskQuery, TaskStore,
-    Transition, WorkerId,
+    Board, BoardId, Claim, ConversationId, FencingToken, Lease, Namespace, NewBoard, NewTask, Page,
+    PageRequest, Result, RetryOutcome, Task, TaskId, TaskPosition, TaskQuery, TaskStore, Transition,
+    WorkerId,
 };
 
 use super::Redis;
@@ -53,25 +52,11 @@ pub struct RedisTaskStore {
     namespace: Namespace,
 }
 
-impl fmt::Debug for RedisTaskStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisTaskStore").field("engine", &self.engine).finish_non_exhaustive()
-    }
-}
-
-#[async_trait]
-impl Store for RedisTaskStore {
-    fn namespace(&self) -> &Namespace {
-        &self.namespace
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.engine.capabilities()
-    }
-
-    async fn erase(&self) -> Result<()> {
-        self.empty("tasks.erase").await
-    }
+store! {
+    RedisTaskStore as store,
+    shows: { engine: &store.engine },
+    capabilities: store.engine.capabilities(),
+    erase: store.empty("tasks.erase").await,
 }
 
 #[async_trait]

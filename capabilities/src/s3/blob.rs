@@ -14,7 +14,6 @@ mod upload;
 mod value;
 mod write;
 
-use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -22,7 +21,6 @@ use larder_kernel::storage::blob::{check_get, check_prefix, check_presign, check
 use larder_kernel::{
     BlobBody, BlobEntries, BlobGetOptions, BlobInfo, BlobKey, BlobPutOptions, BlobRead, BlobStore,
     Capabilities, Capability, Durability, Error, ErrorKind, Namespace, PresignRequest, PresignedUrl, Result,
-    Store,
 };
 
 use super::config::S3Config;
@@ -120,25 +118,11 @@ impl S3BlobStore {
     }
 }
 
-impl fmt::Debug for S3BlobStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("S3BlobStore").finish_non_exhaustive()
-    }
-}
-
-#[async_trait]
-impl Store for S3BlobStore {
-    fn namespace(&self) -> &Namespace {
-        &self.namespace
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.capabilities.clone()
-    }
-
-    async fn erase(&self) -> Result<()> {
-        erase::erase(&self.engine, &self.layout).await
-    }
+store! {
+    S3BlobStore as store,
+    shows: {},
+    capabilities: store.capabilities.clone(),
+    erase: erase::erase(&store.engine, &store.layout).await,
 }
 
 #[async_trait]

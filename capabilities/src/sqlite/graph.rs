@@ -5,17 +5,14 @@ mod rows;
 mod traversal;
 mod write;
 
-use std::fmt;
-
 use async_trait::async_trait;
 use larder_kernel::limits::PAGE_ITEMS_MAX;
 use larder_kernel::storage::graph::{
     check_entities, check_entity_query, check_neighbors, check_relationship_query, check_relationships,
 };
 use larder_kernel::{
-    Capabilities, DeletedEntity, Entity, EntityId, EntityQuery, GraphCounts, GraphStore, Namespace,
-    NeighborQuery, Page, PageRequest, Relationship, RelationshipId, RelationshipQuery, Result, Store,
-    SubGraph, UpsertReport, check,
+    DeletedEntity, Entity, EntityId, EntityQuery, GraphCounts, GraphStore, Namespace, NeighborQuery, Page,
+    PageRequest, Relationship, RelationshipId, RelationshipQuery, Result, SubGraph, UpsertReport, check,
 };
 use rusqlite::Connection;
 
@@ -38,26 +35,14 @@ pub struct SqliteGraphStore {
     namespace: Namespace,
 }
 
-impl fmt::Debug for SqliteGraphStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SqliteGraphStore").field("engine", &self.engine).finish_non_exhaustive()
-    }
-}
-
-#[async_trait]
-impl Store for SqliteGraphStore {
-    fn namespace(&self) -> &Namespace {
-        &self.namespace
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        capabilities(&self.engine)
-    }
-
-    async fn erase(&self) -> Result<()> {
-        let namespace = self.namespace.clone();
-        self.engine.write("graph.erase", move |connection| write::erase(connection, &namespace)).await
-    }
+store! {
+    SqliteGraphStore as store,
+    shows: { engine: &store.engine },
+    capabilities: capabilities(&store.engine),
+    erase: {
+        let namespace = store.namespace.clone();
+        store.engine.write("graph.erase", move |connection| write::erase(connection, &namespace)).await
+    },
 }
 
 #[async_trait]

@@ -17,7 +17,6 @@ mod write;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -25,9 +24,9 @@ use larder_kernel::storage::history::{
     check_append, check_limit, check_replace, check_tail_matching, check_ttl,
 };
 use larder_kernel::{
-    AgentId, AppendOptions, Appended, Capabilities, ChatMessage, Error, ErrorKind, Forked, HistoryEvents,
-    HistoryProvider, MessageFilter, Namespace, Page, PageRequest, Replaced, Replacement, Result, RunId, Seq,
-    Store, StoredMessage, Thread, ThreadInfo, Ttl,
+    AgentId, AppendOptions, Appended, ChatMessage, Error, ErrorKind, Forked, HistoryEvents, HistoryProvider,
+    MessageFilter, Namespace, Page, PageRequest, Replaced, Replacement, Result, RunId, Seq, StoredMessage,
+    Thread, ThreadInfo, Ttl,
 };
 use rusqlite::Connection;
 
@@ -44,12 +43,6 @@ use thread::{Address, ThreadRow};
 pub struct SqliteHistoryProvider {
     engine: Engine,
     namespace: Namespace,
-}
-
-impl fmt::Debug for SqliteHistoryProvider {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SqliteHistoryProvider").field("engine", &self.engine).finish_non_exhaustive()
-    }
 }
 
 impl SqliteHistoryProvider {
@@ -134,24 +127,18 @@ impl SqliteHistoryProvider {
     }
 }
 
-#[async_trait]
-impl Store for SqliteHistoryProvider {
-    fn namespace(&self) -> &Namespace {
-        &self.namespace
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        super::capabilities(&self.engine)
-    }
-
-    async fn erase(&self) -> Result<()> {
-        let namespace = self.namespace.clone();
+store! {
+    SqliteHistoryProvider as store,
+    shows: { engine: &store.engine },
+    capabilities: super::capabilities(&store.engine),
+    erase: {
+        let namespace = store.namespace.clone();
         let job = move |sql: &Connection| {
             sql.prepare_cached("DELETE FROM threads WHERE namespace = ?1")?.execute([namespace.as_str()])?;
             Ok(())
         };
-        self.engine.write("history.erase", job).await
-    }
+        store.engine.write("history.erase", job).await
+    },
 }
 
 #[async_trait]

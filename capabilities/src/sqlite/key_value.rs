@@ -12,14 +12,12 @@ mod watch;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
-
 use async_trait::async_trait;
 use bytes::Bytes;
 use larder_kernel::storage::key_value::{check_list, check_put};
 use larder_kernel::{
-    BucketInfo, BucketName, Capabilities, Key, KeyRevision, KeyValueEntry, KeyValueEvents,
-    KeyValuePutOptions, KeyValueStore, Namespace, Page, PageRequest, Result, Revision, Store,
+    BucketInfo, BucketName, Key, KeyRevision, KeyValueEntry, KeyValueEvents, KeyValuePutOptions,
+    KeyValueStore, Namespace, Page, PageRequest, Result, Revision,
 };
 use rusqlite::Connection;
 
@@ -33,12 +31,6 @@ pub struct SqliteKeyValueStore {
     namespace: Namespace,
 }
 
-impl fmt::Debug for SqliteKeyValueStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SqliteKeyValueStore").field("engine", &self.engine).finish_non_exhaustive()
-    }
-}
-
 impl SqliteKeyValueStore {
     pub(crate) fn new(engine: Engine, namespace: Namespace) -> Self {
         Self { engine, namespace }
@@ -49,18 +41,12 @@ impl SqliteKeyValueStore {
     }
 }
 
-#[async_trait]
-impl Store for SqliteKeyValueStore {
-    fn namespace(&self) -> &Namespace {
-        &self.namespace
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        super::capabilities(&self.engine)
-    }
-
-    async fn erase(&self) -> Result<()> {
-        let namespace = self.namespace.clone();
+store! {
+    SqliteKeyValueStore as store,
+    shows: { engine: &store.engine },
+    capabilities: super::capabilities(&store.engine),
+    erase: {
+        let namespace = store.namespace.clone();
         let job = move |sql: &Connection| {
             for delete in [
                 "DELETE FROM kv_entries WHERE namespace = ?1",
@@ -71,8 +57,8 @@ impl Store for SqliteKeyValueStore {
             }
             Ok(())
         };
-        self.engine.write("key_value.erase", job).await
-    }
+        store.engine.write("key_value.erase", job).await
+    },
 }
 
 #[async_trait]

@@ -4,15 +4,14 @@ mod boards;
 mod rows;
 mod transitions;
 
-use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use larder_kernel::storage::task::{check_add_tasks, check_claim, check_task_text};
 use larder_kernel::{
-    Board, BoardId, Capabilities, Claim, ConversationId, FencingToken, Lease, Namespace, NewBoard, NewTask,
-    Page, PageRequest, Result, RetryOutcome, Store, Task, TaskId, TaskPosition, TaskQuery, TaskStore,
-    Transition, WorkerId,
+    Board, BoardId, Claim, ConversationId, FencingToken, Lease, Namespace, NewBoard, NewTask, Page,
+    PageRequest, Result, RetryOutcome, Task, TaskId, TaskPosition, TaskQuery, TaskStore, Transition,
+    WorkerId,
 };
 
 use super::engine::Engine;
@@ -40,26 +39,14 @@ pub struct SqliteTaskStore {
     namespace: Namespace,
 }
 
-impl fmt::Debug for SqliteTaskStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SqliteTaskStore").field("engine", &self.engine).finish_non_exhaustive()
-    }
-}
-
-#[async_trait]
-impl Store for SqliteTaskStore {
-    fn namespace(&self) -> &Namespace {
-        &self.namespace
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        capabilities(&self.engine)
-    }
-
-    async fn erase(&self) -> Result<()> {
-        let namespace = self.namespace.clone();
-        self.engine.write("tasks.erase", move |connection| boards::erase(connection, &namespace)).await
-    }
+store! {
+    SqliteTaskStore as store,
+    shows: { engine: &store.engine },
+    capabilities: capabilities(&store.engine),
+    erase: {
+        let namespace = store.namespace.clone();
+        store.engine.write("tasks.erase", move |connection| boards::erase(connection, &namespace)).await
+    },
 }
 
 #[async_trait]

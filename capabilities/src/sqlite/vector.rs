@@ -8,14 +8,13 @@ mod score;
 mod search;
 mod write;
 
-use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use larder_kernel::storage::vector::{check_ids, check_search, check_search_batch, prepare};
 use larder_kernel::{
-    Capabilities, CollectionInfo, CollectionName, Document, DocumentId, Embedder, Error, ErrorKind, Filter,
-    Namespace, Page, PageRequest, PutMode, PutReport, Result, SearchHit, SearchRequest, Store, VectorStore,
+    CollectionInfo, CollectionName, Document, DocumentId, Embedder, Error, ErrorKind, Filter, Namespace,
+    Page, PageRequest, PutMode, PutReport, Result, SearchHit, SearchRequest, VectorStore,
 };
 
 use super::engine::Engine;
@@ -41,29 +40,14 @@ pub struct SqliteVectorStore {
     embedder: Option<Arc<dyn Embedder>>,
 }
 
-impl fmt::Debug for SqliteVectorStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SqliteVectorStore")
-            .field("engine", &self.engine)
-            .field("embedder", &self.embedder.is_some())
-            .finish_non_exhaustive()
-    }
-}
-
-#[async_trait]
-impl Store for SqliteVectorStore {
-    fn namespace(&self) -> &Namespace {
-        &self.namespace
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        capabilities(&self.engine)
-    }
-
-    async fn erase(&self) -> Result<()> {
-        let namespace = self.namespace.clone();
-        self.engine.write("vectors.erase", move |connection| write::erase(connection, &namespace)).await
-    }
+store! {
+    SqliteVectorStore as store,
+    shows: { engine: &store.engine, embedder: &store.embedder.is_some() },
+    capabilities: capabilities(&store.engine),
+    erase: {
+        let namespace = store.namespace.clone();
+        store.engine.write("vectors.erase", move |connection| write::erase(connection, &namespace)).await
+    },
 }
 
 #[async_trait]

@@ -117,6 +117,11 @@ fn made((name, is_use): (&str, bool), line: &str) -> Option<String> {
     said.then(|| format!("{name}!: {line}"))
 }
 
+/// The type whose implementations the macro `store` of `larder-capabilities` writes at a line.
+fn store<'a>(lines: &[&'a str], at: usize) -> Option<&'a str> {
+    (lines[at] == "store! {").then(|| lines.get(at + 1)?.trim().strip_suffix(" as store,"))?
+}
+
 fn shown(text: &str, types: &BTreeSet<String>, makers: &BTreeSet<String>, found: &mut BTreeSet<String>) {
     let lines: Vec<_> = text.lines().collect();
     let mut within: Option<(String, bool)> = None;
@@ -131,6 +136,8 @@ fn shown(text: &str, types: &BTreeSet<String>, makers: &BTreeSet<String>, found:
             found.extend(made(it, line));
         } else if let Some(it) = maker(line, makers) {
             in_macro = Some(it);
+        } else if let Some(name) = store(&lines, at) {
+            found.extend([format!("impl Store for {name}"), format!("impl fmt::Debug for {name}")]);
         } else if hidden(&lines, at) {
         } else if line.starts_with("#[macro_export]") {
             found.insert(head(&lines, at + 1));

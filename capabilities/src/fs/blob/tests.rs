@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
-use larder_kernel::{BlobCondition, BlobStoreExt, ByteRange, ETag};
+use larder_kernel::{BlobCondition, BlobStoreExt, ByteRange, ETag, Store};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 

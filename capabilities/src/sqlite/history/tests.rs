@@ -4,7 +4,7 @@ mod laws;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use larder_kernel::{HistoryEventKind, HistoryProviderExt, IdempotencyKey};
+use larder_kernel::{HistoryEventKind, HistoryProviderExt, IdempotencyKey, Store};
 use tempfile::TempDir;
 
 use super::super::{Sqlite, SqliteConfig};
