@@ -35,7 +35,7 @@ mod driver;
 pub(crate) mod encode;
 pub(crate) mod engine;
 pub(crate) mod failure;
-mod graph;
+pub(crate) mod graph;
 mod history;
 mod key_value;
 mod schema;

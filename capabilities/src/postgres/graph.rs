@@ -1,7 +1,9 @@
 //! Entities and relationships in Postgres, without an extension: walked by a function of the database.
 
 mod find;
+pub(crate) mod page;
 mod rows;
+pub(crate) mod upsert;
 mod walk;
 mod write;
 

@@ -1,18 +1,15 @@
 //! The writes, each inside one transaction. Rows are locked in the order of their ids, entities before relationships, so
 //! that writes that meet wait for each other and never in a circle.
 
-use std::collections::HashSet;
-
-use larder_kernel::{
-    DeletedEntity, Entity, EntityId, Error, ErrorKind, Relationship, RelationshipId, UpsertReport,
-};
+use larder_kernel::{DeletedEntity, Entity, EntityId, Relationship, RelationshipId, UpsertReport};
 use sqlx::postgres::PgRow;
-use sqlx::{AssertSqlSafe, PgConnection, Row};
+use sqlx::{AssertSqlSafe, PgConnection};
 
 use super::rows::field;
 use crate::age::agtype;
 use crate::age::schema::{GraphName, or_empty};
 use crate::postgres::failure::Fallible;
+use crate::postgres::graph::upsert::{check_ends, ends, report};
 
 /// Writes entities. One that is there keeps its node, and so its relationships.
 pub(super) async fn upsert_entities(
@@ -37,18 +34,6 @@ pub(super) async fn upsert_entities(
     report(&rows)
 }
 
-fn report(rows: &[PgRow]) -> Fallible<UpsertReport> {
-    let mut report = UpsertReport::default();
-    for row in rows {
-        if row.try_get(0)? {
-            report.created += 1;
-        } else {
-            report.replaced += 1;
-        }
-    }
-    Ok(report)
-}
-
 /// Writes relationships whose ends are there and stay there until the transaction ends.
 pub(super) async fn upsert_relationships(
     connection: &mut PgConnection,
@@ -56,16 +41,7 @@ pub(super) async fn upsert_relationships(
     relationships: &[Relationship],
 ) -> Fallible<UpsertReport> {
     // Of a graph that is not there no end is.
-    let held = or_empty(hold_ends(connection, graph, relationships).await)?;
-    for relationship in relationships {
-        for (end, field) in
-            [(&relationship.source, "relationship.source"), (&relationship.target, "relationship.target")]
-        {
-            if !held.contains(end.as_str()) {
-                return Err(missing_end(field).into());
-            }
-        }
-    }
+    check_ends(relationships, &or_empty(hold_ends(connection, graph, relationships).await)?)?;
     let part = |part: fn(&Relationship) -> &str| -> Vec<&str> { relationships.iter().map(part).collect() };
     let records: Vec<String> = relationships.iter().map(agtype::of_relationship).collect();
     let sql = format!(
@@ -100,11 +76,7 @@ async fn hold_ends(
     connection: &mut PgConnection,
     graph: &GraphName,
     relationships: &[Relationship],
-) -> Fallible<HashSet<String>> {
-    let ends: HashSet<&str> = relationships
-        .iter()
-        .flat_map(|relationship| [relationship.source.as_str(), relationship.target.as_str()])
-        .collect();
+) -> Fallible<Vec<PgRow>> {
     let sql = format!(
         concat!(
             "SELECT ",
@@ -115,20 +87,7 @@ async fn hold_ends(
         ),
         graph.name
     );
-    let rows = sqlx::query(AssertSqlSafe(sql))
-        .bind(ends.into_iter().collect::<Vec<&str>>())
-        .fetch_all(connection)
-        .await?;
-    Ok(rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?)
-}
-
-fn missing_end(field: &'static str) -> Error {
-    Error::new(
-        ErrorKind::NotFound,
-        "graph.upsert_relationships",
-        "an end of the relationship is no entity of the graph",
-    )
-    .with_field(field)
+    Ok(sqlx::query(AssertSqlSafe(sql)).bind(ends(relationships)).fetch_all(connection).await?)
 }
 
 /// Deletes an entity and what touches it.

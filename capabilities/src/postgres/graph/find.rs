@@ -1,39 +1,23 @@
 //! Finding by type, ends and properties, and counting.
 
 use larder_kernel::{
-    Entity, EntityId, EntityQuery, Filter, GraphCounts, Metadata, Namespace, Page, PageRequest, Relationship,
-    RelationshipId, RelationshipQuery,
+    Entity, EntityId, EntityQuery, GraphCounts, Namespace, Page, PageRequest, Relationship, RelationshipId,
+    RelationshipQuery,
 };
 use sqlx::PgConnection;
 
+use super::page::page;
 use super::rows::{entity, relationship};
 use crate::postgres::decode;
-use crate::postgres::encode;
 use crate::postgres::failure::Fallible;
 
-/// Rows that a filtered search reads at a time.
-const FILTERED_ROWS: usize = 1_000;
-
-fn wanted(filter: Option<&Filter>, properties: &Metadata) -> bool {
-    filter.is_none_or(|filter| filter.matches(properties))
-}
-
-/// How many rows to read at a time for a page: the page and what follows it, or more where a filter drops some.
-fn rows_at_a_time(filter: Option<&Filter>, limit: usize) -> usize {
-    let page = limit.saturating_add(1);
-    if filter.is_some() { page.max(FILTERED_ROWS) } else { page }
-}
-
-/// One page of entities. Rows are read in the order of ids until the page and the item that follows it are found.
+/// One page of entities.
 pub(super) async fn find_entities(
     connection: &mut PgConnection,
     namespace: &Namespace,
     query: &EntityQuery,
-    page: &PageRequest<EntityId>,
+    request: &PageRequest<EntityId>,
 ) -> Fallible<Page<Entity, EntityId>> {
-    if page.limit == 0 {
-        return Ok(Page::empty());
-    }
     let sql = match query.entity_type {
         None => {
             "SELECT id, entity_type, properties FROM larder.entities
@@ -44,26 +28,11 @@ pub(super) async fn find_entities(
              WHERE namespace = $1 AND entity_type = $4 AND id > $2 ORDER BY id LIMIT $3"
         }
     };
-    let mut after = page.after.as_ref().map_or_else(String::new, |id| id.as_str().to_owned());
-    let at_a_time = rows_at_a_time(query.filter.as_ref(), page.limit);
-    let mut entities = Vec::new();
-    loop {
-        let mut rows = sqlx::query(sql).bind(namespace.as_str()).bind(&after).bind(encode::length(at_a_time));
-        if let Some(kind) = &query.entity_type {
-            rows = rows.bind(kind.as_str());
-        }
-        let rows = rows.fetch_all(&mut *connection).await?;
-        for row in &rows {
-            let entity = entity(row)?;
-            after = entity.id.as_str().to_owned();
-            if entities.len() <= page.limit && wanted(query.filter.as_ref(), &entity.properties) {
-                entities.push(entity);
-            }
-        }
-        if rows.len() < at_a_time || entities.len() > page.limit {
-            return Ok(Page::from_surplus(entities, page.limit, |entity| entity.id.clone()));
-        }
-    }
+    let statement = |after: &str, rows: i64| {
+        let found = sqlx::query(sql).bind(namespace.as_str()).bind(after.to_owned()).bind(rows);
+        query.entity_type.iter().fold(found, |found, kind| found.bind(kind.as_str().to_owned()))
+    };
+    page(connection, request, query.filter.as_ref(), statement, entity).await
 }
 
 /// The statement for the parts of the query that are given, as parameters 4 to 6; each combination is prepared once.
@@ -95,32 +64,16 @@ pub(super) async fn find_relationships(
     connection: &mut PgConnection,
     namespace: &Namespace,
     query: &RelationshipQuery,
-    page: &PageRequest<RelationshipId>,
+    request: &PageRequest<RelationshipId>,
 ) -> Fallible<Page<Relationship, RelationshipId>> {
-    if page.limit == 0 {
-        return Ok(Page::empty());
-    }
     let sql = relationships_sql(query);
     let ends = query.source.iter().chain(&query.target).map(EntityId::as_str);
     let parts: Vec<&str> = ends.chain(query.relationship_type.iter().map(|kind| kind.as_str())).collect();
-    let mut after = page.after.as_ref().map_or_else(String::new, |id| id.as_str().to_owned());
-    let at_a_time = rows_at_a_time(query.filter.as_ref(), page.limit);
-    let mut relationships = Vec::new();
-    loop {
-        let rows = sqlx::query(sql).bind(namespace.as_str()).bind(&after).bind(encode::length(at_a_time));
-        let rows = parts.iter().fold(rows, |rows, part| rows.bind(*part));
-        let rows = rows.fetch_all(&mut *connection).await?;
-        for row in &rows {
-            let relationship = relationship(row)?;
-            after = relationship.id.as_str().to_owned();
-            if relationships.len() <= page.limit && wanted(query.filter.as_ref(), &relationship.properties) {
-                relationships.push(relationship);
-            }
-        }
-        if rows.len() < at_a_time || relationships.len() > page.limit {
-            return Ok(Page::from_surplus(relationships, page.limit, |found| found.id.clone()));
-        }
-    }
+    let statement = |after: &str, rows: i64| {
+        let found = sqlx::query(sql).bind(namespace.as_str()).bind(after.to_owned()).bind(rows);
+        parts.iter().fold(found, |found, part| found.bind((*part).to_owned()))
+    };
+    page(connection, request, query.filter.as_ref(), statement, relationship).await
 }
 
 /// What the namespace holds.

@@ -1,14 +1,10 @@
 //! The writes, each inside one transaction. Rows are locked in the order of their ids, entities before relationships, so
 //! that writes that meet wait for each other and never in a circle.
 
-use std::collections::HashSet;
+use larder_kernel::{DeletedEntity, Entity, EntityId, Namespace, Relationship, RelationshipId, UpsertReport};
+use sqlx::PgConnection;
 
-use larder_kernel::{
-    DeletedEntity, Entity, EntityId, Error, ErrorKind, Namespace, Relationship, RelationshipId, UpsertReport,
-};
-use sqlx::postgres::PgRow;
-use sqlx::{PgConnection, Row};
-
+use super::upsert::{check_ends, ends, report};
 use crate::postgres::encode::metadata_text;
 use crate::postgres::failure::Fallible;
 
@@ -38,18 +34,6 @@ pub(super) async fn upsert_entities(
     .fetch_all(connection)
     .await?;
     report(&rows)
-}
-
-fn report(rows: &[PgRow]) -> Fallible<UpsertReport> {
-    let mut report = UpsertReport::default();
-    for row in rows {
-        if row.try_get(0)? {
-            report.created += 1;
-        } else {
-            report.replaced += 1;
-        }
-    }
-    Ok(report)
 }
 
 /// Writes relationships whose ends are there and stay there until the transaction ends.
@@ -90,37 +74,14 @@ async fn hold_ends(
     namespace: &Namespace,
     relationships: &[Relationship],
 ) -> Fallible<()> {
-    let ends: HashSet<&str> = relationships
-        .iter()
-        .flat_map(|relationship| [relationship.source.as_str(), relationship.target.as_str()])
-        .collect();
     let rows = sqlx::query(
         "SELECT id FROM larder.entities WHERE namespace = $1 AND id = ANY($2) ORDER BY id FOR KEY SHARE",
     )
     .bind(namespace.as_str())
-    .bind(ends.iter().copied().collect::<Vec<&str>>())
+    .bind(ends(relationships))
     .fetch_all(connection)
     .await?;
-    let held = rows.iter().map(|row| row.try_get(0)).collect::<Result<HashSet<&str>, _>>()?;
-    for relationship in relationships {
-        for (end, field) in
-            [(&relationship.source, "relationship.source"), (&relationship.target, "relationship.target")]
-        {
-            if !held.contains(end.as_str()) {
-                return Err(missing_end(field).into());
-            }
-        }
-    }
-    Ok(())
-}
-
-fn missing_end(field: &'static str) -> Error {
-    Error::new(
-        ErrorKind::NotFound,
-        "graph.upsert_relationships",
-        "an end of the relationship is no entity of the graph",
-    )
-    .with_field(field)
+    check_ends(relationships, &rows)
 }
 
 /// Deletes an entity and what touches it.

@@ -1,0 +1,55 @@
+//! What the upserts of both graphs share: the ends of relationships, and the report.
+
+use std::collections::HashSet;
+
+use larder_kernel::{Error, ErrorKind, Relationship, UpsertReport};
+use sqlx::Row;
+use sqlx::postgres::PgRow;
+
+use crate::postgres::failure::Fallible;
+
+/// Counts rows that say of each item whether it was created.
+pub(crate) fn report(rows: &[PgRow]) -> Fallible<UpsertReport> {
+    let mut report = UpsertReport::default();
+    for row in rows {
+        if row.try_get(0)? {
+            report.created += 1;
+        } else {
+            report.replaced += 1;
+        }
+    }
+    Ok(report)
+}
+
+/// The ids of the entities at the ends, each once.
+pub(crate) fn ends(relationships: &[Relationship]) -> Vec<&str> {
+    let ends: HashSet<&str> = relationships
+        .iter()
+        .flat_map(|relationship| [relationship.source.as_str(), relationship.target.as_str()])
+        .collect();
+    ends.into_iter().collect()
+}
+
+/// Refuses relationships with an end that is not among the rows of entities that were found.
+pub(crate) fn check_ends(relationships: &[Relationship], found: &[PgRow]) -> Fallible<()> {
+    let found = found.iter().map(|row| row.try_get(0)).collect::<Result<HashSet<&str>, sqlx::Error>>()?;
+    for relationship in relationships {
+        for (end, field) in
+            [(&relationship.source, "relationship.source"), (&relationship.target, "relationship.target")]
+        {
+            if !found.contains(end.as_str()) {
+                return Err(missing_end(field).into());
+            }
+        }
+    }
+    Ok(())
+}
+
+fn missing_end(field: &'static str) -> Error {
+    Error::new(
+        ErrorKind::NotFound,
+        "graph.upsert_relationships",
+        "an end of the relationship is no entity of the graph",
+    )
+    .with_field(field)
+}
