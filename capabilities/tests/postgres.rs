@@ -77,6 +77,7 @@ fn main() -> ExitCode {
         weather::a_server_that_is_silent_is_given_up_in_time;
         weather::rights_that_are_missing_are_named;
         weather::an_old_or_hidden_pgvector_is_refused;
+        weather::pgvector_works_in_any_schema_of_the_search_path;
         weather::a_new_connection_looks_up_no_type;
         weather::a_server_without_pgvector_is_told_so_and_keeps_the_rest;
         weather::a_full_pool_and_a_long_lock_end_in_time;

@@ -4,8 +4,8 @@ use std::error::Error as _;
 use std::time::{Duration, Instant};
 
 use larder_kernel::{
-    ChatMessage, CollectionName, Document, DocumentId, Embedding, Error, ErrorKind, HistoryProvider,
-    HistoryProviderExt, Namespace, PutMode, SearchRequest, Thread, VectorStore,
+    ChatMessage, CollectionName, Document, DocumentId, Embedding, Error, ErrorKind, Filter, HistoryProvider,
+    HistoryProviderExt, Metadata, Namespace, PutMode, SearchRequest, Thread, VectorStore,
 };
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection};
@@ -161,6 +161,35 @@ pub(crate) async fn an_old_or_hidden_pgvector_is_refused() {
         let thread = Thread::new("a", "s").unwrap();
         let postgres = open(&url).await.unwrap();
         postgres.history(namespace()).append(&thread, ChatMessage::user("Hello")).await.unwrap();
+    })
+    .await;
+}
+
+pub(crate) async fn pgvector_works_in_any_schema_of_the_search_path() {
+    with_database("elsewhere", async |url: String| {
+        let mut admin = PgConnection::connect(&url).await.unwrap();
+        let database = url.rsplit_once('/').unwrap().1;
+        let set = format!(
+            "CREATE SCHEMA elsewhere; CREATE EXTENSION vector SCHEMA elsewhere;
+             ALTER DATABASE {database} SET search_path = public, elsewhere"
+        );
+        sqlx::raw_sql(AssertSqlSafe(set)).execute(&mut admin).await.unwrap();
+        let space = CollectionName::new("space").unwrap();
+        let request = SearchRequest::new(Embedding::new(vec![0.6, 0.8]).unwrap()).with_limit(1);
+        let filtered = request.clone().with_filter(Filter::eq("number", 7));
+        for parameters in ["", "?vector_index=hnsw"] {
+            let postgres = open(&format!("{url}{parameters}")).await.unwrap();
+            let vectors = postgres.vectors(namespace(), None).await.unwrap();
+            let documents = (0_u8..100).map(|number| {
+                let embedding = Embedding::new(vec![f32::from(number), 80.0]).unwrap();
+                let document = Document::new(DocumentId::new(number.to_string()).unwrap(), "");
+                document.with_embedding(embedding).with_metadata(Metadata::new().with("number", number))
+            });
+            vectors.put(&space, documents.collect(), PutMode::Upsert).await.unwrap();
+            assert!(parameters.is_empty() || vectors.build_index(&space).await.unwrap());
+            assert_eq!(vectors.search(&space, &request).await.unwrap()[0].id.as_str(), "60");
+            assert_eq!(vectors.search(&space, &filtered).await.unwrap()[0].id.as_str(), "7");
+        }
     })
     .await;
 }

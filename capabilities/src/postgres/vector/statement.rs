@@ -10,7 +10,7 @@ use larder_kernel::Embedding;
 use pgvector::{HalfVector, Vector};
 use sqlx::encode::{Encode, IsNull};
 use sqlx::error::{BoxDynError, DatabaseError};
-use sqlx::postgres::{PgArgumentBuffer, PgStatement, PgTypeInfo, PgTypeKind};
+use sqlx::postgres::{PgArgumentBuffer, PgHasArrayType, PgStatement, PgTypeInfo, PgTypeKind};
 use sqlx::{Either, Executor, PgConnection, Postgres, SqlSafeStr, Statement, Type};
 
 use super::embedding::direction;
@@ -69,6 +69,12 @@ impl<V: Type<Postgres>> Type<Postgres> for Typed<V> {
     }
 }
 
+impl<V: PgHasArrayType> PgHasArrayType for Typed<V> {
+    fn array_type_info() -> PgTypeInfo {
+        V::array_type_info()
+    }
+}
+
 impl<'q, V: Encode<'q, Postgres>> Encode<'q, Postgres> for Typed<V> {
     fn encode_by_ref(&self, buffer: &mut PgArgumentBuffer) -> Result<IsNull, BoxDynError> {
         self.value.encode_by_ref(buffer)
@@ -121,10 +127,4 @@ pub(super) fn vectors<'e>(
         type_info: of_one.clone(),
     };
     Typed { value: embeddings.map(typed).collect(), type_info }
-}
-
-impl sqlx::postgres::PgHasArrayType for Typed<Vector> {
-    fn array_type_info() -> PgTypeInfo {
-        Vector::array_type_info()
-    }
 }
