@@ -3,6 +3,13 @@
 //! Programs depend on the crate `larder`, which opens these backends by URL. This crate is for those who need one backend's
 //! own types, such as its configuration; [`driver`] is what a backend of your own implements.
 
+#[cfg(any(
+    feature = "postgres",
+    feature = "redis",
+    feature = "s3",
+    feature = "sqlite",
+    all(feature = "fs", unix)
+))]
 #[macro_use]
 mod store;
 

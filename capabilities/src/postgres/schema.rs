@@ -20,8 +20,9 @@ const MIGRATIONS: [&str; 0] = [];
 
 const OPERATION: &str = "postgres.open";
 /// What to do with a database of a version before the baseline.
-pub(crate) const TOO_OLD: &str = "the schema is of a version before this release can upgrade; write the database to an archive with \
-                                  `larder dump` of the release before, and read that with `larder load` into a new database";
+pub(crate) const TOO_OLD: &str = "the schema is too old for this release to upgrade; write the database to an archive with \
+                                  `larder dump` of the release before, then read the archive with `larder load` into a \
+                                  new database";
 
 /// The version that this program reads and writes.
 pub(crate) fn newest() -> i64 {

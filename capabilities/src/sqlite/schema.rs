@@ -17,8 +17,8 @@ const MIGRATIONS: [&str; 0] = [];
 
 const OPERATION: &str = "sqlite.open";
 /// What to do with a file of a version before the baseline.
-pub(crate) const TOO_OLD: &str = "the file is of a version before this release can upgrade; write it to an archive with \
-                                  `larder dump` of the release before, and read that with `larder load` into a new file";
+pub(crate) const TOO_OLD: &str = "the file is too old for this release to upgrade; write it to an archive with `larder dump` \
+                                  of the release before, then read the archive with `larder load` into a new file";
 
 /// The version that this program reads and writes.
 pub(crate) fn newest() -> i64 {
