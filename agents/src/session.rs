@@ -30,7 +30,7 @@ mod summarize;
 mod window;
 
 pub use config::{
-    AgentMemory, LongTermSettings, MaxTokensSettings, MemoryConfig, MemoryDocument, MemoryProfile,
+    AgentMemory, Ephemeral, LongTermSettings, MaxTokensSettings, MemoryConfig, MemoryDocument, MemoryProfile,
     NeuralyzerSettings, Persistence, ShortTermSettings, SummarizerSettings, parse_config,
 };
 pub use inference::{Inference, InferenceRequest, Memory, Persisted};

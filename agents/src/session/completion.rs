@@ -36,6 +36,8 @@ pub(super) struct Changes {
 /// What a completion does.
 pub(super) enum Plan {
     Nothing,
+    /// Clears the session.
+    Forget,
     Append(Base, Changes),
     /// With the messages of the window that the session holds.
     Replace(Base, Vec<StoredMessage>, Changes),
@@ -67,6 +69,10 @@ impl Inference {
         let idempotent = |error: Error| error.with_idempotent(true);
         let persisted = match &self.plan {
             Plan::Nothing => return Ok(Persisted::Nothing),
+            Plan::Forget => {
+                self.sessions.wipe(&self.id).await.map_err(idempotent)?;
+                return Ok(Persisted::Nothing);
+            }
             Plan::Append(base, changes) => {
                 let appended = self.append(new).await?;
                 self.change(base, changes).await.map_err(idempotent)?;

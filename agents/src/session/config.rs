@@ -39,6 +39,17 @@ pub enum Persistence {
     Ephemeral,
 }
 
+/// What becomes of the session of an `EPHEMERAL` inference (ALQ-10).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum Ephemeral {
+    /// What was stored before stays.
+    #[default]
+    KeepsSession,
+    /// The messages and the summary of the session are removed when the inference completes; its prompt and hints stay.
+    LosesSession,
+}
+
 /// How an agent remembers: strategies in the order in which they run, and what is stored.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -9,7 +9,7 @@ use larder_kernel::{
 use tokio::time::Instant;
 
 use super::completion::{Base, Changes, Plan};
-use super::config::Persistence;
+use super::config::{Ephemeral, Persistence};
 use super::left_out::LeftOut;
 use super::sessions::Sessions;
 use super::state::{Held, Reader, State, Walk};
@@ -224,8 +224,9 @@ impl Sessions {
         let base = Base { seen: seen.unwrap_or_default(), state, summary };
         let changes = Changes { made_by, erases_up_to, writes };
         inference.plan = match persistence {
-            Persistence::Ephemeral => Plan::Nothing,
             _ if !self.reader.view.writes() => Plan::Nothing,
+            Persistence::Ephemeral if self.ephemeral == Ephemeral::LosesSession => Plan::Forget,
+            Persistence::Ephemeral => Plan::Nothing,
             // What a summary that was due should have told of stays stored.
             Persistence::Flush if !missing => Plan::Replace(base, stored, changes),
             _ => Plan::Append(base, changes),

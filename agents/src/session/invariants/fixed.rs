@@ -7,7 +7,7 @@ use larder_kernel::{AppendOptions, ChatMessage, HistoryProvider, HistoryProvider
 use super::case::Step;
 use super::world::{Words, World};
 use crate::compaction::{NeuralyzerConfig, SummarizerConfig};
-use crate::session::{InferenceRequest, Persisted, Persistence, SessionProfile, Sessions};
+use crate::session::{Ephemeral, InferenceRequest, Persisted, Persistence, SessionProfile, Sessions};
 
 fn sessions(world: &World, steps: &[Step]) -> Sessions {
     Sessions::new(world.history.clone(), world.store.clone())
@@ -99,4 +99,26 @@ async fn nothing_is_erased_before_a_turn_completes() {
     turn(&sessions, &id, Persistence::Flush).await;
     let left: Vec<_> = stored().await.unwrap().iter().map(|stored| stored.text().to_owned()).collect();
     assert_eq!(left, ["m11", "m12", "new", "newer"]);
+}
+
+/// Proves: ALQ-10
+#[tokio::test]
+async fn an_ephemeral_inference_can_lose_its_session() {
+    let world = World::new();
+    let sessions = sessions(&world, &[]).with_ephemeral(Ephemeral::LosesSession);
+    let id = with_messages(&world, &sessions, 4).await;
+    let request =
+        || InferenceRequest::new([ChatMessage::user("new")]).with_persistence(Persistence::Ephemeral);
+    let turn = sessions.begin(&id, request()).await.unwrap();
+    assert_eq!(turn.window().messages.len(), 6, "it is read");
+    turn.cancel();
+    assert_eq!(sessions.get(&id).await.unwrap().messages.len(), 4);
+    turn_of(&sessions, &id, request()).await;
+    let session = sessions.get(&id).await.unwrap();
+    assert_eq!((session.messages.len(), &*session.system_prompt), (0, "prompt"));
+}
+
+async fn turn_of(sessions: &Sessions, id: &SessionId, request: InferenceRequest) {
+    let inference = sessions.begin(id, request).await.unwrap();
+    assert_eq!(inference.complete([]).await.unwrap(), Persisted::Nothing);
 }
