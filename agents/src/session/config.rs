@@ -25,6 +25,16 @@ use crate::tokens::TokenCounter;
 
 pub(super) const OPERATION: &str = "session.config";
 
+/// Whether a request uses the session's memory (ATH-2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Memory {
+    /// The session is prepended, and what is said is stored.
+    #[default]
+    On,
+    /// The session is neither read nor written.
+    Off,
+}
+
 /// What is stored after an inference (ALQ-7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]

@@ -8,9 +8,9 @@ use larder_kernel::{
 };
 use tokio::time::Instant;
 
-use super::completion::{Base, Changes, Plan};
-use super::config::{Ephemeral, Persistence};
+use super::config::{Ephemeral, Memory, Persistence};
 use super::left_out::LeftOut;
+use super::plan::{Base, Changes, Plan};
 use super::sessions::Sessions;
 use super::state::{Held, Reader, State, Walk};
 use super::summarize::{Sizes, Summarizer};
@@ -20,16 +20,6 @@ use crate::tokens::tokens_of;
 const BEGIN: &str = "session.begin";
 /// The maker of the summaries that a session's profile asks for.
 const SESSION: &str = "session";
-
-/// Whether a request uses the session's memory (ATH-2).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Memory {
-    /// The session is prepended, and what is said is stored.
-    #[default]
-    On,
-    /// The session is neither read nor written.
-    Off,
-}
 
 /// What an inference is asked with.
 #[derive(Debug, Clone)]

@@ -9,9 +9,8 @@ use larder_kernel::{
     Result, SessionId, StoredMessage, StrategyEffect, Thread, check,
 };
 
-use super::config::{Ephemeral, Persistence};
-use super::configured::Knowledge;
-use super::inference::Memory;
+use super::config::{Ephemeral, Memory, Persistence};
+use super::knowledge::Knowledge;
 use super::metrics::{SessionAlert, SessionThresholds, Watch};
 use super::profile::SessionProfile;
 use super::record::{Record, Records};
