@@ -10,6 +10,7 @@ pub(crate) mod explain;
 pub mod memory;
 mod reader;
 mod run;
+mod strategies;
 #[cfg(test)]
 #[allow(dead_code, reason = "the scenarios use the rest")]
 mod testing;

@@ -18,10 +18,12 @@ mod hints;
 mod inference;
 #[cfg(test)]
 mod invariants;
+mod knowledge;
 mod left_out;
 mod lifecycle;
 mod measure;
 pub mod metrics;
+mod plan;
 mod profile;
 mod record;
 mod sessions;
@@ -30,10 +32,10 @@ mod summarize;
 mod window;
 
 pub use config::{
-    AgentMemory, LongTermSettings, MaxTokensSettings, MemoryConfig, MemoryDocument, MemoryProfile,
-    NeuralyzerSettings, Persistence, ShortTermSettings, SummarizerSettings, parse_config,
+    AgentMemory, Ephemeral, LongTermSettings, MaxTokensSettings, Memory, MemoryConfig, MemoryDocument,
+    MemoryProfile, NeuralyzerSettings, Persistence, ShortTermSettings, SummarizerSettings, parse_config,
 };
-pub use inference::{Inference, InferenceRequest, Memory, Persisted};
+pub use inference::{Inference, InferenceRequest, Persisted};
 pub use left_out::LeftOut;
 pub use metrics::{SessionAlert, SessionStats, SessionThresholds};
 pub use profile::{MAX_TOKENS_DEFAULT, SUMMARIZATION_THRESHOLD_DEFAULT, SessionProfile};

@@ -31,7 +31,7 @@ impl From<&StoredMessage> for MessageMark {
 }
 
 impl MessageMark {
-    pub(super) fn of(message: &WindowMessage) -> Option<Self> {
+    pub(crate) fn of(message: &WindowMessage) -> Option<Self> {
         let Origin::Stored(seq) = message.origin else { return None };
         Some(Self { seq, created_at: message.message.created_at })
     }

@@ -7,7 +7,8 @@ use async_trait::async_trait;
 use larder_kernel::storage::history::check_append;
 use larder_kernel::{
     AgentContextProtocol, AgentId, AppendOptions, Appended, ChatMessage, CompactionStrategy, Error,
-    ErrorKind, HistoryRetention, Preparation, Result, RunId, Seq, SessionId, Thread, Window, WindowMessage,
+    ErrorKind, HistoryRetention, Reach, Result, RunId, Seq, SessionId, StrategyEffect, Thread, Window,
+    WindowMessage,
 };
 
 use super::ContextConfig;
@@ -45,7 +46,7 @@ use crate::tokens::{TokenCounter, with_tokens};
 /// ```
 #[derive(Clone, Default)]
 pub struct AgentContext {
-    config: Arc<ContextConfig>,
+    pub(super) config: Arc<ContextConfig>,
     agent: Option<AgentId>,
 }
 
@@ -266,7 +267,11 @@ impl AgentContext {
         explains: bool,
     ) -> Result<Assembly> {
         let config = &*self.config;
-        let reach = config.pipeline.reach();
+        let reach = match config.pipeline.effect() {
+            StrategyEffect::None => config.pipeline.reach(),
+            // A summary reads everything since the last one.
+            _ => Reach::Everything,
+        };
         let mut assembly = Assembly::new(thread.clone(), reach, explains);
         let mut strategies = config.pipeline.strategies();
         match &config.memory {
@@ -288,15 +293,7 @@ impl AgentContext {
                 );
             }
         }
-        let look = Preparation::default().with_model();
-        for strategy in strategies {
-            let window = assembly.window.clone();
-            let window = match explains {
-                true => strategy.prepare(window, &look).await?.window,
-                false => strategy.compact(window).await?,
-            };
-            assembly.step(strategy.name(), strategy.drops(), window);
-        }
+        self.run_strategies(strategies, &mut assembly).await?;
         let paired = pair_tool_calls(assembly.window.messages.clone());
         if paired != assembly.window.messages {
             let window = Window { thread: assembly.window.thread.clone(), messages: paired };

@@ -1,45 +1,19 @@
 //! What an inference stores when the model has answered.
 
-use std::sync::Arc;
-
 use larder_kernel::limits::{BATCH_BYTES_MAX, BATCH_MESSAGES_MAX};
 use larder_kernel::{
-    AppendOptions, Appended, ChatMessage, Error, ErrorKind, HistoryProvider, PendingWrite, Replacement,
-    Result, Seq, StoredMessage, Thread, Ttl,
+    AppendOptions, Appended, ChatMessage, Error, ErrorKind, HistoryProvider, Replacement, Result, Seq,
+    StoredMessage, Thread, Ttl,
 };
 
 use super::flush::Mark;
 use super::inference::{Inference, Persisted};
+use super::plan::{Base, Changes, Plan};
 use super::state::{Held, State, made_by};
 use super::window::with_tokens;
 use crate::compaction::{Covered, MessageMark, Summary, erase};
 
 const COMPLETE: &str = "session.complete";
-
-/// What an inference saw of the session.
-pub(super) struct Base {
-    /// The thread's last place when it was read.
-    pub(super) seen: Seq,
-    pub(super) state: State,
-    /// The summary that the session has after the inference.
-    pub(super) summary: Option<Held>,
-}
-
-/// What is stored besides messages.
-pub(super) struct Changes {
-    /// What made the summary, where it is a new one.
-    pub(super) made_by: Option<&'static str>,
-    pub(super) erases_up_to: Option<Seq>,
-    pub(super) writes: Vec<Arc<dyn PendingWrite>>,
-}
-
-/// What a completion does.
-pub(super) enum Plan {
-    Nothing,
-    Append(Base, Changes),
-    /// With the messages of the window that the session holds.
-    Replace(Base, Vec<StoredMessage>, Changes),
-}
 
 impl Inference {
     /// Stores the new messages and the model's answer, in one step, as the request's
@@ -67,6 +41,10 @@ impl Inference {
         let idempotent = |error: Error| error.with_idempotent(true);
         let persisted = match &self.plan {
             Plan::Nothing => return Ok(Persisted::Nothing),
+            Plan::Forget => {
+                self.sessions.wipe(&self.id).await.map_err(idempotent)?;
+                return Ok(Persisted::Nothing);
+            }
             Plan::Append(base, changes) => {
                 let appended = self.append(new).await?;
                 self.change(base, changes).await.map_err(idempotent)?;

@@ -25,6 +25,16 @@ use crate::tokens::TokenCounter;
 
 pub(super) const OPERATION: &str = "session.config";
 
+/// Whether a request uses the session's memory (ATH-2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Memory {
+    /// The session is prepended, and what is said is stored.
+    #[default]
+    On,
+    /// The session is neither read nor written.
+    Off,
+}
+
 /// What is stored after an inference (ALQ-7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
@@ -37,6 +47,17 @@ pub enum Persistence {
     Flush,
     /// Nothing.
     Ephemeral,
+}
+
+/// What becomes of the session of an `EPHEMERAL` inference (ALQ-10).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum Ephemeral {
+    /// What was stored before stays.
+    #[default]
+    KeepsSession,
+    /// The messages and the summary of the session are removed when the inference completes; its prompt and hints stay.
+    LosesSession,
 }
 
 /// How an agent remembers: strategies in the order in which they run, and what is stored.

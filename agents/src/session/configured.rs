@@ -4,20 +4,13 @@ use std::sync::Arc;
 
 use larder_kernel::{CompactionStrategy, Embedder, Error, Result, VectorStore};
 
-use super::config::{MemoryConfig, MemoryDocument, OPERATION};
-use super::inference::Memory;
+use super::config::{Memory, MemoryConfig, MemoryDocument, OPERATION};
+use super::knowledge::Knowledge;
 use super::profile::SessionProfile;
 use super::sessions::Sessions;
 use crate::compaction::{
     KnowledgeBase, LongTermMemory, Neuralyzer, Summarizer, SummarizerConfig, SummaryMaker, SummarySettings,
 };
-
-/// Where summaries are searched, and what embeds the questions.
-#[derive(Debug, Clone)]
-pub(crate) struct Knowledge {
-    store: Arc<dyn VectorStore>,
-    embedder: Arc<dyn Embedder>,
-}
 
 impl Sessions {
     /// Configures everything that a document says, as JSON: the memory settings of an agent with all of their strategies and

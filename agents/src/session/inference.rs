@@ -8,9 +8,9 @@ use larder_kernel::{
 };
 use tokio::time::Instant;
 
-use super::completion::{Base, Changes, Plan};
-use super::config::Persistence;
+use super::config::{Ephemeral, Memory, Persistence};
 use super::left_out::LeftOut;
+use super::plan::{Base, Changes, Plan};
 use super::sessions::Sessions;
 use super::state::{Held, Reader, State, Walk};
 use super::summarize::{Sizes, Summarizer};
@@ -20,16 +20,6 @@ use crate::tokens::tokens_of;
 const BEGIN: &str = "session.begin";
 /// The maker of the summaries that a session's profile asks for.
 const SESSION: &str = "session";
-
-/// Whether a request uses the session's memory (ATH-2).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Memory {
-    /// The session is prepended, and what is said is stored.
-    #[default]
-    On,
-    /// The session is neither read nor written.
-    Off,
-}
 
 /// What an inference is asked with.
 #[derive(Debug, Clone)]
@@ -224,8 +214,9 @@ impl Sessions {
         let base = Base { seen: seen.unwrap_or_default(), state, summary };
         let changes = Changes { made_by, erases_up_to, writes };
         inference.plan = match persistence {
-            Persistence::Ephemeral => Plan::Nothing,
             _ if !self.reader.view.writes() => Plan::Nothing,
+            Persistence::Ephemeral if self.ephemeral == Ephemeral::LosesSession => Plan::Forget,
+            Persistence::Ephemeral => Plan::Nothing,
             // What a summary that was due should have told of stays stored.
             Persistence::Flush if !missing => Plan::Replace(base, stored, changes),
             _ => Plan::Append(base, changes),

@@ -9,9 +9,8 @@ use larder_kernel::{
     Result, SessionId, StoredMessage, StrategyEffect, Thread, check,
 };
 
-use super::config::Persistence;
-use super::configured::Knowledge;
-use super::inference::Memory;
+use super::config::{Ephemeral, Memory, Persistence};
+use super::knowledge::Knowledge;
 use super::metrics::{SessionAlert, SessionThresholds, Watch};
 use super::profile::SessionProfile;
 use super::record::{Record, Records};
@@ -128,6 +127,7 @@ pub struct Sessions {
     pub(crate) profile: SessionProfile,
     pub(crate) persistence: Persistence,
     pub(crate) memory: Memory,
+    pub(crate) ephemeral: Ephemeral,
     pub(crate) author: Option<Author>,
     pub(crate) knowledge: Option<Knowledge>,
 }
@@ -167,6 +167,7 @@ impl Sessions {
             profile: SessionProfile::default(),
             persistence: Persistence::default(),
             memory: Memory::default(),
+            ephemeral: Ephemeral::default(),
             author: None,
             knowledge: None,
         })
@@ -270,6 +271,13 @@ impl Sessions {
     #[must_use]
     pub fn with_default_memory(mut self, memory: Memory) -> Self {
         self.memory = memory;
+        self
+    }
+
+    /// Sets what becomes of the session of an `EPHEMERAL` inference (ALQ-10). It is kept unless told otherwise.
+    #[must_use]
+    pub fn with_ephemeral(mut self, ephemeral: Ephemeral) -> Self {
+        self.ephemeral = ephemeral;
         self
     }
 

@@ -2,12 +2,17 @@
 
 use std::sync::Arc;
 
-use larder_kernel::{AppendOptions, ChatMessage, HistoryProvider, HistoryProviderExt, SessionId};
+use larder_kernel::{
+    AppendOptions, ChatMessage, HistoryProvider, HistoryProviderExt, Origin, Seq, SessionId,
+};
 
 use super::case::Step;
 use super::world::{Words, World};
 use crate::compaction::{NeuralyzerConfig, SummarizerConfig};
-use crate::session::{InferenceRequest, Persisted, Persistence, SessionProfile, Sessions};
+use crate::session::{
+    Ephemeral, InferenceRequest, OnSummaryFailure, Persisted, Persistence, SessionProfile, Sessions,
+    SummaryPolicy,
+};
 
 fn sessions(world: &World, steps: &[Step]) -> Sessions {
     Sessions::new(world.history.clone(), world.store.clone())
@@ -79,6 +84,33 @@ async fn a_flush_keeps_what_a_summarizer_told_of_a_long_thread() {
     }
 }
 
+/// Proves: ATH-5
+#[tokio::test]
+async fn a_large_prompt_leaves_no_gap_between_the_summary_and_the_window() {
+    for policy in [SummaryPolicy::Once, SummaryPolicy::Rolling] {
+        let world = World::new();
+        let seconds = std::time::Duration::from_secs(1);
+        let sessions = sessions(&world, &[]).with_summarizer(world.model()).with_summaries(
+            policy,
+            OnSummaryFailure::Fail,
+            seconds,
+        );
+        let prompt = "word ".repeat(1_500);
+        let id = sessions.create(SessionProfile::default(), prompt.trim()).await.unwrap();
+        for mark in 1..=120 {
+            let message = ChatMessage::user(format!("m{mark}{}", " word".repeat(99)));
+            world.history.append(&sessions.thread(&id), message).await.unwrap();
+        }
+        let request = InferenceRequest::new([ChatMessage::user("new")]);
+        let inference = sessions.begin(&id, request).await.unwrap();
+        let messages = &inference.window().messages;
+        let Origin::Summary(up_to) = messages[1].origin else { panic!("no summary") };
+        assert_eq!(messages[2].origin, Origin::Stored(Seq::new(up_to.get() + 1)));
+        assert!(messages[1].message.text.ends_with(&format!("m{up_to}")));
+        assert!(inference.left_out().iter().all(|left| left.messages.is_empty()));
+    }
+}
+
 /// Proves: ALQ-5, ALQ-7
 #[tokio::test]
 async fn nothing_is_erased_before_a_turn_completes() {
@@ -99,4 +131,26 @@ async fn nothing_is_erased_before_a_turn_completes() {
     turn(&sessions, &id, Persistence::Flush).await;
     let left: Vec<_> = stored().await.unwrap().iter().map(|stored| stored.text().to_owned()).collect();
     assert_eq!(left, ["m11", "m12", "new", "newer"]);
+}
+
+/// Proves: ALQ-10
+#[tokio::test]
+async fn an_ephemeral_inference_can_lose_its_session() {
+    let world = World::new();
+    let sessions = sessions(&world, &[]).with_ephemeral(Ephemeral::LosesSession);
+    let id = with_messages(&world, &sessions, 4).await;
+    let request =
+        || InferenceRequest::new([ChatMessage::user("new")]).with_persistence(Persistence::Ephemeral);
+    let turn = sessions.begin(&id, request()).await.unwrap();
+    assert_eq!(turn.window().messages.len(), 6, "it is read");
+    turn.cancel();
+    assert_eq!(sessions.get(&id).await.unwrap().messages.len(), 4);
+    turn_of(&sessions, &id, request()).await;
+    let session = sessions.get(&id).await.unwrap();
+    assert_eq!((session.messages.len(), &*session.system_prompt), (0, "prompt"));
+}
+
+async fn turn_of(sessions: &Sessions, id: &SessionId, request: InferenceRequest) {
+    let inference = sessions.begin(id, request).await.unwrap();
+    assert_eq!(inference.complete([]).await.unwrap(), Persisted::Nothing);
 }
