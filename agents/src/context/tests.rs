@@ -1,4 +1,4 @@
-//! What must hold for every window; what contexts do stands in `tests/everywhere`, on every backend.
+//! What must hold for every window; what contexts do stands in `tests/scenarios/everywhere`, on every backend.
 
 use std::sync::Arc;
 

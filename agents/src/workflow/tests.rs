@@ -1,3 +1,3 @@
-//! What is read and refused; what runs stands in `tests/everywhere/workflow`, on every backend.
+//! What is read and refused; what runs stands in `tests/scenarios/everywhere/workflow`, on every backend.
 
 mod spec;

@@ -1,0 +1,203 @@
+//! The Postgres backend against a live server, whose URL stands in `LARDER_POSTGRES_URL`. The user must be allowed to
+//! make databases: each test makes one of its own and drops it. Without a server the tests are shown as ignored, or fail
+//! where `LARDER_SERVICES=required`.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod outage;
+#[cfg(feature = "sqlx-interop")]
+mod plans;
+mod read_only;
+mod schema;
+mod sweep;
+mod vectors;
+mod versions;
+mod writers;
+
+use std::future::Future;
+use std::process::ExitCode;
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use larder_capabilities::postgres::{Postgres, PostgresConfig};
+use larder_kernel::{
+    BucketName, ChatMessage, HistoryProvider, HistoryProviderExt, Key, KeyValueStore, KeyValueStoreExt,
+    Namespace, Seq, Store, Thread,
+};
+use libtest_mimic::{Arguments, Failed, Trial};
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
+
+/// Does what a test started this program for.
+pub(crate) fn as_child() -> Option<ExitCode> {
+    std::env::var(schema::OPEN).ok().map(|url| schema::open_when_told(&url))
+}
+
+/// Runs the tests of this group.
+pub(crate) fn group(arguments: &Arguments) -> bool {
+    crate::log_capture::keep();
+    let required = std::env::var("LARDER_SERVICES").is_ok_and(|value| value == "required");
+    let ignored = std::env::var("LARDER_POSTGRES_URL").is_err() && !required;
+    macro_rules! trials {
+        ($($test:path;)*) => { vec![$(trial(stringify!($test), $test, ignored)),*] };
+    }
+    let trials = trials![
+        a_dropped_future_never_poisons_the_pool;
+        a_future_dropped_outside_every_runtime_gives_its_place_back;
+        read_only::a_read_only_database_reads_and_refuses_to_write;
+        read_only::every_store_reads_from_a_read_only_database;
+        schema::eight_openings_of_a_new_database_migrate_it_once;
+        schema::eight_processes_migrate_a_new_database_once;
+        schema::a_long_thread_is_read_by_author_without_reading_it_all;
+        schema::every_key_begins_with_the_namespace;
+        schema::tables_may_be_partitioned_by_the_namespace;
+        schema::large_texts_are_stored_compressed;
+        sweep::a_thread_that_nobody_names_again_leaves_the_disk_in_parts;
+        sweep::a_thread_that_is_half_gone_is_gone;
+        sweep::a_value_in_a_bucket_that_nobody_writes_to_leaves_the_disk;
+        sweep::what_others_work_on_is_left_for_the_next_time;
+        sweep::use_that_prolongs_a_life_leaves_the_index_as_it_is;
+        sweep::a_thread_that_cannot_be_swept_does_not_keep_the_others_from_it;
+        vectors::an_index_finds_nearly_all_and_never_too_few;
+        vectors::dimensions_decide_what_kind_of_index_there_is;
+        vectors::ties_past_what_an_index_shows_are_cut_by_id;
+        vectors::one_of_eight_makes_the_index_and_it_goes_with_its_collection;
+        vectors::what_the_server_leaves_out_never_matches;
+        vectors::directions_come_back_after_pgvector_was_removed;
+        versions::a_new_database_has_the_recorded_schema;
+        versions::an_older_schema_is_refused_by_name_and_left_as_it_is;
+        outage::what_cannot_be_reached_is_a_typed_error_without_the_password;
+        outage::a_server_that_is_silent_is_given_up_in_time;
+        outage::rights_that_are_missing_are_named;
+        outage::an_old_or_hidden_pgvector_is_refused;
+        outage::pgvector_works_in_any_schema_of_the_search_path;
+        outage::a_new_connection_looks_up_no_type;
+        outage::a_server_without_pgvector_is_told_so_and_keeps_the_rest;
+        outage::a_full_pool_and_a_long_lock_end_in_time;
+        outage::a_login_ends_in_time_however_many_tasks_are_ready;
+        writers::writers_do_not_take_each_other_for_listeners;
+        writers::appends_are_announced_where_somebody_follows;
+        writers::a_thread_that_somebody_works_on_keeps_its_subscriptions;
+        writers::appends_that_meet_share_a_statement;
+        writers::a_thread_that_somebody_works_on_holds_up_no_other;
+    ];
+    #[cfg(feature = "sqlx-interop")]
+    let trials = {
+        let mut trials = trials;
+        trials.extend(trials![
+            plans::the_last_messages_are_read_backwards_and_no_others;
+            plans::no_statement_reads_a_whole_thread_for_a_few_rows;
+            plans::a_task_is_claimed_and_found_without_reading_the_board;
+            outage::a_pool_of_the_program_is_used_and_left_open;
+        ]);
+        trials
+    };
+    crate::run("postgres", arguments, trials)
+}
+
+fn trial<F: Future<Output = ()>>(
+    name: &str,
+    test: impl FnOnce() -> F + Send + 'static,
+    ignored: bool,
+) -> Trial {
+    let run = move || {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+        runtime.map_err(Failed::from)?.block_on(test());
+        crate::log_capture::keeps(outage::CANARY);
+        Ok(())
+    };
+    Trial::test(name, run).with_ignored_flag(ignored)
+}
+
+fn server() -> String {
+    std::env::var("LARDER_POSTGRES_URL").expect("LARDER_POSTGRES_URL names a server")
+}
+
+/// The server's URL with another database in it.
+fn url_of(database: &str) -> String {
+    let server = server();
+    let location = server.split('?').next().unwrap_or_default();
+    let (place, _) = location.rsplit_once('/').unwrap();
+    format!("{place}/{database}")
+}
+
+/// Runs a test on a database of its own.
+async fn with_database<F: Future<Output = ()>>(name: &str, test: impl FnOnce(String) -> F) {
+    let mut admin = PgConnection::connect(&server()).await.unwrap();
+    let name = format!("larder_test_{name}_{}", std::process::id());
+    let make = format!("CREATE DATABASE {name} TEMPLATE template0 ENCODING 'UTF8'");
+    sqlx::raw_sql(AssertSqlSafe(make)).execute(&mut admin).await.unwrap();
+    test(url_of(&name)).await;
+    let remove = format!("DROP DATABASE {name} WITH (FORCE)");
+    sqlx::raw_sql(AssertSqlSafe(remove)).execute(&mut admin).await.unwrap();
+}
+
+async fn open(url: &str) -> larder_kernel::Result<Postgres> {
+    Postgres::open(PostgresConfig::from_url(url)?).await
+}
+
+/// Polls a future so many times, a moment apart, and drops it.
+pub(crate) async fn drop_after<F: Future>(polls: u32, future: F) {
+    let mut future = Box::pin(future);
+    for _ in 0..polls {
+        if future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_micros(300)).await;
+    }
+}
+
+/// As by a program that polls a call in a runtime and ends the runtime, or leaves it, before it drops the call.
+async fn a_future_dropped_outside_every_runtime_gives_its_place_back() {
+    with_database("left", async |url: String| {
+        let postgres = open(&format!("{url}?pool_size=1")).await.unwrap();
+        let thread = Thread::new("a", "s").unwrap();
+        for polls in 1..8 {
+            let (history, to) = (postgres.history(Namespace::new("n").unwrap()), thread.clone());
+            let mut call =
+                Box::pin(async move { history.append(&to, ChatMessage::user("dropped")).await.map(drop) });
+            for _ in 0..polls {
+                if call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready() {
+                    break;
+                }
+                tokio::time::sleep(Duration::from_micros(200)).await;
+            }
+            std::thread::spawn(move || drop(call)).join().unwrap();
+            let history = postgres.history(Namespace::new("n").unwrap());
+            history.tail(&thread, None, 1).await.unwrap();
+        }
+        postgres.close().await;
+    })
+    .await;
+}
+
+async fn a_dropped_future_never_poisons_the_pool() {
+    with_database("dropped", async |url: String| {
+        let postgres = open(&format!("{url}?pool_size=1")).await.unwrap();
+        let namespace = Namespace::new("n").unwrap();
+        let history = postgres.history(namespace.clone());
+        let values = postgres.key_value(namespace);
+        let thread = Thread::new("a", "s").unwrap();
+        let (bucket, key) = (BucketName::new("b").unwrap(), Key::new("k").unwrap());
+        let mut acknowledged = 0_u64;
+        for polls in 0..40 {
+            drop_after(polls % 10, values.erase()).await;
+            drop_after(polls % 10, history.append(&thread, ChatMessage::user("dropped"))).await;
+            drop_after(polls % 10, history.tail(&thread, None, 10)).await;
+            drop_after(polls % 10, values.set(&bucket, &key, "dropped".into())).await;
+            // With one connection, whatever the dropped calls left open would swallow these writes.
+            values.set(&bucket, &key, "kept".into()).await.unwrap();
+            history.append(&thread, ChatMessage::user("kept")).await.unwrap();
+            acknowledged += 1;
+            let other = open(&url).await.unwrap();
+            let namespace = Namespace::new("n").unwrap();
+            let seen = other.history(namespace.clone()).page_after(&thread, Seq::ZERO, 1_000).await.unwrap();
+            let kept = seen.iter().filter(|stored| stored.message.text == "kept").count();
+            assert_eq!(u64::try_from(kept).unwrap(), acknowledged, "an acknowledged append vanished");
+            let value = other.key_value(namespace).get(&bucket, &key).await.unwrap().unwrap().value;
+            assert!(value == "kept" || value == "dropped");
+            other.close().await;
+        }
+        postgres.close().await;
+    })
+    .await;
+}

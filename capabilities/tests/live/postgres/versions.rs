@@ -1,0 +1,130 @@
+//! The versions of the schema: what the baseline makes, and databases of other versions.
+
+use larder_capabilities::diagnose::{CheckStatus, Findings};
+use larder_capabilities::driver::Location;
+use larder_capabilities::postgres::PostgresConfig;
+use larder_kernel::{ErrorKind, Outcome};
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
+
+use super::{open, with_database};
+
+/// The version that the baseline makes.
+const BASELINE: i64 = 10;
+/// Everything that the newest version has: one line for each table, column, constraint, index, trigger and function.
+const LISTING: &str = include_str!("schema.txt");
+
+/// Lists what the catalogs say of the schema. The number of a column counts the columns that exist.
+const CATALOGS: &str = "
+    SELECT format('%s %s%s', CASE c.relkind WHEN 'S' THEN 'sequence' ELSE 'table' END, c.relname,
+            ' with ' || array_to_string(c.reloptions, ', '))
+        FROM pg_class c WHERE c.relnamespace = 'larder'::regnamespace AND c.relkind NOT IN ('i', 'c')
+    UNION ALL
+    SELECT format('column %s.%s %s %s%s%s%s%s storage %s%s', c.relname, lpad(row_number() OVER (
+                PARTITION BY c.oid ORDER BY a.attnum)::text, 2, '0'), a.attname, format_type(a.atttypid, a.atttypmod),
+            ' collate ' || quote_ident(nullif(l.collname, 'default')), CASE WHEN a.attnotnull THEN ' not null' END,
+            ' default ' || pg_get_expr(d.adbin, d.adrelid), ' identity ' || nullif(a.attidentity::text, ''), a.attstorage,
+            CASE a.attcompression WHEN 'l' THEN ' lz4' END)
+        FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
+            LEFT JOIN pg_collation l ON l.oid = a.attcollation
+            LEFT JOIN pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum
+        WHERE c.relnamespace = 'larder'::regnamespace AND c.relkind IN ('r', 'p') AND a.attnum > 0 AND NOT a.attisdropped
+    UNION ALL
+    -- From version 18 on, NOT NULL is a constraint as well; the columns have it.
+    SELECT format('constraint %s.%s %s', k.conrelid::regclass, k.conname, pg_get_constraintdef(k.oid))
+        FROM pg_constraint k WHERE k.connamespace = 'larder'::regnamespace AND k.contype <> 'n'
+    UNION ALL
+    SELECT format('index %s%s', pg_get_indexdef(x.indexrelid), CASE WHEN NOT x.indisvalid THEN ' invalid' END)
+        FROM pg_index x JOIN pg_class c ON c.oid = x.indexrelid WHERE c.relnamespace = 'larder'::regnamespace
+    UNION ALL
+    SELECT format('trigger %s', pg_get_triggerdef(t.oid)) FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid
+        WHERE c.relnamespace = 'larder'::regnamespace AND NOT t.tgisinternal
+    UNION ALL
+    SELECT format('function %s(%s) returns %s %s volatility %s parallel %s%s%s%s body %s', p.proname,
+            pg_get_function_arguments(p.oid), pg_get_function_result(p.oid), l.lanname, p.provolatile, p.proparallel,
+            CASE WHEN p.proisstrict THEN ' strict' END, CASE WHEN p.prosecdef THEN ' security definer' END,
+            ' set ' || array_to_string(p.proconfig, ', '), md5(p.prosrc))
+        FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang WHERE p.pronamespace = 'larder'::regnamespace
+    ORDER BY 1";
+
+async fn listing(connection: &mut PgConnection) -> String {
+    // Names come with their schema, whoever the user is.
+    run(connection, "SET search_path = pg_catalog".to_owned()).await;
+    let mut lines: Vec<String> = sqlx::query_scalar(CATALOGS).fetch_all(connection).await.unwrap();
+    // The order of texts is the database's otherwise.
+    lines.sort_unstable();
+    lines.join("\n") + "\n"
+}
+
+async fn run(connection: &mut PgConnection, sql: String) {
+    sqlx::raw_sql(AssertSqlSafe(sql)).execute(connection).await.unwrap();
+}
+
+/// A change of this listing changes what new databases have, so it needs a step for the existing ones. Run with
+/// `LARDER_TEST_LISTING=1` to record it.
+pub(crate) async fn a_new_database_has_the_recorded_schema() {
+    with_database("listing", async |url: String| {
+        open(&url).await.unwrap().close().await;
+        let mut admin = PgConnection::connect(&url).await.unwrap();
+        let found = listing(&mut admin).await;
+        if std::env::var_os("LARDER_TEST_LISTING").is_some() {
+            let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/postgres/schema.txt");
+            std::fs::write(file, &found).unwrap();
+            return;
+        }
+        let lz4: bool = sqlx::query_scalar(
+            "SELECT 'lz4' = ANY (enumvals) FROM pg_settings WHERE name = 'default_toast_compression'",
+        )
+        .fetch_one(&mut admin)
+        .await
+        .unwrap();
+        let expected = if lz4 { LISTING.to_owned() } else { LISTING.replace(" lz4", "") };
+        for (found, expected) in found.lines().zip(expected.lines()) {
+            assert_eq!(found, expected);
+        }
+        assert_eq!(found.lines().count(), expected.lines().count());
+    })
+    .await;
+}
+
+/// An upgrade that this release no longer has must not be mistaken for one that it has.
+pub(crate) async fn an_older_schema_is_refused_by_name_and_left_as_it_is() {
+    with_database("older", async |url: String| {
+        let mut admin = PgConnection::connect(&url).await.unwrap();
+        let make = "CREATE SCHEMA larder;
+             CREATE TABLE larder.schema_version (only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
+                version bigint NOT NULL);
+             INSERT INTO larder.schema_version (version) VALUES (1);
+             CREATE TABLE larder.threads (namespace text PRIMARY KEY)";
+        run(&mut admin, make.to_owned()).await;
+        for version in 1..BASELINE {
+            run(&mut admin, format!("UPDATE larder.schema_version SET version = {version}")).await;
+            let before = listing(&mut admin).await;
+            for parameters in ["", "?migrate=check"] {
+                let url = format!("{url}{parameters}");
+                let error = open(&url).await.unwrap_err();
+                assert_eq!((error.kind(), error.outcome()), (ErrorKind::Unsupported, Outcome::NotApplied));
+                for way in ["`larder dump` of the release before", "`larder load` into a new database"] {
+                    assert!(error.message().contains(way), "{error}");
+                }
+                let context = format!("{:?}", error.context());
+                assert!(context.contains("schema_version_min"), "{context}");
+                let findings = Findings::default();
+                PostgresConfig::from_url(&url).unwrap().diagnose(&findings).await;
+                let checks = findings.take();
+                let schema = checks.iter().find(|check| check.name == "schema").unwrap();
+                assert_eq!(
+                    (schema.status, schema.advice.as_deref()),
+                    (CheckStatus::Fail, Some(error.message()))
+                );
+                assert!(schema.seen.starts_with(&format!("version {version} of ")), "{schema:?}");
+            }
+            assert_eq!(listing(&mut admin).await, before);
+            let left: i64 = sqlx::query_scalar("SELECT version FROM larder.schema_version")
+                .fetch_one(&mut admin)
+                .await
+                .unwrap();
+            assert_eq!(left, version);
+        }
+    })
+    .await;
+}

@@ -1,0 +1,259 @@
+//! What contexts, compaction, sessions and workflows promise, on every backend.
+//!
+//! A backend whose variable is not set is shown as ignored tests; with `LARDER_SERVICES=required` they fail.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod context;
+mod forgetting;
+#[path = "../embedded/sessions/support.rs"]
+mod session_support;
+mod sessions;
+mod stale;
+mod summaries;
+mod summarizer;
+mod support;
+mod workflow;
+
+use std::env;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, resume_unwind};
+use std::pin::Pin;
+
+use futures_util::FutureExt;
+use libtest_mimic::{Arguments, Trial};
+use tokio::runtime::{Builder, Runtime};
+
+use crate::test_backend::TestBackend as Backend;
+
+type Scenario = for<'a> fn(&'a Backend) -> Pin<Box<dyn Future<Output = ()> + 'a>>;
+
+macro_rules! scenarios {
+    ($($scenario:path,)*) => {
+        [$((stringify!($scenario), (|backend| Box::pin($scenario(backend))) as Scenario)),*]
+    };
+}
+
+/// The live backends, and the variables that name their servers.
+const LIVE: [(&str, &str); 3] = [
+    ("postgres", "LARDER_POSTGRES_URL"),
+    ("redis", "LARDER_REDIS_URL"),
+    ("redis_cluster", "LARDER_REDIS_CLUSTER_URL"),
+];
+
+type Named = (&'static str, Scenario);
+
+fn of_contexts() -> impl Iterator<Item = Named> {
+    scenarios![
+        context::the_tokens_of_a_message_are_counted_once_when_it_is_appended,
+        context::what_remains_of_a_run_is_what_retention_says,
+        context::a_message_that_could_never_be_cleared_is_refused_and_none_writes_nothing_but_checks,
+        context::a_summary_does_not_outlive_the_run_or_the_thread_that_it_tells_of,
+        context::a_window_begins_with_the_summary_and_reads_only_what_follows,
+        context::the_scope_names_the_agent_unless_the_context_does,
+        context::an_explanation_says_what_each_step_did,
+        context::results_without_calls_and_calls_without_results_do_not_reach_the_model,
+        context::memory::each_provider_reads_and_writes_what_it_says,
+        context::memory::of_a_limited_window_the_oldest_leave_first_until_the_rest_fits,
+        context::memory::filters_come_first_and_then_the_limit_however_far_back_it_is,
+        context::memory::what_a_filtered_window_reads_is_bounded_and_says_so,
+        context::memory::of_a_long_thread_only_what_the_filter_keeps_is_handed_over,
+        context::memory::a_filter_that_names_too_many_is_refused_with_the_settings,
+        context::memory::a_filtered_window_neither_shows_nor_feeds_the_summary_of_all,
+        context::memory::a_custom_memory_stands_in_the_place_of_the_history,
+    ]
+    .into_iter()
+}
+
+fn of_compaction() -> impl Iterator<Item = Named> {
+    scenarios![
+        stale::a_cleared_thread_is_not_summarized_by_what_was_said_before,
+        stale::an_expired_thread_is_not_summarized_by_what_was_said_before,
+        stale::a_thread_replaced_in_any_part_is_not_summarized_by_what_was_there,
+        stale::what_goes_after_the_summarized_part_leaves_the_summary,
+        stale::a_session_whose_thread_was_cleared_begins_anew,
+        summaries::the_newest_messages_stay_and_the_summary_is_updated_not_stacked,
+        summaries::two_summarizers_of_one_thread_ask_the_model_once,
+        summaries::a_summarizer_that_went_away_costs_nothing_but_time,
+        summaries::a_summary_that_fails_leaves_the_window_whole,
+        summaries::a_summary_that_is_corrupt_is_not_used,
+        summaries::a_long_conversation_is_taken_in_by_parts_and_each_part_that_succeeded_counts,
+        summarizer::the_summarizer_waits_for_its_threshold_and_makes_its_summary_denser,
+        summarizer::a_pass_that_fails_ends_the_passes_and_a_question_without_answer_stays,
+        summarizer::tools_that_end_as_named_start_the_summarizer,
+        summaries::long_term_memory_comes_first_and_its_summary_stays_before_what_short_term_memory_keeps,
+        forgetting::old_interactions_are_erased_from_what_is_stored,
+        forgetting::as_it_stands_the_neuralyzer_never_erases,
+        forgetting::what_arrives_meanwhile_stays_and_a_thread_that_was_cleared_is_left_alone,
+        forgetting::tokens_erase_too_and_the_interaction_that_is_not_over_stays,
+        forgetting::the_agent_reads_text_and_keeps_no_memory,
+        forgetting::messages_that_arrive_while_the_model_works_stay_behind_the_two,
+        forgetting::of_two_agents_one_compacts_and_a_cleared_thread_stays_cleared,
+        forgetting::an_answer_that_is_not_the_json_asked_for_changes_nothing,
+        forgetting::the_watch_compacts_when_an_answer_makes_the_thread_too_large,
+    ]
+    .into_iter()
+}
+
+fn of_sessions() -> impl Iterator<Item = Named> {
+    scenarios![
+        sessions::summaries::past_the_threshold_the_older_half_becomes_a_summary,
+        sessions::summaries::at_the_threshold_or_with_a_summary_nothing_is_summarized,
+        sessions::summaries::a_rolling_policy_takes_the_last_summary_in,
+        sessions::summaries::two_at_once_make_one_summary,
+        sessions::summaries::a_long_session_is_summarized_by_parts_and_pairs_stay_whole,
+        sessions::summaries::a_replaced_session_keeps_its_summary_and_no_late_one_of_what_is_gone,
+        sessions::summaries::an_inference_that_stores_nothing_summarizes_nothing,
+        sessions::expiry::an_unused_session_goes_whole_and_a_used_one_stays,
+        sessions::expiry::a_session_that_was_replaced_expires_too_and_one_without_a_time_stays,
+        sessions::expiry::an_answer_that_comes_after_the_session_expired_leaves_nothing,
+        sessions::expiry::a_time_to_live_is_checked_by_name,
+        sessions::explain::each_step_says_what_it_dropped_and_nothing_is_written,
+        sessions::explain::a_summary_that_is_there_stands_in_front_and_its_messages_are_not_told_as_dropped,
+        sessions::persistence::incremental_is_the_default_and_appends,
+        sessions::persistence::flush_replaces_the_session_with_the_conversation_in_one_step,
+        sessions::persistence::what_arrives_during_a_flush_stays_and_a_second_flush_of_one_state_is_a_conflict,
+        sessions::persistence::what_arrives_while_a_flush_reads_is_there_once,
+        sessions::persistence::ephemeral_reads_and_writes_nothing,
+        sessions::persistence::a_cancelled_inference_leaves_the_session_as_it_was,
+        sessions::persistence::completing_again_after_a_lost_answer_writes_once,
+        sessions::persistence::an_inference_begun_again_with_its_key_writes_once,
+        sessions::persistence::concurrent_inferences_on_one_session_lose_nothing,
+        sessions::window::with_memory_the_session_is_prepended_and_without_it_is_neither_read_nor_written,
+        sessions::window::over_max_tokens_the_oldest_leave_first_and_the_system_prompt_stays,
+        sessions::window::hints_stand_under_their_header_in_the_order_that_is_asked_for,
+        sessions::window::without_a_strategy_every_message_is_included,
+        sessions::window::a_call_and_its_result_leave_together,
+        sessions::window::a_window_reads_only_as_far_back_as_its_tokens,
+        sessions::window::tokens_are_counted_once_and_stored,
+        sessions::window::strategies_choose_among_the_stored_messages,
+        sessions::lifecycle::a_session_is_created_read_through_another_handle_and_deleted,
+        sessions::lifecycle::ids_are_distinct_chosen_ids_are_taken_once_and_agents_do_not_meet,
+        sessions::lifecycle::what_does_not_fit_is_refused_by_name,
+        sessions::lifecycle::hints_of_two_workers_are_all_kept,
+        sessions::lifecycle::an_inference_that_completes_after_the_deletion_leaves_nothing,
+        sessions::lifecycle::debug_forms_and_errors_show_no_words,
+    ]
+    .into_iter()
+}
+
+fn of_workflows() -> impl Iterator<Item = Named> {
+    scenarios![
+        workflow::race::of_two_workers_whose_turns_move_one_run_one_commits_and_the_other_keeps_nothing,
+        workflow::race::of_two_workers_that_commit_at_once_one_loses,
+        workflow::race::turns_that_move_nothing_lose_nothing_whatever_others_do,
+        workflow::race::under_many_workers_every_transition_leads_on_from_the_one_before,
+        workflow::race::workers_with_one_event_id_move_the_run_once_and_all_learn_of_it,
+        workflow::machine::a_run_has_a_current_state_a_history_with_times_and_a_conversation_per_state,
+        workflow::machine::a_transient_conversation_begins_anew_at_each_entry_and_is_not_stored,
+        workflow::machine::a_transient_conversation_kept_until_left_is_shared_and_then_cleared,
+        workflow::machine::a_run_is_resumed_by_its_id_through_new_handles,
+        workflow::machine::an_id_has_one_run_and_a_missing_or_foreign_one_is_told,
+        workflow::machine::firing_with_an_event_id_moves_once_through_whichever_handle,
+        workflow::machine::a_run_ends_its_loops_at_the_most_transitions,
+        workflow::machine::a_window_is_bounded_and_keeps_calls_and_results_together,
+        workflow::machine::a_bad_turn_or_setting_is_refused_and_changes_nothing,
+        workflow::machine::a_fork_stands_where_its_source_stands_and_is_independent_of_it,
+        workflow::control::an_agent_controlled_state_is_committed_at_once_and_two_transitions_fit_one_turn,
+        workflow::control::a_user_controlled_state_is_committed_at_the_end_of_the_turn,
+        workflow::control::the_prompt_stays_anchored_over_turns_until_the_chain_lands,
+        workflow::control::a_terminal_state_ends_the_chain_even_under_the_agents_control,
+        workflow::control::a_slip_of_the_model_is_an_answer_and_changes_nothing,
+        workflow::control::a_loop_within_a_turn_ends_at_the_most_transitions_of_a_turn,
+        workflow::carry::a_models_summary_of_the_state_that_was_left_opens_the_next_conversation,
+        workflow::carry::without_carry_forward_the_next_state_is_told_nothing,
+        workflow::carry::a_state_that_is_visited_again_is_summarized_on,
+        workflow::carry::a_state_left_without_a_word_hands_nothing_on,
+        workflow::carry::each_visit_of_a_transient_state_hands_on_what_was_said_in_it,
+        workflow::carry::where_no_summary_can_be_had_the_conversation_itself_is_handed_on,
+        workflow::carry::what_does_not_fit_is_counted_and_the_newest_is_kept,
+        workflow::carry::a_summarizer_set_to_fail_stops_the_transition_and_nothing_changes,
+        workflow::carry::summaries_beyond_the_most_are_left_out_and_the_window_says_so,
+        workflow::carry::a_bad_setting_is_refused_with_its_name,
+        workflow::carry::a_fork_summarizes_on_though_its_messages_have_other_numbers,
+        workflow::crash::a_crash_before_the_end_of_the_turn_drops_what_waited_for_it,
+        workflow::crash::a_crash_within_a_chain_resumes_in_the_committed_state_under_the_anchored_prompt,
+        workflow::crash::a_crash_right_after_the_commit_loses_neither_transition_nor_messages,
+        workflow::crash::a_chain_that_crashed_at_its_terminal_state_lands_at_the_next_turn,
+        workflow::crash::a_dropped_or_failed_call_may_be_repeated_and_moves_once,
+        workflow::crash::a_fire_whose_answer_was_lost_is_repeated_without_a_second_effect,
+        workflow::crash::a_run_that_does_not_read_back_is_corrupt_and_tells_nothing_of_it,
+        workflow::crash::a_fork_cut_short_gets_the_conversations_as_they_stood,
+    ]
+    .into_iter()
+}
+
+/// Scenarios for every backend.
+fn everywhere() -> impl Iterator<Item = Named> {
+    of_contexts().chain(of_compaction()).chain(of_sessions()).chain(of_workflows())
+}
+
+/// Scenarios for memory alone: thousands of rounds, hours that pass at once, futures that are dropped at each poll.
+fn in_memory() -> impl Iterator<Item = Named> {
+    scenarios![
+        context::settings_are_checked_by_name,
+        context::a_default_needs_no_argument_and_is_the_newest_hundred,
+        context::a_window_over_a_long_thread_reads_only_its_reach_and_writes_nothing,
+        summaries::whatever_model_and_store_do_nothing_is_lost,
+        summaries::profiles_deserialize_as_they_stand,
+        forgetting::of_a_large_thread_the_oldest_interactions_are_taken,
+        sessions::summaries::a_summary_that_fails_loses_nothing_and_is_told,
+        sessions::persistence::a_completion_dropped_at_any_poll_stores_all_or_nothing,
+        sessions::window::no_transcript_makes_a_window_that_is_too_long_or_splits_a_pair,
+    ]
+    .into_iter()
+}
+
+fn runtime() -> Runtime {
+    Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+}
+
+/// A runtime whose clock leaps over every pause.
+fn leaping() -> Runtime {
+    Builder::new_current_thread().enable_all().start_paused(true).build().unwrap()
+}
+
+fn run(runtime: &Runtime, url: &str, scenario: Scenario) {
+    runtime.block_on(async {
+        let backend = Backend::open(url).await;
+        let outcome = AssertUnwindSafe(scenario(&backend)).catch_unwind().await;
+        backend.leave().await;
+        outcome.unwrap_or_else(|panic| resume_unwind(panic));
+    });
+}
+
+fn trial(backend: &str, name: &str, run: impl FnOnce() + Send + 'static) -> Trial {
+    Trial::test(format!("{backend}::{}", name.replace(' ', "")), move || {
+        run();
+        Ok(())
+    })
+}
+
+fn on_sqlite(scenario: Scenario) {
+    let folder = tempfile::tempdir().unwrap();
+    run(&runtime(), &format!("sqlite:{}", folder.path().join("larder.db").display()), scenario);
+}
+
+/// Without its server a trial is shown as ignored; where services are required, it fails.
+fn on_server(backend: &str, variable: &'static str, (name, scenario): Named) -> Trial {
+    let required = env::var("LARDER_SERVICES").is_ok_and(|value| value == "required");
+    let url = env::var(variable).ok();
+    let absent = url.is_none();
+    let test = move || run(&runtime(), &url.unwrap_or_else(|| panic!("{variable} is not set")), scenario);
+    trial(backend, name, test).with_ignored_flag(absent && !required)
+}
+
+/// Runs the tests of this group.
+pub(crate) fn group(arguments: &Arguments) -> bool {
+    let mut trials = Vec::new();
+    for (name, scenario) in in_memory() {
+        trials.push(trial("memory", name, move || run(&leaping(), "memory:", scenario)));
+    }
+    for (name, scenario) in everywhere() {
+        trials.push(trial("memory", name, move || run(&runtime(), "memory:", scenario)));
+        trials.push(trial("sqlite", name, move || on_sqlite(scenario)));
+        for (backend, variable) in LIVE {
+            trials.push(on_server(backend, variable, (name, scenario)));
+        }
+    }
+    crate::run("everywhere", arguments, trials)
+}

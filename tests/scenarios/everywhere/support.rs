@@ -1,0 +1,288 @@
+//! Models and threads that tests of compaction share.
+
+#![allow(unreachable_pub, reason = "a test binary has no interface")]
+
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use larder_agents::compaction::{SummarySettings, SummaryStore, begin_with_summary};
+use larder_agents::tokens::TokenCounter;
+use larder_kernel::{
+    BucketInfo, BucketName, Capabilities, ChatMessage, Error, ErrorKind, HistoryProvider, HistoryProviderExt,
+    Key, KeyRevision, KeyValueEntry, KeyValueEvents, KeyValuePutOptions, KeyValueStore, LanguageModel,
+    LanguageModelRequest, Namespace, Origin, Page, PageRequest, Result, Revision, Store, Thread, Window,
+};
+
+use crate::test_backend::{Room, TestBackend as Backend};
+
+/// A token is a word.
+#[derive(Debug)]
+pub struct Words;
+
+impl TokenCounter for Words {
+    fn name(&self) -> &str {
+        "words"
+    }
+
+    fn count(&self, text: &str) -> u64 {
+        text.split_whitespace().count() as u64
+    }
+}
+
+type Script = dyn Fn(usize, &LanguageModelRequest) -> Result<ChatMessage> + Send + Sync;
+
+/// A model that answers by a script, after a while.
+pub struct ScriptedModel {
+    script: Box<Script>,
+    latency: Duration,
+    calls: AtomicUsize,
+    pub requests: Mutex<Vec<LanguageModelRequest>>,
+}
+
+impl fmt::Debug for ScriptedModel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ScriptedModel")
+    }
+}
+
+impl ScriptedModel {
+    pub fn new(
+        latency: Duration,
+        script: impl Fn(usize, &LanguageModelRequest) -> Result<ChatMessage> + Send + Sync + 'static,
+    ) -> Arc<Self> {
+        let (calls, requests) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+        Arc::new(Self { script: Box::new(script), latency, calls, requests })
+    }
+
+    /// A model whose summary is the marks `m1`, `m2` and so on that it was given.
+    pub fn marks() -> Arc<Self> {
+        Self::new(Duration::ZERO, |_, request| Ok(ChatMessage::assistant(marks_of(request))))
+    }
+
+    pub fn calls(&self) -> usize {
+        self.calls.load(Ordering::SeqCst)
+    }
+
+    /// Returns when the model has been asked so many times.
+    pub async fn asked(&self, times: usize) {
+        until(|| self.calls() >= times).await;
+    }
+}
+
+#[async_trait]
+impl LanguageModel for ScriptedModel {
+    fn name(&self) -> &str {
+        "scripted"
+    }
+
+    async fn generate(&self, request: LanguageModelRequest) -> Result<ChatMessage> {
+        let call = self.calls.fetch_add(1, Ordering::SeqCst);
+        self.requests.lock().unwrap().push(request.clone());
+        tokio::time::sleep(self.latency).await;
+        (self.script)(call, &request)
+    }
+}
+
+/// Waits for something that happens soon.
+pub async fn until(happened: impl Fn() -> bool) {
+    let waiting = async {
+        while !happened() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), waiting).await.expect("it never happened");
+}
+
+/// The marks in a request, each once, joined so that they are one word.
+pub fn marks_of(request: &LanguageModelRequest) -> String {
+    let text = &request.messages.last().unwrap().text;
+    let mut marks: Vec<&str> = text.split([' ', '\n', ',', '=']).filter(|word| is_mark(word)).collect();
+    marks.sort_unstable();
+    marks.dedup();
+    marks.join(",")
+}
+
+fn is_mark(word: &str) -> bool {
+    word.strip_prefix('m').is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit()))
+}
+
+/// A thread that several handles share.
+pub struct Bench {
+    pub room: Room,
+    pub history: Arc<dyn HistoryProvider>,
+    pub thread: Thread,
+}
+
+impl Bench {
+    pub async fn new(backend: &Backend) -> Self {
+        let room = backend.room().await;
+        Self { history: room.history(), room, thread: Thread::new("agent", "session").unwrap() }
+    }
+
+    /// Another handle on the summaries.
+    pub fn summaries(&self) -> SummaryStore {
+        SummaryStore::new(self.key_value()).unwrap()
+    }
+
+    pub fn key_value(&self) -> Arc<dyn KeyValueStore> {
+        self.room.key_value()
+    }
+
+    /// Appends turns of two messages with ten words each.
+    pub async fn turns(&self, turns: std::ops::Range<usize>) {
+        for turn in turns {
+            let said = |mark: usize| format!("m{mark} and nine words more to have a length here");
+            self.history.append(&self.thread, ChatMessage::user(said(2 * turn))).await.unwrap();
+            self.history.append(&self.thread, ChatMessage::assistant(said(2 * turn + 1))).await.unwrap();
+        }
+    }
+
+    /// All that is stored, as bytes.
+    pub async fn transcript(&self) -> Vec<u8> {
+        serde_json::to_vec(&self.history.all_messages(&self.thread).await.unwrap()).unwrap()
+    }
+
+    /// Every stored message.
+    pub async fn raw_window(&self) -> Window {
+        let messages = self.history.all_messages(&self.thread).await.unwrap();
+        Window { thread: Some(self.thread.clone()), messages: messages.into_iter().map(Into::into).collect() }
+    }
+
+    /// The summary that is kept, and every stored message after it.
+    pub async fn window(&self) -> Window {
+        let mut window = self.raw_window().await;
+        if let Some(kept) = self.summaries().get(&self.thread).await.unwrap() {
+            begin_with_summary(&mut window, &kept.summary);
+        }
+        window
+    }
+}
+
+/// The places of a window's stored messages.
+pub fn seqs(window: &Window) -> Vec<i64> {
+    let seq = |origin| match origin {
+        Origin::Stored(seq) => Some(seq.get()),
+        _ => None,
+    };
+    window.messages.iter().filter_map(|message| seq(message.origin)).collect()
+}
+
+/// The text of a window's summary; there is at most one.
+pub fn summary_text(window: &Window) -> Option<String> {
+    let is_summary = |origin| matches!(origin, Origin::Summary(_));
+    let mut summaries = window.messages.iter().filter(|message| is_summary(message.origin));
+    let text = summaries.next().map(|message| message.message.text.clone());
+    assert!(summaries.next().is_none(), "summaries are stacked");
+    text
+}
+
+pub fn settings() -> SummarySettings {
+    SummarySettings {
+        timeout_ms: 10_000,
+        wait_ms: 20_000,
+        summary_tokens_max: 1_000,
+        ..SummarySettings::default()
+    }
+}
+
+/// Summaries on a store that fails now and then: before it has written, or after.
+pub struct Shaky {
+    inner: Arc<dyn KeyValueStore>,
+    dice: Mutex<Dice>,
+    sides: u64,
+}
+
+impl fmt::Debug for Shaky {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Shaky")
+    }
+}
+
+impl Shaky {
+    /// Fails once in `sides` calls.
+    pub fn new(inner: Arc<dyn KeyValueStore>, seed: u64, sides: u64) -> Self {
+        Self { inner, dice: Mutex::new(Dice(seed)), sides }
+    }
+
+    fn shake(&self) -> Result<()> {
+        match self.dice.lock().unwrap().roll(self.sides) {
+            0 => Err(Error::new(ErrorKind::Unavailable, "shaky", "away")),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[async_trait]
+impl Store for Shaky {
+    fn namespace(&self) -> &Namespace {
+        self.inner.namespace()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+
+    async fn erase(&self) -> Result<()> {
+        self.inner.erase().await
+    }
+}
+
+#[async_trait]
+impl KeyValueStore for Shaky {
+    async fn put(
+        &self,
+        bucket: &BucketName,
+        key: &Key,
+        value: Bytes,
+        options: KeyValuePutOptions,
+    ) -> Result<Revision> {
+        self.shake()?;
+        let revision = self.inner.put(bucket, key, value, options).await?;
+        self.shake().map(|()| revision)
+    }
+
+    async fn get(&self, bucket: &BucketName, key: &Key) -> Result<Option<KeyValueEntry>> {
+        self.shake()?;
+        self.inner.get(bucket, key).await
+    }
+
+    async fn delete(&self, bucket: &BucketName, key: &Key, at: Option<Revision>) -> Result<bool> {
+        // A claim that stays would last longer than the test.
+        self.inner.delete(bucket, key, at).await
+    }
+
+    async fn list(
+        &self,
+        bucket: &BucketName,
+        prefix: &str,
+        page: PageRequest<Key>,
+    ) -> Result<Page<KeyRevision, Key>> {
+        self.inner.list(bucket, prefix, page).await
+    }
+
+    async fn list_buckets(&self, page: PageRequest<BucketName>) -> Result<Page<BucketInfo, BucketName>> {
+        self.inner.list_buckets(page).await
+    }
+
+    async fn watch(&self, bucket: &BucketName, prefix: &str, after: Revision) -> Result<KeyValueEvents> {
+        self.inner.watch(bucket, prefix, after).await
+    }
+}
+
+/// Random numbers that a seed repeats.
+pub struct Dice(pub u64);
+
+impl Dice {
+    /// One of `0..sides`.
+    pub fn roll(&mut self, sides: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (z ^ (z >> 31)) % sides
+    }
+}

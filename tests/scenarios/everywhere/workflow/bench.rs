@@ -1,0 +1,217 @@
+//! A room with both stores, and a key-value store that fails on demand.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use larder_kernel::{
+    BucketInfo, BucketName, Capabilities, ChatMessage, Error, ErrorKind, HistoryProvider, HistoryProviderExt,
+    Key, KeyRevision, KeyValueEntry, KeyValueEvents, KeyValuePutOptions, KeyValueStore, Namespace, Page,
+    PageRequest, Result, Revision, Store, Thread, ToolCall, ToolResult,
+};
+use serde_json::Value;
+
+use larder_agents::workflow::{TRANSITION_TOOL, TurnWindow, Workflow, WorkflowOptions, WorkflowSpec};
+use tokio::sync::Notify;
+
+use crate::test_backend::{Room, TestBackend as Backend};
+
+/// The second document of the seed, as printed.
+pub(super) const ROUTER: &str = r#"{ "states": { "triage": { "prompt_task": "triage", "on_event": { "Routed": "routed" } }, "routed": { "prompt_task": "routed", "control": "agent", "on_event": { "ToBilling": "billing", "ToTechnical": "technical" } }, "billing": { "prompt_task": "billing", "terminal": true }, "technical": { "prompt_task": "technical", "terminal": true } }}"#;
+
+/// Two states that lead to each other.
+pub(super) const PING_PONG: &str = r#"{"states": {
+    "ping": {"prompt_task": "say ping", "on_event": {"Go": "pong"}},
+    "pong": {"prompt_task": "say pong", "on_event": {"Go": "ping"}}
+}}"#;
+
+pub(super) struct Bench {
+    room: Room,
+    pub(super) options: WorkflowOptions,
+    spec: WorkflowSpec,
+}
+
+impl Bench {
+    pub(super) async fn new(backend: &Backend, json: &str) -> Self {
+        let spec = WorkflowSpec::from_json(json).unwrap();
+        Self { room: backend.room().await, options: WorkflowOptions::default(), spec }
+    }
+
+    pub(super) fn with(mut self, options: WorkflowOptions) -> Self {
+        self.options = options;
+        self
+    }
+
+    pub(super) fn history(&self) -> Arc<dyn HistoryProvider> {
+        self.room.history()
+    }
+
+    pub(super) fn state(&self) -> Arc<dyn KeyValueStore> {
+        self.room.key_value()
+    }
+
+    /// A handle of its own, as another process would have it.
+    pub(super) async fn open(&self) -> Workflow {
+        self.open_on(self.state()).await
+    }
+
+    pub(super) async fn open_on(&self, state: Arc<dyn KeyValueStore>) -> Workflow {
+        Workflow::open(self.history(), state, self.spec.clone(), self.options.clone(), "w").await.unwrap()
+    }
+
+    pub(super) async fn open_as(&self, id: &str) -> Workflow {
+        let (spec, options) = (self.spec.clone(), self.options.clone());
+        Workflow::open(self.history(), self.state(), spec, options, id).await.unwrap()
+    }
+
+    pub(super) async fn resume(&self) -> Result<Workflow> {
+        Workflow::resume(self.history(), self.state(), self.spec.clone(), self.options.clone(), "w").await
+    }
+
+    /// Resumes as a process does that starts now.
+    pub(super) async fn resume_later(&self, backend: &Backend) -> Workflow {
+        let stores = backend.reopened(&self.room).await;
+        let (history, state) = (stores.set().history().unwrap(), stores.set().key_value().unwrap());
+        Workflow::resume(history, state, self.spec.clone(), self.options.clone(), "w").await.unwrap()
+    }
+
+    pub(super) async fn start(&self) -> Result<Workflow> {
+        Workflow::start(self.history(), self.state(), self.spec.clone(), self.options.clone(), "w").await
+    }
+
+    pub(super) async fn texts(&self, thread: &Thread) -> Vec<String> {
+        let all = self.history().all_messages(thread).await.unwrap();
+        all.into_iter().map(|stored| stored.message.text.clone()).collect()
+    }
+
+    /// The texts of a persistent state's conversation.
+    pub(super) async fn said_in(&self, workflow: &Workflow, state: &str) -> Vec<String> {
+        self.texts(&workflow.thread(state).unwrap().unwrap()).await
+    }
+}
+
+pub(super) fn call(id: &str, event: &str) -> ToolCall {
+    ToolCall::new(id, TRANSITION_TOOL, serde_json::json!({ "event": event }).to_string())
+}
+
+pub(super) async fn ask(workflow: &mut Workflow, event: &str) -> ToolResult {
+    workflow.on_tool_call(&call("c", event)).await.unwrap()
+}
+
+pub(super) fn json(result: &ToolResult) -> Value {
+    assert!(!result.is_error, "{}", result.content);
+    serde_json::from_str(&result.content).unwrap()
+}
+
+pub(super) fn user(text: &str) -> Vec<ChatMessage> {
+    vec![ChatMessage::user(text)]
+}
+
+pub(super) fn texts(turn: &TurnWindow) -> Vec<String> {
+    turn.window.messages.iter().map(|message| message.message.text.clone()).collect()
+}
+
+/// A turn that says something and asks for at most one event.
+pub(super) async fn turn(workflow: &mut Workflow, text: &str, event: Option<&str>) -> TurnWindow {
+    let turn = workflow.begin_turn().await.unwrap();
+    if let Some(event) = event {
+        assert!(!ask(workflow, event).await.is_error);
+    }
+    workflow.end_turn(user(text)).await.unwrap();
+    turn
+}
+
+/// What the next puts do.
+#[derive(Clone, Copy)]
+#[repr(u8)]
+pub(super) enum Puts {
+    Work = 0,
+    /// Write, and lose the answer.
+    LoseAnswer = 1,
+    /// Do not write, and fail.
+    Refuse = 2,
+    /// Write, and never answer.
+    Hang = 3,
+}
+
+#[derive(Debug)]
+pub(super) struct FaultyState {
+    inner: Arc<dyn KeyValueStore>,
+    puts: AtomicU8,
+    hung: Notify,
+}
+
+impl FaultyState {
+    pub(super) fn new(inner: Arc<dyn KeyValueStore>) -> Arc<Self> {
+        Arc::new(Self { inner, puts: AtomicU8::new(0), hung: Notify::new() })
+    }
+
+    /// Returns when a put has been written that never answers.
+    pub(super) async fn hung(&self) {
+        self.hung.notified().await;
+    }
+
+    pub(super) fn set(&self, puts: Puts) {
+        self.puts.store(puts as u8, Ordering::SeqCst);
+    }
+}
+
+#[async_trait]
+impl Store for FaultyState {
+    fn namespace(&self) -> &Namespace {
+        self.inner.namespace()
+    }
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+    async fn erase(&self) -> Result<()> {
+        self.inner.erase().await
+    }
+}
+
+#[async_trait]
+impl KeyValueStore for FaultyState {
+    async fn put(
+        &self,
+        bucket: &BucketName,
+        key: &Key,
+        value: Bytes,
+        options: KeyValuePutOptions,
+    ) -> Result<Revision> {
+        let puts = self.puts.load(Ordering::SeqCst);
+        let failed = || Error::new(ErrorKind::Unavailable, "key_value.put", "connection lost");
+        if puts == Puts::Refuse as u8 {
+            return Err(failed());
+        }
+        let written = self.inner.put(bucket, key, value, options).await?;
+        if puts == Puts::LoseAnswer as u8 {
+            return Err(failed());
+        }
+        if puts == Puts::Hang as u8 {
+            self.hung.notify_one();
+            std::future::pending::<()>().await;
+        }
+        Ok(written)
+    }
+    async fn get(&self, bucket: &BucketName, key: &Key) -> Result<Option<KeyValueEntry>> {
+        self.inner.get(bucket, key).await
+    }
+    async fn delete(&self, bucket: &BucketName, key: &Key, at: Option<Revision>) -> Result<bool> {
+        self.inner.delete(bucket, key, at).await
+    }
+    async fn list(
+        &self,
+        bucket: &BucketName,
+        prefix: &str,
+        page: PageRequest<Key>,
+    ) -> Result<Page<KeyRevision, Key>> {
+        self.inner.list(bucket, prefix, page).await
+    }
+    async fn list_buckets(&self, page: PageRequest<BucketName>) -> Result<Page<BucketInfo, BucketName>> {
+        self.inner.list_buckets(page).await
+    }
+    async fn watch(&self, bucket: &BucketName, prefix: &str, after: Revision) -> Result<KeyValueEvents> {
+        self.inner.watch(bucket, prefix, after).await
+    }
+}

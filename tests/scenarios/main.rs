@@ -1,0 +1,64 @@
+//! What runs on every backend: a group of tests for each module here, one group after the other.
+//!
+//! `cargo test --test scenarios --all-features GROUP` runs one group, such as `everywhere`; any other word is a part of the names
+//! of the tests. Tests of a server whose URL is not in the environment are ignored, or fail with `LARDER_SERVICES=required`.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod adapters;
+mod away;
+mod everywhere;
+mod object_store;
+mod outage;
+mod round_trips;
+mod runtime;
+mod runtime_backend;
+#[path = "../test_backend.rs"]
+mod test_backend;
+mod tls;
+#[path = "../../capabilities/tests/live/trial.rs"]
+mod trial;
+
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Trial};
+
+/// Runs the tests of a group as the arguments say, and returns whether none failed.
+type Group = fn(&Arguments) -> bool;
+
+const GROUPS: [(&str, Group); 9] = [
+    ("object_store", object_store::group),
+    ("adapters", adapters::group),
+    ("everywhere", everywhere::group),
+    ("runtime", runtime::group),
+    ("runtime_backend", runtime_backend::group),
+    ("round_trips", round_trips::group),
+    ("tls", tls::group),
+    ("away", away::group),
+    // Last: it collects the log of the whole process from then on.
+    ("outage", outage::group),
+];
+
+fn main() -> ExitCode {
+    for as_child in [runtime::as_child, runtime_backend::as_child, outage::as_child] {
+        if let Some(code) = as_child() {
+            return code;
+        }
+    }
+    let mut arguments = Arguments::from_args();
+    let known = |filter: &String| GROUPS.iter().any(|(name, _)| name == filter);
+    let chosen = arguments.filter.take_if(|filter| known(filter));
+    let mut passed = true;
+    for (name, run) in GROUPS {
+        if chosen.as_ref().is_none_or(|chosen| chosen == name) {
+            passed &= run(&arguments);
+        }
+    }
+    if passed { ExitCode::SUCCESS } else { ExitCode::from(101) }
+}
+
+/// Runs the tests of the group that the arguments do not leave out.
+fn run(group: &str, arguments: &Arguments, trials: Vec<Trial>) -> bool {
+    let trials: Vec<Trial> = trials.into_iter().map(|trial| trial.with_kind(group)).collect();
+    trials.iter().all(|trial| arguments.is_filtered_out(trial))
+        || !libtest_mimic::run(arguments, trials).has_failed()
+}

@@ -1,0 +1,126 @@
+//! The backends over TLS: live servers behind a front that speaks nothing else. Without a server its tests are shown as
+//! ignored, or fail where `LARDER_SERVICES=required`.
+#![allow(clippy::panic, clippy::unwrap_used, missing_docs)]
+
+mod authority;
+mod front;
+
+use std::path::Path;
+use std::process::Command;
+
+use futures_util::StreamExt;
+use larder::Stores;
+use larder_kernel::{ChatMessage, Error, ErrorKind, HistoryProviderExt, Namespace, Result, Seq, Thread};
+use libtest_mimic::Arguments;
+
+use crate::trial::{trial, url};
+use authority::Authority;
+use front::{Begins, front};
+
+const POSTGRES: &str = "LARDER_POSTGRES_URL";
+const REDIS: &str = "LARDER_REDIS_URL";
+const GARAGE: &str = "LARDER_S3_GARAGE_URL";
+
+/// Runs the tests of this group.
+pub(crate) fn group(arguments: &Arguments) -> bool {
+    let trials = vec![
+        trial("postgres_trusts_the_authority_that_is_named", POSTGRES, postgres_trusts_whom_it_is_told_to),
+        trial("redis_trusts_the_authority_that_is_named", REDIS, redis_trusts_whom_it_is_told_to),
+        trial("s3_trusts_the_authorities_of_the_system", GARAGE, s3_trusts_the_authorities_of_the_system),
+    ];
+    crate::run("tls", arguments, trials)
+}
+
+/// The part of a URL that says where the server is, such as `127.0.0.1:5432`.
+fn place(url: &str) -> &str {
+    let behind = url.rsplit_once('@').unwrap().1;
+    behind.split_once('/').unwrap().0
+}
+
+/// Appends, reads back, and hears of it.
+async fn works(url: &str) -> Result<()> {
+    let namespace = Namespace::new(format!("tls-{}", std::process::id()))?;
+    let stores = Stores::builder().namespace(namespace).history_url(url).open().await?;
+    let history = stores.set().history()?;
+    let thread = Thread::new("a", "s")?;
+    history.erase().await?;
+    let mut events = history.subscribe(&thread, Seq::ZERO).await?;
+    history.append(&thread, ChatMessage::user("Hello")).await?;
+    assert_eq!(history.tail(&thread, None, 10).await?.len(), 1);
+    assert_eq!(events.next().await.unwrap()?.seq, Seq::new(1));
+    drop(events);
+    history.erase().await
+}
+
+fn refuses(error: &Error, advice: &str) {
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(error.to_string().contains(advice), "{error}");
+}
+
+async fn postgres_trusts_whom_it_is_told_to() {
+    let url = url(POSTGRES);
+    let (authority, other, folder) = (Authority::new(), Authority::new(), tempfile::tempdir().unwrap());
+    let trusted = authority.write_to(folder.path()).display().to_string();
+    let behind = async |acceptor| front(acceptor, Begins::OnRequest, place(&url).to_owned()).await;
+    let at = |port: u16, mode: &str| {
+        let url = url.replace(place(&url), &format!("localhost:{port}"));
+        format!("{url}?sslmode={mode}&sslrootcert={trusted}")
+    };
+    let right = behind(authority.server("localhost")).await;
+    works(&at(right, "verify-full")).await.unwrap();
+    let foreign = behind(other.server("localhost")).await;
+    refuses(&works(&at(foreign, "verify-full")).await.unwrap_err(), "`sslrootcert`");
+    let renamed = behind(authority.server("elsewhere.example")).await;
+    refuses(&works(&at(renamed, "verify-full")).await.unwrap_err(), "`sslrootcert`");
+    works(&at(renamed, "verify-ca")).await.unwrap();
+    let plain = place(&url).rsplit_once(':').unwrap().1.parse().unwrap();
+    refuses(&works(&at(plain, "verify-full")).await.unwrap_err(), "`sslmode`");
+}
+
+async fn redis_trusts_whom_it_is_told_to() {
+    let url = url(REDIS);
+    let (authority, other, folder) = (Authority::new(), Authority::new(), tempfile::tempdir().unwrap());
+    let trusted = authority.write_to(folder.path()).display().to_string();
+    let behind = async |acceptor| front(acceptor, Begins::AtOnce, place(&url).to_owned()).await;
+    let at = |port: u16| {
+        let url = url.replace("redis://", "rediss://").replace(place(&url), &format!("localhost:{port}"));
+        format!("{url}?tls_ca_file={trusted}")
+    };
+    let right = behind(authority.server("localhost")).await;
+    works(&at(right)).await.unwrap();
+    for wrong in [other.server("localhost"), authority.server("elsewhere.example")] {
+        let port = behind(wrong).await;
+        refuses(&works(&at(port)).await.unwrap_err(), "`tls_ca_file`");
+    }
+}
+
+/// The authorities of the system are read once in a process, so the program runs in one of its own.
+async fn s3_trusts_the_authorities_of_the_system() {
+    let url = url(GARAGE);
+    let (authority, other, folder) = (Authority::new(), Authority::new(), tempfile::tempdir().unwrap());
+    let trusted = authority.write_to(folder.path());
+    let server = url.split_once("endpoint=http://").unwrap().1.split('&').next().unwrap();
+    let behind = async |acceptor| front(acceptor, Begins::AtOnce, server.to_owned()).await;
+    let at = |port: u16| url.replace(&format!("http://{server}"), &format!("https://localhost:{port}"));
+    let right = at(behind(authority.server("localhost")).await);
+    let printed = session(&right, &trusted).await.unwrap();
+    assert!(printed.starts_with("2 messages, "), "{printed}");
+    for wrong in [other.server("localhost"), authority.server("elsewhere.example")] {
+        let said = session(&at(behind(wrong).await), &trusted).await.unwrap_err();
+        assert!(said.contains("Unavailable"), "{said}");
+    }
+}
+
+/// What the example `session` prints, its blobs in S3; what it says where it fails. `cargo test` builds the examples
+/// beside the tests.
+async fn session(url: &str, authorities: &Path) -> std::result::Result<String, String> {
+    let mut program = std::env::current_exe().unwrap();
+    program.pop();
+    program.set_file_name("examples");
+    program.push("session");
+    let mut command = Command::new(program);
+    command.args([url, "memory:"]).env("SSL_CERT_FILE", authorities).env_remove("SSL_CERT_DIR");
+    let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
+}
