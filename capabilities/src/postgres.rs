@@ -15,8 +15,8 @@
 //!
 //! The tables stand in a schema of their own, `larder`, which opening makes and upgrades; with `migrate=check` it only
 //! looks. Every table's key begins with the namespace: to spread the data, make the tables partitioned by
-//! `HASH (namespace)` before the first use, or distribute them by `namespace` with Citus. The page `docs/postgres.md` of
-//! this crate has the statements.
+//! `HASH (namespace)` before the first use, or distribute them by `namespace` with Citus. `guide/src/postgres-partitions.md`
+//! in the repository has the statements.
 //!
 //! Texts of messages, values and documents are compressed in the database where they are large, by lz4 where the server
 //! has it.

@@ -6,7 +6,7 @@
 //!
 //! This crate is all that the author of a backend depends on: [`kernel`] is `larder-kernel`, with the traits to implement,
 //! and [`async_trait`](macro@async_trait), [`bytes`] and [`futures_util`] come from the crates whose types stand in those
-//! traits. The guide is `docs/writing-a-backend.md` in the repository, and `conformance/examples/template` is a crate to copy.
+//! traits. The guide is `guide/src/writing-a-backend.md` in the repository, and `larder new-backend` writes a crate to begin with.
 //!
 //! # What the versions promise
 //!

@@ -2,8 +2,8 @@
 //!
 //! A [`Report`] is filled while a backend is checked. Then [`Report::waive`] marks the failures that a file of waivers
 //! excuses, [`Report::standings`] says which levels each backend has proven, and, with the feature `report`,
-//! [`Report::write`] makes a folder of files: JSON, JUnit XML, one page of HTML, and a badge for each backend. What stands
-//! in them is written down in `docs/reports.md`.
+//! [`Report::write`] makes a folder of files: JSON, JUnit XML, one page of HTML, and a badge for each backend. `guide/src/reports.md`
+//! in the repository describes them.
 
 #[cfg(feature = "report")]
 mod badge;

@@ -1,7 +1,7 @@
 //! A namespace as a file.
 //!
 //! The file is text: one JSON object a line, each after a checksum that covers every line up to it. First stands a header,
-//! then the records, then an end with their numbers and digests. `docs/archive.md` of the repository has it field by
+//! then the records, then an end with their numbers and digests. `guide/src/archive.md` in the repository describes each
 //! field. Reading and writing a file blocks the thread for a line at a time.
 
 mod format;

@@ -16,7 +16,7 @@ const TABLE: &str = "waiver";
 const BYTES_MAX: u64 = 1 << 20;
 
 impl Waivers {
-    /// Reads a file of waivers; `docs/reports.md` says what stands in it.
+    /// Reads a file of waivers; `guide/src/reports.md` describes its fields.
     ///
     /// # Errors
     /// Where the file cannot be read, or a waiver in it is not in order: with file, line and field.
