@@ -77,8 +77,12 @@ impl Inference {
         let (thread, state) = (self.thread(), &base.state);
         if let Some(up_to) = changes.erases_up_to {
             match erase(self.history(), &thread, up_to, base.seen).await {
-                // The thread is not the one that was read, or this was done before: what was decided on it is void.
-                Err(error) if error.kind() == ErrorKind::Conflict => return Ok(()),
+                // An earlier attempt erased it, or the thread is not the one that was read and the decision is void.
+                Err(error) if error.kind() == ErrorKind::Conflict => {
+                    if !self.is_erased(up_to).await? {
+                        return Ok(());
+                    }
+                }
                 erased => erased?,
             }
         }
@@ -99,6 +103,12 @@ impl Inference {
             (_, None) if changes.erases_up_to.is_some() => summaries.remove(&thread).await.map(|_| ()),
             _ => Ok(()),
         }
+    }
+
+    /// Returns whether the thread holds nothing up to a number.
+    async fn is_erased(&self, up_to: Seq) -> Result<bool> {
+        let first = self.history().get_messages(&self.thread(), 0, 1).await?;
+        Ok(first.first().is_none_or(|first| first.seq > up_to))
     }
 
     /// Replaces the session with the conversation.

@@ -1,13 +1,19 @@
 //! The lengths and the combinations that once lost conversations.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use async_trait::async_trait;
+use bytes::Bytes;
 use larder_kernel::{
-    AppendOptions, ChatMessage, HistoryProvider, HistoryProviderExt, Origin, Seq, SessionId,
+    AppendOptions, BucketName, Capabilities, ChatMessage, Error, ErrorKind, HistoryProvider,
+    HistoryProviderExt, Key, KeyValueEntry, KeyValuePutOptions, KeyValueStore, Namespace, Origin, Result,
+    Revision, Seq, SessionId, Store,
 };
 
 use super::case::Step;
 use super::world::{Words, World};
+use crate::InMemoryKeyValueStore;
 use crate::compaction::{NeuralyzerConfig, SummarizerConfig};
 use crate::session::{
     Ephemeral, InferenceRequest, OnSummaryFailure, Persisted, Persistence, SessionProfile, Sessions,
@@ -131,6 +137,82 @@ async fn nothing_is_erased_before_a_turn_completes() {
     turn(&sessions, &id, Persistence::Flush).await;
     let left: Vec<_> = stored().await.unwrap().iter().map(|stored| stored.text().to_owned()).collect();
     assert_eq!(left, ["m11", "m12", "new", "newer"]);
+}
+
+/// Proves: ALQ-4, ALQ-5
+#[tokio::test]
+async fn a_summary_that_was_not_stored_is_stored_by_the_next_attempt() {
+    let world = World::new();
+    let store = Arc::new(FailsOnce { inner: world.store.clone(), armed: AtomicBool::new(false) });
+    let neuralyzer = NeuralyzerConfig {
+        interaction_threshold_qty: 35,
+        interaction_keep: 30,
+        ..NeuralyzerConfig::default()
+    };
+    let summarizer =
+        SummarizerConfig { interaction_keep: 3, cod_max_loops: 1, ..SummarizerConfig::default() };
+    let steps = [Step::Neuralyzer(neuralyzer), Step::Summarizer(summarizer)];
+    let sessions = Sessions::new(world.history.clone(), store.clone())
+        .unwrap()
+        .with_token_counter(Arc::new(Words))
+        .with_strategies(steps.iter().map(|step| step.build(&world)).collect());
+    let id = with_messages(&world, &sessions, 80).await;
+    let request = InferenceRequest::new([ChatMessage::user("new")]);
+    let inference = sessions.begin(&id, request).await.unwrap();
+    store.armed.store(true, Ordering::Relaxed);
+    let failed = inference.complete([ChatMessage::assistant("newer")]).await.unwrap_err();
+    assert_eq!(failed.kind(), ErrorKind::Unavailable);
+    assert!(world.history.all_messages(&sessions.thread(&id)).await.unwrap().len() < 80, "it erases first");
+    inference.complete([ChatMessage::assistant("newer")]).await.unwrap();
+    let session = sessions.get(&id).await.unwrap();
+    assert!(session.summary.unwrap().contains("m21,"));
+    assert_eq!(session.messages.last().unwrap().text(), "newer");
+}
+
+/// A store that fails to keep one summary.
+#[derive(Debug)]
+struct FailsOnce {
+    inner: Arc<InMemoryKeyValueStore>,
+    armed: AtomicBool,
+}
+
+#[async_trait]
+impl Store for FailsOnce {
+    fn namespace(&self) -> &Namespace {
+        self.inner.namespace()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+
+    async fn erase(&self) -> Result<()> {
+        self.inner.erase().await
+    }
+}
+
+#[async_trait]
+impl KeyValueStore for FailsOnce {
+    async fn put(
+        &self,
+        bucket: &BucketName,
+        key: &Key,
+        value: Bytes,
+        options: KeyValuePutOptions,
+    ) -> Result<Revision> {
+        if key.as_str().starts_with("summary/") && self.armed.swap(false, Ordering::Relaxed) {
+            return Err(Error::new(ErrorKind::Unavailable, "key_value.put", "away"));
+        }
+        self.inner.put(bucket, key, value, options).await
+    }
+
+    async fn get(&self, bucket: &BucketName, key: &Key) -> Result<Option<KeyValueEntry>> {
+        self.inner.get(bucket, key).await
+    }
+
+    async fn delete(&self, bucket: &BucketName, key: &Key, at: Option<Revision>) -> Result<bool> {
+        self.inner.delete(bucket, key, at).await
+    }
 }
 
 /// Proves: ALQ-10
