@@ -29,7 +29,7 @@ impl Driver for MemoryDriver {
     }
 
     fn contracts(&self) -> &'static [Contract] {
-        const { &Contract::ALL }
+        Contract::ALL
     }
 
     fn parameters(&self) -> &'static [&'static str] {

@@ -47,7 +47,7 @@ impl Target {
 
 pub(crate) fn parse_contract(text: &str) -> Result<Contract, String> {
     let name = text.replace('-', "_");
-    let found = Contract::ALL.into_iter().find(|contract| contract.as_str() == name);
+    let found = Contract::ALL.iter().copied().find(|contract| contract.as_str() == name);
     found.ok_or_else(|| {
         let names: Vec<_> = Contract::ALL.iter().map(|contract| contract.as_str()).collect();
         format!("no contract; there are {}", names.join(", "))
@@ -96,7 +96,7 @@ async fn contracts(asked: &[Contract], source: &Source, target: &StoreSet) -> Re
             }
         }
     }
-    Ok(Contract::ALL.into_iter().filter(|contract| asked.contains(contract)).collect())
+    Ok(Contract::ALL.iter().copied().filter(|contract| asked.contains(contract)).collect())
 }
 
 /// One line for each contract, and whether all are equal.

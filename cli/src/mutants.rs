@@ -60,8 +60,8 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 }
 
 fn contract(text: &str) -> Result<Contract, String> {
-    let names = || Contract::ALL.map(|contract| contract.to_string()).join(", ");
-    let found = Contract::ALL.into_iter().find(|contract| contract.to_string() == text);
+    let names = || Contract::ALL.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let found = Contract::ALL.iter().copied().find(|contract| contract.to_string() == text);
     found.ok_or_else(|| format!("one of {}", names()))
 }
 
@@ -119,7 +119,7 @@ fn word(judged: &Evaluation) -> &'static str {
 /// The matrix mutant × clause, grouped by contract, then each that did not come out as it must.
 fn table(matrix: &Matrix, elapsed: Duration) -> String {
     let mut text = String::new();
-    for contract in Contract::ALL {
+    for &contract in Contract::ALL {
         let rows: Vec<_> = matrix.mutants.iter().filter(|judged| judged.contract == contract).collect();
         if !rows.is_empty() {
             text.push_str(&format!("{}\n", group(contract, &rows, matrix.scope)));

@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn every_missing_method_of_every_contract_has_a_stub() {
-        for contract in Contract::ALL {
+        for &contract in Contract::ALL {
             let source = contract.source();
             let missing = source.matches("Err(Error::not_implemented(").count();
             let stubs = library(contract).matches("Err(Error::not_implemented(").count();

@@ -93,7 +93,7 @@ pub(crate) fn table(report: &Report) -> String {
     header.extend(not_there(report).map(|absent| Cell::new(&absent.name)));
     table.set_header(header);
     let separator = if report.backends.len() > BACKENDS_WIDE { "\n" } else { ", " };
-    for contract in Contract::ALL {
+    for &contract in Contract::ALL {
         let mut row = vec![Cell::new(contract)];
         for backend in &report.backends {
             let cases = report.cases.iter();

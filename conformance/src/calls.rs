@@ -220,7 +220,7 @@ mod tests {
     fn every_method_of_every_contract_is_called() {
         let shared = declared(Contract::shared_source());
         assert_eq!(shared, BTreeSet::from(["erase"]));
-        for contract in Contract::ALL {
+        for &contract in Contract::ALL {
             let mut expected = declared(contract.source());
             expected.extend(&shared);
             let called: BTreeSet<_> = of(contract).iter().map(Call::method).collect();

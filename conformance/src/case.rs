@@ -33,8 +33,8 @@ pub enum Level {
 
 impl Level {
     /// All of them, the gentlest first.
-    pub const ALL: [Self; 6] =
-        [Self::Contract, Self::Hostile, Self::Model, Self::Concurrent, Self::Durable, Self::Faults];
+    pub const ALL: &'static [Self] =
+        &[Self::Contract, Self::Hostile, Self::Model, Self::Concurrent, Self::Durable, Self::Faults];
 
     /// The name in reports.
     #[must_use]

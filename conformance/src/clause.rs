@@ -28,7 +28,7 @@ impl Clause {
 #[must_use]
 pub fn clauses() -> Vec<Clause> {
     let shared = read(None, Contract::shared_source());
-    let own = Contract::ALL.into_iter().flat_map(|contract| read(Some(contract), contract.source()));
+    let own = Contract::ALL.iter().copied().flat_map(|contract| read(Some(contract), contract.source()));
     shared.into_iter().chain(own).collect()
 }
 

@@ -266,7 +266,8 @@ mod tests {
     fn the_histories_are_spread_over_the_contracts_and_none_is_lost() {
         for count in 1..=Contract::ALL.len() {
             let served: BTreeMap<_, _> = Contract::ALL
-                .into_iter()
+                .iter()
+                .copied()
                 .take(count)
                 .map(|contract| (contract, Capabilities::default()))
                 .collect();

@@ -19,14 +19,15 @@ pub fn contract_text() -> String {
         all.len()
     );
     // Writing to a String cannot fail.
-    let refused = Contract::ALL.map(|contract| format!("{} of {contract}", refusals::count(contract)));
+    let refused = |contract: &Contract| format!("{} of {contract}", refusals::count(*contract));
+    let refused: Vec<_> = Contract::ALL.iter().map(refused).collect();
     let _ = write!(
         text,
         "\nFor STORE-010 it makes so many bad calls, or values for calls, on every store that serves the contract: {}.\n",
         refused.join(", ")
     );
     section(&mut text, "Every contract", all.iter().filter(|clause| clause.contract.is_none()));
-    for contract in Contract::ALL {
+    for &contract in Contract::ALL {
         let own = all.iter().filter(|clause| clause.contract == Some(contract));
         section(&mut text, contract.as_str(), own);
     }

@@ -67,7 +67,7 @@ pub async fn probe(harness: &dyn Harness, timeout: Duration) -> Result<Probed> {
     let options = OpenOptions::default();
     let stores = within(timeout, "runner.probe", harness.open(&namespace, &options)).await?;
     let declared = |contract| Some((contract, stores.capabilities(contract)?));
-    let capabilities: BTreeMap<_, _> = Contract::ALL.into_iter().filter_map(declared).collect();
+    let capabilities: BTreeMap<_, _> = Contract::ALL.iter().copied().filter_map(declared).collect();
     Ok(Probed {
         backend: BackendReport { name: harness.name().to_owned(), url: harness.url(), capabilities },
     })

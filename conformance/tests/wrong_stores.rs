@@ -71,7 +71,7 @@ fn enough() -> Result<(), Failed> {
         *counts.entry(mutant.contract).or_default() += 1;
     }
     let few =
-        Contract::ALL.into_iter().any(|contract| counts.get(&contract).copied().unwrap_or(0) < EACH_MIN);
+        Contract::ALL.iter().copied().any(|contract| counts.get(&contract).copied().unwrap_or(0) < EACH_MIN);
     if few || counts.values().sum::<usize>() < ALL_MIN { Err(format!("{counts:?}").into()) } else { Ok(()) }
 }
 

@@ -29,7 +29,7 @@ pub enum Capability {
 
 impl Capability {
     /// Every capability there is.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: &'static [Self] = &[
         Self::MultiProcess,
         Self::BlobCreateOnly,
         Self::BlobIfMatch,

@@ -102,8 +102,8 @@ pub enum Contract {
 
 impl Contract {
     /// All six, in the order of reports.
-    pub const ALL: [Self; 6] =
-        [Self::History, Self::Vectors, Self::Graph, Self::Blobs, Self::Tasks, Self::KeyValue];
+    pub const ALL: &'static [Self] =
+        &[Self::History, Self::Vectors, Self::Graph, Self::Blobs, Self::Tasks, Self::KeyValue];
 
     /// The name in reports.
     #[must_use]

@@ -113,7 +113,7 @@ fn the_parameters_of_sqlite_are_read_and_everything_else_refused() {
 #[tokio::test]
 async fn a_backend_keeps_namespaces_apart_and_each_opening_of_memory_is_another() {
     let backend = Backend::open("memory:").await.unwrap();
-    assert_eq!((backend.name(), backend.contracts()), ("memory", &Contract::ALL[..]));
+    assert_eq!((backend.name(), backend.contracts()), ("memory", Contract::ALL));
     let (one, two) = (Namespace::new("one").unwrap(), Namespace::new("two").unwrap());
     let stores = backend.stores(&one).await;
     stores.blobs().unwrap().put("k", "x").await.unwrap();

@@ -103,7 +103,7 @@ fn finish(text: &mut String, table: &Table) {
 /// The statuses that tasks have, with how many have them.
 pub(super) fn statuses(row: &BoardRow) -> String {
     let mut counts = row.tasks;
-    let named = TaskStatus::ALL.into_iter().map(|status| (status.as_str(), *counts.of_mut(status)));
+    let named = TaskStatus::ALL.iter().copied().map(|status| (status.as_str(), *counts.of_mut(status)));
     let met = named.filter(|(_, count)| *count > 0).map(|(status, count)| format!("{count} {status}"));
     let text: Vec<String> = met.collect();
     if text.is_empty() { "none".to_owned() } else { text.join(", ") }

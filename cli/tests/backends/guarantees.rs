@@ -129,7 +129,7 @@ fn table(all: &BTreeMap<String, Declared>) -> String {
         columns.iter().for_each(|(_, declared)| write!(text, " {} |", cell(declared)).unwrap());
         text.push('\n');
     };
-    for contract in Contract::ALL {
+    for &contract in Contract::ALL {
         let all = clauses(contract, None).len();
         row(format!("**{contract}**, of {all} clauses"), &|declared| match declared.get(&contract) {
             Some(declared) => clauses(contract, Some(declared)).len().to_string(),
@@ -145,7 +145,7 @@ fn table(all: &BTreeMap<String, Declared>) -> String {
         }
         .to_owned()
     });
-    for capability in Capability::ALL {
+    for &capability in Capability::ALL {
         row(format!("`{capability}`"), &|declared| may(capability, declared));
     }
     write!(text, "\nSuite {SUITE_VERSION}.\n\n").unwrap();

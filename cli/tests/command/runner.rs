@@ -118,7 +118,7 @@ async fn what_cases_see_is_the_store_within() {
             harness.open(&namespace, &options).await.unwrap(),
             inner.open(&namespace, &options).await.unwrap(),
         );
-        for contract in Contract::ALL {
+        for &contract in Contract::ALL {
             assert_eq!(watched.capabilities(contract), own.capabilities(contract));
             let (Some(watched), Some(own)) = (watched.store(contract), own.store(contract)) else { continue };
             assert_eq!(watched.namespace(), own.namespace());

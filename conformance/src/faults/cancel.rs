@@ -57,7 +57,7 @@ pub async fn cancellations(harness: &Arc<dyn Harness>, probed: &Probed, effort: 
         report.elapsed_us = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
         reports.push(report);
     }
-    for contract in Contract::ALL.into_iter().filter(|it| probed.backend.capabilities.contains_key(it)) {
+    for contract in Contract::ALL.iter().copied().filter(|it| probed.backend.capabilities.contains_key(it)) {
         reports.push(methods(harness, contract, effort).await);
     }
     reports

@@ -76,7 +76,8 @@ impl TaskClient {
             return Some(Op::ReadTask { slot });
         }
         let from = TaskStatus::ALL[usize::from(self.tasks[slot].base.mark)];
-        let allowed: Vec<TaskStatus> = TaskStatus::ALL.into_iter().filter(|to| from.allows(*to)).collect();
+        let allowed: Vec<TaskStatus> =
+            TaskStatus::ALL.iter().copied().filter(|to| from.allows(*to)).collect();
         if allowed.is_empty() {
             return Some(Op::ReadTask { slot });
         }

@@ -23,13 +23,13 @@ pub(super) fn xml(report: &Report) -> Result<String, String> {
     let mut junit = quick_junit::Report::new(format!("larder {}", report.suite_version));
     junit.set_time(Duration::from_micros(report.elapsed_us));
     for backend in &report.backends {
-        for contract in Contract::ALL {
+        for &contract in Contract::ALL {
             let cases =
                 report.cases.iter().filter(|case| case.contract == contract && case.backend == backend.name);
             let cases: Vec<TestCase> = cases.map(|case| of_case(report, case)).collect();
             add(&mut junit, format!("{}.{contract}", backend.name), cases);
         }
-        for level in Level::ALL {
+        for &level in Level::ALL {
             let levels = report.levels.iter().filter(|own| own.level == level && own.backend == backend.name);
             let cases: Vec<TestCase> = levels.map(|own| of_level(report, own)).collect();
             add(&mut junit, format!("{}.level-{}", backend.name, level.as_str()), cases);

@@ -103,7 +103,7 @@ impl Report {
                 backend: backend.name.clone(),
                 suite_version: self.suite_version,
                 cases_executed: executed(&Summary::of(mine.iter().copied())),
-                levels: Level::ALL.into_iter().filter_map(level).collect(),
+                levels: Level::ALL.iter().copied().filter_map(level).collect(),
             }
         };
         self.backends.iter().map(of).collect()

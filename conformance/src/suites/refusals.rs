@@ -94,7 +94,7 @@ pub fn count(contract: Contract) -> usize {
 #[must_use]
 pub fn cases() -> Vec<Case> {
     let of = |contract| tables(contract).into_iter().flat_map(move |table| parts(contract, &table));
-    Contract::ALL.into_iter().flat_map(of).collect()
+    Contract::ALL.iter().copied().flat_map(of).collect()
 }
 
 fn parts(contract: Contract, table: &Table) -> Vec<Case> {
@@ -163,14 +163,14 @@ mod tests {
     /// A backend of one contract is pressed as hard as one of six. The figures stand here so that none shrinks unseen.
     #[test]
     fn every_contract_refuses_at_least_400_bad_calls() {
-        for contract in Contract::ALL {
+        for &contract in Contract::ALL {
             assert!(count(contract) >= 400, "{contract}: {}", count(contract));
         }
     }
 
     #[test]
     fn no_row_stands_twice_in_a_table() {
-        for contract in Contract::ALL {
+        for &contract in Contract::ALL {
             for table in tables(contract) {
                 let names: BTreeSet<_> = table.rows.iter().map(|row| &row.what).collect();
                 assert_eq!(names.len(), table.rows.len(), "{contract} {}", table.name);

@@ -21,7 +21,7 @@ use crate::context::Context;
 #[must_use]
 pub fn cases() -> Vec<Case> {
     let each = |contract| of(contract).into_iter().chain(methods::cases(contract));
-    Contract::ALL.into_iter().flat_map(each).collect()
+    Contract::ALL.iter().copied().flat_map(each).collect()
 }
 
 fn of(contract: Contract) -> Vec<Case> {

@@ -34,7 +34,7 @@ fn every_case_proves_a_clause_of_its_contract() {
 /// A backend of one contract is pressed as hard as one of six; the exact figures stand in `CONTRACT.md`.
 #[test]
 fn bad_input_is_pressed_on_every_contract() {
-    for contract in Contract::ALL {
+    for &contract in Contract::ALL {
         let count = larder_conformance::refusals::count(contract);
         assert!(count >= 400, "{contract}: {count} bad calls");
     }

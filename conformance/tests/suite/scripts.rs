@@ -134,7 +134,7 @@ fn run(program: &Path, script: &str, backend: &str) -> Output {
 #[test]
 fn a_printed_script_fails_on_the_wrong_store_and_passes_on_the_right_one() {
     let mut chosen = Vec::new();
-    for contract in Contract::ALL {
+    for &contract in Contract::ALL {
         let of: Vec<Mutant> =
             mutants::all().into_iter().filter(|mutant| mutant.contract == contract).collect();
         let control = of.iter().find(|mutant| mutant.is_control()).unwrap().name.clone();
@@ -146,7 +146,7 @@ fn a_printed_script_fails_on_the_wrong_store_and_passes_on_the_right_one() {
         chosen.extend(of.map(|mutant| (mutant, control.clone())));
     }
     let printed = printed_of(&chosen);
-    for contract in Contract::ALL {
+    for &contract in Contract::ALL {
         let of = chosen.iter().zip(&printed).filter(|((mutant, _), _)| mutant.contract == contract);
         let scripts = of.filter(|(_, printed)| printed.is_some()).count();
         assert!(scripts >= SCRIPTS_MIN, "{contract}: {scripts}");

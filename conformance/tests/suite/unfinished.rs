@@ -170,7 +170,7 @@ fn a_store_without_methods_waits_for_all_of_them() {
     let report = Suite::new(NoMethodsHarness).run_blocking();
     waits(&report);
     let of = |contract| report.cases.iter().filter(move |case| case.contract == contract);
-    for contract in Contract::ALL {
+    for &contract in Contract::ALL {
         let waiting = of(contract).filter(|case| case.outcome == CaseOutcome::Waiting).count();
         assert!(waiting > 20, "{contract}: {waiting}");
     }

@@ -122,8 +122,12 @@ pub(super) async fn list_tasks(
     query: &TaskQuery,
     page: &PageRequest<TaskPosition>,
 ) -> Fallible<Page<Task, TaskPosition>> {
-    let statuses: Vec<&str> =
-        TaskStatus::ALL.into_iter().filter(|status| query.wants(*status)).map(TaskStatus::as_str).collect();
+    let statuses: Vec<&str> = TaskStatus::ALL
+        .iter()
+        .copied()
+        .filter(|status| query.wants(*status))
+        .map(TaskStatus::as_str)
+        .collect();
     let found = sqlx::query(concat!(
         "SELECT ",
         task_columns!(),

@@ -52,11 +52,11 @@ pub(super) fn digit(status: TaskStatus) -> char {
 
 /// The digits of the statuses that a rule holds for.
 pub(super) fn digits(rule: impl Fn(TaskStatus) -> bool) -> String {
-    TaskStatus::ALL.into_iter().filter(|status| rule(*status)).map(digit).collect()
+    TaskStatus::ALL.iter().copied().filter(|status| rule(*status)).map(digit).collect()
 }
 
 fn status(text: &str) -> Option<TaskStatus> {
-    TaskStatus::ALL.into_iter().find(|status| text.chars().eq([digit(*status)]))
+    TaskStatus::ALL.iter().copied().find(|status| text.chars().eq([digit(*status)]))
 }
 
 /// An answer's first word and what follows it.
@@ -162,7 +162,7 @@ pub(super) fn board(conversation: &ConversationId, row: Value) -> Result<Board> 
     let label = decode::optional(next()?).map(decode::text).transpose()?;
     let parent = decode::optional(next()?).map(decode::id).transpose()?;
     let mut tasks = BoardStatusCounts::default();
-    for status in TaskStatus::ALL {
+    for &status in TaskStatus::ALL {
         *tasks.of_mut(status) = decode::count(next()?)?;
     }
     Ok(Board { id, label, parent, tasks })
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn a_status_and_its_digit_name_each_other() {
         assert_eq!(digits(|_| true), "012345");
-        for (place, each) in TaskStatus::ALL.into_iter().enumerate() {
+        for (place, each) in TaskStatus::ALL.iter().copied().enumerate() {
             assert_eq!(digit(each).to_string(), place.to_string());
             assert_eq!(status(&place.to_string()), Some(each));
         }

@@ -125,8 +125,10 @@ pub(super) fn list_tasks(
     let after = page.after.map_or(-1, |after| value::integer(after.0));
     let limit = value::length(page.limit) + 1;
     // A status that is not asked for is given as NULL, which equals nothing. The `+` keeps to the order of positions.
-    let wanted = TaskStatus::ALL.map(|status| query.wants(status).then(|| status.as_str()));
-    let [s0, s1, s2, s3, s4, s5] = wanted;
+    const { assert!(TaskStatus::ALL.len() == 6) };
+    let [s0, s1, s2, s3, s4, s5] = std::array::from_fn(|at| {
+        TaskStatus::ALL.get(at).filter(|status| query.wants(**status)).map(|status| status.as_str())
+    });
     let mut statement = connection.prepare_cached(concat!(
         "SELECT ",
         task_columns!(),

@@ -41,22 +41,23 @@ async fn loads() {
     for (seed, from, to) in [(1, Backend::Memory, Backend::Sqlite), (2, Backend::Sqlite, Backend::Memory)] {
         let (source, target) = (Place::new(from).await, Place::new(to).await);
         fill(&source.stores, seed).await;
-        let bytes = dumped(&source, &Contract::ALL).await;
+        let bytes = dumped(&source, Contract::ALL).await;
         let archive = Archive::open(file(folder.path(), &bytes)).unwrap();
         assert_eq!(archive.namespace(), &source.namespace);
         let archive = Source::from(archive);
         for round in 0..2 {
             let side = target.stores.set().clone();
             let copied =
-                copy(&archive, &side, &Contract::ALL, Existing::Refuse, &Watch::nobody()).await.unwrap();
+                copy(&archive, &side, Contract::ALL, Existing::Refuse, &Watch::nobody()).await.unwrap();
             for copied in copied {
                 assert!(copied.is_equal() && (round == 0 || copied.written == 0), "{copied:?}");
             }
         }
-        let held = everything(&source.stores, &Contract::ALL).await;
-        assert_same(held, everything(&target.stores, &Contract::ALL).await);
+        let held = everything(&source.stores, Contract::ALL).await;
+        assert_same(held, everything(&target.stores, Contract::ALL).await);
         // The same content makes the same archive, whatever backend holds it, but for the instants of expiry.
-        let without: Vec<Contract> = Contract::ALL.into_iter().filter(|c| *c != Contract::KeyValue).collect();
+        let without: Vec<Contract> =
+            Contract::ALL.iter().copied().filter(|c| *c != Contract::KeyValue).collect();
         let digests = |bytes: &[u8]| Archive::open(file(folder.path(), bytes)).unwrap().digests().to_vec();
         assert_eq!(digests(&dumped(&source, &without).await), digests(&dumped(&target, &without).await));
     }
@@ -148,7 +149,7 @@ async fn altered() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains(&format!("offset {last}")) && said.lines().count() == 1, "{said}");
-    let all = everything(&target.stores, &Contract::ALL).await;
+    let all = everything(&target.stores, Contract::ALL).await;
     assert_same(all, super::read::Everything::default());
 }
 

@@ -39,7 +39,7 @@ async fn copies() {
     let namespace = source.namespace.as_str();
     let copy = ["copy", &source.url, &target.url, "--namespace", namespace];
     let (said, _) = output(&copy, 0);
-    for contract in Contract::ALL {
+    for &contract in Contract::ALL {
         let line = said.lines().find(|line| line.starts_with(contract.as_str())).unwrap();
         assert!(line.ends_with("on both sides") && !line.contains(" 0 written"), "{line}");
     }
@@ -48,8 +48,8 @@ async fn copies() {
     // Under another name in the same place.
     let to = target.namespace.as_str();
     output(&[&copy[..], &["--to-namespace", to]].concat(), 0);
-    let held = everything(&source.stores, &Contract::ALL).await;
-    assert_same(held, everything(&target.stores, &Contract::ALL).await);
+    let held = everything(&source.stores, Contract::ALL).await;
+    assert_same(held, everything(&target.stores, Contract::ALL).await);
 
     let thread = Thread::new("secret", "secret").unwrap();
     target.stores.set().history().unwrap().append(&thread, ChatMessage::user("secret")).await.unwrap();
@@ -78,8 +78,8 @@ async fn dumps_and_loads() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     let (said, _) = output(&["load", &file, &target.url, "--namespace", target.namespace.as_str()], 0);
     assert!(said.contains("sha256"), "{said}");
-    let held = everything(&source.stores, &Contract::ALL).await;
-    assert_same(held, everything(&target.stores, &Contract::ALL).await);
+    let held = everything(&source.stores, Contract::ALL).await;
+    assert_same(held, everything(&target.stores, Contract::ALL).await);
     let (_, said) = output(&["load", "/nonexistent/archive", &target.url], 2);
     assert!(said.contains("NotFound") && said.contains("nothing was written"), "{said}");
 }
@@ -92,7 +92,7 @@ async fn lacking() {
     // It holds nothing that the target could not hold.
     output(&copy, 0);
     fill(&source.stores, 6).await;
-    let held = everything(&source.stores, &Contract::ALL).await;
+    let held = everything(&source.stores, Contract::ALL).await;
     let (_, said) = output(&copy, 2);
     assert!(said.contains(&format!("history ({} records)", held.messages.len())), "{said}");
     let (_, said) = output(&[&copy[..], &["--contract", "graph"]].concat(), 2);
@@ -110,13 +110,13 @@ async fn erases() {
     let place = Place::new(Backend::Sqlite).await;
     fill(&place.stores, 7).await;
     let erase = ["erase", &place.url, "--namespace", place.namespace.as_str()];
-    let before = everything(&place.stores, &Contract::ALL).await;
+    let before = everything(&place.stores, Contract::ALL).await;
     let (_, said) = output(&erase, 2);
     assert!(said.contains("--yes"), "{said}");
-    assert_same(before, everything(&place.stores, &Contract::ALL).await);
+    assert_same(before, everything(&place.stores, Contract::ALL).await);
     let (said, _) = output(&[&erase[..], &["--yes"]].concat(), 0);
     assert_eq!(said.matches(", 0 left").count(), 6, "{said}");
-    let left = everything(&place.stores, &Contract::ALL).await;
+    let left = everything(&place.stores, Contract::ALL).await;
     assert_same(left, super::read::Everything::default());
     output(&["erase", &place.url, "--yes"], 2);
 }

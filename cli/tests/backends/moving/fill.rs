@@ -221,7 +221,7 @@ async fn tasks(stores: &Stores, dice: &mut Dice) {
             continue;
         }
         for retries in 0..3 {
-            for status in TaskStatus::ALL {
+            for &status in TaskStatus::ALL {
                 task(stores, dice, &board, status, retries).await;
             }
         }

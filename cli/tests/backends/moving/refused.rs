@@ -66,21 +66,21 @@ async fn other_data(backend: Backend) {
     let source = Place::new(backend).await;
     fill(&source.stores, 7).await;
     let from = Source::from(source.stores.set().clone());
-    for contract in Contract::ALL {
+    for &contract in Contract::ALL {
         let target = Place::new(backend).await;
         add_other(&target.stores, contract).await;
-        let before = everything(&target.stores, &Contract::ALL).await;
+        let before = everything(&target.stores, Contract::ALL).await;
         let to = target.stores.set().clone();
-        let refused = copy(&from, &to, &Contract::ALL, Existing::Refuse, &Watch::nobody()).await.unwrap_err();
+        let refused = copy(&from, &to, Contract::ALL, Existing::Refuse, &Watch::nobody()).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::AlreadyExists, "{refused}");
         let said = format!("{refused:?}");
         assert!(said.contains(contract.as_str()) && !said.contains("secret"), "{said}");
-        assert_same(before, everything(&target.stores, &Contract::ALL).await);
-        for copied in copy(&from, &to, &Contract::ALL, Existing::Keep, &Watch::nobody()).await.unwrap() {
+        assert_same(before, everything(&target.stores, Contract::ALL).await);
+        for copied in copy(&from, &to, Contract::ALL, Existing::Keep, &Watch::nobody()).await.unwrap() {
             assert!(copied.is_equal(), "{copied:?}");
         }
         // What was there is there still.
-        let all = everything(&target.stores, &Contract::ALL).await;
+        let all = everything(&target.stores, Contract::ALL).await;
         let debug = format!("{all:?}");
         assert!(debug.contains("secret-other"));
     }
@@ -128,22 +128,22 @@ async fn different_data(backend: Backend) {
     fill(&source.stores, 8).await;
     let from = Source::from(source.stores.set().clone());
     let target = Place::new(backend).await;
-    copied(&source.stores, &target.stores, &Contract::ALL).await;
-    for contract in Contract::ALL {
+    copied(&source.stores, &target.stores, Contract::ALL).await;
+    for &contract in Contract::ALL {
         change(&target.stores, contract).await;
-        let before = everything(&target.stores, &Contract::ALL).await;
+        let before = everything(&target.stores, Contract::ALL).await;
         let to = target.stores.set().clone();
         for existing in [Existing::Refuse, Existing::Keep] {
-            let refused = copy(&from, &to, &Contract::ALL, existing, &Watch::nobody()).await.unwrap_err();
+            let refused = copy(&from, &to, Contract::ALL, existing, &Watch::nobody()).await.unwrap_err();
             assert_eq!(refused.kind(), ErrorKind::AlreadyExists, "{refused}");
             assert!(refused.to_string().contains(contract.as_str()), "{refused}");
         }
-        assert_same(before, everything(&target.stores, &Contract::ALL).await);
-        for copied in copy(&from, &to, &Contract::ALL, Existing::Overwrite, &Watch::nobody()).await.unwrap() {
+        assert_same(before, everything(&target.stores, Contract::ALL).await);
+        for copied in copy(&from, &to, Contract::ALL, Existing::Overwrite, &Watch::nobody()).await.unwrap() {
             assert!(copied.is_equal(), "{copied:?}");
         }
-        let left = everything(&source.stores, &Contract::ALL).await;
-        assert_same(left, everything(&target.stores, &Contract::ALL).await);
+        let left = everything(&source.stores, Contract::ALL).await;
+        assert_same(left, everything(&target.stores, Contract::ALL).await);
     }
 }
 
@@ -151,7 +151,7 @@ async fn different_data(backend: Backend) {
 async fn in_part(backend: Backend) {
     let (source, target) = (Place::new(backend).await, Place::new(backend).await);
     fill(&source.stores, 9).await;
-    let held = everything(&source.stores, &Contract::ALL).await;
+    let held = everything(&source.stores, Contract::ALL).await;
     let to = &target.stores;
     let (thread, _) = held.messages[0].clone();
     let begun: Vec<_> = held.messages.iter().filter(|(of, _)| *of == thread).take(1).collect();
@@ -179,8 +179,8 @@ async fn in_part(backend: Backend) {
     }
     let (bucket, key, value, _) = held.values.iter().find(|value| value.3.is_none()).unwrap().clone();
     to.set().key_value().unwrap().set(&bucket, &key, value).await.unwrap();
-    copied(&source.stores, to, &Contract::ALL).await;
-    assert_same(held, everything(to, &Contract::ALL).await);
+    copied(&source.stores, to, Contract::ALL).await;
+    assert_same(held, everything(to, Contract::ALL).await);
 }
 
 async fn cleared(backend: Backend) {

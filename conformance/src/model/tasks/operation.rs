@@ -187,7 +187,7 @@ fn tasks(rng: &mut Rng<'_>, counts: &[usize]) -> Vec<NewTask> {
 
 fn statuses(rng: &mut Rng<'_>) -> Vec<TaskStatus> {
     let count = rng.below(3);
-    (0..count).map(|_| rng.of(&TaskStatus::ALL)).collect()
+    (0..count).map(|_| rng.of(TaskStatus::ALL)).collect()
 }
 
 fn step(rng: &mut Rng<'_>) -> Step {

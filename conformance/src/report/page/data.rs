@@ -49,7 +49,7 @@ pub(super) fn json(report: &Report) -> String {
         cases.entry(case.clause).or_default().push(row);
     }
     let data = Data {
-        levels: Level::ALL.map(Level::as_str).to_vec(),
+        levels: Level::ALL.iter().copied().map(Level::as_str).collect(),
         outcomes: OUTCOMES.map(CaseOutcome::as_str).to_vec(),
         marks: OUTCOMES.map(|outcome| (outcome.as_str(), mark(outcome))).into(),
         words: OUTCOMES.map(|outcome| (outcome.as_str(), outcome.as_str())).into(),

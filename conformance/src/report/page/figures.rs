@@ -103,7 +103,7 @@ pub(super) fn latency(page: &mut String, report: &Report) {
          build. They say how backends compare under this load; they are no benchmark.</p>\n",
         json::build()
     );
-    for contract in Contract::ALL {
+    for &contract in Contract::ALL {
         let of: Vec<&Latency> = report.latencies.iter().filter(|own| own.contract == contract).collect();
         let columns: Vec<&str> = report
             .backends

@@ -77,7 +77,7 @@ pub(super) fn section(page: &mut String, report: &Report) {
     }
     page.push_str("</tr></thead>\n");
     group(page, report, &cells, SHARED, all.iter().filter(|clause| clause.contract.is_none()));
-    for contract in Contract::ALL {
+    for &contract in Contract::ALL {
         let own = all.iter().filter(|clause| clause.contract == Some(contract));
         group(page, report, &cells, contract.as_str(), own);
     }

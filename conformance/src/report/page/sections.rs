@@ -138,7 +138,7 @@ pub(super) fn backends(page: &mut String, report: &Report) {
 
 fn chips(page: &mut String, standing: &Standing) {
     page.push_str("<ul class=\"chips\">");
-    for level in Level::ALL {
+    for &level in Level::ALL {
         let name = level.as_str();
         let _ = match standing.level(level) {
             Some(own) => {

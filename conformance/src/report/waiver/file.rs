@@ -138,7 +138,7 @@ impl Source<'_> {
 
     fn level(&self, field: &str, value: &Spanned<DeValue<'_>>) -> Result<Level, WaiverError> {
         let word = self.text(field, value)?;
-        Level::ALL.into_iter().find(|level| level.as_str() == word).ok_or_else(|| {
+        Level::ALL.iter().copied().find(|level| level.as_str() == word).ok_or_else(|| {
             let words: Vec<_> = Level::ALL.iter().map(|level| level.as_str()).collect();
             let message = format!("{word:?} is no level; there are {}", words.join(", "));
             self.error(Some(value.span()), Some(field), &message)

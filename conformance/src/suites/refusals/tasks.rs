@@ -167,7 +167,7 @@ fn results() -> Vec<Refusal> {
     for (what, letter, count) in
         [("too long", "r", TASK_TEXT_BYTES_MAX + 1), ("too long in bytes", "é", TASK_TEXT_BYTES_MAX / 2 + 1)]
     {
-        for to in TaskStatus::ALL {
+        for &to in TaskStatus::ALL {
             for name in ["kept-task-0", "kept-task-1", "kept-task-2", "absent"] {
                 let what = format!("{what}, of {name} to {}", to.as_str());
                 rows.push(Refusal::new(what, "result", limit(TASK_TEXT_BYTES_MAX), move |stores| {
@@ -214,7 +214,7 @@ fn leases() -> Vec<Refusal> {
 fn pages() -> Vec<Refusal> {
     let mut rows = Vec::new();
     for (what, most, count) in limits() {
-        for status in TaskStatus::ALL.map(Some).into_iter().chain([None]) {
+        for status in TaskStatus::ALL.iter().copied().map(Some).chain([None]) {
             for after in [None, Some(TaskPosition(0))] {
                 let what = format!("tasks in {status:?} after {after:?}: {what}");
                 rows.push(Refusal::new(what, "limit", most, move |stores| {

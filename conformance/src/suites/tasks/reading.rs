@@ -146,7 +146,7 @@ pub(super) async fn tasks_in_the_statuses_are_listed_in_board_order(context: Con
     )?;
     // Every set of statuses, the empty one included, which asks for all.
     for set in 0..64_u32 {
-        let wanted = TaskStatus::ALL.into_iter().enumerate().filter(|(bit, _)| set & (1 << bit) != 0);
+        let wanted = TaskStatus::ALL.iter().copied().enumerate().filter(|(bit, _)| set & (1 << bit) != 0);
         let query = TaskQuery::in_statuses(wanted.map(|(_, status)| status));
         let expected: Vec<_> =
             all.iter().filter(|task| set == 0 || query.statuses.contains(&task.status)).cloned().collect();

@@ -63,7 +63,7 @@ pub(super) async fn a_board_made_anew_holds_nothing_old(context: Context) -> Cas
     let task = read(&*a, &board, "shared").await?;
     expect::equal("the task", &task, &new.into_task(task.position, task.revision))?;
     expect::equal("the tasks", &names(&tasks(&*a, &board).await?), &vec!["shared"])?;
-    for status in TaskStatus::ALL {
+    for &status in TaskStatus::ALL {
         let count = usize::from(status == TaskStatus::Planned);
         let found = listed(&*b, &board, &TaskQuery::in_statuses([status]), 10).await?;
         expect::equal(&format!("tasks in {status:?}"), &found.len(), &count)?;

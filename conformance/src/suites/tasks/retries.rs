@@ -154,7 +154,7 @@ pub(super) async fn a_retry_under_a_lease_needs_the_token(context: Context) -> C
 pub(super) async fn a_forced_retry_plans_any_task_afresh(context: Context) -> CaseResult {
     let Handles { a, b } = context.tasks().await?;
     let board = make(&*a, "talk", "planner", &[]).await?;
-    for status in TaskStatus::ALL {
+    for &status in TaskStatus::ALL {
         let name = status.as_str();
         a.add_tasks(&board, vec![NewTask::new(id(name)?, "title").with_retries_max(1)]).await?;
         let half = Transition::to(TaskStatus::Blocked).with_result("half");

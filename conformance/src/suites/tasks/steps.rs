@@ -28,8 +28,8 @@ async fn pairs(
     wanted: impl Fn(TaskStatus, TaskStatus) -> bool,
 ) -> CaseResult<(BoardId, Vec<(String, TaskStatus, TaskStatus)>)> {
     let mut all = Vec::new();
-    for from in TaskStatus::ALL {
-        for to in TaskStatus::ALL.into_iter().filter(|to| wanted(from, *to)) {
+    for &from in TaskStatus::ALL {
+        for to in TaskStatus::ALL.iter().copied().filter(|to| wanted(from, *to)) {
             all.push((format!("{from:?} to {to:?}"), from, to));
         }
     }

@@ -54,9 +54,9 @@ pub(super) async fn make_in_every_status(
     conversation: &str,
     agent: &str,
 ) -> CaseResult<BoardId> {
-    let names = TaskStatus::ALL.map(TaskStatus::as_str);
+    let names: Vec<_> = TaskStatus::ALL.iter().map(|status| status.as_str()).collect();
     let board = make(store, conversation, agent, &names).await?;
-    for status in TaskStatus::ALL {
+    for &status in TaskStatus::ALL {
         bring(store, &board, status.as_str(), status).await?;
     }
     Ok(board)

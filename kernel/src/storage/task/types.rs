@@ -66,8 +66,8 @@ pub enum TaskStatus {
 
 impl TaskStatus {
     /// All statuses.
-    pub const ALL: [Self; 6] =
-        [Self::Planned, Self::InProgress, Self::Blocked, Self::Succeeded, Self::Failed, Self::Abandoned];
+    pub const ALL: &'static [Self] =
+        &[Self::Planned, Self::InProgress, Self::Blocked, Self::Succeeded, Self::Failed, Self::Abandoned];
 
     /// The name in JSON and in backends.
     #[must_use]
@@ -85,7 +85,7 @@ impl TaskStatus {
     /// The status of that name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|status| status.as_str() == name)
+        Self::ALL.iter().copied().find(|status| status.as_str() == name)
     }
 
     /// Whether [`update_status`](super::TaskStore::update_status) may take a task from here to `to`.
