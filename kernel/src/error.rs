@@ -26,7 +26,7 @@ pub enum ErrorKind {
     Unsupported,
     /// The credentials do not allow the operation.
     PermissionDenied,
-    /// A quota, a limit on stored data or a connection pool is exhausted.
+    /// A quota, a size limit or a pool is exhausted.
     ResourceExhausted,
     /// The time limit passed before the backend replied.
     Timeout,

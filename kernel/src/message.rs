@@ -126,7 +126,8 @@ pub struct Author {
 /// use larder_kernel::{ChatMessage, ToolCall, ToolResult};
 ///
 /// let question = ChatMessage::user("What is the weather in Oslo?");
-/// let call = ChatMessage::assistant("").with_tool_call(ToolCall::new("c1", "weather", r#"{"city":"Oslo"}"#));
+/// let call = ToolCall::new("c1", "weather", r#"{"city":"Oslo"}"#);
+/// let call = ChatMessage::assistant("").with_tool_call(call);
 /// let answer = ChatMessage::tool([ToolResult::new("c1", "Snow, -3 °C")]);
 /// assert_eq!(question.size_bytes(), 28);
 /// assert_eq!(call.tool_calls[0].arguments_json()?["city"], "Oslo");

@@ -15,8 +15,8 @@
 //!   field and the limit, and the call changes nothing.
 //! - **Cancellation.** If a future is dropped at any point, the store stays usable, and the write is complete
 //!   or absent.
-//! - **Concurrency.** Every method takes `&self`, and any number of tasks and handles may call it concurrently.
-//!   Once a call is acknowledged, every later call sees its effect, through any handle.
+//! - **Concurrency.** Every method takes `&self`, and any number of tasks and handles may call it
+//!   concurrently. Once a call is acknowledged, every later call sees its effect, through any handle.
 
 pub mod blob;
 pub mod graph;

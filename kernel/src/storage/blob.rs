@@ -108,7 +108,7 @@ pub trait BlobStore: Store {
     /// `NotFound`.
     ///
     /// # Cancellation
-    /// Dropping the future has no effect.
+    /// Dropping the future needs no cleanup.
     ///
     /// # Complexity
     /// O(1).
@@ -194,7 +194,7 @@ pub trait BlobStore: Store {
     /// with `Get`; `Unsupported`.
     ///
     /// # Cancellation
-    /// Dropping the future has no effect.
+    /// Dropping the future needs no cleanup.
     ///
     /// # Complexity
     /// O(1), without I/O if the backend allows it.

@@ -76,7 +76,7 @@ pub trait GraphStore: Store {
     /// `InvalidInput` for more than 10,000 ids.
     ///
     /// # Cancellation
-    /// Dropping the future has no effect.
+    /// Dropping the future needs no cleanup.
     ///
     /// # Complexity
     /// O(ids).
@@ -92,7 +92,7 @@ pub trait GraphStore: Store {
     /// `InvalidInput` for more than 10,000 ids.
     ///
     /// # Cancellation
-    /// Dropping the future has no effect.
+    /// Dropping the future needs no cleanup.
     ///
     /// # Complexity
     /// O(ids).
@@ -123,7 +123,7 @@ pub trait GraphStore: Store {
     /// `InvalidInput` for a depth over 32, a limit over 10,000, or more than 64 types.
     ///
     /// # Cancellation
-    /// Dropping the future has no effect.
+    /// Dropping the future needs no cleanup.
     ///
     /// # Complexity
     /// O(relationships of the entities visited).
@@ -176,7 +176,7 @@ pub trait GraphStore: Store {
     /// `InvalidInput` for a limit over 10,000 or a refused filter.
     ///
     /// # Cancellation
-    /// Dropping the future has no effect.
+    /// Dropping the future needs no cleanup.
     ///
     /// # Complexity
     /// O(entities of the type).
@@ -197,7 +197,7 @@ pub trait GraphStore: Store {
     /// `InvalidInput` for a limit over 10,000 or a refused filter.
     ///
     /// # Cancellation
-    /// Dropping the future has no effect.
+    /// Dropping the future needs no cleanup.
     ///
     /// # Complexity
     /// O(relationships of the given ends or type).
@@ -217,7 +217,7 @@ pub trait GraphStore: Store {
     /// Only errors of the backend itself.
     ///
     /// # Cancellation
-    /// Dropping the future has no effect.
+    /// Dropping the future needs no cleanup.
     ///
     /// # Complexity
     /// O(1) if the backend maintains a counter, otherwise O(graph).
@@ -270,7 +270,7 @@ pub trait CypherCapable: GraphStore {
     /// parameters; `ResourceExhausted` for more than 10,000 rows, which `LIMIT` avoids.
     ///
     /// # Cancellation
-    /// Dropping the future has no effect.
+    /// Dropping the future needs no cleanup.
     ///
     /// # Complexity
     /// The cost of the query.

@@ -89,7 +89,7 @@ pub trait HistoryProvider: Store {
     /// `InvalidInput` for a limit over 10,000.
     ///
     /// # Cancellation
-    /// Dropping the future has no effect.
+    /// No message is skipped or read twice.
     ///
     /// # Complexity
     /// O(limit) plus the cost of finding the offset, which may be logarithmic or O(offset). Prefer paging by
@@ -109,7 +109,7 @@ pub trait HistoryProvider: Store {
     /// `InvalidInput` for a limit over 10,000.
     ///
     /// # Cancellation
-    /// Dropping the future has no effect.
+    /// Dropping the future needs no cleanup.
     ///
     /// # Complexity
     /// O(limit), independent of the thread's length.
@@ -141,7 +141,7 @@ pub trait HistoryProvider: Store {
     /// `InvalidInput` for a limit over 10,000, or a filter that names more than 64 agents and roles.
     ///
     /// # Cancellation
-    /// Dropping the future has no effect.
+    /// Dropping the future needs no cleanup.
     ///
     /// # Complexity
     /// The store reads O(messages back to the oldest returned). If fewer than `limit` messages pass the
@@ -169,7 +169,7 @@ pub trait HistoryProvider: Store {
     /// `InvalidInput` for a limit over 10,000.
     ///
     /// # Cancellation
-    /// Dropping the future has no effect.
+    /// Dropping the future needs no cleanup.
     ///
     /// # Complexity
     /// O(limit), independent of the thread's length.
@@ -188,7 +188,7 @@ pub trait HistoryProvider: Store {
     /// Only errors of the backend itself.
     ///
     /// # Cancellation
-    /// Dropping the future has no effect.
+    /// Dropping the future needs no cleanup.
     ///
     /// # Complexity
     /// O(1).
@@ -297,7 +297,7 @@ pub trait HistoryProvider: Store {
     /// `InvalidInput` for a limit over 10,000.
     ///
     /// # Cancellation
-    /// Dropping the future has no effect.
+    /// Dropping the future needs no cleanup.
     ///
     /// # Complexity
     /// O(limit) plus the cost of finding the start.

@@ -80,7 +80,7 @@ pub trait KeyValueStore: Store {
     /// Only errors of the backend itself.
     ///
     /// # Cancellation
-    /// Dropping the future has no effect.
+    /// Dropping the future needs no cleanup.
     ///
     /// # Complexity
     /// O(value).
@@ -120,7 +120,7 @@ pub trait KeyValueStore: Store {
     /// `InvalidInput` for a limit over 10,000, or a prefix that has more than 512 bytes or contains NUL.
     ///
     /// # Cancellation
-    /// Dropping the future has no effect.
+    /// Dropping the future needs no cleanup.
     ///
     /// # Complexity
     /// O(limit) plus the cost of finding the start.
@@ -142,7 +142,7 @@ pub trait KeyValueStore: Store {
     /// `InvalidInput` for a limit over 10,000.
     ///
     /// # Cancellation
-    /// Dropping the future has no effect.
+    /// Dropping the future needs no cleanup.
     ///
     /// # Complexity
     /// O(buckets and their keys).

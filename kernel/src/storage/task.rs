@@ -94,7 +94,7 @@ pub trait TaskStore: Store {
     /// Only errors of the backend itself.
     ///
     /// # Cancellation
-    /// Dropping the future has no effect.
+    /// Dropping the future needs no cleanup.
     ///
     /// # Complexity
     /// O(tasks of the board), or better.
@@ -110,7 +110,7 @@ pub trait TaskStore: Store {
     /// Only errors of the backend itself.
     ///
     /// # Cancellation
-    /// Dropping the future has no effect.
+    /// Dropping the future needs no cleanup.
     ///
     /// # Complexity
     /// O(1).
@@ -128,7 +128,7 @@ pub trait TaskStore: Store {
     /// `InvalidInput` for a limit over 10,000.
     ///
     /// # Cancellation
-    /// Dropping the future has no effect.
+    /// Dropping the future needs no cleanup.
     ///
     /// # Complexity
     /// O(limit) plus the cost of skipping tasks in other statuses.
@@ -150,7 +150,7 @@ pub trait TaskStore: Store {
     /// `InvalidInput` for a limit over 10,000.
     ///
     /// # Cancellation
-    /// Dropping the future has no effect.
+    /// Dropping the future needs no cleanup.
     ///
     /// # Complexity
     /// O(limit) plus O(tasks of the boards listed).

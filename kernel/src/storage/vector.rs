@@ -71,7 +71,7 @@ pub trait VectorStore: Store {
     /// `InvalidInput` for more than 10,000 ids.
     ///
     /// # Cancellation
-    /// Dropping the future has no effect.
+    /// Dropping the future needs no cleanup.
     ///
     /// # Complexity
     /// O(ids).
@@ -101,7 +101,7 @@ pub trait VectorStore: Store {
     /// refuses.
     ///
     /// # Cancellation
-    /// Dropping the future has no effect.
+    /// Dropping the future needs no cleanup.
     ///
     /// # Complexity
     /// O(matching documents × dimensions) for an exact search. Long computations never block the async
@@ -119,7 +119,7 @@ pub trait VectorStore: Store {
     /// The errors of [`search`](Self::search); `InvalidInput` for more than 256 requests.
     ///
     /// # Cancellation
-    /// Dropping the future has no effect.
+    /// Dropping the future needs no cleanup.
     ///
     /// # Complexity
     /// At most the cost of the single searches. A backend that can do so makes one pass over the data.
@@ -164,7 +164,7 @@ pub trait VectorStore: Store {
         Err(Error::not_implemented("vectors.delete_matching"))
     }
 
-    /// Counts all documents or those that match a filter.
+    /// Counts the documents of a collection, optionally only the documents that match a filter.
     ///
     /// - **VEC-037** The count is the number of documents that match; 0 for a collection that does not exist.
     ///
@@ -172,7 +172,7 @@ pub trait VectorStore: Store {
     /// `InvalidInput` for a filter that [`Filter::check`] refuses.
     ///
     /// # Cancellation
-    /// Dropping the future has no effect.
+    /// Dropping the future needs no cleanup.
     ///
     /// # Complexity
     /// O(1) without a filter if the backend maintains a counter, otherwise O(documents).
@@ -188,7 +188,7 @@ pub trait VectorStore: Store {
     /// `InvalidInput` for a limit over 10,000.
     ///
     /// # Cancellation
-    /// Dropping the future has no effect.
+    /// Dropping the future needs no cleanup.
     ///
     /// # Complexity
     /// O(limit) plus the cost of finding the start.
@@ -209,7 +209,7 @@ pub trait VectorStore: Store {
     /// `InvalidInput` for a limit over 10,000.
     ///
     /// # Cancellation
-    /// Dropping the future has no effect.
+    /// Dropping the future needs no cleanup.
     ///
     /// # Complexity
     /// O(limit) plus the cost of finding the start and of counting.

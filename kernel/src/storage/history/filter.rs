@@ -202,7 +202,8 @@ impl AuthorTerms {
         self.include.as_ref().is_none_or(|set| set.holds(agent, role)) && !self.exclude.holds(agent, role)
     }
 
-    /// Returns the author if the filter includes exactly one author and no role.
+    /// Returns the author if the filter includes exactly one author and no role. The result is `None` for the
+    /// thread's own agent, because messages without an author match too.
     #[must_use]
     pub fn only_author(&self) -> Option<&str> {
         match self.include.as_ref().map(|set| (&set.agents[..], &set.roles[..])) {
