@@ -14,13 +14,13 @@ pub const JSON_DEPTH_MAX: usize = 32;
 /// The maximum size of a metadata or properties object, as measured by
 /// [`Metadata::size_bytes`](crate::Metadata::size_bytes).
 pub const METADATA_BYTES_MAX: usize = 64 * 1024;
-/// The maximum number of items in one page, one `get` by ids or one delete by ids.
+/// The maximum number of items in one page, one `get` by ids, one delete by ids or one `In` filter.
 pub const PAGE_ITEMS_MAX: usize = 10_000;
 /// The maximum number of conditions in one filter, groups included.
 pub const FILTER_NODES_MAX: usize = 256;
 /// The maximum number of keys in the path of one filter field.
 pub const FILTER_PATH_KEYS_MAX: usize = 8;
-/// The minimum time to live, lease or presigned validity, in milliseconds.
+/// The minimum time to live or lease, in milliseconds.
 pub const TTL_MS_MIN: u64 = 1;
 /// The maximum time to live or lease, in milliseconds: 100 years of 365 days.
 pub const TTL_MS_MAX: u64 = 100 * 365 * 24 * 3600 * 1000;
@@ -29,7 +29,7 @@ pub const TTL_MS_MAX: u64 = 100 * 365 * 24 * 3600 * 1000;
 pub const BATCH_MESSAGES_MAX: usize = 1_000;
 /// The maximum size of a message, as measured by [`ChatMessage::size_bytes`](crate::ChatMessage::size_bytes).
 pub const MESSAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// The maximum total size of one append, in the same measure.
+/// The maximum total size of one append or one replacement, in the same measure.
 pub const BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// The maximum number of tool calls, tool results or blob references in one message.
 pub const MESSAGE_PARTS_MAX: usize = 256;
@@ -76,7 +76,7 @@ pub const PRESIGN_EXPIRY_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// The maximum number of tasks in one call that adds tasks.
 pub const BATCH_TASKS_MAX: usize = 1_000;
-/// The maximum length of a task's title, in bytes of UTF-8.
+/// The maximum length of a task's title or a board's label, in bytes of UTF-8.
 pub const TASK_TITLE_BYTES_MAX: usize = 4_096;
 /// The maximum length of a task's description or result, in bytes of UTF-8.
 pub const TASK_TEXT_BYTES_MAX: usize = 1024 * 1024;

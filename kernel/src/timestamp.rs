@@ -22,12 +22,12 @@ use crate::error::{Error, Result};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Timestamp(i64);
 
-/// The range of years that RFC 3339 can print, in microseconds: -9999-01-02 to 9999-12-30.
+/// The range of `jiff::Timestamp`, in microseconds: -9999-01-02 to 9999-12-30.
 const MICROS_MIN: i64 = -377_705_023_201_000_000;
 const MICROS_MAX: i64 = 253_402_207_200_000_000;
 
 impl Timestamp {
-    /// Returns the time of the machine's clock, truncated to the microsecond.
+    /// Returns the time of the machine's clock, truncated to the microsecond; the epoch if the clock is before it.
     #[must_use]
     pub fn now() -> Self {
         match SystemTime::now().duration_since(UNIX_EPOCH) {

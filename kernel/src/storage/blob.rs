@@ -63,8 +63,9 @@ pub trait BlobStore: Store {
     ///
     /// # Errors
     /// `InvalidInput` if the user metadata has more than 64 entries, more than 2,048 bytes or characters
-    /// outside its grammar, or if the content type has more than 256 bytes or is not visible ASCII;
-    /// `Conflict`; `Unsupported`; the error of the stream; `ResourceExhausted` if a quota is reached.
+    /// outside its grammar, or if the content type is empty, has more than 256 bytes or contains anything but
+    /// visible ASCII with inner spaces; `Conflict`; `Unsupported`; the error of the stream;
+    /// `ResourceExhausted` if a quota is reached.
     ///
     /// # Cancellation
     /// The blob is written completely or not at all. Parts that were already sent are removed.
@@ -191,7 +192,7 @@ pub trait BlobStore: Store {
     ///
     /// # Errors
     /// `InvalidInput` if the validity is under one second or over seven days, or if a content type is given
-    /// with `Get`; `Unsupported`.
+    /// with `Get`, or if [`put`](Self::put) would refuse the content type; `Unsupported`.
     ///
     /// # Cancellation
     /// Dropping the future needs no cleanup.
