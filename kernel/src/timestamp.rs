@@ -27,7 +27,8 @@ const MICROS_MIN: i64 = -377_705_023_201_000_000;
 const MICROS_MAX: i64 = 253_402_207_200_000_000;
 
 impl Timestamp {
-    /// Returns the time of the machine's clock, truncated to the microsecond; the epoch if the clock is before it.
+    /// Returns the time of the machine's clock, truncated to the microsecond. Returns the epoch if the
+    /// clock is before it.
     #[must_use]
     pub fn now() -> Self {
         match SystemTime::now().duration_since(UNIX_EPOCH) {
