@@ -60,8 +60,8 @@ pub trait HistoryProvider: Store {
     ///
     /// # Errors
     /// `InvalidInput` for 0 or more than 1,000 messages, a message over 4 MiB, a batch over 16 MiB, a
-    /// message that [`ChatMessage::check`] refuses, or a time to live of less than 1 ms or more than 100 years;
-    /// `Conflict` for a used idempotency key; `ResourceExhausted` if a quota is reached.
+    /// message that [`ChatMessage::check`] refuses, or a time to live of less than 1 ms or more than 100
+    /// years; `Conflict` for a used idempotency key; `ResourceExhausted` if a quota is reached.
     ///
     /// # Cancellation
     /// The batch is written completely or not at all. An idempotency key makes the retry safe.

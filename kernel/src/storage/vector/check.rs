@@ -39,8 +39,8 @@ impl From<PreparedDocument> for Document {
 /// Checks the arguments of [`put`](super::VectorStore::put) and computes the missing embeddings.
 ///
 /// # Errors
-/// `InvalidInput` naming the field and the limit; the error of the embedder; `Unexpected` if the embedder does
-/// not return one embedding for each text. In all cases nothing has been written.
+/// `InvalidInput` naming the field and the limit; the error of the embedder; `Unexpected` if the embedder
+/// does not return one embedding for each text. In all cases nothing has been written.
 pub async fn prepare(
     documents: Vec<Document>,
     embedder: Option<&dyn Embedder>,
