@@ -1,4 +1,4 @@
-//! What agents bring and are given: models, the compaction of context, and how long a conversation is kept.
+//! Types for agent runtimes: model traits, context compaction and history retention.
 
 pub mod context;
 pub mod model;

@@ -1,34 +1,35 @@
-//! What a store declares beyond what every store must do.
+//! Optional capabilities and durability of a store.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// An optional ability. Declared means that its clauses hold; undeclared means that the calls which need it fail with
-/// `Unsupported` and change nothing.
+/// An optional capability. If a store declares it, the clauses of the capability hold. If not, calls that
+/// need it fail with `Unsupported` and change nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Capability {
-    /// Another process can open the same place at the same time.
+    /// Other processes can open the same backend at the same time.
     MultiProcess,
-    /// Blobs can be written only where none is.
+    /// A blob can be written on the condition that its key has no blob.
     BlobCreateOnly,
-    /// Blobs can be written only over a known version.
+    /// A blob can be written on the condition that the stored blob has a known version.
     BlobIfMatch,
-    /// Blobs can have every key that the grammar allows, in every namespace; without it only short ones for certain.
+    /// Blob keys can have every length that the grammar allows, in every namespace. Without this capability
+    /// only short keys are guaranteed.
     BlobLongKeys,
-    /// The store makes URLs to read a blob without credentials, or locators that stand for one.
+    /// The store makes URLs to read a blob without credentials, or locators in place of such URLs.
     BlobPresignGet,
-    /// The store makes URLs to write a blob without credentials, or locators that stand for one.
+    /// The store makes URLs to write a blob without credentials, or locators in place of such URLs.
     BlobPresignPut,
-    /// The graph answers openCypher queries.
+    /// The graph runs openCypher queries.
     Cypher,
 }
 
 impl Capability {
-    /// Every capability there is.
+    /// All capabilities.
     pub const ALL: &'static [Self] = &[
         Self::MultiProcess,
         Self::BlobCreateOnly,
@@ -39,7 +40,7 @@ impl Capability {
         Self::Cypher,
     ];
 
-    /// The name in reports.
+    /// Returns the name used in reports.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -60,21 +61,23 @@ impl fmt::Display for Capability {
     }
 }
 
-/// What an acknowledged write survives. A store reads it back from the live setting; it never assumes it.
+/// The failures that an acknowledged write survives. A store reads the value from the live setting and never
+/// assumes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Durability {
-    /// Nothing: the data ends with the process that holds it.
+    /// Writes survive no failure: the data is lost when its process ends.
     #[default]
     None,
-    /// The death of the process, `kill -9` included, but not of the machine.
+    /// Writes survive the end of the process, including `kill -9`, but not a crash of the machine.
     Process,
-    /// The loss of power as well: the write was flushed to stable storage before it was acknowledged.
+    /// Writes also survive a power failure: each write is flushed to stable storage before it is
+    /// acknowledged.
     Power,
 }
 
 impl Durability {
-    /// The name in reports.
+    /// Returns the name used in reports.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -91,7 +94,7 @@ impl fmt::Display for Durability {
     }
 }
 
-/// What one store declares.
+/// The declaration of one store: its durability and its optional capabilities.
 ///
 /// ```
 /// use larder_kernel::{Capabilities, Capability, Durability};
@@ -102,27 +105,27 @@ impl fmt::Display for Durability {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Capabilities {
-    /// What an acknowledged write survives.
+    /// The failures that an acknowledged write survives.
     pub durability: Durability,
-    /// The optional abilities.
+    /// The optional capabilities.
     pub optional: BTreeSet<Capability>,
 }
 
 impl Capabilities {
-    /// The given durability and no optional ability.
+    /// Creates a declaration with this durability and no optional capability.
     #[must_use]
     pub fn new(durability: Durability) -> Self {
         Self { durability, optional: BTreeSet::new() }
     }
 
-    /// Declares one more ability.
+    /// Adds a capability.
     #[must_use]
     pub fn with(mut self, capability: Capability) -> Self {
         self.optional.insert(capability);
         self
     }
 
-    /// Whether the ability is declared.
+    /// Returns `true` if the capability is declared.
     #[must_use]
     pub fn has(&self, capability: Capability) -> bool {
         self.optional.contains(&capability)

@@ -1,17 +1,17 @@
-//! The checks that the contracts share: each refuses with the field and the limit, and none performs I/O.
+//! Checks that all contracts share. Each error has the field and the limit. No check performs I/O.
 
 use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::limits;
 
-/// A size as the unsigned number that errors carry.
+/// Converts a size to the unsigned number that errors contain.
 #[must_use]
 pub fn size(value: usize) -> u64 {
     u64::try_from(value).unwrap_or(u64::MAX)
 }
 
-/// Refuses `actual` above `limit`.
+/// Refuses a value of `actual` greater than `limit`.
 ///
 /// # Errors
 /// `InvalidInput` with the field and the limit.
@@ -19,7 +19,7 @@ pub fn at_most(operation: &'static str, field: &'static str, actual: usize, limi
     if actual > limit { Err(Error::over_limit(operation, field, size(actual), size(limit))) } else { Ok(()) }
 }
 
-/// Refuses `actual` below `limit`.
+/// Refuses a value of `actual` less than `limit`.
 ///
 /// # Errors
 /// `InvalidInput` with the field and the limit.
@@ -36,7 +36,7 @@ pub fn batch(operation: &'static str, field: &'static str, actual: usize, limit:
     at_most(operation, field, actual, limit)
 }
 
-/// Refuses text that holds a NUL character.
+/// Refuses text that contains a NUL character.
 ///
 /// # Errors
 /// `InvalidInput` with the field.

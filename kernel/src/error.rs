@@ -1,4 +1,4 @@
-//! One error type for every contract and every backend.
+//! The error type of every contract and every backend.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -9,36 +9,37 @@ use std::sync::Arc;
 /// A result whose error is [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong, in the terms a caller can act on.
+/// The category of an error, by the action that a caller can take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The thing named is not there and the operation needs it.
+    /// The named item does not exist, and the operation needs it.
     NotFound,
-    /// The thing named is there and the operation needs it absent.
+    /// The named item exists already, and the operation needs it to be absent.
     AlreadyExists,
-    /// A condition on the present state did not hold: somebody else wrote first, or the state forbids the step.
+    /// A condition on the current state failed: another writer was faster, or the state does not allow the
+    /// operation.
     Conflict,
-    /// The input breaks a rule that [`Error::field`] names. Nothing was changed.
+    /// The input breaks a rule on the field that [`Error::field`] names. Nothing was changed.
     InvalidInput,
     /// The backend does not declare the capability that the call needs.
     Unsupported,
     /// The credentials do not allow the operation.
     PermissionDenied,
-    /// A quota, a cap or a pool is used up.
+    /// A quota, a size limit or a pool is exhausted.
     ResourceExhausted,
-    /// The time allowed passed before the answer came.
+    /// The time limit passed before the backend replied.
     Timeout,
-    /// The backend cannot be reached, or went away during the call.
+    /// The backend is unreachable, or the connection was lost during the call.
     Unavailable,
-    /// Stored data does not read back as what was written.
+    /// Stored data cannot be read back as it was written.
     Corrupt,
-    /// None of the above: a defect, or a backend's answer that has no meaning here.
+    /// Any other error: a defect, or a backend reply that has no defined meaning.
     Unexpected,
 }
 
 impl ErrorKind {
-    /// The kind's name in reports: `NotFound`, `Conflict` and so on.
+    /// Returns the name used in reports: `NotFound`, `Conflict` and so on.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -70,16 +71,16 @@ impl fmt::Display for ErrorKind {
     }
 }
 
-/// Whether a failed write may have happened.
+/// The state of a failed write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Outcome {
-    /// The store is as it was before the call.
+    /// The write did not happen. The store is unchanged.
     NotApplied,
-    /// The write may have happened, whole; it did not happen in part.
+    /// The write may have happened. If it happened, it is complete.
     Unknown,
 }
 
-/// A fact attached to an error: a number or a word fixed in the program, never data of the caller's.
+/// A fact attached to an error: a number or a fixed word of the program, never data of the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ContextValue {
@@ -120,10 +121,10 @@ type Source = Arc<dyn StdError + Send + Sync + 'static>;
 
 /// The error of every contract.
 ///
-/// It says what went wrong ([`kind`](Self::kind)), whether the write may have happened
-/// ([`outcome`](Self::outcome)), in which operation, and for bad input which field broke which limit. Neither
-/// `Display` nor `Debug` ever shows a secret, a bound value or stored text; backends attach only sources that keep
-/// the same promise.
+/// An error has a [`kind`](Self::kind), an [`outcome`](Self::outcome) that says whether the write may have
+/// happened, and the operation that failed. For invalid input it also has the field and the limit. Neither
+/// `Display` nor `Debug` ever shows a secret, a bound value or stored text. Backends attach only sources that
+/// keep the same promise.
 ///
 /// ```
 /// use larder_kernel::{AgentId, ErrorKind, Outcome};
@@ -153,10 +154,11 @@ struct Inner {
 }
 
 impl Error {
-    /// An error of `kind` in `operation` (for example `"history.append_many"`) with a sentence that says what to do.
+    /// Creates an error of `kind` in `operation` (for example `"history.append_many"`). The `message` is a
+    /// sentence that says what to do.
     ///
-    /// The outcome starts as [`Outcome::Unknown`] for `Timeout`, `Unavailable` and `Unexpected`, else as
-    /// [`Outcome::NotApplied`].
+    /// The initial outcome is [`Outcome::Unknown`] for `Timeout`, `Unavailable` and `Unexpected`. For other
+    /// kinds it is [`Outcome::NotApplied`].
     #[must_use]
     pub fn new(kind: ErrorKind, operation: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
         Self {
@@ -174,7 +176,7 @@ impl Error {
         }
     }
 
-    /// Bad input: `field` breaks the rule in `message`.
+    /// Creates an `InvalidInput` error: `field` breaks the rule in `message`.
     #[must_use]
     pub fn invalid(
         operation: &'static str,
@@ -186,136 +188,138 @@ impl Error {
         error
     }
 
-    /// Bad input: `field` measures `actual` where at most `limit` is allowed.
+    /// Creates an `InvalidInput` error: the size of `field` is `actual`, and at most `limit` is allowed.
     #[must_use]
     pub fn over_limit(operation: &'static str, field: &'static str, actual: u64, limit: u64) -> Self {
         Self::invalid(operation, field, "over the limit").with_limit(actual, limit)
     }
 
-    /// Bad input: `field` measures `actual` where at least `limit` is needed.
+    /// Creates an `InvalidInput` error: the size of `field` is `actual`, and at least `limit` is required.
     #[must_use]
     pub fn under_limit(operation: &'static str, field: &'static str, actual: u64, limit: u64) -> Self {
         Self::invalid(operation, field, "under the limit").with_limit(actual, limit)
     }
 
-    /// The capability that `operation` needs is not declared by this store.
+    /// Creates an `Unsupported` error: `operation` needs a capability that this store does not declare.
     #[must_use]
     pub fn unsupported(operation: &'static str, capability: crate::Capability) -> Self {
         Self::new(ErrorKind::Unsupported, operation, "the store does not declare this capability")
             .with_context("capability", capability.as_str())
     }
 
-    /// The store does not implement `operation` yet: what the default body of a contract's method returns.
+    /// Creates the error that the default body of a contract's method returns: the store does not implement
+    /// `operation`.
     #[must_use]
     pub fn not_implemented(operation: &'static str) -> Self {
         Self::new(ErrorKind::Unsupported, operation, "the store does not implement this method")
             .with_context("missing", operation)
     }
 
-    /// The namespace that a stream reads was erased, so what it has told so far is gone.
+    /// Creates the error that ends a stream whose namespace was erased. The items that the stream has
+    /// delivered are gone.
     #[must_use]
     pub fn erased(operation: &'static str) -> Self {
         Self::new(ErrorKind::Conflict, operation, "the namespace was erased: begin anew")
     }
 
-    /// Names the input field that the error is about.
+    /// Sets the input field that the error is about.
     #[must_use]
     pub fn with_field(mut self, field: &'static str) -> Self {
         self.inner.field = Some(field);
         self
     }
 
-    /// Adds the measured size and the limit that it breaks.
+    /// Sets the measured size and the limit that it exceeds or falls below.
     #[must_use]
     pub fn with_limit(mut self, actual: u64, limit: u64) -> Self {
         self.inner.actual_and_limit = Some((actual, limit));
         self
     }
 
-    /// Adds a fact. Numbers and fixed words only, so that no stored text can leak.
+    /// Adds a fact. Facts are numbers and fixed words only, so stored text cannot leak.
     #[must_use]
     pub fn with_context(mut self, name: &'static str, value: impl Into<ContextValue>) -> Self {
         self.inner.context.push((name, value.into()));
         self
     }
 
-    /// Attaches the cause. The caller vouches that its text shows no secret, bound value or stored text.
+    /// Attaches the cause. The caller guarantees that its text shows no secret, bound value or stored text.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.inner.source = Some(Arc::from(source.into()));
         self
     }
 
-    /// States whether the write may have happened.
+    /// Sets the outcome of the write.
     #[must_use]
     pub fn with_outcome(mut self, outcome: Outcome) -> Self {
         self.inner.outcome = outcome;
         self
     }
 
-    /// Marks the failed call as one that may be repeated without a second effect.
+    /// Marks the failed call as idempotent: repeating it has no second effect.
     #[must_use]
     pub fn with_idempotent(mut self, idempotent: bool) -> Self {
         self.inner.idempotent = idempotent;
         self
     }
 
-    /// Renames the operation, for a check that serves several of them.
+    /// Sets the operation, for a check that several operations share.
     #[must_use]
     pub fn in_operation(mut self, operation: &'static str) -> Self {
         self.inner.operation = operation;
         self
     }
 
-    /// What went wrong.
+    /// Returns the kind of the error.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.inner.kind
     }
 
-    /// Whether the write may have happened.
+    /// Returns the outcome of the write.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         self.inner.outcome
     }
 
-    /// The operation that failed, as `contract.method`.
+    /// Returns the operation that failed, as `contract.method`.
     #[must_use]
     pub fn operation(&self) -> &'static str {
         self.inner.operation
     }
 
-    /// The sentence that says what is wrong or what to do.
+    /// Returns the message: a sentence that says what is wrong or what to do.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.inner.message
     }
 
-    /// The input field that broke a rule.
+    /// Returns the input field that broke a rule.
     #[must_use]
     pub fn field(&self) -> Option<&'static str> {
         self.inner.field
     }
 
-    /// The limit that the field broke.
+    /// Returns the limit that the field broke.
     #[must_use]
     pub fn limit(&self) -> Option<u64> {
         self.inner.actual_and_limit.map(|(_, limit)| limit)
     }
 
-    /// What the field measured where it broke a limit.
+    /// Returns the measured size of a field that broke a limit.
     #[must_use]
     pub fn actual(&self) -> Option<u64> {
         self.inner.actual_and_limit.map(|(actual, _)| actual)
     }
 
-    /// The facts attached, in the order they were added.
+    /// Returns the attached facts, in the order in which they were added.
     #[must_use]
     pub fn context(&self) -> &[(&'static str, ContextValue)] {
         &self.inner.context
     }
 
-    /// The method that the store does not implement, where the error is one of [`Error::not_implemented`].
+    /// Returns the method that the store does not implement, if the error is from [`Error::not_implemented`].
     #[must_use]
     pub fn missing_method(&self) -> Option<&'static str> {
         self.inner.context.iter().find_map(|fact| match fact {
@@ -324,11 +328,11 @@ impl Error {
         })
     }
 
-    /// Whether the same call may be sent again as it is.
+    /// Returns `true` if the same call may be repeated unchanged.
     ///
-    /// True for `Timeout` and `Unavailable` when the write did not happen, or when a second one has no second
-    /// effect (a read, an upsert, an append with an idempotency key). A `Conflict` is never retryable as it is: read
-    /// again first.
+    /// An error is retryable if its kind is `Timeout` or `Unavailable`, and either the write did not happen
+    /// or a second write has no second effect. Examples of the latter are a read, an upsert and an append
+    /// with an idempotency key. A `Conflict` is never retryable: read the current state first.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         let transient = matches!(self.inner.kind, ErrorKind::Timeout | ErrorKind::Unavailable);
@@ -374,7 +378,8 @@ impl StdError for Error {
 }
 
 impl From<Infallible> for Error {
-    /// Lets a method take an id or a text that becomes one: `impl TryInto<Key, Error: Into<Error>>`.
+    /// Allows a method to accept an id or a text that converts to one: `impl TryInto<Key, Error:
+    /// Into<Error>>`.
     fn from(never: Infallible) -> Self {
         match never {}
     }

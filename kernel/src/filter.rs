@@ -1,4 +1,4 @@
-//! The filter language over metadata and properties.
+//! The filter language for metadata and properties.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use crate::limits::{
 };
 use crate::metadata::{Metadata, check_value, json_compare, json_equal, value_size_bytes};
 
-/// The way to a value: object keys from the top, taken literally. A dot in a key is part of the key. A clone shares the
-/// keys.
+/// The path to a value: object keys from the top level, taken literally. A dot is part of a key. Cloning
+/// shares the keys.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(from = "Vec<String>", into = "Vec<String>")]
 pub struct Field(Arc<[String]>);
 
 impl Field {
-    /// The keys, outermost first.
+    /// Returns the keys, outermost first.
     #[must_use]
     pub fn keys(&self) -> &[String] {
         &self.0
@@ -71,11 +71,12 @@ impl From<Field> for Vec<String> {
     }
 }
 
-/// A condition on metadata, the same on every backend.
+/// A condition on metadata, with the same meaning on every backend.
 ///
-/// Values compare by [`json_equal`] and [`json_compare`]. A field that is absent equals nothing, not even `null`, and
-/// has no order; [`Filter::Ne`] and [`Filter::Not`] are the exact complements of what they negate, so `ne` also
-/// matches where the field is absent. An empty `And` matches everything, an empty `Or` and an empty `In` nothing.
+/// Values compare by [`json_equal`] and [`json_compare`]. An absent field equals no value, not even `null`,
+/// and has no order. [`Filter::Ne`] and [`Filter::Not`] are the exact complements of the conditions that they
+/// negate, so `ne` also matches an absent field. An empty `And` matches everything. An empty `Or` and an
+/// empty `In` match nothing.
 ///
 /// ```
 /// use larder_kernel::{Filter, Metadata};
@@ -91,29 +92,29 @@ impl From<Field> for Vec<String> {
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum Filter {
-    /// The field is there and equal to the value.
+    /// The field exists and equals the value.
     Eq(Field, Value),
-    /// Not `Eq`: the field is absent, or different.
+    /// The complement of `Eq`: the field is absent or differs from the value.
     Ne(Field, Value),
-    /// The field is there, has an order with the value, and is greater.
+    /// The field exists, has an order relative to the value, and is greater.
     Gt(Field, Value),
-    /// Greater or equal.
+    /// The field is greater than or equal to the value.
     Gte(Field, Value),
-    /// The field is there, has an order with the value, and is smaller.
+    /// The field exists, has an order relative to the value, and is less.
     Lt(Field, Value),
-    /// Smaller or equal.
+    /// The field is less than or equal to the value.
     Lte(Field, Value),
-    /// The field is there and equal to one of the values.
+    /// The field exists and equals one of the values.
     In(Field, Vec<Value>),
-    /// The field is there; `null` counts as there.
+    /// The field exists. A field with the value `null` exists.
     Exists(Field),
     /// The field is an object that has the key.
     ContainsKey(Field, String),
-    /// All of them.
+    /// All of these filters match.
     And(Vec<Filter>),
-    /// At least one of them.
+    /// At least one of these filters matches.
     Or(Vec<Filter>),
-    /// Not this one.
+    /// This filter does not match.
     Not(Box<Filter>),
 }
 
@@ -129,73 +130,74 @@ macro_rules! comparison {
 
 impl Filter {
     comparison!(
-        /// The field equals the value.
+        /// Creates a filter: the field equals the value.
         eq, Eq
     );
     comparison!(
-        /// The field is absent or differs from the value.
+        /// Creates a filter: the field is absent or differs from the value.
         ne, Ne
     );
     comparison!(
-        /// The field is greater than the value.
+        /// Creates a filter: the field is greater than the value.
         gt, Gt
     );
     comparison!(
-        /// The field is the value or greater.
+        /// Creates a filter: the field is greater than or equal to the value.
         gte, Gte
     );
     comparison!(
-        /// The field is smaller than the value.
+        /// Creates a filter: the field is less than the value.
         lt, Lt
     );
     comparison!(
-        /// The field is the value or smaller.
+        /// Creates a filter: the field is less than or equal to the value.
         lte, Lte
     );
 
-    /// The field equals one of the values.
+    /// Creates a filter: the field equals one of the values.
     #[must_use]
     pub fn is_in<V: Into<Value>>(field: impl Into<Field>, values: impl IntoIterator<Item = V>) -> Self {
         Self::In(field.into(), values.into_iter().map(Into::into).collect())
     }
 
-    /// The field is there.
+    /// Creates a filter: the field exists.
     #[must_use]
     pub fn exists(field: impl Into<Field>) -> Self {
         Self::Exists(field.into())
     }
 
-    /// The field is an object that has the key.
+    /// Creates a filter: the field is an object that has the key.
     #[must_use]
     pub fn contains_key(field: impl Into<Field>, key: impl Into<String>) -> Self {
         Self::ContainsKey(field.into(), key.into())
     }
 
-    /// All of the filters.
+    /// Creates a filter: all of these filters match.
     #[must_use]
     pub fn all(filters: impl IntoIterator<Item = Self>) -> Self {
         Self::And(filters.into_iter().collect())
     }
 
-    /// At least one of the filters.
+    /// Creates a filter: at least one of these filters matches.
     #[must_use]
     pub fn any(filters: impl IntoIterator<Item = Self>) -> Self {
         Self::Or(filters.into_iter().collect())
     }
 
-    /// This filter and another: both must hold. The same as `&`.
+    /// Creates a filter: this filter and the other both match. Same as `&`.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         self & other
     }
 
-    /// This filter or another: at least one must hold. The same as `|`.
+    /// Creates a filter: this filter or the other matches. Same as `|`.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         self | other
     }
 
-    /// Whether the metadata satisfies the filter: the definition that every backend's own evaluation must equal.
+    /// Returns `true` if the metadata matches the filter. This function is the reference: the evaluation of
+    /// every backend returns the same result.
     #[must_use]
     pub fn matches(&self, metadata: &Metadata) -> bool {
         let ordered = |field: &Field, value: &Value, accept: fn(Ordering) -> bool| {
@@ -222,7 +224,7 @@ impl Filter {
         }
     }
 
-    /// Checks depth, size and content for `operation`.
+    /// Checks the depth, size and content of the filter for `operation`.
     ///
     /// # Errors
     /// `InvalidInput` naming the part of the filter and the limit.

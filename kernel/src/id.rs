@@ -1,4 +1,4 @@
-//! Names and numbers that identify things: ids chosen by callers, and the numbers that stores assign.
+//! Ids chosen by callers, and numbers assigned by stores.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,24 +19,26 @@ macro_rules! text_id {
     ($(#[$doc:meta])* $name:ident, $field:literal, $max:expr) => {
         $(#[$doc])*
         ///
-        /// Any UTF-8 without NUL within the length limit. Case, Unicode form, `:` `/` `%` `*` braces and quotes are
-        /// data: two different ids never meet on any backend. Ids order by their bytes.
+        /// Any UTF-8 text without NUL, up to the length limit. Letter case, Unicode form, `:`, `/`, `%`, `*`,
+        /// braces and quotes are data: two different ids never collide on any backend. Ids are ordered by
+        /// their bytes.
         #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
         #[serde(try_from = "String", into = "String")]
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// Checks the text and makes the id.
+            /// Checks the text and creates the id.
             ///
             /// # Errors
-            /// `InvalidInput` naming the field and the limit where the text is empty, too long or holds NUL.
+            /// `InvalidInput` naming the field and the limit if the text is empty, is too long or contains
+            /// NUL.
             pub fn new(text: impl AsRef<str>) -> Result<Self> {
                 let text = text.as_ref();
                 checked($field, text, $max)?;
                 Ok(Self(Arc::from(text)))
             }
 
-            /// The text, exactly as given.
+            /// Returns the text exactly as given.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0
@@ -98,32 +100,32 @@ macro_rules! text_id {
 }
 
 text_id!(
-    /// The space in which a store is opened: the unit of tenancy, of test isolation and of deletion on request.
-    /// At most 128 bytes.
+    /// The namespace in which a store is opened: the unit of tenancy, of test isolation and of deletion on
+    /// request. At most 128 bytes.
     Namespace, "namespace", NAMESPACE_BYTES_MAX
 );
 text_id!(
-    /// The agent a thread belongs to, or the agent that wrote a message (AKKA-1).
+    /// The agent that owns a thread or wrote a message.
     AgentId, "agent", ID_BYTES_MAX
 );
 text_id!(
-    /// The role an agent plays, as memory filters select by it (AKKA-4). Not the role of a chat message.
+    /// The role of an agent, by which memory filters select messages. It is not the role of a chat message.
     AgentRole, "agent_role", ID_BYTES_MAX
 );
 text_id!(
-    /// A conversation of one agent; with the [`AgentId`] it names a [`Thread`].
+    /// A conversation of one agent. With the [`AgentId`] it identifies a [`Thread`].
     SessionId, "session", ID_BYTES_MAX
 );
 text_id!(
-    /// One call of an agent, within a session (RAVI-2).
+    /// One call of an agent, within a session.
     RunId, "run", ID_BYTES_MAX
 );
 text_id!(
-    /// The caller's name for one append, so that repeating it has no second effect.
+    /// The caller's name for one append. Repeating an append with the same key has no second effect.
     IdempotencyKey, "idempotency_key", ID_BYTES_MAX
 );
 text_id!(
-    /// A set of documents whose embeddings have one dimension.
+    /// A set of documents whose embeddings have the same dimension.
     CollectionName, "collection", ID_BYTES_MAX
 );
 text_id!(
@@ -159,7 +161,7 @@ text_id!(
     WorkerId, "worker", ID_BYTES_MAX
 );
 text_id!(
-    /// A set of keys of the key-value store.
+    /// A set of keys in the key-value store.
     BucketName, "bucket", ID_BYTES_MAX
 );
 text_id!(
@@ -167,9 +169,9 @@ text_id!(
     Key, "key", ID_BYTES_MAX
 );
 
-/// A conversation: one agent's session.
+/// A conversation: one session of one agent.
 ///
-/// Agents that share a session (AKKA-1) share a thread under a common agent id; each message then names its author.
+/// Agents that share a session share one thread under a common agent id. Each message then names its author.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Thread {
     /// The agent that owns the session.
@@ -179,7 +181,7 @@ pub struct Thread {
 }
 
 impl Thread {
-    /// Checks both names and makes the thread's address.
+    /// Checks both names and creates the thread.
     ///
     /// ```
     /// let thread = larder_kernel::Thread::new("assistant", "session-1")?;
@@ -211,13 +213,13 @@ macro_rules! store_number {
         pub struct $name($inner);
 
         impl $name {
-            /// Wraps a number that a store assigned.
+            /// Creates a value from a number that a store assigned.
             #[must_use]
             pub const fn new(number: $inner) -> Self {
                 Self(number)
             }
 
-            /// The number.
+            /// Returns the number.
             #[must_use]
             pub const fn get(self) -> $inner {
                 self.0
@@ -233,34 +235,35 @@ macro_rules! store_number {
 }
 
 store_number!(
-    /// The place of a message or an event in its thread, assigned by the store.
+    /// The sequence number of a message or an event in its thread, assigned by the store.
     ///
-    /// Appended messages and the events of a thread count up from 1 and never restart. A replacement stands on the
-    /// numbers that it replaces, ending at the last of them, so one that is longer than what it replaces reaches to 0
-    /// and below; nothing else does.
+    /// The numbers of appended messages and events count up from 1 and never restart. The messages of a
+    /// replacement take numbers that end at the last number they replace. If a replacement is longer than the
+    /// part it replaces, its numbers reach 0 and below. No other message or event has a number below 1.
     Seq, i64
 );
 store_number!(
-    /// The version of a record, assigned by the store: it grows with each write and never restarts.
+    /// The version of a record, assigned by the store. It grows with each write and never restarts.
     Revision, u64
 );
 store_number!(
-    /// The number of a claim: a later claim of the same board has a larger one, so that a worker whose lease was
-    /// taken over is told so.
+    /// The number of a claim. A later claim of the same board has a greater number. The store can therefore
+    /// refuse a worker whose lease was taken over.
     FencingToken, u64
 );
 
 impl Seq {
-    /// Before every appended message: where reading from the start begins, unless a replacement reaches below.
+    /// The `Seq` before every appended message. Reading from the start begins here, unless a replacement has
+    /// numbers below it.
     pub const ZERO: Self = Self(0);
-    /// Before everything a thread can hold.
+    /// The `Seq` before every possible message and event.
     pub const MIN: Self = Self(i64::MIN);
-    /// After everything a thread can hold.
+    /// The `Seq` after every possible message and event.
     pub const MAX: Self = Self(i64::MAX);
 }
 
 impl Revision {
-    /// Before every revision: where a watch from the start begins.
+    /// The revision before every write. A watch from the start begins here.
     pub const ZERO: Self = Self(0);
 }
 

@@ -1,8 +1,9 @@
-//! The contracts of Larder: what an agent runtime stores, and what every backend promises about it.
+//! The contracts of Larder: the data that an agent runtime stores, and the promises of every backend about
+//! it.
 //!
-//! Six object-safe traits (in [`storage`]) with their types, limits and errors. No I/O happens here and no runtime is
-//! needed. Backends live in `larder-agents` (in memory) and `larder-capabilities` (SQLite, files and servers); the suite
-//! that proves them equal is `larder-conformance`.
+//! The crate has six object-safe traits (in [`storage`]) with their types, limits and errors. It performs no
+//! I/O and needs no async runtime. The backends are in `larder-agents` (in memory) and `larder-capabilities`
+//! (SQLite, files and servers). The suite in `larder-conformance` proves that they behave alike.
 //!
 //! | contract | what it keeps |
 //! |---|---|
@@ -12,9 +13,6 @@
 //! | [`BlobStore`] | files |
 //! | [`TaskStore`] | boards of tasks, with claims |
 //! | [`KeyValueStore`] | small state in buckets |
-//!
-//! Seed ids such as `RAVI-2` or `ATH-9` in the documentation name the promise of an existing system that a definition
-//! keeps; ARCHITECTURE.md lists those systems.
 
 pub mod agent;
 mod capability;
@@ -74,7 +72,7 @@ pub use storage::vector::{
 pub use storage::{Contract, Store, StoreSet};
 pub use timestamp::Timestamp;
 
-/// The page on the registry; what it shows compiles.
+/// The README of this crate. Its examples compile as doctests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 mod readme {}

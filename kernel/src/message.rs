@@ -13,13 +13,13 @@ use crate::metadata::Metadata;
 use crate::storage::blob::BlobKey;
 use crate::timestamp::Timestamp;
 
-/// Who speaks, in the terms of chat models.
+/// The speaker of a message, in the terms of chat models.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
     /// Instructions to the model.
     System,
-    /// The person, or what stands for one.
+    /// The user, or a program that acts as the user.
     User,
     /// The model.
     Assistant,
@@ -28,7 +28,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// The name in JSON.
+    /// Returns the name used in JSON.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -40,93 +40,94 @@ impl Role {
     }
 }
 
-/// A model's request to run a tool (AKKA-7).
+/// A model's request to run a tool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolCall {
-    /// The id that the result names; given by the model, unique within its message.
+    /// The id that the result refers to. The model assigns it, and it is unique within its message.
     pub id: String,
-    /// The tool.
+    /// The name of the tool.
     pub name: String,
-    /// The arguments as the model wrote them: JSON when the model kept to it. Stored as text, so that a broken answer
-    /// is kept as it came.
+    /// The arguments as the model wrote them, normally JSON. They are stored as text, so arguments that are
+    /// not valid JSON are kept unchanged.
     pub arguments: String,
 }
 
 impl ToolCall {
-    /// A call of `name` with `arguments` as JSON text.
+    /// Creates a call of the tool `name` with `arguments` as JSON text.
     #[must_use]
     pub fn new(id: impl Into<String>, name: impl Into<String>, arguments: impl Into<String>) -> Self {
         Self { id: id.into(), name: name.into(), arguments: arguments.into() }
     }
 
-    /// The arguments as JSON.
+    /// Parses the arguments as JSON.
     ///
     /// # Errors
-    /// `InvalidInput` naming `arguments` where the model did not write JSON.
+    /// `InvalidInput` naming `arguments` if the model did not write valid JSON.
     pub fn arguments_json(&self) -> Result<Value> {
         serde_json::from_str(&self.arguments)
             .map_err(|_| Error::invalid("message.arguments_json", "arguments", "not JSON"))
     }
 }
 
-/// What a tool answered (AKKA-7).
+/// The result of a tool call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolResult {
-    /// The [`ToolCall::id`] that this answers.
+    /// The [`ToolCall::id`] of the call that produced this result.
     pub call_id: String,
-    /// The answer as text.
+    /// The result as text.
     pub content: String,
-    /// Whether the tool failed.
+    /// `true` if the tool failed.
     #[serde(default)]
     pub is_error: bool,
 }
 
 impl ToolResult {
-    /// A successful answer to the call `call_id`.
+    /// Creates a successful result of the call `call_id`.
     #[must_use]
     pub fn new(call_id: impl Into<String>, content: impl Into<String>) -> Self {
         Self { call_id: call_id.into(), content: content.into(), is_error: false }
     }
 
-    /// A failed answer to the call `call_id`.
+    /// Creates a failed result of the call `call_id`.
     #[must_use]
     pub fn error(call_id: impl Into<String>, content: impl Into<String>) -> Self {
         Self { call_id: call_id.into(), content: content.into(), is_error: true }
     }
 }
 
-/// A file that belongs to a message and lies in a [`BlobStore`](crate::BlobStore).
+/// A reference to a file that belongs to a message and is stored in a [`BlobStore`](crate::BlobStore).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlobRef {
-    /// Where it lies.
+    /// The key of the blob.
     pub key: BlobKey,
-    /// Its media type, for example `image/png`.
+    /// The media type, for example `image/png`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_type: Option<String>,
-    /// Its size in bytes, where known.
+    /// The size in bytes, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size_bytes: Option<u64>,
 }
 
-/// The agent that wrote a message, in a session that several share (AKKA-1).
+/// The agent that wrote a message, in a session that several agents share.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Author {
     /// The agent's id.
     pub agent: AgentId,
-    /// The part it plays.
+    /// The agent's role.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<AgentRole>,
 }
 
 /// One message of a conversation.
 ///
-/// Text, arguments and results are any UTF-8, NUL included, and read back byte for byte.
+/// Text, arguments and results are any UTF-8, NUL included, and are read back byte for byte.
 ///
 /// ```
 /// use larder_kernel::{ChatMessage, ToolCall, ToolResult};
 ///
 /// let question = ChatMessage::user("What is the weather in Oslo?");
-/// let call = ChatMessage::assistant("").with_tool_call(ToolCall::new("c1", "weather", r#"{"city":"Oslo"}"#));
+/// let call = ToolCall::new("c1", "weather", r#"{"city":"Oslo"}"#);
+/// let call = ChatMessage::assistant("").with_tool_call(call);
 /// let answer = ChatMessage::tool([ToolResult::new("c1", "Snow, -3 °C")]);
 /// assert_eq!(question.size_bytes(), 28);
 /// assert_eq!(call.tool_calls[0].arguments_json()?["city"], "Oslo");
@@ -135,38 +136,39 @@ pub struct Author {
 /// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ChatMessage {
-    /// Who speaks.
+    /// The speaker.
     pub role: Role,
-    /// What is said; empty where a message only calls tools or answers them.
+    /// The text of the message. It is empty if the message only has tool calls or tool results.
     #[serde(default)]
     pub text: String,
-    /// Tools that the model asks to run.
+    /// The tools that the model asks to run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<ToolCall>,
-    /// What tools answered.
+    /// The results of tools.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_results: Vec<ToolResult>,
-    /// Files that belong to the message.
+    /// The files that belong to the message.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub blobs: Vec<BlobRef>,
-    /// The agent that wrote it, where several share the thread.
+    /// The agent that wrote the message, if several agents share the thread.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub author: Option<Author>,
-    /// The run in which it was written.
+    /// The run in which the message was written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunId>,
-    /// When it was written, by the writer's clock. It informs; it never orders.
+    /// The time of writing, by the writer's clock. It is informational and does not determine the order of
+    /// messages.
     pub created_at: Timestamp,
-    /// Anything else.
+    /// Additional data.
     #[serde(default, skip_serializing_if = "Metadata::is_empty")]
     pub metadata: Metadata,
-    /// Its length in tokens, where it was counted.
+    /// The length in tokens, if it was counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_count: Option<u32>,
 }
 
 impl ChatMessage {
-    /// A message of `role` with `text`, written now.
+    /// Creates a message of `role` with `text`, with the current time.
     #[must_use]
     pub fn new(role: Role, text: impl Into<String>) -> Self {
         Self {
@@ -183,25 +185,25 @@ impl ChatMessage {
         }
     }
 
-    /// Instructions to the model.
+    /// Creates a message with instructions to the model.
     #[must_use]
     pub fn system(text: impl Into<String>) -> Self {
         Self::new(Role::System, text)
     }
 
-    /// What the person says.
+    /// Creates a message of the user.
     #[must_use]
     pub fn user(text: impl Into<String>) -> Self {
         Self::new(Role::User, text)
     }
 
-    /// What the model says.
+    /// Creates a message of the model.
     #[must_use]
     pub fn assistant(text: impl Into<String>) -> Self {
         Self::new(Role::Assistant, text)
     }
 
-    /// What tools answered.
+    /// Creates a message with the results of tools.
     #[must_use]
     pub fn tool(results: impl IntoIterator<Item = ToolResult>) -> Self {
         let mut message = Self::new(Role::Tool, "");
@@ -209,7 +211,7 @@ impl ChatMessage {
         message
     }
 
-    /// The answer of one tool call, by the call's id.
+    /// Creates a message with the result of one tool call, identified by the call's id.
     ///
     /// ```
     /// # extern crate larder_kernel as larder;
@@ -226,7 +228,8 @@ impl ChatMessage {
         Self::tool([ToolResult::new(call_id, content)])
     }
 
-    /// The text; empty in a message that only calls tools or answers them. `Display` shows those as well.
+    /// Returns the text. It is empty in a message that only has tool calls or tool results; `Display` shows
+    /// these as well.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
@@ -253,14 +256,14 @@ impl ChatMessage {
         self
     }
 
-    /// Names the run.
+    /// Sets the run.
     #[must_use]
     pub fn with_run(mut self, run: RunId) -> Self {
         self.run = Some(run);
         self
     }
 
-    /// Names the agent that wrote it.
+    /// Sets the author: the agent that wrote the message, and its role.
     #[must_use]
     pub fn with_author(mut self, agent: AgentId, role: Option<AgentRole>) -> Self {
         self.author = Some(Author { agent, role });
@@ -288,9 +291,10 @@ impl ChatMessage {
         self
     }
 
-    /// The message's size: bytes of its text, of the ids, names, arguments and contents of its tool calls and
-    /// results, of its blob keys, and of its metadata as [`Metadata::size_bytes`] counts them. The same on every
-    /// backend, however it stores the message.
+    /// Returns the size of the message in bytes. The size is the sum of its text, the ids, names, arguments
+    /// and contents of its tool calls and results, its blob keys, and its metadata as
+    /// [`Metadata::size_bytes`] measures it. The size is the same on every backend, independent of how the
+    /// backend stores the message.
     #[must_use]
     pub fn size_bytes(&self) -> usize {
         let calls = self.tool_calls.iter().map(|call| call.id.len() + call.name.len() + call.arguments.len());
@@ -303,7 +307,7 @@ impl ChatMessage {
             + self.metadata.size_bytes()
     }
 
-    /// Checks sizes and content for `operation`.
+    /// Checks the sizes and the content of the message for `operation`.
     ///
     /// # Errors
     /// `InvalidInput` naming the field and the limit.
@@ -311,7 +315,7 @@ impl ChatMessage {
         self.checked_bytes(operation).map(drop)
     }
 
-    /// As [`Self::check`], and gives [`Self::size_bytes`].
+    /// Performs [`Self::check`] and returns [`Self::size_bytes`].
     pub(crate) fn checked_bytes(&self, operation: &'static str) -> Result<usize> {
         let parts = |field, count| check::at_most(operation, field, count, MESSAGE_PARTS_MAX);
         parts("message.tool_calls", self.tool_calls.len())?;
@@ -335,7 +339,7 @@ impl ChatMessage {
 }
 
 impl fmt::Display for ChatMessage {
-    /// The text, then each tool call, tool result and file in brackets, separated by spaces.
+    /// Writes the text, then each tool call, tool result and file in brackets, separated by spaces.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts = Vec::new();
         if !self.text.is_empty() {

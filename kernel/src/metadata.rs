@@ -1,4 +1,4 @@
-//! Metadata and properties: a JSON object with fixed rules of size, content and equality.
+//! Metadata and properties: a JSON object with fixed rules for size, content and equality.
 
 use std::cmp::Ordering;
 
@@ -11,8 +11,8 @@ use crate::limits::{JSON_DEPTH_MAX, METADATA_BYTES_MAX};
 
 /// A JSON object that callers attach to messages, documents, entities, relationships and tasks.
 ///
-/// At most 64 KiB and 32 levels; no NUL character in keys or strings. It reads back equal by [`json_equal`]; the
-/// order of keys is not kept.
+/// The limits are 64 KiB and 32 levels. Keys and strings contain no NUL character. Metadata is read back
+/// equal by [`json_equal`]; the order of keys is not preserved.
 ///
 /// ```
 /// use larder_kernel::Metadata;
@@ -25,7 +25,7 @@ use crate::limits::{JSON_DEPTH_MAX, METADATA_BYTES_MAX};
 pub struct Metadata(Map<String, Value>);
 
 impl Metadata {
-    /// An empty object.
+    /// Creates an empty object.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -38,54 +38,54 @@ impl Metadata {
         self
     }
 
-    /// Adds or replaces a key in place; the value that stood there is returned.
+    /// Adds or replaces a key in place. Returns the previous value.
     pub fn insert(&mut self, key: impl Into<String>, value: impl Into<Value>) -> Option<Value> {
         self.0.insert(key.into(), value.into())
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.0.get(key)
     }
 
-    /// Whether there are no keys.
+    /// Returns `true` if the object has no keys.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How many keys there are at the top level.
+    /// Returns the number of keys at the top level.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// The keys and values.
+    /// Returns the keys and values.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.0.iter().map(|(key, value)| (key.as_str(), value))
     }
 
-    /// The JSON object.
+    /// Returns a reference to the JSON object.
     #[must_use]
     pub fn as_map(&self) -> &Map<String, Value> {
         &self.0
     }
 
-    /// The JSON object, by value.
+    /// Returns the JSON object.
     #[must_use]
     pub fn into_map(self) -> Map<String, Value> {
         self.0
     }
 
-    /// Bytes of all keys and strings, and 8 for each number, boolean, null, and each array and object within. An item of
-    /// an array counts 8 at the least, so that no document of empty values is larger than its size says.
+    /// Returns the size in bytes: all keys and strings, plus 8 for each number, boolean, null, nested array
+    /// and nested object. An array item counts at least 8, so the size covers documents of many empty values.
     #[must_use]
     pub fn size_bytes(&self) -> usize {
         self.0.iter().map(|(key, value)| key.len() + value_size_bytes(value)).sum()
     }
 
-    /// Checks size, depth and content for `operation`, calling the whole `field`.
+    /// Checks the size, depth and content for `operation`. Errors name the object `field`.
     ///
     /// # Errors
     /// `InvalidInput` naming the field and the limit.
@@ -151,12 +151,13 @@ pub(crate) fn value_size_bytes(value: &Value) -> usize {
     }
 }
 
-/// Equality of JSON as every filter and every round trip uses it.
+/// Compares two JSON values for equality. Every filter and every round trip uses this definition.
 ///
-/// Types never meet: `true` is not `1`, `"1"` is not `1`, `null` equals only `null`. Numbers are equal when they are
-/// the same real number, however written: `1` equals `1.0`, `0` equals `-0.0`. Strings are equal byte by byte, with no
-/// Unicode normalisation. Arrays are equal element by element in order; objects when they have the same keys with
-/// equal values. There is no substring, subset or element matching.
+/// Values of different types are never equal: `true` is not `1`, `"1"` is not `1`, and `null` equals only
+/// `null`. Numbers are equal if they are the same real number, regardless of notation: `1` equals `1.0`, and
+/// `0` equals `-0.0`. Strings are compared byte by byte, without Unicode normalization. Arrays are equal if
+/// their elements are equal in order. Objects are equal if they have the same keys with equal values.
+/// Substrings, subsets and single elements do not match.
 #[must_use]
 pub fn json_equal(left: &Value, right: &Value) -> bool {
     match (left, right) {
@@ -177,9 +178,10 @@ fn maps_equal(left: &Map<String, Value>, right: &Map<String, Value>) -> bool {
         && left.iter().all(|(key, value)| right.get(key).is_some_and(|other| json_equal(value, other)))
 }
 
-/// Order of JSON as the comparing filters use it: numbers by value, strings by their UTF-8 bytes.
+/// Orders two JSON values. The comparing filters use this order: numbers by value, strings by their UTF-8
+/// bytes.
 ///
-/// Every other pair, mixed types included, has no order and matches no comparison.
+/// Any other pair, mixed types included, has no order and matches no comparison.
 #[must_use]
 pub fn json_compare(left: &Value, right: &Value) -> Option<Ordering> {
     match (left, right) {
@@ -202,7 +204,7 @@ fn as_integer(number: &Number) -> Option<i128> {
     number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from))
 }
 
-/// Compares exactly: an integer of 64 bits has no exact counterpart among floats past 2^53.
+/// Compares exactly, because 64-bit integers beyond 2^53 have no exact counterpart among floats.
 #[allow(clippy::cast_possible_truncation)]
 fn compare_integer_with_float(integer: i128, float: f64) -> Option<Ordering> {
     if float.is_nan() {
@@ -212,14 +214,15 @@ fn compare_integer_with_float(integer: i128, float: f64) -> Option<Ordering> {
         return Some(if float > 0.0 { Ordering::Less } else { Ordering::Greater });
     }
     let whole = float.floor();
-    // Within ±1e30 the floor converts to i128 without loss.
+    // Within ±1e30, the floor converts to `i128` without loss.
     Some(integer.cmp(&(whole as i128)).then(if float > whole { Ordering::Less } else { Ordering::Equal }))
 }
 
-/// The JSON text of a value with the keys of every object in byte order, for digests and comparisons of text.
+/// Returns the JSON text of a value with the keys of every object in byte order, for digests and text
+/// comparison.
 ///
 /// # Errors
-/// `Unexpected` where the value cannot be written as JSON, which no valid value causes.
+/// `Unexpected` if the value cannot be written as JSON. Valid values never cause it.
 pub fn canonical_json<T: Serialize>(value: &T) -> Result<String> {
     let unwritable =
         |_| Error::new(crate::ErrorKind::Unexpected, "json.canonical", "a value that JSON cannot express");

@@ -1,4 +1,4 @@
-//! Listing in pages.
+//! Paged listings.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,10 +6,10 @@ use crate::check;
 use crate::error::Result;
 use crate::limits::PAGE_ITEMS_MAX;
 
-/// Which part of an ordered listing to return.
+/// The part of an ordered listing to return.
 ///
-/// Listings are ordered by key, so an item that is there from the first page to the last is returned exactly once,
-/// whatever is written in between. A limit of 0 returns nothing.
+/// Listings are ordered by key. An item that exists from the first page to the last is therefore returned
+/// exactly once, even if other items are written in between. A limit of 0 returns nothing.
 ///
 /// ```
 /// use larder_kernel::{Key, PageRequest};
@@ -20,20 +20,20 @@ use crate::limits::PAGE_ITEMS_MAX;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PageRequest<K> {
-    /// Return what comes after this key; `None` starts at the beginning. The key itself need not exist.
+    /// The key after which the page begins; `None` begins at the start. The key itself need not exist.
     pub after: Option<K>,
-    /// Most items to return: 0 to 10,000.
+    /// The maximum number of items to return: 0 to 10,000.
     pub limit: usize,
 }
 
 impl<K> PageRequest<K> {
-    /// The first page of at most `limit` items.
+    /// Requests the first page, of at most `limit` items.
     #[must_use]
     pub fn first(limit: usize) -> Self {
         Self { after: None, limit }
     }
 
-    /// The page of at most `limit` items that follows `key`.
+    /// Requests the page of at most `limit` items that follows `key`.
     #[must_use]
     pub fn after(key: K, limit: usize) -> Self {
         Self { after: Some(key), limit }
@@ -42,7 +42,7 @@ impl<K> PageRequest<K> {
     /// Checks the limit for `operation`.
     ///
     /// # Errors
-    /// `InvalidInput` naming `limit` where it is over 10,000.
+    /// `InvalidInput` naming `limit` if it is over 10,000.
     pub fn check(&self, operation: &'static str) -> Result<()> {
         check::at_most(operation, "limit", self.limit, PAGE_ITEMS_MAX)
     }
@@ -57,22 +57,23 @@ impl<K> Default for PageRequest<K> {
 /// One page of a listing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Page<T, K> {
-    /// The items, in the listing's order.
+    /// The items, in the order of the listing.
     pub items: Vec<T>,
-    /// Where the next page begins, given as [`PageRequest::after`]; `None` when nothing followed at the time.
+    /// The key to pass as [`PageRequest::after`] for the next page; `None` if no items followed at the time
+    /// of the call.
     pub next: Option<K>,
 }
 
 impl<T, K> Page<T, K> {
-    /// A page with nothing on it and nothing after it.
+    /// Creates a page without items and without a next page.
     #[must_use]
     pub fn empty() -> Self {
         Self { items: Vec::new(), next: None }
     }
 
-    /// Builds a page from up to `limit + 1` items: the surplus one tells that another page follows.
+    /// Creates a page from up to `limit + 1` items. The surplus item shows that another page follows.
     ///
-    /// With a limit of 0 the page is empty and claims no successor.
+    /// With a limit of 0, the page is empty and has no next page.
     #[must_use]
     pub fn from_surplus(mut items: Vec<T>, limit: usize, key: impl Fn(&T) -> K) -> Self {
         let more = items.len() > limit;

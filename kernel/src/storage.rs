@@ -1,19 +1,22 @@
 //! The six storage contracts.
 //!
-//! Each contract is one trait, and each method's documentation carries its **clauses**: numbered sentences, such as
-//! `HIST-004`, that say what every backend does. The suite in `larder-conformance` reads the clauses from these files
-//! and proves each with at least one case. What all contracts share stands in [`Store`].
+//! Each contract is one trait. The documentation of each method lists its **clauses**: numbered sentences,
+//! such as `HIST-004`, that define the behavior of every backend. The suite in `larder-conformance` reads the
+//! clauses from these files and proves each of them with at least one case. [`Store`] has the clauses that
+//! all contracts share.
 //!
-//! [`Store`] has three required methods. Every method of a contract has a default body that returns `Unsupported`
-//! ([`Error::not_implemented`](crate::Error::not_implemented)), so a store compiles before it is complete. The suite
-//! counts the cases that need a missing method as waiting, and a store conforms once it implements every method.
+//! [`Store`] has three required methods. Every method of a contract has a default body that returns
+//! `Unsupported` ([`Error::not_implemented`](crate::Error::not_implemented)), so a store compiles before it
+//! is complete. The suite counts the cases that need a missing method as waiting. A store conforms once it
+//! implements every method.
 //!
-//! Three promises hold for every method and are not repeated there:
-//! - **Input is checked before any I/O.** A call refused with `InvalidInput` names the field and the limit and changes
-//!   nothing.
-//! - **Cancellation.** A future dropped at any point leaves the store usable and the write whole or absent.
-//! - **Two handles, many workers.** Every method takes `&self` and may be called at once from any number of tasks
-//!   and handles; what one call acknowledged, every later call sees, through whichever handle.
+//! Three promises hold for every method. The methods do not repeat them:
+//! - **Input validation.** Every method checks its input before any I/O. An `InvalidInput` error names the
+//!   field and the limit, and the call changes nothing.
+//! - **Cancellation.** If a future is dropped at any point, the store stays usable, and the write is complete
+//!   or absent.
+//! - **Concurrency.** Every method takes `&self`, and any number of tasks and handles may call it
+//!   concurrently. Once a call is acknowledged, every later call sees its effect, through any handle.
 
 pub mod blob;
 pub mod graph;
@@ -34,10 +37,10 @@ use crate::id::Namespace;
 
 pub use set::StoreSet;
 
-/// What every store of every contract offers.
+/// The methods that every store of every contract has.
 #[async_trait]
 pub trait Store: fmt::Debug + Send + Sync + 'static {
-    /// The namespace in which the store was opened.
+    /// Returns the namespace in which the store was opened.
     ///
     /// - **STORE-001** Stores in different namespaces do not see each other's data, even under the same ids.
     /// - **STORE-002** What one handle has acknowledged, another handle on the same place and namespace reads at once.
@@ -45,14 +48,15 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     ///   some backend are data.
     fn namespace(&self) -> &Namespace;
 
-    /// What this store declares, read back from the live settings when it was opened.
+    /// Returns the capabilities that this store declares, read from the live settings when it was opened.
     ///
     /// - **STORE-004** The capabilities do not change while the store is open, and two handles declare the same.
     /// - **STORE-005** With durability `process` or more declared, what was acknowledged is there after every handle is
     ///   closed and the place is opened again.
     fn capabilities(&self) -> Capabilities;
 
-    /// Removes everything that the namespace holds under this contract, with every counter and every key ever used.
+    /// Removes everything that the namespace contains under this contract, including all counters and
+    /// idempotency keys.
     ///
     /// - **STORE-006** After an erasure nothing that was stored in the namespace can be read or listed.
     /// - **STORE-007** An erasure leaves other namespaces as they are, one whose name begins alike included.
@@ -66,23 +70,23 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// - **STORE-014** While the place cannot be reached every call ends in time, with `Unavailable` or `Timeout`, and once
     ///   it can be reached again, the same store works.
     ///
-    /// Numbers (`Seq`, `Revision`, fencing tokens) may begin again, so consumers that hold some must start anew. Streams
-    /// that are open then end with `Conflict`, as [`subscribe`](crate::HistoryProvider::subscribe) and
-    /// [`watch`](crate::KeyValueStore::watch) say. Writers that go on while the namespace is erased can get ahead of a
-    /// stream, so stop them first.
+    /// Numbers (`Seq`, `Revision`, fencing tokens) may restart after an erasure, so consumers must discard
+    /// the numbers they have stored. Open streams end with `Conflict`, as described in
+    /// [`subscribe`](crate::HistoryProvider::subscribe) and [`watch`](crate::KeyValueStore::watch). Writers
+    /// that continue during an erasure can get ahead of a stream, so stop them first.
     ///
     /// # Errors
-    /// Only the backend's own: `Unavailable`, `Timeout`, `PermissionDenied`.
+    /// Only errors of the backend itself: `Unavailable`, `Timeout`, `PermissionDenied`.
     ///
     /// # Cancellation
-    /// An erasure that is dropped may have removed any part; calling it again completes it.
+    /// If the future is dropped, any part may have been removed. Call `erase` again to complete the erasure.
     ///
     /// # Complexity
-    /// Proportional to what the namespace holds.
+    /// O(items in the namespace).
     async fn erase(&self) -> Result<()>;
 }
 
-/// The contracts, as the suite names them.
+/// A storage contract, as the suite names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Contract {
@@ -101,11 +105,11 @@ pub enum Contract {
 }
 
 impl Contract {
-    /// All six, in the order of reports.
+    /// All six contracts, in the order of reports.
     pub const ALL: &'static [Self] =
         &[Self::History, Self::Vectors, Self::Graph, Self::Blobs, Self::Tasks, Self::KeyValue];
 
-    /// The name in reports.
+    /// Returns the name used in reports.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -118,7 +122,7 @@ impl Contract {
         }
     }
 
-    /// The source text of the contract, from which the suite reads the clauses.
+    /// Returns the source text of the contract, from which the suite reads the clauses.
     #[must_use]
     pub const fn source(self) -> &'static str {
         match self {
@@ -131,7 +135,7 @@ impl Contract {
         }
     }
 
-    /// The source text of [`Store`], whose clauses bind all six contracts.
+    /// Returns the source text of [`Store`], whose clauses apply to all six contracts.
     #[must_use]
     pub const fn shared_source() -> &'static str {
         include_str!("storage.rs")

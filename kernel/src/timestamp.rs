@@ -1,4 +1,4 @@
-//! Points in time, to the microsecond.
+//! Points in time, with microsecond precision.
 
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -7,9 +7,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::error::{Error, Result};
 
-/// Microseconds since 1970-01-01T00:00:00Z, printed and serialised as RFC 3339.
+/// Microseconds since 1970-01-01T00:00:00Z, printed and serialized as RFC 3339.
 ///
-/// Timestamps inform; they never order. Order comes from [`Seq`](crate::Seq) and [`Revision`](crate::Revision).
+/// Timestamps are informational and do not determine an order. [`Seq`](crate::Seq) and
+/// [`Revision`](crate::Revision) determine the order.
 ///
 /// ```
 /// use larder_kernel::Timestamp;
@@ -21,12 +22,13 @@ use crate::error::{Error, Result};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Timestamp(i64);
 
-/// The range of years that RFC 3339 can print, in microseconds: -9999-01-02 to 9999-12-30.
+/// The range of `jiff::Timestamp`, in microseconds: -9999-01-02 to 9999-12-30.
 const MICROS_MIN: i64 = -377_705_023_201_000_000;
 const MICROS_MAX: i64 = 253_402_207_200_000_000;
 
 impl Timestamp {
-    /// The machine's clock, cut to the microsecond.
+    /// Returns the time of the machine's clock, truncated to the microsecond. Returns the epoch if the
+    /// clock is before it.
     #[must_use]
     pub fn now() -> Self {
         match SystemTime::now().duration_since(UNIX_EPOCH) {
@@ -35,10 +37,10 @@ impl Timestamp {
         }
     }
 
-    /// From microseconds since the epoch.
+    /// Creates a timestamp from microseconds since the epoch.
     ///
     /// # Errors
-    /// `InvalidInput` outside the years -9999 to 9999.
+    /// `InvalidInput` if the time is outside the years -9999 to 9999.
     pub fn from_micros(micros: i64) -> Result<Self> {
         if (MICROS_MIN..=MICROS_MAX).contains(&micros) {
             Ok(Self(micros))
@@ -47,13 +49,13 @@ impl Timestamp {
         }
     }
 
-    /// Microseconds since the epoch.
+    /// Returns the microseconds since the epoch.
     #[must_use]
     pub const fn as_micros(self) -> i64 {
         self.0
     }
 
-    /// This point moved later by `by`; the far end of the range where that would leave it.
+    /// Returns this time plus `by`, or the latest possible time if the sum exceeds the range.
     #[must_use]
     pub fn saturating_add(self, by: Duration) -> Self {
         let micros = i64::try_from(by.as_micros()).unwrap_or(MICROS_MAX);

@@ -1,4 +1,4 @@
-//! How a conversation becomes what the model reads.
+//! Windows: the messages of a conversation that a model reads.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,57 +10,58 @@ use crate::id::{Seq, SessionId, Thread};
 use crate::message::ChatMessage;
 use crate::storage::history::StoredMessage;
 
-/// How far back a strategy needs to read, so that a window over a long thread reads no more (PK-4).
+/// The part of a thread that a strategy reads. A window over a long thread reads no more than that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Reach {
-    /// As far as the next strategy: what becomes of a message depends on that message alone.
+    /// The part that the next strategy reads. The strategy decides about each message by that message alone.
     Each,
-    /// The newest messages, this many.
+    /// The newest messages, up to this number.
     Messages(usize),
-    /// The newest messages until their [`size_bytes`](ChatMessage::size_bytes) add up to more than this.
+    /// The newest messages until their [`size_bytes`](ChatMessage::size_bytes) add up to more than this
+    /// limit.
     Bytes(u64),
-    /// The newest messages until their tokens add up to more than this.
+    /// The newest messages until their tokens add up to more than this limit.
     Tokens(u64),
-    /// All of the thread.
+    /// The whole thread.
     Everything,
 }
 
-/// Where a message of a window comes from.
+/// The source of a message in a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Origin {
-    /// The thread, where it has this place. A strategy may have shortened it.
+    /// The message with this `Seq` in the thread. A strategy may have shortened it.
     Stored(Seq),
-    /// A summary of what the thread holds up to and including this place.
+    /// A summary of the thread up to and including this `Seq`.
     Summary(Seq),
-    /// Made for this window: instructions, hints, or messages that are not stored yet.
+    /// A message made for this window: instructions, hints, or a message that is not stored yet.
     Injected,
 }
 
 /// A message of a window. Cloning shares the message.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WindowMessage {
-    /// Where it comes from.
+    /// The source of the message.
     pub origin: Origin,
-    /// What the model reads.
+    /// The message that the model reads.
     pub message: Arc<ChatMessage>,
 }
 
 impl WindowMessage {
-    /// A message that no thread holds.
+    /// Creates a window message that is not stored in a thread.
     #[must_use]
     pub fn injected(message: ChatMessage) -> Self {
         Self { origin: Origin::Injected, message: Arc::new(message) }
     }
 
-    /// A summary of what the thread holds up to and including `up_to`.
+    /// Creates a summary of the thread up to and including `up_to`.
     #[must_use]
     pub fn summary(up_to: Seq, message: ChatMessage) -> Self {
         Self { origin: Origin::Summary(up_to), message: Arc::new(message) }
     }
 
-    /// The same place with another message.
+    /// Returns a window message with the same origin and another content.
     #[must_use]
     pub fn with_message(&self, message: ChatMessage) -> Self {
         Self { origin: self.origin, message: Arc::new(message) }
@@ -73,80 +74,83 @@ impl From<StoredMessage> for WindowMessage {
     }
 }
 
-/// What the model is to see of a thread, oldest first.
+/// The part of a thread that the model reads, oldest message first.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Window {
-    /// The thread that it is a view of, where there is one.
+    /// The thread that the window shows; `None` if the window has no thread.
     pub thread: Option<Thread>,
     /// The messages, oldest first.
     pub messages: Vec<WindowMessage>,
 }
 
 impl Window {
-    /// Messages that no thread holds.
+    /// Creates a window of messages that are not stored in a thread.
     #[must_use]
     pub fn injected(messages: impl IntoIterator<Item = ChatMessage>) -> Self {
         Self { thread: None, messages: messages.into_iter().map(WindowMessage::injected).collect() }
     }
 
-    /// The messages alone.
+    /// Returns the messages without their origins.
     #[must_use]
     pub fn into_messages(self) -> Vec<Arc<ChatMessage>> {
         self.messages.into_iter().map(|message| message.message).collect()
     }
 }
 
-/// What a strategy stores besides making a view.
+/// The effect of a strategy on stored data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[non_exhaustive]
 pub enum StrategyEffect {
-    /// Nothing: the strategy makes a view.
+    /// No effect: the strategy only makes a view.
     #[default]
     None,
-    /// A summary of the thread, made by a model.
+    /// The strategy stores a summary of the thread, made by a model.
     Summarizes,
     /// The strategy removes stored messages.
     Erases,
 }
 
-/// What a window is prepared for.
+/// The inputs for preparing a window.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct Preparation {
-    /// Tokens that the model receives besides the window: the system prompt, hints and new messages.
+    /// The number of tokens that the model receives in addition to the window: the system prompt, hints and
+    /// new messages.
     pub tokens_beside: u64,
-    /// Whether a strategy may ask a model. Otherwise a strategy that would do so leaves the window as it is.
+    /// `true` if a strategy may call a model. If `false`, a strategy that needs a model leaves the window as
+    /// it is.
     pub asks_model: bool,
-    /// Every stored message since the last summary, oldest first, where strategies before may have left some out: a new
-    /// summary covers these, so it reads them. Empty where the window holds them all.
+    /// Every stored message since the last summary, oldest first. Earlier strategies may have removed some of
+    /// these messages from the window, but a new summary covers them, so the strategy reads them here. Empty
+    /// if the window contains all of them.
     pub since_summary: Arc<[WindowMessage]>,
-    /// What is asked, to search knowledge for; without it the newest question of the window.
+    /// The query for a knowledge search. With `None`, the search uses the newest question of the window.
     pub query: Option<Arc<str>>,
 }
 
 impl Preparation {
-    /// Lets strategies ask their models.
+    /// Allows strategies to call their models.
     #[must_use]
     pub fn with_model(mut self) -> Self {
         self.asks_model = true;
         self
     }
 
-    /// Sets what is asked.
+    /// Sets the query for a knowledge search.
     #[must_use]
     pub fn with_query(mut self, query: impl Into<Arc<str>>) -> Self {
         self.query = Some(query.into());
         self
     }
 
-    /// Gives every stored message since the last summary.
+    /// Sets the stored messages since the last summary.
     #[must_use]
     pub fn with_since_summary(mut self, messages: impl Into<Arc<[WindowMessage]>>) -> Self {
         self.since_summary = messages.into();
         self
     }
 
-    /// Sets the tokens that the model receives besides the window.
+    /// Sets the number of tokens that the model receives in addition to the window.
     #[must_use]
     pub fn with_tokens_beside(mut self, tokens: u64) -> Self {
         self.tokens_beside = tokens;
@@ -154,31 +158,32 @@ impl Preparation {
     }
 }
 
-/// A write that waits until its window has been used.
+/// A write that is delayed until its window has been used.
 #[async_trait]
 pub trait PendingWrite: fmt::Debug + Send + Sync + 'static {
-    /// Writes. Repeating it is harmless.
+    /// Performs the write. Repeating the call is harmless.
     ///
     /// # Errors
-    /// The store's own.
+    /// The errors of the store.
     ///
     /// # Cancellation
-    /// Written or not written.
+    /// The write happens completely or not at all.
     async fn commit(&self) -> Result<()>;
 }
 
-/// A window, and what is to be stored once it has been used.
+/// A window, and the writes that follow once the window has been used.
 #[derive(Debug, Default)]
 pub struct Prepared {
-    /// The window. A summary that a strategy made stands at its front.
+    /// The window. A summary made by a strategy is the first message.
     pub window: Window,
-    /// The last stored message to erase; everything before it goes as well.
+    /// The last stored message to erase. All earlier messages of the thread are erased too.
     pub erases_up_to: Option<Seq>,
-    /// Whether a summary was due and is missing: no model may be asked, it failed, or another process is at it.
+    /// `true` if a summary was due and is missing, because the strategy may not call a model, the model
+    /// failed, or another process is making the summary.
     pub summary_missing: bool,
-    /// Why the summary is missing, where a model or a store failed.
+    /// The error of the model or the store, if one caused the missing summary.
     pub failure: Option<Error>,
-    /// What else to write.
+    /// Further writes.
     pub writes: Vec<Arc<dyn PendingWrite>>,
 }
 
@@ -189,19 +194,19 @@ impl From<Window> for Prepared {
 }
 
 impl Prepared {
-    /// Runs one more strategy on the window.
+    /// Runs another strategy on the window.
     ///
     /// # Errors
-    /// The strategy's.
+    /// The errors of the strategy.
     ///
     /// # Cancellation
-    /// Nothing is stored.
+    /// Dropping the future stores nothing.
     pub async fn then(
         mut self,
         strategy: &dyn CompactionStrategy,
         preparation: &Preparation,
     ) -> Result<Self> {
-        // No summary reads what is to be erased.
+        // A new summary does not read messages that are about to be erased.
         let left = self.erases_up_to.map(|up_to| {
             let stays =
                 |message: &&WindowMessage| !matches!(message.origin, Origin::Stored(seq) if seq <= up_to);
@@ -218,59 +223,64 @@ impl Prepared {
     }
 }
 
-/// One step from the stored conversation to the model's window (RAVI-5).
+/// One step between the stored conversation and the model's window.
 ///
-/// A strategy makes a view; the stored conversation stays as it is, unless the strategy exists to erase and says so by
-/// its [`effect`](Self::effect). Strategies compose: each is given what the one before returned. What comes out keeps the
-/// order of what went in, and never has a tool's result without the call that asked for it, nor a call without its
-/// results where the thread has them.
+/// A strategy makes a view. The stored conversation does not change, unless the purpose of the strategy is to
+/// erase; then its [`effect`](Self::effect) says so. Strategies compose: each one receives the window that
+/// the previous one returned.
+///
+/// The returned messages keep their order. The returned window never contains a tool result without its call.
+/// It never contains a call without its results if the thread has those results.
 #[async_trait]
 pub trait CompactionStrategy: fmt::Debug + Send + Sync + 'static {
-    /// The strategy's name, for explanations and metrics: lower case with underscores.
+    /// Returns the strategy's name for explanations and metrics, in lower case with underscores.
     fn name(&self) -> &'static str;
 
-    /// How far back the strategy needs to read to return what it would return for the whole thread.
+    /// Returns the part of the thread that the strategy must read to return the same result as for the whole
+    /// thread.
     fn reach(&self) -> Reach;
 
-    /// Whether messages may leave the window without being part of a summary.
+    /// Returns `true` if messages may leave the window without being part of a summary.
     fn drops(&self) -> bool;
 
-    /// What the strategy stores besides making a view.
+    /// Returns the strategy's effect on stored data.
     fn effect(&self) -> StrategyEffect {
         StrategyEffect::None
     }
 
-    /// Returns what remains, and stores what the strategy has to store.
+    /// Returns the remaining window and performs the strategy's writes.
     ///
     /// # Errors
-    /// What the strategy's model or store returns; a strategy that fails has lost nothing.
+    /// The errors of the strategy's model or store. A strategy that fails loses no data.
     ///
     /// # Cancellation
-    /// The conversation is as it was; what the strategy keeps for itself, such as a summary, is whole or absent.
+    /// The conversation does not change. The strategy's own data, such as a summary, is written completely or
+    /// not at all.
     async fn compact(&self, window: Window) -> Result<Window>;
 
-    /// Returns what remains, and what [`compact`](Self::compact) would store, without storing it. The caller stores it
-    /// once the window has been used, or drops it. A strategy with an [`effect`](Self::effect) implements this.
+    /// Returns the remaining window and the writes that [`compact`](Self::compact) would perform, without
+    /// performing them. The caller performs them once the window has been used, or drops them. A strategy
+    /// with an [`effect`](Self::effect) implements this method.
     ///
     /// # Errors
-    /// As `compact`.
+    /// The errors of `compact`.
     ///
     /// # Cancellation
-    /// Nothing is stored.
+    /// Dropping the future stores nothing.
     async fn prepare(&self, window: Window, _: &Preparation) -> Result<Prepared> {
         Ok(self.compact(window).await?.into())
     }
 }
 
-/// What an agent's model loop asks of its context (RAVI-4).
+/// The interface between an agent's model loop and its context.
 #[async_trait]
 pub trait AgentContextProtocol: fmt::Debug + Send + Sync + 'static {
-    /// Reads a session and returns what the model is to see of it, oldest first.
+    /// Reads a session and returns the window for the model, oldest message first.
     ///
     /// # Errors
-    /// What the history and the strategies return.
+    /// The errors of the history and the strategies.
     ///
     /// # Cancellation
-    /// Nothing is stored.
+    /// Dropping the future stores nothing.
     async fn get_prompt_window(&self, session: &SessionId) -> Result<Window>;
 }

@@ -1,4 +1,4 @@
-//! The models that an agent runtime brings along.
+//! Model traits that an agent runtime implements.
 
 use std::fmt;
 
@@ -9,39 +9,40 @@ use crate::error::Result;
 use crate::message::ChatMessage;
 use crate::storage::vector::Embedding;
 
-/// Turns texts into embeddings.
+/// A model that turns texts into embeddings.
 #[async_trait]
 pub trait Embedder: fmt::Debug + Send + Sync + 'static {
-    /// How many dimensions its embeddings have.
+    /// Returns the number of dimensions of the embeddings.
     fn dimensions(&self) -> usize;
 
-    /// Embeds texts: one embedding for each, in their order, all of [`dimensions`](Self::dimensions).
+    /// Embeds texts. Returns one embedding for each text, in the same order, each with
+    /// [`dimensions`](Self::dimensions) dimensions.
     ///
     /// # Errors
-    /// The model's own: `Unavailable`, `Timeout`, `ResourceExhausted`, `PermissionDenied`.
+    /// The errors of the model: `Unavailable`, `Timeout`, `ResourceExhausted`, `PermissionDenied`.
     ///
     /// # Cancellation
-    /// Nothing is stored; the model's work may be lost.
+    /// Dropping the future stores nothing. The model's work may be lost.
     async fn embed(&self, texts: &[&str]) -> Result<Vec<Embedding>>;
 }
 
-/// What to ask a language model.
+/// A request to a language model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LanguageModelRequest {
-    /// The conversation, oldest first.
+    /// The conversation, oldest message first.
     pub messages: Vec<ChatMessage>,
-    /// Most tokens of the answer; `None` leaves it to the model.
+    /// The maximum number of tokens in the reply; `None` uses the model's default.
     pub output_tokens_max: Option<u32>,
 }
 
 impl LanguageModelRequest {
-    /// Asks with these messages.
+    /// Creates a request with these messages.
     #[must_use]
     pub fn new(messages: Vec<ChatMessage>) -> Self {
         Self { messages, output_tokens_max: None }
     }
 
-    /// Limits the answer.
+    /// Limits the number of tokens in the reply.
     #[must_use]
     pub fn with_output_tokens_max(mut self, output_tokens_max: u32) -> Self {
         self.output_tokens_max = Some(output_tokens_max);
@@ -49,18 +50,19 @@ impl LanguageModelRequest {
     }
 }
 
-/// Continues a conversation.
+/// A model that continues a conversation.
 #[async_trait]
 pub trait LanguageModel: fmt::Debug + Send + Sync + 'static {
-    /// The model's name, for budgets and logs.
+    /// Returns the model's name, for budgets and logs.
     fn name(&self) -> &str;
 
-    /// Answers the conversation with one message of the assistant.
+    /// Returns the assistant's next message of the conversation.
     ///
     /// # Errors
-    /// The model's own: `Unavailable`, `Timeout`, `ResourceExhausted`, `PermissionDenied`, `InvalidInput`.
+    /// The errors of the model: `Unavailable`, `Timeout`, `ResourceExhausted`, `PermissionDenied`,
+    /// `InvalidInput`.
     ///
     /// # Cancellation
-    /// Nothing is stored; the model's work may be lost.
+    /// Dropping the future stores nothing. The model's work may be lost.
     async fn generate(&self, request: LanguageModelRequest) -> Result<ChatMessage>;
 }

@@ -1,16 +1,16 @@
-//! How long a conversation is kept.
+//! History retention.
 
 use serde::{Deserialize, Serialize};
 
-/// What remains of a run's messages when the run ends (RAVI-3).
+/// The messages of a run that remain after the run ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum HistoryRetention {
-    /// Everything, for good.
+    /// All messages remain permanently.
     #[default]
     Permanent,
-    /// Nothing: the run's messages are cleared when it ends.
+    /// No messages remain: the run's messages are cleared when the run ends.
     Run,
-    /// Nothing: the messages are never written.
+    /// No messages remain, because the run's messages are never written.
     None,
 }

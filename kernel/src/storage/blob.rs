@@ -1,7 +1,8 @@
-//! Files: the contract of [`BlobStore`].
+//! File storage: the contract of [`BlobStore`].
 //!
-//! A blob is bytes under a [`BlobKey`], with a content type, user metadata and an [`ETag`] that changes with every
-//! write. Definitions: RAVI-12; conditions as in RFC 9110; presigned URLs and the limits of user metadata as in S3.
+//! A blob is a sequence of bytes under a [`BlobKey`]. It has a content type, user metadata and an [`ETag`]
+//! that changes with every write. Conditions follow RFC 9110. Presigned URLs and the limits of user metadata
+//! follow S3.
 
 mod body;
 mod check;
@@ -24,13 +25,13 @@ pub use types::{
 use super::Store;
 use crate::error::{Error, Result};
 
-/// A stream of the blobs of a listing.
+/// A stream of the blobs in a listing.
 pub type BlobEntries = BoxStream<'static, Result<BlobEntry>>;
 
-/// Stores files.
+/// A store of files.
 ///
-/// Conveniences (`get_bytes`, `put_bytes`) are in [`BlobStoreExt`].
-// The default bodies use none of their arguments.
+/// [`BlobStoreExt`] has the convenience methods (`get_bytes`, `put_bytes`).
+// The default bodies do not use their arguments.
 #[allow(unused_variables)]
 #[async_trait]
 pub trait BlobStore: Store {
@@ -56,20 +57,22 @@ pub trait BlobStore: Store {
     /// - **BLOB-018** Without it, a key longer than the store keeps is `Unsupported` naming `key`, here, as the target of
     ///   `copy` and in `presign`, and nothing changes.
     ///
-    /// Without `blob-long-keys` the store joins namespace and key to a name that its place can only hold up to some
-    /// length; between the two limits it depends on their lengths and characters whether a key is kept, and the same key
-    /// in the same namespace is always answered alike.
+    /// Without `blob-long-keys`, the store joins the namespace and the key to a name of limited length.
+    /// Between the two limits above, the lengths and the characters of both determine if the store keeps a
+    /// key. The result for the same key in the same namespace is always the same.
     ///
     /// # Errors
-    /// `InvalidInput` for user metadata over 64 entries or 2,048 bytes or outside its grammar, or a content type over
-    /// 256 bytes or not visible ASCII; `Conflict`, `Unsupported`; the stream's own error;
-    /// `ResourceExhausted` at a cap.
+    /// `InvalidInput` if the user metadata has more than 64 entries, more than 2,048 bytes or characters
+    /// outside its grammar, or if the content type is empty, has more than 256 bytes or contains anything but
+    /// visible ASCII with inner spaces; `Conflict`; `Unsupported`; the error of the stream;
+    /// `ResourceExhausted` if a quota is reached.
     ///
     /// # Cancellation
-    /// The blob is written whole or not at all, and what was sent of it is removed.
+    /// The blob is written completely or not at all. Parts that were already sent are removed.
     ///
     /// # Complexity
-    /// O(bytes); memory is bounded by a few pieces, whatever the size, except where the store keeps blobs in memory.
+    /// O(bytes). Memory use is bounded by a few pieces, independent of the blob's size, unless the store
+    /// keeps blobs in memory.
     async fn put(&self, key: &BlobKey, body: BlobBody, options: BlobPutOptions) -> Result<BlobInfo> {
         Err(Error::not_implemented("blobs.put"))
     }
@@ -86,18 +89,18 @@ pub trait BlobStore: Store {
     ///   `NotFound`, and `delete` answers that no blob was there.
     ///
     /// # Errors
-    /// `NotFound`; `InvalidInput` for an empty range or one outside the blob.
+    /// `NotFound`; `InvalidInput` if the range is empty or outside the blob.
     ///
     /// # Cancellation
     /// Dropping the stream ends the read.
     ///
     /// # Complexity
-    /// O(bytes delivered); memory is bounded by a few pieces.
+    /// O(bytes delivered). Memory use is bounded by a few pieces.
     async fn get(&self, key: &BlobKey, options: BlobGetOptions) -> Result<BlobRead> {
         Err(Error::not_implemented("blobs.get"))
     }
 
-    /// Reads what is known of a blob without its bytes.
+    /// Reads the size, content type, metadata and `ETag` of a blob without its bytes.
     ///
     /// - **BLOB-026** Size, content type, user metadata and `ETag` are those of the last write, equal to its answer.
     /// - **BLOB-027** A blob that is not there is `NotFound`.
@@ -106,7 +109,7 @@ pub trait BlobStore: Store {
     /// `NotFound`.
     ///
     /// # Cancellation
-    /// Nothing to undo.
+    /// Dropping the future needs no cleanup.
     ///
     /// # Complexity
     /// O(1).
@@ -125,13 +128,13 @@ pub trait BlobStore: Store {
     /// - **BLOB-035** Each item carries the size and the `ETag` that `head` returns.
     ///
     /// # Errors
-    /// `InvalidInput` for a prefix over 512 bytes or with NUL.
+    /// `InvalidInput` if the prefix has more than 512 bytes or contains NUL.
     ///
     /// # Cancellation
     /// Dropping the stream ends the listing.
     ///
     /// # Complexity
-    /// O(blobs listed), read in pages or by folder.
+    /// O(blobs listed). The store reads them in pages or by folder.
     async fn list(&self, prefix: &str, after: Option<&BlobKey>) -> Result<BlobEntries> {
         Err(Error::not_implemented("blobs.list"))
     }
@@ -144,18 +147,19 @@ pub trait BlobStore: Store {
     /// - **BLOB-039** Copying a blob onto itself leaves its bytes, content type and user metadata.
     ///
     /// # Errors
-    /// `NotFound`; `Unsupported` for a target key that the store does not keep; `ResourceExhausted` at a cap.
+    /// `NotFound`; `Unsupported` if the store does not keep the target key; `ResourceExhausted` if a quota is
+    /// reached.
     ///
     /// # Cancellation
-    /// Copied whole or not at all.
+    /// The blob is copied completely or not at all.
     ///
     /// # Complexity
-    /// O(bytes) or better; the bytes do not pass through the caller.
+    /// O(bytes) or better. The bytes do not pass through the caller.
     async fn copy(&self, source: &BlobKey, target: &BlobKey) -> Result<BlobInfo> {
         Err(Error::not_implemented("blobs.copy"))
     }
 
-    /// Deletes a blob and says whether it was there.
+    /// Deletes a blob. Returns `true` if the blob existed.
     ///
     /// - **BLOB-040** A deleted blob is `NotFound` and not listed, and the answer says that it was there.
     /// - **BLOB-041** Deleting a blob that is not there answers so and is no error.
@@ -163,14 +167,15 @@ pub trait BlobStore: Store {
     /// - **BLOB-043** Of concurrent deletions of a blob that nobody writes, all succeed, at least one answers that it was
     ///   there, and it is gone.
     ///
-    /// More than one may answer so: not every backend looks and deletes in one step. Whoever must be the only one to act
-    /// on a deletion claims it elsewhere first, such as by `create` in a [`KeyValueStore`](crate::KeyValueStore).
+    /// More than one concurrent deletion can return `true`, because not every backend checks and deletes in
+    /// one step. If only one caller may act on a deletion, claim the deletion first, for example by `create`
+    /// in a [`KeyValueStore`](crate::KeyValueStore).
     ///
     /// # Errors
-    /// Only the backend's own.
+    /// Only errors of the backend itself.
     ///
     /// # Cancellation
-    /// Deleted or not deleted.
+    /// The deletion happens completely or not at all.
     ///
     /// # Complexity
     /// O(1).
@@ -178,7 +183,7 @@ pub trait BlobStore: Store {
         Err(Error::not_implemented("blobs.delete"))
     }
 
-    /// Makes a URL by which somebody without credentials can read or write one blob for a while (RAVI-12).
+    /// Creates a URL that allows reading or writing one blob without credentials, for a limited time.
     ///
     /// - **BLOB-050** The answer names the method asked for and an expiry that lies as far ahead as asked.
     /// - **BLOB-051** A method that the store does not declare is `Unsupported`.
@@ -186,13 +191,14 @@ pub trait BlobStore: Store {
     ///   for callers that then read through the store.
     ///
     /// # Errors
-    /// `InvalidInput` for a validity under one second or over seven days, or a content type with `Get`; `Unsupported`.
+    /// `InvalidInput` if the validity is under one second or over seven days, or if a content type is given
+    /// with `Get`, or if [`put`](Self::put) would refuse the content type; `Unsupported`.
     ///
     /// # Cancellation
-    /// Nothing to undo.
+    /// Dropping the future needs no cleanup.
     ///
     /// # Complexity
-    /// O(1), without I/O where the backend allows.
+    /// O(1), without I/O if the backend allows it.
     async fn presign(&self, key: &BlobKey, request: &PresignRequest) -> Result<PresignedUrl> {
         Err(Error::not_implemented("blobs.presign"))
     }

@@ -1,6 +1,6 @@
 //! Knowledge graphs: the contract of [`GraphStore`].
 //!
-//! Entities are nodes, relationships directed edges; both have a type and properties. Definitions: RAVI-14, RAVI-15.
+//! Entities are nodes and relationships are directed edges. Both have a type and properties.
 
 mod check;
 mod types;
@@ -22,12 +22,12 @@ use crate::id::{EntityId, RelationshipId};
 use crate::metadata::Metadata;
 use crate::page::{Page, PageRequest};
 
-/// Stores entities and the relationships between them, and walks them.
-// The default bodies use none of their arguments.
+/// A store of entities and the relationships between them, with graph traversal.
+// The default bodies do not use their arguments.
 #[allow(unused_variables)]
 #[async_trait]
 pub trait GraphStore: Store {
-    /// Writes entities, new ones and replacements alike.
+    /// Writes entities. New ids are created and existing ids are replaced.
     ///
     /// - **GRAPH-001** An entity reads back equal: type and properties as given.
     /// - **GRAPH-002** An entity that is there is replaced whole, type and properties, and keeps its relationships.
@@ -35,10 +35,10 @@ pub trait GraphStore: Store {
     /// - **GRAPH-004** A batch is stored whole or not at all.
     ///
     /// # Errors
-    /// `InvalidInput` for 0 or more than 1,000 entities, an id named twice, or refused properties.
+    /// `InvalidInput` for 0 or more than 1,000 entities, a duplicate id, or refused properties.
     ///
     /// # Cancellation
-    /// The batch is written whole or not at all.
+    /// The batch is written completely or not at all.
     ///
     /// # Complexity
     /// O(batch).
@@ -46,7 +46,7 @@ pub trait GraphStore: Store {
         Err(Error::not_implemented("graph.upsert_entities"))
     }
 
-    /// Writes relationships, new ones and replacements alike.
+    /// Writes relationships. New ids are created and existing ids are replaced.
     ///
     /// - **GRAPH-005** A relationship reads back equal: type, both ends and properties as given.
     /// - **GRAPH-006** A relationship whose source or target does not exist is `NotFound`, and the batch writes nothing.
@@ -56,10 +56,11 @@ pub trait GraphStore: Store {
     /// - **GRAPH-010** A relationship never outlives or lacks an end, also when entities are deleted meanwhile.
     ///
     /// # Errors
-    /// `InvalidInput` for 0 or more than 1,000 relationships, an id named twice, or refused properties; `NotFound`.
+    /// `InvalidInput` for 0 or more than 1,000 relationships, a duplicate id, or refused properties;
+    /// `NotFound`.
     ///
     /// # Cancellation
-    /// The batch is written whole or not at all.
+    /// The batch is written completely or not at all.
     ///
     /// # Complexity
     /// O(batch).
@@ -75,7 +76,7 @@ pub trait GraphStore: Store {
     /// `InvalidInput` for more than 10,000 ids.
     ///
     /// # Cancellation
-    /// Nothing to undo.
+    /// Dropping the future needs no cleanup.
     ///
     /// # Complexity
     /// O(ids).
@@ -91,7 +92,7 @@ pub trait GraphStore: Store {
     /// `InvalidInput` for more than 10,000 ids.
     ///
     /// # Cancellation
-    /// Nothing to undo.
+    /// Dropping the future needs no cleanup.
     ///
     /// # Complexity
     /// O(ids).
@@ -99,10 +100,11 @@ pub trait GraphStore: Store {
         Err(Error::not_implemented("graph.get_relationships"))
     }
 
-    /// Walks outward from an entity, breadth first, and returns what it reached.
+    /// Traverses the graph from an entity, breadth first, and returns the entities and relationships reached.
     ///
-    /// An entity's hops are the length of the shortest walk to it. Entities come in the order of hops and then of their
-    /// ids' bytes, the start first; relationships in the byte order of their ids.
+    /// The hops of an entity are the length of the shortest path to it. Entities are ordered by hops and then
+    /// by the bytes of their ids, with the start entity first. Relationships are in the byte order of their
+    /// ids.
     ///
     /// - **GRAPH-020** Relationships are walked in both directions unless the query asks for out or in.
     /// - **GRAPH-021** Exactly the entities within `depth` hops are reached, each once, with its hops.
@@ -121,7 +123,7 @@ pub trait GraphStore: Store {
     /// `InvalidInput` for a depth over 32, a limit over 10,000, or more than 64 types.
     ///
     /// # Cancellation
-    /// Nothing to undo.
+    /// Dropping the future needs no cleanup.
     ///
     /// # Complexity
     /// O(relationships of the entities visited).
@@ -137,10 +139,10 @@ pub trait GraphStore: Store {
     /// - **GRAPH-033** Deleting an entity that is not there answers so.
     ///
     /// # Errors
-    /// Only the backend's own.
+    /// Only errors of the backend itself.
     ///
     /// # Cancellation
-    /// All of it is deleted, or none.
+    /// The entity and all its relationships are deleted, or nothing is deleted.
     ///
     /// # Complexity
     /// O(relationships of the entity).
@@ -148,18 +150,18 @@ pub trait GraphStore: Store {
         Err(Error::not_implemented("graph.delete_entity"))
     }
 
-    /// Deletes a relationship and says whether it was there.
+    /// Deletes a relationship. Returns `true` if the relationship existed.
     ///
     /// - **GRAPH-034** The relationship is gone from reads and walks, and its ends stay.
     ///
     /// # Errors
-    /// Only the backend's own.
+    /// Only errors of the backend itself.
     ///
     /// # Cancellation
-    /// Deleted or not deleted.
+    /// The deletion happens completely or not at all.
     ///
     /// # Complexity
-    /// O(1) beyond finding it.
+    /// O(1) plus the cost of finding the relationship.
     async fn delete_relationship(&self, relationship: &RelationshipId) -> Result<bool> {
         Err(Error::not_implemented("graph.delete_relationship"))
     }
@@ -174,7 +176,7 @@ pub trait GraphStore: Store {
     /// `InvalidInput` for a limit over 10,000 or a refused filter.
     ///
     /// # Cancellation
-    /// Nothing to undo.
+    /// Dropping the future needs no cleanup.
     ///
     /// # Complexity
     /// O(entities of the type).
@@ -195,10 +197,10 @@ pub trait GraphStore: Store {
     /// `InvalidInput` for a limit over 10,000 or a refused filter.
     ///
     /// # Cancellation
-    /// Nothing to undo.
+    /// Dropping the future needs no cleanup.
     ///
     /// # Complexity
-    /// O(relationships of the ends or the type given).
+    /// O(relationships of the given ends or type).
     async fn find_relationships(
         &self,
         query: &RelationshipQuery,
@@ -207,23 +209,23 @@ pub trait GraphStore: Store {
         Err(Error::not_implemented("graph.find_relationships"))
     }
 
-    /// Counts what the graph holds.
+    /// Counts the entities and relationships of the graph.
     ///
     /// - **GRAPH-039** The counts are those of the entities and relationships that can be read.
     ///
     /// # Errors
-    /// Only the backend's own.
+    /// Only errors of the backend itself.
     ///
     /// # Cancellation
-    /// Nothing to undo.
+    /// Dropping the future needs no cleanup.
     ///
     /// # Complexity
-    /// O(1) where the backend keeps count, else O(graph).
+    /// O(1) if the backend maintains a counter, otherwise O(graph).
     async fn count(&self) -> Result<GraphCounts> {
         Err(Error::not_implemented("graph.count"))
     }
 
-    /// The store as one that answers openCypher, asked for at run time (RAVI-15).
+    /// Returns the openCypher interface of the store; `None` if the store has none.
     ///
     /// - **GRAPH-040** It is there exactly when the store declares the capability `cypher`.
     fn as_cypher(&self) -> Option<&dyn CypherCapable> {
@@ -231,11 +233,12 @@ pub trait GraphStore: Store {
     }
 }
 
-/// A graph that answers openCypher queries.
+/// A graph that runs openCypher queries.
 ///
-/// An entity is a node with the label `Entity` and the properties `id`, `type` and `properties`. A relationship is an
-/// edge of the type `Relationship` from its source to its target, with the properties `id`, `type`, `source`, `target`
-/// and `properties`. The contract's types are data and not labels, for they may hold any text:
+/// An entity is a node with the label `Entity` and the properties `id`, `type` and `properties`. A
+/// relationship is an edge of the type `Relationship` from its source to its target, with the properties
+/// `id`, `type`, `source`, `target` and `properties`. The types of the contract are data and not labels,
+/// because they may contain any text:
 ///
 /// ```text
 /// MATCH (person:Entity {type: 'person'})-[r:Relationship {type: 'knows'}]->(friend:Entity)
@@ -244,15 +247,16 @@ pub trait GraphStore: Store {
 /// ```
 #[async_trait]
 pub trait CypherCapable: GraphStore {
-    /// Runs a query that reads, with parameters; no text is ever spliced into it.
+    /// Runs a read-only query with parameters. Parameters are never spliced into the query text.
     ///
-    /// Each record is one row, with a column for each item of `RETURN`, by its alias or else its text. A node
-    /// comes as the JSON form of [`Entity`], an edge as that of [`Relationship`], a path as an object of its `entities`
-    /// and `relationships` in the order of the path. Numbers that JSON lacks come as the strings `"NaN"`, `"Infinity"`
-    /// and `"-Infinity"`.
+    /// Each record is one row, with a column for each item of `RETURN`. The column's name is the alias or,
+    /// without one, the text of the item. A node is returned as the JSON form of [`Entity`], and an edge as
+    /// that of [`Relationship`]. A path is returned as an object with its `entities` and `relationships` in
+    /// the order of the path. Numbers that JSON cannot express are returned as the strings `"NaN"`,
+    /// `"Infinity"` and `"-Infinity"`.
     ///
-    /// The query is the program's own text, and what users say belongs into the parameters. It cannot leave its
-    /// namespace, and of functions it has openCypher's and none of the database's.
+    /// The query is text of the program; pass user input as parameters. A query cannot leave its namespace.
+    /// It can call the functions of openCypher and no functions of the database.
     ///
     /// - **GRAPH-041** A query sees the entities and relationships of its namespace, parameters included as data.
     /// - **GRAPH-042** Labels, types and properties are those above, and each value matches as it was stored.
@@ -261,14 +265,14 @@ pub trait CypherCapable: GraphStore {
     /// - **GRAPH-044** A query that would write is refused with `InvalidInput` and changes nothing.
     ///
     /// # Errors
-    /// `InvalidInput` for a query that does not parse, would write, returns `*` or one column twice, calls a function of
-    /// the database, is longer than 64 KiB or holds NUL, or for parameters that [`Metadata::check`] refuses;
-    /// `ResourceExhausted` for more than 10,000 rows, which `LIMIT` avoids.
+    /// `InvalidInput` if the query does not parse, writes, returns `*` or one column twice, calls a function
+    /// of the database, is longer than 64 KiB or contains NUL, or if [`Metadata::check`] refuses the
+    /// parameters; `ResourceExhausted` for more than 10,000 rows, which `LIMIT` avoids.
     ///
     /// # Cancellation
-    /// Nothing to undo.
+    /// Dropping the future needs no cleanup.
     ///
     /// # Complexity
-    /// The query's own.
+    /// The cost of the query.
     async fn cypher(&self, query: &str, parameters: Metadata) -> Result<Vec<CypherRow>>;
 }

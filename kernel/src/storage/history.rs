@@ -1,8 +1,8 @@
 //! Conversations: the contract of [`HistoryProvider`].
 //!
-//! A [`Thread`] is one agent's session. Its messages stand in the order of their [`Seq`], which the store assigns; the
-//! same numbers order the thread's events, so that a reader that pages by `Seq`, or subscribes from one, meets
-//! everything once and in order. Definitions: RAVI-2, RAVI-3, PK-1 to PK-4, AKKA-1, AKKA-5, AKKA-6, ALQ-7.
+//! A [`Thread`] is one session of one agent. Its messages are ordered by their [`Seq`], which the store
+//! assigns. The events of the thread share this sequence. A reader that pages by `Seq`, or subscribes from a
+//! `Seq`, therefore receives everything once and in order.
 
 mod check;
 mod ext;
@@ -29,14 +29,14 @@ use crate::page::{Page, PageRequest};
 /// A stream of a thread's events.
 pub type HistoryEvents = BoxStream<'static, Result<HistoryEvent>>;
 
-/// Stores conversations, message by message.
+/// A store of conversations, message by message.
 ///
-/// Conveniences (`append` of one message, reading a whole thread) are in [`HistoryProviderExt`].
-// The default bodies use none of their arguments.
+/// [`HistoryProviderExt`] has the convenience methods: `append` for one message, and reading a whole thread.
+// The default bodies do not use their arguments.
 #[allow(unused_variables)]
 #[async_trait]
 pub trait HistoryProvider: Store {
-    /// Appends messages to a thread, which begins to exist with its first message.
+    /// Appends messages to a thread. The first message creates the thread.
     ///
     /// - **HIST-001** The messages read back in the order given, equal in every field, byte for byte in text, arguments
     ///   and results.
@@ -55,17 +55,19 @@ pub trait HistoryProvider: Store {
     /// - **HIST-013** An append with a time to live sets it for the whole thread, as `set_ttl` does.
     /// - **HIST-014** A thread takes messages up to the size limit and text of any UTF-8, NUL included.
     ///
-    /// "The same messages" means equal in everything but `created_at`, which a retrying caller may have stamped anew.
+    /// "The same messages" means equal in every field except `created_at`, because a caller may set a new
+    /// timestamp for a retry.
     ///
     /// # Errors
-    /// `InvalidInput` for 0 or more than 1,000 messages, a message over 4 MiB, a batch over 16 MiB, or what
-    /// [`ChatMessage::check`] refuses; `Conflict` for a used idempotency key; `ResourceExhausted` at a cap.
+    /// `InvalidInput` for 0 or more than 1,000 messages, a message over 4 MiB, a batch over 16 MiB, a
+    /// message that [`ChatMessage::check`] refuses, or a time to live of less than 1 ms or more than 100
+    /// years; `Conflict` for a used idempotency key; `ResourceExhausted` if a quota is reached.
     ///
     /// # Cancellation
-    /// The batch is written whole or not at all; an idempotency key makes the retry safe.
+    /// The batch is written completely or not at all. An idempotency key makes the retry safe.
     ///
     /// # Complexity
-    /// O(batch), whatever the length of the thread.
+    /// O(batch), independent of the thread's length.
     async fn append_many(
         &self,
         thread: &Thread,
@@ -75,7 +77,7 @@ pub trait HistoryProvider: Store {
         Err(Error::not_implemented("history.append_many"))
     }
 
-    /// Reads a window counted from the oldest message.
+    /// Reads messages by their offset from the oldest message.
     ///
     /// - **HIST-020** Reading a thread that holds nothing returns nothing and is no error.
     /// - **HIST-021** Messages come oldest first.
@@ -87,15 +89,16 @@ pub trait HistoryProvider: Store {
     /// `InvalidInput` for a limit over 10,000.
     ///
     /// # Cancellation
-    /// Nothing is read twice or lost.
+    /// No message is skipped or read twice.
     ///
     /// # Complexity
-    /// O(limit) beyond finding the offset, which may cost O(offset) or a logarithm; prefer paging by `Seq`.
+    /// O(limit) plus the cost of finding the offset, which may be logarithmic or O(offset). Prefer paging by
+    /// `Seq`.
     async fn get_messages(&self, thread: &Thread, offset: u64, limit: usize) -> Result<Vec<StoredMessage>> {
         Err(Error::not_implemented("history.get_messages"))
     }
 
-    /// Reads the newest messages, optionally only those before a `Seq`, in order, oldest first.
+    /// Reads the newest messages, optionally only those before a `Seq`, oldest first.
     ///
     /// - **HIST-025** The newest `limit` messages are returned, oldest first.
     /// - **HIST-026** With `before`, only messages whose `Seq` is smaller are considered, so that a reader can walk back
@@ -106,16 +109,16 @@ pub trait HistoryProvider: Store {
     /// `InvalidInput` for a limit over 10,000.
     ///
     /// # Cancellation
-    /// Nothing to undo.
+    /// Dropping the future needs no cleanup.
     ///
     /// # Complexity
-    /// O(limit), whatever the length of the thread (PK-4).
+    /// O(limit), independent of the thread's length.
     async fn tail(&self, thread: &Thread, before: Option<Seq>, limit: usize) -> Result<Vec<StoredMessage>> {
         Err(Error::not_implemented("history.tail"))
     }
 
-    /// Reads the newest messages of those that a filter of authors and roles keeps, optionally only those before a `Seq`
-    /// (AKKA-4).
+    /// Reads the newest messages that pass a filter of authors and roles, optionally only those before a
+    /// `Seq`.
     ///
     /// - **HIST-090** The newest `limit` messages that the filter keeps are returned, oldest first and with their own
     ///   `Seq`: the filter comes first, and the limit counts what it keeps, however far back that stands.
@@ -131,18 +134,19 @@ pub trait HistoryProvider: Store {
     ///   the filter keeps returns all of that.
     /// - **HIST-097** Messages that came by a fork or a replacement are kept by their authors as appended ones are.
     ///
-    /// The store does not hand over what the filter drops, and looks at no message older than the last one it returns
-    /// where that fills the limit.
+    /// The store does not return the messages that the filter drops. Once the limit is reached, it reads no
+    /// message older than the last one returned.
     ///
     /// # Errors
     /// `InvalidInput` for a limit over 10,000, or a filter that names more than 64 agents and roles.
     ///
     /// # Cancellation
-    /// Nothing to undo.
+    /// Dropping the future needs no cleanup.
     ///
     /// # Complexity
-    /// O(messages back to the oldest returned) in the store, and to the beginning of the thread where the filter keeps
-    /// fewer than `limit`; O(limit) is handed over. A store may keep an index by author, and then look at less.
+    /// The store reads O(messages back to the oldest returned). If fewer than `limit` messages pass the
+    /// filter, it reads back to the beginning of the thread. It returns O(limit) messages. A store may
+    /// maintain an index by author and read fewer messages.
     async fn tail_matching(
         &self,
         thread: &Thread,
@@ -165,15 +169,15 @@ pub trait HistoryProvider: Store {
     /// `InvalidInput` for a limit over 10,000.
     ///
     /// # Cancellation
-    /// Nothing to undo.
+    /// Dropping the future needs no cleanup.
     ///
     /// # Complexity
-    /// O(limit), whatever the length of the thread.
+    /// O(limit), independent of the thread's length.
     async fn page_after(&self, thread: &Thread, after: Seq, limit: usize) -> Result<Vec<StoredMessage>> {
         Err(Error::not_implemented("history.page_after"))
     }
 
-    /// Tells how many messages a thread holds, their size, and its last `Seq`.
+    /// Returns the number of messages in a thread, their size, and the last `Seq`.
     ///
     /// - **HIST-031** The counts are those of the messages that can be read, and 0 for a thread that holds nothing.
     /// - **HIST-032** `bytes` is the sum of [`ChatMessage::size_bytes`] over these messages.
@@ -181,10 +185,10 @@ pub trait HistoryProvider: Store {
     ///   the thread is cleared.
     ///
     /// # Errors
-    /// Only the backend's own.
+    /// Only errors of the backend itself.
     ///
     /// # Cancellation
-    /// Nothing to undo.
+    /// Dropping the future needs no cleanup.
     ///
     /// # Complexity
     /// O(1).
@@ -200,7 +204,7 @@ pub trait HistoryProvider: Store {
     /// - **HIST-037** `Seq` goes on after a clear and does not restart.
     ///
     /// # Errors
-    /// Only the backend's own.
+    /// Only errors of the backend itself.
     ///
     /// # Cancellation
     /// All messages are removed, or none.
@@ -211,25 +215,25 @@ pub trait HistoryProvider: Store {
         Err(Error::not_implemented("history.clear"))
     }
 
-    /// Removes the messages of one run (RAVI-3).
+    /// Removes the messages of one run.
     ///
     /// - **HIST-038** Exactly the messages tagged with the run go; the answer says how many, and the rest keep their
     ///   order and `Seq`.
     /// - **HIST-039** A run that has no messages answers 0 and makes no event.
     ///
     /// # Errors
-    /// Only the backend's own.
+    /// Only errors of the backend itself.
     ///
     /// # Cancellation
     /// All messages of the run are removed, or none.
     ///
     /// # Complexity
-    /// O(messages of the run), with an index, else O(messages of the thread).
+    /// O(messages of the run) with an index, otherwise O(messages of the thread).
     async fn clear_run(&self, thread: &Thread, run: &RunId) -> Result<u64> {
         Err(Error::not_implemented("history.clear_run"))
     }
 
-    /// Copies a thread's messages into a thread that holds none (PK-1).
+    /// Copies a thread's messages into a thread that has no messages.
     ///
     /// - **HIST-040** The fork holds the source's messages in order, equal in every field, up to and including `up_to`
     ///   where that is given.
@@ -239,14 +243,14 @@ pub trait HistoryProvider: Store {
     /// - **HIST-044** A fork's `Seq` numbers are the target's own: contiguous, beginning after its last one.
     /// - **HIST-045** Of concurrent forks into one target, one succeeds and the others are `AlreadyExists`.
     ///
-    /// A fork takes neither the source's time to live nor its idempotency keys. Forking a thread into itself is
-    /// `AlreadyExists`.
+    /// A fork copies neither the source's time to live nor its idempotency keys. Forking a thread into itself
+    /// is `AlreadyExists`.
     ///
     /// # Errors
-    /// `NotFound`, `AlreadyExists`; `ResourceExhausted` at a cap.
+    /// `NotFound`; `AlreadyExists`; `ResourceExhausted` if a quota is reached.
     ///
     /// # Cancellation
-    /// The fork is whole or absent.
+    /// The fork is created completely or not at all.
     ///
     /// # Complexity
     /// O(messages copied).
@@ -254,7 +258,7 @@ pub trait HistoryProvider: Store {
         Err(Error::not_implemented("history.fork"))
     }
 
-    /// Puts messages in the place of everything up to a `Seq`, in one step (AKKA-6, ALQ-7).
+    /// Replaces every message up to a `Seq` with new messages, in one step.
     ///
     /// - **HIST-050** Every message up to and including `up_to` goes, the replacement stands in its place, and messages
     ///   that arrived later stay behind it with their `Seq`.
@@ -269,11 +273,11 @@ pub trait HistoryProvider: Store {
     /// - **HIST-057** A thread that holds nothing takes a replacement at `Seq` 0, and its messages can be read.
     ///
     /// # Errors
-    /// `InvalidInput` for `seen` before `up_to`, a negative `up_to`, or messages that an append would refuse;
-    /// `Conflict`; `ResourceExhausted` at a cap.
+    /// `InvalidInput` if `seen` is before `up_to`, if `up_to` is negative, or for messages that an append
+    /// would refuse; `Conflict`; `ResourceExhausted` if a quota is reached.
     ///
     /// # Cancellation
-    /// The replacement happens whole or not at all.
+    /// The replacement happens completely or not at all.
     ///
     /// # Complexity
     /// O(messages removed and written).
@@ -281,7 +285,7 @@ pub trait HistoryProvider: Store {
         Err(Error::not_implemented("history.replace"))
     }
 
-    /// Lists the threads that hold messages, of one agent or of all.
+    /// Lists the threads that have messages, of one agent or of all agents.
     ///
     /// - **HIST-060** Threads are listed once each, in the byte order of agent and then session.
     /// - **HIST-061** Paging with any limit visits each thread that exists throughout exactly once.
@@ -293,10 +297,10 @@ pub trait HistoryProvider: Store {
     /// `InvalidInput` for a limit over 10,000.
     ///
     /// # Cancellation
-    /// Nothing to undo.
+    /// Dropping the future needs no cleanup.
     ///
     /// # Complexity
-    /// O(limit) beyond finding the start.
+    /// O(limit) plus the cost of finding the start.
     async fn list_threads(
         &self,
         agent: Option<&AgentId>,
@@ -305,7 +309,7 @@ pub trait HistoryProvider: Store {
         Err(Error::not_implemented("history.list_threads"))
     }
 
-    /// Sets or removes the time to live of a thread (PK-3).
+    /// Sets or removes the time to live of a thread.
     ///
     /// - **HIST-065** From the instant the time to live passes on the store's clock, the thread reads as empty.
     /// - **HIST-066** With `refresh_on_use`, each append and each read of messages starts the time to live anew.
@@ -319,7 +323,7 @@ pub trait HistoryProvider: Store {
     /// `InvalidInput` for a time to live of less than 1 ms or more than 100 years; `NotFound`.
     ///
     /// # Cancellation
-    /// Set or not set.
+    /// The time to live is set or unchanged.
     ///
     /// # Complexity
     /// O(1).
@@ -327,7 +331,7 @@ pub trait HistoryProvider: Store {
         Err(Error::not_implemented("history.set_ttl"))
     }
 
-    /// Streams what happened to a thread after a `Seq`, and then what happens (AKKA-5).
+    /// Streams the past events of a thread after a `Seq`, and then its live events.
     ///
     /// - **HIST-080** The backlog comes first, then the live events, in the order of `Seq`, each once.
     /// - **HIST-081** Each appended message is an event that carries the message and the thread's size in bytes right
@@ -345,19 +349,20 @@ pub trait HistoryProvider: Store {
     /// - **HIST-098** A subscription that has told of an event ends with `Conflict` when its namespace is erased, unless
     ///   the thread is written past that event's `Seq` before the subscription looks.
     ///
-    /// An `Appended` event's `Seq` is its message's; every other event takes a number of its own. A replacement's
-    /// messages are part of its event when it is live; for a later subscriber they stand in the backlog under their own
-    /// numbers, and the replacement's event follows.
+    /// The `Seq` of an `Appended` event is that of its message. Every other event takes a number that no
+    /// message has. A live replacement event carries the messages of the replacement. A later subscriber
+    /// receives these messages in the backlog under their own numbers, followed by the replacement event.
     ///
     /// # Errors
-    /// The stream ends after an error that it cannot recover from; subscribing again from the last `Seq` goes on, but
-    /// after a `Conflict`, which says that the namespace was erased: what was told is gone, and numbers begin again.
+    /// The stream ends after an error that it cannot recover from. Subscribe again from the last `Seq` to
+    /// continue. After a `Conflict` this is not possible, because the namespace was erased: the delivered
+    /// events are gone, and the numbers restart.
     ///
     /// # Cancellation
     /// Dropping the stream ends the subscription.
     ///
     /// # Complexity
-    /// O(events), read in pages; nothing is buffered beyond a page.
+    /// O(events), read in pages. The store buffers at most one page.
     async fn subscribe(&self, thread: &Thread, after: Seq) -> Result<HistoryEvents> {
         Err(Error::not_implemented("history.subscribe"))
     }

@@ -1,7 +1,8 @@
 //! Small state: the contract of [`KeyValueStore`].
 //!
-//! Keys live in buckets. Every write of a bucket takes the bucket's next [`Revision`], so a key's revision tells
-//! whether somebody wrote in between, and a watcher can go on from the last one it saw. Definitions: ATH-8, ATH-9.
+//! Keys are stored in buckets. Every write to a bucket takes the bucket's next [`Revision`]. A key's revision
+//! therefore shows if another caller wrote the key in between, and a watcher can continue from the last
+//! revision it saw.
 
 mod check;
 mod ext;
@@ -26,14 +27,14 @@ use crate::page::{Page, PageRequest};
 /// A stream of a bucket's changes.
 pub type KeyValueEvents = BoxStream<'static, Result<KeyValueEvent>>;
 
-/// Stores bytes under keys, in buckets.
+/// A store of byte values under keys, in buckets.
 ///
-/// Conveniences (`create`, `put_at`) are in [`KeyValueStoreExt`].
-// The default bodies use none of their arguments.
+/// [`KeyValueStoreExt`] has the convenience methods (`create`, `put_at`).
+// The default bodies do not use their arguments.
 #[allow(unused_variables)]
 #[async_trait]
 pub trait KeyValueStore: Store {
-    /// Writes a value, if the condition holds, and returns its revision.
+    /// Writes a value if the condition holds, and returns its revision.
     ///
     /// - **KV-001** The value reads back byte for byte, any bytes, the empty value included, up to the size limit.
     /// - **KV-002** Each write of a bucket gets a revision greater than all before it in that bucket, deletions and
@@ -52,13 +53,13 @@ pub trait KeyValueStore: Store {
     ///
     /// # Errors
     /// `InvalidInput` for a value over 4 MiB or a time to live of less than 1 ms or more than 100 years;
-    /// `Conflict`; `ResourceExhausted` at a cap.
+    /// `Conflict`; `ResourceExhausted` if a quota is reached.
     ///
     /// # Cancellation
-    /// Written or not written.
+    /// The write happens completely or not at all.
     ///
     /// # Complexity
-    /// O(value), whatever the size of the bucket.
+    /// O(value), independent of the bucket's size.
     async fn put(
         &self,
         bucket: &BucketName,
@@ -76,10 +77,10 @@ pub trait KeyValueStore: Store {
     /// - **KV-022** A key with a time to live returns the instant at which it passes; one without returns none.
     ///
     /// # Errors
-    /// Only the backend's own.
+    /// Only errors of the backend itself.
     ///
     /// # Cancellation
-    /// Nothing to undo.
+    /// Dropping the future needs no cleanup.
     ///
     /// # Complexity
     /// O(value).
@@ -87,7 +88,7 @@ pub trait KeyValueStore: Store {
         Err(Error::not_implemented("key_value.get"))
     }
 
-    /// Deletes a key, at a revision if one is given, and says whether it was there.
+    /// Deletes a key, optionally only at a given revision. Returns `true` if the key existed.
     ///
     /// - **KV-023** A deleted key reads as absent, and the answer says that it was there.
     /// - **KV-024** Deleting a key that is not there answers that it was not, and changes nothing.
@@ -99,10 +100,10 @@ pub trait KeyValueStore: Store {
     /// `Conflict`.
     ///
     /// # Cancellation
-    /// Deleted or not deleted.
+    /// The deletion happens completely or not at all.
     ///
     /// # Complexity
-    /// O(1) beyond finding the key.
+    /// O(1) plus the cost of finding the key.
     async fn delete(&self, bucket: &BucketName, key: &Key, at: Option<Revision>) -> Result<bool> {
         Err(Error::not_implemented("key_value.delete"))
     }
@@ -116,13 +117,13 @@ pub trait KeyValueStore: Store {
     /// - **KV-034** Characters special to some backend (`%`, `_`, `*`, `[`) have no special meaning in a prefix.
     ///
     /// # Errors
-    /// `InvalidInput` for a limit over 10,000, or a prefix over 512 bytes or with NUL.
+    /// `InvalidInput` for a limit over 10,000, or a prefix that has more than 512 bytes or contains NUL.
     ///
     /// # Cancellation
-    /// Nothing to undo.
+    /// Dropping the future needs no cleanup.
     ///
     /// # Complexity
-    /// O(limit) beyond finding the start.
+    /// O(limit) plus the cost of finding the start.
     async fn list(
         &self,
         bucket: &BucketName,
@@ -132,7 +133,7 @@ pub trait KeyValueStore: Store {
         Err(Error::not_implemented("key_value.list"))
     }
 
-    /// Lists the buckets that hold keys, in byte order.
+    /// Lists the buckets that contain keys, in byte order.
     ///
     /// - **KV-035** Each bucket that holds a key is listed once, in byte order, with the number of its keys; a bucket
     ///   whose keys are all gone is not.
@@ -141,7 +142,7 @@ pub trait KeyValueStore: Store {
     /// `InvalidInput` for a limit over 10,000.
     ///
     /// # Cancellation
-    /// Nothing to undo.
+    /// Dropping the future needs no cleanup.
     ///
     /// # Complexity
     /// O(buckets and their keys).
@@ -149,7 +150,8 @@ pub trait KeyValueStore: Store {
         Err(Error::not_implemented("key_value.list_buckets"))
     }
 
-    /// Streams the changes to keys that begin with a prefix: those after a revision, and then the live ones.
+    /// Streams the changes to keys that begin with a prefix: first the changes after a revision, then the
+    /// live ones.
     ///
     /// - **KV-040** The latest change after the revision to each key comes first, in the order of revisions; then the
     ///   live changes follow.
@@ -166,12 +168,12 @@ pub trait KeyValueStore: Store {
     /// - **KV-048** A watch that has told of a change ends with `Conflict` when its namespace is erased, unless the bucket
     ///   is written past that change's revision before the watch looks.
     ///
-    /// A bucket remembers at least its last 1,000 deletions. Watching from a revision older than the last forgotten one
-    /// is `Conflict`: drop what is known of the bucket and watch from revision 0.
+    /// A bucket remembers at least its last 1,000 deletions. Watching from a revision older than the last
+    /// forgotten deletion is `Conflict`: discard the cached state of the bucket and watch from revision 0.
     ///
     /// # Errors
-    /// `InvalidInput` for a prefix over 512 bytes or with NUL; `Conflict` as above. The stream ends after an error that
-    /// it cannot recover from.
+    /// `InvalidInput` for a prefix that has more than 512 bytes or contains NUL; `Conflict` as described
+    /// above. The stream ends after an error that it cannot recover from.
     ///
     /// # Cancellation
     /// Dropping the stream ends the watch.

@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::id::Namespace;
 use crate::{BlobStore, GraphStore, HistoryProvider, KeyValueStore, TaskStore, VectorStore};
 
-/// A store, nothing, or the reason why the store could not be opened.
+/// An open store, no store, or the error from opening the store.
 enum Slot<S: ?Sized> {
     Absent,
     Open(Arc<S>),
@@ -40,10 +40,10 @@ impl<S: ?Sized> Clone for Slot<S> {
     }
 }
 
-/// The stores of one namespace: all six or fewer. Clones share them.
+/// The stores of one namespace: all six or fewer. Clones share the stores.
 ///
-/// Backends return it, the conformance suite and transfers take it. Each contract is open, absent, or failed with the
-/// error that its accessor returns.
+/// Backends return a `StoreSet`; the conformance suite and transfers accept one. Each contract is open,
+/// absent or failed. The accessor of a failed contract returns the error.
 pub struct StoreSet {
     history: Slot<dyn HistoryProvider>,
     vectors: Slot<dyn VectorStore>,
@@ -60,7 +60,8 @@ macro_rules! each_contract {
                 #[doc = concat!("Returns the ", $what, ".")]
                 ///
                 /// # Errors
-                /// `Unsupported` if the set has none; the error of the opening if it failed.
+                /// `Unsupported` if the set has no such store; the error from opening the store if that
+                /// failed.
                 pub fn $field(&self) -> Result<Arc<dyn $kind>> {
                     self.$field.get($operation, Contract::$contract)
                 }
@@ -73,7 +74,8 @@ macro_rules! each_contract {
                 }
             )*
 
-            /// Records why the store of a contract could not be opened; its accessor returns the error.
+            /// Records the error from opening the store of a contract. The contract's accessor returns this
+            /// error.
             #[must_use]
             pub fn with_error(mut self, contract: Contract, error: Error) -> Self {
                 match contract {
@@ -89,7 +91,7 @@ macro_rules! each_contract {
                 open.into_iter().flatten().collect()
             }
 
-            /// Returns the contracts that could not be opened, with the reasons.
+            /// Returns the contracts whose stores could not be opened, with their errors.
             #[must_use]
             pub fn errors(&self) -> Vec<(Contract, &Error)> {
                 let failed = [$(
@@ -98,7 +100,7 @@ macro_rules! each_contract {
                 failed.into_iter().flatten().collect()
             }
 
-            /// Returns what all contracts share of a contract's store; `None` if the set has no such store.
+            /// Returns a contract's store as [`Store`]; `None` if the set has no such store.
             #[must_use]
             pub fn store(&self, contract: Contract) -> Option<&dyn Store> {
                 match contract {
@@ -114,7 +116,7 @@ macro_rules! each_contract {
                 }
             }
 
-            /// Fills the contracts that are absent here from another set.
+            /// Takes the stores of absent contracts from another set.
             #[must_use]
             pub fn or(self, other: Self) -> Self {
                 Self {
@@ -147,13 +149,13 @@ each_contract! {
 }
 
 impl StoreSet {
-    /// A set without stores.
+    /// Creates a set without stores.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Returns what a contract's store declares; `None` if the set has no such store.
+    /// Returns the capabilities of a contract's store; `None` if the set has no such store.
     #[must_use]
     pub fn capabilities(&self, contract: Contract) -> Option<Capabilities> {
         self.store(contract).map(Store::capabilities)
@@ -165,13 +167,14 @@ impl StoreSet {
         Contract::ALL.iter().find_map(|contract| self.store(*contract)).map(Store::namespace)
     }
 
-    /// Removes everything that the namespace holds in all stores of the set.
+    /// Removes everything that the namespace contains in all stores of the set.
     ///
     /// # Errors
-    /// The first error of a store; the other stores are erased all the same. Calling again completes the erasure.
+    /// The first error of a store. The other stores are erased nevertheless. Call `erase` again to complete
+    /// the erasure.
     ///
     /// # Cancellation
-    /// An erasure that is dropped may have removed any part; calling it again completes it.
+    /// If the future is dropped, any part may have been removed. Call `erase` again to complete the erasure.
     pub async fn erase(&self) -> Result<()> {
         let mut result = Ok(());
         for store in Contract::ALL.iter().filter_map(|contract| self.store(*contract)) {

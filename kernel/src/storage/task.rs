@@ -1,10 +1,10 @@
 //! Task boards: the contract of [`TaskStore`].
 //!
-//! A board belongs to an agent in a conversation and holds tasks in the order they were added. Every step of a task is a
-//! compare-and-set in the store, so that several workers can share a board. Definitions: RAVI-16 to RAVI-18; leases and
-//! fencing tokens after Gray and Cheriton (1989) and Kleppmann (2016).
+//! A board belongs to an agent in a conversation and contains tasks in the order in which they were added.
+//! Every transition of a task is a compare-and-set in the store, so several workers can share a board. Leases
+//! and fencing tokens follow Gray and Cheriton (1989) and Kleppmann (2016).
 //!
-//! A task moves by [`update_status`](TaskStore::update_status) along this table, and by no other step:
+//! [`update_status`](TaskStore::update_status) changes the status of a task along this table only:
 //!
 //! | from | to |
 //! |---|---|
@@ -15,8 +15,9 @@
 //! | succeeded | |
 //! | abandoned | |
 //!
-//! `increment_retry` takes a task that is in progress, blocked or failed back to planned; `force_retry` takes any task
-//! there; `claim` takes a planned task to in progress; `settle_conversation` takes what is in progress to succeeded.
+//! Four other methods change the status too. `increment_retry` returns a task that is in progress, blocked or
+//! failed to planned. `force_retry` returns any task to planned. `claim` moves a planned task to in progress.
+//! `settle_conversation` moves tasks in progress to succeeded.
 
 mod check;
 mod types;
@@ -36,12 +37,12 @@ use crate::error::{Error, Result};
 use crate::id::{ConversationId, FencingToken, TaskId, WorkerId};
 use crate::page::{Page, PageRequest};
 
-/// Stores boards of tasks and hands tasks to workers.
-// The default bodies use none of their arguments.
+/// A store of task boards that assigns tasks to workers.
+// The default bodies do not use their arguments.
 #[allow(unused_variables)]
 #[async_trait]
 pub trait TaskStore: Store {
-    /// Makes a board with its first tasks, which may be none.
+    /// Creates a board with its initial tasks, if any.
     ///
     /// - **TASK-001** The board reads back with its label, its parent and its tasks in the order given, all planned.
     /// - **TASK-002** A board that is there is `AlreadyExists` and stays as it is.
@@ -51,11 +52,11 @@ pub trait TaskStore: Store {
     /// - **TASK-005** Of concurrent creations of one board, one succeeds and the others are `AlreadyExists`.
     ///
     /// # Errors
-    /// `InvalidInput` for more than 1,000 tasks, an id named twice, an empty title, a text over its limit, more than 1,000 retries, or
-    /// refused metadata; `AlreadyExists`; `ResourceExhausted` at a cap.
+    /// `InvalidInput` for more than 1,000 tasks, a duplicate id, an empty title, a text over its limit, more
+    /// than 1,000 retries, or refused metadata; `AlreadyExists`; `ResourceExhausted` if a quota is reached.
     ///
     /// # Cancellation
-    /// Board and tasks are made whole or not at all.
+    /// The board and its tasks are created completely or not at all.
     ///
     /// # Complexity
     /// O(tasks).
@@ -72,7 +73,8 @@ pub trait TaskStore: Store {
     /// - **TASK-009** Concurrent additions lose no task and give no position twice.
     ///
     /// # Errors
-    /// `InvalidInput` for 0 tasks or as [`create_task_list`](Self::create_task_list); `NotFound`, `AlreadyExists`.
+    /// `InvalidInput` for 0 tasks or for the reasons of [`create_task_list`](Self::create_task_list);
+    /// `NotFound`; `AlreadyExists`.
     ///
     /// # Cancellation
     /// All tasks are added, or none.
@@ -89,10 +91,10 @@ pub trait TaskStore: Store {
     /// - **TASK-011** The counts by status are those of the tasks that can be read.
     ///
     /// # Errors
-    /// Only the backend's own.
+    /// Only errors of the backend itself.
     ///
     /// # Cancellation
-    /// Nothing to undo.
+    /// Dropping the future needs no cleanup.
     ///
     /// # Complexity
     /// O(tasks of the board), or better.
@@ -105,10 +107,10 @@ pub trait TaskStore: Store {
     /// - **TASK-012** A task reads back equal to what was written last; a task or a board that is not there is `None`.
     ///
     /// # Errors
-    /// Only the backend's own.
+    /// Only errors of the backend itself.
     ///
     /// # Cancellation
-    /// Nothing to undo.
+    /// Dropping the future needs no cleanup.
     ///
     /// # Complexity
     /// O(1).
@@ -116,7 +118,7 @@ pub trait TaskStore: Store {
         Err(Error::not_implemented("tasks.get_task"))
     }
 
-    /// Lists a board's tasks in board order, all or those in some statuses.
+    /// Lists a board's tasks in board order, optionally only those in some statuses.
     ///
     /// - **TASK-013** Exactly the tasks in the statuses asked for are listed, in the order they were added.
     /// - **TASK-014** Paging with any limit visits each task that matches throughout exactly once.
@@ -126,10 +128,10 @@ pub trait TaskStore: Store {
     /// `InvalidInput` for a limit over 10,000.
     ///
     /// # Cancellation
-    /// Nothing to undo.
+    /// Dropping the future needs no cleanup.
     ///
     /// # Complexity
-    /// O(limit) beyond skipping tasks in other statuses.
+    /// O(limit) plus the cost of skipping tasks in other statuses.
     async fn list_tasks(
         &self,
         board: &BoardId,
@@ -139,7 +141,8 @@ pub trait TaskStore: Store {
         Err(Error::not_implemented("tasks.list_tasks"))
     }
 
-    /// Lists boards, of one conversation or of all, in the byte order of conversation and then agent.
+    /// Lists the boards of one conversation or of all conversations, in the byte order of conversation and
+    /// then agent.
     ///
     /// - **TASK-016** Each board is listed once, in order, and paging with any limit misses none.
     ///
@@ -147,10 +150,10 @@ pub trait TaskStore: Store {
     /// `InvalidInput` for a limit over 10,000.
     ///
     /// # Cancellation
-    /// Nothing to undo.
+    /// Dropping the future needs no cleanup.
     ///
     /// # Complexity
-    /// O(limit and the tasks of the boards listed).
+    /// O(limit) plus O(tasks of the boards listed).
     async fn list_boards(
         &self,
         conversation: Option<&ConversationId>,
@@ -159,7 +162,7 @@ pub trait TaskStore: Store {
         Err(Error::not_implemented("tasks.list_boards"))
     }
 
-    /// Moves a task along the table of transitions.
+    /// Changes the status of a task along the table of transitions.
     ///
     /// - **TASK-020** Each step in the table succeeds, and the answer is the task as it now reads.
     /// - **TASK-021** Each step not in the table, to the same status included, is `Conflict` and changes nothing.
@@ -172,10 +175,10 @@ pub trait TaskStore: Store {
     /// - **TASK-028** A task or a board that is not there is `NotFound`.
     ///
     /// # Errors
-    /// `InvalidInput` for a result over 1 MiB; `NotFound`, `Conflict`.
+    /// `InvalidInput` for a result over 1 MiB; `NotFound`; `Conflict`.
     ///
     /// # Cancellation
-    /// The step is taken or not taken.
+    /// The transition happens completely or not at all.
     ///
     /// # Complexity
     /// O(1).
@@ -183,7 +186,7 @@ pub trait TaskStore: Store {
         Err(Error::not_implemented("tasks.update_status"))
     }
 
-    /// Takes a task back to planned for another try, if it has one left.
+    /// Returns a task to planned for another try, if it has a retry left.
     ///
     /// - **TASK-030** A task with retries left has one more counted, is planned again and loses its lease.
     /// - **TASK-031** A task that has used its retries is answered as exhausted and stays as it is.
@@ -192,10 +195,10 @@ pub trait TaskStore: Store {
     /// - **TASK-034** A task under a lease needs the lease's token, as for a step.
     ///
     /// # Errors
-    /// `NotFound`, `Conflict`.
+    /// `NotFound`; `Conflict`.
     ///
     /// # Cancellation
-    /// Counted or not counted.
+    /// The retry is counted or the task is unchanged.
     ///
     /// # Complexity
     /// O(1).
@@ -208,7 +211,7 @@ pub trait TaskStore: Store {
         Err(Error::not_implemented("tasks.increment_retry"))
     }
 
-    /// Takes a task in any status back to planned with no retries counted: a person's override.
+    /// Returns a task in any status to planned and resets its retry count. This is a manual override.
     ///
     /// - **TASK-035** The task is planned with 0 retries and without lease or result, whatever it was before.
     /// - **TASK-036** A task or a board that is not there is `NotFound`.
@@ -217,7 +220,7 @@ pub trait TaskStore: Store {
     /// `NotFound`.
     ///
     /// # Cancellation
-    /// Done or not done.
+    /// The task is reset or unchanged.
     ///
     /// # Complexity
     /// O(1).
@@ -225,7 +228,8 @@ pub trait TaskStore: Store {
         Err(Error::not_implemented("tasks.force_retry"))
     }
 
-    /// Ends what a conversation left running: every task in progress on any of its boards becomes succeeded.
+    /// Completes the running tasks of a conversation: every task in progress on any of its boards becomes
+    /// succeeded.
     ///
     /// - **TASK-037** Exactly the tasks in progress change, on all boards of the conversation, and the answer says how
     ///   many.
@@ -233,7 +237,7 @@ pub trait TaskStore: Store {
     /// - **TASK-039** Settled tasks lose their lease, so their workers' tokens are stale.
     ///
     /// # Errors
-    /// Only the backend's own.
+    /// Only errors of the backend itself.
     ///
     /// # Cancellation
     /// All tasks are settled, or none.
@@ -244,9 +248,10 @@ pub trait TaskStore: Store {
         Err(Error::not_implemented("tasks.settle_conversation"))
     }
 
-    /// Gives a worker the first task that is free, under a lease.
+    /// Assigns the first free task to a worker, under a lease.
     ///
-    /// Free is a planned task, or one in progress whose lease has passed on the store's clock.
+    /// A task is free if it is planned, or if it is in progress and its lease has expired by the store's
+    /// clock.
     ///
     /// - **TASK-040** The first free task in board order becomes in progress, with the worker, a token and the lease's end.
     /// - **TASK-041** Of concurrent claims, each task goes to one worker.
@@ -260,24 +265,24 @@ pub trait TaskStore: Store {
     /// `InvalidInput` for a lease of less than 1 ms or more than 100 years.
     ///
     /// # Cancellation
-    /// A claim that is dropped may hold a task until its lease passes.
+    /// If the future is dropped, a task may remain claimed until its lease expires.
     ///
     /// # Complexity
-    /// Independent of how many tasks are planned or finished.
+    /// Independent of the number of planned or finished tasks.
     async fn claim(&self, board: &BoardId, worker: &WorkerId, lease: Duration) -> Result<Option<Claim>> {
         Err(Error::not_implemented("tasks.claim"))
     }
 
-    /// Prolongs a lease from now.
+    /// Extends a lease from now.
     ///
     /// - **TASK-047** The lease ends as far ahead as asked, the token stays, and the task's revision grows.
     /// - **TASK-048** A stale token, and a task without lease, is `Conflict`.
     ///
     /// # Errors
-    /// `InvalidInput` as [`claim`](Self::claim); `NotFound`, `Conflict`.
+    /// `InvalidInput` for the reasons of [`claim`](Self::claim); `NotFound`; `Conflict`.
     ///
     /// # Cancellation
-    /// Prolonged or not prolonged.
+    /// The lease is renewed or unchanged.
     ///
     /// # Complexity
     /// O(1).
@@ -291,17 +296,17 @@ pub trait TaskStore: Store {
         Err(Error::not_implemented("tasks.renew_lease"))
     }
 
-    /// Removes a board with its tasks, and says whether it was there.
+    /// Removes a board with its tasks. Returns `true` if the board existed.
     ///
     /// - **TASK-050** The board and its tasks are gone, and other boards stay.
     /// - **TASK-051** A board made anew under the same id holds nothing of the old one, and its tokens and revisions go
     ///   on from there.
     ///
     /// # Errors
-    /// Only the backend's own.
+    /// Only errors of the backend itself.
     ///
     /// # Cancellation
-    /// Removed or not removed.
+    /// The removal happens completely or not at all.
     ///
     /// # Complexity
     /// O(tasks of the board).

@@ -1,7 +1,7 @@
 //! Semantic search: the contract of [`VectorStore`].
 //!
-//! Documents live in collections; each has an embedding, and all embeddings of a collection have one dimension.
-//! Searches rank by cosine similarity. Definition: RAVI-13.
+//! Documents are stored in collections. Each document has an embedding, and all embeddings of a collection
+//! have the same dimension. Searches rank by cosine similarity.
 
 mod check;
 mod types;
@@ -19,14 +19,15 @@ use crate::filter::Filter;
 use crate::id::{CollectionName, DocumentId};
 use crate::page::{Page, PageRequest};
 
-/// Stores documents with embeddings and finds the most similar ones.
+/// A store of documents with embeddings that finds the most similar documents.
 ///
-/// A store may be opened with an [`Embedder`](crate::Embedder), which then computes missing embeddings from the text.
-// The default bodies use none of their arguments.
+/// A store may be opened with an [`Embedder`](crate::Embedder), which then computes missing embeddings from
+/// the text.
+// The default bodies do not use their arguments.
 #[allow(unused_variables)]
 #[async_trait]
 pub trait VectorStore: Store {
-    /// Writes documents: those whose ids are new, or all of them.
+    /// Writes documents: all of them, or only those with new ids.
     ///
     /// - **VEC-001** A document reads back equal: text byte for byte, metadata by JSON equality, embedding bit for bit.
     /// - **VEC-002** With `IfAbsent`, documents whose ids are there stay as they are, and the answer names the ids
@@ -45,14 +46,14 @@ pub trait VectorStore: Store {
     /// - **VEC-012** A collection takes embeddings from 1 dimension to 16,000.
     ///
     /// # Errors
-    /// `InvalidInput` for 0 or more than 1,000 documents, a text over 1 MiB, refused metadata, or the reasons above; the
-    /// embedder's own error; `ResourceExhausted` at a cap.
+    /// `InvalidInput` for 0 or more than 1,000 documents, a text over 1 MiB, refused metadata, or the reasons
+    /// above; the error of the embedder; `ResourceExhausted` if a quota is reached.
     ///
     /// # Cancellation
-    /// The batch is written whole or not at all.
+    /// The batch is written completely or not at all.
     ///
     /// # Complexity
-    /// O(batch × dimensions) beyond what an index costs.
+    /// O(batch × dimensions) plus the cost of an index.
     async fn put(
         &self,
         collection: &CollectionName,
@@ -70,7 +71,7 @@ pub trait VectorStore: Store {
     /// `InvalidInput` for more than 10,000 ids.
     ///
     /// # Cancellation
-    /// Nothing to undo.
+    /// Dropping the future needs no cleanup.
     ///
     /// # Complexity
     /// O(ids).
@@ -96,13 +97,15 @@ pub trait VectorStore: Store {
     /// - **VEC-031** A replaced document is found by its new embedding and not by its old one; a deleted one not at all.
     ///
     /// # Errors
-    /// `InvalidInput` for a limit over 10,000, a floor that is not a number, or a filter that [`Filter::check`] refuses.
+    /// `InvalidInput` for a limit over 10,000, a score floor that is NaN, or a filter that [`Filter::check`]
+    /// refuses.
     ///
     /// # Cancellation
-    /// Nothing to undo.
+    /// Dropping the future needs no cleanup.
     ///
     /// # Complexity
-    /// O(matching documents × dimensions) when exact; long work never blocks the async runtime.
+    /// O(matching documents × dimensions) for an exact search. Long computations never block the async
+    /// runtime.
     async fn search(&self, collection: &CollectionName, request: &SearchRequest) -> Result<Vec<SearchHit>> {
         Err(Error::not_implemented("vectors.search"))
     }
@@ -113,13 +116,13 @@ pub trait VectorStore: Store {
     /// - **VEC-033** One bad request makes the whole call `InvalidInput`.
     ///
     /// # Errors
-    /// As [`search`](Self::search); `InvalidInput` for more than 256 requests.
+    /// The errors of [`search`](Self::search); `InvalidInput` for more than 256 requests.
     ///
     /// # Cancellation
-    /// Nothing to undo.
+    /// Dropping the future needs no cleanup.
     ///
     /// # Complexity
-    /// At most that of the single searches; one pass over the data where the backend can.
+    /// At most the cost of the single searches. A backend that can do so makes one pass over the data.
     async fn search_batch(
         &self,
         collection: &CollectionName,
@@ -137,7 +140,7 @@ pub trait VectorStore: Store {
     /// `InvalidInput` for more than 10,000 ids.
     ///
     /// # Cancellation
-    /// All are deleted, or none.
+    /// Either all of the documents are deleted or none.
     ///
     /// # Complexity
     /// O(ids).
@@ -153,7 +156,7 @@ pub trait VectorStore: Store {
     /// `InvalidInput` for a filter that [`Filter::check`] refuses.
     ///
     /// # Cancellation
-    /// All are deleted, or none.
+    /// Either all of the documents are deleted or none.
     ///
     /// # Complexity
     /// O(documents of the collection).
@@ -161,7 +164,7 @@ pub trait VectorStore: Store {
         Err(Error::not_implemented("vectors.delete_matching"))
     }
 
-    /// Counts documents, all or those that match a filter.
+    /// Counts the documents of a collection, optionally only the documents that match a filter.
     ///
     /// - **VEC-037** The count is the number of documents that match; 0 for a collection that does not exist.
     ///
@@ -169,10 +172,10 @@ pub trait VectorStore: Store {
     /// `InvalidInput` for a filter that [`Filter::check`] refuses.
     ///
     /// # Cancellation
-    /// Nothing to undo.
+    /// Dropping the future needs no cleanup.
     ///
     /// # Complexity
-    /// O(1) without a filter where the backend keeps count, else O(documents).
+    /// O(1) without a filter if the backend maintains a counter, otherwise O(documents).
     async fn count(&self, collection: &CollectionName, filter: Option<&Filter>) -> Result<u64> {
         Err(Error::not_implemented("vectors.count"))
     }
@@ -185,10 +188,10 @@ pub trait VectorStore: Store {
     /// `InvalidInput` for a limit over 10,000.
     ///
     /// # Cancellation
-    /// Nothing to undo.
+    /// Dropping the future needs no cleanup.
     ///
     /// # Complexity
-    /// O(limit) beyond finding the start.
+    /// O(limit) plus the cost of finding the start.
     async fn list(
         &self,
         collection: &CollectionName,
@@ -206,10 +209,10 @@ pub trait VectorStore: Store {
     /// `InvalidInput` for a limit over 10,000.
     ///
     /// # Cancellation
-    /// Nothing to undo.
+    /// Dropping the future needs no cleanup.
     ///
     /// # Complexity
-    /// O(limit) beyond finding the start and counting.
+    /// O(limit) plus the cost of finding the start and of counting.
     async fn list_collections(
         &self,
         page: PageRequest<CollectionName>,
@@ -217,7 +220,7 @@ pub trait VectorStore: Store {
         Err(Error::not_implemented("vectors.list_collections"))
     }
 
-    /// Removes a collection with all its documents, and says whether it was there.
+    /// Removes a collection with all its documents. Returns `true` if the collection existed.
     ///
     /// - **VEC-040** A dropped collection is empty and not listed, and other collections stay.
     /// - **VEC-041** A collection made anew after a drop may have another dimension; deleting all documents does not free
@@ -225,10 +228,10 @@ pub trait VectorStore: Store {
     /// - **VEC-042** Dropping a collection that does not exist answers that it was not there.
     ///
     /// # Errors
-    /// Only the backend's own.
+    /// Only errors of the backend itself.
     ///
     /// # Cancellation
-    /// Dropped or not dropped.
+    /// The collection is dropped completely or not at all.
     ///
     /// # Complexity
     /// O(documents of the collection).

@@ -1,4 +1,4 @@
-//! The bytes of a blob on their way in and out.
+//! The bytes of a blob, for writing and reading.
 
 use std::fmt;
 
@@ -8,10 +8,10 @@ use futures_util::StreamExt;
 
 use crate::error::Result;
 
-/// The bytes of a blob as they are read.
+/// The bytes of a blob, as a stream for reading.
 pub type BlobBytes = BoxStream<'static, Result<Bytes>>;
 
-/// The bytes of a blob to write: at once, or piece by piece.
+/// The bytes of a blob to write: in one piece or as a stream.
 ///
 /// ```
 /// use larder_kernel::BlobBody;
@@ -20,20 +20,20 @@ pub type BlobBytes = BoxStream<'static, Result<Bytes>>;
 /// assert_eq!(at_once.known_len(), Some(5));
 /// ```
 pub enum BlobBody {
-    /// All of them.
+    /// All bytes in one piece.
     Bytes(Bytes),
-    /// A stream of pieces. An error in it ends the write without effect.
+    /// A stream of pieces. An error in the stream ends the write without effect.
     Stream(BlobBytes),
 }
 
 impl BlobBody {
-    /// A body that arrives piece by piece.
+    /// Creates a body from a stream of pieces.
     #[must_use]
     pub fn stream(pieces: impl Stream<Item = Result<Bytes>> + Send + 'static) -> Self {
         Self::Stream(pieces.boxed())
     }
 
-    /// How many bytes there are, where that is known beforehand.
+    /// Returns the number of bytes if it is known in advance.
     #[must_use]
     pub fn known_len(&self) -> Option<usize> {
         match self {
@@ -42,7 +42,7 @@ impl BlobBody {
         }
     }
 
-    /// The body as a stream, whichever it was.
+    /// Converts the body to a stream.
     #[must_use]
     pub fn into_stream(self) -> BlobBytes {
         match self {

@@ -1,4 +1,4 @@
-//! The checks that every backend runs before its first I/O.
+//! Checks that every backend runs before its first I/O.
 
 use std::time::Duration;
 
@@ -15,7 +15,8 @@ use crate::limits::{
 
 const NAME_BYTES_MAX: usize = 128;
 
-/// Checks the options of [`put`](super::BlobStore::put), and that their condition is declared.
+/// Checks the options of [`put`](super::BlobStore::put), and checks that the store declares the capability of
+/// their condition.
 ///
 /// # Errors
 /// `InvalidInput` naming the field and the limit; `Unsupported` naming the capability.
@@ -61,10 +62,10 @@ fn check_metadata(operation: &'static str, metadata: &UserMetadata) -> Result<()
     Ok(())
 }
 
-/// Checks what can be checked of [`get`](super::BlobStore::get) before the blob's size is known.
+/// Checks the options of [`get`](super::BlobStore::get), as far as possible before the blob's size is known.
 ///
 /// # Errors
-/// `InvalidInput` naming `range` where it is empty.
+/// `InvalidInput` naming `range` if the range is empty.
 pub fn check_get(options: &BlobGetOptions) -> Result<()> {
     match options.range {
         Some(ByteRange::Bounded { start, end }) if start >= end => {
@@ -84,7 +85,8 @@ pub fn check_prefix(prefix: &str) -> Result<()> {
     check::no_nul("blobs.list", "prefix", prefix)
 }
 
-/// Checks what [`presign`](super::BlobStore::presign) is given, and that its method is declared.
+/// Checks the request of [`presign`](super::BlobStore::presign), and checks that the store declares the
+/// capability of its method.
 ///
 /// # Errors
 /// `InvalidInput` naming the field and the limit in seconds; `Unsupported` naming the capability.

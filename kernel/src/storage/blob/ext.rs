@@ -1,4 +1,4 @@
-//! Conveniences over [`BlobStore`], the same for every backend.
+//! Convenience methods for [`BlobStore`], the same for every backend.
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
@@ -7,13 +7,13 @@ use futures_util::TryStreamExt;
 use super::{BlobBody, BlobGetOptions, BlobInfo, BlobKey, BlobPutOptions, BlobStore};
 use crate::error::Result;
 
-/// What every [`BlobStore`] offers on top of its contract. No backend overrides it.
+/// Convenience methods of every [`BlobStore`]. Backends do not override them.
 #[async_trait]
 pub trait BlobStoreExt: BlobStore {
-    /// Writes bytes whatever was there, without content type.
+    /// Writes bytes unconditionally, without a content type.
     ///
     /// # Errors
-    /// As [`BlobStore::put`].
+    /// The errors of [`BlobStore::put`].
     async fn put_bytes(&self, key: &BlobKey, bytes: Bytes) -> Result<BlobInfo> {
         self.put(key, BlobBody::Bytes(bytes), BlobPutOptions::default()).await
     }
@@ -21,15 +21,15 @@ pub trait BlobStoreExt: BlobStore {
     /// Reads a whole blob into memory.
     ///
     /// # Errors
-    /// As [`BlobStore::get`].
+    /// The errors of [`BlobStore::get`].
     async fn get_bytes(&self, key: &BlobKey) -> Result<Bytes> {
         self.get_range(key, BlobGetOptions::default()).await
     }
 
-    /// Reads the bytes that the options ask for into memory.
+    /// Reads the bytes selected by the options into memory.
     ///
     /// # Errors
-    /// As [`BlobStore::get`].
+    /// The errors of [`BlobStore::get`].
     async fn get_range(&self, key: &BlobKey, options: BlobGetOptions) -> Result<Bytes> {
         let mut pieces = self.get(key, options).await?.bytes;
         let Some(first) = pieces.try_next().await? else { return Ok(Bytes::new()) };

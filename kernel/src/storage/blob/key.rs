@@ -1,4 +1,4 @@
-//! Keys of blobs.
+//! Blob keys.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use crate::check;
 use crate::error::{Error, Result};
 use crate::limits::ID_BYTES_MAX;
 
-/// The name of a blob: 1 to 512 bytes of UTF-8 without NUL, in segments separated by `/`, none of which is empty, `.` or
-/// `..`. Keys order by their bytes; nothing in them is special beyond that.
+/// The key of a blob: 1 to 512 bytes of UTF-8 without NUL. A key consists of segments separated by `/`; no
+/// segment is empty, `.` or `..`. Keys are ordered by their bytes, and no other characters are special.
 ///
 /// ```
 /// use larder_kernel::BlobKey;
@@ -24,10 +24,10 @@ use crate::limits::ID_BYTES_MAX;
 pub struct BlobKey(Arc<str>);
 
 impl BlobKey {
-    /// Checks the text and makes the key.
+    /// Checks the text and creates the key.
     ///
     /// # Errors
-    /// `InvalidInput` naming `blob_key`, with the limit for the length.
+    /// `InvalidInput` naming `blob_key`, with the limit if the text is too long.
     pub fn new(text: impl AsRef<str>) -> Result<Self> {
         const OPERATION: &str = "blob_key.new";
         const FIELD: &str = "blob_key";
@@ -40,7 +40,7 @@ impl BlobKey {
         Ok(Self(Arc::from(text)))
     }
 
-    /// The text, exactly as given.
+    /// Returns the text exactly as given.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

@@ -1,4 +1,4 @@
-//! The values that [`BlobStore`](super::BlobStore) takes and returns.
+//! Argument and result types of [`BlobStore`](super::BlobStore).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,7 +21,7 @@ use crate::timestamp::Timestamp;
 pub struct ETag(Arc<str>);
 
 impl ETag {
-    /// Checks the text that a store gave and makes the tag.
+    /// Checks the text from a store and creates the tag.
     ///
     /// # Errors
     /// `InvalidInput` naming `etag`.
@@ -34,7 +34,7 @@ impl ETag {
         Ok(Self(Arc::from(text)))
     }
 
-    /// The text.
+    /// Returns the text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -60,35 +60,36 @@ impl From<ETag> for String {
     }
 }
 
-/// What the writer attaches to a blob. Names are 1 to 128 bytes of lower-case ASCII letters, digits, `-` and `_`; values
-/// are visible ASCII and inner spaces, because HTTP headers carry both.
+/// The metadata that the writer attaches to a blob. Names are 1 to 128 bytes of lower-case ASCII letters,
+/// digits, `-` and `_`. Values are visible ASCII with inner spaces. The restrictions exist because HTTP
+/// headers carry both.
 pub type UserMetadata = BTreeMap<String, String>;
 
-/// What must hold for a write to happen.
+/// The condition of a write.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum BlobCondition {
-    /// Nothing.
+    /// The write is unconditional.
     #[default]
     None,
-    /// No blob is there. Needs the capability `blob-create-only`.
+    /// The key has no blob. Needs the capability `blob-create-only`.
     Absent,
-    /// The blob there has this tag. Needs the capability `blob-if-match`.
+    /// The stored blob has this tag. Needs the capability `blob-if-match`.
     Matches(ETag),
 }
 
 /// Options of a write.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct BlobPutOptions {
-    /// What must hold.
+    /// The condition of the write.
     pub condition: BlobCondition,
     /// The media type, for example `image/png`.
     pub content_type: Option<String>,
-    /// What the writer attaches.
+    /// The metadata that the writer attaches.
     pub metadata: UserMetadata,
 }
 
 impl BlobPutOptions {
-    /// Sets what must hold.
+    /// Sets the condition of the write.
     #[must_use]
     pub fn with_condition(mut self, condition: BlobCondition) -> Self {
         self.condition = condition;
@@ -102,7 +103,7 @@ impl BlobPutOptions {
         self
     }
 
-    /// Attaches a name and a value.
+    /// Adds a metadata name and value.
     #[must_use]
     pub fn with_metadata(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.metadata.insert(name.into(), value.into());
@@ -110,28 +111,28 @@ impl BlobPutOptions {
     }
 }
 
-/// Which bytes to read.
+/// The bytes of a blob to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ByteRange {
-    /// From `start` up to but not including `end`.
+    /// The bytes from `start` up to but not including `end`.
     Bounded {
-        /// The first byte.
+        /// The offset of the first byte.
         start: u64,
-        /// One past the last byte.
+        /// The offset after the last byte.
         end: u64,
     },
-    /// From this byte to the end.
+    /// The bytes from this offset to the end.
     From(u64),
-    /// The last bytes, this many.
+    /// The last bytes, up to this number.
     Suffix(u64),
 }
 
 impl ByteRange {
-    /// The range in a blob of `size` bytes.
+    /// Returns the range in a blob of `size` bytes.
     ///
     /// # Errors
-    /// `InvalidInput` naming `range` where it is empty or begins at or past the blob's end.
+    /// `InvalidInput` naming `range` if the range is empty or begins at or past the end of the blob.
     pub fn resolve(self, size: u64) -> Result<Range<u64>> {
         let range = match self {
             Self::Bounded { start, end } => start..end.min(size),
@@ -150,12 +151,12 @@ impl ByteRange {
 /// Options of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct BlobGetOptions {
-    /// Which bytes; `None` for all.
+    /// The bytes to read; `None` reads all.
     pub range: Option<ByteRange>,
 }
 
 impl BlobGetOptions {
-    /// Reads only part of the blob.
+    /// Selects a part of the blob to read.
     #[must_use]
     pub fn with_range(mut self, range: ByteRange) -> Self {
         self.range = Some(range);
@@ -163,43 +164,43 @@ impl BlobGetOptions {
     }
 }
 
-/// What is known of a blob.
+/// The properties of a blob.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlobInfo {
-    /// Its key.
+    /// The key.
     pub key: BlobKey,
-    /// Its size in bytes.
+    /// The size in bytes.
     pub size: u64,
-    /// Its version.
+    /// The version.
     pub etag: ETag,
-    /// Its media type.
+    /// The media type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_type: Option<String>,
-    /// What the writer attached.
+    /// The metadata that the writer attached.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: UserMetadata,
-    /// When it was written, by the store's clock, to the second or better.
+    /// The time of the last write, by the store's clock, to the second or better.
     pub modified_at: Timestamp,
 }
 
 /// A blob in a listing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlobEntry {
-    /// Its key.
+    /// The key.
     pub key: BlobKey,
-    /// Its size in bytes.
+    /// The size in bytes.
     pub size: u64,
-    /// Its version.
+    /// The version.
     pub etag: ETag,
-    /// When it was written, by the store's clock, to the second or better.
+    /// The time of the last write, by the store's clock, to the second or better.
     pub modified_at: Timestamp,
 }
 
-/// A blob being read.
+/// A blob that is being read.
 pub struct BlobRead {
-    /// What is known of the blob.
+    /// The properties of the blob.
     pub info: BlobInfo,
-    /// Which bytes the stream delivers.
+    /// The range of bytes that the stream delivers.
     pub range: Range<u64>,
     /// The bytes.
     pub bytes: BlobBytes,
@@ -211,7 +212,7 @@ impl fmt::Debug for BlobRead {
     }
 }
 
-/// What a presigned URL allows.
+/// The operation that a presigned URL allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum PresignMethod {
@@ -221,31 +222,31 @@ pub enum PresignMethod {
     Put,
 }
 
-/// What to allow, and for how long.
+/// A request for a presigned URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PresignRequest {
-    /// The method.
+    /// The operation to allow.
     pub method: PresignMethod,
-    /// How long the URL is valid: one second to seven days.
+    /// The validity of the URL: one second to seven days.
     pub valid_for: Duration,
     /// The content type that a write must send; only with `Put`.
     pub content_type: Option<String>,
 }
 
 impl PresignRequest {
-    /// Allows reading for a while.
+    /// Requests a URL for reading.
     #[must_use]
     pub fn get(valid_for: Duration) -> Self {
         Self { method: PresignMethod::Get, valid_for, content_type: None }
     }
 
-    /// Allows writing for a while.
+    /// Requests a URL for writing.
     #[must_use]
     pub fn put(valid_for: Duration) -> Self {
         Self { method: PresignMethod::Put, valid_for, content_type: None }
     }
 
-    /// Binds the content type of a write.
+    /// Sets the content type that a write must send.
     #[must_use]
     pub fn with_content_type(mut self, content_type: impl Into<String>) -> Self {
         self.content_type = Some(content_type.into());
@@ -253,16 +254,17 @@ impl PresignRequest {
     }
 }
 
-/// A URL that allows one thing for a while. Whoever holds it has that right, so its `Debug` form hides it.
+/// A URL that allows one operation for a limited time. Possession of the URL grants this right, so its
+/// `Debug` form hides it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PresignedUrl {
     /// The URL.
     pub url: String,
-    /// What it allows.
+    /// The operation that it allows.
     pub method: PresignMethod,
-    /// When it ends.
+    /// The time when it expires.
     pub expires_at: Timestamp,
-    /// Headers that the request must carry.
+    /// The headers that the request must contain.
     #[serde(default)]
     pub headers: BTreeMap<String, String>,
 }

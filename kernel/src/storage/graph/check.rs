@@ -1,4 +1,4 @@
-//! The checks that every backend runs before its first I/O.
+//! Checks that every backend runs before its first I/O.
 
 use super::types::{Entity, EntityQuery, NeighborQuery, Relationship, RelationshipQuery};
 use crate::check;
@@ -11,7 +11,7 @@ use crate::limits::{
 use crate::metadata::Metadata;
 use crate::page::PageRequest;
 
-/// Checks what [`upsert_entities`](super::GraphStore::upsert_entities) is given.
+/// Checks the arguments of [`upsert_entities`](super::GraphStore::upsert_entities).
 ///
 /// # Errors
 /// `InvalidInput` naming the field and the limit.
@@ -22,7 +22,7 @@ pub fn check_entities(entities: &[Entity]) -> Result<()> {
     entities.iter().try_for_each(|entity| entity.properties.check(OPERATION, "entity.properties"))
 }
 
-/// Checks what [`upsert_relationships`](super::GraphStore::upsert_relationships) is given.
+/// Checks the arguments of [`upsert_relationships`](super::GraphStore::upsert_relationships).
 ///
 /// # Errors
 /// `InvalidInput` naming the field and the limit.
@@ -39,7 +39,7 @@ pub fn check_relationships(relationships: &[Relationship]) -> Result<()> {
         .try_for_each(|relationship| relationship.properties.check(OPERATION, "relationship.properties"))
 }
 
-/// Checks what [`neighbors`](super::GraphStore::neighbors) is given.
+/// Checks the arguments of [`neighbors`](super::GraphStore::neighbors).
 ///
 /// # Errors
 /// `InvalidInput` naming the field and the limit.
@@ -61,7 +61,7 @@ fn check_filter(operation: &'static str, filter: Option<&Filter>) -> Result<()> 
     filter.map_or(Ok(()), |filter| filter.check(operation))
 }
 
-/// Checks what [`find_entities`](super::GraphStore::find_entities) is given.
+/// Checks the arguments of [`find_entities`](super::GraphStore::find_entities).
 ///
 /// # Errors
 /// `InvalidInput` naming the field and the limit.
@@ -71,7 +71,7 @@ pub fn check_entity_query(query: &EntityQuery, page: &PageRequest<EntityId>) -> 
     check_filter(OPERATION, query.filter.as_ref())
 }
 
-/// Checks what [`find_relationships`](super::GraphStore::find_relationships) is given.
+/// Checks the arguments of [`find_relationships`](super::GraphStore::find_relationships).
 ///
 /// # Errors
 /// `InvalidInput` naming the field and the limit.
@@ -81,7 +81,7 @@ pub fn check_relationship_query(query: &RelationshipQuery, page: &PageRequest<Re
     check_filter(OPERATION, query.filter.as_ref())
 }
 
-/// Checks what [`cypher`](super::CypherCapable::cypher) is given, but for the query's grammar.
+/// Checks the arguments of [`cypher`](super::CypherCapable::cypher), except the grammar of the query.
 ///
 /// # Errors
 /// `InvalidInput` naming the field and the limit.

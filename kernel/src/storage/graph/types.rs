@@ -1,4 +1,4 @@
-//! The values that [`GraphStore`](super::GraphStore) takes and returns.
+//! Argument and result types of [`GraphStore`](super::GraphStore).
 
 use serde::{Deserialize, Serialize};
 
@@ -10,17 +10,17 @@ use crate::metadata::Metadata;
 /// A node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Entity {
-    /// Its id.
+    /// The id.
     pub id: EntityId,
-    /// Its type.
+    /// The type.
     pub entity_type: EntityType,
-    /// Anything known of it.
+    /// The properties.
     #[serde(default, skip_serializing_if = "Metadata::is_empty")]
     pub properties: Metadata,
 }
 
 impl Entity {
-    /// An entity without properties.
+    /// Creates an entity without properties.
     #[must_use]
     pub fn new(id: EntityId, entity_type: EntityType) -> Self {
         Self { id, entity_type, properties: Metadata::new() }
@@ -37,21 +37,21 @@ impl Entity {
 /// A directed edge.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Relationship {
-    /// Its id.
+    /// The id.
     pub id: RelationshipId,
-    /// Its type.
+    /// The type.
     pub relationship_type: RelationshipType,
-    /// Where it begins.
+    /// The entity at which the relationship begins.
     pub source: EntityId,
-    /// Where it ends.
+    /// The entity at which the relationship ends.
     pub target: EntityId,
-    /// Anything known of it.
+    /// The properties.
     #[serde(default, skip_serializing_if = "Metadata::is_empty")]
     pub properties: Metadata,
 }
 
 impl Relationship {
-    /// A relationship without properties.
+    /// Creates a relationship without properties.
     #[must_use]
     pub fn new(
         id: RelationshipId,
@@ -70,20 +70,20 @@ impl Relationship {
     }
 }
 
-/// What an upsert did.
+/// The result of an upsert.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct UpsertReport {
-    /// How many were not there before.
+    /// The number of created items.
     pub created: u64,
-    /// How many were there and were replaced.
+    /// The number of replaced items.
     pub replaced: u64,
 }
 
-/// Which way relationships are walked.
+/// The direction in which a traversal follows relationships.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
-    /// Both ways.
+    /// Both directions.
     #[default]
     Both,
     /// From source to target.
@@ -92,41 +92,41 @@ pub enum Direction {
     In,
 }
 
-/// How to walk.
+/// The options of a traversal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NeighborQuery {
-    /// Most hops, 0 to 32.
+    /// The maximum number of hops, 0 to 32.
     pub depth: u32,
-    /// Which way.
+    /// The direction of the traversal.
     pub direction: Direction,
-    /// Which types; empty for all.
+    /// The relationship types to follow; empty for all types.
     pub relationship_types: Vec<RelationshipType>,
-    /// Most entities to return, the start included, 0 to 10,000.
+    /// The maximum number of entities to return, the start included, 0 to 10,000.
     pub limit: usize,
 }
 
 impl NeighborQuery {
-    /// Both ways, all types, up to `depth` hops and 10,000 entities.
+    /// Creates a query in both directions over all types, up to `depth` hops and 10,000 entities.
     #[must_use]
     pub fn depth(depth: u32) -> Self {
         Self { depth, direction: Direction::Both, relationship_types: Vec::new(), limit: PAGE_ITEMS_MAX }
     }
 
-    /// Sets which way.
+    /// Sets the direction.
     #[must_use]
     pub fn with_direction(mut self, direction: Direction) -> Self {
         self.direction = direction;
         self
     }
 
-    /// Sets which types.
+    /// Sets the relationship types to follow.
     #[must_use]
     pub fn with_types(mut self, types: impl IntoIterator<Item = RelationshipType>) -> Self {
         self.relationship_types = types.into_iter().collect();
         self
     }
 
-    /// Sets how many entities to return.
+    /// Sets the maximum number of entities to return.
     #[must_use]
     pub fn with_limit(mut self, limit: usize) -> Self {
         self.limit = limit;
@@ -140,63 +140,63 @@ impl Default for NeighborQuery {
     }
 }
 
-/// An entity that a walk reached.
+/// An entity that a traversal reached.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Reached {
     /// The entity.
     pub entity: Entity,
-    /// The length of the shortest walk to it.
+    /// The length of the shortest path to the entity.
     pub hops: u32,
 }
 
-/// What a walk reached.
+/// The result of a traversal.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct SubGraph {
-    /// The entities, by hops and then by id, the start first.
+    /// The entities, by hops and then by id, with the start first.
     pub entities: Vec<Reached>,
-    /// The relationships among them that the walk could take, by id.
+    /// The relationships between these entities that the traversal could follow, by id.
     pub relationships: Vec<Relationship>,
 }
 
-/// What the deletion of an entity did.
+/// The result of deleting an entity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct DeletedEntity {
-    /// Whether the entity was there.
+    /// `true` if the entity existed.
     pub existed: bool,
-    /// How many relationships went with it.
+    /// The number of relationships deleted with the entity.
     pub relationships: u64,
 }
 
-/// Which entities to find. The default finds all.
+/// The entities to find. The default finds all.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct EntityQuery {
-    /// Of this type.
+    /// Finds only entities of this type.
     pub entity_type: Option<EntityType>,
-    /// With properties that match.
+    /// Finds only entities whose properties match.
     pub filter: Option<Filter>,
 }
 
-/// Which relationships to find. The default finds all.
+/// The relationships to find. The default finds all.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct RelationshipQuery {
-    /// Of this type.
+    /// Finds only relationships of this type.
     pub relationship_type: Option<RelationshipType>,
-    /// Beginning here.
+    /// Finds only relationships that begin at this entity.
     pub source: Option<EntityId>,
-    /// Ending here.
+    /// Finds only relationships that end at this entity.
     pub target: Option<EntityId>,
-    /// With properties that match.
+    /// Finds only relationships whose properties match.
     pub filter: Option<Filter>,
 }
 
-/// How much a graph holds.
+/// The number of items in a graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct GraphCounts {
-    /// How many entities.
+    /// The number of entities.
     pub entities: u64,
-    /// How many relationships.
+    /// The number of relationships.
     pub relationships: u64,
 }
 
-/// One row of a Cypher answer: column names to JSON values.
+/// One row of a Cypher result: column names with JSON values.
 pub type CypherRow = Metadata;

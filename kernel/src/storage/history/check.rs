@@ -1,4 +1,4 @@
-//! The checks that every backend runs before its first I/O.
+//! Checks that every backend runs before its first I/O.
 
 use super::filter::MessageFilter;
 use super::types::{AppendOptions, Replacement, Ttl};
@@ -17,7 +17,7 @@ fn check_messages(operation: &'static str, messages: &[ChatMessage]) -> Result<(
     check::at_most(operation, "messages.bytes", bytes, BATCH_BYTES_MAX)
 }
 
-/// Checks what [`append_many`](super::HistoryProvider::append_many) is given.
+/// Checks the arguments of [`append_many`](super::HistoryProvider::append_many).
 ///
 /// # Errors
 /// `InvalidInput` naming the field and the limit.
@@ -28,7 +28,7 @@ pub fn check_append(messages: &[ChatMessage], options: &AppendOptions) -> Result
     options.ttl.map_or(Ok(()), |ttl| check::ttl(OPERATION, "ttl", ttl.after))
 }
 
-/// Checks what [`replace`](super::HistoryProvider::replace) is given.
+/// Checks the arguments of [`replace`](super::HistoryProvider::replace).
 ///
 /// # Errors
 /// `InvalidInput` naming the field and the limit.
@@ -46,22 +46,22 @@ pub fn check_replace(replacement: &Replacement) -> Result<()> {
 /// Checks the limit of a read of messages.
 ///
 /// # Errors
-/// `InvalidInput` naming `limit` where it is over 10,000.
+/// `InvalidInput` naming `limit` if it is over 10,000.
 pub fn check_limit(operation: &'static str, limit: usize) -> Result<()> {
     check::at_most(operation, "limit", limit, PAGE_ITEMS_MAX)
 }
 
-/// Checks what [`tail_matching`](super::HistoryProvider::tail_matching) is given.
+/// Checks the arguments of [`tail_matching`](super::HistoryProvider::tail_matching).
 ///
 /// # Errors
-/// `InvalidInput` naming `limit` where it is over 10,000, and `filter` where it names more than 64 agents and roles.
+/// `InvalidInput` naming `limit` if it is over 10,000, or `filter` if it names more than 64 agents and roles.
 pub fn check_tail_matching(filter: &MessageFilter, limit: usize) -> Result<()> {
     const OPERATION: &str = "history.tail_matching";
     check_limit(OPERATION, limit)?;
     filter.check(OPERATION)
 }
 
-/// Checks what [`set_ttl`](super::HistoryProvider::set_ttl) is given.
+/// Checks the arguments of [`set_ttl`](super::HistoryProvider::set_ttl).
 ///
 /// # Errors
 /// `InvalidInput` naming `ttl` and the limit in milliseconds.
@@ -69,11 +69,12 @@ pub fn check_ttl(ttl: Option<Ttl>) -> Result<()> {
     ttl.map_or(Ok(()), |ttl| check::ttl("history.set_ttl", "ttl", ttl.after))
 }
 
-/// The digest by which a store recognises a repeated append: SHA-256 over the canonical JSON of the messages, their
-/// `created_at` left out, because a retrying caller may stamp them anew.
+/// Returns the digest by which a store recognizes a repeated append: SHA-256 over the canonical JSON of the
+/// messages without `created_at`, because a caller may set a new timestamp for a retry.
 ///
 /// # Errors
-/// `Unexpected` where a message cannot be written as JSON, which none that passed [`check_append`] causes.
+/// `Unexpected` if a message cannot be written as JSON. A message that passed [`check_append`] never causes
+/// it.
 pub fn append_digest(messages: &[ChatMessage]) -> Result<[u8; 32]> {
     use sha2::{Digest, Sha256};
     let mut digest = Sha256::new();

@@ -1,4 +1,4 @@
-//! Conveniences over [`HistoryProvider`], the same for every backend.
+//! Convenience methods for [`HistoryProvider`], the same for every backend.
 
 use super::{AppendOptions, HistoryProvider, StoredMessage};
 use crate::error::Result;
@@ -6,28 +6,28 @@ use crate::id::{Seq, Thread};
 use crate::limits::PAGE_ITEMS_MAX;
 use crate::message::ChatMessage;
 
-/// What every [`HistoryProvider`] offers on top of its contract. No backend overrides it.
+/// Convenience methods of every [`HistoryProvider`]. Backends do not override them.
 pub trait HistoryProviderExt: HistoryProvider {
-    /// Appends one message and returns its place.
+    /// Appends one message and returns its `Seq`.
     ///
     /// # Errors
-    /// As [`HistoryProvider::append_many`].
+    /// The errors of [`HistoryProvider::append_many`].
     fn append(&self, thread: &Thread, message: ChatMessage) -> impl Future<Output = Result<Seq>> + Send {
         async { Ok(self.append_many(thread, vec![message], AppendOptions::default()).await?.last) }
     }
 
-    /// Counts the thread's messages.
+    /// Returns the number of messages in the thread.
     ///
     /// # Errors
-    /// As [`HistoryProvider::thread_info`].
+    /// The errors of [`HistoryProvider::thread_info`].
     fn count_messages(&self, thread: &Thread) -> impl Future<Output = Result<u64>> + Send {
         async { Ok(self.thread_info(thread).await?.messages) }
     }
 
-    /// Reads the newest `limit` messages, oldest first.
+    /// Returns the newest `limit` messages, oldest first.
     ///
     /// # Errors
-    /// As [`HistoryProvider::tail`].
+    /// The errors of [`HistoryProvider::tail`].
     fn last_messages(
         &self,
         thread: &Thread,
@@ -36,10 +36,10 @@ pub trait HistoryProviderExt: HistoryProvider {
         async move { self.tail(thread, None, limit).await }
     }
 
-    /// Reads the whole thread, page by page. Its memory is that of the thread.
+    /// Reads the whole thread, page by page. Memory use is proportional to the size of the thread.
     ///
     /// # Errors
-    /// As [`HistoryProvider::page_after`].
+    /// The errors of [`HistoryProvider::page_after`].
     fn all_messages(&self, thread: &Thread) -> impl Future<Output = Result<Vec<StoredMessage>>> + Send {
         async {
             let mut messages = Vec::new();

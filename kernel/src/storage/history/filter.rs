@@ -1,4 +1,4 @@
-//! Which messages of a thread, by who wrote them (AKKA-4).
+//! Selection of a thread's messages by author.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,13 +8,13 @@ use crate::id::{AgentId, AgentRole, Thread};
 use crate::limits::MESSAGE_FILTER_TERMS_MAX;
 use crate::message::ChatMessage;
 
-/// Who wrote a message.
+/// A selector of messages by author.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MessageSelector {
-    /// The agent of this id.
+    /// The agent with this id.
     Agent(AgentId),
-    /// Any agent that plays this role.
+    /// Any agent with this role.
     Role(AgentRole),
 }
 
@@ -22,7 +22,8 @@ impl MessageSelector {
     fn matches(&self, thread: &Thread, message: &ChatMessage) -> bool {
         match (self, &message.author) {
             (Self::Agent(agent), Some(author)) => author.agent == *agent,
-            // A thread that several share names the author of each message; one that does not is its agent's alone.
+            // Messages name their author if several agents share the thread; other messages belong to its
+            // agent.
             (Self::Agent(agent), None) => thread.agent == *agent,
             (Self::Role(role), author) => {
                 author.as_ref().is_some_and(|author| author.role.as_ref() == Some(role))
@@ -53,11 +54,12 @@ impl Kind {
     }
 }
 
-/// A chain of filters by author. An empty one keeps everything.
+/// A chain of filters by author. An empty filter keeps every message.
 ///
-/// Filters of one kind are one filter: a message is included that matches any of the included, and excluded that matches
-/// any of the excluded. The kinds apply in the order in which they first stand in the chain. A message that names no
-/// author counts as written by the agent whose thread it is, in no role. Ids and roles are equal byte by byte.
+/// Filters of the same kind are merged: the include filter keeps a message that matches any of its selectors,
+/// and the exclude filter drops a message that matches any of its selectors. The two kinds apply in the order
+/// in which they first appear in the chain. A message without an author counts as written by the thread's
+/// agent, without a role. Ids and roles match if they are equal byte by byte.
 ///
 /// ```
 /// use larder_kernel::{AgentId, AgentRole, ChatMessage, MessageFilter, Thread};
@@ -82,64 +84,64 @@ pub struct MessageFilter {
 }
 
 impl MessageFilter {
-    /// Keeps everything.
+    /// Creates a filter that keeps every message.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Keeps what this agent wrote, beside what is included already.
+    /// Keeps the messages of this agent, in addition to those already included.
     #[must_use]
     pub fn include_agent(self, agent: AgentId) -> Self {
         self.with(Kind::Include(vec![MessageSelector::Agent(agent)]))
     }
 
-    /// Keeps what agents of this role wrote, beside what is included already.
+    /// Keeps the messages of agents with this role, in addition to those already included.
     #[must_use]
     pub fn include_role(self, role: AgentRole) -> Self {
         self.with(Kind::Include(vec![MessageSelector::Role(role)]))
     }
 
-    /// Drops what this agent wrote.
+    /// Drops the messages of this agent.
     #[must_use]
     pub fn exclude_agent(self, agent: AgentId) -> Self {
         self.with(Kind::Exclude(vec![MessageSelector::Agent(agent)]))
     }
 
-    /// Drops what agents of this role wrote.
+    /// Drops the messages of agents with this role.
     #[must_use]
     pub fn exclude_role(self, role: AgentRole) -> Self {
         self.with(Kind::Exclude(vec![MessageSelector::Role(role)]))
     }
 
-    /// Adds another chain behind this one.
+    /// Appends another chain to this one.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         other.kinds.into_iter().fold(self, Self::with)
     }
 
-    /// Whether it keeps everything.
+    /// Returns `true` if the filter keeps every message.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.kinds.is_empty()
     }
 
-    /// Whether a message of a thread stays.
+    /// Returns `true` if the filter keeps a message of this thread.
     #[must_use]
     pub fn keeps(&self, thread: &Thread, message: &ChatMessage) -> bool {
         self.kinds.iter().all(|kind| kind.keeps(thread, message))
     }
 
-    /// Checks how many agents and roles it names.
+    /// Checks the number of agents and roles in the filter.
     ///
     /// # Errors
-    /// `InvalidInput` naming `filter` where they are more than [`MESSAGE_FILTER_TERMS_MAX`].
+    /// `InvalidInput` naming `filter` if the number is greater than [`MESSAGE_FILTER_TERMS_MAX`].
     pub fn check(&self, operation: &'static str) -> Result<()> {
         let terms = self.kinds.iter().map(|kind| kind.selectors().len()).sum();
         check::at_most(operation, "filter", terms, MESSAGE_FILTER_TERMS_MAX)
     }
 
-    /// The filter as a store compares it with what it keeps beside each message of the thread.
+    /// Returns the filter in terms of the author columns that a store keeps for each message of the thread.
     #[must_use]
     pub fn terms(&self, thread: &Thread) -> AuthorTerms {
         let mut terms = AuthorTerms::default();
@@ -170,36 +172,38 @@ impl MessageFilter {
     }
 }
 
-/// A [`MessageFilter`] for one thread, in the terms of what a store keeps beside each message: the id of its author and
-/// the author's role, each an empty text where the message names none. No id is empty, so the two cannot be confused.
+/// A [`MessageFilter`] for one thread, in terms of two columns that a store keeps for each message: the
+/// author's id and the author's role. Each is an empty text if the message has none. Ids and roles are never
+/// empty, so an empty text is unambiguous.
 ///
-/// Made by [`MessageFilter::terms`], and the whole of what it says: the thread's agent, by which messages without an
-/// author are meant too, stands in the lists together with the empty text.
+/// [`MessageFilter::terms`] creates a value that is equivalent to the whole filter. If the lists name the
+/// thread's agent, they also contain the empty text, because messages without an author belong to that agent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AuthorTerms {
-    /// Where there is one, only what it holds stays.
+    /// If set, only messages that match this set are kept.
     pub include: Option<AuthorSet>,
-    /// What it holds goes.
+    /// Messages that match this set are dropped.
     pub exclude: AuthorSet,
 }
 
-/// Authors and roles. It holds a message that has one of the authors or one of the roles.
+/// A set of authors and roles. A message matches if it has one of the authors or one of the roles.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AuthorSet {
-    /// Ids of authors; the empty text stands for messages that name none.
+    /// The ids of authors. The empty text matches messages without an author.
     pub agents: Vec<String>,
-    /// Roles; never empty ones.
+    /// The roles. None of them is empty.
     pub roles: Vec<String>,
 }
 
 impl AuthorTerms {
-    /// Whether a message of this author in this role stays.
+    /// Returns `true` if a message of this author in this role is kept.
     #[must_use]
     pub fn keeps(&self, agent: &str, role: &str) -> bool {
         self.include.as_ref().is_none_or(|set| set.holds(agent, role)) && !self.exclude.holds(agent, role)
     }
 
-    /// The author whose messages alone stay, where the filter includes no other and no role.
+    /// Returns the author if the filter includes exactly one author and no role. The result is `None` for the
+    /// thread's own agent, because messages without an author match too.
     #[must_use]
     pub fn only_author(&self) -> Option<&str> {
         match self.include.as_ref().map(|set| (&set.agents[..], &set.roles[..])) {

@@ -1,4 +1,4 @@
-//! The values that [`HistoryProvider`](super::HistoryProvider) takes and returns.
+//! Argument and result types of [`HistoryProvider`](super::HistoryProvider).
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,17 +9,17 @@ use serde::{Deserialize, Serialize};
 use crate::id::{IdempotencyKey, RunId, Seq, Thread};
 use crate::message::ChatMessage;
 
-/// A message and its place in the thread. Cloning shares the message.
+/// A message and its `Seq` in the thread. Cloning shares the message.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StoredMessage {
-    /// Its place.
+    /// The `Seq` of the message.
     pub seq: Seq,
     /// The message.
     pub message: Arc<ChatMessage>,
 }
 
 impl StoredMessage {
-    /// The message's text; see [`ChatMessage::text`].
+    /// Returns the message's text; see [`ChatMessage::text`].
     #[must_use]
     pub fn text(&self) -> &str {
         self.message.text()
@@ -27,29 +27,30 @@ impl StoredMessage {
 }
 
 impl fmt::Display for StoredMessage {
-    /// As the message.
+    /// Formats the value like the message.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.message.fmt(f)
     }
 }
 
-/// How long a thread lives.
+/// The time to live of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ttl {
-    /// From when it is set, or last used, to when the thread reads as empty. Milliseconds count; less is cut off.
+    /// The time after which the thread reads as empty, measured from the call that sets it or from the last
+    /// use. It is truncated to milliseconds.
     pub after: Duration,
-    /// Whether each use of the thread starts the time anew.
+    /// `true` if each use of the thread restarts the time to live.
     pub refresh_on_use: bool,
 }
 
 impl Ttl {
-    /// Lives for `after` from now.
+    /// Creates a time to live that ends `after` this time from now.
     #[must_use]
     pub fn fixed(after: Duration) -> Self {
         Self { after, refresh_on_use: false }
     }
 
-    /// Lives for `after` from its last use.
+    /// Creates a time to live that ends `after` this time from the last use.
     #[must_use]
     pub fn sliding(after: Duration) -> Self {
         Self { after, refresh_on_use: true }
@@ -59,14 +60,14 @@ impl Ttl {
 /// Options of an append.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AppendOptions {
-    /// Makes a repetition harmless.
+    /// The idempotency key, which makes a repeated append harmless.
     pub idempotency_key: Option<IdempotencyKey>,
-    /// Sets the thread's time to live; `None` leaves it as it is.
+    /// The new time to live of the thread; `None` leaves it unchanged.
     pub ttl: Option<Ttl>,
 }
 
 impl AppendOptions {
-    /// Makes a repetition harmless.
+    /// Sets the idempotency key, which makes a repeated append harmless.
     #[must_use]
     pub fn with_idempotency_key(mut self, key: IdempotencyKey) -> Self {
         self.idempotency_key = Some(key);
@@ -81,56 +82,57 @@ impl AppendOptions {
     }
 }
 
-/// Where an append put its messages: `first..=last`, without gaps.
+/// The numbers of appended messages: `first..=last`, without gaps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Appended {
-    /// The first message's place.
+    /// The `Seq` of the first message.
     pub first: Seq,
-    /// The last message's place.
+    /// The `Seq` of the last message.
     pub last: Seq,
 }
 
-/// What a fork made.
+/// The result of a fork.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Forked {
-    /// How many messages were copied.
+    /// The number of copied messages.
     pub messages: u64,
-    /// The last one's place in the target.
+    /// The `Seq` of the last copied message in the target.
     pub last: Seq,
 }
 
-/// What a thread holds.
+/// The counts of a thread.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadInfo {
     /// The thread.
     pub thread: Thread,
-    /// How many messages it holds.
+    /// The number of messages.
     pub messages: u64,
-    /// Their size, as [`ChatMessage::size_bytes`] counts it.
+    /// The total size of the messages, as measured by [`ChatMessage::size_bytes`].
     pub bytes: u64,
-    /// The greatest number given to a message or an event of the thread; 0 before the first.
+    /// The greatest `Seq` of a message or an event of the thread; 0 before the first.
     pub last: Seq,
 }
 
-/// What to put in the place of a thread's beginning.
+/// A replacement of the first part of a thread.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Replacement {
-    /// The last message to go. 0 stands before the first.
+    /// The last message to replace. A value of 0 is before the first message.
     pub up_to: Seq,
-    /// The state that the decision rests on: the thread's last `Seq` when the caller read it.
+    /// The thread's last `Seq` when the caller read it. The decision to replace depends on this state.
     pub seen: Seq,
-    /// The messages to put in place, at most 1,000.
+    /// The new messages, at most 1,000.
     pub messages: Vec<ChatMessage>,
 }
 
 impl Replacement {
-    /// Puts `messages` in the place of everything up to `up_to`, having read the thread up to there.
+    /// Creates a replacement of every message up to `up_to` by `messages`, for a caller that read the thread
+    /// up to `up_to`.
     #[must_use]
     pub fn new(up_to: Seq, messages: Vec<ChatMessage>) -> Self {
         Self { up_to, seen: up_to, messages }
     }
 
-    /// States that the thread was read up to `seen`, of which only the part up to `up_to` is replaced.
+    /// Sets the last `Seq` that the caller read, if the replacement covers only a part of it.
     #[must_use]
     pub fn with_seen(mut self, seen: Seq) -> Self {
         self.seen = seen;
@@ -138,25 +140,25 @@ impl Replacement {
     }
 }
 
-/// What a replacement did.
+/// The result of a replacement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Replaced {
-    /// How many messages went.
+    /// The number of removed messages.
     pub removed: u64,
-    /// The number of the event, which is now the thread's last.
+    /// The `Seq` of the replacement event, which is now the thread's last.
     pub seq: Seq,
 }
 
-/// Something that happened to a thread.
+/// An event of a thread.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HistoryEvent {
-    /// Its place in the thread.
+    /// The `Seq` of the event.
     pub seq: Seq,
-    /// What happened.
+    /// The kind of the event.
     pub kind: HistoryEventKind,
 }
 
-/// What happened to a thread.
+/// The kind of an event, with its data.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 #[non_exhaustive]
@@ -172,21 +174,21 @@ pub enum HistoryEventKind {
     RunCleared {
         /// The run.
         run: RunId,
-        /// How many messages went.
+        /// The number of removed messages.
         removed: u64,
     },
     /// All messages were removed.
     Cleared {
-        /// How many messages went.
+        /// The number of removed messages.
         removed: u64,
     },
-    /// The thread's beginning was replaced.
+    /// The first part of the thread was replaced.
     Replaced {
         /// The last `Seq` that was replaced.
         up_to: Seq,
-        /// How many messages went.
+        /// The number of removed messages.
         removed: u64,
-        /// What stands in their place, or what is left of it since.
+        /// The new messages, or those of them that still exist.
         messages: Vec<StoredMessage>,
         /// The thread's size in bytes right after the replacement.
         thread_bytes: u64,

@@ -1,4 +1,4 @@
-//! The checks that every backend runs before its first I/O.
+//! Checks that every backend runs before its first I/O.
 
 use bytes::Bytes;
 
@@ -9,7 +9,7 @@ use crate::id::Key;
 use crate::limits::{ID_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::page::PageRequest;
 
-/// Checks what [`put`](super::KeyValueStore::put) is given.
+/// Checks the arguments of [`put`](super::KeyValueStore::put).
 ///
 /// # Errors
 /// `InvalidInput` naming the field and the limit.
@@ -19,7 +19,7 @@ pub fn check_put(value: &Bytes, options: &KeyValuePutOptions) -> Result<()> {
     options.ttl.map_or(Ok(()), |ttl| check::ttl(OPERATION, "ttl", ttl))
 }
 
-/// Checks the prefix, and the page where there is one, of [`list`](super::KeyValueStore::list) and
+/// Checks the prefix and, if given, the page of [`list`](super::KeyValueStore::list) and
 /// [`watch`](super::KeyValueStore::watch).
 ///
 /// # Errors

@@ -1,4 +1,4 @@
-//! Conveniences over [`KeyValueStore`], the same for every backend.
+//! Convenience methods for [`KeyValueStore`], the same for every backend.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -7,30 +7,30 @@ use super::{KeyValueCondition, KeyValuePutOptions, KeyValueStore};
 use crate::error::Result;
 use crate::id::{BucketName, Key, Revision};
 
-/// What every [`KeyValueStore`] offers on top of its contract. No backend overrides it.
+/// Convenience methods of every [`KeyValueStore`]. Backends do not override them.
 #[async_trait]
 pub trait KeyValueStoreExt: KeyValueStore {
-    /// Writes a value whatever was there.
+    /// Writes a value unconditionally.
     ///
     /// # Errors
-    /// As [`KeyValueStore::put`].
+    /// The errors of [`KeyValueStore::put`].
     async fn set(&self, bucket: &BucketName, key: &Key, value: Bytes) -> Result<Revision> {
         self.put(bucket, key, value, KeyValuePutOptions::default()).await
     }
 
-    /// Writes a value where there is none.
+    /// Writes a value if the key does not exist.
     ///
     /// # Errors
-    /// As [`KeyValueStore::put`]; `Conflict` if the key exists.
+    /// The errors of [`KeyValueStore::put`]; `Conflict` if the key exists.
     async fn create(&self, bucket: &BucketName, key: &Key, value: Bytes) -> Result<Revision> {
         self.put(bucket, key, value, KeyValuePutOptions::default().with_condition(KeyValueCondition::Absent))
             .await
     }
 
-    /// Writes a value over the revision that the caller read.
+    /// Writes a value if the key is still at the revision that the caller read.
     ///
     /// # Errors
-    /// As [`KeyValueStore::put`]; `Conflict` where somebody else wrote in between.
+    /// The errors of [`KeyValueStore::put`]; `Conflict` if another caller wrote the key in between.
     async fn put_at(&self, bucket: &BucketName, key: &Key, value: Bytes, at: Revision) -> Result<Revision> {
         self.put(
             bucket,

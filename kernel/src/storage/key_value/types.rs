@@ -1,4 +1,4 @@
-//! The values that [`KeyValueStore`](super::KeyValueStore) takes and returns.
+//! Argument and result types of [`KeyValueStore`](super::KeyValueStore).
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 use crate::id::{BucketName, Key, Revision};
 use crate::timestamp::Timestamp;
 
-/// What must hold for a put to happen.
+/// The condition of a put.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum KeyValueCondition {
-    /// Nothing.
+    /// The put is unconditional.
     #[default]
     None,
-    /// The key is not there.
+    /// The key does not exist.
     Absent,
     /// The key is at this revision.
     AtRevision(Revision),
@@ -23,21 +23,21 @@ pub enum KeyValueCondition {
 /// Options of a put.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct KeyValuePutOptions {
-    /// What must hold.
+    /// The condition of the put.
     pub condition: KeyValueCondition,
-    /// How long the key lives, to the millisecond; `None` for good.
+    /// The time to live of the key, to the millisecond; `None` keeps the key permanently.
     pub ttl: Option<Duration>,
 }
 
 impl KeyValuePutOptions {
-    /// Sets what must hold.
+    /// Sets the condition of the put.
     #[must_use]
     pub fn with_condition(mut self, condition: KeyValueCondition) -> Self {
         self.condition = condition;
         self
     }
 
-    /// Sets how long the key lives.
+    /// Sets the time to live of the key.
     #[must_use]
     pub fn with_ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl);
@@ -48,11 +48,11 @@ impl KeyValuePutOptions {
 /// A value with its revision.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyValueEntry {
-    /// The bytes.
+    /// The bytes of the value.
     pub value: Bytes,
-    /// The revision of the write that put them.
+    /// The revision of the write that stored the value.
     pub revision: Revision,
-    /// From when on the key reads as absent, by the store's clock, to the millisecond.
+    /// The time from which the key reads as absent, by the store's clock, to the millisecond.
     pub expires_at: Option<Timestamp>,
 }
 
@@ -70,7 +70,7 @@ pub struct KeyRevision {
 pub struct BucketInfo {
     /// The bucket.
     pub bucket: BucketName,
-    /// How many keys it holds.
+    /// The number of keys in the bucket.
     pub keys: u64,
 }
 
@@ -79,22 +79,22 @@ pub struct BucketInfo {
 pub struct KeyValueEvent {
     /// The key.
     pub key: Key,
-    /// The revision that the change took.
+    /// The revision of the change.
     pub revision: Revision,
-    /// What changed.
+    /// The kind of the change.
     pub kind: KeyValueEventKind,
 }
 
-/// What changed about a key.
+/// The kind of a change, with its data.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 #[non_exhaustive]
 pub enum KeyValueEventKind {
     /// A value was written.
     Put {
-        /// The bytes.
+        /// The bytes of the value.
         value: Bytes,
-        /// From when on the key reads as absent.
+        /// The time from which the key reads as absent.
         expires_at: Option<Timestamp>,
     },
     /// The key was deleted.

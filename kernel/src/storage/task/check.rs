@@ -1,4 +1,4 @@
-//! The checks that every backend runs before its first I/O, and the rule of a step.
+//! Checks that every backend runs before its first I/O, and the rule for transitions.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::id::FencingToken;
 use crate::limits::{BATCH_TASKS_MAX, TASK_RETRIES_MAX, TASK_TEXT_BYTES_MAX, TASK_TITLE_BYTES_MAX};
 
-/// Checks what [`add_tasks`](super::TaskStore::add_tasks) is given.
+/// Checks the arguments of [`add_tasks`](super::TaskStore::add_tasks).
 ///
 /// # Errors
 /// `InvalidInput` naming the field and the limit.
@@ -36,7 +36,7 @@ fn check_new_tasks(operation: &'static str, tasks: &[NewTask]) -> Result<()> {
 }
 
 impl NewBoard {
-    /// Checks what [`create_task_list`](super::TaskStore::create_task_list) is given.
+    /// Checks the arguments of [`create_task_list`](super::TaskStore::create_task_list).
     ///
     /// # Errors
     /// `InvalidInput` naming the field and the limit.
@@ -49,7 +49,7 @@ impl NewBoard {
     }
 }
 
-/// Checks the text that a step carries.
+/// Checks the text of a transition.
 ///
 /// # Errors
 /// `InvalidInput` naming `result` and the limit.
@@ -59,7 +59,7 @@ pub fn check_task_text(step: &Transition) -> Result<()> {
         .map_or(Ok(()), |text| check::text("tasks.update_status", "result", text, TASK_TEXT_BYTES_MAX))
 }
 
-/// Checks the lease that a claim asks for.
+/// Checks the lease of a claim.
 ///
 /// # Errors
 /// `InvalidInput` naming `lease` and the limit in milliseconds.
@@ -67,7 +67,8 @@ pub fn check_claim(operation: &'static str, lease: Duration) -> Result<()> {
     check::ttl(operation, "lease", lease)
 }
 
-/// Refuses a step of a task under a lease whose token is not shown, and a token that is not the lease's.
+/// Refuses a token that differs from the token of the task's lease. A task with a lease needs a token, and a
+/// task without a lease takes none.
 ///
 /// # Errors
 /// `Conflict`.
@@ -79,10 +80,11 @@ pub fn check_lease(operation: &'static str, task: &Task, token: Option<FencingTo
     }
 }
 
-/// Decides whether a step may be taken from the task as it stands: revision, lease, then the table.
+/// Checks that a transition is allowed from the task's current state. It checks the revision, then the lease,
+/// then the table of transitions.
 ///
 /// # Errors
-/// `Conflict` saying which of them forbids it.
+/// `Conflict`, with a message that names the failed check.
 pub fn check_transition(task: &Task, step: &Transition) -> Result<()> {
     const OPERATION: &str = "tasks.update_status";
     if step.expected.is_some_and(|expected| expected != task.revision) {

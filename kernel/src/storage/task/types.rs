@@ -1,4 +1,4 @@
-//! The values that [`TaskStore`](super::TaskStore) takes and returns.
+//! Argument and result types of [`TaskStore`](super::TaskStore).
 
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +18,7 @@ pub struct BoardId {
 }
 
 impl BoardId {
-    /// Checks both names and makes the address.
+    /// Checks both names and creates the address.
     ///
     /// ```
     /// let board = larder_kernel::BoardId::new("conversation-1", "planner")?;
@@ -46,21 +46,21 @@ impl<C: AsRef<str>, A: AsRef<str>> TryFrom<(C, A)> for BoardId {
     }
 }
 
-/// How a task stands.
+/// The status of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskStatus {
-    /// Not begun.
+    /// Not started.
     Planned,
-    /// Being worked on.
+    /// In progress.
     InProgress,
-    /// Waiting for something.
+    /// Waiting for an external event.
     Blocked,
-    /// Done.
+    /// Finished successfully.
     Succeeded,
-    /// Tried without success.
+    /// Finished without success.
     Failed,
-    /// Given up.
+    /// Abandoned without another try.
     Abandoned,
 }
 
@@ -69,7 +69,7 @@ impl TaskStatus {
     pub const ALL: &'static [Self] =
         &[Self::Planned, Self::InProgress, Self::Blocked, Self::Succeeded, Self::Failed, Self::Abandoned];
 
-    /// The name in JSON and in backends.
+    /// Returns the name used in JSON and in backends.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -82,13 +82,14 @@ impl TaskStatus {
         }
     }
 
-    /// The status of that name.
+    /// Returns the status with this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|status| status.as_str() == name)
     }
 
-    /// Whether [`update_status`](super::TaskStore::update_status) may take a task from here to `to`.
+    /// Returns `true` if [`update_status`](super::TaskStore::update_status) may change a task from this
+    /// status to `to`.
     #[must_use]
     pub const fn allows(self, to: Self) -> bool {
         match self {
@@ -100,25 +101,26 @@ impl TaskStatus {
         }
     }
 
-    /// Whether [`increment_retry`](super::TaskStore::increment_retry) may take a task back to planned from here.
+    /// Returns `true` if [`increment_retry`](super::TaskStore::increment_retry) may return a task from this
+    /// status to planned.
     #[must_use]
     pub const fn allows_retry(self) -> bool {
         matches!(self, Self::InProgress | Self::Blocked | Self::Failed)
     }
 }
 
-/// A worker's hold on a task.
+/// The lease of a worker on a task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
-    /// Who holds it.
+    /// The worker that holds the lease.
     pub worker: WorkerId,
     /// The number of the claim.
     pub token: FencingToken,
-    /// When somebody else may claim the task, by the store's clock, to the millisecond.
+    /// The time when another worker may claim the task, by the store's clock, to the millisecond.
     pub expires_at: Timestamp,
 }
 
-/// The place of a task on its board: greater for tasks added later.
+/// The position of a task on its board. Tasks added later have a greater position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct TaskPosition(pub u64);
@@ -126,30 +128,30 @@ pub struct TaskPosition(pub u64);
 /// A task on a board.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Task {
-    /// Its id, unique on the board.
+    /// The id, unique on the board.
     pub id: TaskId,
-    /// What is to be done, in a line.
+    /// The title: the work to do, in one line.
     pub title: String,
-    /// What is to be done, at length.
+    /// The description: the work to do, in detail.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// How it stands.
+    /// The status.
     pub status: TaskStatus,
-    /// Its place on the board.
+    /// The position on the board.
     pub position: TaskPosition,
-    /// Its version.
+    /// The version of the task.
     pub revision: Revision,
-    /// How often it was retried.
+    /// The number of retries so far.
     pub retries: u32,
-    /// How often it may be.
+    /// The maximum number of retries.
     pub retries_max: u32,
-    /// What came of it, or why it failed.
+    /// The result of the task, or the reason of its failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<String>,
-    /// The worker's hold on it.
+    /// The lease of the worker that claimed the task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<Lease>,
-    /// Anything else.
+    /// Additional data.
     #[serde(default, skip_serializing_if = "Metadata::is_empty")]
     pub metadata: Metadata,
 }
@@ -157,20 +159,20 @@ pub struct Task {
 /// A task to add.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewTask {
-    /// Its id, unique on the board.
+    /// The id, unique on the board.
     pub id: TaskId,
-    /// What is to be done, in a line of 1 to 4,096 bytes.
+    /// The title: the work to do, in one line of 1 to 4,096 bytes.
     pub title: String,
-    /// What is to be done, at length.
+    /// The description: the work to do, in detail.
     pub description: Option<String>,
-    /// How often it may be retried, at most 1,000.
+    /// The maximum number of retries, at most 1,000.
     pub retries_max: u32,
-    /// Anything else.
+    /// Additional data.
     pub metadata: Metadata,
 }
 
 impl NewTask {
-    /// A task with three retries.
+    /// Creates a task with three retries.
     #[must_use]
     pub fn new(id: TaskId, title: impl Into<String>) -> Self {
         Self {
@@ -182,14 +184,14 @@ impl NewTask {
         }
     }
 
-    /// Sets the long text.
+    /// Sets the description.
     #[must_use]
     pub fn with_description(mut self, description: impl Into<String>) -> Self {
         self.description = Some(description.into());
         self
     }
 
-    /// Sets how often it may be retried.
+    /// Sets the maximum number of retries.
     #[must_use]
     pub fn with_retries_max(mut self, retries_max: u32) -> Self {
         self.retries_max = retries_max;
@@ -203,7 +205,7 @@ impl NewTask {
         self
     }
 
-    /// The task as it stands on a board when it is added.
+    /// Converts the new task to a planned task with this position and revision.
     #[must_use]
     pub fn into_task(self, position: TaskPosition, revision: Revision) -> Task {
         Task {
@@ -222,32 +224,32 @@ impl NewTask {
     }
 }
 
-/// A board to make.
+/// A board to create.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct NewBoard {
-    /// A name for people, at most 4,096 bytes.
+    /// A label for display, at most 4,096 bytes.
     pub label: Option<String>,
-    /// The agent, in the same conversation, whose board this one belongs under.
+    /// The agent, in the same conversation, that owns the parent board.
     pub parent: Option<AgentId>,
-    /// Its first tasks.
+    /// The initial tasks.
     pub tasks: Vec<NewTask>,
 }
 
 impl NewBoard {
-    /// A board with these tasks.
+    /// Creates a board with these tasks.
     #[must_use]
     pub fn new(tasks: Vec<NewTask>) -> Self {
         Self { label: None, parent: None, tasks }
     }
 
-    /// Sets the name for people.
+    /// Sets the label for display.
     #[must_use]
     pub fn with_label(mut self, label: impl Into<String>) -> Self {
         self.label = Some(label.into());
         self
     }
 
-    /// Sets the agent whose board this one belongs under.
+    /// Sets the agent that owns the parent board.
     #[must_use]
     pub fn with_parent(mut self, parent: AgentId) -> Self {
         self.parent = Some(parent);
@@ -255,25 +257,25 @@ impl NewBoard {
     }
 }
 
-/// How many tasks of a board stand how.
+/// The number of tasks on a board in each status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct BoardStatusCounts {
-    /// Not begun.
+    /// Tasks that are not started.
     pub planned: u64,
-    /// Being worked on.
+    /// Tasks in progress.
     pub in_progress: u64,
-    /// Waiting.
+    /// Tasks that wait.
     pub blocked: u64,
-    /// Done.
+    /// Tasks that finished successfully.
     pub succeeded: u64,
-    /// Tried without success.
+    /// Tasks that finished without success.
     pub failed: u64,
-    /// Given up.
+    /// Tasks that were abandoned.
     pub abandoned: u64,
 }
 
 impl BoardStatusCounts {
-    /// The count of one status, to read or to change.
+    /// Returns a mutable reference to the count of one status.
     pub fn of_mut(&mut self, status: TaskStatus) -> &mut u64 {
         match status {
             TaskStatus::Planned => &mut self.planned,
@@ -285,84 +287,84 @@ impl BoardStatusCounts {
         }
     }
 
-    /// All tasks together.
+    /// Returns the number of all tasks.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.planned + self.in_progress + self.blocked + self.succeeded + self.failed + self.abandoned
     }
 }
 
-/// A board, without its tasks.
+/// A board without its tasks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Board {
-    /// Its address.
+    /// The address of the board.
     pub id: BoardId,
-    /// Its name for people.
+    /// The label for display.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// The agent whose board it belongs under.
+    /// The agent that owns the parent board.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<AgentId>,
-    /// How its tasks stand.
+    /// The number of tasks in each status.
     pub tasks: BoardStatusCounts,
 }
 
-/// Which tasks to list. The default lists all.
+/// The tasks to list. The default lists all.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct TaskQuery {
-    /// In these statuses; empty for all.
+    /// The statuses of the tasks to list; empty for all.
     pub statuses: Vec<TaskStatus>,
 }
 
 impl TaskQuery {
-    /// Tasks in these statuses.
+    /// Creates a query for tasks in these statuses.
     #[must_use]
     pub fn in_statuses(statuses: impl IntoIterator<Item = TaskStatus>) -> Self {
         Self { statuses: statuses.into_iter().collect() }
     }
 
-    /// Whether a task in this status is asked for.
+    /// Returns `true` if the query includes tasks in this status.
     #[must_use]
     pub fn wants(&self, status: TaskStatus) -> bool {
         self.statuses.is_empty() || self.statuses.contains(&status)
     }
 }
 
-/// A step of a task.
+/// A transition of a task to another status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Transition {
-    /// Where to.
+    /// The new status.
     pub to: TaskStatus,
-    /// The revision that the caller read; `None` takes the step from whatever status allows it.
+    /// The revision that the caller read; `None` allows any revision.
     pub expected: Option<Revision>,
     /// The token of the caller's lease.
     pub token: Option<FencingToken>,
-    /// What came of it; `None` leaves what is there.
+    /// The result to store; `None` keeps the stored result.
     pub result: Option<String>,
 }
 
 impl Transition {
-    /// A step to a status.
+    /// Creates a transition to a status.
     #[must_use]
     pub fn to(to: TaskStatus) -> Self {
         Self { to, expected: None, token: None, result: None }
     }
 
-    /// Takes the step only from this revision.
+    /// Requires this revision.
     #[must_use]
     pub fn with_expected(mut self, expected: Revision) -> Self {
         self.expected = Some(expected);
         self
     }
 
-    /// Takes the step under a lease.
+    /// Sets the token of the caller's lease.
     #[must_use]
     pub fn with_token(mut self, token: FencingToken) -> Self {
         self.token = Some(token);
         self
     }
 
-    /// Stores what came of it.
+    /// Sets the result to store.
     #[must_use]
     pub fn with_result(mut self, result: impl Into<String>) -> Self {
         self.result = Some(result.into());
@@ -370,21 +372,21 @@ impl Transition {
     }
 }
 
-/// Whether a task had a retry left.
+/// The result of a retry request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RetryOutcome {
-    /// It had, and is planned again.
+    /// The task had a retry left and is planned again.
     Retried(Task),
-    /// It had not, and stays as it is.
+    /// The task had no retry left and is unchanged.
     Exhausted(Task),
 }
 
-/// A task that a worker may now work on.
+/// A task that a worker has claimed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Claim {
-    /// The task as it now reads, its lease included.
+    /// The task after the claim, with its lease.
     pub task: Task,
-    /// The token to show with every step.
+    /// The token to pass with every transition.
     pub token: FencingToken,
 }

@@ -1,4 +1,4 @@
-//! The checks that every backend runs before its first I/O, and the step that fills in missing embeddings.
+//! Checks that every backend runs before its first I/O, and the computation of missing embeddings.
 
 use super::types::{Document, Embedding, SearchRequest};
 use crate::agent::model::Embedder;
@@ -15,13 +15,13 @@ const PUT: &str = "vectors.put";
 /// A checked document that has its embedding.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PreparedDocument {
-    /// Its id.
+    /// The id.
     pub id: DocumentId,
-    /// Its text.
+    /// The text.
     pub content: String,
-    /// Its embedding, of the same dimension throughout the batch.
+    /// The embedding. All embeddings of a batch have the same dimension.
     pub embedding: Embedding,
-    /// Its metadata.
+    /// The metadata.
     pub metadata: Metadata,
 }
 
@@ -36,10 +36,11 @@ impl From<PreparedDocument> for Document {
     }
 }
 
-/// Checks what [`put`](super::VectorStore::put) is given and computes the missing embeddings.
+/// Checks the arguments of [`put`](super::VectorStore::put) and computes the missing embeddings.
 ///
 /// # Errors
-/// `InvalidInput` naming the field and the limit, or the embedder's own error. Nothing has been written then.
+/// `InvalidInput` naming the field and the limit; the error of the embedder; `Unexpected` if the embedder
+/// does not return one embedding for each text. In all cases nothing has been written.
 pub async fn prepare(
     documents: Vec<Document>,
     embedder: Option<&dyn Embedder>,
@@ -78,7 +79,7 @@ fn check_dimensions<'a>(embeddings: impl Iterator<Item = &'a Embedding>) -> Resu
     Ok(())
 }
 
-/// Refuses an embedding whose dimension is not the collection's.
+/// Refuses an embedding with another dimension than the collection's.
 ///
 /// # Errors
 /// `InvalidInput` naming `embedding`, with the actual and the expected dimension.
@@ -106,7 +107,8 @@ fn wrong_count() -> Error {
         .with_outcome(crate::Outcome::NotApplied)
 }
 
-/// Checks what a search is given; the dimension is checked where the collection is known.
+/// Checks the request of a search, except its dimension. The store checks the dimension once it has read the
+/// collection.
 ///
 /// # Errors
 /// `InvalidInput` naming the field and the limit.
@@ -118,10 +120,10 @@ pub fn check_search(operation: &'static str, request: &SearchRequest) -> Result<
     request.filter.as_ref().map_or(Ok(()), |filter| filter.check(operation))
 }
 
-/// Checks what [`search_batch`](super::VectorStore::search_batch) is given.
+/// Checks the arguments of [`search_batch`](super::VectorStore::search_batch).
 ///
 /// # Errors
-/// `InvalidInput` naming `requests` where there are more than 256, or the field of a bad one.
+/// `InvalidInput` naming `requests` if there are more than 256, or the invalid field of a request.
 pub fn check_search_batch(requests: &[SearchRequest]) -> Result<()> {
     const OPERATION: &str = "vectors.search_batch";
     check::at_most(OPERATION, "requests", requests.len(), BATCH_SEARCHES_MAX)?;
@@ -131,7 +133,7 @@ pub fn check_search_batch(requests: &[SearchRequest]) -> Result<()> {
 /// Checks a list of ids to read or delete.
 ///
 /// # Errors
-/// `InvalidInput` naming `ids` where there are more than 10,000.
+/// `InvalidInput` naming `ids` if there are more than 10,000.
 pub fn check_ids<T>(operation: &'static str, ids: &[T]) -> Result<()> {
     check::at_most(operation, "ids", ids.len(), PAGE_ITEMS_MAX)
 }

@@ -1,4 +1,4 @@
-//! The values that [`VectorStore`](super::VectorStore) takes and returns.
+//! Argument and result types of [`VectorStore`](super::VectorStore).
 
 use std::sync::Arc;
 
@@ -13,8 +13,9 @@ use crate::metadata::Metadata;
 
 /// A vector of 1 to 16,000 finite 32-bit floats whose direction 32-bit arithmetic can express.
 ///
-/// Refused are NaN, infinities, the zero vector, and vectors so short or so long that their squared length leaves the
-/// normal range of `f32`: their cosine is not defined, or differs between backends. Cloning shares the numbers.
+/// An embedding cannot contain NaN or infinities, and it cannot be the zero vector. Its squared length must
+/// be in the normal range of `f32`. For other vectors the cosine is undefined or differs between backends.
+/// Cloning shares the numbers.
 ///
 /// ```
 /// use larder_kernel::{Embedding, ErrorKind};
@@ -29,10 +30,10 @@ use crate::metadata::Metadata;
 pub struct Embedding(Arc<[f32]>);
 
 impl Embedding {
-    /// Checks the numbers and makes the embedding.
+    /// Checks the numbers and creates the embedding.
     ///
     /// # Errors
-    /// `InvalidInput` naming `embedding`, with the limit for the number of dimensions.
+    /// `InvalidInput` naming `embedding`, with the limit if the number of dimensions is wrong.
     pub fn new(values: impl Into<Arc<[f32]>>) -> Result<Self> {
         const OPERATION: &str = "embedding.new";
         let values = values.into();
@@ -50,20 +51,20 @@ impl Embedding {
         Ok(Self(values))
     }
 
-    /// How many numbers it has.
+    /// Returns the number of dimensions.
     #[must_use]
     pub fn dimensions(&self) -> usize {
         self.0.len()
     }
 
-    /// The numbers.
+    /// Returns the numbers.
     #[must_use]
     pub fn as_slice(&self) -> &[f32] {
         &self.0
     }
 
-    /// The cosine of the angle between two embeddings, in 64-bit arithmetic, within [-1, 1]; `None` where their
-    /// dimensions differ. The definition that searches follow to within 1e-5.
+    /// Returns the cosine of the angle between two embeddings, in 64-bit arithmetic, within [-1, 1]; `None`
+    /// if their dimensions differ. Search scores equal this value to within 1e-5.
     #[must_use]
     pub fn cosine(&self, other: &Self) -> Option<f64> {
         if self.dimensions() != other.dimensions() {
@@ -122,20 +123,21 @@ impl From<Embedding> for Vec<f32> {
 /// A text with its embedding.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Document {
-    /// Its id in the collection.
+    /// The id in the collection.
     pub id: DocumentId,
-    /// The text, any UTF-8 up to 1 MiB.
+    /// The text: any UTF-8 up to 1 MiB.
     pub content: String,
-    /// Its embedding; `None` lets the store's embedder compute it. A document read back always has one.
+    /// The embedding; `None` asks the store's embedder to compute it. A document that was read from a store
+    /// always has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub embedding: Option<Embedding>,
-    /// What filters look at.
+    /// The metadata that filters match.
     #[serde(default, skip_serializing_if = "Metadata::is_empty")]
     pub metadata: Metadata,
 }
 
 impl Document {
-    /// A document without embedding and metadata.
+    /// Creates a document without an embedding and without metadata.
     #[must_use]
     pub fn new(id: DocumentId, content: impl Into<String>) -> Self {
         Self { id, content: content.into(), embedding: None, metadata: Metadata::new() }
@@ -156,65 +158,65 @@ impl Document {
     }
 }
 
-/// What a put does with ids that are there.
+/// The handling of existing ids in a put.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PutMode {
-    /// Leaves them as they are.
+    /// Leaves existing documents unchanged.
     IfAbsent,
-    /// Replaces them whole.
+    /// Replaces existing documents completely.
     Upsert,
 }
 
-/// What a put did, in the order of the documents given.
+/// The result of a put, in the order of the documents given.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct PutReport {
-    /// The ids written.
+    /// The ids of the written documents.
     pub written: Vec<DocumentId>,
-    /// The ids that were there and were left alone.
+    /// The ids of the existing documents that were left unchanged.
     pub ignored: Vec<DocumentId>,
 }
 
-/// Hits that a search asks for when nothing else is said (RAVI-13).
+/// The default number of hits of a search.
 pub const SEARCH_LIMIT_DEFAULT: usize = 5;
 
-/// What to search for.
+/// A search request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SearchRequest {
     /// The query.
     pub embedding: Embedding,
-    /// Most hits to return, 0 to 10,000.
+    /// The maximum number of hits, 0 to 10,000.
     pub limit: usize,
-    /// Which documents may be returned.
+    /// The filter that hits must match.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filter: Option<Filter>,
-    /// The least score of a hit.
+    /// The minimum score of a hit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub score_min: Option<f32>,
 }
 
 impl SearchRequest {
-    /// The five documents most similar to `embedding`.
+    /// Creates a request for the five documents most similar to `embedding`.
     #[must_use]
     pub fn new(embedding: Embedding) -> Self {
         Self { embedding, limit: SEARCH_LIMIT_DEFAULT, filter: None, score_min: None }
     }
 
-    /// Sets how many hits to return.
+    /// Sets the maximum number of hits.
     #[must_use]
     pub fn with_limit(mut self, limit: usize) -> Self {
         self.limit = limit;
         self
     }
 
-    /// Sets which documents may be returned.
+    /// Sets the filter that hits must match.
     #[must_use]
     pub fn with_filter(mut self, filter: Filter) -> Self {
         self.filter = Some(filter);
         self
     }
 
-    /// Sets the least score of a hit.
+    /// Sets the minimum score of a hit.
     #[must_use]
     pub fn with_score_min(mut self, score_min: f32) -> Self {
         self.score_min = Some(score_min);
@@ -222,16 +224,16 @@ impl SearchRequest {
     }
 }
 
-/// A document found.
+/// A hit of a search.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SearchHit {
-    /// The document.
+    /// The document's id.
     pub id: DocumentId,
-    /// The cosine of its embedding and the query, in [-1, 1].
+    /// The cosine of the document's embedding and the query, in [-1, 1].
     pub score: f32,
-    /// Its text.
+    /// The document's text.
     pub content: String,
-    /// Its metadata.
+    /// The document's metadata.
     #[serde(default, skip_serializing_if = "Metadata::is_empty")]
     pub metadata: Metadata,
 }
@@ -241,8 +243,8 @@ pub struct SearchHit {
 pub struct CollectionInfo {
     /// The collection.
     pub collection: CollectionName,
-    /// The dimension of its embeddings.
+    /// The dimension of the embeddings.
     pub dimensions: usize,
-    /// How many documents it holds.
+    /// The number of documents.
     pub documents: u64,
 }
