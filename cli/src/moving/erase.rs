@@ -1,4 +1,4 @@
-//! `larder erase`: removing on request.
+//! `larder erase`: deletes data on request.
 
 use std::io::{IsTerminal, stdin};
 use std::process::ExitCode;
@@ -15,18 +15,18 @@ use crate::thread::{parse_namespace, printable};
 /// Arguments of `larder erase`.
 #[derive(Debug, Parser)]
 pub(crate) struct Args {
-    /// Where to erase, such as `sqlite:./larder.db`.
+    /// URL of the backend, such as `sqlite:./larder.db`.
     url: String,
-    /// The namespace. Without --agent and --session all that it holds goes.
+    /// Namespace; without --agent and --session, everything in it is deleted.
     #[arg(long, value_parser = parse_namespace)]
     namespace: Namespace,
-    /// Only the threads and the boards of this agent.
+    /// Delete only the threads and boards of this agent.
     #[arg(long, value_parser = parse_agent)]
     agent: Option<AgentId>,
-    /// Only the threads of this session, and the boards of the conversation of that name.
+    /// Delete only the threads of this session, and the boards of the conversation with this name.
     #[arg(long, value_parser = parse_session)]
     session: Option<SessionId>,
-    /// Erase without asking.
+    /// Delete without confirmation.
     #[arg(long)]
     yes: bool,
 }
@@ -47,7 +47,7 @@ pub(crate) fn run(registry: &Registry, args: &Args) -> ExitCode {
     }
 }
 
-/// Whether the user means it.
+/// Checks that the user confirms the deletion.
 fn may(args: &Args) -> Result<(), String> {
     if args.yes {
         return Ok(());
