@@ -69,7 +69,8 @@ async fn look(registry: &Registry, args: &Args) -> Result<ExitCode, String> {
     let status = places.iter().map(|place| place.status).max().unwrap_or(CheckStatus::Fail);
     let found = Findings { status, places };
     let text = if args.json {
-        serde_json::to_string_pretty(&found).map_err(|error| format!("cannot write the answer: {error}"))?
+        serde_json::to_string_pretty(&found)
+            .map_err(|error| format!("cannot write the diagnosis: {error}"))?
     } else {
         found.places.iter().map(show).collect::<Vec<_>>().join("\n\n")
     };

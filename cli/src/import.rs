@@ -70,7 +70,7 @@ async fn append(
         let options = AppendOptions::default().with_idempotency_key(key.map_err(|error| error.to_string())?);
         let appended = history.append_many(thread, batch.messages, options).await.map_err(|error| {
             let total = survey.messages;
-            format!("stopped after {done} of {total} messages, and goes on when it is run again: {error}")
+            format!("stopped after {done} of {total} messages: {error} (run it again to continue)")
         })?;
         done += count;
         added += if appended.first > before { count } else { 0 };

@@ -57,7 +57,7 @@ async fn inspect(registry: &Registry, args: &Args) -> Result<ExitCode, String> {
         return browse(args, stores, survey).await;
     }
     let text = if args.json {
-        serde_json::to_string_pretty(&survey).map_err(|error| format!("cannot write the answer: {error}"))?
+        serde_json::to_string_pretty(&survey).map_err(|error| format!("cannot write the survey: {error}"))?
     } else {
         show::table(&redact_url(&args.url), &survey)
     };

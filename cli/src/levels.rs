@@ -112,7 +112,7 @@ async fn run(
         output::note(format_args!("{name} {level_name} …"));
         let of_level = run_one(registry, *level, harness, probed, effort).await;
         if of_level.is_empty() {
-            output::note(format_args!("{name} {level_name}: there is nothing to press on this backend"));
+            output::note(format_args!("{name} {level_name}: the level does not apply to this backend"));
         } else {
             let seconds = begun.elapsed().as_secs();
             output::note(format_args!("{name} {level_name}: {seconds} s"));

@@ -61,7 +61,7 @@ async fn serve(registry: &Registry, args: &Args) -> Result<ExitCode, String> {
     if server.tools().is_empty() {
         let there: Vec<_> = stores.contracts().iter().map(|contract| contract.as_str()).collect();
         return Err(format!(
-            "there are no tools for {}; name a store with history, a graph, tasks or key-value",
+            "no tools for {} (use a backend with history, graph, tasks or key-value)",
             there.join(", ")
         ));
     }
@@ -83,7 +83,7 @@ async fn open(registry: &Registry, args: &Args) -> Result<Stores, String> {
         builder = builder.namespace(namespace.clone());
     }
     let named: Vec<_> = args.stores.iter().map(|url| redact_url(url)).collect();
-    let named = if named.is_empty() { "what the environment names".to_owned() } else { named.join(", ") };
+    let named = if named.is_empty() { "the stores of the environment".to_owned() } else { named.join(", ") };
     builder.open().await.map_err(|error| format!("cannot open {named}: {}", live::sentence(&error)))
 }
 

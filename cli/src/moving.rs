@@ -38,8 +38,8 @@ impl Target {
     fn told(&self, error: &Error, namespace: &str) -> String {
         match (error.kind(), self.existing()) {
             (ErrorKind::AlreadyExists, Existing::Refuse) => format!(
-                "{error}; {namespace} names an empty one, --into-existing keeps what only the target holds, and --overwrite \
-                 makes what both hold differently as it is in the source"
+                "{error} ({namespace} selects an empty namespace, --into-existing keeps data that only the \
+                 target has, and --overwrite also replaces data that differs)"
             ),
             _ => error.to_string(),
         }
@@ -51,7 +51,7 @@ pub(crate) fn parse_contract(text: &str) -> Result<Contract, String> {
     let found = Contract::ALL.into_iter().find(|contract| contract.as_str() == name);
     found.ok_or_else(|| {
         let names: Vec<_> = Contract::ALL.iter().map(|contract| contract.as_str()).collect();
-        format!("no contract; there are {}", names.join(", "))
+        format!("unknown contract; the contracts are {}", names.join(", "))
     })
 }
 
@@ -84,7 +84,7 @@ async fn contracts(asked: &[Contract], source: &Source, target: &StoreSet) -> Re
             let counts: Vec<_> =
                 left.iter().map(|(contract, records)| format!("{contract} ({records} records)")).collect();
             return Err(format!(
-                "the target has no store for {}; nothing was written; --contract names what to move",
+                "the target has no store for {}; nothing was written (--contract selects what to move)",
                 counts.join(", ")
             ));
         }
@@ -111,8 +111,8 @@ fn lines(copied: &[Copied]) -> (String, bool) {
         }
         let Difference { missing, different, extra, .. } = difference;
         format!(
-            "{name:<10} DIFFERS: {missing} missing in the target, {different} different, {extra} that the source has \
-             not; source {} records, sha256 {}; target {} records, sha256 {}",
+            "{name:<10} DIFFERS: {missing} missing in the target, {different} different, {extra} only in the \
+             target; source {} records, sha256 {}; target {} records, sha256 {}",
             source.records, source.sha256, target.records, target.sha256
         )
     };
@@ -121,4 +121,4 @@ fn lines(copied: &[Copied]) -> (String, bool) {
 }
 
 /// The message if the sides differ after a copy.
-const CHANGED: &str = "somebody wrote to the source or the target meanwhile; run it again";
+const CHANGED: &str = "the source or the target changed during the operation; run it again";

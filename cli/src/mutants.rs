@@ -175,7 +175,8 @@ fn trouble(judged: &Evaluation, seed: u64) -> String {
         reason => format!("    reason    {reason}\n"),
     };
     format!(
-        "\n{} {}: {missed}\n{also}{reason}    again     cargo larder mutants --matrix --only {} --seed {seed}\n",
+        "\n{} {}: {missed}\n{also}{reason}    again     \
+         cargo larder mutants --matrix --only {} --seed {seed}\n",
         word(judged),
         judged.mutant,
         judged.mutant
@@ -189,8 +190,8 @@ fn verdict(matrix: &Matrix, elapsed: Duration) -> String {
         count => format!(", {count} CONDEMNED"),
     };
     format!(
-        "{killed} killed, {survived} survived; {controls_passed} controls passed{condemned}; suite {}, seed {}, in \
-         {:.1} s",
+        "{killed} killed, {survived} survived; {controls_passed} controls passed{condemned}; suite {}, \
+         seed {}, in {:.1} s",
         matrix.suite_version,
         matrix.seed,
         elapsed.as_secs_f64()

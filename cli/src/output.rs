@@ -101,7 +101,7 @@ pub(crate) fn table(report: &Report) -> String {
             let text = cell(&cases.collect::<Vec<_>>(), separator);
             row.push(Cell::new(text).set_alignment(CellAlignment::Right));
         }
-        row.extend(not_there(report).map(|_| Cell::new("not there").set_alignment(CellAlignment::Right)));
+        row.extend(not_there(report).map(|_| Cell::new("missing").set_alignment(CellAlignment::Right)));
         table.add_row(row);
     }
     let mut text = format!("{table}\n");
@@ -113,7 +113,7 @@ pub(crate) fn table(report: &Report) -> String {
     text.push_str(&lines(&report.levels));
     for absent in &report.absent {
         let required = if absent.required { " REQUIRED" } else { "" };
-        text.push_str(&format!("not there{required} {}: {}\n", absent.name, absent.reason));
+        text.push_str(&format!("missing{required} {}: {}\n", absent.name, absent.reason));
     }
     for used in report.waivers.iter().filter(|used| used.status != WaiverStatus::NotInRun) {
         text.push_str(&format!("{used}\n"));
@@ -194,11 +194,11 @@ fn verdict(report: &Report) -> String {
     let more =
         |count: usize, words: &str| if count == 0 { String::new() } else { format!(", {count} {words}") };
     format!(
-        "{passed} passed, {failed} failed, {unsupported} unsupported, {errors} errors{}{}{}; {} of {} clauses hold, suite {}, \
-         seed {}",
+        "{passed} passed, {failed} failed, {unsupported} unsupported, {errors} errors{}{}{}; {} of {} \
+         clauses hold, suite {}, seed {}",
         more(waived, "waived"),
         more(waiting, "waiting"),
-        more(report.absent.len(), "not there"),
+        more(report.absent.len(), "missing"),
         report.held_clauses().len(),
         clauses().len(),
         report.suite_version,

@@ -41,7 +41,7 @@ fn script_of(name: &str) -> Result<&'static str, String> {
     let named = |service: &&Service| service.script == name || service.name == name;
     SERVICES.iter().find(named).map(|service| service.script).ok_or_else(|| {
         let names: Vec<&str> = SERVICES.iter().map(|service| service.script).collect();
-        format!("there are {}", names.join(", "))
+        format!("unknown service; the services are {}", names.join(", "))
     })
 }
 

@@ -42,7 +42,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 async fn test(args: &Args, running: Option<&Running>) -> Result<ExitCode, String> {
     let missing = running.map_or_else(Vec::new, Running::missing).join(", ");
     if !missing.is_empty() {
-        output::trouble(format_args!("not there: {missing}; their tests are shown as ignored"));
+        output::trouble(format_args!("missing: {missing}; their tests are shown as ignored"));
         refused_in_ci(&missing)?;
     }
     browser();
@@ -53,7 +53,7 @@ fn refused_in_ci(missing: &str) -> Result<(), String> {
     if std::env::var_os("CI").is_none() {
         return Ok(());
     }
-    Err(format!("a CI run needs {missing}; --no-services says that it does not"))
+    Err(format!("a CI run needs {missing} (use --no-services to run without live services)"))
 }
 
 /// Installs the browser for the tests of the report's page, if possible. Otherwise the script prints the

@@ -45,7 +45,7 @@ fn serve(registry: &Registry) -> Result<(), String> {
     let Some(url) = next::<String>(&mut lines)? else { return Ok(()) };
     // The worker isolates nothing, so it uses no scratch folder.
     let opening = url::named(registry, "worker", &url, Path::new("."));
-    let harness = runtime.block_on(opening).map_err(|error| format!("cannot open the place: {error}"))?;
+    let harness = runtime.block_on(opening).map_err(|error| format!("cannot open the backend: {error}"))?;
     while let Some(script) = next::<Script>(&mut lines)? {
         match runtime.block_on(open(&harness, &script)) {
             Ok(stores) => {
@@ -83,13 +83,13 @@ fn now() -> u64 {
 
 fn next<T: DeserializeOwned>(lines: &mut Lines<StdinLock<'_>>) -> Result<Option<T>, String> {
     let Some(line) = lines.next() else { return Ok(None) };
-    let line = line.map_err(|error| format!("cannot read what to do: {error}"))?;
-    serde_json::from_str(&line).map(Some).map_err(|error| format!("cannot understand what to do: {error}"))
+    let line = line.map_err(|error| format!("cannot read the instruction: {error}"))?;
+    serde_json::from_str(&line).map(Some).map_err(|error| format!("cannot parse the instruction: {error}"))
 }
 
 fn say(said: &Said) -> Result<(), String> {
-    let failed = |error: std::io::Error| format!("cannot answer: {error}");
-    let line = serde_json::to_string(said).map_err(|error| format!("cannot answer: {error}"))?;
+    let failed = |error: std::io::Error| format!("cannot write the response: {error}");
+    let line = serde_json::to_string(said).map_err(|error| format!("cannot write the response: {error}"))?;
     let mut stdout = std::io::stdout().lock();
     writeln!(stdout, "{line}").and_then(|()| stdout.flush()).map_err(failed)
 }

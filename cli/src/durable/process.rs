@@ -81,7 +81,7 @@ async fn kill_all(
             .map_err(|error| format!("a writer's watcher ended: {error}"))?
             .map_err(|error| format!("cannot run `{} writer`: {error}", program.display()))?;
         let judged = verify(registry, &place, scratch.path(), &era, seed, &lines, effort).await;
-        let (told, clients, defects) = judged.map_err(|error| format!("cannot use the place: {error}"))?;
+        let (told, clients, defects) = judged.map_err(|error| format!("cannot use the backend: {error}"))?;
         if let Some(reason) = told.trouble {
             return Err(reason);
         }
@@ -92,7 +92,7 @@ async fn kill_all(
         earlier.push(clients);
     }
     let again = judge_again(registry, &place, scratch.path(), &earlier, effort).await;
-    note(report, &again.map_err(|error| format!("cannot use the place: {error}"))?, &[], effort.seed);
+    note(report, &again.map_err(|error| format!("cannot use the backend: {error}"))?, &[], effort.seed);
     report.notes.push(format!(
         "{tries} writers were killed; {} writes had been acknowledged, {} were under way",
         sums.acknowledged, sums.in_flight

@@ -130,8 +130,8 @@ async fn kill_all(
         report.executed += u64::from(met > 0);
     }
     report.notes.push(format!(
-        "durability `{}`; {tries} kills met {in_flight} calls; {} calls were answered, {} not applied, {} of unknown \
-         outcome; at most {attempts} calls failed before a write succeeded again",
+        "durability `{}`; {tries} kills met {in_flight} calls; {} calls were answered, {} not applied, {} of \
+         unknown outcome; at most {attempts} calls failed before a write succeeded again",
         durability.as_str(),
         sums.done,
         sums.refused,

@@ -58,7 +58,9 @@ fn connect(url: &str, name: &str, timeout: Duration) -> std::result::Result<Arc<
 /// The embedded build has no HTTP client.
 #[cfg(not(feature = "model"))]
 fn connect(_: &str, _: &str, _: Duration) -> std::result::Result<Arc<dyn LanguageModel>, String> {
-    Err("this build cannot reach a language model (use `cargo larder-full`, or build with the feature `full`)".to_owned())
+    let message = "this build cannot reach a language model \
+                   (use `cargo larder-full`, or build with the feature `full`)";
+    Err(message.to_owned())
 }
 
 /// The configuration of summaries.
@@ -151,7 +153,8 @@ impl LanguageModel for NoModel {
     }
 
     async fn generate(&self, _: LanguageModelRequest) -> Result<ChatMessage> {
-        let message = "a summary is due, the thread has none that serves, and no model is named: add --model-url and --model";
+        let message = "a summary is due, the thread has no usable summary, and no model is configured \
+                       (add --model-url and --model)";
         Err(Error::invalid("window", self.field, message))
     }
 }

@@ -76,7 +76,8 @@ impl Look {
             explained.steps.iter().any(|step| step.name == "rolling_window" && !step.dropped.is_empty());
         if dropped && !summarizes && explained.began_with_summary_up_to.is_none() {
             output::note(
-                "messages left the window without a summary: with --model-url and --model the profile would summarize them",
+                "messages left the window without a summary \
+                 (add --model-url and --model to summarize them)",
             );
         }
         Ok(explained)
