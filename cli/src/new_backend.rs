@@ -142,7 +142,7 @@ use std::sync::Arc;
 use larder_conformance::kernel::*;
 use larder_conformance::{{Harness, OpenOptions, StoreSet, async_trait}};
 
-/// A store in one namespace. Its form for logs must never show what is stored.
+/// A store in one namespace. Its `Debug` output must never show stored content.
 #[derive(Debug, Clone)]
 pub struct MyStore {{
     namespace: Namespace,

@@ -28,8 +28,8 @@ fn written() -> Vec<Entry> {
             Effect::Replaces,
             "graph_upsert_entities",
             "Write entities",
-            "Writes entities of the memory graph, all or none. An existing entity is replaced with its \
-             properties and observations; its relationships stay.",
+            "Writes entities of the memory graph, all or none. It replaces existing entities, including \
+             their properties and observations, and keeps their relationships.",
             write::upsert_entities,
         ),
         entry(
