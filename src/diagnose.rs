@@ -48,8 +48,8 @@ impl Diagnosis {
 }
 
 /// Diagnoses the backend behind a URL, for at most `timeout`. A backend that cannot be reached is a failed
-/// check named `reach` or `login`, not an error. If the time runs out, a failed check named `time` lists the
-/// checks that did not run.
+/// check named `reach` or `login`, not an error. If the time runs out, a failed check named `time` reports
+/// that the diagnosis is incomplete.
 ///
 /// # Errors
 /// As [`open`](crate::open) before any I/O: `InvalidInput` or `Unsupported` naming `url`.
@@ -81,9 +81,9 @@ impl Registry {
         if tokio::time::timeout(timeout, looking).await.is_err() {
             findings.add(Check::fail(
                 "time",
-                format!("not all was looked at within {} ms", millis(timeout)),
-                "a place that answers this slowly keeps programs waiting as well",
-                "look at its load and the network to it, or allow more time",
+                format!("the diagnosis did not finish within {} ms", millis(timeout)),
+                "a backend that responds this slowly delays programs as well",
+                "check its load and the network, or allow more time",
             ));
         }
         Ok(Diagnosis { backend, checks: findings.take(), elapsed_ms: millis(begun.elapsed()) })

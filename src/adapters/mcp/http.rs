@@ -45,8 +45,9 @@ type Service = StreamableHttpService<McpServer, LocalSessionManager>;
 
 /// The access rules of a server over HTTP, and its storage for sessions.
 ///
-/// By default, the server accepts only clients on this machine that use a loopback name in `Host`. It refuses
-/// a request with any other `Origin` with status `403`, as the MCP standard requires against DNS rebinding.
+/// By default, the server accepts only clients on this machine that use a loopback name in `Host`, and no web
+/// pages. A request with an `Origin` that is not allowed gets status `403`, as the MCP standard requires
+/// against DNS rebinding.
 #[derive(Clone, Default)]
 pub struct HttpOptions {
     hosts: Vec<String>,
