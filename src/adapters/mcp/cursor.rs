@@ -13,7 +13,7 @@ const CURSOR_BYTES_MAX: usize = 16 * 1024;
 pub(crate) fn encode<T: Serialize>(place: &T) -> Result<String> {
     let json = serde_json::to_vec(place);
     let json =
-        json.map_err(|_| Error::new(ErrorKind::Unexpected, "mcp.cursor", "the position cannot be expressed in JSON"))?;
+        json.map_err(|_| Error::new(ErrorKind::Unexpected, "mcp.cursor", "a position that JSON lacks"))?;
     Ok(URL_SAFE_NO_PAD.encode(json))
 }
 

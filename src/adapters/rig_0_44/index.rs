@@ -231,7 +231,11 @@ fn nearest(value: f64) -> f32 {
 
 fn document(hit: SearchHit) -> Result<Value> {
     hit.metadata.into_map().remove(DOCUMENT).ok_or_else(|| {
-        Error::new(ErrorKind::Corrupt, "rig.search", "the collection holds documents of somebody else")
+        Error::new(
+            ErrorKind::Corrupt,
+            "rig.search",
+            "the collection contains documents that no `VectorIndex` wrote",
+        )
     })
 }
 
