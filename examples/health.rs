@@ -1,5 +1,5 @@
-//! Serves `/livez` and `/readyz` as Kubernetes asks for them: `cargo run --example health -- sqlite:./larder.db
-//! 127.0.0.1:8080`. In a program of yours the two handlers are routes of its own server.
+//! Serves `/livez` and `/readyz` for Kubernetes probes: `cargo run --example health -- sqlite:./larder.db
+//! 127.0.0.1:8080`. In your own program, add the two handlers as routes of its HTTP server.
 #![allow(clippy::print_stdout)]
 
 use std::time::Duration;
@@ -8,12 +8,13 @@ use larder::Stores;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// How long a probe waits for the stores: less than the orchestrator waits for the probe.
+/// The time limit of a readiness check for the stores. It must be shorter than the orchestrator's probe
+/// timeout.
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// The longest head of a request that is read.
+/// The maximum size of a request head, in bytes.
 const HEAD_BYTES_MAX: usize = 8_192;
 
-/// Whether the program should be started anew. Asks nobody.
+/// Returns whether the program should keep running. It does no I/O.
 fn livez(stores: &Stores) -> (u16, String) {
     if stores.is_live() {
         (200, r#"{"live":true}"#.to_owned())
@@ -22,7 +23,7 @@ fn livez(stores: &Stores) -> (u16, String) {
     }
 }
 
-/// Whether the program should get work. Asks every store.
+/// Returns whether the program should receive work. It sends a request to every store.
 async fn readyz(stores: &Stores) -> (u16, String) {
     let health = stores.health(TIMEOUT).await;
     let body = serde_json::to_string(&health).unwrap_or_default();
@@ -33,8 +34,8 @@ fn is_whole(head: &[u8]) -> bool {
     head.windows(4).any(|end| end == b"\r\n\r\n")
 }
 
-/// A request up to the empty line that ends its head. Whoever answers before has unread bytes left when the connection closes,
-/// and the kernel then resets it, which may cost the client the answer.
+/// Reads a request up to the empty line that ends its head. A server that responds earlier closes the
+/// connection with unread bytes; the kernel then resets it, and the client may lose the response.
 async fn head_of(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
     let mut head = Vec::new();
     while !is_whole(&head) && head.len() < HEAD_BYTES_MAX {
@@ -54,7 +55,8 @@ async fn serve(mut stream: TcpStream, stores: Stores) -> std::io::Result<()> {
         _ => (404, String::new()),
     };
     let head = format!(
-        "HTTP/1.1 {status} -\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+        "HTTP/1.1 {status} -\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\
+         connection: close\r\n\r\n",
         body.len()
     );
     stream.write_all(head.as_bytes()).await?;
@@ -73,7 +75,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         let (stream, _) = listener.accept().await?;
         let stores = stores.clone();
         tokio::spawn(async move {
-            // A client that went away early needs no answer.
+            // A client that disconnected needs no response.
             let _ = serve(stream, stores).await;
         });
     }

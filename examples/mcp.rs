@@ -1,5 +1,5 @@
-//! A program that remembers through its own MCP server, in one process: what a client of any language does over standard
-//! input and output. `cargo run --example mcp --features adapter-rmcp-3 -- sqlite:./larder.db`.
+//! Connects to an in-process MCP server as a client, as a client in any language does over standard input and
+//! output: `cargo run --example mcp --features adapter-rmcp-3 -- sqlite:./larder.db`.
 #![allow(clippy::print_stdout)]
 
 use larder::adapters::mcp::McpServer;

@@ -1,5 +1,5 @@
-//! A program of the crate `object_store` on any backend that keeps blobs:
-//! `cargo run --features adapter-object-store --example object_store -- sqlite:./larder.db`.
+//! Uses the crate `object_store` with any backend that provides blobs: `cargo run --features
+//! adapter-object-store --example object_store -- sqlite:./larder.db`.
 #![allow(clippy::print_stdout)]
 
 use futures_util::TryStreamExt;
@@ -19,7 +19,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Knows nothing of Larder.
+/// Writes a report through `object_store`, independent of Larder.
 async fn report(store: &dyn ObjectStore) -> object_store::Result<String> {
     let (table, latest) = (Path::from("reports/2026/visits.csv"), Path::from("reports/latest"));
     let mut upload = WriteMultipart::new(store.put_multipart(&table).await?);
@@ -29,9 +29,9 @@ async fn report(store: &dyn ObjectStore) -> object_store::Result<String> {
     }
     upload.finish().await?;
     match store.put_opts(&latest, table.as_ref().to_owned().into(), PutMode::Create.into()).await {
-        // Somebody was first.
+        // Another run has created the object.
         Ok(_) | Err(Error::AlreadyExists { .. }) => {}
-        // Not every server can tell.
+        // Not every server supports the condition.
         Err(Error::NotImplemented { .. }) => {
             store.put(&latest, table.as_ref().to_owned().into()).await?;
         }

@@ -1,5 +1,5 @@
-//! A conversation and a knowledge base for `rig` on any backend that keeps histories and vectors:
-//! `cargo run --features adapter-rig-0-44 --example rig -- sqlite:./larder.db`.
+//! Gives a `rig` agent a conversation and a knowledge base on any backend that provides histories and
+//! vectors: `cargo run --features adapter-rig-0-44 --example rig -- sqlite:./larder.db`.
 #![allow(clippy::print_stdout)]
 
 use larder::Stores;
@@ -32,7 +32,7 @@ impl Embed for Recipe {
     }
 }
 
-/// Counts letters, in the place of a model that a server runs: `rig`'s clients make one of those.
+/// Counts letters instead of calling a model on a server, which `rig`'s clients provide.
 #[derive(Debug, Clone)]
 struct Letters;
 

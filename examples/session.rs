@@ -1,4 +1,5 @@
-//! A conversation, a claimed task, a counter and a file on any backend: `cargo run --example session -- sqlite:./larder.db`.
+//! Uses a conversation, a claimed task, a counter and a blob on any backend: `cargo run --example session --
+//! sqlite:./larder.db`.
 #![allow(clippy::print_stdout)]
 
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Sessions of an `axum` application on any backend that keeps keys and values:
-//! `cargo run --features adapter-tower-sessions --example sessions -- sqlite:./larder.db`.
+//! Keeps the sessions of an `axum` application in any backend that provides key-value data: `cargo run
+//! --features adapter-tower-sessions --example sessions -- sqlite:./larder.db`.
 #![allow(clippy::print_stdout)]
 
 use axum::Router;
@@ -23,7 +23,7 @@ async fn main() -> Result<(), Failure> {
         SessionManagerLayer::new(sessions).with_expiry(Expiry::OnInactivity(time::Duration::hours(8)));
     let app = Router::new().route("/", get(visit)).layer(layer);
 
-    // A browser that comes three times; `axum::serve` would take the requests from a socket.
+    // Simulates a browser with three requests; `axum::serve` would take the requests from a socket.
     let (mut cookie, mut said) = (None::<String>, String::new());
     for _ in 0..3 {
         let mut request = Request::get("/");

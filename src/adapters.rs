@@ -1,16 +1,22 @@
-//! Stores behind the traits of other crates, so that programs written for those keep what they have in any backend.
+//! Adapters that implement the traits of other crates over Larder's stores, so programs written for those
+//! traits can use any backend.
 //!
-//! Each adapter has a cargo feature, is off by default, and takes any store: one of a URL, one of your own, or one in
-//! [layers](crate::layers). Where the other crate breaks its trait with most releases, the version stands in the
-//! names.
+//! Each adapter has a cargo feature and is off by default. It takes any store: one opened by URL, your own,
+//! or one wrapped in [layers](crate::layers). The names contain the version of the other crate if that crate
+//! breaks its trait in most releases.
 //!
-//! | feature | for | over |
+//! | feature | implements | over |
 //! |---|---|---|
-//! | `adapter-object-store` | `object_store` 0.14, its `ObjectStore` | [`BlobStore`](larder_kernel::BlobStore) |
-//! | `adapter-tower-sessions` | `tower-sessions` 0.15, its `SessionStore` | [`KeyValueStore`](larder_kernel::KeyValueStore) |
-//! | `adapter-rig-0-44` | `rig-core` 0.44, its `ConversationMemory` | [`HistoryProvider`](larder_kernel::HistoryProvider) |
-//! | `adapter-rig-0-44` | `rig-core` 0.44, its `VectorStoreIndex` and `InsertDocuments` | [`VectorStore`](larder_kernel::VectorStore) |
-//! | `adapter-rmcp-3` | `rmcp` 3, a server of the Model Context Protocol | all stores of a URL |
+//! | `adapter-object-store` | `ObjectStore` of `object_store` 0.14 | [`BlobStore`] |
+//! | `adapter-tower-sessions` | `SessionStore` of `tower-sessions` 0.15 | [`KeyValueStore`] |
+//! | `adapter-rig-0-44` | `ConversationMemory` of `rig-core` 0.44 | [`HistoryProvider`] |
+//! | `adapter-rig-0-44` | `VectorStoreIndex` and `InsertDocuments` of `rig-core` 0.44 | [`VectorStore`] |
+//! | `adapter-rmcp-3` | a Model Context Protocol server with `rmcp` 3 | all stores of a URL |
+//!
+//! [`BlobStore`]: larder_kernel::BlobStore
+//! [`HistoryProvider`]: larder_kernel::HistoryProvider
+//! [`KeyValueStore`]: larder_kernel::KeyValueStore
+//! [`VectorStore`]: larder_kernel::VectorStore
 
 #[cfg(feature = "adapter-rmcp-3")]
 pub mod mcp;

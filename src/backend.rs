@@ -35,7 +35,8 @@ impl Backend {
         Self { name, contracts, connection }
     }
 
-    /// Returns the driver's name: `memory`, `sqlite`, `file`, `postgres`, `age`, `redis`, `s3`, or that of your own driver.
+    /// Returns the driver's name: `memory`, `sqlite`, `file`, `postgres`, `age`, `redis`, `s3`, or that of
+    /// your own driver.
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.name

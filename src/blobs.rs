@@ -65,7 +65,7 @@ impl Blobs {
         self.provider().get_range(&key, BlobGetOptions::default().with_range(range)).await
     }
 
-    /// Returns what is known of a blob; `None` if it does not exist.
+    /// Returns the metadata of a blob; `None` if it does not exist.
     ///
     /// # Errors
     /// As [`head`](larder_kernel::BlobStore::head).

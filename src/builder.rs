@@ -1,4 +1,4 @@
-//! Several URLs, and what each of them is for.
+//! Stores opened from several URLs.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::stores::Stores;
 
 const OPEN: &str = "open";
 
-/// Chooses where the stores of one namespace are.
+/// Chooses the URLs, the namespace and the embedder of an application's stores.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -44,29 +44,30 @@ impl StoresBuilder {
         Self { registry, namespace: None, urls: Vec::new(), own: Vec::new(), embedder: None }
     }
 
-    /// Sets the drivers; without them, those of this build are used.
+    /// Sets the drivers. The default is the drivers of this build.
     #[must_use]
     pub fn registry(mut self, registry: Registry) -> Self {
         self.registry = registry;
         self
     }
 
-    /// Sets the namespace; without it, it is `default`.
+    /// Sets the namespace. The default is `default`.
     #[must_use]
     pub fn namespace(mut self, namespace: Namespace) -> Self {
         self.namespace = Some(namespace);
         self
     }
 
-    /// Adds a URL for every contract that it provides and that has no URL of its own. Where several provide a contract,
-    /// the first given is taken: `redis://…` and then `s3://…` keep all that Redis can in Redis, and blobs in S3.
+    /// Adds a URL for every contract that its backend provides and that has no separate URL. If several URLs
+    /// provide a contract, the first one is used: `redis://…` followed by `s3://…` keeps blobs in S3 and
+    /// everything else in Redis.
     #[must_use]
     pub fn url(mut self, url: impl Into<String>) -> Self {
         self.urls.push(url.into());
         self
     }
 
-    /// What a configuration says, under what is set here later.
+    /// Applies a configuration. Settings made on this builder take precedence over it.
     #[must_use]
     pub fn from_config(config: &StoresConfig) -> Self {
         let mut builder = Self {
@@ -116,7 +117,7 @@ impl StoresBuilder {
         self.own_url(Contract::KeyValue, url.into())
     }
 
-    /// Lets the vector store embed texts itself.
+    /// Sets the embedder, with which the vector store embeds texts.
     #[must_use]
     pub fn embedder(mut self, embedder: Arc<dyn Embedder>) -> Self {
         self.embedder = Some(embedder);
@@ -129,11 +130,11 @@ impl StoresBuilder {
         self
     }
 
-    /// Reads every URL, then opens each of them once.
+    /// Parses every URL, then opens each of them once.
     ///
     /// # Errors
-    /// `InvalidInput` naming `url` where none is given; `Unsupported` naming `url` where the URL of a contract does not
-    /// provide it; else as [`open`](crate::open).
+    /// `InvalidInput` naming `url` if no URL is given; `Unsupported` naming `url` if the URL of a contract
+    /// does not provide that contract; otherwise as [`open`](crate::open).
     pub async fn open(self) -> Result<Stores> {
         let namespace = match self.namespace {
             Some(namespace) => namespace,
@@ -178,7 +179,7 @@ fn wrong_url(contract: Contract) -> Error {
 }
 
 impl fmt::Debug for StoresBuilder {
-    /// Without the URLs, which may hold secrets, and the namespace.
+    /// Omits the URLs, which may contain secrets, and the namespace.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let own: Vec<Contract> = self.own.iter().map(|(contract, _)| *contract).collect();
         f.debug_struct("StoresBuilder").field("own_url", &own).finish_non_exhaustive()
@@ -187,8 +188,9 @@ impl fmt::Debug for StoresBuilder {
 
 /// Opens the stores behind a URL, in the namespace `default`, with the drivers of this build.
 ///
-/// `open` opens what it can: a contract that cannot be opened, such as vectors on a Postgres without pgvector, fails at its
-/// accessor. [`Stores::builder`] takes several URLs, a namespace or an embedder, and opens only what is named.
+/// `open` opens every contract that it can. A contract that cannot be opened, such as vectors on a Postgres
+/// without pgvector, fails at its accessor. [`Stores::builder`] takes several URLs, a namespace or an
+/// embedder, and opens only the stores that you name.
 ///
 /// ```
 /// use larder::prelude::*;
@@ -202,11 +204,12 @@ impl fmt::Debug for StoresBuilder {
 /// ```
 ///
 /// # Errors
-/// `InvalidInput` naming `url` for a URL that is malformed, or has an unknown scheme or query parameter; `Unsupported`
-/// naming `url` for a scheme whose cargo feature this build lacks; else the backend's own.
+/// `InvalidInput` naming `url` if the URL is malformed, or has an unknown scheme or query parameter;
+/// `Unsupported` naming `url` if this build lacks the cargo feature of the scheme; otherwise the backend's
+/// error.
 ///
 /// # Cancellation
-/// Nothing stays open.
+/// Dropping the future leaves nothing open.
 pub async fn open(url: &str) -> Result<Stores> {
     Registry::default().open(url).await
 }
@@ -220,7 +223,7 @@ impl Registry {
         self.builder().url(url).open().await
     }
 
-    /// Chooses several URLs, a namespace or an embedder.
+    /// Returns a builder that takes several URLs, a namespace or an embedder.
     #[must_use]
     pub fn builder(&self) -> StoresBuilder {
         StoresBuilder::new(self.clone())
@@ -228,7 +231,7 @@ impl Registry {
 }
 
 impl Stores {
-    /// Chooses several URLs, a namespace or an embedder.
+    /// Returns a builder that takes several URLs, a namespace or an embedder.
     #[must_use]
     pub fn builder() -> StoresBuilder {
         Registry::default().builder()

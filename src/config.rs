@@ -1,13 +1,14 @@
-//! Where the stores are, as a configuration file or the environment says it.
+//! The URLs of an application's stores, from a configuration file or the environment.
 
 use std::fmt;
 
 use larder_kernel::{Contract, Error, ErrorKind, Namespace, Result};
 use serde::Deserialize;
 
-/// Where the stores of an application are, for a configuration file in any format that serde reads.
+/// The URLs and the namespace of an application's stores, in any format that serde reads.
 ///
-/// An unknown field is an error. It has no `Serialize`, and its `Debug` shows no URL: a URL may hold a password.
+/// An unknown field is an error. The type does not implement `Serialize`, and its `Debug` output omits the
+/// URLs, because a URL may contain a password.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -24,10 +25,10 @@ use serde::Deserialize;
 #[derive(Clone, Default, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields, default)]
 pub struct StoresConfig {
-    /// The namespace; `default` where it is absent.
+    /// The namespace. The default is `default`.
     pub namespace: Option<Namespace>,
-    /// The URL, or the URLs, of every contract without a URL of its own. Where several provide a contract, the first is
-    /// taken.
+    /// One or more URLs for the contracts without a separate URL. If several URLs provide a contract, the
+    /// first one is used.
     pub url: Urls,
     /// The URL of the history provider.
     pub history_url: Option<String>,
@@ -47,9 +48,9 @@ pub struct StoresConfig {
 #[derive(Clone, Deserialize, PartialEq, Eq)]
 #[serde(untagged)]
 pub enum Urls {
-    /// One.
+    /// One URL.
     One(String),
-    /// Several, or none.
+    /// Several URLs, or none.
     Many(Vec<String>),
 }
 
@@ -60,12 +61,12 @@ impl Default for Urls {
 }
 
 impl StoresConfig {
-    /// Reads the environment: `LARDER_URL` (one URL, or several with spaces between them), `LARDER_NAMESPACE`, and
-    /// `LARDER_HISTORY_URL`, `LARDER_VECTORS_URL`, `LARDER_GRAPH_URL`, `LARDER_BLOBS_URL`, `LARDER_TASKS_URL` and
-    /// `LARDER_KEY_VALUE_URL`. A variable that is empty counts as absent.
+    /// Reads the environment: `LARDER_URL` (one URL, or several separated by spaces), `LARDER_NAMESPACE`, and
+    /// `LARDER_HISTORY_URL`, `LARDER_VECTORS_URL`, `LARDER_GRAPH_URL`, `LARDER_BLOBS_URL`, `LARDER_TASKS_URL`
+    /// and `LARDER_KEY_VALUE_URL`. An empty variable counts as absent.
     ///
     /// # Errors
-    /// `InvalidInput` naming the field for a value that is not UTF-8, or a namespace that is none.
+    /// `InvalidInput` naming the field if a value is not UTF-8 or the namespace is invalid.
     pub fn from_env() -> Result<Self> {
         Self::from_variables(|name| match std::env::var(name) {
             Ok(value) => Ok(Some(value)),
@@ -97,8 +98,8 @@ impl StoresConfig {
         })
     }
 
-    /// This configuration, and what `fallback` says where this one is silent: the environment over a file is
-    /// `StoresConfig::from_env()?.or(file)`.
+    /// Fills the missing fields of this configuration from `fallback`. For example,
+    /// `StoresConfig::from_env()?.or(file)` lets the environment override a file.
     #[must_use]
     pub fn or(self, fallback: Self) -> Self {
         Self {
@@ -120,7 +121,7 @@ impl StoresConfig {
         }
     }
 
-    /// The contracts that have a URL of their own.
+    /// Returns the contracts that have a separate URL, with that URL.
     pub(crate) fn own_urls(&self) -> impl Iterator<Item = (Contract, &str)> {
         let own = [
             (Contract::History, &self.history_url),
@@ -147,7 +148,7 @@ impl From<&str> for Urls {
 }
 
 impl fmt::Debug for StoresConfig {
-    /// Without the URLs, which may hold secrets, and the namespace.
+    /// Omits the URLs, which may contain secrets, and the namespace.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let own: Vec<Contract> = self.own_urls().map(|(contract, _)| contract).collect();
         f.debug_struct("StoresConfig").field("url", &self.url).field("own_url", &own).finish_non_exhaustive()
@@ -155,7 +156,7 @@ impl fmt::Debug for StoresConfig {
 }
 
 impl fmt::Debug for Urls {
-    /// How many, and not which: a URL may hold a secret.
+    /// Shows only the number of URLs, because a URL may contain a secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = match self {
             Self::One(_) => 1,

@@ -1,8 +1,9 @@
-//! Diagnoses a backend before a program trusts it: can it be reached, does it accept this user, does it keep what it
-//! acknowledges, and what is unsafe about it.
+//! Diagnosis of a backend before a program relies on it: connectivity, permissions, durability and unsafe
+//! settings.
 //!
-//! [`diagnose`] changes nothing: no schema is made or upgraded, no file is made. Where only trying shows (whether a disk
-//! flushes, whether a bucket honours conditional writes) a small probe is written and removed again, and the check says so.
+//! [`diagnose`] does not create or upgrade a schema and does not create a database file. Some properties can
+//! only be tested by writing, such as whether a disk flushes or whether a bucket honors conditional writes.
+//! For these, it writes a small probe, removes it again, and mentions the probe in the check.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -27,38 +28,40 @@ use serde::Serialize;
 
 use crate::registry::Registry;
 
-/// What was found of one place.
+/// The diagnosis of one backend.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Diagnosis {
     /// The driver's name, as [`Backend::name`](crate::Backend::name) returns it.
     pub backend: &'static str,
-    /// What was looked at, in the order in which it was.
+    /// The checks, in the order in which they ran.
     pub checks: Vec<Check>,
-    /// How long it took, in milliseconds.
+    /// The duration of the diagnosis, in milliseconds.
     pub elapsed_ms: u64,
 }
 
 impl Diagnosis {
-    /// The worst of the checks.
+    /// Returns the worst status of the checks.
     #[must_use]
     pub fn status(&self) -> CheckStatus {
         self.checks.iter().map(|check| check.status).max().unwrap_or(CheckStatus::Fail)
     }
 }
 
-/// Looks at the place that the URL names, for `timeout` at most. What was not looked at by then is told by a check named
-/// `time` that failed; a place that cannot be reached is a check named `reach` or `login` and no error.
+/// Diagnoses the backend behind a URL, for at most `timeout`. A backend that cannot be reached is a failed
+/// check named `reach` or `login`, not an error. If the time runs out, a failed check named `time` reports
+/// that the diagnosis is incomplete.
 ///
 /// # Errors
-/// As those of [`open`](crate::open) that come before any I/O: `InvalidInput` or `Unsupported` naming `url`.
+/// As [`open`](crate::open) before any I/O: `InvalidInput` or `Unsupported` naming `url`.
 ///
 /// # Cancellation
-/// A probe that was written is removed all the same, as far as the server lets it.
+/// A probe that was written is still removed, as far as the server permits.
 pub async fn diagnose(url: &str, timeout: Duration) -> Result<Diagnosis> {
     Registry::default().diagnose(url, timeout).await
 }
 
-/// Returns what opening a URL would change, with the drivers of this build; see [`Registry::opening_changes`].
+/// Returns the change that opening a URL would make, with the drivers of this build; see
+/// [`Registry::opening_changes`].
 ///
 /// # Errors
 /// As [`diagnose`].
@@ -67,7 +70,7 @@ pub fn opening_changes(url: &str) -> Result<Option<&'static str>> {
 }
 
 impl Registry {
-    /// Diagnoses what a URL names with the drivers of this registry; see [`diagnose`].
+    /// Diagnoses the backend behind a URL with the drivers of this registry; see [`diagnose`].
     ///
     /// # Errors
     /// As [`diagnose`].
@@ -78,17 +81,17 @@ impl Registry {
         if tokio::time::timeout(timeout, looking).await.is_err() {
             findings.add(Check::fail(
                 "time",
-                format!("not all was looked at within {} ms", millis(timeout)),
-                "a place that answers this slowly keeps programs waiting as well",
-                "look at its load and the network to it, or allow more time",
+                format!("the diagnosis did not finish within {} ms", millis(timeout)),
+                "a backend that responds this slowly delays programs as well",
+                "check its load and the network, or allow more time",
             ));
         }
         Ok(Diagnosis { backend, checks: findings.take(), elapsed_ms: millis(begun.elapsed()) })
     }
 
-    /// Returns what opening a URL would change, as a sentence: a file or a folder that it would make, or a schema that
-    /// it would upgrade. `None` where it would change nothing, and where a server decides (`migrate=check` says that of
-    /// Postgres).
+    /// Describes in one sentence the change that opening a URL would make: a file or folder that it would
+    /// create, or a schema that it would upgrade. Returns `None` if opening changes nothing, and for
+    /// databases on a server (`migrate=check` reports pending migrations of Postgres).
     ///
     /// # Errors
     /// As [`diagnose`].

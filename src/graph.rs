@@ -29,8 +29,8 @@ handle!(
 );
 
 impl Graph {
-    /// Writes an entity without properties; an entity of that id is replaced. `upsert_entities` writes many, with
-    /// properties.
+    /// Writes an entity without properties, and replaces an entity with the same id. Use `upsert_entities` to
+    /// write many entities, with properties.
     ///
     /// # Errors
     /// As [`upsert_entities`](larder_kernel::GraphStore::upsert_entities).
@@ -43,11 +43,12 @@ impl Graph {
         self.upsert_entities(vec![entity]).await.map(drop)
     }
 
-    /// Writes a relationship without properties between two entities that exist; a relationship of that id is replaced.
-    /// `upsert_relationships` writes many, with properties.
+    /// Writes a relationship without properties between two existing entities, and replaces a relationship
+    /// with the same id. Use `upsert_relationships` to write many relationships, with properties.
     ///
     /// # Errors
-    /// As [`upsert_relationships`](larder_kernel::GraphStore::upsert_relationships); `NotFound` if an entity does not exist.
+    /// As [`upsert_relationships`](larder_kernel::GraphStore::upsert_relationships); `NotFound` if an entity
+    /// does not exist.
     pub async fn relate(
         &self,
         relationship: impl TryInto<RelationshipId, Error: Into<Error>> + Send,
@@ -72,7 +73,8 @@ impl Graph {
         Ok(self.get_entities(&[entity]).await?.pop().flatten())
     }
 
-    /// Returns the entities within `depth` hops in both directions, the start included, and the relationships between them.
+    /// Returns the entities within `depth` hops in both directions, the start included, and the relationships
+    /// between them.
     ///
     /// # Errors
     /// As [`neighbors`](larder_kernel::GraphStore::neighbors).

@@ -1,13 +1,13 @@
-//! What the six handles share.
+//! The code that the six handles share.
 
 use larder_kernel::{Error, Result};
 
-/// Turns an id, a reference to one, or a text into an id.
+/// Converts an id, a reference to one, or a text into an id.
 pub(crate) fn id<I>(given: impl TryInto<I, Error: Into<Error>>) -> Result<I> {
     given.try_into().map_err(Into::into)
 }
 
-/// Writes the struct of a handle, its way to the provider, and its conversions.
+/// Defines the struct of a handle, the access to its provider, and its conversions.
 macro_rules! handle {
     ($(#[$doc:meta])* $name:ident, $provider:ident) => {
         $(#[$doc])*
@@ -15,14 +15,16 @@ macro_rules! handle {
         pub struct $name(std::sync::Arc<dyn larder_kernel::$provider>);
 
         impl $name {
-            #[doc = concat!("Wraps any [`", stringify!($provider), "`](larder_kernel::", stringify!($provider), ").")]
+            #[doc = concat!(
+                "Wraps any [`", stringify!($provider), "`](larder_kernel::", stringify!($provider), ")."
+            )]
             #[must_use]
             pub fn new(provider: std::sync::Arc<dyn larder_kernel::$provider>) -> Self {
                 Self(provider)
             }
 
-            /// Returns the provider, for code that takes any backend as a trait object. Its methods can also be called on
-            /// the handle itself, except where a method of the handle has the same name.
+            /// Returns the provider, for code that takes any backend as a trait object. Its methods can also
+            /// be called on the handle itself, except where a method of the handle has the same name.
             #[must_use]
             pub fn provider(&self) -> &std::sync::Arc<dyn larder_kernel::$provider> {
                 &self.0

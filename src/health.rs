@@ -1,10 +1,12 @@
-//! Whether the stores of a running program work, for whoever decides about the program: an orchestrator's probes, a load
-//! balancer, a page for operators.
+//! Health checks of the stores in a running program, for an orchestrator's probes, a load balancer or an
+//! operator's page.
 //!
-//! Two questions have two answers. *Is it ready?* asks every store one small question and waits for the answers no longer
-//! than it is told to: while a database is away, the program should get no work, and that is what `/readyz` says. *Is it
-//! alive?* asks nobody: a program whose database is away is not cured by starting it anew, so `/livez` fails only where the
-//! stores were closed for good.
+//! Readiness and liveness are separate checks:
+//!
+//! - The readiness check, for `/readyz`, sends every store one small request and waits up to a timeout. It
+//!   fails while a database is unavailable, so the program receives no work.
+//! - The liveness check, for `/livez`, sends no request. A restart does not repair an unavailable database,
+//!   so the check fails only if the stores were closed for good.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -17,7 +19,7 @@
 //! let (status, body) = (if health.is_ready() { 200 } else { 503 }, serde_json::to_string(&health).unwrap());
 //! assert_eq!(status, 200);
 //! assert!(body.contains(r#""contract":"history","backend":"memory","answers":true"#));
-//! // GET /livez: 200 or 500, without asking anybody.
+//! // GET /livez: 200 or 500, without I/O.
 //! assert!(stores.is_live());
 //! # Ok(())
 //! # }
@@ -39,70 +41,70 @@ use larder_capabilities::driver::Pool;
 use crate::backend::Backend;
 use crate::stores::Stores;
 
-/// What is asked about. Nobody need have it: that it is not there is an answer.
+/// The key that the check reads. It need not exist: "not found" is a successful response.
 const NAME: &str = "larder-health";
 
-/// How the stores stand, at one moment. Holds neither secrets nor anything stored.
+/// The health of the stores at one moment. It contains neither secrets nor stored data.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Health {
-    /// Whether every store answered: the answer to a readiness probe.
+    /// `true` if every store responded: the result of a readiness probe.
     pub ready: bool,
-    /// Whether none of the places was closed: the answer to a liveness probe.
+    /// `true` if no backend was closed: the result of a liveness probe.
     pub live: bool,
-    /// How long asking took, in microseconds; the timeout at most, and a little.
+    /// The duration of the check, in microseconds: at most slightly more than the timeout.
     pub elapsed_us: u64,
-    /// Each contract for which there is a store.
+    /// The health of each contract that has a store.
     pub contracts: Vec<ContractHealth>,
-    /// Each place that the stores were opened at.
+    /// The health of each backend that the stores were opened from.
     pub places: Vec<BackendHealth>,
 }
 
-/// How one store stands.
+/// The health of one store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ContractHealth {
     /// The contract.
     pub contract: Contract,
-    /// The scheme of the URL that the store came from; `custom` where it came from none.
+    /// The scheme of the URL that the store was opened from; `custom` for a store without a URL.
     pub backend: &'static str,
-    /// Whether the store answered, whatever the answer was.
+    /// `true` if the store responded, with any result.
     pub answers: bool,
-    /// How long it took to answer or to fail, in microseconds.
+    /// The time until the store responded or failed, in microseconds.
     pub latency_us: u64,
-    /// Why it did not answer.
+    /// The reason for a missing response.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<HealthError>,
 }
 
-/// Why a store did not answer.
+/// The reason why a store did not respond.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct HealthError {
     /// The kind, as its name: `Unavailable`, `Timeout`, `PermissionDenied`, `ResourceExhausted` and so on.
     #[serde(serialize_with = "kind_name")]
     pub kind: ErrorKind,
-    /// The sentence of the error, which says what to do.
+    /// The message of the error, which says what to do.
     pub message: String,
 }
 
-/// How one place stands.
+/// The health of one backend.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct BackendHealth {
     /// The scheme of its URL.
     pub backend: &'static str,
     /// The contracts that the stores take from it.
     pub contracts: Vec<Contract>,
-    /// Its connections, where it keeps any.
+    /// The state of its connection pool, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pool: Option<Pool>,
 }
 
 impl Health {
-    /// Whether every store answered.
+    /// Returns whether every store responded.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.ready
     }
 
-    /// Whether none of the places was closed.
+    /// Returns whether no backend was closed.
     #[must_use]
     pub fn is_live(&self) -> bool {
         self.live
@@ -114,15 +116,16 @@ fn kind_name<S: Serializer>(kind: &ErrorKind, serializer: S) -> std::result::Res
 }
 
 impl Stores {
-    /// Asks every store one small question, all at once, and waits for each at most `timeout`: a read of something that
-    /// need not be there, in the stores' own namespace, through every layer around them. Nothing is written, and nothing
-    /// is read but whether it is there.
+    /// Sends every store one small request, all concurrently, and waits for each at most `timeout`.
     ///
-    /// Needs a Tokio runtime with its timer. Ask about as often as an orchestrator does, every few seconds: each time
-    /// takes a connection for as long as a read does.
+    /// The request reads a key that need not exist, in the namespace of the stores, through every layer
+    /// around them. It writes nothing, and reads no stored content.
+    ///
+    /// The call needs a Tokio runtime with its timer. Each call uses a connection for the length of one read,
+    /// so call it every few seconds, as an orchestrator does.
     ///
     /// # Cancellation
-    /// Nothing to undo.
+    /// Dropping the future has no effect on the stores.
     pub async fn health(&self, timeout: Duration) -> Health {
         let begun = Instant::now();
         let asked = self.clone().layered(&TimeoutLayer::new(timeout));
@@ -142,7 +145,7 @@ impl Stores {
                 }
             }
         });
-        // Boxed, for the six futures are large together.
+        // Boxed, because the six futures are large together.
         let contracts = Box::pin(futures_util::future::join_all(asking)).await;
         let places = self.origins().iter().map(|(place, contracts)| BackendHealth {
             backend: place.name(),
@@ -158,8 +161,8 @@ impl Stores {
         }
     }
 
-    /// Whether none of the places that the stores were opened at was closed. Asks nobody and does not wait, as a liveness
-    /// probe should: what a place that is away needs is patience, not a program that starts anew.
+    /// Returns whether no backend of the stores was closed. The call does no I/O and does not wait, as a
+    /// liveness probe should: restarting the program does not repair an unavailable backend.
     #[must_use]
     pub fn is_live(&self) -> bool {
         !self.origins().iter().any(|(place, _)| Backend::is_closed(place))
@@ -176,7 +179,7 @@ fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Reads what need not be there. That it is not is an answer like any other.
+/// Reads a key that need not exist. "Not found" is a successful response.
 async fn ask(stores: &Stores, contract: Contract) -> Result<()> {
     let answer: Result<()> = match contract {
         Contract::History => stores.history()?.thread_info(&Thread::new(NAME, NAME)?).await.map(drop),

@@ -31,13 +31,13 @@ handle!(
 );
 
 impl History {
-    /// Appends one message and returns its place in the thread. O(message), for a thread of any length.
+    /// Appends one message and returns its position in the thread. O(message), for a thread of any length.
     ///
     /// # Errors
     /// As [`append_many`](larder_kernel::HistoryProvider::append_many).
     ///
     /// # Cancellation
-    /// The message is written or not; [`append_once`](Self::append_once) makes a retry safe.
+    /// The message is written or not. To retry safely, use [`append_once`](Self::append_once).
     pub async fn append(&self, thread: &Thread, message: ChatMessage) -> Result<Seq> {
         Ok(self.append_many(thread, vec![message], AppendOptions::default()).await?.last)
     }
@@ -55,10 +55,12 @@ impl History {
         self.append_many(thread, messages, AppendOptions::default()).await
     }
 
-    /// Appends messages once: repeating the call with the same key and messages writes nothing and returns the first answer.
+    /// Appends messages once: repeating the call with the same key and messages writes nothing and returns
+    /// the first result.
     ///
     /// # Errors
-    /// As [`append_many`](larder_kernel::HistoryProvider::append_many); `Conflict` if the key was used with other messages.
+    /// As [`append_many`](larder_kernel::HistoryProvider::append_many); `Conflict` if the key was used with
+    /// other messages.
     pub async fn append_once(
         &self,
         thread: &Thread,
@@ -69,7 +71,8 @@ impl History {
         self.append_many(thread, messages, AppendOptions::default().with_idempotency_key(key)).await
     }
 
-    /// Returns the newest `limit` messages, oldest first; at most 10,000. O(limit), for a thread of any length.
+    /// Returns the newest `limit` messages, oldest first; at most 10,000. O(limit), for a thread of any
+    /// length.
     ///
     /// # Errors
     /// As [`tail`](larder_kernel::HistoryProvider::tail).
@@ -77,7 +80,8 @@ impl History {
         self.provider().tail(thread, None, limit).await
     }
 
-    /// Returns the newest `limit` messages before a place, oldest first: the next page of a reader that walks back.
+    /// Returns the newest `limit` messages before a position, oldest first: the next page when you read
+    /// backwards.
     ///
     /// # Errors
     /// As [`tail`](larder_kernel::HistoryProvider::tail).

@@ -11,7 +11,7 @@ use larder_kernel::{
 
 use crate::handle::{handle, id};
 
-/// How often [`KeyValue::update`] tries before it gives up.
+/// The number of attempts that [`KeyValue::update`] makes.
 const UPDATE_TRIES: u32 = 64;
 
 handle!(
@@ -77,7 +77,7 @@ impl KeyValue {
         self.provider().put(&bucket, &key, value, KeyValuePutOptions::default()).await
     }
 
-    /// Writes a value that expires after `ttl`, counted in whole milliseconds.
+    /// Writes a value that expires after `ttl`, in whole milliseconds.
     ///
     /// # Errors
     /// As [`put`](larder_kernel::KeyValueStore::put).
@@ -107,7 +107,7 @@ impl KeyValue {
         self.provider().put(&bucket, &key, value, options).await
     }
 
-    /// Writes a value if the key is still at the revision that the caller read.
+    /// Writes a value if the key still has the given revision.
     ///
     /// # Errors
     /// As [`put`](larder_kernel::KeyValueStore::put); `Conflict` if the key was written or deleted since.
@@ -123,14 +123,15 @@ impl KeyValue {
         self.provider().put(&bucket, &key, value, options).await
     }
 
-    /// Replaces a value by what `new` makes of the old one, and loses no update of another writer: if the key was written
-    /// in between, it reads again and tries again, up to 64 times. A time to live that the key had is removed.
+    /// Replaces a value with the result of `new`, which receives the old value, and loses no update of
+    /// another writer. If another writer changed the key in between, the call reads and calls `new` again, up
+    /// to 64 times. The write removes a time to live of the key.
     ///
     /// # Errors
-    /// As [`put`](larder_kernel::KeyValueStore::put); `Conflict` if other writers came first 64 times.
+    /// As [`put`](larder_kernel::KeyValueStore::put); `Conflict` if other writers were faster 64 times.
     ///
     /// # Cancellation
-    /// Written or not written.
+    /// The value is written or not.
     pub async fn update<V: Into<Bytes>>(
         &self,
         bucket: impl TryInto<BucketName, Error: Into<Error>> + Send,

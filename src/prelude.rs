@@ -1,6 +1,6 @@
-//! What most programs use: `use larder::prelude::*;`.
+//! The items that most programs use: `use larder::prelude::*;`.
 //!
-//! It holds no name of std's own prelude, and neither `Result` nor `Error`.
+//! The prelude shadows no name of std's prelude, and exports neither `Result` nor `Error`.
 //!
 //! ```
 //! use larder::prelude::*;

@@ -1,4 +1,4 @@
-//! From a URL to a backend: the drivers of a program.
+//! The drivers of a program, which open backends from URLs.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use larder_kernel::{Contract, Error, ErrorKind, Result};
 
 use crate::backend::Backend;
 
-/// The drivers that URLs are opened with. The default registry has those of this build; add your own with
-/// [`with`](Self::with). A registry is a value: programs and tests can have several.
+/// The drivers that open URLs. The default registry contains the drivers of this build; add your own with
+/// [`with`](Self::with). A registry is a value, so programs and tests can have several.
 ///
 /// ```
 /// use larder::Registry;
@@ -35,20 +35,20 @@ impl Default for Registry {
 }
 
 impl Registry {
-    /// A registry without drivers.
+    /// Creates a registry without drivers.
     #[must_use]
     pub fn empty() -> Self {
         Self { drivers: Vec::new() }
     }
 
-    /// Adds a driver. For a scheme that an earlier driver has, the later one is used.
+    /// Adds a driver. If an earlier driver has the same scheme, the later one is used.
     #[must_use]
     pub fn with(mut self, driver: impl Driver) -> Self {
         self.drivers.push(Arc::new(driver));
         self
     }
 
-    /// Returns the schemes of its drivers.
+    /// Returns the schemes of the drivers.
     #[must_use]
     pub fn schemes(&self) -> Vec<&'static str> {
         self.drivers.iter().flat_map(|driver| driver.schemes()).copied().collect()
@@ -57,7 +57,7 @@ impl Registry {
     /// Returns the driver that opens a URL, without I/O.
     ///
     /// # Errors
-    /// `InvalidInput` or `Unsupported` naming `url`, as [`open`](crate::open) for a scheme that no driver has.
+    /// `InvalidInput` or `Unsupported` naming `url`, as [`open`](crate::open) returns for an unknown scheme.
     pub fn driver(&self, url: &str) -> Result<&dyn Driver> {
         self.driver_of(&BackendUrl::parse(url)?)
     }
@@ -75,7 +75,7 @@ impl Registry {
         self.read(url)?.open().await
     }
 
-    /// Reads a URL, without I/O.
+    /// Parses a URL, without I/O.
     pub(crate) fn read(&self, text: &str) -> Result<Target> {
         let url = BackendUrl::parse(text)?;
         let driver = self.driver_of(&url)?;
@@ -97,7 +97,8 @@ impl Registry {
         match feature_of(scheme) {
             Some(feature) => {
                 let message = format!(
-                    "the scheme needs the cargo feature `{feature}` of larder, which this build lacks; it opens {schemes}"
+                    "the scheme needs the cargo feature `{feature}` of larder, which this build lacks; \
+                     it opens {schemes}"
                 );
                 Error::new(ErrorKind::Unsupported, "open", message).with_field("url")
             }
@@ -122,7 +123,7 @@ impl fmt::Debug for Registry {
     }
 }
 
-/// What a URL names, read and not opened.
+/// A parsed URL, with the driver that opens it.
 pub(crate) struct Target {
     pub(crate) name: &'static str,
     pub(crate) contracts: &'static [Contract],
@@ -131,7 +132,7 @@ pub(crate) struct Target {
 
 impl Target {
     pub(crate) async fn open(self) -> Result<Backend> {
-        // The clients of some backends make large futures while they connect; boxed, they weigh on no caller.
+        // Boxed, because connecting creates a large future in the clients of some backends.
         let connection = Box::pin(self.location.open()).await?;
         Ok(Backend::new(self.name, self.contracts, connection))
     }

@@ -1,4 +1,4 @@
-//! The task store of the process, as the environment chooses it (RAVI-17).
+//! The task store of the process, chosen by the environment (RAVI-17).
 
 use larder_agents::storage::GlobalTaskStore;
 use larder_kernel::{Error, Result};
@@ -10,7 +10,7 @@ const VARIABLE: &str = "RUNTIME_BACKEND";
 const OPERATION: &str = "tasks.set_global_from_env";
 const URL_MISSING: &str = "`postgres` needs the URL of a Postgres database in LARDER_TASKS_URL or LARDER_URL";
 
-/// Where the task store of the process lies.
+/// The kind of the process's task store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RuntimeBackend {
@@ -21,7 +21,7 @@ pub enum RuntimeBackend {
 }
 
 impl RuntimeBackend {
-    /// Reads `RUNTIME_BACKEND`: `memory` or `postgres`. A variable that is absent or empty says `memory`.
+    /// Reads `RUNTIME_BACKEND`: `memory` or `postgres`. An absent or empty variable means `memory`.
     ///
     /// # Errors
     /// `InvalidInput` naming the field `RUNTIME_BACKEND` for any other value.
@@ -40,11 +40,11 @@ impl RuntimeBackend {
         }
     }
 
-    /// Makes it the task store that [`GlobalTaskStore::get`] returns, for the whole life of the process: call it once, at
-    /// the start. For `memory` nothing is done, because that is the store without it.
+    /// Sets the task store that [`GlobalTaskStore::get`] returns for the lifetime of the process. Call it
+    /// once, at the start. For `memory` the call does nothing, because memory is the default.
     ///
-    /// The database is the one that [`StoresConfig::from_env`] reads: `LARDER_TASKS_URL`, else the first Postgres URL in
-    /// `LARDER_URL`; the namespace is that of `LARDER_NAMESPACE`, else `default`.
+    /// The database is the one that [`StoresConfig::from_env`] reads: `LARDER_TASKS_URL`, or else the first
+    /// Postgres URL in `LARDER_URL`. The namespace is that of `LARDER_NAMESPACE`, or else `default`.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -57,8 +57,9 @@ impl RuntimeBackend {
     /// ```
     ///
     /// # Errors
-    /// `InvalidInput` naming `RUNTIME_BACKEND` where no URL of a Postgres database is given; `AlreadyExists` where the
-    /// process uses a task store already; `Unsupported` in a build without the feature `postgres`; else the backend's own.
+    /// `InvalidInput` naming `RUNTIME_BACKEND` if no URL of a Postgres database is given; `AlreadyExists` if
+    /// the process already uses a task store; `Unsupported` in a build without the feature `postgres`;
+    /// otherwise the backend's error.
     pub async fn set_global_tasks(self) -> Result<()> {
         if self == Self::Memory {
             return Ok(());
@@ -73,7 +74,7 @@ impl RuntimeBackend {
     }
 }
 
-/// The URL of the Postgres database for tasks.
+/// Returns the URL of the Postgres database for tasks.
 fn database(config: &StoresConfig) -> Option<String> {
     let is_postgres = |url: &String| url.starts_with("postgres:") || url.starts_with("postgresql:");
     match &config.tasks_url {

@@ -9,7 +9,7 @@ use larder_kernel::{Contract, Error, Namespace, Result, StoreSet};
 use crate::backend::Backend;
 use crate::{Blobs, Graph, History, KeyValue, Tasks, Vectors};
 
-/// The stores of one namespace, from one backend or from several. Clones share them.
+/// The stores of one namespace, from one or more backends. Clones share them.
 ///
 /// ```
 /// use larder::prelude::*;
@@ -38,7 +38,7 @@ macro_rules! accessors {
                 #[doc = concat!("Returns the ", $what, ".")]
                 ///
                 /// # Errors
-                /// `Unsupported` if no backend provides the contract; the error of the opening if it failed.
+                /// `Unsupported` if no backend provides the contract; the error of opening it if that failed.
                 pub fn $name(&self) -> Result<$handle> {
                     self.set.$name().map($handle::new)
                 }
@@ -57,13 +57,13 @@ accessors! {
 }
 
 impl Stores {
-    /// Stores of your own, which no URL opened.
+    /// Creates stores from your own implementations, without a URL.
     #[must_use]
     pub fn new(namespace: Namespace, set: StoreSet) -> Self {
         Self { namespace, set, origins: Vec::new() }
     }
 
-    /// Stores that all come from one backend.
+    /// Creates stores that all come from one backend.
     pub(crate) fn of(namespace: Namespace, set: StoreSet, backend: Backend) -> Self {
         let origins = vec![(backend, set.contracts())];
         Self { namespace, set, origins }
@@ -87,13 +87,13 @@ impl Stores {
         self.set.errors()
     }
 
-    /// Returns the stores as trait objects: what transfers, layers and the conformance suite take.
+    /// Returns the stores as trait objects, which transfers, layers and the conformance suite take.
     #[must_use]
     pub fn set(&self) -> &StoreSet {
         &self.set
     }
 
-    /// Replaces stores by your own, which then count as opened by no URL.
+    /// Replaces stores with your own implementations, which then count as opened without a URL.
     #[must_use]
     pub fn with(self, own: StoreSet) -> Self {
         let namespace = self.namespace.clone();
@@ -116,15 +116,15 @@ impl Stores {
     #[must_use]
     pub fn layered(self, layer: &dyn Layer) -> Self {
         let set = layer.over(self.set);
-        // A tenant's layer calls the namespace by the tenant's name for it.
+        // A tenant layer reports the namespace under the tenant's name.
         let namespace = set.namespace().cloned().unwrap_or(self.namespace);
         Self { namespace, set, origins: self.origins }
     }
 
-    /// Removes everything that the namespace holds in all of the stores: the deletion on request.
+    /// Erases the namespace in every store, for example on a deletion request.
     ///
     /// # Errors
-    /// The first error of a store; the other stores are erased all the same. Calling again completes the erasure.
+    /// The first error of a store. The other stores are still erased; calling again completes the erasure.
     pub async fn erase(&self) -> Result<()> {
         self.set.erase().await
     }
@@ -134,13 +134,13 @@ impl Stores {
         &self.origins
     }
 
-    /// Returns the name of the backend that serves a contract; `custom` for a store of your own.
+    /// Returns the name of the backend that serves a contract; `custom` for your own store.
     pub(crate) fn backend_name(&self, contract: Contract) -> &'static str {
         let from = self.origins.iter().find(|(_, contracts)| contracts.contains(&contract));
         from.map_or("custom", |(backend, _)| backend.name())
     }
 
-    /// Fills the contracts that are absent here from other stores.
+    /// Fills the missing contracts from other stores.
     pub(crate) fn or(self, other: Self) -> Self {
         let open = self.contracts();
         let mut origins = self.origins;
@@ -160,9 +160,9 @@ impl Backend {
         self.stores_for(StoresRequest::new(namespace.clone())).await
     }
 
-    /// Opens the stores that a request names, with its embedder.
+    /// Opens the stores that a request names, with the embedder of the request.
     pub async fn stores_for(&self, request: StoresRequest) -> Stores {
-        // Boxed, since opening pgvector or a folder makes a large future.
+        // Boxed, because opening pgvector or a folder creates a large future.
         let set = Box::pin(self.connection.stores(&request)).await;
         Stores::of(request.namespace, set, self.clone())
     }

@@ -35,8 +35,8 @@ handle!(
 );
 
 impl Tasks {
-    /// Creates an empty board if it does not exist, and returns whether it was created. Any number of processes can call it
-    /// at the start.
+    /// Creates an empty board if it does not exist, and returns whether it created one. Any number of
+    /// processes can make this call at startup.
     ///
     /// # Errors
     /// As [`create_task_list`](larder_kernel::TaskStore::create_task_list).
@@ -51,7 +51,8 @@ impl Tasks {
     /// Adds a task with three retries to a board. `add_tasks` adds many, with descriptions and metadata.
     ///
     /// # Errors
-    /// As [`add_tasks`](larder_kernel::TaskStore::add_tasks); `AlreadyExists` if the board has a task of that id.
+    /// As [`add_tasks`](larder_kernel::TaskStore::add_tasks); `AlreadyExists` if the board has a task of that
+    /// id.
     pub async fn add(
         &self,
         board: &BoardId,
@@ -80,7 +81,8 @@ impl Tasks {
     /// Extends the lease of a claim.
     ///
     /// # Errors
-    /// As [`renew_lease`](larder_kernel::TaskStore::renew_lease); `Conflict` if another worker has claimed the task since.
+    /// As [`renew_lease`](larder_kernel::TaskStore::renew_lease); `Conflict` if another worker has claimed
+    /// the task since.
     pub async fn extend(&self, board: &BoardId, claim: &Claim, lease: Duration) -> Result<Lease> {
         self.renew_lease(board, &claim.task.id, claim.token, lease).await
     }
@@ -88,7 +90,8 @@ impl Tasks {
     /// Ends a claimed task as succeeded, with its result.
     ///
     /// # Errors
-    /// As [`update_status`](larder_kernel::TaskStore::update_status); `Conflict` if another worker has claimed the task since.
+    /// As [`update_status`](larder_kernel::TaskStore::update_status); `Conflict` if another worker has
+    /// claimed the task since.
     pub async fn succeed(
         &self,
         board: &BoardId,
@@ -102,7 +105,8 @@ impl Tasks {
     /// Ends a claimed task as failed, with the reason.
     ///
     /// # Errors
-    /// As [`update_status`](larder_kernel::TaskStore::update_status); `Conflict` if another worker has claimed the task since.
+    /// As [`update_status`](larder_kernel::TaskStore::update_status); `Conflict` if another worker has
+    /// claimed the task since.
     pub async fn fail(
         &self,
         board: &BoardId,

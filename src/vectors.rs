@@ -29,10 +29,11 @@ handle!(
 );
 
 impl Vectors {
-    /// Writes a document with its embedding; a document of that id is replaced.
+    /// Writes a document with its embedding, and replaces a document with the same id.
     ///
     /// # Errors
-    /// As [`put`](larder_kernel::VectorStore::put), and `InvalidInput` for an embedding that [`Embedding::new`] refuses.
+    /// As [`put`](larder_kernel::VectorStore::put), and `InvalidInput` for an embedding that
+    /// [`Embedding::new`] refuses.
     pub async fn put(
         &self,
         collection: impl TryInto<CollectionName, Error: Into<Error>> + Send,
@@ -44,8 +45,8 @@ impl Vectors {
         self.put_all(collection, [document]).await.map(drop)
     }
 
-    /// Writes up to 1,000 documents, all or none; documents of the same ids are replaced. Documents without an embedding
-    /// get one from the embedder of the stores.
+    /// Writes up to 1,000 documents, all or none, and replaces documents with the same ids. The embedder of
+    /// the stores embeds documents without an embedding.
     ///
     /// # Errors
     /// As [`put`](larder_kernel::VectorStore::put).
@@ -61,7 +62,8 @@ impl Vectors {
     /// Returns the documents most similar to an embedding, at most `limit`, best first.
     ///
     /// # Errors
-    /// As [`search`](larder_kernel::VectorStore::search), and `InvalidInput` for an embedding that [`Embedding::new`] refuses.
+    /// As [`search`](larder_kernel::VectorStore::search), and `InvalidInput` for an embedding that
+    /// [`Embedding::new`] refuses.
     pub async fn search(
         &self,
         collection: impl TryInto<CollectionName, Error: Into<Error>> + Send,
@@ -71,7 +73,7 @@ impl Vectors {
         self.search_for(collection, SearchRequest::new(id(embedding)?).with_limit(limit)).await
     }
 
-    /// Searches with a filter or a least score.
+    /// Searches with a filter or a minimum score.
     ///
     /// # Errors
     /// As [`search`](larder_kernel::VectorStore::search).

@@ -1,4 +1,4 @@
-//! `larder check`: the suite against backends.
+//! `larder check`: runs the conformance suite against backends.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -20,7 +20,7 @@ use crate::service::SERVICES;
 use crate::services::{self, Running};
 use crate::{output, url};
 
-/// How to print the result.
+/// The output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
     /// A table for people.
@@ -32,53 +32,70 @@ enum Format {
 /// Arguments of `larder check`.
 #[derive(Debug, Parser)]
 pub(crate) struct Args {
-    /// Backends, such as `memory:`, `sqlite:./larder.db` or `mine=file:./blobs`. None means all embedded ones.
+    /// Backends, such as `memory:`, `sqlite:./larder.db` or `mine=file:./blobs`; the default is all embedded
+    /// backends.
     #[arg(value_name = "[NAME=]URL")]
     urls: Vec<String>,
-    /// Check the live services as well: start those that are missing, and stop them afterwards. Where `CI` is set, all
-    /// of them are required.
+    /// Check the live services as well. The command starts missing services and stops them afterwards. If
+    /// `CI` is set, all services are required.
     #[arg(long)]
     live: bool,
-    /// Check each layer around each of the backends, and all layers at once, instead of the backends. A single one is a
-    /// word before the URL: `retry+sqlite:./larder.db`, or `stack+memory:` for all.
+    /// Check each layer over each backend, and all layers together, instead of the backends. To check one
+    /// layer, put its name before the URL: `retry+sqlite:./larder.db`, or `stack+memory:` for all layers.
     #[arg(long, conflicts_with = "live")]
     layers: bool,
-    /// Exit with 2 where this backend, or one of this scheme, is not there. Can be given several times.
+    /// Exit with 2 if this backend, or a backend with this scheme, is missing. Can be given several times.
     #[arg(long, value_name = "NAME-OR-SCHEME")]
     require: Vec<String>,
-    /// How to print the result.
+    /// Output format.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
-    /// Write report.json, junit.xml, report.html and a badge for each backend into this folder as well.
+    /// Also write report.json, junit.xml, report.html and a badge for each backend into this folder.
     #[arg(long, value_name = "DIR")]
     report: Option<PathBuf>,
-    /// Failures that are borne with, each with a reason and a last day, as TOML: docs/reports.md says how. Without this,
-    /// conformance/waivers.toml where the command runs in Larder's tree.
+    /// Read known failures, each with a reason and an expiry date, from a TOML file. The default in Larder's
+    /// repository is conformance/waivers.toml.
     #[arg(long, value_name = "FILE")]
     waivers: Option<PathBuf>,
     /// Run only cases whose name or clause contains this text.
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
-    /// What to prove: `contract` and `hostile` are the cases, the others go beyond them.
-    #[arg(long, value_enum, value_delimiter = ',', default_values = ["contract", "hostile"], value_name = "LEVEL")]
+    /// Levels to run: `contract` and `hostile` run the cases, the other levels go beyond them.
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        default_values = ["contract", "hostile"],
+        value_name = "LEVEL",
+    )]
     level: Vec<Word>,
-    /// Have the levels beyond the cases do ten times as much and more.
+    /// Run the levels beyond the cases for at least ten times as long.
     #[arg(long)]
     long: bool,
-    /// Have them do this share of their work, in thousandths; then they prove nothing.
-    #[arg(long, hide = true, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    /// Run this fraction of their work, in thousandths; a reduced run proves nothing.
+    #[arg(
+        long,
+        hide = true,
+        default_value_t = 1_000,
+        value_parser = clap::value_parser!(u32).range(1..=1_000),
+    )]
     per_mille: u32,
-    /// Print the cases instead of running them.
+    /// List the cases instead of running them.
     #[arg(long)]
     list: bool,
-    /// Where the cases' chance comes from; the report names it.
+    /// Random seed; the report contains it.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How many cases at once.
+    /// Number of concurrent cases.
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,
-    /// How long a case may take, in seconds.
-    #[arg(long, default_value_t = 60, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    /// Time limit of a case, in seconds.
+    #[arg(
+        long,
+        default_value_t = 60,
+        value_name = "SECONDS",
+        value_parser = clap::value_parser!(u64).range(1..),
+    )]
     timeout: u64,
 }
 
@@ -103,7 +120,7 @@ pub(crate) fn run(registry: &Registry, args: &Args) -> ExitCode {
     output::on_runtime(supervised(registry, args, &cases, &waivers))
 }
 
-/// Checks, and stops the services that were started for it however the check ends.
+/// Runs the check, and then stops the services that were started for it, even if the check fails.
 async fn supervised(
     registry: &Registry,
     args: &Args,
@@ -124,7 +141,7 @@ fn selected(args: &Args) -> Vec<Case> {
     suites::all().into_iter().filter(wanted).collect()
 }
 
-/// The waivers of the file that was named, or of the tree in which the command runs.
+/// Returns the waivers of the given file, or of the repository in which the command runs.
 fn waivers(args: &Args) -> Result<Waivers, String> {
     let of_tree = || {
         let here = std::env::current_dir().ok()?;
@@ -191,7 +208,7 @@ fn write(report: &Report, folder: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// What the run is worth nothing without: in CI, every live service that it was to check.
+/// Returns the required backends, without which the run fails: in CI, every live service of the check.
 fn required(args: &Args) -> Vec<String> {
     let mut required = args.require.clone();
     if args.live && std::env::var_os("CI").is_some() {
@@ -200,8 +217,8 @@ fn required(args: &Args) -> Vec<String> {
     required
 }
 
-/// The command that checks a backend again. The places of embedded backends are gone by then, and the addresses of
-/// services may change.
+/// Returns the command that checks a backend again. The temporary embedded backends no longer exist by then,
+/// and the addresses of services may change.
 fn again(registry: &Registry, args: &Args, name: &str, url: &str) -> String {
     let long = if args.long { " --long" } else { "" };
     let long = if args.layers { format!(" --layers{long}") } else { long.to_owned() };
@@ -253,7 +270,7 @@ fn options(args: &Args) -> RunOptions {
     options
 }
 
-/// A bar on standard error; nothing is drawn where that is no terminal.
+/// Returns a progress bar on standard error, which is hidden unless that is a terminal.
 fn progress_bar(backends: &Backends, cases: &[Case]) -> ProgressBar {
     let count = |probed: &Probed| cases.iter().filter(|case| probed.serves(case)).count();
     let total: usize = backends.opened.iter().map(|(_, probed)| count(probed)).sum();

@@ -1,4 +1,4 @@
-//! `larder contract`: CONTRACT.md from the sources.
+//! `larder contract`: generates CONTRACT.md from the sources.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -11,7 +11,7 @@ use crate::output;
 /// Arguments of `larder contract`.
 #[derive(Debug, Parser)]
 pub(crate) struct Args {
-    /// Compare with this file instead of printing; exit 1 where it differs.
+    /// Compare with this file instead of printing; exit with 1 if it differs.
     #[arg(long, value_name = "FILE")]
     check: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! `larder doctor`: looks at places before programs trust them, and changes nothing there.
+//! `larder doctor`: diagnoses backends without changing them.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -14,32 +14,37 @@ use crate::thread::printable;
 
 /// Arguments of `larder doctor`.
 ///
-/// The exit code is 0 if nothing failed, 1 with --strict if something is worth a warning, 2 if something failed or a URL
-/// cannot be read.
+/// The exit code is 0 if nothing failed, 1 with --strict if a check gave a warning, and 2 if a check failed
+/// or a URL is invalid.
 #[derive(Debug, Parser)]
 pub(crate) struct Args {
-    /// The places to look at, such as `sqlite:./larder.db` or `postgres://user:password@host/db`.
+    /// URLs of backends, such as `sqlite:./larder.db` or `postgres://user:password@host/db`.
     #[arg(required = true)]
     urls: Vec<String>,
     /// Print one JSON document.
     #[arg(long)]
     json: bool,
-    /// Exit with 1 where there are warnings.
+    /// Exit with 1 if a check gives a warning.
     #[arg(long)]
     strict: bool,
-    /// How long to look at one place, in seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    /// Time limit per backend, in seconds.
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 60,
+        value_parser = clap::value_parser!(u64).range(1..=3600),
+    )]
     timeout: u64,
 }
 
-/// What was found of all places.
+/// The diagnoses of all backends.
 #[derive(Debug, Serialize)]
 struct Findings {
     status: CheckStatus,
     places: Vec<Place>,
 }
 
-/// What was found of one.
+/// The diagnosis of one backend.
 #[derive(Debug, Serialize)]
 struct Place {
     url: String,
@@ -64,7 +69,8 @@ async fn look(registry: &Registry, args: &Args) -> Result<ExitCode, String> {
     let status = places.iter().map(|place| place.status).max().unwrap_or(CheckStatus::Fail);
     let found = Findings { status, places };
     let text = if args.json {
-        serde_json::to_string_pretty(&found).map_err(|error| format!("cannot write the answer: {error}"))?
+        serde_json::to_string_pretty(&found)
+            .map_err(|error| format!("cannot write the diagnosis: {error}"))?
     } else {
         found.places.iter().map(show).collect::<Vec<_>>().join("\n\n")
     };
@@ -79,7 +85,7 @@ fn code(status: CheckStatus, strict: bool) -> ExitCode {
     })
 }
 
-/// One line for each check; what is not as it should be has its reason and the way out below.
+/// Formats one line per check, followed by the reason and the advice for each check that is not `ok`.
 fn show(place: &Place) -> String {
     let Place { url, diagnosis, .. } = place;
     let mut text = format!("{}\n", printable(url));

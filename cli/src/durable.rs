@@ -1,18 +1,20 @@
 //! The level `durable`: processes and servers that are killed while they write.
 //!
-//! What is embedded is written by a process of its own (`larder writer`), which says of each write when it begins and when
-//! it was acknowledged, and is ended by SIGKILL at a random moment. What is a server is started for the purpose, by the
-//! scripts of `conformance/services`, and killed while clients write. Only a kill that met writes under way counts: of a
-//! process, at least one had begun and was not acknowledged; of a server, at least one call was sent and not answered.
+//! - An embedded backend is written by a separate process (`larder writer`), which reports the start and the
+//!   acknowledgment of each write. SIGKILL ends the process at a random moment.
+//! - A server is started by the scripts of `conformance/services` and killed while clients write.
 //!
-//! After the restart every acknowledged write must be there, in its order and once; every other one whole or absent; and
-//! the store must take writes again.
+//! A kill counts only if it hits writes in progress. For a process, at least one write had started and was
+//! not acknowledged. For a server, at least one call was sent and not answered.
 //!
-//! What this does not show is the loss of power: a process that is killed leaves what it gave to the operating system. A
-//! store that declares durability `power` is proven as far as `process`.
+//! After the restart, every acknowledged write must exist once and in order. Every other write must be
+//! complete or absent, and the store must accept writes again.
 //!
-//! To see that these kills can show a loss at all, Redis is killed without its log as well: a run in which nothing was
-//! lost then has proven nothing.
+//! The level does not simulate power loss: the operating system keeps the data that a killed process has
+//! written. A store that declares durability `power` is therefore proven only up to `process`.
+//!
+//! To verify that these kills can detect a loss, Redis is also killed without its append-only file. If that
+//! run loses nothing, the level has proven nothing.
 
 mod journal;
 mod meanwhile;
@@ -36,8 +38,9 @@ use larder_conformance::harness::Harness;
 use larder_conformance::level::{Effort, LevelReport};
 use larder_conformance::runner::Probed;
 
-/// Kills what keeps the backend's data. Backends that cannot be killed from here have no report: memory, which ends with
-/// its process, servers that declare no durability or keep nothing by design, and those for which there is no script.
+/// Kills the process or server that keeps the backend's data. Three kinds of backends have no report: memory,
+/// which ends with its process; servers that declare no durability or are not persistent by design; and
+/// servers without a script.
 pub async fn run(
     registry: &Registry,
     harness: &Arc<dyn Harness>,
@@ -45,7 +48,7 @@ pub async fn run(
     effort: &Effort,
 ) -> Vec<LevelReport> {
     let url = harness.url();
-    // A writer behind a layer is killed as one without.
+    // A writer behind a layer is killed like a writer without one.
     let behind = Around::split(&url).map_or(url.as_str(), |(_, behind)| behind);
     let scheme = behind.split(':').next().unwrap_or_default();
     match registry.driver(behind).map(Driver::sharing) {
@@ -68,7 +71,7 @@ pub async fn run(
             let script = scripts();
             let service = SERVICES.iter().find(|it| it.name == harness.name() && it.scheme == scheme);
             match service.filter(|service| script.join(service.script).is_file()) {
-                // It is a server of tests, which keeps its files in memory and declares what S3 does.
+                // A test server, which keeps its files in memory but declares the durability of S3.
                 Some(service) if service.script == "moto" => Vec::new(),
                 Some(service) => servers::kill_servers(service, effort).await,
                 None => Vec::new(),

@@ -1,4 +1,4 @@
-//! `larder export`: a thread as a transcript.
+//! `larder export`: writes a thread as a transcript.
 
 use std::fs::File;
 use std::io::{BufWriter, ErrorKind, Write};
@@ -15,25 +15,25 @@ use tempfile::NamedTempFile;
 use crate::output;
 use crate::thread::{Place, printable};
 
-/// Messages read at once.
+/// The number of messages per read.
 const PAGE: usize = 200;
 
 /// Arguments of `larder export`.
 #[derive(Debug, Parser)]
 pub(crate) struct Args {
-    /// The backend, such as `sqlite:./larder.db`.
+    /// URL of the backend, such as `sqlite:./larder.db`.
     #[arg(long, value_name = "URL")]
     from: String,
     #[command(flatten)]
     place: Place,
-    /// Write to this file instead of standard output. It is there whole, or as it was before.
+    /// Write to this file instead of standard output; the file is replaced atomically.
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
 
-/// Why an export ended early.
+/// The reason why an export ended early.
 enum Stop {
-    /// The reader of standard output has what it wants.
+    /// The reader closed standard output.
     Closed,
     Trouble(String),
 }
@@ -73,7 +73,7 @@ async fn export(registry: &Registry, args: &Args) -> Result<u64, Stop> {
     let thread = &args.place.thread;
     match &args.output {
         None => write(history.provider(), thread, std::io::stdout()).await,
-        // A device or a pipe is written to; a file is replaced.
+        // Writes to a device or a pipe directly; replaces a file.
         Some(path) if path.exists() && !path.is_file() => {
             let file = File::options().write(true).open(path);
             write(history.provider(), thread, file.map_err(|error| cannot_write(path, &error))?).await
@@ -92,7 +92,7 @@ fn cannot_write(path: &Path, error: &std::io::Error) -> String {
     format!("cannot write {}: {error}", printable(&path.display().to_string()))
 }
 
-/// A file in the same folder, with the rights that a new file has.
+/// Creates a temporary file in the same folder, with the permissions of a new file.
 pub(crate) fn beside(path: &Path) -> std::io::Result<NamedTempFile> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut builder = tempfile::Builder::new();
@@ -104,7 +104,7 @@ pub(crate) fn beside(path: &Path) -> std::io::Result<NamedTempFile> {
     builder.prefix(".larder-").tempfile_in(folder)
 }
 
-/// Writes the thread page by page, and answers how many messages that were.
+/// Writes the thread page by page and returns the number of messages.
 async fn write(history: &Arc<dyn HistoryProvider>, thread: &Thread, to: impl Write) -> Result<u64, Stop> {
     let mut to = BufWriter::new(to);
     let (mut after, mut messages) = (Seq::MIN, 0);

@@ -1,4 +1,4 @@
-//! `larder import`: a transcript into a thread.
+//! `larder import`: appends a transcript to a thread.
 
 mod source;
 
@@ -18,9 +18,9 @@ use source::{Source, Survey};
 /// Arguments of `larder import`.
 #[derive(Debug, Parser)]
 pub(crate) struct Args {
-    /// The transcript: one JSON object a line, with `role`, `content` and whatever else.
+    /// Transcript with one JSON object per line, with `role`, `content` and other fields.
     file: PathBuf,
-    /// The backend, such as `sqlite:./larder.db`.
+    /// URL of the backend, such as `sqlite:./larder.db`.
     #[arg(long, value_name = "URL")]
     to: String,
     #[command(flatten)]
@@ -34,7 +34,7 @@ pub(crate) fn run(registry: &Registry, args: &Args) -> ExitCode {
 
 async fn import(registry: &Registry, args: &Args) -> Result<String, String> {
     let source = Source::open(&args.file)?;
-    // Every line is read before the first is written: a file that breaks in the middle changes nothing.
+    // Every line is validated before the first write, so a file with an invalid line changes nothing.
     let survey = source.survey()?;
     if survey.messages == 0 {
         return Ok(format!("{} holds no messages", source.name()));
@@ -49,8 +49,8 @@ async fn import(registry: &Registry, args: &Args) -> Result<String, String> {
     Ok(format!("imported {added} of {} messages into {name}{known}; it holds {held}", survey.messages))
 }
 
-/// Appends the file in batches, and answers how many messages were new. Each batch has a key of the file's content and
-/// the batch's place in it, so that what was written once is not written again.
+/// Appends the file in batches and returns the number of new messages. The key of each batch depends on the
+/// content of the file and the batch's position, so a repeated import writes nothing twice.
 async fn append(
     history: &Arc<dyn HistoryProvider>,
     args: &Args,
@@ -70,7 +70,7 @@ async fn append(
         let options = AppendOptions::default().with_idempotency_key(key.map_err(|error| error.to_string())?);
         let appended = history.append_many(thread, batch.messages, options).await.map_err(|error| {
             let total = survey.messages;
-            format!("stopped after {done} of {total} messages, and goes on when it is run again: {error}")
+            format!("stopped after {done} of {total} messages: {error} (run it again to continue)")
         })?;
         done += count;
         added += if appended.first > before { count } else { 0 };
@@ -80,7 +80,7 @@ async fn append(
     Ok(added)
 }
 
-/// A bar on standard error; nothing is drawn where that is no terminal.
+/// Returns a progress bar on standard error, which is hidden unless that is a terminal.
 fn progress_bar(messages: u64) -> ProgressBar {
     let bar = ProgressBar::new(messages);
     if let Ok(style) = ProgressStyle::with_template("[{wide_bar}] {pos}/{len} messages {elapsed}") {

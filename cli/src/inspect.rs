@@ -1,4 +1,4 @@
-//! `larder inspect`: what a namespace holds, as a table, as JSON, or to be browsed.
+//! `larder inspect`: shows the contents of a namespace as a table, as JSON, or interactively.
 
 #[cfg(feature = "browse")]
 mod browse;
@@ -19,22 +19,27 @@ use crate::thread::parse_namespace;
 
 /// Arguments of `larder inspect`.
 ///
-/// Only reads. A file that opening would make or upgrade is refused, and a schema of a Postgres database that is not of
-/// this version is too.
+/// The command only reads. It refuses a file that opening would create or upgrade, and a Postgres schema of
+/// another version.
 #[derive(Debug, Parser)]
 pub(crate) struct Args {
-    /// The place, such as `sqlite:./larder.db`.
+    /// URL of the backend, such as `sqlite:./larder.db`.
     url: String,
-    /// The namespace.
+    /// Namespace.
     #[arg(long, default_value = "default", value_parser = parse_namespace)]
     namespace: Namespace,
-    /// The most items to list or to count of each kind; where there are more, it is said.
-    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    /// Maximum number of items to list or count of each kind; the output shows if more exist.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1_000,
+        value_parser = clap::value_parser!(u64).range(1..=1_000_000),
+    )]
     limit: u64,
     /// Print one JSON document.
     #[arg(long, conflicts_with = "browse")]
     json: bool,
-    /// Walk through it in the terminal: arrows, Enter, Escape and `q`.
+    /// Browse interactively in the terminal with arrow keys, Enter, Escape and `q`.
     #[arg(long)]
     browse: bool,
 }
@@ -52,14 +57,14 @@ async fn inspect(registry: &Registry, args: &Args) -> Result<ExitCode, String> {
         return browse(args, stores, survey).await;
     }
     let text = if args.json {
-        serde_json::to_string_pretty(&survey).map_err(|error| format!("cannot write the answer: {error}"))?
+        serde_json::to_string_pretty(&survey).map_err(|error| format!("cannot write the survey: {error}"))?
     } else {
         show::table(&redact_url(&args.url), &survey)
     };
     Ok(output::finish(text, ExitCode::SUCCESS))
 }
 
-/// Opens the place for looking: what opening would make or upgrade is refused.
+/// Opens the backend for reading, and refuses a backend that opening would create or upgrade.
 async fn open(registry: &Registry, args: &Args) -> Result<Stores, String> {
     let cannot = |reason: String| format!("cannot open {}: {reason}", redact_url(&args.url));
     let failed = |error| cannot(sentence(&error));
@@ -75,7 +80,7 @@ async fn open(registry: &Registry, args: &Args) -> Result<Stores, String> {
     }
 }
 
-/// The URL of a database with the word that its schema is to be left alone, unless it says something about it.
+/// Returns the URL with automatic migration disabled, unless it already has a `migrate` parameter.
 fn without_migration(registry: &Registry, url: &str) -> Result<String, Error> {
     if !registry.driver(url)?.parameters().contains(&"migrate") {
         return Ok(url.to_owned());
@@ -115,7 +120,7 @@ mod tests {
             ("sqlite:./a.db", "sqlite:./a.db"),
         ] {
             let registry = Registry::default();
-            // A driver that the build lacks takes no parameters.
+            // Without its driver, the URL has no parameters.
             if registry.driver(url).is_ok() {
                 assert_eq!(without_migration(&registry, url).unwrap(), opened);
             }

@@ -1,14 +1,14 @@
-//! How a command learns that it is to end.
+//! Signals that end a command.
 
 use std::process::ExitCode;
 
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Ready when the process is asked to end: by Ctrl-C, or by SIGTERM as a supervisor sends it. From this call on, neither
-/// ends the process by itself.
+/// Returns a future that completes on Ctrl-C or on SIGTERM, which a supervisor sends. After this call,
+/// neither signal ends the process automatically.
 ///
 /// # Errors
-/// A sentence where signals cannot be listened to.
+/// A message if the process cannot listen for signals.
 pub(crate) fn stopped() -> Result<impl Future<Output = ()> + Send, String> {
     let listen = |kind| signal(kind).map_err(|error| format!("cannot listen to signals: {error}"));
     let (mut interrupted, mut terminated) =
@@ -21,10 +21,10 @@ pub(crate) fn stopped() -> Result<impl Future<Output = ()> + Send, String> {
     })
 }
 
-/// Works until told to end, which drops the work.
+/// Runs the work until a signal arrives, which drops the work.
 ///
 /// # Errors
-/// Those of the work; a sentence where it was told to end.
+/// The error of the work, or a message after a signal.
 pub(crate) async fn unless(
     stopped: impl Future<Output = ()>,
     work: impl Future<Output = Result<ExitCode, String>>,
@@ -35,7 +35,7 @@ pub(crate) async fn unless(
     }
 }
 
-/// The answer of a command that was told to end.
+/// Returns the result of a command that was interrupted.
 pub(crate) fn told() -> Result<ExitCode, String> {
     Err("interrupted".to_owned())
 }

@@ -1,7 +1,7 @@
-//! Layers around any backend, so that the suite presses them as it presses a backend.
+//! Layers over any backend, so that the suite can check them like a backend.
 //!
-//! A URL says so in front: `retry+sqlite:./larder.db` is SQLite behind the layer that tries again, and `stack+memory:` is
-//! memory behind all layers at once.
+//! A prefix of the URL selects a layer: `retry+sqlite:./larder.db` is SQLite behind the retry layer, and
+//! `stack+memory:` is memory behind all layers.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -17,36 +17,36 @@ use larder_kernel::{Namespace, Result};
 
 use larder_conformance::harness::{Harness, OpenOptions, Relayed, StoreSet};
 
-/// Longer than any case waits for an answer.
+/// A time limit that is longer than any case waits for a result.
 const LONG: Duration = Duration::from_secs(60);
 const CACHE_BYTES: usize = 16 * 1024 * 1024;
 const AT_ONCE: usize = 64;
 
-/// What stands around the stores of a backend.
+/// A layer, or all layers, over the stores of a backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Around {
-    /// Spans with the names of what is read and written.
+    /// Tracing spans with the names of the objects read and written.
     Trace,
     /// Latencies, errors and bytes.
     Metrics,
-    /// Calls that are repeated where that is safe.
+    /// Retries of calls that are safe to repeat.
     Retry,
-    /// An end to calls that take too long.
+    /// A time limit for calls.
     Timeout,
-    /// So many calls at once, and no more.
+    /// A limit on concurrent calls.
     Limit,
-    /// Blobs that were read lately.
+    /// A cache of recently read blobs.
     Cache,
-    /// A prefix before the namespace.
+    /// A prefix of the namespace.
     Tenant,
-    /// Content sealed with a key, beside an older key from before a rotation.
+    /// Encryption of content, with an older key from before a rotation.
     Encryption,
-    /// All of them.
+    /// All layers.
     Stack,
 }
 
 impl Around {
-    /// Each layer by itself, then all of them.
+    /// Each layer alone, then all of them.
     pub const ALL: [Self; 9] = [
         Self::Trace,
         Self::Metrics,
@@ -59,7 +59,7 @@ impl Around {
         Self::Stack,
     ];
 
-    /// The word before the URL.
+    /// Returns the prefix for URLs.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -75,7 +75,7 @@ impl Around {
         }
     }
 
-    /// Takes the word from the front of a URL. Other schemes hold a plus sign too, such as `redis+cluster`.
+    /// Splits the prefix from a URL. Other schemes contain a plus sign too, such as `redis+cluster`.
     #[must_use]
     pub fn split(url: &str) -> Option<(Self, &str)> {
         let (word, rest) = url.split_once('+')?;
@@ -83,7 +83,7 @@ impl Around {
         Some((around, rest))
     }
 
-    /// The layers, the namespace that lies behind them, and with what the stores behind them are opened.
+    /// Returns the layers, the namespace behind them, and the options for opening the stores behind them.
     fn layers(
         self,
         namespace: &Namespace,
@@ -136,7 +136,7 @@ fn stack(namespace: &Namespace, options: &OpenOptions) -> Result<(Layers, Namesp
     Ok((layers, behind, OpenOptions { embedder: None, ..options.clone() }))
 }
 
-/// A backend with layers around its stores.
+/// A backend with layers over its stores.
 pub(crate) struct Layered {
     pub(crate) around: Around,
     pub(crate) inner: Arc<dyn Harness>,
@@ -153,7 +153,7 @@ impl Layered {
 }
 
 impl fmt::Debug for Layered {
-    /// With secrets hidden.
+    /// Hides secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Layered").field("url", &self.url()).finish_non_exhaustive()
     }

@@ -15,22 +15,22 @@ use tokio::task::JoinSet;
 use crate::workers::Workers;
 use crate::{durable, output};
 
-/// A word after `--level`.
+/// A value of `--level`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Word {
-    /// What the contract says, used as meant.
+    /// Correct use of the contract.
     Contract,
-    /// Bad input and hostile ids.
+    /// Invalid input and hostile ids.
     Hostile,
-    /// Random operations beside a plain model.
+    /// Random operations compared with a reference model.
     Model,
-    /// Several clients at once.
+    /// Concurrent clients.
     Concurrent,
     /// Kills during writes.
     Durable,
-    /// A network that fails.
+    /// Network faults.
     Faults,
-    /// All of them.
+    /// All levels.
     All,
 }
 
@@ -48,20 +48,20 @@ impl Word {
     }
 }
 
-/// Whether a level was asked for.
+/// Returns whether the user requested a level.
 pub(crate) fn asked(words: &[Word], level: Level) -> bool {
     words.iter().any(|word| word.level().is_none_or(|asked| asked == level))
 }
 
-/// How many servers are pressed side by side. Much of that is waiting for their disks and for time to pass; three fill two
-/// cores, and more would stretch what is measured in seconds, such as a call that must end in time.
+/// The number of servers to check concurrently. The checks mostly wait for disks and timers, so three fill
+/// two cores. More would delay the calls whose time limits are in seconds.
 const SERVERS_AT_ONCE: usize = 3;
 
-/// Runs the levels that were asked for on all backends: on those of this process one after another, because they
-/// compute, and then on those of servers side by side.
+/// Runs the requested levels on all backends: first the embedded backends one after another, because they use
+/// the CPU, then the servers concurrently.
 ///
 /// # Errors
-/// A sentence where a level broke down.
+/// A message if a level fails to run.
 pub(crate) async fn run_all(
     registry: &Registry,
     words: &[Word],
@@ -76,7 +76,8 @@ pub(crate) async fn run_all(
     let mut reports = BTreeMap::new();
     for (served, at_once) in [(false, 1), (true, SERVERS_AT_ONCE)] {
         let places = Arc::new(Semaphore::new(at_once));
-        // Tasks, so that what computes for one server keeps no other waiting. They end with the set that holds them.
+        // Separate tasks, so that computation for one server does not delay the others. They end with the
+        // set.
         let mut pressed = JoinSet::new();
         for (index, (harness, probed)) in opened.iter().enumerate() {
             if harness.servers().is_empty() == served {
@@ -97,7 +98,7 @@ pub(crate) async fn run_all(
     Ok(reports.into_values().flatten().collect())
 }
 
-/// Runs levels on one backend.
+/// Runs the levels on one backend.
 async fn run(
     registry: &Registry,
     asked: &[Level],
@@ -111,7 +112,7 @@ async fn run(
         output::note(format_args!("{name} {level_name} …"));
         let of_level = run_one(registry, *level, harness, probed, effort).await;
         if of_level.is_empty() {
-            output::note(format_args!("{name} {level_name}: there is nothing to press on this backend"));
+            output::note(format_args!("{name} {level_name}: the level does not apply to this backend"));
         } else {
             let seconds = begun.elapsed().as_secs();
             output::note(format_args!("{name} {level_name}: {seconds} s"));
@@ -121,7 +122,7 @@ async fn run(
     reports
 }
 
-/// Boxed, because what the compiler must prove about futures this deep has no end otherwise.
+/// Boxed, because the compiler cannot prove `Send` for futures this deep in finite time.
 async fn run_one(
     registry: &Registry,
     level: Level,
@@ -142,7 +143,7 @@ async fn run_one(
             reports.extend(faults::cancellations(harness, probed, effort).boxed().await);
             reports
         }
-        // Cases, which have run.
+        // The cases, which have already run.
         _ => Vec::new(),
     }
 }

@@ -1,8 +1,8 @@
-//! The `larder` command: checks backends against the contract, runs the workspace's tests, and moves and shows
-//! conversations.
+//! The `larder` command: checks backends against the contract, runs the workspace's tests, and moves and
+//! shows stored data.
 //!
-//! The binary `larder` calls [`run`] with the backends of its build. A backend of your own has the same command in three
-//! lines:
+//! The binary `larder` calls [`run`] with the backends of its build. Your own backend gets the same command
+//! in three lines:
 //!
 //! ```no_run
 //! # fn main() -> std::process::ExitCode {
@@ -12,8 +12,8 @@
 //! # }
 //! ```
 //!
-//! The modules that are hidden from these pages are for the tests and benchmarks of the
-//! repository, and can change in any release.
+//! The modules hidden from this documentation exist for the tests and benchmarks of the repository, and can
+//! change in any release.
 
 mod check;
 mod contract;
@@ -56,7 +56,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use larder::Registry;
 
-/// The storage layer under agent runtimes, and the suite that proves its backends equal.
+/// A storage layer for agent runtimes, and the conformance suite for its backends.
 #[derive(Debug, Parser)]
 #[command(name = "larder", version)]
 struct Cli {
@@ -66,53 +66,73 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run the conformance suite against backends: those named by URL, or memory, SQLite and files in a temporary folder;
-    /// with `--live`, against every live service as well.
+    /// Run the conformance suite against backends.
+    ///
+    /// Without a URL, the backends are memory, SQLite and files in a temporary folder. With `--live`, every
+    /// live service is checked as well.
     Check(check::Args),
-    /// Print the contract as one page, or check that CONTRACT.md is that page.
+    /// Print the contract as one page, or check that CONTRACT.md is up to date.
     Contract(contract::Args),
-    /// Copy everything from one backend to another; running it again goes on where it was.
+    /// Copy everything from one backend to another.
+    ///
+    /// Running an interrupted copy again resumes it.
     Copy(moving::copy::Args),
-    /// Look at places before programs trust them: versions, durability, rights, room, clocks. Nothing there is changed.
+    /// Diagnose a backend: version, durability, permissions, disk space, clock.
+    ///
+    /// The command does not change the backend. The exit code is 0 if nothing failed, 1 with `--strict` if a
+    /// check gave a warning, and 2 if a check failed or a URL is invalid.
     Doctor(doctor::Args),
-    /// Write everything that a backend holds into an archive.
+    /// Write the whole content of a backend into an archive.
     Dump(moving::dump::Args),
-    /// Remove everything that a namespace holds, or what belongs to an agent or a session, and see that nothing is left.
+    /// Delete a namespace, or the data of an agent or a session, and verify the deletion.
     Erase(moving::erase::Args),
-    /// Write a thread as a transcript: JSON, one message a line, the same from every backend.
+    /// Write a thread as a transcript.
+    ///
+    /// The transcript has one JSON message per line and is the same from every backend.
     Export(export::Args),
-    /// Append a transcript to a thread, whole or not at all; running it again adds nothing.
+    /// Append a transcript to a thread, all or none.
+    ///
+    /// Running it again adds nothing.
     Import(import::Args),
-    /// Show what a namespace holds: threads, collections, boards and sizes.
+    /// Show the contents of a namespace: threads, collections, boards and sizes.
+    ///
+    /// The command only reads. It refuses a file that opening would create or upgrade, and a Postgres schema
+    /// of another version.
     Inspect(inspect::Args),
-    /// Fill a backend from an archive; running it again goes on where it was.
+    /// Load an archive into a backend.
+    ///
+    /// Running an interrupted load again resumes it.
     Load(moving::load::Args),
-    /// Serve conversations, a memory graph, notes and tasks to models: an MCP server over standard input and output, or over
-    /// streamable HTTP.
+    /// Serve conversations, a memory graph, notes and tasks to models as an MCP server.
+    ///
+    /// The server uses standard input and output, or streamable HTTP.
     #[cfg(feature = "mcp")]
     Mcp(mcp::Args),
-    /// Run the suite against stores that are wrong on purpose, and print which clause caught which.
+    /// Run the suite against faulty stores, and print which clauses detect each defect.
     Mutants(mutants::Args),
-    /// Write a crate that begins a backend: the methods of one contract as stubs, a harness, and the suite as its test.
+    /// Write a crate for a new backend.
+    ///
+    /// The crate contains the methods of one contract as stubs, a harness, and the suite as its test.
     NewBackend(new_backend::Args),
     /// Start or stop the live services that backends are checked against, in containers or without.
     Services(services::Args),
     /// Run the tests of the whole workspace.
     Test(test::Args),
-    /// Show what the model would read of a thread, and why.
+    /// Show the part of a thread that a model would read, and why.
     Window(window::Args),
-    /// Play clients of the level `concurrent`, as `larder check` asks on standard input.
+    /// Run the clients of the level `concurrent`, as `larder check` requests on standard input.
     #[command(hide = true)]
     Worker,
-    /// Write to a place until this process is killed, and say so: what the level `durable` runs.
+    /// Write to a backend and report each write until this process is killed, for the level `durable`.
     #[command(hide = true)]
     Writer(writer::Args),
 }
 
-/// Runs the command with the arguments of this process and the backends of a registry, and returns its exit code.
+/// Runs the command with the arguments of this process and the backends of a registry, and returns its exit
+/// code.
 ///
-/// Call it from `main` and do nothing else there: the levels `concurrent` and `durable` start the running program again, with
-/// other arguments. Arguments that cannot be read end the process, as does `--help`.
+/// Call it from `main` and do nothing else there: the levels `concurrent` and `durable` start the running
+/// program again with other arguments. Invalid arguments and `--help` end the process.
 pub fn run(registry: &Registry) -> ExitCode {
     match Cli::parse().command {
         Command::Check(args) => check::run(registry, &args),

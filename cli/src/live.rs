@@ -1,4 +1,4 @@
-//! Which backends a check opens, and which it has to do without.
+//! The backends that a check opens, and the missing ones.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,23 +14,23 @@ use crate::output;
 use crate::services::Running;
 use crate::url;
 
-/// What a service's name ends with where a URL of the user's has taken the name.
+/// The suffix of a service's name if a URL of the user has the same name.
 const LIVE: &str = " live";
 const OPERATION: &str = "check.open";
 
 /// The backends of a run.
 pub(crate) struct Backends {
-    /// Those that can be tested.
+    /// The backends that can be checked.
     pub(crate) opened: Vec<(Arc<dyn Harness>, Probed)>,
-    /// Those that cannot.
+    /// The backends that cannot be checked.
     pub(crate) absent: Vec<AbsentBackend>,
 }
 
 impl Backends {
-    /// Opens the URLs, or the embedded backends, and the live services where there are any.
+    /// Opens the URLs, or the embedded backends, and the running live services.
     ///
     /// # Errors
-    /// A sentence about the first of the URLs that cannot be opened. A service that cannot be opened is absent.
+    /// A message about the first URL that cannot be opened. A service that cannot be opened is absent.
     pub(crate) async fn open(
         registry: &Registry,
         urls: &[String],
@@ -77,10 +77,10 @@ impl Backends {
         self.absent.push(AbsentBackend { name, reason, required: false });
     }
 
-    /// Marks what the run is worth nothing without: backends by name, or all of a scheme.
+    /// Marks the required backends, by name or by scheme.
     ///
     /// # Errors
-    /// A sentence where a word means no backend at all.
+    /// A message if a word matches no backend.
     pub(crate) fn require(&mut self, words: &[String]) -> Result<(), String> {
         for word in words {
             let service = SERVICES.iter().find(|service| is_meant(word, service.name, service.scheme));
@@ -108,7 +108,7 @@ impl Backends {
     }
 }
 
-/// Says of the required backends on which nothing passed that they are as good as absent.
+/// Reports required backends on which no case passed as absent.
 pub(crate) fn note_idle(report: &mut Report, words: &[String]) {
     for backend in &report.backends {
         let scheme = backend.url.split(':').next().unwrap_or_default();
@@ -143,7 +143,7 @@ fn scheme(harness: &Arc<dyn Harness>) -> String {
     harness.url().split(':').next().unwrap_or_default().to_owned()
 }
 
-/// The error as a line, with the way out where this build lacks the backend.
+/// Formats the error as one line, with a hint if this build lacks the backend.
 pub(crate) fn sentence(error: &Error) -> String {
     if output::is_larder() && !cfg!(feature = "full") && error.kind() == ErrorKind::Unsupported {
         return format!("{error}; `cargo larder-full` has every backend");

@@ -1,4 +1,4 @@
-//! `larder mcp`: the stores behind a URL as an MCP server.
+//! `larder mcp`: serves the stores behind a URL as an MCP server.
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -12,33 +12,37 @@ use tokio::net::TcpListener;
 use crate::thread::parse_namespace;
 use crate::{interrupt, live, output};
 
-/// The environment's variable for the token of clients over HTTP: command lines are seen by every user of a machine.
+/// The environment variable with the token of HTTP clients, because every user of a machine can see command
+/// lines.
 const TOKEN: &str = "LARDER_MCP_TOKEN";
 
 /// Arguments of `larder mcp`.
 #[derive(Debug, Parser)]
 pub(crate) struct Args {
-    /// Where the stores are, such as `sqlite:./larder.db`; several may be named, each for the contracts that those before it
-    /// lack. Without it `LARDER_URL` and its sisters say where, which keeps passwords off the command line.
+    /// URL of a backend, such as `sqlite:./larder.db`. With several URLs, each provides the contracts that
+    /// the earlier ones lack. The default is `LARDER_URL` and the variables for single contracts, which keep
+    /// passwords off the command line.
     #[arg(long = "store", value_name = "URL")]
     stores: Vec<String>,
-    /// The namespace to serve.
+    /// Namespace to serve.
     #[arg(long, value_name = "NAMESPACE", value_parser = parse_namespace)]
     namespace: Option<Namespace>,
     /// Offer only the tools that change nothing.
     #[arg(long)]
     read_only: bool,
-    /// Serve streamable HTTP on this address, such as 127.0.0.1:8765, instead of standard input and output. Beyond loopback
-    /// clients need the token in `LARDER_MCP_TOKEN`.
+    /// Serve streamable HTTP on this address, such as 127.0.0.1:8765, instead of standard input and output.
+    /// For an address other than loopback, clients need the token in `LARDER_MCP_TOKEN`.
     #[arg(long, value_name = "ADDRESS")]
     http: Option<SocketAddr>,
-    /// Keep sessions and the events of their streams in the key-value store, so that clients go on after a restart.
+    /// Keep sessions and their stream events in the key-value store, so that clients continue after a
+    /// restart.
     #[arg(long, requires = "http")]
     keep_sessions: bool,
-    /// Another name by which clients may call the server, as it stands in `Host`; several may be named.
+    /// Additional host name of the server, as in the `Host` header. Can be given several times.
     #[arg(long = "allow-host", value_name = "HOST", requires = "http")]
     hosts: Vec<String>,
-    /// An origin whose web pages may call the server, such as `http://localhost:6274`; several may be named.
+    /// Origin whose web pages may call the server, such as `http://localhost:6274`. Can be given several
+    /// times.
     #[arg(long = "allow-origin", value_name = "ORIGIN", requires = "http")]
     origins: Vec<String>,
 }
@@ -57,7 +61,7 @@ async fn serve(registry: &Registry, args: &Args) -> Result<ExitCode, String> {
     if server.tools().is_empty() {
         let there: Vec<_> = stores.contracts().iter().map(|contract| contract.as_str()).collect();
         return Err(format!(
-            "there are no tools for {}; name a store with history, a graph, tasks or key-value",
+            "no tools for {} (use a backend with history, graph, tasks or key-value)",
             there.join(", ")
         ));
     }
@@ -79,7 +83,7 @@ async fn open(registry: &Registry, args: &Args) -> Result<Stores, String> {
         builder = builder.namespace(namespace.clone());
     }
     let named: Vec<_> = args.stores.iter().map(|url| redact_url(url)).collect();
-    let named = if named.is_empty() { "what the environment names".to_owned() } else { named.join(", ") };
+    let named = if named.is_empty() { "the stores of the environment".to_owned() } else { named.join(", ") };
     builder.open().await.map_err(|error| format!("cannot open {named}: {}", live::sentence(&error)))
 }
 

@@ -13,13 +13,13 @@ use larder_kernel::{Contract, Error, ErrorKind, Namespace};
 
 use crate::live;
 
-/// What becomes of a target that already holds something else.
+/// The treatment of a target that is not empty.
 #[derive(Debug, Args)]
 struct Target {
-    /// Keep what only the target holds, and go on. What both hold differently is still refused.
+    /// Keep data that only the target has; refuse data that differs.
     #[arg(long)]
     into_existing: bool,
-    /// Keep what only the target holds, and make what both hold differently as it is in the source.
+    /// Keep data that only the target has; overwrite data that differs.
     #[arg(long)]
     overwrite: bool,
 }
@@ -33,12 +33,13 @@ impl Target {
         }
     }
 
-    /// What went wrong, and what may be done about a target that was refused; `namespace` is the option that names another.
+    /// Formats an error, with advice if a target was refused. `namespace` is the option for another
+    /// namespace.
     fn told(&self, error: &Error, namespace: &str) -> String {
         match (error.kind(), self.existing()) {
             (ErrorKind::AlreadyExists, Existing::Refuse) => format!(
-                "{error}; {namespace} names an empty one, --into-existing keeps what only the target holds, and --overwrite \
-                 makes what both hold differently as it is in the source"
+                "{error} ({namespace} selects an empty namespace, --into-existing keeps data that only the \
+                 target has, and --overwrite also replaces data that differs)"
             ),
             _ => error.to_string(),
         }
@@ -50,7 +51,7 @@ pub(crate) fn parse_contract(text: &str) -> Result<Contract, String> {
     let found = Contract::ALL.iter().copied().find(|contract| contract.as_str() == name);
     found.ok_or_else(|| {
         let names: Vec<_> = Contract::ALL.iter().map(|contract| contract.as_str()).collect();
-        format!("no contract; there are {}", names.join(", "))
+        format!("unknown contract; the contracts are {}", names.join(", "))
     })
 }
 
@@ -58,7 +59,7 @@ async fn place(registry: &Registry, url: &str) -> Result<Backend, String> {
     registry.backend(url).await.map_err(|error| cannot_open(url, &error))
 }
 
-/// The stores of a namespace. A contract that could not be opened is an error, so that no copy leaves it out.
+/// Opens the stores of a namespace. A contract that cannot be opened is an error, so that a copy is complete.
 async fn side(place: &Backend, url: &str, namespace: &Namespace) -> Result<StoreSet, String> {
     let stores = place.stores(namespace).await;
     if let Some((_, error)) = stores.errors().first() {
@@ -71,10 +72,10 @@ fn cannot_open(url: &str, error: &Error) -> String {
     format!("cannot open {}: {}", redact_url(url), live::sentence(error))
 }
 
-/// The contracts to move: those asked for, or all of which the source holds something.
+/// Returns the contracts to move: the requested ones, or all contracts of which the source has data.
 ///
 /// # Errors
-/// A sentence where one side lacks what was asked for, or the target what the source holds.
+/// A message if one side lacks a requested contract, or the target lacks a contract of the source.
 async fn contracts(asked: &[Contract], source: &Source, target: &StoreSet) -> Result<Vec<Contract>, String> {
     let (from, to) = (source.contracts(), target.contracts());
     if asked.is_empty() {
@@ -83,7 +84,7 @@ async fn contracts(asked: &[Contract], source: &Source, target: &StoreSet) -> Re
             let counts: Vec<_> =
                 left.iter().map(|(contract, records)| format!("{contract} ({records} records)")).collect();
             return Err(format!(
-                "the target has no store for {}; nothing was written; --contract names what to move",
+                "the target has no store for {}; nothing was written (--contract selects what to move)",
                 counts.join(", ")
             ));
         }
@@ -99,7 +100,7 @@ async fn contracts(asked: &[Contract], source: &Source, target: &StoreSet) -> Re
     Ok(Contract::ALL.iter().copied().filter(|contract| asked.contains(contract)).collect())
 }
 
-/// One line for each contract, and whether all are equal.
+/// Formats one line per contract, and returns whether all are equal.
 fn lines(copied: &[Copied]) -> (String, bool) {
     let line = |copied: &Copied| {
         let Copied { contract, written, source, target, difference } = copied;
@@ -110,8 +111,8 @@ fn lines(copied: &[Copied]) -> (String, bool) {
         }
         let Difference { missing, different, extra, .. } = difference;
         format!(
-            "{name:<10} DIFFERS: {missing} missing in the target, {different} different, {extra} that the source has \
-             not; source {} records, sha256 {}; target {} records, sha256 {}",
+            "{name:<10} DIFFERS: {missing} missing in the target, {different} different, {extra} only in the \
+             target; source {} records, sha256 {}; target {} records, sha256 {}",
             source.records, source.sha256, target.records, target.sha256
         )
     };
@@ -119,5 +120,5 @@ fn lines(copied: &[Copied]) -> (String, bool) {
     (text.join("\n"), copied.iter().all(Copied::is_equal))
 }
 
-/// What to say where the sides differ after a copy.
-const CHANGED: &str = "somebody wrote to the source or the target meanwhile; run it again";
+/// The message if the sides differ after a copy.
+const CHANGED: &str = "the source or the target changed during the operation; run it again";

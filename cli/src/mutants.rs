@@ -1,4 +1,4 @@
-//! `larder mutants`: the suite against stores that are wrong on purpose.
+//! `larder mutants`: runs the suite against stores with deliberate defects.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use larder_kernel::Contract;
 
 use crate::output;
 
-/// How to print the result.
+/// The output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
     /// A table for people.
@@ -24,23 +24,23 @@ enum Format {
 /// Arguments of `larder mutants`.
 #[derive(Debug, Parser)]
 pub(crate) struct Args {
-    /// Judge only mutants whose name contains this text. Can be given several times.
+    /// Run only mutants whose name contains this text. Can be given several times.
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
-    /// Judge only the mutants of this contract. Can be given several times.
+    /// Run only the mutants of this contract. Can be given several times.
     #[arg(long, value_name = "CONTRACT", value_parser = contract)]
     contract: Vec<Contract>,
-    /// Judge by every case of the contract, and not by those alone whose clauses name the defect: slower, and it shows who
-    /// else notices.
+    /// Run every case of the contract, not only the cases of the clauses that name the defect. This is slower
+    /// and shows which other clauses detect it.
     #[arg(long)]
     matrix: bool,
-    /// How to print the result.
+    /// Output format.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
-    /// Print the mutants instead of judging them.
+    /// List the mutants instead of running them.
     #[arg(long)]
     list: bool,
-    /// Where the cases' chance comes from.
+    /// Random seed.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -65,7 +65,8 @@ fn contract(text: &str) -> Result<Contract, String> {
     found.ok_or_else(|| format!("one of {}", names()))
 }
 
-/// The mutants asked for. The control of each of their contracts comes along: a kill is worth nothing without it.
+/// Returns the requested mutants, and the control of each of their contracts. Without a control, a kill
+/// proves nothing.
 fn chosen(args: &Args) -> Vec<Mutant> {
     let of_contract = |mutant: &Mutant| args.contract.is_empty() || args.contract.contains(&mutant.contract);
     let named = |mutant: &Mutant| {
@@ -116,7 +117,7 @@ fn word(judged: &Evaluation) -> &'static str {
     }
 }
 
-/// The matrix mutant × clause, grouped by contract, then each that did not come out as it must.
+/// Formats the matrix of mutants and clauses by contract, then each mutant with an unexpected result.
 fn table(matrix: &Matrix, elapsed: Duration) -> String {
     let mut text = String::new();
     for &contract in Contract::ALL {
@@ -151,7 +152,7 @@ fn group(contract: Contract, rows: &[&Evaluation], scope: Scope) -> Table {
     table
 }
 
-/// The other clauses that noticed, or how many where a line does not hold them.
+/// Lists the other clauses that detected the mutant, or their number if they do not fit on a line.
 fn also(ids: &[&str]) -> String {
     const SHOWN: usize = 4;
     match ids.get(..SHOWN) {
@@ -174,7 +175,8 @@ fn trouble(judged: &Evaluation, seed: u64) -> String {
         reason => format!("    reason    {reason}\n"),
     };
     format!(
-        "\n{} {}: {missed}\n{also}{reason}    again     cargo larder mutants --matrix --only {} --seed {seed}\n",
+        "\n{} {}: {missed}\n{also}{reason}    again     \
+         cargo larder mutants --matrix --only {} --seed {seed}\n",
         word(judged),
         judged.mutant,
         judged.mutant
@@ -188,8 +190,8 @@ fn verdict(matrix: &Matrix, elapsed: Duration) -> String {
         count => format!(", {count} CONDEMNED"),
     };
     format!(
-        "{killed} killed, {survived} survived; {controls_passed} controls passed{condemned}; suite {}, seed {}, in \
-         {:.1} s",
+        "{killed} killed, {survived} survived; {controls_passed} controls passed{condemned}; suite {}, \
+         seed {}, in {:.1} s",
         matrix.suite_version,
         matrix.seed,
         elapsed.as_secs_f64()

@@ -1,4 +1,4 @@
-//! `larder new-backend`: a crate that begins a backend, with every method of one contract still to write.
+//! `larder new-backend`: writes a crate for a new backend, with a stub for every method of one contract.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -14,12 +14,12 @@ use crate::output;
 /// Arguments of `larder new-backend`.
 #[derive(Debug, Parser)]
 pub(crate) struct Args {
-    /// The contract to implement: history, vectors, graph, blobs, tasks or key-value.
+    /// Contract to implement: history, vectors, graph, blobs, tasks or key-value.
     #[arg(value_parser = parse_contract)]
     contract: Contract,
-    /// The folder of the new crate, which must not exist. The crate is named after it.
+    /// Folder of the new crate, which must not exist. The folder's name becomes the crate's name.
     folder: PathBuf,
-    /// The clone of Larder to depend on, instead of the released version.
+    /// Clone of Larder to depend on, instead of the released version.
     #[arg(long, value_name = "FOLDER")]
     clone: Option<PathBuf>,
 }
@@ -111,7 +111,7 @@ fn main() -> ExitCode {{
     )
 }
 
-/// The field of the harness's `StoreSet`, and the trait.
+/// Returns the field of the harness's `StoreSet`, and the trait.
 fn names(contract: Contract) -> (&'static str, &'static str) {
     match contract {
         Contract::History => ("history", "HistoryProvider"),
@@ -142,7 +142,7 @@ use std::sync::Arc;
 use larder_conformance::kernel::*;
 use larder_conformance::{{Harness, OpenOptions, StoreSet, async_trait}};
 
-/// A store in one namespace. Its form for logs must never show what is stored.
+/// A store in one namespace. Its `Debug` output must never show stored content.
 #[derive(Debug, Clone)]
 pub struct MyStore {{
     namespace: Namespace,
@@ -193,7 +193,7 @@ impl Harness for MyHarness {{
     )
 }
 
-/// The methods of a contract that have no body of their own, from its source, each under the ids of its clauses.
+/// Returns the required methods of a contract from its source, each with the ids of its clauses.
 fn methods(contract: Contract) -> String {
     let clauses = clauses();
     let (_, name) = names(contract);

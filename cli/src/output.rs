@@ -1,4 +1,4 @@
-//! What the command prints: results on standard output, everything else on standard error.
+//! The output of the command: results on standard output, everything else on standard error.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,39 +13,39 @@ use larder_conformance::report::waiver::WaiverStatus;
 use larder_conformance::{AbsentBackend, CaseOutcome, CaseReport, Clause, Report, Summary, clauses};
 use larder_kernel::Contract;
 
-/// The name of this repository's own program.
+/// The name of this repository's program.
 const LARDER: &str = "larder";
 
-/// Prints the result and gives the exit code: `code`, unless the result could not be written.
+/// Prints the result and returns `code`, unless the result cannot be written.
 pub fn finish(text: impl Display, code: ExitCode) -> ExitCode {
     let mut stdout = std::io::stdout().lock();
     match writeln!(stdout, "{text}").and_then(|()| stdout.flush()) {
         Ok(()) => code,
-        // A reader that closes the pipe early has what it wants.
+        // The reader closed the pipe, which is not an error.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => code,
         Err(error) => trouble(format_args!("cannot write the result: {error}")),
     }
 }
 
-/// Prints one line about trouble and gives the exit code for it.
+/// Prints an error as one line and returns its exit code.
 pub fn trouble(text: impl Display) -> ExitCode {
     eprintln!("larder: {text}");
     ExitCode::from(2)
 }
 
-/// The name of the running program, which is another one where a backend from elsewhere has a command of its own.
+/// Returns the name of the running program. A third-party backend can have a program with another name.
 fn program() -> String {
     let program = std::env::current_exe().ok();
     let name = program.as_deref().and_then(Path::file_stem);
     name.map_or_else(|| LARDER.to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
-/// Whether the program is the `larder` of this repository.
+/// Returns whether the program is this repository's `larder`.
 pub(crate) fn is_larder() -> bool {
     program() == LARDER
 }
 
-/// The words that start this program; `full` asks for the build that has every backend.
+/// Returns the command line that starts this program; `full` selects the build with every backend.
 pub(crate) fn invocation(full: bool) -> String {
     match (program(), full) {
         (name, false) if name == LARDER => "cargo larder".to_owned(),
@@ -54,13 +54,13 @@ pub(crate) fn invocation(full: bool) -> String {
     }
 }
 
-/// The runtime of a command.
+/// Creates the runtime of a command.
 pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, String> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     runtime.map_err(|error| format!("cannot make a runtime: {error}"))
 }
 
-/// Runs the future on a runtime of its own; a backend that holds on to a thread does not keep the command from ending.
+/// Runs the future on a new runtime. A backend that blocks a thread does not keep the command from ending.
 pub(crate) fn on_runtime(command: impl Future<Output = Result<ExitCode, String>>) -> ExitCode {
     let runtime = match runtime() {
         Ok(runtime) => runtime,
@@ -71,20 +71,20 @@ pub(crate) fn on_runtime(command: impl Future<Output = Result<ExitCode, String>>
     code.unwrap_or_else(trouble)
 }
 
-/// Runs the future and prints its answer.
+/// Runs the future and prints its result.
 pub(crate) fn report(command: impl Future<Output = Result<String, String>>) -> ExitCode {
     on_runtime(async { Ok(finish(command.await?, ExitCode::SUCCESS)) })
 }
 
-/// How many backends a table holds whose cells are one line each.
+/// The maximum number of backends in a table with one line per cell.
 const BACKENDS_WIDE: usize = 4;
 
-/// Prints one line about what goes on.
+/// Prints one line about the progress.
 pub fn note(text: impl Display) {
     eprintln!("larder: {text}");
 }
 
-/// The matrix contract × backend, then each failure with what it takes to see it again.
+/// Formats the matrix of contracts and backends, then each failure with the command that reproduces it.
 pub(crate) fn table(report: &Report) -> String {
     let mut table = Table::new();
     table.load_style(presets::UTF8_FULL_CONDENSED);
@@ -101,7 +101,7 @@ pub(crate) fn table(report: &Report) -> String {
             let text = cell(&cases.collect::<Vec<_>>(), separator);
             row.push(Cell::new(text).set_alignment(CellAlignment::Right));
         }
-        row.extend(not_there(report).map(|_| Cell::new("not there").set_alignment(CellAlignment::Right)));
+        row.extend(not_there(report).map(|_| Cell::new("missing").set_alignment(CellAlignment::Right)));
         table.add_row(row);
     }
     let mut text = format!("{table}\n");
@@ -113,7 +113,7 @@ pub(crate) fn table(report: &Report) -> String {
     text.push_str(&lines(&report.levels));
     for absent in &report.absent {
         let required = if absent.required { " REQUIRED" } else { "" };
-        text.push_str(&format!("not there{required} {}: {}\n", absent.name, absent.reason));
+        text.push_str(&format!("missing{required} {}: {}\n", absent.name, absent.reason));
     }
     for used in report.waivers.iter().filter(|used| used.status != WaiverStatus::NotInRun) {
         text.push_str(&format!("{used}\n"));
@@ -127,7 +127,7 @@ pub(crate) fn table(report: &Report) -> String {
     text
 }
 
-/// The absent backends that have no column of their own as tested ones.
+/// Returns the absent backends that have no column as tested backends.
 fn not_there(report: &Report) -> impl Iterator<Item = &AbsentBackend> {
     let tested = |name: &str| report.backends.iter().any(|backend| backend.name == name);
     report.absent.iter().filter(move |absent| !tested(&absent.name))
@@ -170,13 +170,13 @@ fn failure(report: &Report, case: &CaseReport) -> String {
     )
 }
 
-/// The text as one word of a shell.
+/// Quotes the text as one word for a shell.
 pub(crate) fn shell_word(text: &str) -> String {
     let plain = |char: char| char.is_ascii_alphanumeric() || "-_./:=@%+,".contains(char);
     if text.chars().all(plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
-/// What could not run, one line for each backend and reason.
+/// Lists the cases that could not run, with one line per backend and reason.
 fn unsupported(report: &Report) -> String {
     let mut clauses: BTreeMap<(&str, &str), BTreeSet<&str>> = BTreeMap::new();
     for case in report.cases.iter().filter(|case| case.outcome == CaseOutcome::Unsupported) {
@@ -194,11 +194,11 @@ fn verdict(report: &Report) -> String {
     let more =
         |count: usize, words: &str| if count == 0 { String::new() } else { format!(", {count} {words}") };
     format!(
-        "{passed} passed, {failed} failed, {unsupported} unsupported, {errors} errors{}{}{}; {} of {} clauses hold, suite {}, \
-         seed {}",
+        "{passed} passed, {failed} failed, {unsupported} unsupported, {errors} errors{}{}{}; {} of {} \
+         clauses hold, suite {}, seed {}",
         more(waived, "waived"),
         more(waiting, "waiting"),
-        more(report.absent.len(), "not there"),
+        more(report.absent.len(), "missing"),
         report.held_clauses().len(),
         clauses().len(),
         report.suite_version,
@@ -206,12 +206,12 @@ fn verdict(report: &Report) -> String {
     )
 }
 
-/// The clause of an id.
+/// Returns the clause with an id.
 pub(crate) fn sentence_of(id: &str) -> Option<Clause> {
     clauses().into_iter().find(|clause| clause.id == id)
 }
 
-/// The lines about levels under the table of cases.
+/// Formats the lines about levels below the table of cases.
 fn lines(reports: &[larder_conformance::LevelReport]) -> String {
     reports.iter().map(larder_conformance::describe_level).collect()
 }

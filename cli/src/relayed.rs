@@ -1,9 +1,9 @@
-//! URLs of servers, turned to a relay.
+//! URLs of servers, redirected to a relay.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// A URL that leads to a relay, and the times that a store opened by it keeps.
+/// A URL of a relay, and the time limits of a store that it opens.
 pub(crate) struct Through {
     pub(crate) url: String,
     pub(crate) answer_time_max: Duration,
@@ -14,7 +14,7 @@ pub(crate) struct Through {
 struct Kind {
     scheme: &'static str,
     port: &'static str,
-    /// Parameters that keep a client from waiting long for what does not come.
+    /// Parameters with short timeouts, so that a client does not wait long for a missing response.
     short: &'static str,
     answer_ms: u64,
     call_ms: u64,
@@ -36,9 +36,9 @@ const REDIS: Kind = Kind {
     call_ms: 8_000,
 };
 
-/// Postgres waits for an answer as long as a statement may take, and 5 seconds. Redis looks for the answer once more where
-/// it reads, and a cluster for the server of a slot for 5 seconds. All attempts of a call to S3 may take three times as
-/// long as one, and what sends many bytes longer.
+/// Postgres waits for a response up to the statement timeout plus 5 seconds. Redis retries a read once, and a
+/// cluster waits 5 seconds for the server of a slot. All attempts of a call to S3 take up to three times as
+/// long as one attempt, and large transfers take longer.
 const KINDS: [Kind; 6] = [
     POSTGRES,
     Kind { scheme: "postgresql", ..POSTGRES },
@@ -59,16 +59,16 @@ fn kind(url: &str) -> Option<&'static Kind> {
     KINDS.iter().find(|kind| scheme.eq_ignore_ascii_case(kind.scheme))
 }
 
-/// Where in a URL the server's `host:port` stands.
+/// Returns the position of the server's `host:port` in a URL.
 fn place(url: &str, kind: &Kind) -> Option<std::ops::Range<usize>> {
     if kind.scheme == "s3" {
-        // Under TLS the certificate is for the server's name.
+        // With TLS, the certificate is valid only for the server's name.
         let start = url.find("endpoint=http://")? + "endpoint=http://".len();
         let length = url[start..].find(['&', '/']).unwrap_or(url.len() - start);
         return Some(start..start + length);
     }
     let (location, query) = url.split_once('?').unwrap_or((url, ""));
-    // A host among the parameters goes before the one here.
+    // A host in the parameters overrides the host in the URL.
     if query.split('&').any(|pair| pair.starts_with("host=") || pair.starts_with("port=")) {
         return None;
     }
@@ -78,7 +78,7 @@ fn place(url: &str, kind: &Kind) -> Option<std::ops::Range<usize>> {
     (start < end).then_some(start..end)
 }
 
-/// The servers of a URL, each `host:port`, where a relay can stand before them.
+/// Returns the servers of a URL, each as `host:port`, if a relay can replace them.
 pub(crate) fn servers(url: &str) -> Vec<String> {
     let Some((kind, place)) = kind(url).and_then(|kind| Some((kind, place(url, kind)?))) else {
         return Vec::new();
@@ -90,7 +90,7 @@ pub(crate) fn servers(url: &str) -> Vec<String> {
     url[place].split(',').map(named).collect()
 }
 
-/// The URL with relays in the servers' places.
+/// Returns the URL with the servers replaced by relays.
 pub(crate) fn through(url: &str, relays: &[SocketAddr]) -> Option<Through> {
     let kind = kind(url)?;
     let place = place(url, kind)?;

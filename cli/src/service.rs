@@ -1,20 +1,20 @@
-//! The live services that backends are checked against, as `conformance/services` starts them.
+//! The live services that backends are checked against; `conformance/services` starts them.
 
 use std::io;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// One service.
+/// A live service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Service {
-    /// Its name in reports and after `--require`.
+    /// The name in reports and for `--require`.
     pub name: &'static str,
-    /// Its script in `conformance/services`, and its name there.
+    /// The script in `conformance/services`, and the name there.
     pub script: &'static str,
-    /// The environment variable with its URL.
+    /// The environment variable that contains its URL.
     pub variable: &'static str,
-    /// The scheme of that URL.
+    /// The scheme of the URL.
     pub scheme: &'static str,
 }
 
@@ -29,7 +29,7 @@ impl Service {
     }
 }
 
-/// All of them, in the order of reports.
+/// All services, in the order of reports.
 pub const SERVICES: [Service; 7] = [
     Service::new("postgres", "postgres", "LARDER_POSTGRES_URL", "postgres"),
     Service::new("redis", "redis", "LARDER_REDIS_URL", "redis"),
@@ -40,20 +40,23 @@ pub const SERVICES: [Service; 7] = [
     Service::new("age", "age", "LARDER_AGE_URL", "age"),
 ];
 
-/// The folder of the services' scripts, which is there where the command was built from the repository.
+/// Returns the folder of the services' scripts. It exists if the command was built from the repository.
 #[must_use]
 pub fn scripts() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../conformance/services")
 }
 
-/// The first of so many ports in a row for a server of one's own, that nobody listens on, nor on those that are 100 above,
-/// by which the servers of a Redis Cluster speak to each other. They are below those from which connections are made: while
-/// a server is down, one of those could be given its port, and the server could not come back.
+/// Returns the first of `count` free consecutive ports for a dedicated server. The ports 100 above are free
+/// too, because the servers of a Redis Cluster use them for their own connections.
+///
+/// The ports are below the range of outgoing connections. Otherwise, such a connection could take the port of
+/// a stopped server, which could then not restart.
 ///
 /// # Errors
-/// The system's, where there are none.
+/// The error of the system if no such ports exist.
 pub fn free_ports(count: u16) -> io::Result<u16> {
-    /// No two servers of this process get the same, however soon they listen; those of others hardly ever.
+    /// Servers of this process never get the same ports, even before they listen. Servers of other processes
+    /// rarely do.
     static TAKEN: AtomicU32 = AtomicU32::new(0);
     const FIRST: u32 = 15_000;
     const PORTS: u32 = 11_000;

@@ -12,36 +12,36 @@ use crate::{interrupt, output, service};
 /// Arguments of `larder services`.
 #[derive(Debug, Parser)]
 pub(crate) struct Args {
-    /// What to do with them.
+    /// Action.
     action: Action,
-    /// Which of them; none means all. `kill` takes at least one.
+    /// Names of services; the default is all. `kill` needs at least one name.
     #[arg(value_name = "NAME", value_parser = script_of)]
     names: Vec<&'static str>,
-    /// Use no containers, even where Docker answers.
+    /// Use no containers, even if Docker is available.
     #[arg(long)]
     native: bool,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 enum Action {
-    /// Start those that do not run, installing them first where there are no containers.
+    /// Start the services that do not run; without containers, install them first.
     Up,
-    /// Stop them; their data stays.
+    /// Stop the services and keep their data.
     Down,
-    /// Say which of them run; exit code 3 if none does, 4 if only some do.
+    /// Show which services run; exit with 3 if none runs, and with 4 if only some run.
     Status,
-    /// Print the variables with their URLs, one NAME=value a line.
+    /// Print the variables with the URLs, one NAME=value per line.
     Env,
-    /// End them as a crash does.
+    /// Kill the services, as a crash does.
     Kill,
 }
 
-/// The script of a service, by its own name or by the service's name in reports.
+/// Returns the script of a service, by the script's name or by the service's name in reports.
 fn script_of(name: &str) -> Result<&'static str, String> {
     let named = |service: &&Service| service.script == name || service.name == name;
     SERVICES.iter().find(named).map(|service| service.script).ok_or_else(|| {
         let names: Vec<&str> = SERVICES.iter().map(|service| service.script).collect();
-        format!("there are {}", names.join(", "))
+        format!("unknown service; the services are {}", names.join(", "))
     })
 }
 
@@ -70,18 +70,18 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     match Command::new(&script).arg(args.action.word()).args(&args.names).status() {
         Ok(status) => match status.code().map(u8::try_from) {
             Some(Ok(code)) => ExitCode::from(code),
-            // Ended by a signal.
+            // The script was ended by a signal.
             _ => ExitCode::FAILURE,
         },
         Err(error) => output::trouble(format_args!("cannot run {}: {error}", script.display())),
     }
 }
 
-/// Has no image, so it runs without a container among those that do.
+/// The service without an image. It runs natively even if the other services run in containers.
 const WITHOUT_IMAGE: &str = "s3s";
 
-/// Containers where Docker answers, unless some service that has an image already runs without them: whatever started it
-/// has to be what stops it.
+/// Returns the script for containers if Docker is available. If a service with an image already runs
+/// natively, returns the native script, because only that script can stop the service.
 fn script(folder: &Path, native: bool) -> PathBuf {
     let run = folder.join("run");
     let with_image = SERVICES.iter().map(|service| service.script).filter(|name| *name != WITHOUT_IMAGE);
@@ -112,12 +112,12 @@ fn folder() -> Result<PathBuf, String> {
     Ok(folder)
 }
 
-/// Starts what is missing, works beside it, and stops what was started, however the work ends: Ctrl-C and SIGTERM drop
-/// it, once the services have been started where they come before. What the work itself starts is its own to stop. It is
-/// told why where the services cannot be started.
+/// Starts the missing services, runs the work, and stops the started services, even if the work fails. Ctrl-C
+/// and SIGTERM drop the work; if they arrive during the start, the start completes first. The work must stop
+/// the services that it starts. If the services cannot be started, the work receives the reason.
 ///
 /// # Errors
-/// Those of the work; a sentence where it was interrupted, or what was started could not be stopped.
+/// The error of the work; a message after an interruption, or if the started services cannot be stopped.
 pub(crate) async fn beside(
     work: impl AsyncFnOnce(Result<&Running, String>) -> Result<ExitCode, String>,
 ) -> Result<ExitCode, String> {
@@ -141,22 +141,22 @@ pub(crate) async fn beside(
     done
 }
 
-/// The services as a run needs them.
+/// The services of a run.
 #[derive(Debug)]
 pub struct Running {
     script: PathBuf,
-    /// Those that this run started, and so has to stop.
+    /// The services that this run started and must stop.
     started: Vec<&'static str>,
-    /// The variables that name those which run.
+    /// The environment variables of the running services.
     pub variables: Vec<(String, String)>,
 }
 
 impl Running {
-    /// Starts what neither runs yet nor is named by the environment. What cannot be started has no variable afterwards;
-    /// its script has said why.
+    /// Starts every service that neither runs nor has a URL in the environment. A service that cannot be
+    /// started has no variable afterwards; its script has printed the reason.
     ///
     /// # Errors
-    /// A sentence where the scripts cannot be run at all.
+    /// A message if the scripts cannot run at all.
     pub fn start() -> Result<Self, String> {
         let folder = folder()?;
         let script = script(&folder, false);
@@ -182,7 +182,7 @@ impl Running {
                 .status()
                 .map_err(said)?;
         }
-        // Those that do not run say so once more; `up` has said why.
+        // Discards the messages about services that do not run; `up` has already printed them.
         let env = running.command(Action::Env).args(&wanted).stderr(Stdio::null()).output().map_err(said)?;
         let text =
             String::from_utf8(env.stdout).map_err(|_| "the services' variables are no text".to_owned())?;
@@ -197,18 +197,18 @@ impl Running {
         command
     }
 
-    /// The URL of a service: the environment's, else that of the one that runs.
+    /// Returns the URL of a service: the environment's, or else that of the running service.
     pub(crate) fn url(&self, service: &Service) -> Option<String> {
         let ours = || self.variables.iter().find(|(name, _)| name == service.variable);
         std::env::var(service.variable).ok().or_else(|| ours().map(|(_, url)| url.clone()))
     }
 
-    /// The services that have no URL.
+    /// Returns the services without a URL.
     pub(crate) fn missing(&self) -> Vec<&'static str> {
         SERVICES.iter().filter(|service| self.url(service).is_none()).map(|service| service.name).collect()
     }
 
-    /// Stops what this run started.
+    /// Stops the services that this run started.
     pub fn stop(&self) -> Result<(), String> {
         if self.started.is_empty() {
             return Ok(());

@@ -14,10 +14,10 @@ use crate::{interrupt, output};
 /// Arguments of `larder test`.
 #[derive(Debug, Parser)]
 pub(crate) struct Args {
-    /// Start no services; their tests are shown as ignored.
+    /// Start no services, and show their tests as ignored.
     #[arg(long)]
     no_services: bool,
-    /// Passed on to `cargo test`.
+    /// Arguments for `cargo test`.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     cargo: Vec<OsString>,
 }
@@ -42,7 +42,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 async fn test(args: &Args, running: Option<&Running>) -> Result<ExitCode, String> {
     let missing = running.map_or_else(Vec::new, Running::missing).join(", ");
     if !missing.is_empty() {
-        output::trouble(format_args!("not there: {missing}; their tests are shown as ignored"));
+        output::trouble(format_args!("missing: {missing}; their tests are shown as ignored"));
         refused_in_ci(&missing)?;
     }
     browser();
@@ -53,10 +53,11 @@ fn refused_in_ci(missing: &str) -> Result<(), String> {
     if std::env::var_os("CI").is_none() {
         return Ok(());
     }
-    Err(format!("a CI run needs {missing}; --no-services says that it does not"))
+    Err(format!("a CI run needs {missing} (use --no-services to run without live services)"))
 }
 
-/// Has the browser installed in which the report's page is tested, where that can be done. Where not, the script has said
+/// Installs the browser for the tests of the report's page, if possible. Otherwise the script prints the
+/// reason, and the tests that need the browser are ignored, or fail in CI.
 /// why, and the tests that need it are shown as ignored, or fail in CI.
 fn browser() {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../conformance/browser/install");
@@ -75,7 +76,7 @@ async fn cargo_test(args: &Args, running: Option<&Running>, complete: bool) -> R
             command.env("LARDER_SERVICES", "required");
         }
     }
-    // Signals are passed on by the group alone, so that each reaches cargo once and its tests with it.
+    // Only the process group forwards signals, so that cargo and its tests receive each signal once.
     let mut child = command.process_group(0).spawn().map_err(|error| format!("cannot run cargo: {error}"))?;
     let _group = Group::of(&child);
     let ended = tokio::task::spawn_blocking(move || child.wait()).await;
@@ -86,7 +87,7 @@ async fn cargo_test(args: &Args, running: Option<&Running>, complete: bool) -> R
     }
 }
 
-/// The processes of a command, which end when this is dropped.
+/// The process group of a command, which is terminated on drop.
 struct Group(Option<Pid>);
 
 impl Group {
@@ -98,7 +99,7 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         if let Some(group) = self.0.take() {
-            // None is left where the command has ended.
+            // The group is empty if the command has ended.
             let _ = kill_process_group(group, Signal::TERM);
         }
     }

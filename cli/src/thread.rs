@@ -6,13 +6,13 @@ use larder_kernel::{Namespace, Thread};
 
 use crate::live;
 
-/// Where a conversation lies, besides the URL.
+/// The conversation that a command works on.
 #[derive(Debug, Args)]
 pub(crate) struct Place {
-    /// The conversation: agent and session. The first `/` parts them.
+    /// Conversation; the first `/` separates agent and session.
     #[arg(long, value_name = "AGENT/SESSION", value_parser = parse_thread)]
     pub(crate) thread: Thread,
-    /// The namespace that the thread is in.
+    /// Namespace of the thread.
     #[arg(long, default_value = "default", value_parser = parse_namespace)]
     pub(crate) namespace: Namespace,
 }
@@ -27,19 +27,19 @@ pub(crate) fn parse_namespace(text: &str) -> Result<Namespace, String> {
 }
 
 impl Place {
-    /// Opens the stores of the namespace behind the URL.
+    /// Opens the stores of the namespace at the URL.
     pub(crate) async fn open(&self, registry: &Registry, url: &str) -> Result<Stores, String> {
         let opened = registry.builder().namespace(self.namespace.clone()).url(url).open().await;
         opened.map_err(|error| format!("cannot open {}: {}", redact_url(url), live::sentence(&error)))
     }
 
-    /// The thread as the user wrote it.
+    /// Returns the thread as the user wrote it.
     pub(crate) fn name(&self) -> String {
         printable(&format!("{}/{}", self.thread.agent, self.thread.session))
     }
 }
 
-/// The text with each character that would move a terminal's cursor or colour its text written as an escape.
+/// Escapes every character that would move a terminal's cursor or color its text.
 pub(crate) fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for char in text.chars() {

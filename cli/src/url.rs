@@ -1,4 +1,4 @@
-//! Backends opened by URL: the harness behind the `larder` command.
+//! The harness of the `larder` command, for backends opened by URL.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -14,12 +14,13 @@ use crate::layered::{Around, Layered};
 use crate::relayed;
 use larder_conformance::harness::{Harness, OpenOptions, Relayed, StoreSet};
 
-/// Harnesses for the URLs, each `URL` or `NAME=URL`, or for every embedded backend in the folder `scratch`, which the caller removes.
+/// Returns harnesses for the URLs, each `URL` or `NAME=URL`. Without URLs, it returns a harness for every
+/// embedded backend, in the folder `scratch`, which the caller removes.
 ///
-/// A layer's name and a plus sign before a URL put that layer around the backend; see [`crate::layered`].
+/// A layer's name and a plus sign before a URL put that layer over the backend; see [`crate::layered`].
 ///
 /// # Errors
-/// That of the first URL that cannot be opened.
+/// The error of the first URL that cannot be opened.
 pub async fn harnesses(
     registry: &Registry,
     urls: &[String],
@@ -43,19 +44,20 @@ pub async fn harnesses(
     Ok(opened)
 }
 
-/// The embedded backends by name, each with a path of its own in the folder `scratch`, which begins with `prefix`.
+/// Returns the embedded backends by name. Each has a separate path in `scratch` that begins with `prefix`.
 fn embedded(registry: &Registry, scratch: &Path, prefix: &str) -> Vec<(&'static str, String)> {
     let url = |driver: &dyn Driver| match driver.sharing() {
         Sharing::Network => None,
         Sharing::Opening => Some(format!("{}:", driver.name())),
         _ => Some(url_of(driver.name(), &scratch.join(format!("{prefix}{}", driver.name())), "")),
     };
-    // Reports name the backend after its feature.
+    // Reports name the backend after its cargo feature.
     let name = |driver: &dyn Driver| if driver.name() == "file" { "fs" } else { driver.name() };
     registry.drivers().filter_map(|driver| Some((name(driver), url(driver)?))).collect()
 }
 
-/// The URLs, each `URL` or `NAME=URL`, or those of every embedded backend, behind each layer and behind all of them.
+/// Returns the URLs, each `URL` or `NAME=URL`, or the URLs of every embedded backend, behind each layer and
+/// behind all layers.
 #[must_use]
 pub fn behind_layers(registry: &Registry, urls: &[String], scratch: &Path) -> Vec<String> {
     let mut layered = Vec::new();
@@ -72,10 +74,10 @@ pub fn behind_layers(registry: &Registry, urls: &[String], scratch: &Path) -> Ve
     layered
 }
 
-/// The harness of one URL under a name.
+/// Returns the harness of one URL under a name.
 ///
 /// # Errors
-/// The backend's own, where the URL cannot be opened.
+/// The error of the backend if the URL cannot be opened.
 pub async fn named(registry: &Registry, name: &str, url: &str, scratch: &Path) -> Result<Arc<dyn Harness>> {
     if let Some((around, behind)) = Around::split(url) {
         let inner = Arc::new(UrlHarness::open(registry, name, behind, scratch).await?);
@@ -84,7 +86,7 @@ pub async fn named(registry: &Registry, name: &str, url: &str, scratch: &Path) -
     Ok(Arc::new(UrlHarness::open(registry, name, url, scratch).await?))
 }
 
-/// Takes `NAME=URL` apart. No scheme has an equals sign, so what comes before the first colon tells a name from a URL.
+/// Splits `NAME=URL`. No scheme contains an equals sign, so one before the first colon marks a name.
 fn split_name(text: &str) -> (Option<&str>, &str) {
     match text.split_once('=') {
         Some((name, url)) if !name.is_empty() && !name.contains([':', '/', '?']) && url.contains(':') => {
@@ -94,14 +96,14 @@ fn split_name(text: &str) -> (Option<&str>, &str) {
     }
 }
 
-/// The URL of a path. Query parameters follow as they are.
+/// Returns the URL of a path. Query parameters are appended unchanged.
 pub(crate) fn url_of(scheme: &str, path: &Path, query: &str) -> String {
     let path = path.display().to_string().replace('%', "%25").replace('?', "%3F").replace('#', "%23");
     let mark = if query.is_empty() { "" } else { "?" };
     format!("{scheme}:{path}{mark}{query}")
 }
 
-/// A backend opened by URL, through two handles that share nothing but the place.
+/// A backend opened by URL, through two handles that share only the backend.
 struct UrlHarness {
     registry: Registry,
     sharing: Sharing,
@@ -112,9 +114,9 @@ struct UrlHarness {
 }
 
 enum Handles {
-    /// Kept open, because opening costs more than a case.
+    /// Kept open, because opening takes longer than a case.
     Kept(Box<[Backend; 2]>),
-    /// Opened anew each time, so that dropping the stores closes the place.
+    /// Opened for each case, so that dropping the stores closes the backend.
     EachTime,
 }
 
@@ -136,7 +138,7 @@ impl UrlHarness {
         })
     }
 
-    /// The same backend under another URL, opened anew each time.
+    /// Returns the same backend under another URL, opened for each case.
     fn each_time(&self, url: String) -> Arc<dyn Harness> {
         Arc::new(Self {
             registry: self.registry.clone(),
@@ -150,7 +152,7 @@ impl UrlHarness {
 }
 
 impl fmt::Debug for UrlHarness {
-    /// With secrets hidden.
+    /// Hides secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("UrlHarness").field("url", &self.url()).finish_non_exhaustive()
     }
@@ -193,7 +195,7 @@ impl Harness for UrlHarness {
     async fn isolated(&self) -> Result<Option<Arc<dyn Harness>>> {
         match self.sharing {
             Sharing::Opening => return Ok(None),
-            // For a server, to close every connection and to connect anew is to close the backend.
+            // For a server, closing the backend closes every connection, and opening it connects again.
             Sharing::Network => return Ok(Some(self.each_time(self.url.clone()))),
             _ => {}
         }
@@ -203,12 +205,13 @@ impl Harness for UrlHarness {
         })?;
         let (location, query) = self.url.split_once('?').unwrap_or((&self.url, ""));
         let scheme = location.split_once(':').map_or(location, |(scheme, _)| scheme);
-        // The caller of `harnesses` removes the scratch folder as a whole.
+        // The caller of `harnesses` removes the whole scratch folder.
         Ok(Some(self.each_time(url_of(scheme, &folder.keep().join("data"), query))))
     }
 }
 
-/// The stores of an opening. A contract that could not be opened is an error, never a contract that is not provided.
+/// Returns the stores of an opened backend. A contract that cannot be opened is an error, not an unsupported
+/// contract.
 fn store_set(stores: &Stores) -> Result<StoreSet> {
     match stores.errors().into_iter().next() {
         Some((_, error)) => Err(error.clone()),

@@ -1,4 +1,4 @@
-//! `larder window`: what the model would read of a thread.
+//! `larder window`: shows the part of a thread that a model would read.
 
 mod model;
 mod profile;
@@ -27,10 +27,10 @@ use self::profile::Profile;
 use crate::output;
 use crate::thread::Place;
 
-/// How to print the window.
+/// The output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// For people.
+    /// Text for people.
     Text,
     /// One JSON document.
     Json,
@@ -39,24 +39,24 @@ enum Format {
 /// Arguments of `larder window`.
 #[derive(Debug, Parser)]
 pub(crate) struct Args {
-    /// The backend, such as `sqlite:./larder.db`.
+    /// URL of the backend, such as `sqlite:./larder.db`.
     #[arg(long, value_name = "URL")]
     from: String,
     #[command(flatten)]
     place: Place,
-    /// How much of the conversation the model sees, as JSON: the profile of a session, the memory settings of an agent, or
-    /// a pipeline of strategies; without it the window is the newest 100 messages.
+    /// JSON file with the profile of a session, the memory settings of an agent, or a pipeline of strategies;
+    /// the default window is the newest 100 messages.
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
     #[command(flatten)]
     model: ModelArgs,
-    /// What stands first in the window; without it, for the profile of a session, what the session says.
+    /// System prompt at the start of the window; the default for a session's profile is the session's prompt.
     #[arg(long, value_name = "TEXT")]
     system_prompt: Option<String>,
-    /// Say what was read, and what each strategy did.
+    /// Show the messages that were read, and the effect of each strategy.
     #[arg(long)]
     explain: bool,
-    /// How to print it.
+    /// Output format.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }
@@ -91,12 +91,12 @@ async fn window(registry: &Registry, args: &Args) -> Result<String, String> {
     }
 }
 
-/// What a window is made with. Whatever strategies write goes into stores in memory: looking changes nothing.
+/// The inputs of a window. Strategies write to stores in memory, so the command changes nothing.
 struct Look {
     history: Arc<dyn HistoryProvider>,
     thread: Thread,
     counter: Arc<dyn TokenCounter>,
-    /// Begins with the summary that the thread has.
+    /// Initially contains the summary of the thread.
     scratch: Arc<dyn KeyValueStore>,
     summaries: Summaries,
 }
@@ -157,13 +157,13 @@ impl Look {
         SummaryMaker::new(self.summaries.model(field), self.counter.clone(), self.summary_store()?, settings)
     }
 
-    /// Long-term strategies first; the short-term ones choose among what those leave, and the summary stays.
+    /// Long-term strategies run first; the short-term strategies select from the rest, and the summary stays.
     fn memory(&self, config: &MemoryConfig) -> larder_kernel::Result<Pipeline> {
         let mut strategies: Vec<Arc<dyn CompactionStrategy>> = Vec::new();
         for settings in config.long_term() {
             strategies.push(match settings.config()? {
                 LongTermMemory::Summarizer(mut config) => {
-                    // Only a summary that is kept is stored to be searched.
+                    // Only a summary that is kept is stored for searches.
                     config.knowledge_base = None;
                     Arc::new(Summarizer::new(self.maker("long_term_memory_strategy")?, config)?)
                 }
@@ -189,7 +189,7 @@ impl Look {
         config.build(&self.counter, &|| self.maker("pipeline"))
     }
 
-    /// The window of a context with these strategies, or of the default one.
+    /// Returns the window of a context with these strategies, or of the default context.
     async fn context(&self, pipeline: Option<Pipeline>, args: &Args) -> Result<WindowExplanation, String> {
         let summaries = self.summary_store().map_err(|error| error.to_string())?;
         let mut config = ContextConfig::new(self.history.clone())
@@ -209,11 +209,11 @@ impl Look {
     }
 }
 
-/// What becomes of the window when the model fails.
+/// The behavior if the model fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Failure {
-    /// The window is shown without a new summary, and the failure is said.
+    /// Show the window without a new summary, and report the failure.
     Keep,
-    /// The command fails.
+    /// Fail the command.
     Fail,
 }

@@ -1,7 +1,8 @@
 //! `larder worker`: one client process of the level `concurrent`.
 //!
-//! It is given lines of JSON on standard input and answers with lines of JSON: first the URL of the place, then for each
-//! history a script, upon which it opens its store and says that it is ready, and a word to go.
+//! The process reads lines of JSON from standard input and writes lines of JSON. The first line is the URL of
+//! the backend. For each history, the process receives a script, opens its store, reports that it is ready,
+//! and waits for the start signal.
 
 use std::io::{BufRead as _, Lines, StdinLock, Write as _};
 use std::path::Path;
@@ -18,19 +19,19 @@ use tokio::runtime::Runtime;
 
 use crate::{output, url};
 
-/// What a worker says.
+/// A message of a worker.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Said {
-    /// It has its store open.
+    /// The store is open.
     Ready,
-    /// It has played its script and recorded this.
+    /// The script has run, with this recording.
     Played(String),
-    /// It could not.
+    /// The script could not run.
     Failed(String),
 }
 
-/// Runs the command: until standard input ends.
+/// Runs the command until the end of standard input.
 pub(crate) fn run(registry: &Registry) -> ExitCode {
     match serve(registry) {
         Ok(()) => ExitCode::SUCCESS,
@@ -42,9 +43,9 @@ fn serve(registry: &Registry) -> Result<(), String> {
     let runtime = output::runtime()?;
     let mut lines = std::io::stdin().lock().lines();
     let Some(url) = next::<String>(&mut lines)? else { return Ok(()) };
-    // Nothing is isolated here, so no scratch folder is used.
+    // The worker isolates nothing, so it uses no scratch folder.
     let opening = url::named(registry, "worker", &url, Path::new("."));
-    let harness = runtime.block_on(opening).map_err(|error| format!("cannot open the place: {error}"))?;
+    let harness = runtime.block_on(opening).map_err(|error| format!("cannot open the backend: {error}"))?;
     while let Some(script) = next::<Script>(&mut lines)? {
         match runtime.block_on(open(&harness, &script)) {
             Ok(stores) => {
@@ -73,7 +74,7 @@ fn play(runtime: &Runtime, script: &Script, stores: &StoreSet) -> Said {
     }
 }
 
-/// Nanoseconds of the clock that all processes of the machine share.
+/// Returns nanoseconds of the clock that all processes of the machine share.
 fn now() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     let (seconds, rest) = (u64::try_from(now.tv_sec), u64::try_from(now.tv_nsec));
@@ -82,13 +83,13 @@ fn now() -> u64 {
 
 fn next<T: DeserializeOwned>(lines: &mut Lines<StdinLock<'_>>) -> Result<Option<T>, String> {
     let Some(line) = lines.next() else { return Ok(None) };
-    let line = line.map_err(|error| format!("cannot read what to do: {error}"))?;
-    serde_json::from_str(&line).map(Some).map_err(|error| format!("cannot understand what to do: {error}"))
+    let line = line.map_err(|error| format!("cannot read the instruction: {error}"))?;
+    serde_json::from_str(&line).map(Some).map_err(|error| format!("cannot parse the instruction: {error}"))
 }
 
 fn say(said: &Said) -> Result<(), String> {
-    let failed = |error: std::io::Error| format!("cannot answer: {error}");
-    let line = serde_json::to_string(said).map_err(|error| format!("cannot answer: {error}"))?;
+    let failed = |error: std::io::Error| format!("cannot write the response: {error}");
+    let line = serde_json::to_string(said).map_err(|error| format!("cannot write the response: {error}"))?;
     let mut stdout = std::io::stdout().lock();
     writeln!(stdout, "{line}").and_then(|()| stdout.flush()).map_err(failed)
 }

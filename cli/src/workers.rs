@@ -1,4 +1,4 @@
-//! The processes that play clients of the level `concurrent`.
+//! The processes that run the clients of the level `concurrent`.
 
 use std::fmt;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -14,24 +14,24 @@ use crate::worker::Said;
 
 const OPERATION: &str = "concurrent.processes";
 
-/// Processes on one place, started with the first history and ended with this.
+/// Processes on one backend. They start with the first history and end when this value is dropped.
 pub(crate) struct Workers {
     url: String,
-    /// One history at a time has them.
+    /// One history at a time uses them.
     running: Arc<Mutex<Vec<Worker>>>,
-    /// So that a history waits for its turn without a thread.
+    /// Lets a history wait for the processes without blocking a thread.
     turn: tokio::sync::Mutex<()>,
 }
 
 impl Workers {
-    /// No processes yet, for the place of a URL.
+    /// Creates the value for the backend behind a URL, without processes yet.
     pub(crate) fn new(url: String) -> Self {
         Self { url, running: Arc::default(), turn: tokio::sync::Mutex::new(()) }
     }
 }
 
 impl fmt::Debug for Workers {
-    /// Without the URL, which may hold a secret.
+    /// Omits the URL, which may contain a secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Workers")
     }
@@ -46,7 +46,7 @@ impl Processes for Workers {
             let mut running = running.lock().unwrap_or_else(PoisonError::into_inner);
             let played = play(&mut running, &url, &scripts);
             if played.is_err() {
-                // Who knows what the others still say.
+                // Later messages of the other processes would be ambiguous.
                 running.clear();
             }
             played
@@ -81,7 +81,7 @@ fn play(running: &mut Vec<Worker>, url: &str, scripts: &[Script]) -> Result<Vec<
     Ok(played)
 }
 
-/// One process. It is killed when this is dropped.
+/// One process. It is killed on drop.
 struct Worker {
     process: Child,
     ears: ChildStdin,
@@ -102,7 +102,7 @@ impl Worker {
             return Err(failed("a process has no standard input and output"));
         };
         let mut worker = Self { process, ears, mouth: BufReader::new(mouth) };
-        // On standard input, for everybody on the machine can read arguments.
+        // Sent on standard input, because every user of the machine can read arguments.
         worker.tell(&url)?;
         Ok(worker)
     }

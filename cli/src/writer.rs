@@ -1,4 +1,4 @@
-//! `larder writer`: what the level `durable` kills.
+//! `larder writer`: the process that the level `durable` kills.
 
 use std::io::Write;
 use std::path::Path;
@@ -14,17 +14,17 @@ use crate::{durable, output, url};
 /// Arguments of `larder writer`.
 #[derive(Debug, Parser)]
 pub(crate) struct Args {
-    /// Where to write.
+    /// URL to write to.
     url: String,
-    /// What is written is named after this.
+    /// Prefix of the written names.
     #[arg(long)]
     era: String,
-    /// Where its chance comes from.
+    /// Random seed.
     #[arg(long)]
     seed: u64,
 }
 
-/// Runs the command. It ends where a write fails, or not at all.
+/// Runs the command. It ends only if a write fails.
 pub(crate) fn run(registry: &Registry, args: &Args) -> ExitCode {
     let runtime = match output::runtime() {
         Ok(runtime) => runtime,
@@ -39,7 +39,7 @@ pub(crate) fn run(registry: &Registry, args: &Args) -> ExitCode {
 async fn write(registry: &Registry, args: &Args) -> Result<()> {
     let harness = url::named(registry, "writer", &args.url, Path::new(".")).await?;
     let stores = harness.open(&Namespace::new(durable::NAMESPACE)?, &OpenOptions::default()).await?;
-    // In one piece, so that a kill leaves a line whole or absent, except the last.
+    // A single write call, so that a kill can truncate only the last line.
     let say = |line: String| {
         let mut out = std::io::stdout().lock();
         let _ = out.write_all(format!("{line}\n").as_bytes()).and_then(|()| out.flush());

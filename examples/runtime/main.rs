@@ -1,16 +1,17 @@
-//! A small agent runtime on any store: `cargo run -p larder-agents --example runtime --features http,test-server -- --store sqlite:./trip.db`.
+//! A small agent runtime on any store:
+//! `cargo run --example runtime --features http,test-server -- --store sqlite:./trip.db`.
 //!
-//! A planner and a scout share one session. Each has a board of tasks; a task is a loop of thinking and acting: the
-//! model reads a window of the session, asks for tools, reads what they returned, and answers in the end. What they
-//! learn goes into a knowledge graph and into a collection that is searched by meaning; what grows old becomes a summary.
+//! A planner and a scout share one session, and each has a task board. A task is a loop: the model reads a
+//! window of the session, calls tools, reads their results, and finally replies. The agents write facts to a
+//! knowledge graph and notes to a collection for similarity search. A summary replaces old messages.
 //!
-//! Everything that the runtime knows lies in the stores, so it can be killed at any moment and goes on where it was when
-//! it is started again. `--stop-after N` ends it that way at its Nth step; `--snapshot FILE` writes what the stores hold
-//! in the end, which is the same after any number of interruptions. Before each answer it prints what reaches the model,
-//! and why.
+//! The runtime keeps all of its state in the stores, so you can kill it at any moment and restart it.
+//! `--stop-after N` simulates a crash at step N. `--snapshot FILE` writes the final content of the stores,
+//! which is the same after any number of interruptions. Before each model call, the runtime prints the
+//! messages that the model receives, with the reasons.
 //!
-//! Without `--model-url` it runs offline: a scripted server on the loopback stands for the model. With it, the model's
-//! key is read from `LARDER_MODEL_KEY`.
+//! Without `--model-url`, the example runs offline with a scripted model server on the loopback interface.
+//! With it, the example reads the model's key from `LARDER_MODEL_KEY`.
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
 mod parts;
@@ -25,7 +26,7 @@ use parts::{Models, Runtime, Steps};
 const USAGE: &str = "runtime [--store URL]... [--session ID] [--stop-after N] [--snapshot FILE] \
                      [--model-url URL --model NAME --embedding-model NAME --dimensions N]";
 
-/// What the command line says.
+/// The arguments of the command line.
 struct Arguments {
     stores: Vec<String>,
     session: String,
@@ -102,7 +103,7 @@ async fn main() -> Result<()> {
     let steps = arguments.stop_after.map_or_else(Steps::all, Steps::until);
     if runtime.run(&steps).await?.is_none() {
         println!("stopped at step {}; start again to go on", steps.made());
-        // As a crash: nothing is given back, nothing is told to the stores.
+        // Simulates a crash: no claim is released and no store is closed.
         std::process::exit(0);
     }
     println!("{} tasks are done", runtime.done().await?);

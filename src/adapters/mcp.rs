@@ -1,8 +1,9 @@
 //! An MCP server over the stores, with the crate `rmcp`.
 //!
-//! [`McpServer`] offers what the stores hold to a model as tools and resources: conversations to read and search, a
-//! memory graph, notes, and boards of tasks. It speaks over standard input and output ([`serve_stdio`]), over
-//! streamable HTTP ([`serve_http`]), or as an `rmcp::ServerHandler` over any transport of yours.
+//! [`McpServer`] offers the stored data to a model as tools and resources: conversations to read and search,
+//! a memory graph, notes, and task boards. It serves over standard input and output ([`serve_stdio`]) or
+//! streamable HTTP ([`serve_http`]). As an `rmcp::ServerHandler`, it also serves over any transport of your
+//! own.
 //!
 //! | tools | contract |
 //! |---|---|
@@ -11,11 +12,14 @@
 //! | `note_put`, `note_get`, `note_list`, `note_delete` | key-value |
 //! | `board_…`, `task_…`: boards, claims with leases and tokens, steps | tasks |
 //!
-//! Tools whose contract no store provides are not listed, and calling one is the typed `Unsupported`. An error of a tool
-//! is a result with `isError` whose structured content is `{"error": {"kind", "operation", "message", "field",
-//! "actual", "limit", "may_have_happened", "retryable"}}`, with the words of [`larder_kernel::Error`]. An answer is at
-//! most [`RESULT_BYTES_MAX`] bytes of JSON: listings end early with a cursor, long texts are cut and say so, and
-//! `conversation_message` and `note_get` read anything in pieces.
+//! A tool is listed only if the stores provide its contract; calling an unlisted tool returns the typed
+//! `Unsupported`. A tool reports an error as a result with `isError`, whose structured content is `{"error":
+//! {"kind", "operation", "message", "field", "actual", "limit", "may_have_happened", "retryable"}}`, in the
+//! terms of [`larder_kernel::Error`].
+//!
+//! A result has at most [`RESULT_BYTES_MAX`] bytes of JSON. A listing that would be larger ends early with a
+//! cursor. A long text is cut and marked as truncated; `conversation_message` and `note_get` read long
+//! content in pieces.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -30,8 +34,9 @@
 //! # }
 //! ```
 //!
-//! For rmcp's own needs [`KeyValueSessionStore`] and [`KeyValueEventStore`] keep sessions and the events of their streams in a
-//! [`KeyValueStore`](larder_kernel::KeyValueStore), so that clients go on after a restart or on another instance.
+//! [`KeyValueSessionStore`] and [`KeyValueEventStore`] implement rmcp's stores for sessions and stream events
+//! over a [`KeyValueStore`](larder_kernel::KeyValueStore). With them, clients continue after a restart or on
+//! another instance.
 
 mod answer;
 mod argument;
@@ -58,10 +63,10 @@ pub use server::McpServer;
 pub use session::KeyValueSessionStore;
 pub use stdio::serve_stdio;
 
-/// What the adapter's own buckets begin with; notes cannot be put there.
+/// The prefix of the adapter's own buckets; notes cannot be written there.
 pub(crate) const OWN_BUCKETS: &str = "larder.mcp.";
 
-/// Every tool there is.
+/// Returns every tool.
 pub(crate) fn entries() -> Vec<registry::Entry> {
     let mut entries = conversation::entries();
     entries.extend(graph::entries());

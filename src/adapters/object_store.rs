@@ -1,22 +1,24 @@
 //! `ObjectStore` of the crate `object_store` 0.14 over any [`BlobStore`].
 //!
-//! # What is kept
-//! Bytes, content type, user metadata (`Attribute::Metadata`), `ETag`s, sizes and times of writing. A location is the
-//! blob's key. Conditions on reads are judged on what was read, so that a tag and its bytes always belong together.
+//! # Preserved data
+//! The adapter preserves bytes, content type, user metadata (`Attribute::Metadata`), `ETag`s, sizes and write
+//! times. A location is the blob's key. Conditions on reads apply to the blob that was read, so a tag and its
+//! bytes always belong together.
 //!
-//! # What a blob store cannot express
-//! - Attributes other than content type and user metadata: `NotImplemented`, and nothing is written.
-//! - `PutMode::Create` and `PutMode::Update`, and copies and renames that must not replace, where the store does not
-//!   declare [`BlobCreateOnly`](Capability::BlobCreateOnly) or [`BlobIfMatch`](Capability::BlobIfMatch):
-//!   `NotImplemented`, and nothing is written.
-//! - Versions: results carry none, and a read that asks for one is `NotSupported`.
-//! - Tags are ignored, as `object_store` asks of stores without them.
-//! - `MultipartStore` and `PaginatedListStore`, whose uploads and tokens outlive the process, are not offered.
+//! # Unsupported operations
+//! - Attributes other than content type and user metadata return `NotImplemented`, and nothing is written.
+//! - `PutMode::Create`, `PutMode::Update`, and copies and renames that must not replace need a store that
+//!   declares [`BlobCreateOnly`](Capability::BlobCreateOnly) or [`BlobIfMatch`](Capability::BlobIfMatch).
+//!   Without it, they return `NotImplemented`, and nothing is written.
+//! - Results contain no versions, and a read of a specific version returns `NotSupported`.
+//! - Tags are ignored, as `object_store` requires of stores without tags.
+//! - The adapter does not implement `MultipartStore` and `PaginatedListStore`, whose uploads and tokens
+//!   outlive the process.
 //!
 //! # Errors
-//! The source of an error is the [`larder_kernel::Error`] behind it. `NotFound`, `AlreadyExists` and
-//! `PermissionDenied` are themselves, `Conflict` is `Precondition`, `Unsupported` is `NotSupported`, and all others are
-//! `Generic`. As everywhere in `object_store`, an error names the location that it is about.
+//! The source of each error is a [`larder_kernel::Error`]. `NotFound`, `AlreadyExists` and `PermissionDenied`
+//! keep their kind. `Conflict` becomes `Precondition`, `Unsupported` becomes `NotSupported`, and all other
+//! kinds become `Generic`. As everywhere in `object_store`, an error names its location.
 
 mod list;
 mod upload;
@@ -40,9 +42,9 @@ use larder_kernel::{
     ByteRange, Capability, ETag, Error, ErrorKind, Timestamp,
 };
 
-/// The name in errors.
+/// The name of the store in errors.
 const STORE: &str = "Larder";
-/// Deletions on their way at once.
+/// The maximum number of concurrent deletions.
 const DELETES_AT_ONCE: usize = 10;
 
 /// A [`BlobStore`] as an [`ObjectStore`].
@@ -63,26 +65,29 @@ const DELETES_AT_ONCE: usize = 10;
 /// ```
 ///
 /// # Cancellation
-/// As with the store itself, what is dropped midway is whole or absent. A rename is a copy and then a deletion: dropped
-/// between them, it leaves both objects. An upload goes on in a task of the Tokio runtime, which must be there; dropped
-/// before `complete`, it leaves nothing.
+/// A dropped operation of the store is complete or has no effect. A rename is a copy followed by a deletion:
+/// dropped between the two, it leaves both objects. An upload runs in a task of the Tokio runtime, so it
+/// needs one; dropped before `complete`, it leaves nothing.
 ///
 /// # Cost
-/// One call of the blob store each, but: `list_with_delimiter` reads past what lies deeper, up to some thousand keys for
-/// each folder; a copy that must not replace sends the bytes through this process; a rename is two calls.
+/// Each operation is one call of the blob store, with these exceptions:
+///
+/// - `list_with_delimiter` skips deeper objects by reading up to a thousand or so keys per folder.
+/// - A copy that must not replace sends the bytes through this process.
+/// - A rename is two calls.
 #[derive(Clone)]
 pub struct BlobObjectStore {
     blobs: Arc<dyn BlobStore>,
 }
 
 impl BlobObjectStore {
-    /// Objects in this store, in its namespace.
+    /// Creates an object store over this blob store, in its namespace.
     #[must_use]
     pub fn new(blobs: impl Into<Arc<dyn BlobStore>>) -> Self {
         Self { blobs: blobs.into() }
     }
 
-    /// Refuses what the store does not declare.
+    /// Refuses an operation if the store does not declare its capability.
     fn require(&self, capability: Capability, operation: &str) -> ObjectResult<()> {
         if self.blobs.capabilities().has(capability) { Ok(()) } else { Err(not_implemented(operation)) }
     }
@@ -98,7 +103,7 @@ impl BlobObjectStore {
                 self.require(Capability::BlobIfMatch, "put_opts with PutMode::Update")?;
                 let tag =
                     version.e_tag.ok_or_else(|| generic("an update needs the tag of what it replaces"))?;
-                // What is no tag is no blob's tag.
+                // An invalid tag matches no blob.
                 ETag::new(&tag).map(BlobCondition::Matches).map_err(|error| ObjectError::Precondition {
                     path: location.to_string(),
                     source: Box::new(error),
@@ -107,7 +112,8 @@ impl BlobObjectStore {
         }
     }
 
-    /// Reads, where the range needs the size of the blob to be judged as `object_store` judges it.
+    /// Reads a blob. Some ranges need the blob's size first, because `object_store` validates them against
+    /// it.
     async fn read(&self, location: &Path, key: &BlobKey, options: &GetOptions) -> ObjectResult<BlobRead> {
         if options.head {
             return self.unread(location, key, options).await;
@@ -125,10 +131,10 @@ impl BlobObjectStore {
         }
     }
 
-    /// What a read would tell, and no bytes.
+    /// Returns the result of a read without its bytes.
     async fn unread(&self, location: &Path, key: &BlobKey, options: &GetOptions) -> ObjectResult<BlobRead> {
         let info = self.blobs.head(key).await.map_err(|error| translate(location, error))?;
-        // A condition that fails comes before a range that does.
+        // A failed condition takes precedence over an invalid range.
         options.check_preconditions(&meta(location, &info))?;
         let range = match &options.range {
             Some(range) => range.as_range(info.size).map_err(generic)?,
@@ -140,13 +146,14 @@ impl BlobObjectStore {
         Ok(BlobRead { info, range, bytes: stream::empty().boxed() })
     }
 
-    /// Copies where there is nothing yet. The bytes come through here, because only a write has conditions.
+    /// Copies if the target does not exist. The bytes pass through this process, because only a write has
+    /// conditions.
     async fn copy_absent(&self, from: &Path, to: &Path) -> ObjectResult<()> {
         let read = self.blobs.get(&present(from)?, BlobGetOptions::default()).await;
         let BlobRead { info, bytes, .. } = read.map_err(|error| translate(from, error))?;
         self.require(Capability::BlobCreateOnly, "copy_opts with CopyMode::Create")?;
         let target = writable(to)?;
-        // Spares the bytes their way; the write decides.
+        // Avoids the transfer if the target exists; the write decides.
         if self.blobs.head(&target).await.is_ok() {
             return Err(exists(to));
         }
@@ -215,7 +222,7 @@ impl ObjectStore for BlobObjectStore {
                 let blobs = Arc::clone(&blobs);
                 async move {
                     let location = location?;
-                    // Under what is no key there is nothing, and deleting nothing is no error.
+                    // An invalid key has no blob, and deleting a missing blob is not an error.
                     if let Ok(key) = BlobKey::new(&location) {
                         blobs.delete(&key).await.map_err(|error| translate(&location, error))?;
                     }
@@ -256,7 +263,7 @@ impl ObjectStore for BlobObjectStore {
     async fn rename_opts(&self, from: &Path, to: &Path, options: RenameOptions) -> ObjectResult<()> {
         let create = options.target_mode == RenameTargetMode::Create;
         if from == to {
-            // A copy onto itself and then a deletion would lose it.
+            // Copying an object onto itself and deleting the source would lose it.
             let head = self.blobs.head(&present(from)?).await;
             head.map_err(|error| translate(from, error))?;
             return if create { Err(exists(to)) } else { Ok(()) };
@@ -280,7 +287,7 @@ impl fmt::Debug for BlobObjectStore {
     }
 }
 
-/// The key of something that is to be there: under what is no key there is nothing.
+/// Returns the key of an object that should exist; an invalid key is `NotFound`.
 fn present(location: &Path) -> ObjectResult<BlobKey> {
     BlobKey::new(location)
         .map_err(|error| ObjectError::NotFound { path: location.to_string(), source: Box::new(error) })
@@ -317,7 +324,7 @@ fn meta(location: &Path, info: &BlobInfo) -> ObjectMeta {
 fn object_meta(location: Path, size: u64, etag: &ETag, modified_at: Timestamp) -> ObjectMeta {
     ObjectMeta {
         location,
-        // Every timestamp lies within the years that chrono can express.
+        // Every timestamp is within the range of chrono.
         last_modified: DateTime::<Utc>::from_timestamp_micros(modified_at.as_micros()).unwrap_or_default(),
         size,
         e_tag: Some(etag.as_str().to_owned()),
@@ -349,7 +356,7 @@ fn of_kind(
     }
 }
 
-/// `object_store` has a kind of its own for a condition that nothing exists.
+/// Maps a failed create-only condition to the error kind that `object_store` has for it.
 fn of_creation(location: &Path, error: Error) -> ObjectError {
     match error.kind() {
         ErrorKind::Conflict => of_kind(location, ErrorKind::AlreadyExists, Box::new(error)),

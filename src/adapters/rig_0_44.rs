@@ -1,8 +1,9 @@
 //! Memory and retrieval for agents of the crate [`rig_core`] 0.44: [`HistoryMemory`] over any
-//! [`HistoryProvider`](larder_kernel::HistoryProvider), [`VectorIndex`] over any
+//! [`HistoryProvider`](larder_kernel::HistoryProvider), and [`VectorIndex`] over any
 //! [`VectorStore`](larder_kernel::VectorStore).
 //!
-//! The feature brings no HTTP client and no TLS: what calls a model is `rig_core`'s own features.
+//! The feature adds no HTTP client and no TLS: the features of `rig_core` select the client that calls a
+//! model.
 
 mod filter;
 mod index;

@@ -1,7 +1,7 @@
 //! `SessionStore` of the crate `tower-sessions` 0.15 over any [`KeyValueStore`].
 //!
-//! A session is one value, under its id, in one bucket, with a time to live that ends when the session does: the store
-//! forgets it by itself, and nothing has to be swept.
+//! A session is one value under its id, in one bucket. Its time to live ends with the session, so the store
+//! deletes expired sessions and no cleanup is needed.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -39,35 +39,38 @@ use tower_sessions_core::session_store::{Error as SessionError, Result as Sessio
 /// ```
 ///
 /// # Semantics
-/// A new session whose id is taken gets another one. Saving writes the session whole, whoever wrote it before, as in all
-/// stores of `tower-sessions`; one that has expired is deleted instead. A session reads as absent from its expiry on, by
-/// this process's clock and by the store's, whichever comes first. A life beyond 100 years is cut to that.
+/// A new session whose id is taken gets another id. Saving overwrites the whole session without a version
+/// check, as in all stores of `tower-sessions`; saving an expired session deletes it. A session reads as
+/// absent after its expiry by this process's clock or by the store's, whichever is earlier. A lifetime above
+/// 100 years is reduced to 100 years.
 ///
 /// # Errors
-/// `Encode` for a session that is no JSON, `Decode` for a value that no such adapter wrote, `Backend` for what the store
-/// answers, `InvalidInput` for a session over 4 MiB included. None shows what the session holds or its id.
+/// `Encode` for a session that cannot be encoded as JSON, `Decode` for a value that this adapter did not
+/// write, and `Backend` for an error of the store, including `InvalidInput` for a session over 4 MiB. No
+/// error contains a session's content or id.
 ///
 /// # Cancellation
-/// Each call is one write or one read of the store, and is done or not done.
+/// Each call is one write or one read of the store, and takes effect completely or not at all.
 #[derive(Clone)]
 pub struct KeyValueSessions {
     store: Arc<dyn KeyValueStore>,
     bucket: BucketName,
 }
 
-/// What is stored. The id is the key, and the instant is numbers, because how `time` writes it depends on features that
+/// The stored session. The key contains the id. The expiry is stored as numbers, because `time`'s own format
+/// depends on features that any crate of the program can enable.
 /// any crate of the program may set.
 #[derive(Serialize, Deserialize)]
 struct Stored<D> {
     /// Seconds since 1970.
     expires_at: i64,
-    /// And nanoseconds, below 1,000,000,000.
+    /// Nanoseconds within the second, below 1,000,000,000.
     nanos: u32,
     data: D,
 }
 
 impl KeyValueSessions {
-    /// Sessions in this bucket, which holds nothing else.
+    /// Creates a session store in this bucket, which must contain nothing else.
     #[must_use]
     pub fn new(store: impl Into<Arc<dyn KeyValueStore>>, bucket: BucketName) -> Self {
         Self { store: store.into(), bucket }
@@ -84,7 +87,7 @@ impl KeyValueSessions {
 impl SessionStore for KeyValueSessions {
     async fn create(&self, session_record: &mut Record) -> SessionResult<()> {
         loop {
-            // One that is over before it begins takes its id for a moment, as any other.
+            // An expired session still takes its id for a moment.
             let ttl = life(session_record).unwrap_or(Duration::from_millis(1));
             match self.put(session_record, ttl, KeyValueCondition::Absent).await {
                 Err(error) if error.kind() == ErrorKind::Conflict => session_record.id = Id::default(),
@@ -123,7 +126,7 @@ impl fmt::Debug for KeyValueSessions {
     }
 }
 
-/// How long the session lives from now; `None` for one that has expired.
+/// Returns the remaining lifetime of the session; `None` if it has expired.
 fn life(record: &Record) -> Option<Duration> {
     let left = record.expiry_date - OffsetDateTime::now_utc();
     let left = Duration::try_from(left).ok().filter(|left| !left.is_zero())?;
@@ -140,7 +143,7 @@ fn encode(record: &Record) -> Result<Bytes> {
         nanos: record.expiry_date.nanosecond(),
         data: &record.data,
     };
-    // The cause could show a value.
+    // The cause could reveal a value.
     serde_json::to_vec(&stored)
         .map(Bytes::from)
         .map_err(|_| Error::invalid("sessions.save", "data", "a value that JSON cannot express"))

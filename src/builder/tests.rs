@@ -146,7 +146,8 @@ async fn contracts_can_live_at_different_urls_and_a_missing_one_says_what_to_do(
     assert_eq!((error.kind(), error.operation()), (ErrorKind::Unsupported, "stores.history"));
     assert_eq!(
         error.message(),
-        "no open backend provides the contract `history`; open one that does, for example `sqlite:./larder.db`"
+        "no open backend provides the contract `history`; \
+         open one that does, for example `sqlite:./larder.db`"
     );
     let stores = Stores::builder().url("memory:").blobs_url(&files).open().await.unwrap();
     assert_eq!(stores.contracts(), Contract::ALL);
@@ -184,7 +185,7 @@ async fn a_sqlite_url_keeps_blobs_beside_the_database_and_only_when_they_are_wan
 async fn a_contract_that_cannot_be_opened_fails_at_its_accessor_and_leaves_the_others() {
     let folder = tempfile::TempDir::new().unwrap();
     let file = folder.path().join("larder.db");
-    // A file is where the folder of blobs would be.
+    // A file occupies the path of the blob folder.
     std::fs::write(folder.path().join("larder.db.blobs"), "").unwrap();
     let stores = open(&format!("sqlite:{}", file.display())).await.unwrap();
     let thread = larder_kernel::Thread::new("a", "s").unwrap();

@@ -1,4 +1,4 @@
-//! What a writer says while it writes, and what that tells of its writes.
+//! The journal of a writer, and the state of its writes that follows from it.
 
 use std::collections::BTreeMap;
 
@@ -7,9 +7,11 @@ use futures_util::future::join_all;
 use larder_conformance::harness::StoreSet;
 use larder_conformance::oracle::{Answer, Ended, OracleClient, clients};
 
-/// Writes through the stores, one client for each contract, until something fails, and says one line before each write
-/// (`> contract`), one after each that was acknowledged (`< contract` and the numbers that it got), and one where a client
-/// ends (`! contract` and why). `era` names what is written, and `seed` draws it.
+/// Writes through the stores until a call fails, with one client per contract.
+///
+/// The journal gets one line before each write (`> contract`), one after each acknowledged write (`<
+/// contract` and the returned numbers), and one when a client stops (`! contract` and the reason). `era`
+/// names the written data, and `seed` is its random seed.
 pub async fn write(stores: &StoreSet, era: &str, seed: u64, say: &(dyn Fn(String) + Send + Sync)) {
     let mut clients = clients(stores, era, seed);
     join_all(clients.iter_mut().map(|client| write_one(client.as_mut(), stores, say))).await;
@@ -33,23 +35,23 @@ async fn write_one(client: &mut dyn OracleClient, stores: &StoreSet, say: &(dyn 
         if let Some(defect) = client.settle(&op, Ended::Done(answer)) {
             return say(format!("! {name} {}: {}", defect.clause, defect.finding));
         }
-        // A store that never waits must not keep the others from writing.
+        // A store that never waits must not block the other clients.
         tokio::task::yield_now().await;
     }
 }
 
-/// What a journal tells.
+/// The state of a writer's writes.
 #[derive(Debug, Default)]
 pub(super) struct Told {
-    /// Writes that were acknowledged.
+    /// The number of acknowledged writes.
     pub(super) acknowledged: u64,
-    /// Writes that had begun and were not.
+    /// The number of writes that started and were not acknowledged.
     pub(super) in_flight: u64,
-    /// Why a client ended before it was killed.
+    /// The reason why a client stopped before the kill.
     pub(super) trouble: Option<String>,
 }
 
-/// Has clients, made as the writer made its own, decide again what the writer decided, so that they know what it wrote.
+/// Replays the writer's decisions with equal clients, so that the clients have its writes as expected state.
 pub(super) fn replay(lines: &[String], clients: &mut [Box<dyn OracleClient>]) -> Told {
     let mut told = Told::default();
     let mut begun = BTreeMap::new();

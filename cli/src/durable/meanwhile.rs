@@ -1,4 +1,4 @@
-//! Clients that write and read while something happens to the place, and what is there afterwards.
+//! Clients that write and read during an event at the backend, and the state afterwards.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,21 +13,21 @@ use larder_conformance::oracle::{
 };
 use larder_conformance::runner::within;
 
-/// How many calls of a client may fail, once it is over, before a write must succeed.
+/// The number of calls of a client that may fail after the event before a write must succeed.
 const ATTEMPTS_MAX: u32 = 8;
-/// How long a client waits after a call that failed.
+/// The pause of a client after a failed call.
 const AFTER_FAILURE: Duration = Duration::from_millis(5);
 
-/// How calls have ended so far.
+/// The results of the calls so far.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Count {
-    /// With an answer.
+    /// Calls with a result.
     pub answered: u64,
-    /// With an error that says that nothing was done.
+    /// Calls that failed without an effect.
     pub refused: u64,
-    /// With an unknown outcome.
+    /// Calls with an unknown outcome.
     pub open: u64,
-    /// How long the longest took.
+    /// The duration of the longest call.
     pub longest: Duration,
 }
 
@@ -38,40 +38,42 @@ impl From<Tally> for Count {
     }
 }
 
-/// The clients' calls, as they can be seen while they go on.
+/// The calls of the clients, observable while they run.
 #[derive(Debug)]
 pub struct Watched(Calls);
 
 impl Watched {
-    /// How calls have ended so far.
+    /// Returns the results of the calls so far.
     pub fn count(&self) -> Count {
         self.0.tally().into()
     }
 
-    /// Adds a line to what was done.
+    /// Adds a line to the script.
     pub fn remark(&self, text: &str) {
         self.0.remark(text);
     }
 }
 
-/// What clients found.
+/// The findings of the clients.
 #[derive(Debug)]
 pub struct Found {
-    /// How their calls ended.
+    /// The results of the calls.
     pub count: Count,
-    /// What contradicts a contract: each begins with the clause.
+    /// The violations of the contract; each begins with the clause.
     pub defects: Vec<String>,
-    /// What was done first, line by line.
+    /// The first actions, one per line.
     pub script: String,
 }
 
-/// Has clients work on the stores, `groups` for each contract that is served and each on things of its own, until
-/// `happening` ends. Then each must be able to write again, and `other`, another handle on the place, must show every
-/// acknowledged write once and in its order, none that was refused, and every other whole or absent; subscribers and
-/// watchers must have met it all. No call may take longer than `limit`.
+/// Runs clients on the stores until `happening` ends, in `groups` groups per provided contract, each on
+/// separate data.
+///
+/// Then each client must be able to write again. `other`, another handle on the backend, must return every
+/// acknowledged write once and in order, no refused write, and every other write complete or not at all.
+/// Subscribers and watchers must have received all of it. No call may take longer than `limit`.
 ///
 /// # Errors
-/// Where the stores cannot be read in the end.
+/// Fails if the stores cannot be read at the end.
 pub async fn meanwhile<T>(
     stores: &StoreSet,
     other: &StoreSet,

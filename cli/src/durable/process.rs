@@ -1,4 +1,4 @@
-//! Writers that are processes of their own, and their ends.
+//! Writer processes and their kills.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
@@ -18,22 +18,23 @@ use larder_conformance::level::{Counterexample, Effort, LevelReport};
 use larder_conformance::oracle::{Calls, Defect, OracleClient, Random, clients, recover, trial_seed};
 use larder_conformance::runner::within;
 
-/// How many kills prove the level, and how many in a long run.
+/// The number of kills that the level requires, and the number in a long run.
 const REQUIRED: u64 = 50;
 const REQUIRED_LONG: u64 = 500;
-/// How many writers are killed at most for one that counts.
+/// The maximum number of killed writers per kill that counts.
 const TRIES_MAX: u64 = 4;
-/// How long a writer has to acknowledge its first writes.
+/// The time limit for the first acknowledged writes of a writer.
 const START_MAX: Duration = Duration::from_secs(30);
-/// The namespace that the writers write in.
+/// The namespace of the writers.
 pub const NAMESPACE: &str = "durable";
-/// How many calls of a client may fail before a write must succeed. One that runs into what was begun before the kill is
-/// refused.
+/// The number of calls of a client that may fail before a write must succeed. A call that collides with an
+/// operation from before the kill is refused.
 const ATTEMPTS_MAX: u32 = 4;
 
-/// Kills processes that write to a place of their own, of the scheme of `url` and with its parameters: `program writer URL
-/// --era … --seed …`, which has to do what [`write`](super::write) does and print what that says. The same place is
-/// written by one after the other.
+/// Kills processes that write to a new backend with the scheme and the parameters of `url`.
+///
+/// Each process is `program writer URL --era … --seed …`, which must call [`write`](super::write) and print
+/// its journal. The processes write to the same backend, one after the other.
 pub async fn kill_writers(
     registry: &Registry,
     program: &Path,
@@ -80,7 +81,7 @@ async fn kill_all(
             .map_err(|error| format!("a writer's watcher ended: {error}"))?
             .map_err(|error| format!("cannot run `{} writer`: {error}", program.display()))?;
         let judged = verify(registry, &place, scratch.path(), &era, seed, &lines, effort).await;
-        let (told, clients, defects) = judged.map_err(|error| format!("cannot use the place: {error}"))?;
+        let (told, clients, defects) = judged.map_err(|error| format!("cannot use the backend: {error}"))?;
         if let Some(reason) = told.trouble {
             return Err(reason);
         }
@@ -91,7 +92,7 @@ async fn kill_all(
         earlier.push(clients);
     }
     let again = judge_again(registry, &place, scratch.path(), &earlier, effort).await;
-    note(report, &again.map_err(|error| format!("cannot use the place: {error}"))?, &[], effort.seed);
+    note(report, &again.map_err(|error| format!("cannot use the backend: {error}"))?, &[], effort.seed);
     report.notes.push(format!(
         "{tries} writers were killed; {} writes had been acknowledged, {} were under way",
         sums.acknowledged, sums.in_flight
@@ -118,10 +119,10 @@ async fn open(
     Ok((harness, stores, other))
 }
 
-/// What the writer said, its clients, and what contradicts them.
+/// The journal's state, the clients, and the defects that they found.
 type Judged = (Told, Vec<Box<dyn OracleClient>>, Vec<Defect>);
 
-/// Opens the place and compares it with what the writer said; then writes some more, and compares again.
+/// Opens the backend and compares it with the journal, then writes more data and compares again.
 async fn verify(
     registry: &Registry,
     place: &str,
@@ -145,7 +146,7 @@ async fn verify(
     Ok((told, clients, defects))
 }
 
-/// What earlier writers wrote must outlive later kills.
+/// Checks that the data of earlier writers survives later kills.
 async fn judge_again(
     registry: &Registry,
     place: &str,
@@ -162,7 +163,7 @@ async fn judge_again(
     Ok(defects)
 }
 
-/// A process that writes.
+/// A writer process.
 struct Writer {
     program: std::path::PathBuf,
     url: String,
@@ -171,7 +172,8 @@ struct Writer {
 }
 
 impl Writer {
-    /// Starts it, kills it at a random moment after some acknowledged writes, and gives what it said.
+    /// Starts the process, kills it at a random moment after some acknowledged writes, and returns its
+    /// journal.
     fn run_and_kill(&self) -> io::Result<Vec<String>> {
         let mut random = Random::new(self.seed, "moment");
         let (enough, pause) = (1 + random.below(60), Duration::from_micros(random.below(4_000)));
@@ -206,7 +208,7 @@ impl Writer {
     }
 }
 
-/// Whether it was the kill that ended the process.
+/// Returns whether the kill ended the process.
 fn kill(child: &mut Child) -> io::Result<bool> {
     child.kill()?;
     let status = child.wait()?;
@@ -219,7 +221,7 @@ fn kill(child: &mut Child) -> io::Result<bool> {
     Ok(!status.success())
 }
 
-/// The whole lines that a writer said. The kill may cut the last one.
+/// Returns the complete lines of the journal. The kill may truncate the last line.
 fn listen(said: impl Read, acknowledged: &AtomicU64) -> io::Result<Vec<String>> {
     let mut lines = Vec::new();
     let mut said = BufReader::new(said);

@@ -1,4 +1,4 @@
-//! A server that nobody else uses.
+//! A dedicated server for one test.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use crate::service::{Service, free_ports, scripts};
 
-/// How long a server may take to answer a setting.
+/// The time limit for changing a setting of a server.
 const SETTING_MAX: Duration = Duration::from_secs(5);
 
-/// A server of its own beside the others, from the same installation. It is removed with its data in the end.
+/// A dedicated server from the same installation as the other services. It is removed with its data at the
+/// end.
 #[derive(Debug, Clone)]
 pub(super) struct Server {
     service: Service,
@@ -19,7 +20,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Starts one. Blocks.
+    /// Starts a server. Blocks.
     pub(super) fn start(service: Service) -> io::Result<Self> {
         let variable = match service.script {
             "postgres" => "LARDER_PG_PORT",
@@ -31,7 +32,7 @@ impl Server {
             _ => return Err(io::Error::other("its script starts no second server")),
         };
         let server = Self { service, port: (variable, free_ports(3)?.to_string()) };
-        // An earlier run that was ended from outside may have left one behind.
+        // An earlier run may have been killed and left a server behind.
         server.tell("remove")?;
         server.tell("up")?;
         Ok(server)
@@ -44,7 +45,7 @@ impl Server {
         command
     }
 
-    /// Has its script do something. Blocks.
+    /// Runs a command of the server's script. Blocks.
     pub(super) fn tell(&self, word: &str) -> io::Result<()> {
         let status = self.command(word).status()?;
         if status.success() {
@@ -54,17 +55,17 @@ impl Server {
         }
     }
 
-    /// Its URL. Blocks.
+    /// Returns the server's URL. Blocks.
     pub(super) fn url(&self) -> io::Result<String> {
         let answer = self.command("env").stdout(Stdio::piped()).output()?;
         let text = String::from_utf8(answer.stdout).map_err(io::Error::other)?;
         let url = text.trim().split_once('=').ok_or_else(|| io::Error::other("it has no URL"))?.1;
-        // Where Postgres refuses connections, a call waits for it to come back for as long as it may wait for one.
+        // If Postgres refuses connections, a call retries for as long as the acquire timeout.
         let postgres = matches!(self.service.scheme, "postgres" | "age");
         Ok(if postgres { format!("{url}?acquire_timeout_ms=500") } else { url.to_owned() })
     }
 
-    /// Has Redis write no log any more. Blocks.
+    /// Disables the append-only file of Redis. Blocks.
     pub(super) fn forget(&self) -> io::Result<()> {
         let url = self.url()?;
         let login = url.split_once("://").and_then(|(_, rest)| rest.rsplit_once('@')).map(|(login, _)| login);
@@ -77,7 +78,7 @@ impl Server {
         if &answers == b"+OK\r\n+OK\r\n" { Ok(()) } else { Err(io::Error::other("redis refuses a setting")) }
     }
 
-    /// Stops it and removes its data. Blocks.
+    /// Stops the server and removes its data. Blocks.
     pub(super) fn remove(&self) {
         let _ = self.command("remove").status();
     }

@@ -23,32 +23,32 @@ use larder_conformance::oracle::{
 use larder_conformance::retry_open::retry_open;
 use larder_conformance::runner::{Probed, within};
 
-/// How often a server is killed at most for one kill that counts.
+/// The maximum number of kills per kill that counts.
 const TRIES_MAX: u64 = 6;
-/// How often Redis is killed without its log.
+/// The number of kills of Redis without its append-only file.
 const FORGETFUL_KILLS: u64 = 5;
-/// How long clients have until some writes are acknowledged.
+/// The time limit for the first acknowledged writes.
 const START_MAX: Duration = Duration::from_secs(20);
-/// How often it is tried to open the server.
+/// The number of attempts to open the server.
 const OPENINGS_MAX: u32 = 5;
-/// How many calls of a client may fail after a restart before a write must succeed.
+/// The number of calls of a client that may fail after a restart before a write must succeed.
 const ATTEMPTS_MAX: u32 = 8;
-/// How long a client waits after a call that failed.
+/// The pause of a client after a failed call.
 const AFTER_FAILURE: Duration = Duration::from_millis(5);
 
-/// How many kills prove the level, and how many in a long run.
+/// Returns the number of kills that the level requires, by service and length of the run.
 fn required(service: &Service, long: bool) -> u64 {
     match service.script {
         _ if long => 500,
         "redis" => 25,
         "postgres" => 15,
         "garage" => 10,
-        // A cluster is three servers, and AGE is started with its whole database.
+        // A cluster has three servers, and AGE starts with its whole database.
         _ => 5,
     }
 }
 
-/// Starts a server of the service's kind and kills it again and again.
+/// Starts a server of the service's kind and kills it repeatedly.
 pub(super) async fn kill_servers(service: &Service, effort: &Effort) -> Vec<LevelReport> {
     let begun = Instant::now();
     let required = required(service, effort.long);
@@ -73,7 +73,7 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send
     done.map_err(|error| failed(error.to_string()))
 }
 
-/// A server with two handles on it.
+/// A server with two open handles.
 struct Opened {
     server: Server,
     _harness: Arc<dyn Harness>,
@@ -82,11 +82,11 @@ struct Opened {
 }
 
 async fn open(server: &Server, name: &str, limit: Duration) -> Result<Opened> {
-    // The servers of the tests are of backends that Larder has.
+    // The test servers belong to built-in backends.
     let registry = Registry::default();
     let of = server.clone();
     let url = blocking(move || of.url()).await?;
-    // On a busy machine the short times of the URL are missed now and then.
+    // On a busy machine, opening sometimes exceeds the short timeouts of the URL.
     let harness =
         retry_open(|| within(limit, "durable.open", url::named(&registry, name, &url, Path::new("."))))
             .await?;
@@ -130,8 +130,8 @@ async fn kill_all(
         report.executed += u64::from(met > 0);
     }
     report.notes.push(format!(
-        "durability `{}`; {tries} kills met {in_flight} calls; {} calls were answered, {} not applied, {} of unknown \
-         outcome; at most {attempts} calls failed before a write succeeded again",
+        "durability `{}`; {tries} kills met {in_flight} calls; {} calls were answered, {} not applied, {} of \
+         unknown outcome; at most {attempts} calls failed before a write succeeded again",
         durability.as_str(),
         sums.done,
         sums.refused,
@@ -144,18 +144,19 @@ async fn kill_all(
     Ok(())
 }
 
-/// Whether there is anything to be lost.
+/// Returns whether the stores declare any durability.
 pub(super) fn is_durable(probed: &Probed) -> bool {
     probed.backend.capabilities.values().any(|declared| declared.durability > Durability::None)
 }
 
-/// The least that the stores declare.
+/// Returns the lowest durability that the stores declare.
 fn declared(stores: &StoreSet) -> Durability {
     let of = |contract| stores.capabilities(contract).map(|declared| declared.durability);
     larder_conformance::oracle::CONTRACTS.into_iter().filter_map(of).min().unwrap_or_default()
 }
 
-/// Kills the server without its log, which has to lose what was acknowledged: else the kills above have shown nothing.
+/// Kills the server without its append-only file. The kill must lose acknowledged writes; otherwise the kills
+/// above have proven nothing.
 async fn forgetful(
     server: &Server,
     service: &Service,
@@ -180,7 +181,7 @@ async fn forgetful(
         round.write_and_kill(seed).await?;
         round.defects.clear();
         round.up().await?;
-        // Opened anew, for a store refuses a server that became weaker or stronger since.
+        // Opened again, because a store refuses a server whose durability has changed.
         let again = open(server, service.name, effort.timeout).await?;
         let gone = round.verify(&again.stores).await?;
         lost += u64::from(gone.iter().any(|defect| defect.clause == "STORE-005"));
@@ -193,7 +194,7 @@ async fn forgetful(
     Ok(())
 }
 
-/// One kill.
+/// One kill of a server.
 struct Round<'a> {
     opened: &'a Opened,
     clients: Vec<Box<dyn OracleClient>>,
@@ -209,7 +210,8 @@ impl<'a> Round<'a> {
         Self { opened, clients, calls, defects: Vec::new(), limit: effort.timeout }
     }
 
-    /// Has clients write, kills the server, and says how many calls that were under way have an unknown outcome.
+    /// Runs clients that write, kills the server, and returns how many calls in progress have an unknown
+    /// outcome.
     async fn write_and_kill(&mut self, seed: u64) -> Result<u64> {
         let (calls, stores, server) = (&self.calls, &self.opened.stores, &self.opened.server);
         let stop = AtomicBool::new(false);
@@ -227,13 +229,14 @@ impl<'a> Round<'a> {
             let of = server.clone();
             let killed = blocking(move || of.tell("kill")).await;
             calls.remark("KILLED");
-            // What is under way has to end before nothing more is begun.
+            // Calls in progress must end before the clients stop.
             tokio::time::sleep(AFTER_FAILURE).await;
             stop.store(true, Ordering::SeqCst);
             killed.map(|()| before)
         });
         self.defects.extend(defects.into_iter().flatten());
-        // What found no server was not applied; an unknown outcome is that of a call which the kill met.
+        // A call that found no server was not applied. An unknown outcome belongs to a call that the kill
+        // interrupted.
         let (before, after) = (killed?, self.calls.tally());
         Ok(after.open - before.open)
     }
@@ -243,7 +246,7 @@ impl<'a> Round<'a> {
         loop {
             let of = server.clone();
             match blocking(move || of.tell("up")).await {
-                // A server reads again what it was writing, which on a busy machine takes longer than its script waits.
+                // On a busy machine, recovery of the server can take longer than its script waits.
                 Err(_) if tries < OPENINGS_MAX => tries += 1,
                 told => return told,
             }

@@ -1,4 +1,4 @@
-//! A transcript's file, read in batches.
+//! Reading the file of a transcript in batches.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek};
@@ -11,40 +11,42 @@ use sha2::{Digest, Sha256};
 
 use crate::thread::printable;
 
-/// Messages of one batch, and their bytes. The keys of a file's batches rest on both: another number is another import.
+/// The messages and bytes per batch. The keys of the batches depend on both: with another number, the same
+/// file is another import.
 const BATCH_MESSAGES: usize = 500;
 const BATCH_BYTES: usize = 8 * 1024 * 1024;
-/// A line longer than this holds no message that a store takes, even where all of it is escapes.
+/// The maximum length of a line, in bytes. A longer line cannot contain a message that a store accepts, even
+/// if every character is escaped.
 const LINE_BYTES_MAX: u64 = 32 * 1024 * 1024;
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
 type Sha = [u8; 32];
 
-/// The file.
+/// The file of the transcript.
 pub(super) struct Source {
     file: File,
     name: String,
 }
 
-/// What the file holds.
+/// The summary of the file.
 pub(super) struct Survey {
     pub(super) messages: u64,
-    /// Of the file up to the end of each batch; the last one is that of all of it.
+    /// The digests of the file up to the end of each batch; the last one covers the whole file.
     pub(super) digests: Vec<Sha>,
     whole: Sha,
 }
 
 impl Survey {
-    /// The digest of the whole file, in hexadecimal.
+    /// Returns the digest of the whole file, in hexadecimal.
     pub(super) fn digest(&self) -> String {
         hex(&self.whole)
     }
 }
 
-/// Messages that follow each other.
+/// Consecutive messages.
 pub(super) struct Batch {
     pub(super) messages: Vec<ChatMessage>,
-    /// Of the file as far as it was read for this batch.
+    /// The digest of the file up to the end of this batch.
     pub(super) digest: Sha,
 }
 
@@ -62,7 +64,7 @@ impl Source {
     /// Reads the file to its end.
     ///
     /// # Errors
-    /// A sentence with file, line and reason about the first line that is no message.
+    /// A message with file, line and reason for the first line that is not a message.
     pub(super) fn survey(&self) -> Result<Survey, String> {
         let mut survey = Survey { messages: 0, digests: Vec::new(), whole: Sha::default() };
         let mut batches = self.batches()?;
@@ -74,7 +76,7 @@ impl Source {
         Ok(survey)
     }
 
-    /// Reads the file from its beginning.
+    /// Reads the file from the start.
     pub(super) fn batches(&self) -> Result<Batches<'_>, String> {
         let rewound = (&self.file).rewind();
         rewound.map_err(|error| format!("cannot read {} twice: {error}", self.name))?;
@@ -88,7 +90,7 @@ impl Source {
     }
 }
 
-/// The batches of a file, from its beginning.
+/// The batches of a file, from the start.
 pub(super) struct Batches<'a> {
     reader: BufReader<&'a File>,
     name: &'a str,
@@ -99,7 +101,7 @@ pub(super) struct Batches<'a> {
 }
 
 impl Batches<'_> {
-    /// The next batch; nothing at the end of the file.
+    /// Returns the next batch; `None` at the end of the file.
     pub(super) fn next(&mut self) -> Result<Option<Batch>, String> {
         let (mut messages, mut bytes) = (Vec::new(), 0);
         while messages.len() < BATCH_MESSAGES {
@@ -120,12 +122,12 @@ impl Batches<'_> {
         Ok((!messages.is_empty()).then(|| Batch { messages, digest: self.digest() }))
     }
 
-    /// The digest of what was read so far.
+    /// Returns the digest of the file so far.
     fn digest(&self) -> Sha {
         self.hasher.clone().finalize().into()
     }
 
-    /// The message of the next line that is not blank.
+    /// Returns the message of the next line that is not blank.
     fn message(&mut self) -> Result<Option<ChatMessage>, String> {
         let mut line = Vec::new();
         loop {
@@ -154,7 +156,7 @@ impl Batches<'_> {
     }
 }
 
-/// The error without the name of the operation.
+/// Formats the error without the name of the operation.
 fn reason(error: &larder_kernel::Error) -> String {
     let field = error.field().unwrap_or("line");
     let limit = error.limit().zip(error.actual());

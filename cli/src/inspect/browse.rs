@@ -1,6 +1,6 @@
-//! A survey to walk through in a terminal.
+//! An interactive view of a survey in a terminal.
 //!
-//! What is shown and what a key does is a value without a terminal, [`App`]; only [`run`] has one.
+//! [`App`] contains the view's state and its key handling, independent of a terminal. Only [`run`] uses one.
 
 use larder::Stores;
 use larder_kernel::{BlobKey, BoardId, BucketName, CollectionName, Result, Thread};
@@ -16,29 +16,29 @@ use super::show::{at, bytes, statuses};
 use super::survey::{self, Survey};
 use crate::thread::printable;
 
-/// Lines that a page key moves by.
+/// The number of lines that a page key moves.
 const PAGE_LINES: usize = 10;
 const HELP: &str = " ←→ contract  ↑↓ line  Enter look into  Esc back  r read again  q end ";
 
-/// What is shown.
+/// The state of the view.
 struct App {
     url: String,
     namespace: String,
     tabs: Vec<Tab>,
     tab: usize,
     detail: Option<(Detail, usize)>,
-    /// What went wrong last.
+    /// The last error.
     trouble: Option<String>,
 }
 
-/// One contract.
+/// The tab of one contract.
 struct Tab {
     title: String,
     rows: Vec<(String, Option<Subject>)>,
     list: ListState,
 }
 
-/// What a key asks for.
+/// The action of a key.
 #[derive(Debug, PartialEq, Eq)]
 enum Step {
     Stay,
@@ -47,7 +47,7 @@ enum Step {
     End,
 }
 
-/// Shows the survey until the user ends it.
+/// Shows the survey until the user quits.
 pub(crate) async fn run(url: String, stores: Stores, survey: Survey) -> std::result::Result<(), String> {
     let limit = survey.limit;
     let mut app = App::new(&url, &survey);
@@ -103,7 +103,7 @@ impl App {
         Step::Stay
     }
 
-    /// Goes to the contract so many to the right, from the last to the first.
+    /// Moves `by` tabs to the right, and wraps around.
     fn turn(&mut self, by: usize) {
         self.detail = None;
         self.tab = (self.tab + by).checked_rem(self.tabs.len()).unwrap_or(0);
@@ -194,14 +194,14 @@ impl Tab {
         tab
     }
 
-    /// Chooses the row, or the last where there are not so many.
+    /// Selects the row, or the last row if the index is too large.
     fn select(&mut self, row: usize) {
         let last = self.rows.len().checked_sub(1);
         self.list.select(last.map(|last| row.min(last)));
     }
 }
 
-/// One tab for each contract that there is.
+/// Returns one tab for each contract in the survey.
 fn tabs(survey: &Survey) -> Vec<Tab> {
     let count = |count: usize, cut: bool| if cut { format!("{count}+") } else { count.to_string() };
     let mut tabs = Vec::new();

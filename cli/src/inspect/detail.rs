@@ -1,4 +1,4 @@
-//! What stands behind one line of a survey.
+//! The details of one line of a survey.
 
 use larder::Stores;
 use larder_kernel::{
@@ -10,12 +10,12 @@ use super::show::{at, bytes};
 use super::survey::first;
 use crate::thread::printable;
 
-/// The most bytes of a text on one line.
+/// The maximum length of a text on one line, in bytes.
 const LINE_BYTES: usize = 2_000;
-/// How many items are shown of what stands behind a line.
+/// The maximum number of items in the details of a line.
 pub(crate) const ITEMS: usize = 200;
 
-/// What can be looked into.
+/// The object whose details are shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Subject {
     Thread(Thread),
@@ -27,14 +27,14 @@ pub(crate) enum Subject {
     Bucket(BucketName),
 }
 
-/// What was found there, ready for a terminal.
+/// The details, ready for a terminal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Detail {
     pub(crate) title: String,
     pub(crate) lines: Vec<String>,
 }
 
-/// Reads what stands behind the line, in parts of a bounded size.
+/// Reads the details of a line, in parts of a limited size.
 pub(crate) async fn load(stores: &Stores, subject: &Subject) -> Result<Detail> {
     let (title, lines, cut) = match subject {
         Subject::Thread(thread) => messages(stores, thread).await?,
@@ -55,7 +55,7 @@ pub(crate) async fn load(stores: &Stores, subject: &Subject) -> Result<Detail> {
     Ok(Detail { title: shown(&title), lines })
 }
 
-/// One line that moves no cursor.
+/// Formats one line without control characters.
 fn shown(text: &str) -> String {
     let end = (0..=LINE_BYTES.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
     let more = if end < text.len() { "…" } else { "" };
@@ -151,7 +151,7 @@ async fn keys(stores: &Stores, bucket: &BucketName) -> Result<Found> {
     let page = store.list(bucket, "", PageRequest::first(ITEMS)).await?;
     let mut lines = Vec::new();
     for item in page.items {
-        // A key that is gone by now is left out.
+        // Skips a key that was deleted after the listing.
         let Some(entry) = store.get(bucket, &item.key).await? else { continue };
         let until = entry.expires_at.map(|time| format!(" until {}", at(Some(time)))).unwrap_or_default();
         let start = entry.value.slice(..entry.value.len().min(LINE_BYTES));

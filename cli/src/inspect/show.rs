@@ -1,4 +1,4 @@
-//! A survey as text.
+//! Formatting of a survey as text.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use larder_kernel::{TaskStatus, Timestamp};
 use super::survey::{BoardRow, Survey};
 use crate::thread::printable;
 
-/// Everything, one table for each contract.
+/// Formats the whole survey, with one table per contract.
 pub(crate) fn table(url: &str, survey: &Survey) -> String {
     let mut text = format!("{}, namespace {}\n", printable(url), printable(&survey.namespace));
     if let Some(history) = &survey.history {
@@ -100,7 +100,7 @@ fn finish(text: &mut String, table: &Table) {
     }
 }
 
-/// The statuses that tasks have, with how many have them.
+/// Formats the number of tasks in each status.
 pub(super) fn statuses(row: &BoardRow) -> String {
     let mut counts = row.tasks;
     let named = TaskStatus::ALL.iter().copied().map(|status| (status.as_str(), *counts.of_mut(status)));
@@ -109,7 +109,7 @@ pub(super) fn statuses(row: &BoardRow) -> String {
     if text.is_empty() { "none".to_owned() } else { text.join(", ") }
 }
 
-/// A size as people read it.
+/// Formats a size for people.
 pub(super) fn bytes(count: u64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
     if count < 1024 {
@@ -123,7 +123,7 @@ pub(super) fn bytes(count: u64) -> String {
     format!("{}.{} {}", tenths / 10, tenths % 10, UNITS[unit])
 }
 
-/// A time to the second.
+/// Formats a time to the second.
 pub(super) fn at(time: Option<Timestamp>) -> String {
     let Some(time) = time else { return "–".to_owned() };
     let text = time.to_string();

@@ -1,20 +1,20 @@
-//! What a namespace holds, read through the contracts' own listings.
+//! The survey of a namespace, read with the listings of the contracts.
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use larder::Stores;
 use larder_kernel::{Board, BoardStatusCounts, Contract, Page, PageRequest, Result, ThreadInfo, Timestamp};
 use serde::Serialize;
 
-/// Items asked for at once.
+/// The number of items per page.
 const PAGE: usize = 500;
-/// Questions about single items at once.
+/// The number of concurrent requests for single items.
 const AT_ONCE: usize = 8;
 
-/// What the stores of one namespace hold.
+/// The contents of the stores of one namespace.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(crate) struct Survey {
     pub(crate) namespace: String,
-    /// The most items that were listed or counted of each kind.
+    /// The maximum number of items that were listed or counted of each kind.
     pub(crate) limit: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) history: Option<Listed<ThreadRow>>,
@@ -30,11 +30,11 @@ pub(crate) struct Survey {
     pub(crate) key_value: Option<Listed<BucketRow>>,
 }
 
-/// Some of a listing, or all of it.
+/// A listing, possibly truncated.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Listed<T> {
     pub(crate) items: Vec<T>,
-    /// Whether there are more than were listed.
+    /// `true` if more items exist than were listed.
     pub(crate) cut: bool,
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct ThreadRow {
     pub(crate) session: String,
     pub(crate) messages: u64,
     pub(crate) bytes: u64,
-    /// When the last message was written, by its writer's clock.
+    /// The time of the last message, by its writer's clock.
     pub(crate) last_at: Option<Timestamp>,
 }
 
@@ -64,12 +64,12 @@ pub(crate) struct GraphRow {
     pub(crate) relationships: u64,
 }
 
-/// All files, and the first of them.
+/// The totals of all files, and the first files.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct BlobRow {
     pub(crate) count: u64,
     pub(crate) bytes: u64,
-    /// Whether there are more than were counted.
+    /// `true` if more files exist than were counted.
     pub(crate) cut: bool,
     pub(crate) items: Vec<BlobItem>,
 }
@@ -88,7 +88,7 @@ pub(crate) struct BoardRow {
     pub(crate) conversation: String,
     pub(crate) agent: String,
     pub(crate) label: Option<String>,
-    /// How many tasks stand how.
+    /// The number of tasks in each status.
     pub(crate) tasks: BoardStatusCounts,
 }
 
@@ -97,13 +97,13 @@ pub(crate) struct BoardRow {
 pub(crate) struct BucketRow {
     pub(crate) bucket: String,
     pub(crate) keys: u64,
-    /// The bytes of the values that were read.
+    /// The size of the values that were read, in bytes.
     pub(crate) bytes: u64,
-    /// Whether the bucket has more keys than were read.
+    /// `true` if the bucket has more keys than were read.
     pub(crate) cut: bool,
 }
 
-/// Reads what the stores hold, `limit` items of each kind at most.
+/// Reads the contents of the stores, at most `limit` items of each kind.
 pub(crate) async fn take(stores: &Stores, limit: usize) -> Result<Survey> {
     let mut survey = Survey { namespace: stores.namespace().to_string(), limit, ..Survey::default() };
     for contract in stores.contracts() {
@@ -123,7 +123,7 @@ pub(crate) async fn take(stores: &Stores, limit: usize) -> Result<Survey> {
     Ok(survey)
 }
 
-/// The first items of a listing, page by page.
+/// Returns the first items of a listing, page by page.
 pub(super) async fn first<T, K>(
     limit: usize,
     fetch: impl AsyncFn(PageRequest<K>) -> Result<Page<T, K>>,
@@ -209,7 +209,7 @@ async fn buckets(stores: &Stores, limit: usize) -> Result<Listed<BucketRow>> {
         let sizes =
             keys.items.iter().map(|item| {
                 let (store, bucket, key) = (store.clone(), info.bucket.clone(), item.key.clone());
-                // A key that is gone by now holds nothing.
+                // A key that was deleted after the listing counts as empty.
                 async move {
                     store.get(&bucket, &key).await.map(|entry| entry.map_or(0, |entry| entry.value.len()))
                 }

@@ -1,4 +1,4 @@
-//! `larder copy`: everything from one backend to another.
+//! `larder copy`: copies everything from one backend to another.
 
 use std::process::ExitCode;
 
@@ -15,17 +15,22 @@ use crate::thread::{parse_namespace, printable};
 /// Arguments of `larder copy`.
 #[derive(Debug, Parser)]
 pub(crate) struct Args {
-    /// Where to copy from, such as `sqlite:./larder.db`.
+    /// URL to copy from, such as `sqlite:./larder.db`.
     source: String,
-    /// Where to copy to.
+    /// URL to copy to.
     target: String,
-    /// Only this contract; several may be named.
+    /// Copy only this contract. Can be given several times.
     #[arg(long = "contract", value_name = "NAME", value_parser = parse_contract)]
     contracts: Vec<Contract>,
-    /// The namespace to copy; several may be named.
-    #[arg(long = "namespace", value_name = "NAMESPACE", default_value = "default", value_parser = parse_namespace)]
+    /// Namespace to copy. Can be given several times.
+    #[arg(
+        long = "namespace",
+        value_name = "NAMESPACE",
+        default_value = "default",
+        value_parser = parse_namespace,
+    )]
     namespaces: Vec<Namespace>,
-    /// The namespace in the target, where it is another one.
+    /// Namespace in the target, if it is another one.
     #[arg(long, value_name = "NAMESPACE", value_parser = parse_namespace)]
     to_namespace: Option<Namespace>,
     #[command(flatten)]

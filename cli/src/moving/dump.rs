@@ -1,4 +1,4 @@
-//! `larder dump`: everything that a backend holds, as an archive.
+//! `larder dump`: writes the whole content of a backend into an archive.
 
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -18,14 +18,14 @@ use crate::thread::{parse_namespace, printable};
 /// Arguments of `larder dump`.
 #[derive(Debug, Parser)]
 pub(crate) struct Args {
-    /// Where to read, such as `sqlite:./larder.db`.
+    /// URL to read from, such as `sqlite:./larder.db`.
     url: String,
-    /// Where to write; `-` is standard output. A file is there whole, or as it was before.
+    /// Archive to write; `-` is standard output. A file is replaced atomically.
     file: PathBuf,
-    /// Only this contract; several may be named.
+    /// Write only this contract. Can be given several times.
     #[arg(long = "contract", value_name = "NAME", value_parser = parse_contract)]
     contracts: Vec<Contract>,
-    /// The namespace to write.
+    /// Namespace to write.
     #[arg(long, default_value = "default", value_parser = parse_namespace)]
     namespace: Namespace,
 }
@@ -48,7 +48,7 @@ async fn run_dump(registry: &Registry, args: &Args) -> Result<ExitCode, String> 
     let digests = if args.file == Path::new("-") {
         write(args, &side, &contracts, &mut std::io::stdout(), &meter).await?
     } else if args.file.exists() && !args.file.is_file() {
-        // A device or a pipe is written to; a file is replaced.
+        // Writes to a device or a pipe directly; replaces a file.
         let file = std::fs::File::options().write(true).open(&args.file);
         write(args, &side, &contracts, &mut file.map_err(|error| cannot_write(&args.file, &error))?, &meter)
             .await?
@@ -76,7 +76,7 @@ async fn to_file(
     let folder = file.path().parent().map(Path::to_owned);
     file.persist(path).map_err(|error| cannot_write(path, &error.error))?;
     if let Some(folder) = folder {
-        // The name of the file lasts only with its folder.
+        // The file's name is durable only after an fsync of its folder.
         std::fs::File::open(folder).and_then(|folder| folder.sync_all()).map_err(cannot)?;
     }
     Ok(digests)

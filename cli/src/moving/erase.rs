@@ -1,4 +1,4 @@
-//! `larder erase`: removing on request.
+//! `larder erase`: deletes data on request.
 
 use std::io::{IsTerminal, stdin};
 use std::process::ExitCode;
@@ -15,18 +15,18 @@ use crate::thread::{parse_namespace, printable};
 /// Arguments of `larder erase`.
 #[derive(Debug, Parser)]
 pub(crate) struct Args {
-    /// Where to erase, such as `sqlite:./larder.db`.
+    /// URL of the backend, such as `sqlite:./larder.db`.
     url: String,
-    /// The namespace. Without --agent and --session all that it holds goes.
+    /// Namespace; without --agent and --session, everything in it is deleted.
     #[arg(long, value_parser = parse_namespace)]
     namespace: Namespace,
-    /// Only the threads and the boards of this agent.
+    /// Delete only the threads and boards of this agent.
     #[arg(long, value_parser = parse_agent)]
     agent: Option<AgentId>,
-    /// Only the threads of this session, and the boards of the conversation of that name.
+    /// Delete only the threads of this session, and the boards of the conversation with this name.
     #[arg(long, value_parser = parse_session)]
     session: Option<SessionId>,
-    /// Erase without asking.
+    /// Delete without confirmation.
     #[arg(long)]
     yes: bool,
 }
@@ -47,17 +47,20 @@ pub(crate) fn run(registry: &Registry, args: &Args) -> ExitCode {
     }
 }
 
-/// Whether the user means it.
+/// Checks that the user confirms the deletion.
 fn may(args: &Args) -> Result<(), String> {
     if args.yes {
         return Ok(());
     }
-    let refused = "nothing was erased; --yes erases without asking";
+    let refused = "nothing was erased (--yes erases without confirmation)";
     if !stdin().is_terminal() {
         return Err(refused.to_owned());
     }
     let (what, name) = (what(args), printable(args.namespace.as_str()));
-    output::note(format_args!("{what} in {} goes for good; type {name} to erase it", redact_url(&args.url)));
+    output::note(format_args!(
+        "{what} in {} will be erased permanently; type {name} to confirm",
+        redact_url(&args.url)
+    ));
     let mut answer = String::new();
     stdin().read_line(&mut answer).map_err(|error| format!("cannot read the answer: {error}"))?;
     if answer.trim_end_matches(['\r', '\n']) == args.namespace.as_str() {
@@ -70,8 +73,8 @@ fn may(args: &Args) -> Result<(), String> {
 fn what(args: &Args) -> String {
     let name = printable(args.namespace.as_str());
     match (&args.agent, &args.session) {
-        (None, None) => format!("all that the namespace {name} holds"),
-        _ => format!("the threads and boards asked for in the namespace {name}"),
+        (None, None) => format!("everything in the namespace {name}"),
+        _ => format!("the selected threads and boards in the namespace {name}"),
     }
 }
 
@@ -84,10 +87,11 @@ async fn run_erase(registry: &Registry, args: &Args) -> Result<ExitCode, String>
     } else {
         erase_of(&side, &Whose { agent: args.agent.clone(), session: args.session.clone() }).await
     };
-    let erased = erased.map_err(|error| format!("{error}; running it again completes it"))?;
+    let erased = erased.map_err(|error| format!("{error} (run it again to complete the erasure)"))?;
     if erased.is_empty() {
         return Err(
-            "the place has neither threads nor boards, and knows of no agents; nothing was erased".to_owned()
+            "the backend stores neither threads nor boards, so it has no data by agent; nothing was erased"
+                .to_owned(),
         );
     }
     let left: u64 = erased.iter().map(|erased| erased.left).sum();
@@ -101,7 +105,7 @@ async fn run_erase(registry: &Registry, args: &Args) -> Result<ExitCode, String>
     };
     let text: Vec<String> = erased.iter().map(line).collect();
     if left > 0 {
-        output::note("somebody wrote meanwhile; run it again");
+        output::note("the namespace changed during the erasure; run it again");
     }
     Ok(output::finish(text.join("\n"), ExitCode::from(u8::from(left > 0))))
 }

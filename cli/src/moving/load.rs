@@ -1,4 +1,4 @@
-//! `larder load`: an archive into a backend.
+//! `larder load`: loads an archive into a backend.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -16,14 +16,14 @@ use crate::thread::{parse_namespace, printable};
 /// Arguments of `larder load`.
 #[derive(Debug, Parser)]
 pub(crate) struct Args {
-    /// The archive. It is read to its end before anything is written.
+    /// Archive; the whole file is validated before the first write.
     file: PathBuf,
-    /// Where to write, such as `sqlite:./larder.db`.
+    /// URL to write to, such as `sqlite:./larder.db`.
     url: String,
-    /// Only this contract; several may be named.
+    /// Load only this contract. Can be given several times.
     #[arg(long = "contract", value_name = "NAME", value_parser = parse_contract)]
     contracts: Vec<Contract>,
-    /// The namespace to fill: that of the archive unless another is named.
+    /// Namespace to write to; the default is the archive's namespace.
     #[arg(long, value_parser = parse_namespace)]
     namespace: Option<Namespace>,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! A line on standard error that says how far it has come; nothing is drawn where that is no terminal.
+//! A progress line on standard error, which is hidden unless that is a terminal.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -6,7 +6,7 @@ use std::time::Instant;
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 use larder::transfer::{Phase, Progress};
 
-/// How far a command has come.
+/// The progress of a command.
 pub(super) struct Meter {
     bar: ProgressBar,
     begun: Instant,
@@ -38,7 +38,7 @@ impl Meter {
         }
     }
 
-    /// What passed, in how long.
+    /// Returns a summary of the amount and the duration.
     pub(super) fn finish(&self) -> String {
         self.bar.finish_and_clear();
         let seconds = self.begun.elapsed().as_secs_f64().max(1e-3);

@@ -1,4 +1,4 @@
-//! The model that summarizes, or the refusal where there is none.
+//! The model that summarizes, or an error if no model is configured.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,30 +12,36 @@ use larder_kernel::{ChatMessage, Error, ErrorKind, LanguageModel, LanguageModelR
 
 use super::Failure;
 
-/// Where keys are looked for, in this order.
+/// The environment variables for the key, in order of precedence.
 #[cfg(feature = "model")]
 const KEY_VARIABLES: [&str; 2] = ["LARDER_MODEL_KEY", "OPENAI_API_KEY"];
 
-/// The model's part of the arguments.
+/// The arguments for the model.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ModelArgs {
-    /// Count tokens as this model does, without it they are estimated; with `--model-url`, summarize with it.
+    /// Model whose tokenizer counts tokens; without it, tokens are estimated. With `--model-url`, the model
+    /// also writes summaries.
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
-    /// The OpenAI-compatible server that summarizes, such as `http://127.0.0.1:11434/v1`. The key, where it asks for one,
-    /// is in LARDER_MODEL_KEY or OPENAI_API_KEY.
+    /// OpenAI-compatible server that writes summaries, such as `http://127.0.0.1:11434/v1`. Put the key into
+    /// LARDER_MODEL_KEY or OPENAI_API_KEY if the server needs one.
     #[arg(long, value_name = "URL", requires = "model")]
     model_url: Option<String>,
-    /// The longest time for one answer of the model.
-    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    /// Time limit for one response of the model, in seconds.
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 120,
+        value_parser = clap::value_parser!(u64).range(1..=3600),
+    )]
     model_timeout: u64,
-    /// What to do when the model errs, answers nonsense or is late.
+    /// Behavior if the model fails, gives an unusable response or exceeds the time limit.
     #[arg(long, value_enum, default_value_t = Failure::Keep)]
     on_model_failure: Failure,
 }
 
 impl ModelArgs {
-    /// The model's name.
+    /// Returns the model's name.
     pub(crate) fn name(&self) -> Option<&str> {
         self.model.as_deref()
     }
@@ -52,10 +58,12 @@ fn connect(url: &str, name: &str, timeout: Duration) -> std::result::Result<Arc<
 /// The embedded build has no HTTP client.
 #[cfg(not(feature = "model"))]
 fn connect(_: &str, _: &str, _: Duration) -> std::result::Result<Arc<dyn LanguageModel>, String> {
-    Err("this build cannot reach a language model (use `cargo larder-full`, or build with the feature `full`)".to_owned())
+    let message = "this build cannot reach a language model \
+                   (use `cargo larder-full`, or build with the feature `full`)";
+    Err(message.to_owned())
 }
 
-/// How summaries are made.
+/// The configuration of summaries.
 pub(crate) struct Summaries {
     model: Option<Arc<Watched>>,
     pub(crate) timeout_ms: u64,
@@ -79,7 +87,7 @@ impl Summaries {
         Ok(Self { model, timeout_ms: args.model_timeout * 1_000, failure: args.on_model_failure })
     }
 
-    /// The model, or one that refuses in the name of the profile's field.
+    /// Returns the model, or one that always fails with an error about the profile's field.
     pub(crate) fn model(&self, field: &'static str) -> Arc<dyn LanguageModel> {
         match &self.model {
             Some(model) => model.clone(),
@@ -87,19 +95,20 @@ impl Summaries {
         }
     }
 
-    /// The model, where there is one.
+    /// Returns the configured model.
     pub(crate) fn real_model(&self) -> Option<Arc<dyn LanguageModel>> {
         self.model.clone().map(|model| -> Arc<dyn LanguageModel> { model })
     }
 
-    /// A summary that is due and cannot be made is never passed over in silence: it fails the window, until it was said
-    /// that the model is given up.
+    /// Returns the failure mode. A required summary that cannot be made fails the window until the model is
+    /// given up.
     pub(crate) fn on_failure(&self) -> OnFailure {
         let given_up = self.model.as_ref().is_some_and(|model| model.given_up.load(Ordering::Relaxed));
         if given_up { OnFailure::Keep } else { OnFailure::Fail }
     }
 
-    /// After a failure: whether the window is to be made without the model, which was asked and gave no summary.
+    /// Returns whether the window should be made without the model, after the model was called and gave no
+    /// summary.
     pub(crate) fn give_up(&self) -> bool {
         let Some(model) = &self.model else { return false };
         self.failure == Failure::Keep
@@ -108,7 +117,7 @@ impl Summaries {
     }
 }
 
-/// The model, until it is given up.
+/// The model, which is called until it is given up.
 #[derive(Debug)]
 struct Watched {
     model: Arc<dyn LanguageModel>,
@@ -131,7 +140,7 @@ impl LanguageModel for Watched {
     }
 }
 
-/// Stands where a summary is due and no model is named.
+/// The model that returns an error if a summary is required and no model is configured.
 #[derive(Debug)]
 struct NoModel {
     field: &'static str,
@@ -144,7 +153,8 @@ impl LanguageModel for NoModel {
     }
 
     async fn generate(&self, _: LanguageModelRequest) -> Result<ChatMessage> {
-        let message = "a summary is due, the thread has none that serves, and no model is named: add --model-url and --model";
+        let message = "a summary is due, the thread has no usable summary, and no model is configured \
+                       (add --model-url and --model)";
         Err(Error::invalid("window", self.field, message))
     }
 }

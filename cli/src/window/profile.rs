@@ -1,4 +1,4 @@
-//! The documents that say how much of a conversation the model sees.
+//! The configuration documents of a window.
 
 use std::path::Path;
 
@@ -10,16 +10,16 @@ use crate::thread::printable;
 
 /// A document, with the name of its file.
 pub(super) enum Profile {
-    /// The profile of a session, which has a `type`.
+    /// The profile of a session, which has the field `type`.
     Session { name: String, profile: SessionProfile },
     /// The memory settings of an agent.
     Memory { name: String, config: MemoryConfig },
-    /// Strategies, under `pipeline`.
+    /// Strategies, in the field `pipeline`.
     Pipeline { name: String, config: PipelineConfig },
 }
 
 impl Profile {
-    /// Reads a file. Which document it is, the names of its fields say.
+    /// Reads a file. The names of the fields determine the kind of document.
     pub(super) fn read(path: &Path) -> Result<Self, String> {
         let name = printable(&path.display().to_string());
         let json = std::fs::read_to_string(path).map_err(|error| format!("cannot read {name}: {error}"))?;
@@ -32,20 +32,20 @@ impl Profile {
         })
     }
 
-    /// The file's name.
+    /// Returns the file's name.
     pub(super) fn name(&self) -> &str {
         match self {
             Self::Session { name, .. } | Self::Memory { name, .. } | Self::Pipeline { name, .. } => name,
         }
     }
 
-    /// Refuses a budget that the system prompt alone is over.
+    /// Refuses a token budget that the system prompt alone exceeds.
     pub(super) fn check_room(&self, prompt_tokens: u64) -> Result<(), String> {
         let (name, budgets) = match self {
-            // A session checks its own, its hints included.
+            // A session checks its budget itself, including its hints.
             Self::Session { .. } => return Ok(()),
             Self::Memory { name, config } => {
-                // 0 stands for including nothing, which is no budget.
+                // 0 means that nothing is included, which is not a budget.
                 let tokens = config
                     .short_term()
                     .iter()

@@ -12,8 +12,8 @@ use super::{Args, Look};
 use crate::output;
 
 impl Look {
-    /// The window that the thread's session would have under another profile, made in memory of what the session says and
-    /// of what the history holds.
+    /// Returns the window that the thread's session would have under another profile. It is computed in
+    /// memory from the session's data and its history.
     pub(super) async fn session(
         &self,
         args: &Args,
@@ -53,7 +53,7 @@ impl Look {
             .with_agent(self.thread.agent.clone())
             .with_token_counter(self.counter.clone());
         match sessions.create_as(id, profile, prompt).await {
-            // Made when the window was tried with the model.
+            // The session exists from the attempt with the model.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             created => created?,
         }
@@ -76,7 +76,8 @@ impl Look {
             explained.steps.iter().any(|step| step.name == "rolling_window" && !step.dropped.is_empty());
         if dropped && !summarizes && explained.began_with_summary_up_to.is_none() {
             output::note(
-                "messages left the window without a summary: with --model-url and --model the profile would summarize them",
+                "messages left the window without a summary \
+                 (add --model-url and --model to summarize them)",
             );
         }
         Ok(explained)

@@ -1,4 +1,4 @@
-//! A window as the command prints it.
+//! The output of a window.
 
 use std::fmt::Write as _;
 
@@ -47,7 +47,7 @@ fn show(to: &mut String, WindowMessage { origin, message }: &WindowMessage) {
     }
 }
 
-/// What is said, its further lines below.
+/// Writes the text, with further lines below the first.
 fn said(to: &mut String, text: &str) {
     for (at, line) in text.split('\n').enumerate() {
         let before = if at > 0 {
@@ -74,7 +74,7 @@ pub(super) fn json_text(explained: &WindowExplanation, explain: bool) -> Result<
     serde_json::to_string_pretty(&document).map_err(cannot)
 }
 
-/// Where the message comes from, and of the message what a model is given.
+/// Returns the origin of the message, and the part of it that a model receives.
 fn seen(WindowMessage { origin, message }: &WindowMessage) -> serde_json::Result<Value> {
     let mut seen = match origin {
         Origin::Stored(seq) => json!({"origin": "stored", "seq": seq}),
@@ -95,7 +95,7 @@ fn seen(WindowMessage { origin, message }: &WindowMessage) -> serde_json::Result
     Ok(seen)
 }
 
-/// Puts a system prompt first.
+/// Puts a system prompt at the start.
 pub(super) fn begin_with(explained: &mut WindowExplanation, prompt: &str, counter: &dyn TokenCounter) {
     let message = ChatMessage::system(prompt);
     explained.result.messages += 1;

@@ -56,12 +56,12 @@ fn a_required_backend_that_is_not_there_exits_2_and_the_rest_is_checked_all_the_
     let missing = check("postgres");
     assert_eq!(missing.status.code(), Some(2), "{missing:?}");
     let text = stdout(&missing);
-    assert!(text.contains("not there REQUIRED postgres:") && text.contains(", 1 not there;"), "{text}");
+    assert!(text.contains("missing REQUIRED postgres:") && text.contains(", 1 missing;"), "{text}");
     assert!(text.contains("2 passed, 0 failed"), "{text}");
     // A backend that is there and has none of the cases proves nothing either.
     let idle = larder(&["check", "--filter", "KV-001", "--require", "fs"]);
     assert_eq!(idle.status.code(), Some(2), "{idle:?}");
-    assert!(stdout(&idle).contains("not there REQUIRED fs: no case passed on it"), "{idle:?}");
+    assert!(stdout(&idle).contains("missing REQUIRED fs: no case passed on it"), "{idle:?}");
     let line = refusal(&["check", "memory:", "--require", "gopher"]);
     assert!(line.contains("gopher"), "{line}");
 }

@@ -1,4 +1,4 @@
-//! One agent: a loop of thinking and acting over a shared session.
+//! One agent: a loop of model calls and tool calls over a shared session.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,15 +13,15 @@ use super::board::Board;
 use super::steps::Steps;
 use super::tools::Tools;
 
-/// Most messages of one task: the title, what the model says and what tools return.
+/// The maximum number of messages of one task: the title, the model's messages and the tool results.
 const TASK_MESSAGES_MAX: usize = 32;
-/// How much of a message is printed.
+/// The number of characters of a message to print.
 const PRINTED_CHARS: usize = 72;
 
-/// Where the runtime tells what it does.
+/// The log output of the runtime.
 pub(crate) type Tell = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// An agent with its board, its view of the session, and the tools and models that all share.
+/// An agent with its board and its view of the session, and the shared tools and models.
 pub(super) struct Agent {
     pub(super) id: AgentId,
     pub(super) instructions: &'static str,
@@ -40,7 +40,7 @@ impl fmt::Debug for Agent {
     }
 }
 
-/// What a task needs next.
+/// The next step of a task.
 enum Next {
     Begin,
     Think,
@@ -49,7 +49,7 @@ enum Next {
 }
 
 impl Next {
-    /// Follows from what the task's messages say, and from nothing else: this is what a restart goes by.
+    /// Derives the next step from the task's messages alone, so a restart continues correctly.
     fn after(said: &[StoredMessage]) -> Self {
         let Some(last) = said.last() else { return Self::Begin };
         let message = &last.message;
@@ -67,7 +67,7 @@ impl Next {
 }
 
 impl Agent {
-    /// Works on a task until it is done, or until somebody else has it.
+    /// Works on a task until it is finished, or until another worker claims it.
     pub(super) async fn work(&self, claim: &Claim, steps: &Steps) -> Result<()> {
         let run = RunId::new(claim.task.id.as_str())?;
         loop {
@@ -87,7 +87,7 @@ impl Agent {
                     return Ok(());
                 }
             };
-            // The model has answered or the tools have run, and nothing of it is stored yet.
+            // The model or the tools have finished, and the result is not stored yet.
             steps.pass().await;
             let key = IdempotencyKey::new(format!("{run}/{}", said.len()))?;
             let options = AppendOptions::default().with_idempotency_key(key);
@@ -95,7 +95,8 @@ impl Agent {
         }
     }
 
-    /// The task's messages so far. Tasks are worked on one after the other, so they are the newest of the session.
+    /// Returns the task's messages so far. Tasks run one after the other, so these are the newest messages of
+    /// the session.
     async fn said(&self, run: &RunId) -> Result<Vec<StoredMessage>> {
         let thread = self.context.thread(&self.session);
         let mut newest = self.history.tail(&thread, None, TASK_MESSAGES_MAX).await?;
@@ -103,7 +104,7 @@ impl Agent {
         Ok(newest)
     }
 
-    /// Lets the model read its window and answer.
+    /// Calls the model with its window.
     async fn think(&self, claim: &Claim, said: &[StoredMessage]) -> Result<ChatMessage> {
         let turn = said.iter().filter(|stored| stored.message.role == Role::Assistant).count();
         let task = &claim.task;
@@ -120,7 +121,7 @@ impl Agent {
         self.model.generate(LanguageModelRequest::new(front.into_iter().chain(window).collect())).await
     }
 
-    /// Runs the tools that the model asked for.
+    /// Runs the tools that the model called.
     async fn act(&self, message: &ChatMessage, steps: &Steps) -> Result<ChatMessage> {
         let mut results = Vec::with_capacity(message.tool_calls.len());
         for call in &message.tool_calls {
@@ -130,7 +131,7 @@ impl Agent {
         Ok(ChatMessage::tool(results))
     }
 
-    /// Prints what reaches the model, and why.
+    /// Prints the messages that the model receives, with the reasons.
     fn show(&self, heading: &str, front: &[ChatMessage], explanation: &WindowExplanation) {
         let mut text = format!("{heading}\n");
         let front = front.iter().cloned().map(WindowMessage::injected);
@@ -150,7 +151,7 @@ impl Agent {
     }
 }
 
-/// A message in one line.
+/// Formats a message as one line.
 fn line(message: &ChatMessage) -> String {
     let calls = message.tool_calls.iter().map(|call| format!("{}({})", call.name, call.arguments));
     let results = message.tool_results.iter().map(|result| result.content.clone());

@@ -1,4 +1,4 @@
-//! The agents' boards: what is to be done, and by whom it is being done.
+//! The task boards of the agents.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,7 @@ impl Board {
         Ok(Self { tasks, id: BoardId { conversation, agent: agent.clone() }, lease })
     }
 
-    /// Makes the board with its first tasks, if it is not there.
+    /// Creates the board with its first tasks, unless it exists.
     pub(super) async fn open(&self, parent: Option<&AgentId>, first: &[(&str, &str)]) -> Result<()> {
         let mut tasks = Vec::new();
         for (id, title) in first {
@@ -40,56 +40,56 @@ impl Board {
         there_is_enough(self.tasks.create_task_list(&self.id, new).await.map(|_| ()))
     }
 
-    /// Adds a task, if it is not there.
+    /// Adds a task, unless it exists.
     pub(super) async fn add(&self, id: &str, title: &str) -> Result<()> {
         let task = NewTask::new(TaskId::new(id)?, title);
         there_is_enough(self.tasks.add_tasks(&self.id, vec![task]).await.map(|_| ()))
     }
 
-    /// All tasks, in the order they were added.
+    /// Returns all tasks, in insertion order.
     pub(super) async fn all(&self) -> Result<Vec<Task>> {
         let page = PageRequest::first(TASKS_MAX);
         Ok(self.tasks.list_tasks(&self.id, &TaskQuery::default(), page).await?.items)
     }
 
-    /// The task that somebody is at work on, or was when it died.
+    /// Returns the task in progress, even if its worker has died.
     pub(super) async fn begun(&self) -> Result<Option<Task>> {
         Ok(self.all().await?.into_iter().find(|task| task.status == TaskStatus::InProgress))
     }
 
-    /// Takes a task that was begun, where its lease has ended.
+    /// Claims a task in progress whose lease has expired.
     pub(super) async fn claim_again(&self, begun: &Task, worker: &WorkerId) -> Result<Option<Claim>> {
         if begun.lease.as_ref().is_none_or(|lease| lease.expires_at > Timestamp::now()) {
             return Ok(None);
         }
         let claim = self.claim(worker).await?;
         let Some(other) = claim.as_ref().filter(|claim| claim.task.id != begun.id) else { return Ok(claim) };
-        // The store's clock is behind this one, and gave the next task instead.
+        // The store's clock is behind this one, so the store returned the next task instead.
         let back = Transition::to(TaskStatus::Planned).with_token(other.token);
         self.tasks.update_status(&self.id, &other.task.id, back).await?;
         Ok(None)
     }
 
-    /// Takes the next task.
+    /// Claims the next task.
     pub(super) async fn claim(&self, worker: &WorkerId) -> Result<Option<Claim>> {
         self.tasks.claim(&self.id, worker, self.lease).await
     }
 
-    /// Keeps a task; `false` where somebody else has it by now.
+    /// Renews the lease of a task; returns `false` if another worker has claimed it.
     pub(super) async fn keep(&self, claim: &Claim) -> Result<bool> {
         lost_is_false(
             self.tasks.renew_lease(&self.id, &claim.task.id, claim.token, self.lease).await.map(|_| ()),
         )
     }
 
-    /// Ends a task with its result; `false` where somebody else has it by now.
+    /// Finishes a task with its result; returns `false` if another worker has claimed it.
     pub(super) async fn finish(&self, claim: &Claim, status: TaskStatus, result: &str) -> Result<bool> {
         let step = Transition::to(status).with_token(claim.token).with_result(result);
         lost_is_false(self.tasks.update_status(&self.id, &claim.task.id, step).await.map(|_| ()))
     }
 }
 
-/// What was made before a crash is there already.
+/// Treats `AlreadyExists` as success: an earlier run created the item before a crash.
 fn there_is_enough(made: Result<()>) -> Result<()> {
     match made {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),

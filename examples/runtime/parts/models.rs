@@ -1,4 +1,4 @@
-//! The model and the embedder: those of a server, or of a script.
+//! The model and the embedder, from a server or from a script.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use larder::{Embedder, LanguageModel, Result};
 use super::script;
 use super::tools;
 
-/// What answers, what summarizes and what embeds.
+/// The models for conversations, summaries and embeddings.
 pub(crate) struct Models {
-    /// Continues the conversation, and knows the tools.
+    /// Continues the conversation, with tools.
     pub(super) chat: Arc<dyn LanguageModel>,
-    /// Writes summaries, and knows no tools.
+    /// Writes summaries, without tools.
     pub(super) summaries: Arc<dyn LanguageModel>,
-    /// Embeds notes and what is searched for.
+    /// Embeds notes and search texts.
     pub(super) embedder: Arc<dyn Embedder>,
     server: Option<ScriptedModelServer>,
 }
@@ -27,7 +27,7 @@ impl fmt::Debug for Models {
 }
 
 impl Models {
-    /// The models of a script, behind a server on the loopback.
+    /// Returns scripted models, behind a server on the loopback interface.
     pub(crate) async fn offline() -> Result<Self> {
         let server = ScriptedModelServer::start_with([], script::reply).await?;
         let models =
@@ -35,7 +35,7 @@ impl Models {
         Ok(Self { server: Some(server), ..models })
     }
 
-    /// The models of an OpenAI-compatible server: the one that answers and the one that embeds.
+    /// Returns the chat model and the embedding model of an OpenAI-compatible server.
     pub(crate) fn served(
         url: &str,
         key: Option<&str>,

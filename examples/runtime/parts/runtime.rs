@@ -1,4 +1,4 @@
-//! The runtime: two agents, their boards, and the order in which their tasks are done.
+//! The runtime: two agents, their boards, and the order of their tasks.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,11 +20,11 @@ use super::models::Models;
 use super::steps::Steps;
 use super::tools::Tools;
 
-/// How long a task stays with a runtime that has gone silent.
+/// The lease of a task. After a crash, the task becomes available when it expires.
 const LEASE: Duration = Duration::from_secs(3);
-/// How often to look whether a task has come free.
+/// The interval at which the runtime checks for an available task.
 const LOOK: Duration = Duration::from_millis(20);
-/// Both agents write to the session of this one.
+/// Both agents write to the session of this agent.
 const SHARED: &str = "trip";
 
 const TASKS: [(&str, &str); 3] = [
@@ -43,7 +43,7 @@ pub(crate) struct Runtime {
     pub(super) scout: Agent,
     worker: WorkerId,
     lease: Duration,
-    // The models' server ends with the runtime.
+    // Keeps the models' server running as long as the runtime.
     _models: Models,
 }
 
@@ -54,12 +54,12 @@ impl fmt::Debug for Runtime {
 }
 
 impl Runtime {
-    /// A runtime for one session, which tells what it does.
+    /// Creates a runtime for one session, with a log output.
     pub(crate) fn new(stores: Stores, models: Models, session: SessionId, tell: &Tell) -> Result<Self> {
         Self::with_lease(stores, models, session, tell, LEASE)
     }
 
-    /// A runtime whose tasks come free this long after it has gone silent.
+    /// Creates a runtime with this lease for its tasks.
     pub(crate) fn with_lease(
         stores: Stores,
         models: Models,
@@ -109,7 +109,7 @@ impl Runtime {
         })
     }
 
-    /// Works until all tasks are done; `None` where the steps ended before.
+    /// Works until all tasks are finished; returns `None` if the steps end earlier.
     pub(crate) async fn run(&self, steps: &Steps) -> Result<Option<()>> {
         tokio::select! {
             biased;
@@ -118,7 +118,7 @@ impl Runtime {
         }
     }
 
-    /// The tasks of the planner with their results.
+    /// Returns the tasks of the planner with their results.
     pub(crate) async fn answers(&self) -> Result<Vec<(String, String)>> {
         let tasks = self.planner.board.all().await?;
         Ok(tasks.into_iter().map(|task| (task.title, task.result.unwrap_or_default())).collect())
@@ -133,13 +133,14 @@ impl Runtime {
         Ok(())
     }
 
-    /// The next task: one that was begun before any other, then the scout's, then the planner's.
+    /// Returns the next task: first a task in progress, then the scout's, then the planner's.
     async fn next(&self) -> Result<Option<(&Agent, Claim)>> {
         let both = [&self.scout, &self.planner];
         for agent in both {
             let mut waited = false;
             while let Some(begun) = agent.board.begun().await? {
-                // Whoever began it may have died; then it comes free when its lease ends.
+                // The worker of the task may have died. Then the task becomes available when its lease
+                // expires.
                 if let Some(claim) = agent.board.claim_again(&begun, &self.worker).await? {
                     return Ok(Some((agent, claim)));
                 }
@@ -159,7 +160,7 @@ impl Runtime {
     }
 }
 
-/// The planner knows the whole session: the old part as a summary, the recent part word for word.
+/// The planner sees the whole session: old messages as a summary, recent messages verbatim.
 fn planner_context(
     stores: &Stores,
     models: &Models,
@@ -181,7 +182,7 @@ fn planner_context(
         .with_author(Author { agent: planner.clone(), role: Some(AgentRole::new("lead")?) }))
 }
 
-/// The scout needs what was said of late, and the pages that it read last.
+/// The scout sees the recent messages and the pages that it read last.
 fn scout_context(stores: &Stores, scout: &AgentId) -> Result<ContextConfig> {
     let pipeline = Pipeline::new().then(SelectiveToolCall::new(2)?).then(SlidingWindow::new(8)?);
     Ok(ContextConfig::new(stores.set().history()?)

@@ -1,7 +1,7 @@
-//! What the scripted model says: an answer for each turn of each task, chosen by what the request says of itself.
+//! The replies of the scripted model: one for each turn of each task, chosen by the content of the request.
 //!
-//! The server keeps no state. Two requests that say the same get the same answer, whichever process asks, so a run that
-//! was cut off goes on as it would have gone.
+//! The server keeps no state. Equal requests get equal replies from any process, so an interrupted run
+//! continues as if it had not been interrupted.
 
 use larder::model::{ScriptedReply, ScriptedRequest};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 /// The dimensions of the scripted embeddings.
 pub(crate) const DIMENSIONS: usize = 64;
 
-/// What a summary should not lose: a word to look for, and what to say of it.
+/// The facts that a summary should preserve: a word to search for, and the sentence for it.
 const FACTS: [(&str, &str); 6] = [
     ("weekend in Bergen", "The person plans a weekend in Bergen for two who like the sea."),
     ("Bryggen", "Bryggen is the old wharf; the fish market is next to it."),
@@ -19,7 +19,7 @@ const FACTS: [(&str, &str); 6] = [
     ("umbrella", "It rains often; an umbrella is no luxury."),
 ];
 
-/// The answer to a request.
+/// Returns the reply to a request.
 pub(super) fn reply(request: &ScriptedRequest) -> ScriptedReply {
     if request.path.ends_with("/embeddings") {
         return embeddings(&request.body);
@@ -31,7 +31,7 @@ pub(super) fn reply(request: &ScriptedRequest) -> ScriptedReply {
     }
 }
 
-/// The task and the turn that the instructions name; a request for a summary names none.
+/// Returns the task and the turn that the instructions name; `None` for a request for a summary.
 fn turn(instructions: &str) -> Option<(&str, u64)> {
     let (_, named) = instructions.rsplit_once("Task: ")?;
     let (task, rest) = named.split_once("; turn: ")?;
@@ -52,11 +52,13 @@ fn answer(task: &str, turn: u64) -> ScriptedReply {
         ("harbour", 1) => calls(&[
             (
                 "remember",
-                json!({"id": "wharf", "text": "Bryggen is the old wharf of Bergen, houses of wood from the time of the Hansa."}),
+                json!({"id": "wharf", "text": "Bryggen is the old wharf of Bergen, houses of wood from the \
+                    time of the Hansa."}),
             ),
             (
                 "remember",
-                json!({"id": "view", "text": "The funicular to Fløyen takes six minutes and gives the best view of the town and the sea."}),
+                json!({"id": "view", "text": "The funicular to Fløyen takes six minutes and gives the best \
+                    view of the town and the sea."}),
             ),
             ("relate", json!({"from": "Bryggen", "kind": "next_to", "to": "Fish market"})),
             ("relate", json!({"from": "Bryggen", "kind": "near", "to": "Fløyen funicular"})),
@@ -71,7 +73,8 @@ fn answer(task: &str, turn: u64) -> ScriptedReply {
         ("food", 1) => calls(&[
             (
                 "remember",
-                json!({"id": "fish", "text": "Fjellskål at the fish market serves the catch of the day; book before noon."}),
+                json!({"id": "fish", "text": "Fjellskål at the fish market serves the catch of the day; book \
+                    before noon."}),
             ),
             ("relate", json!({"from": "Fjellskål", "kind": "in", "to": "Fish market"})),
         ]),
@@ -88,8 +91,8 @@ fn answer(task: &str, turn: u64) -> ScriptedReply {
             ("recall", json!({"about": "view of the town and the sea"})),
         ]),
         ("write", _) => said(
-            "Saturday: Bryggen, then fish at Fjellskål. Sunday: the funicular to Fløyen. Sleep at Hotel Havn, and take \
-             an umbrella.",
+            "Saturday: Bryggen, then fish at Fjellskål. Sunday: the funicular to Fløyen. Sleep at Hotel \
+             Havn, and take an umbrella.",
         ),
         _ => said("I have nothing to add."),
     }
@@ -109,14 +112,14 @@ fn calls(calls: &[(&str, Value)]) -> ScriptedReply {
     ScriptedReply::message(&message, "tool_calls")
 }
 
-/// All facts that stand in what is to be summarized, an earlier summary included.
+/// Returns all facts in the text to summarize, which includes an earlier summary.
 fn summary(body: &Value) -> String {
     let text = body["messages"].to_string();
     let facts = FACTS.iter().filter(|(word, _)| text.contains(word));
     facts.map(|(_, fact)| *fact).collect::<Vec<_>>().join(" ")
 }
 
-/// Embeddings by words: texts that share words are near each other.
+/// Returns embeddings by words: texts that share words are near each other.
 fn embeddings(body: &Value) -> ScriptedReply {
     let texts = body["input"].as_array().into_iter().flatten().filter_map(Value::as_str);
     ScriptedReply::embeddings(&texts.map(embedding).collect::<Vec<_>>())

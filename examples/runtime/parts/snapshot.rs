@@ -1,4 +1,4 @@
-//! All that the runtime left in the stores, for comparing two runs.
+//! The stored data of the runtime, for comparing two runs.
 
 use larder::{EntityQuery, HistoryProviderExt, PageRequest, RelationshipQuery, Result, TaskStatus};
 use serde_json::{Value, json};
@@ -8,7 +8,8 @@ use super::runtime::Runtime;
 const ITEMS_MAX: usize = 1_000;
 
 impl Runtime {
-    /// Messages, tasks, notes, graph and summary, without what differs from run to run: times, tokens and revisions.
+    /// Returns messages, tasks, notes, graph and summary, without values that differ between runs: times,
+    /// tokens and revisions.
     pub(crate) async fn snapshot(&self) -> Result<Value> {
         let thread = self.planner.context.thread(&self.session);
         let mut messages = Vec::new();
@@ -39,7 +40,7 @@ impl Runtime {
         }))
     }
 
-    /// How many tasks are done.
+    /// Returns the number of finished tasks.
     pub(crate) async fn done(&self) -> Result<usize> {
         let mut done = 0;
         for board in [&self.planner.board, &self.scout.board] {

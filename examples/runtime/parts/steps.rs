@@ -1,13 +1,13 @@
-//! The points at which a run can be cut off.
+//! The points at which a run can be interrupted.
 
 use std::future::pending;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::Notify;
 
-/// Counts the steps of a run and, where it is told to, lets it stand still at one of them for good.
+/// Counts the steps of a run, and optionally blocks the run forever at one of them.
 ///
-/// A run that stands still is dropped, which is to it what the death of its process is.
+/// Dropping a blocked run has the same effect on it as the death of its process.
 #[derive(Debug)]
 pub(crate) struct Steps {
     made: AtomicU64,
@@ -16,22 +16,22 @@ pub(crate) struct Steps {
 }
 
 impl Steps {
-    /// To the end.
+    /// Runs to the end.
     pub(crate) fn all() -> Self {
         Self { made: AtomicU64::new(0), until: None, stopped: Notify::new() }
     }
 
-    /// To the step of this number, the first being 1.
+    /// Runs to the step of this number; the first step is 1.
     pub(crate) fn until(step: u64) -> Self {
         Self { until: Some(step), ..Self::all() }
     }
 
-    /// How many steps were made.
+    /// Returns the number of steps so far.
     pub(crate) fn made(&self) -> u64 {
         self.made.load(Ordering::Relaxed)
     }
 
-    /// Stands before or after something that is stored.
+    /// Marks a point before or after a write to a store.
     pub(super) async fn pass(&self) {
         let made = self.made.fetch_add(1, Ordering::Relaxed) + 1;
         if self.until.is_some_and(|until| made >= until) {
@@ -40,7 +40,7 @@ impl Steps {
         }
     }
 
-    /// Ready when the run stands still.
+    /// Completes when the run blocks.
     pub(super) async fn stopped(&self) {
         self.stopped.notified().await;
     }

@@ -1,4 +1,4 @@
-//! What the agents can do. Each tool may run again after a crash: doing it twice is doing it once.
+//! The tools of the agents. Each tool is idempotent, because it may run again after a crash.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,29 +14,29 @@ use serde_json::{Value, json};
 
 use super::board::Board;
 
-/// Hits of a search.
+/// The maximum number of hits of a search.
 const HITS_MAX: usize = 2;
 
 const GUIDE: [(&str, &str); 2] = [
     (
         "Bryggen",
-        "Bryggen is the row of wooden houses along the eastern side of the harbour. Merchants of the Hanseatic League \
-         lived and traded here for four centuries; fire took the houses many times, and each time they were built again \
-         on the old ground. Sixty-two of them stand today, with workshops, galleries and two museums. Go early, before \
-         the ships arrive. The fish market is five minutes away at the head of the harbour, and so is the lower station \
-         of the funicular to Fløyen, which takes six minutes to the top. It rains on two days of three: bring an \
-         umbrella.",
+        "Bryggen is the row of wooden houses along the eastern side of the harbour. Merchants of the \
+         Hanseatic League lived and traded here for four centuries; fire took the houses many times, and \
+         each time they were built again on the old ground. Sixty-two of them stand today, with workshops, \
+         galleries and two museums. Go early, before the ships arrive. The fish market is five minutes away \
+         at the head of the harbour, and so is the lower station of the funicular to Fløyen, which takes six \
+         minutes to the top. It rains on two days of three: bring an umbrella.",
     ),
     (
         "Fish market",
-        "The fish market lies at the head of the harbour, half of it under a roof since 2012. Stalls sell salmon, \
-         shrimps and crab to take away, most of them from seven in the morning. Of the restaurants inside, Fjellskål is \
-         the one that buyers go to themselves: it serves the catch of the day. Tables for the evening are gone by noon, \
-         so book before.",
+        "The fish market lies at the head of the harbour, half of it under a roof since 2012. Stalls sell \
+         salmon, shrimps and crab to take away, most of them from seven in the morning. Of the restaurants \
+         inside, Fjellskål is the one that buyers go to themselves: it serves the catch of the day. Tables \
+         for the evening are gone by noon, so book before.",
     ),
 ];
 
-/// The tools as the model's server wants them described.
+/// Returns the descriptions of the tools for the model's server.
 pub(super) fn descriptions() -> Vec<Value> {
     [
         ("read_guide", "Reads the guide book's page about a place.", &["place"][..]),
@@ -52,19 +52,22 @@ pub(super) fn descriptions() -> Vec<Value> {
         let properties: serde_json::Map<String, Value> =
             parameters.iter().map(|name| ((*name).to_owned(), json!({"type": "string"}))).collect();
         let schema = json!({"type": "object", "properties": properties, "required": parameters});
-        json!({"type": "function", "function": {"name": name, "description": description, "parameters": schema}})
+        json!({
+            "type": "function",
+            "function": {"name": name, "description": description, "parameters": schema},
+        })
     })
     .collect()
 }
 
-/// The tools, with the stores that they work on.
+/// The tools, with the stores that they use.
 #[derive(Clone)]
 pub(super) struct Tools {
     pub(super) vectors: Arc<dyn VectorStore>,
     pub(super) notes: CollectionName,
     pub(super) graph: Arc<dyn GraphStore>,
     pub(super) embedder: Arc<dyn Embedder>,
-    /// Where delegated tasks go.
+    /// The board for delegated tasks.
     pub(super) scout: Board,
 }
 
@@ -100,7 +103,8 @@ struct Relation {
 }
 
 impl Tools {
-    /// Runs what the model asks for. What the model got wrong is told to it; what the stores could not do is an error.
+    /// Runs a tool call. An error in the call becomes its result for the model; an error of a store is
+    /// returned.
     pub(super) async fn run(&self, call: &ToolCall) -> Result<ToolResult> {
         match self.answer(call).await {
             Ok(text) => Ok(ToolResult::new(&call.id, text)),
@@ -150,7 +154,7 @@ impl Tools {
         Ok("noted".to_owned())
     }
 
-    /// The notes that are nearest to a text, best first.
+    /// Returns the notes nearest to a text, best first.
     pub(super) async fn search(&self, text: &str) -> Result<Vec<String>> {
         let request = SearchRequest::new(self.embed(text).await?).with_limit(HITS_MAX).with_score_min(0.2);
         let hits = self.vectors.search(&self.notes, &request).await?;

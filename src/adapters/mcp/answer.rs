@@ -1,27 +1,28 @@
-//! How much a tool answers: whole items while they fit, long texts cut where it is said.
+//! The size limits of results: listings contain whole items, and long texts are cut and marked.
 
 use larder_kernel::{Error, ErrorKind, Result, check};
 use serde::Serialize;
 
-/// Most bytes of JSON that one tool or resource answers with.
+/// The maximum size of the JSON in one tool or resource result, in bytes.
 ///
-/// Content comes twice in a tool's result, as text and as JSON, and text is escaped once more; so a result stays below
-/// the 4 MiB that a value of the key-value store, and with it a kept event, may have.
+/// A tool result contains its content twice, as text and as JSON, and escapes the text once more. With this
+/// limit, a result stays below the 4 MiB limit of key-value values, so a store can keep it as an event.
 pub const RESULT_BYTES_MAX: usize = 1024 * 1024;
 
-/// Bytes that a listing may still use.
+/// The bytes that a listing may still use.
 pub(crate) struct Room {
     left: usize,
     empty: bool,
 }
 
 impl Room {
-    /// An answer's room, less what surrounds the items.
+    /// Creates the budget of one result, without the part around the items.
     pub(crate) fn new() -> Self {
         Self { left: RESULT_BYTES_MAX - 64 * 1024, empty: true }
     }
 
-    /// Whether the item still fits; the first always does, as no item is larger than an answer may be.
+    /// Returns whether the item still fits. The first item always fits, because no item exceeds the limit of
+    /// a result.
     pub(crate) fn takes<T: Serialize>(&mut self, item: &T) -> Result<bool> {
         let bytes = size(item)?;
         if !self.empty && bytes > self.left {
@@ -33,14 +34,14 @@ impl Room {
     }
 }
 
-/// Bytes of an item as JSON.
+/// Returns the size of an item as JSON, in bytes.
 pub(crate) fn size<T: Serialize>(item: &T) -> Result<usize> {
     let json = serde_json::to_vec(item);
     json.map(|json| json.len())
         .map_err(|_| Error::new(ErrorKind::Unexpected, "mcp.answer", "a value that JSON cannot express"))
 }
 
-/// Refuses an answer that is too large, with what helps.
+/// Refuses a result that is too large, with a hint for the caller.
 pub(crate) fn check_size(operation: &'static str, bytes: usize, what_helps: &'static str) -> Result<()> {
     if bytes <= RESULT_BYTES_MAX {
         return Ok(());
@@ -49,12 +50,12 @@ pub(crate) fn check_size(operation: &'static str, bytes: usize, what_helps: &'st
     Err(error.with_limit(check::size(bytes), check::size(RESULT_BYTES_MAX)))
 }
 
-/// The beginning of a text, of at most `bytes_max` bytes and whole characters.
+/// Returns the start of a text: whole characters, at most `bytes_max` bytes.
 pub(crate) fn cut(text: &str, bytes_max: usize) -> &str {
     &text[..text.floor_char_boundary(bytes_max)]
 }
 
-/// A piece of a text from a byte on, and where the next one begins.
+/// Returns a piece of a text from a byte offset, and the offset of the next piece.
 pub(crate) fn piece<'a>(
     operation: &'static str,
     text: &'a str,

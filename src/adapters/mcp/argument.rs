@@ -1,4 +1,4 @@
-//! What tools are given: read strictly, and checked by the kernel before any store is asked.
+//! Tool arguments: parsed strictly, and validated by the kernel before any store call.
 
 use std::borrow::Cow;
 use std::str::FromStr;
@@ -15,14 +15,14 @@ use serde_json::Value;
 use super::cursor;
 use super::failure::Failure;
 
-/// Most items that one call lists.
+/// The maximum number of items that one call lists.
 pub(crate) const LIST_ITEMS_MAX: usize = 200;
-/// Items that a call lists where it does not say how many.
+/// The number of items that a call lists without a limit.
 pub(crate) const LIST_ITEMS_DEFAULT: usize = 50;
-/// Longest text to search for, in bytes.
+/// The maximum length of a search text, in bytes.
 pub(crate) const QUERY_BYTES_MAX: usize = 1_024;
 
-/// Reads a tool's arguments. What is refused is named by its place and by what would be allowed, never by what it was.
+/// Parses the arguments of a tool. An error names the position and the allowed values, never the given value.
 pub(crate) fn read<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, Failure> {
     serde_path_to_error::deserialize(Value::Object(arguments)).map_err(|error| {
         let path = error.path().to_string();
@@ -36,7 +36,7 @@ pub(crate) fn read<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, Fail
     })
 }
 
-/// An id as it stands in a schema. The kernel's newtypes check it.
+/// An id as a schema describes it. The kernel's newtypes validate it.
 #[derive(Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Id(String);
@@ -61,14 +61,14 @@ impl JsonSchema for Id {
     }
 }
 
-/// How much of a listing is asked for.
+/// The requested part of a listing.
 #[derive(Deserialize, JsonSchema, Default)]
 #[schemars(crate = "rmcp::schemars", inline)]
 #[serde(transparent)]
 pub(crate) struct Limit(#[schemars(range(min = 1, max = 200))] pub(crate) Option<usize>);
 
 impl Limit {
-    /// The number of items, 1 to [`LIST_ITEMS_MAX`].
+    /// Returns the number of items, 1 to [`LIST_ITEMS_MAX`].
     pub(crate) fn items(&self, operation: &'static str) -> Result<usize> {
         let items = self.0.unwrap_or(LIST_ITEMS_DEFAULT);
         check::batch(operation, "limit", items, LIST_ITEMS_MAX)?;
@@ -76,7 +76,7 @@ impl Limit {
     }
 }
 
-/// The page that a cursor and a limit ask for.
+/// Returns the page that a cursor and a limit select.
 pub(crate) fn page<K: DeserializeOwned>(
     operation: &'static str,
     cursor: Option<&str>,
@@ -87,18 +87,18 @@ pub(crate) fn page<K: DeserializeOwned>(
     Ok(PageRequest { after, limit })
 }
 
-/// Text to search for, in lower case.
+/// Returns the search text in lower case.
 pub(crate) fn query(operation: &'static str, text: &str) -> Result<String> {
     check::batch(operation, "query", text.len(), QUERY_BYTES_MAX)?;
     Ok(text.to_lowercase())
 }
 
-/// Makes an id of an argument that the kernel's newtype calls by another name.
+/// Converts an argument into an id and reports errors under the argument's name.
 pub(crate) fn named<T>(field: &'static str, made: Result<T>) -> Result<T> {
     made.map_err(|error| error.with_field(field))
 }
 
-/// Makes an id of an argument that may be absent.
+/// Converts an optional argument into an id.
 pub(crate) fn optional<T: FromStr<Err = Error>>(id: Option<&Id>) -> Result<Option<T>> {
     id.map(|id| id.as_ref().parse()).transpose()
 }

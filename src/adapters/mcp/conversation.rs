@@ -1,4 +1,4 @@
-//! Tools over conversations: what there is, what was said, and where something was said.
+//! Tools over conversations: listing, reading and searching.
 
 mod read;
 mod search;
@@ -16,7 +16,7 @@ use super::registry::{Effect, Entry, Shared, entry};
 
 pub(crate) use read::newest;
 
-/// The tools of this room.
+/// Returns the conversation tools.
 pub(crate) fn entries() -> Vec<Entry> {
     vec![
         entry(
@@ -24,7 +24,8 @@ pub(crate) fn entries() -> Vec<Entry> {
             Effect::Reads,
             "conversation_list",
             "List conversations",
-            "Lists the stored conversations, of one agent or of all, with the number and size of their messages.",
+            "Lists the stored conversations of one agent or of all agents, with the number and size of their \
+             messages.",
             list,
         ),
         entry(
@@ -32,8 +33,8 @@ pub(crate) fn entries() -> Vec<Entry> {
             Effect::Reads,
             "conversation_read",
             "Read a conversation",
-            "Reads messages of a conversation, oldest first: the newest ones, those before a message, or those after \
-             one. Long texts are cut; conversation_message reads a message whole.",
+            "Reads messages of a conversation, oldest first: the newest messages, or the messages before or \
+             after a position. Long texts are cut; conversation_message reads a whole message.",
             read::read,
         ),
         entry(
@@ -41,7 +42,7 @@ pub(crate) fn entries() -> Vec<Entry> {
             Effect::Reads,
             "conversation_message",
             "Read one message whole",
-            "Reads one message of a conversation as JSON, in pieces where it is long.",
+            "Reads one message of a conversation as JSON, in pieces if it is long.",
             read::message,
         ),
         entry(
@@ -49,9 +50,10 @@ pub(crate) fn entries() -> Vec<Entry> {
             Effect::Reads,
             "conversation_search",
             "Search conversations",
-            "Finds messages by a text in them, and by who wrote them, in one conversation, in those of an agent, or in \
-             all. In each conversation the newest come first. One call looks at a bounded number of messages: an answer \
-             with a cursor has more to search, even where it found nothing.",
+            "Finds messages by text and author, in one conversation, in the conversations of an agent, or in \
+             all conversations. In each conversation, the newest messages come first. One call scans a \
+             limited number of messages: if the result has a cursor, more messages remain to search, even \
+             if this call found none.",
             search::search,
         ),
     ]
@@ -61,12 +63,12 @@ pub(crate) fn entries() -> Vec<Entry> {
 #[schemars(crate = "rmcp::schemars")]
 #[serde(deny_unknown_fields)]
 struct ListInput {
-    /// Only the conversations of this agent.
+    /// List only conversations of this agent.
     agent: Option<Id>,
-    /// Most conversations to list; 50 unless said.
+    /// The maximum number of conversations; the default is 50.
     #[serde(default)]
     limit: Limit,
-    /// The `next_cursor` of the answer before.
+    /// The `next_cursor` of the previous result.
     cursor: Option<String>,
 }
 
@@ -74,7 +76,7 @@ struct ListInput {
 #[schemars(crate = "rmcp::schemars")]
 struct ListOutput {
     conversations: Vec<ConversationView>,
-    /// Where the list goes on; absent at its end.
+    /// The cursor of the next page; absent at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_cursor: Option<String>,
 }
@@ -84,11 +86,11 @@ struct ListOutput {
 struct ConversationView {
     agent: String,
     session: String,
-    /// How many messages it holds.
+    /// The number of messages.
     messages: u64,
-    /// Their size.
+    /// The size of the messages, in bytes.
     bytes: u64,
-    /// The greatest number given to a message or an event of it.
+    /// The highest sequence number of its messages and events.
     last_seq: i64,
 }
 

@@ -1,4 +1,4 @@
-//! Where a listing goes on, as an opaque word.
+//! Opaque cursors: the position at which a listing continues.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -6,18 +6,18 @@ use larder_kernel::{Error, ErrorKind, Result, check};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Longest cursor, in bytes: three ids of 512 bytes, each byte escaped, in base64.
+/// The maximum length of a cursor, in bytes: three ids of 512 bytes, with every byte escaped, in base64.
 const CURSOR_BYTES_MAX: usize = 16 * 1024;
 
-/// The word for a place.
+/// Encodes a position as a cursor.
 pub(crate) fn encode<T: Serialize>(place: &T) -> Result<String> {
     let json = serde_json::to_vec(place);
     let json =
-        json.map_err(|_| Error::new(ErrorKind::Unexpected, "mcp.cursor", "a place that JSON lacks"))?;
+        json.map_err(|_| Error::new(ErrorKind::Unexpected, "mcp.cursor", "a position that JSON lacks"))?;
     Ok(URL_SAFE_NO_PAD.encode(json))
 }
 
-/// The place that a word stands for.
+/// Decodes the position in a cursor.
 pub(crate) fn decode<T: DeserializeOwned>(operation: &'static str, cursor: &str) -> Result<T> {
     check::text(operation, "cursor", cursor, CURSOR_BYTES_MAX)?;
     let json = URL_SAFE_NO_PAD.decode(cursor).ok();

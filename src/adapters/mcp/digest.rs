@@ -1,11 +1,12 @@
-//! Names made of names.
+//! Names derived from other names.
 
 use larder_kernel::check;
 use sha2::{Digest as _, Sha256};
 
 use larder_agents::hex::hex;
 
-/// The same 64 characters for the same texts. Lengths stand before the texts, so that no two lists of them run into one.
+/// Returns the same 64 characters for the same texts. The length of each text is hashed before the text, so
+/// different lists cannot produce the same input.
 pub(crate) fn digest(texts: &[&str]) -> String {
     let mut digest = Sha256::new();
     for text in texts {

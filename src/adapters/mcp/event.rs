@@ -21,15 +21,16 @@ use serde::{Deserialize, Serialize};
 
 const BUCKET: &str = "larder.mcp.events";
 const REPLAY: &str = "mcp.events.replay";
-/// How long an event can be replayed.
+/// The time for which an event can be replayed.
 const TTL: Duration = Duration::from_secs(3600);
 
-/// rmcp's [`EventStore`] over a [`KeyValueStore`]: what was said on a stream, for clients that lost their connection.
+/// rmcp's [`EventStore`] over a [`KeyValueStore`]: the messages of a stream, for clients that lost their
+/// connection.
 ///
-/// Events lie in the bucket `larder.mcp.events` for an hour unless [`with_ttl`](Self::with_ttl) says otherwise. The
-/// revision of its write is an event's place, so events of all instances have one order, and a resumed stream goes on
-/// with what any of them adds: it ends with the response to its request. An event's id cannot be guessed, and belongs to
-/// its stream.
+/// Events are stored in the bucket `larder.mcp.events`, for one hour by default (see
+/// [`with_ttl`](Self::with_ttl)). The revision of the write orders the events, so the events of all instances
+/// have one order. A resumed stream continues with events of any instance and ends with the response to its
+/// request. The id of an event cannot be guessed and belongs to one stream.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -52,7 +53,7 @@ pub struct KeyValueEventStore {
     ttl: Duration,
 }
 
-/// An event as it is stored.
+/// A stored event.
 #[derive(Serialize, Deserialize)]
 struct Kept {
     message: Option<ServerJsonRpcMessage>,
@@ -60,14 +61,14 @@ struct Kept {
 }
 
 impl KeyValueEventStore {
-    /// Keeps events in this store.
+    /// Creates an event store over a key-value store.
     #[must_use]
     pub fn new(store: impl Into<Arc<dyn KeyValueStore>>) -> Self {
         Self { store: store.into(), ttl: TTL }
     }
 
-    /// Sets how long an event can be replayed, to the millisecond. Less than 1 ms or more than 100 years is refused with
-    /// `InvalidInput` when an event is stored.
+    /// Sets the time for which an event can be replayed, to the millisecond. A time below 1 ms or above 100
+    /// years is refused with `InvalidInput` when an event is stored.
     #[must_use]
     pub fn with_ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
@@ -104,7 +105,8 @@ impl KeyValueEventStore {
     }
 }
 
-/// What the keys of a stream's events begin with. The stream's id holds the session's, which is a secret of its client.
+/// Returns the key prefix of a stream's events. It is a digest, because the stream's id contains the
+/// session's id, which is a secret of its client.
 fn prefix(stream: &str) -> String {
     format!("{}/", digest(&[stream]))
 }
@@ -118,13 +120,13 @@ fn read(value: &[u8]) -> Result<Kept> {
         .map_err(|_| Error::new(ErrorKind::Corrupt, REPLAY, "the event does not read back as one"))
 }
 
-/// Whether nothing follows: the answer to a request is the last event of the request's stream.
+/// Returns whether nothing follows: the response to a request is the last event of the request's stream.
 fn ends_its_stream(kept: &Kept) -> bool {
     matches!(kept.message, Some(JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_)))
 }
 
-/// The changes of a stream's keys as events. rmcp wants a stream that threads may share, which no `KeyValueEvents` is by
-/// itself; the mutex makes it one and is never locked.
+/// The changes of a stream's keys as events. rmcp requires a stream that is `Sync`, and `KeyValueEvents` is
+/// not. The mutex makes it `Sync` and is never locked.
 struct Replay {
     events: Option<Mutex<KeyValueEvents>>,
 }
@@ -148,9 +150,9 @@ impl Stream for Replay {
                     }
                     return Poll::Ready(Some(event));
                 }
-                // A key that was deleted or does not read back is no event that a client can be given.
+                // Skips a deleted key and an unreadable value: neither is an event for the client.
                 Some(Ok(None)) => {}
-                // The client comes again with the last event it saw, and is told then what is wrong.
+                // The client reconnects with its last event and receives the error then.
                 Some(Err(_)) | None => {
                     self.events = None;
                     return Poll::Ready(None);
@@ -160,7 +162,7 @@ impl Stream for Replay {
     }
 }
 
-/// The event that a change is, and whether it is its stream's last.
+/// Returns the event of a change, and whether it is the last of its stream.
 fn message(change: KeyValueEvent) -> Option<(ServerSseMessage, bool)> {
     let KeyValueEventKind::Put { value, .. } = change.kind else {
         return None;

@@ -1,16 +1,16 @@
-//! How a refused or failed call reads to the client.
+//! The errors that a client receives for refused and failed calls.
 
 use larder_kernel::{Error, ErrorKind, Outcome};
 use rmcp::ErrorData;
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Map, Value, json};
 
-/// Why a call has no answer.
+/// The reason why a call failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// An argument that the tool's schema does not allow: which, and what would be allowed.
+    /// An argument that the tool's schema does not allow: its name and the allowed values.
     Argument { field: String, expected: String },
-    /// What a check or a store said.
+    /// An error of a validation or a store.
     Store(Error),
 }
 
@@ -46,14 +46,14 @@ impl Failure {
         }
     }
 
-    /// As the result of a tool: the model reads it and can do better.
+    /// Returns the error as a tool result, so that the model can read it and correct the call.
     pub(crate) fn into_result(self) -> CallToolResult {
         let mut result = CallToolResult::error(vec![ContentBlock::text(self.sentence())]);
         result.structured_content = Some(json!({ "error": self.value() }));
         result
     }
 
-    /// As an error of the protocol, for what is no tool.
+    /// Returns the error as a protocol error, for requests other than tool calls.
     pub(crate) fn into_protocol(self) -> ErrorData {
         let kind = match &self {
             Self::Argument { .. } => ErrorKind::InvalidInput,

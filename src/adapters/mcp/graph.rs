@@ -1,8 +1,8 @@
-//! Tools over the graph: a memory of entities, what was observed of them, and how they relate.
+//! Tools over the graph: a memory of entities, their observations and their relationships.
 //!
-//! Observations are texts in the property `observations` of their entity, so that other programs read them as they read
-//! any property. The graph has no conditional write, so one server adds and removes them one call after the other; two
-//! servers that change the same entity at the same instant can lose one of the changes.
+//! Observations are texts in the property `observations` of their entity, so other programs read them like
+//! any property. The graph has no conditional write, so a server serializes its own changes of observations.
+//! Two servers that change the same entity at the same time can lose one of the changes.
 
 mod find;
 mod view;
@@ -14,7 +14,7 @@ use super::registry::{Effect, Entry, entry};
 
 pub(crate) use view::EntityView;
 
-/// The tools of this room.
+/// Returns the graph tools.
 pub(crate) fn entries() -> Vec<Entry> {
     let mut entries = written();
     entries.extend(read());
@@ -28,8 +28,8 @@ fn written() -> Vec<Entry> {
             Effect::Replaces,
             "graph_upsert_entities",
             "Write entities",
-            "Writes entities of the memory graph, all or none: new ones, and replacements of those that are there, whose \
-             properties and observations go. Relationships stay.",
+            "Writes entities of the memory graph, all or none. It replaces existing entities, including \
+             their properties and observations, and keeps their relationships.",
             write::upsert_entities,
         ),
         entry(
@@ -37,8 +37,8 @@ fn written() -> Vec<Entry> {
             Effect::Replaces,
             "graph_upsert_relationships",
             "Write relationships",
-            "Writes directed relationships between entities that are there, all or none. Without an id, a relationship of \
-             the same type between the same two entities is the same relationship.",
+            "Writes directed relationships between existing entities, all or none. Without an id, a \
+             relationship of the same type between the same two entities is the same relationship.",
             write::upsert_relationships,
         ),
         entry(
@@ -46,7 +46,7 @@ fn written() -> Vec<Entry> {
             Effect::AddsOnce,
             "graph_add_observations",
             "Add observations",
-            "Adds texts to what is known of an entity; those that are known already are left out.",
+            "Adds texts to the observations of an entity, and skips texts that are already there.",
             write::add_observations,
         ),
         entry(
@@ -54,7 +54,7 @@ fn written() -> Vec<Entry> {
             Effect::Replaces,
             "graph_remove_observations",
             "Remove observations",
-            "Removes texts from what is known of an entity.",
+            "Removes texts from the observations of an entity.",
             write::remove_observations,
         ),
         entry(
@@ -91,8 +91,8 @@ fn read() -> Vec<Entry> {
             Effect::Reads,
             "graph_neighbors",
             "Walk from an entity",
-            "Reads what is connected with an entity within a number of hops: the entities, nearest first, and the \
-             relationships among them.",
+            "Reads the entities within a number of hops of an entity, nearest first, and the relationships \
+             between them.",
             find::neighbors,
         ),
         entry(
@@ -100,8 +100,9 @@ fn read() -> Vec<Entry> {
             Effect::Reads,
             "graph_search",
             "Search entities",
-            "Finds entities by type, by equal properties, and by a text in their id, type, properties or observations. One \
-             call looks at a bounded number of entities: an answer with a cursor has more to search.",
+            "Finds entities by type, by equal properties, and by a text in their id, type, properties or \
+             observations. One call scans a limited number of entities: if the result has a cursor, more \
+             entities remain to search.",
             find::search,
         ),
         entry(
@@ -109,7 +110,7 @@ fn read() -> Vec<Entry> {
             Effect::Reads,
             "graph_relationships",
             "Find relationships",
-            "Lists relationships by type and by the entities at which they begin and end.",
+            "Lists relationships by type, source entity and target entity.",
             find::relationships,
         ),
     ]

@@ -27,26 +27,27 @@ use super::server::McpServer;
 use super::session::KeyValueSessionStore;
 
 const OPERATION: &str = "mcp.serve_http";
-/// Where the server answers.
+/// The path of the endpoint.
 const PATH: &str = "/mcp";
-/// Connections at once; a further one waits until another ends.
+/// The maximum number of concurrent connections. A further connection waits until another ends.
 const CONNECTIONS_MAX: usize = 512;
-/// Largest message of a client, as large as one over standard input may be.
+/// The maximum size of a client message, the same as over standard input, in bytes.
 const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// How long a client may take to send the head of a request.
+/// The time limit for the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long connections may take to end when the server does.
+/// The time limit for open connections when the server stops.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
-/// Names by which a client on this machine calls it.
+/// The host names of this machine.
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
 type Answer = Response<BoxBody<Bytes, Infallible>>;
 type Service = StreamableHttpService<McpServer, LocalSessionManager>;
 
-/// Who may speak to a server over HTTP, and what it remembers of them.
+/// The access rules of a server over HTTP, and its storage for sessions.
 ///
-/// By default clients on this machine, called by a name of loopback in `Host`, and no web page: a request with an `Origin`
-/// that is not allowed is `403`, as the MCP standard demands against DNS rebinding.
+/// By default, the server accepts only clients on this machine that use a loopback name in `Host`, and no web
+/// pages. A request with an `Origin` that is not allowed gets status `403`, as the MCP standard requires
+/// against DNS rebinding.
 #[derive(Clone, Default)]
 pub struct HttpOptions {
     hosts: Vec<String>,
@@ -56,35 +57,35 @@ pub struct HttpOptions {
 }
 
 impl HttpOptions {
-    /// Clients on this machine only.
+    /// Creates options that accept only clients on this machine.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Also answers to this name in `Host`, such as `memory.example.com` or `memory.example.com:8080`.
+    /// Accepts this name in `Host`, such as `memory.example.com` or `memory.example.com:8080`.
     #[must_use]
     pub fn with_host(mut self, host: impl Into<String>) -> Self {
         self.hosts.push(host.into());
         self
     }
 
-    /// Also answers web pages of this origin, such as `https://app.example.com:443` or `http://localhost:*`.
+    /// Accepts web pages of this origin, such as `https://app.example.com:443` or `http://localhost:*`.
     #[must_use]
     pub fn with_origin(mut self, origin: impl Into<String>) -> Self {
         self.origins.push(origin.into());
         self
     }
 
-    /// Answers only requests that bear this token: `Authorization: Bearer TOKEN`. Only its hash is kept.
+    /// Requires this token in every request: `Authorization: Bearer TOKEN`. The options keep only its hash.
     #[must_use]
     pub fn with_token(mut self, token: &str) -> Self {
         self.token = Some(Sha256::digest(token).into());
         self
     }
 
-    /// Keeps sessions for a day and the events of their streams for an hour in this store, so that clients go on after a
-    /// restart and resume streams whose connection was lost.
+    /// Sets the store for sessions, kept for a day, and for stream events, kept for an hour. With it, clients
+    /// continue after a restart and resume streams after a lost connection.
     #[must_use]
     pub fn with_sessions(mut self, store: impl Into<Arc<dyn KeyValueStore>>) -> Self {
         self.sessions = Some(store.into());
@@ -124,9 +125,10 @@ impl fmt::Debug for HttpOptions {
     }
 }
 
-/// Serves clients over streamable HTTP at the path `/mcp` until `stop` is ready, and then ends within five seconds.
+/// Serves clients over streamable HTTP at the path `/mcp` until `stop` completes, then ends within five
+/// seconds.
 ///
-/// There is no TLS: beyond this machine, put a proxy with it before the server.
+/// The server has no TLS. To serve other machines, put a TLS proxy in front of it.
 ///
 /// ```no_run
 /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
@@ -141,11 +143,11 @@ impl fmt::Debug for HttpOptions {
 /// ```
 ///
 /// # Errors
-/// `InvalidInput` naming `token` where the listener can be reached from other machines and no token is asked for;
-/// `Unavailable` where the listener is broken.
+/// `InvalidInput` naming `token` if other machines can reach the listener and the options have no token;
+/// `Unavailable` if the listener fails.
 ///
 /// # Cancellation
-/// Dropping the future ends the listening at once; connections that are open end with the runtime.
+/// Dropping the future stops the listener immediately; open connections end with the runtime.
 pub async fn serve_http(
     listener: TcpListener,
     server: McpServer,
@@ -174,7 +176,8 @@ pub async fn serve_http(
             accepted = accept => accepted,
         };
         let Some((stream, place)) = accepted else {
-            // Out of file descriptors, or a client that left: neither is cured by asking again at once.
+            // The process has no free file descriptors or the client left. An immediate retry helps in
+            // neither case.
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
@@ -189,13 +192,13 @@ pub async fn serve_http(
             .serve_connection(TokioIo::new(stream), answer);
         let connection = graceful.watch(connection);
         tokio::spawn(async move {
-            // A connection that breaks concerns its client alone, who sees it.
+            // A broken connection concerns only its client, which sees it.
             let _ = connection.await;
             drop(place);
         });
     }
     ended.cancel();
-    // What does not end by itself is cut off with the runtime.
+    // Connections that do not end in time are cut off with the runtime.
     let _ = tokio::time::timeout(END_TIMEOUT, graceful.shutdown()).await;
     Ok(())
 }
@@ -212,7 +215,8 @@ async fn respond(service: &Service, token: Option<&[u8; 32]>, request: Request<I
     service.handle(request).await
 }
 
-/// Whether the header bears the token. Hashes are compared, so the time that it takes tells nothing of the token.
+/// Returns whether the header contains the token. It compares hashes, so the duration reveals nothing about
+/// the token.
 fn bears(header: Option<&HeaderValue>, token: &[u8; 32]) -> bool {
     let Some((scheme, given)) = header.and_then(|value| value.to_str().ok()?.split_once(' ')) else {
         return false;

@@ -19,12 +19,12 @@ use super::argument::{Id, Limit, not_both, page};
 use super::registry::{Effect, Entry, Shared, entry};
 use super::{OWN_BUCKETS, cursor};
 
-/// The bucket in which notes lie unless a call names another.
+/// The default bucket of notes.
 pub const NOTES_BUCKET: &str = "notes";
-/// Bytes of one piece of a note.
+/// The size of one piece of a note, in bytes.
 const PIECE_BYTES: usize = 256 * 1024;
 
-/// The tools of this room.
+/// Returns the note tools.
 pub(crate) fn entries() -> Vec<Entry> {
     vec![
         entry(
@@ -32,8 +32,9 @@ pub(crate) fn entries() -> Vec<Entry> {
             Effect::Replaces,
             "note_put",
             "Write a note",
-            "Writes a text under a key. Give `if_revision` with the revision that you read to write only over that \
-             version, or `if_absent` to write only where nothing is; else the text replaces what was there.",
+            "Writes a text under a key. With `if_revision`, it writes only if the note still has the \
+             revision that you read. With `if_absent`, it writes only if the key does not exist. Otherwise, \
+             it replaces the text.",
             put,
         ),
         entry(
@@ -41,7 +42,7 @@ pub(crate) fn entries() -> Vec<Entry> {
             Effect::Reads,
             "note_get",
             "Read a note",
-            "Reads the text under a key and its revision, in pieces where it is long.",
+            "Reads the text under a key and its revision, in pieces if it is long.",
             get,
         ),
         entry(
@@ -57,13 +58,13 @@ pub(crate) fn entries() -> Vec<Entry> {
             Effect::Replaces,
             "note_delete",
             "Delete a note",
-            "Deletes the text under a key, with `if_revision` only that version.",
+            "Deletes the text under a key; with `if_revision`, only that revision.",
             delete,
         ),
     ]
 }
 
-/// The bucket that a call names; the adapter's own hold sessions and are nobody's notes.
+/// Returns the bucket that a call names. The adapter's own buckets contain sessions and are refused.
 fn bucket(operation: &'static str, name: Option<&Id>) -> Result<BucketName> {
     let bucket = BucketName::new(name.map_or(NOTES_BUCKET, Id::as_ref))?;
     if bucket.as_str().starts_with(OWN_BUCKETS) {
@@ -77,16 +78,16 @@ fn bucket(operation: &'static str, name: Option<&Id>) -> Result<BucketName> {
 #[serde(deny_unknown_fields)]
 struct PutInput {
     key: Id,
-    /// At most 4 MiB.
+    /// The text, at most 4 MiB.
     text: String,
-    /// `notes` unless said.
+    /// The bucket; the default is `notes`.
     bucket: Option<Id>,
-    /// Write only over this revision.
+    /// Write only if the note has this revision.
     if_revision: Option<u64>,
-    /// Write only where nothing is.
+    /// Write only if the key does not exist.
     #[serde(default)]
     if_absent: bool,
-    /// How long the note lives, in milliseconds; for good unless said.
+    /// The time to live, in milliseconds; without it, the note does not expire.
     #[schemars(range(min = 1))]
     ttl_ms: Option<u64>,
 }
@@ -94,7 +95,7 @@ struct PutInput {
 #[derive(Serialize, JsonSchema)]
 #[schemars(crate = "rmcp::schemars")]
 struct PutOutput {
-    /// The version written, to give as `if_revision`.
+    /// The revision of the written note, for `if_revision`.
     revision: u64,
 }
 
@@ -124,9 +125,9 @@ async fn put(shared: Arc<Shared>, input: PutInput) -> Result<PutOutput> {
 #[serde(deny_unknown_fields)]
 struct GetInput {
     key: Id,
-    /// `notes` unless said.
+    /// The bucket; the default is `notes`.
     bucket: Option<Id>,
-    /// Where to begin, in bytes: the `next_offset` of the answer before.
+    /// The offset, in bytes: the `next_offset` of the previous result.
     #[serde(default)]
     offset: usize,
 }
@@ -134,7 +135,7 @@ struct GetInput {
 #[derive(Serialize, JsonSchema)]
 #[schemars(crate = "rmcp::schemars")]
 struct GetOutput {
-    /// Whether the key is there.
+    /// `true` if the key exists.
     found: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<NoteView>,
@@ -143,18 +144,18 @@ struct GetOutput {
 #[derive(Serialize, JsonSchema)]
 #[schemars(crate = "rmcp::schemars")]
 struct NoteView {
-    /// The text from `offset` on; bytes that are no text in base64.
+    /// The text from `offset` on; base64 if the bytes are not text.
     text: String,
     /// `utf8` or `base64`.
     encoding: &'static str,
-    /// Its version; a piece of another revision is not of the same text.
+    /// The revision of the note. A piece with another revision belongs to another text.
     revision: u64,
-    /// Its whole size; of base64, in characters.
+    /// The size of the whole text, in bytes; for base64, in characters.
     bytes: usize,
-    /// Where the next piece begins; absent at the end.
+    /// The offset of the next piece; absent at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_offset: Option<usize>,
-    /// When it ends, in RFC 3339.
+    /// The expiry, in RFC 3339.
     #[serde(skip_serializing_if = "Option::is_none")]
     expires_at: Option<String>,
 }
@@ -180,7 +181,7 @@ fn view(operation: &'static str, entry: &KeyValueEntry, offset: usize) -> Result
     })
 }
 
-/// The value as text, and how it is one.
+/// Returns the value as text, with its encoding.
 fn text(entry: &KeyValueEntry) -> (std::borrow::Cow<'_, str>, &'static str) {
     match std::str::from_utf8(&entry.value) {
         Ok(text) => (text.into(), "utf8"),
@@ -192,16 +193,16 @@ fn text(entry: &KeyValueEntry) -> (std::borrow::Cow<'_, str>, &'static str) {
 #[schemars(crate = "rmcp::schemars")]
 #[serde(deny_unknown_fields)]
 struct ListInput {
-    /// What the keys begin with; all unless said.
+    /// List only keys with this prefix; the default is all keys.
     #[serde(default)]
     #[schemars(length(max = 512))]
     prefix: String,
-    /// `notes` unless said.
+    /// The bucket; the default is `notes`.
     bucket: Option<Id>,
-    /// Most keys to list; 50 unless said.
+    /// The maximum number of keys; the default is 50.
     #[serde(default)]
     limit: Limit,
-    /// The `next_cursor` of the answer before.
+    /// The `next_cursor` of the previous result.
     cursor: Option<String>,
 }
 
@@ -209,7 +210,7 @@ struct ListInput {
 #[schemars(crate = "rmcp::schemars")]
 struct ListOutput {
     notes: Vec<KeyView>,
-    /// Where the list goes on; absent at its end.
+    /// The cursor of the next page; absent at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_cursor: Option<String>,
 }
@@ -239,16 +240,16 @@ async fn list(shared: Arc<Shared>, input: ListInput) -> Result<ListOutput> {
 #[serde(deny_unknown_fields)]
 struct DeleteInput {
     key: Id,
-    /// `notes` unless said.
+    /// The bucket; the default is `notes`.
     bucket: Option<Id>,
-    /// Delete only this revision.
+    /// Delete only if the note has this revision.
     if_revision: Option<u64>,
 }
 
 #[derive(Serialize, JsonSchema)]
 #[schemars(crate = "rmcp::schemars")]
 struct DeleteOutput {
-    /// Whether it was there.
+    /// `true` if the key existed.
     existed: bool,
 }
 

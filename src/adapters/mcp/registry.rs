@@ -1,4 +1,4 @@
-//! The tools: what each is called, takes and answers, and which store it asks.
+//! The tools: their names, arguments, results and contracts.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::{answer, argument, failure::Failure};
 use larder_kernel::StoreSet;
 
-/// What all tools of a server share.
+/// The state that all tools of a server share.
 pub(crate) struct Shared {
     pub(crate) stores: StoreSet,
     /// Held while an entity is read, changed and written: the graph has no conditional write.
@@ -23,7 +23,7 @@ pub(crate) struct Shared {
 
 type Run = Box<dyn Fn(Arc<Shared>, JsonObject) -> BoxFuture<'static, Result<Value, Failure>> + Send + Sync>;
 
-/// A tool and what it does.
+/// A tool and its implementation.
 pub(crate) struct Entry {
     pub(crate) tool: Tool,
     pub(crate) contract: Contract,
@@ -41,18 +41,18 @@ impl Entry {
     }
 }
 
-/// What a call does to the store, as the hints of a tool say it.
+/// The effect of a call on the store, for the hints of a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effect {
-    /// Nothing.
+    /// Changes nothing.
     Reads,
     /// Adds something each time.
     Adds,
-    /// Adds something once; the second call changes nothing.
+    /// Adds something once; a second call changes nothing.
     AddsOnce,
-    /// Replaces or removes what was there, with the same end each time.
+    /// Replaces or removes data; a second call has the same result.
     Replaces,
-    /// Changes what was there, and a second call another time, or is refused.
+    /// Changes data; a second call changes it again or is refused.
     Changes,
 }
 
@@ -66,7 +66,7 @@ impl Effect {
     }
 }
 
-/// Makes an entry of a function from arguments to an answer.
+/// Creates an entry from a function of arguments to a result.
 pub(crate) fn entry<I, O, F>(
     contract: Contract,
     effect: Effect,
@@ -80,7 +80,7 @@ where
     O: Serialize + JsonSchema + 'static,
     F: Future<Output = Result<O>> + Send + 'static,
 {
-    // Every input is an object, which a test makes sure of.
+    // A test verifies that every input is an object.
     let input = schema_for_input::<I>().unwrap_or_else(|_| schema_for_empty_input());
     let tool = Tool::new(name, description, input)
         .with_title(title)
@@ -103,7 +103,7 @@ fn value<O: Serialize>(operation: &'static str, output: &O) -> Result<Value> {
     Ok(value)
 }
 
-/// Whether a store of the contract is there.
+/// Returns whether the stores provide the contract.
 pub(crate) fn provides(stores: &StoreSet, contract: Contract) -> Result<()> {
     match contract {
         Contract::History => stores.history().map(drop),

@@ -1,6 +1,6 @@
-//! Resources: conversations, notes, boards and entities under URIs of their own.
+//! Resources: conversations, notes, boards and entities under URIs.
 //!
-//! Ids stand percent-encoded between slashes, so any id is one segment.
+//! A URI contains percent-encoded ids between slashes, so any id is one segment.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -22,10 +22,10 @@ const LIST: &str = "mcp.list_resources";
 const READ: &str = "mcp.read_resource";
 const SCHEME: &str = "larder://";
 const JSON: &str = "application/json";
-/// Longest URI: two ids with every byte encoded.
+/// The maximum length of a URI, in bytes: two ids with every byte encoded.
 const URI_BYTES_MAX: usize = 8 * 1024;
 
-/// Where a list of resources goes on.
+/// The position at which a list of resources continues.
 #[derive(Serialize, Deserialize)]
 enum Place {
     Conversations(Option<Thread>),
@@ -33,7 +33,7 @@ enum Place {
     Boards(Option<BoardId>),
 }
 
-/// One page of resources, all of one kind, and where the next begins.
+/// Returns one page of resources, all of one kind, and the position of the next page.
 pub(crate) async fn list(stores: &StoreSet, cursor: Option<&str>) -> Result<(Vec<Resource>, Option<String>)> {
     let mut place = match cursor {
         Some(cursor) => cursor::decode(LIST, cursor)?,
@@ -42,7 +42,7 @@ pub(crate) async fn list(stores: &StoreSet, cursor: Option<&str>) -> Result<(Vec
     loop {
         let (resources, next) = of_place(stores, place).await?;
         match next {
-            // A kind that has none does not make an empty page.
+            // Skips a kind without resources instead of returning an empty page.
             Some(next) if resources.is_empty() => place = next,
             next => return Ok((resources, next.as_ref().map(cursor::encode).transpose()?)),
         }
@@ -101,7 +101,7 @@ fn board_resource(board: &BoardId) -> Resource {
         .with_mime_type(JSON)
 }
 
-/// The kinds of resources that the stores provide.
+/// Returns templates for the kinds of resources that the stores provide.
 pub(crate) fn templates(stores: &StoreSet) -> Vec<ResourceTemplate> {
     let kinds = [
         (
@@ -122,7 +122,7 @@ pub(crate) fn templates(stores: &StoreSet) -> Vec<ResourceTemplate> {
     there.map(template).collect()
 }
 
-/// Reads what a URI names.
+/// Reads the resource behind a URI.
 pub(crate) async fn read(stores: &StoreSet, uri: &str) -> Result<ResourceContents> {
     check::text(READ, "uri", uri, URI_BYTES_MAX)?;
     let Some(path) = uri.strip_prefix(SCHEME) else {
@@ -190,8 +190,8 @@ fn uri(kind: &str, ids: &[&str]) -> String {
     format!("{SCHEME}{kind}{ids}")
 }
 
-/// The id with all but unreserved characters percent-encoded. Ids of dots alone are encoded too, since clients may take
-/// them for steps of a path.
+/// Returns the id with all but unreserved characters percent-encoded. It also encodes ids that consist of
+/// dots, because clients may take them for path segments.
 fn encoded(id: &str) -> String {
     let dots = id.bytes().all(|byte| byte == b'.');
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_~".contains(&byte) || (byte == b'.' && !dots);

@@ -1,4 +1,4 @@
-//! The server: what it tells of itself, its tools and its resources.
+//! The server: its description, tools and resources.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,16 +18,17 @@ use super::registry::{Effect, Entry, Shared, provides};
 use super::resource;
 use larder_kernel::StoreSet;
 
-const INSTRUCTIONS: &str = "Larder stores what agents remember: conversations (conversation_*, to read and search), a \
-    graph of entities, observations and relationships (graph_*), notes under keys with versions (note_*), and boards of \
-    tasks that workers claim under leases (board_*, task_*). A refused call says in `error` which field broke which limit. \
-    An answer with `next_cursor` goes on: call again with it as `cursor`.";
+const INSTRUCTIONS: &str = "Larder stores what agents remember: conversations (conversation_*, to read and \
+    search), a graph of entities, observations and relationships (graph_*), notes under keys with \
+    revisions (note_*), and boards of tasks that workers claim under leases (board_*, task_*). A refused \
+    call names the field and its limit in `error`. To continue after a result with `next_cursor`, call \
+    again with it as `cursor`.";
 
 /// An MCP server over the stores of one namespace. Clones share it.
 ///
-/// It is an [`rmcp::ServerHandler`], so that any transport of rmcp carries it; [`serve_stdio`](super::serve_stdio) and
-/// [`serve_http`](super::serve_http) are two. A call that the client cancels is dropped, which leaves the stores usable
-/// and a write whole or absent.
+/// The server is an [`rmcp::ServerHandler`], so any transport of rmcp can serve it, such as
+/// [`serve_stdio`](super::serve_stdio) and [`serve_http`](super::serve_http). A call that the client cancels
+/// is dropped: the stores remain usable, and a write is complete or absent.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -47,7 +48,7 @@ pub struct McpServer {
 }
 
 impl McpServer {
-    /// A server that offers what these stores provide.
+    /// Creates a server that offers the tools of these stores.
     #[must_use]
     pub fn new(stores: impl Into<StoreSet>) -> Self {
         let shared = Shared { stores: stores.into(), entities: tokio::sync::Mutex::new(()) };
@@ -61,14 +62,14 @@ impl McpServer {
         self
     }
 
-    /// The tools that are offered, in the order in which clients see them.
+    /// Returns the offered tools, in the order in which clients see them.
     #[must_use]
     pub fn tools(&self) -> Vec<Tool> {
         let offered = self.entries.iter().filter(|entry| self.offers(entry).is_ok());
         offered.map(|entry| entry.tool.clone()).collect()
     }
 
-    /// Whether a tool is offered, or why not.
+    /// Checks that a tool is offered, or returns the reason.
     fn offers(&self, entry: &Entry) -> Result<()> {
         if self.reading_only && entry.effect != Effect::Reads {
             let message = "this server only reads";
@@ -126,7 +127,7 @@ impl ServerHandler for McpServer {
         }
         let call = entry.call(&self.shared, request.arguments.unwrap_or_default());
         let result = tokio::select! {
-            // Dropped, not awaited: the stores keep a write whole or absent.
+            // The future is dropped, not awaited: the stores keep a write complete or absent.
             () = context.ct.cancelled() => {
                 return Err(ErrorData::internal_error("the client cancelled the call", None));
             }
@@ -188,7 +189,7 @@ mod tests {
         let mut names = std::collections::BTreeSet::new();
         for tool in &tools {
             assert!(names.insert(tool.name.clone()), "{}", tool.name);
-            // The characters and the length that the specification asks of a name.
+            // The characters and the length that the specification requires of a name.
             let known = |char: char| char.is_ascii_alphanumeric() || "_-.".contains(char);
             assert!((1..=128).contains(&tool.name.len()) && tool.name.chars().all(known), "{}", tool.name);
             let schema = serde_json::to_value(&*tool.input_schema).unwrap();

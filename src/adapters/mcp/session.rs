@@ -10,15 +10,15 @@ use larder_kernel::{BucketName, Error, ErrorKind, Key, KeyValuePutOptions, KeyVa
 use rmcp::transport::streamable_http_server::session::{SessionState, SessionStore, SessionStoreError};
 
 const BUCKET: &str = "larder.mcp.sessions";
-/// How long a session is remembered.
+/// The time for which a session is kept.
 const TTL: Duration = Duration::from_secs(24 * 3600);
 
-/// rmcp's [`SessionStore`] over a [`KeyValueStore`]: sessions of clients that another instance, or the same one after a
-/// restart, takes up without a new handshake.
+/// rmcp's [`SessionStore`] over a [`KeyValueStore`]. Another instance, or the same one after a restart,
+/// continues the sessions of clients without a new handshake.
 ///
-/// Sessions lie in the bucket `larder.mcp.sessions` for 24 hours after their beginning, unless
-/// [`with_ttl`](Self::with_ttl) says otherwise. A session's id lets its bearer speak as that client, so it is stored
-/// only as a hash.
+/// Sessions are stored in the bucket `larder.mcp.sessions` for 24 hours after their start;
+/// [`with_ttl`](Self::with_ttl) changes the time. A session's id authorizes its bearer to act as that client,
+/// so the store keeps only a hash of it.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -40,14 +40,14 @@ pub struct KeyValueSessionStore {
 }
 
 impl KeyValueSessionStore {
-    /// Keeps sessions in this store.
+    /// Creates a session store over a key-value store.
     #[must_use]
     pub fn new(store: impl Into<Arc<dyn KeyValueStore>>) -> Self {
         Self { store: store.into(), ttl: TTL }
     }
 
-    /// Sets how long a session is remembered, to the millisecond. Less than 1 ms or more than 100 years is refused with
-    /// `InvalidInput` when a session is stored.
+    /// Sets the time for which a session is kept, to the millisecond. A time below 1 ms or above 100 years is
+    /// refused with `InvalidInput` when a session is stored.
     #[must_use]
     pub fn with_ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;

@@ -10,7 +10,8 @@ const OPERATION: &str = "mcp.serve_stdio";
 
 /// Serves one client over this process's standard input and output until it closes the input.
 ///
-/// One message is a line of at most 16 MiB. Nothing else may be written to standard output meanwhile.
+/// A message is one line of at most 16 MiB. The program must write nothing else to standard output while it
+/// serves.
 ///
 /// ```no_run
 /// # async fn run() -> larder::Result<()> {
@@ -22,15 +23,16 @@ const OPERATION: &str = "mcp.serve_stdio";
 /// ```
 ///
 /// # Errors
-/// `Unavailable` where standard output cannot be written; `InvalidInput` where the client's first message is none of
-/// MCP.
+/// `Unavailable` if standard output cannot be written; `InvalidInput` if the client's first message is not an
+/// MCP message.
 ///
 /// # Cancellation
-/// Dropping the future ends the service; calls under way are dropped, and their writes are whole or absent.
+/// Dropping the future ends the service. Calls in progress are dropped, and their writes are complete or
+/// absent.
 pub async fn serve_stdio(server: McpServer) -> Result<()> {
     let running = match server.serve(rmcp::transport::stdio_pipes()).await {
         Ok(running) => running,
-        // A client that leaves before it begins wants nothing.
+        // A client that leaves before the handshake is not an error.
         Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => return Ok(()),
         Err(ServerInitializeError::TransportError { .. }) => {
             return Err(Error::new(

@@ -1,4 +1,4 @@
-//! Tools over boards of tasks: what is to be done, who works on it, and what came of it.
+//! Tools over task boards: boards, tasks, claims and results.
 
 mod board;
 mod list;
@@ -11,7 +11,7 @@ use super::registry::{Effect, Entry, entry};
 
 pub(crate) use list::tasks;
 
-/// The tools of this room.
+/// Returns the task tools.
 pub(crate) fn entries() -> Vec<Entry> {
     let mut entries = boards();
     entries.extend(work());
@@ -25,15 +25,15 @@ fn boards() -> Vec<Entry> {
             Effect::Reads,
             "board_list",
             "List boards",
-            "Lists the boards of tasks, of one conversation or of all, with how their tasks stand.",
+            "Lists the task boards of one conversation or of all, with the number of tasks in each status.",
             board::list,
         ),
         entry(
             Contract::Tasks,
             Effect::Adds,
             "board_create",
-            "Make a board",
-            "Makes the board of an agent in a conversation, with its first tasks.",
+            "Create a board",
+            "Creates the board of an agent in a conversation, with its first tasks.",
             board::create,
         ),
         entry(
@@ -57,7 +57,7 @@ fn boards() -> Vec<Entry> {
             Effect::Reads,
             "task_list",
             "List tasks",
-            "Lists the tasks of a board in order, all or those in some statuses.",
+            "Lists the tasks of a board in order, all of them or only some statuses.",
             list::list,
         ),
         entry(
@@ -65,7 +65,7 @@ fn boards() -> Vec<Entry> {
             Effect::Reads,
             "task_get",
             "Read a task",
-            "Reads one task with its whole texts, in pieces where they are long.",
+            "Reads one task with its whole texts, in pieces if they are long.",
             list::get,
         ),
     ]
@@ -78,8 +78,9 @@ fn work() -> Vec<Entry> {
             Effect::Changes,
             "task_claim",
             "Claim a task",
-            "Gives a worker the first free task of a board under a lease: a planned one, or one whose lease has passed. \
-             Show the token with every step of that task, and renew the lease before it passes.",
+            "Gives a worker the first available task of a board under a lease: a planned task, or one whose \
+             lease has expired. Give the token with every step of that task, and renew the lease before it \
+             expires.",
             step::claim,
         ),
         entry(
@@ -87,7 +88,7 @@ fn work() -> Vec<Entry> {
             Effect::Changes,
             "task_renew",
             "Renew a lease",
-            "Prolongs the lease of a claimed task from now.",
+            "Extends the lease of a claimed task, counted from now.",
             step::renew,
         ),
         entry(
@@ -95,7 +96,7 @@ fn work() -> Vec<Entry> {
             Effect::Changes,
             "task_complete",
             "Complete a task",
-            "Takes a task in progress to succeeded, with what came of it. A claimed task needs its token.",
+            "Moves a task from in_progress to succeeded, with its result. A claimed task needs its token.",
             step::complete,
         ),
         entry(
@@ -103,7 +104,8 @@ fn work() -> Vec<Entry> {
             Effect::Changes,
             "task_fail",
             "Fail a task",
-            "Takes a task in progress or blocked to failed, with why. A claimed task needs its token.",
+            "Moves a task from in_progress or blocked to failed, with a reason. A claimed task needs its \
+             token.",
             step::fail,
         ),
         entry(
@@ -111,9 +113,9 @@ fn work() -> Vec<Entry> {
             Effect::Changes,
             "task_update",
             "Move a task",
-            "Takes a task to another status. From planned: in_progress, blocked, abandoned. From in_progress: planned, \
-             blocked, succeeded, failed, abandoned. From blocked: planned, in_progress, failed, abandoned. From failed: \
-             abandoned. Any other step is refused.",
+            "Moves a task to another status. From planned: in_progress, blocked, abandoned. From \
+             in_progress: planned, blocked, succeeded, failed, abandoned. From blocked: planned, \
+             in_progress, failed, abandoned. From failed: abandoned. Any other step is refused.",
             step::update,
         ),
         entry(
@@ -121,7 +123,7 @@ fn work() -> Vec<Entry> {
             Effect::Changes,
             "task_retry",
             "Retry a task",
-            "Takes a task that is in progress, blocked or failed back to planned, if it has a retry left.",
+            "Moves a task from in_progress, blocked or failed back to planned, if a retry remains.",
             step::retry,
         ),
     ]

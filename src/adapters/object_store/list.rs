@@ -1,4 +1,4 @@
-//! Listings: keys in the order of their bytes, flat or one level at a time.
+//! Listings: keys in byte order, flat or one level at a time.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use larder_kernel::{BlobEntries, BlobEntry, BlobKey, BlobStore};
 
 use super::{object_meta, translate};
 
-/// Keys of one folder that are read one by one before the listing begins anew behind the folder: a page or two, which
-/// costs less than asking anew for every small folder.
+/// The number of keys that a listing reads within one folder before it restarts after the folder. One or two
+/// pages cost less than a new request for every small folder.
 const READ_BEFORE_LEAP: usize = 1_000;
 
-/// All objects in a folder, at any depth, optionally only those behind a location.
+/// Returns all objects in a folder, at any depth, optionally only those after a location.
 pub(super) fn objects(
     blobs: Arc<dyn BlobStore>,
     prefix: Option<&Path>,
@@ -24,7 +24,7 @@ pub(super) fn objects(
     let Some(folder) = folder(prefix) else { return stream::empty().boxed() };
     let after = after.cloned();
     let begin = async move {
-        // What is no key, as the root or a location that is too long, can still stand between two keys.
+        // An invalid key, such as the root or a location that is too long, can still sort between two keys.
         let key = after.as_ref().and_then(|after| BlobKey::new(after).ok());
         let entries = entries(&blobs, &folder, key.as_ref()).await?;
         let objects = entries.map(|entry| match entry {
@@ -38,14 +38,14 @@ pub(super) fn objects(
     stream::once(begin).try_flatten().boxed()
 }
 
-/// The objects directly in a folder, and the folders in it.
+/// Returns the objects directly in a folder, and its subfolders.
 pub(super) async fn level(blobs: &Arc<dyn BlobStore>, prefix: Option<&Path>) -> ObjectResult<ListResult> {
     let mut level =
         ListResult { common_prefixes: Vec::new(), objects: Vec::new(), extensions: Default::default() };
     let Some(folder) = folder(prefix) else { return Ok(level) };
     let failed = |error| translate(prefix.unwrap_or(&Path::ROOT), error);
     let mut listed = entries(blobs, &folder, None).await?;
-    // How many keys of the latest folder were read.
+    // The number of keys that were read of the latest folder.
     let mut read = 0;
     while let Some(entry) = listed.try_next().await.map_err(failed)? {
         let key = entry.key.as_str();
@@ -59,7 +59,7 @@ pub(super) async fn level(blobs: &Arc<dyn BlobStore>, prefix: Option<&Path>) -> 
             read = 0;
         }
         read += 1;
-        // Once for each folder: keys that begin with the last character of all are read one by one.
+        // Seeks once per folder: keys that begin with the last character of all are read one by one.
         if read == READ_BEFORE_LEAP
             && let Ok(behind) = BlobKey::new(format!("{child}/{}", char::MAX))
         {
@@ -77,7 +77,7 @@ async fn entries(
     blobs.list(folder, after).await.map_err(|error| translate(&Path::ROOT, error))
 }
 
-/// The beginning of all keys in a folder; `None` for one too deep for any key.
+/// Returns the prefix of all keys in a folder; `None` if the folder is too deep for any key.
 fn folder(prefix: Option<&Path>) -> Option<String> {
     let folder = match prefix {
         Some(prefix) if !prefix.is_root() => format!("{prefix}/"),
@@ -86,7 +86,7 @@ fn folder(prefix: Option<&Path>) -> Option<String> {
     (folder.len() <= ID_BYTES_MAX).then_some(folder)
 }
 
-/// Fails for a key that is no location, such as one with control characters.
+/// Converts an entry; fails if its key is not a location, for example because of control characters.
 fn object(entry: &BlobEntry) -> ObjectResult<ObjectMeta> {
     Ok(object_meta(Path::parse(entry.key.as_str())?, entry.size, &entry.etag, entry.modified_at))
 }

@@ -1,4 +1,4 @@
-//! Uploads in parts: one write, whose bytes arrive part by part.
+//! Multipart uploads: one write whose bytes arrive part by part.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -19,18 +19,18 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{generic, of_kind, put_result};
 
-/// The write's answer, for every part that waits for it.
+/// The result of the write, shared by every part that waits for it.
 type Written = Shared<BoxFuture<'static, Result<BlobInfo, Arc<Error>>>>;
 
 enum Piece {
-    /// A part, and whom to tell that the store has taken it.
+    /// A part, and the channel that confirms that the store has taken it.
     Part(PutPayload, oneshot::Sender<()>),
-    /// There are no more parts.
+    /// The end of the parts.
     End,
 }
 
-/// An upload. The store takes the parts in the order in which they were given, whatever the order in which their
-/// futures are awaited, and a part's future is ready when the store has taken it.
+/// An upload. The store takes the parts in the order in which they were given, regardless of the order in
+/// which their futures are awaited. A part's future completes when the store has taken the part.
 pub(super) struct Upload {
     location: Path,
     /// `None` after the end.
@@ -38,7 +38,7 @@ pub(super) struct Upload {
     written: Written,
 }
 
-/// Begins the write, in a task of its own.
+/// Starts the write in a separate task.
 pub(super) fn start(
     blobs: Arc<dyn BlobStore>,
     location: Path,
@@ -55,7 +55,8 @@ pub(super) fn start(
     Ok(Upload { location, pieces: Some(pieces), written: written.boxed().shared() })
 }
 
-/// The parts as one body. It ends well only when told so: an upload that is dropped must not look complete.
+/// Returns the parts as one body. It succeeds only after an explicit end, because a dropped upload must not
+/// look complete.
 fn body(arriving: mpsc::UnboundedReceiver<Piece>) -> BlobBody {
     let begin = (arriving, VecDeque::new());
     BlobBody::stream(stream::try_unfold(begin, async |(mut arriving, mut chunks): (_, VecDeque<Bytes>)| {
@@ -66,7 +67,7 @@ fn body(arriving: mpsc::UnboundedReceiver<Piece>) -> BlobBody {
             match mpsc::UnboundedReceiver::recv(&mut arriving).await {
                 Some(Piece::Part(part, taken)) => {
                     chunks.extend(part);
-                    // Whoever gave the part may have left.
+                    // The sender of the part may be gone.
                     let _ = taken.send(());
                 }
                 Some(Piece::End) => return Ok(None),
@@ -100,7 +101,7 @@ impl MultipartUpload for Upload {
             match sent {
                 None => Err(ended()),
                 Some(true) if told.await.is_ok() => Ok(()),
-                // The write failed, and why is in its answer.
+                // The write failed, and its result contains the reason.
                 Some(_) => outcome(&location, written).await.and(Err(ended())),
             }
         }
@@ -109,7 +110,7 @@ impl MultipartUpload for Upload {
 
     async fn complete(&mut self) -> ObjectResult<PutResult> {
         let pieces = self.pieces.take().ok_or_else(ended)?;
-        // Refused where the write has failed; its answer says so.
+        // The send fails if the write has failed; the result of the write contains the reason.
         let _ = pieces.send(Piece::End);
         drop(pieces);
         Ok(put_result(&outcome(&self.location, self.written.clone()).await?))
@@ -117,7 +118,7 @@ impl MultipartUpload for Upload {
 
     async fn abort(&mut self) -> ObjectResult<()> {
         if self.pieces.take().is_some() {
-            // Ready when the store has removed what it had; its error is the one that the end of the parts made.
+            // Completes when the store has removed the parts. Its error is the one that ended the parts.
             let _ = self.written.clone().await;
         }
         Ok(())

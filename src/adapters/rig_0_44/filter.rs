@@ -1,18 +1,18 @@
-//! `rig`'s filters as Larder's.
+//! Conversion of `rig`'s filters to Larder's.
 
 use larder_kernel::Filter;
 use rig_core::vector_store::request::Filter as RigFilter;
 use serde_json::Value;
 
-/// The key in metadata of the document as JSON.
+/// The metadata key of the document as JSON.
 pub(super) const DOCUMENT: &str = "document";
 
-/// The same condition on the top-level fields of stored documents.
+/// Converts a filter into the same condition on the top-level fields of stored documents.
 pub(super) fn converted(filter: &RigFilter<Value>) -> Filter {
     match filter {
         RigFilter::Eq(key, value) => Filter::eq(field(key), value.clone()),
         RigFilter::Gt(key, value) => match value {
-            // To `rig` truth is greater than falsehood; to Larder neither has an order.
+            // In `rig`, `true` is greater than `false`; in Larder, booleans have no order.
             Value::Bool(false) => Filter::eq(field(key), true),
             Value::Number(_) | Value::String(_) => Filter::gt(field(key), value.clone()),
             _ => Filter::any([]),
@@ -39,7 +39,8 @@ fn field(key: &str) -> [&str; 2] {
     [DOCUMENT, key]
 }
 
-/// A chain in one level: `rig` builds pairs, and a long chain of them would be deeper than a filter may be.
+/// Flattens a chain into one level: `rig` builds pairs, and a long chain would exceed the depth limit of
+/// filters.
 fn conjuncts(filter: &RigFilter<Value>, into: &mut Vec<Filter>) {
     match filter {
         RigFilter::And(left, right) => {
@@ -67,7 +68,7 @@ mod tests {
     use rig_core::vector_store::request::SearchFilter;
     use serde_json::json;
 
-    /// Every condition of one operator and one value, and pairs of them, on every document.
+    /// Tests every condition of one operator and one value, and pairs of them, on every document.
     #[test]
     fn a_filter_matches_what_rig_says_it_matches() {
         let values = [

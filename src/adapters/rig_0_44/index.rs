@@ -1,5 +1,5 @@
-//! Documents and the search among them.
-// The size of the error is `rig`'s.
+//! Documents and similarity search.
+// The size of the error type is given by `rig`.
 #![allow(clippy::result_large_err)]
 
 use std::collections::HashSet;
@@ -27,12 +27,12 @@ use sha2::{Digest, Sha256};
 use super::filter::{DOCUMENT, converted};
 use larder_agents::hex::hex;
 
-/// The key of how many embeddings the document has.
+/// The metadata key of the number of embeddings of the document.
 const PARTS: &str = "parts";
-/// Stands between a document's id and the number of a further embedding.
+/// Separates a document's id from the number of an additional embedding.
 const SEPARATOR: char = '\u{1f}';
 
-/// A collection of a [`VectorStore`] as a [`VectorStoreIndex`] that takes documents, too.
+/// A collection of a [`VectorStore`] as a [`VectorStoreIndex`] and [`InsertDocuments`].
 ///
 /// ```
 /// use larder::{Stores, adapters::rig_0_44::VectorIndex};
@@ -52,24 +52,32 @@ const SEPARATOR: char = '\u{1f}';
 /// ```
 ///
 /// # Documents
-/// A document is any value that becomes JSON. Its id is its field `id` where that is text or a whole number, else a
-/// digest of the document, so that inserting it again changes nothing. Inserting another document under an id replaces
-/// it. A document with several embeddings is found by the nearest of them, once. What was embedded is stored as the text,
-/// and the document as metadata: at most 64 KiB and 31 levels, without NUL. Filters look at its top-level fields and
-/// match as [`Filter::satisfies`](RigFilter::satisfies) does.
+/// A document is any value that serializes to JSON. Its id is its field `id` if that is a text or a whole
+/// number, and otherwise a digest of the document, so inserting it again changes nothing. Inserting another
+/// document under an id replaces it. A search finds a document with several embeddings once, by the nearest
+/// of them.
+///
+/// The embedded text is stored as the text, and the document as metadata: at most 64 KiB and 31 levels,
+/// without NUL. Filters apply to its top-level fields and match as
+/// [`Filter::satisfies`](RigFilter::satisfies) does.
 ///
 /// # Scores
-/// Cosines, in [-1, 1], greatest first; `threshold` is the least. Embeddings are kept with 32 bits for each number.
+/// Scores are cosines in [-1, 1], highest first; `threshold` is the minimum. Embeddings are stored with 32
+/// bits per number.
 ///
 /// # Errors
-/// `DatastoreError`, whose source is a [`larder_kernel::Error`]: `InvalidInput` for an embedding of another dimension
-/// than the collection's or of no direction, for a document without embeddings, one over its limits, or an id over its
-/// own; `Corrupt` for documents in the collection that no such index wrote. `SamplesOutOfRange` above 10,000, the
-/// model's own error, and `JsonError` for a document that is none of the type asked for.
+/// `DatastoreError`, whose source is a [`larder_kernel::Error`]:
+///
+/// - `InvalidInput` for an embedding without a direction or with another dimension than the collection's, for
+///   a document without embeddings or over its limits, or for an id over its limit;
+/// - `Corrupt` for documents in the collection that no [`VectorIndex`] wrote.
+///
+/// `SamplesOutOfRange` above 10,000 samples, `JsonError` for a document that does not have the requested
+/// type, and the model's own error.
 ///
 /// # Cancellation
-/// Documents are written in batches of up to 1,000 embeddings, each whole or not at all; inserting them again completes
-/// what was cut short.
+/// Documents are written in batches of up to 1,000 embeddings, each batch all or none. Inserting the
+/// documents again completes an interrupted insert.
 #[derive(Clone)]
 pub struct VectorIndex {
     vectors: Arc<dyn VectorStore>,
@@ -78,7 +86,8 @@ pub struct VectorIndex {
 }
 
 impl VectorIndex {
-    /// The documents of this collection, and the model that embeds what is asked: the one that embedded the documents.
+    /// Creates an index over a collection. The model embeds the queries, and must be the model that embedded
+    /// the documents.
     #[must_use]
     pub fn new(
         vectors: impl Into<Arc<dyn VectorStore>>,
@@ -121,7 +130,7 @@ impl VectorIndex {
         Ok(())
     }
 
-    /// The nearest documents, each once.
+    /// Returns the nearest documents, each once.
     async fn search(
         &self,
         request: &VectorSearchRequest<RigFilter<Value>>,
@@ -150,7 +159,7 @@ impl VectorIndex {
             let (asked, got) = (limit, hits.len());
             let mut seen = HashSet::new();
             hits.retain(|hit| seen.insert(document_id(&hit.id).to_owned()));
-            // Several embeddings of one document may have filled the answer.
+            // Several embeddings of one document may have filled the result.
             if hits.len() >= samples || got < asked || asked == SEARCH_LIMIT_MAX {
                 hits.truncate(samples);
                 return Ok(hits);
@@ -160,7 +169,7 @@ impl VectorIndex {
     }
 }
 
-/// A document on its way in.
+/// A document to insert.
 struct Insert {
     id: String,
     document: Value,
@@ -184,7 +193,7 @@ impl Insert {
         Ok(Self { id, document, embeddings })
     }
 
-    /// One stored document for each embedding.
+    /// Returns one stored document per embedding.
     fn documents(self) -> Result<Vec<Document>> {
         let Self { id, document, embeddings } = self;
         let metadata = Metadata::new().with(DOCUMENT, document).with(PARTS, embeddings.len());
@@ -214,7 +223,7 @@ fn narrowed(values: &[f64]) -> Result<Embedding> {
     Embedding::new(values.iter().copied().map(nearest).collect::<Vec<_>>())
 }
 
-/// Stores keep 32 bits; what is too large becomes an infinity, which they refuse.
+/// Stores keep 32 bits. A larger value becomes an infinity, which they refuse.
 #[allow(clippy::cast_possible_truncation)]
 fn nearest(value: f64) -> f32 {
     value as f32
@@ -222,7 +231,11 @@ fn nearest(value: f64) -> f32 {
 
 fn document(hit: SearchHit) -> Result<Value> {
     hit.metadata.into_map().remove(DOCUMENT).ok_or_else(|| {
-        Error::new(ErrorKind::Corrupt, "rig.search", "the collection holds documents of somebody else")
+        Error::new(
+            ErrorKind::Corrupt,
+            "rig.search",
+            "the collection contains documents that no `VectorIndex` wrote",
+        )
     })
 }
 

@@ -13,8 +13,8 @@ use rig_core::wasm_compat::WasmBoxedFuture;
 
 use super::message::{Reader, written};
 
-/// A [`HistoryProvider`] as a [`ConversationMemory`]: a conversation is the thread of one agent whose session has the
-/// conversation's id.
+/// A [`HistoryProvider`] as a [`ConversationMemory`]: a conversation is the thread of one agent, and the
+/// session has the conversation's id.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -31,19 +31,23 @@ use super::message::{Reader, written};
 /// # }
 /// ```
 ///
-/// # What is stored
-/// Messages come back equal, whatever they hold. Each is stored as a [`ChatMessage`](larder_kernel::ChatMessage) that
-/// everything else in Larder can read: text, tool calls and tool results in their places. Where that is not all of it
-/// (images, reasoning, citations, a provider's own items), the message is kept in metadata under `rig` besides; and where
-/// it is too large for metadata, over about 60 KiB, the text is the message as JSON. Messages that others wrote to the
-/// thread come as text, calls and results; the files that they name do not come along.
+/// # Stored messages
+/// Messages are loaded exactly as they were appended. Each message is stored as a
+/// [`ChatMessage`](larder_kernel::ChatMessage) that all other Larder programs can read, with its text, tool
+/// calls and tool results in order. If that does not preserve the whole message (images, reasoning,
+/// citations, a provider's own items), the message is also kept in metadata under `rig`. If it is too large
+/// for metadata, over about 60 KiB, the text is the message as JSON.
+///
+/// Messages that other programs wrote to the thread are loaded as text, calls and results, without the files
+/// that they name.
 ///
 /// # Errors
-/// `MemoryError::Backend`, whose source is a [`larder_kernel::Error`]: `InvalidInput` for an id that is no session's, for
-/// more than 1,000 messages at once or one over 4 MiB; `Corrupt` for a message that does not read back.
+/// `MemoryError::Backend`, whose source is a [`larder_kernel::Error`]: `InvalidInput` if the id is not a
+/// valid session id, for more than 1,000 messages in one append, or for a message over 4 MiB; `Corrupt` for a
+/// message that cannot be decoded.
 ///
 /// # Cancellation
-/// The messages of an append are all stored, or none.
+/// An append stores all of its messages, or none.
 #[derive(Clone)]
 pub struct HistoryMemory {
     history: Arc<dyn HistoryProvider>,
@@ -52,14 +56,15 @@ pub struct HistoryMemory {
 }
 
 impl HistoryMemory {
-    /// The conversations of this agent, whole.
+    /// Creates the memory of this agent, which loads whole conversations.
     #[must_use]
     pub fn new(history: impl Into<Arc<dyn HistoryProvider>>, agent: AgentId) -> Self {
         Self { history: history.into(), agent, newest: None }
     }
 
-    /// Loads only the newest messages, at most this many and at most 10,000, at the same cost however long the
-    /// conversation is. Results of tools whose calls fall outside are left out, because models refuse them.
+    /// Loads only the newest messages: at most `messages`, up to 10,000. The cost does not depend on the
+    /// length of the conversation. Tool results whose calls are not loaded are omitted, because models refuse
+    /// them.
     #[must_use]
     pub fn with_newest(mut self, messages: usize) -> Self {
         self.newest = Some(messages);

@@ -1,4 +1,4 @@
-//! `rig`'s messages as Larder's, and back.
+//! Conversion between `rig`'s messages and Larder's.
 
 use std::collections::HashMap;
 
@@ -10,19 +10,19 @@ use rig_core::message::{
 };
 use serde_json::Value;
 
-/// The key in metadata under which the message stands as JSON, or [`IN_TEXT`].
+/// The metadata key of the message as JSON, or of [`IN_TEXT`].
 const KEY: &str = "rig";
-/// Says that the text is the message as JSON.
+/// Marks a message whose text is the message as JSON.
 const IN_TEXT: &str = "text";
-/// The longest JSON that goes to metadata, which holds 64 KiB.
+/// The maximum JSON in metadata, which is limited to 64 KiB.
 const METADATA_JSON_BYTES_MAX: usize = 60 * 1024;
-/// Stands for the name of a tool whose call nobody saw.
+/// The tool name of a result whose call is unknown.
 const UNKNOWN_TOOL: &str = "unknown";
 
-/// The message to store. `reader` has read what goes before it in the same append.
+/// Returns the message to store. `reader` has read the earlier messages of the same append.
 pub(super) fn written(message: &Message, reader: &mut Reader) -> Result<ChatMessage> {
     let plain = plain(message);
-    // Names of tools come from calls of the same append at most, because no others are known here.
+    // Tool names come only from calls in the same append, because no others are known here.
     if reader.read(&plain).is_ok_and(|read| read == *message) {
         return Ok(plain);
     }
@@ -34,7 +34,7 @@ pub(super) fn written(message: &Message, reader: &mut Reader) -> Result<ChatMess
     Ok(ChatMessage::new(plain.role, json).with_metadata(Metadata::new().with(KEY, IN_TEXT)))
 }
 
-/// What everybody can read of a message.
+/// Returns the part of a message that every program can read.
 fn plain(message: &Message) -> ChatMessage {
     match message {
         Message::System { content } => ChatMessage::system(content.clone()),
@@ -89,10 +89,10 @@ fn plain_result(result: &RigResult) -> ToolResult {
     ToolResult { call_id: result.call.wire().into_owned(), content, is_error: result.is_error }
 }
 
-/// Reads the messages of a thread in their order.
+/// Reads the messages of a thread in order.
 #[derive(Default)]
 pub(super) struct Reader {
-    /// The tools of the calls so far: `rig` wants a result to name its tool.
+    /// The tools of the calls so far: `rig` requires that a result names its tool.
     tools: HashMap<String, ToolName>,
 }
 
@@ -149,7 +149,7 @@ fn tool_name(name: &str) -> Result<ToolName> {
 }
 
 fn parsed(json: &str) -> Result<Message> {
-    // The cause could show what the message says.
+    // The cause could reveal the message.
     serde_json::from_str(json).map_err(|_| corrupt())
 }
 
@@ -168,7 +168,7 @@ mod tests {
         RigCall::from_wire("c1", ToolFunction::new(ToolName::new("weather").unwrap(), arguments))
     }
 
-    /// What is stored of messages in one append, and that a later reader finds them equal.
+    /// Returns the stored messages of one append, and checks that a later reader returns them unchanged.
     fn kept(messages: &[Message]) -> Vec<ChatMessage> {
         let mut reader = Reader::default();
         let stored: Vec<_> = messages.iter().map(|message| written(message, &mut reader).unwrap()).collect();

@@ -1,4 +1,4 @@
-//! The view without a terminal: keys go in, and what would be shown comes out.
+//! Tests of the view without a terminal: they send keys and check the rendered text.
 
 use larder_kernel::{
     BlobStoreExt, ChatMessage, Entity, EntityId, EntityType, HistoryProviderExt, Key, KeyValueStoreExt,
@@ -35,7 +35,7 @@ async fn app(stores: &Stores, limit: usize) -> App {
     App::new("memory:", &survey::take(stores, limit).await.unwrap())
 }
 
-/// What a terminal of this size shows, line by line.
+/// Returns the lines that a terminal of this size shows.
 fn screen(app: &mut App) -> Vec<String> {
     let mut terminal = Terminal::new(TestBackend::new(90, 16)).unwrap();
     terminal.draw(|frame| app.draw(frame)).unwrap();
@@ -71,7 +71,7 @@ async fn threads_are_listed_and_looked_into() {
         lines.contains("assistant/second, the last messages") && lines.contains("message 0 of second"),
         "{lines}"
     );
-    // What is stored moves no cursor and colours nothing.
+    // Stored text moves no cursor and sets no color.
     assert!(!lines.contains('\u{1b}') && lines.contains(r"\u{1b}[31mred"), "{lines}");
     press(&mut app, KeyCode::End);
     assert!(!screen(&mut app).join("\n").contains("message 0 of second"));
@@ -99,7 +99,7 @@ async fn every_contract_has_a_tab_and_something_behind_its_lines() {
         let lines = screen(&mut app).join("\n");
         assert!(lines.contains(inside), "{title}: {lines}");
     }
-    // From the last to the first, and back.
+    // From the last tab to the first, and back.
     press(&mut app, KeyCode::Tab);
     assert_eq!((app.tab, &app.detail), (0, &None));
     press(&mut app, KeyCode::BackTab);
@@ -117,7 +117,7 @@ async fn an_empty_namespace_a_cut_and_a_failure_are_shown() {
     let stores = filled().await;
     let mut some = app(&stores, 1).await;
     assert!(screen(&mut some)[0].contains("threads 1+"));
-    // A file that was removed since.
+    // A file that was deleted after the survey.
     some.loaded(load(&stores, &Subject::Blob(BlobKey::new("gone").unwrap())).await);
     assert!(screen(&mut some)[15].contains("NotFound"), "{:#?}", screen(&mut some));
     some.refreshed(survey::take(&stores, 100).await);

@@ -55,7 +55,7 @@ async fn copies() {
     target.stores.set().history().unwrap().append(&thread, ChatMessage::user("secret")).await.unwrap();
     let (_, said) = output(&[&copy[..], &["--to-namespace", to]].concat(), 2);
     assert!(said.contains("history 0 other than in the source and 1 that it has not"), "{said}");
-    assert!(said.contains("--to-namespace names an empty one, --into-existing keeps"), "{said}");
+    assert!(said.contains("--to-namespace selects an empty namespace, --into-existing keeps"), "{said}");
     assert!(!said.contains("secret"), "{said}");
     output(
         &[&copy[..], &["--to-namespace", to, "--contract", "key-value", "--contract", "graph"]].concat(),

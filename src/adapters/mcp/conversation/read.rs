@@ -1,4 +1,4 @@
-//! Reading a conversation: its end, a window, or one message in pieces.
+//! Reading a conversation: the newest messages, a range, or one message in pieces.
 
 use std::sync::Arc;
 
@@ -11,15 +11,16 @@ use crate::adapters::mcp::answer::{Room, piece};
 use crate::adapters::mcp::argument::{Id, Limit, not_both};
 use crate::adapters::mcp::registry::Shared;
 
-/// Messages that are read from the store at once: few where they are large, as each may have 4 MiB.
+/// The bounds of the number of messages per store call. A message can have 4 MiB, so large messages are read
+/// in small steps.
 const STEP_MIN: usize = 8;
 const STEP_MAX: usize = 64;
-/// What a step should read, in bytes.
+/// The number of bytes that one store call should read.
 const STEP_BYTES: usize = 1024 * 1024;
-/// Bytes of one piece of a message.
+/// The size of one piece of a message, in bytes.
 const PIECE_BYTES: usize = 256 * 1024;
 
-/// Walks a thread from its end, or from before a message, to its beginning.
+/// Reads a thread backwards, from its end or from before a message.
 pub(crate) struct Backwards<'a> {
     history: &'a dyn HistoryProvider,
     thread: &'a Thread,
@@ -39,7 +40,7 @@ impl<'a> Backwards<'a> {
         Self { history, thread, filter, before, step: STEP_MIN, ended: false }
     }
 
-    /// The messages before those it gave, the newest first; none at the beginning of the thread.
+    /// Returns the messages before the previous step's, newest first; empty at the start of the thread.
     pub(crate) async fn next(&mut self) -> Result<Vec<StoredMessage>> {
         if self.ended {
             return Ok(Vec::new());
@@ -64,12 +65,12 @@ impl<'a> Backwards<'a> {
 pub(crate) struct ReadInput {
     agent: Id,
     session: Id,
-    /// Most messages to read; 50 unless said.
+    /// The maximum number of messages; the default is 50.
     #[serde(default)]
     limit: Limit,
-    /// Only messages whose `seq` is smaller: the `older` of the answer before.
+    /// Read only messages with a smaller `seq`: the `older` of the previous result.
     before: Option<i64>,
-    /// Only messages whose `seq` is greater, the first of them: the `newer` of the answer before.
+    /// Read the first messages with a greater `seq`: the `newer` of the previous result.
     after: Option<i64>,
 }
 
@@ -78,10 +79,10 @@ pub(crate) struct ReadInput {
 pub(crate) struct ReadOutput {
     /// The messages, oldest first.
     messages: Vec<MessageView>,
-    /// Give this as `before` to read what comes before; absent at the beginning of the conversation.
+    /// The value of `before` for the previous messages; absent at the start of the conversation.
     #[serde(skip_serializing_if = "Option::is_none")]
     older: Option<i64>,
-    /// Give this as `after` to read what comes next; absent at the end, and where the newest were asked for.
+    /// The value of `after` for the next messages; absent at the end, and in a read of the newest messages.
     #[serde(skip_serializing_if = "Option::is_none")]
     newer: Option<i64>,
 }
@@ -99,7 +100,7 @@ pub(crate) async fn read(shared: Arc<Shared>, input: ReadInput) -> Result<ReadOu
     }
 }
 
-/// The newest messages, or the newest before one.
+/// Returns the newest messages, or the newest before a position.
 pub(crate) async fn newest(
     history: &dyn HistoryProvider,
     thread: &Thread,
@@ -159,9 +160,9 @@ async fn following(
 pub(crate) struct MessageInput {
     agent: Id,
     session: Id,
-    /// The message's place.
+    /// The position of the message.
     seq: i64,
-    /// Where in its JSON to begin, in bytes: the `next_offset` of the answer before.
+    /// The offset in the JSON, in bytes: the `next_offset` of the previous result.
     #[serde(default)]
     offset: usize,
 }
@@ -172,9 +173,9 @@ pub(crate) struct MessageOutput {
     seq: i64,
     /// The message as JSON, from `offset` on.
     json: String,
-    /// The size of the JSON as a whole, in bytes.
+    /// The size of the whole JSON, in bytes.
     json_bytes: usize,
-    /// Where the next piece begins; absent at the end.
+    /// The offset of the next piece; absent at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_offset: Option<usize>,
 }

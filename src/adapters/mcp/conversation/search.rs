@@ -1,4 +1,4 @@
-//! Searching conversations: by author in the store, by text while walking back.
+//! Searching conversations: by author in the store, by text while reading backwards.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,38 +17,38 @@ use crate::adapters::mcp::cursor;
 use crate::adapters::mcp::registry::Shared;
 
 const OPERATION: &str = "mcp.conversation_search";
-/// Messages that one call looks at.
+/// The maximum number of messages that one call scans.
 const SCANNED_MESSAGES_MAX: u64 = 2_000;
-/// Bytes of messages that one call looks at.
+/// The maximum number of message bytes that one call scans.
 const SCANNED_BYTES_MAX: usize = 32 * 1024 * 1024;
-/// Threads that one call looks at, and that are listed at once.
+/// The maximum number of threads that one call scans, and the page size of its thread listing.
 const SCANNED_THREADS_MAX: usize = 200;
 const THREADS_STEP: usize = 20;
-/// Bytes shown on each side of what was found.
+/// The number of context bytes on each side of a match.
 const AROUND_BYTES: usize = 200;
 
 #[derive(Deserialize, JsonSchema)]
 #[schemars(crate = "rmcp::schemars")]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SearchInput {
-    /// Text to find in what was said, in arguments of tool calls or in results of tools; case does not matter. Without it
-    /// every message by the authors asked for is found.
+    /// The text to find in message texts, tool call arguments or tool results, ignoring case. Without it, the
+    /// search returns every message by the given authors.
     #[schemars(length(min = 1, max = 1024))]
     query: Option<String>,
-    /// Only conversations of this agent.
+    /// Search only conversations of this agent.
     agent: Option<Id>,
-    /// Only this conversation of the agent.
+    /// Search only this conversation of the agent.
     session: Option<Id>,
-    /// Only messages that one of these agents wrote.
+    /// Find only messages that one of these agents wrote.
     #[serde(default)]
     authors: Vec<Id>,
-    /// Only messages whose author plays one of these roles, such as `researcher`.
+    /// Find only messages whose author plays one of these roles, such as `researcher`.
     #[serde(default)]
     author_roles: Vec<Id>,
-    /// Most messages to find; 50 unless said.
+    /// The maximum number of messages to find; the default is 50.
     #[serde(default)]
     limit: Limit,
-    /// The `next_cursor` of the answer before.
+    /// The `next_cursor` of the previous result.
     cursor: Option<String>,
 }
 
@@ -56,9 +56,9 @@ pub(crate) struct SearchInput {
 #[schemars(crate = "rmcp::schemars")]
 pub(crate) struct SearchOutput {
     found: Vec<Hit>,
-    /// How many messages this call looked at.
+    /// The number of messages that this call scanned.
     scanned: u64,
-    /// Where the search goes on; absent where everything was looked at.
+    /// The cursor for the rest of the search; absent at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_cursor: Option<String>,
 }
@@ -68,20 +68,20 @@ pub(crate) struct SearchOutput {
 struct Hit {
     agent: String,
     session: String,
-    /// The message's place, for conversation_read and conversation_message.
+    /// The position of the message, for conversation_read and conversation_message.
     seq: i64,
     /// `system`, `user`, `assistant` or `tool`.
     role: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     author: Option<String>,
     created_at: String,
-    /// What was found, with what stands around it.
+    /// The match with the text around it.
     excerpt: String,
     /// `text`, `tool_call` or `tool_result`.
     part: &'static str,
 }
 
-/// Where a search goes on: in a thread, before a message or from its end.
+/// The position at which a search continues: a thread, and optionally a message to start before.
 #[derive(Serialize, Deserialize)]
 struct Place {
     thread: Thread,
@@ -131,7 +131,7 @@ pub(crate) async fn search(shared: Arc<Shared>, input: SearchInput) -> Result<Se
 }
 
 impl Search<'_> {
-    /// Searches thread after thread; the answer is where to go on.
+    /// Searches the threads one by one and returns the position to continue from.
     async fn threads(&mut self, agent: Option<&AgentId>, from: Option<Place>) -> Result<Option<Place>> {
         let mut last = None;
         if let Some(Place { thread, before }) = from {
@@ -162,7 +162,7 @@ impl Search<'_> {
         }
     }
 
-    /// Searches one thread back from its end, or from before a message.
+    /// Searches one thread backwards, from its end or from before a message.
     async fn thread(&mut self, thread: &Thread, before: Option<Seq>) -> Result<Option<Place>> {
         let mut walk = Backwards::new(self.history, thread, self.filter.clone(), before);
         let mut before = before;
@@ -191,7 +191,7 @@ impl Search<'_> {
             || self.scanned_bytes >= SCANNED_BYTES_MAX
     }
 
-    /// The part of the message that holds the text, and what stands around it.
+    /// Returns the part of the message that contains the text, with the text around it.
     fn finds(&self, message: &ChatMessage) -> Option<(&'static str, String)> {
         let Some(query) = &self.query else {
             return Some(("text", around(&message.text, 0, 0)));
@@ -219,11 +219,12 @@ fn hit(thread: &Thread, stored: &StoredMessage, part: &'static str, excerpt: Str
     }
 }
 
-/// The byte at which a text in lower case stands in another of any case.
+/// Returns the byte offset of a lower-case text within a text of any case.
 fn place_of(text: &str, query: &str) -> Option<usize> {
     let lower = text.to_lowercase();
     let at = lower.find(query)?;
-    // Lower case may have other lengths in bytes, hardly ever in characters; what is shown reaches further than that.
+    // Lower case can change the length in bytes, but rarely in characters. The excerpt is wide enough for
+    // both.
     let chars = lower[..at].chars().count();
     Some(text.char_indices().nth(chars).map_or(text.len(), |(byte, _)| byte))
 }

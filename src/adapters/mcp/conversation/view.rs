@@ -1,4 +1,4 @@
-//! A message as tools show it.
+//! The representation of messages in tool results.
 
 use larder_kernel::{ChatMessage, StoredMessage};
 use rmcp::schemars::JsonSchema;
@@ -6,35 +6,35 @@ use serde::Serialize;
 
 use crate::adapters::mcp::answer::cut;
 
-/// Bytes of text that one message may take of a listing, its tool calls and results included.
+/// The maximum text of one message in a listing, including tool calls and results, in bytes.
 const MESSAGE_BYTES_SHOWN: usize = 32 * 1024;
-/// Tool calls, and tool results, of one message that a listing shows.
+/// The maximum number of tool calls, and of tool results, that a listing shows of one message.
 const PARTS_SHOWN: usize = 32;
 
 #[derive(Serialize, JsonSchema)]
 #[schemars(crate = "rmcp::schemars")]
 pub(crate) struct MessageView {
-    /// Its place in the conversation.
+    /// The position in the conversation.
     pub(crate) seq: i64,
     /// `system`, `user`, `assistant` or `tool`.
     role: &'static str,
-    /// The agent that wrote it, where several share the conversation.
+    /// The agent that wrote the message, if several agents share the conversation.
     #[serde(skip_serializing_if = "Option::is_none")]
     author: Option<String>,
-    /// The part that the author plays.
+    /// The role of the author.
     #[serde(skip_serializing_if = "Option::is_none")]
     author_role: Option<String>,
-    /// The run in which it was written.
+    /// The run that wrote the message.
     #[serde(skip_serializing_if = "Option::is_none")]
     run: Option<String>,
-    /// When it was written, in RFC 3339.
+    /// The time of writing, in RFC 3339.
     created_at: String,
     text: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tool_calls: Vec<CallView>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tool_results: Vec<ResultView>,
-    /// Whether something was cut or left out; conversation_message reads all of it.
+    /// `true` if the listing cut or omitted a part; conversation_message reads the whole message.
     truncated: bool,
 }
 
@@ -50,13 +50,13 @@ struct CallView {
 #[derive(Serialize, JsonSchema)]
 #[schemars(crate = "rmcp::schemars")]
 struct ResultView {
-    /// The tool call that this answers.
+    /// The id of the tool call that this result belongs to.
     call_id: String,
     content: String,
     is_error: bool,
 }
 
-/// Cuts texts while counting what they may still take.
+/// Cuts texts to a shared budget.
 struct Cutter {
     left: usize,
     truncated: bool,

@@ -17,7 +17,7 @@ use crate::adapters::mcp::argument::{self, Id, LIST_ITEMS_MAX, Limit, named, opt
 use crate::adapters::mcp::cursor;
 use crate::adapters::mcp::registry::Shared;
 
-/// Entities that one search looks at, and that it reads at once.
+/// The number of entities that one search scans, and the number per store call.
 const SCANNED_ENTITIES_MAX: u64 = 5_000;
 const ENTITIES_STEP: usize = 200;
 
@@ -33,11 +33,11 @@ pub(crate) struct GetInput {
 #[derive(Serialize, JsonSchema)]
 #[schemars(crate = "rmcp::schemars")]
 pub(crate) struct GetOutput {
-    /// Those that are there, in the order asked.
+    /// The existing entities, in the requested order.
     entities: Vec<EntityView>,
-    /// The ids of those that are not there.
+    /// The ids of the missing entities.
     missing: Vec<String>,
-    /// The ids of those that found no room in this answer; ask for them again.
+    /// The ids that exceeded the size of this result; request them again.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     left_out: Vec<String>,
 }
@@ -74,19 +74,19 @@ enum DirectionInput {
 #[schemars(crate = "rmcp::schemars")]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NeighborsInput {
-    /// The id of the entity to begin at.
+    /// The id of the entity to start from.
     entity: Id,
-    /// Most hops, 0 to 32; 1 unless said.
+    /// The maximum number of hops, 0 to 32; the default is 1.
     #[schemars(range(max = 32))]
     depth: Option<u32>,
-    /// `out` walks from source to target, `in` from target to source.
+    /// `out` follows relationships from source to target, `in` from target to source.
     #[serde(default)]
     direction: DirectionInput,
-    /// Only relationships of these types; at most 64.
+    /// Follow only relationships of these types, at most 64.
     #[serde(default)]
     #[schemars(length(max = 64))]
     relationship_types: Vec<Id>,
-    /// Most entities to return, the start included; 50 unless said.
+    /// The maximum number of entities, including the start; the default is 50.
     #[serde(default)]
     limit: Limit,
 }
@@ -94,16 +94,16 @@ pub(crate) struct NeighborsInput {
 #[derive(Serialize, JsonSchema)]
 #[schemars(crate = "rmcp::schemars")]
 pub(crate) struct NeighborsOutput {
-    /// The entities, nearest first; none where the start is not there.
+    /// The entities, nearest first; empty if the start does not exist.
     entities: Vec<ReachedView>,
-    /// The relationships among them.
+    /// The relationships between the entities.
     relationships: Vec<RelationshipView>,
 }
 
 #[derive(Serialize, JsonSchema)]
 #[schemars(crate = "rmcp::schemars")]
 struct ReachedView {
-    /// The length of the shortest walk to it.
+    /// The length of the shortest path to the entity.
     hops: u32,
     #[serde(flatten)]
     entity: EntityView,
@@ -136,27 +136,27 @@ pub(crate) async fn neighbors(shared: Arc<Shared>, input: NeighborsInput) -> Res
 #[schemars(crate = "rmcp::schemars")]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SearchInput {
-    /// Text to find in ids, types, properties and observations; case does not matter.
+    /// The text to find in ids, types, properties and observations, ignoring case.
     #[schemars(length(min = 1, max = 1024))]
     query: Option<String>,
-    /// Only entities of this type.
+    /// Find only entities of this type.
     entity_type: Option<Id>,
-    /// Only entities whose properties have these values.
+    /// Find only entities whose properties have these values.
     #[serde(default, rename = "where")]
     equal: Map<String, Value>,
-    /// Most entities to find; 50 unless said.
+    /// The maximum number of entities; the default is 50.
     #[serde(default)]
     limit: Limit,
-    /// The `next_cursor` of the answer before.
+    /// The `next_cursor` of the previous result.
     cursor: Option<String>,
 }
 
 #[derive(Serialize, JsonSchema)]
 #[schemars(crate = "rmcp::schemars")]
 pub(crate) struct SearchOutput {
-    /// What was found, by id.
+    /// The matching entities, ordered by id.
     entities: Vec<EntityView>,
-    /// Where the search goes on; absent where everything was looked at.
+    /// The cursor for the rest of the search; absent at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_cursor: Option<String>,
 }
@@ -227,25 +227,25 @@ fn value_holds(value: &Value, text: &str) -> bool {
 #[schemars(crate = "rmcp::schemars")]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RelationshipsInput {
-    /// Only of this type.
+    /// List only relationships of this type.
     relationship_type: Option<Id>,
-    /// Only those that begin at this entity.
+    /// List only relationships from this entity.
     source: Option<Id>,
-    /// Only those that end at this entity.
+    /// List only relationships to this entity.
     target: Option<Id>,
-    /// Most relationships to list; 50 unless said.
+    /// The maximum number of relationships; the default is 50.
     #[serde(default)]
     limit: Limit,
-    /// The `next_cursor` of the answer before.
+    /// The `next_cursor` of the previous result.
     cursor: Option<String>,
 }
 
 #[derive(Serialize, JsonSchema)]
 #[schemars(crate = "rmcp::schemars")]
 pub(crate) struct RelationshipsOutput {
-    /// What was found, by id.
+    /// The matching relationships, ordered by id.
     relationships: Vec<RelationshipView>,
-    /// Where the list goes on; absent at its end.
+    /// The cursor of the next page; absent at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_cursor: Option<String>,
 }

@@ -1,11 +1,11 @@
-//! Entities and relationships as tools show them.
+//! The representation of entities and relationships in tool results.
 
 use larder_kernel::{Entity, Metadata, Relationship};
 use rmcp::schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// The property that holds what was observed of an entity.
+/// The property that contains the observations of an entity.
 pub(super) const OBSERVATIONS: &str = "observations";
 
 #[derive(Serialize, JsonSchema)]
@@ -13,10 +13,10 @@ pub(super) const OBSERVATIONS: &str = "observations";
 pub(crate) struct EntityView {
     pub(crate) id: String,
     entity_type: String,
-    /// What was observed of it.
+    /// The observations of the entity.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     observations: Vec<String>,
-    /// Its other properties.
+    /// The other properties.
     #[serde(skip_serializing_if = "Map::is_empty")]
     properties: Map<String, Value>,
 }
@@ -37,7 +37,7 @@ impl From<Entity> for EntityView {
     }
 }
 
-/// The observations among the properties, where they are a list of texts.
+/// Returns the observations among the properties, if they are a list of texts.
 pub(super) fn observations(properties: &Metadata) -> Option<Vec<String>> {
     let texts = properties.get(OBSERVATIONS)?.as_array()?;
     texts.iter().map(|text| text.as_str().map(ToOwned::to_owned)).collect()
@@ -48,9 +48,9 @@ pub(super) fn observations(properties: &Metadata) -> Option<Vec<String>> {
 pub(crate) struct RelationshipView {
     pub(crate) id: String,
     relationship_type: String,
-    /// The entity where it begins.
+    /// The source entity.
     source: String,
-    /// The entity where it ends.
+    /// The target entity.
     target: String,
     #[serde(skip_serializing_if = "Map::is_empty")]
     properties: Map<String, Value>,

@@ -30,12 +30,12 @@ pub(crate) struct EntitiesInput {
 #[serde(deny_unknown_fields)]
 struct EntityInput {
     id: Id,
-    /// What it is, such as `person` or `place`.
+    /// The type, such as `person` or `place`.
     entity_type: Id,
-    /// Anything known of it, at most 64 KiB with the observations.
+    /// Any properties, at most 64 KiB together with the observations.
     #[serde(default)]
     properties: Map<String, Value>,
-    /// What was observed of it, a text each.
+    /// The observations, one text each.
     #[serde(default)]
     observations: Vec<String>,
 }
@@ -58,11 +58,11 @@ impl EntityInput {
 #[derive(Serialize, JsonSchema)]
 #[schemars(crate = "rmcp::schemars")]
 pub(crate) struct UpsertOutput {
-    /// How many were not there before.
+    /// The number of created entities.
     created: u64,
-    /// How many were there and were replaced.
+    /// The number of replaced entities.
     replaced: u64,
-    /// The ids of relationships that were given none, in the order of the call.
+    /// The generated ids of relationships without an id, in the order of the call.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     made_ids: Vec<String>,
 }
@@ -97,15 +97,15 @@ pub(crate) struct RelationshipsInput {
 #[schemars(crate = "rmcp::schemars")]
 #[serde(deny_unknown_fields)]
 struct RelationshipInput {
-    /// Made of type, source and target where it is not given.
+    /// The id; derived from type, source and target by default.
     id: Option<Id>,
-    /// How they relate, in active voice, such as `knows` or `works_at`.
+    /// The type, in active voice, such as `knows` or `works_at`.
     relationship_type: Id,
-    /// The id of the entity where it begins.
+    /// The id of the source entity.
     source: Id,
-    /// The id of the entity where it ends.
+    /// The id of the target entity.
     target: Id,
-    /// Anything known of it, at most 64 KiB.
+    /// Any properties, at most 64 KiB.
     #[serde(default)]
     properties: Map<String, Value>,
 }
@@ -123,7 +123,7 @@ impl RelationshipInput {
     }
 }
 
-/// The id of a relationship that was given none: the same for the same type and ends.
+/// Returns the id of a relationship without an id: the same for the same type, source and target.
 fn own_id(kind: &RelationshipType, source: &EntityId, target: &EntityId) -> Result<RelationshipId> {
     RelationshipId::new(digest(&[kind.as_str(), source.as_str(), target.as_str()]))
 }
@@ -224,9 +224,9 @@ pub(crate) struct EntityIdInput {
 #[derive(Serialize, JsonSchema)]
 #[schemars(crate = "rmcp::schemars")]
 pub(crate) struct DeletedEntityOutput {
-    /// Whether it was there.
+    /// `true` if the entity existed.
     existed: bool,
-    /// How many relationships went with it.
+    /// The number of relationships that were deleted with it.
     relationships: u64,
 }
 
@@ -249,7 +249,7 @@ pub(crate) struct RelationshipIdInput {
 #[derive(Serialize, JsonSchema)]
 #[schemars(crate = "rmcp::schemars")]
 pub(crate) struct DeletedOutput {
-    /// Whether it was there.
+    /// `true` if the relationship existed.
     existed: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Making boards, listing them, and adding tasks to them.
+//! Creating boards, listing them, and adding tasks to them.
 
 use std::sync::Arc;
 
@@ -18,17 +18,17 @@ use crate::adapters::mcp::registry::Shared;
 #[schemars(crate = "rmcp::schemars")]
 #[serde(deny_unknown_fields)]
 struct TaskInput {
-    /// Unique on the board.
+    /// The id, unique on the board.
     id: Id,
-    /// What is to be done, in a line of at most 4,096 bytes.
+    /// The title, one line of at most 4,096 bytes.
     #[schemars(length(min = 1, max = 4096))]
     title: String,
-    /// What is to be done, at length; at most 1 MiB.
+    /// The full description, at most 1 MiB.
     description: Option<String>,
-    /// How often it may be retried, at most 1,000; 3 unless said.
+    /// The maximum number of retries, at most 1,000; the default is 3.
     #[schemars(range(max = 1000))]
     retries_max: Option<u32>,
-    /// Anything else, at most 64 KiB.
+    /// Any metadata, at most 64 KiB.
     #[serde(default)]
     metadata: Map<String, Value>,
 }
@@ -57,9 +57,9 @@ pub(crate) struct CreateInput {
     /// A name for people, at most 4,096 bytes.
     #[schemars(length(max = 4096))]
     label: Option<String>,
-    /// The agent, in the same conversation, whose board this one belongs under.
+    /// The agent of the parent board, in the same conversation.
     parent: Option<Id>,
-    /// Its first tasks, at most 1,000.
+    /// The first tasks, at most 1,000.
     #[serde(default)]
     #[schemars(length(max = 1000))]
     tasks: Vec<TaskInput>,
@@ -90,7 +90,7 @@ pub(crate) struct AddInput {
 #[derive(Serialize, JsonSchema)]
 #[schemars(crate = "rmcp::schemars")]
 pub(crate) struct AddOutput {
-    /// How many tasks were added.
+    /// The number of added tasks.
     added: usize,
 }
 
@@ -106,12 +106,12 @@ pub(crate) async fn add(shared: Arc<Shared>, input: AddInput) -> Result<AddOutpu
 #[schemars(crate = "rmcp::schemars")]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListInput {
-    /// Only boards of this conversation.
+    /// List only boards of this conversation.
     conversation: Option<Id>,
-    /// Most boards to list; 50 unless said.
+    /// The maximum number of boards; the default is 50.
     #[serde(default)]
     limit: Limit,
-    /// The `next_cursor` of the answer before.
+    /// The `next_cursor` of the previous result.
     cursor: Option<String>,
 }
 
@@ -119,7 +119,7 @@ pub(crate) struct ListInput {
 #[schemars(crate = "rmcp::schemars")]
 pub(crate) struct ListOutput {
     boards: Vec<BoardView>,
-    /// Where the list goes on; absent at its end.
+    /// The cursor of the next page; absent at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_cursor: Option<String>,
 }
@@ -153,7 +153,7 @@ pub(crate) struct DeleteInput {
 #[derive(Serialize, JsonSchema)]
 #[schemars(crate = "rmcp::schemars")]
 pub(crate) struct DeleteOutput {
-    /// Whether it was there.
+    /// `true` if the board existed.
     existed: bool,
 }
 

@@ -15,9 +15,9 @@ use crate::adapters::mcp::argument::{Id, Limit, page};
 use crate::adapters::mcp::cursor;
 use crate::adapters::mcp::registry::Shared;
 
-/// Tasks that are read from the store at once: a task may have 2 MiB of texts.
+/// The number of tasks per store call: a task can have 2 MiB of texts.
 const TASKS_STEP: usize = 20;
-/// Bytes of one piece of a task's JSON.
+/// The size of one piece of a task's JSON, in bytes.
 const PIECE_BYTES: usize = 256 * 1024;
 
 #[derive(Deserialize, JsonSchema)]
@@ -26,14 +26,14 @@ const PIECE_BYTES: usize = 256 * 1024;
 pub(crate) struct ListInput {
     conversation: Id,
     agent: Id,
-    /// Only tasks in one of these statuses; all unless said.
+    /// List only tasks in one of these statuses; the default is all.
     #[serde(default)]
     #[schemars(length(max = 6))]
     statuses: Vec<Status>,
-    /// Most tasks to list; 50 unless said.
+    /// The maximum number of tasks; the default is 50.
     #[serde(default)]
     limit: Limit,
-    /// The `next_cursor` of the answer before.
+    /// The `next_cursor` of the previous result.
     cursor: Option<String>,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct ListInput {
 pub(crate) struct ListOutput {
     /// The tasks, in the order they were added.
     tasks: Vec<TaskView>,
-    /// Where the list goes on; absent at its end.
+    /// The cursor of the next page; absent at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_cursor: Option<String>,
 }
@@ -56,7 +56,7 @@ pub(crate) async fn list(shared: Arc<Shared>, input: ListInput) -> Result<ListOu
     tasks(&*shared.stores.tasks()?, &board, &query, request).await
 }
 
-/// As many tasks as are asked for and have room.
+/// Returns as many tasks as the call requests and the size limit permits.
 pub(crate) async fn tasks(
     store: &dyn TaskStore,
     board: &BoardId,
@@ -97,7 +97,7 @@ pub(crate) struct GetInput {
     agent: Id,
     /// The id of the task.
     task: Id,
-    /// Where in the task's description and result to begin, in bytes: the `next_offset` of the answer before.
+    /// The offset in the JSON of description and result, in bytes: the `next_offset` of the previous result.
     #[serde(default)]
     offset: usize,
 }
@@ -105,13 +105,13 @@ pub(crate) struct GetInput {
 #[derive(Serialize, JsonSchema)]
 #[schemars(crate = "rmcp::schemars")]
 pub(crate) struct GetOutput {
-    /// The task; its texts are cut where they are long.
+    /// The task, with long texts cut.
     task: TaskView,
-    /// Description and result as JSON, from `offset` on.
+    /// The description and the result as JSON, from `offset` on.
     json: String,
-    /// The size of that JSON as a whole, in bytes.
+    /// The size of the whole JSON, in bytes.
     json_bytes: usize,
-    /// Where the next piece begins; absent at the end.
+    /// The offset of the next piece; absent at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_offset: Option<usize>,
 }

@@ -12,7 +12,7 @@ use super::view::{Status, TaskView, board};
 use crate::adapters::mcp::argument::Id;
 use crate::adapters::mcp::registry::Shared;
 
-/// The lease that a call asks for.
+/// Returns the lease that a call requests.
 fn lease(operation: &'static str, lease_ms: u64) -> Result<Duration> {
     let lease = Duration::from_millis(lease_ms);
     check_claim(operation, lease).map_err(|error| error.with_field("lease_ms"))?;
@@ -25,9 +25,9 @@ fn lease(operation: &'static str, lease_ms: u64) -> Result<Duration> {
 pub(crate) struct ClaimInput {
     conversation: Id,
     agent: Id,
-    /// Who claims.
+    /// The id of the worker that claims.
     worker: Id,
-    /// How long the claim holds unless it is renewed, in milliseconds.
+    /// The length of the lease, in milliseconds.
     #[schemars(range(min = 1))]
     lease_ms: u64,
 }
@@ -35,11 +35,11 @@ pub(crate) struct ClaimInput {
 #[derive(Serialize, JsonSchema)]
 #[schemars(crate = "rmcp::schemars")]
 pub(crate) struct ClaimOutput {
-    /// Whether a task was free.
+    /// `true` if a task was available.
     claimed: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     task: Option<TaskView>,
-    /// To show with every step of the task.
+    /// The token, required for every step of the task.
     #[serde(skip_serializing_if = "Option::is_none")]
     token: Option<u64>,
 }
@@ -63,7 +63,7 @@ pub(crate) struct RenewInput {
     task: Id,
     /// The token of the claim.
     token: u64,
-    /// How long the lease holds from now, in milliseconds.
+    /// The length of the lease from now, in milliseconds.
     #[schemars(range(min = 1))]
     lease_ms: u64,
 }
@@ -71,7 +71,7 @@ pub(crate) struct RenewInput {
 #[derive(Serialize, JsonSchema)]
 #[schemars(crate = "rmcp::schemars")]
 pub(crate) struct RenewOutput {
-    /// When somebody else may claim the task, in RFC 3339.
+    /// The expiry of the lease, in RFC 3339. After it, another worker can claim the task.
     expires_at: String,
 }
 
@@ -91,11 +91,11 @@ pub(crate) struct EndInput {
     agent: Id,
     /// The id of the task.
     task: Id,
-    /// The token of the claim; needed where the task is claimed.
+    /// The token of the claim; required if the task is claimed.
     token: Option<u64>,
-    /// What came of it, or why it failed; at most 1 MiB.
+    /// The result, or the reason of the failure; at most 1 MiB.
     result: Option<String>,
-    /// Take the step only from this revision.
+    /// Change the status only if the task has this revision.
     if_revision: Option<u64>,
 }
 
@@ -127,13 +127,13 @@ pub(crate) struct UpdateInput {
     agent: Id,
     /// The id of the task.
     task: Id,
-    /// Where to.
+    /// The new status.
     status: Status,
-    /// The token of the claim; needed where the task is claimed.
+    /// The token of the claim; required if the task is claimed.
     token: Option<u64>,
-    /// What came of it; at most 1 MiB. What is there stays unless said.
+    /// The result, at most 1 MiB. Without it, the existing result stays.
     result: Option<String>,
-    /// Take the step only from this revision.
+    /// Change the status only if the task has this revision.
     if_revision: Option<u64>,
 }
 
@@ -151,14 +151,14 @@ pub(crate) struct RetryInput {
     agent: Id,
     /// The id of the task.
     task: Id,
-    /// The token of the claim; needed where the task is claimed.
+    /// The token of the claim; required if the task is claimed.
     token: Option<u64>,
 }
 
 #[derive(Serialize, JsonSchema)]
 #[schemars(crate = "rmcp::schemars")]
 pub(crate) struct RetryOutput {
-    /// Whether it had a retry left, and is planned again.
+    /// `true` if a retry remained and the task is planned again.
     retried: bool,
     task: TaskView,
 }

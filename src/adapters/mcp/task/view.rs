@@ -1,4 +1,4 @@
-//! Tasks and boards as tools show them, and how calls name them.
+//! The representation of tasks and boards in tool arguments and results.
 
 use larder_kernel::{Board, BoardId, Result, Task, TaskStatus};
 use rmcp::schemars::JsonSchema;
@@ -8,10 +8,10 @@ use serde_json::{Map, Value};
 use crate::adapters::mcp::answer::cut;
 use crate::adapters::mcp::argument::Id;
 
-/// Bytes of a description, and of a result, that a listing shows.
+/// The maximum size of a description, and of a result, in a listing, in bytes.
 const TEXT_BYTES_SHOWN: usize = 8 * 1024;
 
-/// The status of a task, as the kernel names it.
+/// The status of a task, under the kernel's names.
 #[derive(Deserialize, Serialize, JsonSchema, Clone, Copy)]
 #[schemars(crate = "rmcp::schemars", inline)]
 #[serde(rename_all = "snake_case")]
@@ -50,7 +50,7 @@ impl From<TaskStatus> for Status {
     }
 }
 
-/// The address of a board.
+/// Returns the id of a board.
 pub(super) fn board(conversation: &Id, agent: &Id) -> Result<BoardId> {
     BoardId::new(conversation, agent)
 }
@@ -63,29 +63,29 @@ pub(crate) struct TaskView {
     #[serde(skip_serializing_if = "Option::is_none")]
     description: Option<String>,
     status: Status,
-    /// Its version, to give as `if_revision`.
+    /// The revision, for `if_revision`.
     revision: u64,
-    /// How often it was retried.
+    /// The number of retries so far.
     retries: u32,
-    /// How often it may be.
+    /// The maximum number of retries.
     retries_max: u32,
-    /// What came of it, or why it failed.
+    /// The result, or the reason of the failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     result: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     lease: Option<LeaseView>,
     #[serde(skip_serializing_if = "Map::is_empty")]
     metadata: Map<String, Value>,
-    /// Whether the description or the result was cut; task_get reads all of it.
+    /// `true` if the description or the result was cut; task_get reads the whole texts.
     truncated: bool,
 }
 
 #[derive(Serialize, JsonSchema)]
 #[schemars(crate = "rmcp::schemars")]
 struct LeaseView {
-    /// Who holds it.
+    /// The worker that holds the lease.
     worker: String,
-    /// When somebody else may claim the task, in RFC 3339.
+    /// The expiry of the lease, in RFC 3339. After it, another worker can claim the task.
     expires_at: String,
 }
 
@@ -125,10 +125,10 @@ pub(crate) struct BoardView {
     agent: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     label: Option<String>,
-    /// The agent whose board it belongs under.
+    /// The agent of the parent board.
     #[serde(skip_serializing_if = "Option::is_none")]
     parent: Option<String>,
-    /// How many tasks stand how.
+    /// The number of tasks in each status.
     tasks: CountsView,
 }
 
