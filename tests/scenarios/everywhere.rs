@@ -99,7 +99,7 @@ fn of_sessions() -> impl Iterator<Item = Named> {
         sessions::summaries::past_the_threshold_the_older_half_becomes_a_summary,
         sessions::summaries::at_the_threshold_or_with_a_summary_nothing_is_summarized,
         sessions::summaries::a_rolling_policy_takes_the_last_summary_in,
-        sessions::summaries::two_at_once_make_one_summary,
+        sessions::summaries::two_at_once_store_one_summary,
         sessions::summaries::a_long_session_is_summarized_by_parts_and_pairs_stay_whole,
         sessions::summaries::a_replaced_session_keeps_its_summary_and_no_late_one_of_what_is_gone,
         sessions::summaries::an_inference_that_stores_nothing_summarizes_nothing,

@@ -139,8 +139,9 @@ impl Sessions {
     ///
     /// Past the profile's threshold the older messages become a summary first, if there is a
     /// [summarizer](Self::with_summarizer); so do messages that would leave the window before that. `EPHEMERAL` inferences
-    /// ask no model. Of several at once one makes the summary, and the others do not wait: their windows are made
-    /// without. The window holds at most the profile's `max_tokens`, everything that the model receives included;
+    /// ask no model. While one inference makes the summary, others do not wait: their windows are made without it. An
+    /// inference that begins after that and before the first completes may ask the model again; one summary is stored.
+    /// The window holds at most the profile's `max_tokens`, everything that the model receives included;
     /// [`Inference::left_out`] says which messages it lacks.
     ///
     /// # Errors

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use larder::context::{AgentContext, WindowExplanation};
 use larder::{
-    AgentId, AppendOptions, ChatMessage, Claim, HistoryProvider, IdempotencyKey, LanguageModel,
-    LanguageModelRequest, Origin, Result, Role, RunId, SessionId, StoredMessage, TaskStatus, WindowMessage,
+    AgentContextProtocol as _, AgentId, AppendOptions, ChatMessage, Claim, HistoryProvider, IdempotencyKey,
+    LanguageModel, LanguageModelRequest, Origin, Result, Role, RunId, SessionId, StoredMessage, TaskStatus,
+    WindowMessage,
 };
 
 use super::board::Board;
@@ -116,8 +117,9 @@ impl Agent {
         }
         let explanation = self.context.explain_window(&self.session).await?;
         self.show(&format!("== {}, task {}, turn {turn}", self.id, task.id), &front, &explanation);
-        let window =
-            explanation.window.messages.into_iter().map(|message| ChatMessage::clone(&message.message));
+        // The explanation stores nothing. This stores the summary, and does not ask for it again.
+        let window = self.context.get_prompt_window(&self.session).await?;
+        let window = window.messages.into_iter().map(|message| ChatMessage::clone(&message.message));
         self.model.generate(LanguageModelRequest::new(front.into_iter().chain(window).collect())).await
     }
 

@@ -11,7 +11,7 @@ pub(crate) async fn run(place: Arc<Place>) {
     let (one, two) = (place.stdio(&[]).await, place.stdio(&[]).await);
     let first = one.ok("note_put", json!({ "key": "plan", "text": "Čaj", "if_absent": true })).await;
     let taken = two.refused("note_put", json!({ "key": "plan", "text": "mine", "if_absent": true })).await;
-    assert_eq!(taken, "AlreadyExists");
+    assert_eq!(taken, "Conflict");
     let over = |text: &str| json!({ "key": "plan", "text": text, "if_revision": first["revision"] });
     let second = two.ok("note_put", over("Kafe")).await;
     assert_eq!(one.refused("note_put", over("late")).await, "Conflict");
