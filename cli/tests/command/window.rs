@@ -286,7 +286,7 @@ fn a_wrong_profile_is_refused_by_the_name_of_its_field() {
             &with_prompt,
             "`token_budget`",
         ),
-        ("[]", &[], "config"),
+        ("[]", &[], "not an object"),
         ("{", &[], "column"),
     ];
     for (profile, more, field) in cases {

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use async_trait::async_trait;
 use bytes::Bytes;
 use larder_kernel::{
-    AppendOptions, BucketName, Capabilities, ChatMessage, Error, ErrorKind, HistoryProvider,
-    HistoryProviderExt, Key, KeyValueEntry, KeyValuePutOptions, KeyValueStore, Namespace, Origin, Result,
-    Revision, Seq, SessionId, Store,
+    AppendOptions, BucketInfo, BucketName, Capabilities, ChatMessage, Error, ErrorKind, HistoryProvider,
+    HistoryProviderExt, Key, KeyRevision, KeyValueEntry, KeyValueEvents, KeyValuePutOptions, KeyValueStore,
+    Namespace, Origin, Page, PageRequest, Result, Revision, Seq, SessionId, Store,
 };
 
 use super::case::Step;
@@ -212,6 +212,23 @@ impl KeyValueStore for FailsOnce {
 
     async fn delete(&self, bucket: &BucketName, key: &Key, at: Option<Revision>) -> Result<bool> {
         self.inner.delete(bucket, key, at).await
+    }
+
+    async fn list(
+        &self,
+        bucket: &BucketName,
+        prefix: &str,
+        page: PageRequest<Key>,
+    ) -> Result<Page<KeyRevision, Key>> {
+        self.inner.list(bucket, prefix, page).await
+    }
+
+    async fn list_buckets(&self, page: PageRequest<BucketName>) -> Result<Page<BucketInfo, BucketName>> {
+        self.inner.list_buckets(page).await
+    }
+
+    async fn watch(&self, bucket: &BucketName, prefix: &str, after: Revision) -> Result<KeyValueEvents> {
+        self.inner.watch(bucket, prefix, after).await
     }
 }
 
