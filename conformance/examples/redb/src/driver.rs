@@ -82,7 +82,8 @@ impl Location for RedbLocation {
         loop {
             let location = Arc::clone(&location);
             let opening = tokio::task::spawn_blocking(move || location.try_open()).await;
-            let opened = opening.map_err(|_| Error::new(ErrorKind::Unexpected, OPERATION, "the task ended"))?;
+            let opened =
+                opening.map_err(|_| Error::new(ErrorKind::Unexpected, OPERATION, "the task ended"))?;
             if let Some(tables) = opened? {
                 return Ok(Arc::new(RedbConnection(tables)));
             }

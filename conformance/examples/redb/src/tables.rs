@@ -228,11 +228,7 @@ impl Tables {
                 },
                 None => KeyValueEventKind::Deleted,
             };
-            events.push(KeyValueEvent {
-                key: Key::new(key)?,
-                revision: Revision::new(row.value().2),
-                kind,
-            });
+            events.push(KeyValueEvent { key: Key::new(key)?, revision: Revision::new(row.value().2), kind });
         }
         Ok((events, erasures))
     }

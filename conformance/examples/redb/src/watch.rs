@@ -65,10 +65,9 @@ impl Watch {
         let (tables, namespace, bucket) =
             (Arc::clone(&self.tables), self.namespace.clone(), self.bucket.clone());
         let (prefix, last) = (self.prefix.clone(), self.last);
-        let (events, erasures) = run(OPERATION, move || {
-            tables.changes_after(namespace.as_str(), bucket.as_str(), &prefix, last)
-        })
-        .await?;
+        let (events, erasures) =
+            run(OPERATION, move || tables.changes_after(namespace.as_str(), bucket.as_str(), &prefix, last))
+                .await?;
         // After an erasure revisions begin again, so the watcher must forget what it was told (KV-048).
         if self.erasures.is_some_and(|known| known != erasures) {
             return Err(Error::new(ErrorKind::Conflict, OPERATION, "the namespace was erased"));
