@@ -7,7 +7,8 @@
 //! # async fn example() -> larder_kernel::Result<()> {
 //! let age = Age::open(AgeConfig::from_url("age://app@localhost/app")?).await?;
 //! let graph = age.graph(Namespace::new("app")?);
-//! let query = "MATCH (p:Entity {id: $id})-[:Relationship {type: 'knows'}]->(q) RETURN q.properties.name AS name";
+//! let query =
+//!     "MATCH (p:Entity {id: $id})-[:Relationship {type: 'knows'}]->(q) RETURN q.properties.name AS name";
 //! for row in graph.cypher(query, Metadata::new().with("id", "ada")).await? {
 //!     println!("{:?}", row.get("name"));
 //! }

@@ -55,8 +55,8 @@ pub trait Driver: fmt::Debug + Send + Sync + 'static {
     /// Reads and checks a URL, without I/O.
     ///
     /// # Errors
-    /// `InvalidInput` naming `url` ([`invalid_url`]) for a URL that is malformed or has a value out of range. The message
-    /// never repeats the URL, which may hold a secret.
+    /// `InvalidInput` naming `url` ([`invalid_url`]) for a URL that is malformed or has a value out of range.
+    /// The message never repeats the URL, which may hold a secret.
     fn read(&self, url: &BackendUrl<'_>) -> Result<Box<dyn Location>>;
 }
 

@@ -13,9 +13,9 @@ use larder_kernel::{Error, HistoryEvent, HistoryEvents, Result, Seq};
 use tokio::sync::watch;
 
 pub(crate) const OPERATION: &str = "history.subscribe";
-/// How long appends to a thread notify after the last mark.
+/// The time for which appends to a thread notify after the last mark.
 const LEASE: Duration = Duration::from_secs(300);
-/// How long a reader waits for a notification before it polls.
+/// The time for which a reader waits for a notification before it polls.
 pub(crate) const POLL: Duration = Duration::from_secs(1);
 
 /// The reader's end of the notifications.

@@ -22,7 +22,7 @@ use super::schema::{self, GraphName, is_absent, or_empty};
 use super::{agtype, cypher, query};
 use crate::postgres::engine::Engine;
 
-/// How many times a graph is created that another client erases before it can be used.
+/// The maximum number of attempts of a call whose graph another client erases before the call can use it.
 const MAKINGS_MAX: u32 = 10;
 
 /// A [`GraphStore`] in AGE that also runs openCypher queries, created by [`Age::graph`](super::Age::graph).

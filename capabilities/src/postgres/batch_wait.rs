@@ -7,13 +7,14 @@
 
 use std::time::{Duration, Instant};
 
-/// The maximum wait, and the share of the last statement's duration that a wait may take.
+/// The maximum wait.
 const WAIT_MAX: Duration = Duration::from_micros(500);
+/// A wait takes at most the last statement's duration divided by this.
 const WAIT_DIVISOR: u32 = 2;
 
 /// Waits until `waiting` returns at least `expected` callers, or until the limit for a statement that `took`
-/// this long. The expected callers are those just answered and those that queued during the statement.
-/// Returns true if all came. Other tasks of the thread run during the wait.
+/// this long. The expected callers are the callers just answered and the callers that queued during the
+/// statement. Returns true if all came. Other tasks of the thread run during the wait.
 pub(super) async fn wait_for_batch(expected: usize, took: Duration, waiting: impl Fn() -> usize) -> bool {
     if expected < 2 {
         return true;

@@ -29,7 +29,7 @@ use notify::Notifier;
 pub(crate) use server_info::{Info, SERVER_VERSION_MAJOR_MIN, durability};
 
 const OPEN: &str = "redis.open";
-/// How long a call searches for the server of its slot while a cluster changes.
+/// The time limit of a call that searches for the server of its slot while a cluster changes.
 const SEARCH_MAX: Duration = Duration::from_secs(5);
 /// The pause of such a call between two attempts.
 const SEARCH_PAUSE: Duration = Duration::from_millis(50);

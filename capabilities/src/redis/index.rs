@@ -31,8 +31,8 @@ const REGISTRATIONS_MAX: u32 = 8;
 const ERASED_NAMES_MAX: usize = 256;
 /// The number of entities that an erasure empties concurrently.
 const ERASED_AT_ONCE: usize = 32;
-/// How long an erased entity rejects writers that registered it before. The time is well over the minute for
-/// which a registration is valid.
+/// The time for which an erased entity rejects writers that registered it before. It is well over the minute
+/// for which a registration is valid.
 const ERASED_KEPT_MS: u64 = 600_000;
 
 static REGISTER: LazyLock<Script> = LazyLock::new(|| {

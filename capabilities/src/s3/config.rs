@@ -25,7 +25,8 @@ const FORM: &str = "write `s3://bucket/prefix?region=…` or `s3://ACCESS_KEY:SE
 /// ```
 /// use larder_capabilities::s3::S3Config;
 ///
-/// let config = S3Config::from_url("s3://AKID:s3cret@files/app?endpoint=http://127.0.0.1:3900&region=garage")?;
+/// let config =
+///     S3Config::from_url("s3://AKID:s3cret@files/app?endpoint=http://127.0.0.1:3900&region=garage")?;
 /// assert!(!format!("{config:?}").contains("s3cret"));
 /// # Ok::<(), larder_kernel::Error>(())
 /// ```

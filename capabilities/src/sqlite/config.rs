@@ -47,8 +47,9 @@ pub struct SqliteConfig {
     /// The moment at which SQLite flushes to stable storage.
     #[serde(default)]
     pub synchronous: Synchronous,
-    /// How long a write waits for a lock of another process. The time starts at the call or at the last write
-    /// of this process, whichever is later. Then the write fails with `Timeout`, and nothing is written.
+    /// The time limit of a write that waits for a lock of another process. The time starts at the call or at
+    /// the last write of this process, whichever is later. After it the write fails with `Timeout`, and
+    /// nothing is written.
     #[serde(default = "busy_timeout_default", rename = "busy_timeout_ms", with = "millis")]
     pub busy_timeout: Duration,
 }

@@ -93,7 +93,7 @@ pub(crate) fn migrate(connection: &mut Connection) -> Fallible<()> {
     Ok(())
 }
 
-/// The version that the file has; 0 where there is none.
+/// Returns the version of the schema; 0 if the file has none.
 pub(crate) fn version(connection: &Connection) -> Fallible<i64> {
     Ok(connection.query_row("PRAGMA user_version", [], |row| row.get(0))?)
 }

@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 
 use crate::follow::Subscriber;
 
-/// How long the listener waits before it connects again.
+/// The pause of the listener before it connects again.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
 
 type Subscribers = Arc<Mutex<HashMap<i64, watch::Sender<()>>>>;

@@ -30,9 +30,9 @@ const BATCH_APPENDS_MAX: usize = 64;
 const BATCH_BYTES_MAX: i64 = 1 << 20;
 /// The maximum bytes of an append in a batch; a larger append would delay the others.
 const APPEND_BYTES_MAX: i64 = 1 << 16;
-/// How long a statement counts towards the limit of concurrent ones.
+/// The time for which a statement counts towards the limit of concurrent statements.
 const SLOW: Duration = Duration::from_millis(20);
-/// How long an append stays queued before it runs alone.
+/// The time for which an append stays queued before it runs alone.
 const QUEUE_TIME_MAX: Duration = Duration::from_millis(250);
 
 /// The running and the queued appends to one open database.

@@ -71,8 +71,10 @@ macro_rules! now_ms {
     };
 }
 
-/// The limits of messages for which a statement has a fixed upper bound. The statements contain both numbers.
+/// The limit up to which a read uses the statement with the smallest row bound. The statement repeats the
+/// number.
 const FEW: usize = 128;
+/// The limit up to which a read uses the next statement, which repeats the number too.
 const MORE: usize = 1_024;
 
 /// Selects messages and the state of the thread. Each row contains the state; a thread without messages gives
@@ -134,7 +136,7 @@ macro_rules! select_newest {
     };
 }
 
-/// Scans backwards from the newest message and skips those that the filter drops.
+/// Scans backwards from the newest message and skips the messages that the filter drops.
 const MATCHING: &str = select_messages!(
     "AND seq < $4
         AND ($6::text[] IS NULL OR author = ANY ($6::text[]) OR author_role = ANY ($7::text[]))

@@ -20,7 +20,7 @@ use crate::postgres::config::{Migrate, PostgresConfig, VectorIndex};
 use crate::postgres::encode::integer;
 use crate::postgres::failure::{Failure, Fallible};
 
-/// How long a process pauses after a failed build, or after another process held the lock.
+/// The pause of a process after a failed build, or after another process held the lock.
 const RETRY_PAUSE: Duration = Duration::from_secs(60);
 /// The interval at which a call that waits for the lock tries to take it.
 const LOCK_PAUSE: Duration = Duration::from_millis(100);

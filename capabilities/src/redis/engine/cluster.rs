@@ -18,7 +18,7 @@ use crate::redis::failure::{Failure, Fallible};
 pub(crate) use slots::{SlotMap, parse_slots, slot};
 
 const OPERATION: &str = "redis.open";
-/// How long a node may take to return the slots before the next node is queried as well.
+/// The time that a node has to return the slots before the next node is queried as well.
 const NEXT_AFTER: Duration = Duration::from_millis(100);
 
 /// The known nodes of a cluster.

@@ -23,7 +23,7 @@ use crate::redis::failure::{Failure, Fallible};
 /// The maximum number of dedicated connections to one server. Further concurrent calls use the shared
 /// connection.
 const CONNECTIONS_MAX: usize = 4;
-/// How long no connection is opened after a failure to open one.
+/// The time for which no connection is opened after a failure to open one.
 const PAUSE: Duration = Duration::from_secs(1);
 /// The largest command buffer that is kept between calls.
 const KEPT_BYTES_MAX: usize = 64 * 1024;

@@ -23,7 +23,7 @@ use crate::follow::Subscriber;
 use crate::redis::config::Servers;
 use crate::redis::failure::{Failure, Fallible};
 
-/// How long the listener waits before it connects again.
+/// The pause of the listener before it connects again.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
 /// The interval at which the listener pings its connection and unsubscribes from unused channels.
 const CHECK_EVERY: Duration = Duration::from_secs(15);

@@ -28,7 +28,7 @@ const ATTEMPTS_MAX: u32 = 16;
 const PART_MESSAGES_MAX: usize = 500;
 /// A part ends when its messages reach this size.
 const PART_BYTES_MAX: u64 = 4 * 1024 * 1024;
-/// How long the staged messages of an unfinished fork remain after its last part.
+/// The time for which the staged messages of an unfinished fork remain after its last part.
 const STAGED_MS: u64 = 600_000;
 /// Keeps the numbers in the index of runs positive, as the scripts do.
 const RUN_OFFSET: i64 = 1 << 20;

@@ -33,15 +33,16 @@ use super::scripts::{DROP, FORGET, REGISTER, RETIRE};
 /// The maximum number of registrations of one append. Each further one means that another client removed the
 /// entry in between.
 const REGISTRATIONS_MAX: u32 = 16;
-/// How long a registration may be used after it was requested: a tenth of the time for which its token would
-/// stay rejected.
+/// The time for which a registration may be used after it was requested: a tenth of the time for which its
+/// token would stay rejected.
 const REGISTRATION_GOOD_FOR: Duration = Duration::from_secs(60);
-/// How long a token stays rejected.
+/// The time for which a token stays rejected.
 const REFUSED_MS: u64 = 600_000;
 /// The reply of scripts that need the thread registered first.
 const UNREGISTERED: i64 = 1;
-/// The minimum and maximum number of names in one read.
+/// The minimum number of names in one read.
 const NAMES_MIN: usize = 64;
+/// The maximum number of names in one read.
 const NAMES_MAX: usize = 1_000;
 /// The number of threads that are checked concurrently.
 const SIDE_BY_SIDE: usize = 64;

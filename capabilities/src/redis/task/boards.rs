@@ -18,15 +18,15 @@ use crate::redis::script::Call;
 /// The maximum bytes of new tasks in one call. A server disconnects a client whose pending input exceeds 1
 /// GiB.
 const NEW_TASKS_BYTES_MAX: usize = 256 * 1024 * 1024;
-/// The number of tasks, and below their bytes, after which a script that lists them stops, so that other
-/// calls can run.
+/// The number of tasks after which a script that lists them stops, so that other calls can run.
 const TASKS_AT_ONCE: usize = 1_000;
+/// The size of the tasks after which such a script stops.
 const BYTES_AT_ONCE: usize = 4 * 1024 * 1024;
 /// The number of boards that one script lists.
 const BOARDS_AT_ONCE: usize = 500;
-/// The number of conversation names in one read, and the number of conversations whose boards are read
-/// concurrently.
+/// The number of conversation names in one read.
 const CONVERSATIONS_AT_ONCE: usize = 256;
+/// The number of conversations whose boards are read concurrently.
 const CONVERSATIONS_ABREAST: usize = 16;
 /// The first invalid position.
 const POSITION_END: u64 = 1 << 50;

@@ -24,7 +24,7 @@ pub(super) struct GroupCommit {
 }
 
 impl GroupCommit {
-    /// Expects the callers of the last transaction and those that arrived during it.
+    /// Expects the callers of the last transaction and the callers that arrived during it.
     pub(super) fn expecting(jobs: usize) -> Self {
         Self { jobs_expected: jobs.min(BATCH_JOBS_MAX), deadline: None }
     }

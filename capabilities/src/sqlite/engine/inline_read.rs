@@ -35,7 +35,7 @@ const SLICED_MAX: Duration = Duration::from_millis(5);
 const CONNECTIONS_MAX: usize = 4;
 /// An inline read above this time indicates a slow disk or a busy machine.
 const SLOW: Duration = Duration::from_millis(1);
-/// How long the reader threads then take over the reads of that connection.
+/// The time for which the reader threads then take over the reads of that connection.
 const SLOW_PAUSE: Duration = Duration::from_millis(250);
 
 /// The number of bytes that a read may still load.

@@ -3,9 +3,10 @@
 
 use std::time::{Duration, Instant};
 
-/// How long the writer holds the lock over consecutive transactions before it yields to other processes.
+/// The time for which the writer holds the lock over consecutive transactions before it yields to other
+/// processes.
 const HELD_MAX: Duration = Duration::from_millis(100);
-/// How long the lock then stays free: longer than a waiter sleeps between two polls.
+/// The time for which the lock then stays free. It is longer than the sleep of a waiter between two polls.
 const PAUSE: Duration = Duration::from_millis(3);
 
 /// The time for which this writer has held the lock without a pause.

@@ -20,7 +20,7 @@ use super::inline_read::ConnectionSlots;
 const WAL_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// The growth of the WAL until the next attempt, after readers were too slow.
 const WAL_BYTES_STEP: u64 = 16 * 1024 * 1024;
-/// How long the writer waits for readers that still use the WAL.
+/// The time for which the writer waits for readers that still use the WAL.
 const READER_WAIT: Duration = Duration::from_millis(500);
 /// The number of pages from which each commit runs a checkpoint. It is SQLite's default when no hook is set.
 const CHECKPOINT_PAGES: u64 = 1_000;

@@ -39,8 +39,8 @@ pub(super) struct Matching {
     pub(super) before: Seq,
 }
 
-/// Scans backwards from the newest message and skips those that the filter drops. The lists of names are
-/// JSON.
+/// Scans backwards from the newest message and skips the messages that the filter drops. The lists of names
+/// are JSON.
 pub(super) const MATCHING: &str = "SELECT seq, body FROM messages
      WHERE thread = ?1 AND seq < ?2
         AND (NOT ?4 OR author IN (SELECT value FROM json_each(?5)) OR author_role IN (SELECT value FROM json_each(?6)))

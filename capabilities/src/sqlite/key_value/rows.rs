@@ -13,7 +13,7 @@ use super::super::engine::ReadBudget;
 use super::super::failure::{Failure, Fallible};
 use super::super::value::{count, integer, length, millis, now_ms, timestamp};
 
-/// How long an expired entry is kept, so that an active watcher still sees its put.
+/// The time for which an expired entry is kept, so that an active watcher still sees its put.
 pub(super) const EXPIRED_RETENTION_MS: i64 = 60_000;
 /// One in this many writes of a bucket trims old tombstones, which keeps the cost of each write small.
 const TRIM_INTERVAL: i64 = 256;

@@ -1,4 +1,4 @@
-//! Tests with a server that greets, answers every ping, and counts connections and pings.
+//! Tests with a server that greets, replies to every ping, and counts connections and pings.
 
 #![allow(clippy::unwrap_used)]
 
