@@ -171,7 +171,7 @@ fn simple_message(role: Role, text: String, created_at: Timestamp) -> Arc<ChatMe
 /// Parses the role and time of a message that has no other field but its text. Most messages have this form,
 /// and this takes a fraction of the time of a full JSON parse.
 fn parse_simple_head(head: &str) -> Option<(Role, Timestamp)> {
-    // Searching for one delimiter only is cheap; a search for several costs more than all the rest.
+    // Splits at a single character: a search for a longer pattern costs more than all the rest.
     let (role, rest) = head.strip_prefix("{\"role\":\"")?.split_once('"')?;
     let rest = rest.strip_prefix(",\"created_at_us\":")?;
     let role = match role {

@@ -19,7 +19,7 @@ const OPERATION: &str = "blobs.put";
 
 /// The size of the first parts.
 pub(crate) const PART_BYTES: u64 = 8 * 1024 * 1024;
-/// The maximum number of parts in S3. The part size doubles after every tenth of them, so that all parts
+/// The maximum number of parts in S3. The part size doubles after every 1,000 parts, so that all parts
 /// together hold about 8 TiB.
 const PARTS_MAX: u32 = 10_000;
 const PARTS_OF_A_SIZE: u32 = 1_000;
