@@ -69,7 +69,8 @@ pub trait Driver: fmt::Debug + Send + Sync + 'static {
 pub enum Sharing {
     /// Each opening creates a separate backend, which ends when it is closed.
     Opening,
-    /// All openings in one process share the data. Another process cannot open it until they are closed.
+    /// All openings in one process share the data. Another process cannot open the backend until they are
+    /// closed.
     Process,
     /// All processes of one machine share the data.
     Machine,
@@ -83,7 +84,7 @@ pub trait Location: Send + Sync {
     /// Opens the backend, for all namespaces.
     ///
     /// # Errors
-    /// As the backend reports them.
+    /// The errors of the backend.
     ///
     /// # Cancellation
     /// Nothing stays open.

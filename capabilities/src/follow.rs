@@ -45,7 +45,7 @@ impl Subscriber {
 /// The log of one thread.
 #[async_trait]
 pub(crate) trait EventLog: Send + Sync + 'static {
-    /// The next events after `after`, in order.
+    /// Returns the next events after `after`, in order.
     async fn page(&self, after: Seq) -> Result<VecDeque<HistoryEvent>>;
 
     /// Makes appends notify for the duration of the lease. Returns false if the mark cannot be stored, as in

@@ -14,8 +14,8 @@
 //! ```
 //!
 //! The tables are in the schema `larder`, which opening creates and upgrades; with `migrate=check` it only
-//! verifies. Every table's key begins with the namespace. To spread the data, partition the tables by `HASH
-//! (namespace)` before the first use, or distribute them by `namespace` with Citus. The page
+//! verifies. Every table's key begins with the namespace. To spread the data, partition the tables by
+//! `HASH (namespace)` before the first use, or distribute them by `namespace` with Citus. The page
 //! `guide/src/postgres-partitions.md` in the repository has the statements.
 //!
 //! The database compresses large message texts, values and documents, with lz4 if the server supports it.

@@ -15,7 +15,8 @@
 //!
 //! The server must be Redis 7.0 or newer, or a compatible server. It must not evict keys when its memory is
 //! full: `maxmemory-policy noeviction`. Every step is one script, so it is atomic. All keys and channels
-//! begin with `larder:`; in a cluster, each thread, bucket and board has a separate slot.
+//! begin with `larder:`; in a cluster, the keys of one thread, of one bucket or of one conversation's boards
+//! share a slot.
 //!
 //! Each open backend has up to six connections to a server. One is shared by any number of calls. Up to four
 //! are dedicated to one call at a time, which saves a hop through another task. One listens for changes once
@@ -24,11 +25,11 @@
 //! connection.
 //!
 //! Opening reads from the server which failures an acknowledged write survives. With `appendonly yes`,
-//! `appendfsync always` and `no-appendfsync-on-rewrite no`, it survives a power failure. With `appendfsync
-//! no` it survives a crash of the server process. With `everysec` no failure is certain to be survived,
-//! because the server holds acknowledged writes back while it flushes. In a cluster the weakest server
-//! counts. Replicas add nothing, because one may take over without the last writes. A server that restarts
-//! with weaker settings is rejected.
+//! `appendfsync always` and `no-appendfsync-on-rewrite no`, it survives a power failure. With
+//! `appendfsync no` it survives a crash of the server process. With `everysec` no failure is certain to be
+//! survived, because the server holds acknowledged writes back while it flushes. In a cluster the weakest
+//! server counts. Replicas add nothing, because one may take over without the last writes. A server that
+//! restarts with weaker settings is rejected.
 //!
 //! Erasing removes all content immediately. For ten minutes, keys without content remain; they stop writers
 //! that are already in progress from restoring the erased data. The names of these keys contain the ids of

@@ -24,7 +24,7 @@ pub(crate) const TOO_OLD: &str = "the schema is too old for this release to upgr
                                   `larder dump` of the release before, then read the archive with `larder load` into a \
                                   new database";
 
-/// The version that this program reads and writes.
+/// Returns the version that this program reads and writes.
 pub(crate) fn newest() -> i64 {
     i64::try_from(MIGRATIONS.len()).map_or(i64::MAX, |steps| BASELINE + steps)
 }

@@ -1,7 +1,7 @@
 //! The names of keys and channels on the server.
 //!
-//! All keys of one entity (a thread, a bucket, a board) share one hash tag, the part in braces. So a cluster
-//! keeps them in one slot, and one script may use all of them:
+//! All keys of one entity (a thread, a bucket, the boards of a conversation) share one hash tag, the part in
+//! braces. So a cluster keeps them in one slot, and one script may use all of them:
 //!
 //! ```text
 //! larder:{kv:tenant-1:settings}:entries

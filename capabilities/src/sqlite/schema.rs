@@ -20,7 +20,7 @@ const OPERATION: &str = "sqlite.open";
 pub(crate) const TOO_OLD: &str = "the file is too old for this release to upgrade; write it to an archive with `larder dump` \
                                   of the release before, then read the archive with `larder load` into a new file";
 
-/// The version that this program reads and writes.
+/// Returns the version that this program reads and writes.
 pub(crate) fn newest() -> i64 {
     i64::try_from(MIGRATIONS.len()).map_or(i64::MAX, |steps| BASELINE + steps)
 }
