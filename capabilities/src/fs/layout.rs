@@ -1,7 +1,7 @@
 //! File names: the mapping of keys and namespaces to folders and files, and back.
 //!
 //! ```text
-//! root/.larder/{locks,tmp,trash}       the store's own; no encoded name begins with `.`
+//! root/.larder/{locks,tmp,trash}       internal files; no encoded name begins with `.`
 //! root/default=/                       the namespace `default`
 //! root/default=/reports=/q1.pdf        the blob `reports/q1.pdf`
 //! root/default=/reports                the blob `reports`

@@ -3,9 +3,9 @@
 //! ```text
 //! prefix/n=default/k/reports/q1.pdf!     the blob `reports/q1.pdf` of the namespace `default`
 //! prefix/n=default/k/reports!            the blob `reports`
-//! prefix/n=default/x/RKVgR5Q-!           a blob whose key holds something else than plain characters
+//! prefix/n=default/x/RKVgR5Q-!           a blob whose key holds other than plain characters
 //! prefix/x=RKVg/k/a!                     the blob `a` of a namespace with such a name
-//! prefix/probe/…                         what the store writes while it finds out what the server honours
+//! prefix/probe/…                         the temporary objects of the probe
 //! ```
 //!
 //! **Names that differ from keys.** S3 accepts any UTF-8 as a name, but compatible servers do not. A listing

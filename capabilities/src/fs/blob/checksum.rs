@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn pieces_put_together_have_the_checksum_of_the_whole() {
-        // The check value of the catalogue of parametrised CRC algorithms.
+        // The check value in the catalog of parametrized CRC algorithms.
         assert_eq!(of(b"123456789"), 0xAE8B_1486_0A79_9888);
         let body: Vec<u8> = (0..=250).cycle().take(CHUNK_BYTES * 3 + 12_345).collect();
         for length in [0, 1, CHUNK_BYTES - 1, CHUNK_BYTES, CHUNK_BYTES + 1, CHUNK_BYTES * 3, body.len()] {
