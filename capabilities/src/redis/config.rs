@@ -72,9 +72,9 @@ impl RedisConfig {
         &["connect_timeout_ms", "response_timeout_ms", "tls_ca_file"];
 
     /// Reads a URL: `redis://user:password@host:port/database?parameter=value`, or
-    /// `redis+cluster://user:password@host:port,host:port,host:port` with some of a cluster's servers. The
-    /// prefix `rediss` instead of `redis` selects TLS; the server must then present a certificate that is
-    /// valid for its name.
+    /// `redis+cluster://user:password@host:port,host:port,host:port` with some of a cluster's servers. Write
+    /// `rediss` instead of `redis` for TLS; the server must then present a certificate that is valid for its
+    /// name.
     ///
     /// Parameters: `connect_timeout_ms`, `response_timeout_ms`, and with TLS `tls_ca_file`.
     ///
