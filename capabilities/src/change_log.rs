@@ -7,7 +7,7 @@ use futures_util::StreamExt;
 use larder_kernel::{Error, ErrorKind, KeyValueEvent, KeyValueEvents, Result, Revision};
 
 pub(crate) const OPERATION: &str = "key_value.watch";
-/// Most changes that are read at once.
+/// The maximum number of changes in one page.
 pub(crate) const PAGE_CHANGES_MAX: usize = 256;
 /// A page ends when its values reach this size.
 pub(crate) const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -15,27 +15,28 @@ pub(crate) const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// The changes of one bucket whose keys have a prefix.
 #[async_trait]
 pub(crate) trait ChangeLog: Send + 'static {
-    /// Returns the next changes after a revision, and the numbers of the bucket at the same instant.
+    /// Returns the next changes after a revision, and the bucket's counters at the same instant.
     async fn page(&self, after: u64) -> Result<ChangePage>;
 
-    /// Marks all notifications so far as seen. Called before a page is read, so that no change is missed.
+    /// Marks all notifications so far as seen. The caller does this before it reads a page, so that it misses
+    /// no change.
     fn mark_seen(&mut self);
 
-    /// Waits for a notification, or until it is time to read all the same. Fails if the database was closed.
+    /// Waits for a notification or until the next poll is due. Fails if the database is closed.
     async fn wait(&mut self) -> Result<()>;
 }
 
-/// Some changes of a bucket. All zero and empty if it does not exist.
+/// One page of changes of a bucket. All fields are zero or empty if the bucket does not exist.
 #[derive(Default)]
 pub(crate) struct ChangePage {
     /// The last revision of the bucket.
     pub(crate) last: u64,
-    /// The greatest revision of a change that the bucket has forgotten.
+    /// The greatest revision among changes that the bucket no longer stores.
     pub(crate) forgotten: u64,
-    /// The revision up to which the bucket was read. Ignored if `last` is not after the revision that was asked for.
+    /// The revision up to which the bucket was read. Ignored if `last` is not after the requested revision.
     pub(crate) cursor: u64,
     pub(crate) events: VecDeque<KeyValueEvent>,
-    /// Whether another page may follow at once.
+    /// True if another page may follow immediately.
     pub(crate) more: bool,
 }
 
@@ -43,20 +44,21 @@ struct Watch<L> {
     log: L,
     /// The revision up to which the bucket was read.
     after: u64,
-    /// Where the watch began: the bucket must have reached any later `after`.
+    /// The revision at which the watch began. The bucket must have reached any later `after`.
     begun: u64,
-    /// Whether the watch began at revision 0 and delivered nothing yet. Then it knows no key that could be gone, and needs
-    /// nothing that was forgotten.
+    /// True if the watch began at revision 0 and has delivered nothing yet. It has then delivered no key that
+    /// could be deleted, and needs no forgotten change.
     fresh: bool,
-    /// The greatest forgotten revision that the watch may lack: what was forgotten when it had delivered nothing yet.
+    /// The greatest forgotten revision that the watch may miss: the changes forgotten before its first
+    /// delivery.
     excused: u64,
     events: VecDeque<KeyValueEvent>,
     more: bool,
     ended: bool,
 }
 
-/// Returns the changes after a revision, and then those to come. Reads the first page, so that a revision that is too old is
-/// refused here.
+/// Returns the changes after a revision, and then the changes to come. Reads the first page, so that a
+/// revision that is too old fails here.
 pub(crate) async fn follow(log: impl ChangeLog, after: Revision) -> Result<KeyValueEvents> {
     let (after, events) = (after.get(), VecDeque::new());
     let mut watch =
@@ -98,12 +100,12 @@ impl<L: ChangeLog> Watch<L> {
         self.more = true;
         self.log.mark_seen();
         let page = self.log.page(self.after).await?;
-        // Only an erasure takes a bucket back behind a revision that was seen.
+        // Only an erasure takes a bucket back to before a seen revision.
         if self.after > self.begun && page.last < self.after {
             if !self.fresh {
                 return Err(Error::erased(OPERATION));
             }
-            // Read again from the beginning.
+            // Reads the bucket again from the beginning.
             self.after = 0;
             return Ok(());
         }

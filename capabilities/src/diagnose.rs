@@ -1,8 +1,8 @@
-//! What a diagnosis of a backend consists of: checks, and how each of them ended.
+//! The checks of a diagnosis and their results.
 //!
-//! A driver adds its [`Check`]s to [`Findings`] without opening the backend: no schema is made or upgraded, no file is made.
-//! Where only trying tells (whether a disk flushes, whether a bucket honours conditional writes) a small probe is written
-//! and removed again, and the check says so.
+//! A driver adds its [`Check`]s to [`Findings`] without opening the backend. It creates or upgrades no schema
+//! and creates no data file. Some facts need a trial, such as flushing to a disk or conditional writes to a
+//! bucket. For these, the driver writes a small probe and removes it again, and the check says so.
 
 #[cfg(any(feature = "sqlite", all(feature = "fs", unix)))]
 pub(crate) mod disk;
@@ -29,20 +29,20 @@ pub(crate) use measure::{LOGIN, REACH};
 #[cfg(any(feature = "postgres", feature = "redis", feature = "s3"))]
 pub(crate) use measure::{clock, failed_to_connect};
 
-/// How a check ended. The worst of several is the greatest.
+/// The result of a check. The worst of several results is the greatest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CheckStatus {
-    /// As it should be.
+    /// The check found nothing wrong.
     Ok,
-    /// The stores work; it is a risk in production, or will be in the way.
+    /// The stores work, but the finding is a risk in production or may become a problem.
     Warn,
-    /// The stores do not work, or lose or show what they hold.
+    /// The stores do not work, or they lose or expose data.
     Fail,
 }
 
 impl CheckStatus {
-    /// The name in reports.
+    /// Returns the name used in reports.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -53,30 +53,30 @@ impl CheckStatus {
     }
 }
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Check {
-    /// What was looked at: lower-case words joined by `_`, the same from version to version.
+    /// The subject of the check: lower-case words joined by `_`, the same in every version.
     pub name: &'static str,
-    /// How it stands.
+    /// The result.
     pub status: CheckStatus,
-    /// What was seen: versions, settings and numbers, never a secret or anything stored.
+    /// The observation: versions, settings and numbers, never a secret or stored data.
     pub seen: String,
-    /// Why it matters.
+    /// The reason why the subject matters.
     pub why: &'static str,
-    /// What to do about it; `None` where there is nothing to do.
+    /// The advised action; `None` if no action is needed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub advice: Option<String>,
 }
 
 impl Check {
-    /// A check that found nothing wrong.
+    /// Creates a check that found nothing wrong.
     #[must_use]
     pub fn ok(name: &'static str, seen: impl Into<String>, why: &'static str) -> Self {
         Self { name, status: CheckStatus::Ok, seen: seen.into(), why, advice: None }
     }
 
-    /// A check that found a risk; `advice` says what to do about it.
+    /// Creates a check that found a risk; `advice` is the recommended action.
     #[must_use]
     pub fn warn(
         name: &'static str,
@@ -87,7 +87,7 @@ impl Check {
         Self { name, status: CheckStatus::Warn, seen: seen.into(), why, advice: Some(advice.into()) }
     }
 
-    /// A check that found the stores not usable, or not safe; `advice` says what to do about it.
+    /// Creates a check that found the stores unusable or unsafe; `advice` is the recommended action.
     #[must_use]
     pub fn fail(
         name: &'static str,
@@ -98,7 +98,7 @@ impl Check {
         Self { name, status: CheckStatus::Fail, seen: seen.into(), why, advice: Some(advice.into()) }
     }
 
-    /// What the error says, as a check that could not be made.
+    /// Creates the check that could not run, from the error that prevented it.
     #[cfg(any(feature = "postgres", feature = "redis", feature = "s3"))]
     pub(crate) fn unknown(name: &'static str, error: &Error, why: &'static str) -> Self {
         Self::warn(name, format!("cannot be told: {}", error.kind()), why, error.message().to_owned())

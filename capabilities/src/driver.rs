@@ -1,8 +1,9 @@
-//! What a backend implements so that a URL opens it.
+//! The traits of a backend that a URL opens.
 //!
-//! A [`Driver`] names the URLs of one kind of backend. It reads a URL into a [`Location`], without I/O; the location opens a
-//! [`Connection`], or is diagnosed without being opened; the connection returns the stores of any number of namespaces.
-//! The registry of the crate `larder` holds the drivers of a program, those of this crate and your own.
+//! A [`Driver`] names the URLs of one kind of backend. It reads a URL into a [`Location`], without I/O. The
+//! location opens a [`Connection`], or is diagnosed without being opened. The connection returns the stores
+//! of any number of namespaces. The registry of the crate `larder` holds the drivers of a program: those of
+//! this crate and your own.
 
 mod path;
 mod url;
@@ -19,7 +20,7 @@ use crate::diagnose::Findings;
 pub(crate) use url::OPERATION;
 pub use url::{BackendUrl, invalid_url};
 
-/// One kind of backend: its URLs, and how they are opened.
+/// One kind of backend: its URLs and the way to open them.
 ///
 /// ```
 /// # extern crate larder_capabilities as larder;
@@ -33,14 +34,15 @@ pub trait Driver: fmt::Debug + Send + Sync + 'static {
     /// Returns the name in reports and health checks. It is one of the [`schemes`](Self::schemes).
     fn name(&self) -> &'static str;
 
-    /// Returns the schemes of its URLs, in lower case and without the colon. A scheme of one letter would be read as the
-    /// drive of a path elsewhere; use two or more.
+    /// Returns the schemes of its URLs, in lower case and without the colon. Use at least two letters: a
+    /// scheme of one letter looks like a Windows drive.
     fn schemes(&self) -> &'static [&'static str];
 
-    /// Returns the contracts that it provides.
+    /// Returns the contracts that the backend provides.
     fn contracts(&self) -> &'static [Contract];
 
-    /// Returns the query parameters that its URLs take. The registry refuses all others before [`read`](Self::read) is called.
+    /// Returns the query parameters that its URLs accept. The registry rejects all others before it calls
+    /// [`read`](Self::read).
     fn parameters(&self) -> &'static [&'static str] {
         &[]
     }
@@ -53,44 +55,46 @@ pub trait Driver: fmt::Debug + Send + Sync + 'static {
     /// Reads and checks a URL, without I/O.
     ///
     /// # Errors
-    /// `InvalidInput` naming `url` ([`invalid_url`]) for a URL that is malformed or has a value out of range. The message
-    /// never repeats the URL, which may hold a secret.
+    /// `InvalidInput` naming `url` ([`invalid_url`]) for a URL that is malformed or has a value out of range.
+    /// The message never repeats the URL, which may hold a secret.
     fn read(&self, url: &BackendUrl<'_>) -> Result<Box<dyn Location>>;
 }
 
-/// How far the data behind one URL is shared.
+/// The scope in which the data behind one URL is shared.
 ///
-/// With [`Process`](Self::Process) and [`Machine`](Self::Machine) the URL after its scheme is a path, so that a test can put
-/// a path of its own there.
+/// With [`Process`](Self::Process) and [`Machine`](Self::Machine) the URL after its scheme is a path, so that
+/// a test can insert its own path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Sharing {
-    /// Each opening is a backend of its own, which ends with it.
+    /// Each opening creates a separate backend, which ends when it is closed.
     Opening,
-    /// All openings in one process share it. Another process cannot open it until they are closed.
+    /// All openings in one process share the data. Another process cannot open the backend until they are
+    /// closed.
     Process,
-    /// All processes of one machine share it.
+    /// All processes of one machine share the data.
     Machine,
-    /// All machines that reach the server share it.
+    /// All machines that reach the server share the data.
     Network,
 }
 
-/// What one URL names: read and checked, not opened.
+/// The backend that one URL names: read and checked, not opened.
 #[async_trait]
 pub trait Location: Send + Sync {
-    /// Opens it, for all namespaces at once.
+    /// Opens the backend, for all namespaces.
     ///
     /// # Errors
-    /// The backend's own.
+    /// The errors of the backend.
     ///
     /// # Cancellation
     /// Nothing stays open.
     async fn open(self: Box<Self>) -> Result<Arc<dyn Connection>>;
 
-    /// Adds what is found at the location, without opening it and without a change that stays.
+    /// Adds the findings about the location, without opening it and without a lasting change.
     async fn diagnose(&self, findings: &Findings);
 
-    /// Returns what opening would change, in a sentence; `None` if it changes nothing or only a server can tell.
+    /// Returns one sentence about the changes that opening would make; `None` if it changes nothing or only a
+    /// server can say.
     fn changes_on_open(&self) -> Option<&'static str> {
         None
     }
@@ -99,41 +103,42 @@ pub trait Location: Send + Sync {
 /// An open backend.
 #[async_trait]
 pub trait Connection: Send + Sync + 'static {
-    /// Opens the stores of one namespace: those of the requested contracts that the backend provides. A contract that
-    /// cannot be opened is recorded by [`StoreSet::with_error`] and does not fail the others.
+    /// Opens the stores of one namespace: the requested contracts that the backend provides.
+    /// [`StoreSet::with_error`] records a contract that cannot be opened; the other contracts are not
+    /// affected.
     ///
     /// # Cancellation
     /// Nothing stays open.
     async fn stores(&self, request: &StoresRequest) -> StoreSet;
 
-    /// Returns the state of its connection pool; `None` if it has none.
+    /// Returns the state of the connection pool; `None` if the backend has none.
     fn pool(&self) -> Option<Pool> {
         None
     }
 
-    /// Returns whether it was closed for good, so that no call can succeed any more.
+    /// Returns true if the backend is closed, so that every further call fails.
     fn is_closed(&self) -> bool {
         false
     }
 
-    /// Closes it. A backend whose stores share files waits until every clone and store is dropped.
+    /// Closes the backend. A backend whose stores share files waits until every clone and store is dropped.
     async fn close(self: Arc<Self>) {}
 }
 
-/// Which stores to open, and how.
+/// The stores to open, and their options.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct StoresRequest {
     /// The namespace.
     pub namespace: Namespace,
-    /// The contracts to open; all of them unless narrowed.
+    /// The contracts to open; by default all of them.
     pub contracts: Vec<Contract>,
-    /// Lets the vector store embed texts itself.
+    /// The embedder with which the vector store embeds texts.
     pub embedder: Option<Arc<dyn Embedder>>,
 }
 
 impl StoresRequest {
-    /// Asks for all contracts of a namespace.
+    /// Requests all contracts of a namespace.
     #[must_use]
     pub fn new(namespace: Namespace) -> Self {
         Self { namespace, contracts: Contract::ALL.to_vec(), embedder: None }
@@ -146,21 +151,21 @@ impl StoresRequest {
         self
     }
 
-    /// Lets the vector store embed texts itself.
+    /// Sets the embedder with which the vector store embeds texts.
     #[must_use]
     pub fn with_embedder(mut self, embedder: Option<Arc<dyn Embedder>>) -> Self {
         self.embedder = embedder;
         self
     }
 
-    /// Returns whether the contract is asked for.
+    /// Returns true if the contract is requested.
     #[must_use]
     pub fn wants(&self, contract: Contract) -> bool {
         self.contracts.contains(&contract)
     }
 }
 
-/// The state of a connection pool. All stores of a backend share it, in every namespace.
+/// The state of a connection pool. All stores of a backend share the pool, in every namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Pool {
@@ -169,15 +174,15 @@ pub struct Pool {
     /// The number of connections in use; `None` if calls share them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub in_use: Option<u32>,
-    /// The largest number of connections; `None` if no setting bounds it.
+    /// The maximum number of connections; `None` if no setting limits it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max: Option<u32>,
-    /// Whether the backend was closed, so that no call can succeed any more.
+    /// True if the backend is closed, so that every further call fails.
     pub closed: bool,
 }
 
 impl Pool {
-    /// A pool with so many open connections, and no known limit.
+    /// Creates the state of a pool with this many open connections and no known limit.
     #[must_use]
     pub fn new(open: u32) -> Self {
         Self { open, in_use: None, max: None, closed: false }

@@ -24,7 +24,8 @@ pub fn drivers() -> Vec<Arc<dyn Driver>> {
     ]
 }
 
-/// Returns the cargo feature that adds a driver for the scheme; `None` for a scheme that no driver of this crate has.
+/// Returns the cargo feature that adds a driver for the scheme; `None` if no driver of this crate has the
+/// scheme.
 #[must_use]
 pub fn feature_of(scheme: &str) -> Option<&'static str> {
     Some(match scheme {

@@ -1,7 +1,8 @@
 //! Subscriptions: the log of a thread, read in pages and again after each notification.
 //!
-//! A notification costs the writer time, so appends notify only in threads that are marked as watched. A subscription
-//! marks its thread for a while, and renews the mark before that time ends; a dropped subscription lets it expire.
+//! A notification costs the writer time, so appends notify only in threads that are marked as watched. A
+//! subscription marks its thread with a lease and renews the lease before it expires. After a subscription is
+//! dropped, its lease expires.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -12,12 +13,12 @@ use larder_kernel::{Error, HistoryEvent, HistoryEvents, Result, Seq};
 use tokio::sync::watch;
 
 pub(crate) const OPERATION: &str = "history.subscribe";
-/// How long appends to a thread notify after it was last marked as watched.
+/// The time for which appends to a thread notify after the last mark.
 const LEASE: Duration = Duration::from_secs(300);
-/// How long a reader waits for a notification before it reads all the same.
+/// The time for which a reader waits for a notification before it polls.
 pub(crate) const POLL: Duration = Duration::from_secs(1);
 
-/// One reader's end of the notifications.
+/// The reader's end of the notifications.
 pub(crate) struct Subscriber {
     notified: watch::Receiver<()>,
 }
@@ -27,12 +28,13 @@ impl Subscriber {
         Self { notified }
     }
 
-    /// Marks all notifications so far as seen. Called before the log is read, so that no change is missed.
+    /// Marks all notifications so far as seen. The caller does this before it reads the log, so that it
+    /// misses no change.
     pub(crate) fn mark_seen(&mut self) {
         self.notified.mark_unchanged();
     }
 
-    /// Waits for a notification, or until it is time to read all the same.
+    /// Waits for a notification or until the next poll is due.
     pub(crate) async fn wait(&mut self) {
         if let Ok(Err(_)) = tokio::time::timeout(POLL, self.notified.changed()).await {
             tokio::time::sleep(POLL).await;
@@ -43,11 +45,12 @@ impl Subscriber {
 /// The log of one thread.
 #[async_trait]
 pub(crate) trait EventLog: Send + Sync + 'static {
-    /// The next events after `after`, in order.
+    /// Returns the next events after `after`, in order.
     async fn page(&self, after: Seq) -> Result<VecDeque<HistoryEvent>>;
 
-    /// Has appends notify for the lease. Returns false if that cannot be stored, as in a thread that does not exist yet: its
-    /// first append notifies in any case, and the poll finds the rest.
+    /// Makes appends notify for the duration of the lease. Returns false if the mark cannot be stored, as in
+    /// a thread that does not exist yet. The first append of a new thread always notifies, and the poll finds
+    /// the rest.
     async fn watch(&self, lease: Duration) -> Result<bool>;
 
     /// Returns the greatest number assigned so far.
@@ -58,7 +61,7 @@ struct Subscription<L> {
     log: L,
     /// The last number seen.
     after: Seq,
-    /// Whether that number belongs to a delivered event, so that the thread must have reached it.
+    /// True if that number belongs to a delivered event, so that the thread must have reached it.
     delivered: bool,
     subscriber: Subscriber,
     /// When the thread was last marked as watched.
@@ -67,7 +70,7 @@ struct Subscription<L> {
     ended: bool,
 }
 
-/// The events after a `Seq`, and then those to come.
+/// Returns the events after a `Seq`, and then the events to come.
 pub(crate) fn follow(log: impl EventLog, subscriber: Subscriber, after: Seq) -> HistoryEvents {
     let page = VecDeque::new();
     let subscription =
@@ -95,7 +98,7 @@ impl<L: EventLog> Subscription<L> {
         }
     }
 
-    /// Reads the next page. Waits if it is empty.
+    /// Reads the next page. If it is empty, waits.
     async fn read(&mut self) -> Result<()> {
         self.subscriber.mark_seen();
         self.page = self.log.page(self.after).await?;
@@ -107,7 +110,7 @@ impl<L: EventLog> Subscription<L> {
             // Appends before the mark did not notify.
             return Ok(());
         }
-        // Only an erasure takes a thread back behind a delivered event.
+        // Only an erasure takes a thread back to before a delivered event.
         if self.delivered && self.log.last().await? < self.after {
             return Err(Error::erased(OPERATION));
         }
@@ -115,7 +118,7 @@ impl<L: EventLog> Subscription<L> {
         Ok(())
     }
 
-    /// Marks the thread as watched, if that is due. Returns false if it is not due or cannot be stored.
+    /// Marks the thread as watched if that is due. Returns false if it is not due or cannot be stored.
     async fn renew_watch(&mut self) -> Result<bool> {
         if self.watched.is_some_and(|since| since.elapsed() < LEASE / 2) {
             return Ok(false);

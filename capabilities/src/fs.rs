@@ -1,9 +1,10 @@
 //! Blobs as files in a folder.
 //!
-//! A blob is one file: its bytes, then what is known of it, so that one open file is one version. A write goes to a
-//! temporary file, is flushed, and is moved to its place in one step; then the folders are flushed. Conditions are
-//! compared under lock files, so they hold across processes too. Nothing outside the root is ever touched and symbolic
-//! links are not followed. Unix only: it rests on `openat`, `O_NOFOLLOW` and `flock`.
+//! A blob is one file: its bytes, followed by its metadata, so that one open file is one version. A write
+//! goes to a temporary file, flushes it, and renames it to its final path in one step. Then it flushes the
+//! folders. Conditions are compared under lock files, so they also hold across processes. The store touches
+//! nothing outside its root and follows no symbolic links. It runs only on Unix, because it needs `openat`,
+//! `O_NOFOLLOW` and `flock`.
 
 mod blob;
 mod blocking;
@@ -18,5 +19,5 @@ pub use blob::FsBlobStore;
 pub use config::FsConfig;
 pub use driver::FsDriver;
 
-/// The most that a read returns in one piece and that a streamed write buffers.
+/// The most bytes that a read returns in one piece and that a streamed write buffers.
 const CHUNK_BYTES: usize = 1024 * 1024;

@@ -1,7 +1,7 @@
 //! The backends of Larder: SQLite, files, Postgres, Redis, S3 and Apache AGE, each behind a cargo feature.
 //!
-//! Programs depend on the crate `larder`, which opens these backends by URL. This crate is for those who need one backend's
-//! own types, such as its configuration; [`driver`] is what a backend of your own implements.
+//! Programs depend on the crate `larder`, which opens these backends by URL. Depend on this crate only if you
+//! need the types of one backend, such as its configuration. To write your own backend, implement [`driver`].
 
 #[cfg(any(
     feature = "postgres",
@@ -43,7 +43,7 @@ pub use drivers::{drivers, feature_of};
 pub use memory::MemoryDriver;
 pub use secret::redact_url;
 
-/// The page on the registry; what it shows compiles.
+/// Compiles the examples of the crate's README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 mod readme {}

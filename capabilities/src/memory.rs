@@ -12,10 +12,11 @@ use larder_kernel::{Contract, Result, StoreSet};
 use crate::diagnose::{Check, Findings};
 use crate::driver::{BackendUrl, Connection, Driver, Location, Sharing, StoresRequest, invalid_url};
 
-/// Opens `memory:`. Each opening is a backend of its own.
+/// Opens `memory:`. Each opening creates a separate backend.
 ///
-/// `vector_index=none` (the default) searches vectors exactly; with `vector_index=ivf` searches of large collections are
-/// approximate, as [`with_approximate_search`](InMemoryVectorStore::with_approximate_search) says.
+/// `vector_index=none` (the default) searches vectors exactly. With `vector_index=ivf`, searches of large
+/// collections are approximate; see
+/// [`with_approximate_search`](InMemoryVectorStore::with_approximate_search).
 #[derive(Debug, Clone, Copy)]
 pub struct MemoryDriver;
 

@@ -1,8 +1,8 @@
-//! Messages as databases keep them: a line of JSON with everything but the text, and then the text as it is.
+//! The stored format of messages: a line of JSON with every field but the text, followed by the raw text.
 //!
-//! The text is most of a message. Beside the JSON it is neither escaped nor searched for escapes, so that reading a
-//! message costs little more than copying it. JSON in one line holds no line break, so the first one ends it. A body
-//! without any is a whole message in JSON, as earlier versions wrote it.
+//! The text is most of a message. Outside the JSON it needs neither escaping nor a search for escapes, so
+//! reading a message costs little more than copying it. JSON in one line contains no line break, so the first
+//! line break ends it. A body without a line break is a whole message in JSON, as earlier versions wrote it.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use larder_kernel::{
 };
 use serde::{Deserialize, Serialize};
 
-/// The JSON before the text, to be written.
+/// The JSON before the text, for writing.
 #[derive(Serialize)]
 struct EncodedHead<'m> {
     role: Role,
@@ -35,7 +35,7 @@ struct EncodedHead<'m> {
     token_count: Option<u32>,
 }
 
-/// The JSON before the text, as read.
+/// The JSON before the text, for reading.
 #[derive(Deserialize)]
 struct DecodedHead {
     role: Role,
@@ -53,14 +53,14 @@ struct DecodedHead {
     token_count: Option<u32>,
 }
 
-/// Messages as a store writes them, with the key and the digest by which a repeated append is known.
+/// Encoded messages, with the key and the digest that identify a repeated append.
 pub(crate) type Prepared<T> = (T, Option<(IdempotencyKey, [u8; 32])>);
 
-/// Prepares an append, long messages on a thread that may block: to encode and digest many MiB takes tens of
-/// milliseconds.
+/// Encodes an append. Long messages use a thread that may block, since encoding and hashing many MiB takes
+/// tens of milliseconds.
 ///
 /// # Errors
-/// `Unexpected` where a message cannot be written as JSON.
+/// `Unexpected` if a message cannot be written as JSON.
 pub(crate) async fn prepare<T: Send + 'static>(
     operation: &'static str,
     messages: Vec<ChatMessage>,
@@ -75,12 +75,12 @@ pub(crate) async fn prepare<T: Send + 'static>(
     .await
 }
 
-/// The body of a message.
+/// Encodes a message as a body.
 ///
 /// # Errors
-/// `Unexpected` where the message cannot be written as JSON.
+/// `Unexpected` if the message cannot be written as JSON.
 pub(crate) fn encode(operation: &'static str, message: &ChatMessage) -> Result<String> {
-    // All fields by name, so that a new one is not forgotten here.
+    // Names all fields, so that a new field is a compile error here.
     let ChatMessage {
         role,
         text,
@@ -114,7 +114,7 @@ pub(crate) fn encode(operation: &'static str, message: &ChatMessage) -> Result<S
     Ok(body)
 }
 
-/// The message of a body; nothing where it is none.
+/// Decodes a body; returns `None` if it is malformed.
 pub(crate) fn decode(body: &[u8]) -> Option<Arc<ChatMessage>> {
     let body = std::str::from_utf8(body).ok()?;
     let Some((head, text)) = body.split_once('\n') else {
@@ -138,7 +138,7 @@ pub(crate) fn decode(body: &[u8]) -> Option<Arc<ChatMessage>> {
     }))
 }
 
-/// The same of a body that ends a value which nobody else needs: its bytes become the text.
+/// Decodes a body at the end of an owned value. The bytes of the value become the text, without a copy.
 #[cfg(any(feature = "redis", test))]
 pub(crate) fn decode_end(mut value: Vec<u8>, body_at: usize) -> Option<Arc<ChatMessage>> {
     let body = value.get(body_at..)?;
@@ -151,7 +151,8 @@ pub(crate) fn decode_end(mut value: Vec<u8>, body_at: usize) -> Option<Arc<ChatM
     Some(simple_message(role, String::from_utf8(value).ok()?, created_at))
 }
 
-/// A message that has nothing else. Made without a look at the clock, which fifty times over is felt.
+/// Creates a message that has only a role, a text and a time. It does not read the clock: for a page of 50
+/// messages, clock reads are measurable.
 fn simple_message(role: Role, text: String, created_at: Timestamp) -> Arc<ChatMessage> {
     Arc::new(ChatMessage {
         role,
@@ -167,10 +168,10 @@ fn simple_message(role: Role, text: String, created_at: Timestamp) -> Arc<ChatMe
     })
 }
 
-/// Role and time of a message that has nothing but these and its text, which is most of them: read in a fraction of the
-/// time that a look at every possible field takes.
+/// Parses the role and time of a message that has no other field but its text. Most messages have this form,
+/// and this takes a fraction of the time of a full JSON parse.
 fn parse_simple_head(head: &str) -> Option<(Role, Timestamp)> {
-    // Up to one sign, as a search for more of them costs more than all the rest.
+    // Splits at a single character: a search for a longer pattern costs more than all the rest.
     let (role, rest) = head.strip_prefix("{\"role\":\"")?.split_once('"')?;
     let rest = rest.strip_prefix(",\"created_at_us\":")?;
     let role = match role {

@@ -1,21 +1,21 @@
-//! Counts, lengths and times as databases keep them: signed integers of 64 bits.
+//! Counts, lengths and times as databases store them: signed 64-bit integers.
 
 use std::time::Duration;
 
 use larder_kernel::check::size;
 use larder_kernel::limits;
 
-/// Whole milliseconds of a time to live that has passed its check.
+/// Returns the whole milliseconds of a validated time to live.
 pub(crate) fn millis(duration: Duration) -> i64 {
     integer(u64::try_from(duration.as_millis()).unwrap_or(limits::TTL_MS_MAX))
 }
 
-/// A count. No count of this program reaches the end of 63 bits.
+/// Converts a count. No count of this program exceeds 63 bits.
 pub(crate) fn integer(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// A length.
+/// Converts a length.
 pub(crate) fn length(count: usize) -> i64 {
     integer(size(count))
 }

@@ -1,4 +1,4 @@
-//! Postgres: conversations and small state in one database, for any number of machines.
+//! Postgres: five of the six contracts in one database, for any number of machines.
 //!
 //! ```no_run
 //! use larder_capabilities::postgres::{Postgres, PostgresConfig};
@@ -13,19 +13,18 @@
 //! # }
 //! ```
 //!
-//! The tables stand in a schema of their own, `larder`, which opening makes and upgrades; with `migrate=check` it only
-//! looks. Every table's key begins with the namespace: to spread the data, make the tables partitioned by
-//! `HASH (namespace)` before the first use, or distribute them by `namespace` with Citus. `guide/src/postgres-partitions.md`
-//! in the repository has the statements.
+//! The tables are in the schema `larder`, which opening creates and upgrades; with `migrate=check` it only
+//! verifies. Every table's key begins with the namespace. To spread the data, partition the tables by
+//! `HASH (namespace)` before the first use, or distribute them by `namespace` with Citus. The page
+//! `guide/src/postgres-partitions.md` in the repository has the statements.
 //!
-//! Texts of messages, values and documents are compressed in the database where they are large, by lz4 where the server
-//! has it.
+//! The database compresses large message texts, values and documents, with lz4 if the server supports it.
 //!
-//! No call waits for ever on a server that stays silent: for a connection `acquire_timeout_ms`, for an answer five seconds
-//! longer than `statement_timeout_ms`, for the schema to be made or upgraded `migrate_timeout_ms`. After that the
-//! connections at rest are closed and made anew.
+//! Every call on a silent server ends. The limit for a connection is `acquire_timeout_ms`. The limit for a
+//! reply is five seconds more than `statement_timeout_ms`. The limit for creating or upgrading the schema is
+//! `migrate_timeout_ms`. After a timeout the pool closes its idle connections and opens new ones.
 //!
-//! The store's clock is the database's. The futures need a tokio runtime.
+//! The stores use the database's clock. The futures need a tokio runtime.
 
 mod batch_wait;
 mod config;
@@ -65,11 +64,11 @@ pub use task::PostgresTaskStore;
 pub use vector::PostgresVectorStore;
 use vector::{IndexBuilder, Statements};
 
-/// An open database, from which the stores are taken. Clones share its connections, which close when the last clone
-/// and the last store are dropped.
+/// An open database that returns stores. Clones share its connections, which close when the last clone and
+/// the last store are dropped.
 ///
-/// Open it once and take from it the stores of every namespace: they share one pool, whose size and timeouts stand in the
-/// [`PostgresConfig`].
+/// Open it once and take the stores of every namespace from it. They share one pool, whose size and timeouts
+/// are in the [`PostgresConfig`].
 #[derive(Clone)]
 pub struct Postgres {
     engine: Engine,
@@ -86,13 +85,13 @@ impl fmt::Debug for Postgres {
 }
 
 impl Postgres {
-    /// Connects, and makes or upgrades the schema.
+    /// Connects, and creates or upgrades the schema.
     ///
     /// # Errors
-    /// `Unavailable` or `Timeout` where the server does not answer; `PermissionDenied` for a wrong password or a user
-    /// who may not make the schema; `NotFound` where the database is not there; `Unsupported` for a schema of a newer
-    /// version, one that is older than this version upgrades (the error says how to move the data), an older one with
-    /// `migrate=check`, or a server that is too old.
+    /// `Unavailable` or `Timeout` if the server does not reply; `PermissionDenied` for a wrong password or a
+    /// user who may not create the schema; `NotFound` if the database does not exist; `Unsupported` for a
+    /// schema of a newer version, a schema older than this version upgrades (the error says how to move the
+    /// data), an older schema with `migrate=check`, or a server that is too old.
     pub async fn open(config: PostgresConfig) -> Result<Self> {
         let engine = Engine::open(config.clone()).await?;
         Ok(Self::new(engine, &config))
@@ -105,43 +104,44 @@ impl Postgres {
         Self { engine, appends, claims, indexes, statements: Arc::default() }
     }
 
-    /// The conversations of `namespace`.
+    /// Returns the history store of `namespace`.
     #[must_use]
     pub fn history(&self, namespace: Namespace) -> PostgresHistoryProvider {
         PostgresHistoryProvider::new(self.engine.clone(), Arc::clone(&self.appends), namespace)
     }
 
-    /// The buckets of `namespace`.
+    /// Returns the key-value store of `namespace`.
     #[must_use]
     pub fn key_value(&self, namespace: Namespace) -> PostgresKeyValueStore {
         PostgresKeyValueStore::new(self.engine.clone(), namespace)
     }
 
-    /// What the database's stores declare, as its settings read back.
+    /// Returns the capabilities of the stores, read back from the database's settings.
     #[must_use]
     pub fn capabilities(&self) -> Capabilities {
         self.engine.capabilities()
     }
 
-    /// Takes what has expired off the disk, and answers how many threads and keys went.
+    /// Removes expired data from the disk, and returns the number of removed threads and keys.
     ///
-    /// Writes begin to do so in the background, a part at a time and, once all is gone, at most once a minute; this is for
-    /// a program that does not write, or cannot wait. Threads go from the instant on at which their time to live passes,
-    /// keys from a minute after, in all namespaces. What somebody else works on at the moment is left for the next time.
-    /// The server's own vacuum makes the room free for reuse. Cancelled in between, what went has gone.
+    /// Writes start the same cleanup in the background, in small parts, and at most once a minute when
+    /// nothing is left to remove. Call this method if the program does not write or cannot wait. In all
+    /// namespaces, it removes a thread from the instant at which its time to live passes, and a key from one
+    /// minute after that. It skips rows that another transaction has locked; the next run removes them. The
+    /// server's vacuum makes the space reusable. If the call is cancelled, the removed data stays removed.
     ///
     /// # Errors
-    /// Those of every write: `Unavailable`, `Timeout`, `PermissionDenied` for a user who may only read.
+    /// As for every write: `Unavailable`, `Timeout`, or `PermissionDenied` for a user who may only read.
     pub async fn sweep(&self) -> Result<u64> {
         engine::sweep::whole(&self.engine).await
     }
 
-    /// How many connections there are.
+    /// Returns the state of the connection pool.
     pub(crate) fn pool(&self) -> crate::driver::Pool {
         self.engine.pool()
     }
 
-    /// Closes the connections, for every clone and store.
+    /// Closes the connections of every clone and store.
     pub async fn close(self) {
         self.indexes.stop();
         self.engine.close().await;

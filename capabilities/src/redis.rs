@@ -13,26 +13,29 @@
 //! # }
 //! ```
 //!
-//! The server must be Redis 7.0 or newer (or one that speaks like it), and must not drop keys when its memory is full:
-//! `maxmemory-policy noeviction`. Every step is one script, so it happens as a whole. All keys and channels begin with
-//! `larder:`; in a cluster, each thread, bucket and board has a slot of its own.
+//! The server must be Redis 7.0 or newer, or a compatible server. It must not evict keys when its memory is
+//! full: `maxmemory-policy noeviction`. Every step is one script, so it is atomic. All keys and channels
+//! begin with `larder:`; in a cluster, the keys of one thread, of one bucket or of one conversation's boards
+//! share a slot.
 //!
-//! Each open place has up to six connections to a server: one that any number of calls share, up to four that one call at
-//! a time has for itself, which saves it the way through another task, and one that listens for changes once somebody
-//! watches or subscribes. Where the server allows fewer, calls share what there is. Over TLS all calls share one. A call
-//! that is dropped before its answer came closes the connection that it had for itself.
+//! Each open backend has up to six connections to a server. One is shared by any number of calls. Up to four
+//! are dedicated to one call at a time, which saves a hop through another task. One listens for changes once
+//! a watch or subscription exists. If the server allows fewer connections, calls share the available ones.
+//! Over TLS all calls share one connection. A call that is dropped before its reply closes its dedicated
+//! connection.
 //!
-//! What an acknowledged write survives is read from the server when it is opened: with `appendonly yes`, the loss of
-//! power where `appendfsync` is `always`, the death of the server where it is `no`, and nothing where it is
-//! `everysec`, since the server then holds acknowledged writes back while it flushes. In a cluster the weakest server
-//! counts, and replicas, which may take over without the last writes, mean nothing at all. A server that comes back
-//! weaker than it was is refused.
+//! Opening reads from the server which failures an acknowledged write survives. With `appendonly yes`,
+//! `appendfsync always` and `no-appendfsync-on-rewrite no`, it survives a power failure. With
+//! `appendfsync no` it survives a crash of the server process. With `everysec` no failure is certain to be
+//! survived, because the server holds acknowledged writes back while it flushes. In a cluster the weakest
+//! server counts. Replicas add nothing, because one may take over without the last writes. A server that
+//! restarts with weaker settings is rejected.
 //!
-//! Erasing removes all content at once. For ten minutes, keys without content stay that keep writers who were already
-//! under way from bringing the erased back; their names hold the ids of the threads, buckets and conversations, so an id
-//! is gone from the server ten minutes after its data.
+//! Erasing removes all content immediately. For ten minutes, keys without content remain; they stop writers
+//! that are already in progress from restoring the erased data. The names of these keys contain the ids of
+//! the threads, buckets and conversations, so an id leaves the server ten minutes after its data.
 //!
-//! The store's clock is the server's. The futures need a tokio runtime.
+//! The stores use the server's clock. The futures need a tokio runtime.
 
 mod config;
 mod decode;
@@ -56,7 +59,7 @@ pub use history::RedisHistoryProvider;
 pub use key_value::RedisKeyValueStore;
 pub use task::RedisTaskStore;
 
-/// An open server or cluster, from which the stores are taken. Clones share its connections, which close when the last
+/// An open server or cluster that returns stores. Clones share its connections, which close when the last
 /// clone and the last store are dropped.
 #[derive(Debug, Clone)]
 pub struct Redis {
@@ -67,37 +70,38 @@ impl Redis {
     /// Connects, and reads the settings of the server or of every server of the cluster.
     ///
     /// # Errors
-    /// `Unavailable` or `Timeout` where a server does not answer; `PermissionDenied` for a wrong password or a user who
-    /// may not do what the stores need; `Unsupported` for a server that is too old, may drop keys, or is part of a
-    /// cluster where the URL names one server, or the other way round.
+    /// `Unavailable` or `Timeout` if a server does not reply; `PermissionDenied` for a wrong password or a
+    /// user who lacks the rights that the stores need; `Unsupported` for a server that is too old, that may
+    /// evict keys, that is part of a cluster while the URL names a single server, or that is a single server
+    /// while the URL names a cluster.
     pub async fn open(config: RedisConfig) -> Result<Self> {
         Ok(Self { engine: Engine::open(config).await? })
     }
 
-    /// The buckets of `namespace`.
+    /// Returns the key-value store of `namespace`.
     #[must_use]
     pub fn key_value(&self, namespace: Namespace) -> RedisKeyValueStore {
         RedisKeyValueStore::new(self.engine.clone(), namespace)
     }
 
-    /// The conversations of a namespace.
+    /// Returns the history store of a namespace.
     #[must_use]
     pub fn history(&self, namespace: Namespace) -> RedisHistoryProvider {
         RedisHistoryProvider::new(self.engine.clone(), namespace)
     }
 
-    /// What the stores declare, as the servers' settings read back.
+    /// Returns the capabilities of the stores, read back from the servers' settings.
     #[must_use]
     pub fn capabilities(&self) -> Capabilities {
         self.engine.capabilities()
     }
 
-    /// How many connections there are.
+    /// Returns the state of the connection pool.
     pub(crate) fn pool(&self) -> crate::driver::Pool {
         self.engine.pool()
     }
 
-    /// Closes the connections, for every clone and store. One that is used again makes a new one.
+    /// Closes the connections of every clone and store. A store that is used again opens a new connection.
     pub async fn close(self) {
         self.engine.close().await;
     }

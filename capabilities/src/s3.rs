@@ -1,29 +1,33 @@
-//! Blobs as objects of S3, or of a server that speaks its protocol.
+//! Blobs as objects of S3 or of a server with the same protocol.
 //!
-//! A blob is one object. Small ones go in one request, larger ones in parts, several at once, and nothing stays behind
-//! where a write fails or is given up. Reads ask for parts in the same way, all of one version. `key.rs` says how the
-//! names of objects come about.
+//! A blob is one object. A small blob is written in one request; a larger one in several concurrent parts. A
+//! failed or cancelled write leaves no object behind. Reads request parts in the same way, all of one
+//! version. The module `key.rs` defines the object names.
 //!
-//! Conditional writes are declared only if the server was seen to honour them when the store was opened: single requests
-//! and uploads in parts, alone and in a race. With credentials that may only read, the store opens all the same, without
-//! them. Durability is declared as `process`: what a server does beyond that it does not tell.
+//! Opening the store probes conditional writes: single requests and multipart uploads, alone and in a race.
+//! The store declares conditional writes only if the server honored them. With read-only credentials the
+//! store opens without them. It declares durability as `process`, because a server does not report more.
 //!
-//! Some servers cannot keep names as long as S3 can. What this one keeps is found out as well: if not every key fits, the
-//! capability `blob-long-keys` is not declared, and keys whose names are too long are refused before anything is sent.
+//! Some servers do not support names as long as those of S3. The probe finds out the limit. If some keys do
+//! not fit, the store does not declare the capability `blob-long-keys`. It then rejects keys whose names are
+//! too long before it sends a request.
 //!
-//! What S3 does not offer in one step takes two: `delete` and `copy` ask for the blob first. Of two deletions at once both
-//! may answer that the blob was there. The time in the answer to a write is this machine's; reads tell the server's.
+//! Operations that S3 does not offer in one step take two: `delete` and `copy` request the blob first. Of two
+//! concurrent deletions, both may report that the blob existed. A write returns the time of this machine;
+//! reads return the time of the server.
 //!
-//! No call waits for ever on a server that stays silent. One without much data ends within three times
-//! `response_timeout_ms`; bytes on their way, in either direction, may stand still for `stall_timeout_ms`, however many
-//! they are; completing an upload and copying are given a minute, and a second for each 32 MiB, up to ten minutes.
+//! Every call on a silent server ends. A call with little data ends within three times `response_timeout_ms`.
+//! A transfer of any size, in either direction, may make no progress for at most `stall_timeout_ms`.
+//! Completing an upload and copying have a limit of one minute, plus one second for each 32 MiB, up to ten
+//! minutes.
 //!
-//! A signed URL ends with the credentials that signed it: those of a role end within hours, whatever time was asked for.
+//! A signed URL expires with the credentials that signed it. Credentials of a role expire within hours, even
+//! if the requested time is longer.
 //!
-//! The SDK writes the access key, which is a name, into its log at the level TRACE; the secret key is in no log.
+//! The SDK logs the access key, which is a name, at the level TRACE. It never logs the secret key.
 //!
-//! A write that fails waits up to a second until its upload is removed; what is left then goes in the background. A
-//! lifecycle rule for unfinished uploads is still worth having: nobody cleans up after a machine that lost its power.
+//! A failed write waits up to a second for the removal of its upload; the rest is removed in the background.
+//! Configure a lifecycle rule for unfinished uploads as well: after a power failure, no process removes them.
 
 mod blob;
 mod config;

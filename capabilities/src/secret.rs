@@ -1,13 +1,14 @@
-//! Keeping secrets out of what is printed.
+//! Redaction of secrets in output.
 
 const HIDDEN: &str = "***";
-/// A query parameter whose name holds one of these is taken for a secret.
+/// A query parameter whose name contains one of these is treated as a secret.
 const SECRET_NAMES: [&str; 9] =
     ["pass", "pwd", "secret", "token", "key", "credential", "signature", "sig", "auth"];
 
-/// The URL without its user, its password and the values of query parameters that look like secrets, fit for a log.
+/// Returns the URL without the user, the password and the values of query parameters that look like secrets.
+/// The result is fit for a log.
 ///
-/// Where the URL is malformed it hides too much rather than too little.
+/// For a malformed URL it hides too much rather than too little.
 ///
 /// ```
 /// use larder_capabilities::redact_url;
@@ -27,7 +28,8 @@ pub fn redact_url(url: &str) -> String {
         rest.split_once('?').map_or((rest, None), |(authority, query)| (authority, Some(query)));
     match authority.rsplit_once('@') {
         Some((_, host)) => shown.extend([HIDDEN, "@", host]),
-        // Either a query value holds the `@`, or a password holds the `?`: one cannot tell.
+        // Either a query value contains the `@` or the password contains the `?`. The two cases look the
+        // same.
         None if query.is_some_and(|query| query.contains('@')) => {
             shown.push_str(HIDDEN);
             return shown;
@@ -42,7 +44,7 @@ pub fn redact_url(url: &str) -> String {
     shown
 }
 
-/// A host with something else than a port behind it may be a user with a password whose host is missing.
+/// A host followed by text that is not a port may be a user and a password without a host.
 fn push_authority(shown: &mut String, authority: &str, has_host: bool) {
     let (host, path) = authority.split_at(authority.find(['/', '#']).unwrap_or(authority.len()));
     match host.split_once(':') {
@@ -57,7 +59,7 @@ fn push_authority(shown: &mut String, authority: &str, has_host: bool) {
 
 fn redact_pair(pair: &str) -> String {
     let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-    // A name that is written in escapes is hidden too: nobody has a good reason to.
+    // A name with escapes is hidden too: no legitimate URL needs one.
     let lower = name.to_ascii_lowercase();
     let secret = lower.contains('%') || SECRET_NAMES.iter().any(|word| lower.contains(word));
     match (name.contains(['@', '?', '#']), secret || value.contains(['@', '#', '?'])) {

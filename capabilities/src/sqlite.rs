@@ -13,8 +13,8 @@
 //! # }
 //! ```
 //!
-//! Each open database has one thread that writes and a few that read; calls of any number of tasks share a commit, and
-//! so a flush to the disk, where they come at the same time. The futures need no particular runtime.
+//! Each open database has one writer thread and a few reader threads. Concurrent calls of any number of tasks
+//! share a commit, and so a flush to the disk (group commit). The futures need no particular runtime.
 
 mod config;
 pub(crate) mod diagnose;
@@ -41,55 +41,57 @@ pub use key_value::SqliteKeyValueStore;
 pub use task::SqliteTaskStore;
 pub use vector::SqliteVectorStore;
 
-/// An open database, from which the stores are taken. Clones share it; it closes when the last clone and the last
-/// store are dropped.
+/// An open database that returns stores. Clones share it; it closes when the last clone and the last store
+/// are dropped.
 #[derive(Debug, Clone)]
 pub struct Sqlite {
     engine: Engine,
 }
 
 impl Sqlite {
-    /// Opens the database, makes the file where it is not there, and brings its schema to the newest version.
+    /// Opens the database, creates the file if it is missing, and upgrades the schema to the newest version.
     ///
     /// # Errors
-    /// `InvalidInput` naming `path` where the folder does not exist or the file belongs to another program;
-    /// `PermissionDenied` where it may not be written; `Corrupt` where it is no database; `Unsupported` where a newer
-    /// version of this program wrote it, its schema is older than this version upgrades (the error says how to move the
-    /// data), or the file system allows no WAL; `Timeout` where another process keeps it locked.
+    /// `InvalidInput` naming `path` if the folder does not exist or the file belongs to another program;
+    /// `PermissionDenied` if the file is not writable; `Corrupt` if it is not a database; `Unsupported` if a
+    /// newer version of this program wrote it, its schema is older than this version upgrades (the error says
+    /// how to move the data), or the file system does not support WAL; `Timeout` if another process holds the
+    /// lock.
     pub async fn open(config: SqliteConfig) -> Result<Self> {
         Ok(Self { engine: Engine::open(config, expiry::JOB).await? })
     }
 
-    /// The conversations of `namespace`.
+    /// Returns the history store of `namespace`.
     #[must_use]
     pub fn history(&self, namespace: Namespace) -> SqliteHistoryProvider {
         SqliteHistoryProvider::new(self.engine.clone(), namespace)
     }
 
-    /// The buckets of `namespace`.
+    /// Returns the key-value store of `namespace`.
     #[must_use]
     pub fn key_value(&self, namespace: Namespace) -> SqliteKeyValueStore {
         SqliteKeyValueStore::new(self.engine.clone(), namespace)
     }
 
-    /// What the database's stores declare, as its settings read back.
+    /// Returns the capabilities of the stores, read back from the database's settings.
     #[must_use]
     pub fn capabilities(&self) -> Capabilities {
         capabilities(&self.engine)
     }
 
-    /// Whether the thread that writes has ended, so that no call can succeed any more.
+    /// Returns true if the writer thread has ended, so that every further call fails.
     pub(crate) fn is_closed(&self) -> bool {
         self.engine.is_closed()
     }
 
-    /// Lets go of the database and waits until it is closed, which is when every clone, store and stream is dropped.
+    /// Drops this handle and waits until the database is closed. It closes when every clone, store and stream
+    /// is dropped.
     pub async fn close(self) {
         self.engine.close().await;
     }
 }
 
-/// What every store on `engine` declares.
+/// Returns the capabilities of every store on `engine`.
 pub(crate) fn capabilities(engine: &Engine) -> Capabilities {
     Capabilities::new(engine.durability()).with(Capability::MultiProcess)
 }

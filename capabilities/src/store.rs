@@ -1,7 +1,7 @@
-//! What all stores implement alike.
+//! The implementations that all stores share.
 
-/// Implements `Debug`, which shows the fields that are listed and no id of what is stored, and
-/// [`Store`](larder_kernel::Store) for a store with the field `namespace`.
+/// Implements `Debug` and [`Store`](larder_kernel::Store) for a store with the field `namespace`. `Debug`
+/// shows the listed fields and no id of stored data.
 macro_rules! store {
     (
         $store:ident as $this:ident,

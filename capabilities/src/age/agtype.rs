@@ -1,5 +1,5 @@
-//! agtype, the values of AGE: JSON, with numbers of three kinds and with a word after a value that is more than JSON,
-//! as in `{"id": 1}::vertex`.
+//! agtype, the value type of AGE: JSON with three kinds of numbers. A value that is more than JSON has a type
+//! name after it, as in `{"id": 1}::vertex`.
 
 use larder_kernel::{Entity, Metadata, Relationship};
 use serde_json::{Map, Number, Value};
@@ -11,10 +11,11 @@ use sqlx::{Encode, Postgres, Type};
 use crate::postgres::failure::{Fallible, corrupt};
 
 const READ: &str = "age.read";
-/// Deepest nesting that is read. The contract's properties end at 32, and paths and lists of a query lie around them.
+/// The maximum nesting that is parsed. The contract's properties allow 32 levels, and the paths and lists of
+/// a query add to them.
 const DEPTH_MAX: usize = 256;
 
-/// A value on its way into a statement, as a parameter of the type agtype.
+/// A statement parameter of the type agtype.
 pub(super) struct Parameter(pub(super) String);
 
 impl Type<Postgres> for Parameter {
@@ -25,14 +26,14 @@ impl Type<Postgres> for Parameter {
 
 impl Encode<'_, Postgres> for Parameter {
     fn encode_by_ref(&self, buffer: &mut PgArgumentBuffer) -> Result<IsNull, BoxDynError> {
-        // The version of the binary form, which is the text form after it.
+        // The version of the binary form; the text form follows.
         buffer.push(1);
         buffer.extend_from_slice(self.0.as_bytes());
         Ok(IsNull::No)
     }
 }
 
-/// The properties of an entity's node.
+/// Returns the properties of an entity's node.
 pub(super) fn of_entity(entity: &Entity) -> String {
     let mut text = String::from("{");
     write_texts(&mut text, [("id", entity.id.as_str()), ("type", entity.entity_type.as_str())]);
@@ -40,7 +41,7 @@ pub(super) fn of_entity(entity: &Entity) -> String {
     text
 }
 
-/// The properties of a relationship's edge.
+/// Returns the properties of a relationship's edge.
 pub(super) fn of_relationship(relationship: &Relationship) -> String {
     let mut text = String::from("{");
     write_texts(
@@ -56,7 +57,7 @@ pub(super) fn of_relationship(relationship: &Relationship) -> String {
     text
 }
 
-/// A map of values.
+/// Returns a map of values.
 pub(super) fn of_metadata(metadata: &Metadata) -> String {
     let mut text = String::new();
     write_map(&mut text, metadata.as_map());
@@ -92,7 +93,7 @@ fn write_map(into: &mut String, map: &Map<String, Value>) {
 }
 
 fn write_text(into: &mut String, text: &str) {
-    // As JSON writes it.
+    // In JSON's notation.
     into.push_str(&Value::from(text).to_string());
 }
 
@@ -112,7 +113,7 @@ fn write(into: &mut String, value: &Value) {
         Value::Number(number) => {
             into.push_str(&number.to_string());
             if number.is_u64() && !number.is_i64() {
-                // AGE's integers have 63 bits and a sign.
+                // AGE's integers are signed 64-bit integers.
                 into.push_str("::numeric");
             }
         }
@@ -121,17 +122,17 @@ fn write(into: &mut String, value: &Value) {
     }
 }
 
-/// The entity whose node has these properties.
+/// Returns the entity whose node has these properties.
 pub(super) fn entity(text: &str) -> Fallible<Entity> {
     from_node(parse(text)?)
 }
 
-/// The relationship whose edge has these properties.
+/// Returns the relationship whose edge has these properties.
 pub(super) fn relationship(text: &str) -> Fallible<Relationship> {
     from_edge(parse(text)?)
 }
 
-/// A value of an answer, as the contract shows it.
+/// Parses a value of a result into the contract's form.
 pub(super) fn parse(text: &str) -> Fallible<Value> {
     let mut reader = Reader { rest: text, depth: 0 };
     let value = reader.value()?;
@@ -180,7 +181,7 @@ fn from_edge(edge: Value) -> Fallible<Relationship> {
     })
 }
 
-/// What a word after a value makes of it.
+/// Converts a value by the type name after it.
 fn named(word: &str, value: Value) -> Fallible<Value> {
     match (word, value) {
         ("numeric", value @ (Value::Number(_) | Value::String(_))) => Ok(value),
@@ -191,7 +192,7 @@ fn named(word: &str, value: Value) -> Fallible<Value> {
             Ok(serde_json::to_value(from_edge(Value::Object(take_map(&mut edge)?))?)?)
         }
         ("path", Value::Array(steps)) => {
-            // Nodes and edges by turns.
+            // Nodes and edges alternate.
             let mut path = [Vec::new(), Vec::new()];
             for (at, step) in steps.into_iter().enumerate() {
                 path[at % 2].push(step);
@@ -236,7 +237,7 @@ impl<'t> Reader<'t> {
         Ok(value)
     }
 
-    /// Goes past a character that must be there, and the space before it.
+    /// Skips spaces and the expected character.
     fn past(&mut self, expected: char) -> bool {
         match self.rest.trim_start().strip_prefix(expected) {
             Some(rest) => {
@@ -281,7 +282,7 @@ impl<'t> Reader<'t> {
         Ok(Value::Array(items))
     }
 
-    /// A text in quotes, escaped as in JSON.
+    /// Parses a quoted text, with JSON's escapes.
     fn text(&mut self) -> Fallible<String> {
         let bytes = self.rest.as_bytes();
         let mut end = 1;
@@ -299,7 +300,7 @@ impl<'t> Reader<'t> {
         Err(unreadable())
     }
 
-    /// A value without quotes or brackets.
+    /// Parses a value without quotes or brackets.
     fn word(&mut self) -> Fallible<Value> {
         let of_word = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '+' | '-' | '.');
         let end = self.rest.find(|letter| !of_word(letter)).unwrap_or(self.rest.len());
@@ -315,7 +316,7 @@ impl<'t> Reader<'t> {
     }
 }
 
-/// A number, whole ones exactly where JSON's readers keep them so.
+/// Parses a number. A whole number is exact if JSON parsers keep it exact.
 fn number(word: &str) -> Option<Value> {
     if let Ok(number) = word.parse::<i64>() {
         return Some(Value::from(number));

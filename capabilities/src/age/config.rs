@@ -1,13 +1,13 @@
-//! How a database with AGE is reached and used.
+//! The configuration of a database with AGE.
 
 use larder_kernel::{Error, Result};
 
 use crate::postgres::PostgresConfig;
 
-/// Where the database is and how it is used. `Debug` hides the password.
+/// The location and settings of a database with AGE. `Debug` hides the password.
 #[derive(Debug, Clone)]
 pub struct AgeConfig {
-    /// The settings, as for any Postgres.
+    /// The settings, as for any Postgres database.
     pub postgres: PostgresConfig,
 }
 

@@ -1,4 +1,4 @@
-//! openCypher queries, each in a transaction that only reads.
+//! openCypher queries, each in a read-only transaction.
 
 use larder_kernel::limits::PAGE_ITEMS_MAX;
 use larder_kernel::{CypherRow, Error, ErrorKind};
@@ -11,19 +11,19 @@ use crate::postgres::failure::{Failure, Fallible};
 
 pub(super) const OPERATION: &str = "graph.cypher";
 
-/// What a query is run with.
+/// The parameters of a call.
 pub(super) struct Call<'q> {
     pub(super) graph: &'q GraphName,
     pub(super) text: &'q str,
     pub(super) query: &'q Query,
-    /// As agtype.
+    /// The query's parameters as agtype.
     pub(super) parameters: &'q str,
 }
 
-/// Runs a query. `None` where the graph is not there.
+/// Runs a query. `None` if the graph does not exist.
 pub(super) async fn run(connection: &mut PgConnection, call: &Call<'_>) -> Fallible<Option<Vec<CypherRow>>> {
-    // Any value of AGE's loads its library, without which its queries do not parse. Without containment a pattern's
-    // properties compare one by one, for which there is an index, and a map matches only its equal.
+    // Any agtype value loads AGE's library, without which its queries do not parse. Without containment, a
+    // pattern's properties compare one by one, which can use the index, and a map matches only an equal map.
     let prepare = format!(
         "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY; {SEARCH_PATH};
          SELECT '0'::ag_catalog.agtype; SET LOCAL age.enable_containment = off"
@@ -42,7 +42,7 @@ pub(super) async fn run(connection: &mut PgConnection, call: &Call<'_>) -> Falli
         let many = Error::new(ErrorKind::ResourceExhausted, OPERATION, "more than 10000 rows; add a `LIMIT`");
         return Err(many.into());
     }
-    // Not every version of AGE heeds that the transaction only reads. Whatever writes has a number.
+    // Not every version of AGE respects a read-only transaction. A transaction that writes has an id.
     let wrote = sqlx::query("SELECT pg_current_xact_id_if_assigned() IS NOT NULL")
         .fetch_one(connection)
         .await?
@@ -61,7 +61,8 @@ fn value(row: &sqlx::postgres::PgRow, at: usize) -> Fallible<serde_json::Value> 
     row.try_get::<Option<&str>, _>(at)?.map_or(Ok(serde_json::Value::Null), agtype::parse)
 }
 
-/// The query as AGE wants it: a constant in quotes that it cannot end, and one column for each of its own.
+/// Returns the query in AGE's form: a quoted constant that the query cannot end, and one column definition
+/// for each column.
 fn statement(call: &Call<'_>) -> String {
     use std::fmt::Write;
     let (mut texts, mut columns) = (String::new(), String::new());
@@ -82,8 +83,8 @@ fn writes() -> Error {
     Error::invalid(OPERATION, "query", "would write; a query only reads, and the store's methods write")
 }
 
-/// A failure of the query's own: of its grammar, of its names or types, or of a value that it met. The server's message
-/// may quote the query or stored text, so it is left out.
+/// Translates a failure of the query: its grammar, its names or types, or a value that it read. The server's
+/// message may quote the query or stored text, so it is dropped.
 fn in_query(failure: Failure) -> Failure {
     let Failure::Database(sqlx::Error::Database(error)) = &failure else { return failure };
     let code = error.code().unwrap_or_default();

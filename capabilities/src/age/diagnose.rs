@@ -1,4 +1,4 @@
-//! What an operator wants to know of a database with AGE, besides what is so of any Postgres.
+//! The diagnosis of a database with AGE, in addition to that of any Postgres database.
 
 use super::config::AgeConfig;
 use super::schema::{Found, is_new_enough, look};
@@ -8,7 +8,7 @@ use crate::postgres::diagnose as postgres;
 const AGE: &str = "the graphs are kept and asked by Apache AGE";
 const GRAPHS: &str = "which graph belongs to which namespace stands in a table";
 
-/// Looks at the database.
+/// Diagnoses the database.
 pub(crate) async fn diagnose(config: &AgeConfig, findings: &Findings) {
     let Some(mut connection) = postgres::diagnose(&config.postgres, false, findings).await else { return };
     postgres::add(findings, "age", AGE, async { Ok(checks(look(&mut connection).await?)) }).await;

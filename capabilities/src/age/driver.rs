@@ -10,8 +10,8 @@ use crate::diagnose::Findings;
 use crate::driver::{BackendUrl, Connection, Driver, Location, OPERATION, Pool, StoresRequest};
 use crate::postgres::PostgresConfig;
 
-/// Opens `age://user:password@host:5432/database`: the graph, with openCypher. `postgres:` opens the other contracts in the
-/// same database. The parameters are those of Postgres.
+/// Opens `age://user:password@host:5432/database`: the graph, with openCypher. `postgres:` opens the other
+/// contracts in the same database. The parameters are those of Postgres.
 #[derive(Debug, Clone, Copy)]
 pub struct AgeDriver;
 

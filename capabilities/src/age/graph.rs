@@ -1,4 +1,5 @@
-//! Entities and relationships in an AGE graph: nodes and edges, written and walked through the graph's own tables.
+//! Entities and relationships in an AGE graph: nodes and edges, written and traversed through the graph's
+//! tables.
 
 mod find;
 mod rows;
@@ -21,10 +22,10 @@ use super::schema::{self, GraphName, is_absent, or_empty};
 use super::{agtype, cypher, query};
 use crate::postgres::engine::Engine;
 
-/// How often a graph is made that somebody else erases before it can be used.
+/// The maximum number of attempts of a call whose graph another client erases before the call can use it.
 const MAKINGS_MAX: u32 = 10;
 
-/// A [`GraphStore`] in AGE, which answers openCypher. Made by [`Age::graph`](super::Age::graph).
+/// A [`GraphStore`] in AGE that also runs openCypher queries, created by [`Age::graph`](super::Age::graph).
 #[derive(Clone)]
 pub struct AgeGraphStore {
     engine: Engine,
@@ -235,7 +236,7 @@ impl CypherCapable for AgeGraphStore {
             if let Some(rows) = rows {
                 return Ok(rows);
             }
-            // AGE answers about a graph only.
+            // AGE can only query an existing graph.
             self.make_graph(cypher::OPERATION).await?;
         }
         Err(erased_again_and_again(cypher::OPERATION))

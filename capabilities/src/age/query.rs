@@ -1,10 +1,10 @@
-//! The text of an openCypher query, read as far as AGE needs help: the columns that it returns, whether it would write,
-//! and whether it calls the database's own functions. What is left is AGE's to judge.
+//! A partial parser of openCypher queries. It finds the columns that a query returns, whether the query would
+//! write, and whether it calls functions of the database. AGE validates the rest.
 
 use larder_kernel::{Error, Result};
 
 const OPERATION: &str = "graph.cypher";
-/// Most columns: Postgres takes 1,664 in one answer.
+/// The maximum number of columns; Postgres allows 1,664 in one result.
 const COLUMNS_MAX: usize = 1_000;
 const WRITES: [&str; 6] = ["CREATE", "MERGE", "SET", "DELETE", "DETACH", "REMOVE"];
 const AFTER_RETURN: [&str; 4] = ["ORDER", "SKIP", "LIMIT", "UNION"];
@@ -25,7 +25,7 @@ struct Token<'q> {
     kind: Kind,
     text: &'q str,
     start: usize,
-    /// How many brackets are open around it.
+    /// The number of open brackets around it.
     depth: usize,
 }
 
@@ -42,13 +42,13 @@ impl Token<'_> {
 /// A query that may be run.
 #[derive(Debug)]
 pub(super) struct Query {
-    /// The columns of the answer.
+    /// The columns of the result.
     pub(super) columns: Vec<String>,
-    /// A word that the text does not hold, to stand in the quotes around it.
+    /// A word that the text does not contain, for the dollar quotes around it.
     pub(super) quote: String,
 }
 
-/// Reads a query.
+/// Parses a query.
 pub(super) fn read(text: &str) -> Result<Query> {
     let tokens = Tokens { text, at: 0, depth: 0 }.all()?;
     refuse_writes(&tokens)?;
@@ -62,7 +62,8 @@ fn invalid(message: &'static str) -> Error {
     Error::invalid(OPERATION, "query", message)
 }
 
-/// Whether the token is one of these keywords, and not a property, a label, a parameter or a key of that name.
+/// Returns true if the token is one of these keywords, and not a property, a label, a parameter or a key with
+/// that name.
 fn is_keyword(tokens: &[Token<'_>], at: usize, keywords: &[&str]) -> bool {
     let Some(token) = tokens.get(at) else { return false };
     let before = at.checked_sub(1).and_then(|before| tokens.get(before)).map(|before| before.kind);
@@ -80,7 +81,7 @@ fn refuse_writes(tokens: &[Token<'_>]) -> Result<()> {
     Ok(())
 }
 
-/// `schema.function(` would call any function that the database's user may call.
+/// Rejects `schema.function(`, which would call any function that the database's user may call.
 fn refuse_functions_of_the_database(tokens: &[Token<'_>]) -> Result<()> {
     let calls = tokens.windows(4).any(|four| match four {
         [schema, dot, function, bracket] => {
@@ -94,7 +95,7 @@ fn refuse_functions_of_the_database(tokens: &[Token<'_>]) -> Result<()> {
     if calls { Err(invalid("calls a function of the database; there are openCypher's only")) } else { Ok(()) }
 }
 
-/// The names of the columns: AGE wants to be told how many there are.
+/// Returns the names of the columns, because AGE must be given their number.
 fn columns(text: &str, tokens: &[Token<'_>]) -> Result<Vec<String>> {
     let outer = |at: usize, keywords: &[&str]| {
         tokens.get(at).is_some_and(|token| token.depth == 0) && is_keyword(tokens, at, keywords)
@@ -185,7 +186,7 @@ impl<'q> Tokens<'q> {
         Ok(Some(token))
     }
 
-    /// Goes past spaces and comments.
+    /// Skips spaces and comments.
     fn skip_space(&mut self) -> Result<()> {
         loop {
             let rest = self.rest();
@@ -208,7 +209,8 @@ fn length_while(text: &str, of_it: impl Fn(char) -> bool) -> usize {
     text.find(|letter| !of_it(letter)).unwrap_or(text.len())
 }
 
-/// The length of what stands in quotes, with them. In a name the quote is doubled, in a text a backslash escapes it.
+/// Returns the length of a quoted text, including its quotes. A name escapes the quote by doubling it, and a
+/// text by a backslash.
 fn quoted(text: &str, quote: char) -> Result<usize> {
     let mut letters = text.char_indices().skip(1).peekable();
     while let Some((at, letter)) = letters.next() {

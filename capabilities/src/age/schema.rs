@@ -10,20 +10,21 @@ use crate::postgres::failure::{Failure, Fallible};
 use larder_agents::hex::hex;
 
 const OPEN: &str = "age.open";
-/// The oldest version that these stores are written for.
+/// The oldest supported version.
 const VERSION_MIN: [u32; 2] = [1, 5];
-/// The key of the lock under which one of several processes makes the schema.
+/// The key of the lock under which one of several processes creates the schema.
 const LOCK: i64 = 0x6c61_7264_6167_6531;
 
-/// AGE's own SQL names its operators without their schema.
+/// AGE's SQL functions name its operators without their schema.
 pub(super) const SEARCH_PATH: &str = "SET LOCAL search_path = pg_catalog, ag_catalog";
 
-/// The graph of a namespace, as AGE calls it. Graph names are Postgres's identifiers, so they cannot be the namespaces.
+/// The graph of a namespace, with the name that AGE uses. Graph names are Postgres identifiers, so they
+/// cannot equal the namespaces.
 #[derive(Debug, Clone)]
 pub(super) struct GraphName {
-    /// Letters, digits and `_` only, so that it can stand in a statement as it is.
+    /// The name: only letters, digits and `_`, so that it needs no quotes in a statement.
     pub(super) name: String,
-    /// The key of the lock under which the graph is made and dropped.
+    /// The key of the lock under which the graph is created and dropped.
     lock: i64,
 }
 
@@ -36,7 +37,8 @@ impl GraphName {
         Self { name, lock: i64::from_be_bytes(lock) }
     }
 
-    /// One making or dropping of the graph at a time.
+    /// Takes the lock, so that one transaction at a time creates or drops the graph. Returns true if the
+    /// graph exists.
     async fn hold(&self, connection: &mut PgConnection) -> Fallible<bool> {
         sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(self.lock).execute(&mut *connection).await?;
         sqlx::raw_sql(SEARCH_PATH).execute(&mut *connection).await?;
@@ -48,7 +50,7 @@ impl GraphName {
     }
 }
 
-/// Makes the graph of a namespace where there is none.
+/// Creates the graph of a namespace if it does not exist.
 pub(super) async fn make_graph(
     connection: &mut PgConnection,
     namespace: &Namespace,
@@ -108,13 +110,14 @@ pub(super) async fn drop_graph(
     Ok(())
 }
 
-/// Whether a statement failed because its graph is not there: never made, or dropped.
+/// Returns true if a statement failed because its graph does not exist: it was never created, or it was
+/// dropped.
 pub(super) fn is_absent(failure: &Failure) -> bool {
     matches!(failure, Failure::Database(sqlx::Error::Database(error))
         if matches!(error.code().as_deref(), Some("42P01" | "3F000")))
 }
 
-/// The answer about a graph that is not there is that of an empty one.
+/// Treats a missing graph as an empty one.
 pub(super) fn or_empty<T: Default>(result: Fallible<T>) -> Fallible<T> {
     match result {
         Err(failure) if is_absent(&failure) => Ok(T::default()),
@@ -122,13 +125,13 @@ pub(super) fn or_empty<T: Default>(result: Fallible<T>) -> Fallible<T> {
     }
 }
 
-/// Makes sure that the extension and the table of graphs are there; makes them where that is allowed.
+/// Ensures that the extension and the table of graphs exist, and creates them if that is allowed.
 pub(super) async fn ensure(engine: &Engine) -> Result<()> {
     let migrate = engine.migrate();
     let ensured = engine
         .transaction(OPEN, &migrate, |connection, migrate| Box::pin(ensure_in(connection, *migrate)))
         .await;
-    // Whatever was made is found by the next opening.
+    // The next opening finds the parts that are done.
     ensured.map_err(|error| error.with_idempotent(true))
 }
 
@@ -164,7 +167,7 @@ async fn ensure_in(connection: &mut PgConnection, migrate: Migrate) -> Fallible<
     Ok(())
 }
 
-/// What the database says about the extension.
+/// The state of the extension in the database.
 pub(super) struct Found {
     pub(super) version: Option<String>,
     pub(super) available: bool,
@@ -201,7 +204,8 @@ fn refused(message: &'static str) -> Error {
     Error::new(ErrorKind::Unsupported, OPEN, message)
 }
 
-/// Whether a version such as `1.6.0` is at least the oldest. What cannot be read as numbers counts as 0.
+/// Returns true if a version such as `1.6.0` is at least the oldest supported one. A part that is not a
+/// number counts as 0.
 pub(super) fn is_new_enough(version: &str) -> bool {
     let mut parts = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
     let parts = [(); 2].map(|()| parts.next().unwrap_or(0));

@@ -1,4 +1,4 @@
-//! What a file system tells of a folder that stores are kept in. All of it blocks.
+//! Checks of the file system that holds a folder of stores. All functions block.
 
 #[cfg(unix)]
 use std::fs::File;
@@ -14,20 +14,20 @@ const ROOM: &str = "a full disk refuses every write";
 const FLUSH: &str =
     "an acknowledged write survives the loss of power only if flushing works, and each write waits for one";
 const RIGHTS: &str = "whoever may read the files reads what is stored, and whoever may write them changes it";
-/// Below so much room no write of the usual size is safe.
+/// Free space below which a write of the usual size may fail.
 const ROOM_FAIL_BYTES: u64 = 64 * 1024 * 1024;
-/// Below so much room it is time to make some.
+/// Free space below which the check warns.
 const ROOM_WARN_BYTES: u64 = 1024 * 1024 * 1024;
-/// The smallest part of files that may still be made before it is worth a word: one in so many.
+/// The share of free inodes below which the check warns: one in this many.
 const FILES_WARN_PART: u64 = 50;
-/// Bytes of the probe.
+/// Size of the probe in bytes.
 const PROBE_BYTES: usize = 4 * 1024;
-/// Flushes of the probe.
+/// Number of flushes of the probe.
 const FLUSHES: u32 = 3;
-/// A flush that takes longer than this is worth a word.
+/// The flush time above which the check warns.
 const FLUSH_SLOW: Duration = Duration::from_millis(50);
 
-/// Looks at the file system of the folder: its kind and its room.
+/// Checks the file system of the folder: its kind and its free space.
 #[cfg(unix)]
 pub(crate) fn file_system(folder: &Path, findings: &Findings) {
     #[cfg(target_os = "linux")]
@@ -50,7 +50,7 @@ pub(crate) fn file_system(folder: &Path, findings: &Findings) {
 #[cfg(not(unix))]
 pub(crate) fn file_system(_folder: &Path, _findings: &Findings) {}
 
-/// What a file system of this magic number means for a store.
+/// Returns the check for a file system with this magic number.
 #[cfg(any(target_os = "linux", test))]
 fn kind(magic: u64) -> Check {
     const NAME: &str = "file_system";
@@ -97,7 +97,7 @@ fn room(bytes: u64) -> Check {
     }
 }
 
-/// Who may use the files besides the user: the mode of a file or a folder.
+/// Checks the mode of a file or folder: the access of other users.
 #[cfg(unix)]
 pub(crate) fn rights(path: &Path) -> io::Result<Check> {
     use std::os::unix::fs::PermissionsExt as _;
@@ -159,7 +159,7 @@ pub(crate) fn flushing(folder: &Path) -> Check {
     }
 }
 
-/// The median time of a flush.
+/// Returns the median time of a flush.
 fn flush(probe: &Path, folder: &Path) -> io::Result<Duration> {
     let mut file = OpenOptions::new().write(true).create_new(true).open(probe)?;
     let mut took = Vec::new();
@@ -169,7 +169,7 @@ fn flush(probe: &Path, folder: &Path) -> io::Result<Duration> {
         file.sync_all()?;
         took.push(begun.elapsed());
     }
-    // Elsewhere than on Unix a folder cannot be opened to be flushed.
+    // Only Unix allows a folder to be opened and flushed.
     #[cfg(unix)]
     File::open(folder)?.sync_all()?;
     #[cfg(not(unix))]
@@ -182,7 +182,7 @@ fn unique() -> u128 {
     std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_nanos()
 }
 
-/// Whether this user may make files in the folder.
+/// Returns true if this user may create files in the folder.
 #[cfg(unix)]
 pub(crate) fn may_write(folder: &Path) -> bool {
     rustix::fs::access(folder, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK).is_ok()
@@ -193,7 +193,7 @@ pub(crate) fn may_write(folder: &Path) -> bool {
     std::fs::metadata(folder).is_ok_and(|found| !found.permissions().readonly())
 }
 
-/// Whether this user may write the file. It is not opened.
+/// Returns true if this user may write the file. The file is not opened.
 #[cfg(all(unix, feature = "sqlite"))]
 pub(crate) fn may_write_file(file: &Path) -> bool {
     rustix::fs::access(file, rustix::fs::Access::WRITE_OK).is_ok()

@@ -1,10 +1,10 @@
-//! The checks of a diagnosis while it goes on.
+//! The checks of a running diagnosis.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::Check;
 
-/// What was found so far. Clones share it, so that what was found is told even if the rest takes too long.
+/// The checks so far. Clones share them, so that these checks are reported even if the rest takes too long.
 #[derive(Debug, Clone, Default)]
 pub struct Findings(Arc<Mutex<Vec<Check>>>);
 
@@ -14,7 +14,7 @@ impl Findings {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(check);
     }
 
-    /// Takes all checks, in the order in which they were added.
+    /// Takes all checks, in the order of their addition.
     #[must_use]
     pub fn take(&self) -> Vec<Check> {
         std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))

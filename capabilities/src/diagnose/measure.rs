@@ -1,4 +1,4 @@
-//! What is measured the same way everywhere: times of answers, clocks, and how a connection failed.
+//! Measurements that all backends share: round-trip times, clocks and failed connections.
 
 #[cfg(any(
     feature = "postgres",
@@ -25,17 +25,17 @@ use super::Check;
 #[cfg(any(feature = "postgres", feature = "redis", feature = "s3"))]
 use super::Findings;
 
-/// Why a server has to be reached.
+/// The reason why the server must be reachable.
 #[cfg(any(feature = "postgres", feature = "redis", feature = "s3"))]
 pub(crate) const REACH: &str = "without the server there is no store";
-/// Why it has to let the user in.
+/// The reason why the login must succeed.
 #[cfg(any(feature = "postgres", feature = "redis", feature = "s3"))]
 pub(crate) const LOGIN: &str = "the stores work with the rights of this user";
-/// How far apart clocks may be before it is worth a word.
+/// The difference between clocks above which the check warns.
 #[cfg(any(feature = "postgres", feature = "redis", feature = "s3"))]
 const SKEW_MAX: Duration = Duration::from_secs(2);
 
-/// Whole milliseconds.
+/// Returns the duration in whole milliseconds.
 #[cfg(any(feature = "postgres", feature = "redis", feature = "s3", feature = "sqlite"))]
 pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
@@ -48,7 +48,7 @@ pub(crate) fn millis(duration: Duration) -> u64 {
     feature = "sqlite",
     all(feature = "fs", unix)
 ))]
-/// The check of answers that took so long each; `slow` is what is worth a word.
+/// Returns the check of these round-trip times; a median above `slow` is a warning.
 pub(crate) fn round_trip(mut took: Vec<Duration>, slow: Duration) -> Option<Check> {
     const WHY: &str = "every call of a store waits for at least one answer";
     took.sort_unstable();
@@ -67,13 +67,14 @@ pub(crate) fn round_trip(mut took: Vec<Duration>, slow: Duration) -> Option<Chec
     })
 }
 
-/// The check of a clock that said `there` while this machine's went from `before` to now. `grain` is how coarse it is.
+/// Returns the check of a server clock that read `there` while this machine's clock advanced from `before` to
+/// now. `grain` is the resolution of the server clock.
 #[cfg(any(feature = "postgres", feature = "redis", feature = "s3"))]
 pub(crate) fn clock(there: Duration, before: SystemTime, grain: Duration) -> Check {
     const WHY: &str = "times to live, leases and signatures are reckoned by clocks of both sides";
     let now = SystemTime::now();
     let since = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    // Somewhere between the two the answer was made.
+    // The server read its clock at some instant between the two.
     let (from, to) = (since(before), since(now));
     let apart =
         if there.saturating_add(grain) < from { from - there - grain } else { there.saturating_sub(to) };
@@ -87,7 +88,7 @@ pub(crate) fn clock(there: Duration, before: SystemTime, grain: Duration) -> Che
     }
 }
 
-/// The checks that a failed connection leaves: whether the server was reached, and whether it let the user in.
+/// Adds the checks of a failed connection: the reachability of the server, and the login.
 #[cfg(any(feature = "postgres", feature = "redis", feature = "s3"))]
 pub(crate) fn failed_to_connect(findings: &Findings, error: &Error) {
     let advice = error.message().to_owned();

@@ -1,4 +1,4 @@
-//! The path in a URL of a file or a folder.
+//! The path in a URL of a file or folder.
 
 use std::path::PathBuf;
 
@@ -7,11 +7,12 @@ use larder_kernel::Result;
 use super::url::{BackendUrl, invalid_url};
 
 impl BackendUrl<'_> {
-    /// Returns the path of a file or folder: `scheme:relative`, `scheme:/absolute` or `scheme:///absolute`. `%` and two
-    /// hexadecimal digits stand for a byte.
+    /// Returns the path of a file or folder: `scheme:relative`, `scheme:/absolute` or `scheme:///absolute`.
+    /// `%` and two hexadecimal digits encode a byte.
     ///
     /// # Errors
-    /// `InvalidInput` naming `url` for an empty path, a host, a malformed escape, NUL, or a path that is not UTF-8.
+    /// `InvalidInput` naming `url` for an empty path, a host, a malformed escape, a NUL byte, or a path that
+    /// is not UTF-8.
     pub fn path(&self) -> Result<PathBuf> {
         let path = match self.rest().strip_prefix("//") {
             None => self.rest(),
@@ -36,7 +37,7 @@ impl BackendUrl<'_> {
     }
 }
 
-/// Replaces `%` and two hexadecimal digits by the byte they stand for.
+/// Replaces `%` and two hexadecimal digits with the byte that they encode.
 fn decode(text: &str) -> Result<String> {
     let malformed =
         || invalid_url("has a `%` in its path without two hexadecimal digits behind it; write `%` as `%25`");

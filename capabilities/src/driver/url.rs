@@ -1,4 +1,4 @@
-//! A URL in its parts: scheme, rest and query parameters.
+//! A parsed URL: scheme, rest and query parameters.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,16 +6,17 @@ use std::time::Duration;
 
 use larder_kernel::{Error, Result};
 
-/// The operation that errors of reading and opening a URL name.
+/// The operation name in errors of reading and opening a URL.
 pub(crate) const OPERATION: &str = "open";
 
-/// Returns the error for a bad URL. The message says what to write; it must not repeat the URL, which may hold a secret.
+/// Returns the error for an invalid URL. The message says how to write the URL; it must not repeat the URL,
+/// which may hold a secret.
 #[must_use]
 pub fn invalid_url(message: impl Into<Cow<'static, str>>) -> Error {
     Error::invalid(OPERATION, "url", message)
 }
 
-/// A URL in its parts. `Debug` shows the scheme alone.
+/// A parsed URL. `Debug` shows only the scheme.
 ///
 /// ```
 /// # extern crate larder_capabilities as larder;
@@ -34,10 +35,11 @@ pub struct BackendUrl<'a> {
 }
 
 impl<'a> BackendUrl<'a> {
-    /// Takes a URL apart.
+    /// Parses a URL.
     ///
     /// # Errors
-    /// `InvalidInput` naming `url` for a text without scheme, with a fragment, or with a parameter given twice.
+    /// `InvalidInput` naming `url` for a text without a scheme, with a fragment, or with a repeated
+    /// parameter.
     pub fn parse(url: &'a str) -> Result<Self> {
         let (scheme, rest) =
             url.split_once(':').filter(|(scheme, _)| !scheme.is_empty()).ok_or_else(|| {
@@ -60,7 +62,7 @@ impl<'a> BackendUrl<'a> {
         Ok(Self { text: url, scheme: scheme.to_ascii_lowercase(), rest, query })
     }
 
-    /// Returns the whole URL, secrets included.
+    /// Returns the whole URL, including secrets.
     #[must_use]
     pub fn as_str(&self) -> &'a str {
         self.text
@@ -72,7 +74,7 @@ impl<'a> BackendUrl<'a> {
         &self.scheme
     }
 
-    /// Returns the text between the scheme's colon and the query, escapes included.
+    /// Returns the text between the scheme's colon and the query, with escapes as written.
     #[must_use]
     pub fn rest(&self) -> &'a str {
         self.rest
@@ -84,10 +86,10 @@ impl<'a> BackendUrl<'a> {
         self.query.iter().find(|(given, _)| *given == name).map(|(_, value)| *value)
     }
 
-    /// Returns a parameter in whole milliseconds.
+    /// Returns a parameter as a number of milliseconds.
     ///
     /// # Errors
-    /// `InvalidInput` naming `url` for a value that is no number, or above `max`.
+    /// `InvalidInput` naming `url` for a value that is not a number or exceeds `max`.
     pub fn millis(&self, name: &'static str, max: u64) -> Result<Option<Duration>> {
         let Some(text) = self.parameter(name) else { return Ok(None) };
         match text.parse::<u64>() {
@@ -96,10 +98,10 @@ impl<'a> BackendUrl<'a> {
         }
     }
 
-    /// Refuses parameters that a driver does not take.
+    /// Rejects parameters that a driver does not accept.
     ///
     /// # Errors
-    /// `InvalidInput` naming `url`; the message lists what the scheme takes.
+    /// `InvalidInput` naming `url`; the message lists the parameters that the scheme accepts.
     pub fn check_parameters(&self, name: &str, taken: &[&str]) -> Result<()> {
         if self.query.iter().all(|(given, _)| taken.contains(given)) {
             return Ok(());

@@ -25,7 +25,7 @@ use super::engine::{Engine, failed};
 
 /// A [`BlobStore`] over a folder.
 ///
-/// Needs a Tokio runtime: the file system is used on its blocking pool.
+/// Needs a Tokio runtime: the store accesses the file system on its blocking pool.
 ///
 /// ```
 /// use larder_capabilities::fs::{FsBlobStore, FsConfig};
@@ -50,12 +50,12 @@ pub struct FsBlobStore {
 }
 
 impl FsBlobStore {
-    /// Opens the folder, making it where it is missing, and removes temporary files that ended processes left more
-    /// than an hour ago.
+    /// Opens the folder and creates it if it is missing. Removes temporary files of ended processes that are
+    /// more than an hour old.
     ///
     /// # Errors
-    /// `InvalidInput` for an empty path; `PermissionDenied`, `ResourceExhausted`, `Unavailable` or `Corrupt` from the
-    /// file system.
+    /// `InvalidInput` for an empty path; `PermissionDenied`, `ResourceExhausted`, `Unavailable` or `Corrupt`
+    /// from the file system.
     pub async fn open(config: FsConfig, namespace: Namespace) -> Result<Self> {
         const OPERATION: &str = "blobs.open";
         if config.root.as_os_str().is_empty() {
@@ -73,7 +73,7 @@ impl FsBlobStore {
         Ok(Self { engine: Arc::new(engine), namespace, capabilities })
     }
 
-    /// The same folder in another namespace.
+    /// Returns a store on the same folder with another namespace.
     #[must_use]
     pub fn in_namespace(&self, namespace: Namespace) -> Self {
         Self { namespace, ..self.clone() }

@@ -5,16 +5,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use larder_kernel::{Error, ErrorKind, Outcome, Result};
 
-/// Whether the future of a write was dropped. A step that has begun cannot be stopped, so it checks this under the locks
-/// that the next write of the same key needs, before its effect becomes visible: a cancelled write never overwrites one
-/// that was acknowledged later.
+/// The cancellation of a write whose future was dropped. A running step cannot be stopped. So it checks this
+/// flag before its effect becomes visible, under the locks that the next write of the same key needs. A
+/// cancelled write therefore never overwrites a write that was acknowledged later.
 #[derive(Clone)]
 pub(crate) struct CancelFlag(Arc<AtomicBool>);
 
-/// Held by the future; sets the flag when it is dropped.
+/// Owned by the future; sets the flag when it is dropped.
 pub(crate) struct CancelOnDrop(Arc<AtomicBool>);
 
-/// A guard for the future of a write, and the flag for its steps.
+/// Returns a guard for the future of a write, and the flag for its steps.
 pub(crate) fn cancellation() -> (CancelOnDrop, CancelFlag) {
     let cancelled = Arc::new(AtomicBool::new(false));
     (CancelOnDrop(Arc::clone(&cancelled)), CancelFlag(cancelled))
@@ -37,7 +37,7 @@ impl Drop for CancelOnDrop {
     }
 }
 
-/// Takes a step off the queue when its future is dropped.
+/// Removes a step from the queue when its future is dropped.
 struct AbortOnDrop(tokio::task::AbortHandle);
 
 impl Drop for AbortOnDrop {
@@ -46,7 +46,8 @@ impl Drop for AbortOnDrop {
     }
 }
 
-/// Runs a step on the runtime's blocking pool. A step that has begun runs to its end even if its future is dropped.
+/// Runs a step on the runtime's blocking pool. A step that has begun runs to its end even if its future is
+/// dropped.
 pub(crate) async fn blocking<T: Send + 'static>(
     operation: &'static str,
     work: impl FnOnce() -> Result<T> + Send + 'static,
@@ -59,7 +60,7 @@ pub(crate) async fn blocking<T: Send + 'static>(
     }
 }
 
-/// The error of a step that panicked or that the runtime dropped.
+/// Returns the error of a step that panicked or that the runtime dropped.
 pub(crate) fn aborted(operation: &'static str) -> Error {
     let message = "the step did not come to its end; the runtime is shutting down, or there is a defect";
     Error::new(ErrorKind::Unexpected, operation, message)

@@ -5,13 +5,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::CHUNK_BYTES;
 
-/// How many buffers the pool keeps: as many as one read needs.
+/// The number of buffers that the pool keeps: as many as one read needs.
 const SPARE_MAX: usize = 6;
-/// Where a buffer's bytes begin: the kernel copies from the start of a page, and some processors take twice as long to copy
-/// from there to 16 bytes behind the start of another page, where allocators begin large blocks.
+/// The alignment of a buffer's bytes. The kernel copies from the start of a page. Some processors take twice
+/// as long to copy from there to 16 bytes after the start of another page, which is where allocators begin
+/// large blocks.
 const ALIGNMENT: usize = 64;
 
-/// Buffers of one chunk that are reused: a new buffer costs a page fault per page, as much time as reading into it.
+/// Reused buffers of one chunk. A new buffer costs a page fault for each page, as much time as reading into
+/// it.
 #[derive(Default)]
 pub(crate) struct BufferPool(Mutex<Vec<Vec<u8>>>);
 
@@ -30,7 +32,7 @@ impl BufferPool {
     }
 }
 
-/// A buffer that returns to the pool once nobody uses its bytes.
+/// A buffer that returns to the pool when its bytes are dropped.
 pub(crate) struct PooledBuffer {
     bytes: Vec<u8>,
     used: Range<usize>,
@@ -38,7 +40,7 @@ pub(crate) struct PooledBuffer {
 }
 
 impl PooledBuffer {
-    /// The bytes to read into.
+    /// Returns the bytes to read into.
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.bytes[self.used.clone()]
     }

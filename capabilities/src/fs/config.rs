@@ -1,4 +1,4 @@
-//! Where the files are kept.
+//! The configuration of the file store.
 
 use std::path::PathBuf;
 
@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FsConfig {
-    /// The folder that holds every namespace. It is made where it is missing, and nothing outside of it is ever
-    /// touched. All of it must lie on one file system.
+    /// The folder that holds every namespace. It is created if it is missing, and nothing outside it is ever
+    /// touched. The whole folder must be on one file system.
     pub root: PathBuf,
 }
 

@@ -1,4 +1,4 @@
-//! What an operator wants to know of a folder of blobs.
+//! The diagnosis of a folder of blobs.
 
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
@@ -10,17 +10,17 @@ const THERE: &str = "everything is kept in this folder";
 const WRITABLE: &str = "the stores write into the folder";
 const LEFTOVERS: &str = "what ended processes left behind takes room until the next opening removes it";
 const DURABLE: &str = "what an acknowledged write survives";
-/// A temporary file as old as this was left behind.
+/// The age from which a temporary file counts as a leftover.
 const LEFTOVER_AGE: Duration = Duration::from_secs(3600);
-/// Files that are looked at, at most: leftovers are few, and the look is to be short.
+/// The maximum number of files that the check examines. Leftovers are few, and the check must be short.
 const LEFTOVERS_MAX: usize = 10_000;
 const READS: u32 = 5;
 const READ_SLOW: Duration = Duration::from_millis(20);
 
-/// Looks at the folder without making it.
+/// Diagnoses the folder without creating it.
 pub(crate) async fn diagnose(config: &FsConfig, findings: &Findings) {
     let (root, looking) = (config.root.clone(), findings.clone());
-    // A step that hangs in the system hangs alone: who waits is told in time.
+    // A step that hangs in the system blocks only its thread; the caller still gets its result in time.
     if tokio::task::spawn_blocking(move || look(&root, &looking)).await.is_err() {
         findings.add(Check::fail("reach", "the look at the folder broke off", THERE, "run it again"));
     }
@@ -70,7 +70,8 @@ fn look(root: &Path, findings: &Findings) {
     }
 }
 
-/// The folder is made where its parent, or one above, lets this user.
+/// Checks whether the missing folder can be created: its nearest existing ancestor must be writable for this
+/// user.
 fn absent(root: &Path, findings: &Findings) {
     let above = root.ancestors().skip(1).find(|folder| folder.as_os_str().is_empty() || folder.exists());
     let above = above.filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));

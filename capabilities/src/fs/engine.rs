@@ -1,7 +1,7 @@
-//! The folder itself: opening below it without ever leaving it, locks, temporary files and the trash.
+//! The root folder: access below it without leaving it, locks, temporary files and the trash.
 //!
-//! Every step is relative to an open folder and refuses symbolic links, so no name and no link planted in the folder
-//! leads out of it. All of it blocks; callers run it on the blocking pool.
+//! Every step is relative to an open folder and rejects symbolic links. So no name and no link planted in the
+//! folder can lead out of it. All functions block; callers run them on the blocking pool.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -20,12 +20,12 @@ use super::buffer_pool::BufferPool;
 use super::layout::stable_hash;
 
 const LOCKS: u64 = 64;
-/// A temporary file as old as this, which nobody holds, was left by a process that ended.
+/// The age from which an unlocked temporary file counts as the leftover of an ended process.
 const LEFTOVER_AGE: Duration = Duration::from_secs(3600);
 const FOLDER_FLAGS: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// The open root and the store's own folders in it.
+/// The open root and the store's internal folders in it.
 pub(crate) struct Engine {
     root: OwnedFd,
     locks: OwnedFd,
@@ -34,20 +34,20 @@ pub(crate) struct Engine {
     buffers: Arc<BufferPool>,
 }
 
-/// Whether other holders share the lock.
+/// The mode of a lock: shared with other holders, or exclusive.
 #[derive(Clone, Copy)]
 pub(crate) enum LockMode {
     Shared,
     Exclusive,
 }
 
-/// Holds a lock against other tasks and other processes until it is dropped.
+/// A lock that excludes other tasks and other processes until it is dropped.
 pub(crate) struct LockGuard {
     _files: Vec<File>,
 }
 
 impl Engine {
-    /// Opens the root, making it where it is missing, and removes what ended processes left.
+    /// Opens the root, creates it if it is missing, and removes the leftovers of ended processes.
     pub(crate) fn open(root: &Path) -> io::Result<Self> {
         make_root(root)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -67,12 +67,12 @@ impl Engine {
         Ok(engine)
     }
 
-    /// The buffers that blobs are read into.
+    /// Returns the buffers for reads of blobs.
     pub(crate) fn buffers(&self) -> &Arc<BufferPool> {
         &self.buffers
     }
 
-    /// What a flushed write survives on this file system.
+    /// Returns which failures a flushed write survives on this file system.
     pub(crate) fn durability(&self) -> Durability {
         #[cfg(target_os = "linux")]
         {
@@ -95,7 +95,7 @@ impl Engine {
         Ok(folder)
     }
 
-    /// Opens a folder below the root, making what is missing.
+    /// Opens a folder below the root and creates the missing ones.
     pub(crate) fn make_folders(&self, names: &[String]) -> io::Result<OwnedFd> {
         let mut folder = self.root.try_clone()?;
         for name in names {
@@ -104,14 +104,14 @@ impl Engine {
         Ok(folder)
     }
 
-    /// Flushes the folders from the deepest of `names` that is there up to the root.
+    /// Flushes the folders from the deepest existing one of `names` up to the root.
     pub(crate) fn sync_folders(&self, names: &[String]) -> io::Result<()> {
         flush(self.root.as_fd())?;
         let mut folder = self.root.try_clone()?;
         for name in names {
             folder = match rustix::fs::openat(&folder, name.as_str(), FOLDER_FLAGS, Mode::empty()) {
                 Ok(folder) => folder,
-                // Whoever removed the folder meanwhile removed what was in it, too.
+                // A process that removed the folder concurrently also removed its contents.
                 Err(Errno::NOENT) => return Ok(()),
                 Err(error) => return Err(error.into()),
             };
@@ -120,7 +120,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Removes the folders from the deepest of `names` up for as long as they are empty, but keeps the first `keep`.
+    /// Removes the empty folders from the deepest of `names` upwards, but keeps the first `keep`.
     pub(crate) fn prune(&self, names: &[String], keep: usize) {
         for end in (keep..names.len()).rev() {
             let (Some(parents), Some(name)) = (names.get(..end), names.get(end)) else { return };
@@ -159,7 +159,7 @@ impl Engine {
         }
     }
 
-    /// Makes a temporary file and holds it, so that nobody takes it for a leftover.
+    /// Creates a temporary file and locks it, so that no process removes it as a leftover.
     pub(crate) fn temporary(&self) -> io::Result<(File, String)> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         loop {
@@ -178,16 +178,16 @@ impl Engine {
 
     /// Removes a temporary file.
     pub(crate) fn remove_temporary(&self, name: &str) {
-        // A file that cannot be removed now is removed as a leftover later.
+        // If the file cannot be removed now, it is removed as a leftover later.
         let _ = rustix::fs::unlinkat(&self.temporary, name, AtFlags::empty());
     }
 
-    /// Moves a temporary file to its place in one step.
+    /// Renames a temporary file to its final path in one step.
     pub(crate) fn place(&self, temporary: &str, folder: BorrowedFd<'_>, name: &str) -> io::Result<()> {
         Ok(rustix::fs::renameat(&self.temporary, temporary, folder, name)?)
     }
 
-    /// Removes a blob's file and says whether it was there. Anything but a plain file is refused.
+    /// Removes a blob's file and returns true if it existed. Rejects anything but a regular file.
     pub(crate) fn remove(&self, folder: BorrowedFd<'_>, name: &str) -> io::Result<bool> {
         match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
             Err(Errno::NOENT) => return Ok(false),
@@ -201,7 +201,7 @@ impl Engine {
         Ok(true)
     }
 
-    /// Moves a folder out of the way in one step, and says whether it was there.
+    /// Moves a folder to the trash in one step, and returns true if it existed.
     pub(crate) fn discard(&self, names: &[String]) -> io::Result<bool> {
         let Some((name, parents)) = names.split_last() else { return Ok(false) };
         let moved = self
@@ -214,7 +214,8 @@ impl Engine {
         }
     }
 
-    /// Removes what was discarded. A folder within is first moved to the top, so that no depth needs many open folders.
+    /// Removes the contents of the trash. A nested folder is first moved to the top, so that no depth needs
+    /// many open folders.
     pub(crate) fn empty_trash(&self) -> io::Result<()> {
         loop {
             let discarded = read_folder(self.trash.as_fd())?;
@@ -263,15 +264,15 @@ impl Engine {
     }
 }
 
-/// Opens the file of a blob for reading. Anything but a plain file is refused.
+/// Opens the file of a blob for reading. Rejects anything but a regular file.
 pub(crate) fn open_file(folder: BorrowedFd<'_>, name: &str) -> io::Result<File> {
-    // Without NONBLOCK a named pipe planted in the folder would hold the call for ever.
+    // Without NONBLOCK, a named pipe planted in the folder would block the call forever.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::openat(folder, name, flags, Mode::empty())?);
     if file.metadata()?.is_file() { Ok(file) } else { Err(Errno::NOTDIR.into()) }
 }
 
-/// The names in a folder with their types.
+/// Returns the names in a folder with their types.
 pub(crate) fn read_folder(folder: BorrowedFd<'_>) -> io::Result<Vec<(Box<CStr>, FileType)>> {
     let mut names = Vec::new();
     for entry in Dir::read_from(folder)? {
@@ -293,7 +294,7 @@ pub(crate) fn read_folder(folder: BorrowedFd<'_>) -> io::Result<Vec<(Box<CStr>, 
     Ok(names)
 }
 
-/// A name that no other process and no other call uses.
+/// Returns a name that no other process and no other call uses.
 pub(crate) fn unique() -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -301,7 +302,7 @@ pub(crate) fn unique() -> String {
     format!("{nanos:x}-{:x}-{count:x}", std::process::id())
 }
 
-/// The error of the contract for one of the file system.
+/// Translates an error of the file system.
 pub(crate) fn failed(operation: &'static str, error: io::Error, outcome: Outcome) -> Error {
     use io::ErrorKind as Io;
     let errno = Errno::from_io_error(&error);
@@ -332,7 +333,7 @@ pub(crate) fn failed(operation: &'static str, error: io::Error, outcome: Outcome
     Error::new(kind, operation, message).with_source(error).with_outcome(outcome)
 }
 
-/// Flushes a folder to the medium.
+/// Flushes a folder to stable storage.
 pub(crate) fn flush(folder: BorrowedFd<'_>) -> io::Result<()> {
     // On macOS a plain flush ends in the drive's cache.
     #[cfg(target_vendor = "apple")]
@@ -368,7 +369,7 @@ fn make_folder(parent: BorrowedFd<'_>, name: &str) -> io::Result<OwnedFd> {
     Ok(rustix::fs::openat(parent, name, FOLDER_FLAGS, Mode::empty())?)
 }
 
-/// Makes the root and flushes the folders that now name something new.
+/// Creates the root and flushes the folders that contain a new name.
 fn make_root(root: &Path) -> io::Result<()> {
     if root.is_dir() {
         return Ok(());

@@ -1,22 +1,23 @@
-//! Names on disk: how keys and namespaces become folders and files, and back.
+//! File names: the mapping of keys and namespaces to folders and files, and back.
 //!
 //! ```text
-//! root/.larder/{locks,tmp,trash}       the store's own; no encoded name begins with `.`
+//! root/.larder/{locks,tmp,trash}       internal files; no encoded name begins with `.`
 //! root/default=/                       the namespace `default`
 //! root/default=/reports=/q1.pdf        the blob `reports/q1.pdf`
 //! root/default=/reports                the blob `reports`
 //! ```
 //!
-//! A segment between two `/` is written with lower-case letters, digits, `.`, `_` and `-` as they are, an upper-case
-//! letter as `+` and its lower case, and every other byte (a `.` in front included) as `%` and two hexadecimal digits.
-//! So names stay apart on file systems that fold case or normalise Unicode. A folder ends in `=`. A segment of
-//! [`PIECE_BYTES`] or more is cut after every [`PIECE_BYTES`] bytes, and each such piece is a folder that ends in `~`;
-//! what remains stands in the last of them, as `@` where it is empty. Cutting at a fixed number of bytes keeps all
-//! keys that begin with the piece in one folder, which is what lets a listing walk in the order of bytes.
+//! The name of a segment between two `/` contains lower-case letters, digits, `.`, `_` and `-` unchanged. An
+//! upper-case letter becomes `+` and its lower-case form. Every other byte, and a leading `.`, becomes `%`
+//! and two hexadecimal digits. So different keys keep different names on file systems that fold case or
+//! normalize Unicode. The name of a folder ends in `=`. A segment of [`PIECE_BYTES`] or more is cut after
+//! every [`PIECE_BYTES`] bytes. Each such piece is a folder whose name ends in `~`. The rest of the segment
+//! is in the last of these folders, and is `@` if it is empty. Cutting at a fixed number of bytes keeps all
+//! keys that begin with the piece in one folder. So a listing can walk in the order of bytes.
 
 use larder_kernel::{BlobKey, Namespace};
 
-/// The bytes of a segment that one name carries. Three characters a byte and the mark stay under 255.
+/// The number of bytes of a segment in one name. Three characters for each byte and the mark stay below 255.
 pub(crate) const PIECE_BYTES: usize = 80;
 
 const FOLDER_MARK: char = '=';
@@ -24,14 +25,14 @@ const MORE_MARK: char = '~';
 const EMPTY: &str = "@";
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
-/// Where one blob is: the folders from the root down, and the name of the file.
+/// The path of a blob: the folders from the root down, and the name of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BlobPath {
     pub(crate) folders: Vec<String>,
     pub(crate) file: String,
 }
 
-/// What a name on disk stands for.
+/// The meaning of a name on disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Entry {
     /// A blob whose segment ends with this piece.
@@ -43,7 +44,8 @@ pub(crate) enum Entry {
 }
 
 impl Entry {
-    /// The bytes that every key in the entry has here, by which the entries of a folder sort.
+    /// Returns the bytes that every key in the entry has at this position. The entries of a folder sort by
+    /// them.
     pub(crate) fn key_bytes(&self) -> Vec<u8> {
         match self {
             Self::Blob(piece) | Self::More(piece) => piece.clone(),
@@ -52,14 +54,14 @@ impl Entry {
     }
 }
 
-/// The folders of a namespace, from the root down.
+/// Returns the folders of a namespace, from the root down.
 pub(crate) fn namespace_folders(namespace: &Namespace) -> Vec<String> {
     let mut folders = Vec::new();
     push_folder(&mut folders, namespace.as_str().as_bytes());
     folders
 }
 
-/// The place of a blob.
+/// Returns the path of a blob.
 pub(crate) fn blob_path(namespace: &Namespace, key: &BlobKey) -> BlobPath {
     let (parents, segment) = key.as_str().rsplit_once('/').unwrap_or(("", key.as_str()));
     let mut folders = folders_of(namespace, parents);
@@ -67,7 +69,8 @@ pub(crate) fn blob_path(namespace: &Namespace, key: &BlobKey) -> BlobPath {
     BlobPath { folders, file: encode(last) }
 }
 
-/// The folder of the keys that begin with `parents` and a `/`, or of the whole namespace where `parents` is empty.
+/// Returns the folder of the keys that begin with `parents` and a `/`, or of the whole namespace if `parents`
+/// is empty.
 pub(crate) fn folders_of(namespace: &Namespace, parents: &str) -> Vec<String> {
     let mut folders = namespace_folders(namespace);
     if !parents.is_empty() {
@@ -83,7 +86,7 @@ fn push_folder(folders: &mut Vec<String>, segment: &[u8]) {
     folders.push(name);
 }
 
-/// Pushes the full pieces of a segment and returns what remains of it.
+/// Adds the full pieces of a segment and returns the rest.
 fn push_pieces<'a>(folders: &mut Vec<String>, segment: &'a [u8]) -> &'a [u8] {
     let pieces = segment.chunks_exact(PIECE_BYTES);
     let last = pieces.remainder();
@@ -118,7 +121,7 @@ fn encode(piece: &[u8]) -> String {
     name
 }
 
-/// What a name stands for; `None` for a name that this store did not write.
+/// Decodes a name; `None` for a name that this store did not write.
 pub(crate) fn decode(name: &str) -> Option<Entry> {
     let (text, mark) = match name.char_indices().last()? {
         (at, mark @ (FOLDER_MARK | MORE_MARK)) => (name.get(..at)?, Some(mark)),
@@ -146,7 +149,7 @@ fn decode_piece(text: &str) -> Option<Vec<u8>> {
             _ => byte,
         });
     }
-    // Only the one spelling that `encode` writes is a name of this store; anything else is somebody else's file.
+    // Only the spelling that `encode` produces is a name of this store; any other file is foreign.
     (encode(&piece) == text).then_some(piece)
 }
 
@@ -154,7 +157,7 @@ fn digit(byte: u8) -> Option<u8> {
     HEX.iter().position(|&hex| hex == byte).and_then(|at| u8::try_from(at).ok())
 }
 
-/// A number for the same text in every process and every version: FNV-1a.
+/// Returns a number that is the same for the same text in every process and every version: FNV-1a.
 pub(crate) fn stable_hash<'a>(parts: impl IntoIterator<Item = &'a str>) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for part in parts {

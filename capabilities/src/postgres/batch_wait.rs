@@ -1,18 +1,20 @@
 //! A short wait before a batched statement, so that closed-loop callers end up in one batch.
 //!
-//! Such callers would otherwise split into two groups that alternate: one group's statement runs while the other group
-//! waits, and each pays for its own statement and flush. So a batcher waits for the callers that it just answered, though
-//! for less time than their statement took. It does not wait after a batch of one, nor once after a wait was in vain.
+//! Otherwise such callers split into two alternating groups: one group's statement runs while the other group
+//! waits, and each group pays for a separate statement and fsync. So a batcher waits for the callers that it
+//! just answered, but for less time than their statement took. It does not wait after a batch of one. After a
+//! wait that timed out, it skips the next wait.
 
 use std::time::{Duration, Instant};
 
-/// The longest wait, and the share of the last statement's duration that a wait may take.
+/// The maximum wait.
 const WAIT_MAX: Duration = Duration::from_micros(500);
+/// A wait takes at most the last statement's duration divided by this.
 const WAIT_DIVISOR: u32 = 2;
 
-/// Waits until `waiting` callers are as many as the `expected` ones, which are those just answered and those that queued
-/// meanwhile, or until the limit for a statement that `took` so long. Returns whether all came. Other tasks of the thread
-/// run in between.
+/// Waits until `waiting` returns at least `expected` callers, or until the limit for a statement that `took`
+/// this long. The expected callers are the callers just answered and the callers that queued during the
+/// statement. Returns true if all came. Other tasks of the thread run during the wait.
 pub(super) async fn wait_for_batch(expected: usize, took: Duration, waiting: impl Fn() -> usize) -> bool {
     if expected < 2 {
         return true;

@@ -1,4 +1,4 @@
-//! How a database is reached and used.
+//! The configuration of a database.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -9,44 +9,44 @@ use larder_kernel::{Error, Result};
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
 
 const OPERATION: &str = "postgres.config";
-/// Most connections of one open database, unless told otherwise.
+/// Default for the maximum number of connections of one open database.
 pub const POOL_SIZE_DEFAULT: u32 = 10;
-/// How long a statement may run, unless told otherwise.
+/// Default for the time limit of a statement.
 pub const STATEMENT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
-/// How long a statement waits for a lock, unless told otherwise.
+/// Default for the time limit of a statement's wait for a lock.
 pub const LOCK_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
-/// How long the server lets a transaction stand idle, unless told otherwise.
+/// Default for the time that the server lets a transaction stay idle.
 pub const IDLE_IN_TRANSACTION_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
-/// How long a call waits for a connection, unless told otherwise.
+/// Default for the time limit of a call's wait for a connection.
 pub const ACQUIRE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
-/// How long making or upgrading the schema may take, unless told otherwise.
+/// Default for the time limit of creating or upgrading the schema.
 pub const MIGRATE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(600);
 
-/// How many documents make a collection large enough for an index, unless told otherwise.
+/// Default for the number of documents from which a collection gets an index.
 pub const VECTOR_INDEX_ROWS_MIN_DEFAULT: u64 = 10_000;
 
-/// What to do about a schema that is older than this program's.
+/// The action for a schema that is older than the program's schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Migrate {
-    /// Bring it to the newest version.
+    /// Upgrades the schema to the newest version.
     #[default]
     Auto,
-    /// Refuse to open.
+    /// Refuses to open the database.
     Check,
 }
 
-/// What serves the searches of large collections.
+/// The index for searches of large collections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum VectorIndex {
-    /// Nothing: every search is exact.
+    /// No index: every search is exact.
     #[default]
     None,
-    /// An HNSW index for each collection that has grown large, where its dimension allows one: as `vector` to 2,000, as
-    /// `halfvec` to 4,000. Searches are quick, and may miss one of a hundred of the nearest documents.
+    /// An HNSW index for each large collection, if its dimension allows one: up to 2,000 as `vector`, up to
+    /// 4,000 as `halfvec`. Searches are fast, and may miss one in a hundred of the nearest documents.
     Hnsw,
 }
 
-/// Where the database is and how it is used. `Debug` hides the password.
+/// The location and settings of a database. `Debug` hides the password.
 ///
 /// ```
 /// use larder_capabilities::postgres::PostgresConfig;
@@ -58,23 +58,24 @@ pub enum VectorIndex {
 #[derive(Clone)]
 pub struct PostgresConfig {
     pub(crate) connect: PgConnectOptions,
-    /// What to do about an older schema.
+    /// The action for an older schema.
     pub migrate: Migrate,
-    /// How long making or upgrading the schema may take, the wait for another process that does it included.
+    /// The time limit of creating or upgrading the schema, including the wait for another process that does
+    /// it.
     pub migrate_timeout: Duration,
-    /// Most connections; one more listens for changes while there are subscriptions.
+    /// The maximum number of connections. One more listens for changes while subscriptions exist.
     pub pool_size: u32,
-    /// How long a statement may run.
+    /// The time limit of a statement.
     pub statement_timeout: Duration,
-    /// How long a statement waits for a lock.
+    /// The time limit of a statement's wait for a lock.
     pub lock_timeout: Duration,
-    /// How long the server lets a transaction stand idle.
+    /// The time that the server lets a transaction stay idle.
     pub idle_in_transaction_timeout: Duration,
-    /// How long a call waits for a connection.
+    /// The time limit of a call's wait for a connection.
     pub acquire_timeout: Duration,
-    /// What serves the searches of large collections.
+    /// The index for searches of large collections.
     pub vector_index: VectorIndex,
-    /// How many documents make a collection large.
+    /// The number of documents from which a collection is large.
     pub vector_index_rows_min: u64,
 }
 
@@ -92,7 +93,7 @@ impl fmt::Debug for PostgresConfig {
 }
 
 impl PostgresConfig {
-    /// The query parameters of a URL.
+    /// The query parameters that a URL accepts.
     pub const PARAMETERS: &'static [&'static str] = &[
         "migrate",
         "migrate_timeout_ms",
@@ -117,13 +118,14 @@ impl PostgresConfig {
 
     /// Reads a URL: `postgres://user:password@host:port/database?parameter=value`.
     ///
-    /// Parameters of this program: `migrate=auto|check`, `migrate_timeout_ms`, `pool_size`, `statement_timeout_ms`, `lock_timeout_ms`,
-    /// `idle_in_transaction_timeout_ms`, `acquire_timeout_ms`, `vector_index=none|hnsw`, `vector_index_rows_min`. Of the
-    /// connection: `sslmode`, `sslrootcert`, `sslcert`,
-    /// `sslkey`, `host` (a folder of a socket too), `port`, `dbname`, `user`, `password`, `application_name`.
+    /// Parameters of this program: `migrate=auto|check`, `migrate_timeout_ms`, `pool_size`,
+    /// `statement_timeout_ms`, `lock_timeout_ms`, `idle_in_transaction_timeout_ms`, `acquire_timeout_ms`,
+    /// `vector_index=none|hnsw`, `vector_index_rows_min`. Parameters of the connection: `sslmode`,
+    /// `sslrootcert`, `sslcert`, `sslkey`, `host` (also the folder of a socket), `port`, `dbname`, `user`,
+    /// `password`, `application_name`.
     ///
-    /// Without `sslmode`, a host that is not this machine must show a certificate that is valid for its name
-    /// (`verify-full`), and this machine is spoken to as it likes (`prefer`).
+    /// Without `sslmode`, a remote host must present a certificate that is valid for its name
+    /// (`verify-full`). A host on this machine may use TLS or not (`prefer`).
     ///
     /// # Errors
     /// `InvalidInput` naming `url` for a malformed URL, an unknown parameter or a value out of range.
@@ -148,21 +150,21 @@ impl PostgresConfig {
             }
         }
         let connect = PgConnectOptions::from_str(&format!("{location}?{}", passed_on.join("&"))).map_err(|_| {
-            // The parser's message may quote what it could not read.
+            // The parser's message may quote the text that it could not read.
             invalid("is malformed; write `postgres://user:password@host:port/database`, with `%`-escapes for what is \
                      special in user and password")
         })?;
         Ok(settings.over(connect))
     }
 
-    /// The defaults over a connection's options.
+    /// Creates the configuration with default settings and these connection options.
     #[cfg(feature = "sqlx-interop")]
     pub(crate) fn over(connect: PgConnectOptions) -> Self {
         Settings { ssl_mode_given: true, ..Settings::default() }.over(connect)
     }
 }
 
-/// What the URL says about this program's own settings.
+/// The program's settings in a URL.
 struct Settings {
     ssl_mode_given: bool,
     migrate: Migrate,
@@ -272,7 +274,7 @@ pub(crate) fn is_this_machine(connect: &PgConnectOptions) -> bool {
         || address.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// A time in milliseconds. The server counts them in 31 bits, and takes 0 for no limit.
+/// Parses a time in milliseconds. The server counts in 31 bits, and 0 means no limit.
 fn millis(value: &str) -> Result<Duration> {
     let ms =
         value.parse().ok().filter(|ms| (1..=i32::MAX).contains(ms)).and_then(|ms| u64::try_from(ms).ok());

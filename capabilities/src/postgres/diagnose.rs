@@ -1,4 +1,4 @@
-//! What an operator wants to know of a database, without making or upgrading anything in it.
+//! The diagnosis of a database. It neither creates nor upgrades anything.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -13,9 +13,9 @@ use super::vector::is_new_enough;
 use crate::diagnose::{Check, Findings, LOGIN, REACH, clock, failed_to_connect, round_trip};
 
 pub(crate) const OPERATION: &str = "postgres.diagnose";
-/// Older servers than this work and are near the end of their support.
+/// The advised minimum version. Older servers work, but are near the end of their support.
 const SERVER_VERSION_ADVISED: i32 = 150_000;
-/// How long a question may take.
+/// The time limit of a query.
 const STATEMENT_MAX: Duration = Duration::from_secs(5);
 const PINGS: u32 = 9;
 const PING_SLOW: Duration = Duration::from_millis(20);
@@ -33,7 +33,7 @@ const USER: &str = "a program that is broken into has the rights of its user";
 const CONNECTIONS: &str = "a server without a free connection refuses the program";
 const TLS: &str = "without TLS whoever is on the network reads and changes what is stored";
 
-/// Looks at the database, and gives the connection on for more questions.
+/// Diagnoses the database and returns the connection for further queries.
 pub(crate) async fn diagnose(
     config: &PostgresConfig,
     vectors: bool,
@@ -49,7 +49,7 @@ pub(crate) async fn diagnose(
     findings.add(Check::ok("reach", "the server answers", REACH));
     findings.add(Check::ok("login", "the server lets this user in", LOGIN));
     let c = &mut connection;
-    // Questions alone, and no setting of the session: behind a pooler, other programs would go on with it.
+    // Only queries and no session settings: behind a pooler, other programs would inherit the settings.
     let writable = add(findings, "writable", WRITABLE, writable(c)).await;
     add(findings, "server_version", VERSION, server(c)).await;
     let there = add(findings, "schema", SCHEMA, version(c, config.migrate)).await;
@@ -65,7 +65,7 @@ pub(crate) async fn diagnose(
     writable.map(|()| connection)
 }
 
-/// Connects as the stores do, without a second try.
+/// Connects as the stores do, in a single attempt.
 async fn connect(config: &PostgresConfig) -> Result<PgConnection> {
     let ms = |duration: Duration| format!("{}ms", duration.as_millis());
     let connect = config.connect.clone().disable_statement_logging().options([
@@ -77,7 +77,8 @@ async fn connect(config: &PostgresConfig) -> Result<PgConnection> {
     connected.map_err(|error| Failure::from(error).into_error(OPERATION))
 }
 
-/// Adds what a question answered; `None` where it was not answered, which is a check of its own.
+/// Adds the check of a query and returns its result. A failed query adds a check of the failure and returns
+/// `None`.
 pub(crate) async fn add(
     findings: &Findings,
     name: &'static str,
@@ -297,7 +298,7 @@ async fn connections(connection: &mut PgConnection, pool_size: u32) -> Fallible<
     let (most, used): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
     let limits: (i64, i64) = (row.try_get(2)?, row.try_get(3)?);
     let most = [limits.0, limits.1].into_iter().filter(|limit| *limit >= 0).fold(most, i64::min);
-    // One more listens while there are subscriptions.
+    // One more connection listens while subscriptions exist.
     let wanted = i64::from(pool_size) + 1;
     let seen = format!("{used} of {most} in use; this program takes up to {wanted}");
     Ok(vec![if wanted > most {
@@ -348,7 +349,7 @@ async fn times(connection: &mut PgConnection) -> Fallible<Vec<Check>> {
     Ok(checks)
 }
 
-/// Ends the connection in good order, for which the server is given little time.
+/// Closes the connection with a goodbye to the server, within a short time limit.
 pub(crate) async fn close(connection: PgConnection) {
     let _ = tokio::time::timeout(Duration::from_secs(1), connection.close()).await;
 }

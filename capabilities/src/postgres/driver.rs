@@ -11,7 +11,7 @@ use crate::driver::{BackendUrl, Connection, Driver, Location, OPERATION, Pool, S
 
 /// Opens `postgres://user:password@host:5432/database`. [`PostgresConfig::from_url`] lists the parameters.
 ///
-/// Vectors need the extension pgvector; without it the other contracts open all the same.
+/// Vectors need the extension pgvector. Without it the other contracts still open.
 #[derive(Debug, Clone, Copy)]
 pub struct PostgresDriver;
 

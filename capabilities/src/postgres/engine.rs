@@ -1,7 +1,8 @@
-//! The connections of one open database, and the way to have work done on them.
+//! The connections of one open database, and the jobs that run on them.
 //!
-//! A connection is closed if the future of its job is dropped: a transaction that it was about to begin, or was in, ends
-//! with it, and no other job gets it. So no call needs an extra round trip to the server before or after it.
+//! If the future of a job is dropped, its connection is closed. A transaction that the job began, or was
+//! about to begin, ends with the connection, and no other job gets that connection. So no call needs an extra
+//! round trip to the server before or after it.
 
 mod connect;
 mod lease;
@@ -30,17 +31,17 @@ use pool::IdlePool;
 use sweep::Sweeper;
 
 const OPEN: &str = "postgres.open";
-/// How often a call is run again whose connection is lost and that cannot have happened: the server may have been
-/// started anew since the connection was last used.
+/// The number of retries after a lost connection, for calls that cannot have happened. The server may have
+/// restarted since the connection was last used.
 const LOST_MAX: u32 = 1;
-/// How often a transaction is run that the server ended for the sake of others.
+/// The maximum number of attempts of a transaction that the server aborts because of other transactions.
 const ATTEMPTS_MAX: u32 = 10;
-/// What the client allows beyond the server's own timeouts before it takes the server for gone.
+/// The client's allowance beyond the server's timeouts, after which it considers the server lost.
 const GRACE: Duration = Duration::from_secs(5);
 const SILENT: &str = "the database did not answer in time; check its host, port and load, or raise `acquire_timeout_ms` \
                       or `statement_timeout_ms`";
 
-/// A handle on the connections of one open database. They close when the last clone is dropped.
+/// A handle to the connections of one open database. They close when the last clone is dropped.
 #[derive(Clone)]
 pub(crate) struct Engine {
     inner: Arc<Inner>,
@@ -63,22 +64,23 @@ impl fmt::Debug for Engine {
 }
 
 impl Engine {
-    /// Connects, brings the schema up to date and reads the server's settings.
+    /// Connects, upgrades the schema and reads the server's settings.
     pub(crate) async fn open(config: PostgresConfig) -> Result<Self> {
         Self::open_with_pool(config, None).await
     }
 
-    /// The same on the caller's pool, if there is one.
+    /// As `open`, on the caller's pool if one is given.
     pub(crate) async fn open_with_pool(config: PostgresConfig, given: Option<PgPool>) -> Result<Self> {
         let ms = |duration: Duration| format!("{}ms", duration.as_millis());
         let connect = config.connect.clone().disable_statement_logging().options([
             ("statement_timeout", ms(config.statement_timeout)),
             ("lock_timeout", ms(config.lock_timeout)),
             ("idle_in_transaction_session_timeout", ms(config.idle_in_transaction_timeout)),
-            // Single statements are transactions, too; where the default is stricter, writers that meet would be refused.
+            // Single statements are transactions too. With a stricter default, the server would abort
+            // concurrent writers.
             ("default_transaction_isolation", "read committed".to_owned()),
         ]);
-        // Not through the pool, which tries again and again and then only says that time is up.
+        // Not through the pool, which retries until its timeout and then reports only the timeout.
         let call_timeout = config.statement_timeout.saturating_add(GRACE);
         let durability = open::examine(&connect, &config, call_timeout)
             .await
@@ -101,12 +103,12 @@ impl Engine {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// What every store on this database declares.
+    /// Returns the capabilities of every store on this database.
     pub(crate) fn capabilities(&self) -> Capabilities {
         Capabilities::new(self.inner.durability).with(Capability::MultiProcess)
     }
 
-    /// What to do about a schema that lacks something.
+    /// Returns the action for an incomplete schema.
     pub(crate) fn migrate(&self) -> Migrate {
         self.inner.migrate
     }
@@ -120,7 +122,7 @@ impl Engine {
         &self.inner.notifier
     }
 
-    /// Runs a job that only reads. `context` is what the job borrows from its caller.
+    /// Runs a job that only reads. `context` is the data that the job borrows from its caller.
     pub(crate) async fn read<A, T, F>(&self, operation: &'static str, context: &A, job: F) -> Result<T>
     where
         A: Sync,
@@ -130,8 +132,8 @@ impl Engine {
         result.map_err(|error| error.with_outcome(Outcome::NotApplied).with_idempotent(true))
     }
 
-    /// Runs a job of one statement, which is its own transaction and so costs one round trip. It is run again where
-    /// the server ended it for the sake of others.
+    /// Runs a job of one statement. The statement is a transaction, so it costs one round trip. If the server
+    /// aborts it because of other transactions, it runs again.
     pub(crate) async fn statement<A, T, F>(&self, operation: &'static str, context: &A, job: F) -> Result<T>
     where
         A: Sync,
@@ -145,8 +147,8 @@ impl Engine {
         result
     }
 
-    /// Runs a job of one statement, again where the server ended it for the sake of others, and so many times where the
-    /// connection is lost.
+    /// Runs a job of one statement. Runs it again if the server aborts it because of other transactions, and
+    /// up to `lost` times if the connection is lost.
     async fn run<A, T, F>(&self, operation: &'static str, context: &A, job: F, mut lost: u32) -> Result<T>
     where
         A: Sync,
@@ -170,8 +172,8 @@ impl Engine {
         }
     }
 
-    /// Runs a job inside one transaction, which is committed when the job succeeds. It is run again, as a whole, where
-    /// the server ended it for the sake of others.
+    /// Runs a job inside one transaction, and commits it if the job succeeds. If the server aborts the
+    /// transaction because of others, the whole transaction runs again.
     pub(crate) async fn transaction<A, T, F>(&self, operation: &'static str, context: &A, job: F) -> Result<T>
     where
         A: Sync,
@@ -190,7 +192,7 @@ impl Engine {
                     }
                     Err(failure) => match transaction.rollback().await {
                         Ok(()) => Err((failure, false)),
-                        // The transaction ends with its connection, which nobody gets again.
+                        // The transaction ends with its connection, which is closed.
                         Err(error) => Err((Failure::from(error), false)),
                     },
                 }
@@ -204,7 +206,7 @@ impl Engine {
             lease.release(&result);
             match result {
                 Err(failure) if failure.is_serialization() && attempt < ATTEMPTS_MAX => pause(attempt).await,
-                // Before the commit is sent nothing can have happened.
+                // Before the commit is sent, nothing can have happened.
                 Err(failure) if !committing && failure.is_lost_connection() && lost > 0 => {
                     lost -= 1;
                     continue;
@@ -218,7 +220,7 @@ impl Engine {
         }
     }
 
-    /// Runs a job that only reads, all of it in the state that its first statement finds.
+    /// Runs a job that only reads. All its reads see the snapshot of its first statement.
     pub(crate) async fn snapshot<A, T, F>(&self, operation: &'static str, context: &A, job: F) -> Result<T>
     where
         A: Sync,
@@ -243,7 +245,7 @@ impl Engine {
         self.inner.source.status()
     }
 
-    /// Closes the connections, for every clone.
+    /// Closes the connections of every clone.
     pub(crate) async fn close(self) {
         self.inner.notifier.stop();
         self.inner.sweeper.stop();
@@ -251,7 +253,7 @@ impl Engine {
     }
 }
 
-/// Waits a little, longer each time and not the same for all.
+/// Waits before a retry: exponential backoff with jitter.
 async fn pause(attempt: u32) {
     let jitter =
         std::time::SystemTime::UNIX_EPOCH.elapsed().map_or(0, |now| u64::from(now.subsec_nanos() % 5_000));
@@ -259,7 +261,7 @@ async fn pause(attempt: u32) {
     tokio::time::sleep(Duration::from_micros(micros)).await;
 }
 
-/// The answer, unless the server stays silent for longer than it can.
+/// Returns the result, or a timeout error if the server stays silent beyond `limit`.
 pub(crate) async fn within<T>(
     limit: Duration,
     operation: &'static str,

@@ -1,18 +1,19 @@
-//! What can go wrong inside a job, and what the caller is told.
+//! Failures inside a job, and their translation to the caller's error.
 
 use std::sync::Arc;
 
 use larder_kernel::{Error, ErrorKind, Outcome};
 use sqlx::postgres::{PgDatabaseError, PgSeverity};
 
-/// A failure inside a job: an error of the contract, or the database's own. `?` makes either.
+/// A failure inside a job: an error of the contract or of the database. `?` converts both.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The contract's error, ready to be returned.
+    /// An error of the contract, ready to return.
     Contract(Error),
-    /// The database's error, still to be put into the contract's terms.
+    /// An error of the database, not translated yet.
     Database(sqlx::Error),
-    /// The database's error on a statement whose types may be gone, so that the connection is of no more use.
+    /// An error of the database on a statement whose types may have been dropped, so that the connection is
+    /// unusable.
     Stale(sqlx::Error),
 }
 
@@ -32,21 +33,22 @@ impl From<sqlx::Error> for Failure {
 }
 
 impl From<serde_json::Error> for Failure {
-    /// Only reading stored JSON fails this way. The parser's message may quote the text, so it is left out.
+    /// Converts a failure to parse stored JSON, the only case of this error. The parser's message may quote
+    /// the text, so it is dropped.
     fn from(_: serde_json::Error) -> Self {
         Self::Contract(corrupt("postgres.read"))
     }
 }
 
 impl Failure {
-    /// Whether the server ended the transaction for the sake of another one, so that it may be run again.
+    /// Returns true if the server aborted the transaction because of another one, so that it may run again.
     pub(crate) fn is_serialization(&self) -> bool {
         matches!(self, Self::Database(sqlx::Error::Database(error))
             if matches!(error.code().as_deref(), Some("40001" | "40P01")))
     }
 
-    /// Whether the connection ended, be it with a last word of the server's: it was stopped, or ended the session. Or
-    /// whether it is of no more use, and a new one may do.
+    /// Returns true if a new connection may succeed. The connection ended, perhaps with a final error of the
+    /// server: it was stopped, or it ended the session. Or the connection is unusable.
     pub(crate) fn is_lost_connection(&self) -> bool {
         match self {
             Self::Stale(_) | Self::Database(sqlx::Error::Io(_) | sqlx::Error::WorkerCrashed) => true,
@@ -57,7 +59,7 @@ impl Failure {
         }
     }
 
-    /// The error that the caller of `operation` gets.
+    /// Returns the error for the caller of `operation`.
     pub(crate) fn into_error(self, operation: &'static str) -> Error {
         match self {
             Self::Contract(error) => error.in_operation(operation),
@@ -66,7 +68,7 @@ impl Failure {
     }
 }
 
-/// An error for each of those whom it concerns.
+/// Returns a function that creates a copy of the error for each affected caller.
 pub(crate) fn same_for_all(error: Error) -> impl Fn() -> Error {
     let error = Arc::new(error);
     move || {
@@ -77,12 +79,12 @@ pub(crate) fn same_for_all(error: Error) -> impl Fn() -> Error {
     }
 }
 
-/// Stored data that does not read back.
+/// Returns the error for stored data that cannot be read back.
 pub(crate) fn corrupt(operation: &'static str) -> Error {
     Error::new(ErrorKind::Corrupt, operation, "a stored record does not read back as what was written")
 }
 
-/// The server's messages and details may quote stored text, so only the code is kept.
+/// Keeps only the error code. The server's messages and details may quote stored text.
 fn from_sqlx(error: &sqlx::Error, operation: &'static str) -> Error {
     use Outcome::{NotApplied, Unknown};
     let (kind, message, outcome) = match error {
@@ -124,7 +126,8 @@ fn from_sqlx(error: &sqlx::Error, operation: &'static str) -> Error {
     Error::new(kind, operation, message).with_outcome(outcome)
 }
 
-/// Whether TLS could not be agreed on. The driver tells of a refused certificate as of a connection that broke.
+/// Returns true if the TLS handshake failed. The driver reports a rejected certificate as a broken
+/// connection.
 fn is_distrust(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Tls(_) => true,
@@ -139,7 +142,7 @@ fn is_distrust(error: &sqlx::Error) -> bool {
 fn from_server(error: &dyn sqlx::error::DatabaseError, operation: &'static str) -> Error {
     let code = error.code().unwrap_or_default();
     let (kind, message) = describe(&code);
-    // A server that goes away may do so with the commit already on its disk.
+    // A server that shuts down may have the commit on its disk already.
     let severity = error.try_downcast_ref::<PgDatabaseError>().map(PgDatabaseError::severity);
     let went_away =
         matches!(severity, Some(PgSeverity::Fatal | PgSeverity::Panic)) && code.starts_with("57P");
@@ -147,7 +150,7 @@ fn from_server(error: &dyn sqlx::error::DatabaseError, operation: &'static str) 
     let failed = Error::new(kind, operation, message).with_outcome(outcome);
     match code.parse::<i64>() {
         Ok(number) => failed.with_context("sqlstate", number),
-        // Codes with letters are told by the message.
+        // The message covers codes with letters.
         Err(_) => failed,
     }
 }

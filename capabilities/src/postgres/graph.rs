@@ -1,4 +1,4 @@
-//! Entities and relationships in Postgres, without an extension: walked by a function of the database.
+//! Entities and relationships in Postgres, without an extension: a function in the database traverses them.
 
 mod find;
 pub(crate) mod page;
@@ -21,14 +21,14 @@ use super::Postgres;
 use super::engine::Engine;
 
 impl Postgres {
-    /// The graph in `namespace`.
+    /// Returns the graph store of `namespace`.
     #[must_use]
     pub fn graph(&self, namespace: Namespace) -> PostgresGraphStore {
         PostgresGraphStore { engine: self.engine.clone(), namespace }
     }
 }
 
-/// A [`GraphStore`] in a Postgres database. Made by [`Postgres::graph`].
+/// A [`GraphStore`] in a Postgres database, created by [`Postgres::graph`].
 #[derive(Clone)]
 pub struct PostgresGraphStore {
     engine: Engine,

@@ -1,12 +1,14 @@
-//! Conversations in Postgres.
+//! The history provider in Postgres.
 //!
-//! A thread's row carries its counters and its lock orders the thread's writers, so that numbers become visible in
-//! their order and each append costs the same however long the thread is. Each write is one call of a function in the
-//! database: one round trip, one transaction, which appends of several callers share where they meet. A time to live that
-//! has passed is made into the clear that it is by the next call that uses the thread, or by the sweep.
+//! A thread's row holds its counters, and its lock orders the thread's writers. So numbers become visible in
+//! order, and an append costs the same in a thread of any length. Each write is one call of a function in the
+//! database: one round trip and one transaction. Concurrent appends of several callers share a call. When a
+//! thread's time to live has passed, the next call that uses the thread, or the sweep, records the expiry as
+//! a clear event.
 //!
-//! A filter by author is part of the query, and what it drops is not fetched. Where it includes one author alone, an index
-//! finds that author's messages; any other walks back from the newest.
+//! A filter by author is part of the query, so dropped messages are not fetched. If the filter includes
+//! exactly one author, an index finds that author's messages. Any other filter scans backwards from the
+//! newest message.
 
 mod append_batcher;
 mod events;
@@ -33,7 +35,7 @@ use write::Batch;
 
 const APPEND: &str = "history.append_many";
 
-/// Where a thread is found.
+/// The namespace and ids that identify a thread.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Address {
     namespace: Namespace,
@@ -41,13 +43,13 @@ struct Address {
 }
 
 impl Address {
-    /// Namespace, agent and session.
+    /// Returns the namespace, agent and session.
     fn key(&self) -> (&str, &str, &str) {
         (self.namespace.as_str(), self.thread.agent.as_str(), self.thread.session.as_str())
     }
 }
 
-/// The conversations of one namespace in a Postgres database.
+/// A [`HistoryProvider`] in a Postgres database: the conversations of one namespace.
 pub struct PostgresHistoryProvider {
     engine: Engine,
     appends: Arc<AppendBatcher>,
@@ -77,7 +79,7 @@ impl PostgresHistoryProvider {
         self.settle(operation, &wanted.address, seen).await
     }
 
-    /// Does what a read of messages owes to the thread's time to live.
+    /// Applies the effects of a read of messages on the thread's time to live.
     async fn settle(
         &self,
         operation: &'static str,
@@ -100,7 +102,7 @@ store! {
     shows: { engine: &store.engine },
     capabilities: store.engine.capabilities(),
     erase: {
-        // In steps, so that none takes longer than a statement may.
+        // In steps, so that no statement exceeds its time limit.
         while store
             .engine
             .statement("history.erase", &store.namespace, |sql, namespace| write::erase(sql, namespace))
@@ -230,7 +232,7 @@ impl HistoryProvider for PostgresHistoryProvider {
     async fn subscribe(&self, thread: &Thread, after: Seq) -> Result<HistoryEvents> {
         const OPERATION: &str = "history.subscribe";
         let address = self.address(thread);
-        // Makes an expiry that has passed into its event, so that the stream begins with it.
+        // Records a passed expiry as an event, so that the stream begins with it.
         let number =
             self.engine.read(OPERATION, &address, |sql, address| write::notify_number(sql, address)).await?;
         Ok(events::follow(self.engine.clone(), address, number, after))

@@ -1,6 +1,6 @@
 //! The key-value store in Postgres.
 //!
-//! A bucket's row carries its last revision and orders its writers; each write is one call of a function in the
+//! A bucket's row holds its last revision and orders its writers. Each write is one call of a function in the
 //! database. Watches read entries and tombstones in the order of revisions.
 
 mod rows;
@@ -17,7 +17,7 @@ use larder_kernel::{
 use super::engine::Engine;
 use rows::Address;
 
-/// The buckets of one namespace in a Postgres database.
+/// A [`KeyValueStore`] in a Postgres database: the buckets of one namespace.
 pub struct PostgresKeyValueStore {
     engine: Engine,
     namespace: Namespace,

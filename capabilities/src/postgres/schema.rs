@@ -1,4 +1,4 @@
-//! The versions of the schema: the oldest one that this program opens, and the steps from it to the newest.
+//! The versions of the schema: the oldest version that this program opens, and the migrations to the newest.
 
 use larder_kernel::{Error, ErrorKind};
 use sqlx::{Connection, PgConnection};
@@ -6,7 +6,7 @@ use sqlx::{Connection, PgConnection};
 use super::config::Migrate;
 use super::failure::Fallible;
 
-/// The oldest version that this program opens. An empty database gets it from the statements of the baseline.
+/// The oldest version that this program opens. The baseline statements create it in an empty database.
 const BASELINE: i64 = 10;
 const BASELINE_TABLES: [&str; 4] = [
     include_str!("../../migrations/postgres/0010_baseline_1_threads.sql"),
@@ -15,36 +15,38 @@ const BASELINE_TABLES: [&str; 4] = [
     include_str!("../../migrations/postgres/0010_baseline_4_vectors_graph_tasks.sql"),
 ];
 
-/// Each step takes the schema from the version `BASELINE` plus its index to the next.
+/// Each migration upgrades the schema from the version `BASELINE` plus its index to the next.
 const MIGRATIONS: [&str; 0] = [];
 
 const OPERATION: &str = "postgres.open";
-/// What to do with a database of a version before the baseline.
+/// The advice for a database of a version before the baseline.
 pub(crate) const TOO_OLD: &str = "the schema is too old for this release to upgrade; write the database to an archive with \
                                   `larder dump` of the release before, then read the archive with `larder load` into a \
                                   new database";
 
-/// The version that this program reads and writes.
+/// Returns the version that this program reads and writes.
 pub(crate) fn newest() -> i64 {
     i64::try_from(MIGRATIONS.len()).map_or(i64::MAX, |steps| BASELINE + steps)
 }
 
-/// Whether a schema of this version is older than this program can upgrade. Version 0 is a database without the schema.
+/// Returns true if this program cannot upgrade a schema of this version. Version 0 is a database without the
+/// schema.
 pub(crate) fn is_too_old(version: i64) -> bool {
     version != 0 && version < BASELINE
 }
 
-/// Whether there is nothing to do.
+/// Returns true if the schema has the newest version.
 pub(crate) async fn is_newest(connection: &mut PgConnection) -> Fallible<bool> {
     Ok(version(connection).await? == newest())
 }
 
-/// Brings the schema to the newest version, or refuses to. Processes that open one new database at once wait for each
-/// other, and one of them migrates.
+/// Upgrades the schema to the newest version, or rejects it. Processes that open a new database at the same
+/// time wait for each other, and one of them migrates.
 pub(crate) async fn migrate(connection: &mut PgConnection, mode: Migrate) -> Fallible<()> {
-    // Whoever waited for another's migration has to see it, whatever the database's default is.
+    // A process that waited for another's migration must see it, whatever isolation level is the database's
+    // default.
     let mut transaction = connection.begin_with("BEGIN ISOLATION LEVEL READ COMMITTED").await?;
-    // Whoever migrates may need longer than a statement or a wait for a lock is allowed.
+    // A migration may take longer than a statement or a wait for a lock is allowed.
     sqlx::raw_sql("SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0")
         .execute(&mut *transaction)
         .await?;
@@ -83,7 +85,7 @@ pub(crate) async fn migrate(connection: &mut PgConnection, mode: Migrate) -> Fal
     Ok(())
 }
 
-/// Refuses a schema of a version that this program cannot open.
+/// Rejects a schema of an unsupported version.
 fn check_version(found: i64) -> Result<(), Error> {
     if is_too_old(found) {
         return Err(refused(found, TOO_OLD).with_context("schema_version_min", BASELINE));
@@ -103,10 +105,10 @@ fn refused(found: i64, message: &'static str) -> Error {
         .with_context("schema_version_supported", newest())
 }
 
-/// The version that the database has; 0 where there is none.
+/// Returns the version of the schema; 0 if the schema does not exist.
 pub(crate) async fn version(connection: &mut PgConnection) -> Fallible<i64> {
-    // From the catalog's rows: `to_regclass` answers from a cache, which after waiting for another process's migration
-    // still says that nothing is there.
+    // Reads the catalog's rows: `to_regclass` uses a cache. After a wait for another process's migration, the
+    // cache still reports that the table does not exist.
     let there: bool = sqlx::query_scalar(
         "SELECT EXISTS (SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
             WHERE n.nspname = 'larder' AND c.relname = 'schema_version')",

@@ -1,12 +1,13 @@
-//! Stores on a pool that the program has already, with the feature `sqlx-interop`.
+//! Stores on a pool that the program already has, with the feature `sqlx-interop`.
 //!
-//! This module names types of sqlx and follows its versions: it is **exempt from semantic versioning**. Everything else in
-//! this crate keeps sqlx to itself.
+//! This module names types of sqlx and follows its versions: it is **exempt from semantic versioning**. The
+//! rest of this crate exposes no type of sqlx.
 //!
-//! A pool from elsewhere lacks the settings of ours. So each call first ends whatever transaction an earlier user of the
-//! connection may have left open, at the cost of a round trip, and the timeouts of the configuration hold only where the
-//! pool's own connections have them; this side still stops waiting [`PostgresConfig::statement_timeout`] after a call began,
-//! and a moment. Subscriptions and the making of indexes have connections of their own, made as the pool makes its.
+//! A foreign pool does not have the crate's settings. So each call first ends any transaction that an earlier
+//! user of the connection may have left open, which costs a round trip. The server applies the timeouts of
+//! the configuration only if the pool's connections set them. The client still stops waiting shortly after
+//! [`PostgresConfig::statement_timeout`] has passed since the call began. Subscriptions and index builds use
+//! separate connections, with the options of the pool's connections.
 
 use larder_kernel::Result;
 use sqlx::PgPool;
@@ -14,15 +15,16 @@ use sqlx::PgPool;
 use super::engine::Engine;
 use super::{Postgres, PostgresConfig};
 
-/// The configuration that fits a pool: its server, user and database, and the defaults for all else.
+/// Returns the configuration that fits a pool: its server, user and database, and the defaults for all other
+/// settings.
 #[must_use]
 pub fn config_of(pool: &PgPool) -> PostgresConfig {
     PostgresConfig::over((*pool.connect_options()).clone())
 }
 
-/// Opens the stores on `pool`, and makes or upgrades the schema. Closing them leaves the pool open.
+/// Opens the stores on `pool`, and creates or upgrades the schema. Closing the stores leaves the pool open.
 ///
-/// Of `config`, which is best made by [`config_of`], the pool's own options replace `pool_size` and `acquire_timeout`.
+/// Create `config` with [`config_of`]. The pool's options replace its `pool_size` and `acquire_timeout`.
 ///
 /// # Errors
 /// As [`Postgres::open`].

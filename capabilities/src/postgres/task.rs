@@ -1,7 +1,7 @@
-//! Task boards in Postgres: every step locks its board, and is decided and written inside one transaction, or, for claims,
-//! one statement.
+//! Task boards in Postgres. Every step locks its board, then reads, decides and writes inside one
+//! transaction. A claim is one statement.
 //!
-//! Leases pass on the database's clock, which is one for all machines.
+//! Leases expire by the database's clock, which is the same for all machines.
 
 mod boards;
 mod claim_batcher;
@@ -32,14 +32,14 @@ const CLAIM: &str = "tasks.claim";
 const RENEW: &str = "tasks.renew_lease";
 
 impl Postgres {
-    /// The task boards in `namespace`.
+    /// Returns the task store of `namespace`.
     #[must_use]
     pub fn tasks(&self, namespace: Namespace) -> PostgresTaskStore {
         PostgresTaskStore { engine: self.engine.clone(), claims: Arc::clone(&self.claims), namespace }
     }
 }
 
-/// A [`TaskStore`] in a Postgres database. Made by [`Postgres::tasks`].
+/// A [`TaskStore`] in a Postgres database, created by [`Postgres::tasks`].
 #[derive(Clone)]
 pub struct PostgresTaskStore {
     engine: Engine,

@@ -1,9 +1,10 @@
 //! Documents and their embeddings in Postgres, ranked by pgvector.
 //!
-//! A search compares every document that it may return: right at any filter and limit, and fast to some hundred thousand
-//! documents a collection. Opened with `vector_index=hnsw`, larger collections of up to 4,000 dimensions get an index: a
-//! search then finds nearly all of the nearest documents, at least 99 in 100 of them as measured on clustered data, and
-//! still as many as the limit and the filter allow.
+//! A search compares every document that it may return. It is exact with any filter and limit, and fast up to
+//! some hundred thousand documents in a collection. With `vector_index=hnsw`, larger collections of up to
+//! 4,000 dimensions get an index. A search then finds nearly all of the nearest documents: at least 99 in 100
+//! of them as measured on clustered data. It still returns as many documents as the limit and the filter
+//! allow.
 
 mod approximate;
 mod embedding;
@@ -38,11 +39,12 @@ const SEARCH_BATCH: &str = "vectors.search_batch";
 const BUILD_INDEX: &str = "vectors.build_index";
 
 impl Postgres {
-    /// The vector store in `namespace`, which computes missing embeddings with `embedder` where there is one.
+    /// Returns the vector store of `namespace`, which computes missing embeddings with `embedder` if one is
+    /// given.
     ///
     /// # Errors
-    /// `Unsupported` where the server has no pgvector, or one older than 0.8.0; `PermissionDenied` where the user may not
-    /// add it to the database.
+    /// `Unsupported` if the server has no pgvector, or a version older than 0.8.0; `PermissionDenied` if the
+    /// user may not add it to the database.
     pub async fn vectors(
         &self,
         namespace: Namespace,
@@ -62,7 +64,7 @@ impl Postgres {
                 Box::pin(extension::ensure(connection, *migrate))
             })
             .await
-            // Whatever was made is found by the next opening.
+            // The next opening finds the parts that are done.
             .map_err(|error| error.with_idempotent(true))?;
         if !complete {
             store.fill().await?;
@@ -71,7 +73,7 @@ impl Postgres {
     }
 }
 
-/// A [`VectorStore`] in a Postgres database. Made by [`Postgres::vectors`].
+/// A [`VectorStore`] in a Postgres database, created by [`Postgres::vectors`].
 #[derive(Clone)]
 pub struct PostgresVectorStore {
     engine: Engine,
@@ -255,23 +257,24 @@ impl PostgresVectorStore {
         Scope { statements: &self.statements, namespace: &self.namespace, collection }
     }
 
-    /// Makes the index of a collection now, however small it is, and waits until it is ready. Says whether the collection
-    /// has one then: not where it is empty or has more than 4,000 dimensions.
+    /// Builds the index of a collection of any size now, and waits until it is ready. Returns true if the
+    /// collection has an index afterwards. An empty collection and one with more than 4,000 dimensions get
+    /// none.
     ///
-    /// There is no need to call this: a search that finds a collection large and without an index has it made.
+    /// Calling this is optional: a search that finds a large collection without an index starts the build.
     ///
     /// # Errors
-    /// `Unsupported` where the database was opened without `vector_index=hnsw`; `PermissionDenied` where the user does not
-    /// own the tables.
+    /// `Unsupported` if the database was opened without `vector_index=hnsw`; `PermissionDenied` if the user
+    /// does not own the tables.
     ///
     /// # Cancellation
-    /// The index is made, or is made anew by the next call.
+    /// The index is complete, or the next call builds it again.
     pub async fn build_index(&self, collection: &CollectionName) -> Result<bool> {
         let made = self.indexes.build(&self.namespace, collection).await;
         made.map_err(|failure| failure.into_error(BUILD_INDEX).with_idempotent(true))
     }
 
-    /// Computes the column of directions where pgvector was removed from the database, and its column with it.
+    /// Computes the column of directions, if pgvector and its column were removed from the database.
     async fn fill(&self) -> Result<()> {
         while !self
             .engine
@@ -304,7 +307,7 @@ impl PostgresVectorStore {
         Ok(answers)
     }
 
-    /// The answer of a single search with a filter, where one statement is enough for it.
+    /// Returns the result of a single search with a filter, if one statement is enough for it.
     async fn filtered(
         &self,
         operation: &'static str,
@@ -335,7 +338,7 @@ impl PostgresVectorStore {
         if self.indexes.is_on() {
             return self.by_index(operation, collection, requests).await;
         }
-        // One search without a filter is one statement, which is a snapshot by itself.
+        // One search without a filter is one statement, and so one snapshot.
         if let [request] = requests
             && request.filter.is_none()
         {

@@ -1,4 +1,4 @@
-//! How a server or a cluster is reached and used.
+//! The configuration of a server or a cluster.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,28 +7,28 @@ use std::time::Duration;
 use larder_kernel::{Error, Result};
 
 const OPERATION: &str = "redis.config";
-/// How long making a connection may take, unless told otherwise.
+/// Default for the time limit of opening a connection.
 pub const CONNECT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
-/// How long a command may take, unless told otherwise.
+/// Default for the time limit of a command.
 pub const RESPONSE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
-/// The port of a server that names none.
+/// The port if the URL names none.
 const PORT_DEFAULT: u16 = 6379;
-/// Longest time that a timeout may be set to: a day.
+/// The maximum of a timeout: one day.
 const TIMEOUT_MS_MAX: u64 = 24 * 3600 * 1000;
 
-/// A server's name and port.
+/// The host and port of a server.
 pub(crate) type Address = (String, u16);
 
-/// Where the data is.
+/// The servers that hold the data.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Servers {
-    /// One server, and the number of the database in it.
+    /// One server and a database number.
     Single(Address, i64),
-    /// A cluster, known by some of its servers.
+    /// A cluster, given by some of its servers.
     Cluster(Vec<Address>),
 }
 
-/// Where the server or the cluster is and how it is used. `Debug` hides the user and the password.
+/// The location and settings of a server or a cluster. `Debug` hides the user and the password.
 ///
 /// ```
 /// use larder_capabilities::redis::RedisConfig;
@@ -43,11 +43,11 @@ pub struct RedisConfig {
     pub(crate) user: Option<String>,
     pub(crate) password: Option<String>,
     pub(crate) tls: bool,
-    /// The certificates, in PEM, of the authorities to trust in place of the machine's own.
+    /// A PEM file with the certificate authorities to trust, instead of those of the machine.
     pub tls_ca_file: Option<PathBuf>,
-    /// How long making a connection may take.
+    /// The time limit of opening a connection.
     pub connect_timeout: Duration,
-    /// How long a command may take.
+    /// The time limit of a command.
     pub response_timeout: Duration,
 }
 
@@ -67,13 +67,14 @@ impl fmt::Debug for RedisConfig {
 }
 
 impl RedisConfig {
-    /// The query parameters of a URL.
+    /// The query parameters that a URL accepts.
     pub const PARAMETERS: &'static [&'static str] =
         &["connect_timeout_ms", "response_timeout_ms", "tls_ca_file"];
 
     /// Reads a URL: `redis://user:password@host:port/database?parameter=value`, or
-    /// `redis+cluster://user:password@host:port,host:port,host:port` with some of a cluster's servers. `rediss` in
-    /// place of `redis` speaks TLS, and the server must show a certificate that is valid for its name.
+    /// `redis+cluster://user:password@host:port,host:port,host:port` with some of a cluster's servers. Write
+    /// `rediss` instead of `redis` for TLS; the server must then present a certificate that is valid for its
+    /// name.
     ///
     /// Parameters: `connect_timeout_ms`, `response_timeout_ms`, and with TLS `tls_ca_file`.
     ///
@@ -140,7 +141,7 @@ impl RedisConfig {
     }
 }
 
-/// The user, where one is named, and the password.
+/// Reads the optional user and the password.
 fn read_login(login: &str) -> Result<(Option<String>, Option<String>)> {
     let Some((user, password)) = login.split_once(':') else {
         return Err(invalid("has a user without a password; write `user:password@`, or `:password@`"));
@@ -174,7 +175,7 @@ fn read_cluster(hosts: &str, path: &str) -> Result<Servers> {
     Ok(Servers::Cluster(hosts.split(',').map(read_address).collect::<Result<_>>()?))
 }
 
-/// `host`, `host:port`, `[::1]` or `[::1]:port`.
+/// Reads `host`, `host:port`, `[::1]` or `[::1]:port`.
 fn read_address(text: &str) -> Result<Address> {
     let malformed = || invalid("has a server that is no `host:port`");
     let (host, port) = match text.strip_prefix('[') {
@@ -200,7 +201,7 @@ fn read_address(text: &str) -> Result<Address> {
     Ok((host.to_owned(), port))
 }
 
-/// The text that `%`-escapes stand for.
+/// Decodes `%`-escapes.
 fn unescape(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

@@ -1,4 +1,4 @@
-//! Replies of the server to values of the contracts.
+//! Conversion of the server's replies to the contracts' values.
 
 use larder_kernel::{Error, Timestamp};
 use redis::Value;
@@ -9,22 +9,22 @@ const OPERATION: &str = "redis.read";
 
 type Read<T> = Result<T, Error>;
 
-/// A stored instant.
+/// Converts a stored instant.
 pub(crate) fn timestamp(at_ms: i64) -> Read<Timestamp> {
     Timestamp::from_micros(at_ms.saturating_mul(1_000)).map_err(|_| corrupt(OPERATION))
 }
 
-/// A stored id. An id that violates the rules was not written by this program.
+/// Converts a stored id. This program never wrote an id that violates the rules.
 pub(crate) fn id<T: TryFrom<String>>(answer: Value) -> Read<T> {
     T::try_from(text(answer)?).map_err(|_| corrupt(OPERATION))
 }
 
-/// An answer that may be nothing.
+/// Converts a reply that may be null.
 pub(crate) fn optional(answer: Value) -> Option<Value> {
     (!matches!(answer, Value::Nil)).then_some(answer)
 }
 
-/// Bytes, without a copy of them.
+/// Converts a reply to bytes without a copy.
 pub(crate) fn bytes(answer: Value) -> Read<Vec<u8>> {
     match answer {
         Value::BulkString(bytes) => Ok(bytes),
@@ -34,12 +34,12 @@ pub(crate) fn bytes(answer: Value) -> Read<Vec<u8>> {
     }
 }
 
-/// Text.
+/// Converts a reply to text.
 pub(crate) fn text(answer: Value) -> Read<String> {
     String::from_utf8(bytes(answer)?).map_err(|_| corrupt(OPERATION))
 }
 
-/// A number, which scripts answer as a number or, where it may be large, as text.
+/// Converts a reply to a number. Scripts return a number or, if it may be large, text.
 pub(crate) fn integer(answer: Value) -> Read<i64> {
     match answer {
         Value::Int(number) => Ok(number),
@@ -47,12 +47,12 @@ pub(crate) fn integer(answer: Value) -> Read<i64> {
     }
 }
 
-/// A count.
+/// Converts a reply to a count.
 pub(crate) fn count(answer: Value) -> Read<u64> {
     u64::try_from(integer(answer)?).map_err(|_| corrupt(OPERATION))
 }
 
-/// A list.
+/// Converts a reply to a list.
 pub(crate) fn array(answer: Value) -> Read<Vec<Value>> {
     match answer {
         Value::Array(items) | Value::Set(items) => Ok(items),
@@ -60,12 +60,12 @@ pub(crate) fn array(answer: Value) -> Read<Vec<Value>> {
     }
 }
 
-/// A list of just so many.
+/// Converts a reply to a list of exactly `N` items.
 pub(crate) fn tuple<const N: usize>(answer: Value) -> Read<[Value; N]> {
     <[Value; N]>::try_from(array(answer)?).map_err(|_| corrupt(OPERATION))
 }
 
-/// Names and their texts.
+/// Converts a reply to names and their texts.
 pub(crate) fn pairs(answer: Value) -> Read<Vec<(String, String)>> {
     match answer {
         Value::Map(pairs) => pairs.into_iter().map(|(name, value)| Ok((text(name)?, text(value)?))).collect(),

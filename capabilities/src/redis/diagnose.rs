@@ -1,4 +1,4 @@
-//! What an operator wants to know of a server or a cluster, without changing a key of it.
+//! The diagnosis of a server or a cluster. It changes no key.
 
 mod checks;
 
@@ -19,9 +19,9 @@ use checks::{connections, files, full, memory, password, replicas, survives, tls
 const OPERATION: &str = "redis.diagnose";
 const PINGS: u32 = 9;
 const PING_SLOW: Duration = Duration::from_millis(20);
-/// The slots of a whole cluster.
+/// The number of slots of a whole cluster.
 const SLOTS: u32 = 16_384;
-/// A key that no store has, with which rights are tried and nothing is written.
+/// A key that no store uses. The check of permissions names it and writes nothing.
 const KEY: &str = "larder:doctor";
 
 const RIGHTS: &str = "a right that is missing is met as an error in the middle of the work";
@@ -29,7 +29,7 @@ const REPLICAS: &str = "a replica takes over where a server dies, without the wr
 const CLUSTER: &str = "a slot that nobody holds refuses its keys";
 const TOPOLOGY: &str = "one server is `redis:`, and part of a cluster is `redis+cluster:`";
 
-/// A server that let the user in.
+/// A server that accepted the login.
 struct Server {
     connection: MultiplexedConnection,
     name: String,
@@ -38,7 +38,7 @@ struct Server {
     this_machine: bool,
 }
 
-/// Looks at the server, or at every server of the cluster that holds slots.
+/// Diagnoses the server, or every server of the cluster that holds slots.
 pub(crate) async fn diagnose(config: &RedisConfig, findings: &Findings) {
     let connector = match Connector::new(config.clone()).await {
         Ok(connector) => connector,
@@ -116,7 +116,7 @@ fn topology(part_of_cluster: bool, clustered: bool) -> Check {
     }
 }
 
-/// Connects as the stores do, but refuses nothing for what it is like.
+/// Connects as the stores do, but rejects no server for its settings.
 async fn open(connector: &Connector, address: &Address) -> Result<Server> {
     let told = |failure: Failure| failure.into_error(OPERATION).with_outcome(Outcome::NotApplied);
     let client = connector.client(address, ProtocolVersion::RESP3).map_err(told)?;
@@ -129,7 +129,7 @@ async fn open(connector: &Connector, address: &Address) -> Result<Server> {
         ask(&mut connection, &["INFO"]).await.and_then(|answer| Ok(decode::bytes(answer)?)).map_err(told)?;
     let names =
         ["CONFIG", "GET", "appendfsync", "no-appendfsync-on-rewrite", "maxclients", "min-replicas-to-write"];
-    // Hosted servers keep their settings to themselves.
+    // Hosted servers often do not reveal their settings.
     let settings =
         ask(&mut connection, &names).await.and_then(|answer| Ok(decode::pairs(answer)?)).unwrap_or_default();
     let (host, port) = address;
@@ -148,7 +148,7 @@ async fn ask(connection: &mut MultiplexedConnection, words: &[&str]) -> Fallible
     answer.and_then(Value::extract_error).map_err(Failure::Sent)
 }
 
-/// The servers that hold the cluster's slots, and what is to be said of the whole.
+/// Returns the servers that hold the cluster's slots, and the checks of the whole cluster.
 async fn holders(server: &mut Server, asked: &Address) -> Result<(Vec<Address>, Vec<Check>)> {
     let told = |failure: Failure| failure.into_error(OPERATION);
     let slots = ask(&mut server.connection, &["CLUSTER", "SLOTS"]).await.map_err(told)?;
@@ -192,9 +192,10 @@ async fn look(mut server: Server, config: &RedisConfig, clustered: bool) -> Vec<
     checks
 }
 
-/// Has the server look at commands and give them up again: what the user may not do is refused as it is queued.
+/// Checks permissions: queues commands in a transaction and discards it. The server rejects a forbidden
+/// command when it is queued.
 async fn rights(connection: &mut MultiplexedConnection) -> Check {
-    // Without it the others would be run.
+    // Without `MULTI`, the server would run the following commands.
     if let Err(failure) = ask(connection, &["MULTI"]).await {
         let error = failure.into_error(OPERATION);
         return Check::fail("rights", "transactions are refused", RIGHTS, error.message().to_owned());
@@ -210,7 +211,7 @@ async fn rights(connection: &mut MultiplexedConnection) -> Check {
         Err(error) => return Check::unknown("rights", &Failure::Sent(error).into_error(OPERATION), RIGHTS),
     };
     let refused = answers.into_iter().filter_map(|answer| answer.extract_error().err());
-    // A server of a cluster that does not hold the key's slot says so only to who may use the command.
+    // A cluster node that does not hold the key's slot redirects only users who may run the command.
     let refused: Vec<Error> = refused
         .filter(|error| error.code() == Some("NOPERM"))
         .map(|error| Failure::Sent(error).into_error(OPERATION))
@@ -242,13 +243,13 @@ async fn times(connection: &mut MultiplexedConnection) -> Vec<Check> {
     clock.into_iter().chain(round_trip(took, PING_SLOW)).collect()
 }
 
-/// One check for what is the same of every server, and one for each server where it is not.
+/// Merges the checks of all servers: one check if all servers agree, otherwise one check for each server.
 fn merge(all: Vec<(String, Vec<Check>)>) -> Vec<Check> {
     let several = all.len() > 1;
     let mut groups: Vec<(Check, Vec<String>)> = Vec::new();
     for (server, checks) in all {
         for check in checks {
-            // Times differ a little from server to server, and only one that is bad is worth a line of its own.
+            // Times differ a little between servers, so only a bad one gets its own line.
             let timed = |check: &Check| matches!(check.name, "latency" | "clock" | "memory" | "connections");
             let same = |(known, _): &&mut (Check, Vec<String>)| {
                 known.name == check.name
@@ -261,7 +262,7 @@ fn merge(all: Vec<(String, Vec<Check>)>) -> Vec<Check> {
             }
         }
     }
-    // By name, in the order in which names came.
+    // By name, in the order of first appearance.
     let mut names: Vec<&'static str> = groups.iter().map(|(check, _)| check.name).collect();
     let mut met = std::collections::HashSet::new();
     names.retain(|name| met.insert(*name));

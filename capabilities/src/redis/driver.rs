@@ -1,4 +1,4 @@
-//! `redis:`, a server on this machine or another, and `redis+cluster:`, a cluster of them.
+//! `redis:`, a server on this machine or another, and `redis+cluster:`, a cluster of servers.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use super::{Redis, RedisConfig};
 use crate::diagnose::Findings;
 use crate::driver::{BackendUrl, Connection, Driver, Location, OPERATION, Pool, StoresRequest};
 
-/// Opens `redis://user:password@host:6379/0` and `redis+cluster://user:password@host:6379,host:6380`; with `rediss` both
-/// use TLS. [`RedisConfig::from_url`] lists the parameters.
+/// Opens `redis://user:password@host:6379/0` and `redis+cluster://user:password@host:6379,host:6380`; with
+/// `rediss` both use TLS. [`RedisConfig::from_url`] lists the parameters.
 #[derive(Debug, Clone, Copy)]
 pub struct RedisDriver;
 

@@ -1,4 +1,4 @@
-//! The connections of one open database, and running scripts on them.
+//! The connections of one open database, and the scripts that run on them.
 
 mod cluster;
 mod connector;
@@ -29,12 +29,12 @@ use notify::Notifier;
 pub(crate) use server_info::{Info, SERVER_VERSION_MAJOR_MIN, durability};
 
 const OPEN: &str = "redis.open";
-/// How long a call goes on looking for the server of its slot while a cluster changes.
+/// The time limit of a call that searches for the server of its slot while a cluster changes.
 const SEARCH_MAX: Duration = Duration::from_secs(5);
-/// How long such a call waits before it looks again.
+/// The pause of such a call between two attempts.
 const SEARCH_PAUSE: Duration = Duration::from_millis(50);
 
-/// A handle on the connections of one open database. They close when the last clone is dropped.
+/// A handle to the connections of one open database. They close when the last clone is dropped.
 #[derive(Clone)]
 pub(crate) struct Engine {
     inner: Arc<Inner>,
@@ -46,7 +46,7 @@ struct Inner {
     durability: Durability,
 }
 
-/// The servers.
+/// A single server or a cluster.
 pub(crate) enum Topology {
     Single(Arc<NodeConnections>),
     Cluster(Cluster),
@@ -78,7 +78,7 @@ impl Engine {
         Ok(Self { inner: Arc::new(Inner { topology, notifier, durability }) })
     }
 
-    /// Returns what every store of this database declares.
+    /// Returns the capabilities of every store of this database.
     pub(crate) fn capabilities(&self) -> Capabilities {
         Capabilities::new(self.inner.durability).with(Capability::MultiProcess)
     }
@@ -87,18 +87,18 @@ impl Engine {
         &self.inner.notifier
     }
 
-    /// Runs a script that writes, once. Where the answer is lost, the outcome is unknown.
+    /// Runs a script that writes, once. If the reply is lost, the outcome is unknown.
     pub(crate) async fn run(&self, operation: &'static str, script: &Script, call: &Call) -> Result<Value> {
         self.attempt(script, call).await.map_err(|failure| failure.into_error(operation))
     }
 
-    /// Runs a script that only reads; once more where the connection is lost.
+    /// Runs a script that only reads; runs it once more if the connection is lost.
     pub(crate) async fn read(&self, operation: &'static str, script: &Script, call: &Call) -> Result<Value> {
         let answer = self.repeat(operation, script, call).await;
         answer.map_err(|error| error.with_outcome(Outcome::NotApplied))
     }
 
-    /// Runs a script that does no more when it runs twice; once more where the connection is lost.
+    /// Runs an idempotent script; runs it once more if the connection is lost.
     pub(crate) async fn repeat(
         &self,
         operation: &'static str,
@@ -112,7 +112,8 @@ impl Engine {
         answer.map_err(|failure| failure.into_error(operation).with_idempotent(true))
     }
 
-    /// Sends a command that only reads to the server that holds the key; once more where the connection is lost.
+    /// Sends a read-only command to the server that holds the key; sends it once more if the connection is
+    /// lost.
     pub(crate) async fn fetch(&self, operation: &'static str, key: &[u8], command: &Cmd) -> Result<Value> {
         let answer = match self.inner.topology.exchange(key, command).await {
             Err(failure) if failure.is_lost_connection() => self.inner.topology.exchange(key, command).await,
@@ -123,7 +124,7 @@ impl Engine {
         })
     }
 
-    /// The same of two commands on keys in one slot. Not of one instant.
+    /// As `fetch`, for two commands on keys in one slot. They do not see one snapshot.
     pub(crate) async fn fetch_both(
         &self,
         operation: &'static str,
@@ -139,7 +140,7 @@ impl Engine {
         if let (Topology::Cluster(_), Err(failure)) = (&*self.inner.topology, &answers)
             && failure.remedy() != Remedy::None
         {
-            // The slot moved, or moves; each command finds its own way.
+            // The slot moved or is moving; each command finds its server separately.
             return try_join(self.fetch(operation, key, first), self.fetch(operation, key, second)).await;
         }
         answers.map_err(|failure| {
@@ -147,7 +148,7 @@ impl Engine {
         })
     }
 
-    /// How many connections there are. Calls share them, so none is ever used up.
+    /// Returns the number of connections. Calls share them, so the pool is never exhausted.
     pub(crate) fn pool(&self) -> Pool {
         let open = match &*self.inner.topology {
             Topology::Single(node) => usize::from(node.is_connected()),
@@ -156,7 +157,7 @@ impl Engine {
         Pool { open: u32::try_from(open).unwrap_or(u32::MAX), in_use: None, max: None, closed: false }
     }
 
-    /// Closes the connections, for every clone.
+    /// Closes the connections of every clone.
     pub(crate) async fn close(self) {
         self.inner.notifier.stop();
         match &*self.inner.topology {
@@ -195,7 +196,7 @@ impl Topology {
         }
     }
 
-    /// The server that is thought to hold the key.
+    /// Returns the server that is believed to hold the key.
     fn holder(&self, key: &[u8]) -> Fallible<Arc<NodeConnections>> {
         match self {
             Self::Single(node) => Ok(Arc::clone(node)),
@@ -212,8 +213,8 @@ impl Topology {
     }
 }
 
-/// Sends a command to the server that holds the slot, and follows the slot where it moved. Only answers that say that
-/// nothing was done are followed; the caller decides what a lost connection means.
+/// Sends a command to the server that holds the slot, and follows redirections. It follows only replies that
+/// prove that nothing was done. The caller decides what a lost connection means.
 async fn exchange_in_cluster(cluster: &Cluster, slot: u16, command: &Cmd) -> Fallible<Value> {
     let until = Instant::now() + SEARCH_MAX;
     let mut asked: Option<String> = None;
@@ -235,7 +236,7 @@ async fn exchange_in_cluster(cluster: &Cluster, slot: u16, command: &Cmd) -> Fal
         };
         let remedy = failure.remedy();
         if Instant::now() >= until {
-            // Reaching a server that is gone may have taken all the time; the next call is to find its successor.
+            // Connecting to a lost server may have used all the time; the next call must find its successor.
             if remedy == Remedy::Moved {
                 let _ = cluster.refresh(number).await;
             }

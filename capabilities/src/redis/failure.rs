@@ -1,4 +1,4 @@
-//! What can go wrong on the way to a server and back, and what the caller is told.
+//! Failures of a call to the server, and their translation to the caller's error.
 
 use larder_kernel::{Error, ErrorKind, Outcome};
 use redis::{ErrorKind as Reported, RedisError, ServerErrorKind};
@@ -6,30 +6,30 @@ use redis::{ErrorKind as Reported, RedisError, ServerErrorKind};
 const NOT_ALLOWED: &str =
     "the user may not use a command or a key; give it `~larder:* &larder:* +@all -@admin +info +config|get`";
 
-/// A failure inside a call: an error of the contract, or the server's or the connection's own.
+/// A failure inside a call: an error of the contract, of the server or of the connection.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The contract's error, ready to be returned.
+    /// An error of the contract, ready to return.
     Contract(Error),
-    /// No connection could be made, so nothing was sent.
+    /// The connection could not be opened, so nothing was sent.
     Connect(RedisError),
-    /// The command was sent, or may have been.
+    /// The command was sent or may have been sent.
     Sent(RedisError),
 }
 
 /// The result of a step inside a call.
 pub(crate) type Fallible<T> = Result<T, Failure>;
 
-/// What a call may do about a failure that left everything as it was.
+/// The possible reaction to a failure that changed nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Remedy {
-    /// Nothing: the caller is told.
+    /// No retry: the caller gets the error.
     None,
-    /// The slot has another server; find out which.
+    /// The slot moved to another server; read the slots again.
     Moved,
-    /// The slot is moving: this one time, the server named has the key.
+    /// The slot is moving; the named server has the key, for this call only.
     Ask(String),
-    /// Try again in a moment.
+    /// Retry after a short pause.
     Wait,
 }
 
@@ -40,17 +40,17 @@ impl From<Error> for Failure {
 }
 
 impl Failure {
-    /// Whether the server does not know the script yet.
+    /// Returns true if the server has not cached the script yet.
     pub(crate) fn is_unknown_script(&self) -> bool {
         matches!(self, Self::Sent(error) if error.kind() == Reported::Server(ServerErrorKind::NoScript))
     }
 
-    /// Whether the connection was lost, so that a call that only reads may be sent again.
+    /// Returns true if the connection was lost, so that a read may be sent again.
     pub(crate) fn is_lost_connection(&self) -> bool {
         matches!(self, Self::Sent(error) if !is_answer(error) && !error.is_timeout())
     }
 
-    /// Whether the server did not answer in time.
+    /// Returns true if the server did not reply in time.
     pub(crate) fn is_timeout(&self) -> bool {
         match self {
             Self::Contract(error) => error.kind() == ErrorKind::Timeout,
@@ -58,17 +58,17 @@ impl Failure {
         }
     }
 
-    /// Whether the connection is to be given up.
+    /// Returns true if the connection must be discarded.
     pub(crate) fn ends_connection(&self) -> bool {
         let Self::Sent(error) = self else { return false };
         let demoted = error.kind() == Reported::Server(ServerErrorKind::ReadOnly);
         !is_answer(error) || demoted
     }
 
-    /// What may be done about it in a cluster.
+    /// Returns the possible reaction in a cluster.
     pub(crate) fn remedy(&self) -> Remedy {
         let error = match self {
-            // A server that cannot be reached may have handed its slots to another.
+            // An unreachable server may have passed its slots to another server.
             Self::Contract(error) if error.kind() == ErrorKind::Unavailable => return Remedy::Moved,
             Self::Connect(error) if !is_answer(error) => return Remedy::Moved,
             Self::Contract(_) | Self::Connect(_) => return Remedy::None,
@@ -90,7 +90,7 @@ impl Failure {
         }
     }
 
-    /// The error that the caller of `operation` gets.
+    /// Returns the error for the caller of `operation`.
     pub(crate) fn into_error(self, operation: &'static str) -> Error {
         match self {
             Self::Contract(error) => error.in_operation(operation),
@@ -100,23 +100,24 @@ impl Failure {
     }
 }
 
-/// Whether the server itself answered with an error, so that the connection is fine.
+/// Returns true if the server replied with an error, so that the connection is usable.
 fn is_answer(error: &RedisError) -> bool {
     matches!(error.kind(), Reported::Server(_) | Reported::Extension)
 }
 
-/// Whether a script met a key of an entity that had left for another server while the slot is moving. Scripts meet all
-/// that they need before they write, so nothing was done.
+/// Returns true if a script found a key of an entity missing because the slot is moving to another server.
+/// Scripts read all their keys before they write, so nothing was done.
 fn is_half_moved(error: &RedisError) -> bool {
     error.code() == Some("ERR") && error.detail().is_some_and(|text| text.contains("access a non local key"))
 }
 
-/// Stored data that does not read back.
+/// Returns the error for stored data that cannot be read back.
 pub(crate) fn corrupt(operation: &'static str) -> Error {
     Error::new(ErrorKind::Corrupt, operation, "a stored record does not read back as what was written")
 }
 
-/// The server's text may quote keys, arguments and stored values, so it is only looked at and never passed on.
+/// Translates an error. The server's text may quote keys, arguments and stored values, so it is only examined
+/// and never passed on.
 fn describe(error: &RedisError, operation: &'static str, connecting: bool) -> Error {
     use Outcome::{NotApplied, Unknown};
     if is_answer(error) {
@@ -215,7 +216,8 @@ fn from_server(error: &RedisError, operation: &'static str, connecting: bool) ->
     Error::new(kind, operation, message).with_outcome(outcome)
 }
 
-/// What a script is told that may not do what it is about to, since 7.2 and before.
+/// Returns true for the server's error text when a script lacks a permission, in the form of 7.2 and of
+/// earlier versions.
 fn is_refusal_in_script(text: &str) -> bool {
     text.starts_with("ACL failure in script") || text.starts_with("The user executing the script")
 }

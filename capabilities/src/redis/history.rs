@@ -1,13 +1,14 @@
-//! Conversations in Redis.
+//! The history provider in Redis.
 //!
-//! A thread's keys share one slot, and each of its writes is one script: one round trip, done as a whole. Its messages
-//! stand in a set sorted by their numbers, so that each append and each read of the newest costs a logarithm of the
-//! thread's length. The server lets the messages of a time to live that has passed go by itself; the next script on the
-//! thread makes that into the clear that it is.
+//! A thread's keys share one slot, and each of its writes is one script: one round trip, and atomic. Its
+//! messages are in a set sorted by their numbers, so each append and each read of the newest messages costs
+//! O(log n) of the thread's length. When a thread's time to live passes, the server removes its messages. The
+//! next script on the thread records the expiry as a clear event.
 //!
-//! A filter by author is evaluated on the server, in steps of at most 2,000 messages or 4 MiB, as a script holds up all
-//! other clients while it runs: a walk back over more takes a round trip each. Messages that versions before stored have
-//! no author where the server could see it; those are handed over and judged by the client.
+//! The server evaluates a filter by author in steps of at most 2,000 messages or 4 MiB, because a running
+//! script blocks all other clients. A longer scan takes one round trip for each step. Messages that earlier
+//! versions stored have no author that the server could read; the server returns them and the client applies
+//! the filter.
 
 mod address;
 mod events;
@@ -42,7 +43,7 @@ use read::Range;
 const APPEND: &str = "history.append_many";
 const REPLACE: &str = "history.replace";
 
-/// The conversations of one namespace on a Redis server or cluster.
+/// A [`HistoryProvider`] on a Redis server or cluster: the conversations of one namespace.
 pub struct RedisHistoryProvider {
     engine: Engine,
     namespace: Namespace,
@@ -170,7 +171,7 @@ impl HistoryProvider for RedisHistoryProvider {
 
     async fn subscribe(&self, thread: &Thread, after: Seq) -> Result<HistoryEvents> {
         let address = self.address(thread);
-        // Makes an expiry that has passed into its event, so that the stream begins with it.
+        // Records a passed expiry as an event, so that the stream begins with it.
         read::settle(&self.engine, "history.subscribe", &address).await?;
         Ok(events::follow(self.engine.clone(), address, after))
     }

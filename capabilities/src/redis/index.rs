@@ -1,15 +1,17 @@
-//! Which entities a namespace holds, so that they can be listed and erased.
+//! The index of a namespace's entities, for listing and erasing.
 //!
-//! An index has a slot of its own, so it cannot change in one step with its entities. The order of steps makes up for
-//! it:
+//! An index has a separate slot, so it cannot change in one step with its entities. The order of steps makes
+//! up for it:
 //!
-//! - An entity is entered in the index **before** its first write. An index may name an entity that is empty, so
-//!   readers look; no entity is ever missing from it.
-//! - An erasure takes a new number, the **epoch**, then empties each entity named, leaves the epoch there for a while,
-//!   and removes from the index the names that were entered in an earlier epoch.
-//! - A writer proves its entry with the epoch and the time it got. An entity that is not there yet refuses an epoch
-//!   older than the one an erasure left, and an entry of more than a minute ago; the writer then enters it again. So
-//!   no write slips in between an erasure's steps, to stay behind unlisted.
+//! - An entity is registered in the index **before** its first write. An index may contain an empty entity,
+//!   so readers check each entity. No entity is ever missing from it.
+//! - An erasure takes a new number, the **epoch**, and then empties each entity in the index and leaves the
+//!   epoch there for a while. Finally it removes the names from the index that were registered in an earlier
+//!   epoch.
+//! - A writer presents its registration: the epoch and the time of the registration. An entity that does not
+//!   exist yet rejects an epoch older than that of the last erasure, and a registration of more than a minute
+//!   ago. The writer then registers it again. So no write can slip in between the steps of an erasure and
+//!   stay unlisted.
 
 use std::sync::LazyLock;
 
@@ -23,13 +25,14 @@ use super::engine::Engine;
 use super::key::Entity;
 use super::script::{Call, Script};
 
-/// How often a write enters its entity anew before it gives up: each time an erasure must have come in between.
+/// The maximum number of registrations of one write. Each further one means that an erasure came in between.
 const REGISTRATIONS_MAX: u32 = 8;
-/// Names that an erasure reads at once.
+/// The number of names that an erasure reads at a time.
 const ERASED_NAMES_MAX: usize = 256;
-/// Entities that an erasure empties at the same time.
+/// The number of entities that an erasure empties concurrently.
 const ERASED_AT_ONCE: usize = 32;
-/// How long an erased entity refuses writers that entered it before: well over the minute that an entry is good for.
+/// The time for which an erased entity rejects writers that registered it before. It is well over the minute
+/// for which a registration is valid.
 const ERASED_KEPT_MS: u64 = 600_000;
 
 static REGISTER: LazyLock<Script> = LazyLock::new(|| {
@@ -41,8 +44,9 @@ static REGISTER: LazyLock<Script> = LazyLock::new(|| {
     )
 });
 
-/// Epochs follow the clock, so that they grow even once the last one is forgotten. A server without memory to spare lets
-/// a script write once it has begun by removing, so erasures begin that way.
+/// Starts an erasure. Epochs follow the clock, so that they grow even after the last one has expired. A
+/// server without free memory still lets a script write if the script begins with a removal, so an erasure
+/// begins that way.
 static BEGIN_ERASE: LazyLock<Script> = LazyLock::new(|| {
     Script::new(
         "local epoch = math.max(now_ms(), tonumber(redis.call('GET', KEYS[3]) or '0') + 1)
@@ -93,13 +97,13 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    /// `kind` is a word of this program: `kv`, `history`, `tasks`.
+    /// Creates the index. `kind` is a word of this program: `kv`, `history`, `tasks`.
     pub(crate) fn new(kind: &'static str, namespace: &Namespace) -> Self {
         let place = Entity::new("index", &[kind, namespace.as_str()]);
         Self { kind, namespace: namespace.clone(), place }
     }
 
-    /// The entity of this name.
+    /// Returns the entity with this name.
     pub(crate) fn entity(&self, name: &str) -> Entity {
         Entity::new(self.kind, &[self.namespace.as_str(), name])
     }
@@ -109,7 +113,7 @@ impl Index {
     }
 }
 
-/// A run of a script that empties an entity, with what its kind adds.
+/// Creates the call of a script that empties an entity, with the keys and arguments of its kind.
 fn erasing(entity: &Entity, epoch: &str, own: impl Fn(&Entity) -> (Vec<Bytes>, Vec<Bytes>)) -> Call {
     let call = Call::new()
         .key(entity.part("meta"))
@@ -122,10 +126,10 @@ fn erasing(entity: &Entity, epoch: &str, own: impl Fn(&Entity) -> (Vec<Bytes>, V
 }
 
 impl Engine {
-    /// Runs a script that writes to the entity of this name. Before `call`'s own keys and arguments, the script gets
-    /// `KEYS[1]` = `meta`, `KEYS[2]` = `erased`, `ARGV[1]` and `ARGV[2]` = the registration; it calls `registered()`
-    /// before its first write and answers `'REGISTER'` where that is false. The entity's first write must make `meta`,
-    /// which must live as long as the entity holds anything.
+    /// Runs a script that writes to the entity with this name. Before `call`'s keys and arguments, the script
+    /// gets `KEYS[1]` = `meta`, `KEYS[2]` = `erased`, `ARGV[1]` and `ARGV[2]` = the registration. It calls
+    /// `registered()` before its first write and returns `'REGISTER'` if that is false. The entity's first
+    /// write must create `meta`, which must exist as long as the entity holds data.
     pub(crate) async fn write(
         &self,
         operation: &'static str,
@@ -154,7 +158,7 @@ impl Engine {
         .with_outcome(Outcome::NotApplied))
     }
 
-    /// The names that an index holds after one of them, in byte order. Some may name what is empty.
+    /// Returns the names in an index after a given name, in byte order. Some of them may name empty entities.
     pub(crate) async fn names(
         &self,
         operation: &'static str,
@@ -169,7 +173,8 @@ impl Engine {
         names.map_err(|error: Error| error.in_operation(operation))
     }
 
-    /// Removes every entity of an index, each with these parts beside `meta`, and every trace of its name.
+    /// Removes every entity of an index, each with these parts in addition to `meta`, and every trace of its
+    /// name.
     pub(crate) async fn erase(
         &self,
         operation: &'static str,
@@ -180,10 +185,10 @@ impl Engine {
         self.erase_by(operation, index, &ERASE_ENTITY, own).await
     }
 
-    /// As [`erase`](Self::erase), for entities whose parts only a script of their kind knows. The script gets `KEYS[1]` =
-    /// `meta`, `KEYS[2]` = `erased`, `ARGV[1]` = the epoch, `ARGV[2]` = how long to keep it there, `ARGV[3]` = the
-    /// channel, and after them what `own` adds; it runs until it answers 1. Whichever run removes `meta` leaves the epoch
-    /// in the same step.
+    /// As [`erase`](Self::erase), for entities whose parts only a script of their kind can find. The script
+    /// gets `KEYS[1]` = `meta`, `KEYS[2]` = `erased`, `ARGV[1]` = the epoch, `ARGV[2]` = how long to keep it
+    /// there, `ARGV[3]` = the channel, and then the arguments of `own`. It runs until it returns 1. The run
+    /// that removes `meta` stores the epoch in the same step.
     pub(crate) async fn erase_by(
         &self,
         operation: &'static str,
@@ -216,7 +221,7 @@ impl Engine {
     }
 
     async fn register(&self, operation: &'static str, index: &Index, name: &str) -> Result<Value> {
-        // The entry alone is no part of the write, so a failure here leaves the write undone.
+        // The registration is not part of the write, so a failure here leaves the write undone.
         let entered = self.repeat(operation, &REGISTER, &index.call().arg(name)).await;
         entered.map_err(|error| error.with_outcome(Outcome::NotApplied))
     }

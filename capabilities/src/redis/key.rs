@@ -1,24 +1,25 @@
-//! The names of things inside the server.
+//! The names of keys and channels on the server.
 //!
-//! Everything that belongs to one entity (a thread, a bucket, a board) shares one hash tag, the part in braces, so
-//! that a cluster keeps it in one slot and one script may use all of it:
+//! All keys of one entity (a thread, a bucket, the boards of a conversation) share one hash tag, the part in
+//! braces. So a cluster keeps them in one slot, and one script may use all of them:
 //!
 //! ```text
 //! larder:{kv:tenant-1:settings}:entries
 //! ```
 //!
-//! Inside the tag, ids are escaped like in a URL, so that different ids never meet and no id can end the tag.
+//! Inside the tag, ids are escaped as in a URL, so that different ids never collide and no id can end the
+//! tag.
 
 use bytes::Bytes;
 
-/// One entity's place, from which the keys of its parts are named.
+/// The hash tag of an entity, from which the keys of its parts are built.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Entity {
     tag: String,
 }
 
 impl Entity {
-    /// The entity of a kind that the ids name together. Kinds are words of this program.
+    /// Creates the entity with this kind and these ids. Kinds are words of this program.
     pub(crate) fn new(kind: &'static str, ids: &[&str]) -> Self {
         let mut tag = format!("larder:{{{kind}");
         for id in ids {
@@ -29,18 +30,18 @@ impl Entity {
         Self { tag }
     }
 
-    /// The key of a part of the entity. Parts are words of this program.
+    /// Returns the key of a part of the entity. Parts are words of this program.
     pub(crate) fn part(&self, part: &'static str) -> Bytes {
         Bytes::from(format!("{}:{part}", self.tag))
     }
 
-    /// The channel on which changes of the entity are announced.
+    /// Returns the channel on which changes of the entity are announced.
     pub(crate) fn channel(&self) -> String {
         format!("{}:wake", self.tag)
     }
 }
 
-/// Appends the id with every byte escaped that has a meaning in a key or cannot be read in a terminal.
+/// Appends the id. Escapes every byte that has a meaning in a key or cannot be read in a terminal.
 fn escape_into(out: &mut String, id: &str) {
     for c in id.chars() {
         if matches!(c, ':' | '%' | '{' | '}') || c.is_ascii_control() || c == ' ' {
@@ -58,7 +59,8 @@ mod tests {
     use super::*;
     use crate::redis::engine::slot;
 
-    /// Every text of up to four signs that keys, escapes and tags are made of, and some of other alphabets.
+    /// Returns every text of up to four characters of the alphabet of keys, escapes and tags, and some of
+    /// other alphabets.
     fn hostile_ids() -> Vec<String> {
         let signs = ["a", ":", "%", "{", "}", "2", "5", "3A", "%7D", "é", "\u{1}", " ", "*"];
         let mut ids: Vec<String> = vec![String::new()];

@@ -1,12 +1,14 @@
 //! The key-value store in Redis.
 //!
-//! A bucket is seven keys in one slot: `meta` with the last revision and the greatest forgotten one, `values`, and sorted
-//! sets of its keys by name (`names`), by revision (`revisions`), by when they expire (`expiries`), and of those that
-//! are gone, by the revision of the deletion (`deleted`) or of the put that expired (`expired`).
+//! A bucket is seven keys in one slot. `meta` holds the last revision and the greatest forgotten one.
+//! `values` holds the values. Three sorted sets hold the keys by name (`names`), by revision (`revisions`)
+//! and by expiry (`expiries`). Two more hold the removed keys: by the revision of the deletion (`deleted`),
+//! or of the put that expired (`expired`).
 //!
-//! Expiry is judged inside the scripts by the server's clock, so reads and conditions agree to the millisecond. Writes
-//! clear away what expired more than a minute ago. The values of a bucket all of whose keys have a time to live carry the
-//! server's own expiry as well, a minute after the last, so that their memory is freed though nobody writes there again.
+//! The scripts evaluate expiry by the server's clock, so reads and conditions agree to the millisecond.
+//! Writes remove entries that expired more than a minute ago. If all keys of a bucket have a time to live,
+//! its values also get an expiry on the server, one minute after the last of them. So their memory is freed
+//! even without another write.
 
 mod rows;
 mod watch;
@@ -22,10 +24,10 @@ use larder_kernel::{
 use super::engine::Engine;
 use super::index::Index;
 
-/// What a bucket consists of beside `meta`.
+/// The parts of a bucket in addition to `meta`.
 const PARTS: &[&str] = &["values", "names", "revisions", "expiries", "deleted", "expired"];
 
-/// The buckets of one namespace in a Redis server or cluster.
+/// A [`KeyValueStore`] on a Redis server or cluster: the buckets of one namespace.
 pub struct RedisKeyValueStore {
     engine: Engine,
     namespace: Namespace,

@@ -1,7 +1,7 @@
-//! Scripts, the steps that the server runs as a whole.
+//! Scripts, which the server runs atomically.
 //!
-//! A script is not rolled back, so each checks all it needs to before it writes. One that would need memory which the
-//! server does not have is refused before its first write.
+//! A script is not rolled back, so each one finishes all its checks before it writes. The server rejects a
+//! script that would need memory beyond its limit before its first write.
 
 use std::time::Duration;
 
@@ -9,23 +9,24 @@ use bytes::Bytes;
 use larder_kernel::limits;
 use redis::Cmd;
 
-/// The greatest whole number that scripts and sorted sets keep exactly. Counters stay below it.
+/// The greatest integer that scripts and sorted sets represent exactly. Counters stay below it.
 pub(crate) const NUMBER_MAX: u64 = (1 << 53) - 1;
 
 /// Functions that every script may use.
 ///
-/// - `now_ms()`: the store's clock, the same throughout a script.
-/// - `int(n)`: a whole number as text, in full, up to 2^53.
-/// - `registered()`: whether the entity may be written; see `index.rs`. `KEYS[1]` is the entity's `meta`, `KEYS[2]` its
-///   `erased`, `ARGV[1]` and `ARGV[2]` the registration. A script that gets `false` answers `'REGISTER'` at once.
+/// - `now_ms()`: the store's clock, constant during a script.
+/// - `int(n)`: an integer as decimal text, exact up to 2^53.
+/// - `registered()`: whether the entity may be written; see `index.rs`. `KEYS[1]` is the entity's `meta`,
+///   `KEYS[2]` its `erased`, `ARGV[1]` and `ARGV[2]` the registration. A script that gets `false` immediately
+///   returns `'REGISTER'`.
 const PRELUDE: &str = include_str!("prelude.lua");
 
-/// Whole milliseconds of a time to live that has passed its check.
+/// Returns the whole milliseconds of a validated time to live.
 pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(limits::TTL_MS_MAX)
 }
 
-/// A script, known to the server by its hash.
+/// A script that the server caches by its hash.
 pub(crate) struct Script {
     text: String,
     hash: String,
@@ -39,19 +40,19 @@ pub(crate) struct Call {
 }
 
 impl Script {
-    /// The script of this text, behind the functions for all.
+    /// Creates the script from this text, preceded by the shared functions.
     pub(crate) fn new(text: &str) -> Self {
         let text = format!("{PRELUDE}\n{text}");
         let hash = redis::Script::new(&text).get_hash().to_owned();
         Self { text, hash }
     }
 
-    /// The command that runs it by its hash.
+    /// Returns the command that runs the script by its hash.
     pub(crate) fn by_hash(&self, call: &Call) -> Cmd {
         call.command("EVALSHA", &self.hash)
     }
 
-    /// The command that runs it by its text, after which the server knows it.
+    /// Returns the command that runs the script by its text, after which the server has it cached.
     pub(crate) fn by_text(&self, call: &Call) -> Cmd {
         call.command("EVAL", &self.text)
     }
@@ -85,12 +86,12 @@ impl Call {
         self.arg(number.to_string())
     }
 
-    /// The key that decides where the call is sent.
+    /// Returns the key that decides where the call is sent.
     pub(crate) fn first_key(&self) -> &[u8] {
         self.keys.first().map_or(&[], |key| key)
     }
 
-    /// Puts keys and arguments before the others.
+    /// Prepends keys and arguments.
     pub(crate) fn preceded_by(&self, keys: &[Bytes], arguments: &[Bytes]) -> Self {
         Self {
             keys: keys.iter().chain(&self.keys).cloned().collect(),
@@ -98,7 +99,7 @@ impl Call {
         }
     }
 
-    /// Puts the keys and arguments of another call behind its own.
+    /// Appends the keys and arguments of another call.
     pub(crate) fn followed_by(mut self, other: &Self) -> Self {
         self.keys.extend_from_slice(&other.keys);
         self.arguments.extend_from_slice(&other.arguments);

@@ -1,11 +1,12 @@
-//! Task boards in Redis: every step is one script, so it is decided and written as a whole.
+//! Task boards in Redis: every step is one script, so its decision and its write are atomic.
 //!
-//! The boards of a conversation share a slot, because settling a conversation is one step; a conversation is thus as
-//! large as one server of a cluster can hold. Leases pass on the server's clock. A claim looks at the heads of two
-//! sorted sets, one of planned tasks and one of tasks whose lease has passed, however many there are.
+//! The boards of a conversation share a slot, because settling a conversation is one step. So a conversation
+//! is limited to the memory of one server of a cluster. Leases expire by the server's clock. A claim reads
+//! the heads of two sorted sets, one of planned tasks and one of tasks by lease expiry, for any number of
+//! tasks.
 //!
-//! Scripts count in floating point, so a board gives up to 2^53 - 1 revisions and tokens and 2^50 - 1 places, and then
-//! refuses with `ResourceExhausted`. One call adds at most 256 MiB of tasks.
+//! Scripts count in floating point. So a board assigns up to 2^53 - 1 revisions and tokens and 2^50 - 1
+//! positions, and then fails with `ResourceExhausted`. One call adds at most 256 MiB of tasks.
 
 mod boards;
 mod conversation;
@@ -36,7 +37,7 @@ const CLAIM: &str = "tasks.claim";
 const RENEW: &str = "tasks.renew_lease";
 
 impl Redis {
-    /// The task boards in `namespace`.
+    /// Returns the task store of `namespace`.
     #[must_use]
     pub fn tasks(&self, namespace: Namespace) -> RedisTaskStore {
         let index = Index::new("tasks", &namespace);
@@ -44,7 +45,7 @@ impl Redis {
     }
 }
 
-/// A [`TaskStore`] on a Redis server or cluster. Made by [`Redis::tasks`].
+/// A [`TaskStore`] on a Redis server or cluster, created by [`Redis::tasks`].
 #[derive(Clone)]
 pub struct RedisTaskStore {
     engine: Engine,

@@ -51,24 +51,23 @@ pub struct S3BlobStore {
     layout: Layout,
     namespace: Namespace,
     capabilities: Capabilities,
-    /// The longest name of an object that the server keeps.
+    /// The maximum length of an object name that the server stores.
     name_bytes_max: usize,
 }
 
 impl S3BlobStore {
-    /// Finds credentials, asks the server for the bucket, and tries out which conditional writes it honours and how
-    /// long its names may be, with a few small objects under `probe/` that are removed again.
+    /// Finds credentials, checks the bucket, and probes which conditional writes the server honors and how
+    /// long its names may be. The probes write a few small objects under `probe/` and remove them again.
     ///
     /// # Errors
-    /// `NotFound` naming `url` where there is no such bucket; `PermissionDenied` for credentials that are missing, wrong
-    /// or may not list the bucket; `InvalidInput` naming `url` for a region or an endpoint that does not fit, or a prefix
-    /// under which the server cannot even keep short keys;
-    /// `Unavailable` or `Timeout` where the server cannot be reached or does not answer, within
-    /// [`response_timeout`](S3Config::response_timeout); `Timeout` where it answers and then takes more than half a
-    /// minute over what is tried out.
+    /// `NotFound` naming `url` if the bucket does not exist; `PermissionDenied` for credentials that are
+    /// missing, wrong or may not list the bucket; `InvalidInput` naming `url` for a wrong region or endpoint,
+    /// or a prefix under which the server cannot store even short keys; `Unavailable` or `Timeout` if the
+    /// server cannot be reached or does not reply within [`response_timeout`](S3Config::response_timeout);
+    /// `Timeout` if it replies but the probes take more than half a minute.
     pub async fn open(config: &S3Config, namespace: Namespace) -> Result<Self> {
         let engine = Arc::new(Engine::open(config).await?);
-        // A probe takes away what it wrote, or leaves it where nobody looks.
+        // A probe removes its objects, or leaves them where no store reads.
         let supported = probe::probe(&engine).await.map_err(|error| error.with_idempotent(true))?;
         let mut capabilities = Capabilities::new(Durability::Process)
             .with(Capability::MultiProcess)
@@ -88,14 +87,14 @@ impl S3BlobStore {
         Ok(Self { engine, layout, namespace, capabilities, name_bytes_max })
     }
 
-    /// The same bucket in another namespace.
+    /// Returns a store on the same bucket with another namespace.
     #[must_use]
     pub fn in_namespace(&self, namespace: Namespace) -> Self {
         let layout = Layout::new(&self.engine.prefix, &namespace, self.name_bytes_max);
         Self { layout, namespace, ..self.clone() }
     }
 
-    /// Refuses to write under a key that the server does not keep.
+    /// Rejects a write to a key that the server cannot store.
     fn check_key_fits(&self, operation: &'static str, key: &BlobKey) -> Result<()> {
         if self.layout.fits(key) {
             return Ok(());
@@ -109,7 +108,7 @@ impl S3BlobStore {
         .with_field("key"))
     }
 
-    /// Finds nothing under a key that the server does not keep.
+    /// Returns not found for a key that the server cannot store.
     fn check_key_may_exist(&self, operation: &'static str, key: &BlobKey) -> Result<()> {
         if self.layout.fits(key) {
             return Ok(());

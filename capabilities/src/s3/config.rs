@@ -1,4 +1,4 @@
-//! What the URL says.
+//! The configuration of a bucket.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -9,23 +9,24 @@ use larder_kernel::{Error, Result};
 use super::key::PREFIX_BYTES_MAX;
 
 const OPERATION: &str = "blobs.open";
-/// How long making a connection may take, unless told otherwise.
+/// Default for the time limit of opening a connection.
 pub const CONNECT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(3);
-/// How long one attempt of a call may take, unless told otherwise.
+/// Default for the time limit of one attempt of a call.
 pub const RESPONSE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
-/// How long the bytes of a blob may stand still, unless told otherwise.
+/// Default for the time that a transfer may make no progress.
 pub const STALL_TIMEOUT_DEFAULT: Duration = Duration::from_secs(20);
-/// Longest time that a timeout may be set to: an hour.
+/// The maximum of a timeout: one hour.
 const TIMEOUT_MS_MAX: u64 = 3600 * 1000;
 const FORM: &str = "write `s3://bucket/prefix?region=…` or `s3://ACCESS_KEY:SECRET_KEY@bucket?endpoint=http://127.0.0.1:3900`, \
                     with `%`-escapes for what is special in the keys (`/` is `%2F`, `+` is `%2B`)";
 
-/// Where the objects are, and how to get at them.
+/// The location of the objects and the access to them.
 ///
 /// ```
 /// use larder_capabilities::s3::S3Config;
 ///
-/// let config = S3Config::from_url("s3://AKID:s3cret@files/app?endpoint=http://127.0.0.1:3900&region=garage")?;
+/// let config =
+///     S3Config::from_url("s3://AKID:s3cret@files/app?endpoint=http://127.0.0.1:3900&region=garage")?;
 /// assert!(!format!("{config:?}").contains("s3cret"));
 /// # Ok::<(), larder_kernel::Error>(())
 /// ```
@@ -35,20 +36,21 @@ pub struct S3Config {
     pub(crate) bucket: String,
     /// Empty, or ending in `/`.
     pub(crate) prefix: String,
-    /// The server, where it is not AWS: `AWS_ENDPOINT_URL_S3` or `AWS_ENDPOINT_URL` where it is not given.
+    /// The server, if it is not AWS. Defaults to `AWS_ENDPOINT_URL_S3` or `AWS_ENDPOINT_URL`.
     pub endpoint: Option<String>,
-    /// The region: `AWS_REGION` or the profile's where it is not given, and `us-east-1` at an endpoint of one's own.
+    /// The region. Defaults to `AWS_REGION` or the region of the profile, and to `us-east-1` with a custom
+    /// endpoint.
     pub region: Option<String>,
-    /// Whether the bucket is named in the path instead of the host; where it is not given, at endpoints of one's own.
+    /// True to name the bucket in the path instead of the host. Defaults to true with a custom endpoint.
     pub path_style: Option<bool>,
-    /// Whether an endpoint on another machine may be spoken to without TLS.
+    /// True to allow an endpoint without TLS on another machine.
     pub allow_http: bool,
-    /// How long making a connection may take.
+    /// The time limit of opening a connection.
     pub connect_timeout: Duration,
-    /// How long one attempt of a call may take before the answer begins; all attempts together may take three times as
-    /// long. What sends, copies or puts together many bytes is given more.
+    /// The time limit of one attempt of a call until the reply begins. All attempts together may take three
+    /// times as long. Calls that send, copy or assemble many bytes have a longer limit.
     pub response_timeout: Duration,
-    /// How long the bytes of a blob may stand still on their way.
+    /// The time that a transfer may make no progress.
     pub stall_timeout: Duration,
 }
 
@@ -69,7 +71,7 @@ impl fmt::Debug for S3Config {
 }
 
 impl S3Config {
-    /// The query parameters of a URL.
+    /// The query parameters that a URL accepts.
     pub const PARAMETERS: &'static [&'static str] = &[
         "endpoint",
         "region",
@@ -80,10 +82,10 @@ impl S3Config {
         "stall_timeout_ms",
     ];
 
-    /// A bucket, with everything else from the environment.
+    /// Creates the configuration of a bucket. All other settings come from the environment.
     ///
     /// # Errors
-    /// `InvalidInput` naming `url` for a name that no bucket can have.
+    /// `InvalidInput` naming `url` for an invalid bucket name.
     pub fn new(bucket: impl Into<String>) -> Result<Self> {
         let bucket = bucket.into();
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
@@ -104,7 +106,7 @@ impl S3Config {
         })
     }
 
-    /// Sets access key and secret key, instead of those of the environment.
+    /// Sets the access key and the secret key, instead of those of the environment.
     #[must_use]
     pub fn with_keys(mut self, access_key: impl Into<String>, secret_key: impl Into<String>) -> Self {
         self.keys = Some((access_key.into(), secret_key.into()));
@@ -114,11 +116,11 @@ impl S3Config {
     /// Keeps all objects under a prefix of the bucket.
     ///
     /// # Errors
-    /// `InvalidInput` naming `url` for a prefix over 128 bytes or of other characters than letters, digits, `.`, `_`,
-    /// `-`, `~`, `@` and `/`, or with an empty segment.
+    /// `InvalidInput` naming `url` for a prefix over 128 bytes, with an empty segment, or with characters
+    /// other than letters, digits, `.`, `_`, `-`, `~`, `@` and `/`.
     pub fn with_prefix(mut self, prefix: &str) -> Result<Self> {
         let prefix = prefix.trim_end_matches('/');
-        // Without `=` no prefix reaches into the namespaces of a store at a shorter one.
+        // Without `=`, no prefix can reach into the namespaces of a store with a shorter prefix.
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-~@/".contains(&byte);
         let segments = prefix.split('/').all(|segment| !matches!(segment, "" | "." | ".."));
         if prefix.len() > PREFIX_BYTES_MAX || !(prefix.is_empty() || segments) || !prefix.bytes().all(allowed)
@@ -134,11 +136,11 @@ impl S3Config {
 
     /// Reads a URL: `s3://ACCESS_KEY:SECRET_KEY@bucket/prefix?parameter=value`.
     ///
-    /// Keys may be left out; then the environment (`AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_SESSION_TOKEN`),
-    /// the profile files, web identity and the instance's role are asked in turn. Parameters: `endpoint`, `region`,
-    /// `path_style=true|false`, `allow_http=true|false`, `connect_timeout_ms`, `response_timeout_ms`,
-    /// `stall_timeout_ms`. An endpoint without TLS must be on this machine unless
-    /// `allow_http=true`.
+    /// The keys are optional. Without them, the credentials come from the first of these that has some: the
+    /// environment (`AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_SESSION_TOKEN`), the profile files,
+    /// web identity, the role of the instance. Parameters: `endpoint`, `region`, `path_style=true|false`,
+    /// `allow_http=true|false`, `connect_timeout_ms`, `response_timeout_ms`, `stall_timeout_ms`. An endpoint
+    /// without TLS must be on this machine unless `allow_http=true`.
     ///
     /// # Errors
     /// `InvalidInput` naming `url` for a malformed URL, an unknown parameter or a value out of range.
@@ -149,7 +151,7 @@ impl S3Config {
             _ => return Err(invalid(format!("is no `s3://` URL; {FORM}"))),
         };
         let (keys, place) = match rest.rsplit_once('@') {
-            // An `@` may stand in the prefix, but not before a `/`.
+            // The prefix may contain an `@`, but the keys contain no `/`.
             Some((keys, place)) if !keys.contains('/') => (Some(keys), place),
             Some((keys, _)) if keys.contains(':') => return Err(invalid(format!("is malformed; {FORM}"))),
             _ => (None, rest),
@@ -207,7 +209,7 @@ impl S3Config {
     }
 }
 
-/// Refuses an endpoint that is none, and one that would show the signature to a network.
+/// Rejects an invalid endpoint, and one that would expose the signature to a network.
 pub(crate) fn check_endpoint(endpoint: &str, allow_http: bool) -> Result<()> {
     let (tls, place) = match endpoint.split_once("://") {
         Some(("https", place)) => (true, place),
@@ -228,7 +230,7 @@ pub(crate) fn check_endpoint(endpoint: &str, allow_http: bool) -> Result<()> {
     }
 }
 
-/// The host of `host`, `host:port` or `[address]:port`, a path allowed behind.
+/// Returns the host of `host`, `host:port` or `[address]:port`, each with an optional path.
 fn host_of(place: &str) -> Option<&str> {
     let (place, path) = place.split_once('/').unwrap_or((place, ""));
     let (host, port) = match place.strip_prefix('[') {
@@ -260,7 +262,7 @@ fn decode(text: &str) -> Option<String> {
         let mut digit = || rest.next().and_then(|digit| char::from(digit).to_digit(16));
         bytes.push(u8::try_from(digit()? * 16 + digit()?).ok()?);
     }
-    // Keys travel in a header.
+    // Keys are sent in a header.
     String::from_utf8(bytes).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_graphic()))
 }
 

@@ -1,5 +1,5 @@
-//! What an operator wants to know of a bucket. Which conditional writes it honours only trying tells, so small objects are
-//! written under `probe/` and removed again; nothing else is changed.
+//! The diagnosis of a bucket. Only a trial shows which conditional writes the server honors. So small objects
+//! are written under `probe/` and removed again; nothing else is changed.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -20,9 +20,9 @@ use crate::diagnose::{Check, Findings, clock, failed_to_connect, round_trip};
 const OPERATION: &str = "s3.diagnose";
 const PINGS: u32 = 5;
 const PING_SLOW: Duration = Duration::from_millis(200);
-/// An upload in parts that is as old as this was left behind.
+/// The age from which a multipart upload counts as left behind.
 const UPLOAD_AGE: Duration = Duration::from_secs(24 * 3600);
-/// HTTP tells whole seconds.
+/// The resolution of HTTP dates.
 const DATE_GRAIN: Duration = Duration::from_secs(1);
 
 const REACH: &str = "without the bucket there is no store";
@@ -36,7 +36,7 @@ const VERSIONS: &str = "without versions what is overwritten or deleted by mista
 const TLS: &str = "without TLS whoever is on the network reads and changes what is stored";
 const DURABLE: &str = "what an acknowledged write survives";
 
-/// Looks at the bucket.
+/// Diagnoses the bucket.
 pub(crate) async fn diagnose(config: &S3Config, findings: &Findings) {
     findings.add(tls(config));
     let engine = match Engine::open(config).await {
@@ -72,7 +72,7 @@ fn tls(config: &S3Config) -> Check {
     if endpoint.starts_with("https://") {
         return Check::ok("tls", "TLS, and the certificate is valid for the name", TLS);
     }
-    // Plain HTTP is refused elsewhere unless it is allowed in so many words.
+    // On other machines plain HTTP needs an explicit permission.
     if super::config::check_endpoint(&endpoint, false).is_ok() {
         Check::ok("tls", "none, within this machine", TLS)
     } else {
@@ -85,7 +85,7 @@ fn tls(config: &S3Config) -> Check {
     }
 }
 
-/// Keeps the time that the server's last answer bore.
+/// Stores the date of the server's last response.
 #[derive(Debug, Clone, Default)]
 struct Dates(Arc<Mutex<Option<Duration>>>);
 
@@ -108,7 +108,7 @@ impl Intercept for Dates {
     }
 }
 
-/// The clock and the time of an answer, by the smallest of listings.
+/// Returns the checks of clock and round-trip time, from the smallest possible listing.
 async fn times(engine: &Engine) -> Vec<Check> {
     let (dates, mut took, mut skew) = (Dates::default(), Vec::new(), None);
     for _ in 0..PINGS {
@@ -146,10 +146,10 @@ async fn versions(engine: &Engine) -> Check {
     }
 }
 
-/// A question that not every server, or not every user, gets an answer to.
+/// Returns the check for a request that some servers do not support or some users may not send.
 fn unasked<E: ProvideErrorMetadata>(name: &'static str, error: &SdkError<E>, why: &'static str) -> Check {
     match status(error) {
-        // Some answer with a success that says nothing.
+        // Some reply with success and an empty result.
         Some(200..=299 | 400 | 404 | 405 | 501) => Check::ok(name, "the server has no such thing", why),
         Some(401 | 403) => Check::ok(name, "the credentials may not ask", why),
         _ => Check::unknown(name, &failed(OPERATION, Effect::Read, error), why),

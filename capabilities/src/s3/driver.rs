@@ -9,8 +9,8 @@ use super::{S3BlobStore, S3Config};
 use crate::diagnose::Findings;
 use crate::driver::{BackendUrl, Connection, Driver, Location, OPERATION, StoresRequest};
 
-/// Opens `s3://ACCESS_KEY:SECRET_KEY@bucket/prefix`; without keys the environment is asked, as other AWS clients do.
-/// [`S3Config::from_url`] lists the parameters.
+/// Opens `s3://ACCESS_KEY:SECRET_KEY@bucket/prefix`. Without keys the environment is used, as in other AWS
+/// clients. [`S3Config::from_url`] lists the parameters.
 #[derive(Debug, Clone, Copy)]
 pub struct S3Driver;
 

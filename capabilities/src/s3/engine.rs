@@ -1,4 +1,4 @@
-//! The client, and how it is opened.
+//! The client and its configuration.
 
 use std::time::Duration;
 
@@ -20,31 +20,33 @@ use super::failure::{Effect, failed};
 
 pub(crate) const OPEN: &str = "blobs.open";
 
-/// How long credentials may take to be found: the role of an instance is asked over the network.
+/// The time limit of finding credentials: the role of an instance is requested over the network.
 const CREDENTIALS_TIMEOUT: Duration = Duration::from_secs(15);
-/// Attempts of a call, in the SDK's standard mode: backing off, and by a common retry budget so that a server in trouble is
-/// not asked ever more.
+/// The maximum number of attempts of a call in the SDK's standard mode: with backoff, and with a shared retry
+/// budget so that a failing server is not overloaded.
 const ATTEMPTS: u32 = 5;
-/// The same of the first call of an opening: who waits for it wants to know soon.
+/// The maximum number of attempts of the first call of an opening, which must fail soon.
 const OPENING_ATTEMPTS: u32 = 3;
-/// How many times an attempt's time all attempts of a call may take together.
+/// The time limit of all attempts of a call, as a multiple of the limit of one attempt.
 const ATTEMPTS_TIME: u32 = 3;
-/// The slowest connection for which the time allowed for a body is reckoned.
+/// The assumed minimum bandwidth, from which the time limit of a body is computed.
 const SLOWEST_BYTES_PER_SECOND: u64 = 64 * 1024;
-/// Bytes that this machine's buffers take before the network does, and how quickly it takes those at least: a slower one
-/// has smaller buffers.
+/// The bytes that this machine's buffers take before the network does.
 const BUFFERED_BYTES_MAX: u64 = 4 * 1024 * 1024;
+/// The assumed minimum rate at which the network empties the buffers. A slower machine has smaller buffers.
 const BUFFERED_BYTES_PER_SECOND: u64 = 1024 * 1024;
-/// How long the server may take over what it does with many bytes at once, completing an upload or copying: at least, per
-/// byte, and at most.
+/// The minimum time limit of work on the server with many bytes, such as completing an upload or copying.
 const SERVER_WORK_MIN: Duration = Duration::from_secs(60);
+/// The assumed minimum rate of such work.
 const SERVER_WORK_BYTES_PER_SECOND: u64 = 32 * 1024 * 1024;
+/// The maximum time limit of such work.
 const SERVER_WORK_MAX: Duration = Duration::from_secs(600);
 
-/// What every call needs.
+/// The shared state of all calls.
 pub(crate) struct Engine {
     pub(crate) client: Client,
-    /// A client that never retries, for conditional writes: a retry would fail on the effect of the first attempt.
+    /// A client that never retries, for conditional writes: a retry would fail on the effect of the first
+    /// attempt.
     pub(crate) client_without_retry: Client,
     pub(crate) bucket: String,
     pub(crate) prefix: String,
@@ -60,7 +62,7 @@ struct Timeouts {
 }
 
 impl Engine {
-    /// Makes the client, and asks the server for the bucket.
+    /// Creates the client and checks the bucket.
     pub(crate) async fn open(config: &S3Config) -> Result<Self> {
         let conf = client_config(config).await?;
         let once = conf.clone().retry_config(RetryConfig::disabled()).build();
@@ -71,7 +73,7 @@ impl Engine {
             prefix: config.prefix.clone(),
             timeouts: Timeouts::of(config),
         };
-        // Unlike a HEAD, a listing is refused with a code that tells what is wrong.
+        // Unlike a HEAD, a rejected listing returns an error code.
         let request =
             engine.client.list_objects_v2().bucket(&engine.bucket).prefix(&engine.prefix).max_keys(1);
         let response = engine.timeouts.response;
@@ -93,25 +95,26 @@ impl Engine {
         Ok(engine)
     }
 
-    /// The times allowed for a call that sends this many bytes.
+    /// Returns the time limits of a call that sends this many bytes.
     pub(crate) fn sending(&self, bytes: u64) -> Builder {
         let attempt = self.timeouts.response + Duration::from_secs(bytes / SLOWEST_BYTES_PER_SECOND);
         self.timeouts.allow(attempt, attempt * ATTEMPTS_TIME)
     }
 
-    /// The times allowed for a call in which the server does something with this many bytes.
+    /// Returns the time limits of a call in which the server processes this many bytes.
     pub(crate) fn server_work(&self, bytes: u64) -> Builder {
         let work = SERVER_WORK_MIN + Duration::from_secs(bytes / SERVER_WORK_BYTES_PER_SECOND);
         let all = work.min(SERVER_WORK_MAX).max(self.timeouts.response);
         self.timeouts.allow(all, all)
     }
 
-    /// How long a transfer may go on without any bytes moving.
+    /// Returns how long a transfer may make no progress.
     pub(crate) fn progress_timeout(&self) -> Duration {
         self.timeouts.progress
     }
 
-    /// How long the server may take to answer once it has all bytes, and for them to get there: some lie in buffers.
+    /// Returns how long the server may take to reply after the whole body is sent, including the transfer of
+    /// bytes in buffers.
     pub(crate) fn last_answer(&self, bytes: u64) -> Duration {
         let buffered = Duration::from_secs(bytes.min(BUFFERED_BYTES_MAX) / BUFFERED_BYTES_PER_SECOND);
         self.timeouts.progress.max(self.timeouts.response) + buffered
@@ -127,7 +130,7 @@ impl Timeouts {
         }
     }
 
-    /// For one call: its attempts, and all of them.
+    /// Sets the time limits of one attempt and of all attempts of a call.
     fn allow(&self, attempt: Duration, all: Duration) -> Builder {
         aws_sdk_s3::Config::builder().timeout_config(self.sdk_config(attempt, all))
     }
@@ -169,23 +172,23 @@ async fn client_config(config: &S3Config) -> Result<Builder> {
         return Err(Error::invalid(OPEN, "url", "names no region, nor does the environment; add `region=`"));
     }
     find_credentials(&shared).await?;
-    // A profile may name one, too, and what it names is held to the same rules.
+    // A profile may name an endpoint too; the same rules apply to it.
     let endpoint = match endpoint.or_else(|| shared.endpoint_url().map(str::to_owned)) {
         Some(endpoint) => check_endpoint(&endpoint, config.allow_http).map(|()| Some(endpoint))?,
         None => None,
     };
     let path_style = config.path_style.unwrap_or(endpoint.is_some());
-    // Checksums of the SDK's own choice are unknown to many servers. What goes over a network goes through TLS.
+    // Many servers do not support the SDK's default checksums. On a network, TLS protects the bytes.
     let mut builder = Builder::from(&shared)
         .request_checksum_calculation(RequestChecksumCalculation::WhenRequired)
         .response_checksum_validation(ResponseChecksumValidation::WhenRequired)
         .force_path_style(path_style);
-    // Also where there is none: what a profile says of this service alone is not taken over unseen.
+    // Set even if it is `None`, so that a service-specific endpoint of a profile is never used unchecked.
     builder.set_endpoint_url(endpoint);
     Ok(builder)
 }
 
-/// The endpoint of the URL, else that of the environment.
+/// Returns the endpoint of the URL, otherwise that of the environment.
 pub(super) fn endpoint(config: &S3Config) -> Result<Option<String>> {
     let from_environment = || {
         ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"]
@@ -199,7 +202,7 @@ pub(super) fn endpoint(config: &S3Config) -> Result<Option<String>> {
     Ok(endpoint)
 }
 
-/// Finds credentials now, so that their lack is told as such.
+/// Finds credentials now, so that missing credentials get a specific error.
 async fn find_credentials(shared: &aws_config::SdkConfig) -> Result<()> {
     let denied = |message| Error::new(ErrorKind::PermissionDenied, OPEN, message).with_field("url");
     const NONE: &str = "no credentials are found; write them into the URL as `s3://ACCESS_KEY:SECRET_KEY@bucket`, or \

@@ -1,28 +1,28 @@
-//! What can go wrong between here and the server, and what the caller is told.
+//! Failures of a call to the server, and their translation to the caller's error.
 //!
-//! The SDK's errors carry requests, headers and the server's text, in which keys and credentials may stand; only the
-//! code and the status are read, and nothing of it is attached as a source.
+//! The SDK's errors contain requests, headers and the server's text, which may include keys and credentials.
+//! Only the code and the status are read, and no part of the error is attached as a source.
 
 use aws_sdk_s3::error::{ProvideErrorMetadata, SdkError};
 use larder_kernel::{Error, ErrorKind, Outcome};
 
-/// What a call does if it takes place, which is what a lost answer leaves open.
+/// The effect of a call if it happens. A lost response leaves open whether it happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effect {
-    /// Nothing.
+    /// No effect.
     Read,
     /// A write that may be repeated.
     Repeatable,
-    /// A write that may not: its condition would meet its own effect.
+    /// A write that may not be repeated: its condition would fail on its effect.
     Once,
 }
 
-/// The status of the server's answer, where there was one.
+/// Returns the status of the server's response, if one arrived.
 pub(crate) fn status<E>(error: &SdkError<E>) -> Option<u16> {
     error.raw_response().map(|response| response.status().as_u16())
 }
 
-/// The code of the server's answer, where it gave one.
+/// Returns the code of the server's response, if it has one.
 pub(crate) fn code<E: ProvideErrorMetadata>(error: &SdkError<E>) -> Option<&str> {
     error.as_service_error().and_then(ProvideErrorMetadata::code)
 }
@@ -30,18 +30,18 @@ pub(crate) fn code<E: ProvideErrorMetadata>(error: &SdkError<E>) -> Option<&str>
 const NOT_ALLOWED: &str = "the credentials do not allow this in the bucket; check access key and secret key, and grant `s3:ListBucket`, \
                            `s3:GetObject`, `s3:PutObject`, `s3:DeleteObject` and those of uploads in parts";
 
-/// A blob whose bytes stood still on their way for longer than they may.
+/// Returns the error of a transfer without progress beyond the limit.
 pub(crate) fn progress_timed_out(operation: &'static str, effect: Effect) -> Error {
     let message = "the bytes stood still for too long; check the network, or raise `stall_timeout_ms=`";
     finish(Error::new(ErrorKind::Timeout, operation, message), Outcome::Unknown, effect)
 }
 
-/// Stored data that does not read back.
+/// Returns the error for stored data that cannot be read back.
 pub(crate) fn corrupt(operation: &'static str) -> Error {
     Error::new(ErrorKind::Corrupt, operation, "what the server tells of the blob makes no sense")
 }
 
-/// The error that the caller of `operation` gets.
+/// Returns the error for the caller of `operation`.
 pub(crate) fn failed<E: ProvideErrorMetadata>(
     operation: &'static str,
     effect: Effect,
@@ -63,7 +63,7 @@ pub(crate) fn failed<E: ProvideErrorMetadata>(
                  `response_timeout_ms=`",
             Unknown,
         ),
-        // Also what a connection tells that ended with its runtime, whatever it had sent by then.
+        // Also the error of a connection that ended with its runtime, whether it had sent the request or not.
         SdkError::DispatchFailure(failure) if failure.is_user() => {
             (ErrorKind::Unexpected, "the request could not be made, or its runtime ended", Unknown)
         }
@@ -83,7 +83,7 @@ fn finish(error: Error, outcome: Outcome, effect: Effect) -> Error {
     error.with_outcome(outcome).with_idempotent(effect != Effect::Once)
 }
 
-/// Whether a server that answers with this code has not begun with the request.
+/// Returns true if a server that replies with this code has not begun to process the request.
 pub(crate) fn turned_away(code: &str) -> bool {
     matches!(code, "SlowDown" | "ServiceUnavailable" | "ThrottlingException" | "TooManyRequests")
 }
@@ -91,8 +91,8 @@ pub(crate) fn turned_away(code: &str) -> bool {
 fn from_answer(operation: &'static str, effect: Effect, code: &str, status: Option<u16>) -> Error {
     let status = status.unwrap_or_default();
     let (kind, message) = by_code(code).unwrap_or_else(|| by_status(status));
-    // A server that answers with a failure of its own may have written before it failed; one that turns the request
-    // away has not. An upload that is gone may have been completed by an attempt whose answer was lost.
+    // A server that fails may have written before; one that rejects the request has not. A missing upload may
+    // have been completed by an attempt whose response was lost.
     let outcome = match kind {
         ErrorKind::Unavailable | ErrorKind::Timeout | ErrorKind::Unexpected
             if status >= 500 && !turned_away(code)

@@ -1,55 +1,58 @@
-//! Names of objects: how namespaces and keys become the names of S3 objects, and back.
+//! Object names: the mapping of namespaces and keys to names of S3 objects, and back.
 //!
 //! ```text
 //! prefix/n=default/k/reports/q1.pdf!     the blob `reports/q1.pdf` of the namespace `default`
 //! prefix/n=default/k/reports!            the blob `reports`
-//! prefix/n=default/x/RKVgR5Q-!           a blob whose key holds something else than plain characters
+//! prefix/n=default/x/RKVgR5Q-!           a blob whose key holds other than plain characters
 //! prefix/x=RKVg/k/a!                     the blob `a` of a namespace with such a name
-//! prefix/probe/…                         what the store writes while it finds out what the server honours
+//! prefix/probe/…                         the temporary objects of the probe
 //! ```
 //!
-//! **Why not the key itself.** S3 takes any UTF-8 for a name, its servers do not: a listing is XML, which has no way to
-//! write most control characters; proxies and servers undo escapes once too often (`%2F`, `+`) or tidy paths (`\`, a
-//! space at an end); a server that keeps objects as files can hold neither `a` beside `a/b` nor a segment over 255
-//! bytes. So names here are made of a few characters that no server is known to touch.
+//! **Names that differ from keys.** S3 accepts any UTF-8 as a name, but compatible servers do not. A listing
+//! is XML, which cannot represent most control characters. Proxies and servers decode escapes once too often
+//! (`%2F`, `+`) or normalize paths (`\`, a space at the end). A server that stores objects as files can hold
+//! neither both `a` and `a/b` nor a segment over 255 bytes. So names consist of a few characters that no
+//! server is known to change.
 //!
-//! **Why two trees.** The listing of a server must give the order of the keys' bytes, so the names must keep that order.
-//! An encoding that keeps the order and leaves ordinary keys readable can double the worst ones, and 512 bytes of key
-//! with 128 of namespace must fit the 1,024 that S3 allows. So keys of plain characters stand as they are under `k/`,
-//! and all others under `x/` in groups of six bits whose digits are in the order of ASCII: 683 characters at most. Both
-//! trees are in the order of the keys, and a listing merges them.
+//! **Two trees.** The server's listing must return the order of the keys' bytes, so the names must keep that
+//! order. An encoding that keeps the order and leaves ordinary keys readable can double the worst keys. But
+//! 512 bytes of key with 128 of namespace must fit the 1,024 that S3 allows. So keys of plain characters are
+//! unchanged under `k/`. All other keys are under `x/` in groups of six bits, whose digits are in the order
+//! of ASCII: 683 characters at most. Both trees are in the order of the keys, and a listing merges them.
 //!
-//! **Why the `!`.** It ends each name and sorts before every character that a name may hold, `/` included: so `a!` comes
-//! before `a/b!` and `a-b!`, as `a` does before `a/b` and `a-b`, and no object is the folder of another. Under `x/` a `/`
-//! after every 128 digits keeps the segments short; as it always stands at the same places, it does not touch the order.
+//! **The end mark.** A `!` ends each name and sorts before every character that a name may contain, including
+//! `/`. So `a!` comes before `a/b!` and `a-b!`, as `a` does before `a/b` and `a-b`, and no object is the
+//! folder of another. Under `x/` a `/` after every 128 digits keeps the segments short. It is always at the
+//! same positions, so it does not change the order.
 //!
-//! **Names too long for the server.** Some servers keep only shorter names than S3 does: one that puts a name in base64
-//! into the name of one file ends at some 130 bytes. `blob/key_limit_probe.rs` finds the limit, and a key whose name breaks it is
-//! refused before anything is sent.
+//! **Names too long for the server.** Some servers store only shorter names than S3 does. For example, a
+//! server that encodes a name in base64 as the name of one file allows some 130 bytes.
+//! `blob/key_limit_probe.rs` finds the limit, and a key with a longer name is rejected before a request is
+//! sent.
 
 use larder_kernel::limits::{
     BLOB_SHORT_KEY_BYTES_MAX, BLOB_SHORT_NAMESPACE_BYTES_MAX, ID_BYTES_MAX, NAMESPACE_BYTES_MAX,
 };
 use larder_kernel::{BlobKey, Namespace};
 
-/// Longest prefix in a bucket: with it the longest name stays under 1,024 bytes.
+/// The maximum length of a prefix in a bucket: with it the longest name stays under 1,024 bytes.
 pub(crate) const PREFIX_BYTES_MAX: usize = 128;
 
-/// Ends every name; sorts before all that a name holds.
+/// The end mark of every name; it sorts before all other characters of a name.
 const END: char = '!';
-/// Longest segment of a plain key, with its end: file systems allow 255.
+/// The maximum length of a segment of a plain key, with its end mark: file systems allow 255.
 pub(crate) const SEGMENT_BYTES_MAX: usize = 200;
-/// Digits in one segment under `x/`: 96 bytes of key.
+/// The number of digits in one segment under `x/`: 96 bytes of key.
 const PIECE_DIGITS: usize = 128;
-/// Six bits each, in the order of ASCII.
+/// The digits of six bits each, in the order of ASCII.
 const DIGITS: &[u8; 64] = b"-0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz";
 
-/// Whether a character stands for itself. All of them sort after [`END`].
+/// Returns true if a character is unchanged in a name. All such characters sort after [`END`].
 fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-./=@_~".contains(&byte)
 }
 
-/// Whether the whole key stands as it is.
+/// Returns true if the whole key is unchanged in its name.
 fn is_plain_key(key: &str) -> bool {
     key.bytes().all(is_plain) && key.split('/').all(|segment| segment.len() <= SEGMENT_BYTES_MAX)
 }
@@ -61,27 +64,28 @@ pub(crate) enum Tree {
     Packed,
 }
 
-/// Where to begin and what to ask for in the listing of one tree.
+/// The start and the prefix of a listing of one tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Scan {
     pub(crate) tree: Tree,
-    /// All names of interest begin so.
+    /// The prefix of all relevant names.
     pub(crate) prefix: String,
-    /// Names up to this one are of no interest.
+    /// The greatest name before the relevant ones.
     pub(crate) after: Option<String>,
 }
 
-/// The longest name of all under a prefix.
+/// Returns the length of the longest possible name under a prefix.
 pub(crate) const fn longest_name(prefix: &str) -> usize {
     name_bytes(prefix, NAMESPACE_BYTES_MAX, ID_BYTES_MAX)
 }
 
-/// The longest name of a key that every store keeps.
+/// Returns the length of the longest name of a key that every store supports.
 pub(crate) const fn longest_short_name(prefix: &str) -> usize {
     name_bytes(prefix, BLOB_SHORT_NAMESPACE_BYTES_MAX, BLOB_SHORT_KEY_BYTES_MAX)
 }
 
-/// The longest name that a namespace and a key of these lengths can have: both packed, which is longer than plain.
+/// Returns the length of the longest name for a namespace and a key of these lengths: both packed, which is
+/// longer than plain.
 const fn name_bytes(prefix: &str, namespace: usize, key: usize) -> usize {
     let (namespace, key) = ((namespace * 8).div_ceil(6), (key * 8).div_ceil(6));
     prefix.len() + "x=/".len() + namespace + "x/!".len() + key + key / PIECE_DIGITS
@@ -91,12 +95,12 @@ const fn name_bytes(prefix: &str, namespace: usize, key: usize) -> usize {
 #[derive(Clone)]
 pub(crate) struct Layout {
     root: String,
-    /// The longest name that the server keeps.
+    /// The maximum length of a name that the server stores.
     name_bytes_max: usize,
 }
 
 impl Layout {
-    /// The namespace's place under the prefix of the URL, which is empty or ends in `/`.
+    /// Creates the names of a namespace under the prefix of the URL, which is empty or ends in `/`.
     pub(crate) fn new(prefix: &str, namespace: &Namespace, name_bytes_max: usize) -> Self {
         let text = namespace.as_str();
         let plain = text.bytes().all(|byte| is_plain(byte) && byte != b'/');
@@ -104,12 +108,12 @@ impl Layout {
         Self { root: format!("{prefix}{segment}/"), name_bytes_max }
     }
 
-    /// Whether the server keeps the name of the blob's object.
+    /// Returns true if the server can store the name of the blob's object.
     pub(crate) fn fits(&self, key: &BlobKey) -> bool {
         self.object(key).len() <= self.name_bytes_max
     }
 
-    /// With what all names of the namespace begin, and no others.
+    /// Returns the prefix of all names of the namespace, and of no others.
     pub(crate) fn root(&self) -> &str {
         &self.root
     }
@@ -122,7 +126,7 @@ impl Layout {
         format!("{}{folder}", self.root)
     }
 
-    /// The name of the object that holds the blob.
+    /// Returns the name of the object that holds the blob.
     pub(crate) fn object(&self, key: &BlobKey) -> String {
         let key = key.as_str();
         if is_plain_key(key) {
@@ -132,19 +136,20 @@ impl Layout {
         }
     }
 
-    /// The key of the blob that an object of the tree holds; `None` for an object that this store did not write.
+    /// Returns the key of the blob that an object of the tree holds; `None` for an object that this store did
+    /// not write.
     pub(crate) fn key(&self, tree: Tree, object: &str) -> Option<BlobKey> {
         let name = object.strip_prefix(&self.tree(tree))?.strip_suffix(END)?;
         let key = match tree {
             Tree::Plain => BlobKey::new(name).ok()?,
             Tree::Packed => BlobKey::new(String::from_utf8(unpack(&name.replace('/', ""))?).ok()?).ok()?,
         };
-        // Only the one spelling that `object` writes is a name of this store.
+        // Only the spelling that `object` produces is a name of this store.
         (self.object(&key) == object).then_some(key)
     }
 
-    /// What to list in which trees for the keys that begin with `prefix` and come after `after`. A scan may find a few
-    /// keys more, which the caller leaves out, and never one less.
+    /// Returns the scans of the trees for the keys that begin with `prefix` and come after `after`. A scan
+    /// may return a few extra keys, which the caller drops, but it never misses one.
     pub(crate) fn scans(&self, prefix: &str, after: Option<&BlobKey>) -> Vec<Scan> {
         let after = after.map(BlobKey::as_str).filter(|after| *after >= prefix);
         let plain = prefix.bytes().all(is_plain).then(|| self.scan_plain(prefix, after));
@@ -155,7 +160,7 @@ impl Layout {
         let tree = self.tree(Tree::Plain);
         let after = after.map(|after| {
             let plain = after.bytes().position(|byte| !is_plain(byte)).unwrap_or(after.len());
-            // Up to the first character that no name here holds; from there on the caller leaves out.
+            // Up to the first character that no name contains; from there on the caller filters.
             let end = if plain == after.len() { "!" } else { "" };
             format!("{tree}{}{end}", after.get(..plain).unwrap_or_default())
         });
@@ -165,19 +170,20 @@ impl Layout {
     fn scan_packed(&self, prefix: &str, after: Option<&str>) -> Scan {
         let tree = self.tree(Tree::Packed);
         let digits = pack(prefix.as_bytes());
-        // The last digit may hold fewer than six bits of the prefix; the others are those of all keys that begin with it.
+        // The last digit may hold fewer than six bits of the prefix; the digits before it are the same in all
+        // keys that begin with the prefix.
         let whole = cut(digits.get(..prefix.len() * 8 / 6).unwrap_or_default());
         let after = match after {
             Some(after) => Some(format!("{tree}{}{END}", cut(&pack(after.as_bytes())))),
             None if prefix.is_empty() => None,
-            // Without its end the prefix sorts right before itself as a key.
+            // Without its end mark, the prefix sorts directly before the name of the key that equals it.
             None => Some(format!("{tree}{}", cut(&digits))),
         };
         Scan { tree: Tree::Packed, prefix: format!("{tree}{whole}"), after }
     }
 }
 
-/// Six bits a digit, the last filled up with zeros.
+/// Encodes six bits in each digit, the last filled up with zeros.
 fn pack(bytes: &[u8]) -> String {
     let mut digits = String::with_capacity(bytes.len() * 4 / 3 + 2);
     let (mut held, mut bits) = (0_u32, 0_u32);
@@ -217,7 +223,7 @@ fn unpack(digits: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Puts a `/` after every full piece of digits.
+/// Inserts a `/` after every full piece of digits.
 fn cut(digits: &str) -> String {
     let mut name = String::with_capacity(digits.len() + digits.len() / PIECE_DIGITS);
     for (at, digit) in digits.chars().enumerate() {
@@ -237,7 +243,7 @@ mod tests {
         Layout::new("", &Namespace::new("n").unwrap(), usize::MAX)
     }
 
-    /// Keys of all kinds: short and long, plain and not, with bytes at both ends of the range.
+    /// Returns keys of all kinds: short and long, plain and not, with bytes at both ends of the range.
     fn keys() -> Vec<String> {
         let alphabet =
             ["a", "b", "A", "0", "-", ".", "/", "_", "~", "!", " ", "\u{1}", "é", "\u{10ffff}", "%", "z"];
@@ -246,7 +252,7 @@ mod tests {
         for round in 0..4_000_usize {
             let mut key = String::new();
             let length = [2, 3, 5, 17, 95, 96, 97, 130, 300][round % 9];
-            // Keys that begin alike, so that every difference in the order shows.
+            // Keys with a common prefix, so that every difference in the order is tested.
             if round % 3 == 0 {
                 key.push_str(keys.get(round % keys.len()).map_or("", String::as_str));
             }

@@ -1,21 +1,22 @@
-//! How a database is opened.
+//! The configuration of a database.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// How long a call waits for a lock that another process holds, unless told otherwise.
+/// Default for the time that a call waits for a lock of another process.
 pub const BUSY_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
 
-/// When SQLite flushes to stable storage.
+/// The moment at which SQLite flushes to stable storage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Synchronous {
-    /// At every commit: an acknowledged write survives the loss of power.
+    /// At every commit: an acknowledged write survives a power failure.
     #[default]
     Full,
-    /// At checkpoints: an acknowledged write survives the death of the process, not always that of the machine.
+    /// At checkpoints: an acknowledged write survives a crash of the process, but not always one of the
+    /// machine.
     Normal,
 }
 
@@ -28,7 +29,7 @@ impl Synchronous {
     }
 }
 
-/// Where the database lies and how it is opened.
+/// The location and settings of a database.
 ///
 /// ```
 /// use larder_capabilities::sqlite::{SqliteConfig, Synchronous};
@@ -39,33 +40,35 @@ impl Synchronous {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SqliteConfig {
-    /// The file. It is made where it is not there; its folder must be. A relative path is looked up once, when the database
-    /// is opened. A file that is moved, replaced or removed while it is open takes no write any more: `Unavailable`.
+    /// The file. It is created if it is missing; its folder must exist. A relative path is resolved once,
+    /// when the database is opened. If the file is moved, replaced or removed while it is open, every write
+    /// fails with `Unavailable`.
     pub path: PathBuf,
-    /// When SQLite flushes to stable storage.
+    /// The moment at which SQLite flushes to stable storage.
     #[serde(default)]
     pub synchronous: Synchronous,
-    /// How long a write waits for a lock that another process holds, from the call or from the last write of this process
-    /// on; then it is `Timeout`, and nothing was written.
+    /// The time limit of a write that waits for a lock of another process. The time starts at the call or at
+    /// the last write of this process, whichever is later. After it the write fails with `Timeout`, and
+    /// nothing is written.
     #[serde(default = "busy_timeout_default", rename = "busy_timeout_ms", with = "millis")]
     pub busy_timeout: Duration,
 }
 
 impl SqliteConfig {
-    /// The database in the file at `path`, with full durability.
+    /// Creates the configuration of the database file at `path`, with full durability.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), synchronous: Synchronous::default(), busy_timeout: BUSY_TIMEOUT_DEFAULT }
     }
 
-    /// Sets when SQLite flushes to stable storage.
+    /// Sets the moment at which SQLite flushes to stable storage.
     #[must_use]
     pub fn with_synchronous(mut self, synchronous: Synchronous) -> Self {
         self.synchronous = synchronous;
         self
     }
 
-    /// Sets how long a call waits for a lock that another process holds.
+    /// Sets how long a call waits for a lock of another process.
     #[must_use]
     pub fn with_busy_timeout(mut self, busy_timeout: Duration) -> Self {
         self.busy_timeout = busy_timeout;
@@ -77,7 +80,7 @@ fn busy_timeout_default() -> Duration {
     BUSY_TIMEOUT_DEFAULT
 }
 
-/// A duration as whole milliseconds.
+/// Serializes a duration as whole milliseconds.
 mod millis {
     use std::time::Duration;
 

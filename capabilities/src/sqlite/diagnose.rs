@@ -1,4 +1,4 @@
-//! What an operator wants to know of a database file, without making or changing it.
+//! The diagnosis of a database file. It neither creates nor changes the file.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -23,29 +23,30 @@ const DURABLE: &str = "what an acknowledged write survives";
 const WAL: &str = "a long write-ahead log makes reading slow and backups incomplete without it";
 const WHOLE: &str = "a damaged file answers wrongly or not at all";
 const WRITABLE: &str = "the stores write into the file, and SQLite makes files beside it";
-/// A WAL larger than this is not being truncated.
+/// A WAL above this size was not truncated.
 const WAL_BYTES_WARN: u64 = 256 * 1024 * 1024;
 const READS: u32 = 9;
 const READ_SLOW: Duration = Duration::from_millis(20);
-/// How long the file may be read through. The rest of the look takes far less.
+/// The time limit of the integrity check. The other checks take far less.
 const CHECK_TIME_MAX: Duration = Duration::from_secs(20);
 
-/// Looks at the file.
+/// Diagnoses the file.
 pub(crate) async fn diagnose(config: &SqliteConfig, findings: &Findings) {
     let (config, looking) = (config.clone(), findings.clone());
-    // A step that hangs in the system hangs alone: who waits is told in time.
+    // A step that hangs in the system blocks only its thread; the caller still gets its result in time.
     if tokio::task::spawn_blocking(move || look(&config, &looking)).await.is_err() {
         findings.add(Check::fail("reach", "the look at the file broke off", THERE, "run it again"));
     }
 }
 
-/// What opening would change, as [`opening_changes`](crate::diagnose::opening_changes) tells it.
+/// Returns the changes that opening would make, as [`opening_changes`](crate::diagnose::opening_changes)
+/// describes.
 pub(crate) fn opening_changes(config: &SqliteConfig) -> Option<&'static str> {
     match std::fs::metadata(&config.path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             return Some("the file is not there, and opening would make it");
         }
-        // A file that cannot be read is told about by the opening.
+        // Opening reports a file that cannot be read.
         Err(_) => return None,
         Ok(_) => {}
     }
@@ -53,7 +54,7 @@ pub(crate) fn opening_changes(config: &SqliteConfig) -> Option<&'static str> {
         reading(&config.path, |connection| Ok((schema::is_owned(connection)?, schema::version(connection)?)));
     match version {
         Ok((false, _)) => Some("the file is empty, and opening would make the schema"),
-        // A file that is too old is refused, so opening changes nothing.
+        // Opening rejects a file that is too old, so it changes nothing.
         Ok((true, found)) if found < schema::newest() && !schema::is_too_old(found) => {
             Some("the schema is of an older version, and opening would upgrade it")
         }
@@ -147,10 +148,11 @@ fn durability(config: &SqliteConfig) -> Check {
     }
 }
 
-/// The journal mode, as SQLite tells it where somebody has the file open, and as the file's header does where nobody has.
+/// Returns the check of the journal mode. SQLite reports the mode if another connection has the file open;
+/// otherwise the file's header does.
 ///
-/// A file that this process has open must not be opened but by SQLite: with the first descriptor that is closed of it, all
-/// locks go that the process has on it.
+/// Only SQLite may open a file that this process has open. Closing any other descriptor of the file releases
+/// all locks of the process on it.
 fn journal(path: &Path, bytes: u64) -> Check {
     if bytes == 0 {
         return Check::ok("journal", "an empty file; opening sets it to WAL", JOURNAL);
@@ -164,7 +166,7 @@ fn journal(path: &Path, bytes: u64) -> Check {
         let mut header = [0; 20];
         let read = File::open(path).and_then(|mut file| file.read_exact(&mut header));
         let is_database = read.is_ok() && header.starts_with(b"SQLite format 3\0");
-        // The two versions of the file's format.
+        // The two version fields of the file format.
         is_database.then_some(header.ends_with(&[2, 2]))
     };
     match is_wal {
@@ -199,8 +201,9 @@ fn wal(path: &Path) -> Check {
 
 /// Runs `look` on a connection that leaves no trace.
 ///
-/// Where nobody has the file open there is no log beside it, and SQLite would make one just to read; told that the file
-/// does not change it makes none. Should somebody open the file meanwhile, what was read may be wrong, so it is read again.
+/// While no connection has the file open, no WAL exists, and SQLite would create one only to read. With the
+/// option `immutable` it creates none. If another process opens the file during the read, the result may be
+/// wrong, so the file is read again.
 fn reading<T>(path: &Path, look: impl Fn(&Connection) -> Fallible<T>) -> Fallible<T> {
     if !wal_path(path).exists() {
         let found = Connection::open_with_flags(
@@ -219,7 +222,7 @@ fn reading<T>(path: &Path, look: impl Fn(&Connection) -> Fallible<T>) -> Fallibl
     look(&connection)
 }
 
-/// The path as a URI of a file that does not change.
+/// Returns the path as a URI of an immutable file.
 fn uri(path: &Path) -> String {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let mut uri = String::from("file:");
@@ -228,7 +231,7 @@ fn uri(path: &Path) -> String {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'_' | b'-' => {
                 uri.push(char::from(*byte));
             }
-            // Windows' separators and drives are written as SQLite has them.
+            // SQLite's form of Windows separators and drives.
             b'\\' if cfg!(windows) => uri.push('/'),
             b':' if cfg!(windows) => uri.push(':'),
             other => uri.push_str(&format!("%{other:02X}")),
@@ -238,7 +241,7 @@ fn uri(path: &Path) -> String {
     uri
 }
 
-/// What only the database itself tells.
+/// Returns the checks that need a query of the database.
 fn inside(connection: &Connection) -> Fallible<Vec<Check>> {
     let owned = schema::is_owned(connection)?;
     if let Err(failure) = schema::check_owner(connection) {
@@ -282,7 +285,7 @@ fn version(found: i64) -> Check {
     }
 }
 
-/// Reads the file through, for as long as it may.
+/// Runs the integrity check, up to its time limit.
 fn whole(connection: &Connection) -> Fallible<Check> {
     let (interrupt, (done, waiting)) = (connection.get_interrupt_handle(), mpsc::channel::<()>());
     let answer = std::thread::scope(|scope| {

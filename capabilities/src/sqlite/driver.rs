@@ -1,4 +1,4 @@
-//! `sqlite:`, one file, with blobs in a folder beside it.
+//! `sqlite:`, one file, with blobs in a folder next to it.
 
 use std::sync::Arc;
 
@@ -14,9 +14,9 @@ const BUSY_TIMEOUT_MS_MAX: u64 = 2_147_483_647;
 
 /// Opens `sqlite:./larder.db`, `sqlite:/var/larder.db` and `sqlite:///var/larder.db`.
 ///
-/// `synchronous=full` (the default) makes an acknowledged write survive the loss of power, `synchronous=normal` the death
-/// of the process; `busy_timeout_ms=` bounds the wait for a lock of another process. With the feature `fs`, blobs are in the
-/// folder `larder.db.blobs`.
+/// With `synchronous=full` (the default) an acknowledged write survives a power failure; with
+/// `synchronous=normal` it survives a crash of the process. `busy_timeout_ms=` limits the wait for a lock of
+/// another process. With the feature `fs`, blobs are in the folder `larder.db.blobs`.
 #[derive(Debug, Clone, Copy)]
 pub struct SqliteDriver;
 
@@ -116,7 +116,7 @@ impl Location for SqliteLocation {
     }
 }
 
-/// An open database, and the folder of its blobs.
+/// An open database and the folder of its blobs.
 struct Opened {
     sqlite: Sqlite,
     #[cfg(all(feature = "fs", unix))]
@@ -133,7 +133,7 @@ impl Connection for Opened {
             .with_graph(Arc::new(sqlite.graph(namespace.clone())))
             .with_tasks(Arc::new(sqlite.tasks(namespace.clone())))
             .with_key_value(Arc::new(sqlite.key_value(namespace.clone())));
-        // The folder is made only if blobs are asked for.
+        // The folder is created only when blobs are requested.
         #[cfg(all(feature = "fs", unix))]
         let set = if request.wants(Contract::Blobs) {
             match crate::fs::FsBlobStore::open(self.blobs.clone(), namespace.clone()).await {
@@ -157,7 +157,7 @@ impl Connection for Opened {
     }
 }
 
-/// Blobs are in a folder named after the file.
+/// Returns the configuration of the blob folder, which is named after the file.
 #[cfg(all(feature = "fs", unix))]
 fn blobs_beside(config: &SqliteConfig) -> crate::fs::FsConfig {
     let mut folder = config.path.clone().into_os_string();

@@ -1,10 +1,10 @@
-//! The threads that own the connections, and the way to have work done on them.
+//! The threads that own the connections, and the queues of their jobs.
 //!
-//! One thread writes and a few read, each with a connection of its own, so no call blocks the caller's runtime and one
-//! hop is all that a call costs; a read of a few rows is spared even that. The writer takes whatever jobs are waiting,
-//! runs each in its own savepoint inside one transaction, commits once and then answers them all: callers at the same
-//! time share one flush to the disk. A job once begun runs to its end, also when the future that waits for it is dropped,
-//! and one whose caller is gone before that is left out: a write is whole or absent.
+//! One thread writes and a few read, each with a separate connection. So no call blocks the caller's runtime,
+//! and a call costs only one hop between threads; a small read saves even that hop. The writer takes all
+//! waiting jobs and runs each in a savepoint inside one transaction. It commits once and then replies to all
+//! callers, so concurrent callers share one fsync. A job that has begun runs to its end, even if its future
+//! is dropped. A job whose future is dropped before it begins is skipped. So a write is complete or absent.
 
 mod connection;
 mod expiry_task;
@@ -32,40 +32,40 @@ pub(crate) use expiry_task::{ExpiryJob, ExpiryStep};
 use inline_read::InlineReads;
 pub(crate) use inline_read::{INLINE_ROWS_MAX, ReadBudget};
 
-/// How many threads read.
+/// The number of reader threads.
 const READERS: usize = 3;
 
-/// Work for the writer.
+/// A job for the writer.
 struct WriteJob {
-    /// Since when its caller waits.
+    /// The instant from which the caller waits.
     sent: Instant,
     work: Box<dyn Work>,
 }
 
 trait Work: Send {
-    /// Runs it inside the transaction, or tells it why there is none.
+    /// Runs the job inside the transaction, or passes it the error that prevented the transaction.
     fn run(self: Box<Self>, connection: Result<&Connection, &Error>) -> Completed;
-    /// Whether nobody waits for it any more.
+    /// Returns true if no caller waits for the job any more.
     fn is_abandoned(&self) -> bool;
 }
 
 /// Sends a job's result to its caller after the commit, or the error if the commit failed.
 type Reply = Box<dyn FnOnce(Option<&Error>) + Send>;
 
-/// A job that has run: whether it failed, and how its caller gets the result.
+/// A job that has run, with its success and the way to reply to its caller.
 struct Completed {
     failed: bool,
     reply: Reply,
 }
 
-/// What the writer is told.
+/// A message to the writer.
 enum WriteMessage {
     Job(WriteJob),
-    /// Somebody has begun to watch for changes, so commits of other processes must be looked for.
+    /// A watch has begun, so the writer must look for commits of other processes.
     Watched,
 }
 
-/// A job and the caller who waits for what it makes.
+/// A job and the channel to its caller.
 struct Write<T, F> {
     operation: &'static str,
     job: F,
@@ -91,11 +91,11 @@ where
         let reply = Box::new(move |broken: Option<&Error>| {
             let result = match broken {
                 Some(error) if !failed => Err(copied(error, operation)),
-                // What it judged by may be what was lost; of its own it wrote nothing.
+                // The job decided from reads that were rolled back, but it wrote nothing.
                 Some(error) if judged => Err(copied(error, operation).with_outcome(Outcome::NotApplied)),
                 _ => result,
             };
-            // A caller that no longer waits is not told; its write stands all the same.
+            // A dropped caller gets no reply; its write remains committed.
             let _ = sender.send(result);
         });
         Completed { failed, reply }
@@ -106,17 +106,18 @@ where
     }
 }
 
-/// Work for a reader.
+/// A job for a reader.
 type ReadJob = Box<dyn FnOnce(&Connection) + Send>;
 
-/// A handle on the threads of one open database. They end when the last clone is dropped.
+/// A handle to the threads of one open database. The threads end when the last clone is dropped.
 #[derive(Clone)]
 pub(crate) struct Engine {
     inner: Arc<Inner>,
 }
 
 struct Inner {
-    /// Closes first: the last connection to close checkpoints the WAL, which is the writer's work.
+    /// Closes before the writer: the last connection to close checkpoints the WAL, which must be the
+    /// writer's.
     inline_reads: InlineReads,
     writes: mpsc::Sender<WriteMessage>,
     reads: mpsc::Sender<ReadJob>,
@@ -156,13 +157,13 @@ impl Engine {
         Ok(Self { inner: Arc::new(Inner { inline_reads, writes, reads, commits, durability, alive }) })
     }
 
-    /// What an acknowledged write survives, read back from the connection.
+    /// Returns which failures an acknowledged write survives, read back from the connection.
     pub(crate) fn durability(&self) -> Durability {
         self.inner.durability
     }
 
-    /// Runs `job` inside a write transaction and answers after its commit. A job that fails leaves nothing behind and
-    /// does not disturb the others.
+    /// Runs `job` inside a write transaction and returns after its commit. A failed job leaves no change and
+    /// does not affect other jobs.
     pub(crate) async fn write<T, F>(&self, operation: &'static str, job: F) -> Result<T>
     where
         T: Send + 'static,
@@ -175,7 +176,7 @@ impl Engine {
         receiver.await.map_err(|_| gone(operation, Outcome::Unknown))?
     }
 
-    /// Runs `job` inside a read transaction: everything that it reads belongs to one state of the database.
+    /// Runs `job` inside a read transaction, so that all its reads see one state of the database.
     pub(crate) async fn read<T, F>(&self, operation: &'static str, job: F) -> Result<T>
     where
         T: Send + 'static,
@@ -192,8 +193,8 @@ impl Engine {
         receiver.await.map_err(|_| gone(operation, Outcome::NotApplied))?
     }
 
-    /// Runs `job`, which reads little, inside a read transaction: on the caller's thread if a connection is free there,
-    /// else on a reader thread. The job may run twice.
+    /// Runs `job`, which reads little, inside a read transaction. It runs on the caller's thread if a
+    /// connection is free there, otherwise on a reader thread. The job may run twice.
     pub(crate) async fn read_inline<T, F>(&self, operation: &'static str, job: F) -> Result<T>
     where
         T: Send + 'static,
@@ -207,8 +208,8 @@ impl Engine {
         self.read(operation, move |connection| job(connection, &mut ReadBudget::unlimited())).await
     }
 
-    /// As `read_inline`, for reads that may exceed one budget: each call of the job reads a slice, until it breaks with the
-    /// result. `begin` makes the job, twice if a reader thread takes over.
+    /// As `read_inline`, for reads that may exceed one budget. Each call of the job reads a slice, until it
+    /// breaks with the result. `begin` creates the job; it runs twice if a reader thread takes over.
     pub(crate) async fn read_in_slices<T, J>(
         &self,
         operation: &'static str,
@@ -233,36 +234,36 @@ impl Engine {
         self.read(operation, whole).await
     }
 
-    /// A receiver that changes after each commit to the file, this process's at once and those of other connections
-    /// within a poll.
+    /// Returns a receiver that changes after each commit to the file: immediately for commits of this
+    /// process, and within one poll for those of other connections.
     pub(crate) fn commits(&self) -> watch::Receiver<u64> {
         let commits = self.inner.commits.clone();
-        // A writer that is gone closes the receiver, which tells the watcher.
+        // If the writer has ended, the receiver is closed, which the watcher notices.
         let _ = self.inner.writes.send(WriteMessage::Watched);
         commits
     }
 
-    /// Whether the writer has ended.
+    /// Returns true if the writer has ended.
     pub(crate) fn is_closed(&self) -> bool {
         self.inner.commits.has_changed().is_err()
     }
 
-    /// Lets go of the database and waits until every connection is closed, which is when every clone is dropped.
+    /// Drops this handle and waits until every connection is closed. They close when every clone is dropped.
     pub(crate) async fn close(self) {
         let mut alive = self.inner.alive.clone();
         drop(self);
-        // Nothing is ever sent: the wait ends when the last thread has dropped its sender.
+        // No value is ever sent: the wait ends when the last thread has dropped its sender.
         while alive.changed().await.is_ok() {}
     }
 }
 
-/// The error when the thread that should answer is gone.
+/// Returns the error for a thread that has ended without a reply.
 fn gone(operation: &'static str, outcome: Outcome) -> Error {
     Error::new(ErrorKind::Unavailable, operation, "the database's thread has ended; open it again")
         .with_outcome(outcome)
 }
 
-/// The failed commit's error for one of the jobs that it took down.
+/// Copies the error of a failed commit for one of the jobs in it.
 fn copied(error: &Error, operation: &'static str) -> Error {
     let copy = Error::new(error.kind(), operation, error.message().to_owned()).with_outcome(error.outcome());
     error.context().iter().fold(copy, |copy, (name, value)| match value {

@@ -1,7 +1,7 @@
-//! Removes expired threads and keys from the file, a part at a time.
+//! Removes expired threads and keys from the file in small parts.
 //!
-//! No call ever returns expired data, and calls that use a thread or write to a bucket remove its expired data there. This
-//! is for the threads and buckets that nobody uses again.
+//! No call ever returns expired data. Calls that use a thread or write to a bucket remove its expired data.
+//! This module removes the data of threads and buckets that are never used again.
 
 use larder_kernel::Result;
 use rusqlite::Connection;
@@ -11,19 +11,19 @@ use super::failure::Fallible;
 use super::value::now_ms;
 use super::{Sqlite, history, key_value};
 
-/// What the writer runs between commits.
+/// The job that the writer runs between commits.
 pub(crate) const JOB: ExpiryJob = ExpiryJob { is_due, step: remove_expired };
 
 impl Sqlite {
-    /// Removes expired threads and keys from the file, and returns how many it removed.
+    /// Removes expired threads and keys from the file, and returns the number of removed items.
     ///
-    /// Writes do so by themselves, a part at a time and, once everything expired is removed, at most once a minute. Call
-    /// this in a program that does not write or cannot wait. Threads are removed as soon as their time to live has passed,
-    /// keys a minute later. The file keeps its size and reuses the space. Other writes run between the parts. If the future
-    /// is dropped, the parts that were done stay done.
+    /// Writes start the same cleanup in small parts, and at most once a minute when nothing is left to
+    /// remove. Call this method if the program does not write or cannot wait. It removes a thread as soon as
+    /// its time to live has passed, and a key one minute later. The file keeps its size and reuses the space.
+    /// Other writes run between the parts. If the future is dropped, the finished parts remain removed.
     ///
     /// # Errors
-    /// Those of every write: `Timeout` where another process keeps the file locked, `ResourceExhausted` where the disk is
+    /// As for every write: `Timeout` if another process holds the lock, `ResourceExhausted` if the disk is
     /// full, `Unavailable`.
     pub async fn sweep(&self) -> Result<u64> {
         let mut removed = 0;

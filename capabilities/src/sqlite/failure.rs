@@ -1,16 +1,16 @@
-//! What can go wrong inside a job, and what the caller is told.
+//! Failures inside a job, and their translation to the caller's error.
 
 use larder_kernel::{Error, ErrorKind, Outcome};
 use rusqlite::ErrorCode;
 
-/// A failure inside a job: an error of the contract, or SQLite's own. `?` makes either.
+/// A failure inside a job: an error of the contract or of SQLite. `?` converts both.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The contract's error, ready to be returned.
+    /// An error of the contract, ready to return.
     Contract(Error),
-    /// SQLite's error, still to be put into the contract's terms.
+    /// An error of SQLite, not translated yet.
     Sqlite(rusqlite::Error),
-    /// An inline read takes in more than its budget.
+    /// An inline read exceeded its budget.
     BudgetExceeded,
 }
 
@@ -30,14 +30,15 @@ impl From<rusqlite::Error> for Failure {
 }
 
 impl From<serde_json::Error> for Failure {
-    /// Only reading stored JSON fails this way. The parser's message may quote the text, so it is left out.
+    /// Converts a failure to parse stored JSON, the only case of this error. The parser's message may quote
+    /// the text, so it is dropped.
     fn from(_: serde_json::Error) -> Self {
         Self::Contract(corrupt("sqlite.read"))
     }
 }
 
 impl Failure {
-    /// Whether somebody else holds the lock that the step needs.
+    /// Returns true if another connection holds the lock that the step needs.
     pub(crate) fn is_busy(&self) -> bool {
         matches!(self, Self::Sqlite(error) if matches!(
             error.sqlite_error_code(),
@@ -45,7 +46,7 @@ impl Failure {
         ))
     }
 
-    /// The error that the caller of `operation` gets.
+    /// Returns the error for the caller of `operation`.
     pub(crate) fn into_error(self, operation: &'static str) -> Error {
         match self {
             Self::Contract(error) => error.in_operation(operation),
@@ -58,13 +59,13 @@ impl Failure {
     }
 }
 
-/// Stored data that does not read back.
+/// Returns the error for stored data that cannot be read back.
 pub(crate) fn corrupt(operation: &'static str) -> Error {
     Error::new(ErrorKind::Corrupt, operation, "a stored record does not read back as what was written")
 }
 
-/// SQLite's messages name tables, columns and sometimes the statement, and a failed conversion may quote the value, so
-/// only the result code is kept.
+/// Keeps only the result code. SQLite's messages contain names of tables and columns and sometimes the
+/// statement, and a failed conversion may quote the value.
 fn from_sqlite(error: &rusqlite::Error, operation: &'static str) -> Error {
     let Some(failure) = error.sqlite_error() else {
         return match error {

@@ -1,4 +1,4 @@
-//! Entities and relationships in SQLite, walked level by level inside one snapshot.
+//! Entities and relationships in SQLite, traversed level by level in one snapshot.
 
 mod find;
 mod rows;
@@ -21,14 +21,14 @@ use super::{Sqlite, capabilities};
 use traversal::Traversal;
 
 impl Sqlite {
-    /// The graph in `namespace`.
+    /// Returns the graph store of `namespace`.
     #[must_use]
     pub fn graph(&self, namespace: Namespace) -> SqliteGraphStore {
         SqliteGraphStore { engine: self.engine.clone(), namespace }
     }
 }
 
-/// A [`GraphStore`] in an SQLite file. Made by [`Sqlite::graph`].
+/// A [`GraphStore`] in an SQLite file, created by [`Sqlite::graph`].
 #[derive(Clone)]
 pub struct SqliteGraphStore {
     engine: Engine,

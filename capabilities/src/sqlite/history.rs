@@ -1,11 +1,13 @@
-//! Conversations in SQLite.
+//! The history provider in SQLite.
 //!
-//! A thread's row carries its counters, so that each append costs the same however long the thread is. The messages and
-//! the thread's other events share one sequence of numbers; a subscription reads both in its order. A time to live that
-//! has passed is made into the clear that it is by the next call that uses the thread, or by the expiry task.
+//! A thread's row holds its counters, so an append costs the same in a thread of any length. The messages and
+//! the other events of a thread share one sequence of numbers; a subscription reads both in that order. When
+//! a thread's time to live has passed, the next call that uses the thread, or the expiry task, records the
+//! expiry as a clear event.
 //!
-//! A filter by author is part of the query, whose columns stand before the body: what it drops is not decoded. Where it
-//! includes one author alone, an index finds that author's messages; any other walks back from the newest.
+//! A filter by author is part of the query. The filtered columns precede the body, so dropped messages are
+//! not decoded. If the filter includes exactly one author, an index finds that author's messages. Any other
+//! filter scans backwards from the newest message.
 
 mod events;
 mod expiry;
@@ -39,7 +41,7 @@ use message::Encoded;
 use read::{Matching, Range, ReadOutcome};
 use thread::{Address, ThreadRow};
 
-/// The conversations of one namespace in an SQLite database.
+/// A [`HistoryProvider`] in an SQLite file: the conversations of one namespace.
 pub struct SqliteHistoryProvider {
     engine: Engine,
     namespace: Namespace,
@@ -92,7 +94,8 @@ impl SqliteHistoryProvider {
                     return Ok(messages);
                 }
                 ReadOutcome::Expired => {
-                    // An earlier read whose use was still to be written may have prolonged the thread's life.
+                    // The refresh of an earlier read may still be queued, and may have extended the thread's
+                    // life.
                     let row = self.expire(operation, thread).await?;
                     if row.is_none_or(|row| row.messages == 0) {
                         return Ok(Vec::new());
@@ -102,13 +105,13 @@ impl SqliteHistoryProvider {
         }
     }
 
-    /// Makes an expiry that has passed into the clear that it is.
+    /// Records a passed expiry as a clear event.
     async fn expire(&self, operation: &'static str, thread: &Thread) -> Result<Option<ThreadRow>> {
         let address = self.address(thread);
         self.engine.write(operation, move |sql| thread::expire(sql, &address)).await
     }
 
-    /// Runs a job on the thread as it stands now, if it was ever used, and keeps what the job makes of its row.
+    /// Runs a job on the current row of the thread, if the thread was ever used, and stores the changed row.
     async fn change<T: Default + Send + 'static>(
         &self,
         operation: &'static str,
@@ -259,7 +262,7 @@ impl HistoryProvider for SqliteHistoryProvider {
     }
 
     async fn subscribe(&self, thread: &Thread, after: Seq) -> Result<HistoryEvents> {
-        // Makes an expiry that has passed into its event, so that the stream begins with it.
+        // Records a passed expiry as an event, so that the stream begins with it.
         self.thread_info(thread).await.map_err(|error| error.in_operation("history.subscribe"))?;
         Ok(events::follow(self.engine.clone(), self.address(thread), after))
     }

@@ -1,9 +1,9 @@
 //! The key-value store in SQLite.
 //!
-//! A bucket's row carries its last revision, so that each write takes the next in the same transaction. Watches read
-//! entries and tombstones in the order of revisions. An entry whose time has passed reads as absent; a later write of
-//! its bucket, or the expiry task, makes it a tombstone, which frees its value and still tells a late watcher that the key is
-//! gone.
+//! A bucket's row holds its last revision, and each write takes the next one in the same transaction. Watches
+//! read entries and tombstones in the order of revisions. An expired entry reads as absent. A later write to
+//! its bucket, or the expiry task, replaces it with a tombstone. This frees its value and still reports the
+//! removal of the key to a late watcher.
 
 mod expiry;
 mod rows;
@@ -25,7 +25,7 @@ use super::engine::{Engine, ReadBudget};
 pub(crate) use expiry::{is_due, remove_expired};
 use rows::Address;
 
-/// The buckets of one namespace in an SQLite database.
+/// A [`KeyValueStore`] in an SQLite file: the buckets of one namespace.
 pub struct SqliteKeyValueStore {
     engine: Engine,
     namespace: Namespace,

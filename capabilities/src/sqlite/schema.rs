@@ -1,44 +1,45 @@
-//! The versions of the schema: the oldest one that this program opens, and the steps from it to the newest.
+//! The versions of the schema: the oldest version that this program opens, and the migrations to the newest.
 
 use larder_kernel::{Error, ErrorKind};
 use rusqlite::{Connection, TransactionBehavior};
 
 use super::failure::Fallible;
 
-/// Marks a file as Larder's in its header: "Lrdr".
+/// The application id in the header of Larder's files: "Lrdr".
 const APPLICATION_ID: i64 = 0x4c72_6472;
 
-/// The oldest version that this program opens. An empty file gets it from the statements of the baseline.
+/// The oldest version that this program opens. The baseline statements create it in an empty file.
 const BASELINE: i64 = 4;
 const BASELINE_TABLES: &str = include_str!("../../migrations/sqlite/0004_baseline.sql");
 
-/// Each step takes the schema from the version `BASELINE` plus its index to the next.
+/// Each migration upgrades the schema from the version `BASELINE` plus its index to the next.
 const MIGRATIONS: [&str; 0] = [];
 
 const OPERATION: &str = "sqlite.open";
-/// What to do with a file of a version before the baseline.
+/// The advice for a file of a version before the baseline.
 pub(crate) const TOO_OLD: &str = "the file is too old for this release to upgrade; write it to an archive with `larder dump` \
                                   of the release before, then read the archive with `larder load` into a new file";
 
-/// The version that this program reads and writes.
+/// Returns the version that this program reads and writes.
 pub(crate) fn newest() -> i64 {
     i64::try_from(MIGRATIONS.len()).map_or(i64::MAX, |steps| BASELINE + steps)
 }
 
-/// Whether a file of this version is older than this program can upgrade. Version 0 is an empty file.
+/// Returns true if this program cannot upgrade a file of this version. Version 0 is an empty file.
 pub(crate) fn is_too_old(version: i64) -> bool {
     version != 0 && version < BASELINE
 }
 
-/// Whether the file bears Larder's mark.
+/// Returns true if the file has Larder's application id.
 pub(crate) fn is_owned(connection: &Connection) -> Fallible<bool> {
     let application: i64 = connection.query_row("PRAGMA application_id", [], |row| row.get(0))?;
     Ok(application == APPLICATION_ID)
 }
 
-/// Refuses a file that is not Larder's, before anything in it is changed.
+/// Rejects a file of another program before any change.
 pub(crate) fn check_owner(connection: &Connection) -> Fallible<()> {
-    // In this order: whoever makes the tables in between sets the mark with them, so tables seen are tables marked.
+    // The order matters: a process that creates the tables in between sets the id in the same transaction, so
+    // a read that sees the tables is followed by a read that sees the id.
     let objects: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
     let application: i64 = connection.query_row("PRAGMA application_id", [], |row| row.get(0))?;
     if application == APPLICATION_ID {
@@ -51,7 +52,7 @@ pub(crate) fn check_owner(connection: &Connection) -> Fallible<()> {
         .into())
 }
 
-/// Refuses a file of a version that this program cannot open, before anything in it is changed.
+/// Rejects a file of an unsupported version before any change.
 pub(crate) fn check_version(connection: &Connection) -> Fallible<i64> {
     let found = version(connection)?;
     let message = if is_too_old(found) {
@@ -69,8 +70,8 @@ pub(crate) fn check_version(connection: &Connection) -> Fallible<i64> {
         .into())
 }
 
-/// Brings the schema to the newest version. Processes that open one new file at once wait for each other, and one of
-/// them migrates.
+/// Upgrades the schema to the newest version. Processes that open a new file at the same time wait for each
+/// other, and one of them migrates.
 pub(crate) fn migrate(connection: &mut Connection) -> Fallible<()> {
     if version(connection)? == newest() {
         return Ok(());
@@ -92,7 +93,7 @@ pub(crate) fn migrate(connection: &mut Connection) -> Fallible<()> {
     Ok(())
 }
 
-/// The version that the file has; 0 where there is none.
+/// Returns the version of the schema; 0 if the file has none.
 pub(crate) fn version(connection: &Connection) -> Fallible<i64> {
     Ok(connection.query_row("PRAGMA user_version", [], |row| row.get(0))?)
 }

@@ -1,4 +1,4 @@
-//! Task boards in SQLite: every step is decided and written inside one transaction.
+//! Task boards in SQLite: every step reads, decides and writes inside one transaction.
 
 mod boards;
 mod rows;
@@ -25,14 +25,14 @@ const CLAIM: &str = "tasks.claim";
 const RENEW: &str = "tasks.renew_lease";
 
 impl Sqlite {
-    /// The task boards in `namespace`.
+    /// Returns the task store of `namespace`.
     #[must_use]
     pub fn tasks(&self, namespace: Namespace) -> SqliteTaskStore {
         SqliteTaskStore { engine: self.engine.clone(), namespace }
     }
 }
 
-/// A [`TaskStore`] in an SQLite file. Made by [`Sqlite::tasks`].
+/// A [`TaskStore`] in an SQLite file, created by [`Sqlite::tasks`].
 #[derive(Clone)]
 pub struct SqliteTaskStore {
     engine: Engine,

@@ -1,4 +1,4 @@
-//! What the tests of the stores share.
+//! Helpers that the tests of the stores share.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use rusqlite::Connection;
 
 use super::failure::Fallible;
 
-/// A connection that counts the instructions that SQLite carries out on it.
+/// A connection that counts the instructions of SQLite's virtual machine.
 pub(crate) struct Counting {
     connection: Connection,
     instructions: Arc<AtomicU64>,
@@ -27,7 +27,7 @@ impl Counting {
         Self { connection, instructions }
     }
 
-    /// The instructions of some work, its statements prepared before.
+    /// Returns the instructions of a run of `work` with prepared statements.
     pub(crate) fn of<T>(&self, work: impl Fn(&Connection) -> Fallible<T>) -> u64 {
         work(&self.connection).unwrap();
         let before = self.instructions.load(Ordering::Relaxed);
@@ -36,10 +36,10 @@ impl Counting {
     }
 }
 
-/// How SQLite would run a statement.
+/// Returns SQLite's query plan of a statement.
 pub(crate) fn plan(connection: &Connection, sql: &str) -> Fallible<String> {
     let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}"))?;
-    // The plan is the same whatever the parameters, which are left unbound.
+    // The plan does not depend on the parameters, so they stay unbound.
     let mut rows = statement.raw_query();
     let mut steps = Vec::new();
     while let Some(row) = rows.next()? {

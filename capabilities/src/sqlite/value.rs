@@ -9,33 +9,33 @@ pub(crate) use crate::number::{integer, length, millis};
 
 const READ: &str = "sqlite.read";
 
-/// Milliseconds since the epoch: the clock of these stores.
+/// Returns the milliseconds since the epoch: the clock of these stores.
 pub(crate) fn now_ms() -> i64 {
     Timestamp::now().as_micros().div_euclid(1_000)
 }
 
-/// A stored instant.
+/// Converts a stored instant.
 pub(crate) fn timestamp(at_ms: i64) -> Fallible<Timestamp> {
     Ok(Timestamp::from_micros(at_ms.saturating_mul(1_000)).map_err(|_| corrupt(READ))?)
 }
 
-/// A stored count.
+/// Converts a stored count.
 pub(crate) fn count(stored: i64) -> Fallible<u64> {
     Ok(u64::try_from(stored).map_err(|_| corrupt(READ))?)
 }
 
-/// The JSON text of a metadata column.
+/// Returns the JSON text for a metadata column.
 pub(crate) fn metadata_text(metadata: &Metadata) -> Fallible<String> {
     Ok(serde_json::to_string(metadata)?)
 }
 
-/// How many bytes the text or the BLOB in a column has.
+/// Returns the size in bytes of the text or BLOB in a column.
 pub(crate) fn bytes(row: &Row<'_>, column: usize) -> Fallible<i64> {
     let value = row.get_ref(column)?.as_bytes_or_null().map_err(|_| corrupt(READ))?;
     Ok(length(value.map_or(0, <[u8]>::len)))
 }
 
-/// The metadata in a column.
+/// Returns the metadata in a column.
 pub(crate) fn metadata(row: &Row<'_>, column: usize) -> Fallible<Metadata> {
     match row.get_ref(column)? {
         ValueRef::Text(text) => Ok(serde_json::from_slice(text)?),
@@ -43,12 +43,12 @@ pub(crate) fn metadata(row: &Row<'_>, column: usize) -> Fallible<Metadata> {
     }
 }
 
-/// The text in a column that is kept as a BLOB because it may hold NUL.
+/// Returns the text in a BLOB column. Such text may contain NUL.
 pub(crate) fn text(row: &Row<'_>, column: usize) -> Fallible<String> {
     optional_text(row, column)?.ok_or_else(|| corrupt(READ).into())
 }
 
-/// The text in such a column, or `None` for NULL.
+/// Returns the text in a BLOB column; `None` for NULL.
 pub(crate) fn optional_text(row: &Row<'_>, column: usize) -> Fallible<Option<String>> {
     match row.get_ref(column)? {
         ValueRef::Null => Ok(None),
@@ -57,13 +57,13 @@ pub(crate) fn optional_text(row: &Row<'_>, column: usize) -> Fallible<Option<Str
     }
 }
 
-/// The id in a column. An id that the rules refuse was not written by this program.
+/// Returns the id in a column. This program never wrote an id that violates the rules.
 pub(crate) fn id<'r, T: TryFrom<&'r str>>(row: &'r Row<'_>, column: usize) -> Fallible<T> {
     let text = row.get_ref(column)?.as_str().map_err(|_| corrupt(READ))?;
     T::try_from(text).map_err(|_| corrupt(READ).into())
 }
 
-/// A count or a number of the store's, which is never negative.
+/// Returns a stored count or number, which is never negative.
 pub(crate) fn unsigned(row: &Row<'_>, column: usize) -> Fallible<u64> {
     count(row.get(column)?)
 }

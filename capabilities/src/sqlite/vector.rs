@@ -1,7 +1,7 @@
 //! Documents and their embeddings in SQLite, searched exactly.
 //!
-//! A search scores every document that it may return: right at any filter and limit, and fast to some hundred thousand
-//! documents a collection.
+//! A search scores every document that it may return. It is exact with any filter and limit, and fast up to
+//! some hundred thousand documents in a collection.
 
 mod read;
 mod score;
@@ -25,14 +25,15 @@ const SEARCH: &str = "vectors.search";
 const SEARCH_BATCH: &str = "vectors.search_batch";
 
 impl Sqlite {
-    /// The vector store in `namespace`, which computes missing embeddings with `embedder` where there is one.
+    /// Returns the vector store of `namespace`, which computes missing embeddings with `embedder` if one is
+    /// given.
     #[must_use]
     pub fn vectors(&self, namespace: Namespace, embedder: Option<Arc<dyn Embedder>>) -> SqliteVectorStore {
         SqliteVectorStore { engine: self.engine.clone(), namespace, embedder }
     }
 }
 
-/// A [`VectorStore`] in an SQLite file. Made by [`Sqlite::vectors`].
+/// A [`VectorStore`] in an SQLite file, created by [`Sqlite::vectors`].
 #[derive(Clone)]
 pub struct SqliteVectorStore {
     engine: Engine,

@@ -12,7 +12,7 @@ use crate::postgres::decode;
 use crate::postgres::failure::Fallible;
 use crate::postgres::graph::page::page;
 
-/// One page of entities.
+/// Returns one page of entities.
 pub(super) async fn find_entities(
     connection: &mut PgConnection,
     graph: &GraphName,
@@ -39,7 +39,7 @@ pub(super) async fn find_entities(
     page(connection, request, query.filter.as_ref(), statement, entity).await
 }
 
-/// The statement for the parts of the query that are given, as parameters from 3 on.
+/// Returns the statement for the given parts of the query, which are parameters from 3 on.
 fn relationships_sql(graph: &GraphName, query: &RelationshipQuery) -> String {
     let mut conditions = String::new();
     let mut number = 2;
@@ -76,7 +76,7 @@ fn relationships_sql(graph: &GraphName, query: &RelationshipQuery) -> String {
     )
 }
 
-/// One page of relationships.
+/// Returns one page of relationships.
 pub(super) async fn find_relationships(
     connection: &mut PgConnection,
     graph: &GraphName,
@@ -93,7 +93,7 @@ pub(super) async fn find_relationships(
     page(connection, request, query.filter.as_ref(), statement, relationship).await
 }
 
-/// What the graph holds.
+/// Returns the counts of the graph.
 pub(super) async fn count(connection: &mut PgConnection, graph: &GraphName) -> Fallible<GraphCounts> {
     let name = &graph.name;
     let sql = format!(

@@ -1,4 +1,4 @@
-//! The graph's tables: how their rows are named and read.
+//! The graph's tables: naming and reading their rows.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use crate::age::agtype;
 use crate::age::schema::GraphName;
 use crate::postgres::failure::Fallible;
 
-/// A text among the properties of the row that an alias stands for, in the order of bytes, as the indexes have it.
+/// A text property of the row with this alias, in the order of bytes, as in the indexes.
 macro_rules! field {
     ($alias:literal, $field:literal) => {
         concat!(
@@ -22,7 +22,7 @@ macro_rules! field {
         )
     };
 }
-/// The properties of such a row as text. AGE's own cast to text would refuse a map.
+/// The properties of such a row as text. AGE's cast to text would reject a map.
 macro_rules! record {
     ($alias:literal) => {
         concat!("pg_catalog.textin(ag_catalog.agtype_out(", $alias, ".properties))")
@@ -30,17 +30,17 @@ macro_rules! record {
 }
 pub(super) use {field, record};
 
-/// An entity from the column of its properties.
+/// Returns an entity from the column of its properties.
 pub(super) fn entity(row: &PgRow) -> Fallible<Entity> {
     agtype::entity(row.try_get(0)?)
 }
 
-/// A relationship from the column of its properties.
+/// Returns a relationship from the column of its properties.
 pub(super) fn relationship(row: &PgRow) -> Fallible<Relationship> {
     agtype::relationship(row.try_get(0)?)
 }
 
-/// The entities of these ids that are there.
+/// Returns the existing entities among these ids.
 pub(super) async fn entities(
     connection: &mut PgConnection,
     graph: &GraphName,
@@ -54,7 +54,7 @@ pub(super) async fn entities(
     rows.iter().map(|row| entity(row).map(|entity| (entity.id.clone(), entity))).collect()
 }
 
-/// The relationships of these ids that are there.
+/// Returns the existing relationships among these ids.
 pub(super) async fn relationships(
     connection: &mut PgConnection,
     graph: &GraphName,

@@ -1,4 +1,4 @@
-//! Walking outward, breadth first: one or two statements a level, all in one snapshot.
+//! Breadth-first traversal: one or two statements a level, all in one snapshot.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -10,7 +10,7 @@ use crate::age::schema::GraphName;
 use crate::postgres::decode;
 use crate::postgres::failure::{Fallible, corrupt};
 
-/// The relationships that leave the entities of a level by one of their ends, and the ids at the other.
+/// The relationships at one end of a level's entities, and the ids at their other ends.
 macro_rules! steps {
     ($here:literal, $there:literal) => {
         concat!(
@@ -28,25 +28,26 @@ macro_rules! steps {
 }
 const OF_TYPES: &str = concat!(" AND ", field!("r", "type"), " = ANY($2)");
 
-/// A relationship met on the way, and the entity at its other end as seen from the one that is being left.
+/// A relationship of the traversal, and the entity at its other end, seen from the expanded entity.
 struct Step {
     relationship: RelationshipId,
     other: EntityId,
 }
 
-/// What the walk has found so far.
+/// The state of a traversal.
 struct Walk<'q> {
     graph: &'q GraphName,
     query: &'q NeighborQuery,
     types: Vec<&'q str>,
     reached: HashSet<EntityId>,
-    /// The entities reached and their hops, in the answer's order.
+    /// The reached entities and their hops, in the order of the result.
     order: Vec<(EntityId, u32)>,
-    /// The relationships walked whose both ends are reached.
+    /// The traversed relationships whose ends are both reached.
     walked: BTreeSet<RelationshipId>,
 }
 
-/// What `query` reaches from an entity. The connection must be inside one snapshot.
+/// Returns the entities and relationships that `query` reaches from an entity. The connection must be inside
+/// one snapshot.
 pub(super) async fn neighbors(
     connection: &mut PgConnection,
     graph: &GraphName,
@@ -75,7 +76,7 @@ pub(super) async fn neighbors(
 }
 
 impl Walk<'_> {
-    /// Leaves each entity of a level and gives back the next level, as far as the limit lets it in.
+    /// Expands each entity of a level and returns the next level, up to the limit.
     async fn leave(
         &mut self,
         connection: &mut PgConnection,

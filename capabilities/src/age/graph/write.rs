@@ -1,5 +1,5 @@
-//! The writes, each inside one transaction. Rows are locked in the order of their ids, entities before relationships, so
-//! that writes that meet wait for each other and never in a circle.
+//! The writes, each inside one transaction. Rows are locked in the order of their ids, entities before
+//! relationships, so that concurrent writes wait for each other without a deadlock.
 
 use larder_kernel::{DeletedEntity, Entity, EntityId, Relationship, RelationshipId, UpsertReport};
 use sqlx::postgres::PgRow;
@@ -11,7 +11,7 @@ use crate::age::schema::{GraphName, or_empty};
 use crate::postgres::failure::Fallible;
 use crate::postgres::graph::upsert::{check_ends, ends, report};
 
-/// Writes entities. One that is there keeps its node, and so its relationships.
+/// Writes entities. An existing entity keeps its node, and so its relationships.
 pub(super) async fn upsert_entities(
     connection: &mut PgConnection,
     graph: &GraphName,
@@ -19,7 +19,7 @@ pub(super) async fn upsert_entities(
 ) -> Fallible<UpsertReport> {
     let ids: Vec<&str> = entities.iter().map(|entity| entity.id.as_str()).collect();
     let records: Vec<String> = entities.iter().map(agtype::of_entity).collect();
-    // A row that was there has been locked by this transaction before it was replaced, which shows in xmax.
+    // This transaction locked an existing row before it replaced it, which shows in xmax.
     let sql = format!(
         r#"INSERT INTO {}."Entity" (properties)
            SELECT ag_catalog.agtype_in(pg_catalog.textout(given.record))
@@ -34,13 +34,13 @@ pub(super) async fn upsert_entities(
     report(&rows)
 }
 
-/// Writes relationships whose ends are there and stay there until the transaction ends.
+/// Writes relationships whose ends exist and stay until the transaction ends.
 pub(super) async fn upsert_relationships(
     connection: &mut PgConnection,
     graph: &GraphName,
     relationships: &[Relationship],
 ) -> Fallible<UpsertReport> {
-    // Of a graph that is not there no end is.
+    // If the graph does not exist, no end exists.
     check_ends(relationships, &or_empty(hold_ends(connection, graph, relationships).await)?)?;
     let part = |part: fn(&Relationship) -> &str| -> Vec<&str> { relationships.iter().map(part).collect() };
     let records: Vec<String> = relationships.iter().map(agtype::of_relationship).collect();
@@ -71,7 +71,7 @@ pub(super) async fn upsert_relationships(
     report(&rows)
 }
 
-/// Keeps the entities at the ends from being deleted, and gives back those that are there.
+/// Protects the entities at the ends from deletion, and returns the existing ones.
 async fn hold_ends(
     connection: &mut PgConnection,
     graph: &GraphName,
@@ -90,7 +90,7 @@ async fn hold_ends(
     Ok(sqlx::query(AssertSqlSafe(sql)).bind(ends(relationships)).fetch_all(connection).await?)
 }
 
-/// Deletes an entity and what touches it.
+/// Deletes an entity and its relationships.
 pub(super) async fn delete_entity(
     connection: &mut PgConnection,
     graph: &GraphName,
@@ -104,7 +104,7 @@ pub(super) async fn delete_entity(
     if found.is_none() {
         return Ok(DeletedEntity::default());
     }
-    // Found by the ends of the edges, which is what Cypher goes by too. A loop goes once.
+    // The edges are found by their ends, as in Cypher. A loop counts once.
     let sql = format!(
         concat!(
             r#"WITH node AS MATERIALIZED (SELECT e.id FROM {graph}."Entity" e WHERE "#,
@@ -127,7 +127,7 @@ pub(super) async fn delete_entity(
     Ok(DeletedEntity { existed: true, relationships: gone.rows_affected() })
 }
 
-/// Deletes a relationship and says whether it was there.
+/// Deletes a relationship and returns true if it existed.
 pub(super) async fn delete_relationship(
     connection: &mut PgConnection,
     graph: &GraphName,

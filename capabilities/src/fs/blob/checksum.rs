@@ -1,4 +1,4 @@
-//! CRC-64/NVME, of pieces that are read by several threads at a time, and put together in their order.
+//! CRC-64/NVME of pieces that several threads read in parallel, combined in order.
 
 use std::sync::OnceLock;
 
@@ -6,19 +6,20 @@ use crc_fast::{CrcAlgorithm, checksum_combine};
 
 use crate::fs::CHUNK_BYTES;
 
-/// A checksum under way.
+/// A running checksum.
 pub(crate) type Crc = crc_fast::Digest;
 
 const ALGORITHM: CrcAlgorithm = CrcAlgorithm::Crc64Nvme;
-/// The polynomial, its lowest term in the highest bit, as the checksum itself is written (NVM Express, section 5.2.1.3.4).
+/// The polynomial, with its lowest term in the highest bit, as in the checksum (NVM Express, section
+/// 5.2.1.3.4).
 const POLYNOMIAL: u64 = 0x9A6C_9329_AC4B_C9B5;
 
-/// One of no bytes yet.
+/// Returns the checksum of no bytes.
 pub(crate) fn begin() -> Crc {
     Crc::new(ALGORITHM)
 }
 
-/// The checksum of what has the checksum `before`, and a piece of so many bytes behind it.
+/// Returns the checksum of data with the checksum `before`, followed by a piece of this many bytes.
 pub(crate) fn join(before: u64, piece: u64, piece_bytes: usize) -> u64 {
     if piece_bytes == CHUNK_BYTES {
         shift_by_chunk(before) ^ piece
@@ -27,10 +28,10 @@ pub(crate) fn join(before: u64, piece: u64, piece_bytes: usize) -> u64 {
     }
 }
 
-/// What a checksum becomes by a chunk of zeros, but for what the zeros themselves add.
+/// Returns the effect of a chunk of zeros on a checksum, without the contribution of the zeros.
 ///
-/// That is linear in its bits. `checksum_combine` works the map out anew for each length, which takes as long as reading a
-/// chunk; for chunks it is worked out once.
+/// The effect is linear in the bits of the checksum. `checksum_combine` computes this map again for each
+/// length, which takes as long as reading a chunk. For chunks it is computed once.
 fn shift_by_chunk(checksum: u64) -> u64 {
     static IMAGES: OnceLock<[u64; 64]> = OnceLock::new();
     let images_of_bits = IMAGES.get_or_init(|| {
@@ -58,7 +59,7 @@ mod tests {
 
     #[test]
     fn pieces_put_together_have_the_checksum_of_the_whole() {
-        // The check value of the catalogue of parametrised CRC algorithms.
+        // The check value in the catalog of parametrized CRC algorithms.
         assert_eq!(of(b"123456789"), 0xAE8B_1486_0A79_9888);
         let body: Vec<u8> = (0..=250).cycle().take(CHUNK_BYTES * 3 + 12_345).collect();
         for length in [0, 1, CHUNK_BYTES - 1, CHUNK_BYTES, CHUNK_BYTES + 1, CHUNK_BYTES * 3, body.len()] {

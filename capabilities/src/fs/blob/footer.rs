@@ -1,4 +1,4 @@
-//! What stands behind the bytes of a blob in its file, so that one open file is one version whole.
+//! The metadata after the bytes of a blob in its file, so that one open file is one complete version.
 //!
 //! ```text
 //! body | JSON | 8 bytes: length of the body | 4: length of the JSON | 32: SHA-256 of the JSON | 8: magic
@@ -19,20 +19,20 @@ use crate::fs::engine::failed;
 
 const MAGIC: &[u8; 8] = b"LARDERB1";
 const TRAILER_BYTES: usize = 8 + 4 + 32 + 8;
-/// Far above what content type and user metadata can need: a longer one is damage.
+/// A limit far above the size of a content type and user metadata; a longer text is damage.
 const JSON_BYTES_MAX: u64 = 64 * 1024;
 
-/// By what a whole read of the body proves that the disk kept it.
+/// The checksum with which a read of the whole body verifies it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Checksum {
-    /// CRC-64/NVME, which is summed up as quickly as memory is read, and in parts.
+    /// CRC-64/NVME. It is computed at the speed of memory, and in parts.
     Crc64Nvme(u64),
-    /// Of blobs of earlier versions: SHA-256, in hexadecimal.
+    /// SHA-256 in hexadecimal, of blobs that earlier versions wrote.
     Sha256(String),
 }
 
-/// What the file knows of its blob.
+/// The metadata of a blob in its file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Footer {
     pub(crate) etag: ETag,
@@ -48,7 +48,7 @@ pub(crate) struct Footer {
 }
 
 impl Footer {
-    /// The JSON and the trailer, to be written behind the body.
+    /// Returns the JSON and the trailer, which follow the body.
     pub(crate) fn encode(&self) -> io::Result<Vec<u8>> {
         let mut bytes = serde_json::to_vec(self)?;
         let length = u32::try_from(bytes.len()).map_err(io::Error::other)?;
@@ -60,7 +60,7 @@ impl Footer {
         Ok(bytes)
     }
 
-    /// Reads what is behind the body.
+    /// Reads the footer after the body.
     pub(crate) fn read(operation: &'static str, file: &File) -> Result<Self> {
         let io = |error| failed(operation, error, Outcome::NotApplied);
         let corrupt = || corrupt(operation);
@@ -85,19 +85,19 @@ impl Footer {
         Ok(Self { size, ..footer })
     }
 
-    /// What the contract tells of the blob.
+    /// Converts the footer to the contract's information about the blob.
     pub(crate) fn into_info(self, key: BlobKey) -> BlobInfo {
         let Self { etag, content_type, metadata, modified_at, size, .. } = self;
         BlobInfo { key, size, etag, content_type, metadata, modified_at }
     }
 
-    /// The blob in a listing.
+    /// Converts the footer to an entry of a listing.
     pub(crate) fn into_entry(self, key: BlobKey) -> BlobEntry {
         BlobEntry { key, size: self.size, etag: self.etag, modified_at: self.modified_at }
     }
 }
 
-/// The error of a file that does not read back as it was written.
+/// Returns the error of a file that cannot be read back as it was written.
 pub(crate) fn corrupt(operation: &'static str) -> Error {
     Error::new(ErrorKind::Corrupt, operation, "the blob's file is damaged; restore it or write it anew")
 }

@@ -1,4 +1,5 @@
-//! Listing: a walk through the folders in the order of the keys' bytes, one folder in memory for each level.
+//! Listing: a walk through the folders in the order of the keys' bytes, with one folder in memory for each
+//! level.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -18,10 +19,10 @@ use crate::fs::engine::{Engine, LockMode, failed, open_file, read_folder};
 use crate::fs::layout::{Entry, decode, folders_of};
 
 const OPERATION: &str = "blobs.list";
-/// Blobs read in one step on the blocking pool.
+/// The number of blobs that one step on the blocking pool reads.
 const STEP: usize = 128;
 
-/// The blobs under `prefix` after `after`, as a stream.
+/// Returns the blobs under `prefix` after `after`, as a stream.
 pub(crate) fn list(
     engine: Arc<Engine>,
     namespace: &Namespace,
@@ -39,12 +40,12 @@ struct Walk {
     engine: Arc<Engine>,
     prefix: Vec<u8>,
     after: Option<Vec<u8>>,
-    /// A folder still to be read: its names from the root, and the bytes with which its keys begin.
+    /// The next folder to read: its names from the root, and the bytes with which its keys begin.
     next: Option<(Vec<String>, Vec<u8>)>,
     levels: Vec<Level>,
 }
 
-/// A folder that was read, and what is left of it.
+/// The remaining entries of a folder that was read.
 struct Level {
     folders: Vec<String>,
     begin: Vec<u8>,
@@ -59,7 +60,7 @@ struct ListedName {
 
 impl Walk {
     fn new(engine: Arc<Engine>, namespace: &Namespace, prefix: &str, after: Option<&BlobKey>) -> Self {
-        // Whole segments of the prefix lead straight to the one folder that can hold its keys.
+        // The complete segments of the prefix lead directly to the only folder that can hold its keys.
         let (parents, begin) = match prefix.rfind('/') {
             Some(at) => (prefix.get(..at).unwrap_or_default(), prefix.get(..=at).unwrap_or_default()),
             None => ("", ""),
@@ -76,8 +77,8 @@ impl Walk {
         }
     }
 
-    /// The next blobs, or `None` at the end. One that cannot be read is told in its place, and does not hide those behind
-    /// it.
+    /// Returns the next blobs, or `None` at the end. An unreadable blob becomes an error item, and the
+    /// listing continues.
     fn step(mut self) -> Result<Option<(VecDeque<Result<BlobEntry>>, Self)>> {
         let mut found = VecDeque::new();
         while found.len() < STEP {
@@ -105,8 +106,8 @@ impl Walk {
     }
 
     fn read(&self, folders: Vec<String>, begin: Vec<u8>) -> io::Result<Level> {
-        // No file of the folder moves while it is read: an overwrite would otherwise be able to hide a blob on a file
-        // system that enters the new name elsewhere.
+        // The lock keeps the files of the folder in position during the read. Otherwise an overwrite could
+        // hide a blob, on a file system that enters the new name at another position.
         let _locked = self.engine.lock_folder(&folders, LockMode::Shared)?;
         let names = match self.engine.folder(&folders).and_then(|folder| read_folder(folder.as_fd())) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
@@ -118,7 +119,7 @@ impl Walk {
                 continue;
             };
             let blob = matches!(entry, Entry::Blob(_));
-            // Anything else, a symbolic link for one, is not the store's.
+            // Other types, such as a symbolic link, do not belong to the store.
             let expected = if blob { FileType::RegularFile } else { FileType::Directory };
             let order = entry.key_bytes();
             if kind == expected && self.wanted(&[begin.as_slice(), &order].concat(), blob) {
@@ -129,7 +130,8 @@ impl Walk {
         Ok(Level { folders, begin, left: left.into_iter() })
     }
 
-    /// Whether the blob, or some blob in the folder whose keys begin so, can be in the listing.
+    /// Returns true if the blob, or some blob in the folder whose keys begin with these bytes, can be in the
+    /// listing.
     fn wanted(&self, full: &[u8], blob: bool) -> bool {
         let in_prefix = full.starts_with(&self.prefix) || (!blob && self.prefix.starts_with(full));
         let is_after = self.after.as_ref().is_none_or(|after| match full.cmp(after) {

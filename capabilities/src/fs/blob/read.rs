@@ -1,4 +1,4 @@
-//! Reading: one open file is one version, whatever is written meanwhile.
+//! Reading: one open file is one version, even during later writes.
 
 use std::fs::File;
 use std::future::ready;
@@ -26,9 +26,9 @@ use crate::fs::layout::{BlobPath, blob_path};
 use larder_agents::hex::hex;
 
 const OPERATION: &str = "blobs.get";
-/// How many pieces are read at the same time.
+/// The number of pieces that are read concurrently.
 const WORKERS: usize = 2;
-/// How much is read before it is hashed: what fits the processor's cache.
+/// The number of bytes that are read before they are hashed, so that they are still in the processor's cache.
 const SLICE_BYTES: usize = 256 * 1024;
 
 /// Opens a blob and reads its footer.
@@ -63,7 +63,7 @@ pub(crate) fn get(
     let expected = (range == whole).then(|| Expected::of(&footer));
     let reader = Reader { file, buffers: Arc::clone(engine.buffers()) };
     let mut verifier = Verifier { expected, left: range.end - range.start };
-    // The first piece comes with the opening: for a small blob that is all of it, in one step.
+    // The opening also reads the first piece, so a small blob takes one step.
     let mut pieces = pieces(range.clone());
     let first =
         pieces.next().map(|piece| verifier.admit(reader.read(piece, &verifier.hashing())?)).transpose()?;
@@ -72,7 +72,7 @@ pub(crate) fn get(
     Ok(BlobRead { info: footer.into_info(key.clone()), range, bytes })
 }
 
-/// The range in pieces.
+/// Splits the range into pieces.
 fn pieces(range: Range<u64>) -> impl Iterator<Item = Range<u64>> + Clone + Send {
     let step = larder_kernel::check::size(CHUNK_BYTES);
     let starts = range.clone().step_by(CHUNK_BYTES);
@@ -88,7 +88,7 @@ fn into_stream(
     let hashing = verifier.hashing();
     let workers = if matches!(hashing, Hashing::Running(_)) { 1 } else { WORKERS };
     let pieces = read_ahead(OPERATION, pieces, workers, move |piece| reader.read(piece, &hashing));
-    // Nothing follows what did not read back.
+    // No piece follows a piece that failed verification.
     let admitted = pieces.scan(false, move |failed, piece| {
         let piece = (!*failed).then(|| piece.and_then(|piece| verifier.admit(piece)));
         *failed = piece.as_ref().is_none_or(Result::is_err);
@@ -97,10 +97,10 @@ fn into_stream(
     admitted.boxed()
 }
 
-/// A hash that takes the pieces one after the other.
+/// A hash that takes the pieces in order.
 type Running = Arc<Mutex<Sha256>>;
 
-/// How a piece is hashed right after it was read, while its bytes are in the cache.
+/// The way to hash a piece right after it was read, while its bytes are in the cache.
 #[derive(Clone)]
 enum Hashing {
     None,
@@ -110,7 +110,7 @@ enum Hashing {
     Running(Running),
 }
 
-/// A piece that was read, with its checksum if that was taken.
+/// A piece that was read, with its checksum if one was computed.
 struct Piece {
     bytes: Bytes,
     crc: u64,
@@ -122,7 +122,7 @@ enum Expected {
         so_far: u64,
         expected: u64,
     },
-    /// Blobs of earlier versions.
+    /// A blob that an earlier version wrote.
     Sha256(Running, String),
 }
 
@@ -160,7 +160,7 @@ impl Verifier {
         }
     }
 
-    /// The piece, unless it is the last one of a blob that does not read back.
+    /// Returns the piece, or an error for the last piece of a blob whose checksum is wrong.
     fn admit(&mut self, piece: Piece) -> Result<Bytes> {
         self.left = self.left.saturating_sub(larder_kernel::check::size(piece.bytes.len()));
         if let Some(Expected::Crc { so_far, .. }) = &mut self.expected {

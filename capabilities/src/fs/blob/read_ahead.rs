@@ -1,8 +1,8 @@
 //! Read-ahead on the blocking pool, without a thread switch for each piece.
 //!
-//! The pieces are assigned to workers round-robin. A worker occupies a thread as long as the consumer takes its pieces; it
-//! releases the thread once some pieces are waiting, and the consumer starts it again. So a slow consumer holds no thread,
-//! and a fast one releases its threads now and then.
+//! The pieces are assigned to workers round-robin. A worker occupies a thread while the consumer takes its
+//! pieces. It releases the thread once some pieces are waiting, and the consumer starts it again. So a slow
+//! consumer holds no thread, and a fast one releases its threads from time to time.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -17,12 +17,13 @@ use crate::fs::blocking::aborted;
 
 /// A worker pauses once this many of its pieces wait for the consumer.
 const READY_MAX: usize = 2;
-/// Pieces that a worker reads before it releases its thread.
+/// The number of pieces that a worker reads before it releases its thread.
 const RUN_PIECES: usize = 16;
 
 type Read<T> = dyn Fn(Range<u64>) -> Result<T> + Send + Sync;
 
-/// The results for the pieces, in their order, read by this many workers. A worker stops at its first error.
+/// Returns the results for the pieces, in order, read by this many workers. A worker stops at its first
+/// error.
 pub(super) fn read_ahead<T, P, R>(
     operation: &'static str,
     pieces: &P,
@@ -80,7 +81,7 @@ struct State<T> {
     left: Pieces,
     /// The pieces that wait for the consumer.
     ready: VecDeque<Result<T>>,
-    /// Whether the worker occupies a thread.
+    /// True if the worker occupies a thread.
     is_running: bool,
     /// The consumer that waits for the next piece.
     waker: Option<Waker>,
@@ -115,12 +116,12 @@ impl<T> Worker<T> {
     }
 }
 
-/// A worker on a thread. However it ends, it wakes the consumer.
+/// A worker on a thread. It wakes the consumer however it ends.
 struct Run<T> {
     worker: Arc<Worker<T>>,
-    /// How many pieces it has read.
+    /// The number of pieces that it has read.
     read: usize,
-    /// Whether it released its thread: the worker may run on another one by now.
+    /// True if it released its thread; the worker may already run on another thread.
     is_done: bool,
 }
 
@@ -139,7 +140,7 @@ impl<T> Run<T> {
         }
     }
 
-    /// The next piece to read; `None` releases the thread.
+    /// Returns the next piece to read; `None` releases the thread.
     fn next(&mut self) -> Option<Range<u64>> {
         let mut state = self.worker.state();
         let goes_on = state.ready.len() < READY_MAX && self.read < RUN_PIECES;

@@ -34,7 +34,7 @@ fn temporary_files(root: &Path) -> Vec<PathBuf> {
     files.map(|file| file.unwrap().path()).collect()
 }
 
-/// A small generator, so that every run tries the same keys.
+/// A small generator with a fixed seed, so that every run uses the same keys.
 struct Dice(u64);
 
 impl Dice {

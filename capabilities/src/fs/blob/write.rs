@@ -1,4 +1,4 @@
-//! Writing: a temporary file, flushed, then moved to its place in one step under a lock.
+//! Writing: a temporary file, flushed, then renamed to its final path in one step under a lock.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -20,10 +20,10 @@ use crate::fs::blocking::{CancelFlag, blocking, cancellation};
 use crate::fs::engine::{Engine, LockMode, failed, flush, open_file, unique};
 use crate::fs::layout::{BlobPath, blob_path, namespace_folders};
 
-/// How often a write starts anew because the folder it had opened was removed as empty.
+/// The maximum number of attempts of a write whose opened folder is removed as empty.
 const ATTEMPTS: u32 = 1_000;
 
-/// A blob on its way. Its temporary file goes with it unless it reaches its place.
+/// A running upload. Its temporary file is removed on drop, unless it was renamed to its final path.
 struct Upload {
     engine: Arc<Engine>,
     file: File,
@@ -41,7 +41,7 @@ impl Drop for Upload {
     }
 }
 
-/// Where a blob goes and what must hold for that.
+/// The target of an upload and its condition.
 struct Target {
     operation: &'static str,
     namespace: Namespace,
@@ -50,7 +50,7 @@ struct Target {
     cancelled: CancelFlag,
 }
 
-/// What is kept beside the bytes.
+/// The attributes that are stored with the bytes.
 struct Attributes {
     content_type: Option<String>,
     metadata: UserMetadata,
@@ -85,7 +85,7 @@ pub(crate) async fn put(
     }
 }
 
-/// Writes the pieces as they come, many small ones in one step.
+/// Writes the pieces as they arrive, many small ones in one step.
 async fn receive(operation: &'static str, mut upload: Upload, mut pieces: BlobBytes) -> Result<Upload> {
     let mut buffered = BytesMut::new();
     while let Some(piece) = pieces.try_next().await? {
@@ -147,7 +147,7 @@ impl Upload {
 
     fn finish_with(mut self, target: Target, attributes: Attributes, checksum: Checksum) -> Result<BlobInfo> {
         let io = |error| failed(target.operation, error, Outcome::NotApplied);
-        // A checksum would repeat where equal bytes are written again; every write has a tag of its own.
+        // A checksum would repeat when equal bytes are written again; every write needs a different tag.
         let etag = ETag::new(format!("{:016x}-{}", self.crc.finalize(), unique()))?;
         let Attributes { content_type, metadata } = attributes;
         let footer =
@@ -173,7 +173,8 @@ impl Upload {
             .with_outcome(Outcome::NotApplied))
     }
 
-    /// Compares and moves in one step under the locks. False where the folder went away meanwhile.
+    /// Checks the condition and renames the file in one step under the locks. Returns false if the folder was
+    /// removed concurrently.
     fn try_place(&self, target: &Target, path: &BlobPath) -> Result<bool> {
         let io = |error| failed(target.operation, error, Outcome::NotApplied);
         let _namespace =
@@ -185,7 +186,7 @@ impl Upload {
         };
         let refused = check_condition(target, folder.as_fd(), &path.file);
         if let Err(refusal) = refused.and_then(|()| target.cancelled.check(target.operation)) {
-            // The folders were made for nothing, if it was this write that made them.
+            // Removes the folders again, if this write created them.
             self.engine.prune(&path.folders, namespace_folders(&target.namespace).len());
             return Err(refusal);
         }
@@ -248,7 +249,7 @@ pub(crate) fn delete(
     Ok(true)
 }
 
-/// Moves the namespace's folder away while no writer is in it, then removes it at leisure.
+/// Renames the namespace's folder while no writer is in it, then removes it.
 pub(crate) fn erase(engine: &Engine, namespace: &Namespace, cancelled: &CancelFlag) -> Result<()> {
     const OPERATION: &str = "blobs.erase";
     let io = |error| failed(OPERATION, error, Outcome::Unknown).with_idempotent(true);

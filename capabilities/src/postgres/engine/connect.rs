@@ -10,10 +10,10 @@ use futures_util::future::{Either, select};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-/// Attempts to connect within the time that a call may wait for a connection.
+/// The number of attempts to connect within the time that a call may wait for a connection.
 const ATTEMPTS: u32 = 3;
 
-/// Whether the caller gave up on the connection. Each step of connecting is taken under the lock.
+/// True if the caller gave up on the connection. Each step of the handshake runs under the lock.
 #[derive(Default)]
 struct Cancelled(Mutex<bool>);
 
@@ -23,9 +23,9 @@ impl Cancelled {
     }
 }
 
-/// Cancels connecting when it is dropped: no further step is taken then, and none is under way.
+/// Cancels the handshake when it is dropped. After the drop no step runs or starts.
 ///
-/// A runtime drops its tasks before its timers and sockets, which panic when they are asked for after that. So no step may
+/// A runtime drops its tasks before its timers and sockets, and a later use of those panics. So no step may
 /// run on the blocking thread while the runtime ends.
 struct CancelOnDrop(Arc<Cancelled>);
 
@@ -35,14 +35,15 @@ impl Drop for CancelOnDrop {
     }
 }
 
-/// Connects within `limit`, or returns `None` if the server does not answer in that time.
+/// Connects within `limit`; returns `None` if the server does not reply in that time.
 ///
-/// An attempt gets no answer if its first packet is lost, or if it meets what is left of an earlier connection between the
-/// same ports. So there are several attempts, each from another port and with twice the time of the one before.
+/// An attempt gets no reply if its first packet is lost, or if it meets the remains of an earlier connection
+/// between the same ports. So several attempts run, each from another port and with twice the time of the one
+/// before.
 ///
-/// The driver computes its proof of the password in some 800 steps and yields after each. On a busy runtime that is 800
-/// rounds of all ready tasks, which takes seconds; so it runs on a blocking thread. It ends there when this future is
-/// dropped, which waits for the step that is under way.
+/// The driver computes the password proof in some 800 steps and yields after each. On a busy runtime that is
+/// 800 rounds of all ready tasks, which takes seconds. So the handshake runs on a blocking thread. If this
+/// future is dropped, the drop waits for the current step, and then the handshake ends.
 pub(super) async fn connect<T, F>(limit: Duration, open: impl Fn() -> F + Send + 'static) -> Option<T>
 where
     T: Send + 'static,
@@ -50,8 +51,8 @@ where
 {
     let cancelled = Arc::new(Cancelled::default());
     let (mut reply, connected) = oneshot::channel();
-    // Dropped after `connected`, whose end wakes the blocking thread: steps in quick succession would hardly let anybody
-    // else take the lock.
+    // Dropped after `connected`, whose drop wakes the blocking thread. Otherwise the thread would retake the
+    // lock so quickly that the cancellation could hardly get it.
     let _cancel = CancelOnDrop(Arc::clone(&cancelled));
     let runtime = Handle::current();
     tokio::task::spawn_blocking(move || {
@@ -91,7 +92,7 @@ mod tests {
 
     use super::*;
 
-    /// Notes whether it is dropped by a panic.
+    /// Records that a panic dropped it.
     struct Witness(Arc<AtomicBool>);
 
     impl Drop for Witness {
@@ -102,7 +103,7 @@ mod tests {
         }
     }
 
-    /// Connecting once went on while its runtime ended, and asked for a timer that was gone.
+    /// Regression test: the handshake continued while its runtime ended, and used a dropped timer.
     #[test]
     fn connecting_takes_no_step_after_its_runtime_began_to_end() {
         for mut builder in [Builder::new_current_thread(), Builder::new_multi_thread()] {

@@ -14,11 +14,11 @@ use super::within;
 use crate::driver::Pool;
 use crate::postgres::failure::{Failure, Fallible};
 
-/// Where connections come from.
+/// The source of connections.
 pub(super) enum Source {
-    /// A pool of the engine's own.
+    /// The engine's pool.
     Own(Arc<IdlePool>),
-    /// The caller's, who may have left anything on its connections and wants each back after its call.
+    /// The caller's pool. Its connections may have an open transaction, and each must return after a call.
     Foreign(PgPool),
 }
 
@@ -31,7 +31,7 @@ impl Source {
                 Ok((connection, permit)) => {
                     Ok(Lease { leased: Some(Leased::Own(Arc::clone(pool), connection, permit)) })
                 }
-                // The pool gives up on an unreachable server with the same error as on a lack of connections.
+                // The pool reports an unreachable server with the same error as a lack of connections.
                 Err(sqlx::Error::PoolTimedOut) if pool.is_unreachable() => {
                     Err(Error::new(
                         ErrorKind::Unavailable,
@@ -45,7 +45,7 @@ impl Source {
             Self::Foreign(pool) => {
                 let leased = Leased::Foreign(pool.acquire().await.map_err(refused)?);
                 let mut lease = Lease { leased: Some(leased) };
-                // Ends a transaction that was left open; without one the server does not even warn.
+                // Ends a transaction that was left open. The `BEGIN` avoids a warning if none is open.
                 let ended = sqlx::raw_sql("BEGIN; ROLLBACK").execute(&mut *lease);
                 within(call_timeout, operation, ended).await?.map_err(refused)?;
                 Ok(lease)
@@ -66,7 +66,7 @@ impl Source {
         }
     }
 
-    /// Closes the pool. The caller's own pool stays open.
+    /// Closes the pool. A pool of the caller stays open.
     pub(super) async fn close(&self) {
         if let Self::Own(pool) = self {
             pool.close().await;
@@ -74,7 +74,8 @@ impl Source {
     }
 }
 
-/// A connection that one job uses. Dropped in the middle of the job, it is closed and not returned to the pool.
+/// A connection that one job uses. If it is dropped during the job, it is closed and not returned to the
+/// pool.
 pub(super) struct Lease {
     leased: Option<Leased>,
 }
@@ -85,14 +86,15 @@ enum Leased {
 }
 
 impl Lease {
-    /// Closes the idle connections: after one was lost or got no answer, the others most likely are lost too.
+    /// Closes the idle connections: if one was lost or got no reply, the others are most likely lost too.
     pub(super) fn taint(&self) {
         if let Some(Leased::Own(pool, ..)) = &self.leased {
             pool.close_idle();
         }
     }
 
-    /// Ends the lease. A failure that is not the server's own answer leaves the connection in an unknown state.
+    /// Ends the lease. A failure other than an error of the server leaves the connection in an unknown state,
+    /// so it is closed.
     pub(super) fn release<T>(mut self, result: &Fallible<T>) {
         if let Err(failure) = result
             && failure.is_lost_connection()
@@ -105,7 +107,7 @@ impl Lease {
         if clean {
             match self.leased.take() {
                 Some(Leased::Own(pool, connection, permit)) => pool.release(connection, permit),
-                // Its own drop returns it.
+                // Its drop returns it.
                 Some(Leased::Foreign(_)) | None => {}
             }
         }

@@ -1,7 +1,8 @@
 //! Notifications of changes: one connection listens for all subscriptions of an open database.
 //!
-//! A notification only says that it is time to read the log. A lost one costs latency: subscribers also read once in
-//! [`crate::follow::POLL`], and all of them when the connection is restored.
+//! A notification only signals that it is time to read the log. A lost notification costs latency: each
+//! subscriber also reads once in [`crate::follow::POLL`], and all subscribers read when the connection is
+//! restored.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,15 +14,16 @@ use tokio::task::JoinHandle;
 
 use crate::follow::Subscriber;
 
-/// How long the listener waits before it tries again to connect.
+/// The pause of the listener before it connects again.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
 
 type Subscribers = Arc<Mutex<HashMap<i64, watch::Sender<()>>>>;
 
-/// The subscribers, and the task that notifies them. It runs from the first subscriber on, until this is dropped.
+/// The subscribers, and the task that notifies them. The task runs from the first subscription until this
+/// value is dropped.
 pub(crate) struct Notifier {
     connect: PgConnectOptions,
-    /// By the number of the thread or bucket that they read.
+    /// The subscribers by the number of their thread or bucket.
     subscribers: Subscribers,
     listener: Mutex<Option<JoinHandle<()>>>,
 }
@@ -31,7 +33,7 @@ impl Notifier {
         Self { connect, subscribers: Subscribers::default(), listener: Mutex::default() }
     }
 
-    /// Subscribes to the changes that are announced under the number. Called inside the runtime.
+    /// Subscribes to the changes that are announced under the number. The caller must be inside the runtime.
     pub(crate) fn subscribe(&self, number: i64) -> Subscriber {
         let mut subscribers = lock(&self.subscribers);
         subscribers.retain(|_, sender| sender.receiver_count() > 0);
@@ -71,7 +73,7 @@ async fn listen(connect: PgConnectOptions, subscribers: Subscribers) {
 }
 
 async fn listen_once(connect: &PgConnectOptions, subscribers: &Subscribers) -> sqlx::Result<()> {
-    // A pool of its own, so that its connection is closed and not handed to others with the lock still held.
+    // A separate pool, so that its connection is closed and never reused with the lock still held.
     let pool = PgPoolOptions::new()
         .max_connections(1)
         .idle_timeout(None)
@@ -80,7 +82,7 @@ async fn listen_once(connect: &PgConnectOptions, subscribers: &Subscribers) -> s
     let mut listener = PgListener::connect_with(&pool).await?;
     listener.eager_reconnect(false);
     listener.listen("larder").await?;
-    // Tells writers that somebody listens, and waits for the writers that checked before.
+    // Signals to writers that a listener exists, and waits for the writers that checked earlier.
     sqlx::raw_sql(
         "SELECT pg_advisory_lock_shared(1282565234, 2);
          SELECT pg_advisory_lock(1282565234, 4);

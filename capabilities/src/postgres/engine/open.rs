@@ -12,11 +12,11 @@ use crate::postgres::config::PostgresConfig;
 use crate::postgres::failure::Fallible;
 use crate::postgres::schema;
 
-/// The oldest server with all that the schema uses.
+/// The oldest supported server version: it has every feature that the schema uses.
 pub(crate) const SERVER_VERSION_MIN: i32 = 140_000;
 
-/// Connects with the options of every call, refuses a database on which the stores do not work, upgrades its schema, and
-/// returns the durability of a commit.
+/// Connects with the options of every call, rejects an unsuitable database, upgrades its schema, and returns
+/// the durability of a commit.
 pub(super) async fn examine(
     options: &PgConnectOptions,
     config: &PostgresConfig,
@@ -38,7 +38,7 @@ pub(super) async fn examine(
     Ok(durability)
 }
 
-/// Refuses a server on which the schema does not work, and reads the durability of a commit.
+/// Rejects an unsuitable server, and reads the durability of a commit.
 async fn probe(connection: &mut PgConnection) -> Fallible<Durability> {
     let row = sqlx::query(
         "SELECT current_setting('server_version_num')::int, current_setting('server_encoding'),
@@ -66,7 +66,7 @@ async fn probe(connection: &mut PgConnection) -> Fallible<Durability> {
     }
     Ok(match (row.try_get(2)?, row.try_get(3)?) {
         (true, true) => Durability::Power,
-        // The commit is with the operating system, which outlives the server's processes.
+        // The operating system holds the commit and outlives the server's processes.
         (false, true) => Durability::Process,
         (_, false) => Durability::None,
     })

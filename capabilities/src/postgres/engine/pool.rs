@@ -1,9 +1,9 @@
 //! The pool of idle connections.
 //!
-//! sqlx's pool pings a connection each time that it is returned, which costs every call a round trip and has no time limit.
-//! So connections are not returned to it: a connection whose job ended well stays in this pool, and the next call takes it
-//! as it is, or pings it first if it was idle for long. sqlx's pool opens the connections, counts them, and is told when
-//! one is closed.
+//! sqlx's pool pings a connection each time that it is returned, which costs every call a round trip and has
+//! no time limit. So connections are not returned to it. A connection whose job ended without an error stays
+//! in this pool. The next call uses it directly, or pings it first if it was idle for long. sqlx's pool opens
+//! and counts the connections; this pool reports each closed one to it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,13 +17,15 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::connect::connect;
 use crate::driver::Pool;
 
-/// How long a connection may be idle and be used without a ping: firewalls and servers end older ones silently.
+/// The idle time after which a connection is pinged before use: firewalls and servers end older ones
+/// silently.
 const PING_AFTER: Duration = Duration::from_secs(30);
-/// How long an unused connection is kept.
+/// The idle time after which a connection is closed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
-/// The longest life of a connection: the memory that a session gathers on the server is freed with it.
+/// The maximum lifetime of a connection, which frees the memory that its session has accumulated on the
+/// server.
 const LIFETIME_MAX: Duration = Duration::from_secs(1_800);
-/// How long the server may take to answer a ping.
+/// The time limit of a ping.
 const PING_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The idle connections, and the permits to use one.
@@ -31,13 +33,13 @@ pub(crate) struct IdlePool {
     pool: PgPool,
     permits: Arc<Semaphore>,
     state: Mutex<State>,
-    /// Whether the server did not answer the last attempt to connect.
+    /// True if the server did not reply to the last attempt to connect.
     unreachable: AtomicBool,
 }
 
 #[derive(Default)]
 struct State {
-    /// The connection that was returned last is at the end.
+    /// The idle connections; the most recently returned one is last.
     idle: Vec<IdleConnection>,
     closed: bool,
 }
@@ -53,8 +55,8 @@ pub(crate) struct PooledConnection {
     opened: Instant,
 }
 
-/// Closes a connection in the background, within a time that does not depend on the server. A future that was polled in a
-/// runtime may be dropped outside of it; then the socket is closed without a farewell to the server.
+/// Closes a connection in the background, within a time that does not depend on the server. A future that was
+/// polled in a runtime may be dropped outside it; then the socket is closed without a goodbye to the server.
 pub(crate) fn close(mut connection: PoolConnection<sqlx::Postgres>) {
     if Handle::try_current().is_ok() {
         connection.close_on_drop();
@@ -68,7 +70,7 @@ impl PooledConnection {
         close(self.inner);
     }
 
-    /// Returns the connection if the server still answers on it. A dropped or failed ping closes it.
+    /// Returns the connection if the server replies to a ping. A dropped or failed ping closes it.
     async fn ping(self) -> Option<Self> {
         let mut pinged = CloseOnDrop(Some(self.inner));
         match tokio::time::timeout(PING_TIMEOUT, pinged.0.as_mut()?.ping()).await {
@@ -78,7 +80,7 @@ impl PooledConnection {
     }
 }
 
-/// A connection that is closed unless it is kept, since none is returned to sqlx's pool.
+/// A connection that is closed on drop unless it is kept, because none is returned to sqlx's pool.
 struct CloseOnDrop(Option<PoolConnection<sqlx::Postgres>>);
 
 impl CloseOnDrop {
@@ -94,7 +96,7 @@ impl Drop for CloseOnDrop {
 }
 
 impl IdlePool {
-    /// `pool` must have no other user.
+    /// Creates the pool. `pool` must have no other user.
     pub(crate) fn new(pool: PgPool) -> Self {
         let most = usize::try_from(pool.options().get_max_connections()).unwrap_or(Semaphore::MAX_PERMITS);
         Self {
@@ -105,15 +107,15 @@ impl IdlePool {
         }
     }
 
-    /// Returns a connection, and the permit that is released after it. There are as many permits as the pool may have
-    /// connections, so the holder of a permit finds an idle connection or room for a new one.
+    /// Returns a connection, and the permit to release after it. The number of permits equals the maximum
+    /// number of connections, so the holder of a permit finds an idle connection or capacity for a new one.
     pub(crate) async fn acquire(&self) -> Result<(PooledConnection, OwnedSemaphorePermit), sqlx::Error> {
         let permit = Arc::clone(&self.permits).acquire_owned();
         let permit = tokio::time::timeout(self.pool.options().get_acquire_timeout(), permit)
             .await
             .map_err(|_| sqlx::Error::PoolTimedOut)?
             .map_err(|_| sqlx::Error::PoolClosed)?;
-        // The connection that was idle for the shortest time, so that surplus ones reach the idle timeout.
+        // The connection with the shortest idle time, so that surplus ones reach the idle timeout.
         let newest = self.lock().idle.pop();
         if let Some(IdleConnection { connection, since }) = newest {
             if connection.opened.elapsed() >= LIFETIME_MAX {
@@ -144,12 +146,13 @@ impl IdlePool {
         opened?.keep().ok_or(sqlx::Error::PoolTimedOut)
     }
 
-    /// Returns a connection to the pool. The permit is released last, so that its next holder finds the connection.
+    /// Returns a connection to the pool. The permit is released last, so that its next holder finds the
+    /// connection.
     pub(crate) fn release(&self, connection: PooledConnection, permit: OwnedSemaphorePermit) {
         let expired = {
             let mut state = self.lock();
             let now = Instant::now();
-            // Those at the front were idle longest.
+            // The connections at the front were idle longest.
             let count = state.idle.iter().take_while(|idle| now - idle.since >= IDLE_TIMEOUT).count();
             let mut expired: Vec<PooledConnection> =
                 state.idle.drain(..count).map(|idle| idle.connection).collect();
@@ -160,12 +163,12 @@ impl IdlePool {
             }
             expired
         };
-        // Outside of the lock, since closing calls sqlx's pool.
+        // Outside the lock, since closing calls sqlx's pool.
         expired.into_iter().for_each(PooledConnection::close);
         drop(permit);
     }
 
-    /// Closes the idle connections: after one connection was lost, the others most likely are lost too.
+    /// Closes the idle connections: if one was lost, the others are most likely lost too.
     pub(crate) fn close_idle(&self) {
         let idle = std::mem::take(&mut self.lock().idle);
         idle.into_iter().for_each(|idle| idle.connection.close());
@@ -186,22 +189,23 @@ impl IdlePool {
         Pool { open: self.pool.size(), in_use: Some(in_use), max: Some(max), closed: self.pool.is_closed() }
     }
 
-    /// Whether a call that timed out waiting for a connection did so because the server does not answer, and not because
-    /// other calls use the whole pool: connections that are being opened count as used, too.
+    /// Returns true if a call timed out because the server does not reply, and not because other calls use
+    /// the whole pool. Connections that are being opened count as used, too.
     pub(crate) fn is_unreachable(&self) -> bool {
         self.unreachable.load(Ordering::Relaxed)
             || self.pool.size() < self.pool.options().get_max_connections()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing that holds it can stop halfway.
+        // No holder of the lock can stop halfway.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for IdlePool {
     fn drop(&mut self) {
-        // Returning to sqlx's pool takes a runtime, which may have ended; a closed socket is enough for the server.
+        // Returning to sqlx's pool needs a runtime, which may have ended; a closed socket is enough for the
+        // server.
         let idle = std::mem::take(&mut self.lock().idle);
         for idle in idle {
             drop(idle.connection.inner.detach());

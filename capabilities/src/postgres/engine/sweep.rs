@@ -1,8 +1,8 @@
-//! Takes what has expired off the disk, a part at a time.
+//! Removes expired data from the disk in small parts.
 //!
-//! No call ever shows what has expired, and those that use a thread or write to a bucket clear it away there. This is for
-//! the threads and buckets that nobody comes back to. Each part is a call of its own on one of the pool's connections, and
-//! passes by what somebody else works on, so any number of processes may sweep at once.
+//! No call ever returns expired data. Calls that use a thread or write to a bucket remove its expired data.
+//! This module removes the data of threads and buckets that are never used again. Each part is a separate
+//! call on a pooled connection and skips locked rows, so any number of processes may sweep concurrently.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,18 +20,18 @@ use crate::postgres::encode::length;
 use crate::postgres::failure::Fallible;
 
 const OPERATION: &str = "postgres.sweep";
-/// How long nothing is looked for after all that had expired was gone.
+/// The pause after all expired data is removed.
 const INTERVAL: Duration = Duration::from_secs(60);
-/// How long the rest is left where there was more than goes at once.
+/// The pause if more was expired than one part removes.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Most threads, and most buckets, that are looked at in one go.
+/// The maximum number of threads, and of buckets, that one part checks.
 const PLACES_MAX: usize = 64;
-/// Most messages of a thread, and most keys of a bucket, that one call takes away.
+/// The maximum number of a thread's messages, or of a bucket's keys, that one call removes.
 const ROWS_MAX: i64 = 1_000;
-/// The size from which on one call takes away no more.
+/// The size from which one call removes no more.
 const BYTES_MAX: i64 = 16 << 20;
 
-/// When to sweep, and the task that does.
+/// The schedule of the sweep, and its background task.
 pub(crate) struct Sweeper {
     pace: Arc<Mutex<Pace>>,
 }
@@ -42,13 +42,14 @@ struct Pace {
 }
 
 impl Sweeper {
-    /// One that first looks at a random moment of the first minute: of programs that run for less than that, some do.
+    /// Creates a schedule whose first sweep is due at a random moment of the first minute, so that some
+    /// short-lived programs sweep too.
     pub(crate) fn new() -> Self {
         let wait = Duration::from_millis(RandomState::new().hash_one(0_u8) % 60_000);
         Self { pace: Arc::new(Mutex::new(Pace { next: Instant::now() + wait, task: None })) }
     }
 
-    /// Begins to sweep in the background, if it is time to.
+    /// Starts a sweep in the background if it is due.
     pub(crate) fn start(&self, engine: &Engine) {
         let mut pace = lock(&self.pace);
         if Instant::now() < pace.next {
@@ -57,7 +58,7 @@ impl Sweeper {
         pace.next = Instant::now() + INTERVAL;
         let (engine, at) = (engine.clone(), Arc::clone(&self.pace));
         pace.task = Some(tokio::spawn(async move {
-            // What cannot be done now is left for the next time.
+            // A part that fails is retried at the next due time.
             if part(&engine).await.is_ok_and(|swept| swept.more) {
                 lock(&at).next = Instant::now() + PAUSE;
             }
@@ -75,8 +76,8 @@ fn lock(pace: &Mutex<Pace>) -> MutexGuard<'_, Pace> {
     pace.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Takes away all that has expired, and answers how many threads and keys went. A place that cannot be swept does not keep
-/// the others from it; its error is told in the end.
+/// Removes all expired data, and returns the number of removed threads and keys. A thread or bucket that
+/// fails does not stop the others; its error is returned at the end.
 pub(crate) async fn whole(engine: &Engine) -> Result<u64> {
     let mut gone = 0;
     loop {
@@ -88,21 +89,22 @@ pub(crate) async fn whole(engine: &Engine) -> Result<u64> {
     }
 }
 
-/// What one part of the work took away.
+/// The result of one part.
 #[derive(Default)]
 struct Swept {
-    /// Threads and keys.
+    /// The number of removed threads and keys.
     gone: u64,
-    /// Threads and buckets that nobody else works on.
+    /// The number of threads and buckets that were not locked by others.
     met: usize,
-    /// Whether there may be more that nobody else works on.
+    /// True if more expired data may be left that is not locked by others.
     more: bool,
-    /// Why the first of the places that could not be swept could not be.
+    /// The first error of a thread or bucket.
     failed: Option<Error>,
 }
 
 impl Swept {
-    /// Whether anything came of a look at a place, how much went there, and whether there is more.
+    /// Adds the result of one thread or bucket: whether it was free, the number of removed items, and whether
+    /// more is left.
     fn note(&mut self, looked: Result<(bool, u64, bool)>) -> Result<()> {
         match looked {
             Ok((met, gone, more)) => {
@@ -140,7 +142,7 @@ async fn part(engine: &Engine) -> Result<Swept> {
 
 type Names = Vec<String>;
 
-/// The namespace, agent and session of threads that are to be looked at.
+/// Returns the namespace, agent and session of the threads that are due.
 fn threads(sql: &mut PgConnection) -> BoxFuture<'_, Fallible<Vec<Names>>> {
     Box::pin(async move {
         let due = sqlx::query_scalar(
@@ -151,7 +153,7 @@ fn threads(sql: &mut PgConnection) -> BoxFuture<'_, Fallible<Vec<Names>>> {
     })
 }
 
-/// The namespace and name of buckets that are to be looked at.
+/// Returns the namespace and name of the buckets that are due.
 fn buckets(sql: &mut PgConnection) -> BoxFuture<'_, Fallible<Vec<Names>>> {
     Box::pin(async move {
         let due = sqlx::query_scalar(

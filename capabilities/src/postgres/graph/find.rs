@@ -11,7 +11,7 @@ use super::rows::{entity, relationship};
 use crate::postgres::decode;
 use crate::postgres::failure::Fallible;
 
-/// One page of entities.
+/// Returns one page of entities.
 pub(super) async fn find_entities(
     connection: &mut PgConnection,
     namespace: &Namespace,
@@ -35,7 +35,8 @@ pub(super) async fn find_entities(
     page(connection, request, query.filter.as_ref(), statement, entity).await
 }
 
-/// The statement for the parts of the query that are given, as parameters 4 to 6; each combination is prepared once.
+/// Returns the statement for the given parts of the query, which are the parameters 4 to 6. Each combination
+/// is prepared once.
 fn relationships_sql(query: &RelationshipQuery) -> &'static str {
     macro_rules! select {
         ($($condition:literal),*) => {
@@ -59,7 +60,7 @@ fn relationships_sql(query: &RelationshipQuery) -> &'static str {
     }
 }
 
-/// One page of relationships.
+/// Returns one page of relationships.
 pub(super) async fn find_relationships(
     connection: &mut PgConnection,
     namespace: &Namespace,
@@ -76,7 +77,7 @@ pub(super) async fn find_relationships(
     page(connection, request, query.filter.as_ref(), statement, relationship).await
 }
 
-/// What the namespace holds.
+/// Returns the counts of the namespace.
 pub(super) async fn count(connection: &mut PgConnection, namespace: &Namespace) -> Fallible<GraphCounts> {
     let row = sqlx::query(
         "SELECT (SELECT count(*) FROM larder.entities WHERE namespace = $1),

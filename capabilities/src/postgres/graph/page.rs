@@ -1,4 +1,5 @@
-//! Pages of entities and relationships: a statement lists them in the order of ids, and the filter judges what it lists.
+//! Pages of entities and relationships: a statement lists them in the order of ids, and the filter is applied
+//! to the listed items.
 
 use larder_kernel::{Entity, EntityId, Filter, Metadata, Page, PageRequest, Relationship, RelationshipId};
 use sqlx::postgres::{PgArguments, PgRow};
@@ -8,10 +9,10 @@ use sqlx::{PgConnection, Postgres};
 use crate::postgres::encode;
 use crate::postgres::failure::Fallible;
 
-/// Rows that a filtered search reads at a time.
+/// The number of rows that a filtered search reads at a time.
 const FILTERED_ROWS: usize = 1_000;
 
-/// What a page lists.
+/// An item of a page.
 pub(crate) trait Item {
     type Id: Clone + AsRef<str>;
 
@@ -43,8 +44,8 @@ impl Item for Relationship {
     }
 }
 
-/// Reads one page. `statement` lists a number of items after an id; rows are read until the page and the item that follows
-/// it are found.
+/// Reads one page. `statement` lists a number of items after an id. It runs until the page and the next item
+/// are found.
 pub(crate) async fn page<'q, T: Item>(
     connection: &mut PgConnection,
     request: &PageRequest<T::Id>,

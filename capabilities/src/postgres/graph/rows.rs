@@ -1,4 +1,4 @@
-//! Rows to entities and relationships.
+//! Conversion of rows to entities and relationships.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use sqlx::postgres::PgRow;
 use crate::postgres::decode;
 use crate::postgres::failure::Fallible;
 
-/// An entity from the columns id, entity_type and properties.
+/// Returns an entity from the columns id, entity_type and properties.
 pub(super) fn entity(row: &PgRow) -> Fallible<Entity> {
     Ok(Entity {
         id: decode::id(row, 0)?,
@@ -18,7 +18,7 @@ pub(super) fn entity(row: &PgRow) -> Fallible<Entity> {
     })
 }
 
-/// An entity from the columns id and entity_type, and after two others properties.
+/// Returns an entity from the columns id and entity_type and, after two others, properties.
 pub(super) fn reached(row: &PgRow) -> Fallible<Entity> {
     Ok(Entity {
         id: decode::id(row, 0)?,
@@ -27,7 +27,7 @@ pub(super) fn reached(row: &PgRow) -> Fallible<Entity> {
     })
 }
 
-/// A relationship from the columns id, relationship_type, source, target and properties.
+/// Returns a relationship from the columns id, relationship_type, source, target and properties.
 pub(super) fn relationship(row: &PgRow) -> Fallible<Relationship> {
     Ok(Relationship {
         id: decode::id(row, 0)?,
@@ -38,7 +38,7 @@ pub(super) fn relationship(row: &PgRow) -> Fallible<Relationship> {
     })
 }
 
-/// The entities of these ids that are there.
+/// Returns the existing entities among these ids.
 pub(super) async fn entities(
     connection: &mut PgConnection,
     namespace: &Namespace,
@@ -54,7 +54,7 @@ pub(super) async fn entities(
     rows.iter().map(|row| entity(row).map(|entity| (entity.id.clone(), entity))).collect()
 }
 
-/// The relationships of these ids that are there.
+/// Returns the existing relationships among these ids.
 pub(super) async fn relationships(
     connection: &mut PgConnection,
     namespace: &Namespace,

@@ -1,4 +1,4 @@
-//! What the upserts of both graphs share: the ends of relationships, and the report.
+//! The shared parts of the upserts of both graphs: the ends of relationships, and the report.
 
 use std::collections::HashSet;
 
@@ -8,7 +8,7 @@ use sqlx::postgres::PgRow;
 
 use crate::postgres::failure::Fallible;
 
-/// Counts rows that say of each item whether it was created.
+/// Counts rows that state for each item whether it was created.
 pub(crate) fn report(rows: &[PgRow]) -> Fallible<UpsertReport> {
     let mut report = UpsertReport::default();
     for row in rows {
@@ -21,7 +21,7 @@ pub(crate) fn report(rows: &[PgRow]) -> Fallible<UpsertReport> {
     Ok(report)
 }
 
-/// The ids of the entities at the ends, each once.
+/// Returns the ids of the entities at the ends, each once.
 pub(crate) fn ends(relationships: &[Relationship]) -> Vec<&str> {
     let ends: HashSet<&str> = relationships
         .iter()
@@ -30,7 +30,7 @@ pub(crate) fn ends(relationships: &[Relationship]) -> Vec<&str> {
     ends.into_iter().collect()
 }
 
-/// Refuses relationships with an end that is not among the rows of entities that were found.
+/// Rejects relationships with an end that is not among the found rows of entities.
 pub(crate) fn check_ends(relationships: &[Relationship], found: &[PgRow]) -> Fallible<()> {
     let found = found.iter().map(|row| row.try_get(0)).collect::<Result<HashSet<&str>, sqlx::Error>>()?;
     for relationship in relationships {

@@ -1,5 +1,5 @@
-//! Walking outward, breadth first, in one round trip and so one snapshot: by a function in the database, or where it is one
-//! hop by a statement, which takes three quarters of the function's time.
+//! Breadth-first traversal in one round trip, and so in one snapshot. A function in the database does it. For
+//! one hop a plain statement does it, which takes three quarters of the function's time.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +11,12 @@ use crate::postgres::decode;
 use crate::postgres::encode::length;
 use crate::postgres::failure::Fallible;
 
-/// Walks as many hops as it is told.
+/// Traverses the given number of hops.
 const WALK: &str = "SELECT out_id, out_type, out_source, out_target, out_properties, out_hops
      FROM larder.neighbors($1, $2, $3, $4, $5, $6, $7)";
 
-/// Walks one hop. What `OFFSET 0` keeps apart is joined along the indexes, whatever the planner knows of the tables.
+/// Traverses one hop. The subqueries with `OFFSET 0` are joined along the indexes, even if the planner has
+/// wrong statistics.
 const ONE_HOP: &str = "WITH origin AS MATERIALIZED (
          SELECT e.id, e.entity_type, e.properties FROM larder.entities e WHERE e.namespace = $1 AND e.id = $2
      ), walked AS MATERIALIZED (
@@ -38,7 +39,7 @@ const ONE_HOP: &str = "WITH origin AS MATERIALIZED (
      SELECT id, relationship_type, source, target, properties, NULL FROM walked
      WHERE source = target OR CASE WHEN source = $2 THEN target ELSE source END IN (SELECT id FROM ends)";
 
-/// What `query` reaches from an entity.
+/// Returns the entities and relationships that `query` reaches from an entity.
 pub(super) async fn neighbors(
     connection: &mut PgConnection,
     namespace: &Namespace,
@@ -67,7 +68,7 @@ pub(super) async fn neighbors(
             entities.push(Reached { entity: rows::reached(row)?, hops: decode::small(row, 5)? });
         } else {
             let relationship = rows::relationship(row)?;
-            // One that is walked both ways comes twice.
+            // A relationship that is traversed in both directions appears twice.
             relationships.insert(relationship.id.clone(), relationship);
         }
     }

@@ -1,5 +1,5 @@
-//! The writes, each inside one transaction. Rows are locked in the order of their ids, entities before relationships, so
-//! that writes that meet wait for each other and never in a circle.
+//! The writes, each inside one transaction. Rows are locked in the order of their ids, entities before
+//! relationships, so that concurrent writes wait for each other without a deadlock.
 
 use larder_kernel::{DeletedEntity, Entity, EntityId, Namespace, Relationship, RelationshipId, UpsertReport};
 use sqlx::PgConnection;
@@ -8,7 +8,7 @@ use super::upsert::{check_ends, ends, report};
 use crate::postgres::encode::metadata_text;
 use crate::postgres::failure::Fallible;
 
-/// Writes entities. One that is there keeps its key, and so its relationships.
+/// Writes entities. An existing entity keeps its key, and so its relationships.
 pub(super) async fn upsert_entities(
     connection: &mut PgConnection,
     namespace: &Namespace,
@@ -18,7 +18,8 @@ pub(super) async fn upsert_entities(
     let types: Vec<&str> = entities.iter().map(|entity| entity.entity_type.as_str()).collect();
     let properties =
         entities.iter().map(|entity| metadata_text(&entity.properties)).collect::<Fallible<Vec<String>>>()?;
-    // A new row has `replaced` from its default. The system's columns would say it too, but not of a partitioned table.
+    // A new row has the default of `replaced`. The system columns would show it too, but not for a
+    // partitioned table.
     let rows = sqlx::query(
         r#"INSERT INTO larder.entities (namespace, id, entity_type, properties)
            SELECT $1, given.* FROM unnest($2::text[], $3::text[], $4::text[]) AS given (id, kind, properties)
@@ -36,7 +37,7 @@ pub(super) async fn upsert_entities(
     report(&rows)
 }
 
-/// Writes relationships whose ends are there and stay there until the transaction ends.
+/// Writes relationships whose ends exist and stay until the transaction ends.
 pub(super) async fn upsert_relationships(
     connection: &mut PgConnection,
     namespace: &Namespace,
@@ -68,7 +69,7 @@ pub(super) async fn upsert_relationships(
     report(&rows)
 }
 
-/// Keeps the entities at the ends from being deleted, and refuses relationships that lack one.
+/// Protects the entities at the ends from deletion, and rejects relationships with a missing end.
 async fn hold_ends(
     connection: &mut PgConnection,
     namespace: &Namespace,
@@ -84,7 +85,7 @@ async fn hold_ends(
     check_ends(relationships, &rows)
 }
 
-/// Deletes an entity and what touches it.
+/// Deletes an entity and its relationships.
 pub(super) async fn delete_entity(
     connection: &mut PgConnection,
     namespace: &Namespace,
@@ -98,7 +99,7 @@ pub(super) async fn delete_entity(
     if found.is_none() {
         return Ok(DeletedEntity::default());
     }
-    // The foreign keys would do this too, but would not count. A loop goes once.
+    // The foreign keys would delete them too, but without a count. A loop counts once.
     let gone = sqlx::query(
         "DELETE FROM larder.relationships WHERE namespace = $1 AND id IN (
              SELECT id FROM larder.relationships WHERE namespace = $1 AND (source = $2 OR target = $2)
@@ -116,7 +117,7 @@ pub(super) async fn delete_entity(
     Ok(DeletedEntity { existed: true, relationships: gone.rows_affected() })
 }
 
-/// Deletes a relationship and says whether it was there.
+/// Deletes a relationship and returns true if it existed.
 pub(super) async fn delete_relationship(
     connection: &mut PgConnection,
     namespace: &Namespace,
@@ -132,7 +133,7 @@ pub(super) async fn delete_relationship(
 
 /// Removes the whole graph of the namespace.
 pub(super) async fn erase(connection: &mut PgConnection, namespace: &Namespace) -> Fallible<()> {
-    // Entities are locked first, as by every other write; what touches them goes with them.
+    // Entities are locked first, as in every other write; their relationships are deleted with them.
     sqlx::query("SELECT 1 FROM larder.entities WHERE namespace = $1 ORDER BY id FOR UPDATE")
         .bind(namespace.as_str())
         .execute(&mut *connection)

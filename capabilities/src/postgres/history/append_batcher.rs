@@ -1,8 +1,8 @@
 //! Batching of concurrent appends into one statement.
 //!
-//! A statement costs its client and the server more than the row that it writes, and each ends in a flush. So only a few run
-//! at a time, and no two of them write the same thread. Appends that arrive in between queue, and the next statement makes
-//! all of them.
+//! A statement costs its client and the server more than the row that it writes, and each ends in an fsync.
+//! So only a few statements run at a time, and no two of them write the same thread. Appends that arrive
+//! during a statement queue, and the next statement makes all of them.
 
 mod statement;
 
@@ -22,17 +22,17 @@ use crate::postgres::batch_wait::wait_for_batch;
 use crate::postgres::engine::Engine;
 use crate::postgres::failure::same_for_all;
 
-/// Concurrent statements, beyond which appends queue.
+/// The maximum number of concurrent statements, beyond which appends queue.
 const STATEMENTS_MAX: usize = 2;
-/// Appends in one batch.
+/// The maximum number of appends in one batch.
 const BATCH_APPENDS_MAX: usize = 64;
-/// Bytes of messages in one batch.
+/// The maximum bytes of messages in one batch.
 const BATCH_BYTES_MAX: i64 = 1 << 20;
-/// Bytes of an append that may join a batch; a larger one would delay the others.
+/// The maximum bytes of an append in a batch; a larger append would delay the others.
 const APPEND_BYTES_MAX: i64 = 1 << 16;
-/// How long a statement counts towards the limit of concurrent ones.
+/// The time for which a statement counts towards the limit of concurrent statements.
 const SLOW: Duration = Duration::from_millis(20);
-/// How long an append stays queued before it runs by itself.
+/// The time for which an append stays queued before it runs alone.
 const QUEUE_TIME_MAX: Duration = Duration::from_millis(250);
 
 /// The running and the queued appends to one open database.
@@ -46,16 +46,16 @@ struct State {
     statements: usize,
     /// The threads that the running statements write.
     busy: HashSet<Address>,
-    /// In order of arrival.
+    /// The queue, in order of arrival.
     queue: Vec<Queued>,
-    /// Whether the callers of the last batch did not come back in time, so that the next wait is skipped.
+    /// True if the callers of the last batch did not come back in time, so that the next wait is skipped.
     skip_wait: bool,
 }
 
 /// An append in the queue.
 struct Queued {
     append: Arc<Append>,
-    /// Gets `None` if the append has to run by itself after all.
+    /// Receives `None` if the append has to run alone after all.
     reply: oneshot::Sender<Option<Result<Appended>>>,
 }
 
@@ -95,12 +95,12 @@ impl AppendBatcher {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing that holds it can stop halfway.
+        // No holder of the lock can stop halfway.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns how many queued appends fit into the batch after a statement that writes these threads. Returns the maximum
-    /// if their bytes fill the batch.
+    /// Returns how many queued appends fit into the batch after a statement that writes these threads.
+    /// Returns the maximum if their bytes fill the batch.
     fn ready(&self, threads: &HashSet<&Address>) -> usize {
         let state = self.lock();
         let (mut count, mut bytes) = (0, 0);
@@ -114,7 +114,7 @@ impl AppendBatcher {
         if bytes < BATCH_BYTES_MAX { count.min(BATCH_APPENDS_MAX) } else { BATCH_APPENDS_MAX }
     }
 
-    /// Whether to wait for the callers that are answered now.
+    /// Returns true if the batcher should wait for the callers that are answered now.
     fn should_wait(&self) -> bool {
         !std::mem::take(&mut self.lock().skip_wait)
     }
@@ -159,7 +159,7 @@ impl AppendBatcher {
         let statement = RunningStatement { batcher: Arc::clone(self), threads, counts: true };
         match Handle::try_current() {
             Ok(runtime) => drop(runtime.spawn(statement.run(batch))),
-            // This call runs outside of every runtime; the queued calls do not.
+            // This call runs outside every runtime; the queued calls do not.
             Err(_) => batch.into_iter().for_each(|queued| drop(queued.reply.send(None))),
         }
     }
@@ -169,7 +169,7 @@ impl AppendBatcher {
 struct RunningStatement {
     batcher: Arc<AppendBatcher>,
     threads: Vec<Address>,
-    /// Whether it counts towards the limit of concurrent statements.
+    /// True if it counts towards the limit of concurrent statements.
     counts: bool,
 }
 
@@ -185,7 +185,8 @@ impl Drop for RunningStatement {
 }
 
 impl RunningStatement {
-    /// Waits for a call. A slow one stops counting, so that another may start: another client may hold its thread's lock.
+    /// Waits for a call. A slow call stops counting, so that another may start: another client may hold its
+    /// thread's lock.
     async fn run_single<T>(mut self, call: impl Future<Output = T>) -> T {
         let mut call = pin!(call);
         if let Ok(answer) = tokio::time::timeout(SLOW, &mut call).await {
@@ -207,7 +208,7 @@ impl RunningStatement {
         match made {
             Ok(made) => {
                 for (queued, appended) in batch.into_iter().zip(made) {
-                    // A caller that was dropped in between gets no answer.
+                    // A caller that was dropped during the statement gets no reply.
                     let _ = queued.reply.send(appended.map(Ok));
                 }
                 // The answered callers may append again immediately, and join the next batch.
@@ -222,7 +223,7 @@ impl RunningStatement {
     }
 }
 
-/// Fails all appends of a batch. If one of them alone may be the cause, each runs again by itself.
+/// Fails all appends of a batch. If one of them may be the cause, each runs again alone.
 fn fail(batch: Vec<Queued>, error: Error) {
     let of_all =
         matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout | ErrorKind::ResourceExhausted);

@@ -17,7 +17,7 @@ use super::read::{decode, info};
 use super::write;
 use crate::follow::{self, EventLog, OPERATION};
 
-/// Most events that are read at once.
+/// The maximum number of events in one page.
 const PAGE_EVENTS_MAX: i64 = 256;
 /// A page ends when its messages reach this size.
 const PAGE_BYTES_MAX: i64 = 4 * 1024 * 1024;
@@ -28,7 +28,7 @@ struct ThreadLog {
     address: Address,
 }
 
-/// The events after a `Seq`, and then those to come.
+/// Returns the events after a `Seq`, and then the events to come.
 pub(super) fn follow(engine: Engine, address: Address, number: i64, after: Seq) -> HistoryEvents {
     let subscriber = engine.notifier().subscribe(number);
     follow::follow(ThreadLog { engine, address }, subscriber, after)
@@ -53,7 +53,7 @@ impl EventLog for ThreadLog {
     }
 }
 
-/// The next events after `after`, in order.
+/// Returns the next events after `after`, in order.
 fn page<'c>(
     sql: &'c mut PgConnection,
     address: &'c Address,
@@ -120,7 +120,7 @@ fn shown(row: &PgRow) -> Fallible<HistoryEvent> {
     Ok(HistoryEvent { seq: Seq::new(row.try_get(0)?), kind })
 }
 
-/// What is left of the messages that a replacement put in place.
+/// Returns the remaining messages of a replacement.
 fn placed(row: &PgRow) -> Fallible<Vec<StoredMessage>> {
     let seqs: Vec<i64> = row.try_get::<Option<_>, _>(7)?.unwrap_or_default();
     let bodies: Vec<Vec<u8>> = row.try_get::<Option<_>, _>(8)?.unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The reads of a thread. Each is one statement, and so of one instant.
+//! The reads of a thread. Each is one statement, and so sees one snapshot.
 
 use std::sync::Arc;
 
@@ -14,25 +14,25 @@ use super::super::encode::{integer, length};
 use super::super::failure::{Fallible, corrupt};
 use super::Address;
 
-/// Which messages of a thread.
+/// A range of a thread's messages.
 #[derive(Clone, Copy)]
 pub(super) enum Range {
-    /// Those after so many of the oldest.
+    /// The messages after this many of the oldest.
     Offset(u64),
-    /// The newest whose `Seq` is smaller.
+    /// The newest messages whose `Seq` is smaller.
     Before(Seq),
-    /// The oldest whose `Seq` is greater.
+    /// The oldest messages whose `Seq` is greater.
     After(Seq),
 }
 
-/// What a read of messages asks for.
+/// The parameters of a read of messages.
 pub(super) struct Wanted {
     pub(super) address: Address,
     pub(super) range: Range,
     pub(super) limit: usize,
 }
 
-/// What a read of messages by who wrote them asks for.
+/// The parameters of a read of messages by author.
 pub(super) struct Matching {
     pub(super) address: Address,
     pub(super) terms: AuthorTerms,
@@ -40,13 +40,13 @@ pub(super) struct Matching {
     pub(super) limit: usize,
 }
 
-/// What a read of messages found, and what it owes to the thread's time to live.
+/// The messages that a read found, and its effects on the thread's time to live.
 #[derive(Default)]
 pub(super) struct Seen {
     pub(super) messages: Vec<StoredMessage>,
-    /// The time has passed, which is still to be made into a clear.
+    /// True if the time to live has passed, and the expiry is not yet recorded as a clear event.
     pub(super) expired: bool,
-    /// When the read was, where it prolongs the thread's life; a standby cannot.
+    /// The time of the read, if it extends the thread's life; `None` on a standby, which cannot write.
     pub(super) refresh: Option<i64>,
 }
 
@@ -64,23 +64,27 @@ impl Seen {
     }
 }
 
-/// When the statement began, which is the same wherever it stands in it.
+/// The start time of the statement, which is the same everywhere in it.
 macro_rules! now_ms {
     () => {
         "floor(extract(epoch FROM statement_timestamp()) * 1000)::bigint"
     };
 }
 
-/// Most messages of a read whose statement says so, and of one that says the next number. Both stand in the statements.
+/// The limit up to which a read uses the statement with the smallest row bound. The statement repeats the
+/// number.
 const FEW: usize = 128;
+/// The limit up to which a read uses the next statement, which repeats the number too.
 const MORE: usize = 1_024;
 
-/// The thread's state stands in each row, and in one row alone where there are no messages. The rows come in no order
-/// that the query promises: they are put in order here, as a sort at the end would have the server copy them once more.
+/// Selects messages and the state of the thread. Each row contains the state; a thread without messages gives
+/// one row with only the state. The query promises no order of rows, so the client sorts them: a final sort
+/// would make the server copy the rows again.
 ///
-/// `most` is a limit that the caller's never exceeds. Of a limit that is a parameter the planner assumes a tenth of the
-/// rows, so it would plan each small read anew, which costs as much as the read; of a tenth of `most` it keeps its plan.
-/// Where threads are long, it would take that tenth for so many that it sorts the whole thread.
+/// `most` is an upper bound of the caller's limit. For a limit that is a parameter, the planner assumes a
+/// tenth of the rows. It would then plan each small read again, which costs as much as the read. With a tenth
+/// of `most` it keeps its plan. For long threads it would take a tenth for so many rows that it sorts the
+/// whole thread.
 macro_rules! select_messages {
     ($condition:literal, $order:literal, $most:literal) => {
         concat!(
@@ -112,8 +116,9 @@ macro_rules! select_messages {
     };
 }
 
-/// The newest messages of a thread to whose life a read owes nothing: its state is looked up before the messages and not
-/// beside each, and no row carries it. Where it answers no row, the other statement says why.
+/// Selects the newest messages of a thread whose life a read does not extend. It looks up the state once
+/// before the messages, so no row contains it. If it returns no row, the other statement finds out the
+/// reason.
 macro_rules! select_newest {
     ($most:literal) => {
         concat!(
@@ -131,7 +136,7 @@ macro_rules! select_newest {
     };
 }
 
-/// Back from the newest, past what the filter drops.
+/// Scans backwards from the newest message and skips the messages that the filter drops.
 const MATCHING: &str = select_messages!(
     "AND seq < $4
         AND ($6::text[] IS NULL OR author = ANY ($6::text[]) OR author_role = ANY ($7::text[]))
@@ -139,7 +144,7 @@ const MATCHING: &str = select_messages!(
     "ORDER BY seq DESC",
     "ALL"
 );
-/// The same where one author alone is included, along the index.
+/// The same for exactly one included author, with the index.
 const MATCHING_ONE: &str = select_messages!(
     "AND seq < $4 AND author = $6 AND author <> ''
         AND author <> ALL ($7::text[]) AND author_role <> ALL ($8::text[])",
@@ -148,7 +153,7 @@ const MATCHING_ONE: &str = select_messages!(
 );
 
 impl Range {
-    /// The statement for so many messages, and its bound.
+    /// Returns the statement for this limit, and the value of its bound.
     fn select(self, limit: usize) -> (&'static str, i64) {
         macro_rules! select {
             ($condition:literal, $order:literal) => {
@@ -162,10 +167,10 @@ impl Range {
             };
         }
         match self {
-            // Numbers below 0 are those of replacements, so the oldest are after the least of all.
+            // Replacements may have numbers below 0, so the scan begins at the minimum.
             Self::Offset(0) => (select!("AND seq > $4", "ORDER BY seq"), i64::MIN),
-            // The first number is looked for in the index alone: of rows to be passed by, whose number is a parameter, the
-            // planner assumes a tenth of the thread, and would sort it whole.
+            // The index alone finds the first number. For an offset that is a parameter, the planner assumes
+            // a tenth of the thread, and would sort it whole.
             Self::Offset(offset) => (
                 select!(
                     "AND seq >= (SELECT seq FROM larder.messages WHERE namespace = $1 AND thread = t.id
@@ -180,7 +185,7 @@ impl Range {
     }
 }
 
-/// The newest messages, oldest first; none where the thread is still to be asked about.
+/// Returns the newest messages, oldest first; none if the caller must run the other statement.
 async fn newest(sql: &mut PgConnection, wanted: &Wanted, before: Seq) -> Fallible<Vec<StoredMessage>> {
     let select = if wanted.limit <= FEW {
         select_newest!("128")
@@ -218,7 +223,7 @@ pub(super) fn messages<'c>(sql: &'c mut PgConnection, wanted: &'c Wanted) -> Box
     })
 }
 
-/// The newest messages that a filter keeps.
+/// Returns the newest messages that pass a filter.
 pub(super) fn matching<'c>(sql: &'c mut PgConnection, wanted: &'c Matching) -> BoxFuture<'c, Fallible<Seen>> {
     Box::pin(async move {
         let (terms, (namespace, agent, session)) = (&wanted.terms, wanted.address.key());
@@ -241,13 +246,13 @@ pub(super) fn matching<'c>(sql: &'c mut PgConnection, wanted: &'c Matching) -> B
     })
 }
 
-/// The message in `column`.
+/// Returns the message in `column`.
 pub(super) fn decode(row: &PgRow, column: usize) -> Fallible<Arc<ChatMessage>> {
     let body: &[u8] = row.try_get(column)?;
     Ok(crate::message::decode(body).ok_or_else(|| corrupt("history.read"))?)
 }
 
-/// How the thread stands. An expiry that has passed is made into the clear that it is.
+/// Returns the state of the thread. Records a passed expiry as a clear event.
 pub(super) fn info<'c>(
     sql: &'c mut PgConnection,
     address: &'c Address,
@@ -278,7 +283,7 @@ pub(super) fn info<'c>(
     })
 }
 
-/// The threads of a page and one more.
+/// Returns the threads of a page and one more.
 pub(super) fn threads<'c>(
     sql: &'c mut PgConnection,
     namespace: &'c Namespace,
@@ -286,7 +291,7 @@ pub(super) fn threads<'c>(
     page: &'c PageRequest<Thread>,
 ) -> BoxFuture<'c, Fallible<Vec<ThreadInfo>>> {
     Box::pin(async move {
-        // An id is never empty, so the empty text stands before all.
+        // An id is never empty, so the empty text sorts before all ids.
         let after =
             page.after.as_ref().map_or(("", ""), |after| (after.agent.as_str(), after.session.as_str()));
         let (select, after_agent, after_session) = match agent {

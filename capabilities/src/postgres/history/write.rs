@@ -14,13 +14,13 @@ use super::super::encode::{length, millis};
 use super::super::failure::Fallible;
 use super::{APPEND, Address};
 
-/// Most threads that one step of an erasure takes.
+/// The maximum number of threads that one step of an erasure removes.
 const ERASED_AT_ONCE_MAX: i64 = 200;
 
-/// Messages as their rows keep them, column by column.
+/// Messages in their stored form, column by column.
 pub(super) struct Batch {
     pub(super) runs: Vec<Option<String>>,
-    /// The author and the author's role, empty where the message names none.
+    /// The author and the author's role; both are empty if the message names no author.
     pub(super) authors: Vec<String>,
     pub(super) roles: Vec<String>,
     pub(super) sizes: Vec<i64>,
@@ -51,7 +51,7 @@ impl Batch {
         })
     }
 
-    /// The bytes of the messages together.
+    /// Returns the total bytes of the messages.
     pub(super) fn bytes(&self) -> i64 {
         self.sizes.iter().sum()
     }
@@ -65,8 +65,8 @@ pub(super) struct Append {
     pub(super) ttl: Option<Ttl>,
 }
 
-/// Appends one message to a thread that is there, in one statement without the detour through a function; no row where
-/// the thread is new or its time to live has passed.
+/// Appends one message to an existing thread, in one statement without a function call. Returns no row if the
+/// thread is new or its time to live has passed.
 const APPEND_ONE: &str = "WITH t AS (
         UPDATE larder.threads s
         SET last_seq = s.last_seq + 1, messages = s.messages + 1, bytes = s.bytes + $5,
@@ -81,7 +81,7 @@ const APPEND_ONE: &str = "WITH t AS (
     SELECT $1, t.id, t.last_seq, $5, t.bytes, $4, $7, $8, $6 FROM t
     RETURNING seq";
 
-/// The number that the message got.
+/// Appends one message and returns its number.
 async fn append_one(sql: &mut PgConnection, append: &Append) -> Fallible<Option<Appended>> {
     let batch = &append.batch;
     let ([run], [size], [body]) = (&batch.runs[..], &batch.sizes[..], &batch.bodies[..]) else {
@@ -143,7 +143,7 @@ pub(super) fn append<'c>(sql: &'c mut PgConnection, append: &'c Append) -> BoxFu
     })
 }
 
-/// Makes an expiry that has passed into the clear that it is.
+/// Records a passed expiry as a clear event.
 pub(super) fn expire<'c>(sql: &'c mut PgConnection, address: &'c Address) -> BoxFuture<'c, Fallible<()>> {
     Box::pin(async move {
         let (namespace, agent, session) = address.key();
@@ -153,7 +153,8 @@ pub(super) fn expire<'c>(sql: &'c mut PgConnection, address: &'c Address) -> Box
     })
 }
 
-/// Returns the number under which the thread's changes are announced. An expiry that has passed becomes a clear event.
+/// Returns the number under which the thread's changes are announced. Records a passed expiry as a clear
+/// event.
 pub(super) fn notify_number<'c>(
     sql: &'c mut PgConnection,
     address: &'c Address,
@@ -181,8 +182,8 @@ pub(super) fn watch<'c>(
     })
 }
 
-/// Prolongs the life of a thread that was read at `read_ms`; one that was set, ended or prolonged further since stays
-/// as it is.
+/// Extends the life of a thread that was read at `read_ms`. A life that was set, ended or extended further
+/// since then stays as it is.
 pub(super) fn refresh<'c>(
     sql: &'c mut PgConnection,
     address: &'c Address,
@@ -296,7 +297,7 @@ pub(super) fn replace<'c>(
     })
 }
 
-/// Sets or removes the time to live, and says whether the thread holds messages.
+/// Sets or removes the time to live, and returns true if the thread holds messages.
 pub(super) fn set_ttl<'c>(
     sql: &'c mut PgConnection,
     address: &'c Address,
@@ -314,7 +315,7 @@ pub(super) fn set_ttl<'c>(
     })
 }
 
-/// Erases some of the namespace's threads, and says whether there were any.
+/// Erases some of the namespace's threads, and returns true if any existed.
 pub(super) fn erase<'c>(
     sql: &'c mut PgConnection,
     namespace: &'c Namespace,

@@ -13,13 +13,13 @@ use super::super::decode::{count, parse_id, timestamp};
 use super::super::encode::{integer, length, millis};
 use super::super::failure::Fallible;
 
-/// Where a bucket is found.
+/// The namespace and name that identify a bucket.
 pub(super) struct Address {
     pub(super) namespace: Namespace,
     pub(super) bucket: BucketName,
 }
 
-/// A value on its way in.
+/// The parameters of a put.
 pub(super) struct Put {
     pub(super) address: Address,
     pub(super) key: Key,
@@ -103,8 +103,8 @@ pub(super) fn get<'c>(
     })
 }
 
-/// The keys of a page and one more. Keys compare by their bytes, so those with the prefix stand together, from the
-/// prefix itself up to the first text that no key with it reaches.
+/// Returns the keys of a page and one more. Keys compare by their bytes, so keys with the prefix are
+/// adjacent: from the prefix itself to the first text after all of them.
 pub(super) fn list<'c>(
     sql: &'c mut PgConnection,
     address: &'c Address,
@@ -139,11 +139,11 @@ pub(super) fn list<'c>(
     })
 }
 
-/// The smallest text that stands behind every text with the prefix; `None` where there is none.
+/// Returns the smallest text that sorts after every text with the prefix; `None` if none exists.
 pub(super) fn end_of(prefix: &str) -> Option<String> {
     let mut end = prefix.to_owned();
     while let Some(last) = end.pop() {
-        // The order of bytes in UTF-8 is that of the characters, whose numbers leave out the surrogates.
+        // UTF-8 sorts by code point, and code points skip the surrogates.
         let next = match last {
             '\u{d7ff}' => Some('\u{e000}'),
             last => u32::from(last).checked_add(1).and_then(char::from_u32),
@@ -156,7 +156,7 @@ pub(super) fn end_of(prefix: &str) -> Option<String> {
     None
 }
 
-/// The buckets of a page and one more.
+/// Returns the buckets of a page and one more.
 pub(super) fn buckets<'c>(
     sql: &'c mut PgConnection,
     namespace: &'c Namespace,

@@ -22,7 +22,7 @@ struct BucketLog {
     subscriber: Subscriber,
 }
 
-/// Returns the changes after a revision, and then those to come.
+/// Returns the changes after a revision, and then the changes to come.
 pub(super) async fn follow(
     engine: Engine,
     address: Address,
@@ -65,7 +65,7 @@ async fn page(
     sql: &mut PgConnection,
     (address, prefix, after): (&Address, &str, i64),
 ) -> Fallible<ChangePage> {
-    // One statement, so that the bucket's numbers and its changes are of one instant.
+    // One statement, so that the bucket's counters and its changes come from one snapshot.
     let rows = sqlx::query(
         "WITH bucket AS MATERIALIZED (
             SELECT last_revision, forgotten_revision FROM larder.kv_buckets WHERE namespace = $1 AND bucket = $2
@@ -104,7 +104,7 @@ async fn page(
     for row in rows.iter().filter(|row| row.try_get(6).unwrap_or(false)) {
         page.events.push_back(event(row)?);
     }
-    // Nothing found means read to the end; else the next page tells.
+    // An empty page means that the bucket was read to the end; otherwise the next page decides.
     if let Some(event) = page.events.back() {
         (page.cursor, page.more) = (event.revision.get(), true);
     }

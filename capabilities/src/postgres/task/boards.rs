@@ -1,4 +1,4 @@
-//! Boards made, filled, read, listed and deleted.
+//! Creating, filling, reading, listing and deleting boards.
 
 use std::cmp::Ordering;
 
@@ -15,7 +15,7 @@ use crate::postgres::decode;
 use crate::postgres::encode::{integer, length};
 use crate::postgres::failure::Fallible;
 
-/// Makes a board with its tasks, on the numbers of one that stood there before.
+/// Creates a board with its tasks. Continues the revision numbers of an earlier board with the same id.
 pub(super) async fn create(
     connection: &mut PgConnection,
     namespace: &Namespace,
@@ -68,7 +68,7 @@ pub(super) async fn add(
     append(connection, namespace, board, &numbers, tasks, ADD_TASKS).await
 }
 
-/// Writes tasks into the last places of a board; `numbers` holds the columns last_position and last_revision.
+/// Writes tasks at the end of a board; `numbers` holds the columns last_position and last_revision.
 async fn append(
     connection: &mut PgConnection,
     namespace: &Namespace,
@@ -95,7 +95,7 @@ async fn append(
     Ok(tasks)
 }
 
-/// The board without its tasks.
+/// Returns the board without its tasks.
 pub(super) async fn get(
     connection: &mut PgConnection,
     namespace: &Namespace,
@@ -114,7 +114,7 @@ pub(super) async fn get(
     row.as_ref().map(rows::board).transpose()
 }
 
-/// One page of a board's tasks.
+/// Returns one page of a board's tasks.
 pub(super) async fn list_tasks(
     connection: &mut PgConnection,
     namespace: &Namespace,
@@ -146,7 +146,7 @@ pub(super) async fn list_tasks(
     Ok(Page::from_surplus(tasks, page.limit, |task| task.position))
 }
 
-/// One page of boards.
+/// Returns one page of boards.
 pub(super) async fn list_boards(
     connection: &mut PgConnection,
     namespace: &Namespace,
@@ -186,7 +186,7 @@ pub(super) async fn list_boards(
     Ok(Page::from_surplus(boards, page.limit, |board| board.id.clone()))
 }
 
-/// Removes a board with its tasks and keeps its numbers.
+/// Deletes a board with its tasks and keeps its revision numbers.
 pub(super) async fn delete(
     connection: &mut PgConnection,
     namespace: &Namespace,
@@ -213,7 +213,7 @@ pub(super) async fn delete(
     Ok(true)
 }
 
-/// Removes every board of the namespace with its numbers.
+/// Deletes every board of the namespace with its revision numbers.
 pub(super) async fn erase(connection: &mut PgConnection, namespace: &Namespace) -> Fallible<()> {
     sqlx::query("SELECT 1 FROM larder.boards WHERE namespace = $1 ORDER BY conversation, agent FOR UPDATE")
         .bind(namespace.as_str())

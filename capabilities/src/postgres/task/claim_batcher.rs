@@ -1,8 +1,8 @@
 //! Batching of concurrent claims on one board into one statement.
 //!
-//! A board's row is locked until the write is flushed, so single claims cost a flush each. The first worker's claim runs
-//! immediately. The next statement serves all workers that arrive in between, and those of the statement before that claim
-//! again immediately, in order of arrival.
+//! A board's row is locked until the write is flushed, so single claims cost an fsync each. The first
+//! worker's claim runs immediately. The next statement serves all workers that arrive during it. It also
+//! serves the workers of the statement before that claim again immediately, in order of arrival.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,7 +16,7 @@ use crate::postgres::batch_wait::wait_for_batch;
 use crate::postgres::engine::Engine;
 use crate::postgres::failure::same_for_all;
 
-/// Claims in one batch.
+/// The maximum number of claims in one batch.
 const BATCH_MAX: usize = 64;
 
 /// A board with its namespace.
@@ -60,7 +60,7 @@ impl ClaimBatcher {
     fn take_batch(&self, board: &BoardKey) -> Vec<Queued> {
         let mut queues = self.lock();
         let Some(queue) = queues.get_mut(board) else { return Vec::new() };
-        // A worker whose call was dropped is given no task.
+        // A worker whose call was dropped gets no task.
         queue.retain(|queued| !queued.reply.is_closed());
         let batch: Vec<Queued> = queue.drain(..queue.len().min(BATCH_MAX)).collect();
         if batch.is_empty() {
@@ -70,8 +70,8 @@ impl ClaimBatcher {
     }
 }
 
-/// The task that serves a board. If it ends early, with the runtime for example, it frees the board, and the queued calls
-/// learn it by the loss of their reply.
+/// The task that serves a board. If it ends early, for example with the runtime, it frees the board. The
+/// queued calls notice the loss of their reply channel.
 struct BoardServer {
     batcher: Arc<ClaimBatcher>,
     board: BoardKey,
@@ -113,7 +113,8 @@ impl BoardServer {
                 Ok(claims) => {
                     let claims = claims.into_iter().map(Some).chain(std::iter::repeat_with(|| None));
                     for (queued, claim) in batch.into_iter().zip(claims) {
-                        // A worker whose call was dropped in between holds a task until its lease expires.
+                        // A worker whose call was dropped during the statement holds a task until its lease
+                        // expires.
                         let _ = queued.reply.send(Ok(claim));
                     }
                     let queued = || self.batcher.queued(&self.board);

@@ -1,4 +1,4 @@
-//! Rows to boards and tasks, and tasks back to rows.
+//! Conversion of boards and tasks to and from rows.
 
 use larder_kernel::{
     Board, BoardId, BoardStatusCounts, Error, ErrorKind, FencingToken, Lease, Namespace, Revision, Task,
@@ -20,7 +20,7 @@ macro_rules! task_columns {
 }
 pub(super) use task_columns;
 
-/// The columns that [`board`] reads, of boards named `b`.
+/// The columns that [`board`] reads, of boards with the alias `b`.
 macro_rules! board_columns {
     () => {
         "b.conversation, b.agent, b.parent, b.label, c.planned, c.in_progress, c.blocked, c.succeeded, c.failed,
@@ -38,13 +38,13 @@ macro_rules! board_columns {
 }
 pub(super) use board_columns;
 
-/// The error for a board or a task that the call needs.
+/// Returns the error for a missing board or task.
 pub(super) fn not_found(operation: &'static str, message: &'static str) -> Error {
     Error::new(ErrorKind::NotFound, operation, message)
 }
 
-/// Locks the row of a board that is there, so that this transaction alone changes the board and its tasks. Says whether
-/// it is there. What the transaction reads next is what the one before it left.
+/// Locks the row of an existing board, so that only this transaction changes the board and its tasks. Returns
+/// true if the board exists. The following reads see the result of the previous transaction.
 pub(super) async fn lock_board(
     connection: &mut PgConnection,
     namespace: &Namespace,
@@ -62,7 +62,7 @@ pub(super) async fn lock_board(
     Ok(row.is_some())
 }
 
-/// A task from the columns of [`task_columns`].
+/// Returns a task from the columns of [`task_columns`].
 pub(super) fn task(row: &PgRow) -> Fallible<Task> {
     let expires_ms: Option<i64> = row.try_get(8)?;
     let lease = match expires_ms {
@@ -89,7 +89,7 @@ pub(super) fn task(row: &PgRow) -> Fallible<Task> {
     })
 }
 
-/// The task of that id on a board.
+/// Returns the task with this id on a board.
 pub(super) async fn find_task(
     connection: &mut PgConnection,
     namespace: &Namespace,
@@ -99,8 +99,8 @@ pub(super) async fn find_task(
     let row = sqlx::query(concat!(
         "SELECT ",
         task_columns!(),
-        // A range and an order, for which only the primary key serves: a server that knows nothing of the table yet takes
-        // any index that begins with the board, and would read the whole board by its places.
+        // A range and an order that only the primary key can serve. Without statistics the planner takes any
+        // index that begins with the board, and would read the whole board by position.
         " FROM larder.tasks WHERE namespace = $1 AND conversation = $2 AND agent = $3 AND id >= $4 AND id <= $4
           ORDER BY id"
     ))
@@ -113,7 +113,7 @@ pub(super) async fn find_task(
     row.as_ref().map(task).transpose()
 }
 
-/// Adds tasks to a board whose row is locked. Says how many of them have ids that were not there.
+/// Adds tasks to a board whose row is locked. Returns the number of tasks whose ids are new.
 pub(super) async fn insert_tasks(
     connection: &mut PgConnection,
     namespace: &Namespace,
@@ -147,8 +147,8 @@ pub(super) async fn insert_tasks(
     Ok(inserted.rows_affected())
 }
 
-/// Writes what the life of a task changes, everything but its id, its place and what it was added with, at the board's
-/// next revision, which is the answer. The board's row is locked.
+/// Writes the mutable fields of a task (all but its id, its position and its initial fields) at the board's
+/// next revision. Returns that revision. The caller holds the lock of the board's row.
 pub(super) async fn update_task(
     connection: &mut PgConnection,
     namespace: &Namespace,
@@ -156,7 +156,7 @@ pub(super) async fn update_task(
     task: &Task,
 ) -> Fallible<Revision> {
     let lease = task.lease.as_ref();
-    // The board's greatest token is that of its last claim; writing an older one back leaves it.
+    // The board's greatest token is that of its last claim; writing back an older one does not change it.
     let row = sqlx::query(
         "WITH board AS (
              UPDATE larder.boards SET last_revision = last_revision + 1, last_token = greatest(last_token, $8)
@@ -181,7 +181,7 @@ pub(super) async fn update_task(
     Ok(Revision::new(decode::unsigned(&row, 0)?))
 }
 
-/// A board from the columns of [`board_columns`].
+/// Returns a board from the columns of [`board_columns`].
 pub(super) fn board(row: &PgRow) -> Fallible<Board> {
     Ok(Board {
         id: BoardId { conversation: decode::id(row, 0)?, agent: decode::id(row, 1)? },

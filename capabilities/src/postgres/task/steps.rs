@@ -1,4 +1,5 @@
-//! The life of a task: each step locks the board, reads the task, decides and writes inside one transaction.
+//! The transitions of a task. Each one locks the board, reads the task, decides and writes inside one
+//! transaction.
 
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use super::{CLAIM, FORCE_RETRY, RENEW, RETRY, UPDATE};
 use crate::postgres::failure::{Fallible, corrupt};
 use crate::postgres::{decode, encode};
 
-/// When a lease from `now_ms` ends.
+/// Returns the end of a lease that begins at `now_ms`.
 fn lease_end(now_ms: i64, lease: Duration) -> Fallible<Timestamp> {
     decode::timestamp(now_ms.saturating_add(encode::millis(lease)))
 }
@@ -45,7 +46,7 @@ async fn store(
     Ok(task)
 }
 
-/// Moves a task along the table.
+/// Changes the status of a task as the transition table allows.
 pub(super) async fn update_status(
     connection: &mut PgConnection,
     namespace: &Namespace,
@@ -56,7 +57,7 @@ pub(super) async fn update_status(
     let mut task = find(connection, namespace, board, id, UPDATE).await?;
     check_transition(&task, step)?;
     task.status = step.to;
-    // Only tasks in progress are under a lease, and the table has no step from there to there.
+    // Only tasks in progress have a lease, and the table has no transition from that status to itself.
     task.lease = None;
     if step.result.is_some() {
         task.result.clone_from(&step.result);
@@ -64,7 +65,7 @@ pub(super) async fn update_status(
     store(connection, namespace, board, task).await
 }
 
-/// Takes a task back to planned if it has a retry left.
+/// Resets a task to planned if it has a retry left.
 pub(super) async fn increment_retry(
     connection: &mut PgConnection,
     namespace: &Namespace,
@@ -88,7 +89,7 @@ pub(super) async fn increment_retry(
     store(connection, namespace, board, task).await.map(RetryOutcome::Retried)
 }
 
-/// Takes a task back to planned, whatever it was.
+/// Resets a task to planned from any status.
 pub(super) async fn force_retry(
     connection: &mut PgConnection,
     namespace: &Namespace,
@@ -103,7 +104,7 @@ pub(super) async fn force_retry(
     store(connection, namespace, board, task).await
 }
 
-/// Ends what a conversation left running.
+/// Ends the running tasks of a conversation.
 pub(super) async fn settle(
     connection: &mut PgConnection,
     namespace: &Namespace,
@@ -137,7 +138,7 @@ pub(super) async fn settle(
     Ok(settled.rows_affected())
 }
 
-/// Gives each worker the first free task, in their order; where too few are free, the last workers get none.
+/// Assigns the next free task to each worker, in order. If too few are free, the last workers get none.
 pub(super) async fn claim(
     connection: &mut PgConnection,
     namespace: &Namespace,
@@ -161,7 +162,7 @@ pub(super) async fn claim(
     rows.iter().map(claim).collect()
 }
 
-/// Prolongs a lease from now.
+/// Extends a lease from now.
 pub(super) async fn renew(
     connection: &mut PgConnection,
     namespace: &Namespace,

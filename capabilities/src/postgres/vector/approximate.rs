@@ -1,8 +1,8 @@
-//! Searches by an index, which may miss a document in a hundred but never answers with too few.
+//! Searches by an index, which may miss one in a hundred of the nearest documents but never return too few.
 //!
-//! The index is asked for more documents than wanted, nearest first; they are scored again in 64 bits and held against the
-//! filter. Where that leaves too few, or a tie may go on beyond what was seen, or few documents match in the first place,
-//! the exact search answers.
+//! The index returns more candidates than requested, nearest first. They are scored again in 64 bits, and the
+//! filter is applied. The exact search takes over in three cases: too few candidates are left, a tie may
+//! continue beyond the candidates, or few documents match in the first place.
 
 use larder_kernel::storage::vector::check_dimension;
 use larder_kernel::{CollectionName, Filter, Namespace, SearchHit, SearchRequest};
@@ -19,17 +19,17 @@ use super::statement::{half_vector, vector};
 use crate::postgres::encode::length;
 use crate::postgres::failure::Fallible;
 
-/// The greatest limit that the index serves; beyond, its search would be as wide as the exact one.
+/// The maximum limit for a search by the index. A larger limit would make it as wide as the exact search.
 const LIMIT_MAX: usize = 400;
 
-/// What is known before a search.
+/// The facts about a collection before a search.
 struct Found {
     dimensions: usize,
     indexed: bool,
 }
 
-/// Runs the requests and answers each in its place, and says whether the collection should have an index and has none. The
-/// connection must be inside one snapshot.
+/// Runs the requests and returns their results in the same order. Also returns true if the collection should
+/// have an index and has none. The connection must be inside one snapshot.
 pub(super) async fn search(
     connection: &mut PgConnection,
     scope: Scope<'_>,
@@ -64,8 +64,8 @@ pub(super) async fn search(
     Ok((answers, false))
 }
 
-/// Looks at the collection. The indexes of a collection are only found by plans that know the collection, so it also has
-/// the server make such plans until the snapshot ends.
+/// Reads the facts about the collection. Only a plan for the specific collection uses its indexes, so this
+/// also makes the server plan each statement with its parameters until the snapshot ends.
 async fn look(
     connection: &mut PgConnection,
     namespace: &Namespace,
@@ -87,7 +87,7 @@ async fn look(
     Ok(Some(Found { dimensions: dimensions(&row, 0)?, indexed: row.try_get(1)? }))
 }
 
-/// Whether there are so many documents, of all or of those that satisfy the condition.
+/// Returns true if at least this many documents exist, or satisfy the condition if one is given.
 async fn at_least(
     connection: &mut PgConnection,
     scope: Scope<'_>,
@@ -114,7 +114,7 @@ async fn at_least(
     Ok(query.fetch_one(connection).await?)
 }
 
-/// The answer of the index, or `None` where only the exact search is sure to be right.
+/// Returns the result of the index, or `None` if only the exact search is certain to be right.
 async fn by_index(
     connection: &mut PgConnection,
     scope: Scope<'_>,
@@ -139,7 +139,7 @@ async fn by_index(
         return Ok(None);
     }
     let mut hits = search::scored(&rows, request)?;
-    // The filter is looked at again: the condition lets too many pass.
+    // The filter is applied again, because the condition lets too many documents pass.
     if let Some(filter) = &request.filter {
         hits.retain(|hit| filter.matches(&hit.metadata));
     }
@@ -155,8 +155,8 @@ async fn by_index(
     Ok(Some(hits))
 }
 
-/// Sets how wide the index searches, and that it is used: the server's estimates of how many documents satisfy a condition
-/// are too low, so that it would rather sort them.
+/// Sets the search width of the index, and forces its use. The server underestimates the number of documents
+/// that satisfy a condition, so it would otherwise sort them.
 async fn prepare(connection: &mut PgConnection, limit: usize) -> Fallible<()> {
     sqlx::query(
         "SELECT set_config('hnsw.iterative_scan', 'relaxed_order', true), set_config('hnsw.ef_search', $1, true),
@@ -178,7 +178,8 @@ async fn nearest(
 ) -> Fallible<Vec<PgRow>> {
     let dimensions = request.embedding.dimensions();
     let only = if condition.is_some() { "AND metadata::jsonb @@ $5::text::jsonpath" } else { "" };
-    // The index is found by its expression and its condition, so both are written as it has them.
+    // The planner matches the index by its expression and its condition, so both are written exactly as in
+    // the index.
     let sql = format!(
         "SELECT {dimensions}, id, content, metadata, embedding FROM larder.documents
          WHERE namespace = $1 AND collection = $2 AND octet_length(embedding) = {} {only}

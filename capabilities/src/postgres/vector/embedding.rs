@@ -1,13 +1,13 @@
-//! Embeddings to columns and back.
+//! Conversion of embeddings to and from columns.
 
 use larder_kernel::Embedding;
 
-/// The bytes of an embedding column.
+/// Returns the bytes for an embedding column.
 pub(super) fn to_bytes(embedding: &Embedding) -> Vec<u8> {
     embedding.as_slice().iter().flat_map(|value| value.to_le_bytes()).collect()
 }
 
-/// The embedding in such a column; `None` where the bytes are none.
+/// Returns the embedding in such a column; `None` if the bytes are malformed.
 pub(super) fn from_bytes(bytes: &[u8]) -> Option<Embedding> {
     let (values, rest) = bytes.as_chunks::<4>();
     if !rest.is_empty() {
@@ -16,15 +16,15 @@ pub(super) fn from_bytes(bytes: &[u8]) -> Option<Embedding> {
     Embedding::new(values.iter().map(|value| f32::from_le_bytes(*value)).collect::<Vec<_>>()).ok()
 }
 
-/// The embedding brought to length 1, for pgvector, whose 32-bit sums would overflow or fade with the lengths that
-/// embeddings may have.
+/// Returns the embedding scaled to length 1. The 32-bit sums of pgvector would overflow or underflow with the
+/// lengths that embeddings may have.
 pub(super) fn direction(embedding: &Embedding) -> impl Iterator<Item = f32> {
     let squares = embedding.as_slice().iter().map(|value| f64::from(*value) * f64::from(*value));
     let norm = squares.sum::<f64>().sqrt();
     embedding.as_slice().iter().map(move |value| narrow(f64::from(*value) / norm))
 }
 
-/// The score of two embeddings; equal embeddings give equal bits. `None` where their dimensions differ.
+/// Returns the score of two embeddings; `None` if their dimensions differ. Equal embeddings give equal bits.
 pub(super) fn score(left: &Embedding, right: &Embedding) -> Option<f32> {
     // Adding zero turns -0 into 0, so that the two rank alike.
     left.cosine(right).map(|cosine| narrow(cosine) + 0.0)

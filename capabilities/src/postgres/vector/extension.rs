@@ -1,4 +1,4 @@
-//! pgvector: whether it is there, new enough, and has its column.
+//! Checks and installs pgvector, and adds its column.
 
 use larder_kernel::{Error, ErrorKind};
 use pgvector::Vector;
@@ -9,26 +9,26 @@ use super::embedding::{direction, from_bytes};
 use crate::postgres::Migrate;
 use crate::postgres::failure::{Failure, Fallible, corrupt};
 
-/// The oldest version whose searches and index types these stores rely on.
+/// The oldest version that has the searches and index types of these stores.
 const VERSION_MIN: [u32; 3] = [0, 8, 0];
 /// The key of the lock under which one of several processes adds the column.
 const LOCK: i64 = 0x6c61_7264_7665_6374;
-/// Documents that get their direction in one transaction.
+/// The number of documents that get their direction in one transaction.
 const FILLED_ROWS: i64 = 500;
 
-/// What the database says about the extension.
+/// The state of the extension in the database.
 #[derive(Debug)]
 struct Found {
     version: Option<String>,
     column: bool,
-    /// Whether every document has its direction.
+    /// True if every document has its direction.
     complete: bool,
-    /// Whether the type can be named without its schema.
+    /// True if the type can be named without its schema.
     visible: bool,
 }
 
-/// Makes sure that the extension and its column are there; makes them where that is allowed. Runs in a transaction. Says
-/// whether the column is complete, or [`fill`] has to follow.
+/// Ensures that the extension and its column exist, and creates them if that is allowed. Runs in a
+/// transaction. Returns true if the column is complete; otherwise the caller must run [`fill`].
 pub(super) async fn ensure(connection: &mut PgConnection, migrate: Migrate) -> Fallible<bool> {
     let mut found = look(connection).await?;
     if found.version.is_none() || !found.complete {
@@ -54,11 +54,12 @@ pub(super) async fn ensure(connection: &mut PgConnection, migrate: Migrate) -> F
         .into());
     }
     if !found.column {
-        // Without a dimension of its own the column takes those of every collection.
+        // Without a fixed dimension the column can hold the embeddings of every collection.
         sqlx::query("ALTER TABLE larder.documents ADD COLUMN IF NOT EXISTS direction vector")
             .execute(&mut *connection)
             .await?;
-        // A search reads it of every document that it ranks: out of line each costs a lookup, six times its distance.
+        // A search reads the column of every document that it ranks. Out-of-line storage would cost a lookup
+        // for each, six times the cost of its distance.
         sqlx::query("ALTER TABLE larder.documents ALTER COLUMN direction SET STORAGE MAIN")
             .execute(connection)
             .await?;
@@ -66,10 +67,11 @@ pub(super) async fn ensure(connection: &mut PgConnection, migrate: Migrate) -> F
     Ok(found.complete)
 }
 
-/// Gives some documents the direction that they lack, or notes that none does. Says whether the column is complete. Runs in
-/// a transaction. Only after pgvector was removed with all its columns are there such documents.
+/// Computes the missing directions of some documents, or marks the column as complete if none is missing.
+/// Returns true if the column is complete. Runs in a transaction. Directions are missing only after pgvector
+/// was removed with all its columns.
 pub(super) async fn fill(connection: &mut PgConnection) -> Fallible<bool> {
-    // Before any lock on the table: two that held one would wait for each other.
+    // Before any lock on the table: two processes that both held one would deadlock.
     if look_alone(connection).await?.complete {
         return Ok(true);
     }
@@ -102,14 +104,15 @@ pub(super) async fn fill(connection: &mut PgConnection) -> Fallible<bool> {
     Ok(true)
 }
 
-/// Looks while no other process installs anything, until the transaction ends.
+/// Reads the state while no other process installs anything, until the transaction ends.
 async fn look_alone(connection: &mut PgConnection) -> Fallible<Found> {
     sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(LOCK).execute(&mut *connection).await?;
     look(connection).await
 }
 
 async fn look(connection: &mut PgConnection) -> Fallible<Found> {
-    // From the catalog's rows: what looks names up remembers that one was not there, also once another process made it.
+    // Reads the catalog's rows: a lookup by name caches that an object is missing, even after another process
+    // has created it.
     let row = sqlx::query(
         "SELECT (SELECT extversion FROM pg_extension WHERE extname = 'vector'),
                 EXISTS (SELECT 1 FROM pg_attribute
@@ -152,7 +155,8 @@ fn refused(message: &'static str) -> Error {
     Error::new(ErrorKind::Unsupported, OPEN, message)
 }
 
-/// Whether a version such as `0.8.1` is at least the oldest. What cannot be read as numbers counts as 0.
+/// Returns true if a version such as `0.8.1` is at least the oldest supported one. A part that is not a
+/// number counts as 0.
 pub(crate) fn is_new_enough(version: &str) -> bool {
     let mut parts = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
     let parts = [(); 3].map(|()| parts.next().unwrap_or(0));

@@ -1,7 +1,8 @@
-//! Filtered searches in one round trip: the server ranks what satisfies its condition, and the filter judges the nearest.
+//! Filtered searches in one round trip: the server ranks the documents that satisfy its condition, and the
+//! filter is applied to the nearest.
 //!
-//! The server's condition lets a few documents pass that the filter turns away, so where one of them is among the nearest,
-//! nothing is said, and the search that asks for all matching documents first has to answer.
+//! The server's condition lets a few documents pass that the filter rejects. If one of them is among the
+//! nearest, this search returns no result, and the search that first lists all matching documents takes over.
 
 use larder_kernel::{SearchHit, SearchRequest};
 use sqlx::postgres::PgRow;
@@ -15,11 +16,11 @@ use crate::postgres::decode;
 use crate::postgres::encode::length;
 use crate::postgres::failure::Fallible;
 
-/// Up to so many matching documents are compared one by one where there is an index.
+/// The maximum number of matching documents that are compared one by one when an index exists.
 pub(super) const FEW_ROWS: i64 = 2_000;
 
-/// The answer, or `None` where it takes more than one statement to tell. `indexed` says whether the collection may have
-/// indexes of its own.
+/// Returns the result, or `None` if one statement is not enough. `indexed` is true if the collection may have
+/// indexes.
 pub(super) async fn search(
     connection: &mut PgConnection,
     scope: Scope<'_>,
@@ -56,7 +57,7 @@ pub(super) async fn search(
     for row in &rows {
         kept.push(matches(row)?);
     }
-    // Fewer than were asked for are all that satisfy the condition.
+    // Fewer rows than requested are all the documents that satisfy the condition.
     if rows.len() >= asked && kept.contains(&false) {
         return Ok(None);
     }
@@ -65,8 +66,8 @@ pub(super) async fn search(
     Ok(Some(hits(&rows, request, operation)?))
 }
 
-/// The same, where there are few documents that satisfy the condition and the collection has its index, which the last
-/// column tells.
+/// The same for a collection with an index, if few documents satisfy the condition. The last column is true
+/// in that case.
 const AMONG_FEW: &str =
     "SELECT out_dimensions, out_id, out_content, out_metadata, out_embedding, out_complete
      FROM larder.nearest_among_few($1, $2, $3::vector::real[], $4, $5, $6, $7)";

@@ -1,9 +1,10 @@
 //! Building and removing the indexes of large collections.
 //!
-//! With `vector_index=hnsw` a large collection gets two indexes of its own: one over its embeddings, one over its metadata.
-//! The first search that would profit starts a task that builds them on a connection of its own, without blocking writers;
-//! searches stay exact until the indexes are ready. A lock admits one building process at a time. A process that dies in
-//! the middle leaves an invalid index behind, which the next one removes and builds again.
+//! With `vector_index=hnsw` a large collection gets two indexes: one over its embeddings, one over its
+//! metadata. The first search that would benefit starts a task that builds them on a separate connection,
+//! without blocking writers. Searches stay exact until the indexes are ready. A lock admits one building
+//! process at a time. A process that dies during a build leaves an invalid index behind, which the next
+//! process removes and builds again.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,14 +20,14 @@ use crate::postgres::config::{Migrate, PostgresConfig, VectorIndex};
 use crate::postgres::encode::integer;
 use crate::postgres::failure::{Failure, Fallible};
 
-/// How long a process pauses after it could not build an index, or another process held the lock.
+/// The pause of a process after a failed build, or after another process held the lock.
 const RETRY_PAUSE: Duration = Duration::from_secs(60);
-/// How often a call that waits for the lock tries again to take it.
+/// The interval at which a call that waits for the lock tries to take it.
 const LOCK_PAUSE: Duration = Duration::from_millis(100);
 /// More edges and a wider search for them than pgvector's defaults, for the recall in clustered data.
 const BUILD_OPTIONS: &str = "m = 24, ef_construction = 128";
 
-/// The type in which pgvector indexes embeddings of so many dimensions; `None` where it does not.
+/// Returns the type in which pgvector indexes embeddings of this dimension; `None` if it cannot.
 pub(super) fn indexed_type(dimensions: usize) -> Option<IndexedType> {
     match dimensions {
         1..=2_000 => Some(IndexedType::Vector),
@@ -35,12 +36,12 @@ pub(super) fn indexed_type(dimensions: usize) -> Option<IndexedType> {
     }
 }
 
-/// A type of pgvector's with an index.
+/// A type of pgvector that supports an index.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum IndexedType {
-    /// Numbers of 32 bits.
+    /// 32-bit floats.
     Vector,
-    /// Numbers of 16 bits.
+    /// 16-bit floats.
     HalfVector,
 }
 
@@ -53,7 +54,7 @@ impl fmt::Display for IndexedType {
     }
 }
 
-/// Whether collections are indexed, and the task that builds the indexes.
+/// The setting for indexes, and the task that builds them.
 pub(crate) struct IndexBuilder {
     connect: PgConnectOptions,
     index: VectorIndex,
@@ -66,14 +67,14 @@ pub(crate) struct IndexBuilder {
 #[derive(Default)]
 struct Work {
     task: Option<JoinHandle<Fallible<()>>>,
-    /// Until when no other task is started. A task that succeeds removes the pause.
+    /// The instant until which no other task starts. A task that succeeds removes the pause.
     pause: Arc<Mutex<Option<Instant>>>,
 }
 
-/// A collection as the database's catalog knows it.
+/// A collection in the database's catalog.
 struct Catalog {
     dimensions: usize,
-    /// The table with its rows, which is a partition where the tables are partitioned.
+    /// The table that stores the rows: a partition if the tables are partitioned.
     table: Option<String>,
     rows: i64,
     hnsw: Option<bool>,
@@ -92,18 +93,18 @@ impl IndexBuilder {
         }
     }
 
-    /// Whether searches may use an index.
+    /// Returns true if searches may use an index.
     pub(super) fn is_on(&self) -> bool {
         self.index == VectorIndex::Hnsw
     }
 
-    /// How many documents make a collection large.
+    /// Returns the number of documents from which a collection is large.
     pub(super) fn rows_min(&self) -> i64 {
         integer(self.rows_min)
     }
 
-    /// Starts a task that builds the indexes of a collection and removes those of dropped collections. Does nothing while a
-    /// task runs, during the pause after a failure, and with `migrate=check`.
+    /// Starts a task that builds the indexes of a collection and removes those of dropped collections. Does
+    /// nothing while a task runs, during the pause after a failure, and with `migrate=check`.
     pub(super) fn start(&self, namespace: &Namespace, collection: Option<&CollectionName>) {
         if !self.is_on() || self.migrate == Migrate::Check {
             return;
@@ -130,7 +131,7 @@ impl IndexBuilder {
         }));
     }
 
-    /// Builds the indexes of a collection of any size. Returns whether it has them then.
+    /// Builds the indexes of a collection of any size. Returns true if it has them afterwards.
     pub(super) async fn build(&self, namespace: &Namespace, collection: &CollectionName) -> Fallible<bool> {
         if !self.is_on() {
             let message = "the database was opened without `vector_index=hnsw`; open it with that";
@@ -139,7 +140,7 @@ impl IndexBuilder {
         let connecting = PgConnection::connect_with(&self.connect);
         let connected = tokio::time::timeout(self.connect_timeout, connecting).await;
         let mut connection = connected.map_err(|_| silent())??;
-        // A wait inside the server would delay the very index that is waited for.
+        // A wait inside the server would delay the very index build that it waits for.
         while !take_lock(&mut connection).await? {
             tokio::time::sleep(LOCK_PAUSE).await;
         }
@@ -171,7 +172,7 @@ fn silent() -> Error {
     Error::new(ErrorKind::Timeout, super::BUILD_INDEX, message).with_outcome(Outcome::NotApplied)
 }
 
-/// No grant gives the right to index a table, so the error names the owner.
+/// Adds advice to the error: no grant gives the right to index a table, only ownership does.
 fn name_owner(failure: Failure) -> Failure {
     match failure {
         Failure::Database(sqlx::Error::Database(error)) if error.code().as_deref() == Some("42501") => {
@@ -224,7 +225,7 @@ async fn read_catalog(
     }))
 }
 
-/// Builds the missing indexes of a collection of at least so many documents. The caller holds the lock.
+/// Builds the missing indexes of a collection with at least this many documents. The caller holds the lock.
 async fn build(
     connection: &mut PgConnection,
     namespace: &Namespace,
@@ -246,16 +247,17 @@ async fn build(
     );
     let mut changed = false;
     let gin = "gin ((metadata::jsonb) jsonb_path_ops)".to_owned();
-    // Made anew after a drop, the collection may have another dimension, which the old index must not meet.
+    // A collection that was dropped and created again may have another dimension, which the old index must
+    // not include.
     let of_size = format!(" AND octet_length(embedding) = {}", catalog.dimensions * size_of::<f32>());
-    // Searches go by the one over embeddings, so it is the last: where it is, the other is, too.
+    // Searches check for the index over embeddings, so it is built last: if it exists, the other exists too.
     for (name, valid, definition, condition) in
         [("gin", catalog.gin, gin, ""), ("hnsw", catalog.hnsw, hnsw, &*of_size)]
     {
         if valid == Some(true) {
             continue;
         }
-        // The server writes the names and the literals, as only it knows how to quote them.
+        // The server formats the names and literals, because only it has the exact quoting rules.
         let statements: Vec<String> = sqlx::query_scalar(
             "SELECT unnest(ARRAY[format('DROP INDEX CONCURRENTLY IF EXISTS larder.%I', name),
                  format('CREATE INDEX CONCURRENTLY %I ON %s USING %s
@@ -278,14 +280,15 @@ async fn build(
         changed = true;
     }
     if changed {
-        // A plan that knows nothing of the table thinks any way as good as the indexes.
+        // Without statistics the planner rates any plan as good as the indexes.
         let analyze = format!("ANALYZE {table} (namespace, collection, metadata)");
         sqlx::raw_sql(AssertSqlSafe(analyze)).execute(connection).await?;
     }
     Ok(true)
 }
 
-/// Removes the indexes of collections that are gone, or were made anew with another dimension. The caller holds the lock.
+/// Removes the indexes of collections that were dropped, or created again with another dimension. The caller
+/// holds the lock.
 async fn remove_orphans(connection: &mut PgConnection) -> Fallible<()> {
     let statements: Vec<String> = sqlx::query_scalar(
         r"SELECT format('DROP INDEX CONCURRENTLY IF EXISTS larder.%I', i.relname) FROM pg_catalog.pg_class i

@@ -1,18 +1,20 @@
-//! What the server can say about a filter: a condition in its own language that every matching document satisfies.
+//! The translation of a filter to the server: a condition in SQL's JSON path language that every matching
+//! document satisfies.
 //!
-//! It may let others pass, which the kernel's filter then turns away. Left out is what the server sees differently: numbers
-//! past 2^53, which it compares by their decimal digits, and everything negated, which would turn "too many" into "too few".
+//! The condition may let other documents pass, which the kernel's filter then rejects. It omits the parts
+//! that the server evaluates differently: numbers beyond 2^53, which the server compares by their decimal
+//! digits, and all negations, which would turn "too many" into "too few".
 
 use larder_kernel::{Field, Filter};
 use serde_json::Value;
 
-/// Most values of one `In` that are spelled out.
+/// The maximum number of values of one `In` that the condition lists.
 const VALUES_MAX: usize = 64;
-/// Up to here whole numbers and 32- and 64-bit floats have one decimal meaning.
+/// Up to this value, whole numbers and 32- and 64-bit floats have the same decimal form.
 const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
 
-/// A condition in SQL's JSON path language that holds wherever one of the filters matches; `None` where there is none that
-/// would leave anything out.
+/// Returns a condition in SQL's JSON path language that is true wherever one of the filters matches; `None`
+/// if no such condition would exclude a document.
 pub(super) fn prefilter(filters: &[&Filter]) -> Option<String> {
     join(filters.iter().map(|filter| condition(filter)), "||")
 }
@@ -32,7 +34,7 @@ fn condition(filter: &Filter) -> Option<String> {
         Filter::Lt(field, value) => Some(ordered(field, "<", value)),
         Filter::Lte(field, value) => Some(ordered(field, "<=", value)),
         Filter::And(filters) => {
-            // Whatever cannot be said of some of them, the others narrow down all the same.
+            // If some of the filters have no condition, the others still narrow the search.
             let said: Vec<String> = filters.iter().filter_map(condition).collect();
             if said.is_empty() { None } else { join(said.into_iter().map(Some), "&&") }
         }
@@ -41,7 +43,8 @@ fn condition(filter: &Filter) -> Option<String> {
     }
 }
 
-/// The conditions in one, which is as silent as the most silent of them. None at all is an `Or` of nothing.
+/// Joins the conditions. The result is `None` if any of them is `None`. An empty list is an `Or` without
+/// operands.
 fn join(conditions: impl Iterator<Item = Option<String>>, operator: &str) -> Option<String> {
     let conditions = conditions.collect::<Option<Vec<_>>>()?;
     if conditions.is_empty() {
@@ -67,7 +70,7 @@ fn ordered(field: &Field, operator: &str, value: &Value) -> String {
         Value::String(_) => format!("({} {operator} {value})", path(field)),
         Value::Number(_) if is_plain(value) => format!("({} {operator} {value})", path(field)),
         Value::Number(_) => exists(field),
-        // These have no order.
+        // These values have no order.
         Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => nothing(),
     }
 }
@@ -80,7 +83,7 @@ fn exists(field: &Field) -> String {
     format!("exists ({})", path(field))
 }
 
-/// The way to the field. JSON's string literals are also those of the path language.
+/// Returns the path to the field. JSON string literals are also valid in the path language.
 fn path(field: &Field) -> String {
     field.keys().iter().fold("$".to_owned(), |path, key| format!("{path}.{}", Value::from(key.as_str())))
 }

@@ -1,4 +1,4 @@
-//! The reads by id and by order, each one statement or one snapshot.
+//! The reads by id and in order, each one statement or one snapshot.
 
 use std::collections::HashMap;
 
@@ -14,15 +14,15 @@ use crate::postgres::decode;
 use crate::postgres::encode::length;
 use crate::postgres::failure::{Fallible, corrupt};
 
-/// Rows of metadata that a filter looks at in one go.
+/// The number of metadata rows that a filter reads at a time.
 const FILTERED_ROWS: usize = 5_000;
 
-/// The dimension in a column.
+/// Returns the dimension in a column.
 pub(super) fn dimensions(row: &PgRow, column: usize) -> Fallible<usize> {
     usize::try_from(row.try_get::<i32, _>(column)?).map_err(|_| corrupt("postgres.read").into())
 }
 
-/// A document from the columns id, content, metadata and embedding.
+/// Returns a document from the columns id, content, metadata and embedding.
 fn document(row: &PgRow) -> Fallible<Document> {
     Ok(Document {
         id: decode::id(row, 0)?,
@@ -32,7 +32,7 @@ fn document(row: &PgRow) -> Fallible<Document> {
     })
 }
 
-/// The documents of these ids, in their order.
+/// Returns the documents with these ids, in their order.
 pub(super) async fn get(
     connection: &mut PgConnection,
     namespace: &Namespace,
@@ -66,8 +66,9 @@ macro_rules! filtered {
     };
 }
 
-/// The ids of the documents that match. The server leaves out what it can, and the filters decide. The connection must be
-/// inside one snapshot, or the answer be checked again.
+/// Returns the ids of the matching documents. The server excludes some documents, and the filters decide
+/// about the rest. The connection must be inside one snapshot; otherwise the caller must check the documents
+/// again.
 pub(super) async fn matching(
     connection: &mut PgConnection,
     namespace: &Namespace,
@@ -108,7 +109,7 @@ pub(super) async fn matching(
     }
 }
 
-/// How many documents there are.
+/// Returns the number of documents.
 pub(super) async fn count(
     connection: &mut PgConnection,
     namespace: &Namespace,
@@ -122,7 +123,7 @@ pub(super) async fn count(
     decode::unsigned(&row, 0)
 }
 
-/// How many documents match. The connection must be inside one snapshot.
+/// Returns the number of matching documents. The connection must be inside one snapshot.
 pub(super) async fn count_matching(
     connection: &mut PgConnection,
     namespace: &Namespace,
@@ -133,7 +134,7 @@ pub(super) async fn count_matching(
     Ok(matching.iter().map(|ids| larder_kernel::check::size(ids.len())).sum())
 }
 
-/// One page of documents.
+/// Returns one page of documents.
 pub(super) async fn list(
     connection: &mut PgConnection,
     namespace: &Namespace,
@@ -154,7 +155,7 @@ pub(super) async fn list(
     Ok(Page::from_surplus(documents, page.limit, |document| document.id.clone()))
 }
 
-/// One page of collections.
+/// Returns one page of collections.
 pub(super) async fn list_collections(
     connection: &mut PgConnection,
     namespace: &Namespace,

@@ -1,4 +1,4 @@
-//! Searches: the database ranks by pgvector's distance, and the best are scored again in 64 bits.
+//! Searches: the database ranks by pgvector's distance, and the best candidates are scored again in 64 bits.
 
 use larder_kernel::storage::vector::check_dimension;
 use larder_kernel::{Embedding, Filter, SearchHit, SearchRequest};
@@ -13,12 +13,13 @@ use crate::postgres::decode;
 use crate::postgres::encode::length;
 use crate::postgres::failure::{Fallible, corrupt};
 
-/// Rows read beyond the limit. The database's distances are 32-bit sums, so a document just past the limit may belong
-/// just before it; equal embeddings have equal distances and are cut in the order of their ids.
+/// The number of rows beyond the limit that are read. The database's distances are 32-bit sums, so a document
+/// just after the limit may belong just before it. Equal embeddings have equal distances and are cut in the
+/// order of their ids.
 pub(super) const SURPLUS: usize = 8;
 
-/// The dimension of the collection and the nearest documents, in one statement and so from one snapshot. Where the
-/// dimension is not the query's, no distance is computed.
+/// Selects the dimension of the collection and the nearest documents, in one statement and so from one
+/// snapshot. If the dimension differs from the query's, no distance is computed.
 macro_rules! nearest {
     ($condition:literal) => {
         concat!(
@@ -33,11 +34,11 @@ macro_rules! nearest {
     };
 }
 
-/// The nearest of those that satisfy a condition of the server's.
+/// The nearest documents that satisfy a condition of the server.
 pub(super) const NEAREST_PASSING: &str = nearest!(" AND metadata::jsonb @@ $6::text::jsonpath");
 
-/// Runs the requests and answers each in its place. The connection must be inside one snapshot where there are several
-/// requests or a filter.
+/// Runs the requests and returns their results in the same order. The connection must be inside one snapshot
+/// if several requests or a filter are given.
 pub(super) async fn search(
     connection: &mut PgConnection,
     scope: Scope<'_>,
@@ -63,7 +64,7 @@ pub(super) async fn search(
     Ok(answers)
 }
 
-/// The rows of the documents nearest to the query, of all or `only` of some.
+/// Returns the rows of the documents nearest to the query, of all documents or `only` of some.
 async fn nearest(
     connection: &mut PgConnection,
     scope: Scope<'_>,
@@ -91,8 +92,8 @@ async fn nearest(
     scope.statements.checked(query.fetch_all(connection).await)
 }
 
-/// The hits in rows of the dimension and the columns of a document. A collection without a nearest document is one row of
-/// its dimension and NULLs; no row means no collection.
+/// Returns the hits in rows of the dimension and the columns of a document. A collection without a nearest
+/// document is one row of its dimension and NULLs. No row means that the collection does not exist.
 pub(super) fn hits(
     rows: &[PgRow],
     request: &SearchRequest,
@@ -107,7 +108,7 @@ pub(super) fn hits(
     Ok(hits)
 }
 
-/// The documents in rows, scored in 64 bits, the best first.
+/// Returns the documents in rows, scored in 64 bits, best first.
 pub(super) fn scored(rows: &[PgRow], request: &SearchRequest) -> Fallible<Vec<SearchHit>> {
     let mut hits = Vec::with_capacity(rows.len());
     for row in rows {

@@ -1,7 +1,8 @@
 //! Statements that bind embeddings in pgvector's types.
 //!
-//! sqlx asks the server about each type that it does not know, once on every connection. A statement that comes with its
-//! description spares the connection that round trip, so each statement is described once for all connections.
+//! sqlx queries the server for each type that it has not seen, once on every connection. A statement with a
+//! cached description saves the connection that round trip, so each statement is described once for all
+//! connections.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -36,8 +37,9 @@ impl Statements {
         Ok(described)
     }
 
-    /// Passes on the result of a described statement. If its types may be gone, because pgvector was removed and added again,
-    /// forgets all descriptions, and the failure has the call run again on a new connection.
+    /// Passes on the result of a described statement. If its types may have been dropped, because pgvector
+    /// was removed and added again, it forgets all descriptions. The failure then makes the call run again on
+    /// a new connection.
     pub(super) fn checked<T>(&self, result: Result<T, sqlx::Error>) -> Fallible<T> {
         result.map_err(|error| {
             let code = error.as_database_error().and_then(DatabaseError::code);
@@ -57,7 +59,7 @@ impl Statements {
     }
 }
 
-/// A value with the type that the database has for it.
+/// A value with the type of the database for it.
 pub(super) struct Typed<V> {
     value: V,
     type_info: PgTypeInfo,
@@ -85,7 +87,7 @@ impl<'q, V: Encode<'q, Postgres>> Encode<'q, Postgres> for Typed<V> {
     }
 }
 
-/// The type of a parameter, counted from 1, or pgvector's name of it if the description has none.
+/// Returns the type of a parameter, counted from 1. Without a description it is pgvector's name of the type.
 fn parameter<V: Type<Postgres>>(statement: &PgStatement, number: usize) -> PgTypeInfo {
     match statement.parameters() {
         Some(Either::Left(types)) => types.get(number - 1).cloned(),
@@ -94,13 +96,13 @@ fn parameter<V: Type<Postgres>>(statement: &PgStatement, number: usize) -> PgTyp
     .unwrap_or_else(V::type_info)
 }
 
-/// The direction of an embedding for a parameter of type `vector`.
+/// Returns the direction of an embedding for a parameter of type `vector`.
 pub(super) fn vector(statement: &PgStatement, number: usize, embedding: &Embedding) -> Typed<Vector> {
     let type_info = parameter::<Vector>(statement, number);
     Typed { value: Vector::from(direction(embedding).collect::<Vec<f32>>()), type_info }
 }
 
-/// The direction of an embedding for a parameter of type `halfvec`.
+/// Returns the direction of an embedding for a parameter of type `halfvec`.
 pub(super) fn half_vector(
     statement: &PgStatement,
     number: usize,
@@ -111,7 +113,7 @@ pub(super) fn half_vector(
     Typed { value: HalfVector::from_f32_slice(&values), type_info }
 }
 
-/// The directions of embeddings for a parameter of type `vector[]`.
+/// Returns the directions of embeddings for a parameter of type `vector[]`.
 pub(super) fn vectors<'e>(
     statement: &PgStatement,
     number: usize,

@@ -1,4 +1,5 @@
-//! The writes, each inside one transaction. Documents are locked in the order of their ids, after their collection.
+//! The writes, each inside one transaction. Documents are locked in the order of their ids, after their
+//! collection.
 
 use std::collections::HashSet;
 
@@ -14,7 +15,7 @@ use crate::postgres::decode;
 use crate::postgres::encode::metadata_text;
 use crate::postgres::failure::Fallible;
 
-/// Bytes of texts and numbers that one statement carries, beyond which a batch goes in several.
+/// The maximum bytes of texts and numbers in one statement. A larger batch uses several statements.
 const STATEMENT_BYTES: usize = 8 * 1024 * 1024;
 
 macro_rules! insert {
@@ -38,7 +39,7 @@ const UPSERT: &str = insert!(
                 direction = excluded.direction"
 );
 
-/// Writes checked documents, all of one dimension.
+/// Writes validated documents, all of one dimension.
 pub(super) async fn put(
     connection: &mut PgConnection,
     scope: Scope<'_>,
@@ -67,7 +68,7 @@ pub(super) async fn put(
     Ok(report)
 }
 
-/// Cuts a batch where a statement would carry too many bytes.
+/// Splits a batch where a statement would carry too many bytes.
 fn statements<'d>(documents: &'d [&'d PreparedDocument]) -> Vec<&'d [&'d PreparedDocument]> {
     let (mut statements, mut rest, mut count, mut bytes) = (Vec::new(), documents, 0, 0_usize);
     for document in documents {
@@ -112,7 +113,8 @@ async fn insert(
     Ok(())
 }
 
-/// The dimension of the collection, which is made where it is not there, and stays until the transaction ends.
+/// Returns the dimension of the collection, which is created if it is missing. The collection stays until the
+/// transaction ends.
 async fn found_or_made(
     connection: &mut PgConnection,
     namespace: &Namespace,
@@ -123,7 +125,7 @@ async fn found_or_made(
         if let Some(dimensions) = hold(connection, namespace, collection).await? {
             return Ok(dimensions);
         }
-        // Somebody may make it meanwhile, or make it and drop it: then it is looked for again.
+        // Another client may create it concurrently, or create and drop it: then the lookup is repeated.
         let made = sqlx::query(
             "INSERT INTO larder.collections (namespace, name, dimensions) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING",
         )
@@ -138,7 +140,7 @@ async fn found_or_made(
     }
 }
 
-/// Keeps the collection from being dropped until the transaction ends, and gives its dimension.
+/// Protects the collection from being dropped until the transaction ends, and returns its dimension.
 async fn hold(
     connection: &mut PgConnection,
     namespace: &Namespace,
@@ -154,7 +156,7 @@ async fn hold(
     found.map(|row| dimensions(&row, 0)).transpose()
 }
 
-/// Deletes documents by their ids and says how many were there.
+/// Deletes documents by id and returns the number of existing ones.
 pub(super) async fn delete(
     connection: &mut PgConnection,
     namespace: &Namespace,
@@ -177,8 +179,8 @@ pub(super) async fn delete(
     Ok(gone.rows_affected())
 }
 
-/// Deletes the documents that match and says how many they were. Those that match at first sight are locked and looked at
-/// again, so that one replaced meanwhile stays.
+/// Deletes the matching documents and returns their number. Candidates are locked and matched again, so that
+/// a document that was replaced concurrently stays.
 pub(super) async fn delete_matching(
     connection: &mut PgConnection,
     namespace: &Namespace,
@@ -217,7 +219,7 @@ pub(super) async fn delete_matching(
     Ok(gone.rows_affected())
 }
 
-/// Removes a collection with its documents and says whether it was there.
+/// Deletes a collection with its documents and returns true if it existed.
 pub(super) async fn drop_collection(
     connection: &mut PgConnection,
     namespace: &Namespace,
@@ -231,7 +233,7 @@ pub(super) async fn drop_collection(
     Ok(gone.rows_affected() > 0)
 }
 
-/// Removes every collection of the namespace.
+/// Deletes every collection of the namespace.
 pub(super) async fn erase(connection: &mut PgConnection, namespace: &Namespace) -> Fallible<()> {
     sqlx::query("SELECT 1 FROM larder.collections WHERE namespace = $1 ORDER BY name FOR UPDATE")
         .bind(namespace.as_str())

@@ -1,4 +1,4 @@
-//! The nodes of a cluster, and finding the one that holds a slot.
+//! The nodes of a cluster, and the lookup of the node that holds a slot.
 
 mod slots;
 
@@ -18,7 +18,7 @@ use crate::redis::failure::{Failure, Fallible};
 pub(crate) use slots::{SlotMap, parse_slots, slot};
 
 const OPERATION: &str = "redis.open";
-/// How long a node may take to return the slots before the next one is asked as well.
+/// The time that a node has to return the slots before the next node is queried as well.
 const NEXT_AFTER: Duration = Duration::from_millis(100);
 
 /// The known nodes of a cluster.
@@ -27,10 +27,10 @@ pub(crate) struct Cluster {
     seeds: Vec<Address>,
     nodes: Mutex<HashMap<Address, Arc<NodeConnections>>>,
     slots: Mutex<Arc<SlotMap>>,
-    /// Many calls that were sent to the wrong node read the slots once.
+    /// Serializes readings, so that many calls that were sent to the wrong node read the slots once.
     reading: tokio::sync::Mutex<()>,
     readings: AtomicU64,
-    /// Readings at which no node answered.
+    /// The number of readings without a reply from any node.
     failures: AtomicU64,
 }
 
@@ -67,8 +67,8 @@ impl Cluster {
         lock(&self.slots).number()
     }
 
-    /// Reads the slots again, unless another call did since the reading `number`. Concurrent calls fail with the one that
-    /// reads, instead of asking silent nodes again one after the other.
+    /// Reads the slots again, unless another call did since the reading `number`. If the reading fails,
+    /// concurrent calls fail with it, instead of querying silent nodes again one after the other.
     pub(crate) async fn refresh(&self, number: u64) -> Fallible<()> {
         let failures = self.failures.load(Ordering::Acquire);
         let _one_at_a_time = self.reading.lock().await;
@@ -88,7 +88,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Asks one node after the other; a slow answer does not delay the next question.
+    /// Queries one node after the other; a slow reply does not delay the next query.
     async fn read_from_any(&self) -> Fallible<SlotMap> {
         let known = self.known();
         let mut next = known.iter();

@@ -17,14 +17,15 @@ use crate::redis::config::{Address, RedisConfig, Servers};
 use crate::redis::failure::{Failure, Fallible};
 
 const OPERATION: &str = "redis.open";
-/// Calls that may wait to be written to the shared connection. More wait for room.
+/// The maximum number of calls that wait to be written to the shared connection. Further calls wait for
+/// capacity.
 const QUEUED_CALLS_MAX: usize = 1_024;
 
 /// Opens connections to any server of one database.
 pub(crate) struct Connector {
     config: RedisConfig,
     certificates: Option<TlsCertificates>,
-    /// The rank of the durability that the stores declared; a server that became weaker is refused.
+    /// The rank of the durability that the stores declared. A server with weaker durability is rejected.
     declared: AtomicU8,
 }
 
@@ -41,7 +42,7 @@ impl Connector {
     /// Reads the files that the settings name. No connection is opened yet.
     pub(crate) async fn new(config: RedisConfig) -> Result<Self> {
         if config.tls && rustls::crypto::CryptoProvider::get_default().is_none() {
-            // The driver panics without one. If another thread installs one first, that one is used.
+            // The driver panics without a provider. If another thread installs one first, that one is used.
             let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         }
         let certificates = match &config.tls_ca_file {
@@ -121,7 +122,7 @@ impl Connector {
         }
     }
 
-    /// Refuses a server that is less durable than the stores declared.
+    /// Rejects a server that is less durable than the stores declared.
     async fn examine(&self, connection: &mut impl SendCommand) -> Fallible<ServerInfo> {
         let info = examine(connection).await?;
         if rank(info.durability) < self.declared.load(Ordering::Relaxed) {
@@ -136,8 +137,8 @@ impl Connector {
         Ok(info)
     }
 
-    /// With TLS, an I/O error other than a refused connection means a bad certificate or a server without TLS, which may
-    /// wait for more input until the timeout.
+    /// Translates an error of connecting. With TLS, an I/O error other than a refused connection means a bad
+    /// certificate or a server without TLS. Such a server may wait for more input until the timeout.
     pub(crate) fn explain(&self, error: redis::RedisError) -> Failure {
         if !self.config.tls || !error.is_io_error() || error.is_connection_refusal() {
             return Failure::Connect(error);

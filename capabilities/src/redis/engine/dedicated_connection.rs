@@ -1,7 +1,7 @@
 //! Connections that serve one call at a time.
 //!
-//! The call writes its commands and reads the replies in its own task, so no other task has to be woken either way. A call
-//! that is dropped early closes its connection, so no call ever reads the reply to another.
+//! The call writes its commands and reads the replies in its task, so no other task has to wake up in either
+//! direction. A call that is dropped early closes its connection, so no call ever reads another call's reply.
 
 use std::io;
 use std::pin::pin;
@@ -20,11 +20,12 @@ use super::server_info::SendCommand;
 use crate::redis::config::{Address, RedisConfig, Servers};
 use crate::redis::failure::{Failure, Fallible};
 
-/// Dedicated connections to one server. More concurrent calls use the shared connection.
+/// The maximum number of dedicated connections to one server. Further concurrent calls use the shared
+/// connection.
 const CONNECTIONS_MAX: usize = 4;
-/// How long no connection is opened after a failure to open one.
+/// The time for which no connection is opened after a failure to open one.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The largest command buffer that is kept from one call to the next.
+/// The largest command buffer that is kept between calls.
 const KEPT_BYTES_MAX: usize = 64 * 1024;
 
 /// A connection for one call at a time.
@@ -37,7 +38,7 @@ pub(crate) struct DedicatedConnection {
 }
 
 impl DedicatedConnection {
-    /// Connects and logs in. The caller sets the time that it may take.
+    /// Connects and logs in. The caller sets the time limit.
     pub(crate) async fn connect(address: &Address, config: &RedisConfig) -> Fallible<Self> {
         let (host, port) = address;
         let connecting = TcpStream::connect((host.as_str(), *port));
@@ -67,7 +68,7 @@ impl DedicatedConnection {
         Ok(connection)
     }
 
-    /// Writes all commands and reads their replies, error replies among them.
+    /// Writes all commands and reads their replies, including error replies.
     async fn send<const N: usize>(&mut self, commands: [&Cmd; N]) -> RedisResult<[Value; N]> {
         self.commands.clear();
         commands.iter().for_each(|command| command.write_packed_command(&mut self.commands));
@@ -93,7 +94,7 @@ impl DedicatedConnection {
         }
     }
 
-    /// Whether the server has neither closed the connection nor sent anything unasked.
+    /// Returns true if the server has neither closed the connection nor sent unsolicited data.
     fn is_usable(&mut self) -> bool {
         if !self.reader.is_empty() {
             return false;
@@ -119,15 +120,15 @@ pub(crate) struct DedicatedPool {
 #[derive(Default)]
 struct State {
     idle: Vec<DedicatedConnection>,
-    /// Connections that are idle, in use or being opened.
+    /// The number of connections that are idle, in use or being opened.
     open: usize,
-    /// Whether one is being opened. One at a time, since only the call that opens it waits for it.
+    /// True if a connection is being opened. Only one is opened at a time, since only its call waits for it.
     opening: bool,
     paused_until: Option<Instant>,
     generation: u64,
 }
 
-/// The result of asking for a dedicated connection.
+/// The result of a checkout.
 pub(crate) enum Checkout<'a> {
     Connection(CheckedOut<'a>),
     /// The caller may open a connection.
@@ -136,14 +137,14 @@ pub(crate) enum Checkout<'a> {
     None,
 }
 
-/// The right to one connection, until this is dropped.
+/// The right to one connection, until this value is dropped.
 pub(crate) struct Slot<'a> {
     pool: &'a DedicatedPool,
     generation: u64,
     opening: bool,
 }
 
-/// A connection in use. It is closed when this is dropped.
+/// A connection in use. It is closed when this value is dropped.
 pub(crate) struct CheckedOut<'a> {
     connection: DedicatedConnection,
     slot: Slot<'a>,
@@ -154,21 +155,21 @@ impl DedicatedPool {
         Self { state: Mutex::default() }
     }
 
-    /// Returns how often the connections to the server were discarded.
+    /// Returns how many times the connections to the server were discarded.
     pub(crate) fn generation(&self) -> u64 {
         self.lock().generation
     }
 
-    /// Whether a connection is open, in use or not.
+    /// Returns true if a connection is open, idle or in use.
     pub(crate) fn is_open(&self) -> bool {
         self.lock().open > 0
     }
 
-    /// Returns the idle connection that was used last, or the right to open one.
+    /// Returns the most recently used idle connection, or the right to open one.
     pub(crate) fn checkout(&self) -> Checkout<'_> {
         let Ok(runtime) = Handle::try_current().map(|handle| handle.id()) else { return Checkout::None };
         loop {
-            // Under one lock: a connection checked in between two locks would be taken for another runtime's.
+            // Under one lock: a connection checked in between two locks would look like another runtime's.
             let mut state = self.lock();
             let Some(connection) = state.take(runtime) else { return self.reserve(state) };
             let generation = state.generation;
@@ -227,7 +228,7 @@ impl<'a> Slot<'a> {
         CheckedOut { connection, slot: self }
     }
 
-    /// Lets no call open a connection for a while.
+    /// Prevents calls from opening a connection for a while.
     pub(crate) fn pause(self) {
         self.pool.lock().paused_until = Some(Instant::now() + PAUSE);
     }
@@ -287,7 +288,7 @@ mod tests {
         DedicatedConnection { stream, reader: RespReader::default(), commands: Vec::new(), runtime }
     }
 
-    /// A connection that was checked in between two locks was once closed and opened anew.
+    /// Regression test: a connection that was checked in between two locks was closed and opened again.
     #[tokio::test(flavor = "multi_thread", worker_threads = 8)]
     async fn no_connection_is_opened_while_one_is_idle() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -1,10 +1,10 @@
-//! The connections to one server: opened when they are needed, and replaced after they are lost.
+//! The connections to one server: opened on demand, and replaced after they are lost.
 //!
-//! A few concurrent calls have a dedicated connection each. All others share one connection, whose task writes commands and
-//! reads replies for many of them at a time; over TLS all calls do.
+//! Each of a few concurrent calls has a dedicated connection. All other calls share one connection, whose
+//! task writes commands and reads replies for many of them at a time. Over TLS all calls share it.
 //!
-//! In some modes the driver sends a command again after a lost connection. This module does not: a write that may have
-//! happened is reported as such, and only reads are repeated.
+//! In some modes the driver sends a command again after a lost connection. This module does not: it reports a
+//! write that may have happened as such, and repeats only reads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,7 +23,7 @@ pub(crate) struct NodeConnections {
     address: Address,
     dedicated: DedicatedPool,
     shared: Mutex<Option<SharedConnection>>,
-    /// How often opening a connection timed out.
+    /// The number of timeouts of opening a connection.
     timeouts: AtomicU64,
 }
 
@@ -37,8 +37,8 @@ impl NodeConnections {
         &self.address
     }
 
-    /// Returns the shared connection, and opens it if there is none. Concurrent calls wait for the same one; if it times
-    /// out, they fail with it instead of waiting again one after the other.
+    /// Returns the shared connection, and opens it if none exists. Concurrent calls wait for the same
+    /// attempt. If it times out, they fail with it instead of waiting again one after the other.
     pub(crate) async fn shared(&self) -> Fallible<SharedConnection> {
         let timeouts = self.timeouts.load(Ordering::Acquire);
         let mut shared = self.shared.lock().await;
@@ -64,14 +64,14 @@ impl NodeConnections {
         Ok(opened)
     }
 
-    /// Whether there is a connection that is not known to be lost. One that is being opened counts.
+    /// Returns true if a connection exists that is not known to be lost. One that is being opened counts.
     pub(crate) fn is_connected(&self) -> bool {
         let Ok(shared) = self.shared.try_lock() else { return true };
         self.dedicated.is_open() || shared.as_ref().is_some_and(|shared| !shared.is_lost())
     }
 
-    /// Returns a dedicated connection for one call, if one is idle or can be opened. If the server refuses one more
-    /// connection, calls use the shared one; only a call whose attempt timed out fails.
+    /// Returns a dedicated connection for one call, if one is idle or can be opened. If the server rejects
+    /// one more connection, calls use the shared one. Only a call whose attempt timed out fails.
     async fn dedicated(&self) -> Fallible<Option<CheckedOut<'_>>> {
         if self.connector.config().tls {
             return Ok(None);
@@ -90,7 +90,7 @@ impl NodeConnections {
         }
     }
 
-    /// Sends a command and waits for the answer.
+    /// Sends a command and waits for the reply.
     pub(crate) async fn send(&self, command: &Cmd) -> Fallible<Value> {
         if let Some(dedicated) = self.dedicated().await? {
             let generation = dedicated.generation();
@@ -100,14 +100,14 @@ impl NodeConnections {
         self.send_shared(&self.shared().await?, command).await
     }
 
-    /// The same on the shared connection.
+    /// As `send`, on the shared connection.
     pub(crate) async fn send_shared(&self, shared: &SharedConnection, command: &Cmd) -> Fallible<Value> {
         let mut connection = shared.connection.clone();
         let reply = connection.send_packed_command(command).await;
         self.settle(shared.generation, reply.and_then(into_result))
     }
 
-    /// Sends two commands at once and waits for both answers.
+    /// Sends two commands together and waits for both replies.
     pub(crate) async fn send_both(&self, first: &Cmd, second: &Cmd) -> Fallible<(Value, Value)> {
         let (generation, [first, second]) = self.exchange(first, second).await?;
         Ok((self.settle(generation, into_result(first))?, self.settle(generation, into_result(second))?))
@@ -119,7 +119,7 @@ impl NodeConnections {
         self.settle(generation, into_result(reply))
     }
 
-    /// Two commands and their answers, errors among them, with the generation of the connection.
+    /// Sends two commands and returns their replies, including errors, with the generation of the connection.
     async fn exchange(&self, first: &Cmd, second: &Cmd) -> Fallible<(u64, [Value; 2])> {
         let (generation, answers) = if let Some(dedicated) = self.dedicated().await? {
             let generation = dedicated.generation();
@@ -139,7 +139,7 @@ impl NodeConnections {
         answer.map_err(|error| {
             let failure = Failure::Sent(error);
             if failure.ends_connection() {
-                // If one connection fails, the others to the same server most likely are lost too.
+                // If one connection fails, the others to the same server are most likely lost too.
                 self.dedicated.discard(generation);
             }
             failure

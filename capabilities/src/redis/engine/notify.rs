@@ -1,8 +1,9 @@
 //! Notifications of changes: one connection listens for all watches and subscriptions of an open database.
 //!
-//! Scripts announce a change on the entity's channel with `redis.pcall('PUBLISH', channel, '')`: a user without the right
-//! to publish costs latency, never a write. A notification only says that it is time to read the log. A lost one costs
-//! latency too: subscribers also read once in [`crate::follow::POLL`], and all of them when the connection is restored.
+//! Scripts announce a change on the entity's channel with `redis.pcall('PUBLISH', channel, '')`. So a user
+//! without the right to publish costs latency, but no write fails. A notification only signals that it is
+//! time to read the log. A lost notification also costs only latency: each subscriber also reads once in
+//! [`crate::follow::POLL`], and all subscribers read when the connection is restored.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,19 +23,20 @@ use crate::follow::Subscriber;
 use crate::redis::config::Servers;
 use crate::redis::failure::{Failure, Fallible};
 
-/// How long the listener waits before it tries again to connect.
+/// The pause of the listener before it connects again.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
-/// How often the listener pings its connection and unsubscribes from unused channels.
+/// The interval at which the listener pings its connection and unsubscribes from unused channels.
 const CHECK_EVERY: Duration = Duration::from_secs(15);
 
 struct Shared {
-    /// By channel.
+    /// The subscribers by channel.
     subscribers: Mutex<HashMap<String, watch::Sender<()>>>,
     /// Signals a new channel.
     added: Notify,
 }
 
-/// The subscribers, and the task that notifies them. It runs from the first subscriber on, until this is dropped.
+/// The subscribers, and the task that notifies them. The task runs from the first subscription until this
+/// value is dropped.
 pub(crate) struct Notifier {
     connector: Arc<Connector>,
     topology: Arc<Topology>,
@@ -48,7 +50,7 @@ impl Notifier {
         Self { connector, topology, shared, listener: Mutex::default() }
     }
 
-    /// Subscribes to the changes that are announced on the channel. Called inside the runtime.
+    /// Subscribes to the changes that are announced on the channel. The caller must be inside the runtime.
     pub(crate) fn subscribe(&self, channel: String) -> Subscriber {
         let mut subscribers = lock(&self.shared.subscribers);
         let notified = subscribers.entry(channel).or_insert_with(|| watch::channel(()).0).subscribe();
@@ -92,8 +94,8 @@ async fn listen(connector: Arc<Connector>, topology: Arc<Topology>, shared: Arc<
     }
 }
 
-/// Listens until the connection is lost. Notifications reach every node of a cluster, so one connection to any of them
-/// receives all; each attempt takes the next node.
+/// Listens until the connection is lost. Notifications reach every node of a cluster, so one connection to
+/// any node receives all of them. Each attempt uses the next node.
 async fn listen_once(
     connector: &Connector,
     topology: &Topology,
@@ -131,8 +133,8 @@ async fn listen_once(
     }
 }
 
-/// Subscribes to the channels that have subscribers, and to no others. New subscribers are notified, since changes may have
-/// come before.
+/// Subscribes to exactly the channels that have subscribers. Notifies new subscribers, because changes may
+/// have come before.
 async fn update_channels(
     sink: &mut PubSubSink,
     shared: &Shared,

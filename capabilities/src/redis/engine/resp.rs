@@ -1,29 +1,29 @@
-//! A reader of replies in RESP, the protocol of the server.
+//! A parser of replies in RESP, the protocol of the server.
 //!
-//! The driver's parser can resume at any byte, which takes a fifth of the time of a read of fifty messages. This reader
-//! parses each part of a reply once all of it has arrived. It parses the parts that make up nearly every reply, and passes
-//! the others to the driver's parser.
+//! The driver's parser can resume at any byte, which takes a fifth of the time of a read of fifty messages.
+//! This parser handles each part of a reply once the whole part has arrived. It handles the parts that make
+//! up nearly every reply, and passes other replies to the driver's parser.
 
 use redis::{ErrorKind, RedisError, RedisResult, Value};
 
-/// The room for one read from the connection, at least.
+/// The minimum free capacity of the buffer for one read from the connection.
 const READ_BYTES: usize = 64 * 1024;
-/// The largest buffer that is kept from one reply to the next.
+/// The largest buffer that is kept between replies.
 const KEPT_BYTES_MAX: usize = 4 * READ_BYTES;
-/// The longest line: a number or the text of an error.
+/// The maximum length of a line: a number or the text of an error.
 const LINE_BYTES_MAX: usize = 64 * 1024;
 /// The deepest nesting of collections.
 const DEPTH_MAX: usize = 32;
-/// Items of a collection for which room is reserved before they arrive.
+/// The maximum number of items of a collection for which capacity is reserved before they arrive.
 const ITEMS_EXPECTED_MAX: usize = 1_024;
 
-/// The replies on one connection, one after the other.
+/// The replies on one connection, in order.
 #[derive(Default)]
 pub(crate) struct RespReader {
     buffer: Vec<u8>,
-    /// The bytes before this position are parsed.
+    /// The position up to which the bytes are parsed.
     at: usize,
-    /// Incomplete collections, each an item of the one before.
+    /// Incomplete collections, each an item of the previous one.
     open: Vec<Collection>,
 }
 
@@ -36,7 +36,7 @@ struct Collection {
 /// One part of a reply.
 enum Part {
     Value(Value),
-    /// A collection's kind and the number of its items, which follow.
+    /// The kind of a collection and the number of its items, which follow.
     Collection(u8, usize),
 }
 
@@ -56,12 +56,12 @@ impl RespReader {
         &mut self.buffer
     }
 
-    /// Whether everything that arrived was returned.
+    /// Returns true if all received replies were returned.
     pub(crate) fn is_empty(&self) -> bool {
         self.at == self.buffer.len() && self.open.is_empty()
     }
 
-    /// Returns the next reply, or `None` if not all of it has arrived.
+    /// Returns the next reply, or `None` if it has not arrived completely.
     pub(crate) fn next(&mut self) -> RedisResult<Option<Value>> {
         loop {
             let Some((part, length)) = parse_part(self.buffer.get(self.at..).unwrap_or_default())? else {
@@ -111,7 +111,7 @@ fn collected(kind: u8, items: Vec<Value>) -> Value {
     }
 }
 
-/// Returns the first part and its length, or `None` if not all of it has arrived.
+/// Returns the first part and its length, or `None` if the part has not arrived completely.
 fn parse_part(bytes: &[u8]) -> RedisResult<Option<(Part, usize)>> {
     let Some(newline) = bytes.iter().take(LINE_BYTES_MAX).position(|byte| *byte == b'\n') else {
         return if bytes.len() < LINE_BYTES_MAX { Ok(None) } else { Err(malformed()) };
@@ -142,7 +142,7 @@ fn parse_part(bytes: &[u8]) -> RedisResult<Option<(Part, usize)>> {
             let items = if kind == b'%' { items.checked_mul(2).ok_or_else(malformed)? } else { items };
             return Ok(Some((Part::Collection(kind, items), line_end)));
         }
-        // Includes push messages, as nothing was subscribed to.
+        // Includes push messages, because this connection has no subscription.
         _ => return Err(malformed()),
     };
     Ok(Some((Part::Value(value), line_end)))
@@ -156,7 +156,7 @@ fn integer(digits: &[u8]) -> RedisResult<i64> {
     std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok()).ok_or_else(malformed)
 }
 
-/// A length, or `None` for a negative one, which means null.
+/// Returns a length, or `None` for a negative length, which means null.
 fn count(digits: &[u8]) -> RedisResult<Option<usize>> {
     let number = integer(digits)?;
     if number < 0 {
@@ -173,7 +173,7 @@ fn malformed() -> RedisError {
 mod tests {
     use super::*;
 
-    /// Every kind of part that there is, inside each other.
+    /// All kinds of parts, nested in each other.
     const ALL: &[u8] =
         b"*11\r\n$5\r\na\r\nbc\r\n:-7\r\n_\r\n$-1\r\n*-1\r\n+OK\r\n%1\r\n$1\r\nk\r\n*0\r\n~1\r\n#t\r\n\
         $0\r\n\r\n=5\r\ntxt:x\r\n,1.5\r\n";

@@ -1,4 +1,4 @@
-//! The version and settings that a server must have, and the durability that they give.
+//! The version and settings that a server must have, and the durability that follows from them.
 
 use larder_kernel::{Durability, Error, ErrorKind};
 use redis::{Cmd, RedisResult, Value};
@@ -7,15 +7,15 @@ use crate::redis::decode;
 use crate::redis::failure::{Failure, Fallible};
 
 const OPERATION: &str = "redis.open";
-/// The oldest version whose scripts see one clock, replicate as a whole and are refused before the first write without
-/// memory.
+/// The oldest supported major version. From this version on, a script sees one clock and replicates as a
+/// whole, and a server without free memory rejects it before its first write.
 pub(crate) const SERVER_VERSION_MAJOR_MIN: u64 = 7;
 
-/// What the stores need to know of a server.
+/// The facts about a server that the stores need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ServerInfo {
     pub(crate) durability: Durability,
-    /// Whether it is part of a cluster.
+    /// True if the server is part of a cluster.
     pub(crate) clustered: bool,
 }
 
@@ -25,7 +25,7 @@ pub(crate) trait SendCommand {
     fn send_command(&mut self, command: &Cmd) -> impl Future<Output = RedisResult<Value>> + Send;
 }
 
-/// Reads a server's settings, and refuses a server that could drop stored data.
+/// Reads a server's settings, and rejects a server that could drop stored data.
 pub(crate) async fn examine(connection: &mut impl SendCommand) -> Fallible<ServerInfo> {
     let mut info = Cmd::new();
     info.arg("INFO");
@@ -52,7 +52,7 @@ pub(crate) async fn examine(connection: &mut impl SendCommand) -> Fallible<Serve
     })
 }
 
-/// The answer to `INFO`.
+/// The reply to `INFO`.
 pub(crate) struct Info<'a>(pub(crate) &'a str);
 
 impl<'a> Info<'a> {
@@ -83,8 +83,9 @@ impl<'a> Info<'a> {
     }
 }
 
-/// With `everysec` the server holds acknowledged writes back from the operating system while a flush is under way, for
-/// up to two seconds, so they are lost with its process. With `no` and `always` it never does.
+/// Returns the durability for these settings. With `everysec`, the server holds acknowledged writes back from
+/// the operating system for up to two seconds while a flush is running. So they are lost if its process
+/// crashes. With `no` and `always` it never holds them back.
 pub(crate) fn durability(log: bool, flush: Option<&str>, skip_in_rewrite: Option<&str>) -> Durability {
     match (log, flush, skip_in_rewrite) {
         (true, Some("always"), Some("no")) => Durability::Power,

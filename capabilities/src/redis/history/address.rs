@@ -1,4 +1,4 @@
-//! Where a thread is found.
+//! The keys of a thread.
 
 use bytes::Bytes;
 use larder_kernel::{AgentId, Namespace, SessionId, Thread};
@@ -6,7 +6,7 @@ use larder_kernel::{AgentId, Namespace, SessionId, Thread};
 use super::super::key::Entity;
 use super::super::script::Call;
 
-/// A thread's place, and its name in the index of its namespace.
+/// A thread's entity, and its name in the index of its namespace.
 #[derive(Clone)]
 pub(super) struct Address {
     place: Entity,
@@ -22,7 +22,8 @@ impl Address {
         }
     }
 
-    /// The name in the index. Ids hold no NUL, so names stand in the byte order of agent and then session.
+    /// Returns the name in the index. Ids contain no NUL, so names sort by the bytes of the agent and then of
+    /// the session.
     pub(super) fn name(&self) -> &Bytes {
         &self.name
     }
@@ -31,7 +32,7 @@ impl Address {
         &self.place
     }
 
-    /// The thread's counters.
+    /// Returns the key of the thread's counters.
     pub(super) fn head(&self) -> Bytes {
         self.place.part("head")
     }
@@ -44,7 +45,7 @@ impl Address {
         Bytes::from(self.place.channel())
     }
 
-    /// A call with the keys that every script on a thread has, and no argument yet.
+    /// Creates a call with the keys that every script on a thread has, and no arguments.
     pub(super) fn keys(&self) -> Call {
         Call::new()
             .key(self.head())
@@ -55,13 +56,13 @@ impl Address {
             .key(self.place.part("refused"))
     }
 
-    /// The same with the first argument that every script on a thread has.
+    /// Creates a call with the keys and the first argument that every script on a thread has.
     pub(super) fn call(&self) -> Call {
         self.keys().bytes(self.channel())
     }
 }
 
-/// The thread of a name. One that the rules refuse was not written by this program.
+/// Returns the thread of a name. This program never wrote a name that violates the rules.
 pub(super) fn named(name: &[u8]) -> Option<Thread> {
     let (agent, session) = std::str::from_utf8(name).ok()?.split_once('\0')?;
     Some(Thread { agent: AgentId::new(agent).ok()?, session: SessionId::new(session).ok()? })

@@ -1,4 +1,4 @@
-//! Subscriptions: the log of a thread, read in pages and again after each announcement.
+//! Subscriptions: the log of a thread, read in pages and again after each notification.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use super::read::settle;
 use super::scripts::{EVENTS, WATCH};
 use crate::follow::{self, EventLog, OPERATION};
 
-/// Most events that are read at once.
+/// The maximum number of events in one page.
 const PAGE_EVENTS_MAX: usize = 256;
 /// A page ends when its messages reach this size.
 const PAGE_BYTES_MAX: u64 = 4 * 1024 * 1024;
@@ -30,7 +30,7 @@ struct ThreadLog {
     address: Address,
 }
 
-/// The events after a `Seq`, and then those to come.
+/// Returns the events after a `Seq`, and then the events to come.
 pub(super) fn follow(engine: Engine, address: Address, after: Seq) -> HistoryEvents {
     let subscriber = engine.notifier().subscribe(address.place().channel());
     follow::follow(ThreadLog { engine, address }, subscriber, after)
@@ -52,7 +52,7 @@ impl EventLog for ThreadLog {
     }
 }
 
-/// The next events after `after`, in order.
+/// Returns the next events after `after`, in order.
 async fn page(engine: &Engine, address: &Address, after: Seq) -> Result<VecDeque<HistoryEvent>> {
     let call = address.call().number(after.get()).number(PAGE_EVENTS_MAX).number(PAGE_BYTES_MAX);
     let answer = engine.repeat(OPERATION, &EVENTS, &call).await?;
@@ -60,7 +60,7 @@ async fn page(engine: &Engine, address: &Address, after: Seq) -> Result<VecDeque
     page.map_err(|error: Error| error.in_operation(OPERATION))
 }
 
-/// A message alone, or an event with the messages that are left of what it put in place.
+/// Returns a message event, or another event with the remaining messages of its replacement.
 fn shown(answer: Value) -> Result<HistoryEvent> {
     let mut parts = decode::array(answer)?.into_iter();
     let first = decode::bytes(parts.next().unwrap_or(Value::Nil))?;
@@ -75,7 +75,7 @@ fn shown(answer: Value) -> Result<HistoryEvent> {
     other(&text, placed).ok_or_else(|| corrupt(OPERATION))
 }
 
-/// An event that is not a message: '<seq> <kind> <removed> <up to> <thread bytes> <placed> <run>'.
+/// Parses an event that is not a message: '<seq> <kind> <removed> <up to> <thread bytes> <placed> <run>'.
 fn other(text: &str, messages: Vec<StoredMessage>) -> Option<HistoryEvent> {
     let mut fields = text.splitn(7, ' ');
     let mut number = || fields.next()?.parse::<i64>().ok();

@@ -1,8 +1,8 @@
-//! The threads that take the fast append.
+//! The threads that use the fast append.
 //!
-//! The fast append has two keys instead of six and skips what few appends need, which saves a few percent of its time. It
-//! refuses a thread that is new or has a time to live, so it is only sent for a thread for which the full append reported
-//! neither. Each append stays one round trip.
+//! The fast append has two keys instead of six and skips the steps that few appends need, which saves a few
+//! percent of its time. It rejects a thread that is new or has a time to live, so it is sent only for a
+//! thread for which the full append reported neither. Each append stays one round trip.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,10 +11,10 @@ use bytes::Bytes;
 
 use super::address::Address;
 
-/// Threads in the cache.
+/// The maximum number of threads in the cache.
 const THREADS_MAX: usize = 4_096;
 
-/// The threads that allowed the fast append when they were last appended to.
+/// The threads that allowed the fast append at their last append.
 #[derive(Default)]
 pub(super) struct FastAppendCache {
     names: Mutex<HashSet<Bytes>>,
@@ -28,7 +28,8 @@ impl FastAppendCache {
     pub(super) fn insert(&self, address: &Address) {
         let mut names = self.lock();
         if names.len() >= THREADS_MAX {
-            // Each thread costs its next append a few microseconds; tracking their age would cost every append.
+            // Each thread costs its next append a few microseconds; tracking their age would cost every
+            // append.
             names.clear();
         }
         names.insert(address.name().clone());

@@ -1,9 +1,9 @@
-//! Copying a thread, whose target may have another slot and another server.
+//! Copying a thread, whose target may be in another slot and on another server.
 //!
-//! The source is read in parts, each laid aside in the target's slot; then one script makes what lies aside into the
-//! target's messages, in a time that does not depend on their count. Every part tells the number of the source's last
-//! removal, so parts of different states are never put together. What a fork that was given up has laid aside, the
-//! server forgets by itself.
+//! The fork reads the source in parts and stages each part in the target's slot. Then one script turns the
+//! staged messages into the target's messages, in a time that does not depend on their number. Every part
+//! contains the number of the source's last removal, so parts of different states are never combined. The
+//! staged messages of an abandoned fork expire on the server.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
@@ -22,13 +22,13 @@ use super::read::{at_the_cap, settle, untouched};
 use super::scripts::{COMMIT, DROP, SOURCE, STAGE};
 
 const OPERATION: &str = "history.fork";
-/// How often a fork begins again because source or target changed under it.
+/// The maximum number of attempts of a fork whose source or target changes during the copy.
 const ATTEMPTS_MAX: u32 = 16;
-/// Most messages of one part.
+/// The maximum number of messages in one part.
 const PART_MESSAGES_MAX: usize = 500;
 /// A part ends when its messages reach this size.
 const PART_BYTES_MAX: u64 = 4 * 1024 * 1024;
-/// How long an unfinished fork lies aside after its last part.
+/// The time for which the staged messages of an unfinished fork remain after its last part.
 const STAGED_MS: u64 = 600_000;
 /// Keeps the numbers in the index of runs positive, as the scripts do.
 const RUN_OFFSET: i64 = 1 << 20;
@@ -70,7 +70,7 @@ pub(super) async fn fork(
     Err(Error::new(ErrorKind::Unavailable, OPERATION, message).with_outcome(Outcome::NotApplied))
 }
 
-/// What is laid aside for a target.
+/// The staged messages for a target.
 struct Copy<'a> {
     engine: &'a Engine,
     target: &'a Address,
@@ -84,7 +84,7 @@ struct Copy<'a> {
 
 /// One part of the source.
 struct Part {
-    /// What changes whenever a message is taken away.
+    /// A state that changes with each removal of a message.
     state: (i64, Vec<u8>),
     last: i64,
     messages: Vec<Value>,
@@ -92,7 +92,7 @@ struct Part {
 
 impl<'a> Copy<'a> {
     fn new(engine: &'a Engine, target: &'a Address, base: i64) -> Self {
-        // Nobody else lays anything aside under this name.
+        // A random name, so that no other fork stages messages under it.
         let random = || RandomState::new().build_hasher().finish();
         let name = format!("{:016x}{:016x}", random(), random());
         let key = |part| Bytes::from([&target.place().part(part)[..], b":", name.as_bytes()].concat());
@@ -100,10 +100,10 @@ impl<'a> Copy<'a> {
         Self { engine, target, messages, runs, base, count: 0, bytes: 0 }
     }
 
-    /// Lays the source's messages aside, and says whether all parts are of one state.
+    /// Stages the source's messages, and returns true if all parts come from one state.
     async fn take(&mut self, source: &Address, up_to: Seq) -> Result<bool> {
         let first = self.part(source, up_to.get(), i64::MIN).await?;
-        // What is appended from now on is not of the state that the first part began.
+        // Messages appended from now on do not belong to the state of the first part.
         let (state, up_to) = (first.state, up_to.get().min(first.last));
         let mut messages = first.messages;
         while !messages.is_empty() {
@@ -131,7 +131,7 @@ impl<'a> Copy<'a> {
         Ok(Part { state, last: decode::integer(last)?, messages: decode::array(messages)? })
     }
 
-    /// Lays messages aside under their new numbers, and answers the old number of the last.
+    /// Stages messages under their new numbers, and returns the old number of the last one.
     async fn stage(&mut self, messages: Vec<Value>) -> Result<i64> {
         let mut call = Call::new().key(self.messages.clone()).key(self.runs.clone()).number(STAGED_MS);
         let mut last = i64::MIN;
@@ -155,7 +155,8 @@ impl<'a> Copy<'a> {
         Ok(last)
     }
 
-    /// Makes what lies aside into the target's messages; `None` where the target gave numbers meanwhile.
+    /// Turns the staged messages into the target's messages; `None` if the target assigned numbers during the
+    /// copy.
     async fn commit(&self, index: &Index) -> Result<Option<Forked>> {
         let call = self.target.keys().key(self.messages.clone()).key(self.runs.clone());
         let call = call.number(self.base).number(self.count).number(self.bytes);
@@ -172,7 +173,7 @@ impl<'a> Copy<'a> {
         }
     }
 
-    /// Removes what lies aside. Should that fail, it is forgotten later.
+    /// Removes the staged messages. If that fails, they expire later.
     async fn discard(&self) {
         let call = Call::new().key(self.messages.clone()).key(self.runs.clone());
         let call = call.key(self.target.place().part("refused")).arg("").number(0);

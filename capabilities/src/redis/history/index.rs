@@ -1,16 +1,17 @@
-//! Which threads a namespace holds, so that they can be listed and erased.
+//! The index of a namespace's threads, for listing and erasing.
 //!
-//! In a cluster the index has a slot of its own, so it cannot change in one step with its threads. The order of steps
-//! makes up for it:
+//! In a cluster the index has a separate slot, so it cannot change in one step with its threads. The order of
+//! steps makes up for it:
 //!
-//! - A thread is entered in the index **before** its first message, and remembers that it is: only the first append
-//!   costs more than one round trip. The index may name a thread that holds nothing, so readers look; a thread that
-//!   holds messages is never missing.
-//! - Each entry has a token, and the first append proves itself by it. Who takes a thread out of the listing first has
-//!   the thread forget that it is entered and refuse the entry's token, then removes the entry if its token is still
-//!   the same. An append in between is refused, and enters the thread anew under another token, which stays.
-//! - A listing takes out threads that it finds empty, so that its cost follows the threads that hold messages. An
-//!   erasure goes through all that ever were.
+//! - A thread is registered in the index **before** its first message, and stores that it is registered. So
+//!   only the first append costs more than one round trip. The index may contain a thread without messages,
+//!   so readers check each thread. A thread with messages is never missing.
+//! - Each entry has a token, and the first append presents it. To remove a thread from the listing, a client
+//!   first makes the thread forget its registration and reject the entry's token. It then removes the entry
+//!   if its token is unchanged. An append in between is rejected, and registers the thread again with a new
+//!   token, which stays.
+//! - A listing removes the empty threads that it finds, so that its cost depends on the threads with
+//!   messages. An erasure visits all threads that ever existed.
 
 use std::time::Duration;
 
@@ -29,20 +30,23 @@ use super::address::{Address, named};
 use super::read::{living, untouched};
 use super::scripts::{DROP, FORGET, REGISTER, RETIRE};
 
-/// How often an append enters its thread before it gives up: each time somebody must have taken it out in between.
+/// The maximum number of registrations of one append. Each further one means that another client removed the
+/// entry in between.
 const REGISTRATIONS_MAX: u32 = 16;
-/// How long an entry is used after it was asked for: a tenth of how long its token would stay refused.
+/// The time for which a registration may be used after it was requested: a tenth of the time for which its
+/// token would stay rejected.
 const REGISTRATION_GOOD_FOR: Duration = Duration::from_secs(60);
-/// How long a token stays refused.
+/// The time for which a token stays rejected.
 const REFUSED_MS: u64 = 600_000;
-/// The answer of scripts that want the thread entered first.
+/// The reply of scripts that need the thread registered first.
 const UNREGISTERED: i64 = 1;
-/// Names that are read at once, at least and at most.
+/// The minimum number of names in one read.
 const NAMES_MIN: usize = 64;
+/// The maximum number of names in one read.
 const NAMES_MAX: usize = 1_000;
-/// Threads that are looked at side by side.
+/// The number of threads that are checked concurrently.
 const SIDE_BY_SIDE: usize = 64;
-/// Empty threads that one listing takes out.
+/// The maximum number of empty threads that one listing removes.
 const RETIRED_MAX: usize = 128;
 
 /// The index of one namespace.
@@ -71,8 +75,8 @@ impl Index {
         self.place.part("tokens")
     }
 
-    /// Runs a script that may write a thread's first message. Before the arguments of `call` it gets the channel and a
-    /// token; it answers a list that begins with a number, 1 where it wants another token.
+    /// Runs a script that may write a thread's first message. Before the arguments of `call` it gets the
+    /// channel and a token. It returns a list that begins with a number; 1 means that it needs another token.
     pub(super) async fn write(
         &self,
         operation: &'static str,
@@ -107,7 +111,7 @@ impl Index {
         Ok(decode::bytes(self.engine.repeat(operation, &REGISTER, &call).await?)?.into())
     }
 
-    /// The threads of a page that hold messages, and one more.
+    /// Returns the threads of a page that hold messages, and one more.
     pub(super) async fn page(
         &self,
         operation: &'static str,
@@ -146,7 +150,7 @@ impl Index {
         }
         found.truncate(page.limit + 1);
         empty.truncate(RETIRED_MAX);
-        // Only tidies up; the next listing tries again.
+        // Only cleans up; the next listing tries again.
         let _ = self.retire(operation, empty).await;
         Ok(found)
     }
@@ -170,7 +174,7 @@ impl Index {
         Ok(Address::new(&self.namespace, &thread))
     }
 
-    /// Takes threads out of the listing that hold nothing.
+    /// Removes threads without messages from the listing.
     async fn retire(&self, operation: &'static str, threads: Vec<Address>) -> Result<()> {
         if threads.is_empty() {
             return Ok(());
@@ -192,7 +196,7 @@ impl Index {
         self.engine.repeat(operation, &FORGET, &forget).await.map(drop)
     }
 
-    /// Removes every thread with all that it ever was.
+    /// Removes every thread and all its traces.
     pub(super) async fn erase(&self, operation: &'static str) -> Result<()> {
         let key = self.tokens();
         let mut cursor = b"0".to_vec();
@@ -227,14 +231,15 @@ fn scan(key: &[u8], cursor: &[u8]) -> Cmd {
     command
 }
 
-/// The names to list, as the bounds of a range; `None` where no name can be meant.
+/// Returns the names to list as the bounds of a range; `None` if no name can match.
 fn bounds(agent: Option<&AgentId>, after: Option<&Thread>) -> Option<(Vec<u8>, Vec<u8>)> {
     let after = after.map(|after| format!("{}\0{}", after.agent.as_str(), after.session.as_str()));
     let Some(agent) = agent else {
         let from = after.map_or_else(|| b"-".to_vec(), |after| format!("({after}").into_bytes());
         return Some((from, b"+".to_vec()));
     };
-    // NUL follows the agent in each of its names, and a name of another agent is smaller or not below the next byte.
+    // NUL follows the agent in each of its names. A name of another agent is either smaller, or not below the
+    // next byte.
     let (first, end) = (format!("{}\0", agent.as_str()), format!("{}\u{1}", agent.as_str()));
     let from = match after {
         Some(after) if after >= end => return None,

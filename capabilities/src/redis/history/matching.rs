@@ -1,8 +1,9 @@
-//! The newest messages that a filter by author keeps.
+//! The newest messages that pass a filter by author.
 //!
-//! The server looks back through the thread in steps, each a script that ends after so many messages or bytes, and hands
-//! over what the filter keeps. Every step tells the number of the last removal, so steps of different states are never
-//! put together; what is appended meanwhile stands behind where the walk began.
+//! The client scans the thread backwards in steps. Each step is a script that ends after a number of messages
+//! or bytes, and returns the messages that pass the filter. Every step contains the number of the last
+//! removal, so steps of different states are never combined. Messages appended during the scan come after its
+//! starting point.
 
 use larder_kernel::{
     AuthorSet, Error, ErrorKind, MessageFilter, Outcome, Result, Seq, StoredMessage, Thread,
@@ -17,14 +18,14 @@ use super::message::Entry;
 use super::scripts::MATCHING;
 
 const OPERATION: &str = "history.tail_matching";
-/// How often a walk begins again because messages were taken away under it.
+/// The maximum number of attempts of a scan during which messages are removed.
 const ATTEMPTS_MAX: u32 = 16;
-/// Most messages that one step looks at.
+/// The maximum number of messages that one step examines.
 const LOOKS_MAX: usize = 2_000;
-/// A step ends when the messages that it looked at reach this size.
+/// A step ends when the messages that it examined reach this size.
 const LOOK_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
-/// What to read.
+/// The parameters of a read.
 pub(super) struct Matching<'a> {
     pub(super) thread: &'a Thread,
     pub(super) filter: &'a MessageFilter,
@@ -32,13 +33,13 @@ pub(super) struct Matching<'a> {
     pub(super) limit: usize,
 }
 
-/// One step back.
+/// One step of the scan.
 struct Step {
-    /// What changes whenever a message is taken away.
+    /// A state that changes with each removal of a message.
     state: (i64, Vec<u8>),
-    /// Where to go on.
+    /// The number before which the next step continues.
     before: Option<i64>,
-    /// Newest first.
+    /// The messages, newest first.
     messages: Vec<Value>,
 }
 
@@ -59,7 +60,7 @@ pub(super) async fn messages(
     Err(Error::new(ErrorKind::Unavailable, OPERATION, message).with_outcome(Outcome::NotApplied))
 }
 
-/// The messages, newest first; `None` where not all steps are of one state.
+/// Returns the messages, newest first; `None` if the steps come from different states.
 async fn walk(
     engine: &Engine,
     address: &Address,
@@ -109,7 +110,7 @@ async fn step(
     })
 }
 
-/// The filter as the script takes it.
+/// Returns the filter in the form that the script takes.
 fn lists(wanted: &Matching<'_>) -> Call {
     let terms = wanted.filter.terms(wanted.thread);
     let call = Call::new().number(u8::from(terms.include.is_some()));

@@ -1,4 +1,4 @@
-//! Messages on their way to the server and back.
+//! Conversion of messages to and from the server's form.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use super::super::failure::corrupt;
 use super::super::script::Call;
 
 const OPERATION: &str = "history.read";
-/// Begins a body that has its author in front, which JSON never does.
+/// The first byte of a body that begins with its author. JSON never begins with it.
 const AUTHOR: u8 = 1;
 
-/// Messages as scripts take them: size, run and body of each.
+/// Messages in the form that scripts take: size, run and body of each.
 pub(super) struct Batch(Vec<(usize, Bytes, Bytes)>);
 
 impl Batch {
@@ -29,7 +29,7 @@ impl Batch {
         encoded.collect::<Result<_>>().map(Self)
     }
 
-    /// Size and body of the only message, if it belongs to no run.
+    /// Returns the size and body of the only message, if it belongs to no run.
     pub(super) fn without_run(&self) -> Option<(usize, &Bytes)> {
         match self.0.as_slice() {
             [(size, run, body)] if run.is_empty() => Some((*size, body)),
@@ -43,8 +43,8 @@ impl Batch {
     }
 }
 
-/// The message's body, its author and the author's role in front, empty where it names none: by them the server tells
-/// messages apart without reading JSON. Neither holds NUL.
+/// Returns the message's body, preceded by its author and the author's role, which are empty if the message
+/// names none. By these the server filters messages without parsing JSON. Neither contains NUL.
 fn encode(operation: &'static str, message: &ChatMessage) -> Result<Bytes> {
     let author = message.author.as_ref();
     let role = author.and_then(|author| author.role.as_ref()).map_or("", AgentRole::as_str);
@@ -60,10 +60,10 @@ fn encode(operation: &'static str, message: &ChatMessage) -> Result<Bytes> {
     Ok(body.into())
 }
 
-/// A stored message, its parts not yet looked into.
+/// A stored message with unparsed parts.
 pub(super) struct Entry {
     pub(super) seq: i64,
-    /// Its size as the contract measures it.
+    /// The size of the message, as the contract measures it.
     pub(super) bytes: u64,
     /// The thread's size after it was written.
     pub(super) thread_bytes: u64,
@@ -97,12 +97,12 @@ impl Entry {
         self.stored.get(self.body_at..).unwrap_or_default()
     }
 
-    /// Whether the body has its author in front. Those of older versions do not.
+    /// Returns true if the body begins with its author. Bodies of older versions do not.
     pub(super) fn names_author(&self) -> bool {
         self.body().first() == Some(&AUTHOR)
     }
 
-    /// Where the message begins.
+    /// Returns the position at which the message begins.
     fn message_at(&self) -> Option<usize> {
         if !self.names_author() {
             return Some(self.body_at);
@@ -117,7 +117,7 @@ impl Entry {
     }
 }
 
-/// The number that the text begins with, and a space behind it. Takes both away.
+/// Parses the number at the start of the text and the space after it, and removes both.
 fn number(text: &mut &[u8]) -> Option<i64> {
     let end = text.iter().position(|byte| *byte == b' ')?;
     let (digits, rest) = text.split_at_checked(end)?;
@@ -125,7 +125,7 @@ fn number(text: &mut &[u8]) -> Option<i64> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
-/// The message of an answer.
+/// Returns the message of a reply.
 pub(super) fn stored(answer: Value) -> Result<StoredMessage> {
     let entry = Entry::parse(answer)?;
     Ok(StoredMessage { seq: Seq::new(entry.seq), message: entry.into_message()? })

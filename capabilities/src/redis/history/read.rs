@@ -9,19 +9,19 @@ use super::address::{Address, named};
 use super::message::stored;
 use super::scripts::SETTLE;
 
-/// Past the end of any thread.
+/// An offset beyond the end of any thread.
 const OFFSET_MAX: u64 = 1 << 53;
 
-/// Which messages of a thread.
+/// A range of a thread's messages.
 #[derive(Clone, Copy)]
 pub(super) enum Range {
-    /// Those after so many of the oldest.
+    /// The messages after this many of the oldest.
     Offset(u64),
-    /// The newest.
+    /// The newest messages.
     Newest,
-    /// The newest whose `Seq` is smaller.
+    /// The newest messages whose `Seq` is smaller.
     Before(Seq),
-    /// The oldest whose `Seq` is greater.
+    /// The oldest messages whose `Seq` is greater.
     After(Seq),
 }
 
@@ -30,7 +30,7 @@ impl Range {
         let mut command = redis::cmd("ZRANGE");
         command.arg(&address.messages()[..]);
         match self {
-            // Positions that meet nothing.
+            // Positions that match nothing.
             _ if limit == 0 => command.arg(1).arg(0),
             Self::Offset(offset) => {
                 let offset = offset.min(OFFSET_MAX);
@@ -57,8 +57,8 @@ impl Range {
     }
 }
 
-/// Reads messages, which counts as a use of the thread. A plain command, since the server itself lets messages go on
-/// time; whether the use matters is asked beside it.
+/// Reads messages, which counts as a use of the thread. A plain command is enough, because the server removes
+/// expired messages on time. A second command checks whether the use refreshes the time to live.
 pub(super) async fn messages(
     engine: &Engine,
     operation: &'static str,
@@ -83,7 +83,7 @@ pub(super) async fn messages(
     Ok(messages)
 }
 
-/// How the thread stands. An expiry that has passed is made into the clear that it is.
+/// Returns the state of the thread. Records a passed expiry as a clear event.
 pub(super) async fn settle(
     engine: &Engine,
     operation: &'static str,
@@ -94,7 +94,7 @@ pub(super) async fn settle(
     stands.map_err(|error| error.in_operation(operation))
 }
 
-/// Messages, bytes and last number.
+/// Returns the number of messages, their bytes and the last number.
 fn info(address: &Address, [messages, bytes, last]: [Value; 3]) -> Result<ThreadInfo> {
     let thread = named(address.name()).ok_or_else(|| super::super::failure::corrupt("history.read"))?;
     Ok(ThreadInfo {
@@ -105,7 +105,7 @@ fn info(address: &Address, [messages, bytes, last]: [Value; 3]) -> Result<Thread
     })
 }
 
-/// How the thread stands if it holds messages.
+/// Returns the state of the thread if it holds messages.
 pub(super) async fn living(
     engine: &Engine,
     operation: &'static str,
@@ -134,7 +134,7 @@ pub(super) async fn living(
     Ok(Some(info))
 }
 
-/// A step before the one that writes failed, so nothing was changed.
+/// Marks the error as not applied: a step before the write failed, so nothing was changed.
 pub(super) fn untouched(error: Error) -> Error {
     error.with_outcome(Outcome::NotApplied)
 }

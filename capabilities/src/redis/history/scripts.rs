@@ -1,10 +1,10 @@
-//! The steps that the server runs as a whole.
+//! The scripts of a thread, which the server runs atomically.
 
 use std::sync::LazyLock;
 
 use super::super::script::Script;
 
-/// A script that begins with how the thread stands.
+/// A script that begins by reading the state of the thread.
 macro_rules! on_thread {
     ($name:ident, $file:literal) => {
         pub(super) static $name: LazyLock<Script> =
@@ -12,7 +12,7 @@ macro_rules! on_thread {
     };
 }
 
-/// A script of its own.
+/// A script without shared functions.
 macro_rules! alone {
     ($name:ident, $file:literal) => {
         pub(super) static $name: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!($file)));

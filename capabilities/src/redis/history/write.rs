@@ -1,4 +1,4 @@
-//! The writes of a thread. Each is one script, which happens as a whole.
+//! The writes of a thread. Each is one script, and so atomic.
 
 use bytes::Bytes;
 use larder_kernel::{Appended, Error, ErrorKind, IdempotencyKey, Replaced, Result, RunId, Seq, Ttl};
@@ -15,7 +15,7 @@ use super::message::Batch;
 use super::read::at_the_cap;
 use super::scripts::{APPEND, APPEND_ONE, CLEAR, CLEAR_RUN, REPLACE, SET_TTL};
 
-/// Adds a time to live to the arguments: milliseconds, or nothing, and whether use renews it.
+/// Adds a time to live to the arguments: the milliseconds or nothing, and whether use refreshes it.
 fn with_ttl(call: Call, ttl: Option<Ttl>) -> Call {
     let call = match ttl {
         Some(ttl) => call.number(millis(ttl.after)),
@@ -66,7 +66,7 @@ pub(super) async fn append(
     }
 }
 
-/// The number that the message got. `None` if the thread does not allow the fast append, or no longer.
+/// Appends one message and returns its number. `None` if the thread does not allow the fast append.
 async fn append_one(
     engine: &Engine,
     address: &Address,

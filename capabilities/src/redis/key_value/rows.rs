@@ -19,9 +19,9 @@ use super::super::key::Entity;
 use super::super::script::{Call, Script, millis};
 use super::PARTS;
 
-/// Buckets that are counted at the same time.
+/// The number of buckets that are counted concurrently.
 const COUNTED_AT_ONCE: usize = 32;
-/// Names of buckets that are read at once.
+/// The number of bucket names in one read.
 const NAMES_AT_ONCE: usize = 1_000;
 
 static PUT: LazyLock<Script> =
@@ -57,7 +57,7 @@ fn full(operation: &'static str) -> Error {
     )
 }
 
-/// A write to a bucket: its own keys, and what every such script is given first.
+/// Creates the call of a write to a bucket: its keys, and the arguments that every such script gets first.
 fn writing(bucket: &Entity, key: &Key, wanted: &str) -> Call {
     let call = PARTS.iter().fold(Call::new(), |call, part| call.key(bucket.part(part)));
     call.arg(key.as_str()).arg(wanted).number(BUCKET_TOMBSTONES_MAX).arg(bucket.channel())
@@ -136,13 +136,13 @@ fn entry(answer: Value) -> Result<KeyValueEntry> {
     })
 }
 
-/// When a key expires, as an answer tells it.
+/// Returns the expiry of a key in a reply.
 pub(super) fn expiry(answer: Value) -> Result<Option<larder_kernel::Timestamp>> {
     decode::optional(answer).map(|at| decode::timestamp(decode::integer(at)?)).transpose()
 }
 
-/// The keys of a page and one more. Names compare by their bytes, and no byte of UTF-8 is as great as 255, so those
-/// with the prefix stand between it and the prefix with that byte behind it.
+/// Returns the keys of a page and one more. Names compare by their bytes, and no byte of UTF-8 is 255. So the
+/// names with the prefix are between the prefix and the prefix followed by that byte.
 pub(super) async fn list(
     engine: &Engine,
     index: &Index,
@@ -176,7 +176,7 @@ pub(super) async fn list(
     }
 }
 
-/// Where a listing goes on, empty at its end, and what it has listed.
+/// Returns the position at which a listing continues, empty at its end, and the listed keys.
 fn listed(answer: Value) -> Result<(Vec<u8>, Vec<KeyRevision>)> {
     let [next, listed] = decode::tuple(answer)?;
     Ok((decode::bytes(next)?, key_revisions(listed)?))
@@ -191,7 +191,7 @@ fn key_revisions(answer: Value) -> Result<Vec<KeyRevision>> {
     Ok(found)
 }
 
-/// The buckets of a page and one more, of those that hold keys.
+/// Returns the nonempty buckets of a page and one more.
 pub(super) async fn buckets(
     engine: &Engine,
     index: &Index,

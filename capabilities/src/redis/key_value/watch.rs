@@ -24,7 +24,7 @@ struct BucketLog {
     subscriber: Subscriber,
 }
 
-/// Returns the changes after a revision, and then those to come.
+/// Returns the changes after a revision, and then the changes to come.
 pub(super) async fn follow(
     engine: Engine,
     bucket: Entity,
@@ -32,7 +32,7 @@ pub(super) async fn follow(
     after: Revision,
 ) -> Result<KeyValueEvents> {
     let subscriber = engine.notifier().subscribe(bucket.channel());
-    // No bucket gets as far as the greatest number that scripts take.
+    // No bucket reaches the greatest number that scripts support.
     let after = Revision::new(after.get().min(NUMBER_MAX));
     change_log::follow(BucketLog { engine, bucket, prefix: prefix.to_owned(), subscriber }, after).await
 }

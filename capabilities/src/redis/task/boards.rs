@@ -1,4 +1,4 @@
-//! Boards made, filled, read, listed and deleted.
+//! Creating, filling, reading, listing and deleting boards.
 
 use std::cmp::Ordering;
 
@@ -15,20 +15,23 @@ use super::{ADD_TASKS, CREATE, RedisTaskStore, scripts};
 use crate::redis::decode;
 use crate::redis::script::Call;
 
-/// Most bytes of new tasks in one call. A server drops a client that has more than 1 GiB under way.
+/// The maximum bytes of new tasks in one call. A server disconnects a client whose pending input exceeds 1
+/// GiB.
 const NEW_TASKS_BYTES_MAX: usize = 256 * 1024 * 1024;
-/// Tasks and their bytes after which a script that lists them stops, so that other calls get their turn.
+/// The number of tasks after which a script that lists them stops, so that other calls can run.
 const TASKS_AT_ONCE: usize = 1_000;
+/// The size of the tasks after which such a script stops.
 const BYTES_AT_ONCE: usize = 4 * 1024 * 1024;
-/// Boards that one script lists.
+/// The number of boards that one script lists.
 const BOARDS_AT_ONCE: usize = 500;
-/// Conversations whose names are read at once, and those whose boards are read at the same time.
+/// The number of conversation names in one read.
 const CONVERSATIONS_AT_ONCE: usize = 256;
+/// The number of conversations whose boards are read concurrently.
 const CONVERSATIONS_ABREAST: usize = 16;
-/// The first position that no task has.
+/// The first invalid position.
 const POSITION_END: u64 = 1 << 50;
 
-/// Adds to a call what a script appends to a board.
+/// Adds to a call the arguments of a script that appends tasks to a board.
 fn with_tasks(call: Call, operation: &'static str, tasks: &[NewTask]) -> Result<Call> {
     let (mut call, mut bytes) = (call, 0);
     for task in tasks {
@@ -43,7 +46,7 @@ fn with_tasks(call: Call, operation: &'static str, tasks: &[NewTask]) -> Result<
     Ok(call)
 }
 
-/// The position before the tasks that were added and their revision.
+/// Returns the position before the added tasks and their revision.
 fn added(mut answer: Answer, operation: &'static str) -> Result<(u64, Revision)> {
     if answer.word != "added" {
         return Err(answer.refusal(operation));
@@ -52,7 +55,7 @@ fn added(mut answer: Answer, operation: &'static str) -> Result<(u64, Revision)>
 }
 
 impl RedisTaskStore {
-    /// Makes a board with its tasks, on the numbers of one that stood there before.
+    /// Creates a board with its tasks. Continues the revision numbers of an earlier board with the same id.
     pub(super) async fn create(&self, board: &BoardId, new: NewBoard) -> Result<Board> {
         let conversation = Conversation::new(&self.index, &board.conversation);
         let mut call = conversation.with_board(conversation.call(), &board.agent).arg(board.agent.as_str());
@@ -101,7 +104,7 @@ impl RedisTaskStore {
         }
     }
 
-    /// One page of a board's tasks, read in parts that do not keep the server from other calls for long.
+    /// Returns one page of a board's tasks. Reads it in parts that do not block the server for long.
     pub(super) async fn page_of_tasks(
         &self,
         operation: &'static str,
@@ -135,7 +138,7 @@ impl RedisTaskStore {
         }
     }
 
-    /// One page of boards.
+    /// Returns one page of boards.
     pub(super) async fn page_of_boards(
         &self,
         operation: &'static str,
@@ -164,7 +167,7 @@ impl RedisTaskStore {
         Ok(Page::from_surplus(boards, page.limit, |board| board.id.clone()))
     }
 
-    /// Adds boards of the conversations after one of them until there are as many as wanted.
+    /// Adds boards of the conversations after a given one until the wanted number is reached.
     async fn boards_from(
         &self,
         operation: &'static str,
@@ -196,7 +199,7 @@ impl RedisTaskStore {
         Ok(boards)
     }
 
-    /// Up to so many boards of a conversation, after an agent.
+    /// Returns up to this many boards of a conversation, after an agent.
     async fn boards_of(
         &self,
         operation: &'static str,

@@ -1,4 +1,4 @@
-//! A conversation's keys. Its boards share a slot, so that settling it is one step.
+//! The keys of a conversation. Its boards share a slot, so that settling it is one step.
 
 use bytes::Bytes;
 use larder_kernel::{AgentId, BoardId, ConversationId};
@@ -7,10 +7,10 @@ use crate::redis::index::Index;
 use crate::redis::key::Entity;
 use crate::redis::script::Call;
 
-/// What a board consists of, in the order in which scripts expect the keys.
+/// The parts of a board, in the order in which scripts expect their keys.
 const BOARD_PARTS: [&str; 7] = ["board", "tasks", "state", "results", "order", "leases", "lapsed"];
 
-/// A conversation inside the server.
+/// A conversation on the server.
 pub(super) struct Conversation {
     entity: Entity,
 }
@@ -20,7 +20,7 @@ impl Conversation {
         Self { entity: index.entity(conversation.as_str()) }
     }
 
-    /// What every key of the conversation begins with.
+    /// Returns the prefix of every key of the conversation.
     pub(super) fn prefix_of(entity: &Entity) -> Bytes {
         entity.part("")
     }
@@ -29,24 +29,26 @@ impl Conversation {
         Self::prefix_of(&self.entity)
     }
 
-    /// A call that gets the agents that have boards.
+    /// Creates a call with the key of the agents that have boards.
     pub(super) fn call(&self) -> Call {
         Call::new().key(self.entity.part("boards"))
     }
 
-    /// A call of a script that finds the keys of boards by itself. Beside the agents that have boards it names a key that is
-    /// never there: while a cluster moves the slot, it runs a script only where all keys named are, and would not see that
-    /// boards stayed behind or went ahead.
+    /// Creates the call of a script that builds the keys of boards. In addition to the key of the agents that
+    /// have boards, the call names a key that never exists. While a cluster moves the slot, it runs a script
+    /// only if all named keys are present; otherwise the script could miss boards on the other server.
     pub(super) fn call_to_all(&self) -> Call {
         self.call().key(self.entity.part("never"))
     }
 
-    /// A call that gets the numbers of boards that are gone, the agents that have boards, and a board.
+    /// Creates a call with the keys of the numbers of deleted boards, of the agents that have boards, and of
+    /// a board.
     pub(super) fn call_to_delete(&self, agent: &AgentId) -> Call {
         self.with_board(Call::new().key(self.entity.part("meta")).key(self.entity.part("boards")), agent)
     }
 
-    /// Adds a board's keys to a call. The agent stands last in a key, so no agent can be taken for a part.
+    /// Adds a board's keys to a call. The agent is the last part of a key, so no agent can be taken for
+    /// another part.
     pub(super) fn with_board(&self, call: Call, agent: &AgentId) -> Call {
         let prefix = self.prefix();
         BOARD_PARTS.iter().fold(call, |call, part| {
@@ -56,7 +58,7 @@ impl Conversation {
     }
 }
 
-/// A call that gets a board.
+/// Creates a call with the keys of a board.
 pub(super) fn board_call(index: &Index, board: &BoardId) -> Call {
     Conversation::new(index, &board.conversation).with_board(Call::new(), &board.agent)
 }

@@ -1,4 +1,4 @@
-//! Tasks and boards on their way to the server and back.
+//! Conversion of tasks and boards to and from the server's form.
 
 use std::borrow::Cow;
 use std::vec::IntoIter;
@@ -16,7 +16,7 @@ use crate::redis::failure::corrupt;
 
 const OPERATION: &str = "redis.read";
 
-/// What a task was added with, apart from what the scripts use.
+/// The initial fields of a task that the scripts do not use.
 #[derive(Serialize, Deserialize)]
 struct Fixed<'a> {
     title: Cow<'a, str>,
@@ -26,7 +26,7 @@ struct Fixed<'a> {
     metadata: Cow<'a, Metadata>,
 }
 
-/// The text of a new task.
+/// Returns the text of a new task.
 pub(super) fn fixed_text(task: &NewTask) -> Result<Bytes> {
     let fixed = Fixed {
         title: Cow::Borrowed(&task.title),
@@ -38,7 +38,7 @@ pub(super) fn fixed_text(task: &NewTask) -> Result<Bytes> {
         .map_err(|_| Error::invalid(OPERATION, "task.metadata", "cannot be written as JSON"))
 }
 
-/// The digit of a status in scripts and records: its place in the list of all.
+/// Returns the digit of a status in scripts and records: its position in the list of all statuses.
 pub(super) fn digit(status: TaskStatus) -> char {
     match status {
         TaskStatus::Planned => '0',
@@ -50,7 +50,7 @@ pub(super) fn digit(status: TaskStatus) -> char {
     }
 }
 
-/// The digits of the statuses that a rule holds for.
+/// Returns the digits of the statuses for which the rule is true.
 pub(super) fn digits(rule: impl Fn(TaskStatus) -> bool) -> String {
     TaskStatus::ALL.iter().copied().filter(|status| rule(*status)).map(digit).collect()
 }
@@ -59,7 +59,7 @@ fn status(text: &str) -> Option<TaskStatus> {
     TaskStatus::ALL.iter().copied().find(|status| text.chars().eq([digit(*status)]))
 }
 
-/// An answer's first word and what follows it.
+/// The first word of a reply and the parts that follow it.
 pub(super) struct Answer {
     pub(super) word: String,
     rest: IntoIter<Value>,
@@ -72,18 +72,18 @@ impl Answer {
         Ok(Self { word, rest })
     }
 
-    /// The next part.
+    /// Returns the next part.
     pub(super) fn next(&mut self) -> Value {
         self.rest.next().unwrap_or(Value::Nil)
     }
 
-    /// The task that the answer shows.
+    /// Returns the task in the reply.
     pub(super) fn task(self) -> Result<Task> {
         let parts = <[Value; 4]>::try_from(self.rest.collect::<Vec<_>>());
         parts.map_err(|_| corrupt(OPERATION)).and_then(task_of)
     }
 
-    /// The error for an answer that refuses.
+    /// Returns the error for a reply that rejects the call.
     pub(super) fn refusal(mut self, operation: &'static str) -> Error {
         let conflict = |message: &'static str| Error::new(ErrorKind::Conflict, operation, message);
         match self.word.as_str() {
@@ -111,7 +111,7 @@ impl Answer {
     }
 }
 
-/// A task from a row of a listing.
+/// Returns a task from a row of a listing.
 pub(super) fn task(row: Value) -> Result<Task> {
     task_of(decode::tuple(row)?)
 }
@@ -154,7 +154,7 @@ fn number<N: std::str::FromStr>(text: &str) -> Result<N> {
     text.parse().map_err(|_| corrupt(OPERATION))
 }
 
-/// A board from a row: agent, label, parent and the count of each status.
+/// Returns a board from a row: agent, label, parent and the count of each status.
 pub(super) fn board(conversation: &ConversationId, row: Value) -> Result<Board> {
     let mut row = decode::array(row)?.into_iter();
     let mut next = || row.next().ok_or_else(|| corrupt(OPERATION));

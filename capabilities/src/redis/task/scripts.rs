@@ -1,4 +1,4 @@
-//! The scripts, each with the functions that it shares with others.
+//! The scripts of tasks, each with the functions that it shares with others.
 
 use std::sync::LazyLock;
 
@@ -17,7 +17,7 @@ macro_rules! scripts {
 }
 
 scripts! {
-    /// Makes a board with its first tasks.
+    /// Creates a board with its first tasks.
     CREATE = "lua/append.lua", "lua/create.lua";
     /// Adds tasks at the end of a board.
     ADD = "lua/append.lua", "lua/add.lua";
@@ -29,20 +29,20 @@ scripts! {
     LIST_TASKS = "lua/list_tasks.lua";
     /// Reads some of a conversation's boards.
     LIST_BOARDS = "lua/shown_board.lua", "lua/list_boards.lua";
-    /// Moves a task along the table.
+    /// Changes the status of a task as the transition table allows.
     STEP = "lua/step.lua";
-    /// Takes a task back to planned if it has a retry left.
+    /// Resets a task to planned if it has a retry left.
     RETRY = "lua/retry.lua";
-    /// Takes a task back to planned.
+    /// Resets a task to planned.
     FORCE = "lua/force.lua";
-    /// Ends what a conversation left running.
+    /// Ends the running tasks of a conversation.
     SETTLE = "lua/settle.lua";
-    /// Gives out the first free task.
+    /// Assigns the first free task.
     CLAIM = "lua/claim.lua";
-    /// Prolongs a lease.
+    /// Extends a lease.
     RENEW = "lua/renew.lua";
-    /// Removes a board and keeps its numbers.
+    /// Deletes a board and keeps its revision numbers.
     DELETE = "lua/delete.lua";
-    /// Removes a conversation.
+    /// Deletes a conversation.
     ERASE = "lua/erase.lua";
 }

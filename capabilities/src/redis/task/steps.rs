@@ -1,4 +1,4 @@
-//! The life of a task: each step is one script, which decides and writes.
+//! The transitions of a task: each one is one script, which decides and writes.
 
 use std::time::Duration;
 
@@ -14,7 +14,8 @@ use crate::redis::decode;
 use crate::redis::failure::corrupt;
 use crate::redis::script::{Call, Script, millis};
 
-/// A number, or nothing. Scripts compare tokens and revisions as text, so any number may be asked for.
+/// Returns a number as text, or an empty text. Scripts compare tokens and revisions as text, so any number is
+/// valid.
 fn optional(number: Option<u64>) -> String {
     number.map_or_else(String::new, |number| number.to_string())
 }
@@ -24,7 +25,7 @@ impl RedisTaskStore {
         Answer::new(self.engine.run(operation, script, call).await?)
     }
 
-    /// Moves a task along the table.
+    /// Changes the status of a task as the transition table allows.
     pub(super) async fn update(&self, board: &BoardId, task: &TaskId, step: &Transition) -> Result<Task> {
         let call = board_call(&self.index, board)
             .arg(task.as_str())
@@ -41,7 +42,7 @@ impl RedisTaskStore {
         }
     }
 
-    /// Takes a task back to planned if it has a retry left.
+    /// Resets a task to planned if it has a retry left.
     pub(super) async fn retry(
         &self,
         board: &BoardId,
@@ -60,7 +61,7 @@ impl RedisTaskStore {
         }
     }
 
-    /// Takes a task back to planned, whatever it was.
+    /// Resets a task to planned from any status.
     pub(super) async fn force(&self, board: &BoardId, task: &TaskId) -> Result<Task> {
         let call = board_call(&self.index, board).arg(task.as_str());
         let answer = self.step(FORCE_RETRY, &scripts::FORCE, &call).await?;
@@ -70,7 +71,7 @@ impl RedisTaskStore {
         }
     }
 
-    /// Ends what a conversation left running.
+    /// Ends the running tasks of a conversation.
     pub(super) async fn settle(&self, operation: &'static str, conversation: &ConversationId) -> Result<u64> {
         let conversation = Conversation::new(&self.index, conversation);
         let call =
@@ -82,7 +83,7 @@ impl RedisTaskStore {
         }
     }
 
-    /// Gives a worker the first free task.
+    /// Assigns the first free task to a worker.
     pub(super) async fn take(
         &self,
         board: &BoardId,
@@ -102,7 +103,7 @@ impl RedisTaskStore {
         }
     }
 
-    /// Prolongs a lease from now.
+    /// Extends a lease from now.
     pub(super) async fn renew(
         &self,
         board: &BoardId,

@@ -1,4 +1,4 @@
-//! Bytes on their way out: gathered in pieces, never copied together.
+//! Request bodies, collected in pieces without a copy.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -16,10 +16,10 @@ use tokio::sync::oneshot;
 
 use super::progress_timeout::Progress;
 
-/// Pieces smaller than this are copied together: a request with thousands of tiny ones costs more than the copy, and a
-/// small view may keep a large buffer alive.
+/// Smaller pieces are copied together. A request with thousands of tiny pieces costs more than the copy, and
+/// a small view may keep a large buffer alive.
 const SMALL_BYTES: usize = 64 * 1024;
-/// The most that a connection is given at once, so that one sees it take the bytes.
+/// The maximum bytes that a connection gets at a time, so that the progress of the transfer is visible.
 const FRAME_BYTES_MAX: usize = 256 * 1024;
 
 /// The bytes of one request, in pieces.
@@ -41,10 +41,10 @@ impl Chunk {
         }
     }
 
-    /// The chunk as a body that can be sent again while the chunk is kept. It is not hashed for the signature: what goes
-    /// over a network goes through TLS, which proves the bytes.
+    /// Returns the chunk as a body that can be sent again while the chunk is kept. The signature does not
+    /// include a hash of it: on a network, TLS protects the bytes.
     ///
-    /// A connection lets go of its body some time after the answer; it does not hold the bytes until then.
+    /// A connection drops its body some time after the response; it does not hold the bytes until then.
     pub(crate) fn body(chunk: &Arc<Self>, progress: &Progress) -> ByteStream {
         let (chunk, progress) = (Arc::downgrade(chunk), progress.clone());
         ByteStream::new(SdkBody::retryable(move || {
@@ -64,7 +64,7 @@ impl From<Bytes> for Chunk {
 
 struct Pieces {
     left: IntoIter<Bytes>,
-    /// What is left of the piece whose turn it is.
+    /// The rest of the current piece.
     piece: Bytes,
     bytes: u64,
     progress: Progress,
@@ -104,7 +104,7 @@ impl Body for Pieces {
     }
 }
 
-/// A body that stops halfway until it is told to go on.
+/// A body that pauses halfway until it is told to continue.
 pub(crate) struct PausingBody {
     left: IntoIter<Bytes>,
     bytes: u64,
@@ -112,16 +112,16 @@ pub(crate) struct PausingBody {
     go_on: oneshot::Receiver<()>,
 }
 
-/// The other end of a [`PausingBody`] body.
+/// The control end of a [`PausingBody`].
 pub(crate) struct PauseControl {
-    /// Answers when the first half is on its way.
+    /// Receives a message when the first half is being sent.
     pub(crate) halts: oneshot::Receiver<()>,
-    /// Lets the second half go; so does dropping it.
+    /// Releases the second half; dropping it does the same.
     pub(crate) go_on: oneshot::Sender<()>,
 }
 
 impl PausingBody {
-    /// A body of both halves, which can be sent once.
+    /// Returns a body of both halves, which can be sent once.
     pub(crate) fn body(halves: [Bytes; 2]) -> (ByteStream, PauseControl) {
         let ((halts, halted), (go_on, going)) = (oneshot::channel(), oneshot::channel());
         let bytes = halves.iter().map(|half| size(half.len())).sum();
@@ -161,10 +161,10 @@ impl Body for PausingBody {
     }
 }
 
-/// A body that is cut into chunks as it comes.
+/// A body that is cut into chunks as it arrives.
 pub(crate) struct Chunks {
     pieces: BlobBytes,
-    /// What came with the last piece and belongs to the next chunk.
+    /// The end of the last piece, which belongs to the next chunk.
     rest: Bytes,
     ended: bool,
 }
@@ -174,12 +174,12 @@ impl Chunks {
         Self { pieces: body.into_stream().fuse().boxed(), rest: Bytes::new(), ended: false }
     }
 
-    /// Whether there is nothing after the chunks given so far.
+    /// Returns true if no chunk follows the chunks returned so far.
     pub(crate) fn ended(&self) -> bool {
         self.ended && self.rest.is_empty()
     }
 
-    /// The next chunk: full, unless the body ends with it.
+    /// Returns the next chunk, which is full unless the body ends with it.
     pub(crate) async fn next(&mut self, full: u64) -> Result<Chunk> {
         let mut chunk = Chunk::default();
         let mut small = BytesMut::new();
@@ -215,7 +215,7 @@ impl Chunks {
         Ok(chunk)
     }
 
-    /// Finds out whether the body ends here, so that a body of one chunk is known as such.
+    /// Reads ahead to find out if the body ends here, so that a body of one chunk is recognized.
     async fn look_ahead(&mut self) -> Result<()> {
         while self.rest.is_empty() && !self.ended {
             match self.pieces.try_next().await? {

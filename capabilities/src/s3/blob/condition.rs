@@ -12,8 +12,9 @@ use crate::s3::engine::Engine;
 use crate::s3::failure::{Effect, code, failed, status, turned_away};
 
 const OPERATION: &str = "blobs.put";
-/// Attempts of a write whose condition the server did not decide, and the pause before the first of them.
+/// The maximum number of attempts of a write whose condition the server did not decide.
 const UNDECIDED_ATTEMPTS: u32 = 8;
+/// The pause before the second attempt. It doubles for each further one.
 const UNDECIDED_PAUSE: Duration = Duration::from_millis(20);
 
 /// The condition of a write, as its headers state it.
@@ -44,8 +45,9 @@ impl Condition {
         }
     }
 
-    /// The client that repeats what may be repeated. A conditional write may not: if the answer to the first attempt is
-    /// lost, the second meets the effect of the first and is told that somebody else was there.
+    /// Returns the client that retries what may be repeated. A conditional write may not be repeated: if the
+    /// response to the first attempt is lost, the second meets the effect of the first and fails as if
+    /// another writer was faster.
     pub(crate) fn client<'a>(&self, engine: &'a Engine) -> &'a Client {
         match self {
             Self::None => &engine.client,
@@ -53,8 +55,8 @@ impl Condition {
         }
     }
 
-    /// Runs the request that decides. It is run again where the server refused to decide, which it does when it is busy
-    /// or another write to the same key is under way; then nothing was written.
+    /// Runs the request that decides. Runs it again if the server refused to decide, which happens when it is
+    /// busy or another write to the same key is in progress. In that case nothing was written.
     pub(crate) async fn attempt<T, E, F>(&self, request: impl Fn() -> F) -> Result<T>
     where
         E: ProvideErrorMetadata,
@@ -67,11 +69,11 @@ impl Condition {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
-            // Where an undecided upload has to be made anew, nothing was written by it.
+            // An undecided upload that the server has discarded wrote nothing.
             if let Some(before) = before.filter(|_| code(&error) == Some("NoSuchUpload")) {
                 return Err(self.refusal(&before));
             }
-            // A 503 without such a code may come from a proxy that lost the answer to a write.
+            // A 503 without such a code may come from a proxy that lost the response to a write.
             let undecided = status(&error) == Some(409)
                 || code(&error).is_some_and(|code| {
                     turned_away(code) || matches!(code, "ConditionalRequestConflict" | "OperationAborted")
@@ -86,10 +88,10 @@ impl Condition {
         Err(other_version())
     }
 
-    /// What the refusal of a write under this condition means.
+    /// Returns the error for a rejected write under this condition.
     pub(crate) fn refusal<E: ProvideErrorMetadata>(&self, error: &SdkError<E>) -> Error {
         let refused = status(error) == Some(412) || code(error) == Some("PreconditionFailed");
-        // Over nothing no version matches; S3 says so with 404.
+        // A missing blob matches no version; S3 reports that with 404.
         let nothing =
             status(error) == Some(404) && !matches!(code(error), Some("NoSuchBucket" | "NoSuchUpload"));
         match self {
@@ -111,7 +113,7 @@ fn other_version() -> Error {
     )
 }
 
-/// Content type and metadata of a blob, as headers carry them.
+/// The content type and metadata of a blob, in the form of headers.
 #[derive(Clone, Default)]
 pub(crate) struct Attributes {
     pub(crate) content_type: String,

@@ -14,11 +14,11 @@ use crate::s3::failure::{Effect, failed, status};
 use crate::s3::key::Layout;
 
 const OPERATION: &str = "blobs.copy";
-/// The most that S3 copies in one request.
+/// The maximum size that S3 copies in one request.
 const AT_ONCE_BYTES_MAX: u64 = 5 << 30;
-/// Bytes of a part of a larger copy: 10,000 of them are more than S3 holds in one object.
+/// The size of a part of a larger copy: 10,000 parts hold 9.7 TiB.
 const PART_BYTES: u64 = 1 << 30;
-/// Rounds of a copy whose source changes between two requests.
+/// The maximum number of attempts of a copy whose source changes between two requests.
 const ROUNDS: u32 = 4;
 
 pub(crate) async fn copy(
@@ -29,7 +29,7 @@ pub(crate) async fn copy(
 ) -> Result<BlobInfo> {
     for _ in 0..ROUNDS {
         let info = read::head(engine, layout, OPERATION, source).await?;
-        // S3 refuses to copy an object onto itself, and nothing would change.
+        // S3 rejects a copy of an object onto itself, and nothing would change.
         if source == target {
             return Ok(info);
         }
@@ -45,7 +45,7 @@ pub(crate) async fn copy(
     Err(Error::new(ErrorKind::Conflict, OPERATION, "the source keeps changing while it is copied"))
 }
 
-/// Copies the version known; `None` where there is another by now.
+/// Copies the known version; `None` if the source has another version by now.
 async fn at_once(
     engine: &Engine,
     layout: &Layout,
@@ -75,7 +75,7 @@ async fn at_once(
     }))
 }
 
-/// An error after the copy took place.
+/// Marks an error that occurred after the copy was made.
 fn copied(error: Error) -> Error {
     error.with_outcome(Outcome::Unknown).with_idempotent(true)
 }
@@ -125,7 +125,7 @@ async fn send(
     upload.complete(&Condition::None).await
 }
 
-/// The source as the header names it, with escapes for all that is special in a URL.
+/// Returns the source in the form of the header, with escapes for all characters that are special in a URL.
 fn source_of(engine: &Engine, layout: &Layout, key: &BlobKey) -> String {
     let mut source = format!("{}/", engine.bucket);
     for character in layout.object(key).chars() {

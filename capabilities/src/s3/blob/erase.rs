@@ -1,4 +1,4 @@
-//! Deleting one blob, and all of a namespace.
+//! Deleting one blob, and all blobs of a namespace.
 
 use aws_sdk_s3::types::{Delete, ObjectIdentifier};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
@@ -9,11 +9,11 @@ use crate::s3::engine::Engine;
 use crate::s3::failure::{Effect, code, failed, status};
 use crate::s3::key::Layout;
 
-/// Requests at once where a server takes no batches.
+/// The number of concurrent requests if a server does not support batches.
 const DELETES_AT_ONCE: usize = 8;
 const ERASE: &str = "blobs.erase";
 
-/// S3 does not tell whether there was something to delete, so it is asked before.
+/// Deletes a blob. S3 does not report whether the blob existed, so the blob is requested first.
 pub(crate) async fn delete(engine: &Engine, layout: &Layout, key: &BlobKey) -> Result<bool> {
     const OPERATION: &str = "blobs.delete";
     match read::head(engine, layout, OPERATION, key).await {
@@ -31,7 +31,7 @@ pub(crate) async fn delete_object(engine: &Engine, operation: &'static str, obje
     }
 }
 
-/// Removes all objects of the namespace, and what uploads left of theirs.
+/// Removes all objects of the namespace, and the remains of its uploads.
 pub(crate) async fn erase(engine: &Engine, layout: &Layout) -> Result<()> {
     abort_uploads(engine, layout.root()).await?;
     let mut after = None;
@@ -46,7 +46,7 @@ pub(crate) async fn erase(engine: &Engine, layout: &Layout) -> Result<()> {
     }
 }
 
-/// An erasure that ends early may have removed any part, and may be repeated.
+/// Marks the error of an erasure that ended early: it may have removed any part, and may be repeated.
 fn unknown(error: Error) -> Error {
     error.with_outcome(Outcome::Unknown).with_idempotent(true)
 }
@@ -70,14 +70,14 @@ async fn delete_all(engine: &Engine, names: Vec<String>) -> Result<()> {
         .send()
         .await
     {
-        // What a batch left it may leave for a reason that only a single request tells.
+        // The objects that a batch left may fail for a reason that only a single request reports.
         Ok(answer) if answer.errors().is_empty() => Ok(()),
         Ok(answer) => {
             let left = answer.errors.unwrap_or_default().into_iter().map(|error| error.key);
-            // Where the server does not say which, all are tried.
+            // If the server does not say which, all are tried.
             one_by_one(engine, left.collect::<Option<Vec<_>>>().unwrap_or(names)).await
         }
-        // Not every server takes batches.
+        // Not every server supports batches.
         Err(error) if matches!(status(&error), Some(400 | 405 | 411 | 501)) => {
             one_by_one(engine, names).await
         }
@@ -94,7 +94,7 @@ async fn one_by_one(engine: &Engine, names: Vec<String>) -> Result<()> {
         .await
 }
 
-/// Removes what unfinished uploads hold under the root.
+/// Removes the parts of unfinished uploads under the root.
 pub(crate) async fn abort_uploads(engine: &Engine, root: &str) -> Result<()> {
     let (mut key_marker, mut id_marker) = (None, None);
     loop {
@@ -107,12 +107,12 @@ pub(crate) async fn abort_uploads(engine: &Engine, root: &str) -> Result<()> {
             .set_upload_id_marker(id_marker);
         let answer = match request.send().await {
             Ok(answer) => answer,
-            // A server without such a listing keeps what it keeps; it is in no listing of blobs.
+            // A server without such a listing keeps the parts; they appear in no listing of blobs.
             Err(error) if matches!(status(&error), Some(405 | 501)) => return Ok(()),
             Err(error) => return Err(unknown(failed(ERASE, Effect::Repeatable, &error))),
         };
         let uploads = answer.uploads().iter().filter_map(|upload| Some((upload.key()?, upload.upload_id()?)));
-        // A server may take the prefix for a hint.
+        // A server may treat the prefix as a hint.
         for (name, id) in uploads.filter(|(name, _)| name.starts_with(root)) {
             let request =
                 engine.client.abort_multipart_upload().bucket(&engine.bucket).key(name).upload_id(id);

@@ -1,8 +1,9 @@
 //! Probes the length limit of object names.
 //!
-//! S3 keeps names of 1,024 bytes. A server that keeps objects as files may keep less, because it puts the name, encoded,
-//! into the name of one file beside the object; it then fails after the object is in its place. So names are tried out
-//! as blobs are written, in one request and in parts, and what a failure left is removed.
+//! S3 stores names of 1,024 bytes. A server that stores objects as files may support fewer, because it
+//! encodes the name into the name of one file next to the object. Such a server fails after it has stored the
+//! object. So the probe writes objects in the same way as blobs, in one request and in parts, and removes the
+//! remains of a failure.
 
 use std::time::Duration;
 
@@ -16,27 +17,31 @@ use crate::s3::engine::{Engine, OPEN};
 use crate::s3::failure::{Effect, failed, status};
 use crate::s3::key::{SEGMENT_BYTES_MAX, longest_name, longest_short_name};
 
-/// Attempts with a name whose failure decides what the store can do, and with one that narrows it down: once may be
-/// chance, and so may be what happens in one moment.
+/// The number of attempts with a name whose failure decides about a capability. A single failure may be
+/// chance, and so may several at the same moment.
 const ATTEMPTS: u32 = 3;
+/// The number of attempts with a name that only narrows the limit.
 const ATTEMPTS_BETWEEN: u32 = 2;
+/// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(50);
-/// How close to the limit the search comes: a server may keep something of each failure that nobody can remove.
+/// The precision of the search: the server may keep remains of each failure that no client can remove.
 const NEAR_BYTES: usize = 8;
 
-/// The longest name that the server keeps, or a little less, as far as it matters to keys. The names tried begin with `folder`.
+/// Returns the longest name that the server stores, or a little less, up to the longest name of a key. The
+/// names of the probe begin with `folder`.
 pub(crate) async fn longest_name_kept(engine: &Engine, folder: &str) -> Result<usize> {
     let most = longest_name(&engine.prefix);
     if fits(engine, folder, most, ATTEMPTS).await? {
         return Ok(most);
     }
     let found = search(engine, folder, most).await;
-    // A server may have failed after it began an upload whose name it never told; one that lists none keeps none.
+    // The server may have failed after it began an upload without returning its id. A server that lists no
+    // uploads keeps none.
     abort_uploads(engine, folder).await.ok();
     found
 }
 
-/// Halves the span between a length that is kept and one that is not.
+/// Bisects between a length that works and one that does not.
 async fn search(engine: &Engine, folder: &str, most: usize) -> Result<usize> {
     let (mut kept, mut refused) = (longest_short_name(&engine.prefix), most);
     if !fits(engine, folder, kept, ATTEMPTS).await? {
@@ -58,7 +63,8 @@ async fn search(engine: &Engine, folder: &str, most: usize) -> Result<usize> {
     Ok(kept)
 }
 
-/// Whether names of this length are kept, and told apart by their last bytes, at one of so many attempts.
+/// Returns true if one of this many attempts stores two names of this length that differ only in their last
+/// bytes.
 async fn fits(engine: &Engine, folder: &str, bytes: usize, attempts: u32) -> Result<bool> {
     let (one, other) = (name(folder, bytes, 'a'), name(folder, bytes, 'b'));
     let mut kept = false;
@@ -67,7 +73,7 @@ async fn fits(engine: &Engine, folder: &str, bytes: usize, attempts: u32) -> Res
             tokio::time::sleep(PAUSE * attempt).await;
         }
         let tried = try_out(engine, &one, &other).await;
-        // Removed whatever came of it: the server may have failed with the object in place.
+        // Removed after any result: the server may have failed with the object stored.
         for name in [&one, &other] {
             delete_object(engine, OPEN, name).await.ok();
         }
@@ -79,12 +85,13 @@ async fn fits(engine: &Engine, folder: &str, bytes: usize, attempts: u32) -> Res
     Ok(kept)
 }
 
-/// A name of the length, in segments as long as those of keys may be.
+/// Returns a name of this length, with segments as long as those of keys may be.
 fn name(folder: &str, bytes: usize, last: char) -> String {
     let mut name = folder.to_owned();
     let mut segment = 0;
     while name.len() + 2 < bytes {
-        // A segment ends where it is full, unless no other would follow; the last has its end as well.
+        // A segment ends when it is full, unless no other would follow; the last segment also contains the
+        // end mark.
         if segment >= SEGMENT_BYTES_MAX - 2 && name.len() + 3 < bytes {
             name.push('/');
             segment = 0;
@@ -105,7 +112,8 @@ async fn try_out(engine: &Engine, one: &str, other: &str) -> Result<bool> {
         && holds(engine, other, b"parts").await?)
 }
 
-/// Whether a request went well. Over a name that it does not keep a server refuses or fails.
+/// Returns the response of a successful request; `None` if the server rejected the name or failed, as it does
+/// for a name that it cannot store.
 fn done<T, E: ProvideErrorMetadata>(answer: std::result::Result<T, SdkError<E>>) -> Result<Option<T>> {
     match answer {
         Ok(answer) => Ok(Some(answer)),

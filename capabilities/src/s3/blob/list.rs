@@ -14,7 +14,7 @@ use crate::s3::failure::{Effect, failed};
 use crate::s3::key::{Layout, Scan};
 
 const OPERATION: &str = "blobs.list";
-/// Questions at once about blobs whose tags the listing leaves out.
+/// The number of concurrent requests for blobs whose tags the listing omits.
 const HEADS_AT_ONCE: usize = 8;
 
 type Entries = BoxStream<'static, Result<BlobEntry>>;
@@ -22,14 +22,14 @@ type Entries = BoxStream<'static, Result<BlobEntry>>;
 /// One page of names.
 pub(crate) struct Page {
     pub(crate) objects: Vec<Object>,
-    /// The name behind which the next page begins; `None` after the last page.
+    /// The name after which the next page begins; `None` after the last page.
     pub(crate) next: Option<String>,
 }
 
 /// Reads the names that begin with `prefix` and come after `after`.
 ///
-/// Pages are joined by the last name of the one before instead of a token: the same question serves for the beginning
-/// and for the rest, and no server can forget it.
+/// Each page begins after the last name of the previous page, without a token. So the same request serves the
+/// beginning and the rest, and no server can lose the token.
 pub(crate) async fn page(
     engine: &Engine,
     operation: &'static str,
@@ -53,7 +53,7 @@ pub(crate) async fn page(
     Ok(Page { objects, next: last.filter(|_| more) })
 }
 
-/// The blobs under `prefix` after `after`, as a stream.
+/// Returns the blobs under `prefix` after `after`, as a stream.
 pub(crate) fn list(
     engine: &Arc<Engine>,
     layout: &Layout,
@@ -76,13 +76,13 @@ pub(crate) fn list(
     }
 }
 
-/// Both streams, each of which is in order, as one in order.
+/// Merges two ordered streams into one.
 fn merge(one: Entries, other: Entries) -> Entries {
     let both = (one.peekable(), other.peekable());
     stream::unfold(both, async |(mut one, mut other)| {
         let (left, right) = futures_util::future::join(peek(&mut one), peek(&mut other)).await;
         let from_one = match (&left, &right) {
-            // An error is delivered at once.
+            // An error is delivered immediately.
             (Some(Ok(left)), Some(Ok(right))) => left.key < right.key,
             (Some(Err(_)), _) | (Some(_), None) => true,
             (_, Some(_)) => false,
@@ -107,7 +107,7 @@ struct Walk {
 }
 
 impl Walk {
-    /// The blobs of one tree.
+    /// Returns the blobs of one tree.
     fn entries(self, scan: Scan) -> Entries {
         let (heads, engine) = (self.layout.clone(), Arc::clone(&self.engine));
         let Scan { tree, prefix, after } = scan;
@@ -123,7 +123,7 @@ impl Walk {
                     };
                     if !key.as_str().starts_with(&*walk.prefix) {
                         if key.as_str() > &*walk.prefix {
-                            // All that begin with the prefix stand together, and this comes behind them.
+                            // All names with the prefix are adjacent, and this name comes after them.
                             next = None;
                             break;
                         }
@@ -147,10 +147,10 @@ impl Walk {
     }
 }
 
-/// The blob as the listing tells of it; `None` where it has gone meanwhile.
+/// Returns the blob of a listed object; `None` if it was deleted in between.
 async fn entry(engine: &Engine, layout: &Layout, key: BlobKey, object: Object) -> Result<Option<BlobEntry>> {
     if object.e_tag().is_none() {
-        // Some servers leave the tag out of listings.
+        // Some servers omit the tag in listings.
         return match read::head(engine, layout, OPERATION, &key).await {
             Ok(info) => Ok(Some(BlobEntry {
                 key: info.key,

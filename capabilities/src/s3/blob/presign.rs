@@ -1,4 +1,4 @@
-//! URLs that carry a signature.
+//! Signed URLs.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -19,7 +19,7 @@ pub(crate) async fn presign(
     key: &BlobKey,
     request: &PresignRequest,
 ) -> Result<PresignedUrl> {
-    // A signature knows whole seconds only.
+    // A signature has a resolution of one second.
     let valid_for = Duration::from_secs(request.valid_for.as_secs());
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let since_1970 = Duration::from_secs(since_1970.as_secs());

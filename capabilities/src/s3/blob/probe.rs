@@ -1,9 +1,9 @@
 //! Probes which conditional writes and which names the server supports.
 //!
-//! Servers exist that accept the headers of a condition and write all the same, and servers that check the condition and
-//! then write in a second step, between which another writer fits. So the conditions are tried out on objects of their
-//! own before they are declared: in one request and as the end of an upload in parts, alone, in a race of many, and
-//! against a writer that stops halfway through its body while another is done.
+//! Some servers accept the headers of a condition and write regardless of it. Others check the condition and
+//! then write in a second step, and another writer can slip in between. So the store probes the conditions on
+//! separate objects before it declares them. The probe uses single requests and multipart uploads: alone, in
+//! a race of many, and against a writer that pauses halfway through its body until another writer is done.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
@@ -23,42 +23,44 @@ use crate::s3::engine::{Engine, OPEN};
 use crate::s3::failure::status;
 use crate::s3::key::longest_name;
 
-/// Writers of a race.
+/// The number of writers in a race.
 const WRITERS: u8 = 8;
-/// Bytes of half a body: more than fits beside the headers.
+/// Half the size of a body: more than fits next to the headers.
 const HALF_BYTES: usize = 16 * 1024;
-/// How long the server has to take up the first half, and the other writer to be done.
+/// The time for the server to read the first half, and for the other writer to finish.
 const HALT: Duration = Duration::from_millis(50);
 const HALT_MAX: Duration = Duration::from_secs(2);
-/// How long all of it may take.
+/// The time limit of all probes.
 const PROBE_MAX: Duration = Duration::from_secs(30);
 const NO_SUCH_TAG: &str = "\"00000000000000000000000000000000\"";
 
-/// Which conditions hold, and which names are kept.
+/// The supported conditions and names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Supported {
     pub(crate) create_only: bool,
     pub(crate) if_match: bool,
-    /// Whether every key has a name that is kept.
+    /// True if the server can store the name of every key.
     pub(crate) long_keys: bool,
     pub(crate) name_bytes_max: usize,
 }
 
 impl Supported {
-    /// What is known of a server to which nothing may be written: nothing, so all names are asked for.
+    /// The result for a server without write access: no condition is supported, and names of any length are
+    /// requested.
     pub(crate) const NOTHING: Self =
         Self { create_only: false, if_match: false, long_keys: false, name_bytes_max: usize::MAX };
 }
 
-/// Tries out what the server honours. With credentials that may only read, none is supported, and the store opens for reading.
+/// Probes the server's support. With read-only credentials nothing is supported, and the store opens for
+/// reading.
 pub(crate) async fn probe(engine: &Arc<Engine>) -> Result<Supported> {
     let probe = Probe { engine: Arc::clone(engine), folder: format!("{}probe/{}/", engine.prefix, random()) };
-    // On a task of its own, so that its objects are removed even if the opening is given up.
+    // On a separate task, so that the objects are removed even if the opening is cancelled.
     let probing = tokio::spawn(async move {
         let supported = Box::pin(probe.run()).await;
         let cleaning = async move { probe.clean().await };
         match &supported {
-            // Nobody waits for what a server that just failed may leave undone as well.
+            // No wait for a server that just failed and may fail to clean up as well.
             Err(error) if matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout) => {
                 drop(tokio::spawn(cleaning));
             }
@@ -92,13 +94,13 @@ fn random() -> String {
     format!("{:016x}{:016x}", number(), number())
 }
 
-/// How a conditional write ended.
+/// The outcome of a conditional write.
 enum WriteOutcome {
     /// Written, with this tag.
     Written(Option<String>),
-    /// Refused because the condition does not hold.
+    /// Rejected because the condition is false.
     Refused,
-    /// The server does not know the condition.
+    /// The server does not support the condition.
     Unknown,
 }
 
@@ -116,7 +118,7 @@ impl Probe {
         let first = match self.put("created", b"first", Condition::None).await {
             Err(error) if error.kind() == ErrorKind::PermissionDenied => return Ok(Supported::NOTHING),
             Err(error) if error.kind() == ErrorKind::Unavailable => {
-                // It may have been the name over which the server failed; then that is to be told.
+                // The server may have failed because of the name; the error must then say so.
                 key_limit_probe::longest_name_kept(&self.engine, &self.folder).await?;
                 return Err(error);
             }
@@ -171,12 +173,12 @@ impl Probe {
         Ok(matches!(self.put_in_parts("matched", Condition::Matches(tag)).await?, WriteOutcome::Written(_)))
     }
 
-    /// Many writers under one condition: where exactly one succeeds, its tag.
+    /// Runs many writers under one condition. If exactly one succeeds, returns its tag.
     async fn race(&self, name: &str, condition: &Condition) -> Result<Option<String>> {
         let mut writers = JoinSet::new();
         for writer in 0..WRITERS {
             let (probe, name, condition) = (self.clone(), name.to_owned(), condition.clone());
-            // The tag must tell the races apart too.
+            // The tag must also differ between the races.
             let bytes = format!("{writer} {}", random()).into_bytes();
             writers.spawn(async move { probe.put(&name, &bytes, condition).await });
         }
@@ -190,8 +192,8 @@ impl Probe {
         Ok(tag.filter(|_| won == 1))
     }
 
-    /// Two writers under one condition, the first of which stops halfway until the second is done: where exactly one
-    /// succeeds, its tag. A server that checks before it has the body lets both succeed.
+    /// Runs two writers under one condition; the first pauses halfway until the second is done. If exactly
+    /// one succeeds, returns its tag. A server that checks before it has the body lets both succeed.
     async fn overtake(&self, name: &str, condition: &Condition) -> Result<Option<String>> {
         let half = |byte: u8| Bytes::from(vec![byte; HALF_BYTES]);
         let (body, PauseControl { halts, go_on }) = PausingBody::body([half(1), half(2)]);
@@ -209,7 +211,7 @@ impl Probe {
         if tokio::time::timeout(HALT_MAX, halts).await.is_ok() {
             tokio::time::sleep(HALT).await;
         }
-        // A server that makes the second wait for the first gets on once the first goes on.
+        // A server that makes the second writer wait for the first continues once the first does.
         let (probe, object) = (self.clone(), name.to_owned());
         let under = condition.clone();
         let mut quick = tokio::spawn(async move { probe.put(&object, b"quick", under).await });
@@ -258,10 +260,10 @@ impl Probe {
         Ok(answer.body.collect().await.is_ok_and(|body| body.into_bytes() == bytes))
     }
 
-    /// Removes what the probe wrote, as far as the server lets it.
+    /// Removes the probe's objects, as far as the server allows.
     async fn clean(&self) {
         for name in NAMES {
-            // A leftover costs a few bytes and disturbs nobody.
+            // A leftover costs a few bytes and affects no store.
             delete_object(&self.engine, OPEN, &format!("{}{name}", self.folder)).await.ok();
         }
     }
@@ -272,7 +274,7 @@ fn write_outcome(result: Result<Option<String>>) -> Result<WriteOutcome> {
         Ok(tag) => Ok(WriteOutcome::Written(tag)),
         Err(error) => match error.kind() {
             ErrorKind::Conflict => Ok(WriteOutcome::Refused),
-            // A header that the server does not know it may refuse outright.
+            // A server may reject an unknown header.
             ErrorKind::Unsupported | ErrorKind::Unexpected => Ok(WriteOutcome::Unknown),
             _ => Err(error),
         },

@@ -1,4 +1,5 @@
-//! The progress timeout of uploads: a call of any size continues while its bytes move, and ends soon after they stop.
+//! The progress timeout of uploads: a call of any size continues while its bytes move, and ends soon after
+//! they stop.
 
 use std::future::Future;
 use std::pin::pin;
@@ -17,7 +18,7 @@ pub(crate) struct Progress(Arc<Mutex<Seen>>);
 #[derive(Debug, Clone, Copy)]
 struct Seen {
     at: Instant,
-    /// Whether the connection took all of the body.
+    /// True if the connection took the whole body.
     ended: bool,
 }
 
@@ -26,7 +27,7 @@ impl Progress {
         Self(Arc::new(Mutex::new(Seen { at: Instant::now(), ended: false })))
     }
 
-    /// Notes that the connection took a piece, and whether it was the last.
+    /// Records that the connection took a piece, and if it was the last.
     pub(crate) fn moved(&self, ended: bool) {
         *self.lock() = Seen { at: Instant::now(), ended };
     }
@@ -51,7 +52,7 @@ impl Progress {
         }
     }
 
-    /// When the timeout ends.
+    /// Returns the instant at which the timeout ends.
     fn until(&self, engine: &Engine, bytes: u64) -> Instant {
         let seen = *self.lock();
         seen.at + if seen.ended { engine.last_answer(bytes) } else { engine.progress_timeout() }

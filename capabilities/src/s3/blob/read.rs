@@ -1,4 +1,5 @@
-//! Reading: the first part with the first request, the rest in parts at once, all of one version.
+//! Reading: the first request returns the first part, the rest follows in concurrent parts, all of one
+//! version.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -22,16 +23,18 @@ use crate::s3::failure::{Effect, corrupt, failed, progress_timed_out, status};
 use crate::s3::key::Layout;
 
 const OPERATION: &str = "blobs.get";
-/// Bytes that one request reads.
+/// The number of bytes that one request reads.
 const PART_BYTES: u64 = 8 * 1024 * 1024;
-/// Requests under way at once for one read. Each part is held until its turn, so this bounds the memory.
+/// The number of concurrent requests of one read. Each part is buffered until its turn, so this bounds the
+/// memory.
 const PARTS_AT_ONCE: usize = 8;
-/// Times that a body which broke off is taken up again, and the pause before.
+/// The maximum number of times that an interrupted body is resumed.
 const RESUMES: u32 = 4;
+/// The pause before an interrupted body is resumed.
 const RESUME_PAUSE: Duration = Duration::from_millis(200);
-/// Rounds of a read whose blob changes between two requests.
+/// The maximum number of attempts of a read whose blob changes between two requests.
 const ROUNDS: u32 = 4;
-/// A start that no blob reaches.
+/// A start beyond the end of any blob.
 const START_MAX: u64 = 1 << 53;
 
 pub(crate) async fn head(
@@ -70,7 +73,7 @@ pub(crate) async fn get(
         let range = options.range.map_or(Ok(0..info.size), |range| range.resolve(info.size))?;
         match open(engine, &object, &first_of(&range), info.etag.as_str()).await {
             Ok(body) => return Ok(deliver(Source { engine: Arc::clone(engine), object, info, range }, body)),
-            // Another version came between the two requests.
+            // Another version was written between the two requests.
             Err(error) if matches!(error.kind(), ErrorKind::Conflict | ErrorKind::InvalidInput) => {}
             Err(error) => return Err(error),
         }
@@ -78,8 +81,8 @@ pub(crate) async fn get(
     Err(changed())
 }
 
-/// Asks for the first part without knowing the blob. `None` where its size must be known for that: because the range
-/// lies outside the blob, or the blob has no bytes, or the start depends on a far end.
+/// Requests the first part of an unknown blob. `None` if the request needs the size of the blob: the range is
+/// outside the blob, the blob is empty, or the start depends on a distant end.
 async fn first(engine: &Engine, object: &str, options: BlobGetOptions) -> Result<Option<GetObjectOutput>> {
     let suffix = matches!(options.range, Some(ByteRange::Suffix(_)));
     let asked = match options.range {
@@ -92,7 +95,8 @@ async fn first(engine: &Engine, object: &str, options: BlobGetOptions) -> Result
         Some(ByteRange::From(start)) => bytes_of(&first_of(&(start..u64::MAX))),
         None => bytes_of(&(0..PART_BYTES)),
     };
-    // Some servers fail over a suffix longer than the blob; with the size known it is asked for in another way.
+    // Some servers fail for a suffix longer than the blob; once the size is known, a plain range is
+    // requested.
     let client = if suffix { &engine.client_without_retry } else { &engine.client };
     match client.get_object().bucket(&engine.bucket).key(object).range(asked).send().await {
         Ok(answer) => Ok(Some(answer)),
@@ -102,7 +106,7 @@ async fn first(engine: &Engine, object: &str, options: BlobGetOptions) -> Result
     }
 }
 
-/// A range as the header says it, in which the end belongs to it.
+/// Returns a range in the form of the header, which includes its end.
 pub(crate) fn bytes_of(range: &Range<u64>) -> String {
     format!("bytes={}-{}", range.start, range.end.saturating_sub(1))
 }
@@ -111,7 +115,7 @@ fn first_of(range: &Range<u64>) -> Range<u64> {
     range.start..range.end.min(range.start.saturating_add(PART_BYTES))
 }
 
-/// Reads the answer to the first request, and delivers from it on.
+/// Reads the response to the first request, and starts the delivery.
 fn begin(
     engine: &Arc<Engine>,
     object: Arc<str>,
@@ -120,7 +124,7 @@ fn begin(
     answer: GetObjectOutput,
 ) -> Result<BlobRead> {
     let length = size_in(OPERATION, answer.content_length)?;
-    // A server that sends the whole blob says so by leaving the range out.
+    // A server that sends the whole blob omits the range.
     let (start, total) = match answer.content_range() {
         Some(text) => parse_content_range(text).ok_or_else(|| corrupt(OPERATION))?,
         None => (0, length),
@@ -144,13 +148,13 @@ fn begin(
     Ok(deliver(Source { engine: Arc::clone(engine), object, info, range }, body))
 }
 
-/// Start and total of `bytes 0-4/10`.
+/// Returns the start and total of `bytes 0-4/10`.
 fn parse_content_range(text: &str) -> Option<(u64, u64)> {
     let (range, total) = text.strip_prefix("bytes ")?.split_once('/')?;
     Some((range.split_once('-')?.0.parse().ok()?, total.parse().ok()?))
 }
 
-/// Asks for a range of the version with this tag.
+/// Requests a range of the version with this tag.
 async fn open(engine: &Engine, object: &str, range: &Range<u64>, etag: &str) -> Result<Body> {
     let request = engine
         .client
@@ -163,7 +167,7 @@ async fn open(engine: &Engine, object: &str, range: &Range<u64>, etag: &str) -> 
         Some(412 | 416) => changed(),
         _ => failed(OPERATION, Effect::Read, &error),
     })?;
-    // Not every server obeys the condition; all of them tell which version it was.
+    // Not every server respects the condition, but all return the tag of the version.
     let start = answer.content_range().and_then(parse_content_range).map_or(0, |(start, _)| start);
     if etag_in(OPERATION, answer.e_tag())?.as_str() != etag || start != range.start {
         return Err(changed());
@@ -186,13 +190,13 @@ fn broke_off() -> Error {
         .with_idempotent(true)
 }
 
-/// A body that is being received, and which bytes of the blob it still brings.
+/// A body that is being received, and the range of the blob that it still delivers.
 struct Body {
     bytes: ByteStream,
     left: Range<u64>,
 }
 
-/// One version of a blob, and which of its bytes are wanted.
+/// One version of a blob, and the requested range.
 struct Source {
     engine: Arc<Engine>,
     object: Arc<str>,
@@ -200,7 +204,7 @@ struct Source {
     range: Range<u64>,
 }
 
-/// Receives a range piece by piece; a body that breaks off is taken up where it did.
+/// Receives a range piece by piece; resumes an interrupted body at its position.
 struct Receiver {
     engine: Arc<Engine>,
     object: Arc<str>,
@@ -223,7 +227,7 @@ impl Receiver {
                     self.body.insert(timeout_at(until, opening).await.map_err(silent)??)
                 }
             };
-            // A connection that fell silent is given up while there is time for another one.
+            // A silent connection is dropped while there is time for another one.
             let deadline = if Instant::now() < halfway { halfway } else { until };
             let next = match timeout_at(deadline, body.bytes.next()).await {
                 Ok(next) => next,
@@ -235,7 +239,7 @@ impl Receiver {
             };
             match next {
                 Some(Ok(mut piece)) => {
-                    // A server that sends more than was asked for is not listened to.
+                    // Ignores bytes beyond the requested range.
                     piece.truncate(usize::try_from(self.left.end - self.left.start).unwrap_or(usize::MAX));
                     self.left.start += size(piece.len());
                     body.left.start = self.left.start;
@@ -253,7 +257,7 @@ impl Receiver {
     }
 }
 
-/// A part that is fetched on a task of its own, so that it goes on while others are delivered.
+/// A part that a separate task fetches while others are delivered.
 struct Part(JoinHandle<Result<Vec<Bytes>>>);
 
 impl Drop for Part {
@@ -274,7 +278,7 @@ impl Part {
     }
 }
 
-/// The stream: the body at hand, then the parts behind it in order, while the next ones are fetched.
+/// Returns the stream: the open body, then the following parts in order, while the next ones are fetched.
 fn deliver(source: Source, body: Body) -> BlobRead {
     let Source { engine, object, info, range } = source;
     let etag: Arc<str> = info.etag.as_str().into();
@@ -297,15 +301,15 @@ fn deliver(source: Source, body: Body) -> BlobRead {
     BlobRead { info, range, bytes }
 }
 
-/// A stream on its way.
+/// A running delivery.
 struct Delivery<F> {
-    /// The part that came with the first request.
+    /// The part of the first request.
     first: Option<Receiver>,
-    /// The parts behind it that are under way.
+    /// The following parts that are being fetched.
     fetched: VecDeque<Part>,
-    /// Pieces of the part whose turn it is.
+    /// The pieces of the current part.
     ready: VecDeque<Bytes>,
-    /// What is not yet asked for.
+    /// The range that is not requested yet.
     left: Range<u64>,
     receiver: F,
 }

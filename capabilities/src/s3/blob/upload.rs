@@ -1,4 +1,4 @@
-//! Uploads in parts: several at once, and nothing left behind.
+//! Multipart uploads: several concurrent parts, and no remains.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,37 +17,39 @@ use crate::s3::failure::{Effect, code, failed, status};
 
 const OPERATION: &str = "blobs.put";
 
-/// Bytes of a part, as long as there are few.
+/// The size of the first parts.
 pub(crate) const PART_BYTES: u64 = 8 * 1024 * 1024;
-/// S3 takes so many parts; after every tenth of them the parts double, so that the last brings a blob to 8 TiB, beyond
-/// what S3 holds.
+/// The maximum number of parts in S3. The part size doubles after every 1,000 parts, so that all parts
+/// together hold about 8 TiB.
 const PARTS_MAX: u32 = 10_000;
 const PARTS_OF_A_SIZE: u32 = 1_000;
-/// Bytes that may be on their way at once; a part larger than this goes alone.
+/// The maximum bytes in flight; a larger part is sent alone.
 const IN_FLIGHT_BYTES_MAX: u64 = 8 * PART_BYTES;
 
-/// What a part that the server copies counts for among them: four at once.
+/// The weight of a part that the server copies, so that four are in flight.
 const COPY_WEIGHT: u64 = 2 * PART_BYTES;
 
-/// How often, and how far apart, what is left of an upload is removed: parts that were on their way may arrive later.
+/// The number of attempts to remove an upload. Parts in flight may arrive after the first.
 const CLEAN_ATTEMPTS: u32 = 4;
+/// The pause between two attempts to remove an upload.
 const CLEAN_PAUSE: Duration = Duration::from_millis(250);
-/// How long a write that has failed waits until its upload is removed, as its program may end with it.
+/// The time for which a failed write waits for the removal of its upload, because its program may end
+/// afterwards.
 const REMOVE_WAIT: Duration = Duration::from_secs(1);
 
-/// The bytes of the part with this number, which counts from 1.
+/// Returns the size of the part with this number, which counts from 1.
 pub(crate) fn part_bytes(number: u32) -> u64 {
     PART_BYTES << (number.saturating_sub(1) / PARTS_OF_A_SIZE)
 }
 
-/// An upload under way. Unless it is completed it is removed from the server, also when it is dropped.
+/// A running upload. Unless it is completed, it is removed from the server, even if it is dropped.
 pub(crate) struct Upload {
     engine: Arc<Engine>,
     object: String,
     id: String,
     parts: JoinSet<Result<(CompletedPart, u64)>>,
     in_flight: u64,
-    /// What all parts hold so far.
+    /// The total size of all parts so far.
     bytes: u64,
     completed: Vec<CompletedPart>,
     next: u32,
@@ -59,7 +61,7 @@ impl Drop for Upload {
         if !self.open {
             return;
         }
-        // Without a runtime there is nobody left to send the request; the bucket's rule for unfinished uploads remains.
+        // Without a runtime no task can send the request; the bucket's rule for unfinished uploads remains.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             let (engine, object, id) =
                 (Arc::clone(&self.engine), std::mem::take(&mut self.object), std::mem::take(&mut self.id));
@@ -82,7 +84,7 @@ async fn clean(
         }
         let request =
             engine.client.abort_multipart_upload().bucket(&engine.bucket).key(&object).upload_id(&id);
-        // Until the server says that it knows no such upload, a late part may have brought it back.
+        // Until the server reports that the upload does not exist, a late part may have restored it.
         match request.send().await {
             Err(error) if code(&error) == Some("NoSuchUpload") || status(&error) == Some(404) => return,
             _ => {}
@@ -91,8 +93,8 @@ async fn clean(
 }
 
 impl Upload {
-    /// Begins an upload. Begun on a task of its own: if the caller goes away before the answer, the upload is removed
-    /// all the same.
+    /// Begins an upload on a separate task: if the caller is dropped before the response, the upload is still
+    /// removed.
     pub(crate) async fn begin(engine: &Arc<Engine>, object: &str, attributes: &Attributes) -> Result<Self> {
         let (engine, object, attributes) = (Arc::clone(engine), object.to_owned(), attributes.clone());
         let begun = tokio::spawn(async move {
@@ -125,12 +127,12 @@ impl Upload {
         begun.await.unwrap_or_else(|_| Err(ended()))
     }
 
-    /// The bytes that the next part must have, unless it is the last.
+    /// Returns the size that the next part must have, unless it is the last.
     pub(crate) fn next_bytes(&self) -> u64 {
         part_bytes(self.next)
     }
 
-    /// Sends the next part, as soon as there is room for it.
+    /// Sends the next part as soon as the limit in flight allows it.
     pub(crate) async fn push(&mut self, chunk: Chunk) -> Result<()> {
         if self.next > PARTS_MAX {
             let error =
@@ -162,7 +164,7 @@ impl Upload {
                 .await
                 .and_then(|answer| answer.map_err(|error| failed(OPERATION, Effect::Repeatable, &error)))
                 .map_err(|error| error.with_outcome(Outcome::NotApplied))?;
-            // Kept until here, to be sent again.
+            // Kept until here for a retry.
             drop(chunk);
             let part = CompletedPart::builder().part_number(number).set_e_tag(answer.e_tag).build();
             Ok((part, bytes))
@@ -170,7 +172,7 @@ impl Upload {
         Ok(())
     }
 
-    /// Lets the server make the next part of bytes of another object, while that has the tag.
+    /// Makes the server copy the next part from another object, while that object has the tag.
     pub(crate) async fn push_copy(&mut self, source: &str, tag: &str, range: &Range<u64>) -> Result<()> {
         while !self.parts.is_empty() && self.in_flight + COPY_WEIGHT > IN_FLIGHT_BYTES_MAX {
             self.join().await?;
@@ -202,8 +204,8 @@ impl Upload {
         Ok(())
     }
 
-    /// Removes the upload from the server, unless that takes long; then, and as far as parts on their way bring it back, it
-    /// is removed in the background.
+    /// Removes the upload from the server. If that takes long, or if parts in flight restore it, the removal
+    /// continues in the background.
     pub(crate) async fn remove(mut self) {
         let abort = async {
             self.parts.shutdown().await;
@@ -222,7 +224,7 @@ impl Upload {
         Ok(())
     }
 
-    /// Waits for the parts and makes the blob of them, if the condition holds. The answer is the blob's tag.
+    /// Waits for the parts and creates the blob from them, if the condition is true. Returns the blob's tag.
     pub(crate) async fn complete(&mut self, condition: &Condition) -> Result<Option<String>> {
         while !self.parts.is_empty() {
             self.join().await?;
@@ -266,7 +268,7 @@ mod tests {
         assert_eq!(part_bytes(PARTS_OF_A_SIZE + 1), 2 * PART_BYTES);
         let total: u64 = (1..=PARTS_MAX).map(part_bytes).sum();
         assert!(total >= 5 << 40);
-        // S3 takes no part over 5 GiB.
+        // S3 accepts no part over 5 GiB.
         assert!(part_bytes(PARTS_MAX) <= 5 << 30);
     }
 }

@@ -1,17 +1,17 @@
-//! What is known of a blob, as S3 carries it in headers.
+//! The attributes of a blob in the headers of S3.
 
 use aws_sdk_s3::primitives::DateTime;
 use larder_kernel::{BlobInfo, BlobKey, ETag, Result, Timestamp, UserMetadata};
 
 use crate::s3::failure::corrupt;
 
-/// The content type of a blob written without one. S3 gives such objects a type of its own choice, which could not be
-/// told from one that was given; this one can, and is what browsers take for bytes of no known kind.
+/// The content type of a blob written without one. S3 would choose a type that could not be distinguished
+/// from a given one. This type can, and browsers treat it as bytes of an unknown type.
 const NO_CONTENT_TYPE: &str = "application/octet-stream; larder=none";
-/// Follows a given content type that reads like the above.
+/// The suffix of a given content type that reads like the above.
 const GIVEN: char = '~';
 
-/// The content type to send.
+/// Returns the content type to send.
 pub(crate) fn content_type_out(content_type: Option<&str>) -> String {
     match content_type {
         None => NO_CONTENT_TYPE.to_owned(),
@@ -29,20 +29,20 @@ fn content_type_in(stored: Option<&str>) -> Option<String> {
     Some(given.unwrap_or(stored).to_owned())
 }
 
-/// The user metadata to send. Servers written for CGI's rules lose headers with `_`, or take them for `-`; `.` is not
-/// in the grammar of names, and travels.
+/// Returns the user metadata to send. Servers written for CGI's rules drop headers with `_` or confuse it
+/// with `-`. The character `.` is not in the grammar of metadata names, and arrives unchanged.
 pub(crate) fn metadata_out(metadata: &UserMetadata) -> impl Iterator<Item = (String, String)> {
     metadata.iter().map(|(name, value)| (name.replace('_', "."), value.clone()))
 }
 
-/// The tag without the quotes that it has in headers.
+/// Returns the tag without the quotes of the header.
 pub(crate) fn etag_in(operation: &'static str, tag: Option<&str>) -> Result<ETag> {
     let tag = tag.unwrap_or_default();
     let bare = tag.strip_prefix('"').and_then(|tag| tag.strip_suffix('"')).unwrap_or(tag);
     ETag::new(bare).map_err(|_| corrupt(operation))
 }
 
-/// The tag as a header carries it; `None` for one that cannot be a tag of this store.
+/// Returns the tag in the form of the header; `None` if it cannot be a tag of this store.
 pub(crate) fn etag_out(etag: &ETag) -> Option<String> {
     (!etag.as_str().contains('"')).then(|| format!("\"{etag}\""))
 }
@@ -56,7 +56,7 @@ pub(crate) fn size_in(operation: &'static str, size: Option<i64>) -> Result<u64>
     size.and_then(|size| u64::try_from(size).ok()).ok_or_else(|| corrupt(operation))
 }
 
-/// The headers that tell of a blob, whichever answer they come with.
+/// The headers that describe a blob, from any kind of response.
 pub(crate) struct ObjectHeaders<'a> {
     pub(crate) size: u64,
     pub(crate) etag: Option<&'a str>,

@@ -1,4 +1,4 @@
-//! Writing: one request for what fits in one, an upload in parts for the rest.
+//! Writing: one request for a small blob, a multipart upload for a larger one.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::s3::failure::Effect;
 use crate::s3::key::Layout;
 
 const OPERATION: &str = "blobs.put";
-/// The most that goes in one request when all bytes are there: below it, parts would only cost requests.
+/// The maximum size for one request if all bytes are in memory. Below it, parts would only cost requests.
 const SINGLE_BYTES_MAX: u64 = 2 * PART_BYTES;
 
 pub(crate) async fn put(
@@ -28,7 +28,7 @@ pub(crate) async fn put(
     let condition = Condition::new(&options.condition)?;
     let attributes = Attributes::new(options.content_type.as_deref(), &options.metadata);
     let object = layout.object(key);
-    // Of a stream no more is gathered than a part.
+    // A stream is buffered up to one part.
     let first_bytes = match body.known_len().map(larder_kernel::check::size) {
         Some(bytes) if bytes <= SINGLE_BYTES_MAX => SINGLE_BYTES_MAX,
         _ => PART_BYTES,
@@ -41,7 +41,7 @@ pub(crate) async fn put(
         put_in_parts(engine, &object, first, chunks, &attributes, &condition).await?
     };
     let modified_at = Timestamp::now();
-    // The blob is there by now.
+    // The blob is already written.
     let repeatable = matches!(condition, Condition::None);
     let etag = written_tag(engine, layout, key, OPERATION, tag.as_deref())
         .await
@@ -50,7 +50,7 @@ pub(crate) async fn put(
     Ok(BlobInfo { key: key.clone(), size, etag, content_type, metadata, modified_at })
 }
 
-/// The tag of a blob that was just written. A server that keeps it to itself tells it when asked.
+/// Returns the tag of a blob that was just written. If the write's response has none, requests it.
 pub(crate) async fn written_tag(
     engine: &Engine,
     layout: &Layout,
@@ -94,7 +94,7 @@ pub(crate) async fn put_at_once(
     Ok(answer.e_tag)
 }
 
-/// Sends the parts as they come. The answer is how many bytes there were, and the blob's tag.
+/// Sends the parts as they arrive. Returns the total bytes and the blob's tag.
 async fn put_in_parts(
     engine: &Arc<Engine>,
     object: &str,

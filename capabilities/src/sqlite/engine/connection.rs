@@ -1,4 +1,4 @@
-//! Opening one connection, with every setting read back.
+//! Opens a connection and reads every setting back.
 
 use std::cell::Cell;
 use std::hash::{BuildHasher, RandomState};
@@ -16,18 +16,18 @@ const OPERATION: &str = "sqlite.open";
 const STATEMENTS_CACHED: usize = 128;
 
 thread_local! {
-    /// How long this thread's connection waits for a lock, and since when it does. SQLite's handler is a plain function,
-    /// and each connection stays on one thread.
+    /// The busy timeout of this thread's connection, and the start of the current wait. SQLite's handler is a
+    /// plain function, and each connection stays on one thread.
     static BUSY: Cell<(Duration, Option<Instant>)> = const { Cell::new((Duration::ZERO, None)) };
 }
 
-/// Opens the connection that writes, making and migrating the file where needed.
+/// Opens the writer connection; creates and migrates the file if needed.
 pub(super) fn writer(config: &SqliteConfig) -> Fallible<(Connection, Durability)> {
     check_path(&config.path)?;
     BUSY.set((config.busy_timeout, None));
     retry_busy(config.busy_timeout, || {
         let mut connection = open(config)?;
-        // SQLite opens a file that may not be written for reading, and the first write would fail.
+        // SQLite opens a write-protected file for reading, and the first write would fail.
         if connection.is_readonly(rusqlite::MAIN_DB)? {
             let error = Error::new(
                 ErrorKind::PermissionDenied,
@@ -38,7 +38,7 @@ pub(super) fn writer(config: &SqliteConfig) -> Fallible<(Connection, Durability)
         }
         schema::check_owner(&connection)?;
         schema::check_version(&connection)?;
-        // The switch to WAL does not always wait for its lock, hence the retry around the whole.
+        // The switch to WAL does not always wait for its lock, so the caller retries the whole step.
         let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
         if !mode.eq_ignore_ascii_case("wal") {
             let error =
@@ -52,7 +52,7 @@ pub(super) fn writer(config: &SqliteConfig) -> Fallible<(Connection, Durability)
     })
 }
 
-/// Opens a connection that reads.
+/// Opens a reader connection.
 pub(super) fn reader(config: &SqliteConfig) -> Fallible<Connection> {
     BUSY.set((config.busy_timeout, None));
     retry_busy(config.busy_timeout, || {
@@ -68,10 +68,10 @@ fn open(config: &SqliteConfig) -> Fallible<Connection> {
     let mut connection = Connection::open_with_flags(&config.path, flags)?;
     connection.busy_handler(Some(wait_for_lock))?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_CACHED);
-    // Else SQLite prepares statements with an order anew for each use: it plans some by what is bound, and the cache clears
-    // that, which counts as another value.
+    // Without this option SQLite may re-prepare a statement on each use: its plan may depend on bound values,
+    // and clearing the bindings counts as a change of them.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
-    // Elsewhere than on Apple's systems a plain flush is a full one.
+    // On systems other than Apple's a plain flush is a full one.
     connection.execute_batch(
         "PRAGMA foreign_keys = ON; PRAGMA temp_store = MEMORY; PRAGMA journal_size_limit = 67108864;
          PRAGMA fullfsync = ON; PRAGMA checkpoint_fullfsync = ON;",
@@ -84,7 +84,7 @@ fn set_synchronous(connection: &Connection, config: &SqliteConfig) -> Fallible<(
     Ok(())
 }
 
-/// What the connection's settings, as they read back, make a commit survive.
+/// Returns which failures a commit survives, by the connection's settings as read back.
 fn durability(connection: &Connection) -> Fallible<Durability> {
     let setting = |pragma| connection.query_row(pragma, [], |row| row.get::<_, i64>(0));
     let flushes_fully = setting("PRAGMA fullfsync")? == 1 || !cfg!(target_vendor = "apple");
@@ -95,8 +95,8 @@ fn durability(connection: &Connection) -> Fallible<Durability> {
     })
 }
 
-/// The same with a path that means one file for all connections, whatever becomes of the working directory, and that
-/// SQLite takes for a path and for nothing else.
+/// Makes the path absolute, so that all connections open one file even if the working directory changes, and
+/// so that SQLite cannot interpret the text as anything but a path.
 pub(super) fn with_absolute_path(mut config: SqliteConfig) -> Result<SqliteConfig, Error> {
     let invalid = |message| Error::invalid(OPERATION, "path", message);
     if config.path.as_os_str().is_empty() || config.path.as_os_str() == ":memory:" {
@@ -119,7 +119,7 @@ fn check_path(path: &Path) -> Result<(), Error> {
     }
 }
 
-/// Repeats `step` while somebody else holds the lock that it needs, for at most `timeout`.
+/// Repeats `step` for at most `timeout` while another connection holds the lock that it needs.
 pub(super) fn retry_busy<T>(timeout: Duration, mut step: impl FnMut() -> Fallible<T>) -> Fallible<T> {
     let since = Instant::now();
     loop {
@@ -139,7 +139,8 @@ pub(super) fn with_busy_timeout<T>(timeout: Duration, step: impl FnOnce() -> T) 
     done
 }
 
-/// SQLite calls this while a lock is held elsewhere; `false` makes the statement fail as busy.
+/// The busy handler: SQLite calls it while another connection holds the lock. `false` makes the statement
+/// fail as busy.
 fn wait_for_lock(attempt: i32) -> bool {
     let (timeout, since) = BUSY.get();
     let since = since.filter(|_| attempt > 0).unwrap_or_else(Instant::now);
@@ -151,7 +152,7 @@ fn wait_for_lock(attempt: i32) -> bool {
     true
 }
 
-/// Sleeps between 0.1 and 2 ms, at random, so that processes that wait together do not wake together.
+/// Sleeps for a random time between 0.1 and 2 ms, so that processes that wait together do not wake together.
 fn short_sleep() {
     let micros = 100 + RandomState::new().hash_one(0_u8) % 1_900;
     std::thread::sleep(Duration::from_micros(micros));

@@ -1,5 +1,5 @@
-//! When the writer removes expired data: after it has replied to its callers, so that no caller waits for it, and in steps
-//! so short that the next callers hardly wait either.
+//! The schedule of the writer's removal of expired data. The writer does it after the replies, so that no
+//! caller waits for it, and in steps so short that the next callers hardly wait either.
 
 use std::time::{Duration, Instant};
 
@@ -8,43 +8,44 @@ use rusqlite::Connection;
 use super::super::failure::Fallible;
 use super::connection;
 
-/// How long the task rests after it removed everything that had expired.
+/// The pause after all expired data is removed.
 const INTERVAL: Duration = Duration::from_secs(60);
-/// How long it rests between two steps: each costs an fsync.
+/// The pause between two steps: each costs an fsync.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What one step removed.
+/// The result of one step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ExpiryStep {
-    /// Threads and keys.
+    /// The number of removed threads and keys.
     pub(crate) removed: u64,
-    /// Whether there may be more to remove now.
+    /// True if more may be left to remove now.
     pub(crate) more: bool,
 }
 
-/// How the stores remove what has expired. The engine is given this when it opens, as the stores depend on the engine.
+/// The functions that remove expired data. The engine receives them when it opens, because the stores depend
+/// on the engine.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ExpiryJob {
-    /// Whether there may be something to remove. Costs two index lookups and no transaction.
+    /// Returns true if expired data may exist. Costs two index lookups and no transaction.
     pub(crate) is_due: fn(&Connection) -> Fallible<bool>,
-    /// Removes a part of what has expired, inside a write transaction.
+    /// Removes some expired data inside a write transaction.
     pub(crate) step: fn(&Connection) -> Fallible<ExpiryStep>,
 }
 
-/// Runs the job at times.
+/// Runs the job periodically.
 pub(super) struct ExpiryTask {
     job: ExpiryJob,
     next: Instant,
 }
 
 impl ExpiryTask {
-    /// A task that begins with the first write, as a program may end soon after it.
+    /// Creates a task that is due after the first write, because the program may end soon after it.
     pub(super) fn new(job: ExpiryJob) -> Self {
         Self { job, next: Instant::now() }
     }
 
-    /// Runs a step if one is due, and returns whether it changed anything. A step that fails, because another process
-    /// holds the lock or the disk is full, is left for the next time.
+    /// Runs a step if one is due, and returns true if it changed anything. A step that fails, because another
+    /// process holds the lock or the disk is full, is retried at the next due time.
     pub(super) fn run_if_due(&mut self, sql: &Connection) -> bool {
         if Instant::now() < self.next {
             return false;

@@ -1,13 +1,13 @@
-//! Whether the database is still in the file that it was opened from.
+//! Detects that the database file was moved, replaced or removed.
 //!
-//! SQLite keeps writing to a file that was moved, replaced or removed while it was open. A program that opens the path
-//! later would not find those commits.
+//! SQLite continues to write to such a file while it is open. A program that opens the path later would not
+//! find those commits.
 
 use std::path::{Path, PathBuf};
 
 use larder_kernel::{Error, ErrorKind, Outcome};
 
-/// Remembers which file was opened at a path.
+/// The identity of the file that was opened at a path.
 pub(super) struct FileGuard {
     path: PathBuf,
     file: Option<Identity>,
@@ -24,19 +24,20 @@ fn identity(path: &Path) -> Option<Identity> {
     Some(Identity(found.dev(), found.ino()))
 }
 
-/// Elsewhere a file that is open stays where it is.
+/// On other systems an open file cannot be moved or removed.
 #[cfg(not(unix))]
 fn identity(_path: &Path) -> Option<Identity> {
     None
 }
 
 impl FileGuard {
-    /// The guard of a database that was just opened.
+    /// Returns the guard of a database that was just opened.
     pub(super) fn of(path: &Path) -> Self {
         Self { path: path.to_owned(), file: identity(path) }
     }
 
-    /// Refuses to write where the file is not the one at the path any more. The file is looked up, and not opened.
+    /// Rejects a write if the path no longer leads to the opened file. It looks the file up and does not open
+    /// it.
     pub(super) fn check(&self, operation: &'static str) -> Result<(), Error> {
         if identity(&self.path) == self.file {
             return Ok(());

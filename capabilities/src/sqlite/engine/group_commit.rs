@@ -1,40 +1,41 @@
-//! Group commit: writes that arrive at the same time share one transaction and its fsync.
+//! Group commit: concurrent writes share one transaction and its fsync.
 //!
-//! Closed-loop writers would split into two alternating groups, each paying its own fsync. So the writer waits for the
-//! callers it just answered, for less time than a transaction takes. A caller that writes alone or after a pause waits
-//! for nobody.
+//! Closed-loop writers would split into two alternating groups, each paying a separate fsync. So the writer
+//! waits for the callers that it just answered, for less time than a transaction takes. It does not wait for
+//! a caller that writes alone or after a pause.
 
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use super::{WriteJob, WriteMessage};
 
-/// Most jobs that share one transaction, so that the first does not wait for ever.
+/// The maximum number of jobs in one transaction, which limits the wait of the first.
 const BATCH_JOBS_MAX: usize = 256;
-/// How long the writer waits for callers: a fraction of what their transaction took, at most this.
+/// The maximum wait of the writer for callers. The wait is a fraction of the time that their transaction
+/// took.
 const WAIT_MAX: Duration = Duration::from_micros(500);
 const WAIT_DIVISOR: u32 = 2;
 
-/// How many callers wrote at the same time lately.
+/// The number of callers that recently wrote at the same time.
 pub(super) struct GroupCommit {
     jobs_expected: usize,
-    /// Until when the writer waits for them.
+    /// The end of the wait for them.
     deadline: Option<Instant>,
 }
 
 impl GroupCommit {
-    /// Expects the callers of the last transaction and those that arrived during it.
+    /// Expects the callers of the last transaction and the callers that arrived during it.
     pub(super) fn expecting(jobs: usize) -> Self {
         Self { jobs_expected: jobs.min(BATCH_JOBS_MAX), deadline: None }
     }
 
-    /// Starts the wait for callers that were just answered, after a transaction that took this long.
+    /// Starts the wait for the callers that were just answered, after a transaction that took this long.
     pub(super) fn start_wait(&mut self, took: Duration) {
         self.deadline = Instant::now().checked_add((took / WAIT_DIVISOR).min(WAIT_MAX));
     }
 
-    /// Collects further jobs until all expected callers are back or the wait is over. The expectation holds for one batch;
-    /// the next transaction sets a new one.
+    /// Collects further jobs until all expected callers are back or the wait is over. The expectation applies
+    /// to one batch; the next transaction sets a new one.
     pub(super) fn collect_batch(&mut self, queue: &Receiver<WriteMessage>, batch: &mut Vec<WriteJob>) {
         let Self { jobs_expected, deadline } = std::mem::replace(self, Self::expecting(0));
         take_waiting(queue, batch);
@@ -128,7 +129,8 @@ mod tests {
         assert_eq!(batch.len(), 1);
     }
 
-    /// A caller alone whose writes were refused used to wait each time for the callers of the last commit.
+    /// Regression test: a single caller whose writes were rejected waited each time for the callers of the
+    /// last commit.
     #[test]
     fn a_transaction_that_expects_nobody_leaves_nobody_to_wait_for() {
         let (_jobs, queue) = channel();

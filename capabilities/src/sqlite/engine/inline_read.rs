@@ -1,11 +1,12 @@
 //! Inline reads: small reads that run on the caller's own thread.
 //!
-//! Waking a reader thread costs several times what reading a few rows does. So a read that is known to be small runs on
-//! the thread of its caller, if that never blocks the caller's runtime: on a connection that is free, without waiting for
-//! locks, and within a budget of bytes. A read that does not fit goes to the reader threads. If an inline read is slow,
-//! because its pages come from a slow disk, the next reads on that connection go to the reader threads for a while.
+//! Waking a reader thread costs several times as much as reading a few rows. So a read that is known to be
+//! small runs on the caller's thread, if that never blocks the caller's runtime: on a free connection,
+//! without a wait for locks, and within a budget of bytes. A read that does not fit goes to the reader
+//! threads. If an inline read is slow because of a slow disk, the next reads of that connection go to the
+//! reader threads for a while.
 //!
-//! A read of medium size is cut into slices, each an inline read, and yields to other tasks between them.
+//! A read of medium size is cut into slices. Each slice is an inline read, and other tasks run between them.
 
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
@@ -20,50 +21,50 @@ use super::super::failure::{Failure, Fallible};
 use super::reader::{begin_snapshot, end_snapshot, no_thread};
 use super::{connection, gone};
 
-/// Most rows that an inline read asks for.
+/// The maximum number of rows that an inline read requests.
 pub(crate) const INLINE_ROWS_MAX: usize = 64;
-/// Larger rows are left to the reader threads.
+/// The reader threads read larger rows.
 pub(crate) const INLINE_ROW_BYTES_MAX: i64 = 64 * 1024;
 /// The budget of one inline read.
 const INLINE_BYTES_MAX: i64 = 256 * 1024;
-/// Most slices of a read; each uses at least a quarter of the budget.
+/// The maximum number of slices of a read; each uses at least a quarter of the budget.
 const SLICES_MAX: usize = 48;
-/// How long a sliced read may take, waits for other tasks included.
+/// The maximum time of a sliced read, including waits for other tasks.
 const SLICED_MAX: Duration = Duration::from_millis(5);
-/// Most connections for inline reads; there is one for each core, and each has a page cache.
+/// The maximum number of connections for inline reads. Each core has one, with a separate page cache.
 const CONNECTIONS_MAX: usize = 4;
-/// An inline read that takes longer met a slow disk or a busy machine.
+/// An inline read above this time indicates a slow disk or a busy machine.
 const SLOW: Duration = Duration::from_millis(1);
-/// How long the reader threads then take the reads of that connection.
+/// The time for which the reader threads then take over the reads of that connection.
 const SLOW_PAUSE: Duration = Duration::from_millis(250);
 
-/// How many bytes a read may still take in.
+/// The number of bytes that a read may still load.
 pub(crate) struct ReadBudget {
     bytes: Option<i64>,
 }
 
 impl ReadBudget {
-    /// The budget on a reader thread, which may block.
+    /// Returns the budget of a reader thread, which may block.
     pub(crate) const fn unlimited() -> Self {
         Self { bytes: None }
     }
 
-    /// The largest row that may be read.
+    /// Returns the size limit of a row.
     pub(crate) const fn row_bytes_max(&self) -> i64 {
         if self.bytes.is_none() { i64::MAX } else { INLINE_ROW_BYTES_MAX }
     }
 
-    /// Whether the read runs on a reader thread.
+    /// Returns true if the read runs on a reader thread.
     pub(crate) const fn is_unlimited(&self) -> bool {
         self.bytes.is_none()
     }
 
-    /// Whether a slice should end here: the next step may take most of the budget.
+    /// Returns true if a slice should end here: the next step may use most of the budget.
     pub(crate) fn ends_slice(&self) -> bool {
         self.bytes.is_some_and(|left| left <= INLINE_BYTES_MAX / 4 * 3)
     }
 
-    /// Takes so many bytes off the budget, or ends the read.
+    /// Subtracts this many bytes from the budget, or ends the read.
     pub(crate) fn take(&mut self, bytes: i64) -> Fallible<()> {
         match &mut self.bytes {
             None => Ok(()),
@@ -84,7 +85,7 @@ pub(super) struct ConnectionSlots(Vec<Mutex<ConnectionSlot>>);
 
 #[derive(Default)]
 struct ConnectionSlot {
-    /// `None` until it is opened, and where a job panicked with it.
+    /// `None` until it is opened, and after a job panicked with it.
     inline: Option<InlineConnection>,
     lease: Option<Lease>,
     leases: u64,
@@ -92,7 +93,7 @@ struct ConnectionSlot {
 
 struct InlineConnection {
     connection: Connection,
-    /// Until when reads go to the reader threads.
+    /// The instant until which reads go to the reader threads.
     paused_until: Option<Instant>,
 }
 
@@ -109,7 +110,7 @@ struct Leased<'s> {
 }
 
 impl InlineReads {
-    /// Without connections yet.
+    /// Creates the slots without connections.
     pub(super) fn new() -> Self {
         let count = std::thread::available_parallelism().map_or(1, usize::from).min(CONNECTIONS_MAX);
         Self(Arc::new(ConnectionSlots((0..count).map(|_| Mutex::default()).collect())))
@@ -119,7 +120,7 @@ impl InlineReads {
         Arc::downgrade(&self.0)
     }
 
-    /// Opens the connections, on a thread, as that reads the file.
+    /// Opens the connections on a thread, because opening reads the file.
     pub(super) async fn open(&self, config: &Arc<SqliteConfig>) -> Result<()> {
         let (config, slots, (opened, opening)) = (Arc::clone(config), self.0.clone(), oneshot::channel());
         let open = move || {
@@ -130,7 +131,7 @@ impl InlineReads {
                 Ok(())
             };
             let done = slots.0.iter().try_for_each(open);
-            // The opening task must be the only owner when it goes on.
+            // The opening task must be the only owner when it continues.
             drop(slots);
             let _ = opened.send(done);
         };
@@ -141,12 +142,14 @@ impl InlineReads {
         opening.await.map_err(|_| gone("sqlite.open", larder_kernel::Outcome::NotApplied))?
     }
 
-    /// The result of the job, if it could run inline. After any failure a reader thread runs the job again and reports.
+    /// Returns the result of the job if it could run inline. After any failure a reader thread runs the job
+    /// again and reports the error.
     pub(super) fn read<T>(&self, job: impl FnOnce(&Connection, &mut ReadBudget) -> Fallible<T>) -> Option<T> {
         self.0.lease()?.read(job)?.ok()
     }
 
-    /// As `read`, slice by slice, until the job breaks with what it read. All slices see one state of the database.
+    /// As `read`, slice by slice, until the job breaks with its result. All slices see one state of the
+    /// database.
     pub(super) async fn read_in_slices<T>(
         &self,
         mut job: impl FnMut(&Connection, &mut ReadBudget) -> Fallible<ControlFlow<T>>,
@@ -181,8 +184,8 @@ impl ConnectionSlots {
         Some(Leased { slot, number })
     }
 
-    /// Ends the transactions of reads that have been idle for long, as the WAL cannot be reset below their snapshot. A
-    /// reader thread runs such a read when its caller continues.
+    /// Ends the transactions of reads that have been idle for long, because their snapshots keep the WAL from
+    /// being reset. A reader thread runs such a read when its caller continues.
     pub(super) fn reclaim_idle(&self) {
         for mut slot in self.0.iter().filter_map(try_lock) {
             if slot.lease.as_ref().is_some_and(|lease| lease.begun.elapsed() > SLICED_MAX) {
@@ -208,21 +211,21 @@ impl InlineConnection {
 }
 
 impl Leased<'_> {
-    /// The slot, while this read holds the lease.
+    /// Returns the slot, while this read holds the lease.
     fn slot(&self) -> Option<MutexGuard<'_, ConnectionSlot>> {
         Some(lock(self.slot))
             .filter(|slot| slot.lease.as_ref().is_some_and(|lease| lease.number == self.number))
     }
 
-    /// Whether the connection is paused or was reclaimed.
+    /// Returns true if the connection is paused or was reclaimed.
     fn is_paused(&self) -> bool {
         self.slot().is_none_or(|slot| slot.inline.as_ref().is_none_or(InlineConnection::is_paused))
     }
 
-    /// The result of the job; `None` if the lease was reclaimed.
+    /// Returns the result of the job; `None` if the lease was reclaimed.
     fn read<T>(&self, job: impl FnOnce(&Connection, &mut ReadBudget) -> Fallible<T>) -> Option<Fallible<T>> {
         let mut slot = self.slot()?;
-        // Where the job panics, its connection is closed, and no other.
+        // If the job panics, only its connection is closed.
         let mut inline = slot.inline.take()?;
         let begun = Instant::now();
         let mut budget = ReadBudget { bytes: Some(INLINE_BYTES_MAX) };

@@ -1,14 +1,15 @@
-//! Fairness of the write lock between processes. SQLite keeps no queue of waiters: each polls, and a writer that never
-//! pauses can retake the lock before they do, until their busy timeout ends.
+//! Fairness of the write lock between processes. SQLite has no queue of waiters: each waiter polls. A writer
+//! that never pauses can retake the lock before they poll again, until their busy timeout ends.
 
 use std::time::{Duration, Instant};
 
-/// How long the lock is held, transaction after transaction, before other processes get it.
+/// The time for which the writer holds the lock over consecutive transactions before it yields to other
+/// processes.
 const HELD_MAX: Duration = Duration::from_millis(100);
-/// How long the lock is then left free: longer than a waiter sleeps between two polls.
+/// The time for which the lock then stays free. It is longer than the sleep of a waiter between two polls.
 const PAUSE: Duration = Duration::from_millis(3);
 
-/// How long this writer has held the lock without a pause.
+/// The time for which this writer has held the lock without a pause.
 pub(super) struct FairLock {
     acquired_at: Option<Instant>,
     released_at: Instant,
@@ -20,12 +21,12 @@ impl FairLock {
         Self { acquired_at: None, released_at: Instant::now(), held: Duration::ZERO }
     }
 
-    /// When the lock was last released.
+    /// Returns the instant at which the lock was last released.
     pub(super) fn last_release(&self) -> Instant {
         self.released_at
     }
 
-    /// Leaves the lock free for a moment, if it was held for long.
+    /// Leaves the lock free for a moment if it was held for long.
     pub(super) fn yield_if_due(&mut self) {
         let left_free = self.released_at.elapsed();
         if left_free < PAUSE {
@@ -37,12 +38,12 @@ impl FairLock {
         self.held = Duration::ZERO;
     }
 
-    /// Notes that the lock is held from now on.
+    /// Records that the lock is now held.
     pub(super) fn note_acquired(&mut self) {
         self.acquired_at.get_or_insert_with(Instant::now);
     }
 
-    /// Notes that the lock, if it was held, is released.
+    /// Records that the lock, if it was held, is released.
     pub(super) fn note_released(&mut self) {
         if let Some(acquired_at) = self.acquired_at.take() {
             self.released_at = Instant::now();

@@ -1,4 +1,4 @@
-//! The threads that read.
+//! The reader threads.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::Receiver;
@@ -49,7 +49,7 @@ pub(super) fn spawn(
     Ok(Opening(opening))
 }
 
-/// The error when the machine gives no thread.
+/// Returns the error for a thread that the system cannot start.
 pub(super) fn no_thread() -> Error {
     Error::new(ErrorKind::ResourceExhausted, "sqlite.open", "the system gives no more threads")
 }
@@ -64,10 +64,10 @@ fn run(config: &SqliteConfig, queue: &Mutex<Receiver<ReadJob>>, opened: oneshot:
     };
     let _ = opened.send(Ok(()));
     loop {
-        // The lock is held while waiting: whoever holds it is the next to get work.
+        // The lock is held during the wait: its holder is the next thread to get work.
         let next = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(job) = next else { return };
-        // A job that panics drops its answer, which its caller sees; the thread goes on.
+        // A job that panics drops its reply channel, which its caller notices; the thread continues.
         if catch_unwind(AssertUnwindSafe(|| job(&connection))).is_err() {
             end_snapshot(&connection);
         }
@@ -85,7 +85,7 @@ pub(super) fn in_snapshot<T>(
     result
 }
 
-/// Begins a transaction. What it sees is decided by its first read.
+/// Begins a transaction. Its first read determines its snapshot.
 pub(super) fn begin_snapshot(connection: &Connection) -> Fallible<()> {
     connection.prepare_cached("BEGIN")?.execute([])?;
     Ok(())

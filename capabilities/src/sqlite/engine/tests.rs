@@ -80,7 +80,7 @@ async fn a_job_whose_future_is_dropped_is_done_whole() {
     assert!(found == [7, 8, 9] || found == [9], "{found:?}");
 }
 
-/// Once each call waited for the lock from the time on that those before it had given up.
+/// Regression test: each call waited for the lock from the instant at which the calls before it gave up.
 #[tokio::test]
 async fn calls_that_wait_for_another_process_give_up_each_in_its_own_time() {
     const PATIENCE: Duration = Duration::from_millis(400);
@@ -102,11 +102,11 @@ async fn calls_that_wait_for_another_process_give_up_each_in_its_own_time() {
     assert!(abandoned.is_err());
     let kinds = futures_util::future::join_all((1..=5).map(late)).await;
     assert_eq!(kinds, [ErrorKind::Timeout; 5]);
-    // One after the other they would have waited five times as long.
+    // In sequence they would have waited five times as long.
     assert!(begun.elapsed() < PATIENCE * 3, "{:?}", begun.elapsed());
     other.execute_batch("ROLLBACK").unwrap();
     add(engine.clone(), 2).await.unwrap();
-    // Whoever gave up before the beginning is not served behind its back.
+    // A call that gave up before its transaction began must not run later.
     assert_eq!(numbers(&engine).await, [2]);
 }
 
@@ -127,7 +127,7 @@ async fn a_file_that_was_moved_or_replaced_takes_no_write() {
     assert_eq!(numbers(&engine).await, [1, 4]);
 }
 
-/// Once a name like that was taken for an address with settings of SQLite's.
+/// Regression test: such a name was parsed as a URI with settings of SQLite.
 #[tokio::test]
 async fn a_path_is_a_path_whatever_it_looks_like() {
     let folder = TempDir::new().unwrap();
@@ -232,7 +232,8 @@ async fn what_cannot_be_opened_is_refused_by_kind_and_left_alone() {
     assert_eq!(refused(file("larder.db")).await, (ErrorKind::Unsupported, Some("path")));
 }
 
-/// Keeps the writer busy until it is told: what is sent meanwhile waits together, and so shares a transaction.
+/// Keeps the writer busy until released. The jobs sent during that time wait together, and so share a
+/// transaction.
 async fn hold(engine: &Engine) -> mpsc::Sender<()> {
     let (release, held) = mpsc::channel();
     let (begun, begins) = oneshot::channel();
@@ -271,7 +272,7 @@ async fn what_was_judged_by_a_write_that_was_then_lost_is_not_told_as_the_truth(
     let folder = TempDir::new().unwrap();
     let engine = open(&folder).await;
     let release = hold(&engine).await;
-    // Finds the number that the job before it has written and that no commit will keep.
+    // Sees the number that the previous job has written and that no commit keeps.
     let refused = engine.write("test.create", |sql| -> Fallible<()> {
         let found: i64 = sql.query_row("SELECT count(*) FROM numbers", [], |row| row.get(0))?;
         assert_eq!(found, 1);
@@ -341,7 +342,7 @@ fn many_that_open_one_new_file_at_once_all_get_it() {
     }
 }
 
-/// Puts a record of 1 MiB in the place of the one before, as often as told.
+/// Replaces a record of 1 MiB as often as requested.
 async fn write_records(engine: &Engine, times: usize) {
     const RECORD_BYTES: i64 = 1024 * 1024;
     engine.write("test.make", |sql| Ok(sql.execute_batch("CREATE TABLE records (b BLOB)")?)).await.unwrap();
@@ -389,7 +390,7 @@ async fn the_log_stays_small_though_somebody_always_reads() {
     assert!(log_bytes < 128 * 1024 * 1024, "{log_bytes}");
 }
 
-/// Whoever listens to commits takes the place of SQLite's own checkpoints.
+/// The commit hook replaces SQLite's automatic checkpoints.
 #[tokio::test]
 async fn the_log_begins_anew_where_nobody_reads() {
     let folder = TempDir::new().unwrap();

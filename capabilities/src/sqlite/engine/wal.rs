@@ -1,8 +1,9 @@
-//! The size of the write-ahead log (WAL). SQLite resets it once it is fully checkpointed and no reader uses it, which
-//! never happens if readers overlap without a gap. The writer then truncates it, and waits a while for the readers.
+//! The size of the write-ahead log (WAL). SQLite resets the WAL when it is fully checkpointed and no reader
+//! uses it. That never happens if readers overlap without a gap. The writer then truncates the WAL, and waits
+//! a while for the readers.
 //!
-//! SQLite reports the size at each commit. A `stat` of the file would make the next commit write the file's times, which
-//! costs a quarter of the commit.
+//! SQLite reports the size at each commit. A `stat` of the file would make the next commit update the file's
+//! timestamps, which costs a quarter of the commit.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -15,20 +16,20 @@ use super::super::failure::Fallible;
 use super::connection;
 use super::inline_read::ConnectionSlots;
 
-/// The WAL is truncated beyond this size.
+/// The size above which the WAL is truncated.
 const WAL_BYTES_MAX: u64 = 64 * 1024 * 1024;
-/// By how much the WAL grows until the next try, after readers were too slow.
+/// The growth of the WAL until the next attempt, after readers were too slow.
 const WAL_BYTES_STEP: u64 = 16 * 1024 * 1024;
-/// How long the writer waits for readers that still use the WAL.
+/// The time for which the writer waits for readers that still use the WAL.
 const READER_WAIT: Duration = Duration::from_millis(500);
-/// From this size on each commit runs a checkpoint, as SQLite does by default if no hook is set.
+/// The number of pages from which each commit runs a checkpoint. It is SQLite's default when no hook is set.
 const CHECKPOINT_PAGES: u64 = 1_000;
-/// The header of each page in the WAL.
+/// The size of the header of each page in the WAL.
 const FRAME_HEADER_BYTES: u64 = 24;
 
-/// Watches the size of the WAL for the writer.
+/// Monitors the size of the WAL for the writer.
 pub(super) struct WalMonitor {
-    /// As of the last commit.
+    /// The size as of the last commit.
     pages: Arc<AtomicU64>,
     page_bytes: u64,
     bytes_max: u64,
@@ -46,7 +47,7 @@ impl WalMonitor {
             let pages = u64::try_from(pages).unwrap_or_default();
             reported.store(pages, Ordering::Relaxed);
             if pages >= CHECKPOINT_PAGES {
-                // Failing costs nothing but space, and the commit stands.
+                // A failed checkpoint costs only space; the commit remains valid.
                 wal.checkpoint().ok();
             }
             Ok(())
@@ -55,7 +56,7 @@ impl WalMonitor {
         Ok(Self { pages, page_bytes: page_bytes.into(), bytes_max: WAL_BYTES_MAX, slots })
     }
 
-    /// Truncates the WAL if it has grown too large. A failure costs nothing but space.
+    /// Truncates the WAL if it has grown too large. A failure costs only space.
     pub(super) fn truncate_if_large(&mut self, connection: &Connection) {
         if self.bytes() <= self.bytes_max {
             return;
@@ -65,7 +66,7 @@ impl WalMonitor {
         }
         connection::with_busy_timeout(READER_WAIT, || {
             let truncate = connection.prepare_cached("PRAGMA wal_checkpoint(TRUNCATE)");
-            // The second column: pages that are still in the WAL.
+            // The second column is the number of pages that are still in the WAL.
             let left = truncate.and_then(|mut truncate| truncate.query_row([], |row| row.get::<_, i64>(1)));
             if let Some(left) = left.ok().and_then(|left| u64::try_from(left).ok()) {
                 self.pages.store(left, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! The thread that writes.
+//! The writer thread.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -20,9 +20,9 @@ use super::reader::no_thread;
 use super::wal::WalMonitor;
 use super::{Completed, WriteJob, WriteMessage, connection};
 
-/// How often the commits of other processes are looked for while somebody watches.
+/// The interval at which the writer looks for commits of other processes while a watch exists.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// The operation of errors that no job of its own caused; each job's answer names its own.
+/// The operation of errors that no job caused. Each job replaces it with its own operation in the reply.
 const OPERATION: &str = "sqlite.commit";
 
 /// The writer's ends of the channels to the handles.
@@ -77,7 +77,7 @@ pub(super) fn spawn(
         .map_err(|_| no_thread())
 }
 
-/// What goes wrong in opening is about the file, unless another field is named.
+/// Adds the field `path` to an error of opening, unless the error names another field.
 fn name_path(error: Error) -> Error {
     let about_file = matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::Corrupt);
     if about_file && error.field().is_none() { error.with_field("path") } else { error }
@@ -98,7 +98,7 @@ struct Writer {
 }
 
 impl Writer {
-    /// Works until the last handle is gone and the queue is empty.
+    /// Works until the last handle is dropped and the queue is empty.
     fn run(mut self) {
         let mut data_version = self.data_version();
         let mut batch = Vec::new();
@@ -122,7 +122,8 @@ impl Writer {
         }
     }
 
-    /// The next job; `None` when no handle is left. While somebody watches, looks for other processes' commits.
+    /// Returns the next job; `None` when no handle is left. While a watch exists, looks for commits of other
+    /// processes.
     fn wait(&mut self, data_version: &mut Option<i64>) -> Option<WriteJob> {
         if !self.backlog.is_empty() {
             self.announce_foreign_if_watched(data_version);
@@ -163,7 +164,7 @@ impl Writer {
         }
     }
 
-    /// Changes when another connection has committed.
+    /// Returns a number that changes when another connection has committed.
     fn data_version(&self) -> Option<i64> {
         let mut statement = self.connection.prepare_cached("PRAGMA data_version").ok()?;
         statement.query_row([], |row| row.get(0)).ok()
@@ -173,7 +174,7 @@ impl Writer {
         self.commits.send_modify(|commits| *commits = commits.wrapping_add(1));
     }
 
-    /// Begins a transaction, waiting for the lock as long as the first of the jobs still may.
+    /// Begins a transaction. Waits for the lock as long as the first of the jobs still may.
     fn begin(&self, batch: &[WriteJob]) -> Result<(), Error> {
         self.file_guard.check(OPERATION)?;
         let waited = batch.first().map_or(Duration::ZERO, |job| self.waited(job));
@@ -183,12 +184,14 @@ impl Writer {
             .map_err(|failure| failure.into_error(OPERATION).with_outcome(Outcome::NotApplied))
     }
 
-    /// How long a job has waited for what others hold, and not for the transactions of this process.
+    /// Returns how long a job has waited for locks of other processes, without the transactions of this
+    /// process.
     fn waited(&self, job: &WriteJob) -> Duration {
         job.sent.max(self.fair_lock.last_release()).elapsed()
     }
 
-    /// Answers the jobs that could not be begun; those that may wait longer come again, unless waiting is of no use.
+    /// Replies to the jobs whose transaction could not begin. Jobs that may wait longer return to the
+    /// backlog, if the error is a timeout.
     fn refuse(&mut self, batch: &mut Vec<WriteJob>, error: &Error) {
         let may_wait = error.kind() == ErrorKind::Timeout;
         for job in batch.drain(..) {
@@ -200,7 +203,7 @@ impl Writer {
         }
     }
 
-    /// Runs the jobs in one transaction, commits and answers.
+    /// Runs the jobs in one transaction, commits and replies.
     fn transact(&mut self, batch: &mut Vec<WriteJob>) {
         if let Err(error) = self.begin(batch) {
             self.refuse(batch, &error);
@@ -214,7 +217,7 @@ impl Writer {
             let completed = self.run_one(job, alone);
             done.extend(completed);
             if self.connection.is_autocommit() {
-                // Some errors, a full disk for one, make SQLite roll back the whole transaction.
+                // Some errors, such as a full disk, make SQLite roll back the whole transaction.
                 reply(done, Some(&rolled_back()));
                 *batch = jobs.collect();
                 if !batch.is_empty() {
@@ -237,8 +240,8 @@ impl Writer {
         }
     }
 
-    /// Runs one job; on failure takes back what it did, and nothing else. `None` where the job panicked, which drops
-    /// its answer.
+    /// Runs one job; on failure rolls back only that job. `None` if the job panicked, which drops its reply
+    /// channel.
     fn run_one(&self, job: WriteJob, alone: bool) -> Option<Completed> {
         if !alone && self.execute("SAVEPOINT job").is_err() {
             return Some(job.work.run(Err(&rolled_back())));
@@ -254,7 +257,8 @@ impl Writer {
             (false, false) => self.execute("RELEASE job"),
         };
         if closed.is_err() {
-            // What the job did can be neither kept nor taken back alone, so all of it goes.
+            // The changes of this job can be neither kept nor rolled back alone, so the whole transaction is
+            // rolled back.
             let _ = self.execute("ROLLBACK");
         }
         completed
@@ -274,7 +278,7 @@ impl Writer {
     }
 }
 
-/// The error of jobs whose effects went with the transaction that another job broke.
+/// Returns the error of jobs that were rolled back because another job broke the transaction.
 fn rolled_back() -> Error {
     Error::new(ErrorKind::Unavailable, OPERATION, "the transaction was rolled back; try again")
         .with_outcome(Outcome::NotApplied)

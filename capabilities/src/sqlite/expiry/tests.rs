@@ -14,7 +14,7 @@ use super::super::tests::plan;
 use super::super::{Sqlite, SqliteConfig, Synchronous};
 use super::*;
 
-/// More than one part of the work takes away.
+/// More messages than one step removes.
 const MANY: usize = 3_000;
 
 struct Database {
@@ -72,7 +72,7 @@ async fn a_thread_that_nobody_names_again_leaves_the_disk_in_parts_and_its_numbe
     write(&history, &thread("gone"), MANY, None).await;
     write(&history, &thread("kept"), 2, None).await;
     write(&history, &thread("later"), 2, Some(Ttl::fixed(Duration::from_secs(3_600)))).await;
-    // Begun while it lives, or it would make the expiry into its clear itself.
+    // The subscription begins while the thread is alive; later, it would record the expiry as a clear event.
     let all = Seq::new(i64::try_from(MANY).unwrap());
     let mut events = history.subscribe(&thread("gone"), all).await.unwrap();
     history.set_ttl(&thread("gone"), Some(brief())).await.unwrap();
@@ -90,7 +90,7 @@ async fn a_thread_that_nobody_names_again_leaves_the_disk_in_parts_and_its_numbe
     assert_eq!(sqlite.sweep().await.unwrap(), 0);
 }
 
-/// Between two parts a thread is not there, and a clock that is set back does not bring half of it to light.
+/// Between two steps the thread is absent, and a clock that is set back does not restore half of it.
 #[tokio::test]
 async fn a_thread_that_is_half_gone_is_gone() {
     let database = Database::new();
@@ -153,9 +153,9 @@ async fn a_value_in_a_bucket_that_nobody_writes_to_leaves_the_disk_and_watchers_
     let put = values.put(&bucket, &gone, Bytes::from_static(b"value"), brief(1)).await.unwrap();
     values.set(&bucket, &kept, Bytes::from_static(b"value")).await.unwrap();
     database.look().execute_batch("UPDATE kv_entries SET expires_ms = expires_ms - 70000; UPDATE kv_buckets SET sweep_ms = sweep_ms - 70000").unwrap();
-    // One that has just expired stays, as watchers under way may not have met its put.
+    // A key that has just expired stays, because active watchers may not have read its put.
     values.put(&bucket, &recent, Bytes::from_static(b"value"), brief(1)).await.unwrap();
-    // The write took the other away.
+    // The write removed the other key.
     assert_eq!(database.count("kv_tombstones WHERE expired = 1"), 1);
     assert_eq!(sqlite.sweep().await.unwrap(), 0);
     database.look().execute_batch("UPDATE kv_entries SET expires_ms = expires_ms - 70000; UPDATE kv_buckets SET sweep_ms = sweep_ms - 70000").unwrap();

@@ -14,7 +14,7 @@ fn wanted(filter: Option<&Filter>, properties: &Metadata) -> bool {
     filter.is_none_or(|filter| filter.matches(properties))
 }
 
-/// One page of entities. Rows are taken in the order of ids until the page and the item that follows it are found.
+/// Returns one page of entities. Scans rows in the order of ids until it has the page and the next item.
 pub(super) fn find_entities(
     connection: &Connection,
     namespace: &Namespace,
@@ -50,7 +50,7 @@ pub(super) fn find_entities(
     Ok(Page::from_surplus(entities, page.limit, |entity| entity.id.clone()))
 }
 
-/// One page of relationships, by the most selective index that the query allows.
+/// Returns one page of relationships, by the most selective index that the query allows.
 pub(super) fn find_relationships(
     connection: &Connection,
     namespace: &Namespace,
@@ -82,7 +82,7 @@ pub(super) fn find_relationships(
     Ok(Page::from_surplus(relationships, page.limit, |relationship| relationship.id.clone()))
 }
 
-/// `Some(None)` where the query does not name the end, `None` where it names an entity that is not there.
+/// `Some(None)` if the query does not name the end; `None` if it names an entity that does not exist.
 fn end(
     connection: &Connection,
     namespace: &Namespace,
@@ -92,8 +92,8 @@ fn end(
     Ok(entity_key(connection, namespace, id)?.map(Some))
 }
 
-/// The statement for the parts of the query that are given. A `+` before a column keeps the planner from its index: an end
-/// selects more than a type, and either more than the namespace.
+/// Returns the statement for the given parts of the query. A `+` before a column keeps the planner from using
+/// its index. An end is more selective than a type, and both are more selective than the namespace.
 pub(super) fn relationships_sql(source: bool, target: bool, kind: bool) -> String {
     let by_end = source || target;
     let mut sql = String::from(
@@ -115,7 +115,7 @@ pub(super) fn relationships_sql(source: bool, target: bool, kind: bool) -> Strin
     sql
 }
 
-/// What the namespace holds.
+/// Returns the counts of the namespace.
 pub(super) fn count(connection: &Connection, namespace: &Namespace) -> Fallible<GraphCounts> {
     let mut statement = connection.prepare_cached(
         "SELECT (SELECT count(*) FROM entities WHERE namespace = ?1),

@@ -1,4 +1,4 @@
-//! Rows to entities and relationships, and ids to rows.
+//! Conversion of entities, relationships and ids to and from rows.
 
 use larder_kernel::{Entity, EntityId, Namespace, Relationship, RelationshipId};
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use crate::sqlite::failure::Fallible;
 use crate::sqlite::value;
 
-/// The row of an entity.
+/// Returns the row of an entity.
 pub(super) fn entity_key(
     connection: &Connection,
     namespace: &Namespace,
@@ -18,7 +18,7 @@ pub(super) fn entity_key(
         .optional()?)
 }
 
-/// An entity from the columns id, entity_type and properties.
+/// Returns an entity from the columns id, entity_type and properties.
 pub(super) fn entity(row: &Row<'_>) -> Fallible<Entity> {
     Ok(Entity {
         id: value::id(row, 0)?,
@@ -27,7 +27,7 @@ pub(super) fn entity(row: &Row<'_>) -> Fallible<Entity> {
     })
 }
 
-/// A relationship from the columns id, relationship_type, the ids of both ends and properties.
+/// Returns a relationship from the columns id, relationship_type, the ids of both ends and properties.
 pub(super) fn relationship(row: &Row<'_>) -> Fallible<Relationship> {
     Ok(Relationship {
         id: value::id(row, 0)?,
@@ -38,7 +38,7 @@ pub(super) fn relationship(row: &Row<'_>) -> Fallible<Relationship> {
     })
 }
 
-/// The entities of these ids, in their order.
+/// Returns the entities with these ids, in their order.
 pub(super) fn get_entities(
     connection: &Connection,
     namespace: &Namespace,
@@ -55,7 +55,7 @@ pub(super) fn get_entities(
     Ok(entities)
 }
 
-/// The relationships of these ids, in their order.
+/// Returns the relationships with these ids, in their order.
 pub(super) fn get_relationships(
     connection: &Connection,
     namespace: &Namespace,

@@ -12,7 +12,7 @@ fn entity(number: usize) -> EntityId {
     EntityId::new(format!("e{number:02}")).unwrap()
 }
 
-/// A deterministic sequence of numbers below `below`.
+/// Returns a deterministic sequence of numbers less than `below`.
 fn numbers(mut state: u32) -> impl FnMut(usize) -> usize {
     move |below| {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -35,7 +35,7 @@ fn relationships(seed: u32) -> Vec<Relationship> {
         .collect()
 }
 
-/// The contract's definition, by repeated passes over all relationships.
+/// Computes the contract's definition by repeated passes over all relationships.
 fn expected(all: &[Relationship], query: &NeighborQuery) -> (Vec<(EntityId, u32)>, BTreeSet<RelationshipId>) {
     let types = &query.relationship_types;
     let walks: Vec<(&RelationshipId, &EntityId, &EntityId)> = all

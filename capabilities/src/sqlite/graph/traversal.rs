@@ -1,7 +1,8 @@
 //! Breadth-first traversal, level by level.
 //!
-//! A traversal of few hops often finds few entities. So it begins inline, in slices that each expand some entities. A
-//! reader thread takes over once the traversal has read, or is likely to read, more than an inline read may.
+//! A traversal of few hops often finds few entities. So it begins inline, in slices that each expand some
+//! entities. A reader thread takes over once the traversal has read, or is likely to read, more than an
+//! inline read may.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -18,24 +19,26 @@ use crate::sqlite::engine::{INLINE_ROWS_MAX, ReadBudget};
 use crate::sqlite::failure::{Failure, Fallible, corrupt};
 use crate::sqlite::value;
 
-/// The relationships of an entity from an id on, along an index that holds all of this.
+/// The relationships of an entity from an id on, from a covering index.
 pub(super) const OUT: &str =
     "SELECT key, target, relationship_type FROM relationships WHERE source = ?1 AND id >= ?2 ORDER BY id";
 pub(super) const IN: &str =
     "SELECT key, source, relationship_type FROM relationships WHERE target = ?1 AND id >= ?2 ORDER BY id";
-/// The same from the first one on, each read whole.
+/// All relationships of an entity, with all their columns.
 pub(super) const FULL_OUT: &str = "SELECT key, target, id, relationship_type, source, target, properties FROM relationships \
      WHERE source = ?1 ORDER BY id";
 pub(super) const FULL_IN: &str = "SELECT key, source, id, relationship_type, source, target, properties FROM relationships \
      WHERE target = ?1 ORDER BY id";
 
-/// What a relationship on the way takes of a read's budget: a page each for its row, its other end, and the end's id.
+/// The cost of a relationship in a read's budget: one page each for its row, its other end, and the id of
+/// that end.
 const STEP_BYTES: i64 = 3 * 4_096;
 
-/// What it takes to look whether anything is there.
+/// The cost of a lookup that may find nothing.
 const LOOK_BYTES: i64 = 4_096;
 
-/// How many relationships a walk may be going to meet, by what it met so far, to be worth another slice.
+/// The maximum number of relationships that a traversal may be expected to meet, estimated from its progress,
+/// to continue with another slice.
 const STEPS_MAX: usize = 256;
 
 const ENTITY: &str = "SELECT id, entity_type, properties FROM entities WHERE key = ?1";
@@ -43,14 +46,15 @@ const ENTITY: &str = "SELECT id, entity_type, properties FROM entities WHERE key
 const RELATIONSHIP: &str =
     "SELECT id, relationship_type, source, target, properties FROM relationships WHERE key = ?1";
 
-/// The statements for one direction: for full relationships, and for the columns that decide about a step.
+/// The statements for one direction: one for full relationships, one for the columns that decide about a
+/// step.
 type DirectionSql = (&'static str, &'static str);
 
-/// A relationship met on the way, as seen from the entity that is being left.
+/// A relationship of the traversal, seen from the expanded entity.
 struct Step {
     relationship: i64,
     other: i64,
-    /// Where it was read whole.
+    /// The relationship, if all its columns were read.
     edge: Option<Edge>,
 }
 
@@ -64,7 +68,7 @@ struct Edge {
 }
 
 impl Edge {
-    /// From the columns id, relationship_type, source, target and properties, the first of which has this number.
+    /// Reads the columns id, relationship_type, source, target and properties, starting at column `first`.
     fn read(row: &Row<'_>, first: usize, budget: &mut ReadBudget) -> Fallible<Self> {
         budget.take(value::bytes(row, first + 4)?)?;
         Ok(Self {
@@ -77,8 +81,9 @@ impl Edge {
     }
 }
 
-/// An entity that was met, whole where the limit lets in all that were met so far: most walks cut nothing off, and then
-/// each row is read once. So are relationships, where all of an entity's are asked for.
+/// A discovered entity. It is loaded in full while the limit admits every discovered entity. Most traversals
+/// never reach the limit, and then each row is read once. The same applies to relationships if all types are
+/// requested.
 enum Discovered {
     Loaded(Entity),
     IdOnly(EntityId),
@@ -93,14 +98,14 @@ impl Discovered {
     }
 }
 
-/// What a slice of a walk reads with.
+/// The connection and the budget of a slice.
 struct Read<'c> {
     connection: &'c Connection,
     budget: &'c mut ReadBudget,
 }
 
 impl Read<'_> {
-    /// An entity by its row, with the statement [`ENTITY`].
+    /// Loads an entity by its row, with the statement [`ENTITY`].
     fn entity(&mut self, statement: &mut Statement<'_>, key: i64) -> Fallible<Entity> {
         let mut rows = statement.query([key])?;
         let row = rows.next()?.ok_or_else(|| corrupt("sqlite.read"))?;
@@ -109,7 +114,7 @@ impl Read<'_> {
     }
 }
 
-/// The state of a traversal. Entities and relationships are kept as row ids until the result is assembled.
+/// The state of a traversal. It holds entities and relationships as row ids until it builds the result.
 pub(super) struct Traversal {
     namespace: Namespace,
     start: EntityId,
@@ -120,23 +125,23 @@ pub(super) struct Traversal {
     hops: u32,
     /// The rows of the entities of this level that are still to be expanded.
     frontier: Vec<i64>,
-    /// The relationships found in expanding the others.
+    /// The relationships found in the expanded entities of this level.
     steps: Vec<Step>,
     discovered: HashMap<i64, Discovered>,
     edges_seen: usize,
     expanded: usize,
-    /// How many rows are still to be read for the result.
+    /// The number of rows that are still to be read for the result.
     rows_owed: usize,
-    /// The ids of the entities reached, by their rows.
+    /// The ids of the reached entities, by their rows.
     reached: HashMap<i64, EntityId>,
-    /// The rows of the entities reached, the entities and their hops, in the answer's order.
+    /// The rows of the reached entities, the entities and their hops, in the order of the result.
     order: Vec<(i64, Discovered, u32)>,
-    /// The relationships walked whose both ends are reached, by their rows.
+    /// The traversed relationships whose ends are both reached, by their rows.
     edges: HashMap<i64, Option<Edge>>,
 }
 
 impl Traversal {
-    /// What `query` reaches from an entity.
+    /// Creates the traversal of `query` from an entity.
     pub(super) fn new(namespace: &Namespace, start: &EntityId, query: &NeighborQuery) -> Self {
         Self {
             namespace: namespace.clone(),
@@ -162,7 +167,7 @@ impl Traversal {
         }
     }
 
-    /// Goes on until the answer is there, or what was read is enough for a slice.
+    /// Continues until the result is complete or the slice has read enough.
     pub(super) fn slice(
         &mut self,
         connection: &Connection,
@@ -198,7 +203,8 @@ impl Traversal {
         self.answer(&mut read).map(ControlFlow::Break)
     }
 
-    /// Whether the rest of the traversal is likely to exceed a few slices, judged by what was read so far.
+    /// Returns true if the rest of the traversal is likely to exceed a few slices, estimated from the reads
+    /// so far.
     fn exceeds_inline(&self) -> bool {
         let each = self.edges_seen.checked_div(self.expanded).unwrap_or(0);
         let (mut expected, mut leaving) = (0, self.frontier.len());
@@ -227,12 +233,12 @@ impl Traversal {
         self.order.extend(next.into_iter().map(|(key, met)| (key, met, self.hops)));
     }
 
-    /// How many more entities the limit allows.
+    /// Returns how many more entities the limit allows.
     fn remaining(&self) -> usize {
         self.limit.saturating_sub(self.order.len())
     }
 
-    /// Collects what there is at an entity in one direction: every step, and the entities met for the first time.
+    /// Collects the relationships of an entity in one direction, and the entities that they discover.
     fn expand(&mut self, read: &mut Read<'_>, from: i64, (whole, sparing): &DirectionSql) -> Fallible<()> {
         read.budget.take(LOOK_BYTES)?;
         let remaining = self.remaining();
@@ -279,8 +285,9 @@ impl Traversal {
         Ok(())
     }
 
-    /// As above with all that is read whole, until one entity more is met than the limit lets in: then it gives the id of
-    /// the first relationship that is left. What may be cut off is not worth reading whole.
+    /// As `expand`, but loads all rows in full, until it would discover one entity more than the limit
+    /// admits. It then returns the id of the first remaining relationship: rows that may be cut off are not
+    /// worth loading.
     fn expand_whole(&mut self, read: &mut Read<'_>, from: i64, sql: &str) -> Fallible<Option<String>> {
         let remaining = self.remaining();
         let mut statement = read.connection.prepare_cached(sql)?;
@@ -297,7 +304,7 @@ impl Traversal {
             }
             self.edges_seen += 1;
             let relationship = row.get(0)?;
-            // Discovered from its other end before, it was read then.
+            // If the relationship was discovered from its other end, it is already loaded.
             let edge = (!self.edges.contains_key(&relationship))
                 .then(|| Edge::read(row, 2, read.budget))
                 .transpose()?;

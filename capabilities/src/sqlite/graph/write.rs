@@ -10,7 +10,7 @@ use super::rows::entity_key;
 use crate::sqlite::failure::Fallible;
 use crate::sqlite::value::metadata_text;
 
-/// Writes entities. One that is there keeps its row, and so its relationships.
+/// Writes entities. An existing entity keeps its row, and so its relationships.
 pub(super) fn upsert_entities(
     connection: &Connection,
     namespace: &Namespace,
@@ -36,7 +36,7 @@ pub(super) fn upsert_entities(
     Ok(report)
 }
 
-/// Writes relationships whose ends are there.
+/// Writes relationships whose ends exist.
 pub(super) fn upsert_relationships(
     connection: &Connection,
     namespace: &Namespace,
@@ -71,7 +71,7 @@ pub(super) fn upsert_relationships(
     Ok(report)
 }
 
-/// The row of the entity at one end of a relationship.
+/// Returns the row of the entity at one end of a relationship.
 fn end(connection: &Connection, namespace: &Namespace, id: &EntityId, field: &'static str) -> Fallible<i64> {
     entity_key(connection, namespace, id)?.ok_or_else(|| {
         Error::new(
@@ -84,14 +84,14 @@ fn end(connection: &Connection, namespace: &Namespace, id: &EntityId, field: &'s
     })
 }
 
-/// Deletes an entity and what touches it.
+/// Deletes an entity and its relationships.
 pub(super) fn delete_entity(
     connection: &Connection,
     namespace: &Namespace,
     id: &EntityId,
 ) -> Fallible<DeletedEntity> {
     let Some(key) = entity_key(connection, namespace, id)? else { return Ok(DeletedEntity::default()) };
-    // The foreign keys would do this too, but would not count. A loop goes once.
+    // The foreign keys would delete them too, but without a count. A loop counts once.
     let relationships = connection
         .prepare_cached("DELETE FROM relationships WHERE source = ?1 OR target = ?1")?
         .execute([key])?;
@@ -99,7 +99,7 @@ pub(super) fn delete_entity(
     Ok(DeletedEntity { existed: true, relationships: check::size(relationships) })
 }
 
-/// Deletes a relationship and says whether it was there.
+/// Deletes a relationship and returns true if it existed.
 pub(super) fn delete_relationship(
     connection: &Connection,
     namespace: &Namespace,

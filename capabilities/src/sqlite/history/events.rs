@@ -17,7 +17,7 @@ use super::message::{decode, stored};
 use super::thread::{Address, CLEARED, REPLACED, RUN_CLEARED, ThreadRow};
 
 const OPERATION: &str = "history.subscribe";
-/// Most events that are read at once.
+/// The maximum number of events in one page.
 const PAGE_EVENTS_MAX: usize = 256;
 /// A page ends when its messages reach this size.
 const PAGE_BYTES_MAX: u64 = 4 * 1024 * 1024;
@@ -27,13 +27,13 @@ struct Subscription {
     address: Arc<Address>,
     commits: watch::Receiver<u64>,
     cursor: i64,
-    /// Whether the cursor is at an event that was delivered, so that the thread must have reached it.
+    /// True if the cursor is at a delivered event, so that the thread must have reached it.
     delivered: bool,
     page: VecDeque<HistoryEvent>,
     ended: bool,
 }
 
-/// The events after a `Seq`, and then those to come.
+/// Returns the events after a `Seq`, and then the events to come.
 pub(super) fn follow(engine: Engine, address: Address, after: Seq) -> HistoryEvents {
     let commits = engine.commits();
     let subscription = Subscription {
@@ -62,7 +62,7 @@ impl Subscription {
             if let Some(event) = self.page.pop_front() {
                 return Some(Ok(event));
             }
-            // Marked before the read, so that a commit during the read is not slept over.
+            // Marked before the read, so that a commit during the read is not missed.
             self.commits.mark_unchanged();
             let (address, after, delivered) = (Arc::clone(&self.address), self.cursor, self.delivered);
             match self.engine.read(OPERATION, move |sql| page(sql, &address, after, delivered)).await {
@@ -82,7 +82,7 @@ fn closed() -> Error {
     Error::new(ErrorKind::Unavailable, OPERATION, "the database was closed").with_outcome(Outcome::NotApplied)
 }
 
-/// A thread's event that is not a message, as its row keeps it.
+/// A stored event of a thread that is not a message.
 struct EventRow {
     seq: i64,
     kind: i64,
@@ -92,8 +92,8 @@ struct EventRow {
     thread_bytes: Option<i64>,
 }
 
-/// The next events after `after`, in order. If the event at `after` was `delivered`, only an erasure can leave the thread
-/// behind it.
+/// Returns the next events after `after`, in order. If the event at `after` was `delivered`, only an erasure
+/// can take the thread back to before it.
 fn page(
     sql: &Connection,
     address: &Address,
@@ -156,7 +156,7 @@ fn next_event(rows: &mut Rows<'_>) -> Fallible<Option<EventRow>> {
     Ok(rows.next()?.map(read).transpose()?)
 }
 
-/// The next message's event and the message's size.
+/// Returns the event of the next message, and the size of the message.
 fn next_message(rows: &mut Rows<'_>) -> Fallible<Option<(HistoryEvent, u64)>> {
     let Some(row) = rows.next()? else { return Ok(None) };
     let kind = HistoryEventKind::Appended { message: decode(row, 2)?, thread_bytes: count(row.get(1)?)? };
@@ -179,7 +179,7 @@ fn into_event(sql: &Connection, thread: i64, row: EventRow) -> Fallible<HistoryE
     Ok(HistoryEvent { seq: Seq::new(row.seq), kind })
 }
 
-/// What is left of the messages that a replacement put in place.
+/// Returns the remaining messages of a replacement.
 fn replacement_messages(
     sql: &Connection,
     thread: i64,

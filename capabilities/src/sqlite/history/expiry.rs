@@ -1,4 +1,4 @@
-//! Takes away the messages of threads whose time to live has passed.
+//! Removes the messages of expired threads.
 
 use rusqlite::Connection;
 
@@ -7,19 +7,20 @@ use super::super::failure::Fallible;
 use super::super::value::length;
 use super::thread::ThreadRow;
 
-/// Most threads that one part of the work looks at.
+/// The maximum number of threads that one step checks.
 const THREADS_MAX: usize = 64;
-/// Most messages that one part takes away, in number and in bytes: what a writer may have to wait for.
+/// The maximum number of messages that one step removes. Together with the limit in bytes it bounds the wait
+/// of a writer.
 const MESSAGES_MAX: i64 = 1_024;
 const BYTES_MAX: i64 = 4 << 20;
 
-/// Whether a thread is to be looked at.
+/// Returns true if a thread is due for a check.
 pub(crate) fn is_due(sql: &Connection, now_ms: i64) -> Fallible<bool> {
     let mut statement = sql.prepare_cached("SELECT EXISTS (SELECT 1 FROM threads WHERE sweep_ms <= ?1)")?;
     Ok(statement.query_row([now_ms], |row| row.get(0))?)
 }
 
-/// Makes expiries that have passed into the clears that they are.
+/// Records passed expiries as clear events.
 pub(crate) fn remove_expired(sql: &Connection, now_ms: i64) -> Fallible<ExpiryStep> {
     let due: Vec<i64> = sql
         .prepare_cached("SELECT id FROM threads WHERE sweep_ms <= ?1 ORDER BY sweep_ms LIMIT ?2")?
@@ -44,15 +45,15 @@ pub(crate) fn remove_expired(sql: &Connection, now_ms: i64) -> Fallible<ExpirySt
     Ok(step)
 }
 
-/// What may still be taken away.
+/// The remaining allowance of one step.
 struct Room {
     messages: i64,
     bytes: i64,
 }
 
 impl Room {
-    /// Whether there is room for what a thread still holds. If not, as much as there is room for goes: the row has counted
-    /// all of it, and nobody sees it any more.
+    /// Returns true if the allowance covers the remaining messages of a thread. If not, removes as many as it
+    /// covers. The row still counts the removed messages, but the thread has expired and no call returns it.
     fn holds_rest_of(&mut self, sql: &Connection, thread: i64) -> Fallible<bool> {
         let mut statement =
             sql.prepare_cached("SELECT seq, bytes FROM messages WHERE thread = ?1 ORDER BY seq")?;

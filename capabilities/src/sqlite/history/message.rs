@@ -1,4 +1,4 @@
-//! Messages on their way into the database and back.
+//! Conversion of messages to and from rows.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use rusqlite::Row;
 use super::super::failure::{Fallible, corrupt};
 use super::super::value::length;
 
-/// A message as its row keeps it: encoded before it is handed to the writer, which all callers share.
+/// A message in its stored form. The caller encodes it, because all callers share the writer.
 pub(super) struct Encoded {
     run: Option<RunId>,
     author: Option<Author>,
@@ -35,7 +35,7 @@ impl Encoded {
         self.run.as_ref().map(RunId::as_str)
     }
 
-    /// The author and the author's role, empty where the message names none.
+    /// Returns the author and the author's role; both are empty if the message names no author.
     pub(super) fn author(&self) -> (&str, &str) {
         let author = self.author.as_ref();
         let role = author.and_then(|author| author.role.as_ref());
@@ -43,13 +43,13 @@ impl Encoded {
     }
 }
 
-/// The message in `column`.
+/// Returns the message in `column`.
 pub(super) fn decode(row: &Row<'_>, column: usize) -> Fallible<Arc<ChatMessage>> {
     let body = row.get_ref(column)?.as_bytes().ok();
     Ok(body.and_then(crate::message::decode).ok_or_else(|| corrupt("history.read"))?)
 }
 
-/// The message of a row that begins with `seq` and `body`.
+/// Returns the message of a row that begins with `seq` and `body`.
 pub(super) fn stored(row: &Row<'_>) -> Fallible<StoredMessage> {
     Ok(StoredMessage { seq: Seq::new(row.get(0)?), message: decode(row, 1)? })
 }

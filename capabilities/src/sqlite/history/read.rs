@@ -22,52 +22,53 @@ pub(super) const THREADS_OF_AGENT: &str = "SELECT agent, session, messages, byte
         AND live = 1 AND (expires_ms IS NULL OR expires_ms > ?4)
      ORDER BY session LIMIT ?5";
 
-/// Which messages of a thread.
+/// A range of a thread's messages.
 #[derive(Clone, Copy)]
 pub(super) enum Range {
-    /// Those after so many of the oldest.
+    /// The messages after this many of the oldest.
     Offset(u64),
-    /// The newest whose `Seq` is smaller.
+    /// The newest messages whose `Seq` is smaller.
     Before(Seq),
-    /// The oldest whose `Seq` is greater.
+    /// The oldest messages whose `Seq` is greater.
     After(Seq),
 }
 
-/// Which messages of a thread, by who wrote them.
+/// A selection of a thread's messages by author.
 pub(super) struct Matching {
     pub(super) terms: AuthorTerms,
     pub(super) before: Seq,
 }
 
-/// Back from the newest, past what the filter drops. The lists of names are JSON.
+/// Scans backwards from the newest message and skips the messages that the filter drops. The lists of names
+/// are JSON.
 pub(super) const MATCHING: &str = "SELECT seq, body FROM messages
      WHERE thread = ?1 AND seq < ?2
         AND (NOT ?4 OR author IN (SELECT value FROM json_each(?5)) OR author_role IN (SELECT value FROM json_each(?6)))
         AND author NOT IN (SELECT value FROM json_each(?7))
         AND author_role NOT IN (SELECT value FROM json_each(?8))
      ORDER BY seq DESC LIMIT ?3";
-/// The same where one author alone is included, along the index.
+/// The same for exactly one included author, with the index.
 pub(super) const MATCHING_ONE: &str = "SELECT seq, body FROM messages
      WHERE thread = ?1 AND seq < ?2 AND author = ?4 AND author <> ''
         AND author NOT IN (SELECT value FROM json_each(?5))
         AND author_role NOT IN (SELECT value FROM json_each(?6))
      ORDER BY seq DESC LIMIT ?3";
 
-/// Most messages that an inline read skips.
+/// The maximum number of messages that an inline read skips.
 const OFFSET_INLINE_MAX: u64 = 1_000;
 
-/// What a read of messages found.
+/// The outcome of a read of messages.
 pub(super) enum ReadOutcome {
     Messages {
         messages: Vec<StoredMessage>,
         refresh: Option<Refresh>,
     },
-    /// The thread has expired, and its expiry is still to be recorded as a clear.
+    /// The thread has expired, and the expiry is not yet recorded as a clear event.
     Expired,
 }
 
 impl Range {
-    /// Whether an inline read can find this many messages.
+    /// Returns true if an inline read can find this many messages.
     pub(super) fn fits_inline(self, limit: usize) -> bool {
         limit <= INLINE_ROWS_MAX && !matches!(self, Self::Offset(OFFSET_INLINE_MAX..))
     }
@@ -83,7 +84,7 @@ pub(super) fn messages(
     read_thread(sql, address, |thread| window(sql, thread, range, limit, budget))
 }
 
-/// The newest messages that a filter keeps.
+/// Returns the newest messages that pass a filter.
 pub(super) fn matching(
     sql: &Connection,
     address: &Address,
@@ -110,7 +111,7 @@ pub(super) fn matching(
     })
 }
 
-/// The names of a set as JSON, which holds any text.
+/// The names of a set as JSON, which can hold any text.
 struct Names {
     agents: String,
     roles: String,
@@ -162,7 +163,7 @@ fn window(
     limit: usize,
     budget: &mut ReadBudget,
 ) -> Fallible<Vec<StoredMessage>> {
-    // A body that is too long for the read is not even looked at.
+    // SQLite does not load a body that is too long for the read.
     macro_rules! select {
         ($rest:literal) => {
             concat!("SELECT seq, CASE WHEN bytes <= ?4 THEN body END FROM messages WHERE thread = ?1 ", $rest)
@@ -188,14 +189,14 @@ fn window(
     Ok(messages)
 }
 
-/// The threads of a page and one more.
+/// Returns the threads of a page and one more.
 pub(super) fn threads(
     sql: &Connection,
     namespace: &Namespace,
     agent: Option<&AgentId>,
     page: &PageRequest<Thread>,
 ) -> Fallible<Vec<ThreadInfo>> {
-    // An id is never empty, so the empty text stands before all.
+    // An id is never empty, so the empty text sorts before all ids.
     let after = page.after.as_ref().map_or(("", ""), |after| (after.agent.as_str(), after.session.as_str()));
     let (select, after_agent, after_session) = match agent {
         None => (THREADS, after.0, after.1),

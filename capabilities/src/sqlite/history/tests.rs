@@ -122,7 +122,7 @@ async fn a_subscription_reads_the_backlog_and_then_what_other_handles_write() {
     theirs.replace(&thread(), Replacement::new(Seq::new(4), vec![text("s")])).await.unwrap();
     theirs.clear(&thread()).await.unwrap();
     theirs.append(&thread(), text("d")).await.unwrap();
-    // The clear may overtake what went before it; from there on nothing is left out.
+    // The clear may arrive before earlier events; after it no event is missing.
     let mut last = take(&mut events, 1).await;
     while last[0].0 < 7 {
         last = take(&mut events, 1).await;
@@ -177,7 +177,7 @@ async fn a_fork_in_several_steps_keeps_order_numbers_and_sizes() {
     let store = open(&folder).await;
     let long = |name: &str| text(&name.repeat(LONG));
     store.append(&thread(), long("c")).await.unwrap();
-    // One message for three: the first two stand below number 1.
+    // One message replaces three: the new messages have numbers below 1.
     let replacement = Replacement::new(Seq::new(1), vec![long("a"), long("b"), text("c")]);
     store.replace(&thread(), replacement).await.unwrap();
     for message in [text("d"), long("e"), long("f"), text("g")] {
@@ -254,7 +254,7 @@ async fn a_thread_is_listed_exactly_while_it_holds_messages() {
     store.append_many(&thread(), vec![text("two"), text("three")], brief).await.unwrap();
     tokio::time::sleep(Duration::from_millis(5)).await;
     assert_eq!(listed().await, 0);
-    // This append makes the expiry into a clear first.
+    // This append first records the expiry as a clear event.
     store.append(&thread(), text("four")).await.unwrap();
     assert_eq!(listed().await, 1);
     store.clear(&thread()).await.unwrap();
@@ -271,7 +271,7 @@ async fn a_read_that_finds_the_thread_expired_looks_again_where_an_earlier_read_
     let store = open(&folder).await;
     let options = AppendOptions::default().with_ttl(Ttl::sliding(Duration::from_millis(1_800)));
     store.append_many(&thread(), vec![text("one")], options).await.unwrap();
-    // Keeps what the reads have to write waiting.
+    // Delays the queued refreshes of the reads.
     let hold = store.engine.write("test.hold", |_| {
         std::thread::sleep(Duration::from_millis(2_400));
         Ok(())

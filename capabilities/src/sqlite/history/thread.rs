@@ -1,4 +1,4 @@
-//! The row of a thread: its numbers, its counters and its time to live.
+//! The row of a thread: its sequence numbers, its counters and its time to live.
 
 use larder_kernel::{Namespace, Seq, Thread, ThreadInfo, Ttl};
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -11,28 +11,28 @@ pub(super) const CLEARED: i64 = 1;
 pub(super) const RUN_CLEARED: i64 = 2;
 pub(super) const REPLACED: i64 = 3;
 
-/// Where a thread is found.
+/// The namespace and ids that identify a thread.
 pub(super) struct Address {
     pub(super) namespace: Namespace,
     pub(super) thread: Thread,
 }
 
-/// A thread's row. The default is that of a thread that was never used.
+/// A thread's row. The default is the row of a thread that was never used.
 #[derive(Default)]
 pub(super) struct ThreadRow {
     pub(super) id: i64,
-    /// The greatest number given to a message or an event.
+    /// The greatest number assigned to a message or an event.
     pub(super) last_seq: i64,
-    /// The number of the last event that took messages away.
+    /// The number of the last event that removed messages.
     pub(super) changed_seq: i64,
     pub(super) messages: i64,
     pub(super) bytes: i64,
     ttl_ms: Option<i64>,
     ttl_refresh: bool,
     expires_ms: Option<i64>,
-    /// When to look whether the thread has expired: then, or earlier.
+    /// The due time of the expiry check: the thread's expiry or earlier.
     sweep_ms: Option<i64>,
-    /// Whether the stored row stands among those that hold messages.
+    /// True if the stored row is marked as having messages.
     live: bool,
 }
 
@@ -70,7 +70,7 @@ impl ThreadRow {
         })
     }
 
-    /// The thread as it stands now, made if it was never used.
+    /// Returns the thread, and creates it if it was never used.
     pub(super) fn find_or_make(sql: &Connection, address: &Address) -> Fallible<Self> {
         if let Some(row) = expire(sql, address)? {
             return Ok(row);
@@ -87,7 +87,7 @@ impl ThreadRow {
 
     pub(super) fn save(&mut self, sql: &Connection) -> Fallible<()> {
         if self.messages == 0 {
-            // What comes next does not inherit a life.
+            // The next messages do not inherit the time to live.
             self.set_ttl(None, 0);
         }
         let mut statement = sql.prepare_cached(
@@ -107,7 +107,7 @@ impl ThreadRow {
         ])?;
         let live = self.messages > 0;
         if live != self.live {
-            // Apart, so that only the first message and the last touch the index.
+            // A separate statement, so that only the first and the last message touch the index.
             sql.prepare_cached("UPDATE threads SET live = ?2 WHERE id = ?1")?
                 .execute(params![self.id, live])?;
             self.live = live;
@@ -116,8 +116,8 @@ impl ThreadRow {
         self.schedule_expiry(sql, sweep_ms)
     }
 
-    /// Keeps when to look whether the thread has expired; apart as well, so that use which prolongs a life leaves the
-    /// index as it is.
+    /// Stores the due time of the expiry check. A separate statement, so that a use that extends the life
+    /// does not touch the index.
     fn schedule_expiry(&mut self, sql: &Connection, sweep_ms: Option<i64>) -> Fallible<()> {
         if sweep_ms != self.sweep_ms {
             sql.prepare_cached("UPDATE threads SET sweep_ms = ?2 WHERE id = ?1")?
@@ -127,12 +127,12 @@ impl ThreadRow {
         Ok(())
     }
 
-    /// Has the thread looked at again when it has expired.
+    /// Schedules the next check for the expiry of the thread.
     pub(super) fn reschedule_expiry(&mut self, sql: &Connection) -> Fallible<()> {
         self.schedule_expiry(sql, self.expires_ms)
     }
 
-    /// Lets a thread that has expired be nothing else ever again, whatever the clock says: some of its messages are gone.
+    /// Makes an expiry final, even if the clock is set back: some of the messages are already removed.
     pub(super) fn end_for_good(&mut self, sql: &Connection) -> Fallible<()> {
         if self.expires_ms != Some(0) {
             self.expires_ms = Some(0);
@@ -154,7 +154,7 @@ impl ThreadRow {
         self.expires_ms.is_some_and(|expires_ms| now_ms >= expires_ms)
     }
 
-    /// Makes an expiry that has passed into the clear that it is.
+    /// Records a passed expiry as a clear event.
     pub(super) fn expire(&mut self, sql: &Connection, now_ms: i64) -> Fallible<()> {
         if self.has_expired(now_ms) {
             self.clear(sql)?;
@@ -168,23 +168,23 @@ impl ThreadRow {
         self.expires_ms = self.ttl_ms.map(|ttl_ms| now_ms.saturating_add(ttl_ms));
     }
 
-    /// Starts the time to live anew where it follows use.
+    /// Restarts a time to live that refreshes on use.
     pub(super) fn touch(&mut self, now_ms: i64) {
         self.expires_ms = self.refreshed(now_ms).or(self.expires_ms);
     }
 
-    /// When the thread expires if it is used now; `None` where use changes nothing.
+    /// Returns the new expiry if the thread is used now; `None` if the use does not change it.
     fn refreshed(&self, now_ms: i64) -> Option<i64> {
         let expires_ms = now_ms.saturating_add(self.ttl_ms.filter(|_| self.ttl_refresh)?);
         (self.expires_ms? < expires_ms).then_some(expires_ms)
     }
 
-    /// What a read at `now_ms` owes to the time to live.
+    /// Returns the refresh of the time to live that a read at `now_ms` causes.
     pub(super) fn refresh(&self, now_ms: i64) -> Option<Refresh> {
         self.refreshed(now_ms).map(|expires_ms| Refresh { thread: self.id, read_ms: now_ms, expires_ms })
     }
 
-    /// Removes all messages and the time to live, and answers how many went.
+    /// Removes all messages and the time to live, and returns the number of removed messages.
     pub(super) fn clear(&mut self, sql: &Connection) -> Fallible<u64> {
         self.set_ttl(None, 0);
         if self.messages == 0 {
@@ -202,28 +202,28 @@ impl ThreadRow {
         count(removed)
     }
 
-    /// Takes the number of an event that changes what stands in the thread.
+    /// Assigns the number of an event that removes or replaces messages.
     pub(super) fn next_event(&mut self) -> i64 {
         self.last_seq += 1;
         self.changed_seq = self.last_seq;
         self.last_seq
     }
 
-    /// Counts one message more and gives the thread's size after it.
+    /// Counts one more message and returns the new size of the thread.
     pub(super) fn grow(&mut self, bytes: i64) -> i64 {
         self.messages += 1;
         self.bytes += bytes;
         self.bytes
     }
 
-    /// Counts messages that went.
+    /// Subtracts removed messages from the counters.
     pub(super) fn shrink(&mut self, messages: usize, bytes: i64) {
         self.messages -= length(messages);
         self.bytes -= bytes;
     }
 }
 
-/// A use of a thread whose time to live follows use.
+/// A use of a thread whose time to live refreshes on use.
 pub(super) struct Refresh {
     thread: i64,
     read_ms: i64,
@@ -231,7 +231,8 @@ pub(super) struct Refresh {
 }
 
 impl Refresh {
-    /// Prolongs the life that the read found; one that was set, ended or prolonged further since stays as it is.
+    /// Extends the life that the read found. A life that was set, ended or extended further since then stays
+    /// as it is.
     pub(super) fn apply(&self, sql: &Connection) -> Fallible<()> {
         let mut statement = sql.prepare_cached(
             "UPDATE threads SET expires_ms = min(?3, ?2 + ttl_ms)
@@ -242,7 +243,7 @@ impl Refresh {
     }
 }
 
-/// Makes an expiry that has passed into the clear that it is, and answers how the thread stands.
+/// Records a passed expiry as a clear event, and returns the current row of the thread.
 pub(super) fn expire(sql: &Connection, address: &Address) -> Fallible<Option<ThreadRow>> {
     let Some(mut row) = ThreadRow::find(sql, address)? else { return Ok(None) };
     let now_ms = now_ms();

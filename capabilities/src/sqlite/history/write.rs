@@ -59,7 +59,7 @@ pub(super) fn append(
     Ok(Appended { first: Seq::new(first), last: Seq::new(row.last_seq) })
 }
 
-/// The first answer to an append with this key, if the messages are the same.
+/// Returns the first result of an append with this key, if the messages are the same.
 fn repeated(
     sql: &Connection,
     thread: i64,
@@ -132,7 +132,7 @@ pub(super) fn fork(sql: &Connection, source: &Address, target: &Address, up_to: 
             ?3 + sum(bytes) OVER (ORDER BY seq), body
          FROM messages WHERE thread = ?4 AND seq > ?5 AND seq <= ?6",
     )?;
-    // A replacement longer than what went reaches below the first number.
+    // A replacement longer than the removed messages uses numbers below the first.
     let mut after = i64::MIN;
     for slice in slices {
         statement.execute([row.id, row.last_seq, row.bytes, source, after, slice.end])?;
@@ -145,19 +145,19 @@ pub(super) fn fork(sql: &Connection, source: &Address, target: &Address, up_to: 
     Ok(Forked { messages: count(row.messages)?, last: Seq::new(row.last_seq) })
 }
 
-/// Messages of a thread that are copied in one step.
+/// Consecutive messages of a thread that are copied in one step.
 struct Slice {
-    /// The last of them.
+    /// The number of the last message.
     end: i64,
     messages: i64,
     bytes: i64,
 }
 
-/// How many bytes of messages are copied in one step. What a statement copies within its own table SQLite holds aside
-/// until the statement has read everything, so this bounds what a fork keeps in memory, whatever the thread's length.
+/// The maximum bytes of messages that are copied in one step. A statement that copies within a table buffers
+/// all its rows until the read ends. So this bounds the memory of a fork, for a thread of any length.
 const SLICE_BYTES: i64 = 4 << 20;
 
-/// What is to be copied of a thread up to `up_to`, in slices.
+/// Returns the messages of a thread up to `up_to`, in slices.
 fn slices(sql: &Connection, thread: i64, up_to: i64) -> Fallible<Vec<Slice>> {
     let mut statement =
         sql.prepare_cached("SELECT seq, bytes FROM messages WHERE thread = ?1 AND seq <= ?2 ORDER BY seq")?;
@@ -177,8 +177,8 @@ fn slices(sql: &Connection, thread: i64, up_to: i64) -> Fallible<Vec<Slice>> {
     Ok(slices)
 }
 
-/// The inner error leaves the expiry that it may rest on in place, so that the caller, having read the thread again,
-/// gets through.
+/// A conflict is the inner error, so that the transaction still commits the clear of an expired thread. The
+/// caller then succeeds after it has read the thread again.
 pub(super) fn replace(
     sql: &Connection,
     address: &Address,
@@ -199,7 +199,8 @@ pub(super) fn replace(
     let removed = remove_up_to(sql, &mut row, up_to.get())?;
     let seq = row.next_event();
     insert_replacement(sql, &mut row, up_to.get(), seq, messages)?;
-    // The new messages may stand on the numbers of these events, and the event that follows tells all they told.
+    // The new messages may use the numbers of these events, and the following event replaces their
+    // information.
     sql.prepare_cached("DELETE FROM thread_events WHERE thread = ?1 AND (seq <= ?2 OR up_to <= ?2)")?
         .execute([row.id, up_to.get()])?;
     let mut statement = sql.prepare_cached(
@@ -222,8 +223,8 @@ fn remove_up_to(sql: &Connection, row: &mut ThreadRow, up_to: i64) -> Fallible<u
     Ok(removed)
 }
 
-/// Writes the messages of the replacement `event`, the last of them at `up_to`. Each carries the size of the thread
-/// after the whole: they are written in one step.
+/// Writes the messages of the replacement `event`, the last one at `up_to`. Each stores the size of the
+/// thread after the whole replacement, because one transaction writes them all.
 fn insert_replacement(
     sql: &Connection,
     row: &mut ThreadRow,

@@ -1,4 +1,4 @@
-//! Takes away the values of keys whose time to live has passed, in buckets that nobody writes to.
+//! Removes the values of expired keys in buckets without writes.
 
 use larder_kernel::{BucketName, Namespace};
 use rusqlite::Connection;
@@ -8,19 +8,20 @@ use super::super::failure::Fallible;
 use super::super::value::{count, length};
 use super::rows::{Address, EXPIRED_RETENTION_MS, expire_entries, trim_tombstones};
 
-/// Most buckets that one part of the work looks at.
+/// The maximum number of buckets that one step checks.
 const BUCKETS_MAX: usize = 64;
-/// Most keys that it takes out of one of them.
+/// The maximum number of keys that one step removes from a bucket.
 const KEYS_MAX: i64 = 256;
 
-/// Whether a bucket is to be looked at.
+/// Returns true if a bucket is due for a check.
 pub(crate) fn is_due(sql: &Connection, now_ms: i64) -> Fallible<bool> {
     let mut statement =
         sql.prepare_cached("SELECT EXISTS (SELECT 1 FROM kv_buckets WHERE sweep_ms <= ?1)")?;
     Ok(statement.query_row([now_ms - EXPIRED_RETENTION_MS], |row| row.get(0))?)
 }
 
-/// Makes tombstones of entries whose time passed a while ago, until one bucket has more of them than go at once.
+/// Replaces entries that expired a while ago with tombstones, until a bucket has more of them than one step
+/// removes.
 pub(crate) fn remove_expired(sql: &Connection, now_ms: i64) -> Fallible<ExpiryStep> {
     let due: Vec<(String, String)> = sql
         .prepare_cached(
@@ -50,7 +51,7 @@ pub(crate) fn remove_expired(sql: &Connection, now_ms: i64) -> Fallible<ExpirySt
     Ok(step)
 }
 
-/// Has the bucket looked at again when the next of its keys has expired.
+/// Schedules the next check for the expiry of the bucket's next key.
 fn reschedule_expiry(sql: &Connection, address: &Address) -> Fallible<()> {
     let mut statement = sql.prepare_cached(
         "UPDATE kv_buckets SET sweep_ms = (

@@ -13,16 +13,16 @@ use super::super::engine::ReadBudget;
 use super::super::failure::{Failure, Fallible};
 use super::super::value::{count, integer, length, millis, now_ms, timestamp};
 
-/// How long an expired entry is kept, so that an active watcher still sees its put.
+/// The time for which an expired entry is kept, so that an active watcher still sees its put.
 pub(super) const EXPIRED_RETENTION_MS: i64 = 60_000;
-/// Old tombstones are trimmed once in so many writes of a bucket, which keeps the cost of each write small.
+/// One in this many writes of a bucket trims old tombstones, which keeps the cost of each write small.
 const TRIM_INTERVAL: i64 = 256;
-/// Most expired entries that one write removes.
+/// The maximum number of expired entries that one write removes.
 const EXPIRE_ENTRIES_MAX: i64 = 16;
 /// A write removes no further expired entries once their values reach this size.
 const EXPIRE_BYTES_MAX: i64 = 4 << 20;
 
-/// Where a bucket is found.
+/// The namespace and name that identify a bucket.
 pub(super) struct Address {
     pub(super) namespace: Namespace,
     pub(super) bucket: BucketName,
@@ -34,7 +34,7 @@ impl Address {
     }
 }
 
-/// The revision of a key that is there.
+/// Returns the revision of an existing key.
 fn revision_of(sql: &Connection, address: &Address, key: &Key, now_ms: i64) -> Fallible<Option<i64>> {
     let mut statement = sql.prepare_cached(
         "SELECT revision FROM kv_entries
@@ -44,7 +44,7 @@ fn revision_of(sql: &Connection, address: &Address, key: &Key, now_ms: i64) -> F
     Ok(statement.query_row(params![namespace, bucket, key.as_str(), now_ms], |row| row.get(0)).optional()?)
 }
 
-/// The next revision of the bucket, which begins with its first write.
+/// Returns the next revision of the bucket; the first write creates the bucket.
 fn next_revision(sql: &Connection, address: &Address) -> Fallible<i64> {
     let mut statement = sql.prepare_cached(
         "INSERT INTO kv_buckets (namespace, bucket, last_revision, forgotten_revision) VALUES (?1, ?2, 1, 0)
@@ -136,7 +136,7 @@ fn insert_tombstone(
     Ok(())
 }
 
-/// Schedules the bucket's expiry for the time its first key expires, at the latest.
+/// Schedules the bucket's expiry no later than the expiry of its first key.
 fn schedule_expiry(sql: &Connection, address: &Address, expires_ms: i64) -> Fallible<()> {
     let mut statement = sql.prepare_cached(
         "UPDATE kv_buckets SET sweep_ms = ?3
@@ -150,11 +150,11 @@ fn schedule_expiry(sql: &Connection, address: &Address, expires_ms: i64) -> Fall
 /// Entries that became tombstones.
 pub(super) struct ExpiredEntries {
     pub(super) keys: i64,
-    /// Whether their values were so large that others may have been left.
+    /// True if their values were so large that other expired entries may be left.
     pub(super) more: bool,
 }
 
-/// Makes tombstones of entries whose time passed a while ago, of so many at most.
+/// Replaces entries that expired a while ago with tombstones, up to a limit.
 pub(super) fn expire_entries(
     sql: &Connection,
     address: &Address,
@@ -200,8 +200,8 @@ fn trim_tombstones_at_times(sql: &Connection, address: &Address, revision: i64) 
     Ok(())
 }
 
-/// Drops the oldest tombstones beyond what a bucket remembers, and notes the greatest revision dropped. Deletions and
-/// expiries are counted apart, so that neither pushes the other out.
+/// Removes the oldest tombstones beyond the bucket's limit, and stores the greatest removed revision.
+/// Deletions and expiries have separate limits, so that neither displaces the other.
 pub(super) fn trim_tombstones(sql: &Connection, address: &Address, expired: bool) -> Fallible<()> {
     let (namespace, bucket) = address.key();
     let kept = length(BUCKET_TOMBSTONES_MAX);
@@ -231,7 +231,7 @@ pub(super) fn get(
     key: &Key,
     budget: &ReadBudget,
 ) -> Fallible<Option<KeyValueEntry>> {
-    // A value that is too long for the read is not even looked at.
+    // SQLite does not load a value that is too long for the read.
     let mut statement = sql.prepare_cached(
         "SELECT revision, expires_ms, CASE WHEN length(value) <= ?5 THEN value END FROM kv_entries
          WHERE namespace = ?1 AND bucket = ?2 AND key = ?3 AND (expires_ms IS NULL OR expires_ms > ?4)",
@@ -248,15 +248,15 @@ pub(super) fn get(
     }))
 }
 
-/// The keys of a page and one more. Keys compare by their bytes, so those with the prefix stand together, and the walk
-/// ends at the first without it.
+/// Returns the keys of a page and one more. Keys compare by their bytes, so keys with the prefix are
+/// adjacent, and the scan ends at the first key without it.
 pub(super) fn list(
     sql: &Connection,
     address: &Address,
     prefix: &str,
     page: &PageRequest<Key>,
 ) -> Fallible<Vec<KeyRevision>> {
-    // One bound only: given two, SQLite would begin its walk at either.
+    // One bound only: with two, SQLite could begin its scan at either.
     let after = page.after.as_ref().map(Key::as_str).filter(|after| *after >= prefix);
     let select = match after {
         Some(_) => {
@@ -288,7 +288,7 @@ pub(super) fn list(
     Ok(found)
 }
 
-/// The buckets of a page and one more.
+/// Returns the buckets of a page and one more.
 pub(super) fn buckets(
     sql: &Connection,
     namespace: &Namespace,

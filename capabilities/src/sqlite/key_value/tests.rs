@@ -107,7 +107,7 @@ async fn a_bucket_remembers_its_last_deletions_and_says_so_beyond() {
     }
     let error = store.watch(&bucket(), "", Revision::new(1)).await.err().unwrap();
     assert_eq!(error.kind(), ErrorKind::Conflict);
-    // Each put and each deletion took a revision, so the last ones begin after this.
+    // Each put and each deletion takes one revision, so the last ones begin after this.
     let after = Revision::new(2 * (deletions - BUCKET_TOMBSTONES_MAX) as u64);
     let mut events = store.watch(&bucket(), "", after).await.unwrap();
     assert_eq!(take(&mut events, BUCKET_TOMBSTONES_MAX).await.len(), BUCKET_TOMBSTONES_MAX);

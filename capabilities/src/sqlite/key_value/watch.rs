@@ -22,7 +22,7 @@ struct BucketLog {
     commits: watch::Receiver<u64>,
 }
 
-/// Returns the changes after a revision, and then those to come.
+/// Returns the changes after a revision, and then the changes to come.
 pub(super) async fn follow(
     engine: Engine,
     address: Address,
@@ -105,7 +105,7 @@ fn page(sql: &Connection, address: &Address, prefix: &str, after: i64) -> Fallib
     Ok(page)
 }
 
-/// A change; without the event where the key has not the prefix.
+/// A change; `event` is `None` if the key does not have the prefix.
 struct Change {
     revision: i64,
     bytes: usize,

@@ -1,4 +1,4 @@
-//! The schema: what the baseline makes, and files of other versions.
+//! The schema: the objects of the baseline, and files of other versions.
 
 use std::path::Path;
 
@@ -9,10 +9,11 @@ use super::super::{Sqlite, SqliteConfig};
 use super::*;
 use crate::diagnose::{CheckStatus, Findings};
 
-/// Everything that the newest version has.
+/// The recorded objects of the newest version.
 const LISTING: &str = include_str!("listing.txt");
 
-/// Lists what SQLite says of a file: statements in one line and without quotes, then what it made of them.
+/// Lists the objects of a file as SQLite reports them: statements in one line and without quotes, then their
+/// interpretation by SQLite.
 fn listing(connection: &Connection) -> String {
     let mut lines = Vec::new();
     let mut add = |sql: &str| {
@@ -48,7 +49,7 @@ async fn open(path: &Path) -> larder_kernel::Result<Sqlite> {
     Sqlite::open(SqliteConfig::new(path)).await
 }
 
-/// A change of this listing changes what new files have, so it needs a step for the existing ones. Run with
+/// A change of this listing changes the schema of new files, so existing files need a migration. Run with
 /// `LARDER_TEST_LISTING=1` to record it.
 #[tokio::test]
 async fn a_new_file_has_the_recorded_schema() {

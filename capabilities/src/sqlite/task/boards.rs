@@ -1,4 +1,4 @@
-//! Boards made, filled, read, listed and deleted.
+//! Creating, filling, reading, listing and deleting boards.
 
 use std::cmp::Ordering;
 
@@ -13,7 +13,7 @@ use super::{ADD_TASKS, CREATE};
 use crate::sqlite::failure::Fallible;
 use crate::sqlite::value;
 
-/// Makes a board with its tasks, on the numbers of one that stood there before.
+/// Creates a board with its tasks. Continues the revision numbers of an earlier board with the same id.
 pub(super) fn create(
     connection: &Connection,
     namespace: &Namespace,
@@ -85,7 +85,7 @@ fn append(
     Ok(added)
 }
 
-/// The board without its tasks.
+/// Returns the board without its tasks.
 pub(super) fn get(
     connection: &Connection,
     namespace: &Namespace,
@@ -100,7 +100,7 @@ pub(super) fn get(
     found.next()?.map(|row| rows::board(connection, row)).transpose()
 }
 
-/// One task of a board.
+/// Returns one task of a board.
 pub(super) fn get_task(
     connection: &Connection,
     namespace: &Namespace,
@@ -113,7 +113,7 @@ pub(super) fn get_task(
     }
 }
 
-/// One page of a board's tasks.
+/// Returns one page of a board's tasks.
 pub(super) fn list_tasks(
     connection: &Connection,
     namespace: &Namespace,
@@ -124,7 +124,8 @@ pub(super) fn list_tasks(
     let Some(key) = board_key(connection, namespace, board)? else { return Ok(Page::empty()) };
     let after = page.after.map_or(-1, |after| value::integer(after.0));
     let limit = value::length(page.limit) + 1;
-    // A status that is not asked for is given as NULL, which equals nothing. The `+` keeps to the order of positions.
+    // A status that was not requested is bound as NULL, which equals nothing. The `+` keeps the order of
+    // positions.
     const { assert!(TaskStatus::ALL.len() == 6) };
     let [s0, s1, s2, s3, s4, s5] = std::array::from_fn(|at| {
         TaskStatus::ALL.get(at).filter(|status| query.wants(**status)).map(|status| status.as_str())
@@ -143,7 +144,7 @@ pub(super) fn list_tasks(
     Ok(Page::from_surplus(tasks, page.limit, |task| task.position))
 }
 
-/// One page of boards.
+/// Returns one page of boards.
 pub(super) fn list_boards(
     connection: &Connection,
     namespace: &Namespace,
@@ -179,7 +180,7 @@ pub(super) fn list_boards(
     Ok(Page::from_surplus(boards, page.limit, |board| board.id.clone()))
 }
 
-/// Removes a board with its tasks and keeps its numbers.
+/// Deletes a board with its tasks and keeps its revision numbers.
 pub(super) fn delete(connection: &Connection, namespace: &Namespace, board: &BoardId) -> Fallible<bool> {
     let Some(key) = board_key(connection, namespace, board)? else { return Ok(false) };
     connection.prepare_cached("DELETE FROM tasks WHERE board = ?1")?.execute([key])?;
@@ -189,7 +190,7 @@ pub(super) fn delete(connection: &Connection, namespace: &Namespace, board: &Boa
     Ok(true)
 }
 
-/// Removes every board of the namespace with its numbers.
+/// Deletes every board of the namespace with its revision numbers.
 pub(super) fn erase(connection: &Connection, namespace: &Namespace) -> Fallible<()> {
     connection.prepare_cached("DELETE FROM boards WHERE namespace = ?1")?.execute([namespace.as_str()])?;
     Ok(())

@@ -1,4 +1,4 @@
-//! Rows to boards and tasks, and tasks back to rows.
+//! Conversion of boards and tasks to and from rows.
 
 use larder_kernel::{
     Board, BoardId, BoardStatusCounts, Error, ErrorKind, FencingToken, Lease, Namespace, Revision, Task,
@@ -18,7 +18,7 @@ macro_rules! task_columns {
 }
 pub(super) use task_columns;
 
-/// The row of a board that is there.
+/// Returns the row of an existing board.
 pub(super) fn board_key(
     connection: &Connection,
     namespace: &Namespace,
@@ -34,12 +34,12 @@ pub(super) fn board_key(
         .optional()?)
 }
 
-/// The error for a board or a task that the call needs.
+/// Returns the error for a missing board or task.
 pub(super) fn not_found(operation: &'static str, message: &'static str) -> Error {
     Error::new(ErrorKind::NotFound, operation, message)
 }
 
-/// The status in a column.
+/// Returns the status in a column.
 pub(super) fn status(row: &Row<'_>, column: usize) -> Fallible<TaskStatus> {
     let name = row.get_ref(column)?.as_str().map_err(|_| corrupt("sqlite.read"))?;
     Ok(TaskStatus::from_name(name).ok_or_else(|| corrupt("sqlite.read"))?)
@@ -50,7 +50,7 @@ fn small(row: &Row<'_>, column: usize) -> Fallible<u32> {
     Ok(u32::try_from(number).map_err(|_| corrupt("sqlite.read"))?)
 }
 
-/// A task from the columns of [`task_columns`].
+/// Returns a task from the columns of [`task_columns`].
 pub(super) fn task(row: &Row<'_>) -> Fallible<Task> {
     let expires_ms: Option<i64> = row.get(8)?;
     let lease = match expires_ms {
@@ -76,7 +76,7 @@ pub(super) fn task(row: &Row<'_>) -> Fallible<Task> {
     })
 }
 
-/// The task of that id on the board in a row.
+/// Returns the task with this id on the board of a row.
 pub(super) fn find_task(connection: &Connection, board: i64, id: &TaskId) -> Fallible<Option<Task>> {
     let mut statement = connection.prepare_cached(concat!(
         "SELECT ",
@@ -87,7 +87,7 @@ pub(super) fn find_task(connection: &Connection, board: i64, id: &TaskId) -> Fal
     rows.next()?.map(task).transpose()
 }
 
-/// Adds a task to a board. `None` where its id is there already.
+/// Adds a task to a board. `None` if the id exists already.
 pub(super) fn insert_task(connection: &Connection, board: i64, task: &Task) -> Fallible<Option<()>> {
     let inserted = connection
         .prepare_cached(
@@ -110,7 +110,7 @@ pub(super) fn insert_task(connection: &Connection, board: i64, task: &Task) -> F
     Ok((inserted > 0).then_some(()))
 }
 
-/// Writes what the life of a task changes: everything but its id, its place and what it was added with.
+/// Writes the mutable fields of a task: all but its id, its position and its initial fields.
 pub(super) fn update_task(connection: &Connection, board: i64, task: &Task) -> Fallible<()> {
     let lease = task.lease.as_ref();
     connection
@@ -133,7 +133,7 @@ pub(super) fn update_task(connection: &Connection, board: i64, task: &Task) -> F
     Ok(())
 }
 
-/// How the tasks of a board stand.
+/// Returns the number of tasks of a board in each status.
 pub(super) fn counts(connection: &Connection, board: i64) -> Fallible<BoardStatusCounts> {
     let mut statement =
         connection.prepare_cached("SELECT status, count(*) FROM tasks WHERE board = ?1 GROUP BY status")?;
@@ -145,7 +145,7 @@ pub(super) fn counts(connection: &Connection, board: i64) -> Fallible<BoardStatu
     Ok(counts)
 }
 
-/// A board from the columns key, conversation, agent, parent and label.
+/// Returns a board from the columns key, conversation, agent, parent and label.
 pub(super) fn board(connection: &Connection, row: &Row<'_>) -> Fallible<Board> {
     let parent = match row.get_ref(3)? {
         rusqlite::types::ValueRef::Null => None,

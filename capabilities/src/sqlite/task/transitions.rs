@@ -1,4 +1,4 @@
-//! The life of a task: each step reads it, decides and writes inside one transaction.
+//! The transitions of a task. Each one reads, decides and writes inside one transaction.
 
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ fn next(connection: &Connection, board: i64, sql: &str) -> Fallible<u64> {
     value::count(number)
 }
 
-/// Moves a task along the table.
+/// Changes the status of a task as the transition table allows.
 pub(super) fn update_status(
     connection: &Connection,
     namespace: &Namespace,
@@ -68,7 +68,7 @@ pub(super) fn update_status(
     let mut found = find(connection, namespace, board, id, UPDATE)?;
     check_transition(&found.task, &step)?;
     found.task.status = step.to;
-    // Only tasks in progress are under a lease, and the table has no step from there to there.
+    // Only tasks in progress have a lease, and the table has no transition from that status to itself.
     found.task.lease = None;
     if step.result.is_some() {
         found.task.result = step.result;
@@ -76,7 +76,7 @@ pub(super) fn update_status(
     found.store(connection)
 }
 
-/// Takes a task back to planned if it has a retry left.
+/// Resets a task to planned if it has a retry left.
 pub(super) fn increment_retry(
     connection: &Connection,
     namespace: &Namespace,
@@ -100,7 +100,7 @@ pub(super) fn increment_retry(
     found.store(connection).map(RetryOutcome::Retried)
 }
 
-/// Takes a task back to planned, whatever it was.
+/// Resets a task to planned from any status.
 pub(super) fn force_retry(
     connection: &Connection,
     namespace: &Namespace,
@@ -115,7 +115,7 @@ pub(super) fn force_retry(
     found.store(connection)
 }
 
-/// Ends what a conversation left running.
+/// Ends the running tasks of a conversation.
 pub(super) fn settle(
     connection: &Connection,
     namespace: &Namespace,
@@ -143,7 +143,7 @@ pub(super) fn settle(
     Ok(settled)
 }
 
-/// The position of the first task that is planned or whose lease has passed.
+/// The position of the first task that is planned or whose lease has expired.
 pub(super) const FIRST_FREE: &str = "SELECT min(position) FROM (
                  SELECT * FROM (SELECT position FROM tasks WHERE board = ?1 AND status = 'planned'
                                 ORDER BY position LIMIT 1)
@@ -151,8 +151,8 @@ pub(super) const FIRST_FREE: &str = "SELECT min(position) FROM (
                  SELECT min(position) FROM tasks INDEXED BY tasks_leased
                  WHERE board = ?1 AND lease_expires_ms IS NOT NULL AND lease_expires_ms <= ?2)";
 
-/// The first task in board order that is planned or whose lease has passed: one look into an index, and one at each lease
-/// that has passed.
+/// Returns the first task in board order that is planned or whose lease has expired. Costs one index lookup,
+/// and one more for each expired lease.
 fn first_free(connection: &Connection, board: i64, now_ms: i64) -> Fallible<Option<Task>> {
     let position: Option<i64> = connection
         .prepare_cached(FIRST_FREE)?
@@ -169,7 +169,7 @@ fn first_free(connection: &Connection, board: i64, now_ms: i64) -> Fallible<Opti
     rows.next()?.map(task).transpose()
 }
 
-/// Gives a worker the first free task.
+/// Assigns the first free task to a worker.
 pub(super) fn claim(
     connection: &Connection,
     namespace: &Namespace,
@@ -192,7 +192,7 @@ pub(super) fn claim(
     Ok(Some(Claim { task, token }))
 }
 
-/// Prolongs a lease from now.
+/// Extends a lease from now.
 pub(super) fn renew(
     connection: &Connection,
     namespace: &Namespace,

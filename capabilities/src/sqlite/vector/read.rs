@@ -1,4 +1,4 @@
-//! The reads by id and by order, each within one snapshot.
+//! The reads by id and in order, each within one snapshot.
 
 use larder_kernel::storage::vector::check_dimension;
 use larder_kernel::{
@@ -10,7 +10,7 @@ use super::score::from_bytes;
 use crate::sqlite::failure::{Fallible, corrupt};
 use crate::sqlite::value;
 
-/// What is known of a collection before its documents are looked at.
+/// The row of a collection, read before its documents.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Collection {
     pub(super) key: i64,
@@ -19,7 +19,7 @@ pub(super) struct Collection {
 }
 
 impl Collection {
-    /// Refuses an embedding of another dimension.
+    /// Rejects an embedding of another dimension.
     pub(super) fn check(&self, operation: &'static str, dimensions: usize) -> Fallible<()> {
         Ok(check_dimension(operation, dimensions, self.dimensions)?)
     }
@@ -30,7 +30,7 @@ fn dimensions(row: &Row<'_>, column: usize) -> Fallible<usize> {
     usize::try_from(number).map_err(|_| corrupt("sqlite.read").into())
 }
 
-/// The collection of that name.
+/// Returns the collection of that name.
 pub(super) fn collection(
     connection: &Connection,
     namespace: &Namespace,
@@ -48,7 +48,7 @@ pub(super) fn collection(
     }))
 }
 
-/// A document from the columns content, metadata and embedding.
+/// Returns a document from the columns content, metadata and embedding.
 fn document(row: &Row<'_>, id: DocumentId) -> Fallible<Document> {
     let bytes = row.get_ref(2)?.as_blob().map_err(|_| corrupt("sqlite.read"))?;
     Ok(Document {
@@ -59,7 +59,7 @@ fn document(row: &Row<'_>, id: DocumentId) -> Fallible<Document> {
     })
 }
 
-/// The documents of these ids, in their order.
+/// Returns the documents with these ids, in their order.
 pub(super) fn get(
     connection: &Connection,
     namespace: &Namespace,
@@ -79,7 +79,7 @@ pub(super) fn get(
     Ok(documents)
 }
 
-/// How many documents there are, or match.
+/// Returns the number of documents, or of matching documents.
 pub(super) fn count(
     connection: &Connection,
     namespace: &Namespace,
@@ -97,7 +97,7 @@ pub(super) fn count(
     Ok(matching)
 }
 
-/// One page of documents.
+/// Returns one page of documents.
 pub(super) fn list(
     connection: &Connection,
     namespace: &Namespace,
@@ -118,7 +118,7 @@ pub(super) fn list(
     Ok(Page::from_surplus(documents, page.limit, |document| document.id.clone()))
 }
 
-/// One page of collections.
+/// Returns one page of collections.
 pub(super) fn list_collections(
     connection: &Connection,
     namespace: &Namespace,
@@ -141,7 +141,7 @@ pub(super) fn list_collections(
     Ok(Page::from_surplus(collections, page.limit, |info| info.collection.clone()))
 }
 
-/// The text and the metadata of a document found.
+/// Returns the text and the metadata of a found document.
 pub(super) fn content(connection: &Connection, key: i64) -> Fallible<(String, larder_kernel::Metadata)> {
     let mut statement =
         connection.prepare_cached("SELECT content, metadata FROM documents WHERE key = ?1")?;

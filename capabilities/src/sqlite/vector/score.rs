@@ -1,23 +1,23 @@
-//! Cosine over stored bytes, and the best of what was scored.
+//! Cosine similarity over stored bytes, and top-k selection.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 use larder_kernel::{DocumentId, Embedding};
 
-/// Sums that run side by side; as many as the widest registers hold, twice.
+/// The number of parallel sums: twice as many as the widest registers hold.
 const LANES: usize = 16;
-/// Bytes of one step over the lanes.
+/// The bytes of one step over the lanes.
 const STEP_BYTES: usize = LANES * size_of::<f32>();
-/// Bytes after which the 32-bit sums are added up in 64 bits, so that long vectors lose no precision.
+/// The bytes after which the 32-bit sums are added to a 64-bit sum, so that long vectors lose no precision.
 const BLOCK_BYTES: usize = STEP_BYTES * 32;
 
-/// The bytes of an embedding column.
+/// Returns the bytes for an embedding column.
 pub(super) fn to_bytes(embedding: &Embedding) -> Vec<u8> {
     embedding.as_slice().iter().flat_map(|value| value.to_le_bytes()).collect()
 }
 
-/// The embedding in such a column; `None` where the bytes are none.
+/// Returns the embedding in such a column; `None` if the bytes are malformed.
 pub(super) fn from_bytes(bytes: &[u8]) -> Option<Embedding> {
     let (values, rest) = bytes.as_chunks::<4>();
     if !rest.is_empty() {
@@ -26,7 +26,7 @@ pub(super) fn from_bytes(bytes: &[u8]) -> Option<Embedding> {
     Embedding::new(values.iter().map(|value| f32::from_le_bytes(*value)).collect::<Vec<_>>()).ok()
 }
 
-/// The Euclidean length.
+/// Returns the Euclidean length.
 pub(super) fn norm(embedding: &Embedding) -> f64 {
     embedding.as_slice().iter().map(|value| f64::from(*value) * f64::from(*value)).sum::<f64>().sqrt()
 }
@@ -36,7 +36,7 @@ fn narrow(value: f64) -> f32 {
     value as f32
 }
 
-/// The embedding searched for, brought to length 1: products with it neither overflow nor fade, whatever the lengths.
+/// The query embedding, scaled to length 1, so that products with it neither overflow nor underflow.
 #[derive(Debug)]
 pub(super) struct Query(Vec<f32>);
 
@@ -46,8 +46,8 @@ impl Query {
         Self(embedding.as_slice().iter().map(|value| narrow(f64::from(*value) / norm)).collect())
     }
 
-    /// The cosine with a stored embedding; `None` where the bytes are not of the query's dimension. Equal bytes give
-    /// equal bits.
+    /// Returns the cosine with a stored embedding; `None` if its dimension differs. Equal bytes give equal
+    /// bits.
     pub(super) fn score(&self, stored: &[u8], norm: f64) -> Option<f32> {
         if stored.len() != self.0.len() * size_of::<f32>() {
             return None;
@@ -59,7 +59,7 @@ impl Query {
     }
 }
 
-/// The dot product of one block.
+/// Returns the dot product of one block.
 fn dot(query: &[f32], stored: &[u8]) -> f64 {
     let (query_steps, query_rest) = query.as_chunks::<LANES>();
     let (stored_steps, stored_rest) = stored.as_chunks::<STEP_BYTES>();
@@ -77,7 +77,7 @@ fn dot(query: &[f32], stored: &[u8]) -> f64 {
     sums.iter().map(|sum| f64::from(*sum)).sum::<f64>() + rest
 }
 
-/// A document that may be among the best. Greater means worse, so that the heap's top is the one to leave next.
+/// A candidate for the result. Greater means worse, so that the top of the heap is the next to remove.
 #[derive(Debug)]
 pub(super) struct Candidate {
     pub(super) score: f32,
@@ -106,7 +106,7 @@ impl PartialEq for Candidate {
 
 impl Eq for Candidate {}
 
-/// The best `limit` candidates with at least the floor's score.
+/// The best `limit` candidates whose score reaches the floor.
 #[derive(Debug)]
 pub(super) struct TopK {
     limit: usize,
@@ -119,7 +119,8 @@ impl TopK {
         Self { limit, floor: floor.unwrap_or(f32::NEG_INFINITY), heap: BinaryHeap::new() }
     }
 
-    /// Whether a document of that score and id would be kept, as seen before its id is copied.
+    /// Returns true if a document with that score and id would be kept. The caller asks before it copies the
+    /// id.
     pub(super) fn wants(&self, score: f32, id: &[u8]) -> bool {
         if score < self.floor || self.limit == 0 {
             return false;
@@ -133,7 +134,7 @@ impl TopK {
         }
     }
 
-    /// Keeps a candidate that [`wants`](Self::wants) agreed to.
+    /// Adds a candidate that [`wants`](Self::wants) accepted.
     pub(super) fn push(&mut self, candidate: Candidate) {
         self.heap.push(candidate);
         if self.heap.len() > self.limit {
@@ -141,12 +142,12 @@ impl TopK {
         }
     }
 
-    /// Whether nothing can be kept at all.
+    /// Returns true if no candidate can be kept.
     pub(super) fn is_closed(&self) -> bool {
         self.limit == 0
     }
 
-    /// The best first.
+    /// Returns the candidates, best first.
     pub(super) fn into_sorted(self) -> Vec<Candidate> {
         self.heap.into_sorted_vec()
     }

@@ -8,7 +8,7 @@ use super::score::{Candidate, Query, TopK};
 use crate::sqlite::failure::{Fallible, corrupt};
 use crate::sqlite::value;
 
-/// One request under way.
+/// A running request.
 struct Ranking<'q> {
     query: Query,
     filter: Option<&'q Filter>,
@@ -20,7 +20,7 @@ impl Ranking<'_> {
         !self.top.is_closed() && self.filter.is_none_or(|filter| filter.matches(metadata))
     }
 
-    /// Scores a document and keeps it where it is among the best so far.
+    /// Scores a document and keeps it if it is among the best so far.
     fn rank(&mut self, key: i64, id: &[u8], norm: f64, embedding: &[u8]) -> Fallible<()> {
         let score = self.query.score(embedding, norm).ok_or_else(|| corrupt("sqlite.read"))?;
         if self.top.wants(score, id) {
@@ -32,7 +32,7 @@ impl Ranking<'_> {
     }
 }
 
-/// Runs the requests and answers each in its place.
+/// Runs the requests and returns their results in the same order.
 pub(super) fn search(
     connection: &Connection,
     namespace: &Namespace,
@@ -62,7 +62,7 @@ pub(super) fn search(
     rankings.into_iter().map(|ranking| hits(connection, ranking.top)).collect()
 }
 
-/// The columns norm and embedding, which begin at `column`.
+/// Returns the columns norm and embedding, which begin at `column`.
 fn numbers<'r>(row: &'r Row<'_>, column: usize) -> Fallible<(f64, &'r [u8])> {
     let embedding = row.get_ref(column + 1)?.as_blob().map_err(|_| corrupt("sqlite.read"))?;
     Ok((row.get(column)?, embedding))
@@ -85,7 +85,7 @@ fn scan_all(connection: &Connection, found: Collection, rankings: &mut [Ranking<
     Ok(())
 }
 
-/// Looks at the metadata first and reads the embedding only of documents that some request wants.
+/// Filters by metadata first and reads the embedding only of documents that match some request.
 fn scan_filtered(connection: &Connection, found: Collection, rankings: &mut [Ranking<'_>]) -> Fallible<()> {
     let mut documents =
         connection.prepare_cached("SELECT key, id, metadata FROM documents WHERE collection = ?1")?;

@@ -10,7 +10,7 @@ use super::score::{norm, to_bytes};
 use crate::sqlite::failure::Fallible;
 use crate::sqlite::value::{self, metadata_text};
 
-/// Writes checked documents, all of one dimension.
+/// Writes validated documents, all of one dimension.
 pub(super) fn put(
     connection: &Connection,
     namespace: &Namespace,
@@ -55,7 +55,7 @@ fn found_or_made(
     Ok(Collection { key: connection.last_insert_rowid(), dimensions, documents: 0 })
 }
 
-/// Whether the document was new and is now there.
+/// Inserts the document and returns true if it is new.
 fn insert(connection: &Connection, collection: i64, document: &PreparedDocument) -> Fallible<bool> {
     let inserted = connection
         .prepare_cached(
@@ -115,7 +115,7 @@ fn add_to_count(connection: &Connection, collection: i64, by: i64) -> Fallible<(
     Ok(())
 }
 
-/// Deletes documents by their ids and says how many were there.
+/// Deletes documents by id and returns the number of existing ones.
 pub(super) fn delete(
     connection: &Connection,
     namespace: &Namespace,
@@ -133,7 +133,7 @@ pub(super) fn delete(
     Ok(larder_kernel::check::size(deleted))
 }
 
-/// Deletes the documents that match and says how many they were.
+/// Deletes the matching documents and returns their number.
 pub(super) fn delete_matching(
     connection: &Connection,
     namespace: &Namespace,
@@ -160,7 +160,7 @@ pub(super) fn delete_matching(
     Ok(larder_kernel::check::size(matching.len()))
 }
 
-/// Removes a collection with its documents and says whether it was there.
+/// Deletes a collection with its documents and returns true if it existed.
 pub(super) fn drop_collection(
     connection: &Connection,
     namespace: &Namespace,
@@ -173,7 +173,7 @@ pub(super) fn drop_collection(
     Ok(key.is_some())
 }
 
-/// Removes every collection of the namespace.
+/// Deletes every collection of the namespace.
 pub(super) fn erase(connection: &Connection, namespace: &Namespace) -> Fallible<()> {
     connection
         .prepare_cached("DELETE FROM collections WHERE namespace = ?1")?

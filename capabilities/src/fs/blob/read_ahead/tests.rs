@@ -37,13 +37,13 @@ async fn what_nobody_takes_is_not_read_and_holds_no_thread() {
     let mut stream = Box::pin(read_ahead(OPERATION, &pieces(1_000), 2, read));
     for expected in 0..40 {
         assert_eq!(stream.next().await.unwrap().unwrap(), expected);
-        // Both workers have what they may have, and their readers have ended.
+        // Both workers have the maximum of waiting pieces, and their readers have ended.
         tokio::time::sleep(Duration::from_millis(2)).await;
         let begun = begun.load(Ordering::SeqCst);
         assert!(begun <= usize::try_from(expected).unwrap() + 1 + 2 * READY_MAX, "{begun} at {expected}");
     }
     drop(stream);
-    // A runtime waits for threads that are held; here none is.
+    // A runtime waits for occupied threads; here none is.
     let before = begun.load(Ordering::SeqCst);
     tokio::time::sleep(Duration::from_millis(20)).await;
     assert_eq!(begun.load(Ordering::SeqCst), before);

@@ -1,4 +1,4 @@
-//! Against a server that greets, answers every ping, and counts connections and pings.
+//! Tests with a server that greets, replies to every ping, and counts connections and pings.
 
 #![allow(clippy::unwrap_used)]
 
@@ -18,7 +18,7 @@ struct Server {
     open: AtomicUsize,
     pings: AtomicUsize,
     silent: AtomicBool,
-    /// So many of the next connections are not greeted.
+    /// The number of next connections that get no greeting.
     ignored: AtomicUsize,
 }
 
@@ -48,7 +48,7 @@ impl Server {
         if self.ignored.fetch_update(Ordering::SeqCst, Ordering::SeqCst, ignored).is_ok() {
             return client.read_u8().await.map(drop);
         }
-        // The login is right; a key to cancel with; ready.
+        // Login accepted; cancellation key; ready.
         client.write_all(b"R\0\0\0\x08\0\0\0\0K\0\0\0\x0c\0\0\0\x01\0\0\0\x01Z\0\0\0\x05I").await?;
         loop {
             let kind = client.read_u8().await?;
@@ -88,7 +88,7 @@ impl Server {
         (self.connections.load(Ordering::SeqCst), self.pings.load(Ordering::SeqCst))
     }
 
-    /// Waits until the server sees so many connections open.
+    /// Waits until the server sees this many open connections.
     async fn sees_open(&self, wanted: usize) {
         for _ in 0..400 {
             if self.open.load(Ordering::SeqCst) == wanted {
@@ -100,7 +100,7 @@ impl Server {
     }
 }
 
-/// Makes idle connections look as if they had been idle for so much longer.
+/// Makes idle connections look as if they had been idle for this much longer.
 fn age(pool: &IdlePool, by: Duration) {
     for idle in &mut pool.lock().idle {
         idle.since = idle.since.checked_sub(by).unwrap();
@@ -138,7 +138,7 @@ async fn a_connection_that_does_not_answer_is_replaced_in_time_with_all_idle_one
     assert!(begun.elapsed() < 2 * PING_TIMEOUT, "{:?}", begun.elapsed());
     assert_eq!(server.counts(), (3, 0));
     assert!(pool.lock().idle.is_empty());
-    // Neither holds its place in the pool.
+    // Neither keeps its permit.
     server.sees_open(1).await;
     let second = pool.acquire().await.unwrap();
     pool.release(connection, permit);
@@ -160,7 +160,7 @@ async fn an_attempt_to_connect_that_gets_no_answer_is_followed_by_another() {
     assert!(matches!(pool.acquire().await, Err(sqlx::Error::PoolTimedOut)));
     assert!(begun.elapsed() < 3 * WAITS, "{:?}", begun.elapsed());
     server.ignored.store(0, Ordering::SeqCst);
-    // None of them holds its place in the pool.
+    // None of them keeps its permit.
     let (connection, permit) = pool.acquire().await.unwrap();
     pool.release(connection, permit);
 }
@@ -174,7 +174,7 @@ async fn a_call_that_waits_behind_unanswered_attempts_reports_an_unreachable_ser
     assert!(!pool.is_unreachable());
     pool.close_idle();
     server.ignored.store(1_000, Ordering::SeqCst);
-    // One tries to connect; of those behind it, one gets its place, and then the last waits for a place in vain.
+    // One tries to connect. Of those behind it, one gets its permit, and then the last waits in vain.
     let calls = [0, 100, 200].map(|millis| {
         let pool = Arc::clone(&pool);
         tokio::spawn(async move {
@@ -200,7 +200,7 @@ async fn a_call_dropped_at_any_point_releases_its_place_in_the_pool() {
     let pool = server.pool(1);
     let (connection, permit) = pool.acquire().await.unwrap();
     pool.release(connection, permit);
-    // While the question is on its way.
+    // While the ping is in progress.
     age(&pool, PING_AFTER);
     server.silent.store(true, Ordering::SeqCst);
     assert!(tokio::time::timeout(Duration::from_millis(50), pool.acquire()).await.is_err());
@@ -214,7 +214,7 @@ async fn a_call_dropped_at_any_point_releases_its_place_in_the_pool() {
         }
     }
     let (connection, _permit) = pool.acquire().await.unwrap();
-    // While it waits for the only place.
+    // While it waits for the only permit.
     assert!(tokio::time::timeout(Duration::from_millis(50), pool.acquire()).await.is_err());
     connection.close();
     drop(_permit);

@@ -17,7 +17,7 @@ struct Threads<'a> {
     namespaces: Vec<&'a str>,
     agents: Vec<&'a str>,
     sessions: Vec<&'a str>,
-    /// Messages and bytes that each thread gets.
+    /// The number of messages and bytes for each thread.
     counts: Vec<i64>,
     totals: Vec<i64>,
 }
@@ -51,7 +51,7 @@ struct Messages<'a> {
     bodies: Vec<&'a [u8]>,
 }
 
-/// The position of an append's messages among those that its thread gets.
+/// The position of an append's messages among the messages of its thread.
 struct Part {
     thread: usize,
     before: i64,
@@ -83,8 +83,8 @@ fn columns(batch: &[Queued]) -> (Threads<'_>, Messages<'_>, Vec<Part>) {
     (threads, messages, parts)
 }
 
-/// Makes the appends. Returns `None` for each that has to run by itself: its thread is new or expired, or another client
-/// holds the thread's lock.
+/// Makes the appends. Returns `None` for each that has to run alone: its thread is new or expired, or another
+/// client holds the thread's lock.
 pub(super) fn append<'c>(
     sql: &'c mut PgConnection,
     batch: &'c [Queued],

@@ -8,7 +8,7 @@ use crate::redis::config::Address;
 use crate::redis::decode;
 use crate::redis::failure::corrupt;
 
-/// Returns the slot of a key, which is that of its hash tag.
+/// Returns the slot of a key: the slot of its hash tag.
 pub(crate) fn slot(key: &[u8]) -> u16 {
     let tagged = key.iter().position(|byte| *byte == b'{').and_then(|open| {
         let inner = key.get(open + 1..)?;
@@ -18,7 +18,7 @@ pub(crate) fn slot(key: &[u8]) -> u16 {
     crc16(tagged.unwrap_or(key)) % 16_384
 }
 
-/// CRC-16/XMODEM, the hash of the cluster specification.
+/// Computes CRC-16/XMODEM, the hash of the cluster specification.
 fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc, byte| {
         (0..8).fold(crc ^ (u16::from(*byte) << 8), |crc, _| {
@@ -31,7 +31,7 @@ fn crc16(bytes: &[u8]) -> u16 {
 #[derive(Default)]
 pub(crate) struct SlotMap {
     pub(super) ranges: Vec<(u16, u16, Address)>,
-    /// Whether a replica may replace a node, without the writes that it had not received.
+    /// True if a replica may replace a node, without the writes that it had not received.
     pub(super) replicated: bool,
     pub(super) number: u64,
 }
@@ -48,7 +48,7 @@ impl SlotMap {
         self.number
     }
 
-    /// Whether a replica may replace a node.
+    /// Returns true if a replica may replace a node.
     pub(crate) fn replicated(&self) -> bool {
         self.replicated
     }
@@ -63,8 +63,8 @@ impl SlotMap {
     }
 }
 
-/// Reads the answer to `CLUSTER SLOTS`: ranges, each with its holder and then its replicas. A server that does not know
-/// its own name means the one that was asked.
+/// Parses the reply to `CLUSTER SLOTS`: ranges, each with its holder and then its replicas. A server that
+/// reports no name for a node means the server that was asked.
 pub(crate) fn parse_slots(answer: Value, asked: &Address) -> Result<SlotMap, Error> {
     let mut slots = SlotMap::default();
     for range in decode::array(answer)? {

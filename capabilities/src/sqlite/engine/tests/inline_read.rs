@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The thread on which an inline read of so many bytes runs.
+/// Returns the thread on which an inline read of this many bytes runs.
 async fn reads_on(engine: &Engine, bytes: i64) -> std::thread::ThreadId {
     let job = move |_: &Connection, budget: &mut ReadBudget| {
         budget.take(bytes)?;
@@ -16,7 +16,7 @@ async fn a_small_read_runs_on_the_callers_thread_and_a_large_one_on_a_reader_thr
     let folder = TempDir::new().unwrap();
     let engine = open(&folder).await;
     let here = std::thread::current().id();
-    // A machine that is busy may make any one read slow.
+    // On a busy machine any single read may be slow.
     let mut inline = 0;
     for _ in 0..20 {
         inline += i32::from(reads_on(&engine, 1_000).await == here);
@@ -26,7 +26,7 @@ async fn a_small_read_runs_on_the_callers_thread_and_a_large_one_on_a_reader_thr
     assert!(inline > 0, "no read ran inline");
 }
 
-/// A read of so many slices, each of which uses this much of its budget, and the threads on which they were read.
+/// Reads this many slices, each with this part of its budget, and returns the threads of the reads.
 async fn reads_in_slices(engine: &Engine, slices: usize, bytes: i64) -> Vec<std::thread::ThreadId> {
     let begin = move || {
         let mut threads = Vec::new();
@@ -50,7 +50,7 @@ async fn a_read_of_some_slices_runs_on_the_callers_thread_and_one_of_many_on_a_r
     let folder = TempDir::new().unwrap();
     let engine = open(&folder).await;
     let here = std::thread::current().id();
-    // A machine that is busy may make any one slice slow.
+    // On a busy machine any single slice may be slow.
     let mut inline = 0;
     for _ in 0..20 {
         let threads = reads_in_slices(&engine, 12, 1_000).await;
@@ -86,20 +86,20 @@ async fn slices_see_one_snapshot_and_yield_to_other_tasks() {
     let counts = counts.unwrap();
     assert!(counts.len() == 16 && counts.iter().all(|count| *count == counts[0]), "{counts:?}");
 
-    // One that is dropped between two slices gives its connection back, with no transaction open.
+    // A read that is dropped between two slices returns its connection without an open transaction.
     for _ in 0..20 {
         let endless = || {
             let mut slices = 0;
             move |_: &Connection, _: &mut ReadBudget| {
                 slices += 1;
-                // A reader that was left with it comes to an end.
+                // A reader thread that took over the read must come to an end.
                 Ok(if slices == 1_000 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
             }
         };
         let mut read = std::pin::pin!(engine.read_in_slices("test.slices", endless));
         assert!(futures_util::poll!(read.as_mut()).is_pending());
     }
-    // Nor does one that is dropped because of a panic elsewhere in its task take its connection along.
+    // A read that is dropped by a panic elsewhere in its task also returns its connection.
     for _ in 0..20 {
         let engine = engine.clone();
         let panics = async move {
@@ -131,7 +131,7 @@ async fn after_a_slow_inline_read_the_next_reads_run_on_reader_threads() {
         std::thread::sleep(Duration::from_millis(5));
         Ok(())
     };
-    // Each connection pauses by itself; a single caller always leases the first.
+    // Each connection pauses independently; a single caller always leases the first.
     engine.read_inline("test.slow", slow).await.unwrap();
     assert_ne!(reads_on(&engine, 1).await, std::thread::current().id());
 }
@@ -175,7 +175,7 @@ async fn a_caller_that_only_makes_inline_reads_lets_other_tasks_run() {
     assert!(beats.load(std::sync::atomic::Ordering::Relaxed) >= 5, "the other task starved");
 }
 
-/// A traversal whose caller awaited something else used to keep the WAL from being truncated.
+/// Regression test: a traversal whose caller awaited another future kept the WAL from being truncated.
 #[tokio::test]
 async fn an_idle_sliced_read_releases_the_wal() {
     let folder = TempDir::new().unwrap();
@@ -207,6 +207,6 @@ async fn an_idle_sliced_read_releases_the_wal() {
     add(engine.clone(), 2).await.unwrap();
     assert!(longest > 64_000_000, "the log never became long: {longest}");
     assert!(longest < 80_000_000, "the log was not cut: {longest}");
-    // Its caller comes back, and is answered as things are by now.
+    // Its caller continues, and gets the current state.
     assert_eq!(rests.await.unwrap(), 2);
 }

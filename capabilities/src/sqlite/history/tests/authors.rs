@@ -1,4 +1,4 @@
-//! Reading by author: how the database goes about it.
+//! Query plans of reads by author.
 
 use super::*;
 

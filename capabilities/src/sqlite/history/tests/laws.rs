@@ -1,4 +1,4 @@
-//! What the calls cost as a thread grows, counted in SQLite's instructions.
+//! The cost of calls as a thread grows, counted in SQLite's instructions.
 
 use super::super::thread::Address;
 use super::super::{read, write};
@@ -8,7 +8,7 @@ use crate::sqlite::tests::Counting;
 
 /// The lengths of the threads.
 const LENGTHS: [u32; 3] = [100, 10_000, 1_000_000];
-/// The window that is read.
+/// The size of the window that is read.
 const WINDOW: usize = 50;
 
 /// The instructions of one call in a thread of each length.
@@ -17,7 +17,7 @@ struct Costs {
     tail: Vec<u64>,
     page: Vec<u64>,
     info: Vec<u64>,
-    /// The same window, found by passing by all messages before it.
+    /// The same window, found by skipping all messages before it.
     passing_by: Vec<u64>,
 }
 
@@ -46,7 +46,7 @@ async fn costs() -> Costs {
     costs
 }
 
-/// Whether the greatest is at most 1.15 times the least.
+/// Returns true if the greatest cost is at most 1.15 times the least.
 fn is_flat(costs: &[u64]) -> bool {
     let (least, most) = (costs.iter().min().unwrap(), costs.iter().max().unwrap());
     *least > 0 && most * 100 <= least * 115
