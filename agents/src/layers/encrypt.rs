@@ -22,14 +22,20 @@ use super::layer::Layer;
 
 /// Encrypts stored data with XChaCha20-Poly1305 under the keys of a [`KeyRing`].
 ///
-/// | contract | sealed | in clear | bound to |
-/// |---|---|---|---|
-/// | history | role, text, tool calls and results, blob references, author, metadata, token count | thread, run, `created_at`, sizes, `Seq` | namespace, run |
-/// | vectors | text | collection, id, **embedding, metadata** | namespace, collection, id |
-/// | graph | properties | ids, types, ends | namespace, id, type, ends |
-/// | blobs | bytes | key, content type, user metadata, size | namespace, key |
-/// | tasks | title, description, metadata, result, label | board, parent, id, status, retries, lease | namespace, board, id |
-/// | key-value | value | bucket, key, revision, time to live, size | namespace, bucket, key |
+/// Each contract encrypts some fields and leaves others plain. The ciphertext is bound to some of the plain
+/// fields:
+///
+/// - history: encrypts role, text, tool calls and results, blob references, author, metadata and token count.
+///   Plain are thread, run, `created_at`, sizes and `Seq`. Bound to namespace and run.
+/// - vectors: encrypts the text. Plain are collection, id, **embedding and metadata**. Bound to namespace,
+///   collection and id.
+/// - graph: encrypts properties. Plain are ids, types and ends. Bound to namespace, id, type and ends.
+/// - blobs: encrypts the bytes. Plain are key, content type, user metadata and size. Bound to namespace and
+///   key.
+/// - tasks: encrypts title, description, metadata, result and label. Plain are board, parent, id, status,
+///   retries and lease. Bound to namespace, board and id.
+/// - key-value: encrypts the value. Plain are bucket, key, revision, time to live and size. Bound to
+///   namespace, bucket and key.
 ///
 /// A ciphertext decrypts only at its own location. If it was moved to another key, truncated or altered, the
 /// error is `Corrupt`. If the ring does not have its key, the error is `PermissionDenied`. Neither is ever
@@ -40,7 +46,7 @@ use super::layer::Layer;
 /// store can therefore move a message within its namespace or restore an old version. An embedding reveals
 /// much of its text; if that is too much, keep the vectors in another store.
 ///
-/// # What still holds, and what not
+/// # Limitations
 ///
 /// Every clause of the contracts holds. Filters on metadata of documents work on the unencrypted metadata.
 /// This layer evaluates filters on properties and on authors of messages, so the inner store also returns the

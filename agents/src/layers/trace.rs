@@ -17,15 +17,15 @@ use super::middleware::{Call, Middleware, Opened};
 /// | `otel.name`, `otel.kind` | `history.append_many`, `client` |
 /// | `db.system.name` | the argument of [`new`](Self::new), such as `postgresql` |
 /// | `db.operation.name` | the method, such as `append_many` |
-/// | `db.collection.name` | the contract, such as `history`; with [`with_names`](Self::with_names) the
-/// collection or bucket, if the call names one |
+/// | `db.collection.name` | the contract, such as `history`, or the collection or bucket (see below) |
 /// | `db.namespace` | only with `with_names`: the namespace |
 /// | `db.response.returned_rows` | the number of items in a returned list or in a stream |
 /// | `error.type`, `otel.status_code` | the kind of the error, and `ERROR` |
 /// | `larder.outcome` | with an error: `not_applied` or `unknown` |
 ///
 /// Stored text, ids and keys never appear in a span. Names of collections, buckets and namespaces may contain
-/// user data, so they appear only after `with_names`. The span of a stream lasts until the stream ends or is
+/// user data, so they appear only after [`with_names`](Self::with_names). Then `db.collection.name` is the
+/// collection or bucket, if the call names one. The span of a stream lasts until the stream ends or is
 /// dropped.
 ///
 /// ```
