@@ -54,7 +54,7 @@ const SPARSE_SHARE: usize = 4;
 /// way when they begin. Long work, and waiting, is done on threads of its own. A writer copies at most the 2 MiB of
 /// embeddings around each row that a search still reads.
 ///
-/// # How a search finds its way
+/// # Search algorithm
 /// Beside each embedding lies a code of one byte a number. From codes follow an upper and a lower bound of each score
 /// (Cauchy and Schwarz over what rounding left out); rows whose upper bound is below the lower bounds of enough others
 /// are left out, and the rest are scored in full. So the answer is that of a full search to the bit, while most of the
