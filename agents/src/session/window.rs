@@ -350,7 +350,7 @@ pub(crate) fn with_tokens(message: ChatMessage, tokens: u64) -> ChatMessage {
 }
 
 /// Returns the newest units of the session's messages that fit into `room`, and all new messages. A unit that
-/// a new message depends on, such as the call that it answers, stays.
+/// a new message depends on, such as the call of a new result, stays.
 fn roll(
     counter: &dyn TokenCounter,
     mut messages: Vec<WindowMessage>,
@@ -372,7 +372,7 @@ fn roll(
     messages.split_off(cut)
 }
 
-/// Checks that each result among the new messages answers a call that the model has seen.
+/// Checks that each new tool result belongs to a call that the model has seen.
 fn check_answers(messages: &[WindowMessage], new: usize) -> Result<()> {
     let calls = |messages: &[WindowMessage]| -> HashSet<String> {
         let calls = messages.iter().flat_map(|message| &message.message.tool_calls);

@@ -10,7 +10,7 @@ use crate::transfer::record::{CollectionRecord, DocumentRecord, Record};
 /// The id of a document that is written for a moment to create an empty collection.
 pub(crate) const PLACEHOLDER: &str = "larder-copy-1:placeholder";
 
-/// Writes the documents of one collection in at most two calls: the new ones, and those that replace others.
+/// Writes the documents of one collection in at most two calls: new documents, and replacements.
 pub(super) async fn write(store: &Arc<dyn VectorStore>, batch: Vec<(Change, Record)>) -> Result<()> {
     let (mut collection, mut empty) = (None, None);
     let (mut new, mut replaced) = (Vec::new(), Vec::new());
