@@ -34,7 +34,9 @@
 //! let turn = workflow.begin_turn().await?;
 //! assert_eq!(turn.system_prompt, "triage");
 //! // The model asks for two transitions in one turn.
-//! let fire = |id, event: &str| ToolCall::new(id, turn.tools[0].name.clone(), format!(r#"{{"event":"{event}"}}"#));
+//! let fire = |id, event: &str| {
+//!     ToolCall::new(id, turn.tools[0].name.clone(), format!(r#"{{"event":"{event}"}}"#))
+//! };
 //! let routed = workflow.on_tool_call(&fire("c1", "Routed")).await?;
 //! let billing = workflow.on_tool_call(&fire("c2", "ToBilling")).await?;
 //! let said = vec![

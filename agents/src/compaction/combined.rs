@@ -22,7 +22,8 @@ const ID: &str = "long_term_memory_id";
 /// ```
 /// use larder_agents::compaction::LongTermMemory;
 ///
-/// let json = r#"{"long_term_memory_id": "neuralyzer", "interaction_threshold_qty": 30, "interaction_keep": 5}"#;
+/// let json =
+///     r#"{"long_term_memory_id": "neuralyzer", "interaction_threshold_qty": 30, "interaction_keep": 5}"#;
 /// let LongTermMemory::Neuralyzer(config) = serde_json::from_str(json).unwrap() else { unreachable!() };
 /// assert_eq!((config.interaction_threshold_qty, config.interaction_threshold_tokens), (30, -1));
 /// ```

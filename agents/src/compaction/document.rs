@@ -27,7 +27,10 @@ const OPERATION: &str = "pipeline.config";
 /// use larder_kernel::Error;
 ///
 /// let config: PipelineConfig = parse_config(
-///     r#"{"pipeline": [{"type": "tool_result_truncation"}, {"type": "sliding_window", "max_messages": 40}]}"#,
+///     r#"{"pipeline": [
+///         {"type": "tool_result_truncation"},
+///         {"type": "sliding_window", "max_messages": 40}
+///     ]}"#,
 /// )?;
 /// let counter: Arc<dyn TokenCounter> = Arc::new(EstimatedTokenCounter);
 /// let no_model = || Err(Error::invalid("example", "pipeline", "no model to summarize with"));

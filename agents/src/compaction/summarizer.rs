@@ -145,7 +145,8 @@ impl SummarizerConfig {
 /// )
 /// .expect("a profile");
 /// let summaries = SummaryStore::new(Arc::new(InMemoryKeyValueStore::new()))?;
-/// let mut maker = SummaryMaker::new(Arc::new(Model), Arc::new(Words), summaries, SummarySettings::default())?;
+/// let mut maker =
+///     SummaryMaker::new(Arc::new(Model), Arc::new(Words), summaries, SummarySettings::default())?;
 /// if let Some(base) = &config.knowledge_base {
 ///     let vectors = Arc::new(InMemoryVectorStore::new());
 ///     maker = maker.with_knowledge_base(KnowledgeBase::new(vectors, base.collection_id.clone()));

@@ -51,7 +51,8 @@ pub fn summary_message(summary: &Summary) -> WindowMessage {
 /// let stored = |seq| StoredMessage { seq: Seq::new(seq), message: ChatMessage::user("Hi").into() }.into();
 /// let mut window = Window { thread: None, messages: vec![stored(1), stored(2), stored(3)] };
 /// let text = "They greeted.".into();
-/// let summary = Summary { up_to: Seq::new(2), text, tokens: 3, messages: 2, strategy: "s".into(), covers: None };
+/// let summary =
+///     Summary { up_to: Seq::new(2), text, tokens: 3, messages: 2, strategy: "s".into(), covers: None };
 /// begin_with_summary(&mut window, &summary);
 /// let origins: Vec<Origin> = window.messages.iter().map(|message| message.origin).collect();
 /// assert_eq!(origins, [Origin::Summary(Seq::new(2)), Origin::Stored(Seq::new(3))]);

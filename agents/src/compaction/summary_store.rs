@@ -61,7 +61,7 @@ struct Record {
 /// let revision = store.put(&thread, None, &summary).await?;
 /// assert_eq!(store.get(&thread).await?.map(|stored| stored.summary), Some(summary.clone()));
 ///
-/// // Whoever has not read it does not overwrite it.
+/// // A writer that has not read this summary cannot overwrite it.
 /// let lost = store.put(&thread, None, &summary).await.unwrap_err();
 /// assert_eq!(lost.kind(), ErrorKind::Conflict);
 /// store.put(&thread, Some(revision), &summary).await?;

@@ -45,7 +45,8 @@ use super::middleware::{Call, Effect, Middleware};
 /// let retry = RetryLayer::new().with_attempts_max(4).with_total_time_max(Duration::from_secs(10));
 /// let history = retry.history(std::sync::Arc::new(InMemoryHistoryProvider::new()));
 /// let once = AppendOptions::default().with_idempotency_key(IdempotencyKey::new("turn-7")?);
-/// history.append_many(&Thread::new("assistant", "session-1")?, vec![ChatMessage::user("Hello")], once).await?;
+/// let thread = Thread::new("assistant", "session-1")?;
+/// history.append_many(&thread, vec![ChatMessage::user("Hello")], once).await?;
 /// # Ok(())
 /// # }
 /// ```

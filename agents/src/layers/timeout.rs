@@ -25,7 +25,8 @@ use super::middleware::{Call, Middleware, Opened};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> larder_kernel::Result<()> {
-/// let history = TimeoutLayer::new(Duration::from_secs(5)).history(std::sync::Arc::new(InMemoryHistoryProvider::new()));
+/// let history = TimeoutLayer::new(Duration::from_secs(5))
+///     .history(std::sync::Arc::new(InMemoryHistoryProvider::new()));
 /// history.append(&Thread::new("assistant", "session-1")?, ChatMessage::user("Hello")).await?;
 /// # Ok(())
 /// # }

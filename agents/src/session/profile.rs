@@ -17,11 +17,13 @@ const TOKENS_MAX: u64 = 1 << 48;
 /// ```
 /// use larder_agents::session::SessionProfile;
 ///
-/// let profile: SessionProfile =
-///     serde_json::from_str(r#"{"type": "rolling_window", "max_tokens": 4096, "summarization_threshold": 3000}"#)?;
+/// let profile: SessionProfile = serde_json::from_str(
+///     r#"{"type": "rolling_window", "max_tokens": 4096, "summarization_threshold": 3000}"#,
+/// )?;
 /// assert_eq!(profile, SessionProfile::default());
 ///
-/// let error = serde_json::from_str::<SessionProfile>(r#"{"type": "rolling_window", "max_tokens": -5}"#).unwrap_err();
+/// let error = serde_json::from_str::<SessionProfile>(r#"{"type": "rolling_window", "max_tokens": -5}"#)
+///     .unwrap_err();
 /// assert!(error.to_string().contains("`max_tokens`"));
 /// # Ok::<(), serde_json::Error>(())
 /// ```

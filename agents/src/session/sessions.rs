@@ -102,7 +102,7 @@ impl fmt::Debug for SessionInfo {
 /// sessions.add_hint(&id, "The user is from Oslo").await?;
 ///
 /// let turn = sessions.begin(&id, InferenceRequest::new([ChatMessage::user("What is 2 + 2?")])).await?;
-/// // The window goes to a model, and the answer into the session.
+/// // Send the window to a model, and store its answer in the session.
 /// turn.complete([ChatMessage::assistant("4")]).await?;
 ///
 /// let turn = sessions.begin(&id, InferenceRequest::new([ChatMessage::user("Times 3?")])).await?;

@@ -48,7 +48,8 @@ const VISITS_COUNTED: usize = 16 * 1024;
 /// ```
 /// use larder_agents::storage::InMemoryGraphStore;
 /// use larder_kernel::{
-///     Entity, EntityId, EntityType, GraphStore, NeighborQuery, Relationship, RelationshipId, RelationshipType,
+///     Entity, EntityId, EntityType, GraphStore, NeighborQuery, Relationship, RelationshipId,
+///     RelationshipType,
 /// };
 ///
 /// # #[tokio::main(flavor = "current_thread")]

@@ -89,7 +89,8 @@ impl Class {
 /// ```
 /// use larder_agents::tokens::{EstimatedTokenCounter, TokenCounter};
 ///
-/// let tokens = EstimatedTokenCounter.count("The weather in Oslo is fine today, and it is likely to stay so.");
+/// let tokens = EstimatedTokenCounter
+///     .count("The weather in Oslo is fine today, and it is likely to stay so.");
 /// assert!((14..=18).contains(&tokens));
 /// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -93,7 +93,8 @@ pub enum CarryFailure {
 /// use larder_agents::workflow::{CarryFailure, CarryForward, Summarizer, WorkflowOptions};
 ///
 /// // `Summarizer::Model` asks a language model instead.
-/// let count = Summarizer::function(|state, _, messages| Ok(format!("{} messages in {state}", messages.len())));
+/// let count =
+///     Summarizer::function(|state, _, messages| Ok(format!("{} messages in {state}", messages.len())));
 /// let carry_forward = CarryForward::new(count).with_on_failure(CarryFailure::Fail).with_states_max(4);
 /// let options = WorkflowOptions::default().with_carry_forward(carry_forward);
 /// # let _ = options;

@@ -113,13 +113,18 @@ impl StateSpec {
 ///
 /// let spec = WorkflowSpec::from_json(
 ///     r#"{"states": {
-///         "intake": {"prompt_task": "greeting", "persistence": "transient", "on_event": {"Escalate": "specialist"}},
+///         "intake": {
+///             "prompt_task": "greeting",
+///             "persistence": "transient",
+///             "on_event": {"Escalate": "specialist"}
+///         },
 ///         "specialist": {"prompt_task": "specialist", "persistence": "persistent"}
 ///     }}"#,
 /// )?;
 /// assert_eq!(spec.initial(), "intake");
 ///
-/// let error = WorkflowSpec::from_json(r#"{"states": {"a": {"prompt_task": "a", "on_event": {"Go": "b"}}}}"#);
+/// let error =
+///     WorkflowSpec::from_json(r#"{"states": {"a": {"prompt_task": "a", "on_event": {"Go": "b"}}}}"#);
 /// assert!(error.unwrap_err().to_string().contains("states.a.on_event.Go"));
 /// # Ok::<(), larder_kernel::Error>(())
 /// ```
