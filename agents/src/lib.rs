@@ -17,9 +17,9 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> larder_kernel::Result<()> {
-//! let place = MemoryBackend::new();
-//! let writer = InMemoryHistoryProvider::open(&place, Namespace::new("tenant-1")?);
-//! let reader = InMemoryHistoryProvider::open(&place, Namespace::new("tenant-1")?);
+//! let backend = MemoryBackend::new();
+//! let writer = InMemoryHistoryProvider::open(&backend, Namespace::new("tenant-1")?);
+//! let reader = InMemoryHistoryProvider::open(&backend, Namespace::new("tenant-1")?);
 //!
 //! let thread = Thread::new("assistant", "session-1")?;
 //! writer.append(&thread, ChatMessage::user("Hello")).await?;

@@ -25,9 +25,9 @@
 //!         "billing": {"prompt_task": "billing", "terminal": true}
 //!     }}"#,
 //! )?;
-//! let place = MemoryBackend::new();
-//! let history = Arc::new(InMemoryHistoryProvider::open(&place, Namespace::new("tenant-1")?));
-//! let state = Arc::new(InMemoryKeyValueStore::open(&place, Namespace::new("tenant-1")?));
+//! let backend = MemoryBackend::new();
+//! let history = Arc::new(InMemoryHistoryProvider::open(&backend, Namespace::new("tenant-1")?));
+//! let state = Arc::new(InMemoryKeyValueStore::open(&backend, Namespace::new("tenant-1")?));
 //! let options = WorkflowOptions::default();
 //! let mut workflow = Workflow::start(history, state, spec, options, "ticket-7").await?;
 //!

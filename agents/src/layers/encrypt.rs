@@ -22,20 +22,22 @@ use super::layer::Layer;
 
 /// Encrypts stored data with XChaCha20-Poly1305 under the keys of a [`KeyRing`].
 ///
-/// Each contract encrypts some fields and leaves others plain. The ciphertext is bound to some of the plain
-/// fields:
+/// Each contract encrypts some fields and leaves others in plaintext. A ciphertext is bound to some of the
+/// plaintext fields:
 ///
-/// - history: encrypts role, text, tool calls and results, blob references, author, metadata and token count.
-///   Plain are thread, run, `created_at`, sizes and `Seq`. Bound to namespace and run.
-/// - vectors: encrypts the text. Plain are collection, id, **embedding and metadata**. Bound to namespace,
-///   collection and id.
-/// - graph: encrypts properties. Plain are ids, types and ends. Bound to namespace, id, type and ends.
-/// - blobs: encrypts the bytes. Plain are key, content type, user metadata and size. Bound to namespace and
-///   key.
-/// - tasks: encrypts title, description, metadata, result and label. Plain are board, parent, id, status,
-///   retries and lease. Bound to namespace, board and id.
-/// - key-value: encrypts the value. Plain are bucket, key, revision, time to live and size. Bound to
-///   namespace, bucket and key.
+/// - history: role, text, tool calls and results, blob references, author, metadata and token count are
+///   encrypted. Thread, run, `created_at`, sizes and `Seq` are plaintext. A message is bound to its namespace
+///   and run.
+/// - vectors: the text is encrypted. Collection, id, **embedding and metadata** are plaintext. A document is
+///   bound to its namespace, collection and id.
+/// - graph: properties are encrypted. Ids, types and ends are plaintext. An item is bound to its namespace,
+///   id, type and ends.
+/// - blobs: the bytes are encrypted. Key, content type, user metadata and size are plaintext. A blob is bound
+///   to its namespace and key.
+/// - tasks: title, description, metadata, result and label are encrypted. Board, parent, id, status, retries
+///   and lease are plaintext. A task is bound to its namespace, board and id.
+/// - key-value: the value is encrypted. Bucket, key, revision, time to live and size are plaintext. A value
+///   is bound to its namespace, bucket and key.
 ///
 /// A ciphertext decrypts only at its own location. If it was moved to another key, truncated or altered, the
 /// error is `Corrupt`. If the ring does not have its key, the error is `PermissionDenied`. Neither is ever

@@ -35,10 +35,10 @@ const DIGEST_BYTES: usize = 24;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> larder_kernel::Result<()> {
-/// let (place, prod) = (MemoryBackend::new(), Namespace::new("prod")?);
+/// let (backend, prod) = (MemoryBackend::new(), Namespace::new("prod")?);
 /// let open = |tenant: &str| -> larder_kernel::Result<Arc<dyn KeyValueStore>> {
 ///     let layer = Tenant::new(tenant)?.enter(&prod)?;
-///     Ok(layer.key_value(Arc::new(InMemoryKeyValueStore::open(&place, layer.behind().clone()))))
+///     Ok(layer.key_value(Arc::new(InMemoryKeyValueStore::open(&backend, layer.behind().clone()))))
 /// };
 /// let (acme, other) = (open("acme")?, open("other")?);
 /// let (bucket, key) = (BucketName::new("state")?, Key::new("cursor")?);

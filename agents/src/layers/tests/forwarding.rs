@@ -141,7 +141,7 @@ impl CypherCapable for Speaking {
     }
 }
 
-/// Returns `true` if a graph implements Cypher exactly if it declares it.
+/// Returns `true` if a graph implements Cypher exactly when it declares it.
 fn keeps_its_word(graph: &dyn GraphStore) -> bool {
     graph.as_cypher().is_some() == graph.capabilities().has(Capability::Cypher)
 }
