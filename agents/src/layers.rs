@@ -1,6 +1,6 @@
 //! Layers: wrappers for any store of any contract.
 //!
-//! | layer | what it adds |
+//! | layer | effect |
 //! |---|---|
 //! | [`TraceLayer`] | a span for each call, with OpenTelemetry's names for databases |
 //! | [`MetricsLayer`] | latency, errors, bytes and calls in flight |

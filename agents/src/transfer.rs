@@ -5,7 +5,7 @@
 //! one page at a time, so memory does not grow with the amount of data. A copy needs no journal: the contents
 //! of the target show the progress of an earlier copy.
 //!
-//! | contract | what moves | what does not |
+//! | contract | copied | not copied |
 //! |---|---|---|
 //! | history | messages, every field, in order | `Seq` numbers, events, idempotency keys, time to live |
 //! | vectors | collections, empty ones too, documents, embeddings bit for bit | |

@@ -12,7 +12,7 @@ use super::middleware::{Call, Middleware, Opened};
 /// Creates a `tracing` span for each call, with the names that OpenTelemetry's conventions define for
 /// database clients.
 ///
-/// | field | what it says |
+/// | field | value |
 /// |---|---|
 /// | `otel.name`, `otel.kind` | `history.append_many`, `client` |
 /// | `db.system.name` | the argument of [`new`](Self::new), such as `postgresql` |
