@@ -35,7 +35,9 @@ impl Sessions {
     /// )?
     /// .configured(
     ///     r#"{"profile": {
-    ///         "short_term_memory_strategy": [{"memory_strategy_id": "max_tokens", "memory_max_tokens": 8000}],
+    ///         "short_term_memory_strategy": [
+    ///             {"memory_strategy_id": "max_tokens", "memory_max_tokens": 8000}
+    ///         ],
     ///         "long_term_memory_strategy": [
     ///             {"long_term_memory_id": "neuralyzer", "interaction_threshold_qty": 30}
     ///         ],
