@@ -1,4 +1,4 @@
-//! Strategies that make a conversation fit.
+//! Strategies that shorten a conversation until it fits the model's context window.
 
 mod agent;
 mod answers;

@@ -1,8 +1,8 @@
-//! From a stored conversation to what the model reads.
+//! Windows: the part of a stored conversation that the model reads.
 //!
-//! A [`ContextConfig`] says where the conversation lies, which strategies make it fit, how long a run's messages are
-//! kept and what an agent may see of it; an [`AgentContext`] does it. [`memory`] has the part that agents which share a
-//! session differ in.
+//! A [`ContextConfig`] sets the history of the conversation, the strategies that shorten it, the retention of
+//! a run's messages and the memory that an agent may see. An [`AgentContext`] applies it. The module
+//! [`memory`] has the settings in which agents that share a session differ.
 
 mod agent_context;
 mod config;

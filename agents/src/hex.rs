@@ -1,8 +1,8 @@
-//! Bytes in hexadecimal.
+//! Hexadecimal encoding.
 
 use std::fmt::Write as _;
 
-/// The bytes in hexadecimal, lower case.
+/// Returns the bytes in lowercase hexadecimal.
 #[must_use]
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {

@@ -1,19 +1,19 @@
-//! Layers: what can be put around any store of any contract.
+//! Layers: wrappers for any store of any contract.
 //!
-//! | layer | what it adds |
+//! | layer | effect |
 //! |---|---|
 //! | [`TraceLayer`] | a span for each call, with OpenTelemetry's names for databases |
-//! | [`MetricsLayer`] | latency, errors, bytes and calls under way |
-//! | [`RetryLayer`] | another attempt, where a second one has no second effect |
-//! | [`TimeoutLayer`] | an end to waiting |
-//! | [`ConcurrencyLimitLayer`] | a bound on calls at once, and on those that wait |
-//! | [`BlobCacheLayer`] | the bytes of blobs from memory, as long as they are still the blob's |
-//! | [`TenantLayer`] | namespaces of a tenant's own in a place that several share |
-//! | `EncryptionLayer` | what is stored is encrypted; with the feature `encryption` |
+//! | [`MetricsLayer`] | latency, errors, bytes and calls in flight |
+//! | [`RetryLayer`] | retries, if a second attempt has no second effect |
+//! | [`TimeoutLayer`] | a time limit |
+//! | [`ConcurrencyLimitLayer`] | a limit on concurrent calls and on waiting calls |
+//! | [`BlobCacheLayer`] | blobs from memory, while they are unchanged in the store |
+//! | [`TenantLayer`] | separate namespaces for each tenant of a shared backend |
+//! | `EncryptionLayer` | encryption of stored data; needs the feature `encryption` |
 //!
-//! A [`Layer`] wraps a store in a store of the same contract, so layers compose, and [`Layers`] holds a stack of them.
-//! What is wrapped passes the conformance suite as a backend of its own; a test of `larder-cli` runs it over each
-//! layer and over all of them together.
+//! A [`Layer`] wraps a store in a store of the same contract, so layers compose. [`Layers`] holds a stack of
+//! them. A wrapped store passes the conformance suite like any backend; a test of `larder-cli` runs the suite
+//! over each layer and over all of them together.
 
 mod answer;
 mod cache;

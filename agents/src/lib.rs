@@ -1,14 +1,15 @@
-//! In-memory stores, and what is built on the contracts of `larder-kernel`.
+//! In-memory stores, and agent features on top of the contracts of `larder-kernel`.
 //!
-//! - [`storage`] holds the contracts in memory: for tests, for programs whose data need not last, and as the reference
-//!   that every other backend is measured by.
-//! - [`session`] keeps conversations with a system prompt, hints and a profile of what the model sees of them.
-//! - [`scope`] says which agent is at work, so that code far from the caller finds the right board.
-//! - [`transfer`] moves what stores hold from one backend to another, or into a file.
-//! - [`workflow`] moves a conversation through states, resumable by id.
+//! - [`storage`] implements the contracts in memory: for tests, for programs with temporary data, and as the
+//!   reference for every other backend.
+//! - [`session`] keeps conversations with a system prompt, hints and a profile that limits the part the model
+//!   sees.
+//! - [`scope`] identifies the current agent, so that code far from the caller finds the right board.
+//! - [`transfer`] copies stored data from one backend to another, or into a file.
+//! - [`workflow`] moves a conversation through states and can be resumed by id.
 //!
-//! [`storage`], [`layers`] and [`transfer`] are always built; the rest, with context windows, compaction, token counters
-//! and models, needs the feature `toolkit`.
+//! [`storage`], [`layers`] and [`transfer`] are always built. The other modules, with context windows,
+//! compaction, token counters and models, need the feature `toolkit`.
 //!
 //! ```
 //! use larder_agents::{InMemoryHistoryProvider, MemoryBackend};
@@ -16,9 +17,9 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> larder_kernel::Result<()> {
-//! let place = MemoryBackend::new();
-//! let writer = InMemoryHistoryProvider::open(&place, Namespace::new("tenant-1")?);
-//! let reader = InMemoryHistoryProvider::open(&place, Namespace::new("tenant-1")?);
+//! let backend = MemoryBackend::new();
+//! let writer = InMemoryHistoryProvider::open(&backend, Namespace::new("tenant-1")?);
+//! let reader = InMemoryHistoryProvider::open(&backend, Namespace::new("tenant-1")?);
 //!
 //! let thread = Thread::new("assistant", "session-1")?;
 //! writer.append(&thread, ChatMessage::user("Hello")).await?;
@@ -63,7 +64,7 @@ pub use storage::{
 #[cfg(feature = "toolkit")]
 pub use workflow::{Workflow, WorkflowOptions, WorkflowSpec};
 
-/// The page on the registry; what it shows compiles.
+/// The registry page, whose examples compile.
 #[cfg(all(doctest, feature = "toolkit"))]
 #[doc = include_str!("../README.md")]
 mod readme {}

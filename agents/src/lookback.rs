@@ -1,10 +1,10 @@
-//! How far back a window has read, against how far it needs to.
+//! Progress of a backward read toward its reach.
 
 use larder_kernel::{ChatMessage, Origin, Reach, check};
 
 use crate::tokens::{TokenCounter, tokens_of};
 
-/// What was read so far, in the measure of a reach.
+/// The amount read so far, in the units of a reach.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Lookback {
     stored: usize,
@@ -12,7 +12,7 @@ pub(crate) struct Lookback {
 }
 
 impl Lookback {
-    /// Takes in one message more.
+    /// Adds one message.
     pub(crate) fn add(
         &mut self,
         reach: Reach,
@@ -29,8 +29,8 @@ impl Lookback {
         self.size = self.size.saturating_add(size);
     }
 
-    /// Whether what was read is enough. A size is reached with the first message beyond it, so that whoever cuts sees
-    /// what does not fit.
+    /// Returns `true` if enough was read. A size is reached with the first message beyond it, so that the
+    /// strategy sees a message that does not fit.
     pub(crate) fn is_enough(self, reach: Reach) -> bool {
         match reach {
             Reach::Messages(messages) => self.stored >= messages,
@@ -39,7 +39,7 @@ impl Lookback {
         }
     }
 
-    /// How many stored messages are still needed; `None` where that is not known before they are read.
+    /// Returns the number of messages still needed, or `None` if it is unknown before they are read.
     pub(crate) fn missing(self, reach: Reach) -> Option<usize> {
         match reach {
             Reach::Messages(messages) => Some(messages.saturating_sub(self.stored)),

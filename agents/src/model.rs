@@ -1,4 +1,4 @@
-//! Models over the wire.
+//! Language models and embedders over HTTP.
 
 #[cfg(feature = "http")]
 mod openai;
@@ -12,10 +12,10 @@ pub use openai::{
 #[cfg(feature = "test-server")]
 pub use test_server::{ScriptedModelServer, ScriptedReply, ScriptedRequest};
 
-/// The key in a message's metadata that says why a model stopped early: `"length"` where its answer was cut off.
+/// The metadata key for the reason that a model stopped early: `"length"` if its answer was cut off.
 pub const FINISH_REASON: &str = "finish_reason";
 
-/// Whether a model's answer was cut off at its limit.
+/// Returns `true` if a model's answer was cut off at its limit.
 #[must_use]
 pub fn is_cut_off(message: &larder_kernel::ChatMessage) -> bool {
     message.metadata.get(FINISH_REASON).and_then(serde_json::Value::as_str) == Some("length")

@@ -1,4 +1,4 @@
-//! Who is at work: the identity that travels with a task of the runtime (RAVI-18).
+//! The identity of the current agent, which travels with an async task.
 
 use std::fmt;
 use std::future::Future;
@@ -6,16 +6,17 @@ use std::future::Future;
 use larder_kernel::{AgentId, BoardId, ConversationId};
 use tokio::task::JoinHandle;
 
-/// What stands in a board's address for what no scope names.
+/// The part of a board's address that replaces an unset value.
 const UNNAMED: &str = "default";
 
 tokio::task_local! {
     static SCOPE: AgentScope;
 }
 
-/// The agent at work, its conversation, its label and the agent it works for.
+/// The current agent, its conversation, its label and its parent agent.
 ///
-/// A scope holds for a future and everything that it awaits. `tokio::spawn` does not carry it on; [`spawn`] does.
+/// A scope applies to a future and everything that it awaits. `tokio::spawn` does not pass it on; [`spawn`]
+/// does.
 ///
 /// ```
 /// use larder_agents::scope::{self, AgentScope};
@@ -41,47 +42,47 @@ pub struct AgentScope {
 }
 
 impl AgentScope {
-    /// A scope that names nothing.
+    /// Creates an empty scope.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The scope that holds here, or one that names nothing.
+    /// Returns the current scope, or an empty one.
     #[must_use]
     pub fn current() -> Self {
         SCOPE.try_with(Self::clone).unwrap_or_default()
     }
 
-    /// Names the conversation.
+    /// Sets the conversation.
     #[must_use]
     pub fn with_conversation(mut self, conversation: ConversationId) -> Self {
         self.conversation = Some(conversation);
         self
     }
 
-    /// Names the agent.
+    /// Sets the agent.
     #[must_use]
     pub fn with_agent(mut self, agent: AgentId) -> Self {
         self.agent = Some(agent);
         self
     }
 
-    /// Gives the agent a name for people.
+    /// Sets the display name of the agent.
     #[must_use]
     pub fn with_label(mut self, label: impl Into<String>) -> Self {
         self.label = Some(label.into());
         self
     }
 
-    /// Names the agent that this one works for.
+    /// Sets the parent agent.
     #[must_use]
     pub fn with_parent(mut self, parent: AgentId) -> Self {
         self.parent = Some(parent);
         self
     }
 
-    /// The scope of an agent that works for this one, in the same conversation.
+    /// Creates the scope of an agent that works for this one, in the same conversation.
     #[must_use]
     pub fn child(&self, agent: AgentId) -> Self {
         Self {
@@ -92,31 +93,31 @@ impl AgentScope {
         }
     }
 
-    /// The conversation.
+    /// Returns the conversation.
     #[must_use]
     pub fn conversation(&self) -> Option<&ConversationId> {
         self.conversation.as_ref()
     }
 
-    /// The agent.
+    /// Returns the agent.
     #[must_use]
     pub fn agent(&self) -> Option<&AgentId> {
         self.agent.as_ref()
     }
 
-    /// The agent's name for people.
+    /// Returns the display name of the agent.
     #[must_use]
     pub fn label(&self) -> Option<&str> {
         self.label.as_deref()
     }
 
-    /// The agent that this one works for.
+    /// Returns the parent agent.
     #[must_use]
     pub fn parent(&self) -> Option<&AgentId> {
         self.parent.as_ref()
     }
 
-    /// The board of the agent in its conversation; `default` stands for each of the two that is not named.
+    /// Returns the board of the agent in its conversation. If either is unset, `default` is used for it.
     #[must_use]
     pub fn board(&self) -> BoardId {
         let conversation = self.conversation.clone().unwrap_or_else(|| named(ConversationId::new));
@@ -134,13 +135,14 @@ fn named<T>(make: impl FnOnce(&'static str) -> larder_kernel::Result<T>) -> T {
     make(UNNAMED).unwrap_or_else(|_| unreachable!("`default` is within the limits of an id"))
 }
 
-/// The scope that holds here, or one that names nothing.
+/// Returns the current scope, or an empty one.
 #[must_use]
 pub fn current() -> AgentScope {
     AgentScope::current()
 }
 
-/// The board of the agent at work; outside any scope, the board `default` of the conversation `default`.
+/// Returns the board of the current agent. Outside any scope it is the board `default` of the conversation
+/// `default`.
 #[must_use]
 pub fn current_board() -> BoardId {
     AgentScope::current().board()
@@ -149,7 +151,7 @@ pub fn current_board() -> BoardId {
 /// Spawns a future that keeps the scope of the caller.
 ///
 /// # Panics
-/// Outside a tokio runtime, as `tokio::spawn` does.
+/// Panics outside a tokio runtime, like `tokio::spawn`.
 pub fn spawn<F>(future: F) -> JoinHandle<F::Output>
 where
     F: Future + Send + 'static,
@@ -160,7 +162,7 @@ where
 
 impl fmt::Debug for AgentScope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Which parts are named, not how: a scope stands in logs beside the stores.
+        // Shows which parts are set, but not their values: a scope appears in logs together with the stores.
         f.debug_struct("AgentScope")
             .field("conversation", &self.conversation.is_some())
             .field("agent", &self.agent.is_some())

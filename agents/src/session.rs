@@ -1,12 +1,13 @@
-//! Sessions: conversations with a system prompt, hints and a profile that says how much of them the model sees.
+//! Sessions: conversations with a system prompt, hints and a profile that limits the part of them that the
+//! model sees.
 //!
-//! [`Sessions`] runs on any history and any key-value store. [`Sessions::begin`] makes the window for one inference:
-//! the system prompt, the summary, the hints, the newest messages that fit, and the new messages.
-//! [`Inference::complete`] stores what was said, in one step, as [`Persistence`] asks.
+//! [`Sessions`] works with any history and any key-value store. [`Sessions::begin`] makes the window for one
+//! inference: the system prompt, the summary, the hints, the newest messages that fit, and the new messages.
+//! [`Inference::complete`] stores the new messages in one step, as [`Persistence`] defines.
 //!
-//! The stored messages are never changed by making a window. [`MemoryConfig`] reads the memory settings of an agent
-//! from JSON. Numbers for dashboards and alerts go to the recorder of the `metrics` crate; see [`SessionStats`],
-//! [`SessionThresholds`] and [`metrics`].
+//! Making a window never changes the stored messages. [`MemoryConfig`] reads the memory settings of an agent
+//! from JSON. The recorder of the `metrics` crate receives numbers for dashboards and alerts; see
+//! [`SessionStats`], [`SessionThresholds`] and [`metrics`].
 
 mod completion;
 mod config;

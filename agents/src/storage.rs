@@ -1,6 +1,6 @@
-//! The storage contracts in memory.
+//! In-memory implementations of the storage contracts.
 //!
-//! Stores live in a [`MemoryBackend`]; `new` makes a store in a backend of its own.
+//! Stores are opened in a [`MemoryBackend`]. `new` creates a store in a new backend.
 
 mod backend;
 mod blob;

@@ -1,4 +1,4 @@
-//! How long a text is for a model.
+//! Token counts of texts.
 
 mod estimate;
 #[cfg(feature = "huggingface")]
@@ -19,19 +19,19 @@ pub use tiktoken::TiktokenCounter;
 
 use larder_kernel::ChatMessage;
 
-/// Counts tokens.
+/// A counter of tokens.
 ///
-/// A message is counted once, when it is appended, and carries its
-/// [`token_count`](larder_kernel::ChatMessage::token_count) from then on.
+/// A message is counted once, when it is appended. From then on it carries its
+/// [`token_count`](larder_kernel::ChatMessage::token_count).
 pub trait TokenCounter: fmt::Debug + Send + Sync + 'static {
-    /// The name of the encoding, for logs and explanations.
+    /// Returns the name of the encoding, for logs and explanations.
     fn name(&self) -> &str;
 
-    /// The tokens of a text.
+    /// Returns the number of tokens in a text.
     fn count(&self, text: &str) -> u64;
 
-    /// The tokens of a message as it stands: its text, its tool calls and its tool results. What it carries as its
-    /// count is not looked at.
+    /// Counts the tokens of a message's current content: its text, its tool calls and its tool results.
+    /// Ignores the count that the message carries.
     fn count_message(&self, message: &ChatMessage) -> u64 {
         let calls =
             message.tool_calls.iter().map(|call| self.count(&call.name) + self.count(&call.arguments));
@@ -40,13 +40,13 @@ pub trait TokenCounter: fmt::Debug + Send + Sync + 'static {
     }
 }
 
-/// The tokens of a message: what it carries, or else counted now.
+/// Returns the token count that a message carries, or counts its tokens.
 pub fn tokens_of(counter: &dyn TokenCounter, message: &ChatMessage) -> u64 {
     message.token_count.map_or_else(|| counter.count_message(message), u64::from)
 }
 
-/// The best counter there is for a model: exact where its encoding is published and the feature `tiktoken` is on, else an
-/// [estimate](EstimatedTokenCounter).
+/// Returns the best available counter for a model. It is exact if the model's encoding is published and the
+/// feature `tiktoken` is enabled, otherwise an [estimate](EstimatedTokenCounter).
 #[must_use]
 pub fn counter_for(model: &str) -> Arc<dyn TokenCounter> {
     #[cfg(feature = "tiktoken")]
@@ -57,7 +57,8 @@ pub fn counter_for(model: &str) -> Arc<dyn TokenCounter> {
     Arc::new(EstimatedTokenCounter)
 }
 
-/// The message with its count of tokens, where it has none (a count that is too large for the field is the largest).
+/// Sets a message's token count if it has none. A count that exceeds the field is stored as the field's
+/// largest value.
 #[must_use]
 pub fn with_tokens(counter: &dyn TokenCounter, mut message: ChatMessage) -> ChatMessage {
     if message.token_count.is_none() {

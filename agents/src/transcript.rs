@@ -1,4 +1,5 @@
-//! Transcripts: conversations as files of lines, one JSON object a message, in the shape that chat models made common.
+//! Transcripts: conversations as files with one JSON object per message and line, in the common format of
+//! chat models.
 //!
 //! ```text
 //! {"role": "user", "content": "What is the weather in Oslo?", "lang": "en"}
@@ -7,20 +8,23 @@
 //! {"role": "tool", "tool_call_id": "c1", "content": "Snow, -3 °C"}
 //! ```
 //!
-//! [`parse_line`] makes a message of a line and [`to_lines`] the line of a message, so that no field is lost: what a
-//! message has no place for is kept in its metadata. A field whose value metadata returns as it was written lies there
-//! under its own name, to be read and filtered by; what a backend may write another way (`1e16`, `-0.0`, NUL, integers
-//! of more than 64 bits) and what tells `null` from no `content` lies under [`RECORD`], as text.
+//! [`parse_line`] converts a line into a message, and [`to_lines`] converts a message into lines, without
+//! losing a field. Data without a field in the message is kept in its metadata.
+//!
+//! If every backend returns a value unchanged, it is stored under its own name, where you can read it and
+//! filter by it. Other values are stored as text under [`RECORD`]: values that a backend may write
+//! differently (`1e16`, `-0.0`, NUL, integers of more than 64 bits), and the difference between `null` and a
+//! missing `content`.
 //!
 //! | in the line | in the message |
 //! |---|---|
 //! | `role`: `system`, `developer`, `user`, `assistant`, `tool` | `role`; `developer` is `System` |
-//! | `content`: text, `null`, or a list of parts | `text`: the parts' texts, one below the other |
+//! | `content`: text, `null`, or a list of parts | `text`: the texts of the parts, joined by line breaks |
 //! | `content` of a `tool` | the content of its one tool result |
-//! | `tool_call_id` of a `tool` | `call_id` of the result; it must be there |
-//! | `is_error: true` of a `tool` | `is_error` of the result, besides metadata |
+//! | `tool_call_id` of a `tool` | `call_id` of the result; required |
+//! | `is_error: true` of a `tool` | `is_error` of the result, in addition to metadata |
 //! | `tool_calls` of an `assistant` | `tool_calls` |
-//! | [`ENVELOPE`] | author, run, blobs, time of writing and tokens of a message that came from no line |
+//! | [`ENVELOPE`] | author, run, blobs, time of writing and tokens of a message not read from a line |
 //! | any other field | metadata |
 
 mod calls;
@@ -41,9 +45,9 @@ use record::Record;
 
 const PARSE: &str = "transcript.parse";
 
-/// The key of a message's metadata under which lies what a line had besides.
+/// The metadata key for the data of a line that has no field in the message.
 pub const RECORD: &str = "larder.line";
-/// The field of a line for what the common shape has no field for.
+/// The field of a line for data that the common format has no field for.
 pub const ENVELOPE: &str = "larder";
 
 const ROLE: &str = "role";
@@ -51,7 +55,7 @@ const CALLS: &str = "tool_calls";
 const CALL_ID: &str = "tool_call_id";
 const DEVELOPER: &str = "developer";
 
-/// Makes a message of a line.
+/// Converts a line into a message.
 ///
 /// ```
 /// use larder_agents::transcript::{parse_line, to_lines};
@@ -67,8 +71,8 @@ const DEVELOPER: &str = "developer";
 /// ```
 ///
 /// # Errors
-/// `InvalidInput` naming the field, for a line that is no message, or one that no store takes: over 4 MiB, or with more
-/// than 64 KiB of what goes to metadata. Nothing of the line is quoted.
+/// `InvalidInput` with the field, for a line that is not a message or that no store accepts: over 4 MiB, or
+/// with more than 64 KiB of metadata. The error quotes nothing of the line.
 pub fn parse_line(line: &str) -> Result<ChatMessage> {
     let mut fields = Fields::parse(line, "line")?;
     if let Some(envelope) = Envelope::take(&mut fields)
@@ -77,7 +81,7 @@ pub fn parse_line(line: &str) -> Result<ChatMessage> {
     {
         return Ok(message);
     }
-    // A field of that name that is no envelope of ours is somebody else's.
+    // A field of that name that is not a valid envelope belongs to another program.
     message(Fields::parse(line, "line")?, None)
 }
 
@@ -141,7 +145,7 @@ fn role(fields: &mut Fields, record: &mut Record) -> Result<Role> {
     }
 }
 
-/// Only what calls a tool, refuses or speaks otherwise says nothing.
+/// Only a message with tool calls, a refusal or other output may have no content.
 fn check_content(role: Role, content: &Content, fields: &Fields) -> Result<()> {
     let otherwise = [CALLS, "function_call", "refusal", "audio"];
     let missing = matches!(content, Content::Absent);
@@ -151,7 +155,7 @@ fn check_content(role: Role, content: &Content, fields: &Fields) -> Result<()> {
     Ok(())
 }
 
-/// Puts the fields where they come back from as they were written.
+/// Stores each field where every backend returns it unchanged.
 fn keep(fields: Fields, metadata: &mut Metadata, record: &mut Record, numbers: bool) -> Result<()> {
     for (name, written) in fields {
         let value: Value = serde_json::from_str(written.get())
@@ -166,13 +170,14 @@ fn keep(fields: Fields, metadata: &mut Metadata, record: &mut Record, numbers: b
     Ok(())
 }
 
-/// Writes a message as a line; as several where it has several tool results, as the common shape has one a message.
+/// Converts a message into a line. A message with several tool results becomes several lines, because the
+/// common format has one result per message.
 ///
-/// The same message is the same text, whichever backend returned it. Fields come in a fixed order: `role`, `content`,
-/// `tool_calls`, `tool_call_id`, then the others by name.
+/// The same message gives the same text, regardless of the backend that returned it. The order of the fields
+/// is fixed: `role`, `content`, `tool_calls`, `tool_call_id`, then the others by name.
 ///
 /// # Errors
-/// `InvalidInput` where metadata cannot be written as JSON, which no stored message causes.
+/// `InvalidInput` if metadata cannot be written as JSON, which cannot happen for a stored message.
 pub fn to_lines(message: &ChatMessage) -> Result<Vec<String>> {
     let (record, metadata) = Record::split(&message.metadata);
     let native = record.as_ref().is_none_or(|record| record.envelope);

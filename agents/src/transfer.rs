@@ -1,23 +1,27 @@
-//! Moving data between any two backends, through the contracts alone.
+//! Copies of data between any two backends, through the contracts alone.
 //!
-//! [`copy`] fills the stores of one [`StoreSet`](larder_kernel::StoreSet) with what a [`Source`] holds: other stores, or an [`Archive`] that [`dump`]
-//! wrote. Both sides are read contract by contract in the contract's own order, a page at a time, so memory does not grow
-//! with what is moved. There is no journal: what the target holds says how far an earlier copy came.
+//! [`copy`] fills the stores of one [`StoreSet`](larder_kernel::StoreSet) from a [`Source`]: other stores, or
+//! an [`Archive`] that [`dump`] wrote. Both sides are read contract by contract in the contract's own order,
+//! one page at a time, so memory does not grow with the amount of data. A copy needs no journal: the contents
+//! of the target show the progress of an earlier copy.
 //!
-//! | contract | what moves | what does not |
+//! | contract | copied | not copied |
 //! |---|---|---|
-//! | history | messages, every field, in order | `Seq` numbers, events, idempotency keys; the time to live of a thread, which the contract does not tell |
+//! | history | messages, every field, in order | `Seq` numbers, events, idempotency keys, time to live |
 //! | vectors | collections, empty ones too, documents, embeddings bit for bit | |
 //! | graph | entities, relationships | |
 //! | blobs | bytes, media type, user metadata | `ETag`, time of writing |
-//! | tasks | boards, tasks in their order, status, retries, result | positions, revisions; leases: a task that a worker holds arrives planned, free to be claimed, because its token means nothing elsewhere |
-//! | key-value | values; the instant of expiry, as far as clocks agree | revisions, deletions |
+//! | tasks | boards, tasks in order, status, retries, result | positions, revisions, leases |
+//! | key-value | values; the time of expiry, as far as clocks agree | revisions, deletions |
 //!
-//! Numbers that a store assigns are the target's own, so readers and watchers begin anew there. Reading a thread counts as
-//! a use, which prolongs a time to live that use prolongs. Two places are compared by the [`Digest`] of a scan, in which
-//! numbers of metadata count by value and an expiry only by being there.
+//! The time to live of a thread is not copied, because the contract does not expose it. A task that a worker
+//! holds arrives as planned and can be claimed, because its lease token has no meaning in the target.
 //!
-//! Nobody else should write meanwhile. Who does makes the two sides differ, and the copy says so.
+//! The target assigns its own numbers, so readers and watchers must start again there. Reading a thread
+//! counts as a use, which extends a time to live that use extends. Two backends are compared by the
+//! [`Digest`] of a scan. It compares numbers in metadata by value, and of an expiry only its presence.
+//!
+//! No other writer should be active during a copy. If one is, the two sides differ, and the copy reports it.
 //!
 //! ```
 //! use std::sync::Arc;

@@ -1,13 +1,13 @@
-//! Workflows: conversations that move through states (PK-7 to PK-11).
+//! Workflows: conversations that move through states.
 //!
-//! A [`WorkflowSpec`] says which states there are and which events lead from one to another; it is written as JSON. A
-//! [`Workflow`] is one run of it: a current state, the history of its transitions, and a conversation per state. The
-//! run lives in a [`KeyValueStore`](larder_kernel::KeyValueStore) under its id, so that any process can
-//! [resume](Workflow::resume) it, and the conversations live in a
+//! A [`WorkflowSpec`] defines the states and the events that lead from one to another; it is written as JSON.
+//! A [`Workflow`] is one run of it: a current state, the history of its transitions, and a conversation per
+//! state. The run is stored in a [`KeyValueStore`](larder_kernel::KeyValueStore) under its id, so that any
+//! process can [resume](Workflow::resume) it. The conversations are stored in a
 //! [`HistoryProvider`](larder_kernel::HistoryProvider).
 //!
-//! A turn is [`begin_turn`](Workflow::begin_turn), the model's calls through [`on_tool_call`](Workflow::on_tool_call),
-//! and [`end_turn`](Workflow::end_turn):
+//! A turn consists of [`begin_turn`](Workflow::begin_turn), the model's calls through
+//! [`on_tool_call`](Workflow::on_tool_call), and [`end_turn`](Workflow::end_turn):
 //!
 //! ```
 //! use std::sync::Arc;
@@ -25,16 +25,18 @@
 //!         "billing": {"prompt_task": "billing", "terminal": true}
 //!     }}"#,
 //! )?;
-//! let place = MemoryBackend::new();
-//! let history = Arc::new(InMemoryHistoryProvider::open(&place, Namespace::new("tenant-1")?));
-//! let state = Arc::new(InMemoryKeyValueStore::open(&place, Namespace::new("tenant-1")?));
+//! let backend = MemoryBackend::new();
+//! let history = Arc::new(InMemoryHistoryProvider::open(&backend, Namespace::new("tenant-1")?));
+//! let state = Arc::new(InMemoryKeyValueStore::open(&backend, Namespace::new("tenant-1")?));
 //! let options = WorkflowOptions::default();
 //! let mut workflow = Workflow::start(history, state, spec, options, "ticket-7").await?;
 //!
 //! let turn = workflow.begin_turn().await?;
 //! assert_eq!(turn.system_prompt, "triage");
 //! // The model asks for two transitions in one turn.
-//! let fire = |id, event: &str| ToolCall::new(id, turn.tools[0].name.clone(), format!(r#"{{"event":"{event}"}}"#));
+//! let fire = |id, event: &str| {
+//!     ToolCall::new(id, turn.tools[0].name.clone(), format!(r#"{{"event":"{event}"}}"#))
+//! };
 //! let routed = workflow.on_tool_call(&fire("c1", "Routed")).await?;
 //! let billing = workflow.on_tool_call(&fire("c2", "ToBilling")).await?;
 //! let said = vec![
@@ -53,28 +55,31 @@
 //! # }
 //! ```
 //!
-//! # Where a workflow keeps things
+//! # Storage
 //!
-//! The bucket `larder.workflows` holds one JSON document for each run, written under compare-and-set: of two workers
-//! that move one run, one succeeds and the other gets `Conflict`. A persistent state's conversation is the thread
-//! of agent `larder.workflow/ID` and session `p/STATE`; [`Workflow::thread`] tells it. A transient state's
-//! conversation begins anew at each entry: by default it is kept in the handle alone and never written, see
-//! [`TransientConversations`].
+//! The bucket `larder.workflows` holds one JSON document for each run, written by compare-and-set. If two
+//! workers move one run, one succeeds and the other gets `Conflict`.
 //!
-//! # Who holds control
+//! The conversation of a persistent state is the thread of agent `larder.workflow/ID` and session `p/STATE`;
+//! [`Workflow::thread`] returns it. The conversation of a transient state begins empty at each entry. By
+//! default it is kept only in the handle and never written; see [`TransientConversations`].
 //!
-//! The state that a transition leads to decides. Into a state with `control: user` the transition is decided in the
-//! turn and committed at its end, together with the turn's messages. Into a state with `control: agent` it is
-//! committed at once, and the agent goes on: the result of the tool call tells it the new state's task and events.
-//! Meanwhile the system prompt and the conversation stay those of the state in which the chain began, the anchor, until
-//! a user-controlled or a terminal state is reached; a chain that a crash or the turn's end cut short stays anchored
-//! too.
+//! # Control
+//!
+//! The target state of a transition determines the time of its commit. With `control: user` the transition is
+//! decided in the turn and committed at its end, together with the turn's messages. With `control: agent` it
+//! is committed immediately and the agent continues: the result of the tool call contains the new state's
+//! task and events.
+//!
+//! Until a user-controlled or terminal state is reached, the system prompt and the conversation stay those of
+//! the state in which the chain began, the anchor. A chain that was interrupted by a crash or by the end of
+//! the turn stays anchored too.
 //!
 //! # After a crash
 //!
-//! Committed transitions stay; a transition that waited for the end of its turn is gone with the turn, whose messages
-//! nobody stored either. What `end_turn` does is decided by one write: once that is done, messages that were still on
-//! their way to the history are written by whoever touches the workflow next.
+//! Committed transitions are permanent. A transition that waits for the end of its turn is lost with the
+//! turn, whose messages are not stored either. A single write decides the effect of `end_turn`. After it, the
+//! next worker that uses the workflow writes any messages that are not yet in the history.
 
 mod carry;
 mod fork;

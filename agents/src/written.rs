@@ -1,18 +1,18 @@
-//! Settings as documents write them: one reader for all of them.
+//! A common reader for settings in documents.
 
 use larder_kernel::{Error, Result};
 use serde::Deserializer;
 use serde::de::{DeserializeOwned, Error as _};
 use serde_json::{Map, Number, Value};
 
-/// Numbers beyond this are not exact as floats.
+/// Larger numbers are not exact as floats.
 const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
 
-/// Reads the settings of one strategy from the fields beside its name. A field that is `null` is left out, and `20.0` is
-/// 20.
+/// Reads the settings of one strategy from the fields next to its name. A field that is `null` is ignored,
+/// and `20.0` is read as 20.
 ///
 /// # Errors
-/// `InvalidInput` naming `field`, with the name of the setting in its message; what `check` refuses.
+/// `InvalidInput` with `field`, and the name of the setting in its message. The errors of `check`.
 pub(crate) fn settings<T: DeserializeOwned>(
     operation: &'static str,
     field: &'static str,
@@ -31,10 +31,10 @@ pub(crate) fn settings<T: DeserializeOwned>(
     Ok(read)
 }
 
-/// The name of a strategy, taken out of its fields.
+/// Removes the name of a strategy from its fields and returns it.
 ///
 /// # Errors
-/// `InvalidInput` naming `field` where it is missing or no text.
+/// `InvalidInput` with `field` if it is missing or not a string.
 pub(crate) fn take_name(
     operation: &'static str,
     field: &'static str,
@@ -47,7 +47,7 @@ pub(crate) fn take_name(
     }
 }
 
-/// A field that holds a whole number may be written as a float, such as `20.0`.
+/// Reads a whole number that may be written as a float, such as `20.0`.
 pub(crate) fn whole<'de, D: Deserializer<'de>, T: DeserializeOwned>(
     deserializer: D,
 ) -> std::result::Result<T, D::Error> {
@@ -69,7 +69,7 @@ fn with_whole_numbers(value: Value) -> Value {
 fn whole_number(number: Number) -> Number {
     match number.as_f64() {
         Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() <= EXACT_MAX => {
-            // Exact: it is whole and small enough.
+            // Exact, because the number is whole and small enough.
             #[allow(clippy::cast_possible_truncation)]
             Number::from(float as i64)
         }

@@ -1,4 +1,4 @@
-//! The client of OpenAI-compatible servers, against a real server on the loopback.
+//! Tests of the client for OpenAI-compatible servers, with a real server on the loopback interface.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -33,7 +33,7 @@ async fn start(replies: impl IntoIterator<Item = ScriptedReply>) -> (ScriptedMod
     (server, model)
 }
 
-/// Neither the key nor what was said nor what the server said is in an error or its sources.
+/// Checks that an error and its sources contain neither the key, nor the conversation, nor server text.
 fn assert_discreet(error: &Error) {
     let mut text = format!("{error} {error:?} {error:#?}");
     let mut source = std::error::Error::source(error);

@@ -1,4 +1,4 @@
-//! An agent that rewrites the old part of a conversation as one question and one answer (AKKA-6, AKKA-8).
+//! An agent that replaces the old part of a conversation with one question and one answer.
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,20 +26,21 @@ const INSTRUCTIONS: &str = "You shorten a conversation into one message of the u
 
 const PAGE: usize = 1_000;
 
-/// When to compact and within which limits.
+/// The size that starts a compaction, and the limits of a compaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CompactionAgentConfig {
-    /// Compact when the thread is larger than this, in bytes.
+    /// The size of a thread, in bytes, above which it is compacted.
     #[serde(deserialize_with = "whole")]
     pub bytes_threshold: u64,
-    /// Most bytes of conversation to compact at a time; of a larger thread the oldest part is taken.
+    /// The largest part of a conversation to compact at a time, in bytes. A larger thread is compacted from
+    /// its oldest messages.
     #[serde(deserialize_with = "whole")]
     pub input_bytes_max: u64,
-    /// Longest time that the model has, in milliseconds.
+    /// The time limit of the model call, in milliseconds.
     #[serde(deserialize_with = "whole")]
     pub timeout_ms: u64,
-    /// Most tokens of the model's answer.
+    /// The largest number of tokens in the model's output.
     #[serde(deserialize_with = "whole")]
     pub output_tokens_max: u32,
 }
@@ -56,10 +57,10 @@ impl Default for CompactionAgentConfig {
 }
 
 impl CompactionAgentConfig {
-    /// Checks every setting.
+    /// Checks all settings.
     ///
     /// # Errors
-    /// `InvalidInput` naming the setting and the limit.
+    /// `InvalidInput` with the setting and the limit.
     pub fn check(&self) -> Result<()> {
         const OPERATION: &str = "compaction_agent.config";
         check::ttl(OPERATION, "timeout_ms", Duration::from_millis(self.timeout_ms))?;
@@ -78,16 +79,17 @@ impl CompactionAgentConfig {
     }
 }
 
-/// What a compaction did.
+/// The result of a compaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Compacted {
-    /// How many messages went.
+    /// The number of removed messages.
     pub removed: u64,
-    /// The last of them; the answer of the two that stand in their place has this number now.
+    /// The position of the last removed message. The new answer, the second of the two replacement messages,
+    /// now has this position.
     pub up_to: Seq,
 }
 
-/// The model's answer.
+/// The JSON document that the model returns.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Rewritten {
@@ -95,11 +97,14 @@ struct Rewritten {
     ai_message: String,
 }
 
-/// Replaces the old part of a stored conversation by one message of the user and one of the model.
+/// Replaces the old part of a stored conversation with one user message and one model message.
 ///
-/// The conversation itself becomes shorter, for every reader. Messages that arrive while the model is at work stay
-/// behind the two; where the thread was cleared or rewritten meanwhile, nothing happens. The model is given the
-/// conversation as text and keeps no memory of its own. A question that has no answer yet is left alone.
+/// The stored conversation itself becomes shorter, for every reader. Messages that arrive during the model
+/// call stay, after the two new messages. If another writer clears or rewrites the thread during the call,
+/// the compaction changes nothing.
+///
+/// The model receives the conversation as text and has no memory between calls. A question that has no answer
+/// yet is not compacted.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -146,10 +151,10 @@ impl fmt::Debug for CompactionAgent {
 }
 
 impl CompactionAgent {
-    /// Compacts threads of `history` with `model`.
+    /// Creates an agent that compacts the threads of `history` with `model`.
     ///
     /// # Errors
-    /// `InvalidInput` naming the setting that is refused.
+    /// `InvalidInput` with the invalid setting.
     pub fn new(
         history: Arc<dyn HistoryProvider>,
         model: Arc<dyn LanguageModel>,
@@ -159,17 +164,18 @@ impl CompactionAgent {
         Ok(Self { history, model, config })
     }
 
-    /// Compacts a thread if it is over the threshold; `None` where it is not, or where nothing of it is over.
+    /// Compacts a thread if it is over the threshold. Returns `None` if it is not, or if no interaction in it
+    /// is complete.
     ///
     /// # Errors
-    /// The model's; `Unexpected` for an answer that is not the JSON asked for; `Conflict` where the thread was cleared or
-    /// rewritten meanwhile. The thread is then as it was.
+    /// The errors of the model. `Unexpected` if the model's output is not the requested JSON. `Conflict` if
+    /// another writer cleared or rewrote the thread during the call. After an error the thread is unchanged.
     ///
     /// # Cancellation
-    /// Compacted whole or not at all.
+    /// The thread is compacted or unchanged, never partly compacted.
     pub async fn compact(&self, thread: &Thread) -> Result<Option<Compacted>> {
-        // Its last number is what the replacement names, so that a change after this moment is noticed, however long
-        // reading takes.
+        // The replacement names the last position read here, so a later change causes a `Conflict`, however
+        // long the model call takes.
         let info = self.history.thread_info(thread).await?;
         if info.bytes <= self.config.bytes_threshold {
             return Ok(None);
@@ -189,15 +195,17 @@ impl CompactionAgent {
         Ok(Some(Compacted { removed: replaced.removed, up_to }))
     }
 
-    /// Compacts a thread whenever an answer makes it larger than the threshold, from the events after `after` on.
+    /// Watches events, starting after `after`, and compacts a thread when an answer makes it larger than the
+    /// threshold.
     ///
-    /// A compaction that fails has changed nothing, and the next answer starts another; `report` is told how each ended.
+    /// A failed compaction changes nothing, and the next answer starts another one. The watch passes the
+    /// result of each compaction to `report`.
     ///
     /// # Errors
-    /// What the subscription ends with. Watching again from the last event goes on.
+    /// The error that ends the subscription. To continue, watch again from the last event.
     ///
     /// # Cancellation
-    /// Dropping the future ends the watch; a compaction is whole or absent.
+    /// Dropping the future ends the watch. A compaction in progress completes or changes nothing.
     pub async fn watch(
         &self,
         thread: &Thread,
@@ -218,7 +226,7 @@ impl CompactionAgent {
         Ok(())
     }
 
-    /// The oldest messages up to `last` that fit into the input and whose interactions are over.
+    /// Reads the oldest messages up to `last` that fit into the input and belong to complete interactions.
     async fn oldest(&self, thread: &Thread, last: Seq) -> Result<Vec<StoredMessage>> {
         let mut read: Vec<StoredMessage> = Vec::new();
         let (mut after, mut bytes) = (Seq::MIN, 0);
@@ -230,7 +238,7 @@ impl CompactionAgent {
             read.extend(page.into_iter().filter(|stored| stored.seq <= last));
             if ended || bytes > self.config.input_bytes_max {
                 let taken = self.fitting(&read, ended);
-                // Where not even one call and its results have come whole, more is read.
+                // If the read part does not contain even one complete call with its results, read more.
                 if taken > 0 || ended {
                     read.truncate(taken);
                     return Ok(read);
@@ -239,7 +247,8 @@ impl CompactionAgent {
         }
     }
 
-    /// How many messages to take: whole interactions, or parts of the first where that alone is too large.
+    /// Returns the number of messages to take: whole interactions, or a part of the first one if it alone is
+    /// too large.
     fn fitting(&self, read: &[StoredMessage], ended: bool) -> usize {
         let messages: Vec<&ChatMessage> = read.iter().map(|stored| &*stored.message).collect();
         let units = turns::units(&messages);
@@ -261,7 +270,7 @@ impl CompactionAgent {
         if whole > 0 { whole } else { part }
     }
 
-    /// Asks the model; it is given nothing but this, and keeps nothing.
+    /// Asks the model. The model receives only this request and keeps nothing.
     async fn rewrite(&self, transcript: String) -> Result<Vec<ChatMessage>> {
         let messages = vec![ChatMessage::system(INSTRUCTIONS), ChatMessage::user(transcript)];
         let request =
@@ -281,7 +290,7 @@ impl CompactionAgent {
     }
 }
 
-/// The JSON without the fence of a code block, which models put around it whatever they are told.
+/// Removes the code fence that models often put around JSON.
 fn unfenced(text: &str) -> &str {
     let text = text.trim();
     let inner = text.strip_prefix("```json").or_else(|| text.strip_prefix("```"));

@@ -1,4 +1,4 @@
-//! The answers of a model, remembered so that no question is paid for twice.
+//! A cache of model replies, so that no question is paid for twice.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -7,15 +7,16 @@ use std::sync::{Mutex, PoisonError};
 use larder_kernel::{Thread, check};
 use sha2::{Digest, Sha256};
 
-/// Answers of one generation; the generation before is remembered as well.
+/// The number of replies in one generation of the cache. The cache keeps the current and the previous
+/// generation.
 const ANSWERS_MAX: usize = 2_048;
 
 type Key = [u8; 32];
 
-/// The newest answers of a model, by their questions.
+/// The newest replies of a model, by question.
 ///
-/// A turn that was cancelled, a pass that failed later or a store that refused the summary throws an answer away. The same
-/// question is then answered from here.
+/// A reply is lost if the turn is cancelled, a later step fails or the store rejects the summary. The cache
+/// then serves the same question without a second model call.
 #[derive(Default)]
 pub(crate) struct Answers(Mutex<[HashMap<Key, String>; 2]>);
 

@@ -1,4 +1,4 @@
-//! Long-term memory before short-term memory (ALQ-6).
+//! Long-term memory followed by short-term memory.
 
 use std::sync::Arc;
 
@@ -17,12 +17,13 @@ use crate::written;
 const OPERATION: &str = "long_term_memory.config";
 const ID: &str = "long_term_memory_id";
 
-/// A long-term strategy as agents' profiles write it.
+/// A long-term strategy in an agent profile.
 ///
 /// ```
 /// use larder_agents::compaction::LongTermMemory;
 ///
-/// let json = r#"{"long_term_memory_id": "neuralyzer", "interaction_threshold_qty": 30, "interaction_keep": 5}"#;
+/// let json =
+///     r#"{"long_term_memory_id": "neuralyzer", "interaction_threshold_qty": 30, "interaction_keep": 5}"#;
 /// let LongTermMemory::Neuralyzer(config) = serde_json::from_str(json).unwrap() else { unreachable!() };
 /// assert_eq!((config.interaction_threshold_qty, config.interaction_threshold_tokens), (30, -1));
 /// ```
@@ -53,10 +54,10 @@ impl TryFrom<Map<String, Value>> for LongTermMemory {
     }
 }
 
-/// Runs long-term strategies and then short-term ones on what they kept.
+/// Runs long-term strategies, then short-term strategies on the messages that remain.
 ///
-/// The short-term strategies choose among the interactions that remain; the summary that stands for the others stays in
-/// front of them.
+/// The short-term strategies select among the remaining interactions. The summary of the other interactions
+/// stays in front of them.
 #[derive(Debug, Clone, Default)]
 pub struct CombinedMemory {
     long_term: Vec<Arc<dyn CompactionStrategy>>,
@@ -64,7 +65,8 @@ pub struct CombinedMemory {
 }
 
 impl CombinedMemory {
-    /// Strategies that summarize or erase, and strategies that limit what the model sees, each in their order.
+    /// Creates a memory from strategies that summarize or erase, and strategies that limit the model's input.
+    /// Each list runs in its order.
     #[must_use]
     pub fn new(
         long_term: Vec<Arc<dyn CompactionStrategy>>,
@@ -76,7 +78,8 @@ impl CombinedMemory {
 
 #[async_trait]
 impl CompactionStrategy for CombinedMemory {
-    /// `combined`; of one strategy alone, its own, so that an explanation says which it was.
+    /// Returns `combined`. With a single strategy, returns the name of that strategy, so that an explanation
+    /// shows it.
     fn name(&self) -> &'static str {
         let mut all = self.long_term.iter().chain(&self.short_term);
         match (all.next(), all.next()) {
@@ -88,8 +91,8 @@ impl CompactionStrategy for CombinedMemory {
     fn reach(&self) -> Reach {
         let all = self.long_term.iter().chain(&self.short_term);
         let first = all.map(|strategy| strategy.reach()).find(|reach| *reach != Reach::Each);
-        // Without any strategy everything is included (ALQ-1); of strategies that look at each message alone the
-        // caller's next one decides.
+        // Without any strategy everything is included. Strategies that look at each message alone do not
+        // limit the caller's next strategy.
         match first {
             Some(reach) => reach,
             None if self.long_term.is_empty() && self.short_term.is_empty() => Reach::Everything,
@@ -134,7 +137,8 @@ impl CompactionStrategy for CombinedMemory {
     }
 }
 
-/// Takes the summary out of a window, with the instructions before it; nothing without a summary.
+/// Takes the summary and the instructions before it out of a window. Takes nothing if the window has no
+/// summary.
 fn take_front(window: &mut Window) -> Vec<WindowMessage> {
     let is_summary = |message: &WindowMessage| matches!(message.origin, Origin::Summary(_));
     let end = window.messages.iter().position(is_summary).map_or(0, |place| place + 1);

@@ -1,4 +1,4 @@
-//! Which interactions count, written as text (ALQ-2).
+//! Conditions on interactions, written as text.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,19 +9,20 @@ use serde_json::Value;
 const OPERATION: &str = "max_tokens.config";
 const FIELD: &str = "conditions";
 
-/// What an interaction must be like to count: a field of its messages, a comparison and a value.
+/// A condition on an interaction: a field of its messages, a comparison and a value.
 ///
 /// | Field | Compared with |
 /// |---|---|
-/// | `text` | what a message says |
+/// | `text` | the text of a message |
 /// | `role` | `system`, `user`, `assistant` or `tool` |
-/// | `tool` | the names of the tools that are called |
-/// | `author` | the agent that wrote a message |
-/// | `run` | the run in which it was written |
-/// | `metadata.KEY` | a message's metadata under that key; further dots lead into objects |
+/// | `tool` | the names of the called tools |
+/// | `author` | the agent that wrote the message |
+/// | `run` | the run that wrote the message |
+/// | `metadata.KEY` | the message's metadata under that key; further dots address nested objects |
 ///
-/// `==` and `contains` hold where one message of the interaction fits; `!=` and `lacks` hold where none does. A value is
-/// JSON or else plain text, so quotes are optional; `contains` and `lacks` look for it as text.
+/// `==` and `contains` hold if at least one message of the interaction matches. `!=` and `lacks` hold if no
+/// message matches. A value is JSON or plain text, so quotes are optional. `contains` and `lacks` search for
+/// the value as text.
 ///
 /// ```
 /// use larder_agents::compaction::InteractionCondition;
@@ -39,7 +40,7 @@ pub struct InteractionCondition {
     field: Field,
     comparison: Comparison,
     value: Value,
-    /// The value as it is looked for in text.
+    /// The text form of the value, for searches.
     text: String,
 }
 
@@ -62,7 +63,7 @@ enum Comparison {
 }
 
 impl InteractionCondition {
-    /// Whether the messages of an interaction are as the condition says.
+    /// Returns `true` if the messages of an interaction satisfy the condition.
     #[must_use]
     pub fn holds(&self, interaction: &[WindowMessage]) -> bool {
         let fits = interaction.iter().any(|message| self.fits(&message.message));

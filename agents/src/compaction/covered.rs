@@ -1,12 +1,12 @@
-//! The messages that a summary covers.
+//! The range of messages that a summary covers.
 
 use larder_kernel::{Origin, Seq, StoredMessage, Timestamp, WindowMessage};
 use serde::{Deserialize, Serialize};
 
 /// The first and the last message that a summary covers.
 ///
-/// A summary is current while both stand in the thread as they did. A clear and an expiry take both away. A replacement
-/// takes away the first, and what it puts in place has other numbers or other times.
+/// A summary is current while both messages are in the thread unchanged. A clear or an expiry removes both. A
+/// replacement removes the first, and the new messages have other positions or other creation times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Covered {
     /// The first message.
@@ -15,12 +15,12 @@ pub struct Covered {
     pub last: MessageMark,
 }
 
-/// A message of a thread, told from one that is put in its place later.
+/// The identity of a message in a thread. A later message at the same position has a different mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MessageMark {
-    /// Its place.
+    /// The position.
     pub seq: Seq,
-    /// When it was made: a replacement may give the same place again.
+    /// The creation time. A replacement may use the same position again.
     pub created_at: Timestamp,
 }
 

@@ -1,4 +1,4 @@
-//! Pipelines as JSON documents write them.
+//! Pipelines as JSON documents.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::written::{self, whole};
 
 const OPERATION: &str = "pipeline.config";
 
-/// A pipeline as a document writes it: the strategies in their order, each with its settings beside its `type`.
+/// The JSON form of a pipeline: the strategies in order, each with its settings next to its `type`.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -27,7 +27,10 @@ const OPERATION: &str = "pipeline.config";
 /// use larder_kernel::Error;
 ///
 /// let config: PipelineConfig = parse_config(
-///     r#"{"pipeline": [{"type": "tool_result_truncation"}, {"type": "sliding_window", "max_messages": 40}]}"#,
+///     r#"{"pipeline": [
+///         {"type": "tool_result_truncation"},
+///         {"type": "sliding_window", "max_messages": 40}
+///     ]}"#,
 /// )?;
 /// let counter: Arc<dyn TokenCounter> = Arc::new(EstimatedTokenCounter);
 /// let no_model = || Err(Error::invalid("example", "pipeline", "no model to summarize with"));
@@ -41,11 +44,11 @@ const OPERATION: &str = "pipeline.config";
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PipelineConfig {
-    /// The strategies in their order.
+    /// The strategies, in order.
     pub pipeline: Vec<StrategyConfig>,
 }
 
-/// A strategy as a document writes it.
+/// The JSON form of a strategy.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(try_from = "Map<String, Value>")]
 #[non_exhaustive]
@@ -64,26 +67,26 @@ pub enum StrategyConfig {
     TokenBudgetComposed(TokenBudgetComposedConfig),
 }
 
-/// The settings of [`TokenBudgetComposed`]: a budget, or a model whose size sets it.
+/// The settings of [`TokenBudgetComposed`]: a budget, or a model whose input size determines the budget.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TokenBudgetComposedConfig {
-    /// The tokens that a window may have and stay as it is.
+    /// The token budget. A window within it stays unchanged.
     #[serde(deserialize_with = "whole")]
     pub token_budget: Option<u64>,
-    /// The model of whose size the budget is a part.
+    /// The model whose input size determines the budget.
     pub model: Option<String>,
-    /// Which part; 0.80 where nothing is said.
+    /// The part of the model's input size to use; 0.80 by default.
     pub trigger_ratio: Option<f64>,
-    /// The strategies that run until the window fits.
+    /// The strategies to run until the window fits.
     pub strategies: Vec<StrategyConfig>,
 }
 
 impl TokenBudgetComposedConfig {
-    /// Checks every setting.
+    /// Checks all settings.
     ///
     /// # Errors
-    /// `InvalidInput` naming the setting.
+    /// `InvalidInput` with the setting.
     pub fn check(&self) -> Result<()> {
         let invalid = |field, message: &'static str| Err(Error::invalid(OPERATION, field, message));
         match (self.token_budget, &self.model) {
@@ -101,10 +104,10 @@ impl TokenBudgetComposedConfig {
 }
 
 impl PipelineConfig {
-    /// The pipeline, ready to run. `maker` is asked for what makes the summaries of each strategy that makes some.
+    /// Builds the pipeline. Calls `maker` for the summary maker of each strategy that summarizes.
     ///
     /// # Errors
-    /// `InvalidInput` naming the setting that is refused; what `maker` returns.
+    /// `InvalidInput` with the invalid setting, and the errors of `maker`.
     pub fn build(
         &self,
         counter: &Arc<dyn TokenCounter>,

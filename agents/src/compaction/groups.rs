@@ -1,8 +1,9 @@
-//! What belongs together in a conversation: calls of tools with their results, and human turns with their answers.
+//! Groups of messages that strategies keep or drop together: tool calls with their results, and human turns
+//! with their replies.
 //!
-//! A result answers the nearest call of its id at or before it, and a call's results are those that answer it, however
-//! many messages they are spread over. The rule looks no further back than that call, so the newest part of a thread
-//! pairs its messages as the whole thread does.
+//! A result belongs to the nearest call with the same id in its own or an earlier message. The results of one
+//! call may be spread over several messages. Pairing never looks further back than that call, so the newest
+//! part of a thread is paired in the same way as the whole thread.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -11,13 +12,14 @@ use larder_kernel::{ChatMessage, Origin, Role, ToolCall, ToolResult, WindowMessa
 
 use super::human_turn::is_human_turn;
 
-/// Removes results whose call is not among the messages, and calls whose results are not.
+/// Removes results whose call is missing, and calls whose results are missing.
 ///
-/// A call without results stays where nothing but results of its own message follows: its tool is still running. A
-/// message that loses all that it held leaves; one that still says something stays, shortened. Messages that lose
-/// nothing are not copied.
+/// A call without results stays if only results for the same message follow it, because its tool is still
+/// running. A message that loses all its content is removed. A message that keeps some content stays,
+/// shortened. Unchanged messages are not copied.
 ///
-/// Every strategy of this module that drops messages ends with this rule; strategies of your own can, too.
+/// Every strategy of this module that drops messages applies this rule last. You can also call it in a custom
+/// strategy.
 ///
 /// ```
 /// use larder_agents::compaction::pair_tool_calls;
@@ -40,14 +42,15 @@ pub fn pair_tool_calls(messages: Vec<WindowMessage>) -> Vec<WindowMessage> {
     select(messages, |_| true, |_| true)
 }
 
-/// As [`pair_tool_calls`], where no tool can still be running: calls without results go wherever they stand.
+/// Works as [`pair_tool_calls`], for a conversation in which no tool can still be running: removes every call
+/// without results.
 pub(crate) fn pair_ended_tool_calls(messages: Vec<WindowMessage>) -> Vec<WindowMessage> {
     let pairs = Pairs { running: None, ..Pairs::of(&messages) };
     pairs.select(messages, |_| true, |_| true)
 }
 
-/// The parts that stay together, in order and without gaps: a call with everything up to its last result, else one
-/// message.
+/// Returns the parts that stay together, in order and without gaps. A part is a call with everything up to
+/// its last result, or a single message.
 pub(crate) fn units(messages: &[&ChatMessage]) -> Vec<Range<usize>> {
     let mut ends: Vec<usize> = (1..=messages.len()).collect();
     for call in Pairs::among(messages).calls {
@@ -68,7 +71,7 @@ pub(crate) fn units(messages: &[&ChatMessage]) -> Vec<Range<usize>> {
     units
 }
 
-/// As [`Pairs::select`], for one choice.
+/// Works as [`Pairs::select`], for a single selection.
 pub(crate) fn select(
     messages: Vec<WindowMessage>,
     keeps: impl Fn(usize) -> bool,
@@ -77,7 +80,8 @@ pub(crate) fn select(
     Pairs::of(&messages).select(messages, keeps, keeps_calls)
 }
 
-/// A call of a tool, or several of one id in one message, with the places of the messages that answer.
+/// A tool call, or several calls with one id in one message, with the indexes of the messages that hold its
+/// results.
 struct Call {
     place: usize,
     results: Vec<usize>,
@@ -91,7 +95,7 @@ struct Parts {
 }
 
 impl Parts {
-    /// The message without the parts whose group does not stay; `None` where it has nothing left.
+    /// Removes the parts of a message whose group is dropped. Returns `None` if nothing remains.
     fn strip(&self, message: WindowMessage, whole: &[bool]) -> Option<WindowMessage> {
         let stays = |call: &usize| whole.get(*call).copied().unwrap_or(false);
         let result_stays = |call: &Option<usize>| call.as_ref().is_some_and(stays);
@@ -113,7 +117,7 @@ impl Parts {
     }
 }
 
-/// A copy of a message with other calls and results. Its tokens are no longer those that were counted.
+/// Copies a message with other calls and results. The copy has no token count: the old one no longer applies.
 pub(crate) fn with_parts(
     original: &ChatMessage,
     tool_calls: Vec<ToolCall>,
@@ -133,12 +137,12 @@ pub(crate) fn with_parts(
     }
 }
 
-/// Which results answer which calls.
+/// The assignment of results to calls.
 pub(crate) struct Pairs {
     calls: Vec<Call>,
-    /// The messages that have calls or results, in order.
+    /// The messages that contain calls or results, in order.
     parts: Vec<Parts>,
-    /// The message whose tools may still be running: nothing but its results follows it.
+    /// The message whose tools may still be running: only its results follow it.
     running: Option<usize>,
 }
 
@@ -178,7 +182,8 @@ impl Pairs {
         Self { calls, parts, running }
     }
 
-    /// The places of the messages that call tools and have results, or may still get them, oldest first.
+    /// Returns the indexes of the messages that call tools and have results, or may still get them, oldest
+    /// first.
     pub(crate) fn groups(&self) -> Vec<usize> {
         let groups = self.calls.iter().filter(|call| self.answered(call));
         let mut places: Vec<usize> = groups.map(|call| call.place).collect();
@@ -186,16 +191,15 @@ impl Pairs {
         places
     }
 
-    /// Whether a call has results or may still get them.
+    /// Returns `true` if a call has results or may still get them.
     fn answered(&self, call: &Call) -> bool {
         !call.results.is_empty() || self.running == Some(call.place)
     }
 
-    /// Keeps the messages whose place `keeps` accepts, and of the groups of tool calls those whose call stands at a
-    /// place that `keeps_calls` accepts. The one place where strategies remove messages.
+    /// Keeps the messages whose index `keeps` accepts. Keeps a group of tool calls if `keeps_calls` accepts
+    /// the index of its call. All strategies remove messages through this function.
     ///
-    /// A call and its results stay only together: where one of them leaves, so do the others. Both places count from
-    /// the oldest message.
+    /// A call and its results stay or leave together. Both indexes count from the oldest message.
     pub(crate) fn select(
         self,
         messages: Vec<WindowMessage>,
@@ -225,7 +229,7 @@ impl Pairs {
     }
 }
 
-/// The message with calls after which nothing but results of those calls comes.
+/// Returns the message with calls that only results of those calls follow.
 fn running(messages: &[&ChatMessage], calls: &[Call], parts: &[Parts]) -> Option<usize> {
     let mut asked_by = None;
     for (place, part) in (0..messages.len()).rev().zip(parts.iter().rev()) {
@@ -249,19 +253,19 @@ fn running(messages: &[&ChatMessage], calls: &[Call], parts: &[Parts]) -> Option
     None
 }
 
-/// The newest interaction of messages that are not empty: one human turn and all that answers it (ALQ-2). What stands
-/// before the first human turn is one of its own.
+/// Returns the newest interaction of a list of messages that is not empty: one human turn and all replies to
+/// it. The messages before the first human turn form an interaction.
 pub(crate) fn newest_interaction(messages: &[WindowMessage]) -> Range<usize> {
     let start = messages.iter().rposition(|message| is_human_turn(&message.message));
     start.unwrap_or(0)..messages.len()
 }
 
-/// How many messages at the front are a summary of what came before: one or none.
+/// Returns the number of summary messages at the front: 0 or 1.
 pub(crate) fn summary_head(messages: &[WindowMessage]) -> usize {
     usize::from(messages.first().is_some_and(|first| matches!(first.origin, Origin::Summary(_))))
 }
 
-/// Keeps the newest messages from `start` on, behind the summary at the front where `with_summary` says so.
+/// Keeps the messages from `start` on. Also keeps the summary at the front if `with_summary` is set.
 pub(crate) fn keep_newest(
     mut messages: Vec<WindowMessage>,
     start: usize,
@@ -273,7 +277,8 @@ pub(crate) fn keep_newest(
     pair_tool_calls(messages)
 }
 
-/// Whether a summary of `summary` stays in a budget: it does not push out the `newest`, without which it is no use.
+/// Returns `true` if a summary of `summary` tokens stays in a budget. A summary never pushes out the `newest`
+/// interaction, because it is useless without it.
 pub(crate) fn summary_stays(summary: u64, newest: Option<u64>, budget: u64) -> bool {
     match newest {
         Some(newest) if newest <= budget => summary.saturating_add(newest) <= budget,

@@ -1,8 +1,8 @@
-//! Which messages are a human's.
+//! Detection of human messages.
 
 use larder_kernel::{ChatMessage, Role};
 
-/// Whether a message is a human turn: results that come in the user's name are not.
+/// Returns `true` if a message is a human turn. Tool results with the role of the user are not.
 pub(crate) fn is_human_turn(message: &ChatMessage) -> bool {
     message.role == Role::User && message.tool_results.is_empty()
 }

@@ -1,8 +1,8 @@
-//! Pipelines of one strategy.
+//! Conversion of a single strategy into a pipeline.
 
 use super::pipeline::Pipeline;
 
-/// One strategy needs no wrapper.
+/// Lets a caller pass a single strategy without a wrapper.
 macro_rules! strategies_need_no_wrapper {
     ($($strategy:ty),* $(,)?) => {$(
         impl From<$strategy> for Pipeline {

@@ -1,4 +1,4 @@
-//! Summaries that can be searched (ALQ-4).
+//! A searchable collection of summaries.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,33 +13,33 @@ use serde_json::Value;
 
 use super::summary::Summary;
 
-/// When what is stored is searched for.
+/// The occasions on which stored summaries are searched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum SearchMode {
-    /// With each question.
+    /// A search for each question.
     #[default]
     Always,
 }
 
-/// Where summaries go to be searched.
+/// The collection that receives summaries for search.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KnowledgeBaseConfig {
     /// The collection.
     pub collection_id: CollectionName,
-    /// When it is searched.
+    /// The occasions on which it is searched.
     #[serde(default)]
     pub search_mode: SearchMode,
 }
 
-/// Summaries that a window is given at most.
+/// The largest number of summaries to add to a window.
 const HITS_MAX: usize = 5;
 const HEADING: &str = "Earlier summaries of the conversation that fit what is asked:";
 
-/// A collection that takes each summary, embedded by the store's embedder, and that is
-/// [searched](Self::with_embedder) for each question.
+/// A collection that receives each summary, embedded by the store's embedder. With [an
+/// embedder](Self::with_embedder) it is also searched for each question.
 #[derive(Clone)]
 pub struct KnowledgeBase {
     store: Arc<dyn VectorStore>,
@@ -54,22 +54,23 @@ impl fmt::Debug for KnowledgeBase {
 }
 
 impl KnowledgeBase {
-    /// Puts summaries into `collection` of a store that has an embedder.
+    /// Creates a knowledge base that writes summaries to `collection` of a store that has an embedder.
     #[must_use]
     pub fn new(store: Arc<dyn VectorStore>, collection: CollectionName) -> Self {
         Self { store, collection, embedder: None }
     }
 
-    /// Searches the thread's summaries for each question, by its embedding (ALQ-9). What fits best is put into the window,
-    /// behind the summary, as one message that counts as any other; the summary in the window is not put there twice.
+    /// Searches the thread's summaries for each question, by the question's embedding. The best matches enter
+    /// the window after the summary, as one message that counts like any other. The summary that is already
+    /// in the window is not added again.
     #[must_use]
     pub fn with_embedder(mut self, embedder: Arc<dyn Embedder>) -> Self {
         self.embedder = Some(embedder);
         self
     }
 
-    /// The summaries of a thread that fit a question, as a message for the model; `known` is the last place that the
-    /// window's summary covers.
+    /// Returns the summaries of a thread that match a question, as one message for the model. `known` is the
+    /// last position that the window's summary covers.
     pub(super) async fn recall(
         &self,
         thread: &Thread,
@@ -91,13 +92,13 @@ impl KnowledgeBase {
         Ok((!lines.is_empty()).then(|| WindowMessage::injected(message)))
     }
 
-    /// A summary to put, where `digest` stands for the thread.
+    /// Creates an entry for a summary. `digest` identifies the thread.
     pub(super) fn entry(&self, digest: String, thread: Thread, summary: Summary) -> KnowledgeEntry {
         KnowledgeEntry { base: self.clone(), digest, thread, summary }
     }
 }
 
-/// A summary that waits to be put into a knowledge base.
+/// A summary to write to a knowledge base.
 pub(super) struct KnowledgeEntry {
     base: KnowledgeBase,
     digest: String,
@@ -113,7 +114,8 @@ impl fmt::Debug for KnowledgeEntry {
 
 #[async_trait]
 impl PendingWrite for KnowledgeEntry {
-    /// Puts the summary. The document's id follows from the thread and the place, so that a repeated attempt replaces it.
+    /// Writes the summary. The document id is derived from the thread and the position, so a retry replaces
+    /// the document.
     async fn commit(&self) -> Result<()> {
         let Self { base, digest, thread, summary } = self;
         let id = DocumentId::new(format!("{digest}/{}", summary.up_to))?;

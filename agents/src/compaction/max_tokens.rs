@@ -1,4 +1,4 @@
-//! Short-term memory: whole interactions up to a budget of tokens (ALQ-2).
+//! Short-term memory: whole interactions within a token budget.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ const OPERATION: &str = "max_tokens.config";
 const ID: &str = "memory_strategy_id";
 const MEMORY_MAX_TOKENS: i64 = 10_000;
 
-/// A short-term strategy as agents' profiles write it.
+/// A short-term strategy in an agent profile.
 ///
 /// ```
 /// use larder_agents::compaction::ShortTermMemory;
@@ -49,14 +49,15 @@ impl TryFrom<Map<String, Value>> for ShortTermMemory {
     }
 }
 
-/// How much of the conversation to include, as agents' profiles write it.
+/// The settings of [`MaxTokens`] in an agent profile.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct MaxTokensConfig {
-    /// The tokens to include at most; -1 includes nothing.
+    /// The largest number of tokens to include; -1 includes nothing.
     #[serde(deserialize_with = "whole")]
     pub memory_max_tokens: i64,
-    /// What an interaction must be like to count, each as [`InteractionCondition`] reads it; all of them must hold.
+    /// The conditions that an interaction must satisfy, each in the syntax of [`InteractionCondition`]. All
+    /// of them must hold.
     pub conditions: Vec<String>,
 }
 
@@ -67,10 +68,10 @@ impl Default for MaxTokensConfig {
 }
 
 impl MaxTokensConfig {
-    /// Checks every setting.
+    /// Checks all settings.
     ///
     /// # Errors
-    /// `InvalidInput` naming the setting.
+    /// `InvalidInput` with the setting.
     pub fn check(&self) -> Result<()> {
         self.budget()?;
         self.parsed_conditions().map(|_| ())
@@ -90,13 +91,15 @@ impl MaxTokensConfig {
     }
 }
 
-/// Keeps the newest interactions, each whole, until a budget of tokens is spent (ALQ-2). 10,000 tokens unless told
-/// otherwise.
+/// Keeps the newest interactions, each whole, within a token budget. The default is 10,000 tokens.
 ///
-/// An interaction is one human turn and all that answers it. The first, from the newest, that does not fit ends the
-/// walk: where that is the newest itself, nothing of the conversation is included. With conditions, interactions that do
-/// not fulfil all of them are left out and cost nothing. A summary at the front of the window stays in front, within the
-/// budget, while the newest interaction fits beside it.
+/// An interaction is one human turn and all replies to it. Selection runs from the newest interaction
+/// backwards and ends at the first one that does not fit. If the newest one does not fit, no part of the
+/// conversation is included.
+///
+/// With conditions, interactions that do not satisfy all of them are left out and do not use the budget. A
+/// summary at the front of the window stays and counts against the budget, if the newest interaction fits
+/// next to it.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -139,10 +142,10 @@ pub struct MaxTokens {
 }
 
 impl MaxTokens {
-    /// Keeps what the settings say.
+    /// Creates the strategy from its settings.
     ///
     /// # Errors
-    /// `InvalidInput` naming the setting.
+    /// `InvalidInput` with the setting.
     pub fn new(config: &MaxTokensConfig, counter: Arc<dyn TokenCounter>) -> Result<Self> {
         Ok(Self { budget: config.budget()?, conditions: config.parsed_conditions()?, counter })
     }
@@ -156,7 +159,7 @@ impl MaxTokens {
         self.conditions.iter().all(|condition| condition.holds(interaction))
     }
 
-    /// The interactions that are included, newest first, and whether the summary is.
+    /// Returns the included interactions, newest first, and `true` if the summary is included.
     fn included(&self, messages: &[WindowMessage], budget: u64) -> (Vec<Range<usize>>, bool) {
         let head = summary_head(messages);
         let summary = self.tokens(&messages[..head]);
@@ -196,7 +199,8 @@ impl CompactionStrategy for MaxTokens {
         match self.budget {
             None => Reach::Messages(0),
             Some(budget) if self.conditions.is_empty() => Reach::Tokens(budget),
-            // What does not count costs nothing, so nothing says where the walk ends.
+            // Interactions that do not count use no budget, so the number of tokens does not bound the
+            // lookback.
             Some(_) => Reach::Everything,
         }
     }

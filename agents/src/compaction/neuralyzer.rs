@@ -1,4 +1,4 @@
-//! Forgetting: old interactions are erased from the stored conversation (ALQ-5).
+//! A strategy that erases old interactions from the stored conversation.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,24 +17,25 @@ use super::triggers::Triggers;
 use crate::tokens::{TokenCounter, tokens_of};
 use crate::written::whole;
 
-/// When to erase and how much to keep, as agents' profiles write it. As it stands by default it never erases.
+/// The thresholds that start an erasure and the number of interactions to keep, as in an agent profile. With
+/// the defaults it never erases.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct NeuralyzerConfig {
-    /// Erase when the window has more tokens than this; -1 never.
+    /// Erases if the window has more tokens than this; -1 disables the threshold.
     #[serde(deserialize_with = "whole")]
     pub input_tokens_threshold: i64,
-    /// Erase when there are more human turns than this; -1 never.
+    /// Erases if the conversation has more human turns than this; -1 disables the threshold.
     #[serde(deserialize_with = "whole")]
     pub interaction_threshold_qty: i64,
-    /// Erase when the interactions have more tokens than this; -1 never.
+    /// Erases if the interactions have more tokens than this; -1 disables the threshold.
     #[serde(deserialize_with = "whole")]
     pub interaction_threshold_tokens: i64,
-    /// Erase when one of these tools succeeded.
+    /// Erases if one of these tools succeeded.
     pub on_tools_success_threshold: Vec<String>,
-    /// Erase when one of these tools failed.
+    /// Erases if one of these tools failed.
     pub on_tools_error_threshold: Vec<String>,
-    /// How many of the newest interactions are kept.
+    /// The number of newest interactions to keep.
     #[serde(deserialize_with = "whole")]
     pub interaction_keep: usize,
 }
@@ -53,10 +54,10 @@ impl Default for NeuralyzerConfig {
 }
 
 impl NeuralyzerConfig {
-    /// Checks every setting.
+    /// Checks all settings.
     ///
     /// # Errors
-    /// `InvalidInput` naming the setting.
+    /// `InvalidInput` with the setting.
     pub fn check(&self) -> Result<()> {
         self.triggers().map(|_| ())
     }
@@ -75,9 +76,11 @@ impl NeuralyzerConfig {
 
 /// Erases old interactions once a conversation has grown beyond a threshold.
 ///
-/// Unlike other strategies it changes the stored conversation: what it takes is gone, everything that was stored before
-/// it and the thread's summary included. It writes against the place that it saw, so messages that arrive meanwhile
-/// stay, and where somebody else changed the thread it erases nothing. The interaction that is not over stays.
+/// Unlike other strategies it changes the stored conversation. It erases the selected interactions,
+/// everything stored before them and the thread's summary.
+///
+/// The erasure names the position that the strategy saw, so messages that arrive during it stay. If another
+/// writer changed the thread, the strategy erases nothing. An interaction that is not complete stays.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -125,10 +128,10 @@ impl fmt::Debug for Neuralyzer {
 }
 
 impl Neuralyzer {
-    /// Erases from `history`.
+    /// Creates the strategy for the threads of `history`.
     ///
     /// # Errors
-    /// `InvalidInput` naming the setting that is refused.
+    /// `InvalidInput` with the invalid setting.
     pub fn new(
         history: Arc<dyn HistoryProvider>,
         counter: Arc<dyn TokenCounter>,
@@ -152,21 +155,21 @@ impl Neuralyzer {
         self
     }
 
-    /// Says what becomes of a window when the store refuses the erasure.
+    /// Sets the reaction to an erasure that the store rejects.
     #[must_use]
     pub fn with_on_failure(mut self, on_failure: OnFailure) -> Self {
         self.on_failure = on_failure;
         self
     }
 
-    /// Only shows the window that would be left, and erases nothing.
+    /// Only returns the window that would remain, and erases nothing.
     #[must_use]
     pub fn without_erasing(mut self) -> Self {
         self.erases = false;
         self
     }
 
-    /// The last message to erase, and the last one that the window holds.
+    /// Returns the last message to erase, and the last one that the window holds.
     fn plan(&self, window: &Window, tokens_beside: u64) -> Option<(Seq, Seq)> {
         let counted = window.messages.iter().map(|message| tokens_of(&*self.counter, &message.message));
         let tokens = counted.fold(tokens_beside, u64::saturating_add);
@@ -183,12 +186,13 @@ impl Neuralyzer {
         Some((stored[taken.checked_sub(1)?].0, stored.last()?.0))
     }
 
-    /// Erases everything up to `up_to`, unless the thread lost anything else after `seen`.
+    /// Erases everything up to `up_to`, unless the thread has lost other messages after `seen`.
     async fn erase(&self, thread: &Thread, up_to: Seq, seen: Seq) -> Result<()> {
         if !self.erases {
             return Ok(());
         }
-        // The summary goes first: without it the messages are read again, without them it would be all that is left.
+        // The summary goes first. Without it the messages are read again; without the messages it would be
+        // all that remains.
         if let Some(summaries) = &self.summaries {
             summaries.remove(thread).await?;
         }
@@ -196,14 +200,15 @@ impl Neuralyzer {
     }
 }
 
-/// Removes everything up to `up_to`, unless the thread lost anything else after `seen`.
+/// Removes everything up to `up_to`, unless the thread has lost other messages after `seen`.
 pub(crate) async fn erase(
     history: &dyn HistoryProvider,
     thread: &Thread,
     up_to: Seq,
     seen: Seq,
 ) -> Result<()> {
-    // A replacement may have given numbers below 0, and none ends there: what stays up to 0 is written again.
+    // A replacement may have assigned positions below 0, but no replacement ends there. Messages that stay,
+    // up to position 0, are written again.
     let end = up_to.max(Seq::ZERO);
     let mut kept = Vec::new();
     if up_to < end {
@@ -238,7 +243,7 @@ impl CompactionStrategy for Neuralyzer {
         let Some((up_to, seen)) = self.plan(&window, 0) else { return Ok(window) };
         match self.erase(&thread, up_to, seen).await {
             Ok(()) => Ok(without(window, up_to)),
-            // The thread is not the one that was read; the next window is made of what it is now.
+            // The thread differs from the one that was read; the next window reads the current thread.
             Err(error) if error.kind() == ErrorKind::Conflict => Ok(window),
             Err(_) if self.on_failure == OnFailure::Keep => Ok(window),
             Err(error) => Err(error),
@@ -257,7 +262,8 @@ impl CompactionStrategy for Neuralyzer {
     }
 }
 
-/// The window without what is erased up to a place, the summary included: it tells of what is erased.
+/// Removes the erased messages up to a position from a window. The summary goes too, because it covers erased
+/// messages.
 fn without(mut window: Window, up_to: Seq) -> Window {
     window.messages.retain(|message| match message.origin {
         Origin::Stored(seq) => seq > up_to,

@@ -1,4 +1,4 @@
-//! Strategies one after the other (RAVI-5).
+//! A sequence of strategies.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -6,20 +6,20 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use larder_kernel::{CompactionStrategy, Preparation, Prepared, Reach, Result, StrategyEffect, Window};
 
-/// Strategies in their order: each is given what the one before returned (RAVI-5). An empty pipeline changes nothing.
+/// A sequence of strategies: each receives the result of the previous one. An empty pipeline changes nothing.
 ///
-/// Put first what loses least, such as [`ToolResultTruncation`](super::ToolResultTruncation), and last what loses most.
-/// Wherever a pipeline is asked for as `impl Into<Pipeline>`, one strategy will do. A pipeline is a strategy itself, so
-/// pipelines nest.
+/// Put the strategy that loses least first, such as [`ToolResultTruncation`](super::ToolResultTruncation),
+/// and the one that loses most last. A parameter of type `impl Into<Pipeline>` also accepts a single
+/// strategy. A pipeline is itself a strategy, so pipelines nest.
 ///
-/// To the strategies of this module that drop messages, stored instructions (those of [`Role::System`]) are messages like
-/// others: to keep the first of a thread they would have to read all of it. Instructions that must always be read are
-/// put in front of the window after compaction.
+/// The strategies of this module that drop messages treat stored instructions (messages of [`Role::System`])
+/// like any other message. To keep the first message of a thread they would have to read all of it. If the
+/// model must always read some instructions, put them in front of the window after compaction.
 ///
 /// [`Role::System`]: larder_kernel::Role::System
 ///
-/// Its reach is that of its first strategy that is not [`Reach::Each`]; where there is none it is `Each`, and whoever
-/// reads for it reads everything.
+/// The reach of a pipeline is that of its first strategy that is not [`Reach::Each`]. If all are `Each`, the
+/// reach is `Each`, and a reader reads everything.
 ///
 /// ```
 /// use larder_agents::compaction::{Pipeline, SlidingWindow, ToolResultTruncation};
@@ -45,16 +45,17 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    /// An empty pipeline.
+    /// Creates an empty pipeline.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a strategy at the end; of a pipeline, its strategies one by one.
+    /// Adds a strategy at the end. Adds the strategies of a pipeline one by one.
     #[must_use]
     pub fn then(mut self, strategy: impl CompactionStrategy) -> Self {
-        // Taken apart, so that a reach in tokens is measured behind the strategies that shorten messages.
+        // A pipeline is flattened, so that a reach in tokens is measured after the strategies that shorten
+        // messages.
         if let Some(pipeline) = (&strategy as &dyn Any).downcast_ref::<Self>() {
             self.strategies.extend_from_slice(&pipeline.strategies);
             return self;
@@ -62,23 +63,23 @@ impl Pipeline {
         self.then_shared(Arc::new(strategy))
     }
 
-    /// Adds a strategy at the end that others use as well.
+    /// Adds a shared strategy at the end.
     #[must_use]
     pub fn then_shared(mut self, strategy: Arc<dyn CompactionStrategy>) -> Self {
         self.strategies.push(strategy);
         self
     }
 
-    /// The strategies in their order.
+    /// Returns the strategies, in order.
     #[must_use]
     pub fn strategies(&self) -> &[Arc<dyn CompactionStrategy>] {
         &self.strategies
     }
 
-    /// How many strategies at the front look at each message alone.
+    /// Returns the number of strategies at the front that look at each message alone.
     ///
-    /// A reader that pages backwards may run these on each page as it comes and measure what they return: a reach in
-    /// bytes or tokens is of the messages as the next strategy is given them.
+    /// A reader that pages backwards may run these on each page as it arrives, and measure their result. A
+    /// reach in bytes or tokens applies to the messages that the next strategy receives.
     #[must_use]
     pub fn each_len(&self) -> usize {
         self.strategies.iter().take_while(|strategy| strategy.reach() == Reach::Each).count()

@@ -1,7 +1,8 @@
-//! What holds for every strategy, over random transcripts.
+//! Properties of every strategy, over random transcripts.
 //!
-//! A usual run checks more than 100,000, each another one. `LARDER_PROPERTY_CASES` sets how many of each property; a failure
-//! names its seed and the command that runs that one alone, by `LARDER_PROPERTY_SEED`.
+//! A usual run checks more than 100,000 distinct transcripts. `LARDER_PROPERTY_CASES` sets the number for
+//! each property. A failure prints its seed and the command that runs only that seed, with
+//! `LARDER_PROPERTY_SEED`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use crate::tokens::{TokenCounter, tokens_of};
 mod strategies;
 mod transcript;
 
-/// One token a character.
+/// A counter with one token per character.
 #[derive(Debug)]
 pub(crate) struct Chars;
 
@@ -42,7 +43,7 @@ fn compact(strategy: &dyn CompactionStrategy, window: &Window) -> Window {
     strategy.compact(window.clone()).now_or_never().unwrap().unwrap()
 }
 
-/// The place in `input` of each message of `output`; an error where the order is another or a message is new.
+/// Returns the index in `input` of each message of `output`. Fails if the order differs or a message is new.
 fn places(input: &Window, output: &Window) -> Result<Vec<usize>, String> {
     let known: HashMap<Origin, usize> =
         input.messages.iter().enumerate().map(|(place, message)| (message.origin, place)).collect();
@@ -53,7 +54,7 @@ fn places(input: &Window, output: &Window) -> Result<Vec<usize>, String> {
     Ok(places)
 }
 
-/// A message is the one that was given, or that one with parts missing or results cut.
+/// Checks that a message is unchanged, or has only parts removed or results truncated.
 fn only_shortened(given: &Arc<ChatMessage>, kept: &Arc<ChatMessage>) -> Checked {
     if Arc::ptr_eq(given, kept) {
         return Ok(());
@@ -79,7 +80,7 @@ fn only_shortened(given: &Arc<ChatMessage>, kept: &Arc<ChatMessage>) -> Checked 
     ensure(rest == **given, || "more than calls and results changed".to_owned())
 }
 
-/// The place of the call that a result answers, found the long way.
+/// Returns the index of the call of a result, by exhaustive search.
 fn call_place(input: &Window, place: usize, id: &str) -> Option<usize> {
     let calls = |message: &WindowMessage| message.message.tool_calls.iter().any(|call| call.id == id);
     (0..=place).rev().find(|place| calls(&input.messages[*place]))
@@ -98,7 +99,7 @@ fn may_run(input: &Window, place: usize) -> bool {
     })
 }
 
-/// Never a result without its call, never a call without the results that `input` has.
+/// Checks that every result has its call, and that every call has the results that `input` has.
 fn pairs_are_whole(input: &Window, output: &Window) -> Checked {
     let kept: HashMap<usize, &ChatMessage> = places(input, output)?
         .into_iter()
@@ -133,7 +134,7 @@ fn pairs_are_whole(input: &Window, output: &Window) -> Checked {
     Ok(())
 }
 
-/// The part of a window that a reach covers, behind the summary that stands for the rest.
+/// Returns the part of a window that a reach covers, after the summary of the rest.
 fn suffix(window: &Window, reach: Reach) -> Window {
     let head = groups::summary_head(&window.messages);
     let (summary, rest) = window.messages.split_at(head);
@@ -154,7 +155,7 @@ fn suffix(window: &Window, reach: Reach) -> Window {
     Window { thread: window.thread.clone(), messages }
 }
 
-/// What every strategy keeps to, whatever it is given.
+/// Checks the rules that every strategy must follow for any input.
 fn keeps_the_rules(strategy: &dyn CompactionStrategy, input: &Window) -> Result<Window, String> {
     let output = compact(strategy, input);
     for (place, kept) in places(input, &output)?.into_iter().zip(&output.messages) {
@@ -176,7 +177,7 @@ fn is_stable(strategy: &dyn CompactionStrategy, output: &Window) -> Checked {
     ensure(compact(strategy, output) == *output, || "the second time changed more".to_owned())
 }
 
-/// What is checked. Each property has transcripts of its own.
+/// The checked properties. Each has its own transcripts.
 #[derive(Debug, Clone, Copy)]
 enum Property {
     SlidingWindow,
@@ -189,11 +190,11 @@ enum Property {
 }
 
 const PROPERTIES: u64 = Property::TokenBudgetComposed as u64 + 1;
-/// Transcripts of each property in a usual run.
+/// The number of transcripts per property in a usual run.
 const CASES: u64 = 15_000;
-/// What a usual run promises.
+/// The documented minimum of a usual run.
 const _: () = assert!(PROPERTIES * CASES >= 100_000);
-/// Seeds of one property: no other has them.
+/// The number of seeds reserved for one property. No other property uses them.
 const SEEDS: u64 = 1_000_000_000;
 
 fn for_each_transcript(property: Property, check: impl Fn(&mut transcript::Random, &Window) -> Checked) {

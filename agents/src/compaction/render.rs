@@ -1,9 +1,9 @@
-//! A conversation as text, for a model that shortens it (AKKA-8).
+//! Conversion of a conversation to text, for a model that shortens it.
 
 use larder_kernel::{ChatMessage, Role};
 
-/// Writes a conversation as text: each message under the name of who speaks, tool calls under the model's words, tool
-/// results by themselves.
+/// Writes a conversation as text: each message under the name of its author, tool calls after the model's
+/// text, and tool results as separate entries.
 ///
 /// ```
 /// use larder_agents::compaction::render_transcript;

@@ -1,4 +1,4 @@
-//! The newest groups of tool calls (RAVI-8).
+//! A strategy that keeps the newest groups of tool calls.
 
 use async_trait::async_trait;
 use larder_kernel::{CompactionStrategy, Reach, Result, Window, check};
@@ -9,11 +9,12 @@ use crate::written::whole;
 
 const KEEP_RECENT_GROUPS: usize = 5;
 
-/// How many groups to keep.
+/// The settings of [`SelectiveToolCall`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SelectiveToolCallConfig {
-    /// The newest groups that stay, 1 or more: with none, a model would never see what it asked for.
+    /// The number of newest groups to keep, 1 or more. With 0 the model would never see the results that it
+    /// requested.
     #[serde(deserialize_with = "whole")]
     pub keep_recent_groups: usize,
 }
@@ -25,19 +26,19 @@ impl Default for SelectiveToolCallConfig {
 }
 
 impl SelectiveToolCallConfig {
-    /// Checks every setting.
+    /// Checks all settings.
     ///
     /// # Errors
-    /// `InvalidInput` naming the setting and the limit.
+    /// `InvalidInput` with the setting and the limit.
     pub fn check(&self) -> Result<()> {
         check::at_least("selective_tool_call.config", "keep_recent_groups", self.keep_recent_groups, 1)
     }
 }
 
-/// Keeps the newest groups of tool calls with their results, 5 unless told otherwise, and drops the older ones (RAVI-8).
+/// Keeps the newest groups of tool calls with their results and drops older groups. The default is 5 groups.
 ///
-/// A group is a message that calls tools, with all the results that answer it. What is said stays: a message with text
-/// beside its calls loses the calls alone.
+/// A group is a message that calls tools, together with all results of these calls. Text is never dropped: a
+/// message with text and calls loses only its calls.
 ///
 /// ```
 /// use larder_agents::compaction::SelectiveToolCall;
@@ -68,10 +69,10 @@ impl Default for SelectiveToolCall {
 }
 
 impl SelectiveToolCall {
-    /// Keeps this many groups.
+    /// Creates a strategy that keeps this number of groups.
     ///
     /// # Errors
-    /// `InvalidInput` naming `keep_recent_groups` where it is 0.
+    /// `InvalidInput` with `keep_recent_groups` if it is 0.
     pub fn new(keep_recent_groups: usize) -> Result<Self> {
         SelectiveToolCallConfig { keep_recent_groups }.try_into()
     }

@@ -1,4 +1,4 @@
-//! The newest messages (RAVI-6).
+//! A strategy that keeps the newest messages.
 
 use async_trait::async_trait;
 use larder_kernel::{CompactionStrategy, Reach, Result, Window, check};
@@ -9,11 +9,11 @@ use crate::written::whole;
 
 const MAX_MESSAGES: usize = 100;
 
-/// How many messages to keep.
+/// The settings of [`SlidingWindow`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SlidingWindowConfig {
-    /// The newest messages that stay, 1 or more.
+    /// The number of newest messages to keep, 1 or more.
     #[serde(deserialize_with = "whole")]
     pub max_messages: usize,
 }
@@ -25,20 +25,21 @@ impl Default for SlidingWindowConfig {
 }
 
 impl SlidingWindowConfig {
-    /// Checks every setting.
+    /// Checks all settings.
     ///
     /// # Errors
-    /// `InvalidInput` naming the setting and the limit.
+    /// `InvalidInput` with the setting and the limit.
     pub fn check(&self) -> Result<()> {
         check::at_least("sliding_window.config", "max_messages", self.max_messages, 1)
     }
 }
 
-/// Keeps the newest messages, 100 unless told otherwise, and drops the older ones (RAVI-6).
+/// Keeps the newest messages and drops the older ones. The default is 100 messages.
 ///
-/// Results whose call is older than the window leave with it, so there may be fewer. A summary at the front of the
-/// window stays in front and counts as one, where there is room for more than one. Stored instructions are messages like
-/// others: what must always be read is put in front after compaction.
+/// A result whose call is older than the window leaves too, so the window may hold fewer messages. A summary
+/// at the front of the window stays there and counts as one message, if the limit is above 1. Stored
+/// instructions are messages like any other: if the model must always read some, put them in front after
+/// compaction.
 ///
 /// ```
 /// use larder_agents::compaction::SlidingWindow;
@@ -65,10 +66,10 @@ impl Default for SlidingWindow {
 }
 
 impl SlidingWindow {
-    /// Keeps this many messages.
+    /// Creates a strategy that keeps this number of messages.
     ///
     /// # Errors
-    /// `InvalidInput` naming `max_messages` where it is 0.
+    /// `InvalidInput` with `max_messages` if it is 0.
     pub fn new(max_messages: usize) -> Result<Self> {
         SlidingWindowConfig { max_messages }.try_into()
     }

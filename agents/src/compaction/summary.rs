@@ -1,33 +1,33 @@
-//! A summary of a thread, and whether the thread still holds the messages that the summary covers.
+//! Summaries of threads, and the check that a thread still holds the summarized messages.
 
 use larder_kernel::{HistoryProvider, Result, Seq, Thread, WindowMessage};
 use serde::{Deserialize, Serialize};
 
 use super::covered::{Covered, MessageMark};
 
-/// What a thread says up to a place, told shorter.
+/// A short text that replaces the messages of a thread up to a position.
 ///
-/// The stored conversation stays as it is: whoever makes a window reads the summary, and then only the messages after
+/// The stored conversation stays unchanged. A reader reads the summary, and then only the messages after
 /// [`up_to`](Self::up_to).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
-    /// The last message that it covers; it covers all before it too.
+    /// The position of the last message that the summary covers. It also covers every earlier message.
     pub up_to: Seq,
-    /// The summary itself.
+    /// The text.
     pub text: String,
-    /// Its length in tokens.
+    /// The length of the text in tokens.
     pub tokens: u64,
-    /// How many messages it covers, those of earlier summaries that it took in included.
+    /// The number of messages that the summary covers, including those of earlier summaries that it includes.
     pub messages: u64,
-    /// The strategy that made it.
+    /// The name of the strategy that made the summary.
     pub strategy: String,
-    /// The messages by which it is seen whether the thread still holds what it tells of.
+    /// The first and last covered message, to check that the thread still holds what the summary describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub covers: Option<Covered>,
 }
 
 impl Summary {
-    /// What a summary covers that takes in one more part.
+    /// Returns the covered range of a summary that includes one more part.
     pub(super) fn covers_with_part(before: Option<&Self>, part: &[WindowMessage]) -> Option<Covered> {
         let first = match before {
             Some(before) => before.covers.map(|covers| covers.first),
@@ -37,8 +37,8 @@ impl Summary {
     }
 }
 
-/// Whether the thread holds what the summary tells of. Of one that names no messages it is only asked that there be some
-/// that it could tell of.
+/// Returns `true` if the thread still holds the messages that the summary covers. For a summary without
+/// marks, checks only that the thread holds some message that it could cover.
 pub(super) async fn is_current(
     history: &dyn HistoryProvider,
     thread: &Thread,

@@ -1,4 +1,4 @@
-//! The right to make a thread's summary, so that two who need it do not both pay for it.
+//! The claim on making a thread's summary, so that two readers do not both pay for it.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use larder_kernel::{ErrorKind, Key, KeyValueCondition, KeyValuePutOptions, Resul
 
 use super::summary_store::{StoredSummary, SummaryStore};
 
-/// How often a waiter looks whether somebody else's summary is there.
+/// The interval at which a waiting reader checks for a finished summary.
 const POLL: Duration = Duration::from_millis(50);
 
-/// The right to summarize a thread, while it lasts.
+/// The exclusive right to summarize a thread, for a limited time.
 ///
-/// It ends when it is [released](SummaryStore::release), and by itself when its time is over, so that a summarizer that
-/// crashed blocks nobody for good. It saves the price of a model that is asked twice; what keeps two summaries from
-/// overwriting each other is the revision that [`SummaryStore::put`] names.
+/// A claim ends when it is [released](SummaryStore::release) or when it expires, so a crashed process does
+/// not block others forever. A claim only saves the cost of a second model call. The revision that the caller
+/// passes to [`SummaryStore::put`] keeps two summaries from overwriting each other.
 #[derive(Debug)]
 pub struct SummaryClaim {
     key: Key,
@@ -23,13 +23,13 @@ pub struct SummaryClaim {
 }
 
 impl SummaryStore {
-    /// Takes the right to summarize a thread for a while; `None` where somebody else holds it.
+    /// Claims the right to summarize a thread for `lasts`. Returns `None` if another caller holds the claim.
     ///
     /// # Errors
-    /// `InvalidInput` for a time of less than 1 ms or more than 100 years; the store's own.
+    /// `InvalidInput` for a duration below 1 ms or above 100 years, and the errors of the store.
     ///
     /// # Cancellation
-    /// Taken or not taken; one that was taken ends by itself.
+    /// The claim is taken or not. A taken claim expires.
     pub async fn claim(&self, thread: &Thread, lasts: Duration) -> Result<Option<SummaryClaim>> {
         let key = self.key("claim", thread)?;
         let options = KeyValuePutOptions::default().with_condition(KeyValueCondition::Absent).with_ttl(lasts);
@@ -40,13 +40,13 @@ impl SummaryStore {
         }
     }
 
-    /// Makes a claim last as long again from now.
+    /// Extends a claim: it lasts for its full duration from now.
     ///
     /// # Errors
-    /// `Conflict` where its time was over; the store's own.
+    /// `Conflict` if the claim has expired, and the errors of the store.
     ///
     /// # Cancellation
-    /// After a renewal that was cut off the claim may only end by itself.
+    /// After an interrupted renewal, the claim may end only when it expires.
     pub async fn renew(&self, claim: &mut SummaryClaim) -> Result<()> {
         let options = KeyValuePutOptions::default()
             .with_condition(KeyValueCondition::AtRevision(claim.revision))
@@ -55,13 +55,14 @@ impl SummaryStore {
         Ok(())
     }
 
-    /// Gives a claim back. One whose time was over is given back already, and whoever took it after that keeps it.
+    /// Releases a claim. Releasing an expired claim has no effect, even if another caller has claimed the
+    /// thread since.
     ///
     /// # Errors
-    /// The store's own.
+    /// The errors of the store.
     ///
     /// # Cancellation
-    /// The claim ends now or by itself.
+    /// The claim ends now or when it expires.
     pub async fn release(&self, claim: SummaryClaim) -> Result<()> {
         match self.store.delete(&self.bucket, &claim.key, Some(claim.revision)).await {
             Err(error) if error.kind() != ErrorKind::Conflict => Err(error),
@@ -69,13 +70,14 @@ impl SummaryStore {
         }
     }
 
-    /// Waits, at most for `patience`, until nobody holds the right to summarize a thread, and returns its summary.
+    /// Waits for at most `patience` until no caller holds the claim on a thread, and returns the thread's
+    /// summary.
     ///
     /// # Errors
-    /// As [`get`](Self::get). A wait that was too long is no error: the summary there is now is returned.
+    /// As [`get`](Self::get). A wait that reaches the limit is not an error: it returns the current summary.
     ///
     /// # Cancellation
-    /// Nothing to undo.
+    /// The call changes nothing.
     pub async fn wait(&self, thread: &Thread, patience: Duration) -> Result<Option<StoredSummary>> {
         let claim = self.key("claim", thread)?;
         let held = async {

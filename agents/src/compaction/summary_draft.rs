@@ -1,4 +1,4 @@
-//! Summaries that are made before they are stored.
+//! Summaries that are made but not yet stored.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,7 +11,7 @@ use super::summary_settings::OnFailure;
 use super::turns::is_human_turn;
 use crate::tokens::{TokenCounter, tokens_of};
 
-/// The summary that a window begins with, as its message tells it.
+/// Returns the summary at the front of a window, read back from its message.
 pub(crate) fn summary_in(window: &Window, counter: &dyn TokenCounter) -> Option<Summary> {
     window.messages.iter().find_map(|message| {
         let Origin::Summary(up_to) = message.origin else { return None };
@@ -29,7 +29,8 @@ pub(crate) fn summary_in(window: &Window, counter: &dyn TokenCounter) -> Option<
 }
 
 impl SummaryMaker {
-    /// As [`compact`](Self::compact), but nothing is stored. The previous summary is the one in the window.
+    /// Works as [`compact`](Self::compact), but stores nothing. The previous summary is the one in the
+    /// window.
     pub(super) async fn prepare(
         &self,
         window: Window,
@@ -43,7 +44,8 @@ impl SummaryMaker {
         Ok(prepared)
     }
 
-    /// The failure that leaves the window as it is; an error where the settings ask for that.
+    /// Returns a failure that leaves the window unchanged. Returns it as an error if the settings ask for
+    /// that.
     pub(super) fn tolerated(&self, outcome: Result<()>) -> Result<Option<Error>> {
         match outcome {
             Err(error) if self.settings.on_failure == OnFailure::Fail => Err(error),
@@ -55,7 +57,7 @@ impl SummaryMaker {
         }
     }
 
-    /// Puts earlier summaries that fit what is asked behind the summary of the window.
+    /// Adds earlier summaries that match the question after the window's summary.
     pub(super) async fn recall(
         &self,
         thread: &Thread,
@@ -101,7 +103,8 @@ impl SummaryMaker {
         Ok(prepared)
     }
 
-    /// Puts a summary of the oldest messages into the window; `false` where somebody else is at it.
+    /// Replaces the oldest messages of the window with a summary. Returns `false` if another caller holds the
+    /// claim.
     async fn draft(
         &self,
         thread: &Thread,

@@ -1,4 +1,5 @@
-//! What the strategies that summarize share: one summary at a time, kept only when it is good.
+//! The common part of the strategies that summarize: one summary at a time, and validation before it is
+//! stored.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,13 +25,14 @@ use crate::model::is_cut_off;
 use crate::tokens::{TokenCounter, tokens_of};
 
 const OPERATION: &str = "compaction.summarize";
-/// The metadata of a summary that says how many messages it covers.
+/// The metadata key for the number of messages that a summary covers.
 pub(super) const COVERS: &str = "summary_of_messages";
 pub(super) const HEADING: &str = "Summary of the conversation so far:\n";
 
-/// A summary as the model reads it.
+/// Converts a summary into a message for the model.
 ///
-/// Whoever begins a window with a kept summary and a strategy that makes one use this, so that both look alike.
+/// Use this to begin a window with a stored summary, so that it looks the same as one that a strategy has
+/// just made.
 #[must_use]
 pub fn summary_message(summary: &Summary) -> WindowMessage {
     let message = ChatMessage::system(format!("{HEADING}{}", summary.text))
@@ -40,7 +42,7 @@ pub fn summary_message(summary: &Summary) -> WindowMessage {
     WindowMessage::summary(summary.up_to, message)
 }
 
-/// Begins a window with a kept summary, in the place of any other and of the messages that it covers.
+/// Begins a window with a stored summary. Removes any other summary and the messages that this one covers.
 ///
 /// ```
 /// use larder_agents::compaction::{Summary, begin_with_summary};
@@ -49,7 +51,8 @@ pub fn summary_message(summary: &Summary) -> WindowMessage {
 /// let stored = |seq| StoredMessage { seq: Seq::new(seq), message: ChatMessage::user("Hi").into() }.into();
 /// let mut window = Window { thread: None, messages: vec![stored(1), stored(2), stored(3)] };
 /// let text = "They greeted.".into();
-/// let summary = Summary { up_to: Seq::new(2), text, tokens: 3, messages: 2, strategy: "s".into(), covers: None };
+/// let summary =
+///     Summary { up_to: Seq::new(2), text, tokens: 3, messages: 2, strategy: "s".into(), covers: None };
 /// begin_with_summary(&mut window, &summary);
 /// let origins: Vec<Origin> = window.messages.iter().map(|message| message.origin).collect();
 /// assert_eq!(origins, [Origin::Summary(Seq::new(2)), Origin::Stored(Seq::new(3))]);
@@ -60,20 +63,20 @@ pub fn begin_with_summary(window: &mut Window, summary: &Summary) {
         Origin::Summary(_) => true,
         _ => false,
     };
-    // Instructions that stood before the conversation stay before it.
+    // Instructions in front of the conversation stay in front of the summary.
     let front = window.messages.iter().take_while(|message| message.origin == Origin::Injected).count();
     window.messages.retain(|message| !told(message));
     window.messages.insert(front.min(window.messages.len()), summary_message(summary));
 }
 
-/// How one strategy writes a summary.
+/// The strategy-specific part of making a summary.
 #[async_trait]
 pub(super) trait Writer: Send + Sync {
-    /// The strategy's name.
+    /// Returns the strategy's name.
     fn strategy(&self) -> &'static str;
-    /// How many of these messages, oldest first, to summarize; `tokens` are those of the whole window.
+    /// Returns the number of messages to summarize, oldest first. `tokens` is the size of the whole window.
     fn plan(&self, conversation: &[&ChatMessage], tokens: u64) -> usize;
-    /// Writes a summary of a part of the conversation and of the summary before it.
+    /// Writes a summary of a part of the conversation and of the previous summary.
     async fn write(
         &self,
         asking: &mut Asking<'_>,
@@ -82,8 +85,8 @@ pub(super) trait Writer: Send + Sync {
     ) -> Result<String>;
 }
 
-/// The right to ask the model about a thread. Dropped in the middle, it is given back in the background; should the
-/// process end, it ends by itself.
+/// A claim on a thread, with access to the model. Dropping it releases the claim in the background. If the
+/// process ends, the claim expires.
 pub(super) struct Asking<'a> {
     pub(super) maker: &'a SummaryMaker,
     pub(super) thread: &'a Thread,
@@ -91,7 +94,7 @@ pub(super) struct Asking<'a> {
 }
 
 impl Asking<'_> {
-    /// Asks the model and returns its words. A question that was answered before is not asked again.
+    /// Asks the model and returns its text. A question in the cache is not asked again.
     pub(super) async fn ask(&mut self, instructions: &str, question: String) -> Result<String> {
         let key = Answers::key(self.thread, instructions, &question);
         if let Some(answer) = self.maker.answers.find(&key) {
@@ -107,7 +110,7 @@ impl Asking<'_> {
 
     pub(super) async fn release(mut self) {
         if let Some(claim) = self.claim.take() {
-            // A claim that cannot be given back ends by itself.
+            // If the release fails, the claim expires.
             let _ = self.maker.store.release(claim).await;
         }
     }
@@ -124,9 +127,9 @@ impl Drop for Asking<'_> {
 
 /// Makes summaries with a language model and keeps them in a [`SummaryStore`].
 ///
-/// The strategies [`Summarization`](super::Summarization) and [`Summarizer`](super::Summarizer) are built on it. A thread
-/// is summarized by one at a time, whatever process it runs in, and a summary counts once it is kept: where the model
-/// fails, or answers with nothing, with too much or too late, the window loses nothing.
+/// The strategies [`Summarization`](super::Summarization) and [`Summarizer`](super::Summarizer) use it. Only
+/// one caller at a time summarizes a thread, across all processes. A summary takes effect only when it is
+/// stored: if the model fails, returns no text, returns too much text or is late, the window loses nothing.
 pub struct SummaryMaker {
     model: Arc<dyn LanguageModel>,
     counter: Arc<dyn TokenCounter>,
@@ -144,10 +147,10 @@ impl fmt::Debug for SummaryMaker {
 }
 
 impl SummaryMaker {
-    /// Makes summaries with `model`, measured by `counter`, kept in `store`.
+    /// Creates a maker that asks `model`, counts tokens with `counter` and stores summaries in `store`.
     ///
     /// # Errors
-    /// `InvalidInput` naming the setting that is refused.
+    /// `InvalidInput` with the invalid setting.
     pub fn new(
         model: Arc<dyn LanguageModel>,
         counter: Arc<dyn TokenCounter>,
@@ -159,14 +162,14 @@ impl SummaryMaker {
         Ok(Self { model, counter, store, settings, knowledge: None, answers, failures })
     }
 
-    /// Also puts each summary into a collection that can be searched.
+    /// Also writes each summary to a searchable collection.
     #[must_use]
     pub fn with_knowledge_base(mut self, knowledge: KnowledgeBase) -> Self {
         self.knowledge = Some(knowledge);
         self
     }
 
-    /// How many summaries failed and left the window as it was.
+    /// Returns the number of summaries that failed and left the window unchanged.
     #[must_use]
     pub fn failures(&self) -> u64 {
         self.failures.load(Ordering::Relaxed)
@@ -193,14 +196,15 @@ impl SummaryMaker {
         if !answer.tool_calls.is_empty() || answer.text.trim().is_empty() {
             return Err(failed(ErrorKind::Unexpected, "the model's answer is no summary"));
         }
-        // Twice the limit, because the model may count otherwise; beyond that it did not keep to what it was told.
+        // The limit is doubled because the model may count tokens differently. A longer reply ignored the
+        // instructions.
         if self.counter.count(&answer.text) > 2 * u64::from(self.settings.summary_tokens_max) {
             return Err(failed(ErrorKind::Unexpected, "the summary is over `summary_tokens_max`"));
         }
         Ok(answer.text.trim().to_owned())
     }
 
-    /// Returns the window with as much of it summarized as the writer wants.
+    /// Returns the window, with the part that the writer selects replaced by a summary.
     pub(super) async fn compact(&self, mut window: Window, writer: &dyn Writer) -> Result<Window> {
         let Some(thread) = window.thread.clone() else { return Ok(window) };
         let shortened = self.shorten(&thread, &mut window, writer).await;
@@ -210,12 +214,12 @@ impl SummaryMaker {
         Ok(window)
     }
 
-    /// How long a claim lasts. It is renewed before each question, so it outlives the longest answer.
+    /// Returns the duration of a claim. It is renewed before each question, so it outlives the longest reply.
     pub(super) fn claim_lasts(&self) -> Duration {
         Duration::from_millis(self.settings.timeout_ms) + Duration::from_secs(30)
     }
 
-    /// Whenever this returns or fails, the window holds a summary that is kept and every message after it.
+    /// On return or failure, the window holds a stored summary and every message after it.
     async fn shorten(&self, thread: &Thread, window: &mut Window, writer: &dyn Writer) -> Result<()> {
         if !self.refresh(thread, window).await? || self.plan(window, writer, 0) == 0 {
             return Ok(());
@@ -229,7 +233,7 @@ impl SummaryMaker {
             }
             claim = self.store.claim(thread, lasts).await?;
         }
-        // Somebody else is at it and takes long: this window stays whole.
+        // Another caller holds the claim for too long: this window stays unchanged.
         if claim.is_none() {
             return Ok(());
         }
@@ -239,8 +243,8 @@ impl SummaryMaker {
         outcome
     }
 
-    /// Begins the window with the summary that is kept. `false` where the window knows more than the store does: the
-    /// thread's summary was removed while the window was made.
+    /// Begins the window with the stored summary. Returns `false` if the window has a newer summary than the
+    /// store: the stored summary was removed while the window was being made.
     async fn refresh(&self, thread: &Thread, window: &mut Window) -> Result<bool> {
         Ok(self.adopt(self.store.get(thread).await?.as_ref(), window))
     }
@@ -274,7 +278,7 @@ impl SummaryMaker {
         writer: &dyn Writer,
         asking: &mut Asking<'_>,
     ) -> Result<()> {
-        // Read once more: somebody may have finished before the claim was free.
+        // Read the summary again: another caller may have finished before this one took the claim.
         let mut kept = self.store.get(thread).await?;
         if !self.adopt(kept.as_ref(), window) {
             return Ok(());
@@ -293,7 +297,7 @@ impl SummaryMaker {
                     begin_with_summary(window, &summary);
                     kept = Some(StoredSummary { summary, revision });
                 }
-                // Another's summary was first; it is as good.
+                // Another caller stored its summary first; use that one.
                 Err(error) if error.kind() == ErrorKind::Conflict => {
                     self.refresh(thread, window).await?;
                     return Ok(());
@@ -304,7 +308,8 @@ impl SummaryMaker {
         Ok(())
     }
 
-    /// Cuts what is to be summarized into parts that the model can read, between a call's results and what follows.
+    /// Splits the messages to summarize into parts that fit the model's input, never between a call and its
+    /// results.
     pub(super) fn parts<'a>(&self, old: &'a [WindowMessage]) -> Vec<&'a [WindowMessage]> {
         let messages: Vec<&ChatMessage> = old.iter().map(|message| &*message.message).collect();
         let mut parts = Vec::new();
@@ -324,7 +329,7 @@ impl SummaryMaker {
         parts
     }
 
-    /// Writes the summary that takes in one more part.
+    /// Writes a summary that includes one more part.
     pub(super) async fn write(
         &self,
         before: Option<&Summary>,
@@ -334,7 +339,7 @@ impl SummaryMaker {
     ) -> Result<Summary> {
         let told: u64 = part.iter().map(|message| tokens_of(self.counter(), &message.message)).sum();
         let transcript = render_transcript(part.iter().map(|message| &*message.message));
-        // Only a call and its results, which stay together, can be longer than the model may read.
+        // Only a call and its results, which stay together, can exceed the model's input limit.
         let limit = self.settings.input_tokens_max;
         let pieces = if told > limit { pieces(&transcript, limit) } else { vec![&*transcript] };
         let mut text = before.map(|summary| summary.text.clone());
@@ -344,7 +349,7 @@ impl SummaryMaker {
         let text = text.unwrap_or_default();
         let replaced = before.map_or(0, |summary| summary.tokens) + told;
         let tokens = self.counter.count(HEADING) + self.counter.count(&text);
-        // One that takes in a little more may grow by more than that, as long as it keeps to its limit.
+        // A summary that includes a short part may grow by more than the part, within its limit.
         let grown = before.is_some() && tokens <= u64::from(self.settings.summary_tokens_max);
         if tokens >= replaced && !grown {
             return Err(failed(ErrorKind::Unexpected, "the summary is no shorter than what it stands for"));
@@ -358,7 +363,7 @@ impl SummaryMaker {
     }
 }
 
-/// A failure that left everything as it was.
+/// Creates the error of a failure that changed nothing.
 pub(super) fn failed(kind: ErrorKind, message: &'static str) -> Error {
     Error::new(kind, OPERATION, message).with_outcome(Outcome::NotApplied).with_idempotent(true)
 }
@@ -367,7 +372,7 @@ pub(super) fn stored(window: &Window) -> impl Iterator<Item = &WindowMessage> {
     window.messages.iter().filter(|message| matches!(message.origin, Origin::Stored(_)))
 }
 
-/// Cuts a text that is too long for the model at about four bytes a token, between words where there are any.
+/// Splits a text that exceeds the model's input, at about 4 bytes per token and between words if possible.
 fn pieces(text: &str, tokens_max: u64) -> Vec<&str> {
     let bytes_max = usize::try_from(tokens_max.saturating_mul(4)).unwrap_or(usize::MAX);
     let mut pieces = Vec::new();

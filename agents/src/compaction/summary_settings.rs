@@ -1,4 +1,4 @@
-//! How summaries are made.
+//! Settings for making summaries.
 
 use std::time::Duration;
 
@@ -8,34 +8,38 @@ use serde::{Deserialize, Serialize};
 
 const DAY_MS: u64 = 24 * 3600 * 1000;
 
-/// What becomes of a window when its summary fails: the model errs, answers nonsense or is late, or a store fails.
+/// The reaction to a failed summary. A summary fails if the model fails, returns unusable text or is late, or
+/// if a store fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnFailure {
-    /// The window stays as it was, longer than it should be; [`SummaryMaker::failures`](super::SummaryMaker::failures) counts it.
+    /// Keeps the window unchanged, above its intended size.
+    /// [`SummaryMaker::failures`](super::SummaryMaker::failures) counts the failure.
     #[default]
     Keep,
-    /// The error is returned.
+    /// Returns the error.
     Fail,
 }
 
-/// How summaries are made.
+/// Settings for making summaries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SummarySettings {
-    /// Longest time that the model has for one answer, in milliseconds.
+    /// The time limit of one model call, in milliseconds.
     #[serde(deserialize_with = "whole")]
     pub timeout_ms: u64,
-    /// How long to wait for somebody else who is summarizing the same thread, in milliseconds; 0 not at all.
+    /// The longest wait for another caller that is summarizing the same thread, in milliseconds; 0 does not
+    /// wait.
     #[serde(deserialize_with = "whole")]
     pub wait_ms: u64,
-    /// Most tokens of conversation that the model is given at a time; a longer one is taken in by parts.
+    /// The largest number of conversation tokens in one model call. A longer conversation is summarized in
+    /// parts.
     #[serde(deserialize_with = "whole")]
     pub input_tokens_max: u64,
-    /// Most tokens of the summary.
+    /// The largest number of tokens in the summary.
     #[serde(deserialize_with = "whole")]
     pub summary_tokens_max: u32,
-    /// What becomes of the window when the summary fails.
+    /// The reaction to a failed summary.
     pub on_failure: OnFailure,
 }
 
@@ -52,10 +56,10 @@ impl Default for SummarySettings {
 }
 
 impl SummarySettings {
-    /// Checks every setting.
+    /// Checks all settings.
     ///
     /// # Errors
-    /// `InvalidInput` naming the setting and the limit.
+    /// `InvalidInput` with the setting and the limit.
     pub fn check(&self) -> Result<()> {
         const OPERATION: &str = "summary.settings";
         check::ttl(OPERATION, "timeout_ms", Duration::from_millis(self.timeout_ms))?;

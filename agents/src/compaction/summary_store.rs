@@ -1,4 +1,4 @@
-//! Where summaries are kept: one for a thread, in a key-value store.
+//! A store of summaries: one per thread, in a key-value store.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,16 +18,16 @@ use crate::hex::hex;
 /// The bucket that holds summaries.
 pub const SUMMARY_BUCKET: &str = "larder.summaries";
 
-/// A summary with its revision, which the next one must name.
+/// A summary with its revision, which the next write must name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredSummary {
     /// The summary.
     pub summary: Summary,
-    /// The revision of the write that put it there.
+    /// The revision of the write that stored it.
     pub revision: Revision,
 }
 
-/// What is written: the summary with its thread, so that a key that stands for another thread is noticed.
+/// The stored document. It contains the thread, so that a digest collision is detected.
 #[derive(Serialize, Deserialize)]
 struct Record {
     agent: String,
@@ -61,7 +61,7 @@ struct Record {
 /// let revision = store.put(&thread, None, &summary).await?;
 /// assert_eq!(store.get(&thread).await?.map(|stored| stored.summary), Some(summary.clone()));
 ///
-/// // Whoever has not read it does not overwrite it.
+/// // A writer that has not read this summary cannot overwrite it.
 /// let lost = store.put(&thread, None, &summary).await.unwrap_err();
 /// assert_eq!(lost.kind(), ErrorKind::Conflict);
 /// store.put(&thread, Some(revision), &summary).await?;
@@ -69,9 +69,10 @@ struct Record {
 /// # }
 /// ```
 ///
-/// The store of summaries does not hear of it when a thread is cleared, replaced or expires, or when a run's messages go.
-/// Who makes a window therefore reads the [current](Self::current) summary: one whose [`Covered`](super::Covered) messages stand in the
-/// thread as they did. Whoever edits messages between these two [removes](Self::remove) the summary.
+/// The store receives no notice when a thread is cleared, replaced or expires, or when the messages of a run
+/// are removed. To make a window, read the [current](Self::current) summary: one whose
+/// [`Covered`](super::Covered) messages are in the thread unchanged. If you edit messages between these two,
+/// [remove](Self::remove) the summary.
 #[derive(Clone)]
 pub struct SummaryStore {
     pub(super) store: Arc<dyn KeyValueStore>,
@@ -87,24 +88,24 @@ impl fmt::Debug for SummaryStore {
 }
 
 impl SummaryStore {
-    /// Keeps summaries in the bucket [`SUMMARY_BUCKET`] of `store`.
+    /// Creates a store that keeps summaries in the bucket [`SUMMARY_BUCKET`] of `store`.
     ///
     /// # Errors
-    /// None that the fixed name of the bucket can cause.
+    /// None in practice: the fixed bucket name is valid.
     pub fn new(store: Arc<dyn KeyValueStore>) -> Result<Self> {
         Ok(Self { store, bucket: BucketName::new(SUMMARY_BUCKET)?, view: Arc::from(""), ttl: None })
     }
 
-    /// Lets each summary live for this long from when it is written or [touched](Self::touch), like the thread that it
-    /// tells of.
+    /// Sets the time to live of each summary, from when it is written or [touched](Self::touch). Use the time
+    /// to live of the thread.
     #[must_use]
     pub fn with_ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl);
         self
     }
 
-    /// The summaries of one view of the threads: of what one agent's filters leave, for example. The views of a thread
-    /// have summaries of their own; `""` is the view of everything.
+    /// Selects the summaries of one view of the threads, for example of the messages that pass one agent's
+    /// filters. Each view of a thread has its own summary; `""` is the view of everything.
     #[must_use]
     pub fn with_view(mut self, view: &str) -> Self {
         self.view = Arc::from(view);
@@ -114,10 +115,10 @@ impl SummaryStore {
     /// Reads the summary of a thread.
     ///
     /// # Errors
-    /// `Corrupt` where what is kept is no summary of this thread; the store's own.
+    /// `Corrupt` if the stored value is not a summary of this thread, and the errors of the store.
     ///
     /// # Cancellation
-    /// Nothing to undo.
+    /// The call changes nothing.
     pub async fn get(&self, thread: &Thread) -> Result<Option<StoredSummary>> {
         const OPERATION: &str = "summary.get";
         let Some(entry) = self.store.get(&self.bucket, &self.key("summary", thread)?).await? else {
@@ -134,14 +135,14 @@ impl SummaryStore {
         Ok(Some(StoredSummary { summary: record.summary, revision: entry.revision }))
     }
 
-    /// Reads the summary of a thread where it still tells of what `history` holds. One that does not is removed, so that no
-    /// later summary takes it in.
+    /// Reads the summary of a thread if it still describes the messages in `history`. Removes an outdated
+    /// summary, so that no later summary includes it.
     ///
     /// # Errors
-    /// As [`get`](Self::get), and the history's own.
+    /// As [`get`](Self::get), and the errors of the history.
     ///
     /// # Cancellation
-    /// A summary of what is gone may be removed or not.
+    /// An outdated summary is removed or not.
     pub async fn current(
         &self,
         history: &dyn HistoryProvider,
@@ -152,13 +153,14 @@ impl SummaryStore {
             return Ok(Some(kept));
         }
         match self.store.delete(&self.bucket, &self.key("summary", thread)?, Some(kept.revision)).await {
-            // Somebody has put another in its place.
+            // Another writer has stored a new summary.
             Err(error) if error.kind() != ErrorKind::Conflict => Err(error),
             _ => Ok(None),
         }
     }
 
-    /// Reads the summary of a thread, and whether it still tells of what `history` holds. Nothing is removed.
+    /// Reads the summary of a thread, and checks that it still describes the messages in `history`. Removes
+    /// nothing.
     pub(crate) async fn look(
         &self,
         history: &dyn HistoryProvider,
@@ -169,14 +171,15 @@ impl SummaryStore {
         Ok(Some((kept, current)))
     }
 
-    /// Writes the summary of a thread in the place of the one at the revision `expected`, or where there is none.
+    /// Writes the summary of a thread. Replaces the one at the revision `expected`, or creates the first one
+    /// if `expected` is `None`.
     ///
     /// # Errors
-    /// `Conflict` where the thread has another summary than the caller saw, and nothing changes; `InvalidInput` for one
-    /// over the size of a value; the store's own.
+    /// `Conflict` if the thread has another summary than the caller saw; nothing changes. `InvalidInput` for
+    /// a summary over the size limit of a value, and the errors of the store.
     ///
     /// # Cancellation
-    /// Written or not written.
+    /// The summary is written or not.
     pub async fn put(
         &self,
         thread: &Thread,
@@ -197,13 +200,14 @@ impl SummaryStore {
         self.store.put(&self.bucket, &key, Bytes::from(value), options).await
     }
 
-    /// Starts the time to live of a thread's summary anew; nothing without [one](Self::with_ttl).
+    /// Restarts the time to live of a thread's summary. Does nothing without [a time to
+    /// live](Self::with_ttl).
     ///
     /// # Errors
-    /// The store's own.
+    /// The errors of the store.
     ///
     /// # Cancellation
-    /// Started anew or not.
+    /// The time to live is restarted or not.
     pub async fn touch(&self, thread: &Thread) -> Result<()> {
         let key = self.key("summary", thread)?;
         let Some(entry) = (match self.ttl {
@@ -214,7 +218,7 @@ impl SummaryStore {
         };
         let options = self.options(KeyValueCondition::AtRevision(entry.revision));
         match self.store.put(&self.bucket, &key, entry.value, options).await {
-            // Whoever wrote it meanwhile has started the time anew.
+            // A concurrent writer has already restarted the time to live.
             Err(error) if error.kind() != ErrorKind::Conflict => Err(error),
             _ => Ok(()),
         }
@@ -225,13 +229,13 @@ impl SummaryStore {
         self.ttl.map_or(options, |ttl| options.with_ttl(ttl))
     }
 
-    /// Removes the summary of a thread and says whether there was one. Whoever clears a thread clears its summary.
+    /// Removes the summary of a thread and returns `true` if it existed. Call this when you clear a thread.
     ///
     /// # Errors
-    /// The store's own.
+    /// The errors of the store.
     ///
     /// # Cancellation
-    /// Removed or not removed.
+    /// The summary is removed or not.
     pub async fn remove(&self, thread: &Thread) -> Result<bool> {
         self.store.delete(&self.bucket, &self.key("summary", thread)?, None).await
     }
@@ -240,8 +244,8 @@ impl SummaryStore {
         Key::new(format!("{kind}/{}", self.digest(thread)))
     }
 
-    /// A text that stands for a thread. Agent and session together are longer than a key may be, so it is their digest;
-    /// the lengths in front keep `("a", "bc")` from meeting `("ab", "c")`.
+    /// Returns the digest that identifies a thread. Agent and session together may exceed the size of a key.
+    /// The length prefixes keep `("a", "bc")` distinct from `("ab", "c")`.
     pub(super) fn digest(&self, thread: &Thread) -> String {
         let mut digest = Sha256::new();
         for part in [thread.agent.as_str(), thread.session.as_str(), &*self.view] {

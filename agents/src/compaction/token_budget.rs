@@ -1,4 +1,4 @@
-//! Strategies that run only until the window fits (RAVI-11).
+//! A sequence of strategies that stops as soon as the window fits.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use crate::tokens::{TokenCounter, context_tokens_of, tokens_of};
 const OPERATION: &str = "token_budget_composed.config";
 const TRIGGER_RATIO: f64 = 0.80;
 
-/// Runs its strategies in order, only until the window fits a budget of tokens (RAVI-11).
+/// Runs its strategies in order until the window fits a token budget.
 ///
-/// A window that fits stays as it is. Where it does not fit after the last strategy, what that one returned is the
-/// answer: end with [`MaxTokens`](super::MaxTokens) of the same budget where it must hold.
+/// A window that fits stays unchanged. If the window does not fit after the last strategy, the result is that
+/// of the last strategy. To enforce the budget, end with [`MaxTokens`](super::MaxTokens) of the same budget.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -57,10 +57,10 @@ pub struct TokenBudgetComposed {
 }
 
 impl TokenBudgetComposed {
-    /// Runs `strategies` until the window has `token_budget` tokens or fewer.
+    /// Creates a sequence that runs `strategies` until the window has at most `token_budget` tokens.
     ///
     /// # Errors
-    /// `InvalidInput` naming `token_budget` where it is 0.
+    /// `InvalidInput` with `token_budget` if it is 0.
     pub fn new(
         token_budget: u64,
         counter: Arc<dyn TokenCounter>,
@@ -72,10 +72,10 @@ impl TokenBudgetComposed {
         Ok(Self { token_budget, counter, strategies: strategies.into() })
     }
 
-    /// Sizes the budget for a model: 0.80 of what it reads.
+    /// Creates a sequence with a budget of 0.80 of the model's input size.
     ///
     /// # Errors
-    /// `InvalidInput` naming `model` where how much it reads is not known.
+    /// `InvalidInput` with `model` if its input size is unknown.
     pub fn from_model(
         model: &str,
         counter: Arc<dyn TokenCounter>,
@@ -84,11 +84,11 @@ impl TokenBudgetComposed {
         Self::from_model_with_ratio(model, counter, strategies, TRIGGER_RATIO)
     }
 
-    /// Sizes the budget for a model: the given part of what it reads.
+    /// Creates a sequence with a budget of the given part of the model's input size.
     ///
     /// # Errors
-    /// `InvalidInput` naming `model` where how much it reads is not known, and naming `trigger_ratio` where it is not
-    /// above 0 and at most 1.
+    /// `InvalidInput` with `model` if its input size is unknown. `InvalidInput` with `trigger_ratio` if it is
+    /// not above 0 and at most 1.
     pub fn from_model_with_ratio(
         model: &str,
         counter: Arc<dyn TokenCounter>,
@@ -105,13 +105,13 @@ impl TokenBudgetComposed {
         Self::new(part_of(context_tokens, trigger_ratio).max(1), counter, strategies)
     }
 
-    /// The tokens that a window may have and stay as it is.
+    /// Returns the token budget. A window within it stays unchanged.
     #[must_use]
     pub fn token_budget(&self) -> u64 {
         self.token_budget
     }
 
-    /// The strategies in their order.
+    /// Returns the strategies, in order.
     #[must_use]
     pub fn strategies(&self) -> &[Arc<dyn CompactionStrategy>] {
         self.strategies.strategies()
@@ -127,7 +127,7 @@ impl TokenBudgetComposed {
     }
 }
 
-/// A part of a number of tokens: whole tokens only.
+/// Returns a part of a number of tokens, in whole tokens.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -144,7 +144,8 @@ impl CompactionStrategy for TokenBudgetComposed {
         "token_budget_composed"
     }
 
-    /// Both what the budget measures and what the first strategy needs, where one reach can say it.
+    /// Combines the reach that the budget needs with that of the first strategy, if one reach can express
+    /// both.
     fn reach(&self) -> Reach {
         match self.strategies().first().map(|strategy| strategy.reach()) {
             Some(Reach::Tokens(tokens)) => Reach::Tokens(tokens.max(self.token_budget)),

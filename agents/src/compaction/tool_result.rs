@@ -1,4 +1,4 @@
-//! Long results of tools, cut (RAVI-7).
+//! A strategy that truncates long tool results.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use crate::written::whole;
 const MAX_CHARS: usize = 500;
 const MARKER_END: &str = " chars truncated]";
 
-/// Where to cut.
+/// The settings of [`ToolResultTruncation`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ToolResultTruncationConfig {
-    /// The characters of a result that stay, 1 or more.
+    /// The number of characters of a result to keep, 1 or more.
     #[serde(deserialize_with = "whole")]
     pub max_chars: usize,
 }
@@ -28,21 +28,21 @@ impl Default for ToolResultTruncationConfig {
 }
 
 impl ToolResultTruncationConfig {
-    /// Checks every setting.
+    /// Checks all settings.
     ///
     /// # Errors
-    /// `InvalidInput` naming the setting and the limit.
+    /// `InvalidInput` with the setting and the limit.
     pub fn check(&self) -> Result<()> {
         check::at_least("tool_result_truncation.config", "max_chars", self.max_chars, 1)
     }
 }
 
-/// Cuts results of tools that are longer than 500 characters, or than told, and writes after what stays how much went:
-/// `[N chars truncated]` (RAVI-7).
+/// Truncates long tool results and appends a marker with the number of removed characters: `[N chars
+/// truncated]`. The default limit is 500 characters.
 ///
-/// Characters are Unicode scalar values, not bytes. Errors stay whole: they say what to do next. A result that was cut
-/// before is not cut for its marker, and a harder cut counts all that went. No message leaves, so it can stand first in
-/// any pipeline.
+/// Characters are Unicode scalar values, not bytes. Errors stay whole, because they say what to do next. The
+/// marker of an earlier truncation does not count against the limit, and a shorter limit adds to the number
+/// in the marker. No message leaves, so this strategy can come first in any pipeline.
 ///
 /// ```
 /// use larder_agents::compaction::ToolResultTruncation;
@@ -69,15 +69,15 @@ impl Default for ToolResultTruncation {
 }
 
 impl ToolResultTruncation {
-    /// Keeps this many characters of each result.
+    /// Creates a strategy that keeps this number of characters of each result.
     ///
     /// # Errors
-    /// `InvalidInput` naming `max_chars` where it is 0.
+    /// `InvalidInput` with `max_chars` if it is 0.
     pub fn new(max_chars: usize) -> Result<Self> {
         ToolResultTruncationConfig { max_chars }.try_into()
     }
 
-    /// The message with its long results cut; `None` where none is long.
+    /// Truncates the long results of a message. Returns `None` if no result is long.
     fn cut(&self, message: &ChatMessage) -> Option<ChatMessage> {
         let cuts: Vec<Option<String>> =
             message.tool_results.iter().map(|result| self.cut_result(result)).collect();
@@ -105,7 +105,7 @@ impl ToolResultTruncation {
     }
 }
 
-/// What stands before the marker of an earlier cut, and how many characters that cut took.
+/// Returns the text before the marker of an earlier truncation, and the number of characters that it removed.
 fn without_marker(content: &str) -> (&str, u64) {
     let marker = content.strip_suffix(MARKER_END).and_then(|rest| rest.rsplit_once('['));
     let cut = marker.and_then(|(body, number)| {

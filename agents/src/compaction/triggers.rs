@@ -1,4 +1,4 @@
-//! When a long-term strategy acts, and on how much (ALQ-3).
+//! The thresholds that start a long-term strategy, and the part that it processes.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use larder_kernel::{ChatMessage, Error, Result, check};
 use super::turns;
 use crate::tokens::{TokenCounter, tokens_of};
 
-/// The conditions of a long-term strategy: any of them is enough.
+/// The conditions of a long-term strategy. Any one of them starts it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Triggers {
     pub(super) input_tokens: Option<u64>,
@@ -18,7 +18,7 @@ pub(super) struct Triggers {
     pub(super) keep: usize,
 }
 
-/// A threshold as it stands in a document: -1 for never.
+/// Reads a threshold from a document; -1 disables it.
 fn threshold(operation: &'static str, field: &'static str, number: i64) -> Result<Option<u64>> {
     match number {
         -1 => Ok(None),
@@ -29,8 +29,8 @@ fn threshold(operation: &'static str, field: &'static str, number: i64) -> Resul
 }
 
 impl Triggers {
-    /// Reads the thresholds, by name, of tokens of the window, of interactions and of their tokens, and the tools that
-    /// start the strategy by success and by error.
+    /// Reads the thresholds, by name: tokens of the window, number of interactions and tokens of the
+    /// interactions. Also reads the tools whose success or failure starts the strategy.
     pub(super) fn read(
         operation: &'static str,
         thresholds: [(&'static str, i64); 3],
@@ -52,9 +52,10 @@ impl Triggers {
         })
     }
 
-    /// How many messages, oldest first, the strategy takes; `tokens` are those of the whole window.
+    /// Returns the number of messages, oldest first, that the strategy takes. `tokens` is the size of the
+    /// whole window.
     ///
-    /// The last interaction is left alone while it is not over: the model still has to answer it.
+    /// The last interaction is left out while it is not complete: the model has yet to reply.
     pub(super) fn plan(&self, messages: &[&ChatMessage], tokens: u64, counter: &dyn TokenCounter) -> usize {
         let interactions = turns::interactions(messages);
         let human = interactions.iter().filter(|turn| turns::is_human_turn(messages[turn.start])).count();
@@ -76,8 +77,8 @@ impl Triggers {
         kept.min(turns::closed(messages))
     }
 
-    /// Whether a tool that is named ended as named in these messages. Only the newest interaction is asked, so that a
-    /// tool whose result is kept does not fire again with each question.
+    /// Returns `true` if a configured tool ended as configured in these messages. Only the newest interaction
+    /// is checked, so a result that is kept does not start the strategy again with each question.
     fn tools_fire(&self, messages: &[&ChatMessage]) -> bool {
         if self.tools_success.is_empty() && self.tools_error.is_empty() {
             return false;

@@ -1,4 +1,4 @@
-//! A hard ceiling (RAVI-10).
+//! A strategy with a hard ceiling of messages or characters.
 
 use async_trait::async_trait;
 use larder_kernel::{ChatMessage, CompactionStrategy, Error, Reach, Result, Window, WindowMessage, check};
@@ -9,23 +9,23 @@ use crate::written::whole;
 
 const OPERATION: &str = "truncation.config";
 
-/// The ceilings; at least one.
+/// The ceilings. At least one must be set.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TruncationConfig {
-    /// The newest messages that stay, 1 or more.
+    /// The number of newest messages to keep, 1 or more.
     #[serde(deserialize_with = "whole")]
     pub max_messages: Option<usize>,
-    /// The characters that the newest messages may have together, 1 or more.
+    /// The number of characters that the newest messages may have in total, 1 or more.
     #[serde(deserialize_with = "whole")]
     pub max_chars: Option<usize>,
 }
 
 impl TruncationConfig {
-    /// Checks every setting.
+    /// Checks all settings.
     ///
     /// # Errors
-    /// `InvalidInput` naming the setting and the limit; naming `max_messages` where no ceiling is set.
+    /// `InvalidInput` with the setting and the limit, or with `max_messages` if no ceiling is set.
     pub fn check(&self) -> Result<()> {
         if self.max_messages.is_none() && self.max_chars.is_none() {
             return Err(Error::invalid(OPERATION, "max_messages", "set this or `max_chars`, or both"));
@@ -35,12 +35,12 @@ impl TruncationConfig {
     }
 }
 
-/// Drops the oldest messages until the rest keeps under a ceiling of messages, of characters, or of both (RAVI-10).
+/// Drops the oldest messages until the rest is within a ceiling of messages, of characters, or of both.
 ///
-/// The characters of a message are those of its text, of the names and arguments of its calls and of its results; a
-/// message without any counts as one, so that the ceiling bounds how far back there is to read. The ceiling holds
-/// whatever comes: a message that is longer than all of it leaves, and so does what is older. A summary at the front of
-/// the window stays in front while the newest message fits beside it.
+/// The characters of a message are those of its text, of the names and arguments of its calls, and of its
+/// results. A message without any counts as one character, so that the ceiling bounds the number of messages
+/// to read. The ceiling always holds: a message that exceeds it alone is dropped, with all older messages. A
+/// summary at the front of the window stays in front if the newest message fits next to it.
 ///
 /// ```
 /// use larder_agents::compaction::Truncation;
@@ -62,26 +62,26 @@ pub struct Truncation {
 }
 
 impl Truncation {
-    /// A ceiling of messages.
+    /// Creates a ceiling of messages.
     ///
     /// # Errors
-    /// `InvalidInput` naming `max_messages` where it is 0.
+    /// `InvalidInput` with `max_messages` if it is 0.
     pub fn messages(max_messages: usize) -> Result<Self> {
         TruncationConfig { max_messages: Some(max_messages), max_chars: None }.try_into()
     }
 
-    /// A ceiling of characters.
+    /// Creates a ceiling of characters.
     ///
     /// # Errors
-    /// `InvalidInput` naming `max_chars` where it is 0.
+    /// `InvalidInput` with `max_chars` if it is 0.
     pub fn chars(max_chars: usize) -> Result<Self> {
         TruncationConfig { max_messages: None, max_chars: Some(max_chars) }.try_into()
     }
 
-    /// A ceiling of messages and one of characters.
+    /// Creates a ceiling of messages and one of characters.
     ///
     /// # Errors
-    /// `InvalidInput` naming the ceiling that is 0.
+    /// `InvalidInput` with the ceiling that is 0.
     pub fn messages_and_chars(max_messages: usize, max_chars: usize) -> Result<Self> {
         TruncationConfig { max_messages: Some(max_messages), max_chars: Some(max_chars) }.try_into()
     }
@@ -97,7 +97,7 @@ impl TryFrom<TruncationConfig> for Truncation {
     }
 }
 
-/// The characters that a model reads of a message, 1 or more.
+/// Returns the number of characters that a model reads of a message, 1 or more.
 pub(crate) fn chars_of(message: &ChatMessage) -> u64 {
     let chars = |text: &str| check::size(text.chars().count());
     let calls = message.tool_calls.iter().map(|call| chars(&call.name) + chars(&call.arguments));

@@ -1,4 +1,4 @@
-//! Where a conversation may be cut: never between a tool's call and its results.
+//! The positions at which a conversation may be cut: never between a tool call and its results.
 
 use std::ops::Range;
 
@@ -7,8 +7,8 @@ use larder_kernel::{ChatMessage, Role};
 pub(crate) use super::groups::units;
 pub(crate) use super::human_turn::is_human_turn;
 
-/// The interactions, in order and without gaps: one human turn and all that answers it (ALQ-2). What comes before the
-/// first human turn is one of its own.
+/// Returns the interactions, in order and without gaps: one human turn and all replies to it. The messages
+/// before the first human turn form an interaction.
 pub(crate) fn interactions(messages: &[&ChatMessage]) -> Vec<Range<usize>> {
     let mut interactions: Vec<Range<usize>> = Vec::new();
     for unit in units(messages) {
@@ -20,8 +20,8 @@ pub(crate) fn interactions(messages: &[&ChatMessage]) -> Vec<Range<usize>> {
     interactions
 }
 
-/// How many messages, from the oldest, belong to interactions that are over. The last interaction is not over while a
-/// question has no answer or a tool still runs.
+/// Returns the number of messages, from the oldest, that belong to complete interactions. The last
+/// interaction is not complete while a question has no answer or a tool is still running.
 pub(crate) fn closed(messages: &[&ChatMessage]) -> usize {
     let answers = |last: &ChatMessage| {
         !matches!(last.role, Role::User | Role::Tool)

@@ -1,4 +1,4 @@
-//! The context of one agent: what it appends, and the window that its model reads (RAVI-4).
+//! The context of one agent: it appends messages, and makes the window for the model.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,13 +19,14 @@ use crate::compaction::{Pipeline, Summary, pair_tool_calls, summary_message};
 use crate::scope;
 use crate::tokens::{TokenCounter, with_tokens};
 
-/// One agent's conversations: appends to them and makes the windows that its model reads.
+/// The conversations of one agent: appends messages and makes windows for the model.
 ///
-/// The agent is the one of the [scope](crate::scope) in which a call is made, unless [`for_agent`](Self::for_agent)
-/// names one; outside any scope it is `default`. Agents that share a session use a context for one common agent and name
-/// themselves as [authors](ContextConfig::with_author).
+/// The agent is that of the [scope](crate::scope) of the call, unless [`for_agent`](Self::for_agent) sets
+/// one. Outside any scope it is `default`. Agents that share a session use a context for one common agent and
+/// identify themselves as [authors](ContextConfig::with_author).
 ///
-/// A window is a view: making one reads no further back than its strategies need, and never changes what is stored.
+/// A window is a view. Making one reads no further back than its strategies need, and never changes stored
+/// data.
 ///
 /// ```
 /// use larder_agents::context::AgentContext;
@@ -60,29 +61,29 @@ impl fmt::Debug for AgentContext {
 }
 
 impl AgentContext {
-    /// A context as configured, for the agent of the scope.
+    /// Creates a context from a configuration, for the agent of the scope.
     ///
     /// # Errors
-    /// `InvalidInput` naming the setting that is refused.
+    /// `InvalidInput` with the invalid setting.
     pub fn new(config: ContextConfig) -> Result<Self> {
         config.check()?;
         Ok(Self { config: Arc::new(config), agent: None })
     }
 
-    /// The same context for this agent, whatever the scope.
+    /// Uses this agent in any scope.
     #[must_use]
     pub fn for_agent(mut self, agent: AgentId) -> Self {
         self.agent = Some(agent);
         self
     }
 
-    /// What remains of a run when it ends.
+    /// Returns the retention of a run's messages after its end.
     #[must_use]
     pub fn retention(&self) -> HistoryRetention {
         self.config.retention
     }
 
-    /// The strategies.
+    /// Returns the strategies.
     #[must_use]
     pub fn pipeline(&self) -> &Pipeline {
         &self.config.pipeline
@@ -92,14 +93,15 @@ impl AgentContext {
         &*self.config.counter
     }
 
-    /// The thread of a session.
+    /// Returns the thread of a session.
     #[must_use]
     pub fn thread(&self, session: &SessionId) -> Thread {
         let agent = self.agent.clone().unwrap_or_else(|| scope::current_board().agent);
         Thread { agent, session: session.clone() }
     }
 
-    /// Appends a message, its tokens counted; `None` where retention or memory say that nothing is written.
+    /// Counts a message's tokens and appends it. Returns `None` if the retention or the memory forbids
+    /// writes.
     ///
     /// # Errors
     /// As [`append_many`](Self::append_many).
@@ -108,16 +110,17 @@ impl AgentContext {
         Ok(appended.map(|appended| appended.last))
     }
 
-    /// Appends messages whole or not at all; `None` where retention or memory say that nothing is written.
+    /// Appends all messages or none. Returns `None` if the retention or the memory forbids writes.
     ///
-    /// Tokens are counted here, once; a message that carries a count keeps it.
+    /// Tokens are counted once, here. A message that has a count keeps it.
     ///
     /// # Errors
-    /// `InvalidInput` for what the history refuses, also where nothing is written, and with `RUN` for a message that
-    /// names no run, because nothing could ever clear it; the history's own.
+    /// `InvalidInput` for messages that the history rejects, even if nothing is written. `InvalidInput` with
+    /// retention `RUN` for a message without a run, because it could never be cleared. The errors of the
+    /// history.
     ///
     /// # Cancellation
-    /// The batch is written whole or not at all.
+    /// All messages of the batch are written or none.
     pub async fn append_many(
         &self,
         session: &SessionId,
@@ -156,7 +159,7 @@ impl AgentContext {
         }
     }
 
-    /// The message as it is stored: with its tokens and its author.
+    /// Prepares a message for storage: sets its token count and its author.
     pub(super) fn prepare(&self, mut message: ChatMessage) -> ChatMessage {
         if message.author.is_none() {
             message.author.clone_from(&self.config.author);
@@ -164,21 +167,21 @@ impl AgentContext {
         with_tokens(&*self.config.counter, message)
     }
 
-    /// Ends a run and says how many messages went: all of the run with `RUN`, else none. Ending it again is harmless, so a
-    /// run whose process died can be ended by whoever finds it.
+    /// Ends a run and returns the number of removed messages: all messages of the run with retention `RUN`,
+    /// otherwise none. You may repeat the call, so any process can end the run of a crashed one.
     ///
-    /// With `RUN`, a summary that may tell of the run goes as well.
+    /// With `RUN`, a summary that may cover messages of the run is removed too.
     ///
     /// # Errors
-    /// The history's own.
+    /// The errors of the history.
     ///
     /// # Cancellation
-    /// All messages of the run are removed, or none; ending it again completes it.
+    /// All messages of the run are removed or none. Repeat the call to complete it.
     pub async fn end_run(&self, session: &SessionId, run: &RunId) -> Result<u64> {
         self.end_run_of(&self.thread(session), run, None).await
     }
 
-    /// Ends a run whose first message, where one was written, stands at `first`.
+    /// Ends a run. `first` is the position of its first message, if one was written.
     pub(super) async fn end_run_of(&self, thread: &Thread, run: &RunId, first: Option<Seq>) -> Result<u64> {
         let config = &*self.config;
         if config.retention != HistoryRetention::Run {
@@ -199,13 +202,13 @@ impl AgentContext {
         Ok(removed)
     }
 
-    /// Clears a session with its summary and says how many messages went.
+    /// Clears a session with its summary and returns the number of removed messages.
     ///
     /// # Errors
-    /// `Unsupported` where the memory lies somewhere else; the stores' own.
+    /// `Unsupported` with a custom memory, and the errors of the stores.
     ///
     /// # Cancellation
-    /// The summary may be gone and the messages there, never the other way round.
+    /// The summary may be removed while the messages remain, never the reverse.
     pub async fn clear(&self, session: &SessionId) -> Result<u64> {
         let thread = self.thread(session);
         if matches!(self.config.memory, MemoryProvider::Custom(_)) {
@@ -218,39 +221,39 @@ impl AgentContext {
         self.config.history.clear(&thread).await
     }
 
-    /// The window of a session with messages that are not stored, as the newest.
+    /// Makes the window of a session, followed by messages that are not stored.
     ///
     /// # Errors
     /// As [`get_prompt_window`](AgentContextProtocol::get_prompt_window).
     ///
     /// # Cancellation
-    /// Nothing is stored.
+    /// The call stores nothing.
     pub async fn window_with(&self, session: &SessionId, new: Vec<ChatMessage>) -> Result<Window> {
         Ok(self.assemble(self.thread(session), new, false).await?.window)
     }
 
-    /// Makes the window of a session and says what each step did to it, and why.
+    /// Makes the window of a session and explains the effect of each step.
     ///
-    /// Its window is the one that [`get_prompt_window`](AgentContextProtocol::get_prompt_window) would return now. A
-    /// strategy that summarizes asks its model, and stores nothing; the same question is not asked again for the window
-    /// that follows.
+    /// The result contains the window that [`get_prompt_window`](AgentContextProtocol::get_prompt_window)
+    /// would return now. A strategy that summarizes asks its model, but stores nothing. The next window does
+    /// not ask the same question again.
     ///
     /// # Errors
     /// As `get_prompt_window`.
     ///
     /// # Cancellation
-    /// Nothing is stored.
+    /// The call stores nothing.
     pub async fn explain_window(&self, session: &SessionId) -> Result<WindowExplanation> {
         self.explain_window_with(session, Vec::new()).await
     }
 
-    /// As [`explain_window`](Self::explain_window), with messages that are not stored, as the newest.
+    /// Works as [`explain_window`](Self::explain_window), with messages at the end that are not stored.
     ///
     /// # Errors
     /// As `get_prompt_window`.
     ///
     /// # Cancellation
-    /// Nothing is stored.
+    /// The call stores nothing.
     pub async fn explain_window_with(
         &self,
         session: &SessionId,
@@ -269,7 +272,7 @@ impl AgentContext {
         let config = &*self.config;
         let reach = match config.pipeline.effect() {
             StrategyEffect::None => config.pipeline.reach(),
-            // A summary reads everything since the last one.
+            // A summary needs every message since the last one.
             _ => Reach::Everything,
         };
         let mut assembly = Assembly::new(thread.clone(), reach, explains);
@@ -306,7 +309,8 @@ impl AgentContext {
         new.into_iter().map(|message| WindowMessage::injected(self.prepare(message))).collect()
     }
 
-    /// Reads the history: the summary first, then back from the newest message as far as the strategies look.
+    /// Reads the history: first the summary, then backwards from the newest message as far as the strategies
+    /// need.
     async fn read_window(
         &self,
         thread: &Thread,
@@ -315,10 +319,10 @@ impl AgentContext {
         assembly: &mut Assembly,
     ) -> Result<()> {
         let config = &*self.config;
-        // A summary tells of all authors: who may not see them all is not told.
+        // A summary covers messages of all authors, so an agent that may not see all of them does not get it.
         let summary = match &config.summaries {
             Some(summaries) if memory.filter().is_empty() => {
-                // A look removes no summary of what is gone.
+                // An explanation does not remove an outdated summary.
                 let kept = match assembly.explains() {
                     true => summaries.look(&*config.history, thread).await?,
                     false => summaries.current(&*config.history, thread).await?.map(|kept| (kept, true)),
@@ -345,13 +349,13 @@ impl AgentContext {
         if let Some(summary) = &summary {
             begin_with(&mut back, summary, thread, each).await?;
         }
-        // A part of a thread is no thread: a summary of it must not stand for the whole.
+        // A summary of a part of the thread must not be stored as the summary of the whole thread.
         let whole = !memory.is_part();
         assembly.read_back(back, whole, each, summary.as_ref());
         Ok(())
     }
 
-    /// Puts the new messages behind what was read, through the strategies that look at each message alone.
+    /// Adds the new messages at the end, after applying the strategies that look at each message alone.
     async fn add_new(
         &self,
         each: &[Arc<dyn CompactionStrategy>],
@@ -372,7 +376,8 @@ impl AgentContext {
     }
 }
 
-/// Puts the summary in front of every stage, as the strategies in front leave it.
+/// Puts the summary in front of every stage, in the form that the strategies that look at each message alone
+/// give it.
 async fn begin_with(
     back: &mut ReadBack,
     summary: &Summary,

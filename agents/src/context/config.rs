@@ -1,4 +1,4 @@
-//! What an agent's context is made of (RAVI-4).
+//! The configuration of an agent's context.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use crate::InMemoryHistoryProvider;
 use crate::compaction::{Pipeline, SlidingWindow, SummaryStore};
 use crate::tokens::{EstimatedTokenCounter, TokenCounter};
 
-/// How many messages a filtered window reads at most unless told otherwise.
+/// The default limit on the messages that a filtered window reads.
 pub const SCAN_MESSAGES_MAX_DEFAULT: u64 = 100_000;
 
-/// What an agent's context is made of.
+/// The configuration of an agent's context.
 ///
-/// The default needs no argument: a history in memory, of which the newest 100 messages are the window, kept for good.
+/// The default needs no argument: a history in memory, a window of the newest 100 messages, and no expiry.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -50,7 +50,7 @@ impl Default for ContextConfig {
 }
 
 impl ContextConfig {
-    /// A window of the newest 100 messages of `history`.
+    /// Creates a configuration with a window of the newest 100 messages of `history`.
     #[must_use]
     pub fn new(history: Arc<dyn HistoryProvider>) -> Self {
         Self {
@@ -65,67 +65,72 @@ impl ContextConfig {
         }
     }
 
-    /// Makes the window fit by these strategies; one strategy needs no wrapper, and an empty pipeline keeps everything.
+    /// Sets the strategies that shorten the window. A single strategy needs no wrapper, and an empty pipeline
+    /// keeps everything.
     #[must_use]
     pub fn with_pipeline(mut self, pipeline: impl Into<Pipeline>) -> Self {
         self.pipeline = pipeline.into();
         self
     }
 
-    /// Sets what remains of a run when it ends.
+    /// Sets the retention of a run's messages after its end.
     #[must_use]
     pub fn with_retention(mut self, retention: HistoryRetention) -> Self {
         self.retention = retention;
         self
     }
 
-    /// Sets what the agent sees of the session's memory, and whether it adds to it.
+    /// Sets the part of the session's memory that the agent sees, and turns its writes on or off.
     #[must_use]
     pub fn with_memory(mut self, memory: impl Into<MemoryProvider>) -> Self {
         self.memory = memory.into();
         self
     }
 
-    /// Begins windows with the summary that a thread has in this store, and reads only the messages after it. A summary of
-    /// messages that are gone is [left out](SummaryStore::current).
+    /// Begins windows with the thread's summary from this store and reads only the messages after it. A
+    /// summary of removed messages is [ignored](SummaryStore::current).
     ///
-    /// Where a strategy of the pipeline makes summaries, this is the store that it keeps them in.
+    /// If a strategy of the pipeline makes summaries, pass the store in which it keeps them.
     #[must_use]
     pub fn with_summaries(mut self, summaries: SummaryStore) -> Self {
         self.summaries = Some(summaries);
         self
     }
 
-    /// Counts the tokens of messages, once, when they are appended, and of messages that were appended without a count.
+    /// Sets the counter of message tokens. It counts each message once, when it is appended, and messages
+    /// that were appended without a count.
     ///
-    /// Where strategies count tokens themselves, give them the same counter: a reach in tokens is read by this one.
+    /// If strategies count tokens themselves, give them the same counter: this one measures a reach in
+    /// tokens.
     #[must_use]
     pub fn with_counter(mut self, counter: Arc<dyn TokenCounter>) -> Self {
         self.counter = counter;
         self
     }
 
-    /// Names the agent and its role on each message that names no author, for sessions that agents share.
+    /// Sets the author of messages that have none, for sessions that agents share.
     #[must_use]
     pub fn with_author(mut self, author: Author) -> Self {
         self.author = Some(author);
         self
     }
 
-    /// Limits how many messages a window whose memory is filtered reads, newest first, to be as long as its strategies
-    /// look: those in front may drop what the filter keeps. The store looks for these messages, and what it passes by
-    /// does not count. [`SCAN_MESSAGES_MAX_DEFAULT`] unless told otherwise.
+    /// Limits the number of messages that a window with a memory filter reads, newest first. A filtered
+    /// window may need many messages, because strategies that look at each message alone may drop messages
+    /// that the filter keeps. Messages that the store's filter skips do not count. The default is
+    /// [`SCAN_MESSAGES_MAX_DEFAULT`].
     #[must_use]
     pub fn with_scan_messages_max(mut self, messages: u64) -> Self {
         self.scan_messages_max = messages;
         self
     }
 
-    /// Checks every setting.
+    /// Checks all settings.
     ///
     /// # Errors
-    /// `InvalidInput` naming the setting and the limit: `pipeline` for a strategy that erases, and `memory` for one that
-    /// shows a part of the thread where a strategy of the pipeline summarizes the thread.
+    /// `InvalidInput` with the setting and the limit. The setting is `pipeline` for a strategy that erases.
+    /// It is `memory` for one that shows a part of the thread if a strategy of the pipeline summarizes the
+    /// thread.
     pub fn check(&self) -> Result<()> {
         const OPERATION: &str = "context.config";
         self.memory.check()?;

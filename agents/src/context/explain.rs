@@ -1,4 +1,4 @@
-//! What reached the model, and why.
+//! Explanations of a window: the messages that reached the model, and the effect of each step.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -11,14 +11,15 @@ use super::reader::ReadBack;
 use crate::compaction::Summary;
 use crate::tokens::{TokenCounter, tokens_of};
 
-/// How large a window is at one point.
+/// The size of a window at one point.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Size {
-    /// Its messages.
+    /// The number of messages.
     pub messages: u64,
-    /// Their bytes, as [`ChatMessage::size_bytes`](larder_kernel::ChatMessage::size_bytes) counts.
+    /// The number of bytes, as counted by
+    /// [`ChatMessage::size_bytes`](larder_kernel::ChatMessage::size_bytes).
     pub bytes: u64,
-    /// Their tokens.
+    /// The number of tokens.
     pub tokens: u64,
 }
 
@@ -41,42 +42,42 @@ impl fmt::Display for Size {
 /// A stored message that a step changed in the window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Resized {
-    /// Its place.
+    /// The position of the message.
     pub seq: Seq,
-    /// Its bytes before.
+    /// The size before, in bytes.
     pub bytes_before: u64,
-    /// Its bytes after.
+    /// The size after, in bytes.
     pub bytes_after: u64,
 }
 
-/// What one step did to the window.
+/// The effect of one step on the window.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ExplainedStep {
-    /// The strategy; `memory` for what the memory does not show, `pair_tool_calls` for calls without results and results
-    /// without calls.
+    /// The name of the strategy. Other values are `memory` for messages that the memory does not show, and
+    /// `pair_tool_calls` for calls without results and results without calls.
     pub name: &'static str,
-    /// Whether messages may leave in it without being part of a summary.
+    /// `true` if the step may remove messages that do not become part of a summary.
     pub drops: bool,
-    /// The window before.
+    /// The size of the window before the step.
     pub before: Size,
-    /// The window after.
+    /// The size of the window after the step.
     pub after: Size,
-    /// Stored messages that left.
+    /// The stored messages that the step removed.
     pub dropped: Vec<Seq>,
-    /// Stored messages that left and are part of the summary that came.
+    /// The stored messages that the step replaced with a summary.
     pub summarized: Vec<Seq>,
-    /// Stored messages that were changed.
+    /// The stored messages that the step changed.
     pub shortened: Vec<Resized>,
     /// The last message that the new summary covers.
     pub summary_up_to: Option<Seq>,
-    /// Messages that are not stored and came.
+    /// The number of messages added that are not stored.
     pub injected: u64,
-    /// Messages that are not stored and left.
+    /// The number of messages removed that are not stored.
     pub injected_dropped: u64,
 }
 
 impl ExplainedStep {
-    /// Whether the step left the window as it was.
+    /// Returns `true` if the step left the window unchanged.
     #[must_use]
     pub fn is_unchanged(&self) -> bool {
         let parts = [self.dropped.len(), self.summarized.len(), self.shortened.len()];
@@ -84,31 +85,31 @@ impl ExplainedStep {
     }
 }
 
-/// What reached the model, and why: what was read and what each step did to it.
+/// An explanation of a window: the messages that were read, and the effect of each step.
 ///
-/// Its `Display` is for people who debug prompts. It and the JSON tell places and sizes, not what is said; the window
-/// itself is in [`window`](Self::window).
+/// The `Display` form is for debugging prompts. It and the JSON form show positions and sizes, not message
+/// content; the window itself is in [`window`](Self::window).
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct WindowExplanation {
-    /// How far back the strategies look.
+    /// The lookback of the strategies.
     #[serde(serialize_with = "serialize_reach")]
     pub reach: Reach,
-    /// How many messages were read from the history, of those that the memory's filter keeps: the store hands over no
-    /// others.
+    /// The number of messages that were read from the history. It counts only messages that pass the memory's
+    /// filter, because the store returns no others.
     pub messages_read: u64,
-    /// In how many pages.
+    /// The number of pages that were read.
     pub pages_read: u64,
-    /// Whether a filtered memory ended early, because it had read as many messages as it may.
+    /// `true` if a filtered memory reached its limit on messages to read.
     pub scan_ended: bool,
-    /// The last message that the summary covers with which the window began.
+    /// The last message that the window's initial summary covers.
     pub began_with_summary_up_to: Option<Seq>,
-    /// What stands before the first step.
+    /// The size of the window before the first step.
     pub read: Size,
-    /// The steps in their order.
+    /// The steps, in order.
     pub steps: Vec<ExplainedStep>,
-    /// What the model reads.
+    /// The size of the final window.
     pub result: Size,
-    /// The window itself.
+    /// The final window.
     #[serde(skip)]
     pub window: Window,
 }
@@ -155,7 +156,7 @@ impl fmt::Display for WindowExplanation {
     }
 }
 
-/// Places as people read them: `#1-#4, #7`.
+/// Positions in readable form: `#1-#4, #7`.
 struct Places<'a>(&'a [Seq]);
 
 impl fmt::Display for Places<'_> {
@@ -175,7 +176,7 @@ impl fmt::Display for Places<'_> {
     }
 }
 
-/// A window in the making, with its stages where it is to be explained.
+/// A window under construction, with its stages if an explanation is requested.
 pub(super) struct Assembly {
     pub(super) reach: Reach,
     pub(super) window: Window,
@@ -193,7 +194,7 @@ pub(crate) struct Stage {
     pub(crate) messages: Vec<WindowMessage>,
 }
 
-/// What each step did, from the stages after them; the first stage is what was read.
+/// Returns the effect of each step, from the stages. The first stage is the messages that were read.
 pub(crate) fn explain_steps(counter: &dyn TokenCounter, stages: &[Stage]) -> Vec<ExplainedStep> {
     stages.windows(2).map(|pair| explain_step(counter, &pair[0].messages, &pair[1])).collect()
 }
@@ -215,7 +216,7 @@ impl Assembly {
         self.stages.is_some()
     }
 
-    /// What a memory that is no history returned, with new messages behind.
+    /// Starts with the window that a custom memory returned, followed by new messages.
     pub(super) fn read(&mut self, name: &'static str, mut window: Window, new: Vec<WindowMessage>) {
         let read = window.messages.iter().filter(|message| matches!(message.origin, Origin::Stored(_)));
         self.messages_read = check::size(read.count());
@@ -223,7 +224,8 @@ impl Assembly {
         self.step(name, false, window);
     }
 
-    /// What was read of a history; `whole` where nothing but the strategies' reach limited it.
+    /// Starts with messages that were read from a history. `whole` is `true` if only the strategies' reach
+    /// limited them.
     pub(super) fn read_back(
         &mut self,
         back: ReadBack,
@@ -247,7 +249,7 @@ impl Assembly {
         }
     }
 
-    /// New messages as they entered, and as each strategy in front left them.
+    /// Adds new messages, with their form after each strategy that looks at each message alone.
     pub(super) fn add(&mut self, new: Vec<Vec<WindowMessage>>) {
         self.window.messages.extend(new.last().cloned().unwrap_or_default());
         if let Some(stages) = &mut self.stages {
@@ -299,7 +301,7 @@ fn injected(messages: &[WindowMessage]) -> u64 {
 fn explain_step(counter: &dyn TokenCounter, before: &[WindowMessage], stage: &Stage) -> ExplainedStep {
     let after = &*stage.messages;
     let left: HashMap<Seq, &WindowMessage> = stored(after).collect();
-    // Told here and not before: only a summary that came in this step covers what left in it.
+    // Only a summary that this step made covers the messages that left in this step.
     let told = summary_of(after).filter(|summary| summary_of(before) != Some(*summary));
     let up_to = told.and_then(|summary| match summary.origin {
         Origin::Summary(up_to) => Some(up_to),
@@ -330,7 +332,7 @@ fn explain_step(counter: &dyn TokenCounter, before: &[WindowMessage], stage: &St
     }
 }
 
-/// How a reach is told to people.
+/// Returns a reach in readable form.
 fn reach_text(reach: Reach) -> String {
     match reach {
         Reach::Messages(messages) => format!("the newest {messages} messages"),

@@ -1,4 +1,4 @@
-//! Reading a thread backwards, as far as a window needs it.
+//! Backward reads of a thread, as far as a window needs.
 
 use std::sync::Arc;
 
@@ -11,37 +11,39 @@ use super::memory::MemoryFilter;
 use crate::lookback::Lookback;
 use crate::tokens::TokenCounter;
 
-/// Most messages of one page: messages may be megabytes.
+/// The largest page, in messages. A message may be megabytes.
 const PAGE_MESSAGES_MAX: usize = 1_000;
-/// The first page where it is not known how many messages the reach comes to.
+/// The size of the first page if the number of messages in the reach is unknown.
 const PAGE_MESSAGES_FIRST: usize = 32;
 
-/// What to read.
+/// The parameters of a read.
 pub(super) struct Reader<'a> {
     pub(super) history: &'a dyn HistoryProvider,
     pub(super) thread: &'a Thread,
-    /// A summary covers what stands up to here.
+    /// The last position that the summary covers.
     pub(super) after: Option<Seq>,
     pub(super) filter: &'a MemoryFilter,
     pub(super) last: Option<usize>,
     pub(super) max_bytes: Option<u64>,
-    /// The strategies that look at each message alone: they run on each page, and the reach is of what they return.
+    /// The strategies that look at each message alone. They run on each page, and the reach applies to their
+    /// result.
     pub(super) each: &'a [Arc<dyn CompactionStrategy>],
     pub(super) reach: Reach,
     pub(super) counter: &'a dyn TokenCounter,
     pub(super) scan_messages_max: u64,
-    /// Whether to keep what each stage saw, for an explanation.
+    /// `true` to keep the messages of each stage, for an explanation.
     pub(super) keeps_stages: bool,
 }
 
-/// What was read.
+/// The result of a read.
 #[derive(Default)]
 pub(super) struct ReadBack {
-    /// What the memory shows of the thread, and what each strategy in front made of it; without stages only the last.
+    /// The messages that the memory shows, and their form after each strategy that looks at each message
+    /// alone. Without an explanation only the last stage is kept.
     pub(super) stages: Vec<Vec<WindowMessage>>,
     pub(super) messages_read: u64,
     pub(super) pages: u64,
-    /// Whether a filtered window ended before it was full, because it had read as many messages as it may.
+    /// `true` if a filtered window reached its limit on messages to read before it was full.
     pub(super) scan_ended: bool,
     kept: usize,
     kept_bytes: u64,
@@ -62,7 +64,7 @@ impl Reader<'_> {
         Ok(back)
     }
 
-    /// Whether all is read that the filter keeps.
+    /// Returns `true` if every message that passes the filter is read.
     fn is_unbounded(&self) -> bool {
         let reaches_all = matches!(self.reach, Reach::Everything | Reach::Each);
         reaches_all && self.last.is_none() && self.max_bytes.is_none()
@@ -118,7 +120,8 @@ impl Reader<'_> {
         }
     }
 
-    /// The store filters, so that it hands over nothing that the memory does not show.
+    /// Reads the page before a position. The store applies the filter, so it returns no message that the
+    /// memory hides.
     async fn page_before(&self, before: Option<Seq>, size: usize) -> Result<Vec<StoredMessage>> {
         if self.filter.is_empty() {
             self.history.tail(self.thread, before, size).await
@@ -127,13 +130,14 @@ impl Reader<'_> {
         }
     }
 
-    /// How many messages a filtered window may still read; `None` where nothing limits it but its reach.
+    /// Returns the number of messages that a filtered window may still read, or `None` if only its reach
+    /// limits it.
     fn scan_left(&self, back: &ReadBack) -> Option<u64> {
         let limited = !self.filter.is_empty() && !self.is_unbounded();
         limited.then(|| self.scan_messages_max.saturating_sub(back.messages_read))
     }
 
-    /// As many as are still needed where that is known; else more each time.
+    /// Returns the number of messages that are still needed, if known, otherwise a growing page size.
     fn page_size(&self, back: &ReadBack, before: usize) -> usize {
         let of_reach = back.lookback.missing(self.reach);
         let of_memory = self.last.map(|last| last.saturating_sub(back.kept));
@@ -144,7 +148,7 @@ impl Reader<'_> {
         left.map_or(size, |left| size.min(left).max(1))
     }
 
-    /// Cuts off the summarized part, and what is older than the memory shows.
+    /// Removes the summarized part, and messages that are older than the memory shows.
     fn limit(&self, mut page: Vec<StoredMessage>, back: &mut ReadBack) -> Vec<StoredMessage> {
         let mut start = page.len();
         for (place, stored) in page.iter().enumerate().rev() {
@@ -167,7 +171,7 @@ impl Reader<'_> {
         page
     }
 
-    /// Runs a page, oldest first, through the strategies in front.
+    /// Applies the strategies that look at each message alone to a page, oldest first.
     async fn pass(&self, page: Vec<StoredMessage>, order: Order) -> Result<Vec<Vec<WindowMessage>>> {
         let mut stages = Vec::new();
         let mut keep = |messages: &[WindowMessage]| {
@@ -195,7 +199,7 @@ impl Reader<'_> {
     }
 }
 
-/// The order in which pages are put together.
+/// The order in which pages are joined.
 #[derive(Clone, Copy)]
 enum Order {
     Forward,

@@ -1,4 +1,4 @@
-//! One run of an agent: its messages carry its name and end with it where they should (RAVI-3).
+//! A single run of an agent: its messages carry its id and are removed at its end if so configured.
 
 use larder_kernel::{
     AppendOptions, ChatMessage, HistoryRetention, Result, RunId, Seq, SessionId, Thread, Window,
@@ -6,10 +6,10 @@ use larder_kernel::{
 
 use super::{AgentContext, WindowExplanation};
 
-/// One run of an agent in a session.
+/// A single run of an agent in a session.
 ///
-/// What it appends carries the run. With `NONE` nothing is written: the run itself holds its messages, so that its
-/// windows have them, and they end with it.
+/// Messages that it appends carry the run id. With retention `NONE` nothing is written: the run holds its
+/// messages in memory, includes them in its windows, and drops them at its end.
 ///
 /// ```
 /// use larder_agents::context::{AgentContext, ContextConfig};
@@ -33,7 +33,7 @@ pub struct ContextRun {
     thread: Thread,
     run: RunId,
     first: Option<Seq>,
-    /// Whether an append failed without saying whether it happened.
+    /// `true` if an append failed with an unknown outcome.
     uncertain: bool,
     held: Vec<ChatMessage>,
 }
@@ -51,13 +51,13 @@ impl ContextRun {
         Self { context, thread, run, first: None, uncertain: false, held: Vec::new() }
     }
 
-    /// The run's name.
+    /// Returns the run's id.
     #[must_use]
     pub fn id(&self) -> &RunId {
         &self.run
     }
 
-    /// Appends a message of the run; `None` where nothing is written.
+    /// Appends a message of the run. Returns `None` if nothing is written.
     ///
     /// # Errors
     /// As [`AgentContext::append_many`].
@@ -65,14 +65,14 @@ impl ContextRun {
         self.append_many(vec![message], AppendOptions::default()).await
     }
 
-    /// Appends messages of the run, whole or not at all, and returns the last one's place; `None` where nothing is
-    /// written.
+    /// Appends all messages of the run or none, and returns the position of the last one. Returns `None` if
+    /// nothing is written.
     ///
     /// # Errors
     /// As [`AgentContext::append_many`].
     ///
     /// # Cancellation
-    /// The batch is written whole or not at all.
+    /// All messages of the batch are written or none.
     pub async fn append_many(
         &mut self,
         mut messages: Vec<ChatMessage>,
@@ -82,7 +82,7 @@ impl ContextRun {
             message.run = Some(self.run.clone());
         }
         let held = (self.context.retention() == HistoryRetention::None).then(|| messages.clone());
-        // Until it is answered, and if the caller gives up: it may have happened.
+        // The outcome is uncertain until the reply arrives, and stays so if the caller drops the future.
         let known = std::mem::replace(&mut self.uncertain, true);
         let appended = self.context.append_to(&self.thread, messages, options).await;
         if !matches!(&appended, Err(error) if error.outcome() == larder_kernel::Outcome::Unknown) {
@@ -96,37 +96,37 @@ impl ContextRun {
         Ok(appended.map(|appended| appended.last))
     }
 
-    /// The window of the session, with what the run holds itself.
+    /// Makes the window of the session, including the messages that the run holds in memory.
     ///
     /// # Errors
     /// As [`AgentContext::window_with`].
     ///
     /// # Cancellation
-    /// Nothing is stored.
+    /// The call stores nothing.
     pub async fn window(&self) -> Result<Window> {
         Ok(self.context.assemble(self.thread.clone(), self.held.clone(), false).await?.window)
     }
 
-    /// The window of the session with what each step did to it.
+    /// Makes the window of the session and explains the effect of each step.
     ///
     /// # Errors
     /// As [`AgentContext::explain_window`].
     ///
     /// # Cancellation
-    /// Nothing is stored.
+    /// The call stores nothing.
     pub async fn explain(&self) -> Result<WindowExplanation> {
         let assembly = self.context.assemble(self.thread.clone(), self.held.clone(), true).await?;
         Ok(assembly.explain(self.context.counter()))
     }
 
-    /// Ends the run and says how many stored messages went. A run that is dropped without it can be ended by
-    /// [`AgentContext::end_run`].
+    /// Ends the run and returns the number of removed messages. If you drop a run without this call, end it
+    /// with [`AgentContext::end_run`].
     ///
     /// # Errors
-    /// The history's own; the run can then be ended by [`AgentContext::end_run`].
+    /// The errors of the history. After an error, end the run with [`AgentContext::end_run`].
     ///
     /// # Cancellation
-    /// All messages of the run are removed, or none.
+    /// All messages of the run are removed or none.
     pub async fn end(self) -> Result<u64> {
         let first = if self.uncertain { None } else { Some(self.first.unwrap_or(Seq::MAX)) };
         self.context.end_run_of(&self.thread, &self.run, first).await

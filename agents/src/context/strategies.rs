@@ -11,7 +11,7 @@ use super::explain::Assembly;
 use crate::compaction::{Covered, MessageMark, StoredSummary, Summary, SummaryStore, summary_in};
 
 impl AgentContext {
-    /// Runs strategies on a window that was read. To explain it, nothing is stored.
+    /// Runs strategies on a window that was read. For an explanation, nothing is stored.
     pub(super) async fn run_strategies(
         &self,
         strategies: &[Arc<dyn CompactionStrategy>],
@@ -24,7 +24,7 @@ impl AgentContext {
         for strategy in strategies {
             let (window, explains) = (assembly.window.clone(), assembly.explains());
             let summarizes = strategy.effect() == StrategyEffect::Summarizes;
-            // A strategy that is given a part would take it for the whole.
+            // A strategy that received a part of the thread would summarize it as the whole.
             let keeps = self.config.summaries.as_ref().filter(|_| dropped && summarizes && !explains);
             let window = if let (Some(summaries), Some(thread)) = (keeps, window.thread.clone()) {
                 let prepared = strategy.prepare(window, &preparation).await?;
@@ -45,7 +45,7 @@ impl AgentContext {
         Ok(())
     }
 
-    /// Stores the summary that a window begins with, where it is a new one.
+    /// Stores the summary at the front of a window, if it is new.
     async fn keep(
         &self,
         summaries: &SummaryStore,
@@ -69,7 +69,7 @@ impl AgentContext {
         let covers = first.zip(last).map(|(first, last)| Covered { first, last });
         let summary = Summary { strategy: maker.to_owned(), covers, ..new };
         match summaries.put(thread, revision, &summary).await {
-            // Somebody else's summary is there: it is as good.
+            // Another caller has stored a summary; it is equally valid.
             Err(error) if error.kind() == ErrorKind::Conflict => Ok(()),
             written => written.map(|_| ()),
         }
@@ -90,7 +90,7 @@ mod tests {
     use crate::tokens::EstimatedTokenCounter;
     use crate::{InMemoryHistoryProvider, InMemoryKeyValueStore};
 
-    /// A model that returns the numbers that it was given.
+    /// A test model that returns the numbers in its input.
     #[derive(Debug)]
     struct Numbers;
 

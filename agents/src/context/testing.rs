@@ -1,4 +1,4 @@
-//! A history that counts what is read of it.
+//! A test history that counts reads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,12 +30,12 @@ impl CountingHistory {
         messages
     }
 
-    /// The messages read and the reads since the last call.
+    /// Returns the numbers of messages read and of reads since the last call.
     pub(crate) fn take(&self) -> (u64, u64) {
         (self.messages.swap(0, Ordering::SeqCst), self.reads.swap(0, Ordering::SeqCst))
     }
 
-    /// The calls that could change something since the last call.
+    /// Returns the number of calls since the last one that could change data.
     pub(crate) fn take_writes(&self) -> u64 {
         self.writes.swap(0, Ordering::SeqCst)
     }

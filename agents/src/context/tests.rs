@@ -1,4 +1,4 @@
-//! What must hold for every window; what contexts do stands in `tests/scenarios/everywhere`, on every backend.
+//! Properties of every window. The tests of contexts are in `tests/scenarios/everywhere`, for every backend.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! How much an answer carries, for spans and metrics.
+//! The size of a result, for spans and metrics.
 
 use bytes::Bytes;
 use futures_util::stream::BoxStream;
@@ -11,14 +11,14 @@ use larder_kernel::{
     ThreadInfo, UpsertReport,
 };
 
-/// An answer of a store, by its weight.
+/// The result of a store call, with its size.
 pub(super) trait Answer: Send + 'static {
-    /// Bytes of stored data that it carries, as the contracts measure them.
+    /// Returns the bytes of stored data in the result, as the contracts count them.
     fn bytes(&self) -> u64 {
         0
     }
 
-    /// How many things it carries, where it is a list.
+    /// Returns the number of items, if the result is a list.
     fn rows(&self) -> Option<u64> {
         None
     }
@@ -140,5 +140,5 @@ impl Answer for SubGraph {
     }
 }
 
-/// What a stream carries is weighed as it comes.
+/// The items of a stream are counted as they arrive.
 impl<T: 'static> Answer for BoxStream<'static, Result<T>> {}

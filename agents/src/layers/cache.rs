@@ -1,4 +1,4 @@
-//! The layer that keeps the bytes of blobs at hand.
+//! The layer that caches the bytes of blobs.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -17,15 +17,15 @@ use larder_kernel::{
 
 use super::layer::Layer;
 
-/// Keeps the bytes of blobs that were read, and serves them again while the blob is still the same.
+/// Caches blobs that were read, and returns them from memory while the blob in the store is unchanged.
 ///
-/// The contract allows no stale read, through whichever handle the write came, so each read of a blob that is kept asks
-/// the store for its [`ETag`] by `head`, and only the bytes come from memory. An `ETag` changes with the bytes, so what
-/// is kept under one never becomes wrong.
+/// The contract allows no stale reads, even after a write through another handle. Each read of a cached blob
+/// therefore asks the store for its [`ETag`] by `head`, and only the bytes come from memory. An `ETag`
+/// changes with the bytes, so a cached entry never becomes wrong.
 ///
-/// The other contracts have no number that costs less to ask than the thing itself and never returns to an old value: a
-/// revision or a `Seq` begins again after an erasure, replaced messages take numbers that were used, and reading a
-/// thread may prolong its life. Their stores stay as they are.
+/// The other contracts have no version that is cheaper to read than the item itself and that never repeats. A
+/// revision or a `Seq` restarts after an erasure, replaced messages take used positions, and reading a thread
+/// may extend its time to live. Their stores are not cached.
 ///
 /// ```
 /// use larder_agents::storage::InMemoryBlobStore;
@@ -49,13 +49,14 @@ pub struct BlobCacheLayer {
 }
 
 impl BlobCacheLayer {
-    /// Keeps at most so many bytes for each store it wraps, of blobs that take an eighth of that at most.
+    /// Caches at most `bytes_max` bytes for each store that it wraps. The largest cached blob is an eighth of
+    /// that.
     #[must_use]
     pub fn new(bytes_max: usize) -> Self {
         Self { bytes_max, blob_bytes_max: bytes_max / 8 }
     }
 
-    /// The largest blob that is kept.
+    /// Sets the size of the largest cached blob.
     #[must_use]
     pub fn with_blob_bytes_max(mut self, blob_bytes_max: usize) -> Self {
         self.blob_bytes_max = blob_bytes_max.min(self.bytes_max);
@@ -90,7 +91,7 @@ impl Layer for BlobCacheLayer {
     }
 }
 
-/// Blobs, and in which order they were last used.
+/// The cached blobs, in the order of their last use.
 #[derive(Default)]
 struct Kept {
     bytes_max: usize,
@@ -143,7 +144,8 @@ struct Cached {
     blob_bytes_max: u64,
 }
 
-/// Nothing panics while it holds the lock; if something did, what is kept is still only served under its `ETag`.
+/// Locks the cache. Nothing panics while it holds the lock. If it did, cached entries would still be served
+/// only under their `ETag`.
 fn lock(kept: &Mutex<Kept>) -> MutexGuard<'_, Kept> {
     kept.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -155,7 +157,7 @@ impl fmt::Debug for Cached {
 }
 
 impl Cached {
-    /// The blob from memory, if it is there and still what the store has.
+    /// Returns the blob from memory, if it is cached and unchanged in the store.
     async fn remembered(&self, key: &BlobKey, options: &BlobGetOptions) -> Result<Option<BlobRead>> {
         let Some((etag, bytes)) = lock(&self.kept).find(key) else { return Ok(None) };
         let info = match self.inner.head(key).await {
@@ -178,7 +180,7 @@ impl Cached {
         Ok(Some(BlobRead { info, range, bytes }))
     }
 
-    /// The stream, which is kept when it has been read to its end.
+    /// Wraps the stream so that it is cached after it has been read to its end.
     fn keeping(&self, read: BlobRead) -> BlobRead {
         let (kept, key, etag) = (Arc::clone(&self.kept), read.info.key.clone(), read.info.etag.clone());
         let (whole, mut gathered, mut pieces) = (read.info.size, Some(BytesMut::new()), read.bytes);

@@ -1,4 +1,4 @@
-//! The layer that encrypts what stores keep.
+//! The layer that encrypts stored data.
 
 mod blobs;
 mod graph;
@@ -20,37 +20,50 @@ pub use ring::{EncryptionKey, KeyRing};
 
 use super::layer::Layer;
 
-/// Encrypts what stores keep, with XChaCha20-Poly1305 under the keys of a [`KeyRing`].
+/// Encrypts stored data with XChaCha20-Poly1305 under the keys of a [`KeyRing`].
 ///
-/// | contract | sealed | in clear | bound to |
-/// |---|---|---|---|
-/// | history | role, text, tool calls and results, blob references, author, metadata, token count | thread, run, `created_at`, sizes, `Seq` | namespace, run |
-/// | vectors | text | collection, id, **embedding, metadata** | namespace, collection, id |
-/// | graph | properties | ids, types, ends | namespace, id, type, ends |
-/// | blobs | bytes | key, content type, user metadata, size | namespace, key |
-/// | tasks | title, description, metadata, result, label | board, parent, id, status, retries, lease | namespace, board, id |
-/// | key-value | value | bucket, key, revision, time to live, size | namespace, bucket, key |
+/// Each contract encrypts some fields and leaves others in plaintext. A ciphertext is bound to some of the
+/// plaintext fields:
 ///
-/// What is sealed opens only where it was put: moved to another key, cut or altered it is `Corrupt`, and under a key
-/// that the ring lacks it is `PermissionDenied`; neither is ever answered as text. Messages are not bound to their
-/// thread, because the store itself copies them in a fork, and nothing is bound to a revision or a `Seq`, which the store
-/// assigns after sealing: whoever can write to the store behind can move a message within its namespace or bring an old
-/// version back. An embedding tells much of the text that it was made of; where that is too much, keep the vectors of
-/// another store.
+/// - history: role, text, tool calls and results, blob references, author, metadata and token count are
+///   encrypted. Thread, run, `created_at`, sizes and `Seq` are plaintext. A message is bound to its namespace
+///   and run.
+/// - vectors: the text is encrypted. Collection, id, **embedding and metadata** are plaintext. A document is
+///   bound to its namespace, collection and id.
+/// - graph: properties are encrypted. Ids, types and ends are plaintext. An item is bound to its namespace,
+///   id, type and ends.
+/// - blobs: the bytes are encrypted. Key, content type, user metadata and size are plaintext. A blob is bound
+///   to its namespace and key.
+/// - tasks: title, description, metadata, result and label are encrypted. Board, parent, id, status, retries
+///   and lease are plaintext. A task is bound to its namespace, board and id.
+/// - key-value: the value is encrypted. Bucket, key, revision, time to live and size are plaintext. A value
+///   is bound to its namespace, bucket and key.
 ///
-/// # What still holds, and what not
+/// A ciphertext decrypts only at its own location. If it was moved to another key, truncated or altered, the
+/// error is `Corrupt`. If the ring does not have its key, the error is `PermissionDenied`. Neither is ever
+/// returned as text.
 ///
-/// Every clause of the contracts does. Filters on metadata of documents work on the clear text; filters on properties
-/// and on authors of messages are answered here, so the store hands over what they drop. `copy` of a blob passes its
-/// bytes through this process. Cypher and presigned URLs, which would meet ciphertext, are not declared. An embedder
-/// must be given to this layer, not to the store behind, which would embed ciphertext.
+/// Messages are not bound to their thread, because the store itself copies them in a fork. Nothing is bound
+/// to a revision or a `Seq`, which the store assigns after encryption. An attacker who can write to the inner
+/// store can therefore move a message within its namespace or restore an old version. An embedding reveals
+/// much of its text; if that is too much, keep the vectors in another store.
 ///
-/// The store behind has the contract's limits too. A message is sealed to exactly the size that it has in clear, so that
-/// the sizes of threads stay right; for that, and for values and texts within a few bytes of their limit, it is
-/// compressed first. What does not compress that far, such as four megabytes of random bytes in one value, or kilobytes of
-/// random control characters in one message, is `ResourceExhausted`; text that people or models write does, random
-/// letters and base64 included. A message that was appended under an idempotency key
-/// is sealed alike each time, so that repeating the append finds the first.
+/// # Limitations
+///
+/// Every clause of the contracts holds. Filters on metadata of documents work on the unencrypted metadata.
+/// This layer evaluates filters on properties and on authors of messages, so the inner store also returns the
+/// items that they drop. `copy` of a blob passes its bytes through this process. Cypher and presigned URLs,
+/// which would return ciphertext, are not declared. Set an embedder on this layer, not on the inner store,
+/// which would embed ciphertext.
+///
+/// The inner store has the contract's limits too. A message is encrypted to exactly its plain size, so that
+/// the sizes of threads stay correct. For that, it is compressed first, and so are values and texts within a
+/// few bytes of their limit. Data that does not compress enough fails with `ResourceExhausted`, for example 4
+/// MB of random bytes in one value, or kilobytes of random control characters in one message. Text written by
+/// people or models always compresses enough, and so do random letters and base64.
+///
+/// A message that was appended with an idempotency key is encrypted the same way each time, so that a
+/// repeated append finds the first.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -79,13 +92,13 @@ pub struct EncryptionLayer {
 }
 
 impl EncryptionLayer {
-    /// Encrypts under the keys of the ring.
+    /// Encrypts with the keys of the ring.
     #[must_use]
     pub fn new(ring: KeyRing) -> Self {
         Self { ring, embedder: None }
     }
 
-    /// Sets what computes the embeddings that documents lack, from their clear text.
+    /// Sets the embedder for documents without an embedding. It embeds their plain text.
     #[must_use]
     pub fn with_embedder(mut self, embedder: Arc<dyn Embedder>) -> Self {
         self.embedder = Some(embedder);
@@ -99,7 +112,7 @@ impl fmt::Debug for EncryptionLayer {
     }
 }
 
-/// A store whose content is sealed. The contracts are implemented in the files beside.
+/// A store with encrypted content. The submodules implement the contracts.
 pub(super) struct Sealed<S: ?Sized> {
     inner: Arc<S>,
     ring: KeyRing,
@@ -131,7 +144,7 @@ seal! {
     key_value: KeyValueStore;
 }
 
-/// Implements what the contracts share for a sealed store, less the capabilities named.
+/// Implements the shared methods of the contracts for an encrypted store, without the named capabilities.
 macro_rules! shared {
     ($contract:ident $(, $capability:ident)*) => {
         #[async_trait]

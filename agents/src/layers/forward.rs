@@ -1,8 +1,8 @@
-//! The six contracts of a store with a hook: the only place where calls are forwarded as they are.
+//! The six contracts of a store with a hook: the only module that forwards calls unchanged.
 //!
-//! Each line names a method with its arguments and answer, what kind of call it is, and where it carries bytes, how
-//! many. A new method of a contract does not compile until it stands here; one with a default body is refused by the
-//! lint `missing_trait_methods`.
+//! Each line names a method with its arguments and result, the effect of the call, and the number of bytes if
+//! it carries any. A new method of a contract does not compile until it is listed here. The lint
+//! `missing_trait_methods` rejects one with a default body.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ impl<S: Store + ?Sized, H: Middleware> Store for Wrapped<S, H> {
     }
 
     async fn erase(&self) -> Result<()> {
-        // What an erasure removed stays removed, so it may be completed by another.
+        // Erased data stays erased, so another call may complete the erasure.
         let mut call = Call::new(self.erase, Effect::Write);
         call.namespace = self.inner.namespace().as_str();
         self.hook.around(call, || self.inner.erase()).await

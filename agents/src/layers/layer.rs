@@ -9,10 +9,10 @@ use larder_kernel::{
 
 use super::middleware::{Middleware, Wrapped};
 
-/// Wraps any store in another of the same contract.
+/// A wrapper that turns any store into another of the same contract.
 ///
-/// A wrapped store keeps the contract: it passes the conformance suite as a backend of its own. The methods of the six
-/// contracts have no default bodies, so that a layer cannot forget one.
+/// A wrapped store fulfills the contract: it passes the conformance suite like any backend. The methods of
+/// the six contracts have no default bodies, so a layer cannot miss one.
 pub trait Layer: fmt::Debug + Send + Sync + 'static {
     /// Wraps a history provider.
     fn history(&self, store: Arc<dyn HistoryProvider>) -> Arc<dyn HistoryProvider>;
@@ -27,7 +27,7 @@ pub trait Layer: fmt::Debug + Send + Sync + 'static {
     /// Wraps a key-value store.
     fn key_value(&self, store: Arc<dyn KeyValueStore>) -> Arc<dyn KeyValueStore>;
 
-    /// Wraps every open store of a set. Contracts that are absent or failed stay so.
+    /// Wraps every open store of a set. Absent and failed contracts stay as they are.
     fn over(&self, set: StoreSet) -> StoreSet {
         let mut over = set.clone();
         if let Ok(store) = set.history() {
@@ -52,7 +52,7 @@ pub trait Layer: fmt::Debug + Send + Sync + 'static {
     }
 }
 
-/// A layer that is a hook around each call.
+/// A layer that consists of a hook around each call.
 pub(super) trait MiddlewareLayer: fmt::Debug + Send + Sync + 'static {
     type Hook: Middleware;
 

@@ -1,4 +1,4 @@
-//! The layer that bounds how many calls are under way.
+//! The layer that limits concurrent calls.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,12 +12,13 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::answer::Answer;
 use super::middleware::{Call, Middleware, Opened};
 
-/// Lets so many calls through at once; the others queue, first come first served, and where the queue is full a call
-/// ends with `ResourceExhausted` and has changed nothing.
+/// Limits the number of concurrent calls. Further calls wait in a queue, in the order of arrival. If the
+/// queue is full, a call fails with `ResourceExhausted` and changes nothing.
 ///
-/// Every store that one layer wraps, and every clone of the layer, shares the bound, as they share the server behind.
-/// A blob being read and a listing count until their streams end or are dropped: whoever copies from one stream into
-/// another call needs room for two. `subscribe` and `watch`, which stand for hours, count only while they open.
+/// All stores that one layer wraps, and all clones of the layer, share the limit, as they share the server
+/// behind it. The read of a blob and a listing count until their streams end or are dropped. A caller that
+/// copies from one stream into another call therefore needs two slots. `subscribe` and `watch`, which stay
+/// open for hours, count only while they open.
 ///
 /// ```
 /// use larder_agents::InMemoryKeyValueStore;
@@ -44,11 +45,11 @@ struct Gate {
     queue_max: usize,
 }
 
-/// Calls that may wait when nothing else is said.
+/// The default length of the queue.
 const QUEUE_MAX_DEFAULT: usize = 1_024;
 
 impl ConcurrencyLimitLayer {
-    /// At most so many calls at once, at least one, and 1,024 that wait.
+    /// Allows at most `calls_max` concurrent calls, at least 1, and 1,024 waiting calls.
     #[must_use]
     pub fn new(calls_max: usize) -> Self {
         let calls_max = calls_max.clamp(1, Semaphore::MAX_PERMITS);
@@ -56,7 +57,7 @@ impl ConcurrencyLimitLayer {
         Self { gate: Arc::new(Gate { permits, waiting: AtomicUsize::new(0), queue_max: QUEUE_MAX_DEFAULT }) }
     }
 
-    /// How many calls may wait. Clones made before keep a bound of their own.
+    /// Sets the length of the queue. Clones made before this call keep their own limit.
     #[must_use]
     pub fn with_queue_max(self, queue_max: usize) -> Self {
         let permits = Arc::clone(&self.gate.permits);
@@ -77,7 +78,7 @@ pub(super) struct Limit {
     gate: Arc<Gate>,
 }
 
-/// A place in the queue, given back however the waiting ends.
+/// A slot in the queue, released on drop.
 struct Place<'a>(&'a AtomicUsize);
 
 impl Drop for Place<'_> {

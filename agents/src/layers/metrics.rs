@@ -10,21 +10,22 @@ use metrics::{counter, gauge, histogram};
 use super::answer::Answer;
 use super::middleware::{Call, Middleware, Opened};
 
-/// Histogram: seconds from a call to its answer, or to the opening of its stream, by `system`, `contract`, `operation`
-/// and `result` (`ok`, or the error's kind).
+/// Histogram: seconds from a call to its result, or to the opening of its stream, by `system`, `contract`,
+/// `operation` and `result` (`ok`, or the kind of the error).
 pub const OPERATION_SECONDS: &str = "larder_operation_seconds";
-/// Counter: calls and streams that failed, by `system`, `contract`, `operation`, `kind` and `outcome`.
+/// Counter: failed calls and streams, by `system`, `contract`, `operation`, `kind` and `outcome`.
 pub const OPERATION_ERRORS: &str = "larder_operation_errors_total";
 /// Counter: bytes of stored data, by `system`, `contract`, `operation` and `direction` (`sent`, `received`).
 pub const OPERATION_BYTES: &str = "larder_operation_bytes_total";
-/// Gauge: calls under way, streams that deliver stored data included, by `system` and `contract`.
+/// Gauge: calls in flight, including streams that deliver stored data, by `system` and `contract`.
 pub const OPERATIONS_IN_FLIGHT: &str = "larder_operations_in_flight";
 
-/// Reports each call to the recorder of the [`metrics`] crate: how long it took, how it failed, what it moved, and how
-/// many are under way.
+/// Reports each call to the recorder of the [`metrics`] crate: its duration, its error, its bytes, and the
+/// number of calls in flight.
 ///
-/// Labels are the names of contracts and methods and the kinds of errors, so their number is bounded. The contracts do
-/// not show a backend's pool, so there are no figures of pools; a backend that keeps one reports it itself.
+/// The labels are the names of contracts and methods and the kinds of errors, so their number is bounded. The
+/// contracts do not expose a backend's pool, so there are no pool metrics; a backend with a pool reports them
+/// itself.
 ///
 /// ```
 /// use larder_agents::InMemoryHistoryProvider;
@@ -44,7 +45,7 @@ pub struct MetricsLayer {
 }
 
 impl MetricsLayer {
-    /// Metrics under the label `system`, such as `postgresql`.
+    /// Creates a layer whose metrics have the label `system`, such as `postgresql`.
     #[must_use]
     pub fn new(system: &'static str) -> Self {
         Self { system }
@@ -64,7 +65,7 @@ pub(super) struct Measure {
     system: &'static str,
 }
 
-/// What one call is counted under.
+/// The labels of one call.
 #[derive(Debug, Clone, Copy)]
 struct Labels {
     system: &'static str,
@@ -107,7 +108,7 @@ impl Labels {
     }
 }
 
-/// A call under way, until this is dropped: also where its future is.
+/// A call in flight. It ends on drop, even if its future is dropped.
 struct InFlight(Labels);
 
 impl InFlight {

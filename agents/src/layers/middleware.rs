@@ -1,4 +1,4 @@
-//! One hook around every call of every contract, from which the layers that do not change data are made.
+//! A hook around every call of every contract, the base of the layers that do not change data.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,35 +14,36 @@ use larder_kernel::{BlobBody, BlobBytes, BlobRead, Error, ErrorKind, Namespace, 
 
 use super::answer::Answer;
 
-/// What a call may do to the store, as far as that decides whether it may be sent again.
+/// The effect of a call on the store, which determines if it may be sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Effect {
-    /// It changes nothing.
+    /// The call changes nothing.
     Read,
-    /// It changes something, but the same call once more changes nothing further: it carries an idempotency key or a
-    /// fencing token.
+    /// The call changes something, but repeating it changes nothing further: it carries an idempotency key or
+    /// a fencing token.
     Repeatable,
-    /// It changes something if a number that only grows is still the one it names, so a second one finds it gone.
+    /// The call takes effect only if a number that never decreases still has the named value. A second call
+    /// fails this condition.
     Guarded,
-    /// Each one may change something.
+    /// Each repetition may change something.
     Write,
 }
 
-/// One call, as the hooks see it.
+/// A call, as the hooks see it.
 #[derive(Debug, Clone)]
 pub(super) struct Call<'a> {
-    /// `contract.method`, as errors name it.
+    /// The operation, `contract.method`, as in errors.
     pub(super) operation: &'static str,
     pub(super) effect: Effect,
     /// The store's namespace.
     pub(super) namespace: &'a str,
-    /// The collection or bucket, where the contract has such.
+    /// The collection or bucket, if the contract has one.
     pub(super) collection: Option<&'a str>,
-    /// Bytes that the call carries; counted only for hooks that ask.
+    /// The number of bytes in the arguments. It is counted only for hooks that ask for it.
     pub(super) bytes: u64,
-    /// How far a body that comes as a stream was taken.
+    /// The part of a streamed body that the store has taken.
     pub(super) taken: Option<Arc<Taken>>,
-    /// Whether silence is no failure: the stream that the call opens waits for what others do.
+    /// `true` if silence is not a failure: the stream that the call opens waits for other writers.
     pub(super) live: bool,
 }
 
@@ -76,17 +77,17 @@ impl<'a> Call<'a> {
         self
     }
 
-    /// `contract` and `method` of the operation.
+    /// Returns the `contract` and the `method` of the operation.
     pub(super) fn names(&self) -> (&'static str, &'static str) {
         self.operation.split_once('.').unwrap_or(("store", self.operation))
     }
 
-    /// Whether nothing of a streamed body is gone, so that the call can be made again as it is.
+    /// Returns `true` if no part of a streamed body was taken, so that the call can be repeated unchanged.
     pub(super) fn untouched(&self) -> bool {
         self.taken.as_ref().is_none_or(|taken| taken.polls.load(Ordering::Acquire) == 0)
     }
 
-    /// The error of a call that was given up while it was under way.
+    /// Returns the error of a call that was abandoned in flight.
     pub(super) fn gone(&self, kind: ErrorKind, message: &'static str) -> Error {
         let outcome = if self.effect == Effect::Read { Outcome::NotApplied } else { Outcome::Unknown };
         let idempotent = matches!(self.effect, Effect::Read | Effect::Repeatable);
@@ -94,14 +95,14 @@ impl<'a> Call<'a> {
     }
 }
 
-/// What a layer does around each call.
+/// The behavior of a layer around each call.
 pub(super) trait Middleware: fmt::Debug + Send + Sync + 'static {
-    /// Whether a call may be made more than once, for which its arguments are kept.
+    /// `true` if a call may be made more than once, so that its arguments are kept.
     const REPEATS: bool = false;
-    /// Whether the bytes of arguments are to be counted.
+    /// `true` if the bytes of arguments are counted.
     const MEASURES: bool = false;
 
-    /// By which name the store calls its namespace, where that is another than behind the layer.
+    /// Returns the namespace that the store reports, if it differs from that of the inner store.
     fn namespace(&self) -> Option<&Namespace> {
         None
     }
@@ -113,7 +114,7 @@ pub(super) trait Middleware: fmt::Debug + Send + Sync + 'static {
         attempt: impl FnMut() -> BoxFuture<'a, Result<T>> + Send + 'a,
     ) -> impl Future<Output = Result<T>> + Send + 'a;
 
-    /// Makes a call that opens a stream, and sees to the stream.
+    /// Makes a call that opens a stream, and wraps the stream.
     fn open<'a, T: Opened>(
         &'a self,
         call: Call<'a>,
@@ -123,11 +124,11 @@ pub(super) trait Middleware: fmt::Debug + Send + Sync + 'static {
     }
 }
 
-/// An answer with a stream in it.
+/// A result that contains a stream.
 pub(super) trait Opened: Answer {
     type Item: Send + Answer + 'static;
 
-    /// Puts a stream in the place of the one that is there.
+    /// Replaces the stream.
     fn with_stream(
         self,
         change: impl FnOnce(BoxStream<'static, Result<Self::Item>>) -> BoxStream<'static, Result<Self::Item>>,
@@ -151,11 +152,11 @@ impl Opened for BlobRead {
     }
 }
 
-/// A store with a hook around each of its calls. The contracts are implemented in `forward`.
+/// A store with a hook around each of its calls. The module `forward` implements the contracts.
 pub(super) struct Wrapped<S: ?Sized, H> {
     pub(super) inner: Arc<S>,
     pub(super) hook: H,
-    /// The name of the call that [`Store`](larder_kernel::Store) shares among the contracts.
+    /// The operation of the call that [`Store`](larder_kernel::Store) shares among the contracts.
     pub(super) erase: &'static str,
 }
 
@@ -165,7 +166,7 @@ impl<S: ?Sized + fmt::Debug, H: fmt::Debug> fmt::Debug for Wrapped<S, H> {
     }
 }
 
-/// An argument that is given once, or again and again where the hook repeats calls.
+/// An argument that is passed once, or several times if the hook repeats calls.
 pub(super) struct Argument<T> {
     value: Option<T>,
     again: bool,
@@ -182,7 +183,7 @@ impl<T: Clone> Argument<T> {
     }
 }
 
-/// How far a body that comes as a stream was taken by the store.
+/// The part of a streamed body that the store has taken.
 #[derive(Debug, Default)]
 pub(super) struct Taken {
     polls: AtomicU64,
@@ -200,7 +201,7 @@ impl Taken {
     }
 }
 
-/// The body of a blob on its way in. Clones share a stream, of which each piece goes to whoever asks first.
+/// The body of a blob that is being written. Clones share a stream; each piece goes to the first reader.
 #[derive(Clone)]
 pub(super) enum Body {
     Bytes(Bytes),
@@ -240,7 +241,7 @@ impl From<Body> for BlobBody {
         };
         Self::stream(stream::poll_fn(move |context| {
             taken.polls.fetch_add(1, Ordering::AcqRel);
-            // One attempt at a time reads, and the one before it has been dropped.
+            // Only one attempt at a time reads, and the previous one has been dropped.
             let Ok(mut pieces) = pieces.try_lock() else { return Poll::Pending };
             let polled = pieces.poll_next_unpin(context);
             if let Poll::Ready(Some(Ok(piece))) = &polled {

@@ -1,4 +1,4 @@
-//! The layer that sends a call again where that is safe.
+//! The layer that retries calls if that is safe.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
@@ -12,24 +12,27 @@ use tokio::time::Instant;
 use super::answer::Answer;
 use super::middleware::{Call, Effect, Middleware};
 
-/// Sends a call again after a passing failure (`Timeout`, `Unavailable`), and only where a second one has no second
-/// effect:
+/// Retries a call after a transient failure (`Timeout`, `Unavailable`), and only if a second call has no
+/// second effect:
 ///
 /// - the error says that nothing happened (`NotApplied`), or that the call may be repeated
 ///   ([`is_retryable`](larder_kernel::Error::is_retryable));
-/// - or the outcome is unknown, and the call is a read, an append with an idempotency key, the renewal of a lease, or a
-///   write against a number that only grows: a put or deletion at a revision, a replacement against a `Seq`, a step from
-///   an expected revision.
+/// - or the outcome is unknown, and the call is a read, an append with an idempotency key, the renewal of a
+///   lease, or a write that is guarded by a number that never decreases: a put or deletion at a revision, a
+///   replacement against a `Seq`, a step from an expected revision.
 ///
-/// A write with `Absent`, against an `ETag` or without any condition is not repeated after an unknown outcome: whoever
-/// wrote or deleted in between would be overrun. Where a guarded write is repeated after an unknown outcome and then
-/// answers `Conflict` or `NotFound`, its own first try may be the cause, so the first error is returned: the write may
-/// have happened.
+/// A write with `Absent`, against an `ETag` or without any condition is not retried after an unknown outcome,
+/// because it could overwrite the changes of another writer. If a guarded write is retried after an unknown
+/// outcome and then returns `Conflict` or `NotFound`, its own first attempt may be the cause. The layer then
+/// returns the first error: the write may have happened.
 ///
-/// The pauses double from a first to a longest one, each drawn by chance below its bound. A stream is only reopened
-/// before its first item, and a body that comes as a stream is only sent again while none of it was taken. The budget
-/// keeps a store that is down from being asked many times as much: each retry takes 10 from it, each success gives 1
-/// back, and where nothing is left the error is returned. It is shared by all stores that one layer wraps.
+/// The upper bound of the pauses doubles from the first to the longest one, and each pause is random below
+/// its bound. A stream is only reopened before its first item. A streamed body is only sent again if no part
+/// of it was taken.
+///
+/// A retry budget protects a store that is down from multiplied load. Each retry takes 10 from it and each
+/// success returns 1. If the budget is empty, the layer returns the error. All stores that one layer wraps
+/// share the budget.
 ///
 /// ```
 /// use std::time::Duration;
@@ -42,7 +45,8 @@ use super::middleware::{Call, Effect, Middleware};
 /// let retry = RetryLayer::new().with_attempts_max(4).with_total_time_max(Duration::from_secs(10));
 /// let history = retry.history(std::sync::Arc::new(InMemoryHistoryProvider::new()));
 /// let once = AppendOptions::default().with_idempotency_key(IdempotencyKey::new("turn-7")?);
-/// history.append_many(&Thread::new("assistant", "session-1")?, vec![ChatMessage::user("Hello")], once).await?;
+/// let thread = Thread::new("assistant", "session-1")?;
+/// history.append_many(&thread, vec![ChatMessage::user("Hello")], once).await?;
 /// # Ok(())
 /// # }
 /// ```
@@ -60,7 +64,7 @@ struct Settings {
     total_time_max: Duration,
 }
 
-/// What the budget holds at most, and at the beginning.
+/// The largest and initial value of the budget.
 const BUDGET_MAX: u32 = 500;
 const RETRY_COST: u32 = 10;
 
@@ -75,7 +79,7 @@ impl Budget {
 
     fn earn(&self) {
         let earned = |left: u32| (left < BUDGET_MAX).then_some(left + 1);
-        // Full is full.
+        // A full budget stays full.
         let _ = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, earned);
     }
 }
@@ -87,7 +91,7 @@ impl Default for RetryLayer {
 }
 
 impl RetryLayer {
-    /// At most 3 attempts within 30 seconds, with pauses from 50 milliseconds to 2 seconds.
+    /// Allows at most 3 attempts within 30 seconds, with pauses from 50 milliseconds to 2 seconds.
     #[must_use]
     pub fn new() -> Self {
         let settings = Settings {
@@ -99,22 +103,23 @@ impl RetryLayer {
         Self { settings, budget: Arc::new(Budget(AtomicU32::new(BUDGET_MAX))) }
     }
 
-    /// How often a call is made at most, the first time included.
+    /// Sets the largest number of attempts, including the first.
     #[must_use]
     pub fn with_attempts_max(mut self, attempts_max: u32) -> Self {
         self.settings.attempts_max = attempts_max;
         self
     }
 
-    /// The bound of the first pause, and that of the longest.
+    /// Sets the upper bound of the first pause and of the longest pause.
     #[must_use]
     pub fn with_pauses(mut self, first: Duration, longest: Duration) -> Self {
         (self.settings.pause_first, self.settings.pause_max) = (first, longest);
         self
     }
 
-    /// From when on no further attempt begins, counted from the call. An attempt that has begun is cut short by a
-    /// [`TimeoutLayer`](super::TimeoutLayer), inside this layer for each attempt and outside for all of them.
+    /// Sets the time, counted from the call, after which no further attempt begins. To interrupt a running
+    /// attempt, use a [`TimeoutLayer`](super::TimeoutLayer): inside this layer for each attempt, outside for
+    /// all attempts together.
     #[must_use]
     pub fn with_total_time_max(mut self, total_time_max: Duration) -> Self {
         self.settings.total_time_max = total_time_max;
@@ -136,19 +141,19 @@ pub(super) struct Retry {
     budget: Arc<Budget>,
 }
 
-/// Whether the same call may be sent again after this error.
+/// Returns `true` if the same call may be retried after this error.
 fn safe(call: &Call<'_>, error: &Error) -> bool {
     let passing = matches!(error.kind(), ErrorKind::Timeout | ErrorKind::Unavailable);
     let once = call.effect == Effect::Write;
     error.is_retryable() || (passing && (!once || error.outcome() == Outcome::NotApplied))
 }
 
-/// The error, with the number of attempts where there were several.
+/// Adds the number of attempts to the error, if there were several.
 fn counted(error: Error, attempts: u32) -> Error {
     if attempts > 1 { error.with_context("attempts", u64::from(attempts)) } else { error }
 }
 
-/// A number from 0 to 1, by chance.
+/// Returns a random number from 0 to 1.
 #[allow(clippy::cast_precision_loss)]
 fn chance() -> f64 {
     (RandomState::new().build_hasher().finish() >> 11) as f64 / (1_u64 << 53) as f64
@@ -173,7 +178,7 @@ impl Middleware for Retry {
                 }
                 Err(error) => error,
             };
-            // A guarded write that is repeated may meet the effect of its own first try.
+            // A retried guarded write may see the effect of its own first attempt.
             let own = matches!(error.kind(), ErrorKind::Conflict | ErrorKind::NotFound);
             match doubtful.take() {
                 Some(first) if own && call.effect == Effect::Guarded => {
@@ -186,8 +191,8 @@ impl Middleware for Retry {
             let more = number < self.settings.attempts_max && spent < self.settings.total_time_max;
             if !more || !safe(&call, &error) || !call.untouched() || !self.budget.spend() {
                 let error = counted(error, number);
-                // A try before this one may have written, whatever this one says of itself. Only a conflict over an
-                // idempotency key says that none did.
+                // An earlier attempt may have written, even if this one did not. Only a conflict over an
+                // idempotency key proves that none did.
                 let unsure = doubtful.is_some() && error.kind() != ErrorKind::Conflict;
                 return Err(if unsure { error.with_outcome(Outcome::Unknown) } else { error });
             }

@@ -7,7 +7,7 @@ use larder_kernel::{BlobStore, GraphStore, HistoryProvider, KeyValueStore, TaskS
 
 use super::{ConcurrencyLimitLayer, Layer, MetricsLayer, RetryLayer, TimeoutLayer, TraceLayer};
 
-/// Layers in the order in which a call passes them: the first one named is the outermost.
+/// A stack of layers, in the order in which a call passes them: the first one added is the outermost.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -35,26 +35,26 @@ pub struct Layers {
 }
 
 impl Layers {
-    /// No layer: stores stay as they are.
+    /// Creates an empty stack, which leaves stores unchanged.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds any layer, one of your own included, inside those that are there.
+    /// Adds any layer, including a custom one, inside the existing layers.
     #[must_use]
     pub fn with(mut self, layer: impl Layer) -> Self {
         self.layers.push(Arc::new(layer));
         self
     }
 
-    /// Adds spans of a database `system`; see [`TraceLayer`].
+    /// Adds spans for a database `system`; see [`TraceLayer`].
     #[must_use]
     pub fn trace(self, system: &'static str) -> Self {
         self.with(TraceLayer::new(system))
     }
 
-    /// Adds metrics of a database `system`; see [`MetricsLayer`].
+    /// Adds metrics for a database `system`; see [`MetricsLayer`].
     #[must_use]
     pub fn metrics(self, system: &'static str) -> Self {
         self.with(MetricsLayer::new(system))
@@ -66,13 +66,13 @@ impl Layers {
         self.with(retry)
     }
 
-    /// Adds a limit of time for each call; see [`TimeoutLayer`].
+    /// Adds a time limit for each call; see [`TimeoutLayer`].
     #[must_use]
     pub fn timeout(self, call_time_max: Duration) -> Self {
         self.with(TimeoutLayer::new(call_time_max))
     }
 
-    /// Adds a limit of calls at once; see [`ConcurrencyLimitLayer`].
+    /// Adds a limit on concurrent calls; see [`ConcurrencyLimitLayer`].
     #[must_use]
     pub fn limit(self, calls_max: usize) -> Self {
         self.with(ConcurrencyLimitLayer::new(calls_max))

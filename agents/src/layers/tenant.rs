@@ -1,4 +1,4 @@
-//! The layer that gives each tenant of a place namespaces of its own.
+//! The layer that gives each tenant of a backend its own namespaces.
 
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -10,20 +10,22 @@ use sha2::{Digest, Sha256};
 use super::answer::Answer;
 use super::middleware::{Call, Middleware};
 
-/// Stands between tenant and namespace, and in no tenant's name.
+/// The separator between tenant and namespace. No tenant's name contains it.
 const BETWEEN: char = '~';
-/// How much of a digest stands for names that are too long to be written out: 192 bits.
+/// The size of the digest that replaces a name that is too long: 192 bits.
 const DIGEST_BYTES: usize = 24;
 
-/// A tenant: one of several customers whose data lie in one place.
+/// A tenant: one of several customers who share a backend.
 ///
-/// A namespace is the unit in which stores keep data apart, so a tenant's namespaces are mapped to namespaces of the
-/// place, no two to the same one: `acme` in `prod` lies in `acme~prod`. Where that is longer than the 32 bytes in which
-/// every blob store keeps its keys whole, 192 bits of its SHA-256 stand for it, in 32 characters without `~`. So nothing
-/// of the contract becomes narrower: ids, listings, erasure and conditions are the tenant's own.
+/// Stores keep data apart by namespace, so each namespace of a tenant maps to a distinct namespace of the
+/// backend. For example, `prod` of tenant `acme` maps to `acme~prod`. A longer result than 32 bytes, the size
+/// that every blob store keeps whole, is replaced by 192 bits of its SHA-256 in 32 characters without `~`.
+/// The contract is not restricted in any way: ids, listings, erasure and conditions are separate for each
+/// tenant.
 ///
-/// Open the place in [`TenantLayer::behind`], and wrap what was opened, which then calls itself by the tenant's name for
-/// it. A store of another namespace, be it of another tenant, is refused at every call with `PermissionDenied`.
+/// Open the backend in the namespace [`TenantLayer::behind`] and wrap the result. The wrapped store reports
+/// the tenant's name for the namespace. If the store has another namespace, for example that of another
+/// tenant, every call fails with `PermissionDenied`.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -33,10 +35,10 @@ const DIGEST_BYTES: usize = 24;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> larder_kernel::Result<()> {
-/// let (place, prod) = (MemoryBackend::new(), Namespace::new("prod")?);
+/// let (backend, prod) = (MemoryBackend::new(), Namespace::new("prod")?);
 /// let open = |tenant: &str| -> larder_kernel::Result<Arc<dyn KeyValueStore>> {
 ///     let layer = Tenant::new(tenant)?.enter(&prod)?;
-///     Ok(layer.key_value(Arc::new(InMemoryKeyValueStore::open(&place, layer.behind().clone()))))
+///     Ok(layer.key_value(Arc::new(InMemoryKeyValueStore::open(&backend, layer.behind().clone()))))
 /// };
 /// let (acme, other) = (open("acme")?, open("other")?);
 /// let (bucket, key) = (BucketName::new("state")?, Key::new("cursor")?);
@@ -52,10 +54,10 @@ pub struct Tenant {
 }
 
 impl Tenant {
-    /// A tenant by name: what a namespace may be called, without `~`.
+    /// Creates a tenant by name. The rules for a namespace apply, and `~` is not allowed.
     ///
     /// # Errors
-    /// `InvalidInput` naming `tenant`.
+    /// `InvalidInput` with `tenant`.
     pub fn new(name: impl Into<String>) -> Result<Self> {
         const OPERATION: &str = "tenant.new";
         let name = name.into();
@@ -67,10 +69,10 @@ impl Tenant {
         Ok(Self { name })
     }
 
-    /// The layer for one of the tenant's namespaces.
+    /// Returns the layer for one of the tenant's namespaces.
     ///
     /// # Errors
-    /// Only for a defect: every name maps to one that a place takes.
+    /// Only after a defect: every name maps to a valid one.
     pub fn enter(&self, namespace: &Namespace) -> Result<TenantLayer> {
         let whole = format!("{}{BETWEEN}{namespace}", self.name);
         let behind = if whole.len() <= BLOB_SHORT_NAMESPACE_BYTES_MAX {
@@ -83,7 +85,7 @@ impl Tenant {
     }
 }
 
-/// Shows a store of the place as a store of a tenant's namespace; made by [`Tenant::enter`].
+/// Presents a store of the backend as a store of a tenant's namespace. Create it with [`Tenant::enter`].
 #[derive(Debug, Clone)]
 pub struct TenantLayer {
     namespace: Namespace,
@@ -91,7 +93,7 @@ pub struct TenantLayer {
 }
 
 impl TenantLayer {
-    /// The namespace in which the place is to be opened.
+    /// Returns the namespace in which to open the backend.
     #[must_use]
     pub fn behind(&self) -> &Namespace {
         &self.behind

@@ -1,4 +1,4 @@
-//! The layers over stores that fail, dawdle and write down what reaches them.
+//! Tests of the layers with stores that fail, are slow, and record the calls that reach them.
 
 mod encryption;
 mod forwarding;
@@ -22,18 +22,19 @@ use super::layer::MiddlewareLayer;
 use super::middleware::{Call, Middleware};
 use crate::storage::{InMemoryBlobStore, InMemoryHistoryProvider, InMemoryKeyValueStore};
 
-/// What becomes of one call.
+/// The scripted result of one call.
 #[derive(Debug, Clone, Copy)]
 enum Step {
-    /// It fails before it is made.
+    /// The call fails before it is made.
     Before(ErrorKind, Outcome),
-    /// It is made, and its answer is lost.
+    /// The call is made, and its reply is lost.
     After(ErrorKind, Outcome),
-    /// It takes so long.
+    /// The call is delayed.
     Late(Duration),
 }
 
-/// A layer that does what a script says, call by call, then nothing, and writes down the calls that reach it.
+/// A layer that follows a script, one step per call, and then passes calls through. It records the calls that
+/// reach it.
 #[derive(Clone, Default)]
 struct Scripted(Arc<Mutex<(VecDeque<Step>, Vec<&'static str>)>>);
 

@@ -1,4 +1,4 @@
-//! The layer that gives up waiting.
+//! The layer that limits the time of a call.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use larder_kernel::{ErrorKind, Result};
 use super::answer::Answer;
 use super::middleware::{Call, Middleware, Opened};
 
-/// Ends a call that takes longer than it may with the error `Timeout`.
+/// Ends a call that exceeds its time limit with the error `Timeout`.
 ///
-/// The outcome is `NotApplied` for a read and `Unknown` for a write: it had been sent. Where the body of a blob comes as
-/// a stream, the time begins anew with each piece that the store takes, and a stream that delivers stored data (a blob,
-/// a listing) has the time for each of its items. `subscribe` and `watch` wait for what others do, so only their opening
-/// is timed.
+/// The outcome is `NotApplied` for a read and `Unknown` for a write, because the write was sent. For a
+/// streamed blob body, the limit restarts with each piece that the store takes. A stream of stored data (a
+/// blob, a listing) has the limit for each of its items. `subscribe` and `watch` wait for other writers, so
+/// the limit applies only to opening them.
 ///
 /// ```
 /// use std::time::Duration;
@@ -25,7 +25,8 @@ use super::middleware::{Call, Middleware, Opened};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> larder_kernel::Result<()> {
-/// let history = TimeoutLayer::new(Duration::from_secs(5)).history(std::sync::Arc::new(InMemoryHistoryProvider::new()));
+/// let history = TimeoutLayer::new(Duration::from_secs(5))
+///     .history(std::sync::Arc::new(InMemoryHistoryProvider::new()));
 /// history.append(&Thread::new("assistant", "session-1")?, ChatMessage::user("Hello")).await?;
 /// # Ok(())
 /// # }
@@ -36,7 +37,7 @@ pub struct TimeoutLayer {
 }
 
 impl TimeoutLayer {
-    /// Calls take at most so long.
+    /// Limits each call to `call_time_max`.
     #[must_use]
     pub fn new(call_time_max: Duration) -> Self {
         Self { call_time_max }
@@ -92,7 +93,7 @@ impl Middleware for Timeout {
     }
 }
 
-/// The items, each of which comes in time or ends the stream with `Timeout`.
+/// Wraps a stream so that a late item ends it with `Timeout`.
 fn timed<T: Send + 'static>(
     items: BoxStream<'static, Result<T>>,
     limit: Duration,

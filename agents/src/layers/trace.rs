@@ -1,4 +1,4 @@
-//! The layer that makes a span of each call.
+//! The layer that creates a span for each call.
 
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
@@ -9,21 +9,24 @@ use tracing::{Instrument, Span};
 use super::answer::Answer;
 use super::middleware::{Call, Middleware, Opened};
 
-/// Makes a `tracing` span of each call, with the names that OpenTelemetry's conventions give database clients.
+/// Creates a `tracing` span for each call, with the names that OpenTelemetry's conventions define for
+/// database clients.
 ///
-/// | field | what it says |
+/// | field | value |
 /// |---|---|
 /// | `otel.name`, `otel.kind` | `history.append_many`, `client` |
-/// | `db.system.name` | what [`new`](Self::new) was told, such as `postgresql` |
+/// | `db.system.name` | the argument of [`new`](Self::new), such as `postgresql` |
 /// | `db.operation.name` | the method, such as `append_many` |
-/// | `db.collection.name` | the contract, such as `history`; with [`with_names`](Self::with_names) the collection or bucket where the call names one |
+/// | `db.collection.name` | the contract, such as `history`, or the collection or bucket (see below) |
 /// | `db.namespace` | only with `with_names`: the namespace |
-/// | `db.response.returned_rows` | how many things a list answered, or a stream delivered |
-/// | `error.type`, `otel.status_code` | the error's kind, and `ERROR` |
+/// | `db.response.returned_rows` | the number of items in a returned list or in a stream |
+/// | `error.type`, `otel.status_code` | the kind of the error, and `ERROR` |
 /// | `larder.outcome` | with an error: `not_applied` or `unknown` |
 ///
-/// Stored text, ids and keys never stand in a span. Names of collections, buckets and namespaces may be data of a
-/// user's, so they stand in it only where asked for. The span of a stream lasts until it ends or is dropped.
+/// Stored text, ids and keys never appear in a span. Names of collections, buckets and namespaces may contain
+/// user data, so they appear only after [`with_names`](Self::with_names). Then `db.collection.name` is the
+/// collection or bucket, if the call names one. The span of a stream lasts until the stream ends or is
+/// dropped.
 ///
 /// ```
 /// use larder_agents::InMemoryHistoryProvider;
@@ -44,14 +47,14 @@ pub struct TraceLayer {
 }
 
 impl TraceLayer {
-    /// Spans that name the database as `system`: one of OpenTelemetry's names (`postgresql`, `redis`, `sqlite`,
-    /// `aws.s3`) or your own.
+    /// Creates a layer whose spans name the database as `system`: one of OpenTelemetry's names (`postgresql`,
+    /// `redis`, `sqlite`, `aws.s3`) or a custom name.
     #[must_use]
     pub fn new(system: &'static str) -> Self {
         Self { system, names: false }
     }
 
-    /// Shows the names of namespaces, collections and buckets.
+    /// Records the names of namespaces, collections and buckets.
     #[must_use]
     pub fn with_names(mut self) -> Self {
         self.names = true;
@@ -152,7 +155,7 @@ impl Middleware for Trace {
     }
 }
 
-/// The span of a stream, which says at its end how much came.
+/// The span of a stream. It records the number of items at the end.
 struct Delivered {
     span: Span,
     rows: u64,

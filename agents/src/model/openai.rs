@@ -1,4 +1,4 @@
-//! Models and embedders behind the HTTP interface that OpenAI made common.
+//! Models and embedders with the OpenAI HTTP API.
 
 mod config;
 mod transport;
@@ -20,28 +20,28 @@ use wire::{ChatResponse, EmbeddingRequest, EmbeddingResponse};
 const GENERATE: &str = "model.generate";
 const EMBED: &str = "embedder.embed";
 
-/// The tokens that a server counted.
+/// The token counts that a server reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Usage {
-    /// The conversation's.
+    /// The tokens of the conversation.
     pub input_tokens: u64,
-    /// The answer's.
+    /// The tokens of the answer.
     pub output_tokens: u64,
 }
 
-/// Why a model stopped.
+/// The reason that a model stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FinishReason {
-    /// It had said everything.
+    /// The answer is complete.
     Stop,
-    /// The limit of tokens: the answer is cut off.
+    /// The answer was cut off at the token limit.
     Length,
-    /// To let tools run.
+    /// The model requests tool calls.
     ToolCalls,
-    /// A filter kept the answer back.
+    /// A filter withheld the answer.
     Refused,
-    /// The server did not say, or something else.
+    /// The server reported no reason, or another one.
     Other,
 }
 
@@ -57,22 +57,22 @@ impl FinishReason {
     }
 }
 
-/// A model's answer with what the server says about it.
+/// A model's answer with the data that the server reports about it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Completion {
     /// The answer.
     pub message: ChatMessage,
-    /// Why the model stopped.
+    /// The reason that the model stopped.
     pub finish: FinishReason,
-    /// What it cost; 0 where the server does not say.
+    /// The token counts; 0 if the server does not report them.
     pub usage: Usage,
 }
 
 /// A language model on an OpenAI-compatible server.
 ///
-/// Calls that meet a busy or absent server (429, 5xx, a broken connection) are repeated after a pause, the one that the
-/// server asks for where it does. An answer that was cut off carries [`FINISH_REASON`](crate::model::FINISH_REASON) in
-/// its metadata.
+/// If the server is busy or unavailable (429, 5xx, a broken connection), the call is retried after a pause.
+/// The server may request the length of the pause. An answer that was cut off has
+/// [`FINISH_REASON`](crate::model::FINISH_REASON) in its metadata.
 ///
 /// ```
 /// use larder_agents::model::{OpenAiConfig, OpenAiModel};
@@ -97,23 +97,24 @@ impl fmt::Debug for OpenAiModel {
 }
 
 impl OpenAiModel {
-    /// Makes a client; connects when first asked.
+    /// Creates a client. It connects at the first call.
     ///
     /// # Errors
-    /// `InvalidInput` naming the setting that is refused.
+    /// `InvalidInput` with the invalid setting.
     pub fn new(config: OpenAiConfig) -> Result<Self> {
         let transport = Transport::new(&config, "chat/completions")?;
         Ok(Self { config, transport, input_tokens: AtomicU64::new(0), output_tokens: AtomicU64::new(0) })
     }
 
-    /// Answers a conversation and says what it cost.
+    /// Returns the model's answer to a conversation, with its token counts.
     ///
     /// # Errors
-    /// `InvalidInput`, `NotFound`, `PermissionDenied` for what the server refuses; `ResourceExhausted`, `Timeout`,
-    /// `Unavailable` when the attempts are used up; `Unexpected` for an answer that makes no sense.
+    /// `InvalidInput`, `NotFound` or `PermissionDenied` if the server rejects the request.
+    /// `ResourceExhausted`, `Timeout` or `Unavailable` when all attempts have failed. `Unexpected` for an
+    /// invalid answer.
     ///
     /// # Cancellation
-    /// Nothing is stored; the model's work may be lost.
+    /// Nothing is stored. The model's work may be lost.
     pub async fn complete(&self, request: &LanguageModelRequest) -> Result<Completion> {
         check::at_least(GENERATE, "messages", request.messages.len(), 1)?;
         let body = wire::chat_request(&self.config, request);
@@ -124,7 +125,7 @@ impl OpenAiModel {
         Ok(completion)
     }
 
-    /// What all answers of this client cost so far.
+    /// Returns the sum of the token counts of all calls of this client.
     #[must_use]
     pub fn usage(&self) -> Usage {
         Usage {
@@ -172,10 +173,10 @@ impl fmt::Debug for OpenAiEmbedder {
 }
 
 impl OpenAiEmbedder {
-    /// Makes a client of a model whose embeddings have `dimensions`; connects when first asked.
+    /// Creates a client for a model whose embeddings have `dimensions`. It connects at the first call.
     ///
     /// # Errors
-    /// `InvalidInput` naming the setting that is refused.
+    /// `InvalidInput` with the invalid setting.
     pub fn new(config: OpenAiConfig, dimensions: usize) -> Result<Self> {
         check::batch("openai.config", "dimensions", dimensions, limits::DIMENSIONS_MAX)?;
         let transport = Transport::new(&config, "embeddings")?;

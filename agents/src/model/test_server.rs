@@ -1,4 +1,4 @@
-//! A model's server for tests: real HTTP on the loopback, with answers given beforehand.
+//! A model server for tests: real HTTP on the loopback interface, with scripted replies.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -13,10 +13,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 
-/// Largest request that the server reads, in bytes.
+/// The largest request that the server reads, in bytes.
 const REQUEST_BYTES_MAX: usize = 32 * 1024 * 1024;
 
-/// What the server answers.
+/// A scripted reply of the server.
 #[derive(Debug, Clone)]
 pub struct ScriptedReply {
     status: u16,
@@ -27,26 +27,26 @@ pub struct ScriptedReply {
 }
 
 impl ScriptedReply {
-    /// A status with a JSON body.
+    /// Creates a reply with a status and a JSON body.
     #[must_use]
     pub fn json(status: u16, body: &Value) -> Self {
         Self::body(status, body.to_string())
     }
 
-    /// A status with any body.
+    /// Creates a reply with a status and any body.
     #[must_use]
     pub fn body(status: u16, body: impl Into<Vec<u8>>) -> Self {
         let headers = vec![("content-type".into(), "application/json".into())];
         Self { status, headers, body: body.into(), delay: Duration::ZERO, cut_at: None }
     }
 
-    /// A model's answer in words.
+    /// Creates a reply with a model's text answer.
     #[must_use]
     pub fn answer(text: &str) -> Self {
         Self::message(&json!({"role": "assistant", "content": text}), "stop")
     }
 
-    /// A model's answer as the server writes it, with the reason why it stopped.
+    /// Creates a reply with a model's message in the server's format, and the reason that it stopped.
     #[must_use]
     pub fn message(message: &Value, finish_reason: &str) -> Self {
         let choice = json!({"index": 0, "message": message, "finish_reason": finish_reason});
@@ -54,7 +54,7 @@ impl ScriptedReply {
         Self::json(200, &json!({"object": "chat.completion", "choices": [choice], "usage": usage}))
     }
 
-    /// Embeddings, in the order of the texts.
+    /// Creates a reply with embeddings, in the order of the texts.
     #[must_use]
     pub fn embeddings(embeddings: &[Vec<f32>]) -> Self {
         let item = |(index, embedding)| json!({"index": index, "embedding": embedding});
@@ -69,14 +69,14 @@ impl ScriptedReply {
         self
     }
 
-    /// Answers this much later.
+    /// Delays the reply.
     #[must_use]
     pub fn after(mut self, delay: Duration) -> Self {
         self.delay = delay;
         self
     }
 
-    /// Breaks the connection after this many bytes of the body.
+    /// Closes the connection after this number of bytes of the body.
     #[must_use]
     pub fn cut_at(mut self, bytes: usize) -> Self {
         self.cut_at = Some(bytes);
@@ -84,19 +84,19 @@ impl ScriptedReply {
     }
 }
 
-/// What the server was asked.
+/// A request that the server received.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ScriptedRequest {
     /// The path, for example `/v1/chat/completions`.
     pub path: String,
-    /// The headers, names in lower case.
+    /// The headers, with lowercase names.
     pub headers: Vec<(String, String)>,
-    /// The body; `null` where it was not JSON.
+    /// The body, or `null` if it was not JSON.
     pub body: Value,
 }
 
 impl ScriptedRequest {
-    /// The value of a header, by its name in lower case.
+    /// Returns the value of a header, by its lowercase name.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(header, _)| header == name).map(|(_, value)| value.as_str())
@@ -111,9 +111,9 @@ struct Shared {
     requests: Mutex<Vec<ScriptedRequest>>,
 }
 
-/// An OpenAI-compatible server on the loopback that answers by a script.
+/// An OpenAI-compatible server on the loopback interface with scripted replies.
 ///
-/// It speaks real HTTP, so a test of a client goes all the way through its transport. It ends when it is dropped.
+/// The server uses real HTTP, so a test of a client covers its whole transport. It stops on drop.
 ///
 /// ```
 /// use larder_agents::model::{ScriptedModelServer, ScriptedReply};
@@ -145,19 +145,19 @@ impl Drop for ScriptedModelServer {
 }
 
 impl ScriptedModelServer {
-    /// Starts a server that gives these answers in turn, and after them the status 500.
+    /// Starts a server that returns these replies in order, and then status 500.
     ///
     /// # Errors
-    /// `Unavailable` where the loopback has no free port.
+    /// `Unavailable` if the loopback interface has no free port.
     pub async fn start(replies: impl IntoIterator<Item = ScriptedReply>) -> Result<Self> {
         let over = |_: &ScriptedRequest| ScriptedReply::body(500, "the script is over");
         Self::start_with(replies, over).await
     }
 
-    /// Starts a server that gives these answers in turn, and after them what the function says.
+    /// Starts a server that returns these replies in order, and then calls the function for each request.
     ///
     /// # Errors
-    /// `Unavailable` where the loopback has no free port.
+    /// `Unavailable` if the loopback interface has no free port.
     pub async fn start_with(
         replies: impl IntoIterator<Item = ScriptedReply>,
         otherwise: impl Fn(&ScriptedRequest) -> ScriptedReply + Send + Sync + 'static,
@@ -174,13 +174,13 @@ impl ScriptedModelServer {
         Ok(Self { address, shared, accepting })
     }
 
-    /// The address to give to a client.
+    /// Returns the address for a client.
     #[must_use]
     pub fn base_url(&self) -> String {
         format!("http://{}/v1", self.address)
     }
 
-    /// What the server was asked so far.
+    /// Returns the requests received so far.
     #[must_use]
     pub fn requests(&self) -> Vec<ScriptedRequest> {
         lock(&self.shared.requests).clone()
@@ -191,14 +191,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Serves each connection in a task of its own; all end with this one.
+/// Serves each connection in its own task. All tasks end with this one.
 async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     let mut connections = JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
         while connections.try_join_next().is_some() {}
         let shared = shared.clone();
         connections.spawn(async move {
-            // A client that goes away in the middle is part of what tests do.
+            // Tests may drop a connection in the middle of a request.
             let _ = serve(stream, &shared).await;
         });
     }
@@ -225,7 +225,7 @@ async fn serve(mut stream: TcpStream, shared: &Shared) -> io::Result<()> {
     stream.shutdown().await
 }
 
-/// Reads one request; `None` for one that is cut off, too large or not HTTP.
+/// Reads one request. Returns `None` for one that is truncated, too large or not HTTP.
 async fn read_request(stream: &mut TcpStream) -> io::Result<Option<ScriptedRequest>> {
     let mut bytes = Vec::new();
     let head_end = loop {

@@ -1,4 +1,4 @@
-//! What an inference stores when the model has answered.
+//! The writes at the end of an inference.
 
 use larder_kernel::limits::{BATCH_BYTES_MAX, BATCH_MESSAGES_MAX};
 use larder_kernel::{
@@ -16,25 +16,26 @@ use crate::compaction::{Covered, MessageMark, Summary, erase};
 const COMPLETE: &str = "session.complete";
 
 impl Inference {
-    /// Stores the new messages and the model's answer, in one step, as the request's
-    /// [`Persistence`](super::Persistence) asks (ALQ-7), and then what the strategies decided: a new summary, and what is
-    /// erased.
+    /// Stores the new messages and the model's answer in one step, as the request's
+    /// [`Persistence`](super::Persistence) defines. Then applies the results of the strategies: a new summary
+    /// and erasures.
     ///
-    /// Calling it again with the same answer stores nothing more and returns the same, so it may be retried after any
-    /// error.
+    /// A second call with the same answer stores nothing more and returns the same result, so you may retry
+    /// after any error.
     ///
-    /// A `FLUSH` whose window has more than 1,000 messages or 16 MiB appends the new messages and then removes what left the
-    /// window at its beginning; messages that a strategy left out between others stay stored. One whose summary was due
-    /// and failed only appends.
+    /// A `FLUSH` whose window has more than 1,000 messages or 16 MiB appends the new messages and then
+    /// removes the messages that left the window at its beginning. Messages that a strategy left out between
+    /// others stay stored. A `FLUSH` whose summary was due and failed only appends.
     ///
     /// # Errors
-    /// `NotFound` where the session was deleted meanwhile, and nothing of the inference remains; `Conflict` where the
-    /// idempotency key stored another answer, or where the session that this inference was to replace was cleared or
-    /// replaced meanwhile; `InvalidInput` for no messages, for more than 1,000, or what the store refuses; the stores'
-    /// own. After an error of the store that keeps summaries the messages are stored.
+    /// `NotFound` if the session was deleted during the inference; nothing of the inference remains.
+    /// `Conflict` if the idempotency key stored another answer, or if the session that this inference was to
+    /// replace was cleared or replaced during it. `InvalidInput` for no messages, for more than 1,000, and
+    /// for messages that the store rejects. The errors of the stores. After an error of the summary store,
+    /// the messages are stored.
     ///
     /// # Cancellation
-    /// The messages are stored whole or not at all.
+    /// All messages are stored or none.
     pub async fn complete(&self, answer: impl IntoIterator<Item = ChatMessage>) -> Result<Persisted> {
         let answer = self.sessions.stamped(answer.into_iter().collect(), self.run.as_ref());
         let new: Vec<_> = self.new.iter().cloned().chain(answer).collect();
@@ -52,7 +53,7 @@ impl Inference {
             }
             Plan::Replace(base, stored, changes) => {
                 self.flush(base, stored, new).await?;
-                // A thread that held nothing has no time to live yet; a replacement leaves the one there is.
+                // An empty thread has no time to live yet; a replacement keeps the existing one.
                 if self.ttl.is_some() {
                     let set = self.history().set_ttl(&self.thread(), self.ttl.map(Ttl::sliding)).await;
                     set.map_err(idempotent)?;
@@ -71,13 +72,14 @@ impl Inference {
         self.history().append_many(&self.thread(), new, options).await
     }
 
-    /// Erases, and keeps the new summary.
+    /// Erases messages and stores the new summary.
     async fn change(&self, base: &Base, changes: &Changes) -> Result<()> {
         commit(changes).await?;
         let (thread, state) = (self.thread(), &base.state);
         if let Some(up_to) = changes.erases_up_to {
             match erase(self.history(), &thread, up_to, base.seen).await {
-                // An earlier attempt erased it, or the thread is not the one that was read and the decision is void.
+                // An earlier attempt erased the messages, or the thread has changed since the read and the
+                // decision no longer applies.
                 Err(error) if error.kind() == ErrorKind::Conflict => {
                     if !self.is_erased(up_to).await? {
                         return Ok(());
@@ -94,18 +96,18 @@ impl Inference {
             (Some(maker), Some(held)) => {
                 let summary = kept(maker, held, state, changes.erases_up_to);
                 match summaries.put(&thread, state.revision, &summary).await {
-                    // Somebody else's summary is there: it is as good.
+                    // Another caller has stored a summary; it is equally valid.
                     Err(error) if error.kind() == ErrorKind::Conflict => Ok(()),
                     written => written.map(|_| ()),
                 }
             }
-            // What it told of is erased.
+            // The summarized messages are erased, so the summary goes too.
             (_, None) if changes.erases_up_to.is_some() => summaries.remove(&thread).await.map(|_| ()),
             _ => Ok(()),
         }
     }
 
-    /// Returns whether the thread holds nothing up to a number.
+    /// Returns `true` if the thread has no message up to a position.
     async fn is_erased(&self, up_to: Seq) -> Result<bool> {
         let first = self.history().get_messages(&self.thread(), 0, 1).await?;
         Ok(first.first().is_none_or(|first| first.seq > up_to))
@@ -130,7 +132,7 @@ impl Inference {
         self.put(base.seen, base, all().cloned().collect(), &mark).await
     }
 
-    /// Appends the new messages and removes what left the window at its beginning.
+    /// Appends the new messages and removes the messages that left the window at its beginning.
     async fn flush_long(
         &self,
         base: &Base,
@@ -143,18 +145,18 @@ impl Inference {
         let up_to = stored.first().map_or(base.seen, |first| Seq::new(first.seq.get().saturating_sub(1)));
         let leaves = base.state.thread_first.is_some_and(|first| first <= up_to);
         let has = base.state.mark.as_ref().is_some_and(|mark| mark.summary);
-        // No replacement ends below 0; what left the window there goes with a later one.
+        // No replacement ends below position 0; a later replacement removes these messages.
         if !leaves || up_to < Seq::ZERO || (has && base.state.thread_first == Some(up_to)) {
             return Ok(());
         }
         match self.put(up_to, base, summary.into_iter().collect(), mark).await {
-            // What left the window stays stored.
+            // The messages that left the window stay stored.
             Err(error) if error.kind() == ErrorKind::Conflict => Ok(()),
             put => put.map_err(|error| error.with_idempotent(true)),
         }
     }
 
-    /// Puts messages in the place of everything up to a place, with a mark on the first.
+    /// Replaces everything up to a position with messages, and marks the first one.
     async fn put(&self, up_to: Seq, base: &Base, mut messages: Vec<ChatMessage>, mark: &Mark) -> Result<()> {
         if let Some(first) = messages.first_mut() {
             mark.put_on(first);
@@ -165,7 +167,7 @@ impl Inference {
         let error = match self.history().replace(&self.thread(), replacement).await {
             Ok(_) => {
                 if base.state.revision.is_some() {
-                    // It is of no use any more; the mark keeps everybody from it if it stays.
+                    // The summary is obsolete. If this removal fails, the mark keeps readers from using it.
                     let _ = self.sessions.reader.summaries.remove(&self.thread()).await;
                 }
                 return Ok(());
@@ -173,10 +175,10 @@ impl Inference {
             Err(error) => error,
         };
         if error.kind() != ErrorKind::Conflict {
-            // Whoever tries again finds the mark, or replaces what is still there.
+            // A retry finds the mark, or replaces the messages that are still stored.
             return Err(error.with_idempotent(true));
         }
-        // It may be this very replacement that came through before, unheard.
+        // An earlier attempt may have applied this replacement without the caller receiving the reply.
         let first = self.history().get_messages(&self.thread(), 0, 1).await?;
         match first.first().and_then(|stored| Mark::of(&stored.message)) {
             Some(there) if there.id == mark.id => same(&there, mark),
@@ -200,9 +202,9 @@ async fn commit(changes: &Changes) -> Result<()> {
     Ok(())
 }
 
-/// A new summary as it is stored, with the messages by which it recognizes the thread.
+/// Builds a new summary for storage, with the marks of the messages that it covers.
 fn kept(maker: &str, held: &Held, state: &State, erased: Option<Seq>) -> Summary {
-    // An erasure takes the mark with the thread's first message.
+    // An erasure removes the mark together with the thread's first message.
     let mark = state.mark.as_ref().filter(|_| erased.is_none());
     let first = match erased {
         Some(up_to) => state.messages.iter().find(|stored| stored.seq > up_to).map(MessageMark::from),
@@ -216,7 +218,7 @@ fn kept(maker: &str, held: &Held, state: &State, erased: Option<Seq>) -> Summary
     Summary { strategy: made_by(maker, mark), covers, ..held.summary() }
 }
 
-/// What a replacement that was done already means for one with the same key.
+/// Compares a completed replacement with one that has the same key.
 fn same(there: &Mark, mark: &Mark) -> Result<()> {
     if there.content == mark.content {
         return Ok(());

@@ -1,7 +1,7 @@
-//! The memory settings of an agent, as a JSON document writes them (ALQ-8).
+//! The memory settings of an agent as a JSON document.
 //!
-//! What is read is kept as it was written, so that writing it again gives an equal document; the methods say what the
-//! settings mean, defaults and `-1` included.
+//! The settings keep the form in which they were written, so that writing them again gives an equal document.
+//! The methods return their meaning, with defaults applied and `-1` interpreted.
 
 mod agent_memory;
 mod document;
@@ -25,57 +25,58 @@ use crate::tokens::TokenCounter;
 
 pub(super) const OPERATION: &str = "session.config";
 
-/// Whether a request uses the session's memory (ATH-2).
+/// The use of the session's memory by a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Memory {
-    /// The session is prepended, and what is said is stored.
+    /// The session's messages come before the request, and the new messages are stored.
     #[default]
     On,
     /// The session is neither read nor written.
     Off,
 }
 
-/// What is stored after an inference (ALQ-7).
+/// The data to store after an inference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Persistence {
     /// The new messages are appended.
     #[default]
     Incremental,
-    /// What the model saw of the session, and the new messages, replace the session in one step. Messages that had left
-    /// the window go; the summary stays, as the first message.
+    /// The session's messages in the window and the new messages replace the session in one step. Messages
+    /// that had left the window are removed. The summary stays, as the first message.
     Flush,
-    /// Nothing.
+    /// Nothing is stored.
     Ephemeral,
 }
 
-/// What becomes of the session of an `EPHEMERAL` inference (ALQ-10).
+/// The effect of an `EPHEMERAL` inference on the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Ephemeral {
-    /// What was stored before stays.
+    /// The stored messages stay.
     #[default]
     KeepsSession,
-    /// The messages and the summary of the session are removed when the inference completes; its prompt and hints stay.
+    /// The completion of the inference removes the messages and the summary of the session. Its prompt and
+    /// hints stay.
     LosesSession,
 }
 
-/// How an agent remembers: strategies in the order in which they run, and what is stored.
+/// The memory of an agent: strategies in the order in which they run, and the persistence of inferences.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MemoryProfile {
-    /// What the model sees of what is kept. Without a strategy that is everything (ALQ-1).
+    /// The strategies that select the messages for the model. Without any, the model sees everything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub short_term_memory_strategy: Option<Vec<ShortTermSettings>>,
-    /// What becomes of a conversation that has grown.
+    /// The strategies that shorten a conversation that has grown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub long_term_memory_strategy: Option<Vec<LongTermSettings>>,
-    /// What is stored after an inference.
+    /// The data to store after an inference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub persistence_strategy: Option<Persistence>,
 }
 
-/// The memory settings of an agent: a [`MemoryProfile`] under `profile`, or its fields alone.
+/// The memory settings of an agent: a [`MemoryProfile`] under `profile`, or its fields at the top level.
 ///
 /// ```
 /// use larder_agents::session::{MemoryConfig, Persistence, parse_config};
@@ -101,7 +102,7 @@ pub struct MemoryProfile {
 #[serde(try_from = "Written", into = "Written")]
 pub struct MemoryConfig {
     profile: MemoryProfile,
-    /// Whether the document has the settings under `profile`.
+    /// `true` if the document has the settings under `profile`.
     wrapped: bool,
 }
 
@@ -119,28 +120,30 @@ struct Written {
 }
 
 impl MemoryConfig {
-    /// The strategies that choose what the model sees, in their order; none for everything.
+    /// Returns the strategies that select the messages for the model, in order. Without any, the model sees
+    /// everything.
     #[must_use]
     pub fn short_term(&self) -> &[ShortTermSettings] {
         self.profile.short_term_memory_strategy.as_deref().unwrap_or_default()
     }
 
-    /// The strategies that shorten a conversation that has grown, in their order. They run before the short-term ones.
+    /// Returns the strategies that shorten a conversation that has grown, in order. They run before the
+    /// short-term ones.
     #[must_use]
     pub fn long_term(&self) -> &[LongTermSettings] {
         self.profile.long_term_memory_strategy.as_deref().unwrap_or_default()
     }
 
-    /// What is stored after an inference.
+    /// Returns the data to store after an inference.
     #[must_use]
     pub fn persistence(&self) -> Persistence {
         self.profile.persistence_strategy.unwrap_or_default()
     }
 
-    /// The strategies that choose what the model sees, ready to run.
+    /// Builds the strategies that select the messages for the model.
     ///
     /// # Errors
-    /// None for settings that were read: they are checked.
+    /// None for settings that were read from a document, because these are checked.
     pub fn short_term_strategies(
         &self,
         counter: &Arc<dyn TokenCounter>,
@@ -152,8 +155,8 @@ impl MemoryConfig {
         self.short_term().iter().map(strategy).collect()
     }
 
-    /// The profile of sessions with these settings: every message is read, and what the model sees of them is what the
-    /// strategies leave, which [`Sessions::with_strategies`](super::Sessions::with_strategies) takes.
+    /// Returns the profile of sessions with these settings. It reads every message; the strategies, which
+    /// [`Sessions::with_strategies`](super::Sessions::with_strategies) takes, select those for the model.
     #[must_use]
     pub fn session_profile(&self) -> SessionProfile {
         SessionProfile::Everything
@@ -210,10 +213,10 @@ impl From<MemoryConfig> for Written {
     }
 }
 
-/// Reads a document, and says where in it a mistake is.
+/// Reads a document and reports the location of an error in it.
 ///
 /// # Errors
-/// `InvalidInput` naming `config`; its message begins with the path to the mistake.
+/// `InvalidInput` with `config`. The message begins with the path to the error.
 pub fn parse_config<T: DeserializeOwned>(json: &str) -> Result<T> {
     let mut reader = serde_json::Deserializer::from_str(json);
     let read = serde_path_to_error::deserialize(&mut reader).map_err(|error| {

@@ -1,4 +1,4 @@
-//! Sessions as a document configures them (ALQ-8).
+//! Sessions configured by a document.
 
 use std::sync::Arc;
 
@@ -13,12 +13,13 @@ use crate::compaction::{
 };
 
 impl Sessions {
-    /// Configures everything that a document says, as JSON: the memory settings of an agent with all of their strategies and
-    /// what is stored after an inference, a pipeline of strategies, the profile of a session, or the memory of agents that
-    /// share sessions.
+    /// Applies a JSON configuration document. It is one of: the memory settings of an agent with all of their
+    /// strategies and the persistence of an inference, a pipeline of strategies, the profile of a session, or
+    /// the memory of agents that share sessions.
     ///
-    /// Strategies that summarize use the model of [`with_summarizer`](Self::with_summarizer), and a `knowledge_base` the
-    /// store of [`with_knowledge`](Self::with_knowledge); both, the token counter and the agent are set before.
+    /// Strategies that summarize use the model of [`with_summarizer`](Self::with_summarizer), and a
+    /// `knowledge_base` uses the store of [`with_knowledge`](Self::with_knowledge). Set both, the token
+    /// counter and the agent before this call.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -34,8 +35,12 @@ impl Sessions {
     /// )?
     /// .configured(
     ///     r#"{"profile": {
-    ///         "short_term_memory_strategy": [{"memory_strategy_id": "max_tokens", "memory_max_tokens": 8000}],
-    ///         "long_term_memory_strategy": [{"long_term_memory_id": "neuralyzer", "interaction_threshold_qty": 30}],
+    ///         "short_term_memory_strategy": [
+    ///             {"memory_strategy_id": "max_tokens", "memory_max_tokens": 8000}
+    ///         ],
+    ///         "long_term_memory_strategy": [
+    ///             {"long_term_memory_id": "neuralyzer", "interaction_threshold_qty": 30}
+    ///         ],
     ///         "persistence_strategy": "FLUSH"
     ///     }}"#,
     /// )?;
@@ -47,8 +52,9 @@ impl Sessions {
     /// ```
     ///
     /// # Errors
-    /// `InvalidInput` naming `config`, with the path to the mistake; `long_term_memory_strategy` or `pipeline` for a
-    /// strategy that summarizes without a model; `knowledge_base` for one without a store to search.
+    /// `InvalidInput` with `config` and the path to the error. `InvalidInput` with
+    /// `long_term_memory_strategy` or `pipeline` for a strategy that summarizes without a model, and with
+    /// `knowledge_base` for one without a store to search.
     pub fn configured(mut self, document: &str) -> Result<Self> {
         let strategies = match MemoryDocument::parse(document)? {
             MemoryDocument::Session(profile) => {
@@ -75,21 +81,21 @@ impl Sessions {
         Ok(self)
     }
 
-    /// Lets a document's `knowledge_base` store summaries in `store`, and search it for each question as `embedder` embeds
-    /// it.
+    /// Sets the store of a document's `knowledge_base`. Each question is embedded by `embedder` and searched
+    /// in `store`.
     #[must_use]
     pub fn with_knowledge(mut self, store: Arc<dyn VectorStore>, embedder: Arc<dyn Embedder>) -> Self {
         self.knowledge = Some(Knowledge { store, embedder });
         self
     }
 
-    /// The profile that sessions have by the [document](Self::configured); the default one without.
+    /// Returns the profile of new sessions, from the [document](Self::configured) or the default.
     #[must_use]
     pub fn profile(&self) -> &SessionProfile {
         &self.profile
     }
 
-    /// Long-term strategies first; the short-term ones choose among what those leave (ALQ-6).
+    /// Long-term strategies run first; the short-term ones select among the messages that remain.
     fn memory_strategies(&self, config: &MemoryConfig) -> Result<Vec<Arc<dyn CompactionStrategy>>> {
         let mut strategies: Vec<Arc<dyn CompactionStrategy>> = Vec::new();
         for settings in config.long_term() {

@@ -1,4 +1,4 @@
-//! What reaches the model of a session, and why.
+//! Explanations of a session's window: the messages that reach the model, and the effect of each step.
 
 use larder_kernel::{ChatMessage, Result, SessionId};
 
@@ -10,31 +10,34 @@ use super::window::{Parts, Told};
 use crate::context::explain::{Size, WindowExplanation, explain_steps};
 
 impl Sessions {
-    /// Makes the window of a session as an inference without new messages would, and says what each step did to it.
+    /// Makes the window of a session as an inference without new messages would, and explains the effect of
+    /// each step.
     ///
     /// # Errors
     /// As [`explain_window_with`](Self::explain_window_with).
     ///
     /// # Cancellation
-    /// Nothing to undo.
+    /// The call changes nothing.
     pub async fn explain_window(&self, id: &SessionId) -> Result<WindowExplanation> {
         self.explain_window_with(id, Vec::new()).await
     }
 
-    /// Makes the window that [`begin`](Self::begin) would make for these new messages, and says what was read and what
-    /// each step did to it: each strategy, `rolling_window` for the profile's limit, `pair_tool_calls` for calls without
-    /// results and results without calls, and `session` for the prompt and the hints.
+    /// Makes the window that [`begin`](Self::begin) would make for these new messages. Returns the messages
+    /// that were read and the effect of each step. The steps are each strategy, `rolling_window` for the
+    /// profile's limit, `pair_tool_calls` for calls without results and results without calls, and `session`
+    /// for the prompt and the hints.
     ///
-    /// Like an `EPHEMERAL` inference it makes no summary and stores nothing; a summary that is there stands in front.
+    /// Like an `EPHEMERAL` inference, it makes no summary and stores nothing. An existing summary is in
+    /// front.
     ///
     /// # Errors
     /// As [`begin`](Self::begin).
     ///
     /// # Cancellation
-    /// Nothing to undo.
+    /// The call changes nothing.
     ///
     /// # Complexity
-    /// O(window), whatever the length of the session.
+    /// O(window), for a session of any length.
     pub async fn explain_window_with(
         &self,
         id: &SessionId,
@@ -43,14 +46,14 @@ impl Sessions {
         self.explain(id, new, false).await
     }
 
-    /// As [`explain_window_with`](Self::explain_window_with), and a summary that is due is made, as an inference would.
-    /// Nothing is stored; the inference that follows does not ask the model again.
+    /// Works as [`explain_window_with`](Self::explain_window_with), but makes a summary that is due, as an
+    /// inference would. Nothing is stored. The next inference does not ask the model again.
     ///
     /// # Errors
     /// As [`begin`](Self::begin).
     ///
     /// # Cancellation
-    /// Nothing to undo.
+    /// The call changes nothing.
     pub async fn explain_window_asking(
         &self,
         id: &SessionId,

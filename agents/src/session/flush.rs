@@ -1,8 +1,8 @@
-//! The mark that a replacement of the whole session leaves on its first message.
+//! The mark that a replacement of the whole session sets on its first message.
 //!
-//! It says which replacement wrote the thread, so that one that is tried again is known, and so that a summary of what
-//! stood there before is not taken for one of what stands there now: places are given anew by a replacement. Where the
-//! replaced session had a summary, that message is the summary.
+//! The mark identifies the replacement that wrote the thread. A retry recognizes its own replacement by it.
+//! The mark also invalidates a summary of the earlier messages, because a replacement assigns positions
+//! again. If the replaced session had a summary, the marked message is that summary.
 
 use std::sync::Arc;
 
@@ -14,20 +14,20 @@ use sha2::{Digest, Sha256};
 
 use crate::hex::hex;
 
-/// The mark's place in the message's metadata.
+/// The metadata key of the mark.
 const KEY: &str = "larder.flush";
 
-/// Which replacement wrote a thread.
+/// The identity of the replacement that wrote a thread.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Mark {
-    /// The replacement, by the digest of its idempotency key.
+    /// The digest of the replacement's idempotency key.
     pub(crate) id: String,
-    /// What it stored anew, by digest.
+    /// The digest of the new messages in the replacement.
     pub(crate) content: String,
-    /// Whether the marked message is the summary that the session had.
+    /// `true` if the marked message is the summary of the session.
     #[serde(default)]
     pub(crate) summary: bool,
-    /// How many messages that summary covers.
+    /// The number of messages that this summary covers.
     #[serde(default)]
     pub(crate) covers: u64,
 }
@@ -55,7 +55,7 @@ impl Mark {
     }
 }
 
-/// The message as it was given, without a mark.
+/// Returns the message without its mark.
 pub(crate) fn unmarked(stored: StoredMessage) -> StoredMessage {
     if Mark::of(&stored.message).is_none() {
         return stored;

@@ -1,4 +1,4 @@
-//! Copies of sessions that go their own way (PK-1).
+//! Copies of sessions that are independent of their source.
 
 use larder_kernel::{ErrorKind, Result, Seq, SessionId, Thread, Ttl};
 
@@ -7,19 +7,20 @@ use super::sessions::Sessions;
 use crate::compaction::{Covered, MessageMark, StoredSummary, Summary};
 
 const OPERATION: &str = "session.fork";
-/// Messages that are read at a time.
+/// The page size for reading messages.
 const PAGE: usize = 1_000;
 
 impl Sessions {
-    /// Copies a session with its prompt, hints, profile, messages and summary to an id that is free. From then on the two
-    /// are independent (PK-1).
+    /// Copies a session with its prompt, hints, profile, messages and summary to an unused id. Later changes
+    /// to one do not affect the other.
     ///
     /// # Errors
-    /// `NotFound`; `AlreadyExists` where the target is a session, or is being made or deleted; the stores' own.
+    /// `NotFound`; `AlreadyExists` if the target is a session, or is being created or deleted; the errors of
+    /// the stores.
     ///
     /// # Cancellation
-    /// The copy is whole or absent. One that was cut off is cleared away by [`delete`](Self::delete), and its id is free
-    /// then.
+    /// The copy is complete or does not exist. [`delete`](Self::delete) removes an interrupted copy and frees
+    /// its id.
     ///
     /// # Complexity
     /// O(messages).
@@ -30,7 +31,7 @@ impl Sessions {
         let (profile, prompt) = (profile.clone(), std::mem::take(system_prompt));
         let mut copy = self.records.draft(target, profile, prompt, *system_prompt_tokens, ttl);
         copy.hints = std::mem::take(hints);
-        // Nobody finds the session before it is whole.
+        // The record is marked as deleted until the copy is complete, so no reader finds a partial session.
         copy.deleted = true;
         self.records.create(OPERATION, target, &copy).await?;
         let copied = match self.copy(&self.thread(source), &self.thread(target), ttl.map(Ttl::sliding)).await
@@ -39,17 +40,17 @@ impl Sessions {
             Err(error) => Err(error),
         };
         if copied.is_err() {
-            // What cannot be cleared away now goes with a call of `delete`.
+            // If this cleanup fails, a call of `delete` removes the rest.
             let _ = self.wipe(target).await;
             let _ = self.records.remove_deleted(OPERATION, target).await;
         }
         copied
     }
 
-    /// Copies messages and summary.
+    /// Copies the messages and the summary.
     async fn copy(&self, source: &Thread, target: &Thread, ttl: Option<Ttl>) -> Result<()> {
         let history = &*self.reader.history;
-        // What an earlier session of this id left.
+        // Removes the summary of an earlier session with this id.
         self.reader.summaries.remove(target).await?;
         history.clear(target).await?;
         let end = history.thread_info(source).await?.last;
@@ -63,7 +64,7 @@ impl Sessions {
         }
         let Some((StoredSummary { summary, .. }, true)) = kept else { return Ok(()) };
         let after = self.count_after(source, summary.up_to, end).await?;
-        // The copy's numbers are contiguous.
+        // The positions of the copy are contiguous.
         let up_to = Seq::new(forked.last.get().saturating_sub(after));
         let first = history.get_messages(target, 0, 1).await?;
         let last = history.page_after(target, Seq::new(up_to.get().saturating_sub(1)), 1).await?;
@@ -77,7 +78,7 @@ impl Sessions {
         Ok(())
     }
 
-    /// How many messages stand after a place, up to another.
+    /// Counts the messages after one position, up to another.
     async fn count_after(&self, thread: &Thread, mut after: Seq, end: Seq) -> Result<i64> {
         let mut count = 0;
         loop {

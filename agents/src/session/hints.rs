@@ -1,4 +1,4 @@
-//! Hints: what the model should always know (ATH-6).
+//! Hints: facts that every window contains.
 
 use larder_kernel::{Result, SessionId, check};
 
@@ -7,14 +7,15 @@ use super::sessions::{HINT_BYTES_MAX, HINTS_MAX, Sessions};
 use super::window::{hint_tokens, hints_tokens};
 
 impl Sessions {
-    /// Adds a hint at the end, and says whether it is new (ATH-6). Hints survive every summary.
+    /// Adds a hint at the end and returns `true` if it is new. Hints are not part of a summary, so they never
+    /// get lost.
     ///
     /// # Errors
-    /// `NotFound`; `InvalidInput` naming `hint` for an empty one, one over 4 KiB, one that does not fit into
-    /// `max_tokens` beside the others, or more than 256 hints; the store's own.
+    /// `NotFound`. `InvalidInput` with `hint` for an empty hint, for one over 4 KiB, for one that does not
+    /// fit into `max_tokens` with the other hints, and for more than 256 hints. The errors of the store.
     ///
     /// # Cancellation
-    /// Added or not added.
+    /// The hint is added or not.
     pub async fn add_hint(&self, id: &SessionId, hint: &str) -> Result<bool> {
         const OPERATION: &str = "session.add_hint";
         check::at_least(OPERATION, "hint", hint.trim().len(), 1)?;
@@ -33,13 +34,13 @@ impl Sessions {
         self.records.update(OPERATION, id, change).await
     }
 
-    /// Removes a hint and says whether it was there.
+    /// Removes a hint and returns `true` if it existed.
     ///
     /// # Errors
-    /// `NotFound`; the store's own.
+    /// `NotFound`, and the errors of the store.
     ///
     /// # Cancellation
-    /// Removed or not removed.
+    /// The hint is removed or not.
     pub async fn remove_hint(&self, id: &SessionId, hint: &str) -> Result<bool> {
         let change = |record: &mut Record| {
             let before = record.hints.len();

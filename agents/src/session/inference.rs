@@ -1,4 +1,4 @@
-//! One inference: the window for the model, and what is stored when it has answered.
+//! A single inference: the window for the model, and the data to store after the model's answer.
 
 use std::fmt;
 use std::time::Duration;
@@ -18,10 +18,10 @@ use super::window::{Assembled, Parts, Told, with_tokens};
 use crate::tokens::tokens_of;
 
 const BEGIN: &str = "session.begin";
-/// The maker of the summaries that a session's profile asks for.
+/// The name of the maker of summaries that a session's profile asks for.
 const SESSION: &str = "session";
 
-/// What an inference is asked with.
+/// The input of an inference.
 #[derive(Debug, Clone)]
 pub struct InferenceRequest {
     messages: Vec<ChatMessage>,
@@ -32,7 +32,7 @@ pub struct InferenceRequest {
 }
 
 impl InferenceRequest {
-    /// Asks with new messages: the user's, or the results of tools.
+    /// Creates a request with new messages: those of the user, or the results of tools.
     #[must_use]
     pub fn new(messages: impl IntoIterator<Item = ChatMessage>) -> Self {
         Self {
@@ -44,30 +44,32 @@ impl InferenceRequest {
         }
     }
 
-    /// Says whether the session's memory is used, in the place of what the sessions are configured to do.
+    /// Turns the session's memory on or off for this request, instead of the configured default.
     #[must_use]
     pub fn with_memory(mut self, memory: Memory) -> Self {
         self.memory = Some(memory);
         self
     }
 
-    /// Says what is stored afterwards, in the place of what the sessions are configured to store.
+    /// Sets the data to store after this request, instead of the configured default.
     #[must_use]
     pub fn with_persistence(mut self, persistence: Persistence) -> Self {
         self.persistence = Some(persistence);
         self
     }
 
-    /// Makes a repetition of the whole inference harmless: of all that complete with one key, one is stored.
+    /// Makes a retry of the whole inference safe: of all inferences that complete with one key, one is
+    /// stored.
     ///
-    /// An appending inference's key is remembered for good, a replacing one's until the next replacement.
+    /// The key of an inference that appends is remembered permanently. The key of one that replaces is
+    /// remembered until the next replacement.
     #[must_use]
     pub fn with_idempotency_key(mut self, key: IdempotencyKey) -> Self {
         self.idempotency_key = Some(key);
         self
     }
 
-    /// Names the run that the messages belong to.
+    /// Sets the run of the messages.
     #[must_use]
     pub fn with_run(mut self, run: RunId) -> Self {
         self.run = Some(run);
@@ -75,21 +77,22 @@ impl InferenceRequest {
     }
 }
 
-/// What an inference stored.
+/// The result of storing an inference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Persisted {
-    /// Nothing: the memory was off or is only read, or the persistence is `EPHEMERAL`.
+    /// Nothing was stored: the memory was off or read-only, or the persistence is `EPHEMERAL`.
     Nothing,
-    /// The new messages, here.
+    /// The new messages were appended at these positions.
     Appended(Appended),
-    /// The whole conversation, in the place of what the session held.
+    /// The whole conversation replaced the contents of the session.
     Replaced,
 }
 
-/// An inference that has its window and waits for the model's answer.
+/// An inference with its window, ready for the model's answer.
 ///
-/// Nothing is stored before [`complete`](Self::complete); dropping the inference leaves the session as it was.
+/// Nothing is stored before [`complete`](Self::complete). If you drop the inference, the session stays
+/// unchanged.
 pub struct Inference {
     pub(super) sessions: Sessions,
     pub(super) id: SessionId,
@@ -112,48 +115,52 @@ impl fmt::Debug for Inference {
     }
 }
 
-/// A window, and what it was made of.
+/// A window and the data that it was made from.
 pub(super) struct Made {
     pub(super) assembled: Assembled,
-    /// The session as it is with the new summary.
+    /// The state of the session with the new summary.
     pub(super) state: State,
     made_by: Option<&'static str>,
-    /// Whether a summary was due and is missing.
+    /// `true` if a summary was due and could not be made.
     missing: bool,
     failure: Option<Error>,
 }
 
-/// Whether a summary of the session is due.
+/// The state of a due summary.
 enum Due {
     No,
     Made(Held),
-    /// Somebody else is at it, or there is nothing older to summarize.
+    /// Another caller holds the claim, or no older messages can be summarized.
     Missing,
 }
 
 impl Sessions {
-    /// Begins an inference: makes the window that the model is to see (ATH-2, ATH-4 to ATH-7).
+    /// Begins an inference: makes the window for the model.
     ///
-    /// Nothing is stored before the inference [completes](Inference::complete): a summary that was made and what a
-    /// strategy erases are part of its completion.
+    /// Nothing is stored before the inference [completes](Inference::complete). A new summary and the
+    /// erasures of a strategy are part of its completion.
     ///
-    /// Past the profile's threshold the older messages become a summary first, if there is a
-    /// [summarizer](Self::with_summarizer); so do messages that would leave the window before that. `EPHEMERAL` inferences
-    /// ask no model. While one inference makes the summary, others do not wait: their windows are made without it. An
-    /// inference that begins after that and before the first completes may ask the model again; one summary is stored.
-    /// The window holds at most the profile's `max_tokens`, everything that the model receives included;
-    /// [`Inference::left_out`] says which messages it lacks.
+    /// Above the profile's threshold the older messages first become a summary, if a
+    /// [summarizer](Self::with_summarizer) is set. The same applies to messages that would otherwise leave
+    /// the window earlier. `EPHEMERAL` inferences ask no model.
+    ///
+    /// While one inference makes the summary, others do not wait: their windows are made without it. An
+    /// inference that begins after that and before the first completes may ask the model again; only one
+    /// summary is stored.
+    ///
+    /// The window has at most the profile's `max_tokens`, including everything that the model receives.
+    /// [`Inference::left_out`] returns the missing messages.
     ///
     /// # Errors
-    /// `NotFound`; `InvalidInput` naming `messages` for a message that cannot be stored, a tool's result that answers no
-    /// call, or new messages that are over `max_tokens` together with the prompt and the hints, before a model is asked;
-    /// the stores' own and the strategies'.
+    /// `NotFound`. `InvalidInput` with `messages`, before a model is asked: for a message that cannot be
+    /// stored, for a tool result without its call, or for new messages that exceed `max_tokens` together with
+    /// the prompt and the hints. The errors of the stores and of the strategies.
     ///
     /// # Cancellation
-    /// The session is as it was.
+    /// The session is unchanged.
     ///
     /// # Complexity
-    /// O(window), whatever the length of the session.
+    /// O(window), for a session of any length.
     pub async fn begin(&self, id: &SessionId, request: InferenceRequest) -> Result<Inference> {
         let InferenceRequest { messages, memory, persistence, idempotency_key, run } = request;
         messages.iter().try_for_each(|message| message.check(BEGIN))?;
@@ -197,7 +204,7 @@ impl Sessions {
         let walk = Walk {
             reach: self.assembler.reach(&record),
             tokens: self.summarizer.as_ref().and(record.profile.summarization_threshold()),
-            // What arrives from now on stays behind a replacement, so it is no part of what replaces.
+            // Messages that arrive from now on stay after a replacement, so they are not part of it.
             before: seen.filter(|_| replaces).map(|last| Seq::new(last.get().saturating_add(1))),
         };
         let state = reader.read(&thread, walk).await?;
@@ -218,14 +225,14 @@ impl Sessions {
             _ if !self.reader.view.writes() => Plan::Nothing,
             Persistence::Ephemeral if self.ephemeral == Ephemeral::LosesSession => Plan::Forget,
             Persistence::Ephemeral => Plan::Nothing,
-            // What a summary that was due should have told of stays stored.
+            // If the due summary is missing, the messages that it should have covered stay stored.
             Persistence::Flush if !missing => Plan::Replace(base, stored, changes),
             _ => Plan::Append(base, changes),
         };
         Ok(())
     }
 
-    /// Makes the summary that is due, and the window, without storing anything.
+    /// Makes the due summary and the window, without storing anything.
     pub(super) async fn make(&self, reader: &Reader, parts: Parts<'_>, told: &mut Told) -> Result<Made> {
         let fixed = self.assembler.fixed(&*reader.counter, &parts)?;
         let mut state = parts.state.clone();
@@ -254,7 +261,7 @@ impl Sessions {
         Ok(Made { made_by: assembled.made_by.or(made_by), assembled, state, missing, failure })
     }
 
-    /// The summary that is due before the window is made.
+    /// Makes the summary that is due before the window.
     async fn summarized(&self, reader: &Reader, parts: &Parts<'_>, fixed: u64) -> Result<Due> {
         let profile = &parts.record.profile;
         let (Some(summarizer), Some(max_tokens), Some(threshold)) =
@@ -270,7 +277,7 @@ impl Sessions {
         Ok(made.map_or(Due::Missing, Due::Made))
     }
 
-    /// The messages as they are stored: counted once, and tagged with the run.
+    /// Prepares messages for storage: counts their tokens once and sets the run.
     pub(crate) fn stamped(&self, messages: Vec<ChatMessage>, run: Option<&RunId>) -> Vec<ChatMessage> {
         let stamp = |mut message: ChatMessage| {
             if message.token_count.is_none() {
@@ -290,26 +297,27 @@ impl Sessions {
 }
 
 impl Inference {
-    /// What the model is to see.
+    /// Returns the window for the model.
     #[must_use]
     pub fn window(&self) -> &Window {
         &self.window
     }
 
-    /// Why the summary that was due is not there, where it failed and the window was made without.
+    /// Returns the error of a due summary that failed, if the window was made without it.
     #[must_use]
     pub fn summary_failure(&self) -> Option<&Error> {
         self.summary_failure.as_ref()
     }
 
-    /// Which stored messages the window lacks and its summary does not cover, by what left them out. Messages that were
-    /// left out are stored on, unless the strategy erases them or the inference is a `FLUSH`.
+    /// Returns the stored messages that are missing from the window and that its summary does not cover,
+    /// grouped by the step that left them out. These messages stay stored, unless the strategy erases them or
+    /// the inference is a `FLUSH`.
     #[must_use]
     pub fn left_out(&self) -> &[LeftOut] {
         &self.left_out
     }
 
-    /// Ends the inference without an answer. The session is as it was.
+    /// Ends the inference without an answer. The session stays unchanged.
     pub fn cancel(self) {
         drop(self);
     }

@@ -1,15 +1,16 @@
-//! What holds of every session, whatever its settings: properties over generated conversations.
+//! Invariants of every session for any settings: properties over generated conversations.
 //!
-//! - Reading, an `EPHEMERAL` turn, a cancelled or dropped one and a model that fails leave what is stored as it is.
-//! - Each stored message is in the window, is covered by the summary in the window, or is reported as left out. A summary
-//!   has read what it covers.
-//! - A turn that completes is stored, and what leaves the store is only what a strategy was set to erase, or what a
-//!   `FLUSH` left out of its window.
-//! - The window keeps to its budget; where it cannot, `begin` refuses by name before any model is asked.
+//! - Reads, `EPHEMERAL` turns, cancelled or dropped turns and failing models leave the stored data unchanged.
+//! - Each stored message is in the window, is covered by the summary in the window, or is reported as left
+//!   out. A summary was made from the messages that it covers.
+//! - A completed turn is stored. Messages are removed only if a strategy was set to erase them, or if a
+//!   `FLUSH` left them out of its window.
+//! - The window is within its budget. If that is impossible, `begin` fails with the field, before any model
+//!   is asked.
 //! - No question to a model is answered twice.
 //!
-//! `LARDER_PROPERTY_CASES` sets how many combinations are tried, and `LARDER_PROPERTY_SEED` where they begin; a failure
-//! names its seed, and with that seed and one case the test runs it alone.
+//! `LARDER_PROPERTY_CASES` sets the number of combinations, and `LARDER_PROPERTY_SEED` the first one. A
+//! failure prints its seed; with that seed and one case, the test runs it alone.
 
 mod case;
 mod fixed;
@@ -74,7 +75,7 @@ struct Effects {
     erased: bool,
 }
 
-/// One combination in the making.
+/// The state of running one combination.
 struct Trial<'a> {
     case: &'a Case,
     world: World,
@@ -82,7 +83,7 @@ struct Trial<'a> {
     id: SessionId,
     thread: Thread,
     mark: usize,
-    /// The marks that only a summary still tells of.
+    /// The marks that only a summary still contains.
     only_told: BTreeSet<usize>,
     effects: Effects,
 }
@@ -108,7 +109,7 @@ async fn run(seed: u64, case: &Case) -> Effects {
     let prompt = "word ".repeat(case.prompt_words);
     let id = sessions.create(case.profile.clone(), prompt.trim()).await.unwrap();
     for hint in 0..case.hints {
-        // One that does not fit is refused.
+        // A hint that does not fit is rejected.
         let _ = sessions.add_hint(&id, &format!("hint {hint}")).await;
     }
     let thread = sessions.thread(&id);
@@ -136,7 +137,7 @@ async fn run(seed: u64, case: &Case) -> Effects {
 
 impl Trial<'_> {
     async fn snapshot(&self) -> Snapshot {
-        // What was dropped gives its claim back in the background.
+        // A dropped inference releases its claim in the background.
         for _ in 0..8 {
             tokio::task::yield_now().await;
         }
@@ -150,7 +151,7 @@ impl Trial<'_> {
         let answers = || self.world.shared.answers.load(Ordering::Relaxed);
         let told = answers();
         self.world.shared.fails.store(turn.model_fails, Ordering::Relaxed);
-        // It is refused where `begin` is.
+        // This fails if `begin` fails.
         let _ = self.sessions.explain_window_with(&self.id, vec![question.clone()]).await;
         assert_eq!((self.snapshot().await, answers()), (before.clone(), told), "explain wrote");
 
@@ -249,12 +250,12 @@ impl Trial<'_> {
                 self.only_told.insert(mark);
             }
         }
-        // Where the summary left the window, what it told of left with it.
+        // If the summary left the window, the marks in it left too.
         self.only_told.retain(|mark| told.contains(mark));
     }
 }
 
-/// Polls a future so many times and drops it.
+/// Polls a future `polls` times and drops it.
 async fn poll_some<F: Future>(future: F, polls: usize) {
     let mut future = pin!(future);
     let mut left = polls;
@@ -269,7 +270,7 @@ async fn poll_some<F: Future>(future: F, polls: usize) {
     .await;
 }
 
-/// The last place that the window's summary covers, and the marks that it has read.
+/// Returns the last position that the window's summary covers, and the marks that it includes.
 fn summary_of(window: &Window) -> (Seq, BTreeSet<usize>) {
     let summary = window.messages.iter().find_map(|message| match message.origin {
         Origin::Summary(up_to) => Some((up_to, marks(&message.message.text))),
@@ -278,7 +279,7 @@ fn summary_of(window: &Window) -> (Seq, BTreeSet<usize>) {
     summary.unwrap_or((Seq::MIN, BTreeSet::new()))
 }
 
-/// The stored messages of a window by their places.
+/// Returns the positions of the stored messages in a window.
 fn shown(window: &Window) -> BTreeSet<Seq> {
     let places = window.messages.iter().filter_map(|message| match message.origin {
         Origin::Stored(seq) => Some(seq),
@@ -287,7 +288,7 @@ fn shown(window: &Window) -> BTreeSet<Seq> {
     places.collect()
 }
 
-/// Whether the message at a place was reported as left out.
+/// Returns a function that is `true` for a message that was reported as left out.
 fn left_out(inference: &Inference) -> impl Fn(Seq) -> bool {
     |seq| inference.left_out().iter().any(|left_out| left_out.contains(seq))
 }

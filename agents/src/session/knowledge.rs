@@ -1,10 +1,10 @@
-//! Where a document's knowledge base is.
+//! The store and the embedder of a document's knowledge base.
 
 use std::sync::Arc;
 
 use larder_kernel::{Embedder, VectorStore};
 
-/// Where summaries are searched, and what embeds the questions.
+/// The store to search for summaries, and the embedder of the questions.
 #[derive(Debug, Clone)]
 pub(crate) struct Knowledge {
     pub(super) store: Arc<dyn VectorStore>,

@@ -1,32 +1,33 @@
-//! Which stored messages a window lacks, and what left them out.
+//! Stored messages that are missing from a window, with the step that left them out.
 
 use std::collections::BTreeSet;
 
 use larder_kernel::{Origin, Seq, WindowMessage};
 
-/// Stored messages that a window lacks and that its summary does not cover.
+/// Stored messages that are missing from a window and that its summary does not cover.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LeftOut {
-    /// The strategy that left them out; `rolling_window` for the limit of the profile, `memory` for what the agent does not
-    /// see of the session, `pair_tool_calls` for calls without results and results without calls.
+    /// The strategy that left the messages out. Other values are `rolling_window` for the limit of the
+    /// profile, `memory` for messages that the agent may not see, and `pair_tool_calls` for calls without
+    /// results and results without calls.
     pub strategy: &'static str,
     /// The messages, oldest first.
     pub messages: Vec<Seq>,
-    /// Every message before this place that the window lacks was left out as well, where that is so: the strategy looks
-    /// no further back, or the summary that covers them did not fit.
+    /// The position before which every missing message was left out too, if any. The strategy looks no
+    /// further back, or the summary that covers these messages did not fit.
     pub before: Option<Seq>,
 }
 
 impl LeftOut {
-    /// Whether this left out the message at this place, which the window lacks.
+    /// Returns `true` if this step left out the missing message at `seq`.
     #[must_use]
     pub fn contains(&self, seq: Seq) -> bool {
         self.before.is_some_and(|before| seq < before) || self.messages.binary_search(&seq).is_ok()
     }
 }
 
-/// Follows which stored messages are still in a window.
+/// Tracks the stored messages that are still in a window.
 #[derive(Debug, Default)]
 pub(crate) struct Present {
     present: BTreeSet<Seq>,
@@ -38,7 +39,8 @@ impl Present {
         Self { present: places(messages), left_out: Vec::new() }
     }
 
-    /// Notes what a step left out: what it erases, and what no summary covers.
+    /// Records the messages that a step left out: messages that it erases, and messages that no summary
+    /// covers.
     pub(crate) fn step(
         &mut self,
         strategy: &'static str,
@@ -55,12 +57,12 @@ impl Present {
         }
     }
 
-    /// Notes that everything before a place was left out.
+    /// Records that everything before a position was left out.
     pub(crate) fn all_before(&mut self, strategy: &'static str, before: Seq) {
         self.left_out.push(LeftOut { strategy, messages: Vec::new(), before: Some(before) });
     }
 
-    /// Whether a stored message is still in the window.
+    /// Returns `true` if a stored message is still in the window.
     pub(crate) fn has(&self, seq: Seq) -> bool {
         self.present.contains(&seq)
     }

@@ -1,4 +1,4 @@
-//! Creating, reading and deleting sessions (ATH-1).
+//! Creating, reading and deleting sessions.
 
 use larder_kernel::{Result, SessionId, check};
 use tokio::time::Instant;
@@ -7,14 +7,14 @@ use super::profile::SessionProfile;
 use super::sessions::{SYSTEM_PROMPT_BYTES_MAX, Session, SessionInfo, Sessions};
 
 impl Sessions {
-    /// Creates a session and returns its id, which nobody can guess (ATH-1).
+    /// Creates a session and returns its id, which cannot be guessed.
     ///
     /// # Errors
-    /// `InvalidInput` naming `system_prompt` or a field of the profile: a prompt over 1 MiB, or one that does not fit
-    /// into `max_tokens`; the store's own.
+    /// `InvalidInput` with `system_prompt` or a field of the profile, for a prompt over 1 MiB or one that
+    /// does not fit into `max_tokens`. The errors of the store.
     ///
     /// # Cancellation
-    /// Created or not created.
+    /// The session is created or not.
     pub async fn create(
         &self,
         profile: SessionProfile,
@@ -25,13 +25,13 @@ impl Sessions {
         Ok(id)
     }
 
-    /// Creates a session with an id of the caller's.
+    /// Creates a session with an id that the caller chooses.
     ///
     /// # Errors
     /// As [`create`](Self::create), and `AlreadyExists`.
     ///
     /// # Cancellation
-    /// Created or not created.
+    /// The session is created or not.
     pub async fn create_as(
         &self,
         id: &SessionId,
@@ -48,13 +48,13 @@ impl Sessions {
         self.records.create(OPERATION, id, &record).await
     }
 
-    /// Reads a session whole: its messages, its summary, its hints and its profile (ATH-1).
+    /// Reads a whole session: its messages, its summary, its hints and its profile.
     ///
     /// # Errors
-    /// `NotFound`; the stores' own.
+    /// `NotFound`, and the errors of the stores.
     ///
     /// # Cancellation
-    /// Nothing to undo.
+    /// The call changes nothing.
     ///
     /// # Complexity
     /// O(messages).
@@ -73,14 +73,14 @@ impl Sessions {
         })
     }
 
-    /// Reads what a session is apart from its messages and its summary. It is no use of the session: one that expires does
-    /// not live longer by it.
+    /// Reads a session without its messages and its summary. This call does not count as a use of the
+    /// session, so it does not extend its time to live.
     ///
     /// # Errors
-    /// `NotFound`; the store's own.
+    /// `NotFound`, and the errors of the store.
     ///
     /// # Cancellation
-    /// Nothing to undo.
+    /// The call changes nothing.
     ///
     /// # Complexity
     /// O(prompt and hints).
@@ -94,16 +94,16 @@ impl Sessions {
         })
     }
 
-    /// Deletes a session with its messages and its summary, and says whether it was there (ATH-1).
+    /// Deletes a session with its messages and its summary, and returns `true` if it existed.
     ///
-    /// Repeating it is harmless, and finishes a deletion that was cut off. An inference that completes afterwards is
-    /// `NotFound` and leaves nothing behind.
+    /// You may repeat the call safely; it also finishes an interrupted deletion. An inference that completes
+    /// after the deletion fails with `NotFound` and leaves nothing behind.
     ///
     /// # Errors
-    /// The stores' own.
+    /// The errors of the stores.
     ///
     /// # Cancellation
-    /// The session is there, or gone for everybody; what is left of it goes when the call is repeated.
+    /// The session either exists or is gone for all readers. Repeat the call to remove the remaining data.
     pub async fn delete(&self, id: &SessionId) -> Result<bool> {
         const OPERATION: &str = "session.delete";
         let was_there = self.records.mark_deleted(OPERATION, id).await?;

@@ -1,26 +1,26 @@
-//! Counting sessions (PK-6).
+//! Statistics of sessions.
 
 use larder_kernel::{PageRequest, Result};
 
 use super::metrics::SessionStats;
 use super::sessions::Sessions;
 
-/// Threads per page of a measurement.
+/// The page size of a measurement, in threads.
 const PAGE_THREADS: usize = 1_000;
 
 impl Sessions {
-    /// Counts the agent's sessions and what they hold, sets the gauges, and raises an alert where there are too many
-    /// (PK-6). Call it from time to time; it reads counts, no messages.
+    /// Counts the agent's sessions and their contents, sets the gauges, and raises an alert if too many
+    /// sessions exist. Call it periodically. It reads counts, not messages.
     ///
     /// # Errors
-    /// The stores' own.
+    /// The errors of the stores.
     ///
     /// # Cancellation
-    /// Nothing to undo.
+    /// The call changes nothing.
     ///
     /// # Complexity
     /// O(sessions).
-    // The average is for people: beyond 2^53 messages it shows the nearest float.
+    // The average is for display: above 2^53 messages it is the nearest float.
     #[allow(clippy::cast_precision_loss)]
     pub async fn measure(&self) -> Result<SessionStats> {
         let active_sessions = self.records.count().await?;

@@ -1,4 +1,4 @@
-//! What a watcher of the sessions sees: numbers, and alerts where they pass a limit (PK-6).
+//! Metrics of sessions, and alerts when they exceed a limit.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,26 +8,26 @@ use larder_kernel::{Error, Result};
 use metrics::{counter, gauge, histogram};
 use serde::{Deserialize, Serialize};
 
-/// Gauge: sessions that are there.
+/// Gauge: number of existing sessions.
 pub const SESSIONS_ACTIVE: &str = "larder_sessions_active";
-/// Gauge: messages per session, on average.
+/// Gauge: average number of messages per session.
 pub const HISTORY_SIZE_AVERAGE: &str = "larder_session_history_messages_avg";
 /// Gauge: bytes of all stored messages.
 pub const BYTES_STORED: &str = "larder_session_bytes_stored";
-/// Histogram: seconds from asking for a session's state to having it.
+/// Histogram: time to load a session's state, in seconds.
 pub const LOAD_SECONDS: &str = "larder_session_load_seconds";
-/// Counter: limits passed, by `alert`.
+/// Counter: exceeded limits, by `alert`.
 pub const ALERTS: &str = "larder_session_alerts_total";
-/// Counter: summaries that failed, after which the window was made without.
+/// Counter: failed summaries, after which the window was made without a summary.
 pub const SUMMARY_FAILURES: &str = "larder_session_summary_failures_total";
 
-/// The limits past which an alert is raised.
+/// The limits above which an alert is raised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SessionThresholds {
-    /// Most sessions.
+    /// The largest number of sessions.
     pub active_sessions_max: u64,
-    /// Longest load of a session's state, in milliseconds.
+    /// The longest time to load a session's state, in milliseconds.
     pub load_latency_ms_max: u64,
 }
 
@@ -41,7 +41,7 @@ impl SessionThresholds {
     /// Checks the limits.
     ///
     /// # Errors
-    /// `InvalidInput` naming the limit that is 0: every session would raise the alert.
+    /// `InvalidInput` with the limit that is 0, because every session would raise the alert.
     pub fn check(&self) -> Result<()> {
         for (field, value) in [
             ("active_sessions_max", self.active_sessions_max),
@@ -55,20 +55,20 @@ impl SessionThresholds {
     }
 }
 
-/// A limit that was passed.
+/// An exceeded limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SessionAlert {
-    /// There are more sessions than the limit.
+    /// The number of sessions exceeds the limit.
     ActiveSessions {
-        /// How many there are.
+        /// The number of sessions.
         actual: u64,
         /// The limit.
         limit: u64,
     },
-    /// A session's state took longer to load than the limit.
+    /// Loading a session's state took longer than the limit.
     LoadLatency {
-        /// How long it took.
+        /// The loading time.
         actual: Duration,
         /// The limit.
         limit: Duration,
@@ -76,7 +76,7 @@ pub enum SessionAlert {
 }
 
 impl SessionAlert {
-    /// The alert's name, as the label `alert` of [`ALERTS`] has it.
+    /// Returns the alert's name, which is the value of the label `alert` of [`ALERTS`].
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -86,20 +86,21 @@ impl SessionAlert {
     }
 }
 
-/// What [`Sessions::measure`](super::Sessions::measure) counted.
+/// The statistics that [`Sessions::measure`](super::Sessions::measure) returns.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SessionStats {
-    /// Sessions that are there.
+    /// The number of existing sessions.
     pub active_sessions: u64,
-    /// Messages per session, on average; 0 where there is none.
+    /// The average number of messages per session; 0 without sessions.
     pub history_messages_avg: f64,
-    /// Bytes of all stored messages, as [`size_bytes`](larder_kernel::ChatMessage::size_bytes) counts them.
+    /// The bytes of all stored messages, as counted by
+    /// [`size_bytes`](larder_kernel::ChatMessage::size_bytes).
     pub bytes_stored: u64,
 }
 
 type OnAlert = Arc<dyn Fn(&SessionAlert) + Send + Sync>;
 
-/// Where the numbers go: to the recorder of the `metrics` crate, and alerts to a function besides.
+/// The targets of the metrics: the recorder of the `metrics` crate, and a function for alerts.
 #[derive(Clone, Default)]
 pub(crate) struct Watch {
     thresholds: SessionThresholds,
@@ -129,7 +130,7 @@ impl Watch {
         }
     }
 
-    // A gauge is a float: beyond 2^53 sessions or bytes it shows the nearest one that is.
+    // A gauge is a float: above 2^53 it shows the nearest float.
     #[allow(clippy::cast_precision_loss)]
     pub(crate) fn measured(&self, stats: &SessionStats) {
         gauge!(SESSIONS_ACTIVE).set(stats.active_sessions as f64);

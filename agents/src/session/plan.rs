@@ -1,4 +1,4 @@
-//! What an inference will store.
+//! The planned writes of an inference.
 
 use std::sync::Arc;
 
@@ -6,29 +6,29 @@ use larder_kernel::{PendingWrite, Seq, StoredMessage};
 
 use super::state::{Held, State};
 
-/// What an inference saw of the session.
+/// The state of the session that an inference has read.
 pub(super) struct Base {
-    /// The thread's last place when it was read.
+    /// The last position of the thread at the time of the read.
     pub(super) seen: Seq,
     pub(super) state: State,
-    /// The summary that the session has after the inference.
+    /// The summary of the session after the inference.
     pub(super) summary: Option<Held>,
 }
 
-/// What is stored besides messages.
+/// The changes to store apart from messages.
 pub(super) struct Changes {
-    /// What made the summary, where it is a new one.
+    /// The strategy that made the summary, if it is new.
     pub(super) made_by: Option<&'static str>,
     pub(super) erases_up_to: Option<Seq>,
     pub(super) writes: Vec<Arc<dyn PendingWrite>>,
 }
 
-/// What a completion does.
+/// The write that completes an inference.
 pub(super) enum Plan {
     Nothing,
     /// Clears the session.
     Forget,
     Append(Base, Changes),
-    /// With the messages of the window that the session holds.
+    /// Replaces the session with its messages that are in the window.
     Replace(Base, Vec<StoredMessage>, Changes),
 }

@@ -1,27 +1,29 @@
-//! How much of a session the model sees.
+//! The limits of a session's window.
 
 use larder_kernel::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::written::whole;
 
-/// Tokens of the whole window when nothing else is said.
+/// The default token limit of a whole window.
 pub const MAX_TOKENS_DEFAULT: u64 = 4096;
-/// Tokens past which a session is summarized when nothing else is said.
+/// The default number of tokens above which a session is summarized.
 pub const SUMMARIZATION_THRESHOLD_DEFAULT: u64 = 3000;
-/// The largest size that a profile may name.
+/// The largest token limit that a profile may set.
 const TOKENS_MAX: u64 = 1 << 48;
 
-/// How much of a session the model sees (ATH-3).
+/// The part of a session that the model sees.
 ///
 /// ```
 /// use larder_agents::session::SessionProfile;
 ///
-/// let profile: SessionProfile =
-///     serde_json::from_str(r#"{"type": "rolling_window", "max_tokens": 4096, "summarization_threshold": 3000}"#)?;
+/// let profile: SessionProfile = serde_json::from_str(
+///     r#"{"type": "rolling_window", "max_tokens": 4096, "summarization_threshold": 3000}"#,
+/// )?;
 /// assert_eq!(profile, SessionProfile::default());
 ///
-/// let error = serde_json::from_str::<SessionProfile>(r#"{"type": "rolling_window", "max_tokens": -5}"#).unwrap_err();
+/// let error = serde_json::from_str::<SessionProfile>(r#"{"type": "rolling_window", "max_tokens": -5}"#)
+///     .unwrap_err();
 /// assert!(error.to_string().contains("`max_tokens`"));
 /// # Ok::<(), serde_json::Error>(())
 /// ```
@@ -29,18 +31,19 @@ const TOKENS_MAX: u64 = 1 << 48;
 #[serde(try_from = "Written", into = "Written")]
 #[non_exhaustive]
 pub enum SessionProfile {
-    /// The newest messages that fit; the oldest leave first. In JSON `rolling_window`.
+    /// The newest messages that fit; the oldest leave first. The JSON type is `rolling_window`.
     RollingWindow {
-        /// Most tokens of the whole window: system prompt, summary, hints, stored messages and new ones.
+        /// The token limit of the whole window: system prompt, summary, hints, stored messages and new
+        /// messages.
         max_tokens: u64,
-        /// Tokens of stored messages past which the older ones become a summary.
+        /// The number of tokens in stored messages above which the older ones become a summary.
         summarization_threshold: u64,
     },
-    /// Every message (ALQ-1). In JSON `everything`, and no sizes beside it.
+    /// Every message. The JSON type is `everything`; it has no sizes.
     Everything,
 }
 
-/// The profile as a document writes it. Numbers are signed, so that a negative one is refused by its name.
+/// The JSON form of a profile. Numbers are signed, so that the error for a negative one names its field.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
@@ -55,10 +58,11 @@ struct Written {
 const OPERATION: &str = "session.profile";
 
 impl SessionProfile {
-    /// The newest messages within `max_tokens`, summarized past `summarization_threshold`.
+    /// Creates a profile with the newest messages within `max_tokens`, summarized above
+    /// `summarization_threshold`.
     ///
     /// # Errors
-    /// `InvalidInput` naming the field that [`check`](Self::check) refuses.
+    /// `InvalidInput` with the field that [`check`](Self::check) rejects.
     pub fn rolling_window(max_tokens: u64, summarization_threshold: u64) -> Result<Self> {
         let profile = Self::RollingWindow { max_tokens, summarization_threshold };
         profile.check()?;
@@ -68,8 +72,9 @@ impl SessionProfile {
     /// Checks the sizes.
     ///
     /// # Errors
-    /// `InvalidInput` naming `max_tokens` or `summarization_threshold` for 0, for more than 2⁴⁸, and for a threshold
-    /// over `max_tokens`: messages would leave the window before anything summarized them.
+    /// `InvalidInput` with `max_tokens` or `summarization_threshold` for 0, for more than 2⁴⁸, and for a
+    /// threshold above `max_tokens`. With such a threshold, messages would leave the window before they are
+    /// summarized.
     pub fn check(&self) -> Result<()> {
         let Self::RollingWindow { max_tokens, summarization_threshold } = *self else { return Ok(()) };
         for (field, value) in
@@ -93,7 +98,7 @@ impl SessionProfile {
         Ok(())
     }
 
-    /// Most tokens of the whole window; `None` for no limit.
+    /// Returns the token limit of the whole window, or `None` for no limit.
     #[must_use]
     pub fn max_tokens(&self) -> Option<u64> {
         match self {
@@ -102,7 +107,8 @@ impl SessionProfile {
         }
     }
 
-    /// Tokens of stored messages past which the older ones become a summary; `None` for never.
+    /// Returns the number of tokens in stored messages above which the older ones become a summary, or `None`
+    /// for never.
     #[must_use]
     pub fn summarization_threshold(&self) -> Option<u64> {
         match self {
@@ -134,7 +140,8 @@ impl TryFrom<Written> for SessionProfile {
                 let max_tokens =
                     written.max_tokens.map_or(Ok(MAX_TOKENS_DEFAULT), |value| size("max_tokens", value))?;
                 let summarization_threshold = written.summarization_threshold.map_or_else(
-                    // A small window alone is no contradiction: the default threshold follows it down.
+                    // A small `max_tokens` without a threshold is valid: the default threshold is lowered to
+                    // it.
                     || Ok(SUMMARIZATION_THRESHOLD_DEFAULT.min(max_tokens)),
                     |value| size("summarization_threshold", value),
                 )?;

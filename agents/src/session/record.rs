@@ -1,4 +1,4 @@
-//! What a session is, apart from its messages: a small record in the key-value store.
+//! The state of a session apart from its messages: a small record in the key-value store.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,15 +18,15 @@ use crate::hex::hex;
 /// The bucket that holds sessions.
 pub const SESSION_BUCKET: &str = "larder.sessions";
 
-/// The form of record that this version writes, and the newest that it reads.
+/// The record format that this version writes, and the newest that it can read.
 const VERSION: u32 = 1;
-/// Lost races after which an update gives up. Each means that another writer went ahead, so a session that is used by
-/// people never gets there.
+/// The number of lost races after which an update fails. In each race another writer succeeded, so normal use
+/// never reaches this number.
 const ATTEMPTS_MAX: u32 = 10_000;
-/// Keys per page of a count.
+/// The page size of a count, in keys.
 const PAGE_KEYS: usize = 10_000;
 
-/// A hint and its length, which is counted once.
+/// A hint and its token count, computed once.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Hint {
     pub(crate) text: String,
@@ -43,10 +43,11 @@ pub(crate) struct Record {
     pub(crate) system_prompt_tokens: u64,
     #[serde(default)]
     pub(crate) hints: Vec<Hint>,
-    /// How long the session lives from its last use. It stands here so that whoever uses the session prolongs it.
+    /// The time to live from the last use. It is part of the record, so any caller that uses the session can
+    /// extend it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     ttl_ms: Option<u64>,
-    /// Set before anything of a session is removed, so that a write on its way notices.
+    /// Set before any data of the session is removed, so that concurrent writers notice the deletion.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) deleted: bool,
 }
@@ -62,11 +63,11 @@ impl Record {
     }
 }
 
-/// What an update decided.
+/// The decision of an update function.
 pub(crate) enum Update<T> {
-    /// Write the changed record.
+    /// Writes the changed record.
     Write(T),
-    /// There is nothing to write.
+    /// Writes nothing.
     Keep(T),
 }
 
@@ -93,7 +94,7 @@ impl Records {
         Self { agent, ..self.clone() }
     }
 
-    /// A record that is not written yet.
+    /// Returns a new record that is not yet written.
     pub(crate) fn draft(
         &self,
         id: &SessionId,
@@ -130,7 +131,7 @@ impl Records {
         })
     }
 
-    /// The record as it stands, one that is being deleted included.
+    /// Reads the record, including one that is being deleted.
     pub(crate) async fn read(
         &self,
         operation: &'static str,
@@ -149,12 +150,12 @@ impl Records {
         Ok(Some((record, entry.revision)))
     }
 
-    /// The record of a session that is there.
+    /// Reads the record of an existing session.
     pub(crate) async fn need(&self, operation: &'static str, id: &SessionId) -> Result<Record> {
         self.need_at(operation, id).await.map(|(record, _)| record)
     }
 
-    /// As [`need`](Self::need), and the session's time to live starts anew.
+    /// Works as [`need`](Self::need) and restarts the session's time to live.
     pub(crate) async fn touch(&self, operation: &'static str, id: &SessionId) -> Result<Record> {
         let (record, revision) = self.need_at(operation, id).await?;
         if record.ttl_ms.is_none() {
@@ -164,7 +165,7 @@ impl Records {
         let options = record.options(KeyValueCondition::AtRevision(revision));
         match self.store.put(&self.bucket, &key, value, options).await {
             Ok(_) => Ok(record),
-            // Whoever wrote it meanwhile has started the time anew.
+            // A concurrent writer has already restarted the time to live.
             Err(error) if error.kind() == ErrorKind::Conflict => self.need(operation, id).await,
             Err(error) => Err(error),
         }
@@ -177,7 +178,8 @@ impl Records {
             .ok_or_else(|| Error::new(ErrorKind::NotFound, operation, "there is no such session"))
     }
 
-    /// Changes a record by compare-and-set, deciding anew on what another writer left.
+    /// Changes a record by compare-and-set. After a lost race, repeats the decision on the other writer's
+    /// record.
     pub(crate) async fn update<T>(
         &self,
         operation: &'static str,
@@ -202,11 +204,11 @@ impl Records {
         Err(Error::new(ErrorKind::Conflict, operation, "others write the session all the time"))
     }
 
-    /// Marks a session as going, whether or not it is marked already, and says whether it was there.
+    /// Marks a session as deleted and returns `true` if it existed. A session may be marked already.
     pub(crate) async fn mark_deleted(&self, operation: &'static str, id: &SessionId) -> Result<bool> {
         let marked = self.update(operation, id, |record| {
             record.deleted = true;
-            // What is left of it meanwhile holds no words.
+            // The record that remains during the deletion holds no text.
             record.system_prompt.clear();
             record.hints.clear();
             Ok(Update::Write(()))
@@ -218,7 +220,7 @@ impl Records {
         }
     }
 
-    /// Takes the mark of a session that was made under it.
+    /// Removes the deletion mark from a session that was created under it.
     pub(crate) async fn publish(&self, operation: &'static str, id: &SessionId) -> Result<()> {
         let gone = || Error::new(ErrorKind::Conflict, operation, "the session was deleted while it was made");
         let (mut record, revision) = self.read(operation, id).await?.ok_or_else(gone)?;
@@ -229,7 +231,7 @@ impl Records {
         Ok(())
     }
 
-    /// Removes the record of a session that is marked as going, and no other: the id may have been taken anew.
+    /// Removes a record that is marked as deleted, and no other: the id may be in use again.
     pub(crate) async fn remove_deleted(&self, operation: &'static str, id: &SessionId) -> Result<()> {
         let Some((record, revision)) = self.read(operation, id).await? else { return Ok(()) };
         if !record.deleted {
@@ -241,7 +243,7 @@ impl Records {
         }
     }
 
-    /// How many sessions the agent has.
+    /// Counts the sessions of the agent.
     pub(crate) async fn count(&self) -> Result<u64> {
         let prefix = self.prefix();
         let mut page = PageRequest::first(PAGE_KEYS);
@@ -258,7 +260,8 @@ impl Records {
         format!("{}/", hex(&Sha256::digest(self.agent.as_str())))
     }
 
-    /// Agent and session together are longer than a key may be, so each stands as its digest.
+    /// Returns the key of a record. Agent and session together may exceed the size of a key, so each is
+    /// replaced by its digest.
     fn key(&self, id: &SessionId) -> Result<Key> {
         Key::new(format!("{}{}", self.prefix(), hex(&Sha256::digest(id.as_str()))))
     }

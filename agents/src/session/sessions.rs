@@ -21,32 +21,32 @@ use crate::compaction::SummaryStore;
 use crate::context::memory::LimitedWindow;
 use crate::tokens::{EstimatedTokenCounter, TokenCounter};
 
-/// Longest system prompt, in bytes of UTF-8.
+/// The longest system prompt, in bytes of UTF-8.
 pub const SYSTEM_PROMPT_BYTES_MAX: usize = 1024 * 1024;
-/// Longest hint, in bytes of UTF-8.
+/// The longest hint, in bytes of UTF-8.
 pub const HINT_BYTES_MAX: usize = 4 * 1024;
-/// Most hints of a session.
+/// The largest number of hints in a session.
 pub const HINTS_MAX: usize = 256;
 
-/// How long a model may take for a summary when nothing else is said.
+/// The default time limit for one summary from the model.
 const SUMMARY_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
-/// The agent of sessions when none is named.
+/// The default agent of sessions.
 const AGENT_DEFAULT: &str = "default";
 
-/// A session as it stands.
+/// The state of a session.
 #[derive(Clone, PartialEq)]
 pub struct Session {
-    /// Its id.
+    /// The session's id.
     pub id: SessionId,
-    /// How much of it the model sees.
+    /// The part of the session that the model sees.
     pub profile: SessionProfile,
-    /// What stands first in every window.
+    /// The system prompt, the first message of every window.
     pub system_prompt: String,
     /// All stored messages, oldest first.
     pub messages: Vec<StoredMessage>,
-    /// What the older messages say, told shorter.
+    /// The summary of the older messages.
     pub summary: Option<String>,
-    /// What the model should always know, in the order it was added.
+    /// The hints, which every window contains, in the order in which they were added.
     pub hints: Vec<String>,
 }
 
@@ -61,17 +61,17 @@ impl fmt::Debug for Session {
     }
 }
 
-/// A session apart from its messages and its summary.
+/// A session without its messages and its summary.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SessionInfo {
-    /// Its id.
+    /// The session's id.
     pub id: SessionId,
-    /// How much of it the model sees.
+    /// The part of the session that the model sees.
     pub profile: SessionProfile,
-    /// What stands first in every window.
+    /// The system prompt, the first message of every window.
     pub system_prompt: String,
-    /// What the model should always know, in the order it was added.
+    /// The hints, which every window contains, in the order in which they were added.
     pub hints: Vec<String>,
 }
 
@@ -102,7 +102,7 @@ impl fmt::Debug for SessionInfo {
 /// sessions.add_hint(&id, "The user is from Oslo").await?;
 ///
 /// let turn = sessions.begin(&id, InferenceRequest::new([ChatMessage::user("What is 2 + 2?")])).await?;
-/// // The window goes to a model, and the answer into the session.
+/// // Send the window to a model, and store its answer in the session.
 /// turn.complete([ChatMessage::assistant("4")]).await?;
 ///
 /// let turn = sessions.begin(&id, InferenceRequest::new([ChatMessage::user("Times 3?")])).await?;
@@ -123,7 +123,7 @@ pub struct Sessions {
     pub(crate) summarizer: Option<Summarizer>,
     pub(crate) watch: Watch,
     pub(crate) ttl: Option<Duration>,
-    /// What a document configured.
+    /// The profile from the configuration document.
     pub(crate) profile: SessionProfile,
     pub(crate) persistence: Persistence,
     pub(crate) memory: Memory,
@@ -143,11 +143,11 @@ impl fmt::Debug for Sessions {
 }
 
 impl Sessions {
-    /// Sessions of the agent `default`, with messages in `history`, and records and summaries in `store`. Tokens are
-    /// estimated, and sessions are kept for good, unless told otherwise.
+    /// Creates the sessions of the agent `default`, with messages in `history`, and records and summaries in
+    /// `store`. By default, token counts are estimates and sessions do not expire.
     ///
     /// # Errors
-    /// None that the fixed names can cause.
+    /// None in practice: the fixed names are valid.
     pub fn new(history: Arc<dyn HistoryProvider>, store: Arc<dyn KeyValueStore>) -> Result<Self> {
         let agent = AgentId::new(AGENT_DEFAULT)?;
         let summaries = SummaryStore::new(store.clone())?;
@@ -173,28 +173,28 @@ impl Sessions {
         })
     }
 
-    /// Counts tokens as the model does, instead of estimating them.
+    /// Counts tokens with `counter` instead of estimating them.
     #[must_use]
     pub fn with_token_counter(mut self, counter: Arc<dyn TokenCounter>) -> Self {
         self.reader.counter = counter;
         self
     }
 
-    /// Lets sessions that are created from now on expire this long after their last use (PK-3): the record with its
-    /// prompt and hints, the messages and the summary.
+    /// Sets the time to live of sessions created from now on, counted from their last use. It applies to the
+    /// record with its prompt and hints, to the messages and to the summary.
     ///
-    /// Each use starts the time anew, by whomever: reading a session, an inference's beginning and its completion, a
-    /// change of its hints. It costs one write of the small record.
+    /// Each use by any caller restarts the time: reading a session, beginning and completing an inference,
+    /// and changing hints. Each restart writes the small record once.
     ///
     /// # Errors
-    /// `InvalidInput` naming `ttl` for less than 1 ms or more than 100 years.
+    /// `InvalidInput` with `ttl` for less than 1 ms or more than 100 years.
     pub fn with_ttl(mut self, ttl: Duration) -> Result<Self> {
         check::ttl("session.config", "ttl", ttl)?;
         self.ttl = Some(ttl);
         Ok(self)
     }
 
-    /// The sessions of another agent: their threads are under its id.
+    /// Selects the sessions of another agent. Their threads are stored under its id.
     #[must_use]
     pub fn with_agent(mut self, agent: AgentId) -> Self {
         self.records = self.records.with_agent(agent.clone());
@@ -202,7 +202,7 @@ impl Sessions {
         self
     }
 
-    /// Lets a model summarize sessions past their threshold. Without one there are no summaries.
+    /// Summarizes sessions above their threshold with `model`. Without a model, no summaries are made.
     #[must_use]
     pub fn with_summarizer(mut self, model: Arc<dyn LanguageModel>) -> Self {
         self.summarizer = Some(Summarizer {
@@ -215,8 +215,8 @@ impl Sessions {
         self
     }
 
-    /// Says when to summarize, what to do when it fails, and how long one answer of the model may take. Nothing without
-    /// a [summarizer](Self::with_summarizer).
+    /// Sets the summary policy, the reaction to a failed summary, and the time limit of one model call. Has
+    /// no effect without a [summarizer](Self::with_summarizer).
     #[must_use]
     pub fn with_summaries(
         mut self,
@@ -230,35 +230,36 @@ impl Sessions {
         self
     }
 
-    /// Says where the hints stand.
+    /// Sets the position of the hints in the window.
     #[must_use]
     pub fn with_hint_order(mut self, order: HintOrder) -> Self {
         self.assembler.hint_order = order;
         self
     }
 
-    /// Puts the stored messages through these strategies, in this order, before the profile's limit.
+    /// Applies these strategies to the stored messages, in order, before the profile's limit.
     #[must_use]
     pub fn with_strategies(mut self, strategies: Vec<Arc<dyn CompactionStrategy>>) -> Self {
         self.assembler.strategies = strategies;
         self
     }
 
-    /// Names the author of messages that name none. Agents that use a session together have sessions of one agent, by
-    /// [`with_agent`](Self::with_agent), and each its own author (AKKA-1).
+    /// Sets the author of messages that have none. Agents that share a session use the sessions of one agent,
+    /// by [`with_agent`](Self::with_agent), and each sets its own author.
     #[must_use]
     pub fn with_author(mut self, author: Author) -> Self {
         self.author = Some(author);
         self
     }
 
-    /// Sets what the agent sees of a session, and whether its inferences are stored (AKKA-2 to AKKA-4). Everything is seen
-    /// and stored unless told otherwise.
+    /// Sets the part of a session that the agent sees, and turns the storing of its inferences on or off. By
+    /// default, the agent sees everything and its inferences are stored.
     ///
     /// # Errors
-    /// What [`LimitedWindow::check`] refuses; `InvalidInput` naming `memory` where it shows a part of a session, and a
-    /// strategy that is set summarizes or erases, for which it would have to see all. [`begin`](Self::begin) refuses it
-    /// where strategies are set later, where the profile of the session asks for summaries, and for a `FLUSH`.
+    /// The errors of [`LimitedWindow::check`]. `InvalidInput` with `memory` if it shows only a part of a
+    /// session and a strategy is set that summarizes or erases, because that strategy needs the whole
+    /// session. [`begin`](Self::begin) returns the same error if such strategies are set later, if the
+    /// session's profile asks for summaries, and for a `FLUSH`.
     pub fn with_memory(mut self, memory: LimitedWindow) -> Result<Self> {
         memory.check()?;
         self.reader.view = memory;
@@ -266,22 +267,22 @@ impl Sessions {
         Ok(self)
     }
 
-    /// Sets whether inferences use the memory of their session where the request does not say (ATH-10). They do unless
-    /// told otherwise.
+    /// Sets the default for inferences whose request does not set [`Memory`]. Without this call, they use the
+    /// memory of their session.
     #[must_use]
     pub fn with_default_memory(mut self, memory: Memory) -> Self {
         self.memory = memory;
         self
     }
 
-    /// Sets what becomes of the session of an `EPHEMERAL` inference (ALQ-10). It is kept unless told otherwise.
+    /// Sets the effect of an `EPHEMERAL` inference on the session. By default, the session is kept.
     #[must_use]
     pub fn with_ephemeral(mut self, ephemeral: Ephemeral) -> Self {
         self.ephemeral = ephemeral;
         self
     }
 
-    /// What needs all of a session is not done by an agent that sees a part of it.
+    /// Rejects operations that need the whole session, for an agent that sees only a part of it.
     pub(crate) fn check_view(
         &self,
         operation: &'static str,
@@ -305,31 +306,31 @@ impl Sessions {
         Err(Error::invalid(operation, "memory", message))
     }
 
-    /// Sets the limits past which alerts are raised.
+    /// Sets the limits above which alerts are raised.
     ///
     /// # Errors
-    /// What [`SessionThresholds::check`] refuses.
+    /// The errors of [`SessionThresholds::check`].
     pub fn with_thresholds(mut self, thresholds: SessionThresholds) -> Result<Self> {
         thresholds.check()?;
         self.watch.set_thresholds(thresholds);
         Ok(self)
     }
 
-    /// Calls a function with each alert. It runs where the limit was passed, so it should not take long.
+    /// Calls `on_alert` with each alert. It runs inside the call that exceeded the limit, so keep it short.
     #[must_use]
     pub fn with_on_alert(mut self, on_alert: impl Fn(&SessionAlert) + Send + Sync + 'static) -> Self {
         self.watch.set_on_alert(Arc::new(on_alert));
         self
     }
 
-    /// The thread of a session.
+    /// Returns the thread of a session.
     #[must_use]
     pub fn thread(&self, id: &SessionId) -> Thread {
         Thread { agent: self.agent.clone(), session: id.clone() }
     }
 
-    /// A session's record as it is used: its time to live starts anew, and that of its summary. With it comes the reader
-    /// that keeps summaries as long as the session.
+    /// Reads a session's record for use, which restarts the time to live of the session and its summary. Also
+    /// returns the reader that keeps summaries as long as the session.
     pub(crate) async fn used(&self, operation: &'static str, id: &SessionId) -> Result<(Record, Reader)> {
         let record = self.records.touch(operation, id).await?;
         let mut reader = self.reader.clone();
@@ -340,7 +341,7 @@ impl Sessions {
         Ok((record, reader))
     }
 
-    /// Removes what a session that is gone holds outside its record.
+    /// Removes the data that a deleted session has outside its record.
     pub(crate) async fn wipe(&self, id: &SessionId) -> Result<()> {
         let thread = self.thread(id);
         self.reader.history.clear(&thread).await?;
@@ -348,7 +349,8 @@ impl Sessions {
         Ok(())
     }
 
-    /// After a write: where the session went meanwhile, the write must go too.
+    /// Checks after a write that the session still exists. If it was deleted during the write, the written
+    /// data is removed.
     pub(crate) async fn check_still_there(&self, operation: &'static str, id: &SessionId) -> Result<()> {
         match self.used(operation, id).await {
             Ok(_) => Ok(()),

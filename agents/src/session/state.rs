@@ -1,4 +1,4 @@
-//! What a window is made of: the newest messages of a session and its summary.
+//! The input of a window: the newest messages of a session and its summary.
 
 use std::sync::Arc;
 
@@ -13,28 +13,29 @@ use crate::context::memory::LimitedWindow;
 use crate::lookback::Lookback;
 use crate::tokens::{TokenCounter, tokens_of};
 
-/// Messages of the first page of a walk back; each page is twice the one before, up to the last.
+/// The number of messages in the first page of a backward scan. Each page is twice as large as the previous
+/// one, up to a maximum.
 const FIRST_PAGE: usize = 32;
 const LAST_PAGE: usize = 1_024;
 
-/// How much was read.
+/// The amount of data read.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Count {
     pub(crate) messages: u64,
     pub(crate) pages: u64,
 }
 
-/// How far a walk back goes: until all that is asked is satisfied.
+/// The extent of a backward scan. The scan continues until every condition is satisfied.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Walk {
     pub(crate) reach: Reach,
-    /// Further, until the tokens add up to more than this.
+    /// Continues until the number of tokens exceeds this.
     pub(crate) tokens: Option<u64>,
-    /// Only what stands before this place.
+    /// Reads only messages before this position.
     pub(crate) before: Option<Seq>,
 }
 
-/// The summary that holds for a session.
+/// The valid summary of a session.
 #[derive(Debug, Clone)]
 pub(crate) struct Held {
     pub(crate) up_to: Seq,
@@ -61,26 +62,26 @@ pub(crate) struct State {
     /// The newest messages after the summary, oldest first.
     pub(crate) messages: Vec<StoredMessage>,
     pub(crate) summary: Option<Held>,
-    /// The replacement that wrote the thread, where one did.
+    /// The mark of the replacement that wrote the thread, if any.
     pub(crate) mark: Option<Mark>,
     /// The first message that a new summary covers.
     pub(crate) first: Option<MessageMark>,
-    /// The last message that a summary covers which was made since.
+    /// The last message covered by a summary that was made since the read.
     pub(crate) covered_last: Option<MessageMark>,
-    /// The first message of the thread.
+    /// The position of the first message in the thread.
     pub(crate) thread_first: Option<Seq>,
-    /// The place before which messages were not read.
+    /// The position before which no messages were read.
     pub(crate) unread_before: Option<Seq>,
-    /// Whether the view left messages out, and not the reach alone.
+    /// `true` if the agent's view left messages out, apart from the reach.
     pub(crate) limited: bool,
-    /// The revision that a new summary must name.
+    /// The revision that the next write of a summary must name.
     pub(crate) revision: Option<Revision>,
-    /// How many messages were read, in how many pages.
+    /// The number of messages and pages read.
     pub(crate) read: Count,
 }
 
 impl State {
-    /// Puts a new summary in the place of the messages that it covers.
+    /// Replaces the covered messages with a new summary.
     pub(crate) fn take_in(&mut self, held: Held) {
         let left = self.messages.partition_point(|stored| stored.seq <= held.up_to);
         let covered = self.messages.drain(..left);
@@ -91,30 +92,30 @@ impl State {
 
 /// The newest messages of a thread.
 struct Walked {
-    /// Oldest first.
+    /// The messages, oldest first.
     messages: Vec<StoredMessage>,
-    /// Whether they are all that the thread holds.
+    /// `true` if these are all messages of the thread.
     whole: bool,
-    /// Whether the view ended the walk, or left messages out.
+    /// `true` if the view ended the scan or left messages out.
     limited: bool,
     read: Count,
 }
 
-/// Reads a session.
+/// Reads the messages and the summary of a session.
 #[derive(Debug, Clone)]
 pub(crate) struct Reader {
     pub(crate) history: Arc<dyn HistoryProvider>,
     pub(crate) summaries: SummaryStore,
     pub(crate) counter: Arc<dyn TokenCounter>,
-    /// What the agent sees of the session.
+    /// The agent's view of the session.
     pub(crate) view: LimitedWindow,
 }
 
 impl Reader {
-    /// Reads back as far as `walk` says.
+    /// Reads backwards to the extent that `walk` defines.
     ///
-    /// The messages are read first. A replacement that comes in between is then seen by its mark, and a summary of what
-    /// it replaced is not taken for one of what stands there now.
+    /// The messages are read before the summary. If a replacement happens in between, its mark shows it, and
+    /// a summary of the replaced messages is not used for the new ones.
     pub(crate) async fn read(&self, thread: &Thread, walk: Walk) -> Result<State> {
         let walked = self.walk_back(thread, walk).await?;
         let first = match walked.messages.first() {
@@ -147,7 +148,7 @@ impl Reader {
         let revision = stored.as_ref().map(|(stored, _)| stored.revision);
         let kept = stored.filter(|(_, current)| *current).map(|(stored, _)| stored.summary);
         let kept = kept.filter(|summary| holds(&summary.strategy, mark.as_ref()));
-        // A summary tells of all authors: whoever may not see them all is not told.
+        // A summary covers messages of all authors, so an agent that may not see all of them does not get it.
         let sees_all = self.view.reads() && self.view.filter().is_empty();
         let kept = kept.filter(|_| sees_all);
         let covered = kept.as_ref().and_then(|kept| kept.covers).map(|covers| covers.first);
@@ -184,7 +185,7 @@ impl Reader {
         })
     }
 
-    /// The same without limits to what is seen.
+    /// Returns a reader without limits on the view.
     fn all(&self) -> Self {
         Self { view: LimitedWindow::new().without_max_bytes(), ..self.clone() }
     }
@@ -238,12 +239,12 @@ impl Reader {
     }
 }
 
-/// The name of a summary's maker, which says what was summarized.
+/// Returns the name of a summary's maker, which also identifies the replacement that wrote the thread.
 pub(crate) fn made_by(maker: &str, mark: Option<&Mark>) -> String {
     mark.map_or_else(|| maker.to_owned(), |mark| format!("{maker}@{}", mark.id))
 }
 
-/// Whether a summary is one of what the thread holds now.
+/// Returns `true` if a summary describes the thread's current messages.
 fn holds(made_by: &str, mark: Option<&Mark>) -> bool {
     made_by.split_once('@').map(|(_, id)| id) == mark.map(|mark| &*mark.id)
 }

@@ -1,4 +1,4 @@
-//! Making the summary of a session's older messages (ATH-5).
+//! Summaries of a session's older messages.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,36 +14,38 @@ use crate::compaction::turns::units;
 use crate::compaction::{Answers, SummaryClaim};
 
 const OPERATION: &str = "session.summarize";
-/// Messages that are read at a time.
+/// The page size for reading messages.
 const PAGE: usize = 500;
-/// How much longer than one answer of the model the right to summarize lasts.
+/// The time that a claim lasts beyond the time limit of one model call.
 const CLAIM_MARGIN: Duration = Duration::from_secs(10);
-/// A summary is asked to be at most this part of the threshold, and never shorter than the second figure.
+/// The largest requested size of a summary is the threshold divided by this, but not below the minimum.
 const OUTPUT_PART: u64 = 4;
 const OUTPUT_TOKENS_MIN: u64 = 64;
 
 const INSTRUCTIONS: &str = "Summarize the conversation below for somebody who goes on with it. Keep names, numbers, \
 decisions, open questions and what was promised. Write plain sentences and nothing but the summary.";
 
-/// When a session is summarized.
+/// The occasions on which a session is summarized.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum SummaryPolicy {
-    /// Past the threshold, where there is no summary yet.
+    /// Makes a summary above the threshold if the session has none.
     #[default]
     Once,
-    /// Each time that what follows the summary is past the threshold; the new summary takes in the one before.
+    /// Makes a summary each time that the messages after the last one exceed the threshold. The new summary
+    /// includes the previous one.
     Rolling,
 }
 
-/// What becomes of a window when its summary fails: the model errs, answers nothing or is late, or a store fails.
+/// The reaction to a failed summary. A summary fails if the model fails, returns no text or is late, or if a
+/// store fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum OnSummaryFailure {
-    /// The window is made without a new summary, and says so; the stored messages are all there.
+    /// Makes the window without a new summary and reports the failure. All stored messages are kept.
     #[default]
     Keep,
-    /// The error is returned.
+    /// Returns the error.
     Fail,
 }
 
@@ -56,35 +58,35 @@ pub(crate) struct Summarizer {
     pub(crate) answers: Arc<Answers>,
 }
 
-/// What limits a window.
+/// The limits of a window.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sizes {
     pub(crate) max_tokens: u64,
     pub(crate) threshold: u64,
-    /// The tokens of what is always in the window: the prompt, the hints and the new messages.
+    /// The tokens that are always in the window: the prompt, the hints and the new messages.
     pub(crate) fixed: u64,
 }
 
 impl Sizes {
-    /// The tokens that stored messages may have besides a summary of so many.
+    /// Returns the tokens available for stored messages, given the size of the summary.
     fn room(self, summary: u64) -> u64 {
         self.max_tokens.saturating_sub(self.fixed).saturating_sub(summary)
     }
 
-    /// The tokens that a summary is asked to have at most.
+    /// Returns the requested largest size of a summary, in tokens.
     fn summary_tokens(self) -> u64 {
         (self.threshold / OUTPUT_PART).max(OUTPUT_TOKENS_MIN).min(self.max_tokens / 2)
     }
 }
 
 impl Summarizer {
-    /// Whether a summary that fails is an error.
+    /// Returns `true` if a failed summary is an error.
     pub(crate) fn fails(&self) -> bool {
         self.on_failure == OnSummaryFailure::Fail
     }
 
-    /// Whether a session in this state is due for a summary: past the threshold, or where messages would leave the
-    /// window before they are past it.
+    /// Returns `true` if a session in this state needs a summary: it is above the threshold, or messages
+    /// would leave the window before it is.
     pub(crate) fn is_due(&self, reader: &Reader, state: &State, sizes: Sizes) -> bool {
         let held = state.summary.as_ref();
         let allowed = self.policy == SummaryPolicy::Rolling || held.is_none();
@@ -92,8 +94,8 @@ impl Summarizer {
         allowed && (tokens > sizes.threshold || tokens > sizes.room(held.map_or(0, |held| held.tokens)))
     }
 
-    /// Makes the summary, without storing it: none where somebody else is at it, or where there is nothing older to
-    /// summarize.
+    /// Makes the summary without storing it. Returns `None` if another caller holds the claim, or if no older
+    /// messages can be summarized.
     pub(crate) async fn run(
         &self,
         reader: &Reader,
@@ -114,20 +116,20 @@ impl Summarizer {
                 let Some(held) = &job.held else { break };
                 let left = state.messages.partition_point(|stored| stored.seq <= held.up_to);
                 let left = &state.messages[left..];
-                // The summary may be longer than was asked for; what it leaves no room for becomes part of it.
+                // The summary may be longer than requested. Messages that no longer fit become part of it.
                 let fits = tokens_of_all(reader, left) <= sizes.room(held.tokens);
                 next = if fits { None } else { split(reader, left, sizes, held.tokens) };
             }
             Ok(job.held)
         }
         .await;
-        // A claim that cannot be given back ends by itself; the summary counts either way.
+        // If the release fails, the claim expires; the summary is valid either way.
         let _ = reader.summaries.release(claim).await;
         made
     }
 }
 
-/// A summary in the making.
+/// The state of making one summary.
 struct Job<'a> {
     summarizer: &'a Summarizer,
     reader: &'a Reader,
@@ -137,7 +139,7 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// Summarizes what there is so far and everything after it up to a place, by parts.
+    /// Adds everything up to a position to the summary so far, in parts.
     async fn take_in_up_to(&mut self, up_to: Seq, claim: &mut SummaryClaim) -> Result<()> {
         let Reader { history, summaries, .. } = self.reader;
         let mut after = self.held.as_ref().map_or(Seq::MIN, |held| held.up_to);
@@ -162,10 +164,10 @@ impl Job<'_> {
         }
     }
 
-    /// Summarizes what there is so far and these messages.
+    /// Adds these messages to the summary so far.
     async fn take_in(&mut self, messages: Vec<StoredMessage>) -> Result<()> {
         let marked = |stored: &StoredMessage| Mark::of(&stored.message).is_some_and(|mark| mark.summary);
-        // A summary that a replacement put into the thread is what there is so far.
+        // If a replacement stored a summary in the thread, that summary is the summary so far.
         let messages: Vec<_> = messages.into_iter().filter(|stored| !marked(stored)).collect();
         let Some(last) = messages.last().map(|stored| stored.seq) else { return Ok(()) };
         let text = self.ask(&messages).await?;
@@ -218,8 +220,8 @@ impl Job<'_> {
     }
 }
 
-/// The last message that becomes part of the summary: the newer half of the tokens stays as it is, as far as there is
-/// room besides a summary of so many tokens, in whole units, and always the newest unit.
+/// Returns the last message that becomes part of the summary. The newer half of the tokens stays verbatim, in
+/// whole units, as far as it fits next to a summary of the given size. The newest unit always stays.
 fn split(reader: &Reader, messages: &[StoredMessage], sizes: Sizes, summary: u64) -> Option<Seq> {
     let plain: Vec<_> = messages.iter().map(|stored| &*stored.message).collect();
     let keep_max = (tokens_of_all(reader, messages) / 2).min(sizes.room(summary));

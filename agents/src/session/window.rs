@@ -1,4 +1,4 @@
-//! Putting the window together (ATH-4, ATH-6, ATH-7).
+//! Assembly of the window.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use crate::compaction::{self, pair_tool_calls, summary_in};
 use crate::context::explain::Stage;
 use crate::tokens::{TokenCounter, tokens_of};
 
-/// What stands over the hints.
+/// The header above the hints.
 pub const HINTS_HEADER: &str = "[Important context]";
 
 const BEGIN: &str = "session.begin";
-/// The step that keeps a window to its profile's limit.
+/// The name of the step that keeps a window within its profile's limit.
 const ROLLING_WINDOW: &str = "rolling_window";
 
-/// Where the hints stand.
+/// The position of the hints in a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum HintOrder {
     /// System prompt, summary, hints, stored messages, new messages.
@@ -33,7 +33,7 @@ pub enum HintOrder {
     BeforeSummary,
 }
 
-/// The lines of the hints. A hint of several lines stays one item.
+/// Returns the text of the hints. A hint of several lines stays one list item.
 fn hints_text<'a>(hints: impl IntoIterator<Item = &'a str>) -> String {
     hints.into_iter().fold(HINTS_HEADER.to_owned(), |mut text, hint| {
         text.push_str("\n- ");
@@ -42,12 +42,12 @@ fn hints_text<'a>(hints: impl IntoIterator<Item = &'a str>) -> String {
     })
 }
 
-/// The tokens of one hint's line.
+/// Returns the number of tokens in one hint's line.
 pub(crate) fn hint_tokens(counter: &dyn TokenCounter, hint: &str) -> u64 {
     counter.count(&format!("\n- {}", hint.replace('\n', "\n  ")))
 }
 
-/// The tokens of all hints, from those of their lines.
+/// Returns the number of tokens in all hints, from the counts of their lines.
 pub(crate) fn hints_tokens(counter: &dyn TokenCounter, hints: &[Hint]) -> u64 {
     if hints.is_empty() {
         return 0;
@@ -55,25 +55,26 @@ pub(crate) fn hints_tokens(counter: &dyn TokenCounter, hints: &[Hint]) -> u64 {
     counter.count(HINTS_HEADER) + hints.iter().map(|hint| hint.tokens).sum::<u64>()
 }
 
-/// How windows are made of what a session holds.
+/// Makes windows from a session's stored data.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Assembler {
     pub(crate) hint_order: HintOrder,
     pub(crate) strategies: Vec<Arc<dyn CompactionStrategy>>,
 }
 
-/// What a window is made of.
+/// The input of a window.
 pub(crate) struct Parts<'a> {
     pub(crate) thread: &'a Thread,
     pub(crate) record: &'a Record,
     pub(crate) state: &'a State,
     pub(crate) new: &'a [ChatMessage],
-    /// Whether strategies may ask their models.
+    /// `true` if strategies may ask their models.
     pub(crate) asks_model: bool,
 }
 
 impl Parts<'_> {
-    /// What strategies are told besides the window, where `fixed` is the size of what is always in it.
+    /// Returns the preparation data that strategies receive with the window. `fixed` is the size of the
+    /// content that is always in it.
     fn preparation(&self, fixed: u64) -> Preparation {
         let mut preparation = Preparation::default().with_tokens_beside(fixed);
         if self.asks_model {
@@ -87,15 +88,15 @@ impl Parts<'_> {
     }
 }
 
-/// A window, and what strategies would store.
+/// A window, and the results of strategies that are to be stored.
 pub(crate) struct Assembled {
     pub(crate) window: Window,
     pub(crate) left_out: Vec<LeftOut>,
-    /// The messages of the window that the session holds.
+    /// The messages of the window that are stored in the session.
     pub(crate) stored: Vec<StoredMessage>,
-    /// The summary that the session has once the window has been used.
+    /// The summary of the session after the window has been used.
     pub(crate) summary: Option<Held>,
-    /// The strategy that made this summary, where it is a new one.
+    /// The strategy that made this summary, if it is new.
     pub(crate) made_by: Option<&'static str>,
     pub(crate) erases_up_to: Option<Seq>,
     pub(crate) summary_missing: bool,
@@ -103,7 +104,7 @@ pub(crate) struct Assembled {
     pub(crate) writes: Vec<Arc<dyn PendingWrite>>,
 }
 
-/// The window after each step, where it is to be explained.
+/// The window after each step, if an explanation is requested.
 #[derive(Default)]
 pub(crate) struct Told(Option<Vec<Stage>>);
 
@@ -116,7 +117,7 @@ impl Told {
         self.0.unwrap_or_default()
     }
 
-    /// A step, with the summary in front unless the messages bring one along.
+    /// Records a step, with the summary in front unless the messages already contain it.
     fn step(
         &mut self,
         name: &'static str,
@@ -134,11 +135,11 @@ impl Told {
 }
 
 impl Assembler {
-    /// How far back a window reads: as the first strategy that looks at more than single messages says, else as the
-    /// profile does.
+    /// Returns the lookback of a window: that of the first strategy that looks at more than single messages,
+    /// otherwise that of the profile.
     pub(crate) fn reach(&self, record: &Record) -> Reach {
         if self.effect() > StrategyEffect::None {
-            // What is summarized or erased is decided on the whole of it.
+            // Summaries and erasures are decided on the whole conversation.
             return Reach::Everything;
         }
         self.reaching().map_or_else(
@@ -147,7 +148,7 @@ impl Assembler {
         )
     }
 
-    /// What the strategies store.
+    /// Returns the data that the strategies store.
     pub(crate) fn effect(&self) -> StrategyEffect {
         self.strategies.iter().map(|strategy| strategy.effect()).max().unwrap_or_default()
     }
@@ -156,11 +157,11 @@ impl Assembler {
         self.strategies.iter().map(|strategy| &**strategy).find(|strategy| strategy.reach() != Reach::Each)
     }
 
-    /// The tokens of what is always in a window: the prompt, the hints, the new messages and the stored calls that these
-    /// answer.
+    /// Returns the number of tokens that are always in a window: the prompt, the hints, the new messages and
+    /// the stored calls that these answer.
     ///
     /// # Errors
-    /// `InvalidInput` naming `messages` where they are over the budget.
+    /// `InvalidInput` with `messages` if they exceed the budget.
     pub(crate) fn fixed(&self, counter: &dyn TokenCounter, parts: &Parts<'_>) -> Result<u64> {
         let Parts { record, state, new, .. } = parts;
         let tokens = |messages: &[ChatMessage]| -> u64 {
@@ -222,7 +223,7 @@ impl Assembler {
         Ok(Assembled { window, stored, left_out: present.left_out, ..made })
     }
 
-    /// Runs the strategies on what is stored, and returns the summary to show apart from the window.
+    /// Runs the strategies on the stored messages. Returns the summary to show separately from the window.
     async fn run(
         &self,
         reader: &Reader,
@@ -249,14 +250,14 @@ impl Assembler {
             let (name, erased) = (strategy.name(), prepared.erases_up_to);
             if strategy.effect() == StrategyEffect::None {
                 prepared = prepared.then(&**strategy, &preparation).await?;
-                // One that leaves the summary out, left it out of what it was given.
+                // This strategy received no summary. Unless it made one, the shown one stays.
                 shown = summary_first(&mut prepared.window.messages).or(shown);
             } else {
                 prepared.window.messages.splice(0..0, shown.take());
                 prepared = prepared.then(&**strategy, &preparation).await?;
                 let told_now = summary_in(&prepared.window, &*reader.counter);
                 shown = summary_first(&mut prepared.window.messages);
-                // What is erased takes the summary before it along.
+                // An erasure also removes the summary before it.
                 let erases = prepared.erases_up_to != erased;
                 if let Some(held) = summary.take_if(|_| erases) {
                     present.all_before(name, after(held.up_to));
@@ -297,12 +298,12 @@ fn after(seq: Seq) -> Seq {
     Seq::new(seq.get().saturating_add(1))
 }
 
-/// A summary as the window shows it: as strategies that summarize write it, where there are some.
+/// Converts a summary for the window, in the format of the strategies that summarize, if any is set.
 fn shown_as(held: &Held, headed: bool) -> WindowMessage {
     if headed { compaction::summary_message(&held.summary()) } else { summary_message(held) }
 }
 
-/// The tokens of the stored messages that new ones belong to, such as calls that they answer.
+/// Counts the tokens of the stored messages that new ones depend on, such as the calls that they answer.
 fn pinned(counter: &dyn TokenCounter, stored: &[StoredMessage], new: &[ChatMessage]) -> u64 {
     if new.iter().all(|message| message.tool_results.is_empty()) {
         return 0;
@@ -313,7 +314,7 @@ fn pinned(counter: &dyn TokenCounter, stored: &[StoredMessage], new: &[ChatMessa
     places.map(|place| tokens_of(counter, plain[place])).sum()
 }
 
-/// The summary that a strategy has put in front; it belongs before the hints, or after them.
+/// Takes out the summary that a strategy has put in front, because it belongs before or after the hints.
 fn summary_first(messages: &mut Vec<WindowMessage>) -> Option<WindowMessage> {
     let first = messages.first()?;
     matches!(first.origin, Origin::Summary(_)).then(|| messages.remove(0))
@@ -323,7 +324,7 @@ fn summary_message(held: &Held) -> WindowMessage {
     WindowMessage::summary(held.up_to, with_tokens(ChatMessage::system(held.text.as_str()), held.tokens))
 }
 
-/// What stands before the stored messages.
+/// Returns the part of a window before the stored messages.
 fn head(record: &Record, summary: Option<WindowMessage>, order: HintOrder) -> Vec<WindowMessage> {
     let prompt = (!record.system_prompt.is_empty()).then(|| {
         WindowMessage::injected(with_tokens(
@@ -343,13 +344,13 @@ fn head(record: &Record, summary: Option<WindowMessage>, order: HintOrder) -> Ve
     .collect()
 }
 
-/// The message with its length, where it is known to be at most what fits.
+/// Sets the token count of a message.
 pub(crate) fn with_tokens(message: ChatMessage, tokens: u64) -> ChatMessage {
     message.with_token_count(u32::try_from(tokens).unwrap_or(u32::MAX))
 }
 
-/// The newest units of the session's messages that fit into `room`, and all of the new messages. A unit that a new
-/// message belongs to, such as a call that it answers, stays.
+/// Returns the newest units of the session's messages that fit into `room`, and all new messages. A unit that
+/// a new message depends on, such as the call of a new result, stays.
 fn roll(
     counter: &dyn TokenCounter,
     mut messages: Vec<WindowMessage>,
@@ -371,7 +372,7 @@ fn roll(
     messages.split_off(cut)
 }
 
-/// A result among the new messages must answer a call that the model has seen.
+/// Checks that each new tool result belongs to a call that the model has seen.
 fn check_answers(messages: &[WindowMessage], new: usize) -> Result<()> {
     let calls = |messages: &[WindowMessage]| -> HashSet<String> {
         let calls = messages.iter().flat_map(|message| &message.message.tool_calls);

@@ -1,4 +1,4 @@
-//! The backend in which memory stores live.
+//! The backend of in-memory stores.
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
@@ -10,24 +10,26 @@ use larder_kernel::{Error, ErrorKind, Namespace, Result};
 use super::expiry_queue::{Expiry, ExpiryQueue};
 use super::quota::Quota;
 
-/// What a backend holds at most unless [`MemoryBackend::with_bytes_max`] says otherwise: 8 GiB.
+/// The default capacity of a backend: 8 GiB. [`MemoryBackend::with_bytes_max`] sets another.
 pub const BACKEND_BYTES_MAX_DEFAULT: u64 = 8 * 1024 * 1024 * 1024;
 
-/// Most records that a write looks at for what has expired in them.
+/// The largest number of records that a write checks for expired data.
 const SWEPT_BY_WRITE_MAX: usize = 4;
 
-/// A record of which something expires.
+/// A record with data that expires.
 pub(crate) trait Expire: Send + Sync {
-    /// Takes away what has expired by `now_ms`, and answers when to look again, if ever. It was to be looked at at `at_ms`;
-    /// where it is to be by now at another time, somebody else does that.
+    /// Removes the data that has expired by `now_ms`. Returns the time of the next check, if any. The check
+    /// was scheduled for `at_ms`. If the record has since been scheduled for another time, that check does
+    /// the work.
     fn expire_due(&self, backend: &MemoryBackend, now_ms: i64, at_ms: i64) -> Option<i64>;
 }
 
-/// A backend in memory: stores opened on one backend and in one namespace see the same data.
+/// An in-memory backend. Stores that are opened on one backend and in one namespace share their data.
 ///
-/// It ends with its last handle. All stores on it share one cap; a write that would exceed it is `ResourceExhausted`
-/// and changes nothing. The quota counts content as the contracts measure it, and a fixed share for each record. What has
-/// expired leaves the backend with later writes to it, a few records at a time, and all of it before a write is refused.
+/// The backend is freed with its last handle. All its stores share one cap. A write that would exceed it
+/// fails with `ResourceExhausted` and changes nothing. The quota counts content as the contracts measure it,
+/// and a fixed share for each record. Later writes remove expired data, a few records at a time. Before a
+/// write fails, all expired data is removed.
 ///
 /// ```
 /// use larder_agents::storage::{InMemoryKeyValueStore, MemoryBackend};
@@ -50,13 +52,13 @@ struct Inner {
 }
 
 impl MemoryBackend {
-    /// A backend that holds up to [`BACKEND_BYTES_MAX_DEFAULT`].
+    /// Creates a backend with a capacity of [`BACKEND_BYTES_MAX_DEFAULT`].
     #[must_use]
     pub fn new() -> Self {
         Self::with_bytes_max(BACKEND_BYTES_MAX_DEFAULT)
     }
 
-    /// A backend that holds up to `bytes_max`.
+    /// Creates a backend with a capacity of `bytes_max`.
     #[must_use]
     pub fn with_bytes_max(bytes_max: u64) -> Self {
         let inner = Inner {
@@ -67,19 +69,19 @@ impl MemoryBackend {
         Self { inner: Arc::new(inner) }
     }
 
-    /// How many bytes the backend counts as held; while others write, about as many.
+    /// Returns the used bytes; approximate during concurrent writes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.inner.quota.bytes()
     }
 
-    /// How many bytes it may hold.
+    /// Returns the capacity, in bytes.
     #[must_use]
     pub fn bytes_max(&self) -> u64 {
         self.inner.quota.bytes_max()
     }
 
-    /// Counts `bytes` more, for `operation`, or refuses all of them.
+    /// Reserves `bytes` for `operation`, or fails.
     pub(crate) fn try_reserve(&self, operation: &'static str, bytes: u64) -> Result<()> {
         let reserve = || self.inner.quota.try_reserve(bytes);
         let reserved = reserve().or_else(|held| if self.sweep(usize::MAX) { reserve() } else { Err(held) });
@@ -90,7 +92,7 @@ impl MemoryBackend {
         })
     }
 
-    /// Counts `needed` instead of `freed`, for `operation`, or refuses to.
+    /// Reserves `needed` instead of `freed` bytes for `operation`, or fails.
     pub(crate) fn exchange(&self, operation: &'static str, freed: u64, needed: u64) -> Result<()> {
         if needed > freed {
             return self.try_reserve(operation, needed - freed);
@@ -99,30 +101,30 @@ impl MemoryBackend {
         Ok(())
     }
 
-    /// Counts `bytes` more whatever the cap, for the trace that a removal leaves.
+    /// Reserves `bytes` regardless of the cap, for the record that a removal leaves.
     pub(crate) fn count(&self, bytes: u64) {
         self.inner.quota.count(bytes);
     }
 
-    /// Counts `bytes` less.
+    /// Releases `bytes`.
     pub(crate) fn release(&self, bytes: u64) {
         self.inner.quota.release(bytes);
     }
 
-    /// Has a record looked at when something in it has expired.
+    /// Schedules a check of a record for expired data.
     pub(crate) fn schedule_expiry(&self, at_ms: i64, record: Weak<dyn Expire>) {
         self.inner.expiries.push(Expiry { at_ms, record });
     }
 
-    /// Takes away what has expired, as each write does.
+    /// Removes some expired data, as each write does.
     pub(crate) fn sweep_some(&self) {
         if !self.inner.expiries.is_empty() {
             self.sweep(SWEPT_BY_WRITE_MAX);
         }
     }
 
-    /// Takes away what has expired in so many records at most, and says whether there was any to look at. A record that
-    /// somebody works on is left for later, so this may be called by somebody who does.
+    /// Removes expired data from at most `at_most` records. Returns `true` if any check was due. A record
+    /// that is locked is left for later, so the holder of a lock may call this.
     fn sweep(&self, at_most: usize) -> bool {
         self.sweep_by(now_ms(), at_most)
     }
@@ -139,19 +141,20 @@ impl MemoryBackend {
         any
     }
 
-    /// Takes away what has expired by a time of the test's choice.
+    /// Removes the data that has expired by a time that a test chooses.
     #[cfg(test)]
     pub(crate) fn sweep_at(&self, now_ms: i64) {
         self.sweep_by(now_ms, usize::MAX);
     }
 
-    /// How many records are to be looked at at some time.
+    /// Returns the number of scheduled checks.
     #[cfg(test)]
     pub(crate) fn scheduled_expiries(&self) -> usize {
         self.inner.expiries.len()
     }
 
-    /// The state of type `T` in `namespace`, made on first use: each contract keeps one type of its own.
+    /// Returns the state of type `T` in `namespace`, and creates it on first use. Each contract has its own
+    /// type.
     pub(crate) fn namespace_state<T: Default + Send + Sync + 'static>(
         &self,
         namespace: &Namespace,
@@ -162,7 +165,7 @@ impl MemoryBackend {
             .or_insert_with(|| Arc::new(T::default()))
             .clone();
         drop(states);
-        // The key holds the type, so the downcast always succeeds; a fresh state is the harmless way out.
+        // The key contains the type, so the downcast always succeeds. A new state is a harmless fallback.
         state.downcast().unwrap_or_default()
     }
 }
@@ -182,23 +185,23 @@ impl fmt::Debug for MemoryBackend {
     }
 }
 
-/// The namespace of a store that is made without one.
+/// Returns the default namespace of a store.
 pub(crate) fn default_namespace() -> Namespace {
     Namespace::new("default")
         .unwrap_or_else(|_| unreachable!("`default` is within the limits of a namespace"))
 }
 
-/// The stores' clock: milliseconds since the epoch.
+/// Returns the time of the stores' clock, in milliseconds since the epoch.
 pub(crate) fn now_ms() -> i64 {
     larder_kernel::Timestamp::now().as_micros().div_euclid(1_000)
 }
 
-/// The instant `after` from `now_ms`, to the millisecond; what is less is cut off.
+/// Returns the instant `after` from `now_ms`, truncated to milliseconds.
 pub(crate) fn deadline_ms(now_ms: i64, after: std::time::Duration) -> i64 {
     now_ms.saturating_add(i64::try_from(after.as_millis()).unwrap_or(i64::MAX))
 }
 
-/// A deadline as callers read it.
+/// Converts a deadline to a timestamp.
 pub(crate) fn timestamp(at_ms: i64) -> larder_kernel::Timestamp {
     let since_epoch = std::time::Duration::from_millis(u64::try_from(at_ms).unwrap_or(0));
     larder_kernel::Timestamp::default().saturating_add(since_epoch)

@@ -1,4 +1,4 @@
-//! Files in memory.
+//! In-memory files.
 
 mod body;
 #[cfg(test)]
@@ -25,16 +25,17 @@ use self::body::{Content, Reservation};
 use super::MemoryBackend;
 use super::backend::default_namespace;
 
-/// What one blob is counted for beyond its bytes, key, content type and user metadata.
+/// The quota share of one blob, apart from its bytes, key, content type and user metadata.
 const RECORD_BYTES: u64 = 256;
-/// Blobs that a listing reads in one step.
+/// The number of blobs that a listing reads in one step.
 const LIST_PAGE: usize = 256;
 
-/// A [`BlobStore`] in memory.
+/// An in-memory [`BlobStore`].
 ///
-/// A body is gathered before it is written, in one step with its condition, and counted at the backend as it comes: while
-/// a blob is replaced, the old bytes and the new ones are counted both. Presigned URLs are locators of the form
-/// `memory://{key}`: they tell which blob is meant, and the store itself reads and writes it.
+/// A body is collected before it is written. The write and its condition are one atomic step. The body counts
+/// toward the backend's quota as it arrives, so while a blob is replaced, the old and the new bytes both
+/// count. Presigned URLs have the form `memory://{key}`: they only identify the blob, and the store itself
+/// reads and writes it.
 ///
 /// ```
 /// use larder_agents::storage::InMemoryBlobStore;
@@ -57,7 +58,7 @@ pub struct InMemoryBlobStore {
     state: Arc<NamespaceState>,
 }
 
-/// A key that maps find by its text, so that prefixes that are no keys can begin a range.
+/// A key that maps find by its text, so that a prefix that is not a valid key can begin a range.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct ByText(BlobKey);
 
@@ -67,11 +68,11 @@ impl Borrow<str> for ByText {
     }
 }
 
-/// A blob as it stands under its key; never changed, only replaced.
+/// A stored blob. It is never changed, only replaced.
 struct Stored {
     info: BlobInfo,
     content: Content,
-    /// What is counted for it at the backend.
+    /// The quota share of the blob.
     counted: u64,
 }
 
@@ -95,7 +96,7 @@ impl NamespaceState {
         self.read().get(key.as_str()).cloned().ok_or_else(|| not_found(operation))
     }
 
-    /// One page of a listing: the blobs whose keys begin with `prefix`, after a key where one is given.
+    /// Returns one page of a listing: the blobs whose keys begin with `prefix`, after a key if one is given.
     fn page(&self, prefix: &str, after: Option<&str>) -> VecDeque<BlobEntry> {
         let start = match after {
             Some(after) if after >= prefix => Bound::Excluded(after),
@@ -123,7 +124,8 @@ fn not_found(operation: &'static str) -> Error {
     Error::new(ErrorKind::NotFound, operation, "no blob has this key")
 }
 
-/// A tag that no other write of any process has: where this process stands in time, and the write in it.
+/// Returns a tag that no other write of any process has. It combines the start time of this process
+/// and the number of the write.
 fn next_etag() -> Result<ETag> {
     static BEGAN_MICROS: OnceLock<i64> = OnceLock::new();
     static WRITES: AtomicU64 = AtomicU64::new(0);
@@ -131,7 +133,7 @@ fn next_etag() -> Result<ETag> {
     ETag::new(format!("{began:x}-{:x}", WRITES.fetch_add(1, Ordering::Relaxed)))
 }
 
-/// Refuses a write whose condition does not hold.
+/// Fails if the condition of a write does not hold.
 fn check_condition(condition: &BlobCondition, there: Option<&Arc<Stored>>) -> Result<()> {
     const OPERATION: &str = "blobs.put";
     match condition {
@@ -147,27 +149,27 @@ fn check_condition(condition: &BlobCondition, there: Option<&Arc<Stored>>) -> Re
     }
 }
 
-/// What a blob is counted for beyond its bytes.
+/// Returns the quota share of a blob apart from its bytes.
 fn overhead(key: &BlobKey, content_type: Option<&str>, metadata: &BTreeMap<String, String>) -> u64 {
     let metadata: usize = metadata.iter().map(|(name, value)| name.len() + value.len()).sum();
     RECORD_BYTES + size(key.as_str().len() + content_type.map_or(0, str::len) + metadata)
 }
 
 impl InMemoryBlobStore {
-    /// A store in a backend of its own.
+    /// Creates a store in a new backend.
     #[must_use]
     pub fn new() -> Self {
         Self::open(&MemoryBackend::new(), default_namespace())
     }
 
-    /// The store of a namespace at a backend.
+    /// Opens the store of a namespace on a backend.
     #[must_use]
     pub fn open(backend: &MemoryBackend, namespace: Namespace) -> Self {
         Self { state: backend.namespace_state(&namespace), backend: backend.clone(), namespace }
     }
 
-    /// Puts a blob where its key is and gives back what it replaces. The lock is the caller's, so that what the caller
-    /// found under it still holds.
+    /// Stores a blob under its key and releases the one that it replaces. The caller holds the lock, so that
+    /// its earlier checks still hold.
     fn replace(&self, blobs: &mut Blobs, info: BlobInfo, content: Content, reserved: Reservation) {
         let key = ByText(info.key.clone());
         let stored = Stored { info, content, counted: reserved.keep() };
@@ -216,7 +218,8 @@ impl BlobStore for InMemoryBlobStore {
     async fn put(&self, key: &BlobKey, body: BlobBody, options: BlobPutOptions) -> Result<BlobInfo> {
         const OPERATION: &str = "blobs.put";
         check_put(&options, &self.capabilities())?;
-        // A write that is bound to lose need not read its body; the check that counts comes with the write.
+        // This early check avoids reading a body that would be rejected. The check with the write is the one
+        // that counts.
         check_condition(&options.condition, self.state.read().get(key.as_str()))?;
         let mut reserved = Reservation::new(&self.backend);
         let BlobPutOptions { condition, content_type, metadata } = options;
@@ -273,7 +276,7 @@ impl BlobStore for InMemoryBlobStore {
         if source == target {
             return Ok(stored.info.clone());
         }
-        // Both share the bytes, yet each counts them: either may outlive the other.
+        // Both blobs share the bytes, but each counts them, because either may be deleted first.
         let mut reserved = Reservation::new(&self.backend);
         let overhead = overhead(target, stored.info.content_type.as_deref(), &stored.info.metadata);
         reserved.grow(OPERATION, overhead + stored.content.size())?;

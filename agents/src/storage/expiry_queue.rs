@@ -1,24 +1,25 @@
-//! Records ordered by the time of their next expiry, so that expired data leaves memory even if no caller names it again.
+//! Records ordered by the time of their next expiry, so that expired data leaves memory even if no caller
+//! names it again.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Records by when they are to be looked at.
+/// Records in the order of their next check for expired data.
 pub(super) struct ExpiryQueue<R> {
-    /// The first of them. Read without the lock, as each write looks here.
+    /// The time of the first check. It is read without the lock, because each write reads it.
     first_ms: AtomicI64,
     queue: Mutex<BinaryHeap<Expiry<R>>>,
 }
 
-/// A record and when it is to be looked at.
+/// A record and the time of its next check.
 pub(super) struct Expiry<R> {
     pub(super) at_ms: i64,
     pub(super) record: R,
 }
 
-/// The earliest is the greatest.
+/// The earliest time is the greatest.
 impl<R> Ord for Expiry<R> {
     fn cmp(&self, other: &Self) -> Ordering {
         other.at_ms.cmp(&self.at_ms)
@@ -44,7 +45,7 @@ impl<R> ExpiryQueue<R> {
         Self { first_ms: AtomicI64::new(i64::MAX), queue: Mutex::default() }
     }
 
-    /// Whether nothing expires at all, so that the clock need not be asked.
+    /// Returns `true` if no record expires, so that the clock is not needed.
     pub(super) fn is_empty(&self) -> bool {
         self.first_ms.load(Relaxed) == i64::MAX
     }
@@ -55,7 +56,7 @@ impl<R> ExpiryQueue<R> {
         self.note_first(&queue);
     }
 
-    /// Takes out the first of those that are to be looked at by now.
+    /// Removes and returns the first records whose check is due.
     pub(super) fn take(&self, now_ms: i64, at_most: usize) -> Vec<Expiry<R>> {
         if self.first_ms.load(Relaxed) > now_ms {
             return Vec::new();

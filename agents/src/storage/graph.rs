@@ -1,4 +1,4 @@
-//! Knowledge graphs in memory, on petgraph.
+//! In-memory knowledge graphs, based on petgraph.
 
 mod adjacency;
 mod ids;
@@ -29,24 +29,27 @@ use super::MemoryBackend;
 use super::backend::default_namespace;
 use super::offload::{self, WAIT_STEPS};
 
-/// Steps that one visited entity or relationship counts for.
+/// The number of steps that one visited entity or relationship counts for.
 const VISIT_STEPS: usize = 32;
-/// Relationships that a traversal visits on the caller's thread. One that meets more is begun anew elsewhere.
+/// The largest number of relationships that a traversal visits on the caller's thread. A longer traversal
+/// restarts on another thread.
 const TRAVERSAL_VISITS_MAX: usize = 8 * 1024;
-/// Stamps that are kept between traversals.
+/// The number of stamps that are kept between traversals.
 const STAMPS_MAX: usize = 8;
-/// Relationships of one entity that are counted before a read: enough to tell long work from short.
+/// The largest number of relationships of one entity that are counted before a read. It is enough to
+/// distinguish long work from short.
 const VISITS_COUNTED: usize = 16 * 1024;
 
-/// A [`GraphStore`] in memory.
+/// An in-memory [`GraphStore`].
 ///
-/// Reads share the graph and writes have it alone; each is one step. Walks and scans of large graphs run on a thread
-/// that may block, and so does whatever has to wait for one.
+/// Reads share the graph, and writes lock it exclusively. Each is one atomic step. Traversals and scans of
+/// large graphs run on a thread that may block, and so does any call that has to wait for one.
 ///
 /// ```
 /// use larder_agents::storage::InMemoryGraphStore;
 /// use larder_kernel::{
-///     Entity, EntityId, EntityType, GraphStore, NeighborQuery, Relationship, RelationshipId, RelationshipType,
+///     Entity, EntityId, EntityType, GraphStore, NeighborQuery, Relationship, RelationshipId,
+///     RelationshipType,
 /// };
 ///
 /// # #[tokio::main(flavor = "current_thread")]
@@ -77,7 +80,7 @@ pub struct InMemoryGraphStore {
 #[derive(Default)]
 struct NamespaceState {
     graph: RwLock<Graph>,
-    /// Of traversals that have ended, for those that follow.
+    /// The stamps of finished traversals, for reuse.
     stamps: Mutex<Vec<Stamps>>,
 }
 
@@ -90,7 +93,7 @@ impl NamespaceState {
         self.graph.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Walks the graph as it stands, over so many relationships at most.
+    /// Traverses the current graph and visits at most `most` relationships.
     fn traverse<T>(
         &self,
         traversal: Traversal<T>,
@@ -109,24 +112,24 @@ impl NamespaceState {
     }
 }
 
-/// One of the traversals: from an entity, as a query says, over so many relationships at most.
+/// A traversal function: it starts at an entity, follows a query, and has a limit on visited relationships.
 type Traversal<T> =
     fn(&Graph, &EntityId, &NeighborQuery, &mut Stamps, usize) -> std::result::Result<T, traversal::TooLong>;
 
 impl InMemoryGraphStore {
-    /// A store in a backend of its own.
+    /// Creates a store in a new backend.
     #[must_use]
     pub fn new() -> Self {
         Self::open(&MemoryBackend::new(), default_namespace())
     }
 
-    /// The store of a namespace at a backend.
+    /// Opens the store of a namespace on a backend.
     #[must_use]
     pub fn open(backend: &MemoryBackend, namespace: Namespace) -> Self {
         Self { state: backend.namespace_state(&namespace), backend: backend.clone(), namespace }
     }
 
-    /// Runs `look` on the graph: away from the runtime where it visits many items.
+    /// Runs `look` on the graph. Runs it outside the async runtime if it visits many items.
     async fn look<T: Send + 'static>(
         &self,
         operation: &'static str,
@@ -139,7 +142,8 @@ impl InMemoryGraphStore {
         offload::run(operation, steps, move || Ok(look(&state.read()))).await
     }
 
-    /// Runs `change` on the graph: away from the runtime where it visits many items, or a long traversal is under way.
+    /// Runs `change` on the graph. Runs it outside the async runtime if it visits many items, or if a long
+    /// traversal is running.
     async fn change<T: Send + 'static>(
         &self,
         operation: &'static str,
@@ -154,8 +158,9 @@ impl InMemoryGraphStore {
 }
 
 impl InMemoryGraphStore {
-    /// The ids of what [`neighbors`](GraphStore::neighbors) returns, each with its hops: nearest first, those with the
-    /// same hops in any order. It copies no entity, no relationship and no id, and costs the relationships that it visits.
+    /// Returns the ids of the entities that [`neighbors`](GraphStore::neighbors) returns, each with its hops,
+    /// nearest first. Ids with the same hops are in any order. The call copies no entity, no relationship and
+    /// no id. Its cost is proportional to the relationships that it visits.
     ///
     /// # Errors
     /// As [`GraphStore::neighbors`].
@@ -163,7 +168,7 @@ impl InMemoryGraphStore {
         self.traverse("graph.reach", traversal::reach, entity, query).await
     }
 
-    /// Walks on the caller's thread where that is short, else on one that may block.
+    /// Traverses on the caller's thread if the traversal is short, otherwise on one that may block.
     async fn traverse<T: Send + 'static>(
         &self,
         operation: &'static str,
@@ -172,7 +177,7 @@ impl InMemoryGraphStore {
         query: &NeighborQuery,
     ) -> Result<T> {
         check_neighbors(query)?;
-        // A caller that only ever makes short traversals must leave other tasks of its thread their turn.
+        // A caller that makes only short traversals must still let other tasks of its thread run.
         tokio::task::coop::consume_budget().await;
         if !offload::readers_wait(&self.state.graph)
             && let Some(found) = self.state.traverse(traversal, entity, query, TRAVERSAL_VISITS_MAX)

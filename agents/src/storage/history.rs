@@ -1,4 +1,4 @@
-//! Conversations in memory.
+//! In-memory conversations.
 
 mod events;
 mod state;
@@ -26,9 +26,10 @@ use state::ThreadState;
 
 type Threads = ShardedMap<Thread, ThreadState>;
 
-/// Conversations in memory: the reference for every other backend, and the default where nothing must last.
+/// An in-memory [`HistoryProvider`]: the reference for every other backend, and the default for temporary
+/// data.
 ///
-/// Each thread has a lock of its own, so writers of different threads do not wait for each other.
+/// Each thread has its own lock, so writers to different threads do not wait for each other.
 ///
 /// ```
 /// use larder_agents::storage::InMemoryHistoryProvider;
@@ -54,20 +55,20 @@ pub struct InMemoryHistoryProvider {
 }
 
 impl InMemoryHistoryProvider {
-    /// A store in a backend of its own, in the namespace `default`.
+    /// Creates a store in a new backend, in the namespace `default`.
     #[must_use]
     pub fn new() -> Self {
         Self::open(&MemoryBackend::new(), default_namespace())
     }
 
-    /// The store in `namespace` on `backend`, shared with every other handle on the two.
+    /// Opens the store of `namespace` on `backend`. All handles with the same backend and namespace share it.
     #[must_use]
     pub fn open(backend: &MemoryBackend, namespace: Namespace) -> Self {
         let threads = backend.namespace_state::<Threads>(&namespace);
         Self { backend: backend.clone(), namespace, threads }
     }
 
-    /// Runs `work` on the thread as it stands now, if it was ever used.
+    /// Runs `work` on the current state of a thread, if it was ever used.
     fn read<R>(&self, thread: &Thread, work: impl FnOnce(&mut ThreadState, i64) -> R) -> Option<R> {
         self.threads.read(thread, |state| {
             let now = now_ms();
@@ -76,14 +77,14 @@ impl InMemoryHistoryProvider {
         })
     }
 
-    /// As `read`, for a read of messages: it counts as a use of the thread.
+    /// Works as `read`, for a read of messages, which counts as a use of the thread.
     fn read_messages(
         &self,
         thread: &Thread,
         work: impl FnOnce(&ThreadState) -> Vec<StoredMessage>,
     ) -> Vec<StoredMessage> {
         let messages = self.threads.read(thread, |state| {
-            // Where there is no life to end or to prolong, the clock is not asked.
+            // Without a time to live, the clock is not needed.
             if state.has_life() {
                 let now = now_ms();
                 state.expire(&self.backend, now);
@@ -94,7 +95,7 @@ impl InMemoryHistoryProvider {
         messages.unwrap_or_default()
     }
 
-    /// Runs `work` on the thread, made if it was never used.
+    /// Runs `work` on the thread, and creates it if it was never used.
     fn write<R>(
         &self,
         operation: &'static str,
@@ -128,7 +129,7 @@ impl InMemoryHistoryProvider {
                 to_state = to.lock();
                 from_state = from.lock();
             }
-            // Erased in between: look again.
+            // The thread was erased in between: look it up again.
             let (Some(from_live), Some(to_live)) = (from_state.as_mut(), to_state.as_mut()) else { continue };
             let now = now_ms();
             from_live.expire(&self.backend, now);
@@ -189,7 +190,7 @@ impl Store for InMemoryHistoryProvider {
     }
 }
 
-/// The messages, and the key with the digest by which a repeated append is known.
+/// Returns the messages, and the key with the digest that identifies a repeated append.
 async fn digested(
     operation: &'static str,
     messages: Vec<ChatMessage>,
@@ -303,7 +304,7 @@ impl HistoryProvider for InMemoryHistoryProvider {
         page: PageRequest<Thread>,
     ) -> Result<Page<ThreadInfo, Thread>> {
         page.check("history.list_threads")?;
-        // No session sorts before U+0001: an id has at least one character, and none is NUL.
+        // No session sorts before U+0001, because an id has at least one character and none is NUL.
         let first = match agent {
             Some(agent) => Some(Thread { agent: agent.clone(), session: SessionId::new("\u{1}")? }),
             None => None,
@@ -357,7 +358,7 @@ impl HistoryProvider for InMemoryHistoryProvider {
                 state.expire(&backend, now_ms());
                 Ok(state.events_after(&mut cursor))
             }
-            // From the beginning on and nothing told: it lacks nothing of what follows.
+            // The watch started at the beginning and has delivered nothing, so it misses nothing.
             None if after <= Seq::ZERO && cursor == after.get() => Ok(LogPage::empty()),
             None => Err(Error::erased(OPERATION)),
         }))

@@ -1,4 +1,4 @@
-//! Small state in memory.
+//! An in-memory key-value store.
 
 mod bucket;
 #[cfg(test)]
@@ -22,9 +22,10 @@ use bucket::{Bucket, Progress};
 
 type Buckets = ShardedMap<BucketName, Bucket>;
 
-/// Small state in memory, bucket by bucket.
+/// An in-memory [`KeyValueStore`].
 ///
-/// A bucket remembers its last 1,000 deletions and its last 1,000 expired puts for watchers, the values of these for a minute.
+/// For watchers, a bucket remembers its last 1,000 deletions and its last 1,000 expired puts. It keeps the
+/// values of expired puts for one minute.
 ///
 /// ```
 /// use larder_agents::storage::InMemoryKeyValueStore;
@@ -50,13 +51,13 @@ pub struct InMemoryKeyValueStore {
 }
 
 impl InMemoryKeyValueStore {
-    /// A store in a backend of its own, in the namespace `default`.
+    /// Creates a store in a new backend, in the namespace `default`.
     #[must_use]
     pub fn new() -> Self {
         Self::open(&MemoryBackend::new(), default_namespace())
     }
 
-    /// The store in `namespace` on `backend`, shared with every other handle on the two.
+    /// Opens the store of `namespace` on `backend`. All handles with the same backend and namespace share it.
     #[must_use]
     pub fn open(backend: &MemoryBackend, namespace: Namespace) -> Self {
         let buckets = backend.namespace_state::<Buckets>(&namespace);
@@ -109,7 +110,7 @@ impl KeyValueStore for InMemoryKeyValueStore {
         options: KeyValuePutOptions,
     ) -> Result<Revision> {
         check_put(&value, &options)?;
-        // A copy of its own: the caller's bytes may be a slice that keeps a larger buffer alive.
+        // The bytes are copied, because the caller's may be a slice that keeps a larger buffer alive.
         let value = Bytes::copy_from_slice(&value);
         let at_revision = matches!(options.condition, KeyValueCondition::AtRevision(_));
         let put = |state: &mut Bucket| {
@@ -118,7 +119,7 @@ impl KeyValueStore for InMemoryKeyValueStore {
             state.put(&self.backend, key, value, options, now)
         };
         if at_revision {
-            // It fails where there is no bucket, and then makes none.
+            // This fails for a missing bucket, and then creates none.
             let done = self.buckets.change(&self.backend, bucket, put);
             return done.unwrap_or_else(|| Err(bucket::at_another_revision("key_value.put")));
         }

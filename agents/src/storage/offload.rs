@@ -1,14 +1,14 @@
-//! Keeping long work off the async runtime.
+//! Execution of long work outside the async runtime.
 
 use std::sync::{RwLock, TryLockError};
 
 use larder_kernel::{Error, ErrorKind, Outcome, Result};
 
-/// How many steps it takes to wait for a lock: nobody knows for how long others hold it.
+/// The cost of waiting for a lock, in steps. It is unbounded, because the holder's time is unknown.
 pub(crate) const WAIT_STEPS: usize = usize::MAX;
 
-/// Steps (a multiplication, a visited edge, a byte encoded) up to which work stays on the caller's thread: well under a millisecond,
-/// about what the hop to another thread is worth.
+/// The largest number of steps (a multiplication, a visited edge, an encoded byte) that runs on the caller's
+/// thread. It takes well under 1 ms, about as long as moving to another thread.
 const INLINE_STEPS_MAX: usize = 256 * 1024;
 
 struct AbortOnDrop(tokio::task::AbortHandle);
@@ -19,29 +19,30 @@ impl Drop for AbortOnDrop {
     }
 }
 
-/// Whether who reads under `lock` waits for a writer.
+/// Returns `true` if a reader of `lock` has to wait for a writer.
 pub(crate) fn readers_wait<T>(lock: &RwLock<T>) -> bool {
     matches!(lock.try_read(), Err(TryLockError::WouldBlock))
 }
 
-/// Whether who writes under `lock` waits for anybody.
+/// Returns `true` if a writer of `lock` has to wait.
 pub(crate) fn writers_wait<T>(lock: &RwLock<T>) -> bool {
     matches!(lock.try_write(), Err(TryLockError::WouldBlock))
 }
 
-/// Whether work of so many steps has a thread of its own.
+/// Returns `true` if work of this many steps runs on another thread.
 pub(crate) fn is_long(steps: usize) -> bool {
     steps > INLINE_STEPS_MAX
 }
 
-/// Runs `work` of about `steps` steps: at once where it is short, else on a thread that may block.
+/// Runs `work` of about `steps` steps. Short work runs immediately, long work on a thread that may block.
 ///
-/// Without a Tokio runtime there is nothing to keep free, and the work runs at once. Once begun it runs to its end,
-/// also when the future is dropped, so a write done in it is never seen in part; work still waiting for a thread goes
-/// with the future.
+/// Without a Tokio runtime the work runs immediately. Work that has begun runs to its end even if the future
+/// is dropped, so a write is never seen in part. Work that still waits for a thread is dropped with the
+/// future.
 ///
 /// # Errors
-/// Those of the work; `Unavailable` where the runtime shuts down before the work began, `Unexpected` where it panics.
+/// The errors of the work. `Unavailable` if the runtime shuts down before the work begins, and `Unexpected`
+/// if the work panics.
 #[doc(hidden)]
 pub async fn run<T, W>(operation: &'static str, steps: usize, work: W) -> Result<T>
 where
@@ -55,7 +56,7 @@ where
     let _guard = AbortOnDrop(task.abort_handle());
     match task.await {
         Ok(answer) => answer,
-        // Only a runtime that shuts down cancels the work, and then before it began.
+        // Only a runtime that shuts down cancels the work, and only before it began.
         Err(error) if error.is_cancelled() => {
             Err(Error::new(ErrorKind::Unavailable, operation, "the async runtime is shutting down")
                 .with_outcome(Outcome::NotApplied))

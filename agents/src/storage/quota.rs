@@ -1,29 +1,30 @@
-//! How many bytes a backend holds, counted by many threads at once.
+//! The byte quota of a backend, for concurrent threads.
 //!
-//! A single counter would move from core to core with each write. So the quota has stripes: each stripe takes a small
-//! reserve from the quota, which the threads that use the stripe count down. A reserve does not count as held. Close to the
-//! cap the reserves are collected, so the cap is exact to the byte.
+//! A single counter would move between cores with each write. The quota therefore has stripes. Each stripe
+//! takes a small reserve from the quota, and the threads that use the stripe count it down. A reserve does
+//! not count as used. Close to the cap the reserves are collected, so the cap is exact to the byte.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// More stripes than most machines have cores would be of little use.
+/// More stripes than most machines have cores would bring little benefit.
 const STRIPES: usize = 16;
-/// What a stripe takes as its reserve.
+/// The size of a stripe's reserve, in bytes.
 const RESERVE_BYTES: u64 = 64 * 1024;
 
-/// Bytes that are held, and how many may be.
+/// The used bytes and their limit.
 pub(super) struct Quota {
-    /// What is held, and the reserves of the stripes.
+    /// The used bytes plus the reserves of the stripes.
     taken: AtomicU64,
     stripes: [Stripe; STRIPES],
-    /// Held while bytes go from a stripe to `taken` or back, so that nobody who is refused looks in between.
+    /// Held while bytes move between a stripe and `taken`, so that a call that fails does not read an
+    /// intermediate state.
     moving: Mutex<()>,
     bytes_max: u64,
 }
 
-/// The reserve of one stripe, on a cache line of its own.
+/// The reserve of one stripe, on a separate cache line.
 #[derive(Default)]
 #[repr(align(128))]
 struct Stripe(AtomicU64);
@@ -33,7 +34,7 @@ impl Quota {
         Self { taken: AtomicU64::new(0), stripes: Default::default(), moving: Mutex::new(()), bytes_max }
     }
 
-    /// What is held; while others write, about that.
+    /// Returns the used bytes; approximate during concurrent writes.
     pub(super) fn bytes(&self) -> u64 {
         let reserve: u64 = self.stripes.iter().map(|stripe| stripe.0.load(Ordering::Acquire)).sum();
         self.taken.load(Ordering::Acquire).saturating_sub(reserve)
@@ -43,7 +44,7 @@ impl Quota {
         self.bytes_max
     }
 
-    /// Counts `bytes` more, or gives what is held where that would be too many.
+    /// Reserves `bytes`. If they exceed the cap, returns the used bytes as the error.
     pub(super) fn try_reserve(&self, bytes: u64) -> Result<(), u64> {
         let stripe = self.stripe();
         let spend = |reserve: u64| reserve.checked_sub(bytes);
@@ -65,14 +66,14 @@ impl Quota {
         }
     }
 
-    /// Counts `bytes` more whatever the cap. Beyond the cap no reserve is left that another call could spend.
+    /// Reserves `bytes` regardless of the cap. Beyond the cap no reserve remains for other calls.
     pub(super) fn count(&self, bytes: u64) {
         if self.taken.fetch_add(bytes, Ordering::AcqRel).saturating_add(bytes) > self.bytes_max {
             self.collect(&self.moving());
         }
     }
 
-    /// Counts `bytes` less.
+    /// Releases `bytes`.
     pub(super) fn release(&self, bytes: u64) {
         if self.taken.load(Ordering::Acquire) > self.bytes_max {
             self.give_back(bytes);
@@ -96,18 +97,18 @@ impl Quota {
 
     fn give_back(&self, bytes: u64) {
         let subtract = |taken: u64| Some(taken.saturating_sub(bytes));
-        // The closure never refuses, so neither does the update.
+        // The closure never returns `None`, so the update cannot fail.
         let _ = self.taken.fetch_update(Ordering::AcqRel, Ordering::Acquire, subtract);
     }
 
-    /// Gives back the reserves of all stripes. False if all were empty.
+    /// Returns the reserves of all stripes to the quota. Returns `false` if all were empty.
     fn collect(&self, _moving: &MutexGuard<'_, ()>) -> bool {
         let reserve = self.stripes.iter().map(|stripe| stripe.0.swap(0, Ordering::AcqRel)).sum();
         self.give_back(reserve);
         reserve > 0
     }
 
-    /// The stripe that this thread uses.
+    /// Returns the stripe of this thread.
     fn stripe(&self) -> &Stripe {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         thread_local! {

@@ -1,10 +1,11 @@
-//! Records that are locked one by one: threads, buckets, conversations.
+//! Records with individual locks: threads, buckets, conversations.
 //!
-//! A shard's lock is held only to find a slot; the work happens under the slot's own lock. Nothing here waits while it holds
-//! a lock, so a call either happens whole or, dropped before its first poll, not at all.
+//! A shard's lock is held only to find a slot; the work runs under the slot's own lock. No code here waits
+//! while it holds a lock. A call therefore happens completely, or not at all if it is dropped before its
+//! first poll.
 //!
-//! The map is sharded, so that threads that use different records seldom contend for one lock: even a shared lock moves
-//! from core to core each time it is taken.
+//! The map is sharded, so that threads that use different records rarely contend for one lock. Even a shared
+//! lock moves between cores each time it is taken.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{Hash, Hasher};
@@ -21,33 +22,34 @@ use tokio::sync::Notify;
 
 use super::backend::{Expire, MemoryBackend};
 
-/// How many slots a scan looks up at once.
+/// The number of slots that a scan looks up in one step.
 const CHUNK_SLOTS: usize = 256;
-/// Number of shards.
+/// The number of shards.
 const SHARDS: usize = 16;
 
-/// What a backend holds a record for.
+/// A record of a backend.
 pub(crate) trait Record {
-    /// Whether nothing was ever written to it.
+    /// Returns `true` if the record was never written.
     fn is_unused(&self) -> bool;
-    /// What it has in the quota.
+    /// Returns the record's share of the quota.
     fn held(&self) -> u64;
-    /// Takes away what has expired.
+    /// Removes expired data.
     fn expire(&mut self, _backend: &MemoryBackend, _now_ms: i64) {}
-    /// When there is something to take away, if nothing changes.
+    /// Returns the time of the next expiry, if any.
     fn expires_at_ms(&self) -> Option<i64> {
         None
     }
 }
 
-/// One record's state, `None` once it was erased, and the notification of its followers after each write.
+/// The state of one record, `None` after an erasure, and the notification of its followers after each write.
 pub(crate) struct Slot<T> {
     state: Mutex<Option<T>>,
     changed: Notify,
-    /// How many follow the record: where nobody does, a write notifies nobody. A follower is counted before it looks at
-    /// the state, so whoever changes the state after that look sees it counted.
+    /// The number of followers. A write without followers notifies nobody. A follower is counted before it
+    /// reads the state, so a writer that changes the state after that read sees it counted.
     followers: AtomicUsize,
-    /// When the backend looks at the record for what has expired, never later than that is so; `i64::MAX` where it does not.
+    /// The time at which the backend next checks the record for expired data, never later than the actual
+    /// expiry; `i64::MAX` without a check.
     expiry_ms: AtomicI64,
 }
 
@@ -56,7 +58,7 @@ impl<T> Slot<T> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes those that follow the record.
+    /// Wakes the followers of the record.
     pub(crate) fn notify_followers(&self) {
         if self.followers.load(Ordering::Acquire) > 0 {
             self.changed.notify_waiters();
@@ -65,7 +67,8 @@ impl<T> Slot<T> {
 }
 
 impl<T: Record + Send + 'static> Slot<T> {
-    /// When the backend has to look at the record, where it does not know that yet. Called under the lock.
+    /// Returns the time at which the backend must check the record, if it is not scheduled yet. Called under
+    /// the lock.
     fn new_expiry(&self, state: &T) -> Option<i64> {
         let at_ms = state.expires_at_ms()?;
         if self.expiry_ms.load(Ordering::Relaxed) <= at_ms {
@@ -75,7 +78,7 @@ impl<T: Record + Send + 'static> Slot<T> {
         Some(at_ms)
     }
 
-    /// Ends a write: wakes followers, and tells the backend when the record expires.
+    /// Completes a write: wakes followers and schedules the expiry.
     fn written(self: &Arc<Self>, backend: &MemoryBackend, expiry_ms: Option<i64>) {
         self.notify_followers();
         if let Some(at_ms) = expiry_ms {
@@ -114,7 +117,7 @@ pub(crate) struct ShardedMap<K, T> {
     shards: [Shard<K, T>; SHARDS],
 }
 
-/// Some of the records, in the order of their keys, on cache lines of their own.
+/// A part of the records, in key order, on separate cache lines.
 #[repr(align(128))]
 struct Shard<K, T>(RwLock<BTreeMap<K, Arc<Slot<T>>>>);
 
@@ -135,7 +138,7 @@ impl<K, T> Default for ShardedMap<K, T> {
 }
 
 impl<K: Hash + Ord + Clone, T> ShardedMap<K, T> {
-    /// The shard that holds `key`, if any does.
+    /// Returns the shard of `key`.
     fn shard(&self, key: &K) -> &Shard<K, T> {
         let mut hasher = FxHasher::default();
         key.hash(&mut hasher);
@@ -147,7 +150,7 @@ impl<K: Hash + Ord + Clone, T> ShardedMap<K, T> {
         self.shard(key).read().get(key).cloned()
     }
 
-    /// The slot of `key`; where there is none, one with the state that `make` gives.
+    /// Returns the slot of `key`. Creates one with the state from `make` if none exists.
     pub(crate) fn find_or_make(&self, key: &K, make: impl FnOnce() -> Result<T>) -> Result<Arc<Slot<T>>> {
         if let Some(slot) = self.find(key) {
             return Ok(slot);
@@ -167,12 +170,12 @@ impl<K: Hash + Ord + Clone, T> ShardedMap<K, T> {
         Ok(slot)
     }
 
-    /// Runs `work` on the record, if there is one.
+    /// Runs `work` on the record, if it exists.
     pub(crate) fn read<R>(&self, key: &K, work: impl FnOnce(&mut T) -> R) -> Option<R> {
         self.find(key)?.lock().as_mut().map(work)
     }
 
-    /// Runs `work` on the record, if there is one, and wakes its followers.
+    /// Runs `work` on the record, if it exists, and wakes its followers.
     pub(crate) fn change<R>(
         &self,
         backend: &MemoryBackend,
@@ -191,8 +194,8 @@ impl<K: Hash + Ord + Clone, T> ShardedMap<K, T> {
         done
     }
 
-    /// Runs `work` on the record, made if there is none, and wakes its followers. Of work that fails no record stays that
-    /// was made for it.
+    /// Runs `work` on the record, and creates it if it does not exist. Wakes its followers. If the work
+    /// fails, a record that was created for it is removed.
     pub(crate) fn write<R>(
         &self,
         backend: &MemoryBackend,
@@ -206,7 +209,7 @@ impl<K: Hash + Ord + Clone, T> ShardedMap<K, T> {
         loop {
             let slot = self.find_or_make(key, &make)?;
             let mut state = slot.lock();
-            // An erased slot has left its shard already, so the next look finds or makes a fresh one.
+            // An erased slot has already left its shard, so the next lookup finds or creates a new one.
             let Some(live) = state.as_mut() else { continue };
             let done = work(live);
             let expiry_ms = slot.new_expiry(live);
@@ -219,7 +222,7 @@ impl<K: Hash + Ord + Clone, T> ShardedMap<K, T> {
         }
     }
 
-    /// Follows the record, made if there is none.
+    /// Follows the record, and creates it if it does not exist.
     pub(crate) fn follow(
         self: &Arc<Self>,
         backend: &MemoryBackend,
@@ -240,13 +243,14 @@ impl<K: Hash + Ord + Clone, T> ShardedMap<K, T> {
         Ok(slot)
     }
 
-    /// Takes a record out that nobody ever wrote to, unless somebody else has it in hand.
+    /// Removes a record that was never written, unless another caller uses it.
     pub(crate) fn forget_unused(&self, backend: &MemoryBackend, key: &K, slot: &Arc<Slot<T>>)
     where
         T: Record,
     {
         let mut shard = self.shard(key).write();
-        // The shard's and the caller's: while the shard is locked, nobody gets another.
+        // The two references are the shard's and the caller's. While the shard is locked, no other caller
+        // gets one.
         let alone =
             shard.get(key).is_some_and(|found| Arc::ptr_eq(found, slot)) && Arc::strong_count(slot) == 2;
         if !alone {
@@ -259,9 +263,9 @@ impl<K: Hash + Ord + Clone, T> ShardedMap<K, T> {
         }
     }
 
-    /// Shows the records from `start` on, in order, until `visit` breaks off.
+    /// Passes the records from `start` on to `visit`, in order, until it stops.
     ///
-    /// It goes by chunks, so that the shards' locks are held only for moments.
+    /// The scan proceeds in chunks, so that the shards' locks are held only briefly.
     pub(crate) fn scan(&self, mut start: Bound<K>, mut visit: impl FnMut(K, &mut T) -> ControlFlow<()>) {
         loop {
             let chunk = self.chunk(start.as_ref());
@@ -290,7 +294,7 @@ impl<K: Hash + Ord + Clone, T> ShardedMap<K, T> {
         chunk
     }
 
-    /// Takes every record out and hands its state to `each`.
+    /// Removes every record and passes its state to `each`.
     pub(crate) fn erase(&self, mut each: impl FnMut(T)) {
         let shards = self.shards.iter().map(|shard| std::mem::take(&mut *shard.write()));
         for slot in shards.flat_map(BTreeMap::into_values) {
@@ -301,21 +305,21 @@ impl<K: Hash + Ord + Clone, T> ShardedMap<K, T> {
     }
 }
 
-/// What one look at a log found.
+/// The result of reading a page of a log.
 pub(crate) struct LogPage<E> {
     pub(crate) events: Vec<E>,
-    /// Whether the look ended before the log did.
+    /// `true` if the log continues after the page.
     pub(crate) more: bool,
 }
 
 impl<E> LogPage<E> {
-    /// The end of a log.
+    /// Returns the end of a log.
     pub(crate) fn empty() -> Self {
         Self { events: Vec::new(), more: false }
     }
 }
 
-/// Somebody who follows a record. One that nobody ever wrote to goes with its last follower.
+/// A follower of a record. A record that was never written is removed with its last follower.
 pub(crate) struct Following<K: Hash + Ord + Clone, T: Record> {
     map: Arc<ShardedMap<K, T>>,
     backend: MemoryBackend,
@@ -334,10 +338,10 @@ impl<K: Hash + Ord + Clone, T: Record> Drop for Following<K, T> {
 }
 
 impl<K: Hash + Ord + Clone, T: Record> Following<K, T> {
-    /// Follows the record that stands where an erased one stood, made if there is none.
+    /// Follows the record that replaces an erased one, and creates it if it does not exist.
     fn follow_anew(&mut self) -> Result<()> {
         let slot = self.map.followed(&self.key, &self.make)?;
-        // Nothing of the erased one is left to forget.
+        // The erased record needs no cleanup.
         std::mem::replace(&mut self.slot, slot).followers.fetch_sub(1, Ordering::AcqRel);
         Ok(())
     }
@@ -352,11 +356,11 @@ where
         &self.slot
     }
 
-    /// Streams the record's log: `read` gives what follows the events it gave before, and is asked again after each
-    /// write.
+    /// Streams the record's log. `read` returns the events after the ones it returned before, and is called
+    /// again after each write.
     ///
-    /// Once the record is erased, `read` is given nothing: either it fails, or the stream goes on with the record that
-    /// follows. The stream ends with an error that `read` gives.
+    /// After the record is erased, `read` receives `None`. It either fails, or the stream continues with the
+    /// next record. An error from `read` ends the stream.
     pub(crate) fn stream<E, F>(self, read: F) -> BoxStream<'static, Result<E>>
     where
         E: Send + 'static,
@@ -392,11 +396,11 @@ where
             if self.ended {
                 return None;
             }
-            // A long log of changes that this follower skips must not keep the thread from other tasks.
+            // If this follower skips many changes, the thread must still run other tasks.
             tokio::task::coop::consume_budget().await;
             let slot = Arc::clone(&self.following.slot);
             let mut changed = std::pin::pin!(slot.changed.notified());
-            // Listening begins before the look, so that no write falls between the two.
+            // Waiting begins before the read, so that no write in between is missed.
             changed.as_mut().enable();
             let (page, erased) = {
                 let mut state = slot.lock();

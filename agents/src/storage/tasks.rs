@@ -1,4 +1,4 @@
-//! Task boards in memory.
+//! In-memory task boards.
 
 mod board;
 mod global;
@@ -25,22 +25,22 @@ use super::sharded_map::{Record, ShardedMap};
 use board::{BoardState, Numbers, no_board};
 pub use global::GlobalTaskStore;
 
-/// What the quota counts for the numbers of a board, which outlive it.
+/// The quota share of a board's counters, which remain after its deletion.
 const NUMBERS_SHARE_BYTES: u64 = 256;
 
-/// The boards of a conversation. They share a lock, so that settling the conversation is one step.
+/// The boards of a conversation. They share a lock, so that settling the conversation is one atomic step.
 #[derive(Default)]
 struct Conversation {
     boards: BTreeMap<AgentId, (Numbers, Option<BoardState>)>,
-    /// What the boards' names and numbers have in the quota.
+    /// The quota share of the boards' names and counters.
     held: u64,
 }
 
 type Conversations = ShardedMap<ConversationId, Conversation>;
 
-/// Task boards in memory, in the manner of Kanban.
+/// In-memory Kanban-style task boards.
 ///
-/// A claim costs the same however many tasks wait or are finished.
+/// The cost of a claim does not depend on the number of waiting or finished tasks.
 ///
 /// ```
 /// use std::time::Duration;
@@ -71,20 +71,20 @@ pub struct InMemoryTaskStore {
 }
 
 impl InMemoryTaskStore {
-    /// A store in a backend of its own, in the namespace `default`.
+    /// Creates a store in a new backend, in the namespace `default`.
     #[must_use]
     pub fn new() -> Self {
         Self::open(&MemoryBackend::new(), default_namespace())
     }
 
-    /// The store in `namespace` on `backend`, shared with every other handle on the two.
+    /// Opens the store of `namespace` on `backend`. All handles with the same backend and namespace share it.
     #[must_use]
     pub fn open(backend: &MemoryBackend, namespace: Namespace) -> Self {
         let conversations = backend.namespace_state::<Conversations>(&namespace);
         Self { backend: backend.clone(), namespace, conversations }
     }
 
-    /// Runs `work` on the board, if it is there.
+    /// Runs `work` on the board, if it exists.
     fn on_board<R>(
         &self,
         board: &BoardId,
@@ -97,7 +97,7 @@ impl InMemoryTaskStore {
         found.flatten()
     }
 
-    /// As `on_board`, where a board that is not there is an error.
+    /// Works as `on_board`, but a missing board is an error.
     fn on_board_or_fail<R>(
         &self,
         operation: &'static str,
@@ -120,7 +120,7 @@ impl Record for Conversation {
 }
 
 impl Conversation {
-    /// The boards after an agent, up to `limit`.
+    /// Returns up to `limit` boards after an agent.
     fn list(&self, conversation: &ConversationId, after: Option<&AgentId>, limit: usize) -> Vec<Board> {
         let start = after.map_or(Bound::Unbounded, Bound::Excluded);
         let boards =

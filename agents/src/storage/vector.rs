@@ -1,4 +1,4 @@
-//! Vectors in memory: exact cosine search over matrices.
+//! In-memory vectors with exact cosine search.
 
 mod block;
 mod candidates;
@@ -45,40 +45,44 @@ use super::MemoryBackend;
 use super::backend::default_namespace;
 use super::offload::{self, WAIT_STEPS};
 
-/// Where fewer than one in so many rows count for a query, only those are looked at, one by one.
+/// If fewer than one in this many rows match a filter, the search examines only those, one by one.
 const SPARSE_SHARE: usize = 4;
 
-/// A [`VectorStore`] in memory.
+/// An in-memory [`VectorStore`].
 ///
-/// Every search is exact, unless [`with_approximate_search`](Self::with_approximate_search) says otherwise. Searches read a snapshot, so that they hold up no write, and wait only for one that is under
-/// way when they begin. Long work, and waiting, is done on threads of its own. A writer copies at most the 2 MiB of
+/// Every search is exact, unless you enable [`with_approximate_search`](Self::with_approximate_search). A
+/// search reads a snapshot, so it never blocks a write, and it waits only for a write that is in progress
+/// when it begins. Long work and waiting run on separate threads. A writer copies at most the 2 MiB of
 /// embeddings around each row that a search still reads.
 ///
-/// # How a search finds its way
-/// Beside each embedding lies a code of one byte a number. From codes follow an upper and a lower bound of each score
-/// (Cauchy and Schwarz over what rounding left out); rows whose upper bound is below the lower bounds of enough others
-/// are left out, and the rest are scored in full. So the answer is that of a full search to the bit, while most of the
-/// bytes stay unread. Where bounds tell little apart, as among near duplicates, more rows are scored, at worst all.
+/// # Search algorithm
+/// The store keeps a code of one byte per number for each embedding. The codes give an upper and a lower
+/// bound of each score (Cauchy–Schwarz over the rounding error). A row is skipped if its upper bound is below
+/// the lower bounds of enough other rows; the remaining rows are scored in full. The result is therefore
+/// bit-identical to that of a full search, while most of the bytes stay unread. If the bounds are close, as
+/// among near duplicates, more rows are scored, at worst all.
 ///
-/// A field that a filter names gets a column: the rows of each block by the field's value. Columns are made by the first
-/// filter that names the field, and made anew for blocks in which more than 32 rows were written since; later filters
-/// cost a binary search for each block, and scoring costs what matches. A block has columns of 32 fields at most; further
-/// fields are looked at row by row.
+/// A field that a filter names gets a column: the rows of each block by the field's value. The first filter
+/// on a field builds its columns. They are rebuilt for blocks in which more than 32 rows were written since.
+/// Later filters cost a binary search for each block, and scoring costs only the matching rows. A block has
+/// columns for at most 32 fields; for further fields each row is examined.
 ///
 /// # Complexity
-/// A search reads a byte of each number and all bytes of the rows that its bounds leave; with a filter that fewer than
-/// one in four rows satisfy, that of those rows and nothing of the others, beside O(documents ÷ 1,024) for the blocks. A
-/// batch reads the codes once for four queries, and those of a block from the cache for the next four. A put of n
-/// documents and a deletion of n cost O(n × dimensions).
+/// A search reads one byte of each number, and all bytes of the rows that the bounds leave. If fewer than one
+/// in four rows match a filter, the search reads only those rows, plus O(documents ÷ 1,024) for the blocks. A
+/// batch reads the codes once for four queries, and those of a block from the cache for the next four. A put
+/// or a deletion of n documents costs O(n × dimensions).
 ///
 /// # Memory
-/// Five bytes a number (four of the embedding, one of its code) and a fixed share a document. Columns are not counted:
-/// about two bytes a document and field, and each different value once for a block. Embeddings of fewer than 32 numbers
-/// have no codes, and are always scored in full.
+/// The store uses five bytes per number (four for the embedding, one for its code) and a fixed share per
+/// document. Columns are not counted in the quota. They use about two bytes per document and field, and each
+/// distinct value once per block. Embeddings of fewer than 32 numbers have no codes and are always scored in
+/// full.
 ///
 /// # Source
-/// Bounds from codes before vectors are the VA-file of Weber, Schek and Blott, *A Quantitative Analysis and Performance
-/// Study for Similarity-Search Methods in High-Dimensional Spaces* (VLDB 1998), here with bounds of whole rows.
+/// Filtering by bounds from codes is the VA-file of Weber, Schek and Blott, *A Quantitative Analysis and
+/// Performance Study for Similarity-Search Methods in High-Dimensional Spaces* (VLDB 1998), here with bounds
+/// of whole rows.
 ///
 /// ```
 /// use larder_agents::storage::InMemoryVectorStore;
@@ -109,13 +113,13 @@ pub struct InMemoryVectorStore {
 }
 
 impl InMemoryVectorStore {
-    /// A store in a backend of its own.
+    /// Creates a store in a new backend.
     #[must_use]
     pub fn new() -> Self {
         Self::open(&MemoryBackend::new(), default_namespace())
     }
 
-    /// The store of a namespace at a backend.
+    /// Opens the store of a namespace on a backend.
     #[must_use]
     pub fn open(backend: &MemoryBackend, namespace: Namespace) -> Self {
         let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
@@ -129,68 +133,79 @@ impl InMemoryVectorStore {
         }
     }
 
-    /// Sets how many threads one long search may use, at least one; unless set, as many as there are cores.
+    /// Sets the number of threads for one long search, at least one. The default is the number of cores.
     ///
-    /// A search begins further threads only where each has some milliseconds of work.
+    /// A search starts further threads only if each has some milliseconds of work.
     #[must_use]
     pub fn with_search_threads(mut self, threads: NonZero<usize>) -> Self {
         self.options.threads = threads.get();
         self
     }
 
-    /// Sets whether searches of this handle may leave out rows by bounds from 8-bit codes; unless set, they do.
+    /// Allows searches of this handle to skip rows by bounds from 8-bit codes, or forbids it. The default
+    /// allows it.
     ///
-    /// The answers of exact searches are the same to the bit. Without the codes a search reads the whole of every embedding,
-    /// four times the bytes, and none is approximate: a reference to measure by.
+    /// The results of exact searches are bit-identical either way. Without the codes a search reads the whole
+    /// of every embedding, four times as many bytes, and no search is approximate. Use it as a reference for
+    /// measurements.
     #[must_use]
     pub fn with_first_pass(mut self, first_pass: bool) -> Self {
         self.options.first_pass = first_pass;
         self
     }
 
-    /// Lets searches without a filter look at a part of a large collection only, and so miss some of the best rows.
+    /// Allows searches without a filter to examine only a part of a large collection. They may miss some of
+    /// the best rows.
     ///
-    /// A collection of 10,000 documents or more gets an index then: cells of like vectors, as many as the square root of the
-    /// documents. A search looks at the cells nearest to it, as far around as it took to find 99 % of the nearest neighbours of
-    /// the collection's own vectors when the cells were made: of the nearest 10 for a limit up to 10, of the nearest 100 for one up
+    /// A collection of 10,000 documents or more then gets an index: cells of similar vectors, as many as the
+    /// square root of the number of documents. A search examines the nearest cells. Its reach is measured
+    /// when the cells are built, so that it finds 99% of the nearest neighbors of the collection's own
+    /// vectors. The measurement uses the nearest 10 for a limit up to 10, and the nearest 100 for a limit up
     /// to 100. Queries that are unlike the documents find fewer.
     ///
-    /// The first search that finds a collection large has its cells made on a thread of its own, as does one that finds
-    /// more written and deleted since than half of what there was; until they are there, searches are exact, or go by the
-    /// cells before them. What is written later is found at once: a block's rows are divided anew by the first search after
-    /// one in 32 of them was written. Searches stay exact where a filter is given, for limits above 100, where cells are near that
-    /// hold a quarter of the rows, as among vectors that lie in no groups, and for embeddings of fewer than 32 numbers.
-    /// Where cells hold fewer hits of a least score than the limit, the search is done again, exactly. So an answer always has
-    /// min(limit, matches) hits.
+    /// The first search that finds a large collection has its cells built on a separate thread. So does a
+    /// search that finds that more rows were written and deleted since than half of the collection at that
+    /// time. Until the cells exist, searches are exact, or use the previous cells. New writes are found
+    /// immediately. The rows of a block are assigned again by the first search after one in 32 of them was
+    /// written.
+    ///
+    /// Searches stay exact with a filter, for limits above 100, and for embeddings of fewer than 32 numbers.
+    /// They also stay exact if the nearest cells contain a quarter of the rows, as for vectors without
+    /// clusters. If the cells contain fewer hits of a minimum score than the limit, the search is repeated
+    /// exactly. A result therefore always has min(limit, matches) hits.
     ///
     /// # Complexity
-    /// A search reads a byte of each number of √documents centers and of the rows in the cells within reach. Making the cells
-    /// compares a sample of 64 rows a cell with all centers, up to nine times, 256 rows with all rows, and each row with all
-    /// centers: documents × √documents × dimensions. While it is at work, writers copy the blocks that they write to.
+    /// A search reads one byte of each number of √documents centers and of the rows in the cells within
+    /// reach. Building the cells costs documents × √documents × dimensions. It compares a sample of 64 rows
+    /// per cell with all centers, up to nine times, 256 rows with all rows, and each row with all centers.
+    /// During the build, writers copy the blocks that they write to.
     ///
     /// # Memory
-    /// Two bytes a number of each center; two bytes a row, and for each block of rows two bytes a cell. None of it is counted.
+    /// The index uses two bytes per number of each center and two bytes per row. For each block of rows it
+    /// uses two bytes per cell. This memory is not counted in the quota.
     ///
     /// # Source
-    /// The inverted file of Sivic and Zisserman, *Video Google* (ICCV 2003), with the query's own bound on cells of Chen et al.,
-    /// *SPANN* (NeurIPS 2021).
+    /// The index is the inverted file of Sivic and Zisserman, *Video Google* (ICCV 2003). The query's own
+    /// bound on cells is from Chen et al., *SPANN* (NeurIPS 2021).
     #[must_use]
     pub fn with_approximate_search(mut self) -> Self {
         self.options.approximate = true;
         self
     }
 
-    /// Makes the index of a collection now, however small it is, and waits until it is ready. Says whether searches use it
-    /// then: not where the collection is empty, has fewer than 32 dimensions, or where a search by it would be no quicker.
+    /// Builds the index of a collection now, regardless of its size, and waits until it is ready. Returns
+    /// `true` if searches will use it. They do not if the collection is empty, has fewer than 32 dimensions,
+    /// or would not be searched faster.
     ///
-    /// There is no need to call this: a search that finds a collection large and without an index has it made.
+    /// You do not have to call this: a search that finds a large collection without an index starts the
+    /// build.
     ///
     /// # Errors
-    /// `Unsupported` where searches are exact, as this handle has not been told
-    /// [`with_approximate_search`](Self::with_approximate_search), or to do without a first pass.
+    /// `Unsupported` if searches of this handle are exact: without
+    /// [`with_approximate_search`](Self::with_approximate_search), or with the first pass turned off.
     ///
     /// # Cancellation
-    /// Once begun, the index is made all the same.
+    /// A build that has begun continues.
     pub async fn build_index(&self, collection: &CollectionName) -> Result<bool> {
         const OPERATION: &str = "vectors.build_index";
         if !self.options.has_index() {
@@ -204,7 +219,7 @@ impl InMemoryVectorStore {
         offload::run(OPERATION, WAIT_STEPS, move || Ok(index.make(level, &blocks, dimensions))).await
     }
 
-    /// Lets an embedder compute the embeddings that documents lack.
+    /// Sets the embedder for documents without an embedding.
     #[must_use]
     pub fn with_embedder(mut self, embedder: Arc<dyn Embedder>) -> Self {
         self.embedder = Some(embedder);
@@ -263,7 +278,7 @@ impl Store for InMemoryVectorStore {
     }
 }
 
-/// The documents at the given rows, made away from the runtime where they are many.
+/// Returns the documents at the given rows. Copies many documents outside the async runtime.
 async fn documents(
     operation: &'static str,
     places: Vec<Option<(Arc<Block>, usize)>>,
@@ -325,7 +340,7 @@ impl VectorStore for InMemoryVectorStore {
         let dimensions = self.state.look(OPERATION, collection, Rows::dimensions).await?;
         let Some(dimensions) = dimensions else { return Ok(0) };
         let ids: HashSet<DocumentId> = ids.iter().cloned().collect();
-        // Each hole is filled with another row.
+        // Another row fills each gap.
         let steps = ids.len().saturating_mul(dimensions);
         let backend = self.backend.clone();
         let delete = move |rows: &mut Rows| rows.delete(&backend, &ids);
@@ -335,7 +350,7 @@ impl VectorStore for InMemoryVectorStore {
     async fn delete_matching(&self, collection: &CollectionName, filter: &Filter) -> Result<u64> {
         const OPERATION: &str = "vectors.delete_matching";
         filter.check(OPERATION)?;
-        // Every document is looked at, and each hole is filled with another row.
+        // Every document is examined, and another row fills each gap.
         let look = filter_steps(filter);
         let steps = move |rows: &Rows| rows.len().saturating_mul(look + rows.dimensions());
         let Some(steps) = self.state.look(OPERATION, collection, steps).await? else { return Ok(0) };

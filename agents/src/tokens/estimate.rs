@@ -1,19 +1,19 @@
-//! Tokens without a vocabulary: what a text would come to, from the kinds of its characters.
+//! Token estimates without a vocabulary, from character classes.
 
 use larder_kernel::check;
 
 use super::TokenCounter;
 
-/// Thousandths of a token. They were fitted by least squares to `o200k_base` over chat, this repository's sources and
-/// documents, Python's library, C headers, JSON, and paragraphs in ten languages.
+/// Costs in thousandths of a token. They were fitted by least squares to `o200k_base` over chat, the sources
+/// and documents of this repository, the Python library, C headers, JSON, and paragraphs in ten languages.
 mod cost {
     pub(super) const WORD_AFTER_SPACE: u64 = 945;
     pub(super) const WORD_AFTER_MARK: u64 = 1_050;
-    /// A further hump of a name such as `sizeBytes`, or letters after digits.
+    /// A further word in a name such as `sizeBytes`, or letters after digits.
     pub(super) const WORD_IN_WORD: u64 = 1_180;
-    /// A letter of a word beyond the fifth.
+    /// A letter of a word after the fifth.
     pub(super) const LONG_WORD_LETTER: u64 = 40;
-    /// A capital beyond the second in a row.
+    /// A capital letter after the second in a row.
     pub(super) const CAPITAL: u64 = 265;
     /// A letter of a word in an alphabet that is not only ASCII.
     pub(super) const FOREIGN_LETTER: u64 = 100;
@@ -21,19 +21,19 @@ mod cost {
     pub(super) const DIGITS: u64 = 1_140;
     pub(super) const SPACE_BEFORE_DIGIT: u64 = 1_100;
     pub(super) const LINES: u64 = 1_500;
-    /// Two spaces or more in a row, up to eighty.
+    /// Two or more spaces in a row, up to eighty.
     pub(super) const SPACES: u64 = 800;
     pub(super) const MARKS: u64 = 960;
-    /// A mark that differs from the one before it.
+    /// A punctuation mark that differs from the previous one.
     pub(super) const MARK_CHANGE: u64 = 100;
-    /// One mark with a word right behind it.
+    /// A single punctuation mark directly before a word.
     pub(super) const MARK_AT_WORD: u64 = 300;
     pub(super) const IDEOGRAPH: u64 = 700;
-    /// A letter of the other scripts: Arabic, the scripts of India and so on.
+    /// A letter of another script: Arabic, the scripts of India and so on.
     pub(super) const FAR_LETTER: u64 = 320;
-    /// Emoji, arrows, lines of boxes.
+    /// Emoji, arrows and box-drawing characters.
     pub(super) const SYMBOL: u64 = 1_280;
-    /// How many equal marks in a row a token holds at most.
+    /// The largest number of equal punctuation marks in one token.
     pub(super) const EQUAL_MARKS: u64 = 60;
 }
 
@@ -78,18 +78,19 @@ impl Class {
     }
 }
 
-/// Estimates tokens, without a vocabulary and in one pass.
+/// Estimates tokens in one pass, without a vocabulary.
 ///
-/// Measured against `o200k_base` it errs by less than 3% over long conversations in English and over source code in
-/// Rust, Python and C taken together, and by less than 15% for any one source file of this repository; by about 10% for
-/// a paragraph in the larger languages of the world. What is no language is further off: base64 comes out a fifth too
-/// small. Counts of other encodings differ from those of `o200k_base` by more than that, so take an exact counter where a
-/// hard limit is near.
+/// The error compared with `o200k_base` is below 3% over long English conversations, and over source code in
+/// Rust, Python and C taken together. It is below 15% for any single source file of this repository, and
+/// about 10% for a paragraph in the world's larger languages. The error is larger for text that is not a
+/// language: base64 is underestimated by a fifth. Other encodings differ from `o200k_base` by more than that,
+/// so use an exact counter near a hard limit.
 ///
 /// ```
 /// use larder_agents::tokens::{EstimatedTokenCounter, TokenCounter};
 ///
-/// let tokens = EstimatedTokenCounter.count("The weather in Oslo is fine today, and it is likely to stay so.");
+/// let tokens = EstimatedTokenCounter
+///     .count("The weather in Oslo is fine today, and it is likely to stay so.");
 /// assert!((14..=18).contains(&tokens));
 /// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -110,14 +111,14 @@ impl TokenCounter for EstimatedTokenCounter {
     }
 }
 
-/// Where a count stands: what is left of the text, and the kind of the character in front of it.
+/// The state of a count: the rest of the text, and the class of the previous character.
 struct Scan<'a> {
     rest: &'a str,
     before: Class,
 }
 
 impl Scan<'_> {
-    /// Takes one run of characters and returns its cost; `None` at the end.
+    /// Consumes one run of characters and returns its cost, or `None` at the end.
     fn step(&mut self) -> Option<u64> {
         let class = self.peek()?;
         let before = self.before;
@@ -127,7 +128,7 @@ impl Scan<'_> {
             Class::Space => self.spaces(),
             Class::Line => {
                 self.take(|class| class == Class::Line);
-                // A line's end is part of the marks in front of it: `;` and what follows are one token.
+                // A line end belongs to the punctuation before it: `;` and the line end are one token.
                 if before == Class::Mark { 0 } else { cost::LINES }
             }
             Class::Mark => self.marks(before),
@@ -142,7 +143,7 @@ impl Scan<'_> {
         self.rest.chars().next().map(Class::of)
     }
 
-    /// Takes characters as long as their kind fits and returns how many they were.
+    /// Consumes characters while their class matches, and returns their number.
     fn take(&mut self, fits: impl Fn(Class) -> bool) -> u64 {
         let mut taken = 0;
         let mut end = self.rest.len();
@@ -159,7 +160,7 @@ impl Scan<'_> {
         taken
     }
 
-    /// Capitals and then small letters: a word, or one hump of a name.
+    /// Consumes capital letters followed by small letters: a word, or one word of a name.
     fn word(&mut self, before: Class) -> u64 {
         let start = self.rest;
         let capitals = self.take(|class| class == Class::Upper);
@@ -203,7 +204,7 @@ impl Scan<'_> {
     }
 }
 
-/// How many characters differ from the one before them.
+/// Returns the number of characters that differ from the previous one.
 fn changes(run: &str) -> u64 {
     check::size(run.chars().zip(run.chars().skip(1)).filter(|(left, right)| left != right).count())
 }

@@ -1,4 +1,4 @@
-//! Exact counts by a model's own tokenizer.
+//! Exact token counts from a model's own tokenizer.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use tokenizers::Tokenizer;
 
 use super::{EstimatedTokenCounter, TokenCounter};
 
-/// Counts tokens by a `tokenizer.json`, as models on Hugging Face bring it.
+/// Counts tokens with a `tokenizer.json` file, as published with models on Hugging Face.
 ///
 /// ```no_run
 /// use larder_agents::tokens::{HuggingFaceCounter, TokenCounter};
@@ -24,10 +24,10 @@ pub struct HuggingFaceCounter {
 }
 
 impl HuggingFaceCounter {
-    /// Reads the JSON of a tokenizer; `name` is for logs and explanations.
+    /// Reads the JSON of a tokenizer. `name` is used in logs and explanations.
     ///
     /// # Errors
-    /// `InvalidInput` naming `tokenizer` where it is not one.
+    /// `InvalidInput` with `tokenizer` if the JSON is not a tokenizer.
     pub fn from_json(name: impl Into<String>, json: &[u8]) -> Result<Self> {
         let tokenizer = Tokenizer::from_bytes(json)
             .map_err(|_| Error::invalid("tokens.huggingface", "tokenizer", "not a tokenizer.json"))?;
@@ -46,8 +46,8 @@ impl TokenCounter for HuggingFaceCounter {
         &self.name
     }
 
-    /// Special tokens are not added. A text that the tokenizer refuses, such as a character that a vocabulary without
-    /// a token for the unknown lacks, is estimated.
+    /// Counts without special tokens. If the tokenizer rejects a text, the count is an estimate. An example
+    /// is an unknown character, for a vocabulary without a token for it.
     fn count(&self, text: &str) -> u64 {
         let encoded = self.tokenizer.encode_fast(text, false);
         encoded.map_or_else(|_| EstimatedTokenCounter.count(text), |encoded| check::size(encoded.len()))

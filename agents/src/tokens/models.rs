@@ -1,17 +1,17 @@
-//! What is known of models by their names: how much they read, and how they cut text into tokens.
+//! Model names, with the context size and the encoding of each known model.
 
-/// How a model cuts text into tokens, where it is one of the published byte-pair encodings.
+/// A published byte-pair encoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Encoding {
-    /// `o200k_base`: the models of OpenAI since GPT-4o.
+    /// `o200k_base`: OpenAI models since GPT-4o.
     O200k,
     /// `cl100k_base`: GPT-4, GPT-3.5 and the embedding models of OpenAI.
     Cl100k,
 }
 
 impl Encoding {
-    /// The encoding's published name.
+    /// Returns the encoding's published name.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -22,7 +22,7 @@ impl Encoding {
 }
 
 struct Family {
-    /// How the names of the family begin. It ends where a word of the name ends.
+    /// The prefix of the family's names. It must end at a word boundary of the name.
     name: &'static str,
     context_tokens: u64,
     encoding: Option<Encoding>,
@@ -40,8 +40,8 @@ const fn other(name: &'static str, context_tokens: u64) -> Family {
     Family { name, context_tokens, encoding: None }
 }
 
-/// Of several that fit, the longest name holds. A figure is the whole context as the maker publishes it, what the model
-/// writes included; where a family has several, the smallest.
+/// The longest matching name applies. The number is the published size of the whole context, including the
+/// output. If a family has several sizes, the smallest is listed.
 const FAMILIES: &[Family] = &[
     // OpenAI
     o200k("gpt-5", 400_000),
@@ -139,11 +139,12 @@ const FAMILIES: &[Family] = &[
     other("phi4", 16_384),
 ];
 
-/// How many tokens a model reads and writes together, where the model is known.
+/// Returns the context size of a model, input and output together, if the model is known.
 ///
-/// Names are taken as providers and routers write them: in any case, with the maker in front (`openai/gpt-4o`,
-/// `us.anthropic.claude-sonnet-4-5`), with a date, a size or a tag behind (`gpt-4o-2024-08-06`, `llama3.1:8b`), or as a
-/// fine-tuned model's (`ft:gpt-4o-mini:team`). A name that no row fits is `None`, never a guess.
+/// Names may have the forms that providers and routers use. They match in any case, with a vendor prefix
+/// (`openai/gpt-4o`, `us.anthropic.claude-sonnet-4-5`) and with a date, size or tag suffix
+/// (`gpt-4o-2024-08-06`, `llama3.1:8b`). Names of fine-tuned models (`ft:gpt-4o-mini:team`) match too. An
+/// unknown name returns `None`, never a guess.
 ///
 /// ```
 /// use larder_agents::tokens::context_tokens_of;
@@ -157,7 +158,7 @@ pub fn context_tokens_of(model: &str) -> Option<u64> {
     family_of(model).map(|family| family.context_tokens)
 }
 
-/// How a model cuts text into tokens, where it is known and published as a byte-pair encoding.
+/// Returns the encoding of a model, if it is known and published as a byte-pair encoding.
 #[must_use]
 pub fn encoding_of(model: &str) -> Option<Encoding> {
     family_of(model)?.encoding
@@ -167,7 +168,8 @@ fn family_of(model: &str) -> Option<&'static Family> {
     let model = model.trim().to_ascii_lowercase();
     let name = model.rsplit('/').next().unwrap_or_default();
     let name = name.strip_prefix("ft:").unwrap_or(name);
-    // Routers of clouds put a region and the maker in front, with dots; versions have dots too, but digits around them.
+    // Cloud routers add a region and the vendor as a prefix, with dots. Versions have dots too, but between
+    // digits.
     let name = ["anthropic.", "meta.", "mistral.", "cohere.", "deepseek.", "openai."]
         .iter()
         .find_map(|maker| name.find(maker).map(|at| &name[at + maker.len()..]))
@@ -175,7 +177,8 @@ fn family_of(model: &str) -> Option<&'static Family> {
     FAMILIES.iter().filter(|family| belongs(name, family.name)).max_by_key(|family| family.name.len())
 }
 
-/// Whether `name` begins with the family's and the word ends there, so that `gpt-4` is not the family of `gpt-4.9`.
+/// Returns `true` if `name` begins with the family's name and the word ends there, so that `gpt-4` does not
+/// match `gpt-4.9`.
 fn belongs(name: &str, family: &str) -> bool {
     name.strip_prefix(family)
         .is_some_and(|rest| matches!(rest.chars().next(), None | Some('-' | ':' | '@' | '_')))

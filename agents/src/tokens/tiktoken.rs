@@ -1,4 +1,4 @@
-//! Exact counts by the published byte-pair encodings.
+//! Exact token counts from the published byte-pair encodings.
 
 use std::collections::HashSet;
 use std::sync::LazyLock;
@@ -9,10 +9,10 @@ use rustc_hash::FxBuildHasher;
 
 use super::{Encoding, TokenCounter, encoding_of};
 
-/// Counts tokens as the models of OpenAI do.
+/// Counts tokens as OpenAI models do.
 ///
-/// Time grows with the length of the text, whatever is in it. The first count of a process reads the vocabulary, some tenths
-/// of a second; all counters of an encoding share it.
+/// The time is linear in the length of the text, for any content. The first count in a process loads the
+/// vocabulary, which takes some tenths of a second. All counters of an encoding share it.
 ///
 /// ```
 /// use larder_agents::tokens::{TiktokenCounter, TokenCounter};
@@ -26,13 +26,13 @@ pub struct TiktokenCounter {
 }
 
 impl TiktokenCounter {
-    /// Counts in this encoding.
+    /// Creates a counter for this encoding.
     #[must_use]
     pub fn new(encoding: Encoding) -> Self {
         Self { encoding }
     }
 
-    /// Counts as this model does; `None` where its encoding is not known.
+    /// Creates a counter for this model. Returns `None` if its encoding is unknown.
     #[must_use]
     pub fn for_model(model: &str) -> Option<Self> {
         encoding_of(model).map(Self::new)
@@ -50,7 +50,7 @@ impl TiktokenCounter {
 
 /// An encoding, and the bytes of each of its tokens.
 ///
-/// Nineteen of twenty pieces of prose and of source code are a token as they stand. One look finds that out; the search for
+/// About 95% of the pieces of prose and source code are single tokens. One lookup finds them; searching for
 /// the tokens of a piece takes five times as long.
 struct Vocabulary {
     tokenizer: &'static Tokenizer,
@@ -63,7 +63,7 @@ impl Vocabulary {
         Self { tokenizer, tokens: numbers.map(|number| tokenizer.bpe.token_bytes(number)).collect() }
     }
 
-    /// Pieces are encoded apart from each other, and each token encodes to itself.
+    /// Counts each piece separately. A piece that is a token needs no search.
     fn count(&self, text: &str) -> usize {
         let pieces = self.tokenizer.split(text).map(str::as_bytes);
         pieces
@@ -77,7 +77,7 @@ impl TokenCounter for TiktokenCounter {
         self.encoding.as_str()
     }
 
-    /// The names of special tokens in the text are text.
+    /// Counts the names of special tokens as ordinary text.
     fn count(&self, text: &str) -> u64 {
         check::size(self.vocabulary().count(text))
     }
@@ -94,7 +94,7 @@ mod tests {
         TiktokenCounter::new(Encoding::O200k)
     }
 
-    /// Both encodings, beside the reference's own algorithm.
+    /// Compares both encodings with the reference algorithm.
     fn same_as_the_reference(text: &str) {
         for (encoding, reference) in [
             (Encoding::O200k, tiktoken_rs::o200k_base_singleton()),

@@ -8,20 +8,20 @@ use serde_json::value::RawValue;
 use super::PARSE;
 use super::fields::{Fields, raw, text, unreadable};
 
-/// How the arguments of a call were written.
+/// The form in which the arguments of a call were written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Arguments {
-    /// As text.
+    /// A JSON string.
     #[default]
     Text,
-    /// As JSON.
+    /// A JSON value.
     Json,
-    /// Not at all.
+    /// A missing field.
     Absent,
 }
 
-/// What a call has besides id, name and arguments.
+/// The fields of a call other than id, name and arguments.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CallRest {
@@ -33,10 +33,10 @@ pub(super) struct CallRest {
     function: Fields,
 }
 
-/// The calls, and what each has besides; nothing where none has anything.
+/// The calls, and the other fields of each; `None` if no call has any.
 pub(super) type Calls = (Vec<ToolCall>, Option<Vec<Option<CallRest>>>);
 
-/// Whether the value asks for no call: `null` or an empty list.
+/// Returns `true` if the value contains no call: `null` or an empty list.
 pub(super) fn asks_nothing(written: &RawValue) -> bool {
     matches!(written.get(), "null" | "[]")
 }
@@ -55,7 +55,7 @@ pub(super) fn parse(written: &RawValue) -> Result<Calls> {
 }
 
 fn parse_one(item: &RawValue) -> Result<(ToolCall, Option<CallRest>)> {
-    // A nested escape that is no character, or a number beyond all range, must not wait for the export.
+    // An invalid nested escape or an out-of-range number must fail now, not at export.
     serde_json::from_str::<Value>(item.get())
         .map_err(|_| Error::invalid(PARSE, "tool_calls", "not JSON that can be read"))?;
     let mut call = Fields::parse(item.get(), "tool_calls[]")?;
@@ -77,7 +77,7 @@ fn parse_one(item: &RawValue) -> Result<(ToolCall, Option<CallRest>)> {
     Ok((ToolCall { id, name, arguments }, (!usual).then_some(rest)))
 }
 
-/// Writes the calls as they were written.
+/// Writes the calls in their original form.
 pub(super) fn write(calls: &[ToolCall], rests: Option<&[Option<CallRest>]>, line: &mut Fields) -> Result<()> {
     if calls.is_empty() {
         return Ok(());

@@ -8,35 +8,35 @@ use serde_json::value::RawValue;
 use super::PARSE;
 use super::fields::{Fields, raw, text};
 
-/// What stands between the texts of two parts.
+/// The separator between the texts of two parts.
 const BETWEEN: char = '\n';
 
-/// How `content` was written. The text itself is the message's.
+/// The form in which `content` was written. The message holds the text itself.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Content {
-    /// As text.
+    /// A string.
     #[default]
     Text,
-    /// As `null`.
+    /// `null`.
     Null,
-    /// Not at all.
+    /// A missing field.
     Absent,
-    /// As a list.
+    /// A list.
     Parts(Vec<Part>),
 }
 
-/// One part. A number is the length of the part's text, in bytes.
+/// A single part. The number is the length of the part's text, in bytes.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Part {
     /// `{"type": "text", "text": …}`.
     Text(usize),
-    /// A text by itself.
+    /// A plain string.
     Bare(usize),
-    /// A part with text and more.
+    /// A part with a text and other fields.
     More(usize, Fields),
-    /// Anything else: an image, a sound, a file.
+    /// Any other part: an image, a sound, a file.
     Other(Box<RawValue>),
 }
 
@@ -45,7 +45,7 @@ impl Content {
         matches!(self, Self::Text)
     }
 
-    /// Reads `content` into the text and how it was written.
+    /// Reads `content` into the text and its original form.
     pub(super) fn take(fields: &mut Fields) -> Result<(String, Self)> {
         let Some(written) = fields.take("content") else { return Ok((String::new(), Self::Absent)) };
         let json = written.get();
@@ -60,7 +60,8 @@ impl Content {
         }
     }
 
-    /// Writes `content` with the message's text as it was written; as text where that is another by now.
+    /// Writes `content` with the message's text in its original form. If the text has changed, writes it as a
+    /// string.
     pub(super) fn write(&self, said: &str, line: &mut Fields) -> Result<()> {
         match self {
             Self::Absent if said.is_empty() => Ok(()),
@@ -96,7 +97,7 @@ fn parts(json: &str) -> Result<(String, Content)> {
         if !part.get().starts_with('{') {
             return Err(Error::invalid(PARSE, "content", "a part that is neither an object nor text"));
         }
-        // A nested escape that is no character, or a number beyond all range, must not wait for the export.
+        // An invalid nested escape or an out-of-range number must fail now, not at export.
         serde_json::from_str::<Value>(part.get()).map_err(malformed)?;
         let mut rest = Fields::parse(part.get(), "content")?;
         parts.push(match rest.take("text") {
@@ -111,7 +112,7 @@ fn parts(json: &str) -> Result<(String, Content)> {
     Ok((said.unwrap_or_default(), Content::Parts(parts)))
 }
 
-/// The parts with their texts; nothing where the text is not theirs.
+/// Returns the parts with their texts, or `None` if the text has changed.
 fn unsplit(parts: &[Part], said: &str) -> Result<Option<Vec<Box<RawValue>>>> {
     let (mut written, mut left, mut first) = (Vec::with_capacity(parts.len()), said, true);
     for part in parts {

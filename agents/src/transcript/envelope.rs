@@ -1,4 +1,4 @@
-//! What the common shape has no field for, of messages that came from no line.
+//! Data without a field in the common format, for messages that were not read from a line.
 
 use larder_kernel::{Author, BlobRef, ChatMessage, RunId, Timestamp, ToolResult};
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::ENVELOPE;
 use super::fields::Fields;
 
-/// Written to a line so that reading it makes the same message again.
+/// The envelope in a line, which restores the same message when it is read.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Envelope {
@@ -22,7 +22,7 @@ pub(super) struct Envelope {
     token_count: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     is_error: Option<bool>,
-    /// Metadata of the same names as fields of the line.
+    /// Metadata with the same names as fields of the line.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     metadata: Map<String, Value>,
 }
@@ -45,12 +45,13 @@ impl Envelope {
         }
     }
 
-    /// Takes the envelope out of the line; a field of the name that cannot be one goes as well.
+    /// Removes the envelope from the line. A field of the same name that is not a valid envelope is removed
+    /// too.
     pub(super) fn take(fields: &mut Fields) -> Option<Self> {
         serde_json::from_str(fields.take(ENVELOPE)?.get()).ok()
     }
 
-    /// Gives the message what the envelope holds.
+    /// Copies the data of the envelope into the message.
     pub(super) fn open(self, message: &mut ChatMessage) {
         message.created_at = self.created_at;
         message.author = self.author;

@@ -1,4 +1,4 @@
-//! Fields of a JSON object in the order and the spelling in which they were written.
+//! Fields of a JSON object in their original order and spelling.
 
 use std::fmt;
 
@@ -11,12 +11,12 @@ use serde_json::value::RawValue;
 
 use super::PARSE;
 
-/// The fields of an object. No name stands twice.
+/// The fields of an object, with unique names.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Fields(Vec<(String, Box<RawValue>)>);
 
 impl Fields {
-    /// Reads an object; `what` names it where it is none.
+    /// Reads an object. `what` names it in the error.
     pub(super) fn parse(json: &str, what: &'static str) -> Result<Self> {
         serde_json::from_str(json).map_err(|error| unreadable(what, &error))
     }
@@ -27,7 +27,7 @@ impl Fields {
         Some(self.0.remove(place).1)
     }
 
-    /// Removes a field that must be text.
+    /// Removes a field that must be a string.
     pub(super) fn take_text(&mut self, name: &str, what: &'static str) -> Result<String> {
         let value = self.take(name).ok_or_else(|| Error::invalid(PARSE, what, "missing"))?;
         text(&value).ok_or_else(|| Error::invalid(PARSE, what, "no text"))
@@ -37,7 +37,7 @@ impl Fields {
         self.0.iter().any(|(known, _)| known == name)
     }
 
-    /// Whether nothing but these two stands here: `{"<name>": "<value>"}`.
+    /// Returns `true` if the object has only these fields: `{"<name>": "<value>"}`.
     pub(super) fn are_only(&self, name: &str, value: &str) -> bool {
         matches!(&*self.0, [(known, raw)] if known == name && text(raw).as_deref() == Some(value))
     }
@@ -46,7 +46,7 @@ impl Fields {
         self.0.is_empty()
     }
 
-    /// Adds a field, unless one of this name is there.
+    /// Adds a field, unless the name exists.
     pub(super) fn push(&mut self, name: impl Into<String>, value: Box<RawValue>) {
         let name = name.into();
         if !self.has(&name) {
@@ -54,13 +54,13 @@ impl Fields {
         }
     }
 
-    /// Adds a field that anything but JSON can be written as.
+    /// Adds a field from a serializable value.
     pub(super) fn push_value(&mut self, name: impl Into<String>, value: &impl Serialize) -> Result<()> {
         self.push(name, raw(value)?);
         Ok(())
     }
 
-    /// Adds these fields after those that are there, in the order of their names.
+    /// Adds these fields at the end, in the order of their names.
     pub(super) fn append_sorted(&mut self, mut others: Self) {
         others.0.sort_by(|(left, _), (right, _)| left.cmp(right));
         for (name, value) in others.0 {
@@ -68,7 +68,7 @@ impl Fields {
         }
     }
 
-    /// The object as one line.
+    /// Returns the object as one line.
     pub(super) fn to_json(&self) -> Result<String> {
         serde_json::to_string(self).map_err(|_| Error::invalid(PARSE, "line", "cannot be written as JSON"))
     }
@@ -117,18 +117,18 @@ impl<'de> Visitor<'de> for Reader {
     }
 }
 
-/// The text that a value is.
+/// Returns the text of a string value.
 pub(super) fn text(value: &RawValue) -> Option<String> {
     serde_json::from_str(value.get()).ok()
 }
 
-/// The value as it is written.
+/// Returns the JSON of a value.
 pub(super) fn raw(value: &impl Serialize) -> Result<Box<RawValue>> {
     serde_json::value::to_raw_value(value)
         .map_err(|_| Error::invalid(PARSE, "line", "cannot be written as JSON"))
 }
 
-/// An error that says where the JSON breaks and quotes nothing of it.
+/// Returns an error with the position of invalid JSON. It quotes nothing.
 pub(super) fn unreadable(what: &'static str, error: &serde_json::Error) -> Error {
     let column = error.column();
     let reason = match error.classify() {
@@ -145,7 +145,7 @@ fn shape(what: &str) -> &'static str {
     if what == "tool_calls" { "a list" } else { "an object" }
 }
 
-/// The same JSON without space between its parts: a line break of any kind would end the line it is written to.
+/// Removes whitespace between the parts of the JSON, because a line break would end the output line.
 fn compact(value: &RawValue) -> serde_json::Result<Box<RawValue>> {
     let (mut within, mut escaped) = (false, false);
     let keep = |char: &char| {
@@ -159,9 +159,9 @@ fn compact(value: &RawValue) -> serde_json::Result<Box<RawValue>> {
     RawValue::from_string(value.get().chars().filter(keep).collect())
 }
 
-/// Whether metadata returns the value as it was written, on every backend: no NUL, no nesting deeper than metadata
-/// allows, and of numbers only integers of 64 bits and fractions, as a store may write `1e16` or `-0.0` another way.
-/// `numbers` lets every number pass.
+/// Returns `true` if every backend returns the value in metadata unchanged. It has no NUL and no nesting
+/// deeper than metadata allows. Its numbers are 64-bit integers or fractions, because a store may write
+/// `1e16` or `-0.0` differently. `numbers` allows every number.
 pub(super) fn is_plain(value: &Value, numbers: bool) -> bool {
     plain_at(value, numbers, 2)
 }
@@ -183,7 +183,8 @@ fn plain_at(value: &Value, numbers: bool, depth: usize) -> bool {
     }
 }
 
-/// The value as every backend returns it: keys in order, and a whole number without a fraction or an exponent.
+/// Returns the value as every backend returns it: keys in order, and a whole number without a fraction or an
+/// exponent.
 pub(super) fn canonical(value: &Value) -> Value {
     match value {
         Value::Number(number) => Value::Number(whole(number).unwrap_or_else(|| number.clone())),
@@ -199,7 +200,8 @@ pub(super) fn canonical(value: &Value) -> Value {
 
 fn whole(number: &serde_json::Number) -> Option<serde_json::Number> {
     let float = number.as_f64().filter(|float| number.is_f64() && float.fract() == 0.0)?;
-    // Rust writes a float's exact value in digits, so a whole one reads as an integer where 64 bits hold it.
+    // Rust writes a float's exact value in digits, so a whole number reads as an integer if it fits into 64
+    // bits.
     let digits = format!("{float:.0}");
     let integer = digits.parse::<i64>().map(serde_json::Number::from);
     integer.or_else(|_| digits.parse::<u64>().map(serde_json::Number::from)).ok()

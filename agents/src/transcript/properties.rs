@@ -1,6 +1,7 @@
-//! Every line comes back as it was written, whatever the store does to numbers and the order of keys.
+//! Every line is restored exactly, whatever the store does to numbers and the order of keys.
 //!
-//! `LARDER_PROPERTY_CASES` sets how many lines; a failure names its seed, and `LARDER_PROPERTY_SEED` runs that one alone.
+//! `LARDER_PROPERTY_CASES` sets the number of lines. A failure prints its seed, and `LARDER_PROPERTY_SEED`
+//! runs only that seed.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,7 @@ use serde_json::value::RawValue;
 
 use super::*;
 
-/// JSON with numbers as they are written.
+/// JSON with numbers in their original spelling.
 #[derive(Debug, PartialEq)]
 enum Exact {
     Object(BTreeMap<String, Exact>),
@@ -35,7 +36,7 @@ fn exact(json: &str) -> Exact {
     }
 }
 
-/// What the harshest store does: numbers lose their spelling. (The order of keys is lost in metadata anyway.)
+/// Simulates the most lossy store: numbers lose their spelling. (Metadata never keeps the order of keys.)
 fn stored(mut message: ChatMessage) -> ChatMessage {
     message.metadata = message
         .metadata
@@ -83,7 +84,7 @@ fn hostile_lines_come_back_as_they_were_written() {
         assert_eq!(returned.len(), 1);
         assert_eq!(exact(&returned[0]), exact(line), "{}", returned[0]);
         assert!(!returned[0].contains(['\n', '\r']));
-        // And the line that was written is a line as good as the first.
+        // The written line is itself a valid line.
         assert_eq!(round_trip(&returned[0]), returned);
     }
     let spaced = "{ \"role\" : \"user\" ,\r \"content\": [ \"a  \\\" b\" ] , \"x\" : [ 1e5 ,\r\t{ } ] }";
@@ -189,7 +190,7 @@ fn a_message_that_was_rewritten_since_is_written_as_it_is_now() {
     assert_eq!(to_lines(&message).unwrap(), [r#"{"role":"tool","content":"[cut]","tool_call_id":"c"}"#]);
 }
 
-/// Chance from a seed (SplitMix64).
+/// Random values from a seed (SplitMix64).
 struct Chance(u64);
 
 impl Chance {
@@ -284,7 +285,7 @@ impl Chance {
         }
     }
 
-    /// These fields and others, in any order, no name twice.
+    /// Returns these fields and others, in any order, with unique names.
     fn object(&mut self, mut fields: Vec<(&'static str, String)>, depth: usize) -> String {
         for _ in 0..self.below(4) {
             let (name, value) = (self.name(), self.value(depth));

@@ -1,4 +1,4 @@
-//! What a line had that no field of the message returns as it was written.
+//! The data of a line that no field of the message preserves exactly.
 
 use larder_kernel::{Error, Metadata, Result};
 use serde::{Deserialize, Serialize};
@@ -9,12 +9,12 @@ use super::content::Content;
 use super::fields::Fields;
 use super::{PARSE, RECORD};
 
-/// Kept as JSON in one text, which every backend returns byte for byte. A message that came from a line has one, be it
-/// empty: the others are written with an envelope.
+/// The record is stored as one JSON text, which every backend returns byte for byte. Every message from a
+/// line has one, even if it is empty. Messages without one are written with an envelope.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Record {
-    /// The role was written `developer`.
+    /// `true` if the role was written as `developer`.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(super) developer: bool,
     #[serde(default, skip_serializing_if = "Content::is_text")]
@@ -24,7 +24,7 @@ pub(super) struct Record {
     /// The fields that metadata cannot hold.
     #[serde(default, skip_serializing_if = "Fields::is_empty")]
     pub(super) fields: Fields,
-    /// The line had an envelope.
+    /// `true` if the line had an envelope.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(super) envelope: bool,
 }
@@ -35,7 +35,7 @@ fn is_false(value: &bool) -> bool {
 }
 
 impl Record {
-    /// Whether the line is written the same without.
+    /// Returns `true` if the line is written in the same way without the record.
     pub(super) fn is_superfluous(&self) -> bool {
         let usual = !self.developer && self.content.is_text() && self.tool_calls.is_none();
         self.envelope && usual && self.fields.is_empty()
@@ -45,7 +45,7 @@ impl Record {
         serde_json::to_string(self).map_err(|_| Error::invalid(PARSE, "line", "cannot be written as JSON"))
     }
 
-    /// The record of the metadata, where there is one, and everything else.
+    /// Splits metadata into its record, if any, and everything else.
     pub(super) fn split(metadata: &Metadata) -> (Option<Self>, Map<String, Value>) {
         let mut rest = metadata.as_map().clone();
         let text = rest.get(RECORD).and_then(Value::as_str);

@@ -1,8 +1,8 @@
 //! A namespace as a file.
 //!
-//! The file is text: one JSON object a line, each after a checksum that covers every line up to it. First stands a header,
-//! then the records, then an end with their numbers and digests. `guide/src/archive.md` in the repository describes each
-//! field. Reading and writing a file blocks the thread for a line at a time.
+//! The file is text: one JSON object per line, after a checksum that covers every line up to it. A header
+//! comes first, then the records, then an end line with their counts and digests. `guide/src/archive.md` in
+//! the repository describes each field. Reading and writing a file blocks the thread for one line at a time.
 
 mod format;
 mod read;
@@ -20,39 +20,39 @@ use super::position::Position;
 use super::record::BlobRecord;
 use format::Header;
 
-/// An archive that was read to its end and found whole.
+/// An archive that was read to its end and is intact.
 #[derive(Debug, Clone)]
 pub struct Archive {
     path: PathBuf,
     header: Header,
-    /// Where the records of each contract begin.
+    /// The position of the first record of each contract.
     starts: Vec<(Contract, Position)>,
     digests: Vec<(Contract, Digest)>,
 }
 
 impl Archive {
-    /// Reads the file to its end and checks every line, every blob, and the numbers at the end.
+    /// Reads the file to its end and checks every line, every blob, and the counts in the end line.
     ///
     /// # Errors
-    /// `Corrupt` with `line` and `offset` where the file was altered or ends too early; `Unsupported` where it has another
-    /// version; `NotFound`, `PermissionDenied` or `Unavailable` where it cannot be read.
+    /// `Corrupt` with `line` and `offset` if the file was altered or is truncated. `Unsupported` if it has
+    /// another version. `NotFound`, `PermissionDenied` or `Unavailable` if it cannot be read.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         read::open(path.as_ref())
     }
 
-    /// The namespace that was written.
+    /// Returns the archived namespace.
     #[must_use]
     pub fn namespace(&self) -> &Namespace {
         &self.header.namespace
     }
 
-    /// The contracts that were written.
+    /// Returns the archived contracts.
     #[must_use]
     pub fn contracts(&self) -> &[Contract] {
         &self.header.contracts
     }
 
-    /// What was written, by contract. Keys that have expired since count here.
+    /// Returns the digest of each archived contract. Keys that have expired since are included.
     #[must_use]
     pub fn digests(&self) -> &[(Contract, Digest)] {
         &self.digests

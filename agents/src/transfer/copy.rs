@@ -1,4 +1,5 @@
-//! From a source into stores, without a journal: what the target holds says how far an earlier copy came.
+//! Copies from a source into stores, without a journal: the contents of the target show the progress of an
+//! earlier copy.
 
 use larder_kernel::{Contract, Error, ErrorKind, Result, StoreSet};
 
@@ -13,36 +14,38 @@ use super::write::{Change, Writer, clear};
 
 const OPERATION: &str = "transfer.copy";
 
-/// What becomes of a target that holds something else than the source.
+/// The handling of other data in the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Existing {
-    /// It is refused, before anything is written. What an earlier copy of the same source wrote is no obstacle.
+    /// Fails before anything is written. Records that an earlier copy of the same source wrote are allowed.
     #[default]
     Refuse,
-    /// What only the target holds stays as it is. What both hold differently is refused.
+    /// Keeps records that only the target has. Fails if a record differs between the two sides.
     Keep,
-    /// What only the target holds stays as it is. What both hold differently becomes as it is in the source; a thread, a
-    /// board or a collection of another dimension is replaced whole.
+    /// Keeps records that only the target has. Overwrites a record that differs with that of the source. A
+    /// thread, a board or a collection of another dimension is replaced as a whole.
     Overwrite,
 }
 
-/// What a copy came to in one contract.
+/// The result of a copy in one contract.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Copied {
     /// The contract.
     pub contract: Contract,
-    /// How many records this copy wrote.
+    /// The number of records that this copy wrote.
     pub written: u64,
-    /// The source, read again after all was written.
+    /// The digest of the source, read again after all writes.
     pub source: Digest,
-    /// The target, read at the same time; without what only it holds, where that may stay.
+    /// The digest of the target, read at the same time. It excludes records that only the target has, if
+    /// these may stay.
     pub target: Digest,
-    /// What the two differ in. After a copy that ended well, only a source that changed meanwhile makes any.
+    /// The difference between the two sides. After a successful copy it is empty, unless the source changed
+    /// during the copy.
     pub difference: Difference,
 }
 
 impl Copied {
-    /// Whether the target holds what the source holds.
+    /// Returns `true` if the target has the same data as the source.
     #[must_use]
     pub fn is_equal(&self) -> bool {
         self.difference.is_none() && self.source == self.target
@@ -51,13 +54,14 @@ impl Copied {
 
 /// Copies contracts from a source into stores, and reads both sides again.
 ///
-/// First the target is held against the source: everything in it must be what the source has, unless `existing` says
-/// otherwise. Then what it lacks is written. A copy that ended in the middle, by `kill -9` too, goes on when it is run
-/// again, and nothing is there twice.
+/// First the target is compared with the source: every record in it must match the source, unless `existing`
+/// allows otherwise. Then the missing records are written. If a copy was interrupted, even by `kill -9`, run
+/// it again. It continues, and no record is written twice.
 ///
 /// # Errors
-/// `Unsupported` for a contract that one side lacks; `AlreadyExists` with the counts where the target holds something
-/// else, before anything is written; `Corrupt` for an archive that was altered; else the stores' own.
+/// `Unsupported` for a contract that one side does not have. `AlreadyExists` with the counts if the target
+/// has other data, before anything is written. `Corrupt` for an archive that was altered. The errors of the
+/// stores.
 pub async fn copy(
     source: &Source,
     target: &StoreSet,
@@ -96,11 +100,11 @@ pub async fn copy(
     Ok(copied)
 }
 
-/// What a copy would leave out: the contracts of which the source holds something and the target has no store, each with
-/// the number of records.
+/// Returns the contracts that a copy would omit: the source has records and the target has no store. Each
+/// comes with the number of records.
 ///
 /// # Errors
-/// The source's own.
+/// The errors of the source.
 pub async fn left_out(source: &Source, target: &[Contract]) -> Result<Vec<(Contract, u64)>> {
     let mut left = Vec::new();
     for contract in source.contracts().into_iter().filter(|contract| !target.contains(contract)) {
@@ -134,13 +138,13 @@ impl Sides<'_> {
         Ok(Merge::new(self.source.scan(contract).await?, self.target.scan(contract).await?))
     }
 
-    /// Both records with what only their bytes tell.
+    /// Completes both records with the data that requires reading their bytes.
     async fn sealed(&self, from: Record, to: Record) -> Result<(Record, Record)> {
         Ok((self.source.sealed(from).await?, self.target.sealed(to).await?))
     }
 
-    /// Holds the target against the source, as far as the target reaches. Besides the counts, the records that can only
-    /// be written after what stands in their place was cleared away.
+    /// Compares the target with the source, up to the end of the target. Returns the counts, and the records
+    /// that can only be written after the conflicting data is removed.
     async fn check(&self, contract: Contract) -> Result<(Difference, Vec<Record>)> {
         let mut merge = self.merge(contract).await?;
         let (mut difference, mut clashes) = (Difference::default(), Vec::<Record>::new());
@@ -246,7 +250,7 @@ impl Sides<'_> {
     }
 }
 
-/// Whether the record is part of something that no write can change in place.
+/// Returns `true` if the record is part of an item that no write can change in place.
 fn is_whole(record: &Record) -> bool {
     matches!(record, Record::Message(_) | Record::Collection(_) | Record::Board(_) | Record::Task(_))
 }

@@ -1,4 +1,4 @@
-//! Two scans side by side.
+//! Comparison of two scans.
 
 use std::cmp::Ordering;
 
@@ -8,17 +8,17 @@ use super::record::Record;
 use super::scan::Ordered;
 use super::write::vectors::PLACEHOLDER;
 
-/// What the two scans have at one place of their order.
+/// The records of both scans at one position of their order.
 pub(crate) enum Pair {
-    /// Only the source has it.
+    /// Only the source has the record.
     Missing(Record),
-    /// Only the target has it.
+    /// Only the target has the record.
     Extra(Record),
-    /// Both have something under this name: first the source's.
+    /// Both have a record with this name. The first is the source's.
     Both(Box<(Record, Record)>),
 }
 
-/// The merge of two scans.
+/// A merge of two scans.
 pub(crate) struct Merge {
     source: Ordered,
     target: Ordered,
@@ -64,24 +64,24 @@ impl Merge {
         })
     }
 
-    /// Whether the target has nothing more: all that follows is missing there.
+    /// Returns `true` if the target has ended, so that all further records are missing there.
     pub(crate) fn target_has_ended(&self) -> bool {
         matches!(self.heads, Some((_, None)))
     }
 }
 
-/// How a place of the target stands to the source.
+/// The result of comparing a record of the target with one of the source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// It holds what the source holds.
+    /// Both records are equal.
     Same,
-    /// It holds a task from which steps lead to the source's.
+    /// The target has the task in a state from which steps lead to the source's.
     OnTheWay,
-    /// It holds something else under the same name.
+    /// The target has a different record with the same name.
     Different,
 }
 
-/// Compares two sealed records of one place.
+/// Compares two sealed records with the same name.
 pub(crate) fn compare(source: &Record, target: &Record) -> Result<Standing> {
     if source.canonical()? == target.canonical()? {
         return Ok(Standing::Same);
@@ -92,34 +92,34 @@ pub(crate) fn compare(source: &Record, target: &Record) -> Result<Standing> {
     })
 }
 
-/// Whether a record that only one side has is none of either: a key that is about to expire, or what a copy that was
-/// ended from outside had put there for a moment.
+/// Returns `true` if a record on one side can be ignored: a key that is about to expire, or the placeholder
+/// of an interrupted copy.
 pub(crate) fn is_passing(record: &Record) -> bool {
-    // As much as two clocks may differ, and a call may take.
+    // This covers the difference between two clocks and the duration of a call.
     let soon = Timestamp::now().saturating_add(std::time::Duration::from_secs(10));
     record.expired_by(soon) || is_placeholder(record)
 }
 
-/// Whether it is the document by which a copy makes a collection that holds none.
+/// Returns `true` for the document with which a copy creates an empty collection.
 pub(crate) fn is_placeholder(record: &Record) -> bool {
     matches!(record, Record::Document(document) if document.id.as_str() == PLACEHOLDER)
 }
 
-/// What a comparison counted. No ids, so that it may stand in an error.
+/// The counts of a comparison. They contain no ids, so that an error may include them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Difference {
-    /// Records that both sides hold alike.
+    /// The number of records that are equal on both sides.
     pub same: u64,
-    /// Records that only the source holds.
+    /// The number of records that only the source has.
     pub missing: u64,
-    /// Records that both hold under one name, but differently.
+    /// The number of records with the same name and different content.
     pub different: u64,
-    /// Records that only the target holds.
+    /// The number of records that only the target has.
     pub extra: u64,
 }
 
 impl Difference {
-    /// Whether both sides hold the same.
+    /// Returns `true` if both sides are equal.
     #[must_use]
     pub fn is_none(&self) -> bool {
         (self.missing, self.different, self.extra) == (0, 0, 0)

@@ -1,4 +1,4 @@
-//! One number for all that a contract holds.
+//! A digest of all records of a contract.
 
 use larder_kernel::Result;
 use sha2::{Digest as _, Sha256};
@@ -6,18 +6,20 @@ use sha2::{Digest as _, Sha256};
 use super::record::Record;
 use crate::hex::hex;
 
-/// What a scan came to: the same for two places that hold the same, whatever backends they are.
+/// The result of a scan. Two backends with the same data have the same digest, regardless of the kind of
+/// backend.
 ///
-/// SHA-256 over the canonical JSON of each record in the contract's order, each after its length in eight bytes.
+/// The digest is the SHA-256 of the canonical JSON of each record, in the contract's order, each after its
+/// length in 8 bytes.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Digest {
-    /// How many records there are.
+    /// The number of records.
     pub records: u64,
-    /// SHA-256 in hexadecimal.
+    /// The SHA-256, in hexadecimal.
     pub sha256: String,
 }
 
-/// A digest under way.
+/// A digest under construction.
 #[derive(Default)]
 pub(crate) struct Digester {
     records: u64,

@@ -1,4 +1,4 @@
-//! Bytes as text.
+//! Text encoding of bytes.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

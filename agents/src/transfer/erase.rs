@@ -1,4 +1,4 @@
-//! Removing on request, and the proof that nothing is left.
+//! Erasure on request, with a check that nothing remains.
 
 use super::source::lacking;
 use larder_kernel::{AgentId, BoardId, Contract, PageRequest, Result, SessionId, StoreSet, Thread};
@@ -8,21 +8,22 @@ use super::totals::count;
 
 const PAGE: usize = 500;
 
-/// What an erasure came to in one contract.
+/// The result of an erasure in one contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Erased {
     /// The contract.
     pub contract: Contract,
-    /// How many there were before: records, or threads or boards where only some were to go.
+    /// The number of records before the erasure. For a partial erasure it is the number of threads or boards.
     pub before: u64,
-    /// How many a scan found afterwards. Anything but 0 says that somebody writes there.
+    /// The number of records that a scan found afterwards. If it is not 0, another writer is active.
     pub left: u64,
 }
 
-/// Removes all that the stores hold, with every counter and key ever used, and scans them to see that nothing is left.
+/// Removes all data of the stores, including every counter and key, and scans them to check that nothing
+/// remains.
 ///
 /// # Errors
-/// The stores' own. Calling again completes it.
+/// The errors of the stores. Repeat the call to complete the erasure.
 pub async fn erase(side: &StoreSet) -> Result<Vec<Erased>> {
     let source = Source::Stores(side.clone());
     let mut erased = Vec::new();
@@ -34,12 +35,12 @@ pub async fn erase(side: &StoreSet) -> Result<Vec<Erased>> {
     Ok(erased)
 }
 
-/// Whose threads and boards: those that match all that is given.
+/// A selector of threads and boards. They must match all fields that are set.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Whose {
-    /// Of this agent.
+    /// Selects this agent.
     pub agent: Option<AgentId>,
-    /// Threads of this session, and boards of the conversation of that name.
+    /// Selects threads of this session, and boards of the conversation with that name.
     pub session: Option<SessionId>,
 }
 
@@ -55,13 +56,14 @@ impl Whose {
     }
 }
 
-/// Clears the threads and deletes the boards of an agent or a session, and lists them again to see that none is left.
+/// Clears the threads and deletes the boards of an agent or a session, and lists them again to check that
+/// none remains.
 ///
-/// Only these two contracts know of agents and sessions. The counters of a thread stay, and so do the keys of its
-/// appends; only the erasure of a namespace removes them.
+/// Only these two contracts have agents and sessions. The counters of a thread stay, and so do the keys of
+/// its appends. Only the erasure of a namespace removes them.
 ///
 /// # Errors
-/// The stores' own. Calling again completes it.
+/// The errors of the stores. Repeat the call to complete the erasure.
 pub async fn erase_of(side: &StoreSet, whose: &Whose) -> Result<Vec<Erased>> {
     let mut erased = Vec::new();
     if side.contracts().contains(&Contract::History) {
@@ -77,7 +79,7 @@ pub async fn erase_of(side: &StoreSet, whose: &Whose) -> Result<Vec<Erased>> {
     Ok(erased)
 }
 
-/// Counts the threads, and clears each where that is asked for.
+/// Counts the threads, and clears each if `clear` is set.
 async fn threads(side: &StoreSet, whose: &Whose, clear: bool) -> Result<u64> {
     let store = side.history()?;
     let (mut found, mut page) = (0, PageRequest::first(PAGE));
@@ -94,7 +96,7 @@ async fn threads(side: &StoreSet, whose: &Whose, clear: bool) -> Result<u64> {
     }
 }
 
-/// Counts the boards, and deletes each where that is asked for.
+/// Counts the boards, and deletes each if `delete` is set.
 async fn boards(side: &StoreSet, whose: &Whose, delete: bool) -> Result<u64> {
     let store = side.tasks()?;
     let (mut found, mut page) = (0, PageRequest::first(PAGE));

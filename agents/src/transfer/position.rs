@@ -4,7 +4,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::hex::hex;
 
-/// Where a line begins, and the checksum of all before it.
+/// The start of a line, and the checksum of everything before it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Position {
     pub(super) offset: u64,
@@ -12,12 +12,12 @@ pub(crate) struct Position {
     pub(super) chain: Chain,
 }
 
-/// The checksum of a file up to a line: SHA-256 over the one before and the line's JSON.
+/// The checksum of a file up to a line: the SHA-256 of the previous checksum and the line's JSON.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Chain([u8; 32]);
 
 impl Chain {
-    /// Before the first line, in every version.
+    /// Returns the checksum before the first line, which is the same in every version.
     pub(super) fn start() -> Self {
         Self(Sha256::digest(b"larder archive").into())
     }

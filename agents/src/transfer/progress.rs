@@ -1,4 +1,4 @@
-//! How far a copy has come.
+//! Progress of a copy.
 
 use std::fmt;
 
@@ -6,39 +6,39 @@ use larder_kernel::Contract;
 
 use super::record::Record;
 
-/// What is being done.
+/// A phase of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// What the target holds is held against the source.
+    /// The target is compared with the source.
     Check,
-    /// What the target lacks is written.
+    /// Missing records are written to the target.
     Write,
     /// Both sides are read again.
     Verify,
 }
 
-/// One record further.
+/// The progress of a copy by one record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
-    /// What is being done.
+    /// The current phase.
     pub phase: Phase,
-    /// Of which contract the record is.
+    /// The contract of the record.
     pub contract: Contract,
-    /// About how many bytes it holds.
+    /// The approximate size of the record, in bytes.
     pub bytes: u64,
 }
 
-/// Who is told of each record.
+/// An observer of each record.
 pub struct Watch<'a>(Option<&'a (dyn Fn(Progress) + Send + Sync)>);
 
 impl<'a> Watch<'a> {
-    /// Nobody.
+    /// Creates an observer that does nothing.
     #[must_use]
     pub fn nobody() -> Self {
         Self(None)
     }
 
-    /// This function.
+    /// Creates an observer from a function.
     #[must_use]
     pub fn new(told: &'a (dyn Fn(Progress) + Send + Sync)) -> Self {
         Self(Some(told))

@@ -1,4 +1,5 @@
-//! What is moved: one record for each unit of a contract, and the order and the form in which two places compare.
+//! The unit of a copy: one record for each item of a contract, with the order and the form in which two
+//! backends are compared.
 
 use std::sync::Arc;
 
@@ -13,13 +14,13 @@ use serde_json::{Number, Value};
 use super::encode::{base64_bytes, base64_floats};
 use super::position::Position;
 
-/// One unit of what a place holds. Its JSON is what an archive holds of it.
+/// A single item of a backend. An archive stores its JSON.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Record {
     /// A message of a thread.
     Message(MessageRecord),
-    /// A collection of documents; its documents follow.
+    /// A collection of documents. Its documents follow it.
     Collection(CollectionRecord),
     /// A document with its embedding.
     Document(DocumentRecord),
@@ -29,7 +30,7 @@ pub enum Record {
     Relationship(Relationship),
     /// A file, without its bytes.
     Blob(BlobRecord),
-    /// A board; its tasks follow.
+    /// A board. Its tasks follow it.
     Board(BoardRecord),
     /// A task of a board.
     Task(TaskRecord),
@@ -37,13 +38,13 @@ pub enum Record {
     Value(ValueRecord),
 }
 
-/// A message and its place among those of its thread.
+/// A message and its index in the thread.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MessageRecord {
     /// The thread.
     pub thread: Thread,
-    /// How many messages of the thread stand before it. The `Seq` is the store's own.
+    /// The number of earlier messages in the thread. The `Seq` is specific to the store, so it is not copied.
     pub index: u64,
     /// The message.
     pub message: Arc<ChatMessage>,
@@ -53,7 +54,7 @@ pub struct MessageRecord {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CollectionRecord {
-    /// Its name.
+    /// The name of the collection.
     pub collection: CollectionName,
     /// The dimension of its embeddings.
     pub dimensions: usize,
@@ -65,36 +66,37 @@ pub struct CollectionRecord {
 pub struct DocumentRecord {
     /// The collection.
     pub collection: CollectionName,
-    /// Its id in the collection.
+    /// The id of the document in the collection.
     pub id: DocumentId,
-    /// Its text.
+    /// The text.
     pub content: String,
-    /// Its embedding: in JSON the 32-bit floats, least byte first, in base64, so that every bit comes back.
+    /// The embedding. In JSON it is the 32-bit floats in little-endian order, in base64, so that every bit is
+    /// preserved.
     #[serde(with = "base64_floats")]
     pub embedding: Embedding,
-    /// Its metadata.
+    /// The metadata.
     #[serde(default, skip_serializing_if = "Metadata::is_empty")]
     pub metadata: Metadata,
 }
 
-/// What is known of a file.
+/// The properties of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BlobRecord {
-    /// Its key.
+    /// The key.
     pub key: BlobKey,
-    /// Its size in bytes.
+    /// The size in bytes.
     pub size: u64,
-    /// Its media type.
+    /// The media type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_type: Option<String>,
-    /// What the writer attached.
+    /// The user metadata.
     #[serde(default, skip_serializing_if = "UserMetadata::is_empty")]
     pub metadata: UserMetadata,
-    /// SHA-256 of its bytes, in hexadecimal; `None` as long as nobody has read them.
+    /// The SHA-256 of the bytes, in hexadecimal, or `None` before they are read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sha256: Option<String>,
-    /// Where an archive holds the bytes.
+    /// The position of the bytes in an archive.
     #[serde(skip)]
     pub(crate) body: Option<Position>,
 }
@@ -103,44 +105,44 @@ pub struct BlobRecord {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BoardRecord {
-    /// Its address.
+    /// The address of the board.
     pub board: BoardId,
-    /// Its name for people.
+    /// The display name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// The agent whose board it belongs under.
+    /// The parent agent of the board.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<AgentId>,
 }
 
-/// A task, as it can be rebuilt elsewhere.
+/// A task, in a form that can be recreated in another backend.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TaskRecord {
     /// The board.
     pub board: BoardId,
-    /// How many tasks of the board stand before it.
+    /// The number of earlier tasks on the board.
     pub index: u64,
-    /// Its id on the board.
+    /// The id of the task on the board.
     pub id: TaskId,
-    /// What is to be done, in a line.
+    /// The title.
     pub title: String,
-    /// What is to be done, at length.
+    /// The description.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// How it stands; planned where a worker holds it under a lease.
+    /// The status. A task that a worker holds under a lease is recorded as planned.
     pub status: TaskStatus,
-    /// How often it was retried.
+    /// The number of retries.
     pub retries: u32,
-    /// How often it may be.
+    /// The largest number of retries.
     pub retries_max: u32,
-    /// What came of it.
+    /// The result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<String>,
-    /// Anything else.
+    /// The metadata.
     #[serde(default, skip_serializing_if = "Metadata::is_empty")]
     pub metadata: Metadata,
-    /// Whether a worker holds it, so that nobody else can take a step with it.
+    /// `true` if a worker holds the task, so that no other caller can change it.
     #[serde(skip)]
     pub(crate) held: bool,
 }
@@ -153,20 +155,20 @@ pub struct ValueRecord {
     pub bucket: BucketName,
     /// The key.
     pub key: Key,
-    /// The bytes, in JSON in base64.
+    /// The value; base64 in JSON.
     #[serde(with = "base64_bytes")]
     pub value: bytes::Bytes,
-    /// From when on the key reads as absent.
+    /// The time at which the key expires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
 }
 
-/// The order of a scan: that of the contract's own listings.
+/// The order of a scan, which is that of the contract's own listings.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SortKey(u8, Box<str>, Box<str>, u64);
 
 impl Record {
-    /// The contract that it belongs to.
+    /// Returns the contract of the record.
     #[must_use]
     pub fn contract(&self) -> Contract {
         match self {
@@ -203,7 +205,8 @@ impl Record {
         }
     }
 
-    /// Whether the two belong to one thread, collection, board or kind, so that one call may write both.
+    /// Returns `true` if both records belong to one thread, collection, board or kind, so that one call may
+    /// write them.
     pub(crate) fn goes_with(&self, other: &Self) -> bool {
         let (one, two) = (self.sort_key(), other.sort_key());
         match self.contract() {
@@ -214,7 +217,7 @@ impl Record {
         }
     }
 
-    /// About how many bytes it holds, for batches and for progress.
+    /// Returns the approximate size in bytes, for batches and for progress.
     pub(crate) fn bytes(&self) -> u64 {
         let bytes = match self {
             Self::Message(message) => message.message.size_bytes(),
@@ -237,8 +240,8 @@ impl Record {
         larder_kernel::check::size(bytes)
     }
 
-    /// The text by which two places compare: JSON with sorted keys, each number in the one form of its value, and of an
-    /// expiry only that there is one.
+    /// Returns the text that is compared between backends: JSON with sorted keys, each number in a canonical
+    /// form, and only the presence of an expiry.
     pub(crate) fn canonical(&self) -> Result<String> {
         let unwritable = |_| {
             let kind = larder_kernel::ErrorKind::Unexpected;
@@ -254,15 +257,16 @@ impl Record {
         canonical_json(&value)
     }
 
-    /// Whether it is a key that has expired by `at`.
+    /// Returns `true` if the record is a key that has expired by `at`.
     pub(crate) fn expired_by(&self, at: Timestamp) -> bool {
         matches!(self, Self::Value(value) if value.expires_at.is_some_and(|expires_at| expires_at <= at))
     }
 }
 
 impl SortKey {
-    /// Whether nothing is left out between the last record and this one, where the contract counts: a thread begins with
-    /// its first message, a board stands before its first task, a collection before its first document.
+    /// Returns `true` if no record is missing between the last one and this one, for contracts that count. A
+    /// thread begins with its first message, a board comes before its first task, and a collection before its
+    /// first document.
     pub(crate) fn comes_after(&self, last: Option<&Self>, contract: Contract) -> bool {
         match contract {
             Contract::History | Contract::Tasks => {
@@ -293,7 +297,8 @@ impl TaskRecord {
         }
     }
 
-    /// Whether the task is `goal` in all that never changes, in a state from which steps lead there.
+    /// Returns `true` if the task matches `goal` in everything that never changes, and its status can still
+    /// lead to the goal.
     pub(crate) fn is_on_the_way_to(&self, goal: &Self) -> bool {
         let open = matches!(self.status, TaskStatus::Planned | TaskStatus::InProgress | TaskStatus::Blocked);
         let result = self.result.is_none() || self.result == goal.result;
@@ -303,8 +308,8 @@ impl TaskRecord {
     }
 }
 
-/// Writes each number as the integer that it equals, where it equals one of 64 bits: `1.0` as `1`, `-0.0` as `0`.
-/// Stores return numbers by value, not by spelling.
+/// Writes each number that equals a 64-bit integer as that integer: `1.0` as `1`, `-0.0` as `0`. Stores
+/// return numbers by value, not by spelling.
 fn normalize(value: &mut Value) {
     match value {
         Value::Number(number) if number.is_f64() => {

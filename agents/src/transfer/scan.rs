@@ -1,4 +1,4 @@
-//! Everything that a store holds, record by record in the contract's order, a page at a time.
+//! All data of a store, record by record in the contract's order, one page at a time.
 
 mod blobs;
 mod graph;
@@ -13,7 +13,7 @@ use larder_kernel::{Contract, Error, ErrorKind, Result, StoreSet};
 use super::archive::ArchiveScan;
 use super::record::{Record, SortKey};
 
-/// A scan through one contract of one side.
+/// A scan of one contract on one side.
 pub(crate) enum Scan {
     History(Box<history::HistoryScan>),
     Vectors(Box<vectors::VectorScan>),
@@ -49,7 +49,7 @@ impl Scan {
     }
 }
 
-/// A scan that refuses to go back: the comparison of two places rests on their order.
+/// A scan that fails if it goes backwards, because the comparison of two backends relies on their order.
 pub(crate) struct Ordered {
     scan: Scan,
     last: Option<SortKey>,

@@ -1,4 +1,4 @@
-//! What a copy reads from.
+//! The source of a copy.
 
 use bytes::Bytes;
 use futures_util::TryStreamExt;
@@ -10,17 +10,17 @@ use super::record::{BlobRecord, Record};
 use super::scan::{Ordered, Scan};
 use crate::hex::hex;
 
-/// Where records come from.
+/// A source of records.
 #[derive(Debug, Clone)]
 pub enum Source {
-    /// Stores.
+    /// The open stores of a backend.
     Stores(StoreSet),
     /// A file that was written from stores.
     Archive(Archive),
 }
 
 impl Source {
-    /// The contracts that it holds.
+    /// Returns the contracts of the source.
     #[must_use]
     pub fn contracts(&self) -> Vec<Contract> {
         match self {
@@ -29,7 +29,7 @@ impl Source {
         }
     }
 
-    /// The records of a contract, in its order.
+    /// Scans the records of a contract, in its order.
     pub(crate) async fn scan(&self, contract: Contract) -> Result<Ordered> {
         let scan = match self {
             Self::Stores(side) => Scan::open(side, contract).await?,
@@ -38,7 +38,7 @@ impl Source {
         Ok(Ordered::new(scan))
     }
 
-    /// The bytes of a blob.
+    /// Reads the bytes of a blob.
     pub(crate) async fn body(&self, blob: &BlobRecord) -> Result<BlobBytes> {
         match self {
             Self::Stores(side) => Ok(side.blobs()?.get(&blob.key, BlobGetOptions::default()).await?.bytes),
@@ -46,7 +46,7 @@ impl Source {
         }
     }
 
-    /// The record with what only the bytes of a blob tell.
+    /// Completes a record with the data that requires reading a blob's bytes.
     pub(crate) async fn sealed(&self, record: Record) -> Result<Record> {
         let Record::Blob(mut blob) = record else { return Ok(record) };
         if blob.sha256.is_none() {
@@ -75,7 +75,7 @@ impl From<Archive> for Source {
     }
 }
 
-/// The error where a contract is asked for that a side lacks.
+/// Returns the error for a requested contract that a side does not have.
 pub(crate) fn lacking(contract: Contract) -> Error {
     let message = "one of the two sides provides no store of this contract";
     Error::new(ErrorKind::Unsupported, "transfer.walk", message).with_context("contract", contract.as_str())

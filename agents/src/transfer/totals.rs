@@ -6,10 +6,10 @@ use super::digest::{Digest, Digester};
 use super::progress::{Phase, Watch};
 use super::source::Source;
 
-/// Scans all that the source holds under the contract.
+/// Scans all records of the source under the contract and returns their digest.
 ///
 /// # Errors
-/// The store's own, or the archive's.
+/// The errors of the store or of the archive.
 pub async fn digest(source: &Source, contract: Contract, watch: &Watch<'_>) -> Result<Digest> {
     let mut scan = source.scan(contract).await?;
     let mut digester = Digester::default();
@@ -21,10 +21,10 @@ pub async fn digest(source: &Source, contract: Contract, watch: &Watch<'_>) -> R
     Ok(digester.finish())
 }
 
-/// Counts the records that the source holds under the contract.
+/// Counts the records of the source under the contract.
 ///
 /// # Errors
-/// The store's own, or the archive's.
+/// The errors of the store or of the archive.
 pub async fn count(source: &Source, contract: Contract) -> Result<u64> {
     let mut scan = source.scan(contract).await?;
     let mut records = 0;

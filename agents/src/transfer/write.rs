@@ -1,4 +1,4 @@
-//! What a target lacks, in batches.
+//! Writes of missing records to a target, in batches.
 
 mod blobs;
 mod graph;
@@ -16,22 +16,23 @@ use super::diff::is_placeholder;
 use super::record::Record;
 use super::source::Source;
 
-/// Most records and bytes of one batch. Both stay under every limit of a call, and a single record may exceed the second.
+/// The largest number of records and of bytes in one batch. Both are below every limit of a call. A single
+/// record may exceed the second.
 const RECORDS: usize = 500;
 const BYTES: u64 = 8 * 1024 * 1024;
 
-/// What a record asks of the target.
+/// The change that a record requires in the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// The target has nothing there.
+    /// The target has no such item.
     New,
-    /// The target has a task from which steps lead to this one.
+    /// The target has the task in a state from which steps lead to this one.
     Advance,
-    /// The target has something else there, which goes.
+    /// The target has another item there, which is removed.
     Replace,
 }
 
-/// Records on their way into the target.
+/// Records to be written to the target.
 pub(crate) struct Writer<'a> {
     source: &'a Source,
     target: &'a StoreSet,
@@ -44,9 +45,9 @@ impl<'a> Writer<'a> {
         Self { source, target, waiting: Vec::new(), bytes: 0 }
     }
 
-    /// Takes a record. It is written with the next ones of its kind.
+    /// Adds a record. It is written together with the next ones of its kind.
     pub(crate) async fn put(&mut self, change: Change, record: Record) -> Result<()> {
-        // The bytes of a blob are read while it is written, and wait nowhere.
+        // The bytes of a blob are read while it is written, and are never buffered.
         let bytes = if matches!(record, Record::Blob(_)) { 0 } else { record.bytes() };
         let apart = self.waiting.last().is_some_and(|(_, last)| !last.goes_with(&record));
         if apart || self.waiting.len() >= RECORDS || (self.bytes + bytes > BYTES && !self.waiting.is_empty())
@@ -58,7 +59,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Writes what waits.
+    /// Writes the buffered records.
     pub(crate) async fn flush(&mut self) -> Result<()> {
         self.bytes = 0;
         let batch = mem::take(&mut self.waiting);
@@ -73,7 +74,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Removes from the target what a copy that was ended from outside had put there for a moment.
+    /// Removes the placeholder that an interrupted copy left in the target.
     pub(crate) async fn remove_if_placeholder(&self, record: &Record) -> Result<()> {
         match record {
             Record::Document(document) if is_placeholder(record) => {
@@ -85,7 +86,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Clears away the thread, board or collection that the record belongs to.
+/// Removes the thread, board or collection of the record.
 pub(crate) async fn clear(target: &StoreSet, record: &Record) -> Result<()> {
     match record {
         Record::Message(message) => target.history()?.clear(&message.thread).await.map(drop),

@@ -1,4 +1,4 @@
-//! What later states are told of earlier ones (PK-9).
+//! Summaries of earlier states for later ones.
 
 use std::fmt;
 use std::fmt::Write as _;
@@ -11,19 +11,19 @@ use larder_kernel::{
 use super::record::Carried;
 
 const OPERATION: &str = "workflow.carry_forward";
-/// Longest text that one state may hand on, in bytes.
+/// The longest text that one state may carry forward, in bytes.
 const TEXT_BYTES_MAX: usize = 32 * 1024;
-/// Most states that a state is told of.
+/// The largest number of states whose texts a state receives.
 const STATES_MAX: usize = 32;
-/// What the model is asked.
+/// The instructions for the model.
 const INSTRUCTIONS: &str = "Summarize the conversation below for the agent that takes over. Keep names, numbers, \
      decisions, what was promised and what is still open. Answer with the summary alone.";
 
-/// A function that summarizes the conversation of a state: its name, what an earlier summary said, and the messages
-/// since.
+/// A function that summarizes the conversation of a state. Its arguments are the state's name, the text of an
+/// earlier summary, and the messages since.
 pub type SummaryFunction = dyn Fn(&str, Option<&str>, &[ChatMessage]) -> Result<String> + Send + Sync;
 
-/// What makes the summaries. Cloning shares it.
+/// The source of the summaries. Clones share it.
 #[derive(Clone)]
 pub enum Summarizer {
     /// A language model.
@@ -33,7 +33,8 @@ pub enum Summarizer {
 }
 
 impl Summarizer {
-    /// A function of the state's name, what an earlier summary of it said, and the messages since.
+    /// Creates a summarizer from a function. Its arguments are the state's name, the text of an earlier
+    /// summary, and the messages since.
     pub fn function<F>(function: F) -> Self
     where
         F: Fn(&str, Option<&str>, &[ChatMessage]) -> Result<String> + Send + Sync + 'static,
@@ -71,27 +72,29 @@ impl fmt::Debug for Summarizer {
     }
 }
 
-/// What happens where no summary can be had: the summarizer fails, or answers with nothing or too much.
+/// The reaction to a missing summary: the summarizer fails, or returns no text or too much text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum CarryFailure {
-    /// The end of the conversation is handed on as it was said, with a line that says how much came before.
+    /// Carries the end of the conversation forward verbatim, with a line that gives the number of earlier
+    /// messages.
     #[default]
     Keep,
     /// The transition fails with the summarizer's error, and nothing changes.
     Fail,
 }
 
-/// Hands summaries of earlier states on to the next ones (PK-9).
+/// Carries summaries of earlier states forward to the next ones.
 ///
-/// When a state is left for one with a conversation of its own, what was said in it is summarized, and every later state
-/// finds the summaries, oldest first, before its own conversation. A persistent state that is visited again is
-/// summarized on from its earlier summary.
+/// When the workflow leaves a state for one with its own conversation, the left conversation is summarized.
+/// Every later state receives the summaries, oldest first, before its own conversation. On a further visit to
+/// a persistent state, the new summary extends its earlier one.
 ///
 /// ```
 /// use larder_agents::workflow::{CarryFailure, CarryForward, Summarizer, WorkflowOptions};
 ///
 /// // `Summarizer::Model` asks a language model instead.
-/// let count = Summarizer::function(|state, _, messages| Ok(format!("{} messages in {state}", messages.len())));
+/// let count =
+///     Summarizer::function(|state, _, messages| Ok(format!("{} messages in {state}", messages.len())));
 /// let carry_forward = CarryForward::new(count).with_on_failure(CarryFailure::Fail).with_states_max(4);
 /// let options = WorkflowOptions::default().with_carry_forward(carry_forward);
 /// # let _ = options;
@@ -105,28 +108,29 @@ pub struct CarryForward {
 }
 
 impl CarryForward {
-    /// Hands on what this makes: at most 8 KiB from each of the 8 states left last, and the end of the conversation
-    /// where no summary can be made.
+    /// Carries forward the summaries of `summarizer`: at most 8 KiB from each of the last 8 states. If no
+    /// summary can be made, carries the end of the conversation forward.
     #[must_use]
     pub fn new(summarizer: Summarizer) -> Self {
         Self { summarizer, on_failure: CarryFailure::Keep, text_bytes_max: 8 * 1024, states_max: 8 }
     }
 
-    /// Says what happens where no summary can be had.
+    /// Sets the reaction to a missing summary.
     #[must_use]
     pub fn with_on_failure(mut self, on_failure: CarryFailure) -> Self {
         self.on_failure = on_failure;
         self
     }
 
-    /// Sets the longest text that one state may hand on: 256 bytes to 32 KiB.
+    /// Sets the longest text that one state may carry forward: 256 bytes to 32 KiB.
     #[must_use]
     pub fn with_text_bytes_max(mut self, text_bytes_max: usize) -> Self {
         self.text_bytes_max = text_bytes_max;
         self
     }
 
-    /// Sets from how many states summaries are kept: 1 to 32. The window says where older ones were left out.
+    /// Sets the number of states whose summaries are kept: 1 to 32. The window notes that older ones were
+    /// left out.
     #[must_use]
     pub fn with_states_max(mut self, states_max: usize) -> Self {
         self.states_max = states_max;
@@ -143,7 +147,7 @@ impl CarryForward {
         check::batch(OPERATION, "states_max", self.states_max, STATES_MAX)
     }
 
-    /// The text to hand on, and whether it is the conversation itself.
+    /// Returns the text to carry forward, and `true` if it is the conversation itself.
     pub(crate) async fn text(
         &self,
         state: &str,
@@ -170,7 +174,7 @@ impl CarryForward {
         Ok(text)
     }
 
-    /// The newest of what was said, as much as fits, after a line that says what does not.
+    /// Returns the newest messages that fit, after a line that describes the omitted part.
     fn verbatim(&self, earlier: Option<&str>, messages: &[ChatMessage]) -> String {
         let mut lines = Vec::with_capacity(messages.len() + 1);
         if let Some(earlier) = earlier {
@@ -181,7 +185,7 @@ impl CarryForward {
             render(&mut line, message);
             line
         }));
-        // 96 bytes are for the line that says what is missing.
+        // 96 bytes are reserved for the line that describes the omitted part.
         let room = self.text_bytes_max.saturating_sub(96);
         let mut used = 0;
         let fitting = lines.iter().rev().take_while(|line| {
@@ -191,7 +195,7 @@ impl CarryForward {
         let first = lines.len() - fitting.count();
         let mut text = String::new();
         match lines.get(first) {
-            // Not even the last message fits: its end does.
+            // Not even the last message fits, so its end is used.
             None if !lines.is_empty() => {
                 let last = lines.last().map(String::as_str).unwrap_or_default();
                 let cut = last.ceil_char_boundary(last.len() - room.min(last.len()));
@@ -213,7 +217,7 @@ impl CarryForward {
     }
 }
 
-/// What a state is told of the earlier ones.
+/// Returns the message with the texts of the earlier states.
 pub(crate) fn told(carried: &[Carried], left_out: u64) -> Option<ChatMessage> {
     if carried.is_empty() {
         return None;

@@ -1,4 +1,4 @@
-//! A second run that begins where another stands (PK-1).
+//! Copies of a run.
 
 use larder_kernel::{ErrorKind, KeyValueStoreExt, Result, Seq};
 
@@ -7,18 +7,19 @@ use super::run::{Workflow, exists, unique};
 use super::spec::Persistence;
 
 impl Workflow {
-    /// Begins a run under another id that stands where this one stands, with its history, its summaries and its
-    /// conversations. From then on the two are independent (PK-1).
+    /// Starts a run under another id in the current state of this one, with its history, its summaries and
+    /// its conversations. Later changes to one do not affect the other.
     ///
     /// # Errors
-    /// `AlreadyExists` where the id has a run; `InvalidInput` naming `workflow`; `Conflict` while a turn is open;
-    /// `NotFound` where this run is gone; the stores' own.
+    /// `AlreadyExists` if the id has a run. `InvalidInput` with `workflow`. `Conflict` while a turn is open.
+    /// `NotFound` if this run no longer exists. The errors of the stores.
     ///
     /// # Cancellation
-    /// Begun or not begun; a run that was begun gets the conversations as they stood, from whoever touches it next.
+    /// The run is started or not. If it is started, the next worker that uses it completes the copies of the
+    /// conversations.
     ///
     /// # Complexity
-    /// O(states, and messages copied).
+    /// O(states + copied messages).
     pub async fn fork(&mut self, id: &str) -> Result<Self> {
         let address = Address::new("workflow.fork", id)?;
         self.refresh().await?;
@@ -28,7 +29,8 @@ impl Workflow {
         let threads = self.copies(&address).await?;
         for carried in record.carried.iter_mut().filter(|carried| carried.up_to.is_some()) {
             let state = self.address.persistent(&carried.visit.state)?;
-            // A copy counts its messages from 1. Where that moves them, the next summary reads all of them again.
+            // A copy numbers its messages from 1. If that moves them, the next summary reads all of them
+            // again.
             if threads.iter().any(|copied| copied.from == state && copied.moved) {
                 carried.up_to = Some(Seq::ZERO);
             }
@@ -49,12 +51,13 @@ impl Workflow {
             local: self.local.clone(),
             turn: None,
         };
-        // The run is there, and the chore with it: whoever comes next copies what cannot be copied now.
+        // The run and its remaining work are stored, so the next worker can copy the conversations that
+        // cannot be copied now.
         let _ = fork.settle().await;
         Ok(fork)
     }
 
-    /// The conversations that hold something now, up to their last message, and where they go.
+    /// Returns the conversations that are not empty, up to their last message, and their targets.
     async fn copies(&self, to: &Address) -> Result<Vec<Copied>> {
         let anchor = &self.record.anchor;
         let persistent =
@@ -77,11 +80,11 @@ impl Workflow {
         Ok(copies)
     }
 
-    /// Copies what is not copied yet.
+    /// Copies the conversations that are not copied yet.
     pub(crate) async fn copy(&self, threads: &[Copied]) -> Result<()> {
         for Copied { from, to, up_to, .. } in threads {
             match self.history.fork(from, to, Some(*up_to)).await {
-                // An earlier attempt did it, or the source has gone with its time to live.
+                // An earlier attempt copied it, or the source has expired.
                 Err(error) if matches!(error.kind(), ErrorKind::AlreadyExists | ErrorKind::NotFound) => {}
                 other => {
                     other?;

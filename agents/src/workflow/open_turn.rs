@@ -1,13 +1,13 @@
-//! A turn that was begun and not ended.
+//! The state of an open turn.
 
 use super::record::Visit;
 
 #[derive(Debug, Clone)]
 pub(crate) struct OpenTurn {
     pub(crate) id: String,
-    /// Whose conversation the turn belongs to.
+    /// The visit whose conversation the turn belongs to.
     pub(crate) source: Visit,
-    /// How many transitions it has made, the pending one included.
+    /// The number of transitions in this turn, including the pending one.
     pub(crate) fired: u32,
     pub(crate) pending: Option<Pending>,
 }

@@ -8,21 +8,22 @@ use larder_kernel::{Error, Result, check};
 use super::carry::CarryForward;
 use super::spec::{StateSpec, WorkflowSpec};
 
-/// Where the conversation of a transient state is kept while the state lasts.
+/// The location of a transient state's conversation during the visit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum TransientConversations {
-    /// In the handle, and never in a store: another handle, or the process after a restart, finds the state with an
-    /// empty conversation. Requests of one run belong to one worker.
+    /// The handle keeps the conversation, and no store does. Another handle, or the process after a restart,
+    /// finds an empty conversation. Route all requests of one run to one worker.
     #[default]
     Memory,
-    /// In the history, in a thread of the visit's own that is cleared when the state is left: any worker may go on.
+    /// The history keeps the conversation, in a thread for the visit that is cleared when the state is left.
+    /// Any worker can continue.
     UntilLeft,
 }
 
 /// The settings of a workflow.
 ///
-/// By default a window has the newest 100 messages of the state's conversation, nothing is carried forward, transient
-/// conversations are kept in memory, and the name of a prompt task stands for its text.
+/// By default a window has the newest 100 messages of the state's conversation, nothing is carried forward,
+/// and transient conversations are kept in memory. The name of a prompt task is used as its text.
 #[derive(Debug, Clone)]
 pub struct WorkflowOptions {
     prompts: BTreeMap<String, String>,
@@ -43,28 +44,28 @@ impl Default for WorkflowOptions {
 }
 
 impl WorkflowOptions {
-    /// Gives the text of a prompt task. As soon as one has a text, all that the workflow uses must have one.
+    /// Sets the text of a prompt task. Once one task has a text, all tasks of the workflow must have one.
     #[must_use]
     pub fn with_prompt(mut self, task: impl Into<String>, text: impl Into<String>) -> Self {
         self.prompts.insert(task.into(), text.into());
         self
     }
 
-    /// Hands summaries of earlier states on (PK-9).
+    /// Carries summaries of earlier states forward.
     #[must_use]
     pub fn with_carry_forward(mut self, carry_forward: CarryForward) -> Self {
         self.carry_forward = Some(carry_forward);
         self
     }
 
-    /// Says where transient conversations are kept.
+    /// Sets the location of transient conversations.
     #[must_use]
     pub fn with_transient(mut self, transient: TransientConversations) -> Self {
         self.transient = transient;
         self
     }
 
-    /// Sets how many messages of the state's conversation a window has at most: 1 to 10,000.
+    /// Sets the largest number of the state's messages in a window: 1 to 10,000.
     #[must_use]
     pub fn with_window_messages(mut self, window_messages: usize) -> Self {
         self.window_messages = window_messages;
@@ -87,7 +88,7 @@ impl WorkflowOptions {
         }
     }
 
-    /// The text of a state's prompt task.
+    /// Returns the text of a state's prompt task.
     pub(crate) fn task<'a>(&'a self, state: &'a StateSpec) -> &'a str {
         self.prompts.get(&state.prompt_task).unwrap_or(&state.prompt_task)
     }

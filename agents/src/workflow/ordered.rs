@@ -1,4 +1,4 @@
-//! A JSON object whose keys keep the order in which they were written, and stand once each.
+//! A JSON object with unique keys in the order in which they were written.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -8,34 +8,34 @@ use serde::de::{Error as _, MapAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Names and values in the order in which a document has them. A name that stands twice is an error.
+/// Names and values in document order. A duplicate name is an error.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Ordered<T>(Vec<(String, T)>);
 
 impl<T> Ordered<T> {
-    /// The value of a name.
+    /// Returns the value of a name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&T> {
         self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value)
     }
 
-    /// The names and values, in order.
+    /// Returns the names and values, in order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &T)> {
         self.0.iter().map(|(key, value)| (key.as_str(), value))
     }
 
-    /// The names, in order.
+    /// Returns the names, in order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|(key, _)| key.as_str())
     }
 
-    /// How many there are.
+    /// Returns the number of names.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Returns `true` if the object is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -1,4 +1,4 @@
-//! What the store holds of a run.
+//! The stored form of a run.
 
 use bytes::Bytes;
 use larder_kernel::limits::VALUE_BYTES_MAX;
@@ -9,19 +9,19 @@ use serde::{Deserialize, Serialize};
 
 use super::spec::WorkflowSpec;
 
-/// Longest id of a run, in bytes.
+/// The longest id of a run, in bytes.
 const WORKFLOW_BYTES_MAX: usize = 256;
 
-/// A stay in a state. Visits count up from 0 over the whole run.
+/// A visit to a state. Visits count up from 0 over the whole run.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Visit {
     /// The state.
     pub state: String,
-    /// The number of the visit: how many transitions came before it.
+    /// The number of the visit, which is the number of transitions before it.
     pub number: u64,
 }
 
-/// A transition that was committed (PK-7).
+/// A committed transition.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TransitionRecord {
     /// The state that was left.
@@ -30,58 +30,59 @@ pub struct TransitionRecord {
     pub event: String,
     /// The state that was entered.
     pub to: String,
-    /// When it was committed, by the writer's clock. It informs; the order is that of the history.
+    /// The time of the commit, by the writer's clock. It is informational; the order is that of the history.
     pub at: Timestamp,
-    /// What makes a repetition harmless.
+    /// The idempotency key of the transition.
     pub event_id: String,
 }
 
-/// What later states are told of an earlier one.
+/// The text that later states receive about an earlier one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Carried {
     pub(crate) visit: Visit,
     pub(crate) text: String,
-    /// Whether `text` is the end of the conversation, because no summary could be made.
+    /// `true` if `text` is the end of the conversation, because no summary could be made.
     pub(crate) verbatim: bool,
-    /// The last stored message that it covers, for a state whose conversation goes on.
+    /// The last stored message that the text covers, for a persistent state.
     pub(crate) up_to: Option<Seq>,
 }
 
-/// Work that a commit leaves to be done on the history, by whoever comes next.
+/// Work on the history that a commit leaves for the next worker.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Chore {
-    /// Append a turn's messages, once.
+    /// Appends a turn's messages, once.
     Append { thread: Thread, turn: String, messages: Vec<ChatMessage> },
-    /// Copy the conversations of the run that this one was forked from.
+    /// Copies the conversations of the run that this one was forked from.
     Copy { threads: Vec<Copied> },
-    /// Clear a transient conversation that is over.
+    /// Clears a transient conversation whose state was left.
     Clear { thread: Thread },
 }
 
-/// A conversation to copy, up to its last message when the run was forked.
+/// A conversation to copy, up to its last message at the time of the fork.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Copied {
     pub(crate) from: Thread,
     pub(crate) to: Thread,
     pub(crate) up_to: Seq,
-    /// Whether the copy's messages have other numbers.
+    /// `true` if the copy's messages have other positions.
     pub(crate) moved: bool,
 }
 
 /// A run, as one value of the bucket.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Record {
-    /// Where the machine stands.
+    /// The current visit.
     pub(crate) current: Visit,
-    /// Whose prompt and conversation hold: the visit in which the chain of agent-controlled states began.
+    /// The visit whose prompt and conversation are used: the one in which the chain of agent-controlled
+    /// states began.
     pub(crate) anchor: Visit,
     pub(crate) history: Vec<TransitionRecord>,
     pub(crate) carried: Vec<Carried>,
-    /// How many carried texts made room for later ones.
+    /// The number of carried texts that were dropped for later ones.
     pub(crate) carried_left_out: u64,
     pub(crate) chore: Option<Chore>,
-    /// Names the write, so that a writer who never got the answer knows its own.
+    /// The unique name of the write. A writer that never received the reply recognizes its own write by it.
     pub(crate) token: String,
 }
 
@@ -99,7 +100,7 @@ impl Record {
         }
     }
 
-    /// Moves the machine; the anchor stays.
+    /// Moves the run to another state. The anchor stays.
     pub(crate) fn step(&mut self, event: &str, to: &str, event_id: &str) {
         self.history.push(TransitionRecord {
             from: self.current.state.clone(),
@@ -111,8 +112,8 @@ impl Record {
         self.current = Visit { state: to.to_owned(), number: self.current.number + 1 };
     }
 
-    /// Notes that a summary, made before its last messages had their places, covers them too: unless others came in
-    /// between, which it does not cover.
+    /// Extends a summary to the messages that it was made from but that had no positions yet. Does nothing if
+    /// other messages were appended in between, because the summary does not cover those.
     pub(crate) fn covered(&mut self, session: &SessionId, placed: Appended) {
         let newest =
             self.carried.last_mut().filter(|carried| session.as_str() == stored_as(&carried.visit.state));
@@ -131,7 +132,8 @@ impl Record {
         let json = serde_json::to_vec(self).map_err(|_| {
             Error::new(ErrorKind::Unexpected, "workflow.write", "the run cannot be written as JSON")
         })?;
-        // Control characters take six bytes in JSON, so a turn within its limit may still not fit.
+        // Control characters take 6 bytes in JSON, so a turn within its limit may still exceed the value
+        // size.
         let field = if matches!(self.chore, Some(Chore::Append { .. })) { "messages" } else { "workflow" };
         larder_kernel::check::at_most("workflow.write", field, json.len(), VALUE_BYTES_MAX)?;
         Ok(json.into())
@@ -143,12 +145,12 @@ impl Record {
     }
 }
 
-/// The session of a persistent state's conversation.
+/// Returns the session of a persistent state's conversation.
 fn stored_as(state: &str) -> String {
     format!("p/{state}")
 }
 
-/// Where a run's things are.
+/// The location of a run's data.
 #[derive(Debug, Clone)]
 pub(crate) struct Address {
     pub(crate) key: Key,

@@ -1,4 +1,4 @@
-//! One run of a workflow: opening it, reading it, and moving it under compare-and-set.
+//! A single run of a workflow: opening it, reading it, and moving it by compare-and-set.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -17,10 +17,11 @@ use super::spec::{Persistence, StateSpec, WorkflowSpec};
 /// The bucket that holds the runs.
 const BUCKET: &str = "larder.workflows";
 
-/// A run of a workflow, as one worker holds it (PK-7, PK-8).
+/// A handle to a run of a workflow.
 ///
-/// Any number of workers may hold the same run. What a handle tells without asking the store is what it last read or
-/// wrote: [`refresh`](Self::refresh) reads anew. See the [module](super) for an example.
+/// Any number of workers may hold the same run. Methods that do not access the store return the state that
+/// the handle last read or wrote; [`refresh`](Self::refresh) reads it again. See the [module](super) for an
+/// example.
 pub struct Workflow {
     pub(crate) history: Arc<dyn HistoryProvider>,
     pub(crate) state: Arc<dyn KeyValueStore>,
@@ -31,19 +32,20 @@ pub struct Workflow {
     pub(crate) options: WorkflowOptions,
     pub(crate) record: Record,
     pub(crate) revision: Revision,
-    /// The conversation of a transient state that is kept here alone.
+    /// The conversation of a transient state that is kept only in this handle.
     pub(crate) local: Option<(Visit, Vec<ChatMessage>)>,
     pub(crate) turn: Option<OpenTurn>,
 }
 
 impl Workflow {
-    /// Begins a run under an id: 1 to 256 bytes of UTF-8 without NUL.
+    /// Starts a run under an id: 1 to 256 bytes of UTF-8 without NUL.
     ///
     /// # Errors
-    /// `AlreadyExists` where the id has a run; `InvalidInput` naming `workflow` or the setting; the store's own.
+    /// `AlreadyExists` if the id has a run. `InvalidInput` with `workflow` or the setting. The errors of the
+    /// store.
     ///
     /// # Cancellation
-    /// Begun or not begun.
+    /// The run is started or not.
     pub async fn start(
         history: Arc<dyn HistoryProvider>,
         state: Arc<dyn KeyValueStore>,
@@ -58,14 +60,14 @@ impl Workflow {
         Ok(workflow)
     }
 
-    /// Goes on with a run, in whatever process (PK-8).
+    /// Resumes a run, in any process.
     ///
     /// # Errors
-    /// `NotFound` where the id has no run; `InvalidInput` naming `workflow`, the setting, or `states` where the run stands
-    /// in a state that the specification lacks; `Corrupt`; the store's own.
+    /// `NotFound` if the id has no run. `InvalidInput` with `workflow`, with the setting, or with `states` if
+    /// the run is in a state that the specification does not have. `Corrupt`. The errors of the store.
     ///
     /// # Cancellation
-    /// Nothing to undo.
+    /// The call changes nothing.
     pub async fn resume(
         history: Arc<dyn HistoryProvider>,
         state: Arc<dyn KeyValueStore>,
@@ -78,13 +80,14 @@ impl Workflow {
         Ok(workflow)
     }
 
-    /// Goes on with the run of an id, or begins it. Of workers that begin it at once, one does and the others go on.
+    /// Resumes the run of an id, or starts it. If several workers start it concurrently, one of them does and
+    /// the others resume it.
     ///
     /// # Errors
     /// As [`start`](Self::start) and [`resume`](Self::resume).
     ///
     /// # Cancellation
-    /// Begun or not begun.
+    /// The run is started or not.
     pub async fn open(
         history: Arc<dyn HistoryProvider>,
         state: Arc<dyn KeyValueStore>,
@@ -119,54 +122,55 @@ impl Workflow {
         Ok(Self { history, state, bucket, id, address, spec, options, record, revision, local, turn })
     }
 
-    /// The run's id.
+    /// Returns the run's id.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// The workflow as it is written.
+    /// Returns the workflow's specification.
     #[must_use]
     pub fn spec(&self) -> &WorkflowSpec {
         &self.spec
     }
 
-    /// The state in which the machine stands.
+    /// Returns the current state.
     #[must_use]
     pub fn current_state(&self) -> &str {
         &self.record.current.state
     }
 
-    /// The stay in the current state.
+    /// Returns the current visit.
     #[must_use]
     pub fn current_visit(&self) -> &Visit {
         &self.record.current
     }
 
-    /// The stay whose prompt and conversation hold: the current one, or the one in which a chain of agent-controlled
-    /// states began that has not landed yet.
+    /// Returns the visit whose prompt and conversation are used. This is the current one, or the one in which
+    /// an unfinished chain of agent-controlled states began.
     #[must_use]
     pub fn anchor(&self) -> &Visit {
         &self.record.anchor
     }
 
-    /// The transitions that were committed, oldest first (PK-7).
+    /// Returns the committed transitions, oldest first.
     #[must_use]
     pub fn transitions(&self) -> &[TransitionRecord] {
         &self.record.history
     }
 
-    /// Whether the workflow has ended: no event leads on. Turns may still be taken.
+    /// Returns `true` if the workflow has ended, so that no event leads on. Turns are still possible.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.spec.state(self.current_state()).is_some_and(StateSpec::is_terminal)
     }
 
-    /// The thread of a state's conversation: of a persistent state, or of the transient state of the current visit
-    /// where [`TransientConversations::UntilLeft`] is set. `None` for a state whose conversation is in no store.
+    /// Returns the thread of a state's conversation, for a persistent state. Also returns it for the
+    /// transient state of the current visit if [`TransientConversations::UntilLeft`] is set. Returns `None`
+    /// for a state whose conversation is in no store.
     ///
     /// # Errors
-    /// `InvalidInput` naming `state` where there is no such state.
+    /// `InvalidInput` with `state` if the state does not exist.
     pub fn thread(&self, state: &str) -> Result<Option<Thread>> {
         if self.spec.state(state).is_none() {
             return Err(Error::invalid("workflow.thread", "state", "the workflow has no such state"));
@@ -180,31 +184,33 @@ impl Workflow {
         }
     }
 
-    /// Reads the run anew.
+    /// Reads the run again.
     ///
     /// # Errors
-    /// `Conflict` while a turn is open; `NotFound` where the run is gone; `Corrupt`; the store's own.
+    /// `Conflict` while a turn is open. `NotFound` if the run no longer exists. `Corrupt`. The errors of the
+    /// store.
     ///
     /// # Cancellation
-    /// The handle is as it was.
+    /// The handle is unchanged.
     pub async fn refresh(&mut self) -> Result<()> {
         self.no_turn("workflow.refresh")?;
         self.read().await
     }
 
-    /// Moves the workflow from outside a turn, at once, and returns the transition. Repeating an event id with its event
-    /// returns the first answer and moves nothing, from whichever handle.
+    /// Moves the workflow outside a turn, immediately, and returns the transition. Repeating an event id with
+    /// its event returns the first result and moves nothing, from any handle.
     ///
-    /// Into an agent-controlled state the prompt stays that of the state in which the workflow stood, as in a turn.
+    /// A transition into an agent-controlled state keeps the prompt of the previous state, as in a turn.
     ///
     /// # Errors
-    /// `InvalidInput` naming `event` where the current state has no such event, or `event_id` where it is empty, over 512
-    /// bytes or holds NUL; `Conflict` where the event id was used for another event, where another worker moved the
-    /// workflow first, or while a turn is open; `ResourceExhausted` at the most transitions; the summarizer's own where it
-    /// is set to fail; the stores' own. Nothing changes.
+    /// `InvalidInput` with `event` if the current state has no such event. `InvalidInput` with `event_id` if
+    /// it is empty, over 512 bytes or contains NUL. `Conflict` if the event id was used for another event, if
+    /// another worker moved the workflow first, or while a turn is open. `ResourceExhausted` at the largest
+    /// number of transitions. The errors of the summarizer if it is set to fail, and of the stores. After an
+    /// error nothing has changed.
     ///
     /// # Cancellation
-    /// Moved or not moved; the event id makes the retry safe.
+    /// The workflow has moved or not. The event id makes a retry safe.
     pub async fn fire(&mut self, event: &str, event_id: &str) -> Result<TransitionRecord> {
         const OPERATION: &str = "workflow.fire";
         self.no_turn(OPERATION)?;
@@ -231,7 +237,8 @@ impl Workflow {
             }
             Err(error) => Err(error),
             Ok(()) => {
-                // Committed, and the chore with it: whoever comes next does what cannot be done now.
+                // The transition and its remaining work are committed, so the next worker can do the work
+                // that cannot be done now.
                 let _ = self.settle().await;
                 let last = self.record.history.last().cloned();
                 last.ok_or_else(|| {
@@ -241,7 +248,7 @@ impl Workflow {
         }
     }
 
-    /// The transition of an event id, if there is one.
+    /// Returns the transition of an event id, if any.
     fn done(&self, event: &str, event_id: &str) -> Result<Option<TransitionRecord>> {
         match self.record.find(event_id) {
             Some(done) if done.event == event => Ok(Some(done.clone())),
@@ -263,7 +270,7 @@ impl Workflow {
         }
     }
 
-    /// Refuses a transition beyond the most that the run may have.
+    /// Rejects a transition beyond the limit of the run.
     pub(crate) fn check_room(&self, operation: &'static str) -> Result<()> {
         let size = larder_kernel::check::size;
         let (taken, most) = (size(self.record.history.len()), self.spec.max_transitions().into());
@@ -285,7 +292,7 @@ impl Workflow {
         })
     }
 
-    /// The thread of a visit's conversation, if it is stored.
+    /// Returns the thread of a visit's conversation, if it is stored.
     pub(crate) fn home(&self, visit: &Visit) -> Result<Option<Thread>> {
         match (self.state_of(visit)?.persistence(), self.options.transient()) {
             (Persistence::Persistent, _) => self.address.persistent(&visit.state).map(Some),
@@ -296,7 +303,7 @@ impl Workflow {
         }
     }
 
-    /// What the store holds now.
+    /// Reads the stored record.
     pub(crate) async fn load(&self) -> Result<(Record, Revision)> {
         let entry = self.state.get(&self.bucket, &self.address.key).await?;
         let entry = entry
@@ -320,7 +327,7 @@ impl Workflow {
         (self.record, self.revision) = (record, revision);
     }
 
-    /// Writes over what this handle last read, or finds that an earlier attempt did.
+    /// Replaces the record that this handle last read, or detects that an earlier attempt already did.
     pub(crate) async fn commit(&mut self, next: Record) -> Result<()> {
         let bytes = next.to_bytes()?;
         match self.state.put_at(&self.bucket, &self.address.key, bytes, self.revision).await {
@@ -343,7 +350,8 @@ impl Workflow {
         }
     }
 
-    /// Does what a commit left to do. Repeating it has no second effect, so any number of workers may.
+    /// Does the remaining work of a commit. Repeating it has no second effect, so any number of workers may
+    /// call it.
     pub(crate) async fn settle(&mut self) -> Result<()> {
         while let Some(chore) = self.record.chore.clone() {
             let mut next = self.record.clone();
@@ -378,7 +386,7 @@ impl fmt::Debug for Workflow {
     }
 }
 
-/// The error of a run that could not begin: its key was created by another.
+/// Returns the error of a run that could not start because another caller created its key.
 pub(crate) fn exists(operation: &'static str, error: Error) -> Error {
     match error.kind() {
         ErrorKind::Conflict => Error::new(ErrorKind::AlreadyExists, operation, "the id has a run"),
@@ -386,7 +394,7 @@ pub(crate) fn exists(operation: &'static str, error: Error) -> Error {
     }
 }
 
-/// A name that no other write has: 128 bits from the hasher's random keys.
+/// Returns a unique name of a write: 128 bits from the hasher's random keys.
 pub(crate) fn unique() -> String {
     let part = || RandomState::new().build_hasher().finish();
     format!("{:016x}{:016x}", part(), part())

@@ -1,4 +1,4 @@
-//! The document that describes a workflow (PK-11).
+//! The document that defines a workflow.
 
 use std::collections::HashSet;
 
@@ -8,117 +8,123 @@ use serde::{Deserialize, Serialize};
 use super::ordered::Ordered;
 
 const OPERATION: &str = "workflow.spec";
-/// Longest name of a state or an event, in bytes.
+/// The longest name of a state or an event, in bytes.
 const NAME_BYTES_MAX: usize = 128;
-/// Longest prompt task or description, in bytes.
+/// The longest prompt task or description, in bytes.
 const TEXT_BYTES_MAX: usize = 64 * 1024;
-/// Most states of a workflow.
+/// The largest number of states in a workflow.
 const STATES_MAX: usize = 256;
-/// Most events of a state.
+/// The largest number of events of a state.
 const EVENTS_MAX: usize = 64;
-/// Most transitions of one run, so that its history fits one value of the store.
+/// The largest number of transitions in one run, so that its history fits into one value of the store.
 const TRANSITIONS_MAX: u32 = 1_000;
-/// Transitions in one turn when nothing else is said.
+/// The default limit on transitions in one turn.
 const TURN_TRANSITIONS_DEFAULT: u32 = 16;
 
-/// Who speaks next after a transition into a state (PK-10).
+/// The party that continues after a transition into a state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Control {
-    /// The user: the transition is committed at the end of the turn.
+    /// The user continues: the transition is committed at the end of the turn.
     #[default]
     User,
-    /// The agent: the transition is committed at once, and the turn goes on.
+    /// The agent continues: the transition is committed immediately, and the turn goes on.
     Agent,
 }
 
-/// What becomes of a state's conversation (PK-7).
+/// The lifetime of a state's conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Persistence {
-    /// It lasts as long as the visit: each entry begins a new one.
+    /// The conversation lasts as long as the visit. Each entry begins a new one.
     Transient,
-    /// It is stored, and each entry continues it.
+    /// The conversation is stored, and each entry continues it.
     #[default]
     Persistent,
 }
 
-/// One state of a workflow.
+/// A single state of a workflow.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StateSpec {
-    /// The prompt that is used in the state, by name.
+    /// The name of the state's prompt.
     pub prompt_task: String,
-    /// What the state is for, for the model.
+    /// The purpose of the state, for the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// What becomes of the conversation; `persistent` where nothing is written.
+    /// The lifetime of the conversation; `persistent` by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub persistence: Option<Persistence>,
-    /// Who speaks next after a transition into the state; `user` where nothing is written.
+    /// The party that continues after a transition into the state; `user` by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control: Option<Control>,
-    /// The events that leave the state, and where they lead.
+    /// The events that leave the state, with their target states.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_event: Option<Ordered<String>>,
-    /// Whether the workflow ends here; `false` where nothing is written.
+    /// `true` if the workflow ends here; `false` by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub terminal: Option<bool>,
 }
 
 impl StateSpec {
-    /// What becomes of the conversation.
+    /// Returns the lifetime of the conversation.
     #[must_use]
     pub fn persistence(&self) -> Persistence {
         self.persistence.unwrap_or_default()
     }
 
-    /// Who speaks next after a transition into the state.
+    /// Returns the party that continues after a transition into the state.
     #[must_use]
     pub fn control(&self) -> Control {
         self.control.unwrap_or_default()
     }
 
-    /// Whether the workflow ends here.
+    /// Returns `true` if the workflow ends here.
     #[must_use]
     pub fn is_terminal(&self) -> bool {
         self.terminal.unwrap_or_default()
     }
 
-    /// The events that leave the state, in the order of the document.
+    /// Returns the events that leave the state, in document order.
     pub fn events(&self) -> impl Iterator<Item = &str> {
         self.on_event.iter().flat_map(Ordered::names)
     }
 
-    /// Where an event leads.
+    /// Returns the target state of an event.
     #[must_use]
     pub fn target(&self, event: &str) -> Option<&str> {
         self.on_event.as_ref()?.get(event).map(String::as_str)
     }
 
-    /// Whether a chain of transitions ends here: the state has a prompt and a conversation of its own.
+    /// Returns `true` if a chain of transitions ends here, because the state has its own prompt and
+    /// conversation.
     pub(crate) fn lands(&self) -> bool {
         self.is_terminal() || self.control() == Control::User
     }
 }
 
-/// A workflow as it is written: its states, and the events that lead from one to another.
+/// The definition of a workflow: its states, and the events that lead from one to another.
 ///
-/// Where `initial` is not written, the workflow begins in the first state of the document. A document that contradicts
-/// itself, or has a field that is not known here, is refused with an error that names the path of the field.
+/// Without `initial`, the workflow begins in the first state of the document. A document with contradictions
+/// or unknown fields is rejected. The error contains the path of the field.
 ///
 /// ```
 /// use larder_agents::workflow::WorkflowSpec;
 ///
 /// let spec = WorkflowSpec::from_json(
 ///     r#"{"states": {
-///         "intake": {"prompt_task": "greeting", "persistence": "transient", "on_event": {"Escalate": "specialist"}},
+///         "intake": {
+///             "prompt_task": "greeting",
+///             "persistence": "transient",
+///             "on_event": {"Escalate": "specialist"}
+///         },
 ///         "specialist": {"prompt_task": "specialist", "persistence": "persistent"}
 ///     }}"#,
 /// )?;
 /// assert_eq!(spec.initial(), "intake");
 ///
-/// let error = WorkflowSpec::from_json(r#"{"states": {"a": {"prompt_task": "a", "on_event": {"Go": "b"}}}}"#);
+/// let error =
+///     WorkflowSpec::from_json(r#"{"states": {"a": {"prompt_task": "a", "on_event": {"Go": "b"}}}}"#);
 /// assert!(error.unwrap_err().to_string().contains("states.a.on_event.Go"));
 /// # Ok::<(), larder_kernel::Error>(())
 /// ```
@@ -134,7 +140,7 @@ pub struct WorkflowSpec {
     max_transitions_per_turn: Option<u32>,
 }
 
-/// The document before it is checked.
+/// The document before validation.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
@@ -162,7 +168,7 @@ impl WorkflowSpec {
     /// Reads and checks a document.
     ///
     /// # Errors
-    /// `InvalidInput`: the field, and in the message its path, such as `states.triage.on_event.Routed`.
+    /// `InvalidInput` with the field. The message contains its path, such as `states.triage.on_event.Routed`.
     pub fn from_json(json: &str) -> Result<Self> {
         let mut document = serde_json::Deserializer::from_str(json);
         let written: Written = serde_path_to_error::deserialize(&mut document).map_err(|error| {
@@ -173,7 +179,7 @@ impl WorkflowSpec {
         written.try_into()
     }
 
-    /// The state in which a run begins.
+    /// Returns the state in which a run begins.
     #[must_use]
     pub fn initial(&self) -> &str {
         match &self.initial {
@@ -182,25 +188,26 @@ impl WorkflowSpec {
         }
     }
 
-    /// The states, in the order of the document.
+    /// Returns the states, in document order.
     #[must_use]
     pub fn states(&self) -> &Ordered<StateSpec> {
         &self.states
     }
 
-    /// A state by its name.
+    /// Returns a state by its name.
     #[must_use]
     pub fn state(&self, name: &str) -> Option<&StateSpec> {
         self.states.get(name)
     }
 
-    /// Most transitions of one run: 1,000 where nothing is written.
+    /// Returns the largest number of transitions in one run; 1,000 by default.
     #[must_use]
     pub fn max_transitions(&self) -> u32 {
         self.max_transitions.unwrap_or(TRANSITIONS_MAX)
     }
 
-    /// Most transitions in one turn: 16 where nothing is written, or as many as the run may have.
+    /// Returns the largest number of transitions in one turn. The default is 16, or the limit of the run if
+    /// that is lower.
     #[must_use]
     pub fn max_transitions_per_turn(&self) -> u32 {
         self.max_transitions_per_turn.unwrap_or(TURN_TRANSITIONS_DEFAULT.min(self.max_transitions()))
@@ -269,8 +276,8 @@ impl WorkflowSpec {
         within("max_transitions_per_turn", self.max_transitions_per_turn(), self.max_transitions())
     }
 
-    /// A terminal state that no event leads to is a slip of the pen. Other unreachable states are let be: a document
-    /// may list states before it connects them.
+    /// Rejects terminal states that no event leads to, because they are probably a typo. Other unreachable
+    /// states are allowed: a document may list states before it connects them.
     fn check_terminals(&self) -> Result<()> {
         let mut reached = HashSet::from([self.initial()]);
         let mut next = vec![self.initial()];
@@ -314,7 +321,7 @@ fn check_name(field: &'static str, path: &str, name: &str) -> Result<()> {
     at_most(field, path, name.len(), NAME_BYTES_MAX)
 }
 
-/// The field that a path ends in, as errors name it.
+/// Returns the last field of a path, for error messages.
 fn field_of(path: &str) -> &'static str {
     const FIELDS: [&str; 10] = [
         "max_transitions_per_turn",

@@ -1,3 +1,4 @@
-//! What is read and refused; what runs stands in `tests/scenarios/everywhere/workflow`, on every backend.
+//! Valid and invalid documents. The tests of running workflows are in `tests/scenarios/everywhere/workflow`,
+//! for every backend.
 
 mod spec;

@@ -1,4 +1,4 @@
-//! The tool by which a model moves the workflow.
+//! The tool that moves the workflow.
 
 use larder_kernel::{Error, Result, ToolCall};
 use serde::{Deserialize, Serialize};
@@ -6,22 +6,22 @@ use serde_json::{Value, json};
 
 use super::spec::{Control, StateSpec};
 
-/// The name of the tool by which a model moves the workflow.
+/// The name of the tool that moves the workflow.
 pub const TRANSITION_TOOL: &str = "workflow__transition";
 
-/// A tool as chat models are told of it.
+/// A tool definition for chat models.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolDefinition {
-    /// The name that calls carry.
+    /// The name of the tool in calls.
     pub name: String,
-    /// What it does, for the model.
+    /// The description for the model.
     pub description: String,
-    /// The JSON Schema of its arguments.
+    /// The JSON Schema of the arguments.
     pub parameters: Value,
 }
 
 impl ToolDefinition {
-    /// The tool for the events of a state; none where there are none.
+    /// Returns the tool for the events of a state, or `None` for a state without events.
     pub(crate) fn transition(state: &StateSpec) -> Option<Self> {
         let events: Vec<&str> = state.events().collect();
         if events.is_empty() {
@@ -50,7 +50,7 @@ struct Arguments {
     event: String,
 }
 
-/// The event that a call names.
+/// Returns the event in a call.
 pub(crate) fn event_of(call: &ToolCall) -> Result<String> {
     let arguments: Arguments = serde_json::from_str(&call.arguments).map_err(|_| {
         Error::invalid("workflow.on_tool_call", "arguments", r#"not an object with the one string "event""#)
@@ -58,7 +58,7 @@ pub(crate) fn event_of(call: &ToolCall) -> Result<String> {
     Ok(arguments.event)
 }
 
-/// What the model is told of the state that it moved to.
+/// Returns the message for the model after a transition.
 pub(crate) fn arrival(name: &str, state: &StateSpec, task: &str, committed: bool) -> String {
     let next = match (state.is_terminal(), state.control()) {
         (true, _) => "The workflow ends in this state. Finish your turn.",

@@ -1,4 +1,4 @@
-//! The turns of a workflow: what the model sees, what it asks for, and what is kept at the end.
+//! The turns of a workflow: the model's window, its tool calls, and the data stored at the end.
 
 use std::sync::Arc;
 
@@ -17,39 +17,40 @@ use super::spec::{Control, Persistence, StateSpec};
 use super::tool::{TRANSITION_TOOL, ToolDefinition, arrival, event_of};
 use crate::compaction::pair_ended_tool_calls;
 
-/// Largest turn, in bytes of its messages: it waits in one value of the store while the transition is committed.
+/// The size limit of a turn's messages, in bytes. They are part of one value of the store while the
+/// transition is committed.
 const TURN_BYTES_MAX: usize = 2 * 1024 * 1024;
 
-/// What the model is given at the beginning of a turn.
+/// The model's input at the beginning of a turn.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TurnWindow {
-    /// The turn's own name.
+    /// The unique name of the turn.
     pub turn: String,
     /// The state whose prompt and conversation these are.
     pub state: String,
     /// The text of the state's prompt task.
     pub system_prompt: String,
-    /// What earlier states hand on, and then the state's conversation, oldest first; it names its thread where it is
-    /// stored.
+    /// The summaries of earlier states and then the state's conversation, oldest first. The window names its
+    /// thread if the conversation is stored.
     pub window: Window,
-    /// The tools of the workflow; none where no event leads on.
+    /// The tools of the workflow. The list is empty if the state has no event.
     pub tools: Vec<ToolDefinition>,
 }
 
 impl Workflow {
-    /// Begins a turn: reads the run, completes what a crash left undone, and says what the model is to see.
+    /// Begins a turn: reads the run, completes work that a crash interrupted, and returns the model's input.
     ///
-    /// A turn of this handle that was begun and not ended is given up, as by [`abandon_turn`](Self::abandon_turn).
+    /// An open turn of this handle is abandoned first, as by [`abandon_turn`](Self::abandon_turn).
     ///
     /// # Errors
-    /// `Conflict` where another worker completed the same at the same time; `NotFound` where the run is gone; `Corrupt`;
-    /// the summarizer's own where it is set to fail; the stores' own.
+    /// `Conflict` if another worker completed the same work at the same time. `NotFound` if the run no longer
+    /// exists. `Corrupt`. The errors of the summarizer if it is set to fail, and of the stores.
     ///
     /// # Cancellation
-    /// No turn is open; the run is as it was, or completed.
+    /// No turn is open. The run is unchanged, or its interrupted work is complete.
     ///
     /// # Complexity
-    /// O(messages in the window), whatever the length of the conversation.
+    /// O(messages in the window), for a conversation of any length.
     pub async fn begin_turn(&mut self) -> Result<TurnWindow> {
         self.abandon_turn();
         self.read().await?;
@@ -74,7 +75,8 @@ impl Workflow {
         Ok(turn)
     }
 
-    /// The tools that the model has now: after a transition that was committed at once, those of the new state.
+    /// Returns the tools that the model has now. After a transition that was committed immediately, they are
+    /// those of the new state.
     #[must_use]
     pub fn tools(&self) -> Vec<ToolDefinition> {
         if self.turn.as_ref().is_some_and(|turn| turn.pending.is_some()) {
@@ -83,13 +85,13 @@ impl Workflow {
         self.spec.state(self.current_state()).and_then(ToolDefinition::transition).into_iter().collect()
     }
 
-    /// The state that the open turn's transition leads to when the turn ends.
+    /// Returns the target state of the open turn's pending transition.
     #[must_use]
     pub fn pending_state(&self) -> Option<&str> {
         self.turn.as_ref()?.pending.as_ref().map(|pending| pending.to.as_str())
     }
 
-    /// Answers a call of the workflow's tool, and leaves calls of other tools, with `None`, to their own.
+    /// Handles a call of the workflow's tool. Returns `None` for calls of other tools.
     ///
     /// # Errors
     /// As [`on_tool_call`](Self::on_tool_call).
@@ -100,20 +102,22 @@ impl Workflow {
         if call.name == TRANSITION_TOOL { self.on_tool_call(call).await.map(Some) } else { Ok(None) }
     }
 
-    /// Answers a call of the workflow's tool, [`TRANSITION_TOOL`] (PK-10).
+    /// Handles a call of the workflow's tool, [`TRANSITION_TOOL`].
     ///
-    /// Into an agent-controlled state the transition is committed here; into any other it waits for
-    /// [`end_turn`](Self::end_turn), and no further one is accepted. The answer tells the model the new state's task and
-    /// events. A slip of the model's (arguments that are no JSON, an event that the state lacks, a transition too many)
-    /// is an answer with `is_error`, and changes nothing.
+    /// A transition into an agent-controlled state is committed here. Any other transition waits for
+    /// [`end_turn`](Self::end_turn), and the turn accepts no further one. The result contains the new state's
+    /// task and events.
+    ///
+    /// A mistake of the model returns a result with `is_error` and changes nothing. Mistakes are arguments
+    /// that are not JSON, an event that the state does not have, and a transition too many.
     ///
     /// # Errors
-    /// `InvalidInput` naming `name` for another tool's call; `Conflict` where no turn is open, or where another worker
-    /// moved the workflow since the turn began: begin again. After any other error the same call may be repeated, and
-    /// moves the workflow once.
+    /// `InvalidInput` with `name` for a call of another tool. `Conflict` if no turn is open, or if another
+    /// worker has moved the workflow since the turn began: begin a new turn. After any other error you may
+    /// repeat the same call; it moves the workflow once.
     ///
     /// # Cancellation
-    /// Moved or not moved; the same call may be repeated, and moves the workflow once.
+    /// The workflow has moved or not. You may repeat the same call; it moves the workflow once.
     pub async fn on_tool_call(&mut self, call: &ToolCall) -> Result<ToolResult> {
         const OPERATION: &str = "workflow.on_tool_call";
         if call.name != TRANSITION_TOOL {
@@ -141,7 +145,7 @@ impl Workflow {
         Ok(ToolResult::new(&call.id, told))
     }
 
-    /// The event that a call asks for and where it leads, or what to tell the model.
+    /// Returns the requested event and its target state, or the message for the model.
     fn asked(&self, turn: &OpenTurn, call: &ToolCall) -> std::result::Result<(String, String), String> {
         if turn.pending.is_some() {
             return Err("A transition waits for the end of this turn. Finish your turn.".to_owned());
@@ -165,20 +169,21 @@ impl Workflow {
         Ok((event, to.to_owned()))
     }
 
-    /// Ends the turn: keeps its messages, oldest first, in the conversation of the state in which it began, and commits
-    /// the transition that waited.
+    /// Ends the turn: stores its messages, oldest first, in the conversation of the state in which it began,
+    /// and commits the pending transition.
     ///
-    /// A turn that moves the workflow is one write: of two workers, one succeeds and keeps its messages, the other gets
-    /// `Conflict` and keeps none. A turn that moves nothing adds its messages whatever others did meanwhile.
+    /// A turn that moves the workflow is a single write. Of two workers, one succeeds and stores its
+    /// messages; the other gets `Conflict` and stores none. A turn that does not move the workflow adds its
+    /// messages regardless of concurrent writes.
     ///
     /// # Errors
-    /// `InvalidInput` naming `messages` or the field of a message, with at most 1,000 messages and 2 MiB in a turn;
-    /// `Conflict` where no turn is open, or where another worker moved the workflow first; the summarizer's own where it
-    /// is set to fail; the stores' own. Nothing changes, and the turn stays open: after a passing failure end it again,
-    /// after a `Conflict` begin a new one.
+    /// `InvalidInput` with `messages` or the field of a message; a turn has at most 1,000 messages and 2 MiB.
+    /// `Conflict` if no turn is open, or if another worker moved the workflow first. The errors of the
+    /// summarizer if it is set to fail, and of the stores. After an error nothing has changed and the turn
+    /// stays open: after a transient failure end it again, after a `Conflict` begin a new one.
     ///
     /// # Cancellation
-    /// Ended or not ended; ending it again with the same messages has no second effect.
+    /// The turn has ended or not. Ending it again with the same messages has no second effect.
     pub async fn end_turn(&mut self, messages: Vec<ChatMessage>) -> Result<()> {
         const OPERATION: &str = "workflow.end_turn";
         let turn = self.open_turn(OPERATION)?.clone();
@@ -195,7 +200,8 @@ impl Workflow {
             next.token = format!("{}#end", turn.id);
             self.commit(next).await?;
             self.turn = None;
-            // Committed, and the messages with it: whoever comes next writes what cannot be written now.
+            // The commit includes the messages, so the next worker can write those that cannot be written
+            // now.
             let _ = self.settle().await;
             return Ok(());
         }
@@ -204,8 +210,8 @@ impl Workflow {
         Ok(())
     }
 
-    /// Gives the open turn up, if there is one: the transition that waited for its end is dropped, and so are its
-    /// messages; transitions that were committed at once stay.
+    /// Abandons the open turn, if any. The pending transition and the turn's messages are dropped.
+    /// Transitions that were committed immediately stay.
     pub fn abandon_turn(&mut self) {
         self.turn = None;
     }
@@ -216,7 +222,7 @@ impl Workflow {
             .ok_or_else(|| Error::new(ErrorKind::Conflict, operation, "no turn is open; begin one"))
     }
 
-    /// Adds a turn's messages to the conversation that it belongs to.
+    /// Adds a turn's messages to the conversation of its state.
     async fn keep(&mut self, turn: &OpenTurn, messages: Vec<ChatMessage>) -> Result<()> {
         if messages.is_empty() {
             return Ok(());
@@ -231,15 +237,16 @@ impl Workflow {
         let options = AppendOptions::default().with_idempotency_key(IdempotencyKey::new(&turn.id)?);
         let transient = self.state_of(&turn.source)?.persistence() == Persistence::Transient;
         self.history.append_many(&thread, messages, options).await?;
-        // Somebody may have left the state meanwhile and cleared the conversation before these messages came.
+        // Another worker may have left the state and cleared the conversation before these messages were
+        // written.
         if transient && self.load().await?.0.anchor != turn.source {
             self.history.clear(&thread).await?;
         }
         Ok(())
     }
 
-    /// Ends a chain of transitions where it has reached a state with a prompt of its own: hands on what was said, and
-    /// leaves the turn's messages to be stored. Says whether there is something to commit.
+    /// Ends a chain of transitions if it has reached a state with its own prompt: carries the conversation
+    /// forward and leaves the turn's messages to be stored. Returns `true` if the record must be committed.
     pub(crate) async fn land(&self, next: &mut Record, turn: &str, messages: &[ChatMessage]) -> Result<bool> {
         let left = next.anchor.clone();
         if next.current == left || !self.state_of(&next.current)?.lands() {
@@ -276,7 +283,7 @@ impl Workflow {
         }
         let before = earlier.as_ref().map(|earlier| earlier.text.as_str());
         let (text, verbatim) = carry_forward.text(&left.state, before, &said).await?;
-        // Before its first message a thread stands at 0.
+        // The position of a thread before its first message is 0.
         let up_to = persistent.then(|| last.max(Seq::ZERO));
         next.carried.push(Carried { visit: left.clone(), text, verbatim, up_to });
         while next.carried.len() > carry_forward.states_max() {
@@ -286,7 +293,7 @@ impl Workflow {
         Ok(())
     }
 
-    /// What was stored after a place, and the place of the last of it.
+    /// Returns the messages stored after a position, and the position of the last one.
     async fn said_since(&self, thread: &Thread, mut after: Seq) -> Result<(Vec<ChatMessage>, Seq)> {
         let mut said = Vec::new();
         loop {
@@ -328,7 +335,7 @@ impl Workflow {
             self.record.carried.iter().filter(|carried| !own(carried)).cloned().collect();
         let mut messages: Vec<WindowMessage> =
             told(&others, self.record.carried_left_out).map(WindowMessage::injected).into_iter().collect();
-        // A turn is stored whole, so no tool is still running when the next one begins.
+        // A turn is stored as a whole, so no tool is still running when the next one begins.
         messages.extend(pair_ended_tool_calls(conversation));
         if self.record.current != *source {
             messages.push(WindowMessage::injected(self.whereabouts()?));
@@ -336,7 +343,8 @@ impl Workflow {
         Ok(Window { thread, messages })
     }
 
-    /// Tells the model where a chain stands that an earlier turn began: the tool's answer may never have been stored.
+    /// Returns a message with the current state of a chain that an earlier turn began. The tool's result may
+    /// never have been stored.
     fn whereabouts(&self) -> Result<ChatMessage> {
         let state: &StateSpec = self.state_of(&self.record.current)?;
         let told = arrival(self.current_state(), state, self.options.task(state), true);

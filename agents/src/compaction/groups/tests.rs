@@ -16,7 +16,7 @@ fn said(text: &str) -> ChatMessage {
     ChatMessage::assistant(text)
 }
 
-/// Each message as its text, then its calls, then its results.
+/// Describes each message by its text, then its calls, then its results.
 fn shape(messages: impl IntoIterator<Item = WindowMessage>) -> Vec<String> {
     let shape = |message: &ChatMessage| {
         let calls = message.tool_calls.iter().map(|call| format!("?{}", call.id));
@@ -62,7 +62,7 @@ fn an_id_that_comes_again_belongs_to_the_nearest_call() {
     assert_eq!(shape(select(window.clone(), |place| place != 2, |_| true)), ["?a", "!a"]);
     assert_eq!(shape(select(window.clone(), |place| place != 0, |_| true)), ["?a", "!a", "!a"]);
     assert_eq!(shape(select(window, |place| place != 4, |_| true)), ["?a", "!a"]);
-    // The first call has no result of its own: the second one's does not answer it.
+    // The first call has no result: the second call's result does not belong to it.
     let window = Window::injected([call(&["a"]), call(&["a"]), results(&["a"])]).messages;
     assert!(select(window, |place| place == 0, |_| true).is_empty());
     assert_eq!(paired([call(&["a", "a"]), results(&["a"])]), ["?a?a", "!a"]);

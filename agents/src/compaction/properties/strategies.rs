@@ -1,4 +1,4 @@
-//! Each strategy against its own rule, worked out the long way.
+//! Checks of each strategy against its own rule, by exhaustive computation.
 
 use super::*;
 
@@ -17,7 +17,7 @@ fn sliding_window() {
         reads_no_further(&strategy, input, &output)?;
         is_stable(&strategy, &output)?;
         ensure(output.messages.len() <= max, || "too many".to_owned())?;
-        // Of what the newest messages say nothing is lost.
+        // No content of the newest messages is lost.
         let head = if max > 1 { groups::summary_head(&input.messages) } else { 0 };
         let newest = suffix(input, Reach::Messages(max - head));
         let kept: Vec<Origin> = output.messages.iter().map(|message| message.origin).collect();
@@ -50,7 +50,7 @@ fn tool_result_truncation() {
             let short = kept.is_error || after <= max + marker.max("[99 chars truncated]".len());
             ensure(short, || format!("{after} characters of {before}"))?;
         }
-        // Alone or among others, what becomes of a message is the same.
+        // The result for a message is the same alone and among others.
         for (message, kept) in input.messages.iter().zip(&output.messages) {
             let alone = Window { thread: None, messages: vec![message.clone()] };
             let same = compact(&strategy, &alone).messages[0] == *kept;
@@ -141,7 +141,8 @@ fn max_tokens() {
         }
         is_stable(&strategy, &output)?;
         if groups::summary_head(&input.messages) == 0 {
-            // The longest run of newest messages within the budget that begins with a human turn, or the thread.
+            // The longest run of newest messages within the budget that begins with a human turn or at the
+            // start of the thread.
             let fits = |start: usize| {
                 let newest = Window { thread: None, messages: input.messages[start..].to_vec() };
                 tokens(&newest) <= budget
@@ -187,7 +188,7 @@ fn pipelines() {
             one_by_one = compact(&**strategy, &one_by_one);
         }
         ensure(output == one_by_one, || "not one after the other".to_owned())?;
-        // A reach is of the messages as the first strategy that sets one is given them.
+        // A reach applies to the input of the first strategy that sets one.
         let (each, rest) = pipeline.strategies().split_at(pipeline.each_len());
         let seen = compact(&Pipeline::from(each.to_vec()), &input);
         let near = suffix(&seen, pipeline.reach());

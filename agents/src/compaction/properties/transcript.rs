@@ -1,11 +1,11 @@
-//! Random transcripts, sound and broken.
+//! Random transcripts, valid and invalid.
 
 use super::*;
 
-/// A small generator, repeatable from its seed.
+/// A small generator that is reproducible from its seed.
 pub(super) struct Random {
     state: u64,
-    /// Whether most texts of the transcript are empty.
+    /// `true` if most texts of the transcript are empty.
     terse: bool,
 }
 
@@ -46,7 +46,7 @@ fn text(random: &mut Random) -> String {
     (0..pieces).map(|_| PIECES[random.below(PIECES.len())]).collect()
 }
 
-/// Ids that come again, and ids that do not.
+/// Returns an id: sometimes a reused one, sometimes a new one.
 fn id(random: &mut Random, fresh: &mut u32) -> String {
     *fresh += 1;
     if random.one_in(4) { ["a", "b"][random.below(2)].to_owned() } else { format!("id-{fresh}") }
@@ -63,7 +63,7 @@ fn call(random: &mut Random, open: &mut Vec<String>, fresh: &mut u32) -> ChatMes
     message
 }
 
-/// Results of some of the calls that wait, rarely of one that does not.
+/// Returns results of some of the open calls, and rarely of another call.
 fn results(random: &mut Random, open: &mut Vec<String>) -> Vec<ToolResult> {
     let mut results = Vec::new();
     for _ in 0..1 + random.below(3) {
@@ -124,7 +124,7 @@ pub(super) fn transcript(random: &mut Random) -> Window {
     Window { thread: None, messages }
 }
 
-/// A transcript as a failure prints it.
+/// Formats a transcript for a failure message.
 pub(super) fn shape(window: &Window) -> Vec<String> {
     let shape = |message: &ChatMessage| {
         let calls: Vec<&str> = message.tool_calls.iter().map(|call| &*call.id).collect();

@@ -1,4 +1,4 @@
-//! How much of a session's memory an agent sees, and whether it adds to it (AKKA-2, AKKA-3).
+//! The access of an agent to a session's memory.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 use super::MemoryFilter;
 use crate::written::whole;
 
-/// What a limited window holds at most: 156 KiB, as [`ChatMessage::size_bytes`] counts.
+/// The default size limit of a limited window: 156 KiB, as counted by [`ChatMessage::size_bytes`].
 pub const LIMITED_WINDOW_BYTES_DEFAULT: u64 = 156 * 1024;
 
-/// A window on a session's memory: filters first, then the limits (AKKA-2 to AKKA-4).
+/// A window on a session's memory. Filters apply first, then the limits.
 ///
 /// ```
 /// use larder_agents::context::memory::{LimitedWindow, MemoryFilter};
@@ -50,94 +50,94 @@ impl Default for LimitedWindow {
 }
 
 impl LimitedWindow {
-    /// Reads the newest [`LIMITED_WINDOW_BYTES_DEFAULT`] and writes.
+    /// Creates a window that reads the newest [`LIMITED_WINDOW_BYTES_DEFAULT`] bytes and writes.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Reads and does not write.
+    /// Turns writes off.
     #[must_use]
     pub fn read_only(mut self) -> Self {
         (self.read, self.write) = (true, false);
         self
     }
 
-    /// Writes and does not read.
+    /// Turns reads off.
     #[must_use]
     pub fn write_only(mut self) -> Self {
         (self.read, self.write) = (false, true);
         self
     }
 
-    /// Reads the newest `messages` of those that the filter keeps.
+    /// Limits reads to the newest `messages` that pass the filter.
     #[must_use]
     pub fn read_last(mut self, messages: usize) -> Self {
         self.read_last = Some(messages);
         self
     }
 
-    /// Filters what is read; a second filter goes behind the first.
+    /// Adds a filter to reads. A message must pass this filter and the earlier ones.
     #[must_use]
     pub fn filtered(mut self, filter: MemoryFilter) -> Self {
         self.filter = self.filter.and(filter);
         self
     }
 
-    /// Reads the newest messages whose sizes add up to no more than this. The oldest leave first.
+    /// Limits the total size of the messages that are read. The oldest messages leave first.
     #[must_use]
     pub fn with_max_bytes(mut self, max_bytes: u64) -> Self {
         self.max_bytes = Some(max_bytes);
         self
     }
 
-    /// Reads however much there is.
+    /// Removes the size limit.
     #[must_use]
     pub fn without_max_bytes(mut self) -> Self {
         self.max_bytes = None;
         self
     }
 
-    /// Whether it shows a part of a thread where it reads.
+    /// Returns `true` if the window reads and shows only a part of a thread.
     #[must_use]
     pub fn is_part(&self) -> bool {
         self.read_last.is_some() || self.max_bytes.is_some() || !self.filter.is_empty()
     }
 
-    /// Whether it reads.
+    /// Returns `true` if the window reads.
     #[must_use]
     pub fn reads(&self) -> bool {
         self.read
     }
 
-    /// Whether it writes.
+    /// Returns `true` if the window writes.
     #[must_use]
     pub fn writes(&self) -> bool {
         self.write
     }
 
-    /// Most messages that it reads.
+    /// Returns the limit on the number of messages.
     #[must_use]
     pub fn last(&self) -> Option<usize> {
         self.read_last
     }
 
-    /// Most bytes that it reads.
+    /// Returns the limit on the number of bytes.
     #[must_use]
     pub fn max_bytes(&self) -> Option<u64> {
         self.max_bytes
     }
 
-    /// The filter.
+    /// Returns the filter.
     #[must_use]
     pub fn filter(&self) -> &MemoryFilter {
         &self.filter
     }
 
-    /// Checks every setting.
+    /// Checks all settings.
     ///
     /// # Errors
-    /// `InvalidInput` naming the setting and the limit.
+    /// `InvalidInput` with the setting and the limit.
     pub fn check(&self) -> Result<()> {
         const OPERATION: &str = "memory.config";
         if self.read_last == Some(0) {
@@ -157,25 +157,25 @@ impl LimitedWindow {
     }
 }
 
-/// A session's memory that lies somewhere else (AKKA-3).
+/// A custom session memory outside the history.
 #[async_trait]
 pub trait SessionMemory: fmt::Debug + Send + Sync + 'static {
-    /// What the agent sees of a thread, oldest first.
+    /// Returns the messages of a thread that the agent sees, oldest first.
     ///
     /// # Errors
-    /// The memory's own.
+    /// The errors of the memory.
     ///
     /// # Cancellation
-    /// Nothing is stored.
+    /// The call stores nothing.
     async fn read(&self, thread: &Thread) -> Result<Window>;
 
-    /// Adds messages to a thread; `None` where it keeps none.
+    /// Adds messages to a thread. Returns `None` if the memory stores none.
     ///
     /// # Errors
-    /// The memory's own.
+    /// The errors of the memory.
     ///
     /// # Cancellation
-    /// The messages are added whole or not at all.
+    /// All messages are added or none.
     async fn write(
         &self,
         thread: &Thread,
@@ -183,30 +183,30 @@ pub trait SessionMemory: fmt::Debug + Send + Sync + 'static {
         options: AppendOptions,
     ) -> Result<Option<Appended>>;
 
-    /// Removes the messages of a run and says how many they were.
+    /// Removes the messages of a run and returns their number.
     ///
     /// # Errors
-    /// The memory's own.
+    /// The errors of the memory.
     ///
     /// # Cancellation
-    /// All messages of the run are removed, or none.
+    /// All messages of the run are removed or none.
     async fn clear_run(&self, thread: &Thread, run: &RunId) -> Result<u64>;
 }
 
-/// What an agent sees of a session's memory, and whether it adds to it (AKKA-3).
+/// The access of an agent to a session's memory.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum MemoryProvider {
-    /// Neither reads nor writes.
+    /// The agent neither reads nor writes.
     None,
     /// A window on the history.
     Window(LimitedWindow),
-    /// A memory of one's own, in the place of the history.
+    /// A custom memory instead of the history.
     Custom(Arc<dyn SessionMemory>),
 }
 
 impl MemoryProvider {
-    /// Reads all of the history and writes: as far as the strategies look.
+    /// Reads the whole history, as far as the strategies look, and writes.
     #[must_use]
     pub fn everything() -> Self {
         Self::Window(LimitedWindow::new().without_max_bytes())
@@ -236,28 +236,28 @@ impl MemoryProvider {
         LimitedWindow::new().write_only().into()
     }
 
-    /// Reads the newest messages, this many, and writes.
+    /// Reads the newest `messages` messages and writes.
     #[must_use]
     pub fn read_last(messages: usize) -> Self {
         LimitedWindow::new().read_last(messages).into()
     }
 
-    /// Reads and writes a memory of one's own.
+    /// Reads and writes a custom memory.
     #[must_use]
     pub fn custom(memory: impl SessionMemory) -> Self {
         Self::Custom(Arc::new(memory))
     }
 
-    /// Whether it reads a part of a thread.
+    /// Returns `true` if it reads only a part of a thread.
     #[must_use]
     pub fn is_part(&self) -> bool {
         matches!(self, Self::Window(window) if window.reads() && window.is_part())
     }
 
-    /// Checks every setting.
+    /// Checks all settings.
     ///
     /// # Errors
-    /// `InvalidInput` naming the setting and the limit.
+    /// `InvalidInput` with the setting and the limit.
     pub fn check(&self) -> Result<()> {
         match self {
             Self::Window(window) => window.check(),

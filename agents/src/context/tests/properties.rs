@@ -1,6 +1,7 @@
-//! Windows read page by page against the same rules applied to the whole thread.
+//! Windows read page by page, compared with the same rules applied to the whole thread.
 //!
-//! `LARDER_PROPERTY_CASES` sets how many; a failure names its seed, and `LARDER_PROPERTY_SEED` runs that one alone.
+//! `LARDER_PROPERTY_CASES` sets the number of cases. A failure prints its seed, and `LARDER_PROPERTY_SEED`
+//! runs only that seed.
 
 use futures_util::FutureExt;
 use larder_kernel::{CompactionStrategy, WindowMessage};
@@ -9,7 +10,7 @@ use super::*;
 use crate::compaction::{SelectiveToolCall, pair_tool_calls};
 use crate::tokens::EstimatedTokenCounter;
 
-/// A generator whose whole state is its seed: SplitMix64.
+/// A generator whose state is its seed: SplitMix64.
 struct Random(u64);
 
 impl Random {
@@ -77,7 +78,7 @@ fn memory(random: &mut Random) -> LimitedWindow {
     })
 }
 
-/// What the memory shows of a thread, worked out the long way.
+/// Returns the messages that the memory shows of a thread, by exhaustive computation.
 fn shown(memory: &LimitedWindow, messages: Vec<WindowMessage>) -> Vec<WindowMessage> {
     let mut left = messages;
     left.retain(|message| memory.filter().keeps(&thread(), &message.message));
@@ -110,7 +111,7 @@ fn case(seed: u64) {
     }
     let (memory, pipeline) = (memory(&mut random), pipeline(&mut random));
     let before = history.all_messages(&thread()).now_or_never().unwrap().unwrap();
-    // A summary of nothing tells of no thread.
+    // A summary without messages covers no thread.
     let up_to = up_to.filter(|up_to| *up_to > 0 && memory.filter().is_empty());
 
     let all = before.iter().filter(|stored| up_to.is_none_or(|up_to| stored.seq.get() > up_to));
@@ -137,7 +138,7 @@ fn case(seed: u64) {
     }
     assert_eq!(history.take_writes(), 0);
     if !filter.is_empty() {
-        // The store hands over nothing that the memory does not show.
+        // The store returns no message that the memory does not show.
         history.take();
         context.get_prompt_window(&session()).now_or_never().unwrap().unwrap();
         let kept = before.iter().filter(|stored| filter.keeps(&thread(), &stored.message)).count();

@@ -1,7 +1,8 @@
-//! Blobs of sealed pieces.
+//! Blobs of encrypted pieces.
 //!
-//! A sealed blob is a header (version, key, nonce) and then pieces of 64 KiB, each with its tag; the last one, which may
-//! be empty, is marked as such. So a range is read without the rest, and a size in clear follows from a sealed one.
+//! An encrypted blob is a header (version, key, nonce) followed by pieces of 64 KiB, each with its tag. The
+//! last piece, which may be empty, is marked. A range can therefore be read without the rest, and the plain
+//! size follows from the encrypted size.
 
 use std::ops::Range;
 
@@ -25,10 +26,10 @@ const GET: &str = "blobs.get";
 const PUT: &str = "blobs.put";
 const PIECE: usize = 64 * 1024;
 const SEALED_PIECE: usize = PIECE + PIECE_SEAL_BYTES;
-/// How often a read begins anew when the blob changes between two requests.
+/// The largest number of attempts of a read, if the blob changes between two requests.
 const ATTEMPTS: usize = 8;
 
-/// The size in clear of a sealed blob; none where no sealed blob has that size.
+/// Returns the plain size of an encrypted blob, or `None` if no encrypted blob has that size.
 fn clear_size(sealed: u64) -> Option<u64> {
     let body = sealed.checked_sub(size(PIECES_HEADER_BYTES))?;
     let pieces = body.div_ceil(size(SEALED_PIECE));
@@ -36,7 +37,7 @@ fn clear_size(sealed: u64) -> Option<u64> {
     (last >= size(PIECE_SEAL_BYTES)).then(|| body - pieces * size(PIECE_SEAL_BYTES))
 }
 
-/// How many pieces a blob has; an empty one has one.
+/// Returns the number of pieces of a blob. An empty blob has one.
 fn pieces_of(clear: u64) -> u64 {
     clear.div_ceil(size(PIECE)).max(1)
 }
@@ -46,7 +47,8 @@ fn cleared(operation: &'static str, info: BlobInfo) -> Result<BlobInfo> {
     Ok(BlobInfo { size: clear, ..info })
 }
 
-/// Seals a body piece by piece. The last piece is only known when the body ends, so a full one is held back till then.
+/// Encrypts a body piece by piece. Only the end of the body shows which piece is the last, so a full piece is
+/// held back until then.
 struct Sealing {
     ring: KeyRing,
     place: Place,
@@ -71,7 +73,7 @@ impl Sealing {
         Ok(())
     }
 
-    /// Takes more of the body, and gives what of it can be sealed.
+    /// Adds data of the body and returns the pieces that are complete.
     fn take(&mut self, more: &[u8]) -> Result<Bytes> {
         let mut sealed = BytesMut::new();
         self.held.extend_from_slice(more);
@@ -81,7 +83,7 @@ impl Sealing {
         Ok(sealed.freeze())
     }
 
-    /// The rest of it.
+    /// Returns the rest of the body.
     fn end(&mut self) -> Result<Bytes> {
         let mut sealed = BytesMut::new();
         self.one(self.held.len(), true, &mut sealed)?;
@@ -110,7 +112,7 @@ fn sealed_body(ring: &KeyRing, place: Place, body: BlobBody) -> Result<BlobBody>
     }
 }
 
-/// Opens pieces in order.
+/// Decrypts pieces in order.
 struct Opening {
     ring: KeyRing,
     place: Place,
@@ -120,7 +122,7 @@ struct Opening {
     /// The number of the next piece, and of the blob's last one.
     number: u64,
     last: u64,
-    /// How many bytes of the next piece come before what is asked for, and how many are asked for in all.
+    /// The number of bytes of the next piece before the requested range, and the number of requested bytes.
     skip: usize,
     left: u64,
 }
@@ -159,12 +161,12 @@ impl Sealed<dyn BlobStore> {
         Place::new("blobs", self.namespace().as_str()).at(key.as_str())
     }
 
-    /// The header of a blob, and the blob as it is behind.
+    /// Reads the header of a blob and its info from the inner store.
     async fn header(&self, key: &BlobKey) -> Result<(Bytes, BlobInfo)> {
         let options = BlobGetOptions::default()
             .with_range(ByteRange::Bounded { start: 0, end: size(PIECES_HEADER_BYTES) });
         let read = self.inner.get(key, options).await.map_err(|error| {
-            // Only a blob that is empty behind has no such range, and a sealed one never is.
+            // Only an empty inner blob has no such range, and an encrypted blob is never empty.
             if error.kind() == ErrorKind::InvalidInput { corrupt(GET) } else { error }
         })?;
         let header = read.bytes.try_fold(BytesMut::new(), |mut all, piece| {
@@ -205,7 +207,7 @@ impl Sealed<dyn BlobStore> {
             held.extend_from_slice(&pieces.try_next().await?.ok_or_else(|| corrupt(GET))?);
         }
         let header = held.split_to(PIECES_HEADER_BYTES).freeze();
-        // A key that is not there is told now and not in the stream.
+        // A missing key is reported here and not in the stream.
         self.ring.resume(GET, &header)?;
         let range = 0..info.size;
         let mut opening = self.opening(key, header, pieces, &range, info.size);
@@ -213,7 +215,7 @@ impl Sealed<dyn BlobStore> {
         Ok(BlobRead { info, range, bytes: opening.stream() })
     }
 
-    /// A range, or none where the blob changed between the two requests that it takes.
+    /// Reads a range. Returns `None` if the blob changed between the two requests.
     async fn get_range_once(&self, key: &BlobKey, range: ByteRange) -> Result<Option<BlobRead>> {
         let (header, behind) = self.header(key).await?;
         self.ring.resume(GET, &header)?;
@@ -225,7 +227,7 @@ impl Sealed<dyn BlobStore> {
         let wanted = ByteRange::Bounded { start: sealed_start, end: sealed_end.min(sealed) };
         let read = match self.inner.get(key, BlobGetOptions::default().with_range(wanted)).await {
             Ok(read) => read,
-            // It was there a moment ago, and may be shorter now.
+            // The blob existed a moment ago and may be shorter now.
             Err(error) if error.kind() == ErrorKind::InvalidInput => return Ok(None),
             Err(error) => return Err(error),
         };
@@ -271,7 +273,7 @@ impl BlobStore for Sealed<dyn BlobStore> {
         Ok(entries.and_then(move |entry| std::future::ready(open(entry))).boxed())
     }
 
-    /// What is sealed is bound to its key, so it is opened and sealed anew.
+    /// Copies a blob by decrypting and encrypting it again, because the ciphertext is bound to its key.
     async fn copy(&self, source: &BlobKey, target: &BlobKey) -> Result<BlobInfo> {
         const COPY: &str = "blobs.copy";
         let here = |error: Error| error.in_operation(COPY);
@@ -283,7 +285,8 @@ impl BlobStore for Sealed<dyn BlobStore> {
                 ..BlobPutOptions::default()
             };
             let copied = self.put(target, BlobBody::Stream(bytes), options).await.map_err(here)?;
-            // A source that was written meanwhile is copied again, so that the copy is of what was there at its end.
+            // If the source changed during the copy, it is copied again, so that the copy matches the source
+            // at its end.
             let unchanged = match self.inner.head(source).await {
                 Ok(now) => source == target || now.etag == info.etag,
                 Err(error) => error.kind() == ErrorKind::NotFound,
@@ -299,7 +302,7 @@ impl BlobStore for Sealed<dyn BlobStore> {
         self.inner.delete(key).await
     }
 
-    /// Whoever follows a URL would meet ciphertext, so neither method is declared.
+    /// A reader of the URL would get ciphertext, so neither method is declared.
     async fn presign(&self, _key: &BlobKey, request: &PresignRequest) -> Result<PresignedUrl> {
         check_presign(request, &self.capabilities())?;
         Err(Error::unsupported("blobs.presign", Capability::BlobPresignGet))

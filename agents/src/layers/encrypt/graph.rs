@@ -1,4 +1,4 @@
-//! Entities and relationships with sealed properties.
+//! Entities and relationships with encrypted properties.
 
 use async_trait::async_trait;
 use larder_kernel::limits::{METADATA_BYTES_MAX, PAGE_ITEMS_MAX};
@@ -16,9 +16,9 @@ use super::{Sealed, shared};
 
 shared!(GraphStore, Cypher);
 
-/// The one property that the store behind sees.
+/// The only property that the inner store receives.
 const SEALED: &str = "sealed";
-/// How many things are looked at in one step where a filter is answered here.
+/// The number of items to examine in one step, if this layer evaluates a filter.
 const STEP: usize = 1_000;
 
 impl Sealed<dyn GraphStore> {
@@ -58,7 +58,8 @@ impl Sealed<dyn GraphStore> {
     }
 }
 
-/// Answers a filter on properties here: looks at what the store finds without it, step by step, until the page is full.
+/// Evaluates a filter on properties in this layer. Examines the results of the inner store without the
+/// filter, step by step, until the page is full.
 macro_rules! filtered {
     ($store:ident, $find:ident, $open:ident, $operation:expr, $query:ident, $page:ident) => {{
         let Some(filter) = &$query.filter else {
@@ -169,7 +170,7 @@ impl GraphStore for Sealed<dyn GraphStore> {
         self.inner.count().await
     }
 
-    /// A query would meet ciphertext.
+    /// A query would read ciphertext.
     fn as_cypher(&self) -> Option<&dyn CypherCapable> {
         None
     }

@@ -1,8 +1,9 @@
-//! Conversations of sealed messages.
+//! Conversations with encrypted messages.
 //!
-//! A thread's size is the sum of its messages' sizes, which the store behind counts, so a sealed message must measure
-//! what the clear one measures. The author of a message does not count: what is sealed begins in the author's two ids,
-//! 384 bytes in each, and what does not fit there stands in the text, which is filled up with blanks.
+//! A thread's size is the sum of its messages' sizes, as counted by the inner store, so an encrypted message
+//! must have the size of the plain one. The author of a message does not count toward the size. The
+//! ciphertext therefore starts in the author's two ids, 384 bytes in each. The rest is in the text, which is
+//! padded with blanks.
 
 use std::sync::Arc;
 
@@ -24,16 +25,16 @@ use crate::storage::offload;
 
 shared!(HistoryProvider);
 
-/// Bytes that the length of what is sealed takes.
+/// The size of the ciphertext's length, in bytes.
 const LENGTH_BYTES: usize = 4;
-/// What begins a text in base64, and one of seven bits a character.
+/// The first character of a text in base64, and of one with 7 bits per character.
 const BASE64: char = 'b';
 const PACKED: char = 'p';
-/// How many messages are looked at in the first step and in later ones, where a filter is answered here. Opening costs
-/// more than reading, and often the newest messages hold what is asked for.
+/// The number of messages to examine in the first step and in later ones, if this layer evaluates a filter.
+/// Decryption costs more than reading, and the newest messages often match.
 const STEP_MIN: usize = 16;
 const STEP_MAX: usize = 256;
-/// Steps, as [`offload`] counts them, that a message takes, and that compressing a byte of it may take.
+/// The cost of a message, and of compressing one byte of it, in the steps of [`offload`].
 const STEPS: usize = 4 * 1024;
 const STEPS_A_BYTE: usize = 16;
 
@@ -42,7 +43,7 @@ fn place(namespace: &Namespace, run: Option<&RunId>) -> Place {
     run.map_or(place.clone(), |run| place.at(run.as_str()))
 }
 
-/// Seals a message into one of the same size, with the key of that number.
+/// Encrypts a message into one of the same size, with the key of the given index.
 fn sealed(
     ring: &KeyRing,
     operation: &'static str,
@@ -52,7 +53,7 @@ fn sealed(
     nonce: Nonce<'_>,
 ) -> Result<ChatMessage> {
     let (measure, run, created_at) = (message.size_bytes(), message.run.take(), message.created_at);
-    // A retry may stamp anew the time of writing, which stays in clear.
+    // A retry may set a new time of writing, which stays unencrypted.
     message.created_at = Timestamp::default();
     let place = place(namespace, run.as_ref());
     let plain = written(operation, &message)?;
@@ -78,7 +79,7 @@ fn sealed(
     Ok(sealed)
 }
 
-/// Opens such a message.
+/// Decrypts such a message.
 fn opened(
     ring: &KeyRing,
     operation: &'static str,
@@ -100,7 +101,7 @@ fn opened(
         let rest = if let Some(text) = sealed.text.strip_prefix(BASE64) {
             from_base64(text.trim_end_matches(' '))
         } else {
-            // A packed blank and one that fills up look alike; the length tells them apart.
+            // A packed blank and a padding blank look alike; the length distinguishes them.
             let packed = (missing * 8).div_ceil(7);
             sealed.text.strip_prefix(PACKED).and_then(|text| text.get(..packed)).and_then(unpack)
         };
@@ -114,7 +115,8 @@ fn opened(
     Ok(message)
 }
 
-/// Seals messages in order; those of an append under an idempotency key alike each time.
+/// Encrypts messages in order. Messages of an append with an idempotency key are encrypted the same way each
+/// time.
 fn sealed_all(
     ring: &KeyRing,
     operation: &'static str,
@@ -178,7 +180,7 @@ impl HistoryProvider for Sealed<dyn HistoryProvider> {
         const OPERATION: &str = "history.append_many";
         check_append(&messages, &options)?;
         let once = options.idempotency_key.as_ref();
-        // The first try may have been sealed before the keys were rotated. A conflict writes nothing.
+        // The first attempt may have used an older key, before a rotation. A conflict writes nothing.
         let older = if once.is_some() { 1..self.ring.len() } else { 0..0 };
         let kept = (!older.is_empty()).then(|| messages.clone());
         let sealed = self.seal(OPERATION, 0, messages, once).await?;

@@ -1,4 +1,4 @@
-//! Sealed values.
+//! Encrypted values.
 
 use async_trait::async_trait;
 use bytes::Bytes;

@@ -1,4 +1,4 @@
-//! Keys, and what is sealed with them.
+//! Keys and encryption.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,38 +11,38 @@ use larder_kernel::{Error, ErrorKind, Outcome, Result};
 use sha2::Sha256;
 use zeroize::Zeroizing;
 
-/// The form of what is sealed; the first byte of each.
+/// The format version, which is the first byte of every ciphertext.
 const VERSION: u8 = 1;
 const ID_BYTES: usize = 8;
 const NONCE_BYTES: usize = 24;
 const TAG_BYTES: usize = 16;
-/// What comes before the nonce: the version and the key's id.
+/// The size of the prefix before the nonce: the version and the key's id.
 pub(super) const PREFIX_BYTES: usize = 1 + ID_BYTES;
-/// What sealing adds: version, key id, nonce, tag, and the byte that says whether it is compressed.
+/// The size that encryption adds: version, key id, nonce, tag, and the byte that marks compression.
 pub(super) const SEAL_BYTES: usize = PREFIX_BYTES + NONCE_BYTES + TAG_BYTES + 1;
-/// The most that opening one value may come to, so that no value unpacks without end.
+/// The size limit of a decrypted value, so that decompression is bounded.
 const OPENED_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 const PLAIN: u8 = 0;
 const DEFLATED: u8 = 1;
 const LEVEL: u8 = 6;
 
-/// 32 bytes of key, from a key management service or a random generator; never a password as it is.
+/// A 32-byte key from a key management service or a random generator. Never use a password as a key.
 ///
-/// It is wiped from memory when it is dropped, and `Debug` does not show it.
+/// The key is wiped from memory on drop, and `Debug` does not show it.
 pub struct EncryptionKey(Zeroizing<[u8; 32]>);
 
 impl EncryptionKey {
-    /// A key of these bytes.
+    /// Creates a key from these bytes.
     #[must_use]
     pub fn new(bytes: [u8; 32]) -> Self {
         Self(Zeroizing::new(bytes))
     }
 
-    /// A new key by chance, for tests and to be stored in a key management service.
+    /// Creates a random key, for tests or for storage in a key management service.
     ///
     /// # Errors
-    /// `Unavailable` where the system gives no random bytes.
+    /// `Unavailable` if the system provides no random bytes.
     pub fn generate() -> Result<Self> {
         let mut bytes = Zeroizing::new([0; 32]);
         let (left, right) = bytes.split_at_mut(NONCE_BYTES);
@@ -52,7 +52,7 @@ impl EncryptionKey {
         Ok(Self(bytes))
     }
 
-    /// The key's bytes, to be stored where keys are kept.
+    /// Returns the key's bytes, for storage in a key management service.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
@@ -65,10 +65,11 @@ impl fmt::Debug for EncryptionKey {
     }
 }
 
-/// The keys that open what is stored, and the one that seals what is written.
+/// The keys that decrypt stored data, and the one that encrypts new data.
 ///
-/// To rotate, make a ring of the new key and add the old ones with [`with_older`](Self::with_older): what is written is
-/// sealed with the new key, and what is there still opens. An old key may go when nothing that it sealed is left.
+/// To rotate keys, make a ring with the new key and add the old ones with [`with_older`](Self::with_older).
+/// New data is encrypted with the new key, and existing data can still be decrypted. You can remove an old
+/// key when no data that it encrypted remains.
 #[derive(Clone)]
 pub struct KeyRing {
     keys: Arc<Vec<RingKey>>,
@@ -77,7 +78,7 @@ pub struct KeyRing {
 struct RingKey {
     id: [u8; ID_BYTES],
     cipher: XChaCha20Poly1305,
-    /// Makes nonces of what is to be sealed alike each time.
+    /// The key that derives deterministic nonces from the plaintext.
     nonces: Zeroizing<[u8; 32]>,
 }
 
@@ -98,9 +99,9 @@ impl RingKey {
     }
 }
 
-/// HMAC-SHA-256 over the parts, each with its length before it.
+/// Returns the HMAC-SHA-256 of the parts, each with a length prefix.
 fn keyed(key: &[u8; 32], parts: &[&[u8]]) -> [u8; 32] {
-    // HMAC fills a key that is shorter than a block up with zeros.
+    // HMAC pads a key that is shorter than a block with zeros.
     let mut block = Zeroizing::new([0; 64]);
     block.iter_mut().zip(key).for_each(|(to, from)| *to = *from);
     let mut mac = Hmac::<Sha256>::new(&(*block).into());
@@ -120,7 +121,7 @@ fn random(operation: &'static str) -> Result<[u8; NONCE_BYTES]> {
     Ok(bytes)
 }
 
-/// What a sealed value is bound to: where it stands. It opens nowhere else.
+/// The location to which a ciphertext is bound. It cannot be decrypted at another location.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Place(Vec<u8>);
 
@@ -129,7 +130,7 @@ impl Place {
         Self::default().at(contract).at(namespace)
     }
 
-    /// One more name, told apart from its neighbours by its length.
+    /// Adds a name, separated from its neighbors by its length.
     pub(super) fn at(mut self, name: &str) -> Self {
         self.0.extend_from_slice(&size(name.len()).to_be_bytes());
         self.0.extend_from_slice(name.as_bytes());
@@ -137,36 +138,37 @@ impl Place {
     }
 }
 
-/// How the nonce comes about.
+/// The derivation of the nonce.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Nonce<'a> {
-    /// By chance.
+    /// A random nonce.
     Random,
-    /// From the key, the place, the text and this, so that sealing again gives the same bytes.
+    /// A nonce derived from the key, the location, the plaintext and these bytes, so that repeated encryption
+    /// gives the same bytes.
     Derived(&'a [u8]),
 }
 
-/// A key and a nonce prefix, with which the pieces of one blob are sealed in order.
+/// A key and a nonce prefix for encrypting the pieces of one blob, in order.
 pub(super) struct Pieces<'a> {
     key: &'a RingKey,
     prefix: [u8; PIECES_PREFIX_BYTES],
 }
 
-/// The nonce of a piece less its number and the mark of the last one.
+/// The size of a piece's nonce without its number and the marker of the last piece.
 const PIECES_PREFIX_BYTES: usize = NONCE_BYTES - 5;
-/// What a sealed blob begins with.
+/// The size of an encrypted blob's header.
 pub(super) const PIECES_HEADER_BYTES: usize = PREFIX_BYTES + PIECES_PREFIX_BYTES;
-/// What sealing adds to each piece.
+/// The size that encryption adds to each piece.
 pub(super) const PIECE_SEAL_BYTES: usize = TAG_BYTES;
 
 impl KeyRing {
-    /// A ring of one key.
+    /// Creates a ring of one key.
     #[must_use]
     pub fn new(key: &EncryptionKey) -> Self {
         Self { keys: Arc::new(vec![RingKey::new(key)]) }
     }
 
-    /// Adds a key that opens what was written before, and seals nothing.
+    /// Adds a key that decrypts older data and encrypts nothing.
     #[must_use]
     pub fn with_older(self, key: &EncryptionKey) -> Self {
         let mut keys =
@@ -175,7 +177,7 @@ impl KeyRing {
         Self { keys: Arc::new(keys) }
     }
 
-    /// How many keys there are.
+    /// Returns the number of keys.
     pub(super) fn len(&self) -> usize {
         self.keys.len()
     }
@@ -197,7 +199,8 @@ impl KeyRing {
         })
     }
 
-    /// Seals `plain` with the key of that number into at most `room` bytes, compressed where it would not fit otherwise.
+    /// Encrypts `plain` with the key of the given index into at most `room` bytes. Compresses it if it would
+    /// not fit otherwise.
     pub(super) fn seal(
         &self,
         operation: &'static str,
@@ -233,7 +236,7 @@ impl KeyRing {
         Ok([&[VERSION][..], &key.id, &nonce, &body].concat())
     }
 
-    /// Opens what was sealed at this place.
+    /// Decrypts data that was encrypted for this location.
     pub(super) fn open(&self, operation: &'static str, place: &Place, sealed: &[u8]) -> Result<Vec<u8>> {
         let key = self.opening(operation, sealed)?;
         let rest = sealed.get(PREFIX_BYTES..).unwrap_or_default();
@@ -253,7 +256,7 @@ impl KeyRing {
         }
     }
 
-    /// Begins to seal a blob: its header, and what seals its pieces.
+    /// Begins to encrypt a blob: returns its header and the encryptor of its pieces.
     pub(super) fn begin(&self, operation: &'static str) -> Result<(Vec<u8>, Pieces<'_>)> {
         let key = self.sealing(0, operation)?;
         let mut prefix = [0; PIECES_PREFIX_BYTES];
@@ -261,7 +264,7 @@ impl KeyRing {
         Ok(([&[VERSION][..], &key.id, &prefix].concat(), Pieces { key, prefix }))
     }
 
-    /// What opens the pieces of a blob that begins with this header.
+    /// Returns the decryptor of a blob with this header.
     pub(super) fn resume(&self, operation: &'static str, header: &[u8]) -> Result<Pieces<'_>> {
         let key = self.opening(operation, header)?;
         let prefix = header.get(PREFIX_BYTES..).and_then(|rest| rest.first_chunk());
@@ -276,7 +279,8 @@ impl RingKey {
 }
 
 impl Pieces<'_> {
-    /// Its number and whether it is the last are part of a piece's nonce, so that none can be moved, dropped or added.
+    /// Returns the nonce of a piece. It contains the piece's number and the marker of the last piece, so that
+    /// no piece can be moved, dropped or added.
     fn nonce(&self, number: u32, last: bool) -> XNonce {
         let mut nonce = [0; NONCE_BYTES];
         let tail = number.to_be_bytes().into_iter().chain([u8::from(last)]);

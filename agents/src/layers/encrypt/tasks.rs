@@ -1,4 +1,4 @@
-//! Boards whose texts are sealed.
+//! Task boards with encrypted texts.
 
 use std::time::Duration;
 
@@ -17,10 +17,10 @@ use super::{Sealed, shared};
 
 shared!(TaskStore);
 
-/// The title that the store behind sees.
+/// The title that the inner store receives.
 const SEALED: &str = "sealed";
 
-/// What a task says, in its description behind.
+/// The texts of a task, encrypted into the description of the inner task.
 #[derive(Serialize, Deserialize)]
 struct Said {
     title: String,

@@ -1,4 +1,4 @@
-//! Sealed bytes in places that take text, and text as sealed bytes.
+//! Ciphertext in text fields, and text as bytes.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD_NO_PAD;
@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use super::ring::{KeyRing, Nonce, Place, corrupt};
 
 impl KeyRing {
-    /// Seals a value into base64 of at most `text_max` bytes.
+    /// Encrypts a value into base64 of at most `text_max` bytes.
     pub(super) fn seal_text<T: Serialize>(
         &self,
         operation: &'static str,
@@ -22,7 +22,7 @@ impl KeyRing {
         Ok(BASE64_STANDARD_NO_PAD.encode(sealed))
     }
 
-    /// Opens what [`seal_text`](Self::seal_text) sealed.
+    /// Decrypts the output of [`seal_text`](Self::seal_text).
     pub(super) fn open_text<T: DeserializeOwned>(
         &self,
         operation: &'static str,
@@ -34,7 +34,7 @@ impl KeyRing {
     }
 }
 
-/// The value as JSON.
+/// Returns the value as JSON.
 pub(super) fn written<T: Serialize>(operation: &'static str, value: &T) -> Result<Vec<u8>> {
     serde_json::to_vec(value).map_err(|_| {
         Error::new(ErrorKind::Unexpected, operation, "a value has no JSON form")
@@ -42,32 +42,32 @@ pub(super) fn written<T: Serialize>(operation: &'static str, value: &T) -> Resul
     })
 }
 
-/// The value of its JSON.
+/// Parses a value from its JSON.
 pub(super) fn read<T: DeserializeOwned>(operation: &'static str, json: &[u8]) -> Result<T> {
     serde_json::from_slice(json).map_err(|_| corrupt(operation))
 }
 
-/// How many bytes base64 of this length holds.
+/// Returns the number of bytes that base64 of this length holds.
 pub(super) fn bytes_in(text_bytes: usize) -> usize {
     text_bytes * 6 / 8
 }
 
-/// Base64 of bytes.
+/// Encodes bytes in base64.
 pub(super) fn base64(bytes: &[u8]) -> String {
     BASE64_STANDARD_NO_PAD.encode(bytes)
 }
 
-/// The bytes of base64.
+/// Decodes base64.
 pub(super) fn from_base64(text: &str) -> Option<Vec<u8>> {
     BASE64_STANDARD_NO_PAD.decode(text).ok()
 }
 
-/// How many bytes so many ASCII characters hold, seven bits each.
+/// Returns the number of bytes that this number of ASCII characters holds, at 7 bits each.
 pub(super) fn packed_in(text_bytes: usize) -> usize {
     text_bytes * 7 / 8
 }
 
-/// Bytes as ASCII characters, seven bits each: the densest form that is text for certain.
+/// Encodes bytes as ASCII characters with 7 bits each, the densest encoding that is always valid text.
 pub(super) fn pack(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len() * 8 / 7 + 1);
     let (mut held, mut bits) = (0_u16, 0_u32);
@@ -90,7 +90,7 @@ fn ascii(bits: u16) -> char {
     char::from(u8::try_from(bits & 0x7f).unwrap_or_default())
 }
 
-/// The bytes of such characters; bits that fill no byte are left out.
+/// Decodes such characters. Drops bits that do not fill a byte.
 pub(super) fn unpack(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(packed_in(text.len()));
     let (mut held, mut bits) = (0_u16, 0_u32);

@@ -1,4 +1,4 @@
-//! Documents with sealed texts.
+//! Documents with encrypted texts.
 
 use async_trait::async_trait;
 use larder_kernel::limits::DOCUMENT_BYTES_MAX;
@@ -14,14 +14,14 @@ use crate::storage::offload;
 
 shared!(VectorStore);
 
-/// Steps, as [`offload`] counts them, that a document takes beside its bytes.
+/// The cost of a document apart from its bytes, in the steps of [`offload`].
 const STEPS: usize = 4 * 1024;
 
 fn place(namespace: &Namespace, collection: &CollectionName, document: &DocumentId) -> Place {
     Place::new("vectors", namespace.as_str()).at(collection.as_str()).at(document.as_str())
 }
 
-/// What has a sealed text under an id.
+/// An item with an id and an encrypted text.
 trait Texted: Send + 'static {
     fn parts(&mut self) -> (&DocumentId, &mut String);
 }
@@ -39,7 +39,7 @@ impl Texted for SearchHit {
 }
 
 impl Sealed<dyn VectorStore> {
-    /// Seals or opens the texts of all, off the runtime where they are many.
+    /// Encrypts or decrypts the texts of all items, outside the async runtime if there are many.
     async fn change<T: Texted>(
         &self,
         operation: &'static str,

@@ -1,4 +1,4 @@
-//! What is sealed stays hidden, opens in its place only, and measures what it measured.
+//! Encrypted data is unreadable, decrypts only at its own location, and keeps its size.
 #![cfg(feature = "encryption")]
 
 use std::sync::Arc;
@@ -25,7 +25,7 @@ fn layer(number: u8) -> EncryptionLayer {
     EncryptionLayer::new(KeyRing::new(&key(number)))
 }
 
-/// Characters by chance, of so many from `first` on.
+/// Returns `count` random characters from a range that begins at `first`.
 fn chance(count: usize, first: u8, span: u64) -> String {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut next = || {

@@ -16,7 +16,7 @@ use super::super::{BlobCacheLayer, Layer, Layers, RetryLayer, Tenant};
 use super::{Scripted, blobs, value};
 use crate::storage::{InMemoryBlobStore, InMemoryGraphStore, MemoryBackend};
 
-/// The methods that a contract's trait declares, by its source.
+/// Returns the methods that a contract's trait declares, from its source.
 fn methods(contract: Contract) -> BTreeSet<&'static str> {
     let name = |line: &'static str| {
         let line = line.strip_prefix("    async fn ").or_else(|| line.strip_prefix("    fn "))?;
@@ -25,7 +25,7 @@ fn methods(contract: Contract) -> BTreeSet<&'static str> {
     contract.source().lines().filter_map(name).collect()
 }
 
-/// The files that implement a contract for layers.
+/// Returns the files that implement a contract for layers.
 fn sources(contract: Contract) -> Vec<(&'static str, &'static str)> {
     let sealed = match contract {
         Contract::History => include_str!("../encrypt/history.rs"),
@@ -47,7 +47,7 @@ fn every_method_of_every_contract_stands_in_every_implementation() {
     for &contract in Contract::ALL {
         for (file, source) in sources(contract) {
             for method in methods(contract) {
-                // Cypher is not declared over ciphertext, so nobody reaches it.
+                // Cypher is not declared over ciphertext, so no caller reaches it.
                 if (file, method) == ("encrypt", "cypher") {
                     continue;
                 }
@@ -61,7 +61,7 @@ fn every_method_of_every_contract_stands_in_every_implementation() {
     }
 }
 
-/// A graph that answers Cypher.
+/// A graph with Cypher.
 #[derive(Debug)]
 struct Speaking(InMemoryGraphStore);
 
@@ -141,7 +141,7 @@ impl CypherCapable for Speaking {
     }
 }
 
-/// Whether a graph has Cypher exactly where it declares it.
+/// Returns `true` if a graph implements Cypher exactly when it declares it.
 fn keeps_its_word(graph: &dyn GraphStore) -> bool {
     graph.as_cypher().is_some() == graph.capabilities().has(Capability::Cypher)
 }
@@ -173,7 +173,7 @@ async fn cypher_is_there_behind_every_layer_that_does_not_hide_it() {
     }
 }
 
-/// A layer that forwards what has no default, and forgets the rest.
+/// A layer that forwards only the methods without a default body.
 #[derive(Debug)]
 struct Forgetful(Arc<dyn GraphStore>);
 

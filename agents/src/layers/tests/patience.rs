@@ -1,4 +1,4 @@
-//! Time and numbers that have an end.
+//! Limits on time and on concurrent calls.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,7 +67,7 @@ async fn calls_beyond_the_limit_wait_and_beyond_the_queue_are_refused() {
     let refused = third.unwrap_err();
     assert_eq!((refused.kind(), refused.outcome()), (ErrorKind::ResourceExhausted, Outcome::NotApplied));
     assert_eq!(scripted.calls().len(), 2);
-    // A call that is dropped while it waits leaves its place.
+    // A call that is dropped while it waits releases its slot.
     let scripted = Scripted::new([Late(SECOND)]);
     let store = key_value(&scripted, &ConcurrencyLimitLayer::new(1).with_queue_max(1));
     let running = {

@@ -1,4 +1,4 @@
-//! What is sent again, and what is not.
+//! Calls with a safe retry, and calls without one.
 
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ async fn a_guarded_write_that_meets_its_own_effect_stays_unknown() {
     let (bucket, key) = place();
     let scripted = Scripted::new([Before(ErrorKind::Conflict, Outcome::NotApplied)]);
     let store = key_value(&scripted, &quick());
-    // A conflict at the first try is what it says.
+    // A conflict at the first attempt is returned as it is.
     let error = store.put_at(&bucket, &key, value(), Revision::new(1)).await.unwrap_err();
     assert_eq!((error.kind(), error.outcome()), (ErrorKind::Conflict, Outcome::NotApplied));
 
@@ -70,12 +70,12 @@ async fn a_guarded_write_that_meets_its_own_effect_stays_unknown() {
     assert_eq!((error.kind(), error.outcome()), (ErrorKind::Timeout, Outcome::Unknown));
     assert!(store.get(&bucket, &key).await.unwrap().unwrap().revision > at);
 
-    // One whose first try was lost on the way is written by the second.
+    // If the first attempt was lost before it arrived, the second writes.
     let at = store.get(&bucket, &key).await.unwrap().unwrap().revision;
     scripted.0.lock().unwrap().0.push_back(Before(ErrorKind::Timeout, Outcome::Unknown));
     assert!(store.put_at(&bucket, &key, value(), at).await.unwrap() > at);
 
-    // A later refusal says nothing of the first try.
+    // A later error does not determine the outcome of the first attempt.
     let at = store.get(&bucket, &key).await.unwrap().unwrap().revision;
     scripted.0.lock().unwrap().0.extend([LOST, REFUSED, REFUSED]);
     let error = store.put_at(&bucket, &key, value(), at).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! What spans and metrics say, and what they do not.
+//! The contents of spans and metrics, and the data that never appears in them.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,7 +15,7 @@ use super::super::{Layers, MetricsLayer, TraceLayer};
 use super::Step::Before;
 use super::{Scripted, blobs, history, key_value, place, thread, value};
 
-/// Writes down the fields of spans.
+/// Records the fields of spans.
 #[derive(Clone, Default)]
 struct Fields(Arc<Mutex<Vec<String>>>);
 

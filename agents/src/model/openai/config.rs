@@ -1,4 +1,4 @@
-//! What a client of an OpenAI-compatible server is told.
+//! The configuration of a client for an OpenAI-compatible server.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -14,20 +14,20 @@ const ATTEMPTS_MAX: u32 = 20;
 const RESPONSE_BYTES_LIMIT: usize = 256 * 1024 * 1024;
 const BATCH_TEXTS_LIMIT: usize = 2_048;
 
-/// The name under which a server takes the most tokens of an answer.
+/// The name of the request field for the output token limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OutputLimitField {
-    /// The present name, which reasoning models insist on.
+    /// The current name, which reasoning models require.
     #[default]
     MaxCompletionTokens,
-    /// The former name, the only one that some servers know.
+    /// The former name, which some servers require.
     MaxTokens,
 }
 
-/// Where an OpenAI-compatible server is and how to talk to it.
+/// The address and the settings of an OpenAI-compatible server.
 ///
-/// The key is never printed, serialised or part of an error.
+/// The key is never printed, serialized or part of an error.
 ///
 /// ```
 /// use larder_agents::model::OpenAiConfig;
@@ -42,44 +42,45 @@ pub enum OutputLimitField {
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OpenAiConfig {
-    /// The address before `/chat/completions` and `/embeddings`, as a rule ending in `/v1`.
+    /// The address before `/chat/completions` and `/embeddings`. It usually ends in `/v1`.
     pub base_url: String,
     /// The model's name.
     pub model: String,
-    /// The key sent as a bearer token; `None` for servers that ask for none.
+    /// The key, sent as a bearer token; `None` for servers without authentication.
     #[serde(default)]
     pub api_key: Option<String>,
-    /// Longest time for one attempt, from connecting to the last byte, in milliseconds.
+    /// The time limit of one attempt, from connecting to the last byte, in milliseconds.
     #[serde(default = "timeout_ms_default")]
     pub timeout_ms: u64,
-    /// Longest time for connecting, in milliseconds.
+    /// The time limit for connecting, in milliseconds.
     #[serde(default = "connect_timeout_ms_default")]
     pub connect_timeout_ms: u64,
-    /// Most attempts of one call, the first included.
+    /// The largest number of attempts of one call, including the first.
     #[serde(default = "attempts_max_default")]
     pub attempts_max: u32,
-    /// The pause before the second attempt, in milliseconds; it doubles with each further one.
+    /// The pause before the second attempt, in milliseconds. It doubles with each further attempt.
     #[serde(default = "backoff_ms_default")]
     pub backoff_ms: u64,
-    /// Longest pause between attempts, in milliseconds. A server that asks for a longer one is given up on.
+    /// The longest pause between attempts, in milliseconds. If the server requests a longer one, the call
+    /// fails.
     #[serde(default = "backoff_ms_max_default")]
     pub backoff_ms_max: u64,
-    /// Largest answer, in bytes.
+    /// The largest answer, in bytes.
     #[serde(default = "response_bytes_max_default")]
     pub response_bytes_max: usize,
-    /// Most texts in one request for embeddings; more go in several.
+    /// The largest number of texts in one embedding request. More texts are split into several requests.
     #[serde(default = "batch_texts_max_default")]
     pub batch_texts_max: usize,
-    /// Allows `http` to another machine, where anybody on the way reads key and conversation.
+    /// Allows `http` to another machine, where the network can read the key and the conversation.
     #[serde(default)]
     pub allow_plain_http: bool,
-    /// Asks the model for an answer that is one JSON object.
+    /// Requests an answer that is a single JSON object.
     #[serde(default)]
     pub json_mode: bool,
-    /// The tools that the model may call, each as the server expects it.
+    /// The tools that the model may call, each in the server's format.
     #[serde(default)]
     pub tools: Vec<serde_json::Value>,
-    /// The name under which the server takes the most tokens of an answer.
+    /// The name of the request field for the output token limit.
     #[serde(default)]
     pub output_limit_field: OutputLimitField,
 }
@@ -107,7 +108,7 @@ const fn batch_texts_max_default() -> usize {
 }
 
 impl OpenAiConfig {
-    /// The model `model` of the server at `base_url`, without a key and with the usual limits.
+    /// Configures the model `model` of the server at `base_url`, without a key and with the default limits.
     #[must_use]
     pub fn new(base_url: impl Into<String>, model: impl Into<String>) -> Self {
         Self {
@@ -128,21 +129,21 @@ impl OpenAiConfig {
         }
     }
 
-    /// Sends this key.
+    /// Sets the key.
     #[must_use]
     pub fn with_api_key(mut self, api_key: impl Into<String>) -> Self {
         self.api_key = Some(api_key.into());
         self
     }
 
-    /// Limits one attempt.
+    /// Sets the time limit of one attempt.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
         self
     }
 
-    /// Sets how often a call is tried and the pauses between.
+    /// Sets the number of attempts and the pauses between them.
     #[must_use]
     pub fn with_attempts(mut self, attempts_max: u32, backoff: Duration, backoff_max: Duration) -> Self {
         self.attempts_max = attempts_max;
@@ -151,7 +152,7 @@ impl OpenAiConfig {
         self
     }
 
-    /// Asks for answers that are one JSON object.
+    /// Asks the model to reply with a single JSON object.
     #[must_use]
     pub fn with_json_mode(mut self) -> Self {
         self.json_mode = true;
@@ -172,10 +173,10 @@ impl OpenAiConfig {
         self
     }
 
-    /// Checks every setting.
+    /// Checks all settings.
     ///
     /// # Errors
-    /// `InvalidInput` naming the setting.
+    /// `InvalidInput` with the setting.
     pub fn check(&self) -> Result<()> {
         self.endpoint("")?;
         self.bearer()?;
@@ -202,10 +203,10 @@ impl OpenAiConfig {
         check::batch(OPERATION, "batch_texts_max", self.batch_texts_max, BATCH_TEXTS_LIMIT)
     }
 
-    /// The address of `path` on the server.
+    /// Returns the address of `path` on the server.
     pub(super) fn endpoint(&self, path: &str) -> Result<Url> {
         let refuse = |message: &'static str| Error::invalid(OPERATION, "base_url", message);
-        // The parser's own error may quote the address, so it is not kept.
+        // The parser's error may quote the address, so it is dropped.
         let mut url = Url::parse(&self.base_url).map_err(|_| refuse("not a URL"))?;
         if !url.username().is_empty() || url.password().is_some() {
             return Err(refuse("holds credentials; set `api_key` instead"));
@@ -226,7 +227,7 @@ impl OpenAiConfig {
         Ok(url)
     }
 
-    /// The header that carries the key.
+    /// Returns the header with the key.
     pub(super) fn bearer(&self) -> Result<Option<HeaderValue>> {
         let Some(api_key) = &self.api_key else { return Ok(None) };
         check::at_least(OPERATION, "api_key", api_key.len(), 1)?;
@@ -246,7 +247,7 @@ fn is_loopback(url: &Url) -> bool {
 
 impl fmt::Debug for OpenAiConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The address is left out: one that is refused may hold credentials.
+        // The address is omitted, because a rejected address may contain credentials.
         f.debug_struct("OpenAiConfig")
             .field("model", &self.model)
             .field("api_key", &self.api_key.as_ref().map(|_| "***"))

@@ -1,4 +1,4 @@
-//! One call over HTTP: attempts, pauses, limits, and errors that repeat nothing of what the server said.
+//! HTTP calls with retries and limits. The errors repeat nothing that the server sent.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -31,7 +31,7 @@ impl fmt::Debug for Transport {
     }
 }
 
-/// An attempt that failed: what to say, and whether and when another one may help.
+/// A failed attempt: its error, and the conditions for another attempt.
 struct Failed {
     error: Error,
     again: Again,
@@ -49,10 +49,10 @@ impl Transport {
         let endpoint = config.endpoint(path)?;
         let mut client = Client::builder()
             .connect_timeout(Duration::from_millis(config.connect_timeout_ms))
-            // A redirect would carry the conversation to an address that nobody configured.
+            // A redirect would send the conversation to an address that was not configured.
             .redirect(redirect::Policy::none());
         if endpoint.scheme() == "http" {
-            // A proxy from the environment would read what is meant for this machine.
+            // A proxy from the environment could read traffic for this machine.
             client = client.no_proxy();
         }
         let client = client
@@ -70,7 +70,7 @@ impl Transport {
         })
     }
 
-    /// Posts `request` and reads the answer, in several attempts where the server is busy or away.
+    /// Posts `request` and reads the answer. Retries if the server is busy or unavailable.
     pub(super) async fn call<T: DeserializeOwned>(
         &self,
         operation: &'static str,
@@ -96,14 +96,14 @@ impl Transport {
         }
     }
 
-    /// How long to wait after the attempt numbered `attempt`; `None` where waiting does not help.
+    /// Returns the pause after the attempt numbered `attempt`, or `None` if waiting does not help.
     fn pause(&self, attempt: u32, again: &Again) -> Option<Duration> {
         match again {
             Again::No => None,
             Again::After(pause) => (*pause <= self.backoff_max).then_some(*pause),
             Again::Backoff => {
                 let doubled = self.backoff.saturating_mul(1 << attempt.saturating_sub(1).min(20));
-                // A quarter more or less, so that many callers do not come back at once.
+                // The jitter of 25% keeps many callers from retrying at the same time.
                 let jitter = 75 + u32::try_from(RandomState::new().hash_one(attempt) % 50).unwrap_or(0);
                 Some((doubled.min(self.backoff_max) * jitter / 100).min(self.backoff_max))
             }
@@ -147,15 +147,15 @@ impl Transport {
     }
 }
 
-/// An error of a model: nothing is stored by asking, so asking again has no second effect.
+/// Returns an error of a model call. It is idempotent, because asking stores nothing.
 pub(super) fn failure(kind: ErrorKind, operation: &'static str, message: &'static str) -> Error {
     Error::new(kind, operation, message).with_outcome(Outcome::NotApplied).with_idempotent(true)
 }
 
-/// The client's own errors quote the address, so only their class is kept.
+/// The client's errors quote the address, so only their class is kept.
 fn broken(operation: &'static str, error: &reqwest::Error) -> Failed {
     if error.is_timeout() {
-        // A model that was too slow once is asked again only by a caller who has the time.
+        // After a timeout, only the caller may decide to spend the time again.
         let again = if error.is_connect() { Again::Backoff } else { Again::No };
         return Failed { error: failure(ErrorKind::Timeout, operation, "no answer in time"), again };
     }
@@ -188,8 +188,8 @@ fn refused(operation: &'static str, status: StatusCode, headers: &HeaderMap) -> 
     Failed { error, again }
 }
 
-/// The pause that the server asks for, where it gives it in seconds or milliseconds. A date is not read: it would need
-/// the two clocks to agree.
+/// Returns the pause that the server requests, if it is in seconds or milliseconds. A date is ignored,
+/// because it requires synchronized clocks.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let number = |name: &str| headers.get(name)?.to_str().ok()?.trim().parse::<u64>().ok();
     number("retry-after-ms")

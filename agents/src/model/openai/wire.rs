@@ -1,4 +1,4 @@
-//! Conversations and answers as the server writes them.
+//! The server's JSON format of requests and replies.
 
 use larder_kernel::{
     BlobRef, ChatMessage, ErrorKind, LanguageModelRequest, Metadata, Result, Role, ToolCall, ToolResult,
@@ -11,7 +11,7 @@ use super::transport::failure;
 use super::{Completion, FinishReason, GENERATE, Usage};
 use crate::model::FINISH_REASON;
 
-/// The request for an answer.
+/// Returns the body of a chat request.
 pub(super) fn chat_request(config: &OpenAiConfig, request: &LanguageModelRequest) -> Value {
     let messages: Vec<Value> = request.messages.iter().flat_map(wire_messages).collect();
     let mut body = Map::new();
@@ -33,7 +33,7 @@ pub(super) fn chat_request(config: &OpenAiConfig, request: &LanguageModelRequest
     Value::Object(body)
 }
 
-/// A message as the server expects it: one for each tool's result, then one for what is said.
+/// Returns a message in the server's format: one message per tool result, then one for the text.
 fn wire_messages(message: &ChatMessage) -> Vec<Value> {
     let mut wire: Vec<Value> = message.tool_results.iter().map(wire_result).collect();
     let text = text_with_files(&message.text, &message.blobs);
@@ -41,7 +41,8 @@ fn wire_messages(message: &ChatMessage) -> Vec<Value> {
     if !said && (message.role == Role::Tool || !wire.is_empty()) {
         return wire;
     }
-    // The server takes a tool's message only as the answer to a call, so text beside results is the user's.
+    // The server accepts a tool message only as the result of a call, so text next to results gets the role
+    // of the user.
     let role = if message.role == Role::Tool { Role::User } else { message.role };
     let mut said = json!({"role": role.as_str(), "content": text});
     if !message.tool_calls.is_empty() {
@@ -62,13 +63,14 @@ fn wire_call(call: &ToolCall) -> Value {
     })
 }
 
-/// The server knows no failed results, so the text says it.
+/// Returns a tool result. The server's format has no failed results, so the text marks them.
 fn wire_result(result: &ToolResult) -> Value {
     let content = if result.is_error { format!("Error: {}", result.content) } else { result.content.clone() };
     json!({"role": "tool", "tool_call_id": result.call_id, "content": content})
 }
 
-/// Files are named, not sent: what they hold lies in a blob store that the server does not reach.
+/// Adds the names of files to a text. Their contents are not sent, because the server cannot read the blob
+/// store.
 fn text_with_files(text: &str, blobs: &[BlobRef]) -> String {
     let mut whole = text.to_owned();
     for blob in blobs {
@@ -128,7 +130,7 @@ struct WireUsage {
 }
 
 impl ChatResponse {
-    /// The first answer as a message, checked against the limits of a stored one.
+    /// Returns the first answer as a message, checked against the limits of a stored one.
     pub(super) fn into_completion(self) -> Result<Completion> {
         let unexpected = |message| failure(ErrorKind::Unexpected, GENERATE, message);
         let choice =

@@ -1,4 +1,4 @@
-//! The memory of agents that share sessions, as a document configures it (AKKA-9).
+//! The memory of agents that share sessions, as a JSON document.
 
 use larder_kernel::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use super::OPERATION;
 use crate::context::memory::LimitedWindow;
 use crate::written::whole;
 
-/// The memory of agents that share sessions: whether they have one, and how much of it they see.
+/// The memory of agents that share sessions: the switch for it, and the part of it that they see.
 ///
 /// ```
 /// use larder_agents::session::MemoryDocument;
@@ -44,13 +44,13 @@ impl Default for AgentMemory {
 }
 
 impl AgentMemory {
-    /// Whether inferences use the memory of their session where they do not say.
+    /// Returns `true` if inferences use the memory of their session by default.
     #[must_use]
     pub fn is_enabled(&self) -> bool {
         self.enabled
     }
 
-    /// What agents see of a session: the newest 156 KiB unless the document says otherwise.
+    /// Returns the part of a session that agents see. The default is the newest 156 KiB.
     #[must_use]
     pub fn window(&self) -> LimitedWindow {
         let window = LimitedWindow::new();

@@ -1,4 +1,4 @@
-//! Which of the documents about memory a document is.
+//! Detection of the kind of a memory document.
 
 use larder_kernel::{Error, Result};
 use serde_json::Value;
@@ -7,29 +7,29 @@ use super::{AgentMemory, MemoryConfig, OPERATION, parse_config};
 use crate::compaction::PipelineConfig;
 use crate::session::SessionProfile;
 
-/// A document that says how much of a conversation the model sees.
+/// A document that configures the part of a conversation that the model sees.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum MemoryDocument {
-    /// The profile of a session, which has a `type`.
+    /// The profile of a session. It has a `type`.
     Session(SessionProfile),
     /// The memory settings of an agent.
     Memory(MemoryConfig),
-    /// Strategies, under `pipeline`.
+    /// A pipeline of strategies, under `pipeline`.
     Pipeline(PipelineConfig),
     /// The memory of agents that share sessions, under `agent.memory` or `akka.javasdk.agent.memory`.
     Agent(AgentMemory),
 }
 
 impl MemoryDocument {
-    /// Reads a document. Which one it is, the names of its fields say.
+    /// Reads a document. The names of its fields determine its kind.
     ///
     /// # Errors
-    /// `InvalidInput` naming `config`; its message begins with the path to the mistake.
+    /// `InvalidInput` with `config`. The message begins with the path to the error.
     pub fn parse(json: &str) -> Result<Self> {
         let value: Value = parse_config(json)?;
         if !value.is_object() {
-            // A list would be read as the fields in their order.
+            // Without this check, a list would be read as the fields in order.
             return Err(Error::invalid(OPERATION, "config", "not an object with fields by name"));
         }
         let has = |field: &str| value.get(field).is_some();
@@ -45,7 +45,7 @@ impl MemoryDocument {
     }
 }
 
-/// The memory of agents under their path; nothing where the document has none.
+/// Returns the memory of agents under its path, or `None` if the document has none.
 fn agent_memory(document: &Value) -> Result<Option<AgentMemory>> {
     for path in [&["akka", "javasdk", "agent", "memory"][..], &["agent", "memory"], &["agent.memory"]] {
         let Some(memory) = below(document, path)? else { continue };
@@ -58,7 +58,7 @@ fn agent_memory(document: &Value) -> Result<Option<AgentMemory>> {
     Ok(None)
 }
 
-/// What stands under a path, where nothing stands beside it.
+/// Returns the value under a path, or `None` if it is missing. Other fields next to the path are an error.
 fn below<'a>(value: &'a Value, path: &[&str]) -> Result<Option<&'a Value>> {
     let Some((step, rest)) = path.split_first() else { return Ok(Some(value)) };
     let Some(fields) = value.as_object().filter(|fields| fields.contains_key(*step)) else { return Ok(None) };

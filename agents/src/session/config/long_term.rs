@@ -1,4 +1,4 @@
-//! The strategies that shorten a conversation that has grown, as a document names them.
+//! The JSON form of the strategies that shorten a conversation that has grown.
 
 use larder_kernel::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -11,20 +11,20 @@ use crate::compaction::{LongTermMemory, NeuralyzerConfig, SummarizerConfig};
 #[serde(try_from = "Map<String, Value>", into = "Map<String, Value>")]
 #[non_exhaustive]
 pub enum LongTermSettings {
-    /// `summarizer`: older interactions become a summary.
+    /// `summarizer`: replaces older interactions with a summary.
     Summarizer(SummarizerSettings),
-    /// `neuralyzer`: older interactions are erased.
+    /// `neuralyzer`: erases older interactions.
     Neuralyzer(NeuralyzerSettings),
 }
 
-/// The settings of the summarizer, as written and as they are meant.
+/// The settings of the summarizer, as written and as interpreted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SummarizerSettings {
     written: Map<String, Value>,
     config: SummarizerConfig,
 }
 
-/// The settings of the neuralyzer, as written and as they are meant.
+/// The settings of the neuralyzer, as written and as interpreted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NeuralyzerSettings {
     written: Map<String, Value>,
@@ -47,25 +47,25 @@ impl LongTermSettings {
         }
     }
 
-    /// Acts past this many tokens of the model's input; `None` for never.
+    /// Returns the number of tokens in the model's input above which the strategy runs, or `None` for never.
     #[must_use]
     pub fn input_tokens_threshold(&self) -> Option<u64> {
         u64::try_from(self.thresholds()[0]).ok()
     }
 
-    /// Acts past this many interactions; `None` for never.
+    /// Returns the number of interactions above which the strategy runs, or `None` for never.
     #[must_use]
     pub fn interaction_threshold_qty(&self) -> Option<u64> {
         u64::try_from(self.thresholds()[1]).ok()
     }
 
-    /// Acts past this many tokens of all interactions; `None` for never.
+    /// Returns the number of tokens in all interactions above which the strategy runs, or `None` for never.
     #[must_use]
     pub fn interaction_threshold_tokens(&self) -> Option<u64> {
         u64::try_from(self.thresholds()[2]).ok()
     }
 
-    /// Acts when one of these tools succeeded.
+    /// Returns the tools whose success starts the strategy.
     #[must_use]
     pub fn on_tools_success(&self) -> &[String] {
         match self {
@@ -74,7 +74,7 @@ impl LongTermSettings {
         }
     }
 
-    /// Acts when one of these tools failed.
+    /// Returns the tools whose failure starts the strategy.
     #[must_use]
     pub fn on_tools_error(&self) -> &[String] {
         match self {
@@ -83,7 +83,7 @@ impl LongTermSettings {
         }
     }
 
-    /// How many of the newest interactions stay as they are.
+    /// Returns the number of newest interactions that stay verbatim.
     #[must_use]
     pub fn interaction_keep(&self) -> u64 {
         larder_kernel::check::size(match self {
@@ -92,10 +92,10 @@ impl LongTermSettings {
         })
     }
 
-    /// The strategy's configuration.
+    /// Returns the strategy's configuration.
     ///
     /// # Errors
-    /// None for settings that were read: they are checked.
+    /// None for settings that were read from a document, because these are checked.
     pub fn config(&self) -> Result<LongTermMemory> {
         Ok(match self {
             Self::Summarizer(settings) => LongTermMemory::Summarizer(settings.config.clone()),
@@ -105,19 +105,19 @@ impl LongTermSettings {
 }
 
 impl SummarizerSettings {
-    /// Passes that make the summary denser.
+    /// Returns the number of passes that make the summary denser.
     #[must_use]
     pub fn cod_max_loops(&self) -> u64 {
         u64::from(self.config.cod_max_loops)
     }
 
-    /// What the model is told besides.
+    /// Returns the additional instructions for the model.
     #[must_use]
     pub fn instructions(&self) -> Option<&str> {
         self.config.instructions.as_deref()
     }
 
-    /// The vector collection that takes each summary.
+    /// Returns the vector collection that receives each summary.
     #[must_use]
     pub fn knowledge_base_collection(&self) -> Option<&str> {
         self.config.knowledge_base.as_ref().map(|base| base.collection_id.as_str())

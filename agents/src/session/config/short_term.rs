@@ -1,4 +1,4 @@
-//! The strategies that choose what the model sees, as a document names them.
+//! The JSON form of the strategies that select the messages for the model.
 
 use larder_kernel::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -6,24 +6,24 @@ use serde_json::{Map, Value};
 
 use crate::compaction::{MaxTokensConfig, ShortTermMemory};
 
-/// A strategy that chooses what the model sees.
+/// A strategy that selects the messages for the model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Map<String, Value>", into = "Map<String, Value>")]
 #[non_exhaustive]
 pub enum ShortTermSettings {
-    /// `max_tokens`: the newest interactions that fit.
+    /// `max_tokens`: keeps the newest interactions that fit.
     MaxTokens(MaxTokensSettings),
 }
 
 impl ShortTermSettings {
-    /// Most tokens to include; 0 for nothing.
+    /// Returns the largest number of tokens to include; 0 includes nothing.
     #[must_use]
     pub fn max_tokens(&self) -> u64 {
         let Self::MaxTokens(settings) = self;
         settings.max_tokens()
     }
 
-    /// The strategy's configuration.
+    /// Returns the strategy's configuration.
     #[must_use]
     pub fn config(&self) -> ShortTermMemory {
         let Self::MaxTokens(settings) = self;
@@ -31,7 +31,7 @@ impl ShortTermSettings {
     }
 }
 
-/// The settings of `max_tokens`, as written and as they are meant.
+/// The settings of `max_tokens`, as written and as interpreted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MaxTokensSettings {
     written: Map<String, Value>,
@@ -39,19 +39,19 @@ pub struct MaxTokensSettings {
 }
 
 impl MaxTokensSettings {
-    /// Most tokens to include: 10,000 when nothing is said, and 0, which is nothing, for `-1`.
+    /// Returns the largest number of tokens to include: 10,000 by default, and 0 (nothing) for `-1`.
     #[must_use]
     pub fn max_tokens(&self) -> u64 {
         u64::try_from(self.config.memory_max_tokens).unwrap_or(0)
     }
 
-    /// The conditions that an interaction must meet to be included.
+    /// Returns the conditions that an interaction must satisfy to be included.
     #[must_use]
     pub fn conditions(&self) -> &[String] {
         &self.config.conditions
     }
 
-    /// The strategy's configuration.
+    /// Returns the strategy's configuration.
     #[must_use]
     pub fn config(&self) -> MaxTokensConfig {
         self.config.clone()

@@ -1,4 +1,4 @@
-//! Documents as they are printed, run whole.
+//! Documents exactly as published, run as a whole.
 
 use std::sync::atomic::Ordering;
 
@@ -21,7 +21,7 @@ const PRINTED: &str = r#"{ "profile": {
     "long_term_memory_strategy": [ { "long_term_memory_id": "summarizer", "interaction_threshold_qty": 20,
         "cod_max_loops": 3, "interaction_keep": 2 } ] } }"#;
 
-/// Embeds a text by whether it speaks of Oslo, of Rome or of neither.
+/// Embeds a text by its city: Oslo, Rome or neither.
 #[derive(Debug)]
 struct Cities;
 
@@ -251,7 +251,7 @@ async fn stored_summaries_that_fit_what_is_asked_are_in_the_window() {
     let (oslo, rome) = (seen[2].find("They spoke of Oslo.").unwrap(), seen[2].find("Rome").unwrap());
     assert!(oslo < rome && !seen[2].contains("Somebody else"), "{seen:?}");
     turn.complete([ChatMessage::assistant("Snow.")]).await.unwrap();
-    // The new summary is stored to be searched, and not shown twice while it is the window's.
+    // The new summary is stored for search. It is not shown twice while it is in the window.
     let again = begin(&sessions, &id, "Rome?").await;
     assert_eq!(texts(&again).iter().filter(|text| text.contains("read,m1")).count(), 1);
     assert_eq!(vectors.count(&collection, None).await.unwrap(), 4);

@@ -1,4 +1,4 @@
-//! One generated combination of settings, and the conversation that runs under it.
+//! A generated combination of settings, and the conversation that runs with it.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::session::{Persistence, SessionProfile, SummaryPolicy};
 /// An agent that writes some of the messages.
 const AUTHOR: &str = "critic";
 
-/// A generator whose whole state is its seed: SplitMix64.
+/// A generator whose state is its seed: SplitMix64.
 pub(super) struct Random(pub(super) u64);
 
 impl Random {
@@ -94,7 +94,7 @@ impl Step {
         }
     }
 
-    /// The interactions that the strategy promises to leave.
+    /// Returns the number of interactions that the strategy must keep.
     pub(super) fn keeps(&self) -> usize {
         match self {
             Self::Neuralyzer(config) => config.interaction_keep,
@@ -111,7 +111,7 @@ fn maker(world: &World) -> SummaryMaker {
     SummaryMaker::new(world.model(), Arc::new(Words), world.summaries(), settings).unwrap()
 }
 
-/// What is tried.
+/// A test case.
 #[derive(Debug, Clone)]
 pub(super) struct Case {
     pub(super) profile: SessionProfile,
@@ -119,13 +119,13 @@ pub(super) struct Case {
     pub(super) summarizer: Option<SummaryPolicy>,
     pub(super) prompt_words: usize,
     pub(super) hints: usize,
-    /// What the agent sees of the session, where that is not everything.
+    /// The part of the session that the agent sees, unless it is everything.
     pub(super) memory: Option<LimitedWindow>,
     pub(super) interactions: usize,
     pub(super) turns: Vec<Turn>,
 }
 
-/// What is done in a turn.
+/// The actions of a turn.
 #[derive(Debug, Clone)]
 pub(super) struct Turn {
     pub(super) persistence: Persistence,
@@ -134,12 +134,12 @@ pub(super) struct Turn {
     pub(super) end: End,
 }
 
-/// How a turn ends.
+/// The end of a turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum End {
     Completed,
     Cancelled,
-    /// The future of `begin` is dropped after so many polls.
+    /// The future of `begin` is dropped after this number of polls.
     Dropped(usize),
 }
 
@@ -280,7 +280,7 @@ fn long_term(random: &mut Random) -> Step {
     }
 }
 
-/// An interaction whose messages carry marks, one each, from `mark` on.
+/// Returns an interaction whose messages have one mark each, from `mark` on.
 pub(super) fn interaction(random: &mut Random, mark: &mut usize) -> Vec<ChatMessage> {
     let mut said = |random: &mut Random| {
         *mark += 1;

@@ -1,4 +1,4 @@
-//! The lengths and the combinations that once lost conversations.
+//! Regression tests: lengths and combinations that once lost conversations.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -169,7 +169,7 @@ async fn a_summary_that_was_not_stored_is_stored_by_the_next_attempt() {
     assert_eq!(session.messages.last().unwrap().text(), "newer");
 }
 
-/// A store that fails to keep one summary.
+/// A store that fails to write one summary.
 #[derive(Debug)]
 struct FailsOnce {
     inner: Arc<InMemoryKeyValueStore>,

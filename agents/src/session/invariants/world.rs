@@ -1,4 +1,4 @@
-//! Stores in memory, a model that says what it has read, and what is stored at one moment.
+//! In-memory stores, a model that returns the marks in its input, and snapshots of the stored data.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ use crate::storage::InMemoryVectorStore;
 use crate::tokens::TokenCounter;
 use crate::{InMemoryHistoryProvider, InMemoryKeyValueStore};
 
-/// A token is a word.
+/// A counter with one token per word.
 #[derive(Debug)]
 pub(in crate::session) struct Words;
 
@@ -30,32 +30,32 @@ impl TokenCounter for Words {
     }
 }
 
-/// The marks `m1`, `m2` and so on of a text.
+/// Returns the marks `m1`, `m2` and so on in a text.
 pub(in crate::session) fn marks(text: &str) -> BTreeSet<usize> {
     let words = text.split(|character: char| !character.is_ascii_alphanumeric());
     words.filter_map(|word| word.strip_prefix('m')?.parse().ok()).collect()
 }
 
-/// The mark of a message, which stands in its text or in its tool's result.
+/// Returns the mark of a message, which is in its text or in its tool result.
 pub(in crate::session) fn mark_of(message: &ChatMessage) -> Option<usize> {
     let results = message.tool_results.iter().map(|result| &*result.content);
     std::iter::once(&*message.text).chain(results).find_map(|text| marks(text).first().copied())
 }
 
-/// A model whose summary is one word: the marks of all that it was given.
+/// A model whose summary is one word with all marks in its input.
 #[derive(Debug)]
 pub(in crate::session) struct Model {
     shared: Arc<Shared>,
-    /// How often each question was answered to one who asks.
+    /// The number of replies to each question from one caller.
     asked: Mutex<HashMap<String, usize>>,
 }
 
-/// What all who ask share.
+/// The state that all callers share.
 #[derive(Debug, Default)]
 pub(in crate::session) struct Shared {
     pub(in crate::session) fails: AtomicBool,
     pub(in crate::session) answers: AtomicUsize,
-    /// A question that was answered to one who asks more than once.
+    /// A question that one caller asked more than once.
     pub(in crate::session) repeated: Mutex<Option<String>>,
 }
 
@@ -111,7 +111,7 @@ impl Embedder for Lengths {
     }
 }
 
-/// All that a session's conversation is made of at one moment.
+/// A snapshot of all data of a session's conversation.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::session) struct Snapshot {
     pub(in crate::session) messages: Vec<StoredMessage>,
@@ -129,7 +129,7 @@ impl World {
         }
     }
 
-    /// The model as one who asks knows it.
+    /// Returns the model for one caller.
     pub(in crate::session) fn model(&self) -> Arc<Model> {
         Arc::new(Model { shared: self.shared.clone(), asked: Mutex::default() })
     }
@@ -142,7 +142,7 @@ impl World {
         KnowledgeBase::new(self.vectors.clone(), base.collection_id.clone()).with_embedder(Arc::new(Lengths))
     }
 
-    /// What is stored. A claim to make a summary is no part of it: it ends by itself.
+    /// Returns the stored data. A claim to make a summary is not included, because it expires.
     pub(in crate::session) async fn snapshot(&self, thread: &Thread) -> Snapshot {
         let messages = self.history.all_messages(thread).await.unwrap();
         let bucket = BucketName::new(SUMMARY_BUCKET).unwrap();

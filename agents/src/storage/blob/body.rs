@@ -1,4 +1,4 @@
-//! The bytes of a blob in memory: how they are collected, counted and read.
+//! The bytes of a blob in memory: collecting, counting and reading them.
 
 use std::ops::Range;
 
@@ -9,10 +9,11 @@ use larder_kernel::{BlobBody, BlobBytes, Result};
 
 use crate::storage::MemoryBackend;
 
-/// Bytes in a piece that a stream is gathered into: large enough that pieces cost nothing, small enough to read by.
+/// The size of a piece into which a stream is collected, in bytes. It is large enough for low overhead and
+/// small enough for reading.
 const PIECE_BYTES: usize = 256 * 1024;
 
-/// Bytes reserved at a backend until they are kept; a write that ends before gives them back.
+/// A reservation of bytes at a backend. On drop it releases the bytes that were not kept.
 #[derive(Debug)]
 pub(super) struct Reservation {
     backend: MemoryBackend,
@@ -24,14 +25,14 @@ impl Reservation {
         Self { backend: backend.clone(), bytes: 0 }
     }
 
-    /// Reserves more, or refuses.
+    /// Reserves more bytes, or fails.
     pub(super) fn grow(&mut self, operation: &'static str, bytes: u64) -> Result<()> {
         self.backend.try_reserve(operation, bytes)?;
         self.bytes += bytes;
         Ok(())
     }
 
-    /// Keeps what was reserved, and says how much.
+    /// Keeps the reserved bytes and returns their number.
     pub(super) fn keep(mut self) -> u64 {
         std::mem::take(&mut self.bytes)
     }
@@ -51,10 +52,10 @@ pub(super) struct Content {
 }
 
 impl Content {
-    /// Gathers a body, counting it as it comes: a body past the cap is refused where it passes it.
+    /// Collects a body and counts it as it arrives. A body that exceeds the cap is rejected immediately.
     ///
-    /// Bytes given at once are kept as they are. Pieces of a stream are copied together, so that many small ones, or
-    /// views into large buffers, hold no more memory than their bytes.
+    /// A body that arrives as a whole is kept as it is. Pieces of a stream are copied together, so that many
+    /// small ones, or slices of large buffers, use no more memory than their bytes.
     pub(super) async fn collect(
         operation: &'static str,
         body: BlobBody,
@@ -91,7 +92,7 @@ impl Content {
         self.size
     }
 
-    /// The bytes of a range, which lies within the blob, as a stream that keeps them whatever is written meanwhile.
+    /// Returns the bytes of a range within the blob, as a stream that is unaffected by later writes.
     pub(super) fn read(&self, range: &Range<u64>) -> BlobBytes {
         let mut start = 0;
         let mut found = Vec::new();

@@ -48,7 +48,7 @@ async fn conditions_compare_and_write_in_one_step() {
     assert_eq!(put("3", BlobCondition::Matches(first.etag)).await.unwrap_err().kind(), ErrorKind::Conflict);
     assert_eq!(store.head(&key("k")).await.unwrap(), second);
 
-    // Written while a body still comes: the condition is looked at again.
+    // Another write happens while the body is still arriving, so the condition is checked again.
     let other = store.clone();
     let overtaken = BlobBody::stream(stream::once(async move {
         other.put_bytes(&key("late"), Bytes::from_static(b"won")).await?;

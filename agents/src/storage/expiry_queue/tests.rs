@@ -24,7 +24,7 @@ async fn fill(history: &InMemoryHistoryProvider, session: u32, ttl: Ttl) -> lard
     history.append_many(&thread(session), messages, options).await.map(drop)
 }
 
-/// Once a backend full of what had expired refused all writes for good.
+/// Regression test: a backend full of expired data once rejected all further writes.
 #[tokio::test]
 async fn what_has_expired_makes_room_for_what_is_written() {
     let backend = MemoryBackend::with_bytes_max(1_000_000);
@@ -41,7 +41,7 @@ async fn what_has_expired_makes_room_for_what_is_written() {
         history.set_ttl(&thread(session), Some(brief())).await.unwrap();
     }
     tokio::time::sleep(Duration::from_millis(5)).await;
-    // More at once than a write clears away on the way.
+    // This is more than one write removes.
     let much = vec![ChatMessage::user("x".repeat(400_000))];
     history.append_many(&thread(1_000), much, AppendOptions::default()).await.unwrap();
     assert_eq!(history.thread_info(&thread(60)).await.unwrap().messages, 1);
@@ -62,12 +62,12 @@ async fn a_thread_that_nobody_names_again_leaves_with_other_writes() {
     let left = backend.bytes();
     assert!(left < 200_000, "{left} bytes are left");
     assert!(backend.bytes() > 0);
-    // Its numbers go on.
+    // The positions continue.
     let next = history.append(&thread(7), ChatMessage::user("again")).await.unwrap();
     assert_eq!(next.get(), 3);
 }
 
-/// A record waits in the backend's queue once, however often its life is prolonged, ended and begun.
+/// A record is in the backend's queue once, however often its time to live is extended, removed and set.
 #[tokio::test]
 async fn a_record_is_expected_once() {
     let backend = MemoryBackend::new();
@@ -101,7 +101,7 @@ async fn the_value_of_an_expired_put_goes_a_minute_later_and_a_watcher_learns_th
     let told: Vec<_> = told.into_iter().map(Result::unwrap).collect();
     assert_eq!((told[0].revision, &told[0].kind), (put, &KeyValueEventKind::Deleted));
     assert_eq!(told[1].key, key("kept"));
-    // Written anew it is there, and nothing of the old one comes back.
+    // A key that is written again exists, and no data of the old one comes back.
     values.put(&bucket, &key("gone"), Bytes::from_static(b"2"), brief).await.unwrap();
     backend.sweep_at(crate::storage::backend::now_ms() + 200_000);
     assert!(backend.bytes() < 10_000);

@@ -1,15 +1,16 @@
-//! The entities at the other ends of each entity's relationships of one direction: what traversals read.
+//! The adjacency lists of one direction, for traversals: the entities at the other ends of each entity's
+//! relationships.
 //!
-//! All lists stand in one array, so that a traversal stays within few pages of memory; lists of their own would lie among
-//! everything else that was allocated while the graph grew. A list has room for a power of two; one that outgrows its
-//! room moves to one of twice the size, and its old room goes to the next list that needs as much. So an entry is added
-//! in constant time, amortized, and the array is at most about four times what it holds.
+//! All lists are in one array, so that a traversal touches few pages of memory. Separate lists would be
+//! scattered among other allocations. The capacity of a list is a power of two. A list that outgrows it moves
+//! to a space of twice the size, and the old space goes to the next list that needs that size. Adding an
+//! entry takes amortized constant time, and the array is at most about four times as large as its contents.
 
 use petgraph::graph::NodeIndex;
 
-/// The smallest room of a list.
+/// The smallest capacity of a list.
 const ROOM_MIN: usize = 4;
-/// Sizes of rooms: more than memory has.
+/// The number of capacities, which exceeds any memory size.
 const SIZES: usize = 48;
 
 /// The span of an entity's list in the array.
@@ -17,7 +18,7 @@ const SIZES: usize = 48;
 struct Span {
     start: usize,
     length: u32,
-    /// The room's size as a power of two times [`ROOM_MIN`], plus one; 0 where there is no room.
+    /// The capacity as a power of two times [`ROOM_MIN`], plus one; 0 without a space.
     size: u8,
 }
 
@@ -35,7 +36,7 @@ impl Span {
 pub(super) struct Adjacency {
     spans: Vec<Span>,
     entries: Vec<NodeIndex>,
-    /// Rooms that no list is in, by their size.
+    /// The free spaces, by size.
     free: [Vec<usize>; SIZES],
 }
 
@@ -46,7 +47,7 @@ impl Default for Adjacency {
 }
 
 impl Adjacency {
-    /// The entries of an entity, one for each relationship.
+    /// Returns the entries of an entity, one for each relationship.
     pub(super) fn of(&self, node: NodeIndex) -> &[NodeIndex] {
         let span = self.span(node);
         &self.entries[span.start..span.start + span.length()]
@@ -74,7 +75,7 @@ impl Adjacency {
         self.spans[node.index()] = span;
     }
 
-    /// A list in a room of twice the size.
+    /// Moves a list to a space of twice the size.
     fn moved(&mut self, old: Span) -> Span {
         let size = old.size + 1;
         let mut new = Span { size, ..old };
@@ -94,7 +95,7 @@ impl Adjacency {
         }
     }
 
-    /// Takes one entry out, should there be several: each stands for a relationship.
+    /// Removes a single entry, even if there are several: each represents a relationship.
     pub(super) fn remove_one(&mut self, node: NodeIndex, other: NodeIndex) {
         let entries = self.of_mut(node);
         if let Some(at) = entries.iter().position(|there| *there == other) {
@@ -104,7 +105,7 @@ impl Adjacency {
         }
     }
 
-    /// Takes all entries of another out.
+    /// Removes all entries of another entity.
     pub(super) fn remove_all(&mut self, node: NodeIndex, other: NodeIndex) {
         let (entries, mut kept) = (self.of_mut(node), 0);
         for at in 0..entries.len() {
@@ -118,7 +119,7 @@ impl Adjacency {
         }
     }
 
-    /// Takes an entity's list out: the others in it, each once.
+    /// Removes an entity's list and returns the entities in it, each once.
     pub(super) fn take(&mut self, node: NodeIndex) -> Vec<NodeIndex> {
         let mut others = self.of(node).to_vec();
         others.sort_unstable();

@@ -1,4 +1,4 @@
-//! The ids of a graph's entities by the entities' numbers, and the answers of traversals that name entities by them.
+//! The ids of a graph's entities by number, and the results of traversals that contain ids.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,11 +6,11 @@ use std::sync::Arc;
 use larder_kernel::EntityId;
 use petgraph::graph::NodeIndex;
 
-/// Ids that are copied together when one of them changes while an answer still reads them.
+/// The number of ids that are copied together if one of them changes while a result still reads them.
 const CHUNK_IDS: usize = 1024;
 
-/// Every entity's id by its number. A clone is one more reference to the same ids: an answer takes one along instead of
-/// counting a reference for each id that it names, which lie all over the memory.
+/// Every entity's id by its number. A clone shares the ids, so a result holds one reference instead of one
+/// for each id. Those ids are scattered over memory.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Ids(Arc<Vec<Arc<Vec<Option<EntityId>>>>>);
 
@@ -38,11 +38,11 @@ impl Ids {
     }
 }
 
-/// The entities that a traversal reached, by their ids: what
-/// [`InMemoryGraphStore::reach`](super::InMemoryGraphStore::reach) returns.
+/// The entities that a traversal reached, by id.
+/// [`InMemoryGraphStore::reach`](super::InMemoryGraphStore::reach) returns it.
 ///
-/// It shows the graph of the moment of the traversal, whatever is written afterwards. It holds 8 bytes for each entity, and
-/// shares the ids with the store; a write that changes ids while answers are held copies up to 1,024 of them.
+/// The result is a snapshot of the graph at the time of the traversal. It holds 8 bytes for each entity and
+/// shares the ids with the store. A write that changes ids while results exist copies up to 1,024 of them.
 ///
 /// ```
 /// use larder_agents::storage::InMemoryGraphStore;
@@ -70,21 +70,21 @@ impl ReachedIds {
         Self { ids, nodes }
     }
 
-    /// How many entities were reached, the first one included.
+    /// Returns the number of entities, including the first.
     #[must_use]
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Whether there was no entity to begin with, or no room for it.
+    /// Returns `true` if the first entity does not exist or the limit excludes it.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
 
-    /// Each id with its hops from the first: nearest first, those with the same hops in any order.
+    /// Returns each id with its hops from the first, nearest first. Ids with the same hops are in any order.
     pub fn iter(&self) -> impl Iterator<Item = (&EntityId, u32)> {
-        // A traversal reaches what has a number, and what has a number has an id.
+        // Every reached entity has a number, and every number has an id.
         self.nodes.iter().filter_map(|(node, hops)| Some((self.ids.get(*node)?, *hops)))
     }
 }

@@ -18,12 +18,13 @@ use super::adjacency::Adjacency;
 use super::ids::Ids;
 use crate::storage::MemoryBackend;
 
-/// What one entity or relationship is counted for beyond its ids, type and properties.
+/// The quota share of one entity or relationship, apart from its ids, type and properties.
 const RECORD_BYTES: u64 = 256;
-/// Most entities, and most relationships: petgraph numbers them in 32 bits, and the last number means none.
+/// The largest number of entities, and of relationships. petgraph numbers them in 32 bits and reserves the
+/// last number.
 const ITEMS_MAX: usize = u32::MAX as usize - 1;
 
-/// Every id of the index under its type.
+/// The ids of an index, grouped by type.
 type ByType<T, K> = HashMap<T, BTreeSet<K>>;
 
 #[derive(Debug, Default)]
@@ -31,8 +32,9 @@ pub(super) struct Graph {
     pub(super) graph: StableDiGraph<Arc<Entity>, Arc<Relationship>>,
     pub(super) entities: BTreeMap<EntityId, NodeIndex>,
     pub(super) relationships: BTreeMap<RelationshipId, EdgeIndex>,
-    /// The entities at the other ends of each entity's relationships, leaving and arriving, and the entities' ids: what
-    /// traversals read, by the entities' numbers. Those of the edges lie all over the memory.
+    /// The entities at the other ends of each entity's relationships, outgoing and incoming, and the
+    /// entities' ids. Traversals read these by the entities' numbers, because petgraph's edges are scattered
+    /// over memory.
     pub(super) adjacency: [Adjacency; 2],
     pub(super) ids: Ids,
     entities_by_type: ByType<EntityType, EntityId>,
@@ -73,7 +75,7 @@ fn full(operation: &'static str, held: usize, added: u64) -> Result<()> {
 }
 
 impl Graph {
-    /// What is counted for the graph at its backend.
+    /// Returns the quota share of the graph, in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -86,7 +88,7 @@ impl Graph {
         self.relationships.get(id).and_then(|edge| self.graph.edge_weight(*edge))
     }
 
-    /// Counts `needed` bytes instead of `freed` ones, or refuses before anything is changed.
+    /// Reserves `needed` bytes instead of `freed` ones, or fails before any change.
     fn adjust_quota(
         &mut self,
         operation: &'static str,
@@ -177,7 +179,8 @@ impl Graph {
         let edge = self.relationships.get(&relationship.id).copied();
         let edge = edge.filter(|edge| self.graph.edge_endpoints(*edge) == Some((source, target)));
         let relationship = Arc::new(relationship);
-        // Between the same ends it stays where it is: taking an edge out costs a scan of its ends' lists.
+        // If the ends are the same, the edge is updated in place, because removing an edge scans the lists of
+        // its ends.
         if let Some(weight) = edge.and_then(|edge| self.graph.edge_weight_mut(edge)) {
             let old = std::mem::replace(weight, relationship.clone());
             remove(&mut self.relationships_by_type, &old.relationship_type, &old.id);
@@ -197,7 +200,7 @@ impl Graph {
         })
     }
 
-    /// Takes a relationship out of the graph and its maps; the quota does not change.
+    /// Removes a relationship from the graph and its maps. The quota does not change.
     fn unlink(&mut self, id: &RelationshipId) -> Option<Arc<Relationship>> {
         let edge = self.relationships.remove(id)?;
         let (source, target) = self.graph.edge_endpoints(edge)?;
@@ -216,14 +219,14 @@ impl Graph {
 
     pub(super) fn delete_entity(&mut self, backend: &MemoryBackend, id: &EntityId) -> DeletedEntity {
         let Some(node) = self.entities.remove(id) else { return DeletedEntity::default() };
-        // A loop stands among both the outgoing and the incoming edges; the set counts it once.
+        // A loop is both an outgoing and an incoming edge; the set counts it once.
         let touching: BTreeSet<RelationshipId> = [Way::Outgoing, Way::Incoming]
             .into_iter()
             .flat_map(|way| self.graph.edges_directed(node, way))
             .map(|edge| edge.weight().id.clone())
             .collect();
-        // petgraph takes the edges out with their node, each from the front of the node's list; one by one, in the
-        // order of ids, each would be looked for along the whole list.
+        // petgraph removes the edges together with their node, each from the front of the node's list.
+        // Removing them in the order of ids would search the whole list for each.
         let mut freed = 0;
         for id in &touching {
             let edge = self.relationships.remove(id).and_then(|edge| self.graph.edge_weight(edge));
@@ -250,14 +253,14 @@ impl Graph {
         backend.release(bytes);
     }
 
-    /// How many relationships touch an entity, counted up to `most`.
+    /// Counts the relationships of an entity, up to `most`.
     pub(super) fn degree(&self, id: &EntityId, most: usize) -> usize {
         let Some(node) = self.entities.get(id) else { return 0 };
         let edges = |way| self.graph.edges_directed(*node, way);
         edges(Way::Outgoing).chain(edges(Way::Incoming)).take(most).count()
     }
 
-    /// How many entities a query has to look at.
+    /// Returns the number of entities that a query has to examine.
     pub(super) fn entities_to_visit(&self, query: &EntityQuery) -> usize {
         match &query.entity_type {
             Some(entity_type) => self.entities_by_type.get(entity_type).map_or(0, BTreeSet::len),
@@ -265,7 +268,7 @@ impl Graph {
         }
     }
 
-    /// Up to `count` entities after an id that satisfy the query, in the byte order of ids.
+    /// Returns up to `count` entities after an id that match the query, in the byte order of ids.
     pub(super) fn find_entities(
         &self,
         query: &EntityQuery,
@@ -293,7 +296,7 @@ impl Graph {
         found.filter(fits).take(count).map(|entity| entity.as_ref().clone()).collect()
     }
 
-    /// Up to `count` relationships after an id that satisfy the query, in the byte order of ids.
+    /// Returns up to `count` relationships after an id that match the query, in the byte order of ids.
     pub(super) fn find_relationships(
         &self,
         query: &RelationshipQuery,
@@ -330,7 +333,7 @@ impl Graph {
         found.filter(fits).take(count).map(|relationship| relationship.as_ref().clone()).collect()
     }
 
-    /// The relationships at one end of an entity that come after an id, in the byte order of ids.
+    /// Returns the relationships at one end of an entity after an id, in the byte order of ids.
     fn touching(
         &self,
         entity: &EntityId,

@@ -80,7 +80,7 @@ async fn a_walk_of_any_length_finds_what_stands_though_the_graph_grows_between_w
     let store = InMemoryGraphStore::new();
     let name = |number: usize| format!("{number:05}");
     store.upsert_entities(vec![node("hub")]).await.unwrap();
-    // Across the bound of traversals on the caller's thread.
+    // The sizes cross the limit of traversals on the caller's thread.
     for (first, last) in [(0, 500), (500, 8_000), (8_000, 9_000)] {
         for batch in (first..last).collect::<Vec<_>>().chunks(500) {
             store.upsert_entities(batch.iter().map(|number| node(&name(*number))).collect()).await.unwrap();
@@ -101,7 +101,7 @@ async fn a_walk_of_any_length_finds_what_stands_though_the_graph_grows_between_w
 
 #[tokio::test]
 async fn a_relationship_between_two_entities_of_the_last_ring_is_not_taken() {
-    // b → c lies between two entities one hop from a; at depth 1 it is taken from neither.
+    // b → c connects two entities one hop from a; at depth 1 it is followed from neither.
     let store = InMemoryGraphStore::new();
     store.upsert_entities(["a", "b", "c"].map(node).to_vec()).await.unwrap();
     let edges = [edge("1", "k", "a", "b"), edge("2", "k", "a", "c"), edge("3", "k", "b", "c")];
@@ -206,7 +206,7 @@ async fn a_walk_costs_the_relationships_that_it_visits_and_no_others() {
     let ids: Vec<String> = (0..2_000).map(|number| format!("{number:04}")).collect();
     store.upsert_entities(ids[..1_000].iter().map(|id| node(id)).collect()).await.unwrap();
     store.upsert_entities(ids[1_000..].iter().map(|id| node(id)).collect()).await.unwrap();
-    // A chain of four at the beginning, and apart from it a hub with all the others.
+    // A chain of four at the beginning, and separately a hub with all the others.
     let chain = (0..3).map(|at| edge(&format!("chain {at}"), "k", &ids[at], &ids[at + 1]));
     store.upsert_relationships(chain.collect()).await.unwrap();
     for others in ids[11..].chunks(900) {

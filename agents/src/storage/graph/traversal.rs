@@ -1,4 +1,4 @@
-//! Walking outward from an entity, breadth first.
+//! Breadth-first traversal from an entity.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -11,7 +11,8 @@ use petgraph::visit::{EdgeRef, NodeIndexable};
 use super::ids::ReachedIds;
 use super::model::Graph;
 
-/// Which traversal saw an entity last, by the entity's number: a new traversal need not clear what the one before it left.
+/// The last traversal that saw each entity, by the entity's number. A new traversal need not clear the marks
+/// of the previous one.
 #[derive(Default)]
 pub(super) struct Stamps {
     of: Vec<u32>,
@@ -19,7 +20,7 @@ pub(super) struct Stamps {
 }
 
 impl Stamps {
-    /// Begins a traversal among so many entities.
+    /// Begins a traversal among `entities` entities.
     fn begin(&mut self, entities: usize) {
         if self.traversal == u32::MAX {
             *self = Self::default();
@@ -30,7 +31,7 @@ impl Stamps {
         }
     }
 
-    /// Whether this traversal sees the entity for the first time.
+    /// Returns `true` if this traversal sees the entity for the first time.
     fn is_new(&mut self, node: NodeIndex) -> bool {
         let traversal = self.traversal;
         self.of.get_mut(node.index()).is_some_and(|stamp| std::mem::replace(stamp, traversal) != traversal)
@@ -46,7 +47,7 @@ struct Traversal<'a> {
     limit: usize,
 }
 
-/// A traversal that would visit more relationships than it may.
+/// The error of a traversal that would visit more relationships than its limit.
 pub(super) struct TooLong;
 
 impl<'a> Traversal<'a> {
@@ -64,8 +65,8 @@ impl<'a> Traversal<'a> {
         }
     }
 
-    /// The relationships that can be taken from an entity, each with the entity at its other end. A loop may come
-    /// twice.
+    /// Returns the relationships that can be followed from an entity, each with the entity at its other end.
+    /// A loop may occur twice.
     fn steps(&self, from: NodeIndex) -> impl Iterator<Item = (NodeIndex, &'a Arc<Relationship>)> {
         self.ways
             .iter()
@@ -78,11 +79,11 @@ impl<'a> Traversal<'a> {
             .filter(|(_, edge)| self.types.is_empty() || self.types.contains(&edge.relationship_type))
     }
 
-    /// The first `limit` entities by hops and then by id, each with its hops; of those with the same hops in any order,
-    /// unless they are to be `sorted`.
+    /// Returns the first `limit` entities by hops and then by id, each with its hops. Entities with the same
+    /// hops are in any order, unless `sorted` is set.
     ///
-    /// Whole rings are traversed: an entity that the limit cuts off never shortens the way to another, because the next
-    /// ring is traversed only while there is room.
+    /// The traversal completes each ring. An entity that the limit cuts off never shortens the path to
+    /// another, because the next ring is traversed only while the limit is not reached.
     fn reach(
         &self,
         start: NodeIndex,
@@ -132,7 +133,7 @@ impl<'a> Traversal<'a> {
     }
 }
 
-/// The ids that the traversal from `start` reaches, nearest first, each with its hops.
+/// Returns the ids that the traversal from `start` reaches, nearest first, each with its hops.
 pub(super) fn reach(
     graph: &Graph,
     start: &EntityId,
@@ -147,7 +148,8 @@ pub(super) fn reach(
     Ok(ReachedIds::new(graph.ids.clone(), reached))
 }
 
-/// What the traversal from `start` reaches, and the relationships that it can take among it.
+/// Returns the entities that the traversal from `start` reaches, and the relationships among them that it can
+/// follow.
 pub(super) fn neighbors(
     graph: &Graph,
     start: &EntityId,

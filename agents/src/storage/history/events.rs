@@ -1,9 +1,9 @@
-//! What happened to a thread beside the messages that it holds.
+//! The events of a thread, apart from its messages.
 
 use larder_kernel::RunId;
 use larder_kernel::check::size;
 
-/// What the quota counts for an event beyond its content.
+/// The quota share of an event, apart from its content.
 const EVENT_SHARE_BYTES: u64 = 128;
 
 pub(super) struct Event {
@@ -19,7 +19,7 @@ pub(super) enum EventKind {
     Cleared {
         removed: u64,
     },
-    /// What is left of the replacement stands in `first..=up_to`.
+    /// A replacement. Its remaining messages have the positions `first..=up_to`.
     Replaced {
         first: i64,
         up_to: i64,
@@ -29,7 +29,7 @@ pub(super) enum EventKind {
 }
 
 impl Event {
-    /// What the quota counts for it.
+    /// Returns the quota share of the event.
     pub(super) fn share(&self) -> u64 {
         let run_bytes = match &self.kind {
             EventKind::RunCleared { run, .. } => size(run.as_str().len()),

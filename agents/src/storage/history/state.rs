@@ -1,4 +1,4 @@
-//! What one thread holds.
+//! The state of one thread.
 
 use std::borrow::Borrow;
 use std::collections::{HashMap, VecDeque};
@@ -14,27 +14,27 @@ use super::events::{Event, EventKind};
 use crate::storage::backend::{MemoryBackend, deadline_ms};
 use crate::storage::sharded_map::{LogPage, Record};
 
-/// What the quota counts for a thread, a message, a blob's reference and a key beyond their content.
+/// The quota shares of a thread, a message, a blob reference and a key, apart from their content.
 const THREAD_SHARE_BYTES: u64 = 512;
 const MESSAGE_SHARE_BYTES: u64 = 160;
 const BLOB_SHARE_BYTES: u64 = 64;
 const KEY_SHARE_BYTES: u64 = 128;
-/// Most events that a subscriber takes at once.
+/// The largest number of events that a subscriber reads in one step.
 const EVENTS_PAGE_MAX: usize = 256;
 
 pub(super) struct ThreadState {
     messages: VecDeque<Entry>,
-    /// The sum of `bytes` over `messages`.
+    /// The total size of `messages`, in bytes.
     bytes: u64,
-    /// The greatest number given to a message or an event.
+    /// The largest number assigned to a message or an event.
     last: i64,
-    /// The number of the last event that took messages away.
+    /// The number of the last event that removed messages.
     removed_last: i64,
-    /// What happened since the last clear, beside the messages, in order.
+    /// The events since the last clear, apart from messages, in order.
     events: Vec<Event>,
     keys: HashMap<IdempotencyKey, ([u8; 32], Appended)>,
     life: Option<Life>,
-    /// What this thread has in the quota.
+    /// The thread's share of the quota.
     held: u64,
 }
 
@@ -42,7 +42,7 @@ struct Entry {
     seq: i64,
     message: Arc<ChatMessage>,
     bytes: u64,
-    /// The thread's size right after the write.
+    /// The thread's size directly after the write.
     thread_bytes: u64,
 }
 
@@ -72,12 +72,12 @@ impl ThreadState {
         self.messages.is_empty()
     }
 
-    /// Whether a time to live is set.
+    /// Returns `true` if a time to live is set.
     pub(super) fn has_life(&self) -> bool {
         self.life.is_some()
     }
 
-    /// Starts the time to live anew where it follows use. A clock that was set back shortens no life.
+    /// Restarts a time to live that counts from the last use. A clock that was set back never shortens it.
     pub(super) fn touch(&mut self, now_ms: i64) {
         if let Some(life) = self.life.as_mut().filter(|life| life.ttl.refresh_on_use) {
             life.expires_at_ms = life.expires_at_ms.max(deadline_ms(now_ms, life.ttl.after));
@@ -88,7 +88,7 @@ impl ThreadState {
         self.life = ttl.map(|ttl| Life { ttl, expires_at_ms: deadline_ms(now_ms, ttl.after) });
     }
 
-    /// The first answer to an append with this key, if the messages are the same.
+    /// Returns the first result of an append with this key, if the messages are the same.
     pub(super) fn repeated(&self, key: &IdempotencyKey, digest: &[u8; 32]) -> Result<Option<Appended>> {
         match self.keys.get(key) {
             None => Ok(None),
@@ -101,7 +101,7 @@ impl ThreadState {
         }
     }
 
-    /// Appends messages, with the key to remember them by.
+    /// Appends messages. Remembers their key, if any.
     pub(super) fn append<M: Borrow<ChatMessage> + Into<Arc<ChatMessage>>>(
         &mut self,
         operation: &'static str,
@@ -160,7 +160,7 @@ impl ThreadState {
         self.messages.range(self.index_after(after)..).take(limit).map(Entry::stored).collect()
     }
 
-    /// The messages up to a `Seq`, to copy.
+    /// Returns the messages up to a `Seq`, for a copy.
     pub(super) fn copy(&self, up_to: Option<Seq>) -> Vec<Arc<ChatMessage>> {
         let up_to = up_to.map_or(i64::MAX, Seq::get);
         let entries = self.messages.iter().take_while(|entry| entry.seq <= up_to);
@@ -210,7 +210,7 @@ impl ThreadState {
         removed
     }
 
-    /// A thread that holds nothing has no time to live, so what comes next does not inherit one.
+    /// Removes the time to live of an empty thread, so that later messages do not inherit it.
     fn end_life_if_empty(&mut self) {
         if self.messages.is_empty() {
             self.life = None;
@@ -255,8 +255,8 @@ impl ThreadState {
         Ok(Replaced { removed, seq: Seq::new(self.last) })
     }
 
-    /// Forgets the replacements that one up to `up_to` covers and the events at or below it, on whose numbers the new
-    /// messages may stand, and narrows the other replacements to what is left of them.
+    /// Removes the replacements that one up to `up_to` covers, and the events at or below it, because new
+    /// messages may use their numbers. Shrinks the other replacements to their remaining part.
     fn cover_replacements(&mut self, backend: &MemoryBackend, up_to: i64) {
         self.drop_events(backend, |event| match event.kind {
             EventKind::Replaced { up_to: earlier, .. } => earlier <= up_to,
@@ -269,7 +269,7 @@ impl ThreadState {
         }
     }
 
-    /// The events after `cursor`, which moves to the last of them.
+    /// Returns the events after `cursor`, and moves it to the last of them.
     pub(super) fn events_after(&self, cursor: &mut i64) -> LogPage<HistoryEvent> {
         let mut messages = self.messages.range(self.index_after(*cursor)..).peekable();
         let mut events =
@@ -317,7 +317,7 @@ impl ThreadState {
         self.messages.partition_point(|entry| entry.seq <= seq)
     }
 
-    /// Gives the event the next number. It is counted without a cap: it replaces what went.
+    /// Adds an event with the next number. It is counted without a cap, because it replaces removed data.
     fn log(&mut self, backend: &MemoryBackend, kind: EventKind) {
         self.last += 1;
         self.removed_last = self.last;
@@ -359,7 +359,7 @@ impl Record for ThreadState {
         self.held
     }
 
-    /// Makes an expiry that has passed into the clear that it is. Every access begins with it.
+    /// Applies an expiry that has passed as a clear. Every access calls this first.
     fn expire(&mut self, backend: &MemoryBackend, now_ms: i64) {
         if self.life.as_ref().is_some_and(|life| now_ms >= life.expires_at_ms) {
             self.clear(backend);
@@ -376,7 +376,7 @@ fn content_share<M: Borrow<ChatMessage>>(messages: &[M]) -> u64 {
     messages.iter().map(|message| share(message.borrow())).sum()
 }
 
-/// What the quota counts for a message beyond its size: ids and types of content are no part of that.
+/// Returns the quota share of a message apart from its size, which does not include ids and content types.
 fn fixed_share(message: &ChatMessage) -> u64 {
     let run = message.run.as_ref().map_or(0, |run| run.as_str().len());
     let author = message.author.as_ref().map_or(0, |author| author.agent.as_str().len());

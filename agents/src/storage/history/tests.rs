@@ -41,7 +41,7 @@ async fn a_replacement_longer_than_what_goes_reaches_below_zero_and_keeps_what_c
     let stale = history.replace(&thread, Replacement::new(Seq::new(3), new)).await.unwrap_err();
     assert_eq!(stale.kind(), ErrorKind::Conflict);
 
-    // A second one that leaves part of the first narrows its event to what is left of it.
+    // A second replacement that keeps part of the first shrinks the first one's event to the remaining part.
     let second = Replacement::new(Seq::new(0), vec![user("v")]).with_seen(Seq::new(4));
     history.replace(&thread, second).await.unwrap();
     let log = events(&history, &thread, 6).await;
@@ -191,7 +191,7 @@ async fn a_refused_write_leaves_no_thread() {
     let held = backend.bytes();
     let refused = history.fork(&source, &target, None).await.unwrap_err();
     assert_eq!((refused.kind(), backend.bytes()), (ErrorKind::NotFound, held));
-    // Who follows a thread keeps it, whoever is refused.
+    // A follower keeps the thread, even if another caller's call fails.
     let mut events = history.subscribe(&target, Seq::ZERO).await.unwrap();
     history.append(&target, user(&"x".repeat(10_000))).await.unwrap_err();
     history.append(&target, user("here")).await.unwrap();

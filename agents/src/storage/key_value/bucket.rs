@@ -1,4 +1,4 @@
-//! What one bucket holds.
+//! The state of one bucket.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ops::Bound;
@@ -14,32 +14,32 @@ use larder_kernel::{
 use crate::storage::backend::{MemoryBackend, deadline_ms, timestamp};
 use crate::storage::sharded_map::{LogPage, Record};
 
-/// What the quota counts for a bucket and a change beyond their content.
+/// The quota shares of a bucket and a change, apart from their content.
 const BUCKET_SHARE_BYTES: u64 = 512;
 const CHANGE_SHARE_BYTES: u64 = 256;
-/// How long the value of an expired put is kept, so that a watcher under way still meets it.
+/// The time for which the value of an expired put is kept, so that an active watcher can still read it.
 const EXPIRED_KEPT_MS: i64 = 60_000;
-/// Most changes that a watcher looks at at once.
+/// The largest number of changes that a watcher reads in one step.
 const CHANGES_PAGE_MAX: usize = 256;
 
 pub(super) struct Bucket {
     revision: u64,
-    /// The keys that are there, with the revision of their value.
+    /// The existing keys, with the revision of their value.
     keys: BTreeMap<Key, u64>,
-    /// The keys that went, by deletion or expiry, with the revision of their last change.
+    /// The deleted and expired keys, with the revision of their last change.
     gone: HashMap<Key, u64>,
-    /// The last change of every key that is there or remembered.
+    /// The last change of every key that exists or is remembered.
     changes: BTreeMap<u64, Change>,
     deletions: BTreeSet<u64>,
-    /// Puts whose time to live has passed: they stay changes, as watchers may not have seen them.
+    /// The expired puts. They remain changes, because watchers may not have seen them.
     expired: BTreeSet<u64>,
-    /// When the keys that are there expire, by time and revision.
+    /// The expiries of existing keys, by time and revision.
     expiries: BTreeSet<(i64, u64)>,
-    /// Of these, those that still have their value, and until when, in that order.
+    /// The expired puts that still have their value, with the time at which it is dropped, in that order.
     fading: VecDeque<(i64, u64)>,
-    /// The greatest revision of a change that was forgotten.
+    /// The largest revision of a change that was dropped.
     forgotten: u64,
-    /// What this bucket has in the quota.
+    /// The bucket's share of the quota.
     held: u64,
 }
 
@@ -53,13 +53,14 @@ enum ChangeKind {
     Deleted,
 }
 
-/// How far a watch has come.
+/// The progress of a watch.
 pub(super) struct Progress {
     cursor: u64,
-    /// Whether it began at revision 0 and has told of nothing yet. Then it knows of no key that could be gone, and needs
-    /// nothing that was forgotten.
+    /// `true` if the watch began at revision 0 and has delivered nothing yet. Its reader has seen no key, so
+    /// it needs no dropped change.
     anew: bool,
-    /// The greatest forgotten revision that the watch may lack: what was forgotten when it had told of nothing yet.
+    /// The largest dropped revision that the watch may miss, because it was dropped before the watch
+    /// delivered anything.
     excused: u64,
 }
 
@@ -68,7 +69,7 @@ impl Progress {
         Self { cursor: revision.get(), anew: revision == Revision::ZERO, excused: 0 }
     }
 
-    /// Begins with the bucket that follows an erased one; only a watch that would miss nothing of it does.
+    /// Continues with the bucket that follows an erased one. Only a watch that would miss nothing may do so.
     pub(super) fn outlive_erasure(&mut self) -> Result<()> {
         if !self.anew {
             return Err(Error::erased("key_value.watch"));
@@ -96,7 +97,7 @@ impl Bucket {
         })
     }
 
-    /// How many keys are there.
+    /// Returns the number of existing keys.
     pub(super) fn len(&self) -> u64 {
         size(self.keys.len())
     }
@@ -175,7 +176,7 @@ impl Bucket {
         Ok(true)
     }
 
-    /// Up to `limit` keys with the prefix, after a key.
+    /// Returns up to `limit` keys with the prefix, after a key.
     pub(super) fn list(&self, prefix: &str, after: Option<&Key>, limit: usize) -> Result<Vec<KeyRevision>> {
         let first = if prefix.is_empty() { None } else { Some(Key::new(prefix)?) };
         let start = match (&first, after) {
@@ -189,7 +190,7 @@ impl Bucket {
         Ok(keys.map(|(key, at)| KeyRevision { key: key.clone(), revision: Revision::new(*at) }).collect())
     }
 
-    /// Refuses a watch that lacks a change that was forgotten.
+    /// Fails if the watch misses a change that was dropped.
     pub(super) fn check_watch(&self, watch: &mut Progress) -> Result<()> {
         if watch.anew {
             watch.excused = self.forgotten;
@@ -204,7 +205,7 @@ impl Bucket {
         ))
     }
 
-    /// The next changes of keys with the prefix; the cursor moves to the last one looked at.
+    /// Returns the next changes of keys with the prefix, and moves the cursor to the last one examined.
     pub(super) fn changes_after(&self, prefix: &str, watch: &mut Progress) -> Result<LogPage<KeyValueEvent>> {
         self.check_watch(watch)?;
         let mut events = Vec::new();
@@ -220,17 +221,17 @@ impl Bucket {
                 return Ok(LogPage { events, more: true });
             }
         }
-        // What was seen includes what has been overwritten since, up to the last revision given.
+        // The watch has also seen overwritten changes, up to the last assigned revision.
         watch.cursor = watch.cursor.max(self.revision);
         Ok(LogPage { events, more: false })
     }
 
-    /// The last change of a key that is there or remembered.
+    /// Returns the last change of a key that exists or is remembered.
     fn last_change(&self, key: &Key) -> Option<&Change> {
         self.changes.get(self.keys.get(key).or_else(|| self.gone.get(key))?)
     }
 
-    /// Takes out the last change of a key: another follows.
+    /// Removes the last change of a key, because a new one follows.
     fn drop_change(&mut self, key: &Key) {
         let Some(revision) = self.keys.remove(key).or_else(|| self.gone.remove(key)) else { return };
         self.deletions.remove(&revision);
@@ -251,7 +252,7 @@ impl Bucket {
         }
     }
 
-    /// Drops the value of an expired put, which is told as a deletion from then on.
+    /// Drops the value of an expired put. Watchers see it as a deletion from then on.
     fn drop_value(&mut self, backend: &MemoryBackend, revision: u64) {
         if let Some(change) = self.changes.get_mut(&revision).filter(|_| self.expired.contains(&revision)) {
             let before = change.share();
@@ -276,7 +277,7 @@ impl Record for Bucket {
         self.held
     }
 
-    /// Takes out the keys whose time has passed, and their values a while later. Every access begins with it.
+    /// Removes the keys that have expired, and their values some time later. Every access calls this first.
     fn expire(&mut self, backend: &MemoryBackend, now_ms: i64) {
         while let Some(&(expires_at_ms, revision)) = self.expiries.first() {
             if expires_at_ms > now_ms {

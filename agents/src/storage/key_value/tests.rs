@@ -109,7 +109,7 @@ async fn a_watch_from_0_is_not_refused_for_what_expires_before_it_looks() {
     }
     let mut watch = store.watch(&bucket(), "", Revision::ZERO).await.unwrap();
     tokio::time::sleep(Duration::from_millis(5)).await;
-    // Whether it finds them still remembered or gone, it goes on.
+    // The watch continues, whether the changes are still remembered or already dropped.
     let last = store.set(&bucket(), &key("last"), Bytes::new()).await.unwrap();
     while watch.next().await.unwrap().unwrap().revision < last {}
 }

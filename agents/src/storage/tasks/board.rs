@@ -1,4 +1,4 @@
-//! What one board holds, and the order in which its tasks are handed out.
+//! The state of one board, and the order in which it hands out tasks.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
@@ -14,11 +14,11 @@ use larder_kernel::{
 
 use crate::storage::backend::{MemoryBackend, deadline_ms, timestamp};
 
-/// What the quota counts for a board and a task beyond their content.
+/// The quota shares of a board and a task, apart from their content.
 const BOARD_SHARE_BYTES: u64 = 512;
 const TASK_SHARE_BYTES: u64 = 512;
 
-/// The numbers of a board: they go on when it is deleted and made anew.
+/// The counters of a board. They continue if the board is deleted and created again.
 #[derive(Default)]
 pub(super) struct Numbers {
     revision: u64,
@@ -32,26 +32,27 @@ pub(super) struct BoardState {
     tasks: BTreeMap<u64, Task>,
     positions: HashMap<TaskId, u64>,
     counts: BoardStatusCounts,
-    /// Positions of the planned tasks.
+    /// The positions of the planned tasks.
     planned: BTreeSet<u64>,
-    /// Positions of the tasks in progress.
+    /// The positions of the tasks in progress.
     running: BTreeSet<u64>,
-    /// The ends of the leases that nobody has found passed yet, with positions.
+    /// The ends of the leases that have not been found expired, with positions.
     leases: BTreeSet<(i64, u64)>,
-    /// Positions of the tasks whose lease was found passed: free, but under their token until claimed again.
+    /// The positions of the tasks whose lease has expired. They can be claimed, but keep their token until
+    /// then.
     lapsed: BTreeSet<u64>,
-    /// What this board has in the quota.
+    /// The board's share of the quota.
     held: u64,
 }
 
 impl BoardState {
-    /// What a new board has in the quota.
+    /// Returns the quota share of a new board.
     pub(super) fn share(new: &NewBoard) -> u64 {
         let tasks: u64 = new.tasks.iter().map(new_task_share).sum();
         BOARD_SHARE_BYTES + size(new.label.as_ref().map_or(0, String::len)) + tasks
     }
 
-    /// A board whose share is reserved.
+    /// Creates a board whose quota share is reserved.
     pub(super) fn new(numbers: &mut Numbers, new: NewBoard) -> Self {
         let held = Self::share(&new);
         let mut board = Self {
@@ -70,7 +71,7 @@ impl BoardState {
         board
     }
 
-    /// What this board has in the quota.
+    /// Returns the board's share of the quota.
     pub(super) fn held(&self) -> u64 {
         self.held
     }
@@ -105,7 +106,7 @@ impl BoardState {
         self.tasks.get(self.positions.get(task)?)
     }
 
-    /// Up to `limit` tasks that the query wants, after a position.
+    /// Returns up to `limit` tasks that match the query, after a position.
     pub(super) fn list(&self, query: &TaskQuery, after: Option<TaskPosition>, limit: usize) -> Vec<Task> {
         let start = after.map_or(Bound::Unbounded, |after| Bound::Excluded(after.0));
         let tasks = self.tasks.range((start, Bound::Unbounded)).map(|(_, task)| task);
@@ -184,7 +185,7 @@ impl BoardState {
         .ok_or_else(|| no_task(OPERATION))
     }
 
-    /// Ends every task in progress and says how many there were.
+    /// Ends every task in progress and returns their number.
     pub(super) fn settle(&mut self, numbers: &mut Numbers) -> u64 {
         let running: Vec<u64> = self.running.iter().copied().collect();
         for position in &running {
@@ -196,7 +197,8 @@ impl BoardState {
         size(running.len())
     }
 
-    /// Hands out the first free task. Each passed lease is looked at once, so the cost does not grow with the board.
+    /// Hands out the first claimable task. Each expired lease is examined once, so the cost does not grow
+    /// with the board.
     pub(super) fn claim(
         &mut self,
         numbers: &mut Numbers,
@@ -252,7 +254,7 @@ impl BoardState {
         }
     }
 
-    /// Changes a task, gives it the next revision and keeps the order sets true.
+    /// Changes a task, assigns the next revision and updates the ordered sets.
     fn alter(
         &mut self,
         numbers: &mut Numbers,

@@ -8,10 +8,10 @@ use super::InMemoryTaskStore;
 
 static STORE: OnceLock<Arc<dyn TaskStore>> = OnceLock::new();
 
-/// The task store that a whole process shares (RAVI-17): in memory, unless another is set at the start.
+/// The task store that a whole process shares. It is in memory, unless another store is set at the start.
 ///
-/// The store is chosen once. [`set`](Self::set) comes before the first [`get`](Self::get); later it fails with
-/// `AlreadyExists`, so that no board can be split between two stores.
+/// The store is chosen once. Call [`set`](Self::set) before the first [`get`](Self::get). A later call fails
+/// with `AlreadyExists`, so that no board can be split between two stores.
 ///
 /// ```
 /// use larder_agents::storage::GlobalTaskStore;
@@ -32,14 +32,14 @@ impl GlobalTaskStore {
     /// Sets the store of the process.
     ///
     /// # Errors
-    /// `AlreadyExists` where one was set, or the default is in use already; the store in use stays.
+    /// `AlreadyExists` if a store was set, or if the default store is in use. The store does not change.
     pub fn set(store: Arc<dyn TaskStore>) -> Result<()> {
         STORE.set(store).map_err(|_| {
             Error::new(ErrorKind::AlreadyExists, "tasks.set_global", "the process uses a task store already")
         })
     }
 
-    /// The store of the process: the one that was set, else one in memory that is in use from now on.
+    /// Returns the store of the process: the one that was set, otherwise one in memory that stays in use.
     #[must_use]
     pub fn get() -> Arc<dyn TaskStore> {
         Arc::clone(STORE.get_or_init(|| Arc::new(InMemoryTaskStore::new())))

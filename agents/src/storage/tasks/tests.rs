@@ -30,7 +30,7 @@ async fn a_task_whose_lease_has_passed_obeys_its_token_until_it_is_claimed_again
     assert!(store.claim(&board, &worker("w3"), LONG).await.unwrap().is_none());
     tokio::time::sleep(SHORT * 2).await;
 
-    // Renewed in time, though late: the task is not free any more.
+    // The lease was renewed late but in time, so the task cannot be claimed.
     store.renew_lease(&board, &id("a"), first.token, SHORT).await.unwrap();
     assert!(store.claim(&board, &worker("w3"), LONG).await.unwrap().is_none());
     tokio::time::sleep(SHORT * 2).await;

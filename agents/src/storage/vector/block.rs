@@ -1,4 +1,4 @@
-//! A run of rows: their embeddings in a matrix and in codes, and what belongs to each row.
+//! A block of rows: their embeddings as a matrix and as codes, and the other data of each row.
 
 use std::sync::Arc;
 
@@ -13,13 +13,14 @@ use super::row_set::RowSet;
 use super::simd::Level;
 use super::sq8::Codes;
 
-/// Rows written since the columns were made that a search looks at one by one; more, and they are made anew.
+/// The largest number of rows written since the columns were built that a search examines one by one. If
+/// there are more, the columns are rebuilt.
 const STALE_ROWS_MAX: usize = 32;
 
-/// Bytes that are copied in about the time of one step.
+/// The number of bytes that are copied in about the time of one step.
 pub(super) const BYTES_PER_STEP: u64 = 8;
 
-/// A run of rows. The matrix is row-major, and its rows beyond `records` are spare.
+/// A block of rows. The matrix is row-major, and its rows beyond `records` are unused.
 #[derive(Debug, Clone)]
 pub(super) struct Block {
     matrix: Array2<f32>,
@@ -28,11 +29,11 @@ pub(super) struct Block {
     records: Vec<Arc<Record>>,
     columns: Columns,
     membership: Membership,
-    /// The rows that were written since there are columns.
+    /// The rows that were written since the columns were built.
     stale: Vec<usize>,
 }
 
-/// The blocks of a collection at one time.
+/// The blocks of a collection at one point in time.
 pub(super) type Blocks = Vec<Arc<Block>>;
 
 impl Block {
@@ -52,10 +53,10 @@ impl Block {
         self.records.len()
     }
 
-    /// The numbers of a row.
+    /// Returns the numbers of a row.
     pub(super) fn row(&self, row: usize) -> &[f32] {
         let dimensions = self.matrix.ncols();
-        // The matrix is made row-major and never sliced, so there is always a slice.
+        // The matrix is row-major and never sliced, so it always has a slice.
         &self.matrix.as_slice().unwrap_or_default()[row * dimensions..][..dimensions]
     }
 
@@ -71,7 +72,7 @@ impl Block {
         &self.records[row]
     }
 
-    /// Appends a row to a block that holds `rows_max` at most.
+    /// Appends a row to a block with a capacity of `rows_max`.
     pub(super) fn push(&mut self, numbers: &[f32], tail: &Tail, rows_max: usize) {
         let at = self.records.len();
         if at == self.matrix.nrows() {
@@ -103,7 +104,7 @@ impl Block {
         self.records.pop();
     }
 
-    /// Notes that the columns and cells say nothing of this row any more.
+    /// Marks a row as changed since the columns and cells were computed.
     fn touch(&mut self, row: usize) {
         self.membership.touch(row, self.records.len());
         if self.columns.is_empty() || self.stale.contains(&row) {
@@ -116,12 +117,12 @@ impl Block {
         }
     }
 
-    /// Whether a filter needs no look at most of the rows.
+    /// Returns `true` if a filter can skip most of the rows.
     pub(super) fn covers(&self, filter: &Filter) -> bool {
         self.columns.cover(filter)
     }
 
-    /// The rows whose metadata satisfies a filter.
+    /// Returns the rows whose metadata matches a filter.
     pub(super) fn matching(&self, filter: &Filter) -> RowSet {
         let mut rows = self.columns.matching(filter, &self.records);
         for row in self.stale.iter().copied().filter(|row| *row < self.records.len()) {
@@ -130,27 +131,27 @@ impl Block {
         rows
     }
 
-    /// Whether it is known which rows are in which of these cells.
+    /// Returns `true` if the rows of these cells are known.
     pub(super) fn is_divided(&self, ivf: &Arc<Ivf>) -> bool {
         self.membership.is_of(ivf)
     }
 
-    /// Finds out which rows are in which of the cells.
+    /// Computes the rows of each cell.
     pub(super) fn divide(&self, level: Level, ivf: &Arc<Ivf>) {
         self.membership.divide(level, ivf, &self.codes, self.len());
     }
 
-    /// The rows in some of the cells, and those that were written since it was found out.
+    /// Returns the rows in some of the cells, and the rows that were written since the cells were computed.
     pub(super) fn in_cells(&self, level: Level, ivf: &Arc<Ivf>, chosen: &[usize]) -> RowSet {
         let known = self.membership.rows(ivf, chosen).or_else(|| {
             self.divide(level, ivf);
             self.membership.rows(ivf, chosen)
         });
-        // Other cells may have been asked for meanwhile; then all rows are looked at.
+        // A concurrent search may have requested other cells; then all rows are examined.
         known.unwrap_or(RowSet::first(self.len())).and(RowSet::first(self.len()))
     }
 
-    /// A copy of a row.
+    /// Copies a row.
     pub(super) fn copy(&self, row: usize) -> (Vec<f32>, Tail) {
         let tail = Tail {
             norm_inverse: self.norm_inverse(row),
@@ -160,14 +161,15 @@ impl Block {
         (self.row(row).to_vec(), tail)
     }
 
-    /// How many steps it takes to copy the document of a row. Metadata is copied part by part, and so a byte a step.
+    /// Returns the steps for copying the document of a row. Metadata is copied part by part, so a byte counts
+    /// as a step.
     pub(super) fn copy_steps(&self, row: usize) -> usize {
         let record = &self.records[row];
         let content = usize::try_from(size(record.content.len()) / BYTES_PER_STEP).unwrap_or(usize::MAX);
         self.matrix.ncols() + content + record.metadata.size_bytes()
     }
 
-    /// The document of a row, its embedding bit for bit.
+    /// Returns the document of a row. Its embedding is bit-identical.
     pub(super) fn document(&self, row: usize) -> Result<Document> {
         let record = &self.records[row];
         let embedding = Embedding::new(self.row(row).to_vec())?;

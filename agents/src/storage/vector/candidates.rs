@@ -1,4 +1,4 @@
-//! What a query looks at.
+//! The rows that a query examines.
 
 use std::sync::Arc;
 
@@ -10,14 +10,15 @@ use super::row_set::RowSet;
 use super::simd::Level;
 use super::sq8::Code;
 
-/// Which rows of which blocks a query looks at: all, those that satisfy its filter, or those in cells near it.
+/// The rows of each block that a query examines: all rows, the rows that match its filter, or the rows in the
+/// nearest cells.
 pub(super) struct Candidates {
     pub(super) rows: Option<Vec<RowSet>>,
-    /// Whether the rows that score best by their codes may stand for the best ones.
+    /// `true` if the rows with the best scores by code may be returned instead of the best ones.
     pub(super) approximate: bool,
-    /// How many those are.
+    /// The number of these rows.
     pub(super) count: usize,
-    /// Of how many.
+    /// The number of all rows.
     pub(super) total: usize,
 }
 
@@ -39,7 +40,7 @@ impl Candidates {
         Self { rows: Some(rows), approximate: false, count, total }
     }
 
-    /// The rows in the cells nearest to a query, where they are few and enough for its limit.
+    /// Returns the rows in the cells nearest to a query, if they are few and enough for its limit.
     pub(super) fn near(level: Level, query: &Query, blocks: &Blocks, ivf: &Arc<Ivf>) -> Option<Self> {
         let chosen = ivf.probe(level, &Code::of(&query.direction, 1.0), query.limit)?;
         let rows: Vec<RowSet> = blocks.iter().map(|block| block.in_cells(level, ivf, &chosen)).collect();

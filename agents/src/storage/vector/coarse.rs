@@ -1,8 +1,8 @@
-//! The first pass of a search: which rows can be among the best, by bounds from their codes.
+//! The first pass of a search: it selects the rows that can be among the best, by bounds from their codes.
 //!
-//! Every row has an upper and a lower bound of its score. A row whose upper bound is below `limit` lower bounds cannot
-//! be among the best `limit`, whatever its exact score is; all others are kept for the second pass, which scores them
-//! exactly. So the answer is that of a full search.
+//! Every row has an upper and a lower bound of its score. A row whose upper bound is below `limit` lower
+//! bounds cannot be among the best `limit`, whatever its exact score. All other rows are kept for the second
+//! pass, which scores them exactly. The result is therefore that of a full search.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,16 +13,16 @@ use super::row_set::RowSet;
 use super::simd::{Level, PANEL_ROWS};
 use super::sq8::Code;
 
-/// Queries whose products one step computes.
+/// The number of queries whose products one step computes.
 const QUERIES_AT_ONCE: usize = 4;
-/// How many rows ahead of its turn a row's codes are asked for, where rows lie apart.
+/// The number of rows by which the codes of scattered rows are prefetched.
 const ROWS_AHEAD: usize = 8;
-/// Below every upper bound of a row that is there.
+/// A value below the upper bound of every existing row.
 const NOTHING: f32 = -2.0;
-/// Rows kept beyond those that are wanted before those that were overtaken are dropped.
+/// The number of surplus rows after which the kept rows are pruned.
 const SURPLUS_MAX: usize = 4_096;
 
-/// A score that has an order, as every bound is a number.
+/// A score with a total order. Every bound is a number.
 #[derive(Debug, Clone, Copy)]
 struct Bound(f32);
 
@@ -54,19 +54,19 @@ pub(super) struct Kept {
     pub(super) row: usize,
 }
 
-/// What the first pass knows of one query's answer.
+/// The state of the first pass for one query.
 #[derive(Debug)]
 pub(super) struct Prefilter {
     limit: usize,
-    /// What an upper bound must reach.
+    /// The lowest upper bound of a row that is kept.
     threshold: f32,
-    /// The best `limit` lower bounds, the least on top.
+    /// The best `limit` lower bounds, with the smallest on top.
     lower: BinaryHeap<Reverse<Bound>>,
     kept: Vec<Kept>,
 }
 
 impl Prefilter {
-    /// The prefilter of a search for `limit` rows, at least one, that score `least` or more.
+    /// Creates the prefilter of a search for `limit` rows, at least one, with a score of at least `least`.
     pub(super) fn new(limit: usize, least: Option<f32>) -> Self {
         let threshold = least.unwrap_or(NOTHING).max(NOTHING);
         Self { limit, threshold, lower: BinaryHeap::new(), kept: Vec::new() }
@@ -92,13 +92,13 @@ impl Prefilter {
         if self.kept.len() >= self.limit.saturating_mul(2).saturating_add(SURPLUS_MAX) {
             let threshold = self.threshold;
             self.kept.retain(|kept| kept.upper >= threshold);
-            // Where most are still in the running, there is no use in looking again soon.
+            // If most rows still qualify, pruning again soon is useless.
             self.kept.reserve(SURPLUS_MAX);
         }
         self.kept.push(kept);
     }
 
-    /// Takes in what another thread found in other blocks.
+    /// Merges the results of another thread for other blocks.
     pub(super) fn join(&mut self, other: Self) {
         for Reverse(Bound(lower)) in other.lower {
             self.raise(lower);
@@ -107,7 +107,7 @@ impl Prefilter {
         self.kept.extend(other.kept);
     }
 
-    /// The rows that may be among the best, the most promising first, and so many of them at most.
+    /// Returns up to `count` rows that may be among the best, the most promising first.
     pub(super) fn into_most_promising(mut self, count: usize) -> Vec<Kept> {
         let order = |left: &Kept, right: &Kept| right.upper.total_cmp(&left.upper);
         self.kept.retain(|kept| kept.upper >= self.threshold);
@@ -120,14 +120,14 @@ impl Prefilter {
     }
 }
 
-/// Queries made ready for the first pass.
+/// Queries prepared for the first pass.
 pub(super) struct Queries {
     level: Level,
     groups: Vec<QueryGroup<QUERIES_AT_ONCE>>,
     singles: Vec<QueryGroup<1>>,
 }
 
-/// Where a step stands: a block and what of it counts for each query.
+/// The state of a step: a block, and the rows in it that count for each query.
 struct Step<'a> {
     level: Level,
     block: &'a Block,
@@ -136,7 +136,7 @@ struct Step<'a> {
 }
 
 impl Queries {
-    /// Gets the queries of these codes ready: in groups, and one by one those that fill less than half of one.
+    /// Prepares the queries of these codes: in groups, and one by one if they fill less than half of a group.
     pub(super) fn new(level: Level, codes: &[Code]) -> Self {
         let rest = codes.len() % QUERIES_AT_ONCE;
         let grouped = if rest * 2 < QUERIES_AT_ONCE { codes.len() - rest } else { codes.len() };
@@ -148,7 +148,7 @@ impl Queries {
         }
     }
 
-    /// Looks through a block for each query, whose rows are given where not all of them count.
+    /// Examines a block for each query. `rows` limits the rows if not all of them count.
     pub(super) fn look(
         &self,
         index: usize,
@@ -179,7 +179,7 @@ impl Step<'_> {
         }
     }
 
-    /// Keeps the rows of a panel whose upper bounds reach far enough.
+    /// Keeps the rows of a panel whose upper bounds are high enough.
     fn judge<const Q: usize>(
         &self,
         panel: usize,
@@ -207,7 +207,7 @@ impl Step<'_> {
     }
 }
 
-/// Looks at rows that lie apart, for one query.
+/// Examines scattered rows, for one query.
 pub(super) fn look_at(
     level: Level,
     blocks: &Blocks,

@@ -1,12 +1,13 @@
-//! Metadata by columns: which rows of a block satisfy a filter, without a look at each.
+//! Metadata columns: they find the rows of a block that match a filter without examining each row.
 //!
-//! The first filter that names a field makes the block's column of it: the rows by the field's value, in order. From
-//! then on a comparison is a binary search, and what joins comparisons works on sets of rows, 64 at a time. Columns are
-//! made from the records as they are and never change; rows that are written later are looked at one by one, and when
-//! they are many, the columns are made anew.
+//! The first filter on a field builds the block's column for it: the rows in the order of the field's value.
+//! From then on a comparison is a binary search, and logical operators work on sets of rows, 64 at a time.
+//! Columns are built from the current records and never change. Rows that are written later are examined one
+//! by one. If there are many, the columns are rebuilt.
 //!
-//! The orders are those of [`json_compare`], which finds numbers equal exactly where `json_equal` does; arrays and
-//! objects, which have none, are looked at one by one. A test holds every answer against [`Filter::matches`].
+//! The order is that of [`json_compare`], which treats numbers as equal exactly if `json_equal` does. Arrays
+//! and objects, which have no order, are examined one by one. A test compares every result with
+//! [`Filter::matches`].
 
 mod ordered;
 
@@ -20,13 +21,13 @@ use self::ordered::Ordered;
 use super::row::Record;
 use super::row_set::RowSet;
 
-/// Fields that have columns in one block; a filter on yet another one looks at each row.
+/// The largest number of fields with columns in one block. A filter on a further field examines each row.
 const COLUMNS_MAX: usize = 32;
 
-/// The columns of a block, in the order in which they were made. A copy of a block takes along those that there are, and
-/// makes further ones of its own.
+/// The columns of a block, in the order in which they were built. A copy of a block includes the existing
+/// columns and builds further ones independently.
 ///
-/// A chain to which searches add while others read it: a search asks every block, so it takes no lock there.
+/// A chain to which searches add while others read it. A search reads it in every block, so it uses no lock.
 #[derive(Debug, Default)]
 pub(super) struct Columns(OnceLock<Box<Named>>);
 
@@ -53,7 +54,7 @@ impl Columns {
         self.0.get().is_none()
     }
 
-    /// Whether a filter is answered without making a column first.
+    /// Returns `true` if a filter can be evaluated without building a column first.
     pub(super) fn cover(&self, filter: &Filter) -> bool {
         match filter {
             Filter::And(filters) | Filter::Or(filters) => filters.iter().all(|filter| self.cover(filter)),
@@ -71,9 +72,9 @@ impl Columns {
         }
     }
 
-    /// The rows that satisfy a filter, by the records that the columns were made from.
+    /// Returns the rows that match a filter, by the records from which the columns were built.
     pub(super) fn matching(&self, filter: &Filter, records: &[Arc<Record>]) -> RowSet {
-        // A column may know rows that are gone by now.
+        // A column may contain rows that were removed since.
         Look { columns: self, records }.rows(filter).and(RowSet::first(records.len()))
     }
 
@@ -81,12 +82,12 @@ impl Columns {
         std::iter::successors(self.0.get(), |named| named.next.0.get()).map(|named| &**named)
     }
 
-    /// The column of a field, where there is one.
+    /// Returns the column of a field, if it exists.
     fn of(&self, field: &Field) -> Option<&Column> {
         self.iter().find(|named| named.field == *field).map(|named| &*named.column)
     }
 
-    /// The column of a field, made where there is none; `None` where there are too many.
+    /// Returns the column of a field, and builds it if needed. Returns `None` if there are too many columns.
     fn made_of(&self, field: &Field, records: &[Arc<Record>]) -> Option<&Column> {
         if let Some(column) = self.of(field) {
             return Some(column);
@@ -99,7 +100,7 @@ impl Columns {
         self.of(field)
     }
 
-    /// Adds a column at the end, unless another search was faster.
+    /// Adds a column at the end, unless another search has added it.
     fn add(&self, mut named: Box<Named>) {
         let mut end = self;
         while let Err(back) = end.0.set(named) {
@@ -112,7 +113,7 @@ impl Columns {
     }
 }
 
-/// A filter's way through the columns of a block.
+/// The evaluation of a filter with the columns of a block.
 struct Look<'a> {
     columns: &'a Columns,
     records: &'a [Arc<Record>],
@@ -142,7 +143,7 @@ impl Look<'_> {
                 .columns
                 .made_of(field, self.records)
                 .map_or_else(|| self.one_by_one(self.all(), filter), |column| self.by_column(column, filter)),
-            // A kind of filter that is younger than this room.
+            // A kind of filter that was added later.
             _ => self.one_by_one(self.all(), filter),
         }
     }
@@ -173,7 +174,7 @@ impl Look<'_> {
         }
     }
 
-    /// The rows whose value is one of `values`, which are those of the filter.
+    /// Returns the rows whose value is one of `values`, which are those of the filter.
     fn equal(&self, column: &Column, values: &[Value], filter: &Filter) -> RowSet {
         let nested = values.iter().any(|value| value.is_array() || value.is_object());
         let mut rows = if nested { self.one_by_one(column.nested, filter) } else { RowSet::EMPTY };
@@ -189,7 +190,7 @@ struct Column {
     null: RowSet,
     no: RowSet,
     yes: RowSet,
-    /// Arrays and objects.
+    /// The rows with arrays and objects.
     nested: RowSet,
     numbers: Ordered,
     strings: Ordered,
@@ -225,7 +226,7 @@ impl Column {
         column
     }
 
-    /// Adds the rows whose value equals one that is neither array nor object.
+    /// Adds the rows whose value equals one that is neither an array nor an object.
     fn add_equal(&self, value: &Value, rows: &mut RowSet) {
         let ordered = match value {
             Value::Null => return *rows = rows.or(self.null),
@@ -239,7 +240,7 @@ impl Column {
         ordered.add(below..upto, rows);
     }
 
-    /// The rows whose value has an order with `value` that is accepted.
+    /// Returns the rows whose value has an accepted order relative to `value`.
     fn range(&self, value: &Value, accept: fn(Ordering) -> bool) -> RowSet {
         match value {
             Value::Number(_) => self.numbers.range(value, accept),
@@ -249,7 +250,7 @@ impl Column {
     }
 }
 
-/// The value that a filter on the field looks at.
+/// Returns the value that a filter on the field compares.
 fn resolve<'a>(field: &Field, metadata: &'a Metadata) -> Option<&'a Value> {
     let (first, rest) = field.keys().split_first()?;
     rest.iter().try_fold(metadata.get(first)?, |value, key| value.as_object()?.get(key))

@@ -1,4 +1,4 @@
-//! The index of a collection: its cells, and when they are made.
+//! The index of a collection: its cells, and the time of their construction.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -8,17 +8,18 @@ use super::ivf::Ivf;
 use super::simd::Level;
 use super::sq8::CODED_DIMENSIONS_MIN;
 
-/// Documents that make a collection large: an exact search of fewer takes about as long as an approximate one.
+/// The number of documents of a large collection. An exact search of fewer takes about as long as an
+/// approximate one.
 const INDEXED_ROWS_MIN: usize = 10_000;
-/// Where of so many rows one was written or deleted, the cells are made anew.
+/// The cells are rebuilt after writes and deletions of one in this many rows.
 const OUTGROWN: usize = 2;
 
-/// The cells of a collection, if it has any yet.
+/// The cells of a collection, if they are built.
 #[derive(Debug, Default)]
 pub(super) struct Index {
     ivf: RwLock<Option<Arc<Ivf>>>,
     at_work: AtomicBool,
-    /// Rows that were written or deleted since the cells were made, or begun to be.
+    /// The number of rows written or deleted since the construction of the cells began.
     changed: AtomicUsize,
 }
 
@@ -32,8 +33,8 @@ impl Index {
         self.ivf.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The cells for a search of these blocks, where there are any that are worth while. Has them made in the background where
-    /// that is due: on a thread that no runtime waits for when it ends.
+    /// Returns the cells for a search of these blocks, if they make it faster. If a build is due, starts it
+    /// on a background thread that does not delay the shutdown of a runtime.
     pub(super) fn ivf_for(
         self: &Arc<Self>,
         level: Level,
@@ -43,18 +44,19 @@ impl Index {
         let rows = blocks.iter().map(|block| block.len()).sum();
         if let Some(making) = self.due(rows, dimensions) {
             let blocks = Arc::clone(blocks);
-            // Where no thread can be had, a later search tries again.
+            // If no thread is available, a later search tries again.
             drop(std::thread::Builder::new().spawn(move || making.0.make(level, &blocks, dimensions)));
         }
         self.ivf().filter(|ivf| ivf.worth_while)
     }
 
-    /// Notes that a row was written or deleted.
+    /// Records that a row was written or deleted.
     pub(super) fn note_change(&self) {
         self.changed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The task of making the cells of a collection of so many rows, where that is due and nobody is at it.
+    /// Returns the task of building the cells of a collection of `rows` rows, if it is due and nobody else is
+    /// doing it.
     fn due(self: &Arc<Self>, rows: usize, dimensions: usize) -> Option<Making> {
         let is_due = || match self.ivf() {
             Some(ivf) => self.changed.load(Ordering::Relaxed) > ivf.rows / OUTGROWN,
@@ -64,18 +66,18 @@ impl Index {
             return None;
         }
         let making = Making(Arc::clone(self));
-        // They may have been made in between.
+        // Another caller may have built them in between.
         is_due().then_some(making)
     }
 
-    /// Makes the cells for these blocks, and says whether searches use them.
+    /// Builds the cells for these blocks. Returns `true` if searches use them.
     pub(super) fn make(&self, level: Level, blocks: &Blocks, dimensions: usize) -> bool {
         self.changed.store(0, Ordering::Relaxed);
         let made = (dimensions >= CODED_DIMENSIONS_MIN && !blocks.is_empty())
             .then(|| Arc::new(Ivf::of(level, blocks, dimensions)));
         let used = made.as_ref().filter(|ivf| ivf.worth_while);
         if let Some(ivf) = used {
-            // So that no search has to.
+            // The rows are assigned here, so that no search has to do it.
             blocks.iter().for_each(|block| block.divide(level, ivf));
         }
         let is_used = used.is_some();
@@ -84,7 +86,7 @@ impl Index {
     }
 }
 
-/// The task of making an index. While it is there, nobody else gets it.
+/// The exclusive task of building an index. It is released on drop.
 #[derive(Debug)]
 struct Making(Arc<Index>);
 

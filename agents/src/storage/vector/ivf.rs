@@ -1,12 +1,13 @@
-//! Ivf of like vectors, for searches that look at the nearest of them only.
+//! Cells of similar vectors, for searches that examine only the nearest ones.
 //!
-//! An inverted file: every row belongs to the cell whose center lies nearest to its direction, and an approximate search
-//! looks at the rows of those cells whose centers score nearly as well as the best one does. How nearly is measured when the
-//! cells are made, so that as many of the true neighbours are found as [`RECALL_AIMED`] says.
+//! The index is an inverted file: every row belongs to the cell with the center nearest to its direction. An
+//! approximate search examines the rows of the cells whose centers score nearly as well as the best one. The
+//! margin is measured when the cells are built, so that the share of true neighbors found is
+//! [`RECALL_AIMED`].
 //!
-//! The inverted file is that of Sivic and Zisserman, *Video Google* (ICCV 2003), and the bound by the best center's score
-//! that of Chen et al., *SPANN: Highly-efficient Billion-scale Approximate Nearest Neighbor Search* (NeurIPS 2021). Centers are
-//! kept in codes of 8 bits, as rows are, and compared by the same kernels.
+//! The inverted file is that of Sivic and Zisserman, *Video Google* (ICCV 2003). The bound by the best
+//! center's score is that of Chen et al., *SPANN: Highly-efficient Billion-scale Approximate Nearest Neighbor
+//! Search* (NeurIPS 2021). Centers are stored as 8-bit codes, like rows, and compared by the same kernels.
 
 mod train;
 
@@ -18,39 +19,40 @@ use super::row_set::RowSet;
 use super::simd::{Level, Line, PANEL_ROWS};
 use super::sq8::{Code, Codes};
 
-/// What part of the true neighbours of a collection's own vectors is to be found.
+/// The targeted share of a collection's own true neighbors that a search finds.
 const RECALL_AIMED: f64 = 0.99;
-/// For how many neighbours it is measured how far a search has to reach. One that wants more of them is exact.
+/// The numbers of neighbors for which the reach of a search is measured. A search for more is exact.
 const MEASURED_LIMITS: [usize; 2] = [10, 100];
-/// Of so many rows of a block, one may be written before its members are found out anew, and no more than
+/// The members of a block are recomputed after one in this many rows was written, and after at most
 const STALE_SHARE: usize = 32;
-/// so many.
+/// this many rows.
 const STALE_ROWS_MAX: usize = 32;
-/// Centers that one step compares a panel of rows with.
+/// The number of centers with which one step compares a panel of rows.
 const CENTERS_AT_ONCE: usize = 4;
 
-/// The cells of a collection as it was when they were made; later rows belong to the nearest of them.
+/// The cells of a collection at the time of their construction. Later rows belong to the nearest cell.
 #[derive(Debug)]
 pub(super) struct Ivf {
     centers: Centers,
-    /// How many rows of a sample each cell holds, and how many the sample has.
+    /// The number of sampled rows in each cell, and the size of the sample.
     sizes: Vec<usize>,
     sampled: usize,
     probe_margins: [ProbeMargin; MEASURED_LIMITS.len()],
-    /// Whether the cells within reach hold so few rows that it is worth while to look for them.
+    /// `true` if the cells within reach contain so few rows that using them is faster.
     pub(super) worth_while: bool,
-    /// How many rows there were.
+    /// The number of rows at the time of construction.
     pub(super) rows: usize,
 }
 
-/// How far a center's score may be below the best one's, for a search that wants so many rows at most.
+/// The largest difference between a center's score and the best one's, for a search with at most `limit`
+/// rows.
 #[derive(Debug, Clone, Copy)]
 struct ProbeMargin {
     limit: usize,
     below: f32,
 }
 
-/// Directions, as a query is held against them and as rows are.
+/// Directions, in the form of queries and in the form of rows.
 #[derive(Debug)]
 struct Centers {
     count: usize,
@@ -59,7 +61,7 @@ struct Centers {
 }
 
 impl Centers {
-    /// The centers in these directions, each of length one and of one number of dimensions.
+    /// Creates the centers from these directions, each of length one, with the given dimensions.
     fn of(directions: &[f32], dimensions: usize) -> Self {
         let made: Vec<Code> =
             directions.chunks(dimensions).map(|direction| Code::of(direction, 1.0)).collect();
@@ -71,7 +73,7 @@ impl Centers {
         Self { count: made.len(), codes, groups }
     }
 
-    /// What each center scores with a direction, about.
+    /// Returns the approximate score of each center with a direction.
     fn scores(&self, level: Level, direction: &Code) -> Vec<f32> {
         let single = QueryGroup::<1>::of(std::slice::from_ref(direction));
         let mut scores = Vec::with_capacity(self.codes.panels() * PANEL_ROWS);
@@ -85,7 +87,7 @@ impl Centers {
         scores
     }
 
-    /// The centers nearest to the rows of a panel.
+    /// Returns the centers nearest to the rows of a panel.
     fn nearest(&self, level: Level, panel: &[Line]) -> [u16; PANEL_ROWS] {
         let mut best = [f32::NEG_INFINITY; PANEL_ROWS];
         let mut nearest = [0; PANEL_ROWS];
@@ -108,8 +110,8 @@ impl Centers {
 }
 
 impl Ivf {
-    /// The cells that a search for so many rows in this direction looks at; `None` where it wants too many, or they hold too
-    /// many.
+    /// Returns the cells that a search for `limit` rows in this direction examines. Returns `None` if the
+    /// limit is too large or the cells contain too many rows.
     pub(super) fn probe(&self, level: Level, direction: &Code, limit: usize) -> Option<Vec<usize>> {
         let margin = self.probe_margins.iter().find(|margin| limit <= margin.limit)?;
         let chosen = within(&self.centers.scores(level, direction), margin.below);
@@ -117,23 +119,23 @@ impl Ivf {
         (held * SPARSE_SHARE <= self.sampled).then_some(chosen)
     }
 
-    /// Numbers that are multiplied to find the cells of a search.
+    /// Returns the number of multiplications for finding the cells of a search.
     pub(super) fn numbers(&self, dimensions: usize) -> usize {
         self.centers.count.saturating_mul(dimensions)
     }
 }
 
-/// The cells whose centers score no further than this below the best one.
+/// Returns the cells whose centers score at most `below` less than the best one.
 fn within(scores: &[f32], below: f32) -> Vec<usize> {
     let least = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max) - below;
     (0..scores.len()).filter(|cell| scores[*cell] >= least).collect()
 }
 
-/// The rows of a block, by their cells.
+/// The rows of a block, by cell.
 #[derive(Debug)]
 struct Members {
     ivf: Arc<Ivf>,
-    /// Where the rows of each cell begin, and the end of the last one's.
+    /// The start of the rows of each cell, and the end of the last cell's rows.
     starts: Vec<u16>,
     rows: Vec<u16>,
 }
@@ -161,7 +163,7 @@ impl Members {
         Self { ivf: Arc::clone(ivf), starts, rows: members }
     }
 
-    /// The rows in some of the cells.
+    /// Returns the rows in some of the cells.
     fn rows(&self, cells: &[usize]) -> RowSet {
         let mut rows = RowSet::first(0);
         for cell in cells {
@@ -174,7 +176,7 @@ impl Members {
     }
 }
 
-/// Which rows of a block are in which cells, once a search has asked. A copy of a block takes it along.
+/// The assignment of a block's rows to cells, computed on demand. A copy of a block includes it.
 #[derive(Debug, Default)]
 pub(super) struct Membership(RwLock<Option<Divided>>);
 
@@ -196,7 +198,7 @@ impl Membership {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that a row of a block of so many was written.
+    /// Records that a row of a block of `rows` rows was written.
     pub(super) fn touch(&mut self, row: usize, rows: usize) {
         let place = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
         let Some(divided) = place else { return };
@@ -208,19 +210,20 @@ impl Membership {
         }
     }
 
-    /// Whether the members of these cells are known.
+    /// Returns `true` if the members of these cells are known.
     pub(super) fn is_of(&self, ivf: &Arc<Ivf>) -> bool {
         self.divided().as_ref().is_some_and(|divided| Arc::ptr_eq(&divided.members.ivf, ivf))
     }
 
-    /// Finds out the members of these cells among the rows with these codes.
+    /// Computes the members of these cells from the rows' codes.
     pub(super) fn divide(&self, level: Level, ivf: &Arc<Ivf>, codes: &Codes, rows: usize) {
         let members = Arc::new(Members::of(level, ivf, codes, rows));
         *self.0.write().unwrap_or_else(PoisonError::into_inner) =
             Some(Divided { members, stale: Vec::new() });
     }
 
-    /// The rows in some of the cells, and those that were written since it was found out; `None` where it is not known.
+    /// Returns the rows in some of the cells, and the rows that were written since the assignment. Returns
+    /// `None` if the assignment is unknown.
     pub(super) fn rows(&self, ivf: &Arc<Ivf>, chosen: &[usize]) -> Option<RowSet> {
         let divided = self.divided();
         let divided = divided.as_ref().filter(|divided| Arc::ptr_eq(&divided.members.ivf, ivf))?;

@@ -17,17 +17,17 @@ use crate::storage::MemoryBackend;
 
 const PUT: &str = "vectors.put";
 
-/// What one document is counted for beyond its id, text, metadata and embedding.
+/// The quota share of one document, apart from its id, text, metadata and embedding.
 const RECORD_BYTES: u64 = 128;
-/// Bytes of a number: four of the embedding, one of its code.
+/// The quota share of a number: four bytes of the embedding, one of its code.
 const NUMBER_BYTES: u64 = 5;
-/// What a collection is counted for beyond its documents; so large because the name is at most 512 bytes.
+/// The quota share of a collection, apart from its documents. It covers the name of at most 512 bytes.
 const COLLECTION_BYTES: u64 = 1024;
-/// Numbers in a full block: 2 MiB of them. A writer copies at most one block that a search still reads.
+/// The number of floats in a full block, 2 MiB. A writer copies at most one block that a search still reads.
 const BLOCK_NUMBERS: usize = 512 * 1024;
 const BLOCK_ROWS_MIN: usize = PANEL_ROWS;
 
-/// A collection: blocks that readers share and writers copy only while shared, without holes.
+/// A collection: blocks without gaps, which readers share. Writers copy a block only while it is shared.
 #[derive(Debug)]
 pub(super) struct Rows {
     dimensions: usize,
@@ -39,11 +39,11 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// An empty collection whose own share is reserved at the backend.
+    /// Creates an empty collection, and reserves its share at the backend.
     pub(super) fn new(backend: &MemoryBackend, dimensions: usize) -> Result<Self> {
         backend.try_reserve(PUT, COLLECTION_BYTES)?;
         let block_rows = (BLOCK_NUMBERS / dimensions.max(1)).clamp(BLOCK_ROWS_MIN, BLOCK_ROWS_MAX);
-        // Whole panels.
+        // Blocks consist of whole panels.
         let block_rows = block_rows / PANEL_ROWS * PANEL_ROWS;
         Ok(Self {
             dimensions,
@@ -63,19 +63,19 @@ impl Rows {
         self.places.len()
     }
 
-    /// How many steps it takes to copy what a hit has of a document, on the average.
+    /// Returns the average steps for copying a hit's document.
     pub(super) fn copy_steps(&self) -> usize {
         let numbers = size(self.len() * self.dimensions) * NUMBER_BYTES;
         let texts = self.bytes.saturating_sub(COLLECTION_BYTES + numbers);
         usize::try_from(texts / BYTES_PER_STEP / size(self.len().max(1))).unwrap_or(usize::MAX)
     }
 
-    /// What is counted for the collection at its backend.
+    /// Returns the quota share of the collection, in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The rows as they are now; later writes do not show in it.
+    /// Returns a snapshot of the rows. Later writes do not change it.
     pub(super) fn snapshot(&self) -> Arc<Blocks> {
         self.blocks.clone()
     }
@@ -84,12 +84,12 @@ impl Rows {
         Arc::clone(&self.index)
     }
 
-    /// Where a document is: its block as it is now, and the row in it.
+    /// Returns the location of a document: its current block, and the row in it.
     pub(super) fn find(&self, id: &DocumentId) -> Option<(Arc<Block>, usize)> {
         self.places.get(id).map(|index| self.block_at(*index))
     }
 
-    /// Up to `count` documents whose ids come after one, in the byte order of ids.
+    /// Returns up to `count` documents after an id, in the byte order of ids.
     pub(super) fn page(&self, after: Option<&DocumentId>, count: usize) -> Vec<(Arc<Block>, usize)> {
         let start = after.map_or(Bound::Unbounded, Bound::Excluded);
         self.places
@@ -107,7 +107,7 @@ impl Rows {
         self.blocks[index / self.block_rows].record(index % self.block_rows)
     }
 
-    /// A block to write to: copied first where a search still reads it.
+    /// Returns a block for writing. Copies it first if a search still reads it.
     fn block_mut(&mut self, block: usize) -> &mut Block {
         Arc::make_mut(&mut Arc::make_mut(&mut self.blocks)[block])
     }
@@ -122,7 +122,7 @@ impl Rows {
         self.counted(&record.id, &record.content, &record.metadata)
     }
 
-    /// Writes a batch: everything that can refuse it comes before the first change.
+    /// Writes a batch. Everything that can fail comes before the first change.
     pub(super) fn put(
         &mut self,
         backend: &MemoryBackend,
@@ -170,15 +170,16 @@ impl Rows {
         self.places.insert(row.tail.record.id.clone(), index);
     }
 
-    /// Removes a document, if it is there; the last row takes its place.
+    /// Removes a document, if it exists. The last row takes its place.
     fn remove(&mut self, id: &DocumentId) -> Option<u64> {
         let index = self.places.remove(id)?;
         self.index.note_change();
         let counted = self.counted_at(index);
-        // One document fewer stands in `places`, so its length is the index of the last row.
+        // `places` now has one document less, so its length is the index of the last row.
         let last = self.places.len();
         if index != last {
-            // The row is copied out first: holding on to its block would make the write below copy the whole of it.
+            // The row is copied out first, because a reference to its block would make the write below copy
+            // the whole block.
             let (numbers, tail) = self.blocks[last / self.block_rows].copy(last % self.block_rows);
             self.places.insert(tail.record.id.clone(), index);
             let row = index % self.block_rows;
@@ -191,7 +192,7 @@ impl Rows {
         Some(counted)
     }
 
-    /// Deletes documents by their ids, and says how many were there.
+    /// Deletes documents by their ids and returns the number that existed.
     pub(super) fn delete(&mut self, backend: &MemoryBackend, ids: &HashSet<DocumentId>) -> u64 {
         let (mut deleted, mut freed) = (0, 0);
         for counted in ids.iter().filter_map(|id| self.remove(id)) {
@@ -203,7 +204,7 @@ impl Rows {
         deleted
     }
 
-    /// The ids of the documents that match.
+    /// Returns the ids of the matching documents.
     pub(super) fn matching(&self, filter: &Filter) -> HashSet<DocumentId> {
         let ids = |block: &Arc<Block>| {
             let ids = |row| block.record(row).id.clone();

@@ -13,21 +13,22 @@ use super::row::{Record, Row};
 use crate::storage::MemoryBackend;
 use crate::storage::offload::{self, WAIT_STEPS, readers_wait, writers_wait};
 
-/// What it costs to free a document, in steps.
+/// The cost of freeing a document, in steps.
 const DROP_STEPS: usize = 64;
 
 pub(super) type Collections = BTreeMap<CollectionName, RwLock<Rows>>;
 
-/// The collections of a namespace. Writers of a collection hold the outer lock for reading, so a collection that is
-/// removed has no writer; searches hold neither lock while they score.
+/// The collections of a namespace. Writers of a collection hold the outer lock for reading, so a collection
+/// that is removed has no writer. Searches hold neither lock while they score.
 ///
-/// A deletion may hold its lock for long, so whoever would wait for another does so on a thread that may.
+/// A deletion may hold its lock for a long time, so other callers wait for it on a thread that may block.
 #[derive(Default)]
 pub(super) struct NamespaceState {
     collections: RwLock<Collections>,
 }
 
-// A thread that panics under a lock has changed nothing by then: what can fail comes before the first change.
+// A thread that panics under a lock has not changed anything: every step that can fail comes before the first
+// change.
 fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
     lock.read().unwrap_or_else(PoisonError::into_inner)
 }
@@ -42,7 +43,7 @@ fn row(document: PreparedDocument) -> Row {
 }
 
 impl NamespaceState {
-    /// What `look` sees of a collection; `None` where there is none.
+    /// Runs `look` on a collection. Returns `None` if it does not exist.
     pub(super) async fn look<T: Send + 'static>(
         self: &Arc<Self>,
         operation: &'static str,
@@ -56,7 +57,7 @@ impl NamespaceState {
         offload::run(operation, WAIT_STEPS, move || Ok(state.look_now(&collection, look))).await
     }
 
-    /// What `change` does to a collection, in about so many steps; `None` where there is none.
+    /// Runs `change` on a collection, in about `steps` steps. Returns `None` if it does not exist.
     pub(super) async fn change<T: Send + 'static>(
         self: &Arc<Self>,
         operation: &'static str,
@@ -70,7 +71,7 @@ impl NamespaceState {
         offload::run(operation, steps, work).await
     }
 
-    /// Writes documents to a collection, made if there is none.
+    /// Writes documents to a collection, and creates it if it does not exist.
     pub(super) async fn put(
         self: &Arc<Self>,
         operation: &'static str,
@@ -85,7 +86,7 @@ impl NamespaceState {
         offload::run(operation, steps, move || state.put_now(&backend, &collection, documents, mode)).await
     }
 
-    /// Takes collections out and frees them.
+    /// Removes collections and frees them.
     pub(super) async fn take_out<T: Send + 'static>(
         self: &Arc<Self>,
         operation: &'static str,
@@ -108,7 +109,7 @@ impl NamespaceState {
         offload::run(operation, steps, work).await
     }
 
-    /// Up to so many collections after one.
+    /// Returns up to `limit` collections after one.
     pub(super) async fn list(
         self: &Arc<Self>,
         operation: &'static str,
@@ -134,12 +135,12 @@ impl NamespaceState {
         offload::run(operation, if waits { WAIT_STEPS } else { 0 }, work).await
     }
 
-    /// Whether a look at a collection would have to wait for a writer.
+    /// Returns `true` if a read of a collection would have to wait for a writer.
     fn lookers_wait(&self, collection: &CollectionName) -> bool {
         readers_wait(&self.collections) || read(&self.collections).get(collection).is_some_and(readers_wait)
     }
 
-    /// Whether a change of a collection would have to wait for others.
+    /// Returns `true` if a change of a collection would have to wait.
     fn changers_wait(&self, collection: &CollectionName) -> bool {
         if readers_wait(&self.collections) {
             return true;
@@ -159,10 +160,10 @@ impl NamespaceState {
         documents: Vec<PreparedDocument>,
         mode: PutMode,
     ) -> Result<PutReport> {
-        // The batch is never empty and has one dimension: `prepare` saw to it.
+        // `prepare` ensures that the batch is not empty and has one dimension.
         let Some(first) = documents.first() else { return Ok(PutReport::default()) };
         let dimensions = first.embedding.dimensions();
-        // Codes are made before any lock is taken.
+        // Codes are computed before any lock is taken.
         let documents: Vec<Row> = documents.into_iter().map(row).collect();
         let collections = read(&self.collections);
         if let Some(rows) = collections.get(collection) {

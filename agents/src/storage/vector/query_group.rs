@@ -3,7 +3,7 @@
 use super::simd::{LINE_CODES, Line, Slack};
 use super::sq8::Code;
 
-/// Queries whose codes lie as a step takes them.
+/// Queries with their codes in the layout of a step.
 #[derive(Debug)]
 pub(super) struct QueryGroup<const Q: usize> {
     pub(super) codes: Vec<[Line; Q]>,
@@ -11,7 +11,7 @@ pub(super) struct QueryGroup<const Q: usize> {
 }
 
 impl<const Q: usize> QueryGroup<Q> {
-    /// The group of up to `Q` codes; the others' places stay without effect.
+    /// Groups up to `Q` codes. Unused slots have no effect.
     pub(super) fn of(codes: &[Code]) -> Self {
         let depth = codes.first().map_or(0, |code| code.lines().count());
         let mut lines = vec![[Line([0; LINE_CODES]); Q]; depth];
@@ -29,7 +29,7 @@ impl<const Q: usize> QueryGroup<Q> {
         &self.codes
     }
 
-    /// What a row scores by its codes with one of the queries.
+    /// Returns a row's score by its codes with one of the queries.
     #[inline(always)]
     pub(super) fn score(&self, query: usize, dot: i32, scale: f32) -> f32 {
         self.slack[query].score(dot, scale)

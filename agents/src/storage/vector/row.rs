@@ -1,4 +1,4 @@
-//! A row on its way into a block, and what belongs to it besides its numbers.
+//! A row to be written to a block, and its data apart from its numbers.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use larder_kernel::{DocumentId, Embedding, Metadata};
 
 use super::sq8::Code;
 
-/// What a row carries beside its embedding.
+/// The data of a row apart from its embedding.
 #[derive(Debug)]
 pub(super) struct Record {
     pub(super) id: DocumentId,
@@ -14,14 +14,14 @@ pub(super) struct Record {
     pub(super) metadata: Metadata,
 }
 
-/// A row's embedding, on its way into a block.
+/// A row to be written to a block.
 #[derive(Debug)]
 pub(super) struct Row {
     pub(super) embedding: Embedding,
     pub(super) tail: Tail,
 }
 
-/// What a block keeps of a row beside the numbers.
+/// The data that a block keeps for a row apart from the numbers.
 #[derive(Debug)]
 pub(super) struct Tail {
     pub(super) norm_inverse: f64,
@@ -37,7 +37,8 @@ impl Row {
     }
 }
 
-/// One over the length, in 64-bit arithmetic, so that short and long embeddings lose nothing.
+/// Returns the inverse of the length, in 64-bit arithmetic, so that short and long embeddings lose no
+/// precision.
 pub(super) fn norm_inverse(numbers: &[f32]) -> f64 {
     let squared: f64 = numbers.iter().map(|number| f64::from(*number) * f64::from(*number)).sum();
     squared.sqrt().recip()

@@ -1,6 +1,6 @@
 //! Sets of a block's rows.
 
-/// Rows of a block at most: what a [`RowSet`] holds.
+/// The largest number of rows in a block, and the capacity of a [`RowSet`].
 pub(super) const BLOCK_ROWS_MAX: usize = 1024;
 const WORDS: usize = BLOCK_ROWS_MAX / 64;
 
@@ -11,7 +11,7 @@ pub(super) struct RowSet([u64; WORDS]);
 impl RowSet {
     pub(super) const EMPTY: Self = Self([0; WORDS]);
 
-    /// The first `count` rows.
+    /// Returns the first `count` rows.
     pub(super) fn first(count: usize) -> Self {
         let mut set = Self::EMPTY;
         set.0[..count / 64].fill(u64::MAX);
@@ -49,7 +49,7 @@ impl RowSet {
         }
     }
 
-    /// The rows in ascending order.
+    /// Returns the rows in ascending order.
     pub(super) fn rows(&self) -> Vec<usize> {
         let mut rows = Vec::with_capacity(self.len());
         self.each(|row| rows.push(row));

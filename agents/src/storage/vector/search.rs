@@ -1,4 +1,4 @@
-//! The search: rows that cannot be among the best are left out by their bounds, all others are scored.
+//! The search: it skips rows that cannot be among the best by their bounds, and scores all others.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,37 +14,39 @@ use super::simd::Level;
 use super::sq8::{CODED_DIMENSIONS_MIN, Code};
 use super::topk::TopK;
 
-/// Multiplications that make a further thread worth its start.
+/// The number of multiplications that justifies starting a further thread.
 const STEPS_PER_THREAD: usize = 16 * 1024 * 1024;
-/// Blocks that a thread takes at a time, at most; few enough to end at about the same time as the others.
+/// The largest number of blocks that a thread takes at a time. It is small, so that all threads end at about
+/// the same time.
 const BLOCKS_AT_ONCE_MAX: usize = 64;
-/// An approximate search scores as many times the limit of the rows that are best by their codes,
+/// An approximate search scores this multiple of the limit, from the rows that are best by their codes,
 const SCORED_SHARE: usize = 2;
-/// and so many more: codes are wrong by far less than their bounds allow for.
+/// plus this many rows, because codes are far more precise than their bounds.
 const SCORED_MIN: usize = 8;
-/// As many times the limit must the rows be for the first pass to be worth while.
+/// The first pass is used if the number of rows is at least this multiple of the limit.
 const LIMIT_SHARE: usize = 8;
 
-/// How a search goes about it.
+/// The options of a search.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SearchOptions {
     pub(super) level: Level,
-    /// Whether bounds may leave out rows.
+    /// `true` if bounds may exclude rows.
     pub(super) first_pass: bool,
-    /// Threads that one call may use.
+    /// The number of threads that one call may use.
     pub(super) threads: usize,
-    /// Whether a search may look at the cells nearest to it only.
+    /// `true` if a search may examine only the nearest cells.
     pub(super) approximate: bool,
 }
 
 impl SearchOptions {
-    /// Whether searches use an index: by codes they do without, nothing may be left out.
+    /// Returns `true` if searches use an index. They do not if the first pass is turned off, because then no
+    /// row may be skipped.
     pub(super) fn has_index(&self) -> bool {
         self.approximate && self.first_pass
     }
 }
 
-/// What the threads of a search share.
+/// The state that the threads of a search share.
 pub(super) struct Search<'a> {
     pub(super) options: SearchOptions,
     pub(super) blocks: &'a Blocks,
@@ -53,7 +55,7 @@ pub(super) struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    /// How many steps the search takes, roughly, where copying what a hit has takes `copy_steps`.
+    /// Estimates the steps of the search. `copy_steps` is the cost of copying a hit.
     pub(super) fn steps(&self, copy_steps: usize) -> usize {
         let steps = |query: usize| {
             let count = self.candidates[query].count;
@@ -65,7 +67,7 @@ impl<'a> Search<'a> {
         (0..self.queries.len()).map(steps).fold(0, usize::saturating_add)
     }
 
-    /// The hits of each query, best first, ties in the byte order of ids.
+    /// Returns the hits of each query, best first, with ties in the byte order of ids.
     pub(super) fn hits(&self) -> Vec<Vec<SearchHit>> {
         let wanted = (0..self.queries.len()).filter(|query| self.queries[*query].limit > 0);
         let (bounded, full): (Vec<usize>, Vec<usize>) = wanted.partition(|query| self.by_bounds(*query));
@@ -78,7 +80,7 @@ impl<'a> Search<'a> {
         hits
     }
 
-    /// Runs `work` on as many threads as its steps are worth.
+    /// Runs `work` on as many threads as its steps justify.
     fn spread<T: Send>(&self, steps: usize, work: impl Fn() -> T + Sync) -> Vec<T> {
         let threads = self.options.threads.min(steps.div_ceil(STEPS_PER_THREAD)).max(1);
         std::thread::scope(|scope| {
@@ -96,7 +98,7 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// Calls `visit` for blocks that no other thread of this work has visited, until there are none.
+    /// Calls `visit` for blocks that no other thread has visited, until none remain.
     fn visit(&self, next: &AtomicUsize, mut visit: impl FnMut(Range<usize>)) {
         let count = self.blocks.len();
         let at_once = (count / (self.options.threads * 8).max(1)).clamp(1, BLOCKS_AT_ONCE_MAX);
@@ -109,7 +111,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Whether bounds are worth while for a query.
+    /// Returns `true` if bounds speed up a query.
     fn by_bounds(&self, query: usize) -> bool {
         let (query, candidates) = (&self.queries[query], &self.candidates[query]);
         self.options.first_pass
@@ -117,13 +119,13 @@ impl<'a> Search<'a> {
             && candidates.count / LIMIT_SHARE >= query.limit
     }
 
-    /// Whether so few rows satisfy a query's filter that it is no use to look at others beside them.
+    /// Returns `true` if so few rows match a query's filter that other rows are not worth reading.
     fn sparse(&self, query: usize) -> bool {
         let candidates = &self.candidates[query];
         candidates.rows.is_some() && candidates.count < candidates.total / SPARSE_SHARE
     }
 
-    /// The rows of some blocks that satisfy a query's filter; `None` where it has none.
+    /// Returns the rows of some blocks that match a query's filter, or `None` without a filter.
     fn listed(&self, query: usize, part: Range<usize>) -> Option<Vec<(usize, usize)>> {
         let rows = self.candidates[query].rows.as_ref()?;
         let mut listed = Vec::new();
@@ -148,7 +150,7 @@ impl<'a> Search<'a> {
                         best.offer_each(self.blocks, &rows, |_, _| false);
                     }
                 }
-                // Block by block, so that several queries find a block's rows in the cache.
+                // The loop goes block by block, so that several queries find a block's rows in the cache.
                 for block in &self.blocks[part] {
                     for (best, query) in best.iter_mut().zip(chosen) {
                         if self.candidates[*query].rows.is_none() {
@@ -169,7 +171,7 @@ impl<'a> Search<'a> {
         all
     }
 
-    /// What the first pass leaves of some queries.
+    /// Runs the first pass for some queries.
     fn prefilters(&self, chosen: &[usize]) -> Vec<Prefilter> {
         if chosen.is_empty() {
             return Vec::new();
@@ -201,7 +203,7 @@ impl<'a> Search<'a> {
         all
     }
 
-    /// What the first pass leaves of a query whose filter few rows satisfy.
+    /// Runs the first pass for a query whose filter few rows match.
     fn sparse_prefilter(&self, chosen: usize) -> Prefilter {
         let query = &self.queries[chosen];
         let code = Code::of(&query.direction, 1.0);
@@ -221,7 +223,7 @@ impl<'a> Search<'a> {
         all
     }
 
-    /// The best of some queries, scoring only rows that their bounds allow.
+    /// Returns the best rows of some queries, and scores only rows that their bounds allow.
     fn bounded(&self, chosen: &[usize]) -> Vec<TopK<'a>> {
         let together: Vec<usize> = chosen.iter().copied().filter(|query| !self.sparse(*query)).collect();
         let mut together = self.prefilters(&together).into_iter();
@@ -240,7 +242,7 @@ impl<'a> Search<'a> {
             };
             let kept = prefilter.into_most_promising(scored);
             let rows: Vec<_> = kept.iter().map(|kept| (kept.block, kept.row)).collect();
-            // Where one promises too little, the next ones do too.
+            // The rows are sorted by upper bound, so the first one that is too low ends the loop.
             best.offer_each(self.blocks, &rows, |best, at| best.beyond(kept[at].upper));
             best
         })

@@ -1,4 +1,5 @@
-//! The searches of one call: what they look at, and then the scores, both away from the runtime where they take long.
+//! The searches of one call: finding their candidates and then scoring them. Both run outside the async
+//! runtime if they take long.
 
 use std::sync::Arc;
 
@@ -11,24 +12,25 @@ use super::query::Query;
 use super::search::{Search, SearchOptions};
 use crate::storage::offload;
 
-/// Searches that are made ready.
+/// Prepared searches.
 pub(super) struct SearchBatch {
     pub(super) options: SearchOptions,
     pub(super) blocks: Arc<Blocks>,
     pub(super) queries: Vec<Query>,
-    /// The cells by which those without a filter may be approximate.
+    /// The cells for searches without a filter, which may be approximate.
     pub(super) ivf: Option<Arc<Ivf>>,
-    /// What copying a hit costs, in steps.
+    /// The cost of copying a hit, in steps.
     pub(super) copy_steps: usize,
 }
 
 impl SearchBatch {
-    /// The hits of each search.
+    /// Returns the hits of each search.
     pub(super) async fn run(mut self, operation: &'static str) -> Result<Vec<Vec<SearchHit>>> {
         let ivf = self.ivf.take();
         let first = Arc::new(self);
         let (mut hits, approximate) = first.answers(operation, ivf).await?;
-        // Ivf have rows for every limit, but not as many that score as well as a search may demand.
+        // The cells have enough rows for every limit, but maybe not enough rows with the minimum score of a
+        // search.
         let short = |at: &usize| approximate[*at] && first.queries[*at].wants_more(&hits[*at]);
         let short: Vec<usize> = (0..hits.len()).filter(short).collect();
         if !short.is_empty() {
@@ -40,7 +42,7 @@ impl SearchBatch {
         Ok(hits)
     }
 
-    /// The hits of each search, and whether they may not be the best ones.
+    /// Returns the hits of each search, and `true` for each search whose hits may not be the best.
     async fn answers(
         self: &Arc<Self>,
         operation: &'static str,

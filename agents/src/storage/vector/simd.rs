@@ -1,13 +1,13 @@
-//! The inner loops of a search, in the instructions that the processor at hand has.
+//! The inner loops of a search, for the instruction set of the current processor.
 //!
-//! Two of them: the dot product of 32-bit floats, which makes every score, and the dot products of 8-bit codes, from
-//! which the first pass takes its bounds. Each level of instructions gives the same bits as the plain one: the floats
-//! are added in one fixed order without fused steps, and the codes are integers. So an answer does not depend on the
-//! machine.
+//! The module has two loops. The dot product of 32-bit floats computes every score. The dot products of 8-bit
+//! codes give the bounds of the first pass. Every instruction set gives bit-identical results: the floats are
+//! added in one fixed order without fused operations, and the codes are integers. A result therefore does not
+//! depend on the machine.
 //!
-//! This module, with its parts, has all `unsafe` code of the crate. It needs three kinds: calls of functions that are
-//! compiled for instructions which were just found to be there, loads and stores of whole registers from and to arrays of
-//! exactly their size, and prefetches.
+//! This module and its submodules contain all `unsafe` code of the crate. It is of three kinds: calls of
+//! functions that are compiled for instructions that the processor was found to have, loads and stores of
+//! whole registers from and to arrays of exactly their size, and prefetches.
 #![allow(unsafe_code)]
 
 mod prefetch;
@@ -19,18 +19,19 @@ use std::sync::OnceLock;
 pub(super) use prefetch::prefetch;
 use prefetch::prefetch_ahead;
 
-/// Rows that are judged together.
+/// The number of rows that are examined together.
 pub(super) const PANEL_ROWS: usize = 16;
-/// Codes of one row that lie together, a cache line.
+/// The number of codes of one row that are contiguous, one cache line.
 pub(super) const LINE_CODES: usize = 64;
-/// Running sums of a dot product: as many as hide the latency of an addition in the widest registers.
+/// The number of running sums of a dot product. It hides the latency of an addition in the widest registers.
 const LANES: usize = 64;
-/// Products summed in 32-bit arithmetic before the sum moves to 64 bits: 16 for each lane.
+/// The number of products summed in 32-bit arithmetic before the sum moves to 64 bits: 16 for each lane.
 const PIECE: usize = LANES * 16;
-/// Numbers in a cache line.
+/// The number of floats in a cache line.
 const LINE_NUMBERS: usize = 16;
-/// What the rounding of [`dot`] is at most, as a part of the product of both lengths: 16 products and additions in a
-/// lane, six additions of lanes, one rounding of a product, each half of 2^-23, and as much again for good measure.
+/// The largest rounding error of [`dot`], as a fraction of the product of both lengths. It covers 16 products
+/// and additions in a lane, six additions of lanes and one rounding of a product, each half of 2^-23, with a
+/// safety factor of two.
 pub(super) const DOT_ERROR: f64 = 48.0 / 16_777_216.0;
 
 /// Codes of one row, or of a query.
@@ -38,15 +39,15 @@ pub(super) const DOT_ERROR: f64 = 48.0 / 16_777_216.0;
 #[repr(C, align(64))]
 pub(super) struct Line(pub(super) [u8; LINE_CODES]);
 
-/// The dot products of the rows of a panel with one query.
+/// The dot products of a panel's rows with one query.
 pub(super) type Dots = [i32; PANEL_ROWS];
 
-/// Sets of instructions that the kernels are compiled for.
+/// The instruction sets that the kernels are compiled for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Level {
-    /// What every processor has.
+    /// The baseline of every processor.
     Plain,
-    /// AVX2, of processors that also have fused steps.
+    /// AVX2, on processors that also have fused operations.
     #[cfg(target_arch = "x86_64")]
     Avx2,
     /// AVX-512 with its dot products of bytes.
@@ -55,13 +56,13 @@ pub(super) enum Level {
 }
 
 impl Level {
-    /// The best level of this processor.
+    /// Returns the best level of this processor.
     pub(super) fn best() -> Self {
         static BEST: OnceLock<Level> = OnceLock::new();
         *BEST.get_or_init(|| Self::all().last().copied().unwrap_or(Self::Plain))
     }
 
-    /// The levels of this processor, the best last.
+    /// Returns the levels of this processor, the best last.
     pub(super) fn all() -> Vec<Self> {
         let mut levels = vec![Self::Plain];
         #[cfg(target_arch = "x86_64")]
@@ -76,12 +77,13 @@ impl Level {
         levels
     }
 
-    /// The dot product of two slices of one length, to within [`DOT_ERROR`] of the product of their lengths.
+    /// Returns the dot product of two slices of one length, to within [`DOT_ERROR`] of the product of their
+    /// lengths.
     pub(super) fn dot(self, left: &[f32], right: &[f32]) -> f64 {
         self.dot_of::<false>(left, right)
     }
 
-    /// The same to the bit, and memory is asked ahead for what follows on the left side.
+    /// Returns the same dot product, bit-identical, and prefetches the memory after the left slice.
     pub(super) fn dot_in_order(self, left: &[f32], right: &[f32]) -> f64 {
         self.dot_of::<true>(left, right)
     }
@@ -89,7 +91,7 @@ impl Level {
     fn dot_of<const IN_ORDER: bool>(self, left: &[f32], right: &[f32]) -> f64 {
         match self {
             Self::Plain => dot::<IN_ORDER>(left, right),
-            // SAFETY: the level was found on this processor by `all`, the only place that makes it.
+            // SAFETY: `all`, the only constructor of levels, found the level on this processor.
             #[cfg(target_arch = "x86_64")]
             Self::Avx2 => unsafe { x86::dot_avx2::<IN_ORDER>(left, right) },
             // SAFETY: as above.
@@ -98,12 +100,12 @@ impl Level {
         }
     }
 
-    /// The dot products of the rows of a panel with `Q` queries, whose lines stand beside each other. The codes of rows
-    /// count from 128, those of queries are signed.
+    /// Computes the dot products of a panel's rows with `Q` queries, whose lines are interleaved. The codes
+    /// of rows have an offset of 128; those of queries are signed.
     pub(super) fn tile<const Q: usize>(self, panel: &[Line], queries: &[[Line; Q]], dots: &mut [Dots; Q]) {
         match self {
             Self::Plain => tile(panel, queries, dots),
-            // SAFETY: the level was found on this processor by `all`, the only place that makes it.
+            // SAFETY: `all`, the only constructor of levels, found the level on this processor.
             #[cfg(target_arch = "x86_64")]
             Self::Avx2 => unsafe { x86::tile_avx2(panel, queries, dots) },
             // SAFETY: as above.
@@ -112,11 +114,11 @@ impl Level {
         }
     }
 
-    /// The dot product of one row's codes with one query's.
+    /// Returns the dot product of one row's codes with one query's codes.
     pub(super) fn product(self, row: &[Line], query: &[[Line; 1]]) -> i32 {
         match self {
             Self::Plain => product(row, query, 0),
-            // SAFETY: the level was found on this processor by `all`, the only place that makes it.
+            // SAFETY: `all`, the only constructor of levels, found the level on this processor.
             #[cfg(target_arch = "x86_64")]
             Self::Avx2 => unsafe { x86::product_avx2(row, query, 0) },
             // SAFETY: as above.
@@ -125,7 +127,7 @@ impl Level {
         }
     }
 
-    /// Upper bounds of the scores of a panel's rows, and the greatest of them.
+    /// Computes upper bounds of the scores of a panel's rows, and returns the greatest.
     pub(super) fn bound(
         self,
         dots: &Dots,
@@ -135,7 +137,7 @@ impl Level {
     ) -> (f32, [f32; PANEL_ROWS]) {
         match self {
             Self::Plain => bound(dots, scales, errors, query),
-            // SAFETY: the level was found on this processor by `all`, the only place that makes it.
+            // SAFETY: `all`, the only constructor of levels, found the level on this processor.
             #[cfg(target_arch = "x86_64")]
             Self::Avx2 => unsafe { x86::bound_avx2(dots, scales, errors, query) },
             // SAFETY: as above.
@@ -145,36 +147,36 @@ impl Level {
     }
 }
 
-/// What a query's own codes say about the distance between a product of codes and a score.
+/// The relation between a product of codes and a score, for one query.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Slack {
-    /// What stands for one step of the query's codes.
+    /// The value of one step of the query's codes.
     pub(super) scale: f32,
-    /// What the codes of rows, counting from 128, add to every product.
+    /// The amount that the offset of 128 in the rows' codes adds to every product.
     pub(super) bias: i32,
-    /// By how much a row's own error counts.
+    /// The factor of a row's own error.
     pub(super) factor: f32,
-    /// What the query's error and all rounding come to.
+    /// The sum of the query's error and all rounding errors.
     pub(super) rest: f32,
 }
 
 impl Slack {
-    /// The upper bound of a row's score.
+    /// Returns the upper bound of a row's score.
     #[inline(always)]
     pub(super) fn upper(&self, dot: i32, scale: f32, error: f32) -> f32 {
         self.score(dot, scale) + self.error(error)
     }
 
-    /// What a row scores by its codes.
+    /// Returns a row's score by its codes.
     #[inline(always)]
     pub(super) fn score(&self, dot: i32, scale: f32) -> f32 {
-        // Rounds past 2^24, by less than the slack allows for.
+        // Above 2^24 the conversion rounds, by less than the slack allows for.
         #[allow(clippy::cast_precision_loss)]
         let product = (dot - self.bias) as f32;
         product * (scale * self.scale)
     }
 
-    /// By how much a row's score may be off, given its own error.
+    /// Returns the largest error of a row's score, given its own error.
     #[inline(always)]
     pub(super) fn error(&self, error: f32) -> f32 {
         error * self.factor + self.rest
@@ -207,7 +209,7 @@ fn dot<const IN_ORDER: bool>(left: &[f32], right: &[f32]) -> f64 {
     sum
 }
 
-/// Adds the upper half of the lanes to the lower one until one is left.
+/// Adds the upper half of the lanes to the lower one until one lane remains.
 #[inline(always)]
 fn fold(lanes: &[f32; LANES]) -> f32 {
     let mut sixteen = [0.0_f32; 16];

@@ -1,43 +1,44 @@
-//! Embeddings in 8 bits a number, and what can be said for certain from them.
+//! Embeddings in 8 bits per number, and the exact bounds that follow from them.
 //!
-//! A row's direction `u`, of length one, is `s·c + e`: a scale, codes from -127 to 127, and what is left over. With a
-//! query's direction `v = t·d + f` the score is
+//! A row's direction `u`, of length one, is `s·c + e`: a scale, codes from -127 to 127, and a remainder. With
+//! a query's direction `v = t·d + f` the score is
 //!
 //! ```text
 //! <u, v> = s·t·<c, d> + <s·c, f> + <e, v>
 //! ```
 //!
-//! and by Cauchy and Schwarz the last two terms are at most `|s·c|·|f| + |e|·|v|`, with `|s·c| <= 1 + |e|`. The lengths
-//! of `e` and `f` are known exactly, so every score lies between two known bounds. This is how a search can leave out
-//! rows and still be exact; the same idea with other codes is in Weber, Schek and Blott, *A Quantitative Analysis and
-//! Performance Study for Similarity-Search Methods in High-Dimensional Spaces* (VLDB 1998), as the VA-file.
+//! and by the Cauchy–Schwarz inequality the last two terms are at most `|s·c|·|f| + |e|·|v|`, with `|s·c| <=
+//! 1 + |e|`. The lengths of `e` and `f` are known exactly, so every score is between two known bounds. A
+//! search can therefore skip rows and still be exact. The same idea with other codes is the VA-file of Weber,
+//! Schek and Blott, *A Quantitative Analysis and Performance Study for Similarity-Search Methods in
+//! High-Dimensional Spaces* (VLDB 1998).
 
 use super::simd::{DOT_ERROR, LINE_CODES, Line, PANEL_ROWS, Slack, prefetch};
 
-/// Embeddings of fewer numbers have no codes: they would be about as long as the numbers.
+/// The smallest dimension with codes. Codes of shorter embeddings would be about as long as the numbers.
 pub(super) const CODED_DIMENSIONS_MIN: usize = 32;
 
-/// The greatest code.
+/// The largest code.
 const CODE_MAX: f64 = 127.0;
-/// What the code 0 is stored as.
+/// The stored form of the code 0.
 const ZERO: u8 = 128;
-/// What rounding adds to a bound at most: that of the score's own dot product, of its last step to `f32`, of the
+/// The largest rounding error of a bound. It covers the score's own dot product, its last step to `f32`, the
 /// lengths, and a dozen steps in `f32` on numbers up to 4.
 const ROUNDING: f64 = DOT_ERROR + 64.0 / 16_777_216.0;
-/// The error of a row that is not there: its bound is below every score.
+/// The error of a missing row: its bound is below every score.
 const ABSENT: f32 = f32::NEG_INFINITY;
 
-/// A direction in 8 bits a number.
+/// A direction in 8 bits per number.
 #[derive(Debug)]
 pub(super) struct Code {
     codes: Vec<i8>,
     scale: f32,
-    /// The length of what the codes leave over, rounded up.
+    /// The length of the remainder, rounded up.
     error: f32,
 }
 
 impl Code {
-    /// The code of `numbers`, scaled to length one by `norm_inverse`.
+    /// Computes the code of `numbers`, scaled to length one by `norm_inverse`.
     #[allow(clippy::cast_possible_truncation)]
     pub(super) fn of(numbers: &[f32], norm_inverse: f64) -> Self {
         let largest = numbers.iter().fold(0.0_f32, |largest, number| largest.max(number.abs()));
@@ -52,12 +53,12 @@ impl Code {
             left_over += (exact - code) * (exact - code);
             codes.push(code as i8);
         }
-        // The rounding of 16,000 additions in 64 bits and of the last step is far below a part in a million.
+        // The rounding error of 16,000 additions in 64 bits and of the last step is far below one millionth.
         let error = (left_over.sqrt() * f64::from(scale) * 1.000_001) as f32;
         Self { codes, scale, error }
     }
 
-    /// The codes in lines, signed.
+    /// Returns the signed codes in lines.
     pub(super) fn lines(&self) -> impl Iterator<Item = Line> + '_ {
         self.codes.chunks(LINE_CODES).map(|codes| {
             let mut line = Line([0; LINE_CODES]);
@@ -68,7 +69,7 @@ impl Code {
         })
     }
 
-    /// What the code says about the distance between products of codes and scores.
+    /// Returns the relation between products of these codes and scores.
     #[allow(clippy::cast_possible_truncation)]
     pub(super) fn slack(&self) -> Slack {
         let bias = self.codes.iter().map(|code| i32::from(*code) * i32::from(ZERO)).sum();
@@ -82,7 +83,7 @@ impl Code {
     }
 }
 
-/// The codes of a block's rows, each in lines of its own, and what sixteen rows are judged by together.
+/// The codes of a block's rows, each row in its own lines, and the data for examining sixteen rows together.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Codes {
     depth: usize,
@@ -97,7 +98,7 @@ impl Codes {
         Self { depth, ..Self::default() }
     }
 
-    /// Writes the code of a row; `row` is at most one more than the last one there ever was.
+    /// Writes the code of a row. `row` is at most one more than the largest row so far.
     pub(super) fn set(&mut self, row: usize, code: &Code) {
         let (panel, lane) = (row / PANEL_ROWS, row % PANEL_ROWS);
         if panel == self.scales.len() {
@@ -116,20 +117,20 @@ impl Codes {
         self.errors[panel][lane] = code.error;
     }
 
-    /// Copies a row of another block's codes, or of these.
+    /// Returns a copy of a row's code.
     pub(super) fn code(&self, row: usize) -> Code {
         let (panel, lane) = (row / PANEL_ROWS, row % PANEL_ROWS);
         let codes = self.signed(row).collect();
         Code { codes, scale: self.scales[panel][lane], error: self.errors[panel][lane] }
     }
 
-    /// The codes of a row as they count, and zeros up to whole lines.
+    /// Returns the signed codes of a row, padded with zeros to whole lines.
     pub(super) fn signed(&self, row: usize) -> impl Iterator<Item = i8> + '_ {
         let stored = self.row(row).iter().flat_map(|line| line.0);
         stored.map(|stored| (stored ^ ZERO).cast_signed())
     }
 
-    /// Takes the row out of the search.
+    /// Excludes the row from searches.
     pub(super) fn clear(&mut self, row: usize) {
         self.errors[row / PANEL_ROWS][row % PANEL_ROWS] = ABSENT;
     }
@@ -138,18 +139,18 @@ impl Codes {
         self.scales.len()
     }
 
-    /// The lines of a panel's rows, one row after the other.
+    /// Returns the lines of a panel's rows, one row after the other.
     pub(super) fn panel(&self, panel: usize) -> &[Line] {
         let lines = self.depth * PANEL_ROWS;
         &self.lines[panel * lines..][..lines]
     }
 
-    /// The lines of a row.
+    /// Returns the lines of a row.
     pub(super) fn row(&self, row: usize) -> &[Line] {
         &self.lines[row * self.depth..][..self.depth]
     }
 
-    /// Asks for all that a look at a row needs.
+    /// Prefetches everything that is needed to examine a row.
     pub(super) fn prefetch(&self, row: usize) {
         let (panel, lane) = (row / PANEL_ROWS, row % PANEL_ROWS);
         prefetch(self.row(row));

@@ -14,7 +14,7 @@ fn document(text: &str, numbers: &[f32]) -> Document {
     Document::new(id(text), text).with_embedding(Embedding::new(numbers).unwrap())
 }
 
-/// Numbers that look random and are the same in every run.
+/// Returns numbers that look random and are the same in every run.
 pub(super) fn numbers(seed: u64, count: usize) -> Vec<f32> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {
@@ -72,7 +72,7 @@ async fn equal_embeddings_tie_by_id_and_extreme_lengths_keep_their_cosine() {
     assert!(hits.iter().all(|hit| hit.score.to_bits() == hits[0].score.to_bits()));
 
     let small = name("small");
-    // Products of two such numbers leave the normal range of f32; the cosine must not notice.
+    // Products of two such numbers leave the normal range of f32; the cosine must be unaffected.
     let tiny = vec![1.2e-20_f32; 100];
     let huge = vec![1.8e18_f32; 100];
     let documents = vec![document("tiny", &tiny), document("huge", &huge)];
@@ -131,7 +131,7 @@ async fn the_dimension_outlives_documents_and_every_byte_is_given_back() {
     assert_eq!(backend.bytes(), 0);
 }
 
-/// Whether other tasks had their turns during two long searches.
+/// Returns `true` if other tasks ran during two long searches.
 async fn others_had_turns() -> bool {
     let store = InMemoryVectorStore::new();
     let notes = name("notes");
@@ -146,7 +146,7 @@ async fn others_had_turns() -> bool {
     }
     let beats = Arc::new(std::sync::atomic::AtomicU64::new(0));
     let beat = beats.clone();
-    // On the one thread that also waits for the search.
+    // This task runs on the only thread, which also waits for the search.
     let heart = tokio::spawn(async move {
         loop {
             beat.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -158,7 +158,7 @@ async fn others_had_turns() -> bool {
     let before = beats.load(std::sync::atomic::Ordering::Relaxed);
     store.search_batch(&notes, &long).await.unwrap();
     let after_batch = beats.load(std::sync::atomic::Ordering::Relaxed);
-    // Columns that are yet to be made are long work too.
+    // Columns that must be built are long work too.
     let filtered: Vec<_> = (0..4).map(|n| request(1).with_filter(Filter::gt("n", n * 100))).collect();
     store.search_batch(&notes, &filtered).await.unwrap();
     let after_filters = beats.load(std::sync::atomic::Ordering::Relaxed);
@@ -168,7 +168,8 @@ async fn others_had_turns() -> bool {
 
 #[tokio::test]
 async fn other_tasks_go_on_while_a_long_search_runs() {
-    // A machine that is busy may not let this thread run while the search's does; one that blocks it never has a turn.
+    // A busy machine may not schedule this thread while the search runs. A search that blocks the thread
+    // never lets it run.
     for _ in 0..10 {
         if others_had_turns().await {
             return;
@@ -187,7 +188,7 @@ async fn filters_see_rows_that_were_written_moved_and_deleted_since_their_column
     store.put(&notes, (0..200).map(|n| tagged(n, n % 5)).collect(), PutMode::Upsert).await.unwrap();
     let mut tags: std::collections::BTreeMap<u64, u64> = (0..200).map(|n| (n, n % 5)).collect();
     let request = SearchRequest::new(Embedding::new([1.0, 0.5, 0.2, 0.1]).unwrap()).with_limit(1_000);
-    // Few writes at first, then more than the columns outlive.
+    // Few writes at first, then more than the columns tolerate.
     for step in 0..60_u64 {
         let (changed, gone) = (step * 13 % 200, step * 29 % 200);
         store.put(&notes, vec![tagged(changed, step % 7)], PutMode::Upsert).await.unwrap();
@@ -210,7 +211,7 @@ async fn filters_see_rows_that_were_written_moved_and_deleted_since_their_column
     }
 }
 
-/// Runs a future to its end on a thread of its own.
+/// Runs a future to its end on a new thread.
 fn on_thread(work: impl Future<Output = ()> + Send + 'static) -> std::thread::JoinHandle<()> {
     std::thread::spawn(move || {
         tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(work);

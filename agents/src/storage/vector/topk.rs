@@ -1,4 +1,4 @@
-//! The best rows so far of a query, scored in full.
+//! The best rows of a query so far, scored in full.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -10,10 +10,10 @@ use super::query::Query;
 use super::row::Record;
 use super::simd::{Level, prefetch};
 
-/// How many rows ahead of its turn a row is asked for.
+/// The number of rows by which a row is prefetched.
 const ROWS_AHEAD: usize = 4;
 
-/// A document that may become a hit. The greater of two is the worse one.
+/// A document that may become a hit. The greater of two candidates is the worse one.
 struct Candidate<'a> {
     score: f32,
     record: &'a Record,
@@ -39,7 +39,7 @@ impl PartialEq for Candidate<'_> {
 
 impl Eq for Candidate<'_> {}
 
-/// The best candidates so far of one query, the worst on top.
+/// The best candidates of one query so far, with the worst on top.
 pub(super) struct TopK<'a> {
     query: &'a Query,
     level: Level,
@@ -51,7 +51,7 @@ impl<'a> TopK<'a> {
         Self { query, level, heap: BinaryHeap::new() }
     }
 
-    /// Scores rows that lie apart, asking for each a little before its turn, until `enough` says so of one.
+    /// Scores scattered rows, and prefetches each. Stops when `enough` returns `true` for a row.
     pub(super) fn offer_each(
         &mut self,
         blocks: &'a Blocks,
@@ -69,7 +69,7 @@ impl<'a> TopK<'a> {
         }
     }
 
-    /// Scores all rows of a block, in the order in which they lie.
+    /// Scores all rows of a block, in memory order.
     pub(super) fn offer_all(&mut self, block: &'a Block) {
         for row in 0..block.len() {
             let dot = self.level.dot_in_order(block.row(row), &self.query.direction);
@@ -82,11 +82,12 @@ impl<'a> TopK<'a> {
         self.offer_scored(block, row, dot);
     }
 
-    /// Scores a row. Every row takes the same steps in the same order, so equal rows score equal to the bit.
+    /// Scores a row. Every row takes the same steps in the same order, so equal rows have bit-identical
+    /// scores.
     fn offer_scored(&mut self, block: &'a Block, row: usize, dot: f64) {
         #[allow(clippy::cast_possible_truncation)]
         let cosine = (dot * block.norm_inverse(row)).clamp(-1.0, 1.0) as f32;
-        // Adding zero turns -0 into 0, which would else come after it.
+        // Adding zero turns -0 into 0, which would otherwise sort after it.
         let score = cosine + 0.0;
         if self.query.score_min.is_some_and(|least| score < least) || self.beyond(score) {
             return;
@@ -94,7 +95,7 @@ impl<'a> TopK<'a> {
         self.take(Candidate { score, record: block.record(row) });
     }
 
-    /// Takes in what another thread found.
+    /// Merges the results of another thread.
     pub(super) fn join(&mut self, other: Self) {
         other.heap.into_iter().for_each(|candidate| self.take(candidate));
     }
@@ -109,7 +110,7 @@ impl<'a> TopK<'a> {
         }
     }
 
-    /// Whether no row with at most this score gets in any more.
+    /// Returns `true` if no row with at most this score can still enter the result.
     pub(super) fn beyond(&self, score: f32) -> bool {
         self.heap.len() == self.query.limit && self.heap.peek().is_none_or(|worst| score < worst.score)
     }

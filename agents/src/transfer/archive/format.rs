@@ -10,11 +10,11 @@ use crate::transfer::encode::base64_bytes;
 use crate::transfer::record::Record;
 
 pub(super) const VERSION: u32 = 1;
-/// Bytes of one part of a blob.
+/// The size of one part of a blob, in bytes.
 pub(super) const PART_BYTES: usize = 256 * 1024;
-/// Hexadecimal digits of a checksum.
+/// The number of hexadecimal digits in a checksum.
 pub(super) const CHECKSUM_CHARS: usize = 64;
-/// The longest line: a message of 4 MiB of which each byte is an escape has 24 MiB.
+/// The longest line, in bytes. A message of 4 MiB in which each byte is escaped has 24 MiB.
 pub(super) const LINE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 pub(super) const READ: &str = "archive.read";
@@ -27,17 +27,17 @@ pub(super) struct Header {
     /// The version of the format.
     pub(super) larder_archive: u32,
     pub(super) namespace: Namespace,
-    /// The contracts, in the order in which their records follow.
+    /// The contracts, in the order of their records.
     pub(super) contracts: Vec<Contract>,
 }
 
-/// What every version says.
+/// The part of the first line that every version has.
 #[derive(Debug, Deserialize)]
 pub(super) struct AnyHeader {
     pub(super) larder_archive: u32,
 }
 
-/// A line that is no record.
+/// A line that is not a record.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(super) enum Mark {
@@ -50,13 +50,13 @@ pub(super) enum Mark {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct End {
-    /// How many records there are.
+    /// The number of records.
     pub(super) records: u64,
-    /// By contract, in the order of the header.
+    /// The digest of each contract, in the order of the header.
     pub(super) digests: Vec<(Contract, Digest)>,
 }
 
-/// Any line but the first.
+/// Any line except the first.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(untagged)]
 pub(super) enum Line {
@@ -64,12 +64,12 @@ pub(super) enum Line {
     Record(Box<Record>),
 }
 
-/// The error for a line that is not as it was written.
+/// Returns the error for a line that was altered.
 pub(super) fn altered(message: &'static str, line: u64, offset: u64) -> Error {
     Error::new(ErrorKind::Corrupt, READ, message).with_context("line", line).with_context("offset", offset)
 }
 
-/// The error for a file that cannot be read or written.
+/// Returns the error for a file that cannot be read or written.
 pub(super) fn failed(operation: &'static str, error: io::Error) -> Error {
     let kind = match error.kind() {
         io::ErrorKind::NotFound => ErrorKind::NotFound,

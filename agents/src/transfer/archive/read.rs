@@ -1,4 +1,4 @@
-//! Reading an archive: once to its end, and then what is asked for.
+//! Reading an archive: once to its end, and then on request.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
@@ -21,13 +21,13 @@ use crate::transfer::record::{BlobRecord, Record, SortKey};
 
 const CHANGED: &str = "the line is not as it was written";
 
-/// The lines of a file from some place on.
+/// The lines of a file from a position on.
 struct Lines {
     reader: BufReader<File>,
     at: Position,
 }
 
-/// A line whose checksum holds.
+/// A line with a valid checksum.
 struct Text {
     json: String,
     start: Position,
@@ -54,7 +54,7 @@ impl Lines {
         Position { offset: 0, line: 1, chain: Chain::start() }
     }
 
-    /// The next line; nothing at the end of the file.
+    /// Returns the next line, or `None` at the end of the file.
     fn next(&mut self) -> Result<Option<Text>> {
         let Position { offset, line, .. } = self.at;
         let mut bytes = Vec::new();
@@ -81,7 +81,7 @@ impl Lines {
         Ok(Some(Text { json, start }))
     }
 
-    /// The error where the file has no more lines, but should.
+    /// Returns the error for a file that ends too early.
     fn too_short(&self) -> Error {
         altered("the file ends before its end record: it is truncated", self.at.line, self.at.offset)
     }
@@ -121,13 +121,13 @@ fn header(lines: &mut Lines) -> Result<Header> {
     text.parse()
 }
 
-/// What is known of a file while it is read.
+/// The state of the first read of a file.
 struct Survey<'a> {
     header: &'a Header,
     starts: Vec<(Contract, Position)>,
     digests: Vec<(Contract, Digester)>,
     last: Option<(Contract, SortKey)>,
-    /// The parts since the last record: where the first stands, and what they come to.
+    /// The parts since the last record: the position of the first, their total size, and their hash.
     parts: Option<(Position, u64, Sha256)>,
 }
 
@@ -170,7 +170,7 @@ impl<'a> Survey<'a> {
         Ok(())
     }
 
-    /// The first record of a contract.
+    /// Begins the records of a contract.
     fn begin(&mut self, text: &Text, contract: Contract, start: Position) -> Result<()> {
         let place = |wanted: Contract| self.header.contracts.iter().position(|named| *named == wanted);
         let before = self.last.as_ref().and_then(|(last, _)| place(*last));
@@ -202,8 +202,8 @@ impl<'a> Survey<'a> {
     }
 }
 
-/// Whether a record may stand after the last one: later in the order of its contract, and a message or a task with none
-/// left out before it.
+/// Returns `true` if a record may follow the last one: it is later in the order of its contract, and no
+/// message or task is missing before it.
 fn follows(last: Option<&(Contract, SortKey)>, contract: Contract, key: &SortKey) -> bool {
     let last = last.filter(|(named, _)| *named == contract).map(|(_, last)| last);
     last.is_none_or(|last| last < key) && key.comes_after(last, contract)
@@ -222,7 +222,7 @@ impl ArchiveScan {
         Ok(Self { lines, contract, body: None })
     }
 
-    /// The next record. A key that has expired is left out, as a store would.
+    /// Returns the next record. Skips a key that has expired, as a store would.
     pub(crate) fn next(&mut self) -> Result<Option<Record>> {
         loop {
             let Some(lines) = &mut self.lines else { return Ok(None) };
@@ -250,7 +250,7 @@ impl ArchiveScan {
     }
 }
 
-/// The parts of a blob, up to its record.
+/// Reads the parts of a blob, up to its record.
 pub(super) fn body(path: &Path, blob: &BlobRecord) -> Result<BlobBytes> {
     let Some(start) = blob.body.clone() else { return Ok(stream::empty().boxed()) };
     let mut lines = Some(Lines::open(path, start)?);

@@ -16,14 +16,14 @@ use crate::transfer::progress::{Phase, Watch};
 use crate::transfer::record::{BlobRecord, Record};
 use crate::transfer::source::Source;
 
-/// Writes what a namespace holds under some contracts to `to`, and answers the digest of each.
+/// Writes the contents of a namespace under some contracts to `to`, and returns the digest of each.
 ///
-/// The writer is flushed, and nothing more: whoever opened a file makes it last. What was written of one that failed is
-/// recognised as too short.
+/// The writer is flushed but not synced: the caller that opened the file must sync it. A reader recognizes
+/// the output of a failed call as truncated.
 ///
 /// # Errors
-/// `Unsupported` for a contract that the side lacks; the stores' own; `Unavailable`, `PermissionDenied` or
-/// `ResourceExhausted` where the file cannot be written.
+/// `Unsupported` for a contract that the side does not have. The errors of the stores. `Unavailable`,
+/// `PermissionDenied` or `ResourceExhausted` if the file cannot be written.
 pub async fn dump(
     side: &StoreSet,
     namespace: &Namespace,
@@ -55,7 +55,8 @@ pub async fn dump(
     Ok(digests)
 }
 
-/// Writes the bytes of a blob before its record, in parts of one length but the last, and completes the record by them.
+/// Writes the bytes of a blob before its record, in parts of equal length except the last. Then completes the
+/// record with their size and hash.
 async fn parts(source: &Source, blob: &mut BlobRecord, lines: &mut Lines<'_>) -> Result<()> {
     let (mut bytes, mut digest) = (source.body(blob).await?, Sha256::new());
     let mut waiting = BytesMut::with_capacity(PART_BYTES);

@@ -1,4 +1,4 @@
-//! Files in the order of their keys, without their bytes.
+//! Files in key order, without their bytes.
 
 use std::sync::Arc;
 
@@ -8,7 +8,8 @@ use larder_kernel::{BlobEntry, BlobInfo, BlobStore, ErrorKind, Result};
 
 use crate::transfer::record::{BlobRecord, Record};
 
-/// Files that are asked about at once: a listing tells neither media type nor metadata.
+/// The number of concurrent `head` calls. They are needed because a listing returns neither media type nor
+/// metadata.
 const HEADS: usize = 8;
 
 pub(crate) struct BlobScan {
@@ -39,7 +40,7 @@ impl BlobScan {
     }
 }
 
-/// What is known of a listed blob; nothing where it was deleted since.
+/// Returns the info of a listed blob, or `None` if it was deleted since.
 async fn known(store: Arc<dyn BlobStore>, entry: Result<BlobEntry>) -> Result<Option<BlobInfo>> {
     match store.head(&entry?.key).await {
         Ok(info) => Ok(Some(info)),

@@ -1,4 +1,4 @@
-//! All entities, and then all relationships, so that what a relationship needs is there before it.
+//! All entities and then all relationships, so that the ends of a relationship exist before it.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use larder_kernel::{
 use super::pages::Pages;
 use crate::transfer::record::Record;
 
-/// Items held at once; each may have 64 KiB.
+/// The number of items in memory; each may have 64 KiB.
 const ITEMS: usize = 500;
 
 pub(crate) struct GraphScan {

@@ -1,4 +1,4 @@
-//! Threads in their order, each with its messages.
+//! Threads in order, each with its messages.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::pages::Pages;
 use crate::transfer::record::{MessageRecord, Record};
 
 const THREADS: usize = 500;
-/// Messages held at once; each may have 4 MiB.
+/// The number of messages in memory; each may have 4 MiB.
 const MESSAGES: usize = 100;
 
 pub(crate) struct HistoryScan {

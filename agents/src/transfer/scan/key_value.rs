@@ -1,4 +1,4 @@
-//! Buckets in their order, each with its keys and values.
+//! Buckets in order, each with its keys and values.
 
 use std::sync::Arc;
 
@@ -9,9 +9,9 @@ use super::pages::Pages;
 use crate::transfer::record::{Record, ValueRecord};
 
 const BUCKETS: usize = 500;
-/// Values held at once; each may have 4 MiB.
+/// The number of values in memory; each may have 4 MiB.
 const VALUES: usize = 64;
-/// Values asked for at once.
+/// The number of concurrent reads.
 const GETS: usize = 8;
 
 pub(crate) struct ValueScan {
@@ -58,7 +58,7 @@ async fn values(
     Ok(Page { items: items.into_iter().flatten().collect(), next: listed.next })
 }
 
-/// The value of a listed key; nothing where it was deleted or has expired since.
+/// Returns the value of a listed key, or `None` if it was deleted or has expired since.
 async fn value(store: Arc<dyn KeyValueStore>, bucket: BucketName, key: Key) -> Result<Option<ValueRecord>> {
     let entry = store.get(&bucket, &key).await?;
     Ok(entry.map(|KeyValueEntry { value, expires_at, .. }| ValueRecord { bucket, key, value, expires_at }))

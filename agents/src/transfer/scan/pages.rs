@@ -1,4 +1,4 @@
-//! A listing as one sequence.
+//! A paged listing as one sequence.
 
 use std::vec::IntoIter;
 
@@ -7,7 +7,7 @@ use larder_kernel::{Page, PageRequest, Result};
 
 type Fetch<T, K> = Box<dyn Fn(PageRequest<K>) -> BoxFuture<'static, Result<Page<T, K>>> + Send>;
 
-/// The items of a listing, of which one page at a time is held.
+/// The items of a listing, with one page in memory at a time.
 pub(super) struct Pages<T, K> {
     fetch: Fetch<T, K>,
     limit: usize,

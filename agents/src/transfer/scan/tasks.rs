@@ -1,4 +1,4 @@
-//! Boards in their order, each with its tasks.
+//! Boards in order, each with its tasks.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::pages::Pages;
 use crate::transfer::record::{BoardRecord, Record, TaskRecord};
 
 const BOARDS: usize = 200;
-/// Tasks held at once; each may have over 2 MiB.
+/// The number of tasks in memory; each may have over 2 MiB.
 const TASKS: usize = 100;
 
 pub(crate) struct TaskScan {

@@ -1,4 +1,4 @@
-//! Collections in their order, each with its documents.
+//! Collections in order, each with its documents.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::pages::Pages;
 use crate::transfer::record::{CollectionRecord, DocumentRecord, Record};
 
 const COLLECTIONS: usize = 500;
-/// Documents held at once; each may have over 1 MiB.
+/// The number of documents in memory; each may have over 1 MiB.
 const DOCUMENTS: usize = 100;
 
 pub(crate) struct VectorScan {

@@ -1,4 +1,4 @@
-//! Files, a few at once, each as a stream.
+//! Writes of files, a few concurrently, each as a stream.
 
 use std::sync::Arc;
 
@@ -41,7 +41,8 @@ async fn put(source: Source, store: Arc<dyn BlobStore>, change: Change, blob: Bl
     store.put(&blob.key, body, options).await.map(drop)
 }
 
-/// The bytes, and an error at their end where they are not those of the digest: a write then has no effect.
+/// Passes the bytes on and ends with an error if they do not match the digest, so that the write has no
+/// effect.
 fn checked(bytes: BlobBytes, expected: String) -> BlobBytes {
     let state = (bytes, Sha256::new(), expected);
     let pieces = stream::try_unfold(state, |(mut bytes, mut digest, expected)| async move {

@@ -1,4 +1,4 @@
-//! Entities, or relationships, in one step.
+//! Writes of entities or relationships, in one call.
 
 use std::sync::Arc;
 

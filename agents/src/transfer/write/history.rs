@@ -1,4 +1,4 @@
-//! Messages at the end of their thread.
+//! Writes of messages at the end of their thread.
 
 use std::sync::Arc;
 
@@ -7,10 +7,11 @@ use larder_kernel::{AppendOptions, HistoryProvider, IdempotencyKey, Result};
 use super::Change;
 use crate::transfer::record::Record;
 
-/// Appends the messages of one thread in one step.
+/// Appends the messages of one thread in one call.
 ///
-/// The key names what the thread held before. An append whose answer was lost, and that arrives when another copy has
-/// already taken over, then has no second effect; a copy into a thread that was cleared since has another key.
+/// The idempotency key contains the index of the first message and the thread's last position. A delayed
+/// append whose reply was lost therefore has no second effect, even if another copy has taken over. A copy
+/// into a thread that was cleared since has another key.
 pub(super) async fn write(store: &Arc<dyn HistoryProvider>, batch: Vec<(Change, Record)>) -> Result<()> {
     let (mut place, mut messages) = (None, Vec::with_capacity(batch.len()));
     for (_, record) in batch {

@@ -1,4 +1,4 @@
-//! Values under their keys, several at once.
+//! Writes of values under their keys, several concurrently.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,14 +28,14 @@ async fn put(store: Arc<dyn KeyValueStore>, change: Change, record: ValueRecord)
     if let Some(expires_at) = record.expires_at {
         match remaining(expires_at) {
             Some(ttl) => options = options.with_ttl(ttl),
-            // Expired on the way: it is as if it had never been.
+            // The key expired during the copy, so it is not written.
             None => return Ok(()),
         }
     }
     store.put(&record.bucket, &record.key, record.value, options).await.map(drop)
 }
 
-/// How long the key has left, in whole milliseconds.
+/// Returns the remaining time of the key, in whole milliseconds.
 fn remaining(expires_at: Timestamp) -> Option<Duration> {
     let micros = expires_at.as_micros().saturating_sub(Timestamp::now().as_micros());
     let millis = u64::try_from(micros / 1_000).ok().filter(|millis| *millis > 0)?;

@@ -1,21 +1,21 @@
-//! The way of a task from how it stands to how it shall stand, along the contract's table.
+//! The steps from a task's current state to its goal, along the transitions of the contract.
 
 use larder_kernel::TaskStatus::{self, Abandoned, Blocked, Failed, InProgress, Planned, Succeeded};
 
 use crate::transfer::record::TaskRecord;
 
-/// A step, of `update_status` or of `increment_retry`.
+/// A single step, by `update_status` or `increment_retry`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
-    /// To this status, with the goal's result or without any.
+    /// A step to this status, with the goal's result if `true`.
     To(TaskStatus, bool),
-    /// Back to planned with one more retry counted.
+    /// A step back to planned that counts one more retry.
     Retry,
 }
 
-/// The next step from status, retries and result toward the goal; nothing at the goal.
+/// Returns the next step toward the goal, or `None` at the goal.
 ///
-/// A status that no step leaves, and the result, come last, so that a task that was left midway is always open.
+/// The final status and the result come last, so that a task of an interrupted copy is always open.
 pub(super) fn next(
     (status, retries, result): (TaskStatus, u32, Option<&str>),
     goal: &TaskRecord,
@@ -36,7 +36,7 @@ pub(super) fn next(
         (Planned, _) if !counted => Step::To(InProgress, false),
         (Planned, Planned) => Step::To(Blocked, !told),
         (_, Planned) => Step::To(Planned, !told),
-        // A step to the status where a task stands is none.
+        // A step to the current status is not allowed.
         (InProgress, InProgress) | (Blocked, Blocked) => Step::To(Planned, !told),
         (_, InProgress) => Step::To(InProgress, !told),
         (_, Blocked) => Step::To(Blocked, !told),

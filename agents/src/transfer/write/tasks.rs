@@ -1,4 +1,4 @@
-//! Boards, their tasks, and the steps that a task took.
+//! Writes of boards, their tasks, and the steps of each task.
 
 use std::sync::Arc;
 
@@ -55,7 +55,7 @@ fn planned(goal: &TaskRecord) -> NewTask {
     task
 }
 
-/// Takes the steps that lead from the task as it stands to the goal.
+/// Takes the steps from the current state of the task to the goal.
 async fn advance(
     store: &Arc<dyn TaskStore>,
     board: &BoardId,

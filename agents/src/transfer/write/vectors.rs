@@ -1,4 +1,4 @@
-//! Documents of one collection, and collections without documents.
+//! Writes of the documents of one collection, and of empty collections.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use larder_kernel::{CollectionName, Document, DocumentId, Embedding, PutMode, Re
 use super::Change;
 use crate::transfer::record::{CollectionRecord, DocumentRecord, Record};
 
-/// A document by which a collection comes to be that holds none.
+/// The id of a document that is written for a moment to create an empty collection.
 pub(crate) const PLACEHOLDER: &str = "larder-copy-1:placeholder";
 
-/// Puts the documents of one collection in two steps at most: the new ones, and those that replace others.
+/// Writes the documents of one collection in at most two calls: new documents, and replacements.
 pub(super) async fn write(store: &Arc<dyn VectorStore>, batch: Vec<(Change, Record)>) -> Result<()> {
     let (mut collection, mut empty) = (None, None);
     let (mut new, mut replaced) = (Vec::new(), Vec::new());
@@ -30,7 +30,7 @@ pub(super) async fn write(store: &Arc<dyn VectorStore>, batch: Vec<(Change, Reco
             put(store, &collection, new, PutMode::IfAbsent).await?;
             put(store, &collection, replaced, PutMode::Upsert).await
         }
-        // Nothing follows a collection but the next one: it holds no documents.
+        // A collection that is followed only by the next one has no documents.
         (None, Some(empty)) => make_empty(store, &empty).await,
         (None, None) => Ok(()),
     }
@@ -48,7 +48,7 @@ async fn put(
     store.put(collection, documents, mode).await.map(drop)
 }
 
-/// Only a document fixes the dimension of a collection, so one comes and goes.
+/// Creates an empty collection. Only a document fixes its dimension, so a placeholder is written and deleted.
 async fn make_empty(store: &Arc<dyn VectorStore>, empty: &CollectionRecord) -> Result<()> {
     let id = DocumentId::new(PLACEHOLDER)?;
     let embedding = Embedding::new(vec![1.0; empty.dimensions])?;

@@ -3,10 +3,10 @@ use serde_json::Value;
 
 use crate::workflow::{Control, Persistence, WorkflowSpec};
 
-/// The first document of the seed, as printed.
+/// The first document of the specification, exactly as published.
 const INTAKE: &str = r#"{ "states": { "intake": { "prompt_task": "greeting", "persistence": "transient" }, "specialist": { "prompt_task": "specialist", "persistence": "persistent" } }}"#;
 
-/// The second document of the seed, as printed.
+/// The second document of the specification, exactly as published.
 const ROUTER: &str = r#"{ "states": { "triage": { "prompt_task": "triage", "on_event": { "Routed": "routed" } }, "routed": { "prompt_task": "routed", "control": "agent", "on_event": { "ToBilling": "billing", "ToTechnical": "technical" } }, "billing": { "prompt_task": "billing", "terminal": true }, "technical": { "prompt_task": "technical", "terminal": true } }}"#;
 
 /// Proves: PK-11, PK-7

@@ -1,4 +1,4 @@
-//! The rows of a block by the values of one kind that a field has, in order.
+//! The rows of a block in the order of a field's values of one type.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -8,15 +8,16 @@ use serde_json::Value;
 
 use super::RowSet;
 
-/// The different values of one kind in ascending order, with the rows that have them.
+/// The distinct values of one type in ascending order, with their rows.
 #[derive(Debug, Default)]
 pub(super) struct Ordered {
-    /// What all strings begin with.
+    /// The common prefix of all strings.
     prefix: Vec<u8>,
-    /// One number for each value, in the same order but for ties: a search looks at these, which lie side by side.
+    /// A number for each value, in the same order except for ties. A search reads these, because they are
+    /// contiguous.
     keys: Vec<u64>,
     values: Vec<Value>,
-    /// Where the rows of each value begin, and at last where those of the last one end.
+    /// The start of the rows of each value, and the end of the last value's rows.
     starts: Vec<u16>,
     rows: Vec<u16>,
 }
@@ -25,16 +26,16 @@ fn order(left: &Value, right: &Value) -> Ordering {
     json_compare(left, right).unwrap_or(Ordering::Equal)
 }
 
-/// How many bytes two texts have in common at their beginnings.
+/// Returns the length of the common prefix of two texts, in bytes.
 fn common(left: &[u8], right: &[u8]) -> usize {
     left.iter().zip(right).take_while(|(left, right)| left == right).count()
 }
 
-/// Bytes of a text that its key holds.
+/// The number of bytes of a text in its key.
 const KEY_BYTES: usize = 7;
 
-/// A number that is not greater for a smaller value of the same type, all of whose texts begin with `prefix`. That of a
-/// text is the same only for the same text, where what follows the prefix is not longer than a key holds.
+/// Returns a number that is not greater for a smaller value of the same type, all of whose texts begin with
+/// `prefix`. Two different texts have different numbers if the part after the prefix fits into a key.
 fn key(value: &Value, prefix: usize) -> u64 {
     match value {
         Value::String(text) => {
@@ -43,11 +44,11 @@ fn key(value: &Value, prefix: usize) -> u64 {
             for (place, byte) in first.iter_mut().zip(&rest[..rest.len().min(KEY_BYTES)]) {
                 *place = *byte;
             }
-            // Of two that begin alike, the shorter comes first.
+            // If two texts have the same beginning, the shorter one comes first.
             first[KEY_BYTES] = u8::try_from(rest.len().min(KEY_BYTES + 1)).unwrap_or(u8::MAX);
             u64::from_be_bytes(first)
         }
-        // Rounding keeps the order; adding zero makes one of both zeros.
+        // Rounding keeps the order; adding zero merges both zeros.
         Value::Number(number) => {
             let bits = (number.as_f64().unwrap_or_default() + 0.0).to_bits();
             if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
@@ -62,7 +63,7 @@ impl Ordered {
         let text = |at: Option<&(&Value, u16)>| {
             at.and_then(|(value, _)| value.as_str()).map(str::as_bytes).unwrap_or_default().to_vec()
         };
-        // What the first and the last have in common, all between them have.
+        // The common prefix of the first and the last text is common to all texts between them.
         let mut prefix = text(found.first());
         prefix.truncate(common(&prefix, &text(found.last())));
         let mut ordered = Self { prefix, ..Self::default() };
@@ -78,7 +79,7 @@ impl Ordered {
         ordered
     }
 
-    /// Which of the values are less than `value`, and which are not greater; all have its type.
+    /// Returns the number of values that are less than `value`, and that are not greater. All have its type.
     pub(super) fn around(&self, value: &Value) -> (usize, usize) {
         if let Some(text) = value.as_str()
             && !text.as_bytes().starts_with(&self.prefix)
@@ -89,7 +90,7 @@ impl Ordered {
         let key = key(value, self.prefix.len());
         let first = self.keys.partition_point(|found| *found < key);
         let same = self.keys[first..].partition_point(|found| *found == key);
-        // The values lie apart: where the key says it all, none of them is looked at.
+        // The values are scattered in memory. If the key is decisive, none of them is read.
         if value.as_str().is_some_and(|text| text.len() - self.prefix.len() <= KEY_BYTES) {
             return (first, first + same);
         }
@@ -99,7 +100,7 @@ impl Ordered {
         (first + below, first + upto)
     }
 
-    /// Adds the rows whose values are those from one on and before another.
+    /// Adds the rows of a range of values.
     pub(super) fn add(&self, values: Range<usize>, rows: &mut RowSet) {
         if !values.is_empty() {
             let part = usize::from(self.starts[values.start])..usize::from(self.starts[values.end]);
@@ -107,7 +108,7 @@ impl Ordered {
         }
     }
 
-    /// The rows whose values stand to `value` as asked; all have its type.
+    /// Returns the rows whose values have an accepted order relative to `value`. All have its type.
     pub(super) fn range(&self, value: &Value, accept: fn(Ordering) -> bool) -> RowSet {
         let mut rows = RowSet::EMPTY;
         let (below, upto) = self.around(value);

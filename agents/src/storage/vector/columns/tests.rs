@@ -35,7 +35,7 @@ fn values() -> Vec<Value> {
 
 fn record(number: usize, values: &[Value]) -> Arc<Record> {
     let mut metadata = Metadata::new();
-    // Two fields in different rhythms, each absent at times.
+    // Two fields with different periods, each sometimes missing.
     if let Some(value) = values.get(number * 7 % (values.len() + 3)) {
         metadata.insert("one", value.clone());
     }
@@ -93,7 +93,7 @@ fn columns_answer_as_the_definition_of_filters() {
     assert!(!columns.cover(&Filter::exists("other")));
 }
 
-/// What follows the common beginning is as long as a key holds, shorter or longer, and ends in what a key fills up with.
+/// The text after the common prefix is shorter than a key, as long, or longer, and ends in a key's padding.
 #[test]
 fn texts_alike_at_their_beginnings_are_told_apart() {
     let rests =
@@ -112,7 +112,7 @@ fn texts_alike_at_their_beginnings_are_told_apart() {
     for value in values.iter().chain(&asked) {
         for make in [Filter::Eq, Filter::Gt, Filter::Gte, Filter::Lt, Filter::Lte] {
             let filter = make(Field::from("tenant"), value.clone());
-            // With one left out in turn, so that the common beginning is another at times.
+            // One record is left out in turn, so that the common prefix sometimes changes.
             for out in 0..=records.len() {
                 let mut some = records.clone();
                 if out < some.len() {

@@ -13,7 +13,7 @@ use crate::storage::vector::tests::numbers;
 
 const DIMENSIONS: usize = 64;
 
-/// Vectors about so many points; without a pattern where there are none.
+/// Returns a vector near one of `centers` points, or a random one if `centers` is 0.
 fn vector(seed: u64, centers: u64) -> Vec<f32> {
     let own = numbers(seed + 1, DIMENSIONS);
     if centers == 0 {
@@ -39,7 +39,7 @@ fn notes() -> CollectionName {
     CollectionName::new("notes").unwrap()
 }
 
-/// An exact store, and an approximate one of the same documents.
+/// Returns an exact store and an approximate one with the same documents.
 async fn stores(count: u64, centers: u64) -> (InMemoryVectorStore, InMemoryVectorStore) {
     let exact = InMemoryVectorStore::new();
     for first in (0..count).step_by(1_000) {
@@ -53,7 +53,7 @@ async fn found(store: &InMemoryVectorStore, request: &SearchRequest) -> Vec<Docu
     store.search(&notes(), request).await.unwrap().into_iter().map(|hit| hit.id).collect()
 }
 
-/// What part of the rows that the exact store finds the approximate one finds too.
+/// Returns the share of the exact store's hits that the approximate store finds.
 async fn recall(
     exact: &InMemoryVectorStore,
     approximate: &InMemoryVectorStore,
@@ -87,7 +87,7 @@ async fn among_groups_nearly_all_are_found_in_few_cells() {
 async fn cells_that_the_documents_have_outgrown_are_made_anew() {
     let (exact, approximate) = stores(2_000, 30).await;
     assert!(approximate.build_index(&notes()).await.unwrap());
-    // The same documents, and nothing is where it was.
+    // The same documents again, so that every vector is at a new location.
     for first in [0, 1_000] {
         let moved = (first..first + 1_000).map(|number| document(number, vector(number + 77, 41))).collect();
         exact.put(&notes(), moved, PutMode::Upsert).await.unwrap();
@@ -106,7 +106,8 @@ async fn an_answer_is_never_short() {
     let (exact, approximate) = stores(3_000, 30).await;
     assert!(approximate.build_index(&notes()).await.unwrap());
     let near = vector(7, 30);
-    // More than the cells within reach hold; as many as there are; a score that few reach, and one that others reach, too.
+    // More hits than the cells within reach contain, as many as exist, a score that few rows reach, and one
+    // that others also reach.
     for (limit, least) in [(700, None), (3_000, None), (10, Some(0.98)), (300, Some(-0.05)), (300, Some(0.9))]
     {
         let request = request(near.clone()).with_limit(limit);
@@ -122,7 +123,8 @@ async fn an_answer_is_never_short() {
 async fn what_is_written_after_the_cells_were_made_is_seen_at_once() {
     let (exact, approximate) = stores(3_000, 30).await;
     assert!(approximate.build_index(&notes()).await.unwrap());
-    // Each is far from where its row was, and found where it is now; in the end more than a block bears with.
+    // Each document moves far from its row and is found at its new location. At the end there are more
+    // changes than a block tolerates.
     for number in 0..80 {
         let moved = vector(900_000 + number, 30);
         exact.put(&notes(), vec![document(number, moved.clone())], PutMode::Upsert).await.unwrap();
@@ -156,7 +158,7 @@ async fn an_index_needs_documents_and_dimensions_and_to_be_asked_for() {
     let documents = vec![document(1, vec![1.0, 2.0])];
     exact.put(&short, documents, PutMode::Upsert).await.unwrap();
     assert!(!approximate.build_index(&short).await.unwrap());
-    // Rows that are all the same, and some that point the other way: their sum is nothing.
+    // Rows that are all equal, and some that point in the opposite direction, so that their sum is zero.
     let same = CollectionName::new("same").unwrap();
     let turned = |number: u64| {
         vector(1, 0).iter().map(|part| if number.is_multiple_of(2) { *part } else { -part }).collect()

@@ -1,4 +1,4 @@
-//! Making cells: spherical k-means over a sample of the rows, and what part of them a search must look at.
+//! Construction of cells: spherical k-means over a sample of the rows, and the reach of a search.
 
 use super::{CENTERS_AT_ONCE, Centers, Ivf, MEASURED_LIMITS, ProbeMargin, RECALL_AIMED, within};
 use crate::storage::vector::SPARSE_SHARE;
@@ -7,25 +7,25 @@ use crate::storage::vector::coarse::{Prefilter, Queries};
 use crate::storage::vector::simd::{Level, Line, PANEL_ROWS};
 use crate::storage::vector::sq8::Code;
 
-/// Ivf at most: their numbers and the numbers of a block's rows fit 16 bits.
+/// The largest number of cells. Cell numbers, and row numbers in a block, fit into 16 bits.
 const CELLS_MAX: usize = 4_096;
-/// Rows of the sample for each cell.
+/// The number of sampled rows per cell.
 const SAMPLE_PER_CELL: usize = 64;
-/// How often the centers move.
+/// The number of k-means rounds.
 const ROUNDS: usize = 8;
-/// Rows whose true neighbours say how far a search must reach.
+/// The number of rows whose true neighbors determine the reach of a search.
 const PROBES: usize = 256;
-/// How many neighbours of each are asked for: the most that any search wants, and the row itself.
+/// The number of neighbors per row: the largest measured limit, plus the row itself.
 const NEIGHBOURS: usize = MEASURED_LIMITS[MEASURED_LIMITS.len() - 1] + 1;
 
-/// A row by its block and its place there.
+/// A row, by its block and its index in the block.
 type Place = (usize, usize);
 
-/// A row of numbers that look random and are the same each time, so that the same rows give the same cells.
+/// A deterministic pseudorandom generator, so that the same rows give the same cells.
 struct Rng(u64);
 
 impl Rng {
-    /// 32 bits.
+    /// Returns 32 random bits.
     fn bits(&mut self) -> u32 {
         // SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -35,19 +35,19 @@ impl Rng {
         u32::try_from((bits ^ (bits >> 31)) >> 32).unwrap_or_default()
     }
 
-    /// A number below `end`, which is above zero.
+    /// Returns a random number below `end`, which is above zero.
     fn below(&mut self, end: usize) -> usize {
         usize::try_from(self.bits()).unwrap_or_default() % end
     }
 
-    /// A part of one.
+    /// Returns a random fraction of one.
     fn part(&mut self) -> f64 {
         f64::from(self.bits()) / 4_294_967_296.0
     }
 }
 
 impl Ivf {
-    /// Ivf for the rows of these blocks, which have codes and are not all empty.
+    /// Builds the cells for the rows of these blocks, which have codes and are not all empty.
     pub(in super::super) fn of(level: Level, blocks: &Blocks, dimensions: usize) -> Self {
         let rows: usize = blocks.iter().map(|block| block.len()).sum();
         let count = rows.isqrt().clamp(1, CELLS_MAX);
@@ -73,24 +73,25 @@ impl Ivf {
     }
 }
 
-/// Some rows of a collection, their codes side by side.
+/// A sample of a collection's rows, with their codes in one array.
 struct Sample<'a> {
     blocks: &'a Blocks,
     dimensions: usize,
     places: Vec<Place>,
-    /// In whole panels; the first row stands for what is missing in the last one.
+    /// The codes in whole panels. The first row fills the gaps of the last panel.
     lines: Vec<Line>,
 }
 
 impl<'a> Sample<'a> {
-    /// So many rows, or all; which ones has nothing to do with the order in which they were written.
+    /// Returns `wanted` rows, or all rows if there are fewer. The selection does not depend on the order in
+    /// which they were written.
     fn of(blocks: &'a Blocks, dimensions: usize, rows: usize, wanted: usize, rng: &mut Rng) -> Self {
         let wanted = wanted.min(rows);
         let mut places: Vec<Place> = Vec::with_capacity(wanted);
         let mut seen = 0;
         for (index, block) in blocks.iter().enumerate() {
             for row in 0..block.len() {
-                // Of those that are left, as many as are still wanted.
+                // Selects each row with the probability of wanted rows among the remaining ones.
                 if rng.below(rows - seen) < wanted - places.len() {
                     places.push((index, row));
                 }
@@ -108,14 +109,14 @@ impl<'a> Sample<'a> {
         self.lines.chunks((self.lines.len() / panels).max(1))
     }
 
-    /// The nearest center of each row.
+    /// Returns the nearest center of each row.
     fn nearest(&self, level: Level, centers: &Centers) -> Vec<u16> {
         let mut nearest: Vec<u16> = self.panels().flat_map(|panel| centers.nearest(level, panel)).collect();
         nearest.truncate(self.places.len());
         nearest
     }
 
-    /// Adds a row's direction, as its codes have it.
+    /// Adds a row's direction, from its codes.
     fn add(&self, (block, row): Place, direction: &mut [f32]) {
         let codes = self.blocks[block].codes();
         let scale = codes.scales(row / PANEL_ROWS)[row % PANEL_ROWS];
@@ -124,11 +125,12 @@ impl<'a> Sample<'a> {
         }
     }
 
-    /// Rows to begin with, most likely where no other is near: k-means++ of Arthur and Vassilvitskii (SODA 2007), a few at a
-    /// time as in k-means|| of Bahmani et al. (VLDB 2012).
+    /// Selects the initial rows. Rows far from all selected ones are the most likely. This is k-means++ of
+    /// Arthur and Vassilvitskii (SODA 2007), a few at a time as in k-means|| of Bahmani et al. (VLDB 2012).
     fn first_centers(&self, level: Level, count: usize, rng: &mut Rng) -> Vec<f32> {
         let mut directions = vec![0.0; count * self.dimensions];
-        // How far each row is from the nearest center: one less the cosine, which is half the distance squared.
+        // The distance of each row to the nearest center is one minus the cosine, half of the squared
+        // distance.
         let mut distances = vec![1.0_f32; self.places.len()];
         for chosen in directions.chunks_mut(CENTERS_AT_ONCE * self.dimensions) {
             let sums: Vec<f64> = distances
@@ -149,7 +151,7 @@ impl<'a> Sample<'a> {
         directions
     }
 
-    /// Takes in what is nearer to one of a few centers, no more than one step compares.
+    /// Updates the distances with some new centers, no more than one step compares.
     fn come_nearer(&self, level: Level, centers: &Centers, distances: &mut [f32]) {
         let Some(group) = centers.groups.first() else { return };
         let mut dots = [[0; PANEL_ROWS]; CENTERS_AT_ONCE];
@@ -166,14 +168,15 @@ impl<'a> Sample<'a> {
         }
     }
 
-    /// Moves each center to the middle of its rows; one that has none, or whose rows cancel out, begins anew at a row.
+    /// Moves each center to the mean of its rows. A center without rows, or whose rows cancel out, restarts
+    /// at a row.
     fn move_to_members(&self, directions: &mut [f32], nearest: &[u16], rng: &mut Rng) {
         directions.fill(0.0);
         for (place, cell) in self.places.iter().zip(nearest) {
             self.add(*place, &mut directions[usize::from(*cell) * self.dimensions..][..self.dimensions]);
         }
         for direction in directions.chunks_mut(self.dimensions) {
-            // Sums of directions are far above this, unless nothing is left of them.
+            // Sums of directions are far above this, unless they cancel out.
             if direction.iter().all(|number| number.abs() < 1e-6) {
                 direction.fill(0.0);
                 self.add(self.places[rng.below(self.places.len())], direction);
@@ -184,7 +187,7 @@ impl<'a> Sample<'a> {
 }
 
 impl Centers {
-    /// The nearest center of each of some rows.
+    /// Returns the nearest center of each given row.
     fn of_rows(&self, level: Level, blocks: &Blocks, places: &[Place]) -> Vec<u16> {
         let mut nearest = Vec::with_capacity(places.len() + PANEL_ROWS);
         for places in places.chunks(PANEL_ROWS) {
@@ -199,15 +202,15 @@ impl Centers {
 
 fn to_length_one(direction: &mut [f32]) {
     let squared: f64 = direction.iter().map(|number| f64::from(*number) * f64::from(*number)).sum();
-    // A part of a length of about one is in the range of f32.
+    // A fraction of a length of about one is within the range of f32.
     #[allow(clippy::cast_possible_truncation)]
     let scale = squared.sqrt().recip() as f32;
     direction.iter_mut().for_each(|number| *number *= scale);
 }
 
-/// How far searches have to reach, and how many rows of the sample the cells within the first reach hold on the average.
+/// Returns the reach of searches, and the average number of sampled rows in the cells within the first reach.
 ///
-/// The neighbours are those by codes, which differ from the true ones in few places.
+/// The neighbors are determined by codes. They differ from the true ones in few cases.
 fn probe_margins(
     level: Level,
     sample: &Sample<'_>,
@@ -237,16 +240,17 @@ fn probe_margins(
     (probe_margins, scores.iter().map(held).sum::<usize>() / scores.len().max(1))
 }
 
-/// The least gap that as many are below as are to be found.
+/// Returns the smallest margin that includes the wanted share of the gaps.
 fn below_enough(mut gaps: Vec<f32>) -> f32 {
     gaps.sort_by(f32::total_cmp);
-    // A share of some ten thousand.
+    // The number of gaps is about ten thousand, so the casts are safe.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
     let at = (gaps.len() as f64 * RECALL_AIMED) as usize;
     gaps.get(at).or(gaps.last()).copied().unwrap_or_default()
 }
 
-/// The rows that score best with each of some directions by their codes, themselves among them.
+/// Returns the rows with the best scores by code for each of some directions. The rows themselves are among
+/// them.
 fn neighbours(level: Level, blocks: &Blocks, codes: &[Code]) -> Vec<Vec<Place>> {
     let queries = Queries::new(level, codes);
     let mut prefilters: Vec<Prefilter> = codes.iter().map(|_| Prefilter::new(NEIGHBOURS, None)).collect();

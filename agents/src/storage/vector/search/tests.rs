@@ -9,10 +9,10 @@ use crate::storage::vector::row::Record;
 use crate::storage::vector::row::Row;
 use crate::storage::vector::tests::numbers;
 
-/// Blocks of rows that lie about `centers` points, some of them more than once.
+/// Returns blocks of rows near `centers` points. Some rows occur more than once.
 pub(in super::super) fn blocks(count: u64, dimensions: usize, centers: u64, noise: f32) -> Blocks {
     let embedding = |n: u64| {
-        // Every ninth row is one that was there before.
+        // Every ninth row repeats an earlier one.
         let n = if n % 9 == 8 { n / 2 } else { n };
         let own = numbers(n + 1, dimensions);
         let center = numbers(1_000_000 + n % centers.max(1), dimensions);
@@ -24,7 +24,7 @@ pub(in super::super) fn blocks(count: u64, dimensions: usize, centers: u64, nois
         let mut numbers = embedding(n);
         numbers[0] += 0.5;
         let metadata = Metadata::new().with("n", n).with("third", n % 3 == 0);
-        // Ids in another order than rows.
+        // The ids have another order than the rows.
         let id = DocumentId::new(format!("d{:05}", n * 7_919 % 100_003)).unwrap();
         let row = Row::new(Embedding::new(numbers).unwrap(), Record { id, content: String::new(), metadata });
         if n % 150 == 0 {
@@ -67,7 +67,7 @@ fn what_bounds_leave_out_is_never_missed() {
         (450, 64, 0, 1.0),
         (450, 100, 3, 0.01),
         (350, 257, 40, 0.2),
-        // All but the same: bounds tell nothing apart.
+        // The rows are nearly equal, so the bounds distinguish none.
         (350, 48, 1, 1e-4),
     ] {
         let blocks = blocks(count, dimensions, centers, noise);
@@ -79,7 +79,7 @@ fn what_bounds_leave_out_is_never_missed() {
             let options = SearchOptions { level, first_pass: true, threads: 1, approximate: false };
             assert_eq!(answers(options, &blocks, &queries), expected, "{options:?} {dimensions}");
         }
-        // One by one they take other paths than together.
+        // Single queries take other code paths than several together.
         let options =
             SearchOptions { level: Level::best(), first_pass: true, threads: 1, approximate: false };
         for (query, expected) in queries.iter().zip(&expected) {
@@ -115,7 +115,8 @@ fn several_threads_answer_as_one() {
             candidates: &candidates,
         };
         let (one, three) = (search(1), search(3));
-        // Enough steps for three threads are too many for a test; so their number is asked for directly.
+        // Enough steps for three threads would be too many for a test, so the number of threads is set
+        // directly.
         let all: Vec<usize> = (0..queries.len()).filter(|query| queries[*query].limit > 0).collect();
         let hits = |best: Vec<TopK<'_>>| best.into_iter().map(TopK::into_hits).collect::<Vec<_>>();
         assert_eq!(hits(three.full(&all)), hits(one.full(&all)));
@@ -129,7 +130,7 @@ fn a_filtered_search_costs_what_matches() {
         let blocks = blocks(count, 64, 0, 1.0);
         let request = SearchRequest::new(Embedding::new(numbers(5, 64)).unwrap()).with_limit(2);
         let queries = [Query::new(&request.with_filter(Filter::lt("n", 20)))];
-        // The first filter on a field looks at every document; later ones at columns.
+        // The first filter on a field examines every document; later ones use columns.
         let rows = usize::try_from(count).unwrap();
         assert_eq!(queries[0].filter_steps(&blocks), rows * FILTER_STEPS);
         let candidates = [Candidates::of(&queries[0], &blocks)];

@@ -1,23 +1,23 @@
-//! Asking for memory before its turn. Where there is no such instruction, nothing is asked for.
+//! Memory prefetching. On processors without such an instruction it does nothing.
 
-/// How far ahead of a pass in the order of memory the cache nearest to the processor is asked to have it.
+/// The distance of the prefetch into the nearest cache, in a sequential pass.
 const NEAR_BYTES: usize = 2 * 1024;
-/// The same of the cache behind that one. It takes more requests at a time, and asked as early as this it crosses into the
-/// next pages, where a processor that fetches ahead by itself stops at the end of each.
+/// The distance of the prefetch into the next cache. This cache handles more concurrent requests. At this
+/// distance a prefetch crosses into the next pages, where the hardware prefetcher of a processor stops.
 const FAR_BYTES: usize = 16 * 1024;
 const LINE_BYTES: usize = 64;
 
-/// Asks for all of what will be needed soon: what lies apart would else be waited for one by one.
+/// Prefetches all items, because scattered memory would otherwise be waited for one by one.
 pub(in super::super) fn prefetch<T>(items: &[T]) {
     let first = items.as_ptr().cast::<u8>();
-    // From the beginning of the line in which the first lies, so that the last one's is among them.
+    // The loop starts at the beginning of the first item's cache line, so that it also covers the last item.
     let before = first.addr() % LINE_BYTES;
     for offset in (0..before + size_of_val(items)).step_by(LINE_BYTES) {
         near(first.wrapping_sub(before).wrapping_add(offset));
     }
 }
 
-/// Asks for what follows a line of memory some lines later. Called for each line, each is asked for twice.
+/// Prefetches the memory some lines after a line. It is called for each line, so each is prefetched twice.
 #[inline(always)]
 pub(super) fn prefetch_ahead<T>(line: &T) {
     let line = std::ptr::from_ref(line).cast::<u8>();
@@ -29,7 +29,8 @@ pub(super) fn prefetch_ahead<T>(line: &T) {
 #[inline(always)]
 fn near(address: *const u8) {
     use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-    // SAFETY: every processor of this kind has the instruction; it is a hint, which reads nothing and faults nowhere.
+    // SAFETY: every processor of this architecture has the instruction. It is a hint that reads nothing and
+    // cannot fault.
     unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
 }
 

@@ -1,4 +1,4 @@
-//! The inner loops in the instructions that x86-64 processors may have.
+//! The inner loops for the instruction sets of x86-64 processors.
 
 use std::arch::x86_64::{
     __m128i, __m512i, _mm_loadu_si128, _mm256_add_epi32, _mm256_cvtepi8_epi16, _mm256_cvtepu8_epi16,
@@ -9,7 +9,7 @@ use std::arch::x86_64::{
 use super::prefetch::prefetch_ahead;
 use super::{Dots, Line, PANEL_ROWS, Slack};
 
-/// Rows of a panel that are multiplied side by side.
+/// The number of a panel's rows that are multiplied in parallel.
 const ROWS_AT_ONCE: usize = 4;
 
 #[target_feature(enable = "avx2")]
@@ -44,7 +44,7 @@ pub(super) fn bound_avx512(
 
 #[target_feature(enable = "avx512f")]
 fn load(line: &Line) -> __m512i {
-    // SAFETY: a line is 64 initialised bytes, aligned to 64.
+    // SAFETY: a line is 64 initialized bytes, aligned to 64.
     unsafe { _mm512_load_si512(std::ptr::from_ref(line).cast()) }
 }
 
@@ -52,7 +52,7 @@ fn load(line: &Line) -> __m512i {
 pub(super) fn tile_vnni<const Q: usize>(panel: &[Line], queries: &[[Line; Q]], dots: &mut [Dots; Q]) {
     let depth = queries.len();
     if Q == 1 {
-        // One query waits for memory, which comes fastest in the order in which it lies.
+        // A single query waits for memory, which is fastest in memory order.
         for (at, row) in panel.chunks_exact(depth).enumerate().take(PANEL_ROWS) {
             let mut sums = [_mm512_setzero_si512(); 2];
             let (pairs, rest) = row.as_chunks::<2>();
@@ -105,10 +105,10 @@ pub(super) fn product_vnni(row: &[Line], query: &[[Line; 1]]) -> i32 {
     _mm512_reduce_add_epi32(sum)
 }
 
-/// Sixteen codes of a line.
+/// Loads sixteen codes of a line.
 #[target_feature(enable = "avx2")]
 fn load_quarter(quarter: &[u8; 16]) -> __m128i {
-    // SAFETY: sixteen initialised bytes; no alignment is asked for.
+    // SAFETY: sixteen initialized bytes; no alignment is required.
     unsafe { _mm_loadu_si128(std::ptr::from_ref(quarter).cast()) }
 }
 
@@ -123,7 +123,7 @@ pub(super) fn product_avx2<const Q: usize>(row: &[Line], queries: &[[Line; Q]], 
         }
     }
     let mut eight = [0_i32; 8];
-    // SAFETY: eight integers of 32 bits are 32 bytes, which may be written; no alignment is asked for.
+    // SAFETY: eight 32-bit integers are 32 writable bytes; no alignment is required.
     unsafe { _mm256_storeu_si256(std::ptr::from_mut(&mut eight).cast(), sums) };
     eight.iter().sum()
 }
