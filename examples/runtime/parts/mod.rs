@@ -1,4 +1,5 @@
 //! The parts of the runtime.
+#![allow(clippy::mod_module_files, reason = "a test includes this folder by its path")]
 
 mod agent;
 mod board;
