@@ -4,11 +4,10 @@
 //! small program that proves one clause against any backend. The *levels* beyond the cases run randomized
 //! operations, concurrent clients, crashes and fault injection. A [`Harness`] opens the backend. [`Suite`]
 //! runs the chosen levels and returns a [`Report`].
-//!
 //! The author of a backend depends on this crate only. [`kernel`] is `larder-kernel`, with the traits to
 //! implement. [`async_trait`](macro@async_trait), [`bytes`] and [`futures_util`] are the crates whose types
-//! appear in those traits. The guide is `guide/src/writing-a-backend.md` in the repository, and `larder
-//! new-backend` writes a crate to start from.
+//! appear in those traits. The guide is `guide/src/writing-a-backend.md` in the repository, and
+//! `larder new-backend` writes a crate to start from.
 //!
 //! # Versions
 //!
