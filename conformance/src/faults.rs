@@ -47,7 +47,7 @@ use crate::retry_open::retry_open;
 use crate::runner::{Probed, fresh_namespace, within};
 use trial::{Lane, Trial};
 
-/// The number of faults that prove the level.
+/// The number of faults that prove the level. A long run needs the larger number.
 const REQUIRED: u64 = 200;
 const REQUIRED_LONG: u64 = 5_000;
 /// The number of concurrent trials, each with a separate relay and store. A trial mostly waits.

@@ -26,7 +26,7 @@ use crate::oracle::{Answer, CONTRACTS, Calls, Defect, Ended, Op, OracleClient, c
 use crate::runner::{Probed, fresh_namespace, within};
 use crate::suites::shared::methods::{Dropped, dropped_wherever_it_waits};
 
-/// The number of dropped calls that prove a contract.
+/// The number of dropped calls that prove a contract. A long run needs the larger number.
 const REQUIRED: u64 = 100;
 const REQUIRED_LONG: u64 = 5_000;
 /// The number of calls that are dropped before the store is judged.
