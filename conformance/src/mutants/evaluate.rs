@@ -31,7 +31,7 @@ pub enum Scope {
 pub enum Verdict {
     /// A case of each clause that forbids the defect failed.
     Killed,
-    /// No case of a clause that forbids the defect failed.
+    /// At least one clause that forbids the defect has no failed case.
     Survived,
     /// A control without a failure, as required.
     Passed,
