@@ -16,10 +16,11 @@ use crate::runner::{self, Probed, RunOptions};
 use crate::suite::Suite;
 
 impl Suite {
-    /// Runs as a test target without the standard harness: one test for each case and one for each level beyond them,
-    /// with the arguments of `cargo test` (`--list`, `--exact`, a filter). Cases are ignored if they need a capability that
-    /// the backend does not declare or a method that it does not implement. The exit code is not 0 if a method is
-    /// missing, and the last lines name the missing methods and the clauses that wait for them.
+    /// Runs as a test target without the standard harness: one test for each case and one for each level
+    /// beyond the cases, with the arguments of `cargo test` (`--list`, `--exact`, a filter). Cases are
+    /// ignored if they need a capability that the backend does not declare or a method that it does not
+    /// implement. The exit code is not 0 if a method is missing. The last lines then name the missing methods
+    /// and the clauses that wait for them.
     ///
     /// ```toml
     /// # Cargo.toml

@@ -43,7 +43,8 @@ use crate::{concurrent, faults, model, suites};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {
-/// let report = Suite::new(MyHarness).levels([Level::Contract, Level::Hostile, Level::Concurrent]).run().await;
+/// let levels = [Level::Contract, Level::Hostile, Level::Concurrent];
+/// let report = Suite::new(MyHarness).levels(levels).run().await;
 ///
 /// println!("{report}");
 /// // A harness without stores proves nothing, and that is never a pass.
