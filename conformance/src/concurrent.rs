@@ -59,7 +59,7 @@ const JOBS: usize = 4;
 const COUNTEREXAMPLES_MAX: usize = 3;
 /// The number of calls of a history that may fail to reach the store.
 const LOST_MAX: u32 = 6;
-/// Every history whose number is a multiple of this is made by processes, if the backend supports them.
+/// One history in this many is made by several processes, if the backend supports them.
 const APART_EACH: u64 = 5;
 
 /// Runs the level on a backend. The histories are divided among the contracts that it serves, with one report

@@ -16,8 +16,8 @@
 //! The level does not cover two simultaneous faults, wrong replies of a server, corrupted bytes, or a
 //! connection under TLS. The moment of a fault depends on the machine. So the seed of a trial repeats the
 //! fault and the writes, but not always the interleaving. Each finding therefore includes a log of the
-//! operations. The kinds of faults are those that Jepsen (Kingsbury, since 2013) and Toxiproxy (Shopify,
-//! 2014) have made common.
+//! operations. Jepsen (Kingsbury, since 2013) and Toxiproxy (Shopify, 2014) have made these kinds of faults
+//! common.
 //!
 //! The level also includes [`cancellations`], which need no network: every call is dropped at every point
 //! where it waits.

@@ -98,7 +98,7 @@ pub trait Processes: Send + Sync {
 /// The record of one client, or of all clients.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Played<O, A> {
-    /// The calls, without those that carry no information.
+    /// The calls, without calls that carry no information.
     pub(crate) records: Vec<Record<O, A>>,
     /// The number of calls that did not reach the store.
     pub(crate) lost: u32,

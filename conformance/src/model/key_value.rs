@@ -34,7 +34,7 @@ pub(super) struct KeyValue {
 #[derive(Debug, Default)]
 struct Bucket {
     keys: BTreeMap<Key, Record>,
-    /// The deleted keys and the times of their deletion: only a watch returns their revision.
+    /// The removed keys and their removals: only a watch returns their revision.
     gone: BTreeMap<Key, Gone>,
     /// The revisions that puts returned, in order, each with its change number.
     given: Vec<(Revision, u64)>,

@@ -129,7 +129,7 @@ impl Recorder {
     }
 }
 
-/// What stands before the calls.
+/// The code before the calls.
 const PRELUDE: &str = "    #![allow(unused)]
     use std::time::Duration;
     use bytes::Bytes;

@@ -35,7 +35,7 @@ pub enum Verdict {
     Survived,
     /// A control without a failure, as required.
     Passed,
-    /// A control with a failure: no kill of this contract is valid.
+    /// A control with a failure: no kill is valid.
     Condemned,
 }
 

@@ -63,7 +63,7 @@ pub(in crate::model) enum Operation {
         board: BoardId,
         task: TaskId,
     },
-    /// Starts after the task at this index; one past all of them if no task has it.
+    /// Starts after the task at this index. An index past the last task names a missing task.
     List {
         board: BoardId,
         query: TaskQuery,

@@ -173,7 +173,7 @@ pub(super) async fn a_forced_retry_plans_any_task_afresh(context: Context) -> Ca
         step(&*a, &board, name, TaskStatus::Blocked).await?;
         retry(&*a, &board, name, None).await?;
     }
-    // Nobody needs a token for it, and the worker's token is stale from then on.
+    // No caller needs a token for it, and the worker's token is stale from then on.
     let claimed = claim(&*a, &board, "worker", HOUR).await?;
     let freed = b.force_retry(&board, &claimed.task.id).await?;
     expect::equal("status and lease", &(freed.status, &freed.lease), &(TaskStatus::Planned, &None))?;
