@@ -99,7 +99,8 @@ impl Suite {
         self.levels([Level::Contract, Level::Hostile, Level::Model, Level::Concurrent, Level::Faults])
     }
 
-    /// Runs only the cases whose name or clause contains this text, and no level beyond the cases.
+    /// Runs only the cases whose name or clause contains this text. The filter does not apply to the levels
+    /// beyond the cases, which have no cases.
     #[must_use]
     pub fn filter(mut self, text: impl Into<String>) -> Self {
         self.filter = text.into();

@@ -188,8 +188,8 @@ pub(crate) fn check<S: Spec>(
     Judgement::Linearizable
 }
 
-/// Returns the configurations after the result of one operation: those that contain it, reached from the
-/// present ones by adding pending operations. `None` if the budget ran out.
+/// Returns the configurations after the result of one operation. Each contains the operation and is reached
+/// from a present one by adding pending operations. `None` if the budget ran out.
 fn advance<S: Spec>(
     history: &[RecordOf<S>],
     pending: &[usize],

@@ -103,7 +103,7 @@ pub(super) async fn a_clear_says_how_many_went_and_leaves_nothing(context: Conte
     expect::equal("removed the second time", &stores.b.clear(&thread).await?, &0)
 }
 
-/// HIST-034: however long the thread is.
+/// HIST-034: for a thread of any length.
 pub(super) async fn a_long_thread_is_cleared_whole(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let thread = thread("long")?;
