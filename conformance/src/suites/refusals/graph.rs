@@ -56,7 +56,7 @@ fn edge(name: &str, source: &str) -> Result<Relationship> {
     Ok(Relationship::new(id, kind, EntityId::new(source)?, EntityId::new("kept-b")?))
 }
 
-/// Two batches of invalid size with any content: their names, the field, the limit, and the number of items.
+/// Batches of invalid size with any content: their names, the limit, and the number of items.
 const SIZES: [(&str, Option<u64>, usize); 3] = [
     ("none", Some(1), 0),
     ("one too many", limit(BATCH_GRAPH_ITEMS_MAX), BATCH_GRAPH_ITEMS_MAX + 1),
