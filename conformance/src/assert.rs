@@ -1,4 +1,4 @@
-//! The suite as one test of somebody else's crate.
+//! The suite as one test of another crate.
 
 use std::sync::Arc;
 
@@ -7,20 +7,20 @@ use crate::report::Report;
 use crate::runner::RunOptions;
 use crate::suite::Suite;
 
-/// Runs every case that the harness can serve, on a runtime of its own. [`Suite`] says more in as few words.
+/// Runs every case that the harness can serve, on a new runtime. [`Suite`] offers more options.
 ///
 /// # Errors
-/// A sentence where the backend cannot be opened or cleaned up, or the runtime cannot be made.
+/// A sentence if the backend cannot be opened or cleaned up, or if the runtime cannot be created.
 #[doc(hidden)]
 pub fn check(harness: &Arc<dyn Harness>, options: &RunOptions) -> Result<Report, String> {
     let mut report = Suite::shared(Arc::clone(harness)).with_options(options.clone()).run_blocking();
     report.absent.pop().map_or(Ok(report), |absent| Err(absent.reason))
 }
 
-/// Makes one `#[test]` that holds a backend to the contract: to every case, or to the levels that are named.
+/// Defines one `#[test]` that checks a backend: with every case, or with the named levels.
 ///
-/// The test has a runtime of its own. In a `#[tokio::test(flavor = "multi_thread")]` that does more than this, await
-/// [`Suite::run`].
+/// The test creates a runtime. To check more in the same test, use a `#[tokio::test(flavor =
+/// "multi_thread")]` and await [`Suite::run`].
 ///
 /// ```
 /// use larder_conformance::kernel::{Namespace, Result};

@@ -1,8 +1,8 @@
-//! Every method of every contract, each called on a small world that is laid out first.
+//! Every method of every contract, each called on a small data set that is written first.
 //!
-//! What is to be shown of each method alike is written once over this table: that it stays in its namespace, and that its
-//! future may be dropped wherever it waits. A test compares the names with the methods of the traits, so that a method
-//! that is added there is missed here.
+//! Cases that apply to every method are written once over this table: a method stays in its namespace, and
+//! its future may be dropped wherever it waits. A test compares the names with the methods of the traits, so
+//! a new method that the table lacks fails the test.
 
 mod blobs;
 mod graph;
@@ -20,21 +20,21 @@ use serde_json::{Value, json};
 use crate::case::{CaseResult, Failure};
 use crate::harness::StoreSet;
 
-/// Makes one call and tells what it answered.
+/// Makes one call and returns its result.
 type Run = for<'a> fn(&'a StoreSet) -> BoxFuture<'a, CaseResult<Value>>;
 
-/// What a store was given before the call. Both worlds use the same ids for different things, and each of `Theirs` has
-/// some beside them, so that what is told or changed in the wrong one shows.
+/// The data in a store before the call. Both data sets use the same ids for different items, and `Theirs` has
+/// some ids in addition. So a call that reads or changes the wrong namespace is detected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum World {
-    /// That of the calls.
+    /// The data of the namespace that the calls use.
     Mine,
-    /// That of another namespace.
+    /// The data of another namespace.
     Theirs,
 }
 
 impl World {
-    /// The text that all of it holds.
+    /// Returns the text that all items of the data set contain.
     fn text(self) -> &'static str {
         match self {
             Self::Mine => "mine",
@@ -52,7 +52,7 @@ impl World {
 pub(crate) struct Call {
     /// The contract.
     pub(crate) contract: Contract,
-    /// The method, and after a `/` the way it is called where there are several.
+    /// The method, followed by `/` and a variant name if it is called in several ways.
     pub(crate) name: &'static str,
     run: Run,
 }
@@ -68,18 +68,18 @@ impl Call {
         self.name.split('/').next().unwrap_or_default()
     }
 
-    /// The name as part of a case's.
+    /// Returns the name as a part of a case's name.
     pub(crate) fn title(&self) -> String {
         self.name.replace('/', "_")
     }
 
-    /// Makes the call in the world of [`World::Mine`]. A refusal is an answer, too.
+    /// Makes the call in the namespace of [`World::Mine`]. An expected error is a valid result.
     pub(crate) fn run<'a>(&self, stores: &'a StoreSet) -> BoxFuture<'a, CaseResult<Value>> {
         (self.run)(stores)
     }
 }
 
-/// Every method of the contract, some of them called in several ways.
+/// Returns the calls of every method of the contract, some with several variants.
 pub(crate) fn of(contract: Contract) -> Vec<Call> {
     let mut calls = match contract {
         Contract::History => history::calls(),
@@ -93,7 +93,7 @@ pub(crate) fn of(contract: Contract) -> Vec<Call> {
     calls
 }
 
-/// Writes the world that the calls of the contract meet.
+/// Writes the data set that the calls of the contract use.
 pub(crate) fn lay_out(stores: &StoreSet, contract: Contract, world: World) -> BoxFuture<'_, CaseResult> {
     async move {
         match contract {
@@ -109,7 +109,7 @@ pub(crate) fn lay_out(stores: &StoreSet, contract: Contract, world: World) -> Bo
     .boxed()
 }
 
-/// What the world of [`World::Theirs`] remembers and no listing shows: keys that were used, and deletions.
+/// Returns the state of [`World::Theirs`] that no listing shows: used keys, and deletions.
 pub(crate) async fn witness(stores: &StoreSet, contract: Contract) -> CaseResult<Value> {
     match contract {
         Contract::History => told(history::witness(served(stores.history.as_deref())?).await),
@@ -142,7 +142,7 @@ fn served<T>(store: Option<T>) -> CaseResult<T> {
     store.ok_or_else(|| Failure::Engine("the backend does not serve the contract".to_owned()))
 }
 
-/// What a call answered, without what no two calls answer alike.
+/// Returns the result of a call, without the parts that differ in every call.
 fn told<T: Serialize>(answer: Result<T, Error>) -> CaseResult<Value> {
     match answer {
         Ok(value) => {
@@ -156,13 +156,13 @@ fn told<T: Serialize>(answer: Result<T, Error>) -> CaseResult<Value> {
             | ErrorKind::Conflict
             | ErrorKind::InvalidInput
             | ErrorKind::Unsupported) => Ok(json!({ "refused": kind.as_str() })),
-            // Trouble, or a defect that would hide what is to be shown.
+            // A service failure, or a defect that would hide the result under test.
             _ => Err(error.into()),
         },
     }
 }
 
-/// What was read, less the clock's part of it and the names that a store makes up.
+/// Removes clock values and store-generated names from a value, so that two reads compare equal.
 pub(crate) fn comparable(mut value: Value) -> Value {
     const APART: [&str; 6] = ["etag", "expires_at", "headers", "modified_at", "created_at", "url"];
     match &mut value {
@@ -183,7 +183,7 @@ pub(crate) fn comparable(mut value: Value) -> Value {
     value
 }
 
-/// Lists the calls of a contract: `"method/way" => |store| { … }`, each body ending in a `Result`.
+/// Lists the calls of a contract: `"method/way" => |store| { … }`, with a body that returns a `Result`.
 macro_rules! calls {
     ($contract:ident, $field:ident; $($name:literal => |$store:ident| $body:block)*) => {
         pub(super) fn calls() -> Vec<$crate::calls::Call> {
@@ -209,7 +209,8 @@ mod tests {
 
     use super::*;
 
-    /// The methods that the contract's source declares. Those that do no I/O have no future to drop.
+    /// Returns the methods that the contract's source declares. Methods without I/O are left out, because
+    /// they have no future to drop.
     fn declared(source: &str) -> BTreeSet<&str> {
         let lines = source.lines().map(str::trim);
         let methods = lines.filter_map(|line| line.strip_prefix("async fn ")?.split(['(', '<']).next());

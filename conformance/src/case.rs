@@ -1,4 +1,4 @@
-//! Cases: what they prove, what they need, and how they end.
+//! Cases: the clauses that they prove, the capabilities that they need, and their results.
 
 use std::fmt;
 use std::future::Future;
@@ -12,31 +12,31 @@ use serde::{Deserialize, Serialize};
 use crate::context::Context;
 pub use crate::failure::{CaseResult, Failure};
 
-/// How hard a case presses.
+/// The intensity of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Level {
-    /// What the contract says, used as meant.
+    /// Normal use, as the contract describes it.
     Contract,
     /// Bad input and hostile ids.
     Hostile,
-    /// Random operations beside a plain sequential model.
+    /// Random operations, compared with a sequential model.
     Model,
-    /// Several clients at once, their histories checked for linearizability.
+    /// Several concurrent clients whose histories are checked for linearizability.
     Concurrent,
-    /// Processes and servers that are killed while they write.
+    /// Processes and servers that are killed during writes.
     Durable,
-    /// A network that cuts, delays and goes silent.
+    /// A network that cuts, delays and drops data.
     Faults,
 }
 
 impl Level {
-    /// All of them, the gentlest first.
+    /// All levels, the gentlest first.
     pub const ALL: &'static [Self] =
         &[Self::Contract, Self::Hostile, Self::Model, Self::Concurrent, Self::Durable, Self::Faults];
 
-    /// The name in reports.
+    /// Returns the name in reports.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -55,23 +55,23 @@ type Run = Arc<dyn Fn(Context) -> BoxFuture<'static, CaseResult> + Send + Sync>;
 /// A small program that proves one clause against any backend.
 #[derive(Clone)]
 pub struct Case {
-    /// Its stable name: contract, then what it shows.
+    /// The stable name: the contract, then the behavior.
     pub name: String,
-    /// The clause it proves.
+    /// The clause that the case proves.
     pub clause: &'static str,
-    /// The contract it exercises.
+    /// The contract that the case exercises.
     pub contract: Contract,
-    /// How hard it presses.
+    /// The level of the case.
     pub level: Level,
-    /// The capabilities without which it cannot run.
+    /// The capabilities that the case requires.
     pub needs: Vec<Capability>,
-    /// Whether it needs data to outlive its handles.
+    /// True if the case needs data to outlive its handles.
     pub needs_durability: bool,
     run: Run,
 }
 
 impl Case {
-    /// A case of the level `contract` that needs no optional capability.
+    /// Creates a case of the level `contract` that needs no optional capability.
     pub fn new<F, R>(contract: Contract, clause: &'static str, name: impl fmt::Display, run: F) -> Self
     where
         F: Fn(Context) -> R + Send + Sync + 'static,
@@ -95,14 +95,14 @@ impl Case {
         self
     }
 
-    /// Adds a capability without which the case cannot run.
+    /// Adds a capability that the case requires.
     #[must_use]
     pub fn needing(mut self, capability: Capability) -> Self {
         self.needs.push(capability);
         self
     }
 
-    /// States that the case needs data to outlive its handles.
+    /// Declares that the case needs data to outlive its handles.
     #[must_use]
     pub fn needing_durability(mut self) -> Self {
         self.needs_durability = true;

@@ -1,4 +1,4 @@
-//! The clauses, read from the contracts themselves.
+//! The clauses, read from the contracts' documentation.
 
 use larder_kernel::Contract;
 use serde::Serialize;
@@ -6,25 +6,25 @@ use serde::Serialize;
 /// One sentence of a contract.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Clause {
-    /// Its stable id, for example `HIST-004`.
+    /// The stable id, for example `HIST-004`.
     pub id: String,
-    /// The contract it stands in; `None` for the clauses that bind all six.
+    /// The contract of the clause; `None` for the clauses that bind all six contracts.
     pub contract: Option<Contract>,
-    /// The method whose documentation it stands in.
+    /// The method whose documentation contains the clause.
     pub method: String,
-    /// The sentence.
+    /// The text of the clause.
     pub sentence: String,
 }
 
 impl Clause {
-    /// The contracts that the clause binds.
+    /// Returns the contracts that the clause binds.
     #[must_use]
     pub fn contracts(&self) -> Vec<Contract> {
         self.contract.map_or_else(|| Contract::ALL.to_vec(), |contract| vec![contract])
     }
 }
 
-/// All clauses: the shared ones first, then those of each contract, in the order of the source.
+/// Returns all clauses: the shared ones first, then those of each contract, in the order of the source.
 #[must_use]
 pub fn clauses() -> Vec<Clause> {
     let shared = read(None, Contract::shared_source());

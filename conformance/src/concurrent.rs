@@ -1,21 +1,22 @@
-//! Several clients at once, and whether what they saw can be explained.
+//! The level `concurrent`: several concurrent clients, whose histories are checked for linearizability.
 //!
-//! Five clients of one object each make twelve calls through two handles, begun together, and every call is recorded with
-//! its answer between two numbers of one clock. The history passes if it is *linearizable*: if the calls, each at some
-//! moment between its beginning and its end, make a sequential history of the contract (Herlihy and Wing 1990; the search
-//! is that of Wing and Gong 1993 in the just-in-time form of Lowe 2017). So a lost update, a stale read, a claim with two winners, or a batch torn apart has no explanation
-//! and is printed, cut down to the calls that matter, as a timeline. Calls whose outcome nobody knows may have taken effect
-//! at any later time or never.
+//! Five clients of one object each make twelve calls through two handles, started together. Every call is
+//! recorded with its result between two readings of one logical clock. The history passes if it is
+//! *linearizable*: if the calls, each at some moment between its start and its end, form a sequential history
+//! of the contract (Herlihy and Wing 1990; the search is that of Wing and Gong 1993 in the just-in-time form
+//! of Lowe 2017). A lost update, a stale read, a claim with two winners or a torn batch fails this check. The
+//! failure is reduced to the relevant calls and printed as a timeline. A call of unknown outcome may take
+//! effect at any later time or never.
 //!
-//! A call that panics has no explanation either.
+//! A call that panics also fails the check.
 //!
-//! What is proven is that these histories were right, not that all are: a fault that needs a rarer moment may be missed. A
-//! history in which no two calls overlapped proves nothing, and none that lost more than a tenth of its calls does;
-//! neither is counted. Where several processes can open the place, each fifth history is made by five of them.
-//! What comes with the clock (times to live, leases that pass) and subscriptions are left to the cases.
+//! The level proves that the recorded histories are correct, not that all are: it may miss a fault that needs
+//! a rarer moment. A history in which no two calls overlapped is not counted. A history that lost more than a
+//! tenth of its calls is not counted either. If several processes can open the backend, five of them make
+//! every fifth history. The cases cover time (times to live, expired leases) and subscriptions.
 //!
-//! Objects: a thread, a bucket of three keys with its common revisions, a board, three blobs, three documents, and a graph
-//! of three entities and three relationships.
+//! The objects are a thread, a bucket of three keys with shared revisions, a board, three blobs, three
+//! documents, and a graph of three entities and three relationships.
 
 mod blobs;
 mod check;
@@ -48,25 +49,27 @@ use crate::harness::Harness;
 use crate::level::{Counterexample, Effort, LevelReport};
 use crate::runner::Probed;
 
-/// The histories of a backend that prove the level.
+/// The number of histories that prove the level on a backend.
 const HISTORIES: u64 = 500;
-/// Those of a night.
+/// The same for a long run.
 const HISTORIES_LONG: u64 = 10_000;
-/// Histories recorded at once.
+/// The number of histories that are recorded concurrently.
 const JOBS: usize = 4;
-/// Counterexamples after which a contract is given up.
+/// The number of counterexamples after which the run of a contract ends.
 const COUNTEREXAMPLES_MAX: usize = 3;
-/// Calls of a history that may fail to get through.
+/// The number of calls of a history that may fail to reach the store.
 const LOST_MAX: u32 = 6;
-/// Each how many-th history is made by processes, where they can.
+/// One history in this many is made by several processes, if the backend supports them.
 const APART_EACH: u64 = 5;
 
-/// Runs the level on a backend, its histories spread over the contracts that it serves, one report for each.
+/// Runs the level on a backend. The histories are divided among the contracts that it serves, with one report
+/// for each.
 pub async fn run(harness: &Arc<dyn Harness>, probed: &Probed, effort: &Effort) -> Vec<LevelReport> {
     run_with(harness, probed, effort, None).await
 }
 
-/// As [`run`], with a part of the histories made by several processes where the backend declares `multi-process`.
+/// Runs the level like [`run`]. If the backend declares `multi-process`, several processes make a part of the
+/// histories.
 pub async fn run_with(
     harness: &Arc<dyn Harness>,
     probed: &Probed,
@@ -94,14 +97,14 @@ pub async fn run_with(
     reports
 }
 
-/// How many histories each contract gets, so that they come to `all`.
+/// Returns the number of histories of each contract; the sum is `all`.
 fn shares(served: &BTreeMap<Contract, Capabilities>, all: u64) -> Vec<(Contract, u64)> {
     let count = u64::try_from(served.len()).unwrap_or(u64::MAX);
     let share = |index: u64| all / count + u64::from(index < all % count);
     (0..).zip(served.keys()).map(|(index, contract)| (*contract, share(index))).collect()
 }
 
-/// One contract of one backend under pressure.
+/// The run of one contract on one backend.
 struct Press<'a> {
     harness: &'a Arc<dyn Harness>,
     effort: &'a Effort,
@@ -109,13 +112,13 @@ struct Press<'a> {
     capabilities: Capabilities,
 }
 
-/// What became of one history.
+/// The result of one history.
 enum Trial {
-    /// It can be explained. So many of its calls overlapped another.
+    /// The history is linearizable. This number of its calls overlapped another call.
     Explained { overlapping: u64 },
-    /// It proves nothing, for this reason.
+    /// The history proves nothing, for this reason.
     Idle(&'static str),
-    /// It cannot be explained.
+    /// The history is not linearizable.
     Found(Box<Counterexample>),
 }
 
@@ -167,7 +170,7 @@ impl Press<'_> {
         report
     }
 
-    /// One history, unless there have been enough.
+    /// Runs one history, unless enough have run.
     async fn trial<S: Subject>(
         &self,
         number: u64,
@@ -184,7 +187,7 @@ impl Press<'_> {
             Ok(played) => played,
             Err(error) => return (number, Some(Err(error.to_string()))),
         };
-        // A search may take a while, and must not keep the clients of other histories waiting.
+        // A search may take long and must not block the clients of other histories.
         let judged = tokio::task::spawn_blocking(move || evaluate::<S>(played, seed)).await;
         (number, Some(judged.unwrap_or_else(|error| Err(format!("the search ended early: {error}")))))
     }
@@ -193,7 +196,7 @@ impl Press<'_> {
         Rng::seed_of(self.effort.seed, S::CONTRACT.as_str(), number)
     }
 
-    /// What makes the history, where several processes are to.
+    /// Returns the processes that make the history, if several processes are to make it.
     fn processes_for(&self, number: u64) -> Option<&dyn Processes> {
         self.processes.filter(|_| number % APART_EACH == APART_EACH - 1)
     }
@@ -246,7 +249,7 @@ fn found<S: Subject>(records: &[RecordOf<S>], seed: u64) -> Result<Trial, String
     })))
 }
 
-/// How many of the calls overlapped one of another client.
+/// Returns the number of calls that overlapped a call of another client.
 fn overlapping<O, A>(records: &[check::Record<O, A>]) -> u64 {
     let meets = |one: &check::Record<O, A>| {
         records.iter().any(|other| {

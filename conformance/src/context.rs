@@ -1,4 +1,4 @@
-//! What a case is given: a namespace of its own, handles on it, and a source of chance.
+//! The context of a case: a separate namespace, handles on it, and a random seed.
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,7 +13,7 @@ use crate::failure::{CaseResult, Failure};
 use crate::harness::{Harness, OpenOptions, StoreSet};
 use crate::retry_open::retry_open;
 
-/// Two handles on one namespace of one place. Cases write through one and read through the other.
+/// Two handles on one namespace of one database. Cases write through one handle and read through the other.
 #[derive(Debug)]
 pub struct Handles<T: ?Sized> {
     /// One handle.
@@ -22,14 +22,14 @@ pub struct Handles<T: ?Sized> {
     pub b: Arc<T>,
 }
 
-/// What a case is given.
+/// The context of a case.
 #[derive(Debug, Clone)]
 pub struct Context {
     /// The backend.
     pub harness: Arc<dyn Harness>,
     /// A namespace that no other case uses.
     pub namespace: Namespace,
-    /// Where the case's chance comes from: the run's seed and the case's name.
+    /// The random seed of the case, derived from the run's seed and the case's name.
     pub seed: u64,
     siblings: Arc<Mutex<Vec<Namespace>>>,
 }
@@ -39,7 +39,7 @@ macro_rules! handles {
         $(#[$doc])*
         ///
         /// # Errors
-        /// `Engine` where the backend cannot be opened or does not serve the contract.
+        /// `Engine` if the backend cannot be opened or does not serve the contract.
         pub async fn $method(&self) -> CaseResult<Handles<dyn $store>> {
             let second = OpenOptions::default().with_handle(1);
             let (a, b) = (self.open().await?, self.open_with(&self.namespace, &second).await?);
@@ -52,21 +52,21 @@ macro_rules! handles {
 }
 
 impl Context {
-    /// What a case is given in `namespace`.
+    /// Creates the context of a case in `namespace`.
     #[must_use]
     pub fn new(harness: Arc<dyn Harness>, namespace: Namespace, seed: u64) -> Self {
         Self { harness, namespace, seed, siblings: Arc::default() }
     }
 
-    /// The further namespaces that were taken so far.
+    /// Returns the further namespaces that the case has taken.
     pub(crate) fn siblings(&self) -> Vec<Namespace> {
         self.siblings.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Opens the case's namespace once more.
+    /// Opens the case's namespace again.
     ///
     /// # Errors
-    /// The backend's own.
+    /// Errors of the backend.
     pub async fn open(&self) -> CaseResult<StoreSet> {
         self.open_with(&self.namespace, &OpenOptions::default()).await
     }
@@ -74,16 +74,17 @@ impl Context {
     /// Opens a namespace with options. Cases take further namespaces from [`Context::sibling`].
     ///
     /// # Errors
-    /// The backend's own.
+    /// Errors of the backend.
     pub async fn open_with(&self, namespace: &Namespace, options: &OpenOptions) -> CaseResult<StoreSet> {
         let opened = retry_open(|| self.harness.open(namespace, options)).await;
         opened.map_err(|error| Failure::Engine(format!("cannot open the backend: {error:?}")))
     }
 
-    /// Another namespace, whose name begins with the case's own. It is erased after the case, however that ends.
+    /// Returns another namespace whose name begins with the name of the case's namespace. The runner erases
+    /// it after the case, even if the case fails.
     ///
     /// # Errors
-    /// `Engine` where the name is refused.
+    /// `Engine` if the backend rejects the name.
     pub fn sibling(&self, suffix: &str) -> CaseResult<Namespace> {
         let name = format!("{}{suffix}", self.namespace);
         let sibling = Namespace::new(name).map_err(|error| Failure::Engine(error.to_string()))?;
@@ -116,11 +117,11 @@ impl Context {
         key_value, KeyValueStore, KeyValue
     );
 
-    /// The case's namespace on a place where nothing else happens, if the backend has one to give: beside other cases, what
-    /// they write can wake whoever waits, and hide that the case's own writes do not.
+    /// Returns the case's namespace in an isolated database, if the backend can provide one. In a shared
+    /// database, the writes of other cases can wake waiting readers, and hide that the case's writes do not.
     ///
     /// # Errors
-    /// `Engine` where the place cannot be made.
+    /// `Engine` if the database cannot be created.
     pub(crate) async fn quiet(&self) -> CaseResult<Self> {
         let isolated = self.harness.isolated().await;
         let isolated = isolated.map_err(|error| Failure::Engine(format!("{error:?}")))?;
@@ -130,10 +131,10 @@ impl Context {
         })
     }
 
-    /// Removes the place that [`Context::quiet`] made for the case that had `outer`.
+    /// Removes the database that [`Context::quiet`] created for the case with the context `outer`.
     ///
     /// # Errors
-    /// `Engine` where it cannot be removed.
+    /// `Engine` if the database cannot be removed.
     pub(crate) async fn leave(self, outer: &Self) -> CaseResult {
         if Arc::ptr_eq(&self.harness, &outer.harness) {
             return Ok(());
@@ -144,14 +145,14 @@ impl Context {
     /// Ends the case as unsupported unless the backend declares the capability.
     ///
     /// # Errors
-    /// `Unsupported` naming the capability.
+    /// `Unsupported`, which names the capability.
     pub async fn require(&self, contract: Contract, capability: Capability) -> CaseResult {
         let declared =
             self.open().await?.capabilities(contract).is_some_and(|declared| declared.has(capability));
         if declared { Ok(()) } else { Err(Failure::Unsupported(capability)) }
     }
 
-    /// A number drawn from the case's seed: the same for the same `draw` in every run with the seed.
+    /// Returns a random number from the case's seed: the same for the same `draw` in every run with the seed.
     #[must_use]
     pub fn random(&self, draw: u64) -> u64 {
         // SplitMix64 (Steele, Lea, Flood 2014): enough for choosing inputs.
@@ -162,12 +163,12 @@ impl Context {
     }
 }
 
-/// Repeats a step that races against a time to live until it ran within `within`, so that a slow machine makes the case
-/// slower and not wrong. An attempt counts with 5 ms to spare, by the machine's clock as well. Each attempt gets its number,
-/// to use fresh ids.
+/// Repeats a step that races against a time to live until it completes within `within`, so that a slow
+/// machine makes the case slower and not wrong. An attempt counts only with 5 ms to spare, also by the system
+/// clock. Each attempt receives its number, from which it can form fresh ids.
 ///
 /// # Errors
-/// What the step returns; `Engine` where no attempt of ten was quick enough.
+/// The error of the step; `Engine` if none of ten attempts was fast enough.
 pub async fn in_time<T, R>(within: Duration, step: impl Fn(u32) -> R) -> CaseResult<T>
 where
     R: Future<Output = CaseResult<T>>,
@@ -182,8 +183,9 @@ where
     .await
 }
 
-/// Repeats a step until it was quick enough to prove something; until then it returns nothing. It is told the number of
-/// the attempt, and how many times as long as at first everything may take: a busy machine does not get quicker.
+/// Repeats a step until it returns a value; a step that was too slow returns none. The step receives the
+/// number of the attempt and a factor by which to multiply all durations, because a busy machine does not get
+/// faster.
 pub(crate) async fn attempts<T, R>(step: impl Fn(u32, u32) -> R) -> CaseResult<T>
 where
     R: Future<Output = CaseResult<Option<T>>>,
@@ -196,8 +198,8 @@ where
     Err(Failure::Engine("no attempt of ten was quick enough".to_owned()))
 }
 
-/// A step that races against a time to live. Stores count it by the machine's clock, which may be set forward, and may cut
-/// off a part of a millisecond; so the race is won by that clock as well, and with a little to spare.
+/// A step that races against a time to live. Stores measure it by the system clock, which may jump forward,
+/// and may truncate a millisecond. So the step must also win by that clock, with some time to spare.
 #[derive(Clone, Copy)]
 pub(crate) struct Race {
     begun: Instant,
@@ -212,7 +214,7 @@ impl Race {
     }
 
     pub(crate) fn is_won(&self, within: Duration) -> bool {
-        // A clock that was set back has the store wait longer, which loses nothing.
+        // If the clock was set back, the store waits longer, which does no harm.
         let by_clock = self.clock.elapsed().unwrap_or_default();
         self.begun.elapsed().max(by_clock) + Self::SPARE < within
     }
@@ -222,7 +224,7 @@ impl Race {
 mod tests {
     use super::*;
 
-    /// Once a thread was said to have gone too early whose use came within the last millisecond of its life.
+    /// Regression test: a use in the last millisecond of a lifetime was once reported as an early expiry.
     #[test]
     fn a_race_is_won_by_both_clocks_and_with_a_little_to_spare() {
         let second = Duration::from_secs(1);

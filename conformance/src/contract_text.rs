@@ -1,4 +1,4 @@
-//! `CONTRACT.md`: the clauses as one page, made from the sources.
+//! `CONTRACT.md`: the clauses as one page, generated from the sources.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use crate::clause::{Clause, clauses};
 use crate::refusals;
 use crate::report::SUITE_VERSION;
 
-/// The page.
+/// Returns the page.
 #[must_use]
 pub fn contract_text() -> String {
     let all = clauses();

@@ -6,8 +6,8 @@ use std::time::Duration;
 use crate::level::LevelReport;
 use crate::report::{CaseOutcome, CaseReport, Report};
 
-/// The failures of a run, as text: clause, sentence, what was expected and what came; below them the levels, and for an
-/// unfinished store the missing methods.
+/// Describes the failures of a run as text: clause, sentence, and the expected and actual results. The levels
+/// follow, and for an unfinished store the missing methods.
 #[must_use]
 pub fn describe(report: &Report) -> String {
     let clauses = crate::clauses();
@@ -38,7 +38,7 @@ pub fn describe(report: &Report) -> String {
     text
 }
 
-/// How a level ended, as text, with what it found and how to see it again.
+/// Describes the result of a level as text, with its findings and the steps that reproduce them.
 #[doc(hidden)]
 #[must_use]
 pub fn describe_level(report: &LevelReport) -> String {

@@ -1,4 +1,4 @@
-//! Expectations: each compares what came with what the clause leads to, and fails with both.
+//! Expectations: each compares the actual result with the required one, and its failure shows both.
 
 use std::fmt::Debug;
 
@@ -6,7 +6,7 @@ use larder_kernel::{Error, ErrorKind, Outcome};
 
 use crate::case::{CaseResult, Failure};
 
-/// Fails unless `got` equals `expected`.
+/// Checks that `got` equals `expected`.
 ///
 /// # Errors
 /// `Broken` with both values.
@@ -17,7 +17,7 @@ pub fn equal<T: PartialEq + Debug>(what: &str, got: &T, expected: &T) -> CaseRes
     Err(broken(format!("{what}: {}", shown(expected)), shown(got)))
 }
 
-/// Fails unless `holds`.
+/// Checks that `holds` is true.
 ///
 /// # Errors
 /// `Broken` with the two descriptions.
@@ -25,10 +25,10 @@ pub fn that(holds: bool, expected: impl Into<String>, got: impl Debug) -> CaseRe
     if holds { Ok(()) } else { Err(broken(expected, shown(&got))) }
 }
 
-/// Fails unless the call ended in an error of `kind`, which is returned.
+/// Checks that the call failed with an error of `kind`, and returns the error.
 ///
 /// # Errors
-/// `Broken` naming what came instead; `Engine` where the service itself failed, `Missing` where the store does not
+/// `Broken`, which names the actual result; `Engine` if the service failed; `Missing` if the store does not
 /// implement the method.
 pub fn error<T: Debug>(what: &str, result: Result<T, Error>, kind: ErrorKind) -> CaseResult<Error> {
     match result {
@@ -41,10 +41,10 @@ pub fn error<T: Debug>(what: &str, result: Result<T, Error>, kind: ErrorKind) ->
     }
 }
 
-/// Fails unless the call was refused as bad input that names `field`, without effect.
+/// Checks that the call was rejected as invalid input that names `field`, without effect.
 ///
 /// # Errors
-/// `Broken` naming what came instead.
+/// `Broken`, which names the actual result.
 pub fn invalid<T: Debug>(what: &str, result: Result<T, Error>, field: &str) -> CaseResult<Error> {
     let refusal = error(what, result, ErrorKind::InvalidInput)?;
     equal(&format!("{what}: the field named"), &refusal.field(), &Some(field))?;
@@ -52,20 +52,20 @@ pub fn invalid<T: Debug>(what: &str, result: Result<T, Error>, field: &str) -> C
     Ok(refusal)
 }
 
-/// The value of an `Option` that must be there.
+/// Returns the value of an `Option` that must be `Some`.
 ///
 /// # Errors
-/// `Broken` where it is `None`.
+/// `Broken` if it is `None`.
 pub fn some<T>(what: &str, value: Option<T>) -> CaseResult<T> {
     value.ok_or_else(|| broken(format!("{what} to be there"), "nothing"))
 }
 
-/// A broken clause.
+/// Creates the failure of a broken clause.
 pub fn broken(expected: impl Into<String>, got: impl Into<String>) -> Failure {
     Failure::Broken { expected: expected.into(), got: got.into() }
 }
 
-/// The `Debug` form, cut where it grows past what a report can show.
+/// Returns the `Debug` form, truncated to the length that a report can show.
 fn shown(value: &impl Debug) -> String {
     const CHARS_MAX: usize = 600;
     let text = format!("{value:?}");

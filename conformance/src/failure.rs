@@ -1,35 +1,35 @@
-//! How a case fails.
+//! The reasons for which a case fails.
 
 use larder_kernel::{Capability, Error, ErrorKind};
 
-/// Why a case did not pass.
+/// The reason why a case did not pass.
 #[derive(Debug)]
 pub enum Failure {
-    /// The backend did something else than the clause says.
+    /// The backend's behavior contradicts the clause.
     Broken {
-        /// What the clause leads to.
+        /// The result that the clause requires.
         expected: String,
-        /// What came.
+        /// The actual result.
         got: String,
     },
-    /// The case needs a method that the store does not implement yet, so nothing is known of the clause.
+    /// The case needs a method that the store does not implement yet. The clause is untested.
     Missing {
         /// The method, as `contract.method`.
         method: &'static str,
     },
     /// The case needs a capability that the backend does not declare.
     Unsupported(Capability),
-    /// The case needs data to outlive its handles, and the backend declares that it does not.
+    /// The case needs data to outlive its handles, and the backend does not declare durability.
     NotDurable,
-    /// The backend could not be used at all, or the suite's own machinery failed.
+    /// The backend could not be used, or the suite itself failed.
     Engine(String),
 }
 
-/// How a case ends.
+/// The result of a case.
 pub type CaseResult<T = ()> = Result<T, Failure>;
 
 impl From<Error> for Failure {
-    /// An error that a case did not expect: the service's own trouble, or a broken clause.
+    /// Converts an error that a case did not expect: a service failure or a broken clause.
     fn from(error: Error) -> Self {
         if let Some(method) = error.missing_method() {
             return Self::Missing { method };

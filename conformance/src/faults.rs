@@ -1,23 +1,26 @@
-//! The level `faults`: a network that cuts, delays and goes silent.
+//! The level `faults`: a network that cuts, delays and drops data.
 //!
-//! A relay on this machine stands between the store and its server ([`Harness::relayed`]). While clients write and read
-//! through it, one fault at a time strikes a connection that is in use: it ends before the request gets through, after
-//! the request and before the reply, or at some byte of either direction; what is sent arrives late, or never, on any
-//! connection; or the connection is reset. Only a fault that struck while a call was under way counts.
+//! A relay on this machine forwards the traffic between the store and its server ([`Harness::relayed`]).
+//! While clients write and read through it, one fault at a time hits a connection in use. The connection is
+//! cut before the request arrives, after the request and before the reply, or at some byte of either
+//! direction. Or data on all connections arrives late or never. Or the connection is reset. A fault counts
+//! only if it hit while a call was in flight.
 //!
-//! Afterwards the same store, through the same relay, has to work again, and what a second handle reads past the relay is
-//! compared with what the clients know: no acknowledged write is lost or doubled, a write reported as not applied left
-//! nothing, one of unknown outcome is whole or absent and, repeated with its idempotency key, there once. No call may
-//! take longer than the store says it can. Readers that subscribe to the thread and watch the bucket begin again, wherever
-//! a stream ends, from the last event they saw, and must in the end have met everything that is stored, each event once.
+//! Afterwards the same store must work again through the same relay. A second handle reads past the relay,
+//! and its results are compared with the clients' records. No acknowledged write is lost or duplicated. A
+//! write reported as not applied left no data. A write of unknown outcome is complete or absent and, repeated
+//! with its idempotency key, stored once. No call may take longer than the store's declared limit. Readers
+//! subscribe to the thread and watch the bucket. After a stream ends, they resume from the last event that
+//! they saw. In the end they must have received all stored data, each event once.
 //!
-//! What this does not show: two faults at once, servers that answer wrongly, bytes that change on their way, and what a
-//! connection under TLS does. A fault comes at a moment that depends on the machine, so the seed of a trial draws the
-//! same fault and the same writes again, but not always the same interleaving; what was done is therefore part of each
-//! finding. The kinds of faults are those that Jepsen (Kingsbury, since 2013) and Toxiproxy (Shopify, 2014) have made
+//! The level does not cover two simultaneous faults, wrong replies of a server, corrupted bytes, or a
+//! connection under TLS. The moment of a fault depends on the machine. So the seed of a trial repeats the
+//! fault and the writes, but not always the interleaving. Each finding therefore includes a log of the
+//! operations. Jepsen (Kingsbury, since 2013) and Toxiproxy (Shopify, 2014) have made these kinds of faults
 //! common.
 //!
-//! Beside it stands [`cancellations`], which needs no network: every call is dropped at every point where it waits.
+//! The level also includes [`cancellations`], which need no network: every call is dropped at every point
+//! where it waits.
 
 mod cancel;
 mod plan;
@@ -44,20 +47,20 @@ use crate::retry_open::retry_open;
 use crate::runner::{Probed, fresh_namespace, within};
 use trial::{Lane, Trial};
 
-/// How many faults prove the level, and how many in a long run.
+/// The number of faults that prove the level. A long run needs the larger number.
 const REQUIRED: u64 = 200;
 const REQUIRED_LONG: u64 = 5_000;
-/// How many trials at once, each with a relay and a store of its own; most of their time is waiting.
+/// The number of concurrent trials, each with a separate relay and store. A trial mostly waits.
 const LANES: u64 = 8;
-/// The same where a client waits long for an answer that does not come.
+/// The number of concurrent trials if a client waits long for a missing reply.
 const LANES_PATIENT: u64 = 36;
-/// How often a fault that met no call is drawn anew.
+/// The number of new draws for a fault that hit no call.
 const DRAWS_MAX: u64 = 8;
-/// After how many findings a run ends.
+/// The number of findings after which a run ends.
 const FINDINGS_MAX: usize = 10;
 
-/// Strikes the connections between a store and its server. Where the backend has no server that can be relayed, there is
-/// no report.
+/// Injects faults into the connections between a store and its server. Returns no report if the backend has
+/// no server that can be relayed.
 pub async fn run(harness: &Arc<dyn Harness>, _probed: &Probed, effort: &Effort) -> Vec<LevelReport> {
     let servers = harness.servers();
     if servers.is_empty() {
@@ -84,7 +87,7 @@ pub async fn run(harness: &Arc<dyn Harness>, _probed: &Probed, effort: &Effort) 
     vec![report]
 }
 
-/// What all lanes share.
+/// The state that all lanes share.
 struct Run<'a> {
     harness: &'a Arc<dyn Harness>,
     servers: Vec<String>,
@@ -95,15 +98,16 @@ struct Run<'a> {
     found: Mutex<Found>,
 }
 
-/// What came of the trials.
+/// The results of the trials.
 #[derive(Default)]
 struct Found {
     struck: BTreeMap<Kind, u64>,
     missed: u64,
     tally: Tally,
-    /// Most calls of a client that failed, once a fault was over, before a write succeeded.
+    /// The largest number of failed calls of a client between the end of a fault and its next successful
+    /// write.
     attempts_max: u32,
-    /// How often a stream ended and was begun again.
+    /// The number of times that a stream ended and was resumed.
     streams: u64,
     counterexamples: Vec<Counterexample>,
     trouble: Option<String>,
@@ -142,12 +146,13 @@ impl Run<'_> {
         self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A relay with a store behind it. On a busy machine the short times of such a store are missed now and then.
+    /// Opens a relay with a store behind it, with retries: a busy machine sometimes exceeds the short time
+    /// limits of such a store.
     async fn lane(&self) -> Result<Option<Lane>> {
         retry_open(|| self.open_lane()).await
     }
 
-    /// A relay with a store behind it, and a second handle past it.
+    /// Opens a relay with a store behind it, and a second handle past it.
     async fn open_lane(&self) -> Result<Option<Lane>> {
         let in_flight = Arc::new(AtomicUsize::new(0));
         let relay = Relay::start(self.servers.clone(), Arc::clone(&in_flight)).await.map_err(|error| {
@@ -246,7 +251,7 @@ async fn open(harness: &Arc<dyn Harness>, namespace: &Namespace) -> Result<Store
     harness.open(namespace, &OpenOptions::default()).await
 }
 
-/// Removes all that clients wrote in a namespace.
+/// Removes all data that clients wrote in a namespace.
 pub(crate) async fn erase(stores: &StoreSet) -> Result<()> {
     for contract in crate::oracle::CONTRACTS {
         if let Some(store) = stores.store(contract) {

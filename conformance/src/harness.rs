@@ -1,4 +1,4 @@
-//! How the suite opens a backend.
+//! Opens a backend for the suite.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use larder_kernel::{
     Result, Store, TaskStore, VectorStore,
 };
 
-/// The stores that one opening of a backend yields. A contract that the backend does not serve is `None`.
+/// The stores that one opening of a backend returns. A contract that the backend does not serve is `None`.
 #[derive(Debug, Clone, Default)]
 pub struct StoreSet {
     /// Conversations.
@@ -42,7 +42,7 @@ impl From<larder_kernel::StoreSet> for StoreSet {
 }
 
 impl StoreSet {
-    /// The store of a contract as what all of them share.
+    /// Returns the store of a contract as the trait that all stores share.
     #[must_use]
     pub fn store(&self, contract: Contract) -> Option<&dyn Store> {
         match contract {
@@ -55,31 +55,33 @@ impl StoreSet {
         }
     }
 
-    /// What the store of a contract declares; `None` where it is not served.
+    /// Returns the declared capabilities of a contract's store; `None` if the backend does not serve the
+    /// contract.
     #[must_use]
     pub fn capabilities(&self, contract: Contract) -> Option<Capabilities> {
         self.store(contract).map(Store::capabilities)
     }
 }
 
-/// What an opening asks for beyond the namespace.
+/// The options of an opening, apart from the namespace.
 #[derive(Debug, Clone, Default)]
 pub struct OpenOptions {
-    /// Computes the embeddings that documents lack.
+    /// The embedder for documents without an embedding.
     pub embedder: Option<Arc<dyn Embedder>>,
-    /// Which of the place's handles to use: different numbers must not share connections or caches.
+    /// The number of the backend handle to use. Handles with different numbers must not share connections or
+    /// caches.
     pub handle: usize,
 }
 
 impl OpenOptions {
-    /// Sets which of the place's handles to use.
+    /// Sets the number of the backend handle to use.
     #[must_use]
     pub fn with_handle(mut self, handle: usize) -> Self {
         self.handle = handle;
         self
     }
 
-    /// Sets what computes missing embeddings.
+    /// Sets the embedder for documents without an embedding.
     #[must_use]
     pub fn with_embedder(mut self, embedder: Arc<dyn Embedder>) -> Self {
         self.embedder = Some(embedder);
@@ -87,67 +89,70 @@ impl OpenOptions {
     }
 }
 
-/// A backend that is spoken to through a relay, and the times that it then keeps.
+/// A backend whose connections go through a relay, with the time limits that it keeps there.
 #[derive(Debug, Clone)]
 pub struct Relayed {
-    /// The backend. It reaches the same place as the harness that it comes from.
+    /// The backend. It opens the same database as the harness that it comes from.
     pub harness: Arc<dyn Harness>,
-    /// How long it waits for the answer to what it sent. Short, for a run waits so long for every silence.
+    /// The longest time that the backend waits for a reply. Keep it short: a run waits this long for every
+    /// silent connection.
     pub answer_time_max: Duration,
-    /// How long a call takes at most, whatever becomes of the connection.
+    /// The longest time that a call takes, even if the connection fails.
     pub call_time_max: Duration,
 }
 
-/// Opens one backend for the suite. All openings reach the same place.
+/// Opens one backend for the suite. All openings reach the same database.
 #[async_trait]
 pub trait Harness: fmt::Debug + Send + Sync + 'static {
-    /// The backend's name in reports.
+    /// Returns the backend's name in reports.
     fn name(&self) -> &str;
 
-    /// Where it is, with secrets hidden.
+    /// Returns the backend's URL, with secrets hidden.
     fn url(&self) -> String;
 
-    /// Where it is, with its secrets, so that another process can open the same place. `None` where that is not possible.
+    /// Returns the backend's URL with its secrets, so that another process can open the same database. `None`
+    /// if that is not possible.
     fn shared_url(&self) -> Option<String> {
         None
     }
 
-    /// Opens a namespace on the same place, through the handle that the options name.
+    /// Opens a namespace of the same database, through the handle that the options name.
     ///
     /// # Errors
-    /// The backend's own.
+    /// Errors of the backend.
     async fn open(&self, namespace: &Namespace, options: &OpenOptions) -> Result<StoreSet>;
 
-    /// A harness on another, empty place of the same backend, which nobody else uses, so that every handle on it can be
-    /// closed and the place opened again. `None` where the backend keeps nothing once its handles are closed.
+    /// Returns a harness for a separate, empty database of the same backend, which only the caller uses. The
+    /// caller can close every handle and open the database again. `None` if the backend keeps no data after
+    /// its handles are closed.
     ///
     /// # Errors
-    /// The backend's own.
+    /// Errors of the backend.
     async fn isolated(&self) -> Result<Option<Arc<dyn Harness>>> {
         Ok(None)
     }
 
-    /// Where the backend's servers listen, each as `host:port`; none where it has no server whose connections can be
-    /// relayed.
+    /// Returns the addresses of the backend's servers, each as `host:port`. The list is empty if the backend
+    /// has no server whose connections can be relayed.
     fn servers(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// The same place, with every connection made to a relay instead of a server: `relays` stand for the
-    /// [`servers`](Self::servers), in their order. Where there are several, the relays also put their own ports in the
-    /// place of the servers' wherever a server tells its clients where else to connect to. `None` where none of that is
-    /// possible.
+    /// Returns a harness for the same database that connects to relays instead of servers. The `relays`
+    /// replace the [`servers`](Self::servers), in the same order. With several servers, the relays also
+    /// replace the servers' ports by their own wherever a server sends a client the address of another
+    /// server. `None` if the backend cannot be relayed.
     ///
     /// # Errors
-    /// The backend's own.
+    /// Errors of the backend.
     async fn relayed(&self, _relays: &[SocketAddr]) -> Result<Option<Relayed>> {
         Ok(None)
     }
 
-    /// Removes what the suite left behind outside the namespaces, which the runner has erased.
+    /// Removes the data that the suite left outside the namespaces. The runner has erased the namespaces.
     ///
     /// # Errors
-    /// The backend's own.
+    /// Errors of the backend.
     async fn destroy(&self) -> Result<()> {
         Ok(())
     }

@@ -1,7 +1,7 @@
-//! How long the calls of a backend take, beside whether they are right.
+//! The latency of a backend's calls.
 //!
-//! A [`Stopwatch`] stands between the cases and the stores: it forwards every call and notes how long the answer took.
-//! What the cases see is the store's own: capabilities, errors, `Debug`, and whether there is Cypher.
+//! A [`Stopwatch`] wraps the stores: it forwards every call and records the time until the result.
+//! Capabilities, errors, `Debug` and the availability of Cypher pass through unchanged.
 
 mod stores;
 
@@ -17,26 +17,28 @@ use serde::Serialize;
 
 use crate::harness::{Harness, OpenOptions, Relayed, StoreSet};
 
-/// How long one method took on one backend, in the calls that its cases made.
+/// The latency of one method on one backend, in the calls of its cases.
 ///
-/// Cases run side by side, so these times say how a backend does under the suite's load; they are no benchmark.
+/// Cases run concurrently, so these times describe a backend under the load of the suite. They are not a
+/// benchmark.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Latency {
     /// The backend's name.
     pub backend: String,
     /// The contract.
     pub contract: Contract,
-    /// The method, as the contract's trait names it.
+    /// The method, with the name from the contract's trait.
     pub method: &'static str,
-    /// The calls that succeeded, whose times these are. For methods that give a stream: its opening.
+    /// The number of successful calls; the times below are theirs. For methods that return a stream: of its
+    /// opening.
     pub count: usize,
-    /// The calls that ended in an error. They have no part in the times: most are refused before any I/O.
+    /// The number of calls that ended in an error. The times exclude them, because most fail before any I/O.
     pub errors: usize,
-    /// No longer than this took half of them, in nanoseconds.
+    /// The median, in nanoseconds.
     pub p50_ns: u64,
-    /// No longer than this took 99 of 100.
+    /// The 99th percentile, in nanoseconds.
     pub p99_ns: u64,
-    /// The longest.
+    /// The maximum, in nanoseconds.
     pub max_ns: u64,
 }
 
@@ -46,20 +48,20 @@ struct Samples {
     errors: usize,
 }
 
-/// Notes how long the calls of one backend take.
+/// Records the latencies of one backend's calls.
 #[derive(Debug, Clone, Default)]
 pub struct Stopwatch {
     samples: Arc<Mutex<BTreeMap<(Contract, &'static str), Samples>>>,
 }
 
 impl Stopwatch {
-    /// The same backend, with every call that is made through it noted here.
+    /// Returns the same backend with every call recorded in this stopwatch.
     #[must_use]
     pub fn watch(&self, harness: Arc<dyn Harness>) -> Arc<dyn Harness> {
         Arc::new(TimedHarness { inner: harness, watch: self.clone() })
     }
 
-    /// What was noted so far, by contract and method.
+    /// Returns the recorded latencies, by contract and method.
     #[must_use]
     pub fn latencies(&self, backend: &str) -> Vec<Latency> {
         let mut samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
@@ -79,7 +81,8 @@ impl Stopwatch {
         samples.iter_mut().map(of).collect()
     }
 
-    /// What the call answers. A call that is dropped midway is not noted.
+    /// Returns the result of the call and records its time. A call that is dropped before it ends is not
+    /// recorded.
     async fn time<T>(
         &self,
         contract: Contract,
@@ -99,13 +102,13 @@ impl Stopwatch {
     }
 }
 
-/// The value that so many of a hundred do not exceed, by the nearest rank; 0 where there is none.
+/// Returns the percentile of sorted values by the nearest rank; 0 if the list is empty.
 fn rank(sorted: &[u64], percent: usize) -> u64 {
     let rank = (sorted.len() * percent).div_ceil(100).max(1);
     sorted.get(rank - 1).copied().unwrap_or(0)
 }
 
-/// A store whose calls are noted.
+/// A store whose calls are recorded.
 struct Timed<T: ?Sized> {
     inner: Arc<T>,
     contract: Contract,
@@ -118,7 +121,7 @@ impl<T: fmt::Debug + ?Sized> fmt::Debug for Timed<T> {
     }
 }
 
-/// A backend whose stores' calls are noted.
+/// A backend whose stores' calls are recorded.
 struct TimedHarness {
     inner: Arc<dyn Harness>,
     watch: Stopwatch,
@@ -171,7 +174,7 @@ impl Harness for TimedHarness {
         self.inner.servers()
     }
 
-    /// Not watched: what a relay delays says nothing of the backend.
+    /// Not recorded: the delays of a relay are not the backend's latency.
     async fn relayed(&self, relays: &[SocketAddr]) -> Result<Option<Relayed>> {
         self.inner.relayed(relays).await
     }

@@ -1,7 +1,7 @@
-//! The levels that press a backend by chance and force, beyond the cases: what they found, counted and judged.
+//! Results of the levels beyond the cases: randomized, concurrent, crash and fault-injection tests.
 //!
-//! A case proves a clause by an example. These levels run until a number of operations, histories, kills or faults is
-//! reached, and a level that reached too few of them proves nothing, whatever it saw.
+//! A case proves a clause by an example. These levels run until a number of operations, histories, kills or
+//! faults is reached. A level that reaches a smaller number proves nothing, even if it found no error.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,66 +12,66 @@ use serde::Serialize;
 use crate::case::Level;
 use crate::report::waiver::Waived;
 
-/// How much the levels do, and where their chance comes from.
+/// The amount of work of the levels, and their random seed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Effort {
-    /// Where chance comes from; the report names it.
+    /// The random seed. The report names it.
     pub seed: u64,
-    /// Ten times as much and more, for a night rather than for each change.
+    /// True for at least ten times the work, as for a nightly run.
     pub long: bool,
-    /// How long one call may take.
+    /// The time limit of one call.
     pub timeout: Duration,
-    /// Do this share of the work, in thousandths, to see that a level works rather than to prove anything; a level that
-    /// does less than it should is not proven. 1,000 is all of it.
+    /// The share of the work to do, in thousandths; 1,000 is all of it. A smaller share shows that a level
+    /// works. A level that does less than required is not proven.
     pub per_mille: u32,
 }
 
 impl Default for Effort {
-    /// Seed 1, what every change runs, 30 seconds a call.
+    /// Seed 1, the work of a run for each change, and 30 s for a call.
     fn default() -> Self {
         Self { seed: 1, long: false, timeout: Duration::from_secs(30), per_mille: 1_000 }
     }
 }
 
 impl Effort {
-    /// How many to do where so many are required.
+    /// Returns the share of a required number.
     #[must_use]
     pub fn share_of(&self, required: u64) -> u64 {
         required.saturating_mul(u64::from(self.per_mille)).div_ceil(1_000)
     }
 }
 
-/// What shows that a clause does not hold.
+/// Evidence that a clause does not hold.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Counterexample {
-    /// The clause.
+    /// The id of the clause.
     pub clause: &'static str,
-    /// What was expected and what came, in a sentence. Holds no text that a user stored.
+    /// The expected and the actual result, in a sentence. It contains no text that a user stored.
     pub finding: String,
-    /// How to see it again: runnable Rust, or the recorded history.
+    /// The steps that reproduce the finding: runnable Rust, or the recorded history.
     pub script: String,
-    /// The seed of the one trial that found it.
+    /// The seed of the single trial that found it.
     pub seed: u64,
 }
 
-/// How a level ended.
+/// The result of a level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// Enough was executed, and nothing contradicted the contract.
+    /// The level executed enough, and nothing contradicted the contract.
     Proven,
-    /// Too little was executed to say anything.
+    /// The level executed too little to prove anything.
     NotProven,
-    /// Something contradicted the contract.
+    /// A counterexample contradicts the contract.
     Broken,
-    /// Something contradicted the contract, and waivers say so.
+    /// Counterexamples contradict the contract, and waivers excuse all of them.
     Waived,
-    /// The engine or the service failed.
+    /// The suite or the service failed.
     Error,
 }
 
 impl Verdict {
-    /// The words in reports.
+    /// Returns the words in reports.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -84,35 +84,35 @@ impl Verdict {
     }
 }
 
-/// One level of one contract on one backend.
+/// The result of one level of one contract on one backend.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LevelReport {
     /// The backend's name.
     pub backend: String,
     /// The level.
     pub level: Level,
-    /// The contract; `None` where the level presses the backend as a whole.
+    /// The contract; `None` if the level tests the backend as a whole.
     pub contract: Option<Contract>,
-    /// What is counted, such as `operations` or `kills`.
+    /// The unit of the counts, such as `operations` or `kills`.
     pub unit: &'static str,
-    /// How many were executed and judged.
+    /// The number of units that were executed and judged.
     pub executed: u64,
-    /// How many prove the level.
+    /// The number of units that prove the level.
     pub required: u64,
-    /// What contradicts the contract.
+    /// The counterexamples to the contract.
     pub counterexamples: Vec<Counterexample>,
-    /// By clause, the waivers of what contradicts it.
+    /// The waivers of the counterexamples, by clause.
     pub waived: BTreeMap<&'static str, Waived>,
-    /// Why the level could not go on.
+    /// The reason why the level could not continue.
     pub trouble: Option<String>,
-    /// What else is worth knowing, such as how many kills met a write in flight.
+    /// Other facts, such as the number of kills that hit a write in flight.
     pub notes: Vec<String>,
-    /// How long it took, in microseconds.
+    /// The duration in microseconds.
     pub elapsed_us: u64,
 }
 
 impl LevelReport {
-    /// A level of which nothing has been executed yet.
+    /// Creates the report of a level that has executed nothing yet.
     #[doc(hidden)]
     #[must_use]
     pub fn new(
@@ -137,7 +137,7 @@ impl LevelReport {
         }
     }
 
-    /// How the level ended.
+    /// Returns the result of the level.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         let borne = |found: &Counterexample| self.waived.contains_key(found.clause);
@@ -154,7 +154,8 @@ impl LevelReport {
         }
     }
 
-    /// How a program that ran the level exits: 0 where it is proven or waived, 1 where it is broken, else 2.
+    /// Returns the exit code of a program that ran the level: 0 if it is proven or waived, 1 if it is broken,
+    /// else 2.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self.verdict() {

@@ -1,33 +1,35 @@
-//! The suite that proves backends equal: clauses, cases, levels, and one call that runs them.
+//! Proves that storage backends behave alike: clauses, cases, levels, and one call that runs them.
 //!
-//! A *clause* is a sentence of a contract, written in the documentation of the kernel's traits. A *case* is a small
-//! program that proves one clause against any backend; the *levels* beyond the cases press a backend by chance and force.
-//! A [`Harness`] opens the backend, and [`Suite`] runs what is asked for and yields a [`Report`].
+//! A *clause* is a sentence of a contract, written in the documentation of the kernel's traits. A *case* is a
+//! small program that proves one clause against any backend. The *levels* beyond the cases run randomized
+//! operations, concurrent clients, crashes and fault injection. A [`Harness`] opens the backend. [`Suite`]
+//! runs the chosen levels and returns a [`Report`].
+//! The author of a backend depends on this crate only. [`kernel`] is `larder-kernel`, with the traits to
+//! implement. [`async_trait`](macro@async_trait), [`bytes`] and [`futures_util`] are the crates whose types
+//! appear in those traits. The guide is `guide/src/writing-a-backend.md` in the repository, and
+//! `larder new-backend` writes a crate to start from.
 //!
-//! This crate is all that the author of a backend depends on: [`kernel`] is `larder-kernel`, with the traits to implement,
-//! and [`async_trait`](macro@async_trait), [`bytes`] and [`futures_util`] come from the crates whose types stand in those
-//! traits. The guide is `guide/src/writing-a-backend.md` in the repository, and `larder new-backend` writes a crate to begin with.
+//! # Versions
 //!
-//! # What the versions promise
+//! The crate follows semantic versioning for every item on these pages. Hidden items (the modules behind the
+//! levels, the runner and the cases) serve the `larder` command and can change in any release. Reports gain
+//! fields in minor releases: read them, do not construct them.
 //!
-//! The crate follows semantic versioning in every item on these pages. What is hidden from them (the modules behind the
-//! levels, the runner and the cases) is there for the `larder` command and can change in any release. Reports gain fields in
-//! minor releases: read them, do not build them.
-//!
-//! The suite has a version of its own, [`SUITE_VERSION`], which every report names:
-//! - *major*: a clause was removed or now means something else. What was proven before must be proven anew.
-//! - *minor*: clauses, cases or levels were added, or levels ask for more. What held before still holds, but a backend can
-//!   turn out not to keep a clause that nobody had asked about.
+//! The suite has a separate version, [`SUITE_VERSION`], which every report names:
+//! - *major*: a clause was removed or has a new meaning. Earlier proofs are no longer valid.
+//! - *minor*: clauses, cases or levels were added, or levels require more. Earlier proofs stay valid, but a
+//!   backend can turn out to break a clause that no case tested before.
 //! - *patch*: cases prove the same clauses better.
 //!
-//! A minor or patch release of the crate can bring a minor of the suite. Whoever wants new findings only when asked for pins
-//! the crate: `larder-conformance = "=0.1.0"`.
+//! A minor or patch release of the crate can bring a minor version of the suite. To get new findings only
+//! when you ask for them, pin the crate: `larder-conformance = "=0.1.0"`.
 //!
 //! # Features
 //!
 //! - `mimic`: `Suite::main`, a test target with one test for each case.
-//! - `report`: `Report::write`, which makes JSON, JUnit XML, a page and badges; and waivers read from a file.
-//! - `mutants`: stores that are wrong on purpose, by which the suite itself is tested; backends do not need it.
+//! - `report`: `Report::write`, which writes JSON, JUnit XML, a page and badges; and waivers read from a
+//!   file.
+//! - `mutants`: intentionally wrong stores that test the suite itself; backends do not need it.
 
 mod assert;
 mod calls;
@@ -77,7 +79,7 @@ pub use bytes;
 pub use futures_util;
 /// The storage contracts: the crate `larder-kernel`.
 pub use larder_kernel as kernel;
-/// What the scripts of a model use beside these, in the very build that this crate uses.
+/// The crates that the script of a model uses in addition, in the same build that this crate uses.
 #[cfg(feature = "mutants")]
 #[doc(hidden)]
 pub use {serde, serde_json, tokio};

@@ -16,10 +16,11 @@ use crate::runner::{self, Probed, RunOptions};
 use crate::suite::Suite;
 
 impl Suite {
-    /// Runs as a test target without the standard harness: one test for each case and one for each level beyond them,
-    /// with the arguments of `cargo test` (`--list`, `--exact`, a filter). Cases are ignored if they need a capability that
-    /// the backend does not declare or a method that it does not implement. The exit code is not 0 if a method is
-    /// missing, and the last lines name the missing methods and the clauses that wait for them.
+    /// Runs as a test target without the standard harness: one test for each case and one for each level
+    /// beyond the cases, with the arguments of `cargo test` (`--list`, `--exact`, a filter). Cases are
+    /// ignored if they need a capability that the backend does not declare or a method that it does not
+    /// implement. The exit code is not 0 if a method is missing. The last lines then name the missing methods
+    /// and the clauses that wait for them.
     ///
     /// ```toml
     /// # Cargo.toml
@@ -40,7 +41,7 @@ impl Suite {
     #[must_use]
     pub fn main(self) -> ExitCode {
         let mut arguments = Arguments::from_args();
-        // Cases wait more than they compute: for a disk, or for a time to live to pass.
+        // Cases mostly wait: for a disk, or for a time to live to pass.
         arguments.test_threads.get_or_insert(self.parts().1.jobs);
         let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
             Ok(runtime) => Arc::new(runtime),
@@ -59,7 +60,7 @@ impl Suite {
             Ok(()) => concluded(&ran, &ended),
             Err(error) => told(&format!("cannot clean up: {error:?}")),
         };
-        // A call of the backend that never comes back must not keep the answer from coming out.
+        // A backend call that never returns must not block the result.
         if let Some(runtime) = Arc::into_inner(runtime) {
             runtime.shutdown_background();
         }
@@ -67,7 +68,7 @@ impl Suite {
     }
 }
 
-/// The exit code. A run with missing methods is never a success, and says last what it waits for.
+/// Returns the exit code. A run with missing methods never succeeds, and lists them last.
 #[allow(clippy::print_stdout)]
 fn concluded(ran: &Conclusion, ended: &Mutex<Report>) -> ExitCode {
     let report = ended.lock().unwrap_or_else(PoisonError::into_inner);
@@ -81,10 +82,10 @@ fn told(reason: &str) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// One trial for each case that the backend serves, however it is to be run.
+/// Returns one trial for each case that the backend serves.
 ///
 /// # Errors
-/// The backend's own, where it cannot be opened.
+/// Errors of the backend if it cannot be opened.
 pub fn trials(
     runtime: &Arc<Runtime>,
     harness: &Arc<dyn Harness>,
@@ -94,8 +95,8 @@ pub fn trials(
     of_suite(runtime, &suite, &Arc::new(Mutex::new(Report::new(options.seed))))
 }
 
-/// One trial for each case of the suite and each level. Cases that need what the backend does not declare are shown as
-/// ignored, also where they find out only as they run.
+/// Returns one trial for each case and each level of the suite. Cases that need an undeclared capability are
+/// shown as ignored, even if they find that out only while they run.
 fn of_suite(runtime: &Arc<Runtime>, suite: &Arc<Suite>, ended: &Arc<Mutex<Report>>) -> Result<Vec<Trial>> {
     let (harness, options) = suite.parts();
     let probed = Arc::new(runtime.block_on(runner::probe(&**harness, options.timeout))?);

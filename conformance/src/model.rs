@@ -1,38 +1,43 @@
-//! The level `model`: random operations on a store and on a plain model of its contract, compared at every step.
+//! The level `model`: random operations on a store and on a simple model of its contract, compared at every
+//! step.
 //!
-//! # What it proves
+//! # Scope
 //!
-//! Each contract has a *model*: the simplest sequential program, of vectors and ordered maps, that does what the
-//! clauses say. A *script* is up to 100 random operations on few ids that nearly collide (case, Unicode form, separators,
-//! quotes, patterns, prefixes of each other, 512 bytes), bad input among them, each through one of two handles on a
-//! namespace of the script's own. After each operation the store's answer, or the kind, field and outcome of its error,
-//! is compared with the model's; at the end of the script, everything that can be read, through both handles. A script that fails is
-//! shrunk by proptest (after QuickCheck: Claessen and Hughes 2000) and printed as a test in Rust that uses the public
-//! calls alone.
+//! Each contract has a *model*: the simplest sequential program, of vectors and ordered maps, that implements
+//! the clauses. A *script* is up to 100 random operations on a few ids that nearly collide (case, Unicode
+//! form, separators, quotes, patterns, prefixes of each other, 512 bytes). Some operations have invalid
+//! input. Each goes through one of two handles on a namespace that only the script uses. After each operation
+//! the store's result, or the kind, field and outcome of its error, is compared with the model's. At the end
+//! of the script, all readable data is compared through both handles. A script that fails is shrunk by
+//! proptest (after QuickCheck: Claessen and Hughes 2000) and printed as a Rust test that uses only public
+//! calls.
 //!
-//! # What it leaves free
+//! # Free choices
 //!
-//! Where a contract leaves a store free, the model learns what the store decided and holds it to that:
-//! - revisions, fencing tokens and task positions: they must grow as the clauses say and then read back as they were;
-//! - instants (`expires_at`, `modified_at`): they must lie near where they should and then not move;
-//! - `ETag`s: they must differ where the bytes differ and then read back as they were;
-//! - scores: to within 1e-5, and the order of documents whose scores lie closer together than that and whose
+//! If a contract leaves a choice to the store, the model records the store's choice and requires the store to
+//! keep it:
+//! - revisions, fencing tokens and task positions: they must increase as the clauses require and then read
+//!   back unchanged;
+//! - instants (`expires_at`, `modified_at`): they must be near the expected time and then not change;
+//! - `ETag`s: they must differ if the bytes differ and then read back unchanged;
+//! - scores: to within 1e-5, and the order of documents whose scores differ by less than that and whose
 //!   embeddings differ;
-//! - which of two errors comes where two apply (a fork whose source is empty and whose target is not).
+//! - the choice between two errors that both apply (a fork whose source is empty and whose target is not).
 //!
 //! `Seq` numbers are not free: the clauses fix each.
 //!
-//! # What it does not prove
+//! # Limits
 //!
-//! Nothing happens at once here (that is the level `concurrent`) and no time passes: times to live and leases are long,
-//! so that none ends; the cases prove expiry. Live events, streams that fail, presigned URLs and openCypher are left to
-//! the cases, too.
+//! The level has no concurrency (see the level `concurrent`) and no passage of time: times to live and leases
+//! are long, so that none ends, and the cases prove expiry. The cases also cover live events, streams that
+//! fail, presigned URLs and openCypher.
 //!
-//! # Chance
+//! # Randomness
 //!
-//! All of it comes from [`Effort::seed`]: the first script's seed is that number itself, so that the seed which a report
-//! names, given as the seed of a run, replays its script first; the others' are derived from it, the contract and
-//! the script's number. Before them the seeds in `regressions/model.txt` are replayed.
+//! All random choices derive from [`Effort::seed`]. The first script uses that number as its seed. So a seed
+//! from a report, given as the seed of a run, replays its script first. The seeds of the other scripts derive
+//! from it, the contract and the script's number. Before them, the run replays the seeds in
+//! `regressions/model.txt`.
 
 mod blobs;
 mod compare;
@@ -63,17 +68,19 @@ use crate::runner::Probed;
 use subject::Subject;
 use trial::{Ended, Purpose, Trial};
 
-/// Operations that prove a backend which lives in the memory of one process.
+/// The number of operations that prove a backend in the memory of one process.
 const IN_MEMORY: u64 = 1_000_000;
-/// Operations that prove any other.
+/// The number of operations that prove any other backend.
 const ELSEWHERE: u64 = 100_000;
-/// Into how many parts that is cut for a server of one contract.
+/// The divisor of that number for a server of one contract.
 const PARTS_OF_A_SERVER: u64 = 10;
 
-/// How many operations prove a backend, over all its contracts together: 1,000,000 where it keeps its data in the
-/// memory of one process, which shows in that it declares no durability and not `multi-process`; 100,000 elsewhere, where each
-/// waits for a disk or a network; ten times as many for a long run. A server that serves one contract alone is proven
-/// by a tenth: its calls cost several times as much, and it works on one at a time.
+/// Returns the number of operations that prove a backend, over all its contracts together.
+///
+/// It is 1,000,000 for a backend in the memory of one process, which declares neither durability nor
+/// `multi-process`. It is 100,000 for any other backend, where each operation waits for a disk or a network.
+/// A long run needs ten times as many. A server of a single contract needs a tenth, because its calls cost
+/// several times as much and it handles one at a time.
 #[must_use]
 pub fn required(declared: &Capabilities, long: bool) -> u64 {
     let operations = if is_in_memory(declared) { IN_MEMORY } else { ELSEWHERE };
@@ -84,7 +91,8 @@ fn is_in_memory(declared: &Capabilities) -> bool {
     declared.durability == Durability::None && !declared.has(Capability::MultiProcess)
 }
 
-/// Runs the level on each contract that the backend serves; the contracts share what is required in equal parts.
+/// Runs the level on each contract that the backend serves. The contracts get equal shares of the required
+/// number.
 pub async fn run(harness: &Arc<dyn Harness>, probed: &Probed, effort: &Effort) -> Vec<LevelReport> {
     let mut reports = Vec::new();
     for contract in probed.backend.capabilities.keys() {
@@ -93,7 +101,8 @@ pub async fn run(harness: &Arc<dyn Harness>, probed: &Probed, effort: &Effort) -
     reports
 }
 
-/// Runs the level on one contract, with its share of what is required; `None` where the backend does not serve it.
+/// Runs the level on one contract, with its share of the required number; `None` if the backend does not
+/// serve it.
 pub async fn run_contract(
     harness: &Arc<dyn Harness>,
     probed: &Probed,
@@ -115,7 +124,8 @@ pub async fn run_contract(
     })
 }
 
-/// Runs scripts, several at once, until enough operations are compared or one of them fails, which is then shrunk.
+/// Runs scripts concurrently until enough operations are compared or a script fails. A failed script is then
+/// shrunk.
 async fn press<S: Subject>(
     harness: &Arc<dyn Harness>,
     declared: &Capabilities,
@@ -131,7 +141,7 @@ async fn press<S: Subject>(
     let (mut begun_scripts, mut running) = (0, JoinSet::new());
     let mut failed: Option<(usize, u64, &'static str)> = None;
     loop {
-        // The saved ones and the run's own are replayed however little is wanted.
+        // The saved seeds and the run's seed are always replayed, even if few operations are wanted.
         let enough = executed.load(Ordering::Relaxed) >= wanted && begun_scripts > saved;
         let stop = failed.is_some() || report.trouble.is_some() || enough;
         while !stop && running.len() < at_once() {
@@ -147,7 +157,7 @@ async fn press<S: Subject>(
         match running.join_next().await {
             None => break,
             Some(Ok((_, _, Ended::Well))) => {}
-            // All before it were begun, so the first that fails is the same in every run of the seed.
+            // All earlier scripts were started, so the first failure is the same in every run of the seed.
             Some(Ok((number, seed, Ended::Wrong(found)))) => {
                 let first = failed.is_none_or(|(other, ..)| number < other);
                 failed = if first { Some((number, seed, found.clause)) } else { failed };
@@ -172,12 +182,12 @@ async fn press<S: Subject>(
     report
 }
 
-/// Scripts at once: more than processors, because most wait for a disk or a network.
+/// Returns the number of concurrent scripts: more than processors, because most wait for a disk or a network.
 fn at_once() -> usize {
     8 * std::thread::available_parallelism().map_or(2, usize::from)
 }
 
-/// The saved seeds, the run's own, and those derived from it.
+/// Returns the saved seeds, the run's seed, and the seeds derived from it.
 fn seeds(contract: Contract, seed: u64) -> impl Iterator<Item = u64> {
     let derived = (1_u64..).map(move |number| rng::mixed(&[seed, rng::of_text(contract.as_str()), number]));
     saved::seeds(contract).into_iter().chain(std::iter::once(seed)).chain(derived)

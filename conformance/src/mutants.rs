@@ -1,11 +1,12 @@
-//! Stores that break exactly one thing each, and the clauses by which the suite must notice.
+//! Stores that break exactly one rule each, and the clauses that must detect the defect.
 //!
-//! A suite is worth what it refuses. Each [`Mutant`] is the in-memory store of one contract behind a wrapper that
-//! forwards all calls but commits one defect; it is *killed* where a case of every clause that forbids the defect fails. A
-//! case that the engine could not run (an error) kills nothing. The same wrapper without a defect is the contract's
-//! *control*: it must pass whole. [`matrix`] runs them and says who caught what.
+//! The mutants test the suite itself. Each [`Mutant`] is the in-memory store of one contract behind a wrapper
+//! that forwards all calls but has one defect. A mutant is *killed* if a case of every clause that forbids
+//! the defect fails. A case that ended in an error kills no mutant. The same wrapper without a defect is the
+//! contract's *control*: it must pass every case. [`matrix`] runs the mutants and returns the clauses that
+//! detected each.
 //!
-//! # The defects that suites of the field are known to certify
+//! # Defects that other test suites are known to accept
 //!
 //! | the defect | mutants |
 //! |---|---|
@@ -35,15 +36,15 @@
 //! | capabilities claimed, not held | `durability_is_declared_and_not_kept` of all six, `blobs.long_keys_are_declared_but_refused`, `blobs.signed_reads_are_declared_but_unsupported`, `graph.cypher_is_declared_but_missing` |
 //! | capabilities held, not claimed | `blobs.long_keys_are_undeclared_but_kept`, `blobs.conditions_are_undeclared_but_obeyed`, `blobs.signed_writes_are_undeclared_but_given`, `graph.cypher_is_there_but_undeclared` |
 //!
-//! # What no case can see
+//! # Limits of the cases
 //!
-//! - *Zero vectors dropped.* No store is ever given one: [`Embedding::new`](larder_kernel::Embedding::new) refuses it.
-//!   What comes nearest, dropping vectors that are merely short, is a mutant.
-//! - *A signature that ignores its method.* The contract promises what `presign` answers, and a case makes no HTTP
-//!   requests; the tests of the S3 backend follow its URLs.
-//! - *Parts that are left where no key names them.* They cost room and can be neither read nor listed; the tests of the
-//!   S3 backend look for unfinished uploads through the server's own interface.
-//! - *More durability than is declared.* A store may keep more than it promises.
+//! - *Zero vectors dropped.* No store ever receives one: [`Embedding::new`](larder_kernel::Embedding::new)
+//!   rejects it. The nearest defect, dropping short vectors, is a mutant.
+//! - *A signature that ignores its method.* The contract covers the result of `presign`, and a case makes no
+//!   HTTP requests. The tests of the S3 backend follow its URLs.
+//! - *Orphaned parts without a key.* They use space and can be neither read nor listed. The tests of the S3
+//!   backend look for unfinished uploads through the server's interface.
+//! - *More durability than declared.* A store may keep more than it promises.
 
 #[macro_use]
 mod declare;
@@ -71,16 +72,16 @@ const CONTROL: &str = "the_control_passes";
 
 type Make = dyn Fn() -> Arc<dyn Harness> + Send + Sync;
 
-/// One store that is wrong in one way, or the control.
+/// A store with one defect, or the control.
 #[derive(Clone)]
 pub struct Mutant {
     /// The contract that it serves.
     pub contract: Contract,
-    /// Its stable name: contract, then the defect.
+    /// The stable name: the contract, then the defect.
     pub name: String,
     /// The defect, in one sentence.
     pub defect: String,
-    /// The clauses that forbid the defect; a case of each must fail. None for a control.
+    /// The clauses that forbid the defect; a case of each must fail. Empty for a control.
     pub clauses: &'static [&'static str],
     make: Arc<Make>,
 }
@@ -96,13 +97,13 @@ impl Mutant {
         Self { contract, name: format!("{contract}.{name}"), defect, clauses, make: Arc::new(make) }
     }
 
-    /// Whether it is a control, which nothing may catch.
+    /// Returns `true` for a control, in which every case must pass.
     #[must_use]
     pub fn is_control(&self) -> bool {
         self.clauses.is_empty()
     }
 
-    /// A place of its own, as the suite opens it.
+    /// Returns a harness with a new in-memory backend.
     #[must_use]
     pub fn harness(&self) -> Arc<dyn Harness> {
         (self.make)()
@@ -118,7 +119,7 @@ impl fmt::Debug for Mutant {
     }
 }
 
-/// Every mutant in the order of the contracts, the control of each first.
+/// Returns every mutant in the order of the contracts, the control of each first.
 #[must_use]
 pub fn all() -> Vec<Mutant> {
     let all = [
@@ -132,7 +133,7 @@ pub fn all() -> Vec<Mutant> {
     all.into_iter().flatten().collect()
 }
 
-/// A name such as `limit_0_returns_everything` as the sentence that it is.
+/// Converts a name such as `limit_0_returns_everything` to a sentence.
 fn sentence(name: &str) -> String {
     let words = name.split('_').map(|word| match word {
         "ascii" => "ASCII",

@@ -1,17 +1,19 @@
-//! Clients that know what they wrote: the work done while something is cut, killed or dropped, and what must be there
-//! afterwards.
+//! Clients that record their writes and predict the final state, for the tests that cut, kill or drop
+//! something.
 //!
-//! A [`OracleClient`] is one client of one contract. It decides its next operation, is told how that ended, and so knows of each
-//! write whether it happened, did not, or may have. What it reads later, and what another handle reads in the end, must be
-//! one of the states that this leaves: an acknowledged write is there, in its order and once; one reported as not applied
-//! is absent; one whose outcome is unknown is whole or absent. Each client alone writes what it judges, so plain comparison
-//! is enough and no search over interleavings is needed.
+//! An [`OracleClient`] is one client of one contract. It decides its next operation and receives the result.
+//! So it records for each write that it happened, did not happen, or may have happened. Its later reads, and
+//! the final reads of another handle, must match one of the states that remain possible. An acknowledged
+//! write exists, in order and once. A write reported as not applied is absent. A write of unknown outcome is
+//! complete or absent. Only one client writes the data that it judges, so a simple comparison is enough and
+//! no search over interleavings is needed.
 //!
-//! Clients decide by a seed and by what they are told, so the same decisions can be made again from a journal alone.
+//! A client decides by a seed and by the results that it receives. So a journal is enough to repeat the
+//! decisions.
 //!
-//! A write of unknown outcome may take place later than the answer about it: what was sent may still be on its way. So no
-//! client does anything after such a write that the late one could undo: puts name the revision that they replace, and a
-//! blob, a document or an entity whose write is open is not written again.
+//! A write of unknown outcome may take effect after its error, because the request may still be in flight. So
+//! a client never follows it by an operation that the late write could undo. Puts name the revision that they
+//! replace. A blob, a document or an entity with an open write is not written again.
 
 mod blobs;
 mod calls;
@@ -33,7 +35,7 @@ pub use listen::Listeners;
 
 use crate::harness::StoreSet;
 
-/// The contracts for which there are clients.
+/// The contracts that have clients.
 pub const CONTRACTS: [Contract; 6] = [
     Contract::History,
     Contract::KeyValue,
@@ -43,47 +45,48 @@ pub const CONTRACTS: [Contract; 6] = [
     Contract::Graph,
 ];
 
-/// What a client does next. The numbers tell what is written, so that nothing need be kept of the bytes.
+/// The next operation of a client. The numbers determine the written data, so the client does not keep the
+/// bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Op {
     /// Appends the messages of a batch, under the batch's idempotency key if it has one.
     Append { batch: usize, count: usize, keyed: bool },
     /// Reads the whole thread.
     ReadThread,
-    /// Writes a value over the revision, or where there is none.
+    /// Writes a value over the given revision, or creates it.
     Put { slot: usize, number: u64, at: Option<u64> },
     /// Deletes a value at its revision.
     Delete { slot: usize, at: u64 },
     /// Reads a value.
     Get { slot: usize },
-    /// Makes the board.
+    /// Creates the board.
     MakeBoard,
     /// Adds tasks to the board.
     Add { batch: usize, count: usize },
-    /// Moves a task on, from a revision.
+    /// Moves a task to another status, from a revision.
     Step { slot: usize, number: u64, to: TaskStatus, at: u64 },
     /// Reads a task.
     ReadTask { slot: usize },
-    /// Writes a blob, only where there is none if `create` says so.
+    /// Writes a blob, and requires that it is missing if `create` is true.
     PutBlob { slot: usize, number: u64, create: bool },
     /// Deletes a blob.
     DeleteBlob { slot: usize },
     /// Reads a blob.
     ReadBlob { slot: usize },
-    /// Makes the two entities that relationships are between.
+    /// Creates the two entities that the relationships connect.
     MakeEnds,
-    /// Writes documents or entities, only where there are none if `fresh` says so.
+    /// Writes documents or entities, and requires that they are missing if `fresh` is true.
     WriteCells { places: Vec<usize>, number: u64, fresh: bool },
     /// Deletes a document or an entity.
     Remove { place: usize },
     /// Reads documents or entities.
     Look { places: Vec<usize> },
-    /// The same of relationships.
+    /// The same operation on relationships.
     Edges(Box<Op>),
 }
 
 impl Op {
-    /// Whether it changes anything.
+    /// Returns `true` if the operation changes data.
     pub fn writes(&self) -> bool {
         match self {
             Self::Edges(op) => op.writes(),
@@ -97,29 +100,29 @@ impl Op {
     }
 }
 
-/// What a store answered, as far as a client looks at it.
+/// The result of a store call, reduced to the parts that a client compares.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// The numbers that a write was given.
+    /// The numbers that the store assigned to a write.
     Numbers(Vec<u64>),
-    /// What is there.
+    /// The stored state.
     Found(Held),
-    /// What is there in several places; `None` where nobody wrote it so.
+    /// The stored states of several cells; `None` for a state that no client wrote.
     Several(Vec<Option<Held>>),
     /// The messages of a thread.
     Thread(Vec<history::Line>),
-    /// Bytes that nobody wrote.
+    /// Bytes that no client wrote.
     Torn,
 }
 
-/// How a call ended.
+/// The end of a call.
 #[derive(Debug)]
 pub enum Ended {
-    /// With an answer.
+    /// The call succeeded.
     Done(Answer),
-    /// With an error that says that nothing was done.
+    /// The call failed with an error whose outcome is not applied.
     Refused(Error),
-    /// In the open: what was asked for may have been done.
+    /// The outcome is unknown: the operation may have been applied.
     Open(Option<Error>),
 }
 
@@ -133,12 +136,12 @@ impl From<Result<Answer>> for Ended {
     }
 }
 
-/// Something that contradicts the contract.
+/// A contradiction of the contract.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Defect {
-    /// The clause.
+    /// The id of the clause.
     pub clause: &'static str,
-    /// What was expected and what came.
+    /// The expected and the actual result.
     pub finding: String,
 }
 
@@ -148,27 +151,27 @@ impl Defect {
     }
 }
 
-/// One client of one contract, which remembers what it wrote.
+/// One client of one contract, with a record of its writes.
 #[async_trait]
 pub trait OracleClient: Send + Sync {
-    /// The contract.
+    /// Returns the contract.
     fn contract(&self) -> Contract;
 
-    /// Decides what to do next. Until it is settled, a write that was decided counts as one that may have happened.
+    /// Decides the next operation. Until it is settled, a decided write counts as one that may have happened.
     fn next(&mut self) -> Op;
 
-    /// Does it.
+    /// Performs the operation.
     async fn perform(&self, op: &Op, stores: &StoreSet) -> Result<Answer>;
 
-    /// Takes note of how it ended.
+    /// Records the end of the operation.
     fn settle(&mut self, op: &Op, ended: Ended) -> Option<Defect>;
 
-    /// Compares what a handle shows with what must be there. `lost` is the clause that an acknowledged write broke which
-    /// is gone.
+    /// Compares the data that a handle reads with the expected data. `lost` is the clause that a lost
+    /// acknowledged write breaks.
     async fn verify(&self, stores: &StoreSet, lost: &'static str) -> Result<Vec<Defect>>;
 }
 
-/// A client for each contract that is served, all on things of their own under the name `era`.
+/// Returns a client for each served contract, each on separate data under the name `era`.
 pub fn clients(stores: &StoreSet, era: &str, seed: u64) -> Vec<Box<dyn OracleClient>> {
     CONTRACTS
         .into_iter()
@@ -177,7 +180,7 @@ pub fn clients(stores: &StoreSet, era: &str, seed: u64) -> Vec<Box<dyn OracleCli
         .collect()
 }
 
-/// A client for one contract.
+/// Returns a client for one contract.
 pub fn client(contract: Contract, stores: &StoreSet, era: &str, seed: u64) -> Box<dyn OracleClient> {
     let random = Random::new(seed, contract.as_str());
     match contract {
@@ -193,23 +196,23 @@ pub fn client(contract: Contract, stores: &StoreSet, era: &str, seed: u64) -> Bo
     }
 }
 
-/// Whether an error is one that a place out of reach explains.
+/// Returns `true` if an unreachable backend explains the error.
 pub fn is_outage(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout | ErrorKind::ResourceExhausted)
 }
 
-/// The defect of an error that nothing explains, where it is one.
+/// Returns the defect of an error, unless an outage explains the error.
 pub fn unexplained(error: Option<&Error>, op: &Op) -> Option<Defect> {
     let error = error.filter(|error| !is_outage(error) && error.missing_method().is_none())?;
     Some(Defect::new("STORE-014", format!("{op:?} ended with an error that nothing explains: {error}")))
 }
 
-/// Chance from a seed: SplitMix64 (Steele, Lea, Flood 2014).
+/// A random number generator: SplitMix64 (Steele, Lea, Flood 2014).
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
 impl Random {
-    /// Chance that belongs to a name.
+    /// Creates a generator from a seed and a name.
     pub fn new(seed: u64, name: &str) -> Self {
         let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
         Self(name.bytes().fold(seed ^ 0xcbf2_9ce4_8422_2325, fold))
@@ -223,28 +226,29 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `limit`, which is not 0.
+    /// Returns a number below `limit`, which is not 0.
     pub fn below(&mut self, limit: u64) -> u64 {
         self.draw() % limit
     }
 
-    /// An index below `limit`, which is not 0.
+    /// Returns an index below `limit`, which is not 0.
     pub fn index(&mut self, limit: usize) -> usize {
         usize::try_from(self.below(u64::try_from(limit).unwrap_or(u64::MAX))).unwrap_or(0)
     }
 
-    /// Whether what happens once in `times` happens now.
+    /// Returns `true` with a probability of 1 in `times`.
     pub fn once_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }
 }
 
-/// The seed of one trial of a run.
+/// Returns the seed of one trial of a run.
 pub fn trial_seed(seed: u64, what: &str, trial: u64) -> u64 {
     Random::new(seed.wrapping_add(trial.wrapping_mul(0x9E37_79B9_7F4A_7C15)), what).draw()
 }
 
-/// Text that fills up a record, the same for the same number: mostly little, sometimes some tens of kilobytes.
+/// Returns the padding text of a record, always the same for the same number: mostly short, sometimes tens of
+/// kilobytes.
 pub fn filler(number: u64) -> String {
     let mut random = Random::new(number, "filler");
     let length = if random.once_in(12) { random.index(40_000) } else { random.index(300) };
@@ -253,18 +257,18 @@ pub fn filler(number: u64) -> String {
     (0..length).map(letter).collect()
 }
 
-/// How a step of a client ended.
+/// The result of a client's step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stepped {
     /// A write was acknowledged.
     Wrote,
-    /// Something was read.
+    /// A read succeeded.
     Read,
     /// The call failed.
     Failed,
 }
 
-/// Does one step of a client.
+/// Runs one step of a client.
 pub async fn step(
     client: &mut dyn OracleClient,
     stores: &StoreSet,
@@ -283,10 +287,11 @@ pub async fn step(
     stepped
 }
 
-/// How many steps a client has, failed or not, until a write must have succeeded: by chance many may be reads.
+/// The number of steps, failed or not, in which a write must succeed. Many steps may be reads by chance.
 const STEPS_MAX: u32 = 100;
 
-/// Has a client work until a write is acknowledged. So many of its calls may fail before; says how many did.
+/// Runs a client until a write is acknowledged. A limited number of its calls may fail before; returns the
+/// number of failures.
 pub async fn recover(
     client: &mut dyn OracleClient,
     stores: &StoreSet,

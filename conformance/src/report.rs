@@ -1,9 +1,9 @@
-//! What a run found, and the files that show it.
+//! The result of a run, and the files that show it.
 //!
-//! A [`Report`] is filled while a backend is checked. Then [`Report::waive`] marks the failures that a file of waivers
-//! excuses, [`Report::standings`] says which levels each backend has proven, and, with the feature `report`,
-//! [`Report::write`] makes a folder of files: JSON, JUnit XML, one page of HTML, and a badge for each backend. `guide/src/reports.md`
-//! in the repository describes them.
+//! A [`Report`] is filled while a backend is checked. Then [`Report::waive`] marks the failures that a file
+//! of waivers excuses. [`Report::standings`] returns the levels that each backend has proven. With the
+//! feature `report`, [`Report::write`] writes a folder of files: JSON, JUnit XML, one HTML page, and a badge
+//! for each backend. `guide/src/reports.md` in the repository describes them.
 
 #[cfg(feature = "report")]
 mod badge;
@@ -32,45 +32,46 @@ use self::waiver::{WaiverStatus, WaiverUse};
 use crate::latency::Latency;
 use crate::level::LevelReport;
 
-/// The version of the set of clauses and cases. It grows when a clause is added or changed.
+/// The version of the set of clauses and cases. It increases when a clause is added or changed.
 pub const SUITE_VERSION: &str = "2.0.0";
 
-/// A whole run.
+/// The result of a whole run.
 ///
-/// As JSON it is the document `report.json`, which has more than these fields: the version of its own shape, the verdict of
-/// each level, and what each backend has proven.
+/// The JSON form is the document `report.json`, which has more than these fields: the schema version, the
+/// verdict of each level, and the proven levels of each backend.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
     /// The version of the suite.
     pub suite_version: &'static str,
-    /// The seed, with which the run can be repeated.
+    /// The random seed. The same seed repeats the run.
     pub seed: u64,
-    /// When it began.
+    /// The start time.
     pub started_at: Timestamp,
-    /// How long it took, in microseconds; 0 where nobody said.
+    /// The duration in microseconds; 0 if unknown.
     pub elapsed_us: u64,
-    /// How many cases ran at once; 0 where nobody said.
+    /// The number of cases that ran concurrently; 0 if unknown.
     pub jobs: usize,
-    /// The backends.
+    /// The tested backends.
     pub backends: Vec<BackendReport>,
-    /// The backends that were to be tested and could not be.
+    /// The backends that the run could not test.
     pub absent: Vec<AbsentBackend>,
     /// The cases.
     pub cases: Vec<CaseReport>,
-    /// The levels beyond the cases, those that were asked for.
+    /// The requested levels beyond the cases.
     pub levels: Vec<LevelReport>,
-    /// How long the backends' methods took.
+    /// The latencies of the backends' methods.
     pub latencies: Vec<Latency>,
-    /// The waivers, and what became of each.
+    /// The waivers and their results.
     pub waivers: Vec<WaiverUse>,
-    /// By backend, the command that checks it again, to which options for one case can be added.
+    /// The command that checks each backend again, by backend name. Options for a single case can be added to
+    /// it.
     pub again: BTreeMap<String, String>,
     /// The counts.
     pub summary: Summary,
 }
 
 impl Report {
-    /// A run that has found nothing yet.
+    /// Returns an empty report.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self {
@@ -90,7 +91,7 @@ impl Report {
         }
     }
 
-    /// Adds what was found on one backend.
+    /// Adds the results of one backend.
     pub fn add(&mut self, backend: BackendReport, cases: Vec<CaseReport>) {
         self.backends.push(backend);
         cases.into_iter().for_each(|case| self.add_case(case));
@@ -101,14 +102,16 @@ impl Report {
         self.cases.push(case);
     }
 
-    /// Ends the run: notes how long it took since it began.
+    /// Ends the run and stores its duration.
     pub fn finish(&mut self, elapsed: Duration) {
         self.elapsed_us = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);
     }
 
-    /// How a program that ran the suite exits: as [`Summary::exit_code`] and [`LevelReport::exit_code`] say, 1 before 2,
-    /// 1 where a waiver has expired, and 2 as well where a required backend is not there. Where levels were asked for alone,
-    /// no case needs to have run.
+    /// Returns the exit code of a program that ran the suite.
+    ///
+    /// It combines [`Summary::exit_code`] and [`LevelReport::exit_code`]: 1 takes precedence over 2. An
+    /// expired waiver also gives 1, and a missing required backend also gives 2. If only levels beyond the
+    /// cases were requested, no case needs to have run.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         let levels = self.levels.iter().map(LevelReport::exit_code);
@@ -125,33 +128,34 @@ impl Report {
         }
     }
 
-    /// The command that runs a case again, where it is known how this backend is checked.
+    /// Returns the command that runs a case again, if the report has the command that checks its backend.
     #[must_use]
     pub fn again_case(&self, case: &CaseReport) -> Option<String> {
         let command = self.again.get(&case.backend)?;
         Some(format!("{command} --filter {} --seed {}", case.case, self.seed))
     }
 
-    /// The command that runs a level again from a seed, where it is known how this backend is checked.
+    /// Returns the command that runs a level again from a seed, if the report has the command that checks its
+    /// backend.
     #[must_use]
     pub fn again_level(&self, level: &LevelReport, seed: u64) -> Option<String> {
         let command = self.again.get(&level.backend)?;
         Some(format!("{command} --level {} --seed {seed}", level.level.as_str()))
     }
 
-    /// The cases that failed, with every clause that they show not to hold.
+    /// Returns the failed cases, each with the clause that it disproves.
     pub fn failures(&self) -> impl Iterator<Item = &CaseReport> {
         self.cases.iter().filter(|case| case.outcome == CaseOutcome::Failed)
     }
 
-    /// The ids of the clauses that a case showed not to hold: each once, in order.
+    /// Returns the ids of the clauses that a failed case disproves: each id once, in order.
     #[must_use]
     pub fn broken_clauses(&self) -> Vec<&'static str> {
         in_order(self.failures())
     }
 
-    /// The ids of the clauses that a case showed to hold, and that nothing in the run contradicts, waived or not: each once,
-    /// in order.
+    /// Returns the ids of the clauses that a passed case proves and that nothing in the run contradicts,
+    /// waived or not: each id once, in order.
     #[must_use]
     pub fn held_clauses(&self) -> Vec<&'static str> {
         let mut contradicted: BTreeSet<&str> = self.broken_clauses().into_iter().collect();
@@ -163,7 +167,8 @@ impl Report {
         in_order(self.cases.iter().filter(holds))
     }
 
-    /// The ids of the clauses with a case that needs a missing method, and with none that failed: each once, in order.
+    /// Returns the ids of the clauses with a case that needs a missing method and with no failed case: each
+    /// id once, in order.
     #[must_use]
     pub fn waiting_clauses(&self) -> Vec<&'static str> {
         let broken = self.broken_clauses();
@@ -171,7 +176,8 @@ impl Report {
         in_order(waiting.filter(|case| !broken.contains(&case.clause)))
     }
 
-    /// The methods that the stores do not implement, with the number of cases that wait for each, the largest first.
+    /// Returns the methods that the stores do not implement, with the number of cases that wait for each, the
+    /// largest number first.
     #[must_use]
     pub fn missing_methods(&self) -> Vec<(&'static str, usize)> {
         let mut counts: BTreeMap<&'static str, usize> = BTreeMap::new();
@@ -183,8 +189,8 @@ impl Report {
         counts
     }
 
-    /// What an unfinished store needs next: the counts, the missing methods, the clauses that do not hold, and those that
-    /// wait for a method. Empty if no method is missing.
+    /// Describes the next steps for an unfinished store: the counts, the missing methods, the broken clauses,
+    /// and the clauses that wait for a method. Empty if no method is missing.
     #[must_use]
     pub fn conclusion(&self) -> String {
         let missing = self.missing_methods();

@@ -1,12 +1,12 @@
-//! Opening a place on a machine that is busy for a moment.
+//! Retries for opening a backend on a machine that is briefly overloaded.
 
 use larder_kernel::Result;
 
-/// How often an opening is tried whose error says that it may be tried again.
+/// The number of attempts for an opening whose error is retryable.
 const OPENINGS_MAX: u32 = 5;
 
-/// Opens, again where the error says so: what is judged is what stores do, not how busy the machine is on which they are
-/// opened. Openings that must fail, or end in time, have cases of their own.
+/// Opens a backend, and retries if the error is retryable, so that a busy machine does not fail a test of the
+/// store. Separate cases cover openings that must fail or must end in time.
 pub async fn retry_open<T, F>(mut open: impl FnMut() -> F) -> Result<T>
 where
     F: Future<Output = Result<T>>,

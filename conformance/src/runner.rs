@@ -1,4 +1,4 @@
-//! Runs cases against a backend: several at once, each in a namespace of its own, none longer than it may.
+//! Runs cases against a backend: several concurrently, each in a separate namespace and with a time limit.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -14,26 +14,27 @@ use crate::context::Context;
 use crate::harness::{Harness, OpenOptions, StoreSet};
 use crate::report::{BackendReport, CaseOutcome, CaseReport};
 
-/// How to run.
+/// The options of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunOptions {
-    /// How many cases at once.
+    /// The number of cases that run concurrently.
     pub jobs: usize,
-    /// How long a case may take.
+    /// The time limit of a case.
     pub timeout: Duration,
-    /// Where the cases' chance comes from.
+    /// The random seed of the cases.
     pub seed: u64,
 }
 
 impl Default for RunOptions {
-    /// Eight cases for each processor, because most wait for a disk or a time to live; 60 seconds each, seed 1.
+    /// Eight cases for each processor, because most cases wait for a disk or a time to live; 60 s each, seed
+    /// 1.
     fn default() -> Self {
         let processors = std::thread::available_parallelism().map_or(2, usize::from);
         Self { jobs: 8 * processors, timeout: Duration::from_secs(60), seed: 1 }
     }
 }
 
-/// What a backend declares, asked before its cases run.
+/// The capabilities of a backend, read before its cases run.
 #[derive(Debug, Clone)]
 pub struct Probed {
     /// The backend.
@@ -41,13 +42,14 @@ pub struct Probed {
 }
 
 impl Probed {
-    /// Whether the backend serves the case's contract.
+    /// Returns `true` if the backend serves the case's contract.
     #[must_use]
     pub fn serves(&self, case: &Case) -> bool {
         self.backend.capabilities.contains_key(&case.contract)
     }
 
-    /// Why the case cannot run: the backend does not declare what it needs.
+    /// Returns the reason why the case cannot run: the backend does not declare a capability that the case
+    /// needs.
     #[must_use]
     pub fn lacks(&self, case: &Case) -> Option<Failure> {
         let declared = self.backend.capabilities.get(&case.contract)?;
@@ -58,10 +60,11 @@ impl Probed {
     }
 }
 
-/// Opens the backend once and asks what it serves and declares.
+/// Opens the backend once and reads its contracts and capabilities.
 ///
 /// # Errors
-/// The backend's own: it cannot be opened, so nothing can be said of it. `Timeout` where it does not answer in time.
+/// Errors of the backend if it cannot be opened; nothing is known about it then. `Timeout` if it does not
+/// reply in time.
 pub async fn probe(harness: &dyn Harness, timeout: Duration) -> Result<Probed> {
     let namespace = fresh_namespace()?;
     let options = OpenOptions::default();
@@ -73,10 +76,10 @@ pub async fn probe(harness: &dyn Harness, timeout: Duration) -> Result<Probed> {
     })
 }
 
-/// What the call answers, or `Timeout` where that takes longer than it may.
+/// Returns the result of the call, or `Timeout` if the call exceeds the time limit.
 ///
 /// # Errors
-/// The call's own, and `Timeout`.
+/// Errors of the call, and `Timeout`.
 pub async fn within<T>(
     timeout: Duration,
     operation: &'static str,
@@ -88,7 +91,8 @@ pub async fn within<T>(
     })
 }
 
-/// Runs the cases whose contract the backend serves and reports each, in their order; `done` is called after each.
+/// Runs the cases whose contract the backend serves and returns their reports in order. Calls `done` after
+/// each case.
 pub async fn run(
     harness: &Arc<dyn Harness>,
     probed: &Probed,
@@ -103,7 +107,7 @@ pub async fn run(
             done(&report);
             (index, report)
         })
-        // As they end: one that hangs must not keep the others from starting.
+        // Unordered, so that a case that hangs does not keep the others from starting.
         .buffer_unordered(options.jobs.max(1))
         .collect()
         .await;
@@ -111,7 +115,7 @@ pub async fn run(
     reports.into_iter().map(|(_, report)| report).collect()
 }
 
-/// Runs one case in a fresh namespace, which is erased afterwards with all others that the case took.
+/// Runs one case in a fresh namespace. Afterwards it erases this namespace and all others that the case took.
 pub async fn run_case(
     harness: &Arc<dyn Harness>,
     probed: &Probed,
@@ -175,8 +179,8 @@ async fn execute(harness: &Arc<dyn Harness>, case: &Case, options: &RunOptions) 
         }),
         Err(_) => {
             task.abort();
-            // What the case still does must not come after its namespaces are erased. One that never gives its thread
-            // back is left behind.
+            // The case must stop before its namespaces are erased. A case that blocks its thread is left
+            // behind.
             let _ = tokio::time::timeout(options.timeout, task).await;
             Err(Failure::Broken {
                 expected: format!("an answer within {} s", options.timeout.as_secs_f64()),
@@ -205,14 +209,15 @@ async fn erase(harness: &Arc<dyn Harness>, contract: Contract, namespace: &Names
     }
 }
 
-/// A name that no earlier run on the same place can have used.
+/// Returns a name that no earlier run on the same database can have used.
 pub(crate) fn fresh_namespace() -> Result<Namespace> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let chance = RandomState::new().build_hasher().finish();
     Namespace::new(format!("suite-{chance:016x}-{}", NEXT.fetch_add(1, Ordering::Relaxed)))
 }
 
-/// FNV-1a over the case's name, begun from the run's seed, so that a case draws the same whatever else runs.
+/// FNV-1a over the case's name, started from the run's seed, so that a case draws the same numbers in every
+/// run.
 fn case_seed(seed: u64, name: &str) -> u64 {
     name.bytes().fold(seed ^ 0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)

@@ -1,4 +1,4 @@
-//! The suite as one call.
+//! Runs the suite in one call.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -17,9 +17,10 @@ use crate::report::{AbsentBackend, Report};
 use crate::runner::{self, Probed, RunOptions};
 use crate::{concurrent, faults, model, suites};
 
-/// A run of the suite on one backend: what it proves, how hard it presses, and where its chance comes from.
+/// A run of the suite on one backend: the levels to prove, the amount of work and the random seed.
 ///
-/// It begins with the levels [`Contract`](Level::Contract) and [`Hostile`](Level::Hostile), which are the cases.
+/// The default levels are [`Contract`](Level::Contract) and [`Hostile`](Level::Hostile), which consist of the
+/// cases.
 ///
 /// ```
 /// use larder_conformance::{Harness, Level, OpenOptions, StoreSet, Suite, kernel::{Namespace, Result}};
@@ -42,7 +43,8 @@ use crate::{concurrent, faults, model, suites};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {
-/// let report = Suite::new(MyHarness).levels([Level::Contract, Level::Hostile, Level::Concurrent]).run().await;
+/// let levels = [Level::Contract, Level::Hostile, Level::Concurrent];
+/// let report = Suite::new(MyHarness).levels(levels).run().await;
 ///
 /// println!("{report}");
 /// // A harness without stores proves nothing, and that is never a pass.
@@ -60,13 +62,13 @@ pub struct Suite {
 }
 
 impl Suite {
-    /// All cases, on this backend.
+    /// Creates a run of all cases on this backend.
     #[must_use]
     pub fn new(harness: impl Harness) -> Self {
         Self::shared(Arc::new(harness))
     }
 
-    /// As [`Suite::new`], on a harness that others hold, too.
+    /// Creates a run like [`Suite::new`], on a shared harness.
     #[must_use]
     pub fn shared(harness: Arc<dyn Harness>) -> Self {
         Self {
@@ -79,31 +81,33 @@ impl Suite {
         }
     }
 
-    /// Sets what to prove.
+    /// Sets the levels to prove.
     ///
-    /// [`Durable`](Level::Durable) starts processes and servers in order to kill them, and only the `larder` command does
-    /// so: asked for here, it ends in an error that says so.
+    /// [`Durable`](Level::Durable) starts and kills processes and servers, and only the `larder` command
+    /// supports it. If you request it here, the report contains an error that says so.
     #[must_use]
     pub fn levels(mut self, levels: impl IntoIterator<Item = Level>) -> Self {
         self.levels = levels.into_iter().collect();
         self
     }
 
-    /// Everything that can be proven without killing a process: all levels but [`Durable`](Level::Durable). A level that
-    /// finds nothing to press, such as faults where calls neither wait nor go through a network, has no report.
+    /// Requests every level that needs no killed process: all levels but [`Durable`](Level::Durable). A level
+    /// that does not apply to the backend has no report. For example, fault injection does not apply if calls
+    /// neither wait nor use a network.
     #[must_use]
     pub fn every_level(self) -> Self {
         self.levels([Level::Contract, Level::Hostile, Level::Model, Level::Concurrent, Level::Faults])
     }
 
-    /// Runs only the cases whose name or clause contains this text. The levels beyond the cases have none.
+    /// Runs only the cases whose name or clause contains this text. The filter does not apply to the levels
+    /// beyond the cases, which have no cases.
     #[must_use]
     pub fn filter(mut self, text: impl Into<String>) -> Self {
         self.filter = text.into();
         self
     }
 
-    /// Sets where chance comes from: 1, if nothing is said. The seed that a report names replays what it found.
+    /// Sets the random seed; the default is 1. The seed in a report replays its findings.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.options.seed = seed;
@@ -111,36 +115,37 @@ impl Suite {
         self
     }
 
-    /// Has the levels beyond the cases do ten times as much and more: a night's work.
+    /// Makes the levels beyond the cases do at least ten times as much work, as for a nightly run.
     #[must_use]
     pub fn long(mut self) -> Self {
         self.effort.long = true;
         self
     }
 
-    /// Has the levels beyond the cases do this share of their work, in thousandths: enough to see that they run, too
-    /// little to prove anything.
+    /// Sets the share of their work that the levels beyond the cases do, in thousandths. A small share shows
+    /// that the levels run, but proves nothing.
     #[must_use]
     pub fn per_mille(mut self, share: u32) -> Self {
         self.effort.per_mille = share.clamp(1, 1_000);
         self
     }
 
-    /// Sets which failures are known and borne with. They stand in the report as waived.
+    /// Sets the waivers of known failures. The report shows these failures as waived.
     #[must_use]
     pub fn waivers(mut self, waivers: Waivers) -> Self {
         self.waivers = waivers;
         self
     }
 
-    /// Sets how many cases run at once: eight for each processor, if nothing is said.
+    /// Sets the number of cases that run concurrently; the default is eight for each processor.
     #[must_use]
     pub fn jobs(mut self, jobs: usize) -> Self {
         self.options.jobs = jobs;
         self
     }
 
-    /// Sets how long a case may take, and a call in the levels beyond: 60 and 30 seconds, if nothing is said.
+    /// Sets the time limit of a case and of a call in the levels beyond the cases; the defaults are 60 s and
+    /// 30 s.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.options.timeout = timeout;
@@ -154,9 +159,9 @@ impl Suite {
         self
     }
 
-    /// Runs it, on a runtime of Tokio with several threads.
+    /// Runs the suite. It needs a multi-threaded Tokio runtime.
     ///
-    /// A backend that cannot be opened, or cleaned up, stands in the report as absent, and the report's exit code is
+    /// The report lists a backend that cannot be opened or cleaned up as absent, and its exit code is then
     /// never 0.
     pub async fn run(&self) -> Report {
         let mut report = Report::new(self.options.seed);
@@ -185,7 +190,8 @@ impl Suite {
         report
     }
 
-    /// As [`Suite::run`], on a runtime of its own, which ends with the run. Not from within another runtime.
+    /// Runs the suite like [`Suite::run`], on a new runtime that ends with the run. Do not call it within
+    /// another runtime.
     #[must_use]
     pub fn run_blocking(&self) -> Report {
         self.blocking(self.run()).unwrap_or_else(|reason| {
@@ -195,11 +201,12 @@ impl Suite {
         })
     }
 
-    /// As [`Suite::run_blocking`], and panics with what does not hold, clause by clause.
-    /// [`conformance_test!`](crate::conformance_test) wraps it in a test.
+    /// Runs the suite like [`Suite::run_blocking`], and panics with the broken clauses.
+    /// [`conformance_test!`](crate::conformance_test) wraps this call in a test.
     ///
     /// # Panics
-    /// Where a clause does not hold, an error hides the answer, a level is not proven, or nothing could run.
+    /// Panics if a clause does not hold, an error hides the result, a level is not proven, or nothing could
+    /// run.
     #[allow(clippy::panic)]
     pub fn assert(&self) {
         let report = self.run_blocking();
@@ -211,7 +218,7 @@ impl Suite {
     pub(crate) fn blocking<T>(&self, work: impl Future<Output = T>) -> io::Result<T> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let done = runtime.block_on(work);
-        // Without this a call of the backend that never comes back would keep the answer from coming out.
+        // A backend call that never returns would otherwise block the report.
         runtime.shutdown_background();
         Ok(done)
     }
@@ -227,12 +234,12 @@ impl Suite {
         suites::all().into_iter().filter(|case| self.levels.contains(&case.level) && named(case)).collect()
     }
 
-    /// The levels beyond the cases that were asked for.
+    /// Returns the requested levels beyond the cases.
     pub(crate) fn beyond(&self) -> impl Iterator<Item = Level> {
         self.levels.iter().copied().filter(|level| *level > Level::Hostile)
     }
 
-    /// One level beyond the cases. No report: there is nothing to press on this backend.
+    /// Runs one level beyond the cases. Returns no report if the level does not apply to this backend.
     pub(crate) async fn press(&self, level: Level, probed: &Probed) -> Vec<LevelReport> {
         let (harness, effort) = (&self.harness, &self.effort);
         match level {
@@ -259,10 +266,10 @@ impl Suite {
 }
 
 impl Report {
-    /// Writes the report as JSON, and the folder that it goes to where that is missing.
+    /// Writes the report as JSON and creates the folder if it is missing.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub fn write_json(&self, path: impl AsRef<Path>) -> io::Result<()> {
         let path = path.as_ref();
         if let Some(folder) = path.parent() {
@@ -273,7 +280,7 @@ impl Report {
 }
 
 impl std::fmt::Display for Report {
-    /// The counts, and below them what does not hold, clause by clause, and each level.
+    /// Writes the counts, then the broken clauses and each level.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&describe(self))
     }

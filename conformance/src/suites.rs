@@ -1,4 +1,4 @@
-//! The cases, one folder a contract.
+//! The cases, one folder for each contract.
 
 pub(crate) mod background;
 pub mod blobs;
@@ -13,7 +13,7 @@ pub mod vectors;
 
 use crate::case::Case;
 
-/// Every case of the suite, in the order of the contracts.
+/// Returns every case of the suite, in the order of the contracts.
 #[must_use]
 pub fn all() -> Vec<Case> {
     let own = [

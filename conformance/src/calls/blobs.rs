@@ -43,7 +43,7 @@ async fn listed(store: &dyn BlobStore, prefix: &str, after: Option<&BlobKey>) ->
     store.list(prefix, after).await?.try_collect().await
 }
 
-/// A body of several pieces, between which it waits.
+/// Returns a body of several pieces that waits between them.
 fn pieces() -> BlobBody {
     let pieces = futures_util::stream::iter(0..4_u8).then(|piece| async move {
         tokio::task::yield_now().await;

@@ -19,7 +19,7 @@ fn keyed() -> Result<AppendOptions> {
     Ok(AppendOptions::default().with_idempotency_key(IdempotencyKey::new("once")?))
 }
 
-/// The batch of the key `once`.
+/// Returns the batch of the key `once`.
 fn batch(text: &str) -> Result<Vec<ChatMessage>> {
     let run = RunId::new("run")?;
     let author = (AgentId::new("author")?, Some(AgentRole::new("critic")?));
@@ -34,7 +34,7 @@ fn batch(text: &str) -> Result<Vec<ChatMessage>> {
 pub(super) async fn lay_out(store: &dyn HistoryProvider, world: World) -> Result<()> {
     let text = world.text();
     if world.is_theirs() {
-        // Their numbers run ahead.
+        // Makes the sequence numbers of this namespace larger.
         for _ in 0..2 {
             store.append(&thread()?, ChatMessage::user(text).with_run(RunId::new("run")?)).await?;
         }
@@ -48,12 +48,12 @@ pub(super) async fn lay_out(store: &dyn HistoryProvider, world: World) -> Result
     Ok(())
 }
 
-/// What repeating the append with the key answers.
+/// Repeats the append with the key and returns its result.
 pub(super) async fn witness(store: &dyn HistoryProvider) -> Result<Appended> {
     store.append_many(&thread()?, batch(World::Theirs.text())?, keyed()?).await
 }
 
-/// The first events of a subscription.
+/// Returns the first events of a subscription.
 async fn events(store: &dyn HistoryProvider, after: Seq, count: usize) -> Result<Vec<HistoryEvent>> {
     store.subscribe(&thread()?, after).await?.take(count).try_collect().await
 }

@@ -26,7 +26,8 @@ fn value(text: &str) -> Bytes {
 pub(super) async fn lay_out(store: &dyn KeyValueStore, world: World) -> Result<()> {
     let text = world.text();
     if world.is_theirs() {
-        // Of the key that lives on in the other world. Their revisions run ahead.
+        // Expires the key that stays alive in the other data set, and makes the revisions of this namespace
+        // larger.
         let moment = KeyValuePutOptions::default().with_ttl(Duration::from_millis(1));
         store.put(&bucket()?, &key("brief")?, value(text), moment).await?;
         for name in ["k/their", "their", "gone"] {
@@ -45,14 +46,14 @@ pub(super) async fn lay_out(store: &dyn KeyValueStore, world: World) -> Result<(
     Ok(())
 }
 
-/// The revision of a key.
+/// Returns the revision of a key.
 async fn at(store: &dyn KeyValueStore, name: &str) -> Result<Revision> {
     let entry = store.get(&bucket()?, &key(name)?).await?;
     let absent = || Error::new(ErrorKind::NotFound, "key_value.get", "a key that was laid out");
     entry.map(|entry| entry.revision).ok_or_else(absent)
 }
 
-/// The changes of `Theirs` that a watcher learns of who was away, a deletion among them.
+/// Returns the changes of `Theirs` that a resumed watcher receives, a deletion among them.
 pub(super) async fn witness(store: &dyn KeyValueStore) -> Result<Vec<KeyValueEvent>> {
     let after = at(store, "their").await?;
     store.watch(&bucket()?, "", after).await?.take(4).try_collect().await

@@ -32,7 +32,8 @@ fn tasks(names: &[&str], text: &str) -> Result<Vec<NewTask>> {
     names.iter().map(|name| task(name, text)).collect()
 }
 
-/// Three boards: of the first, `t1` is under a lease and `t2` and `t3` are planned; the others have a task in progress.
+/// Writes three boards. On the first, `t1` is leased, and `t2` and `t3` are planned; each of the others has a
+/// task in progress.
 pub(super) async fn lay_out(store: &dyn TaskStore, world: World) -> Result<()> {
     let text = world.text();
     let own = if world.is_theirs() { &["t1", "t2", "t3", "their"][..] } else { &["t1", "t2", "t3"] };
@@ -40,7 +41,7 @@ pub(super) async fn lay_out(store: &dyn TaskStore, world: World) -> Result<()> {
     store.create_task_list(&board()?, first).await?;
     store.claim(&board()?, &WorkerId::new("worker")?, HOUR).await?;
     if world.is_theirs() {
-        // Their tokens and revisions run ahead, and nothing of this board is free.
+        // Makes the tokens and revisions of this namespace larger, and leaves no task of this board free.
         for _ in 0..own.len() {
             store.claim(&board()?, &WorkerId::new("their")?, HOUR).await?;
         }
@@ -57,7 +58,7 @@ pub(super) async fn lay_out(store: &dyn TaskStore, world: World) -> Result<()> {
     Ok(())
 }
 
-/// The token under which `t1` is worked on.
+/// Returns the token of the lease on `t1`.
 async fn token(store: &dyn TaskStore) -> Result<Option<FencingToken>> {
     let task = store.get_task(&board()?, &id("t1")?).await?;
     Ok(task.and_then(|task| task.lease).map(|lease| lease.token))

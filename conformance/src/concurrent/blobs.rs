@@ -1,7 +1,7 @@
-//! Files: three keys, one a prefix of another, each a register with its `ETag`.
+//! Blobs: three keys, one a prefix of another, each a register with its `ETag`.
 //!
-//! A deletion stands in the specification as two steps, a look and then the removal, for that is all that the contract
-//! promises of it (BLOB-043).
+//! The specification models a deletion as two steps, a look and then the removal, because the contract
+//! promises no more (BLOB-043).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::harness::StoreSet;
 
 const KEYS: [&str; 3] = ["a", "a/b", "c"];
 
-/// Some blobs.
+/// Three blobs.
 pub(crate) struct Blobs;
 
 /// A call.
@@ -46,14 +46,14 @@ pub(crate) enum Op {
         key: u8,
         client: u8,
     },
-    /// The second step, after that client's look; `None` where nothing is known of a look.
+    /// The second step, after that client's look; `None` if it is unknown whether the client looked.
     Remove {
         key: u8,
         client: Option<u8>,
     },
 }
 
-/// What must hold for a put.
+/// The condition of a put.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum When {
     Always,
@@ -61,7 +61,7 @@ pub(crate) enum When {
     Matches(String),
 }
 
-/// An answer.
+/// A result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Answer {
     Known { etag: String, size: u64 },
@@ -70,10 +70,11 @@ pub(crate) enum Answer {
     Removed,
 }
 
-/// What there is.
+/// The state of the blobs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct State {
-    /// The value and the tag of each key; no tag where the write did not answer and nobody has read it.
+    /// The value and the tag of each key. The tag is missing if the write returned no result and no call has
+    /// read it.
     blobs: BTreeMap<u8, (u32, Option<String>)>,
     /// The clients whose deletion has looked, one bit each.
     looked: u8,
@@ -94,7 +95,7 @@ impl State {
         }
     }
 
-    /// What the key holds if it can have this tag.
+    /// Returns the state after a read of this tag, if the key can have the tag.
     fn with_tag(&self, key: u8, etag: &str, fits: impl Fn(u32) -> bool) -> Option<Self> {
         let (value, known) = self.blobs.get(&key)?;
         let same = known.as_deref().is_none_or(|known| known == etag);
@@ -172,7 +173,8 @@ impl Spec for Blobs {
     }
 }
 
-/// How often a value's eight bytes are repeated: some blobs are small, and some need several pieces.
+/// Returns the number of repetitions of a value's eight bytes: some blobs are small, and some need several
+/// pieces.
 fn times(value: u32) -> u32 {
     if value.is_multiple_of(4) { 4_096 } else { value % 13 + 1 }
 }
@@ -185,7 +187,7 @@ fn bytes_of(value: u32) -> Bytes {
     Bytes::from(format!("b{value:07}").repeat(usize::try_from(times(value)).unwrap_or(1)))
 }
 
-/// The value whose bytes these are; `u32::MAX`, which nothing writes, where they are a part or a mixture.
+/// Returns the value with these bytes; `u32::MAX`, which no call writes, for a part or a mixture.
 fn value_of(bytes: &[u8]) -> u32 {
     let value = bytes.get(..8).and_then(|first| std::str::from_utf8(first).ok());
     let value = value.map_or(u32::MAX, |first| number_in(first, "b"));
@@ -203,7 +205,7 @@ fn name(key: u8) -> &'static str {
 impl Subject for Blobs {
     const CONTRACT: Contract = Contract::Blobs;
     type Store = dyn BlobStore;
-    /// The tag of each key as it was last seen.
+    /// The last seen tag of each key.
     type Memory = BTreeMap<u8, String>;
 
     fn store(stores: &StoreSet) -> Option<Arc<Self::Store>> {
@@ -295,7 +297,7 @@ impl Subject for Blobs {
         }
     }
 
-    /// Bytes or a size under the tag of another write are a mixture.
+    /// Bytes or a size with the tag of another write are a mixture.
     fn broken(history: &[Record<Op, Answer>], call: &Record<Op, Answer>) -> &'static str {
         let mixed = history.iter().any(|record| {
             let (Op::Put { value: put, .. }, Reply::Answered(Answer::Known { etag: tag, size: of_put })) =

@@ -1,13 +1,15 @@
-//! Decides whether a recorded history is linearizable: whether some order of its operations, in which each stands
-//! between its call and its answer, is one that the sequential specification allows.
+//! Decides whether a recorded history is linearizable: whether the sequential specification allows some order
+//! of its operations in which each takes effect between its call and its result.
 //!
-//! Definition: Herlihy and Wing, "Linearizability: a correctness condition for concurrent objects" (1990). The search is
-//! that of Wing and Gong, "Testing and verifying concurrent objects" (1993), in the just-in-time form of Lowe, "Testing
-//! for linearizability" (2017): the history is walked along its calls and answers, and an operation is put into the order
-//! only when an answer needs it. What is remembered at each answer is the set of all configurations, each the operations
-//! that are in the order and the state that they led to, so nothing is searched twice.
+//! Definition: Herlihy and Wing, "Linearizability: a correctness condition for concurrent objects" (1990).
+//! The search is that of Wing and Gong, "Testing and verifying concurrent objects" (1993), in the
+//! just-in-time form of Lowe, "Testing for linearizability" (2017). It walks the history along its calls and
+//! results, and adds an operation to the order only when a result needs it. At each result it keeps the set
+//! of all configurations. A configuration is the set of operations in the order and the state that they lead
+//! to, so no configuration is searched twice.
 //!
-//! The search is exact: it decides, or says that its budget ran out. A budget that ran out is never a pass.
+//! The search is exact: it decides, or reports that its budget ran out. A search that ran out of budget is
+//! never a pass.
 
 mod shrink;
 #[cfg(test)]
@@ -20,49 +22,49 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use shrink::{Shrunk, shrink};
 
-/// The operations that a history holds at most, as the set of those in the order is a word of so many bits.
+/// The maximum number of operations of a history, because a 128-bit word holds the set of ordered operations.
 pub(crate) const OPERATIONS_MAX: usize = 128;
 
-/// The configurations that a search visits at most.
+/// The maximum number of configurations that a search visits.
 pub(crate) const BUDGET: usize = 400_000;
 
-/// What an object does when it is used by one caller at a time.
+/// The sequential specification of an object.
 pub(crate) trait Spec {
-    /// What the object holds.
+    /// The state of the object.
     type State: Clone + Eq + Hash;
     /// A call with its arguments.
     type Op: Clone;
-    /// What a call that succeeds answers.
+    /// The result of a successful call.
     type Answer: Clone;
 
-    /// The state after the call, or `None` where the object would not have answered so. With [`Reply::Unknown`], the
-    /// state in which the call leaves the object if it takes effect at all; that it takes none is the search's own
-    /// business.
+    /// Returns the state after the call, or `None` if the object would not have returned this result. With
+    /// [`Reply::Unknown`], it returns the state after a call that took effect. The search itself covers the
+    /// case that the call took no effect.
     fn step(state: &Self::State, op: &Self::Op, reply: &Reply<Self::Answer>) -> Option<Self::State>;
 
-    /// Whether the call, answered so, may have changed anything.
+    /// Returns `true` if the call with this result may have changed the object.
     fn changes(op: &Self::Op, reply: &Reply<Self::Answer>) -> bool;
 
-    /// Which part of the object the call touches, where the parts do not depend on each other: an order of all calls
-    /// without those of one part is still one that the specification allows.
+    /// Returns the part of the object that the call touches, if the parts are independent: an order of all
+    /// calls stays valid without the calls of one part.
     fn part(_op: &Self::Op) -> Option<u8> {
         None
     }
 }
 
-/// What came back.
+/// The reply to a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Reply<A> {
-    /// Success.
+    /// The call succeeded.
     Answered(A),
-    /// An error by which nothing happened.
+    /// The call failed and had no effect.
     Refused(Refusal),
-    /// Nothing that tells whether it happened: it may take effect at any later time, or never.
+    /// The outcome is unknown: the call may take effect at any later time, or never.
     Unknown,
 }
 
-/// Why nothing happened.
+/// The reason why a call had no effect.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Refusal {
@@ -72,66 +74,66 @@ pub(crate) enum Refusal {
     AlreadyExists,
     /// `Conflict`.
     Conflict,
-    /// The store does not implement the method, which is named.
+    /// The store does not implement the named method.
     Missing(String),
-    /// An error that no call of a history should meet.
+    /// An error that no call of a history should return.
     Other(String),
 }
 
 /// One operation of a history.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Record<O, A> {
-    /// Who called.
+    /// The number of the client.
     pub(crate) client: u8,
-    /// Through which handle.
+    /// The number of the handle.
     pub(crate) handle: u8,
-    /// When it was called. Numbers of different clients compare.
+    /// The time of the call. Times of different clients are comparable.
     pub(crate) called: u64,
-    /// When the answer came; `None` where none did that says what happened.
+    /// The time of the result; `None` if no result has a known outcome.
     pub(crate) answered: Option<u64>,
     /// The call.
     pub(crate) op: O,
-    /// The answer.
+    /// The result.
     pub(crate) reply: Reply<A>,
 }
 
 /// A record of a specification's operations.
 pub(crate) type RecordOf<S> = Record<<S as Spec>::Op, <S as Spec>::Answer>;
 
-/// What a search found.
+/// The result of a search.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Judgement<T> {
-    /// There is an order.
+    /// An order exists.
     Linearizable,
-    /// There is none.
+    /// No order exists.
     Stuck(Stuck<T>),
     /// The budget ran out, or the history is longer than [`OPERATIONS_MAX`].
     TooMuch,
 }
 
-/// Where the search for an order ended.
+/// The point at which the search for an order ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Stuck<T> {
-    /// The operation whose answer no order explains, by its place in the history.
+    /// The index of the operation whose result no order explains.
     pub(crate) at: usize,
-    /// The last moment before its call at which one configuration alone was possible.
+    /// The last moment before its call at which only one configuration was possible.
     pub(crate) certain: Option<Certain<T>>,
 }
 
-/// A moment at which one configuration alone was possible.
+/// A moment at which only one configuration was possible.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Certain<T> {
-    /// What the object held.
+    /// The state of the object.
     pub(crate) state: T,
-    /// Which operations were in the order, and are history; the others had had no effect.
+    /// The operations in the order; the others had no effect.
     pub(crate) done: u128,
 }
 
-/// A call or an answer.
+/// A call or a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Moment {
     at: u64,
-    /// Calls before answers where the times are equal: then neither is known to come first.
+    /// True for a result. At equal times calls come first: neither is known to precede the other.
     answer: bool,
     index: usize,
 }
@@ -148,10 +150,10 @@ fn moments<O, A>(history: &[Record<O, A>]) -> Vec<Moment> {
     moments
 }
 
-/// Operations in the order, and the state that they led to.
+/// The operations in the order, and the state that they lead to.
 type Configuration<S> = (u128, <S as Spec>::State);
 
-/// Whether the history is linearizable, beginning from `initial`.
+/// Checks whether the history is linearizable, starting from `initial`.
 pub(crate) fn check<S: Spec>(
     initial: &S::State,
     history: &[RecordOf<S>],
@@ -186,8 +188,8 @@ pub(crate) fn check<S: Spec>(
     Judgement::Linearizable
 }
 
-/// The configurations after the answer of one operation: those in which it is in the order, reached from the present
-/// ones by putting pending operations into it. `None` where the budget ran out.
+/// Returns the configurations after the result of one operation. Each contains the operation and is reached
+/// from a present one by adding pending operations. `None` if the budget ran out.
 fn advance<S: Spec>(
     history: &[RecordOf<S>],
     pending: &[usize],
@@ -221,7 +223,7 @@ fn advance<S: Spec>(
             }
         }
     }
-    // A configuration that had the operation already may be reached anew as well.
+    // A configuration that already had the operation may be reached again.
     let mut kept: HashSet<Configuration<S>> = HashSet::with_capacity(next.len());
     next.retain(|configuration| kept.insert(configuration.clone()));
     Some(next)

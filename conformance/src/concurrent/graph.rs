@@ -1,4 +1,4 @@
-//! A graph of three entities and three relationships among them: registers of which some depend on others.
+//! A graph of three entities and three relationships among them: registers with dependencies.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ pub(crate) struct Edge {
     value: u32,
 }
 
-/// An answer.
+/// A result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Answer {
     Upserted { created: u64, replaced: u64 },
@@ -49,7 +49,7 @@ pub(crate) enum Answer {
     RelationshipDeleted(bool),
 }
 
-/// What the graph holds.
+/// The state of the graph.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct State {
     entities: BTreeMap<u8, u32>,
@@ -73,7 +73,7 @@ impl State {
         self.has_ends(edge).then_some(next)
     }
 
-    /// The graph without an entity, and how many relationships went with it.
+    /// Returns the graph without an entity, and the number of relationships that were removed with it.
     fn without_entity(&self, id: u8) -> (Self, u64) {
         let mut next = self.clone();
         next.entities.remove(&id);
@@ -89,7 +89,7 @@ impl State {
     }
 }
 
-/// Whether an answer counts one thing that was there before, or was not.
+/// Returns `true` if a result counts one item as replaced if it existed, and as created if not.
 fn counts(created: u64, replaced: u64, there: bool) -> bool {
     (created, replaced) == if there { (0, 1) } else { (1, 0) }
 }
@@ -156,7 +156,7 @@ fn relationship_id(id: u8) -> Result<RelationshipId> {
     RelationshipId::new(format!("r{id}"))
 }
 
-/// The value stands in the type, so that what reads back is of one write or of none.
+/// The type contains the value, so a read that mixes two writes is detected.
 fn entity(id: u8, value: u32) -> Result<Entity> {
     Ok(Entity::new(entity_id(id)?, EntityType::new(format!("v{value}"))?))
 }

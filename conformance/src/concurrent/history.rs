@@ -1,6 +1,6 @@
 //! Conversations: one thread that all clients append to, read, clear and replace.
 //!
-//! An append answers where it put its messages, so hardly anything is left to guess about the order.
+//! An append returns the positions of its messages, so the search has few orders to try.
 
 mod state;
 
@@ -18,7 +18,7 @@ use super::rng::Rng;
 use super::subject::{Subject, Turn, number_in};
 use crate::harness::StoreSet;
 
-/// Keys that the clients share, so that several append under one.
+/// The number of keys that the clients share, so that several clients append with the same key.
 const KEYS: u8 = 3;
 
 /// A thread.
@@ -58,7 +58,7 @@ pub(crate) enum Op {
     Replace { up_to: i64, seen: i64, batch: Batch },
 }
 
-/// An answer.
+/// A result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Answer {
     Appended { first: i64, last: i64 },
@@ -68,7 +68,7 @@ pub(crate) enum Answer {
     Replaced { removed: u64, seq: i64 },
 }
 
-/// What a client saw of the thread.
+/// The client's knowledge of the thread.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     places: Vec<i64>,
@@ -98,7 +98,7 @@ fn run(number: u8) -> Result<RunId> {
     RunId::new(format!("run{number}"))
 }
 
-/// The run of a message.
+/// Returns the run of a message.
 fn run_of(id: u32) -> Option<u8> {
     u8::try_from(id % 3).ok().filter(|run| *run > 0)
 }
@@ -128,7 +128,7 @@ fn append(rng: &mut Rng, turn: Turn) -> Op {
     if rng.percent(70) {
         return Op::Append { batch: Batch { first: turn.value() * 10, count }, key: None };
     }
-    // The same key means the same messages, but not always.
+    // The same key usually has the same messages, but not always.
     let key = rng.below(KEYS);
     let other = u32::from(rng.percent(15));
     let batch = Batch { first: 90_000 + u32::from(key) * 100 + other * 10, count: key + 1 };
@@ -136,7 +136,7 @@ fn append(rng: &mut Rng, turn: Turn) -> Op {
 }
 
 fn replace(memory: &Memory, rng: &mut Rng, turn: Turn) -> Option<Op> {
-    // A message that a longer replacement pushed below 0 cannot be named.
+    // A message that a longer replacement moved below 0 has no valid name.
     let up_to = rng.of(&memory.places)?.max(0);
     let seen = if rng.percent(30) { up_to } else { memory.last.max(up_to) };
     let batch = Batch { first: turn.value() * 10, count: rng.below(3) + 1 };
@@ -213,7 +213,7 @@ impl Subject for OneThread {
                 let last = memory.places.last().copied().unwrap_or(0);
                 memory.last = memory.last.max(last);
             }
-            // Only who asks for the last number, or made it, knows that nothing of the thread's life is after it.
+            // Only a call that reads or assigns the last number proves that the thread has no later events.
             Answer::Info { last, .. } => memory.last = *last,
             Answer::Replaced { seq, .. } => memory.last = *seq,
             Answer::Removed(_) => {}

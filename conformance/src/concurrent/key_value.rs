@@ -1,4 +1,4 @@
-//! Small state: three keys of one bucket, whose writes share the bucket's revisions.
+//! Key-value state: three keys of one bucket, whose writes share the bucket's revisions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub(crate) enum Op {
     Delete { key: u8, at: Option<u64> },
 }
 
-/// What must hold for a put.
+/// The condition of a put.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum When {
     Always,
@@ -36,7 +36,7 @@ pub(crate) enum When {
     At(u64),
 }
 
-/// An answer.
+/// A result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Answer {
     Revision(u64),
@@ -44,11 +44,11 @@ pub(crate) enum Answer {
     Deleted(bool),
 }
 
-/// What the bucket holds.
+/// The state of the bucket.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct State {
     entries: BTreeMap<u8, Entry>,
-    /// A number that the last revision is not below: a deletion does not tell which one it took.
+    /// A lower bound of the last revision: a deletion does not return its revision.
     last: u64,
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct State {
 struct Entry {
     value: u32,
     at_least: u64,
-    /// Whether the revision is that number, or only not below it: a put without an answer does not tell.
+    /// True if the revision is exact; otherwise it is a lower bound, because the put returned no result.
     exact: bool,
 }
 
@@ -179,7 +179,7 @@ fn name(key: u8) -> String {
 impl Subject for Bucket {
     const CONTRACT: Contract = Contract::KeyValue;
     type Store = dyn KeyValueStore;
-    /// The revision of each key as it was last seen.
+    /// The last seen revision of each key.
     type Memory = BTreeMap<u8, u64>;
 
     fn store(stores: &StoreSet) -> Option<Arc<Self::Store>> {

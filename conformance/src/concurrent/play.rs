@@ -1,4 +1,4 @@
-//! Plays clients against a store and records what they called and what came back.
+//! Runs clients against a store and records their calls and results.
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
@@ -26,15 +26,15 @@ use super::vectors::Collection;
 use crate::harness::{Harness, OpenOptions, StoreSet};
 use crate::runner::{fresh_namespace, within};
 
-/// The clients of a history.
+/// The number of clients of a history.
 pub(crate) const CLIENTS: u8 = 5;
-/// The calls of each.
+/// The number of calls of each client.
 const CALLS: u8 = 12;
 
-/// What one client does in one history.
+/// The calls of one client in one history.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Script {
-    /// The contract whose store it uses.
+    /// The contract of the store.
     pub contract: Contract,
     /// The namespace of the history.
     pub namespace: Namespace,
@@ -42,19 +42,20 @@ pub struct Script {
     pub seed: u64,
     /// The client's number.
     pub client: u8,
-    /// Which handle it uses, as the record names it.
+    /// The number of its handle, as the record shows it.
     pub handle: u8,
-    /// What the store declares.
+    /// The capabilities that the store declares.
     pub capabilities: Capabilities,
-    /// How long a call may take, in milliseconds.
+    /// The time limit of a call, in milliseconds.
     pub timeout_ms: u64,
 }
 
 impl Script {
-    /// Plays the client and returns what it recorded, as JSON. `now` is a clock that all clients of the history share.
+    /// Runs the client and returns its record as JSON. `now` is a clock that all clients of the history
+    /// share.
     ///
     /// # Errors
-    /// `Unsupported` where the stores lack the contract.
+    /// `Unsupported` if the stores lack the contract.
     pub async fn play(&self, stores: &StoreSet, now: &(dyn Fn() -> u64 + Send + Sync)) -> Result<String> {
         match self.contract {
             Contract::History => self.recorded::<OneThread>(stores, now).await,
@@ -81,25 +82,25 @@ impl Script {
     }
 }
 
-/// Starts clients of a history in processes of their own, each of which opens the same place.
+/// Runs clients of a history in separate processes that open the same database.
 ///
-/// Such a process opens its handle on the script's namespace, waits until all have, and then calls [`Script::play`] with
-/// a clock that all processes of the machine share, such as `CLOCK_MONOTONIC`.
+/// Such a process opens its handle on the script's namespace and waits until all processes have done so. Then
+/// it calls [`Script::play`] with a clock that all processes of the machine share, such as `CLOCK_MONOTONIC`.
 #[async_trait]
 pub trait Processes: Send + Sync {
-    /// Has each script played in a process of its own, all begun together, and returns what each recorded.
+    /// Runs each script in a separate process, all started together, and returns the record of each.
     ///
     /// # Errors
-    /// `Unavailable` where a process cannot be started or ends too early; the backend's own.
+    /// `Unavailable` if a process cannot be started or ends too early; errors of the backend.
     async fn play(&self, scripts: Vec<Script>) -> Result<Vec<String>>;
 }
 
-/// What a client, or all of them, recorded.
+/// The record of one client, or of all clients.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Played<O, A> {
-    /// The calls, less those that say nothing.
+    /// The calls, without calls that carry no information.
     pub(crate) records: Vec<Record<O, A>>,
-    /// How many did not get through.
+    /// The number of calls that did not reach the store.
     pub(crate) lost: u32,
     /// The calls that did not end in time.
     pub(crate) hung: Vec<O>,
@@ -117,7 +118,7 @@ impl<O, A> Played<O, A> {
     }
 }
 
-/// What all clients of a history recorded.
+/// The record of all clients of a history.
 pub(crate) type PlayedOf<S> = Played<<S as super::check::Spec>::Op, <S as super::check::Spec>::Answer>;
 
 async fn play<S: Subject>(
@@ -131,7 +132,8 @@ async fn play<S: Subject>(
     let mut played = Played::new();
     for number in 0..CALLS {
         let op = S::choose(&memory, &mut rng, Turn { client, number }, &script.capabilities);
-        // A store that never waits would else let one client make all its calls before the next.
+        // Otherwise, on a store that never waits, one client would make all its calls before the next client
+        // starts.
         if rng.percent(60) {
             step_aside().await;
         }
@@ -147,7 +149,7 @@ async fn play<S: Subject>(
             played.records.extend(record::<S>((client, handle), called, None, op, Reply::Unknown));
             return played;
         };
-        // What panics answers nothing that an order could explain.
+        // No order can explain a call that panics.
         let panicked = || Some(Reply::Refused(Refusal::Other("a panic".to_owned())));
         let Some(reply) = result.map_or_else(|_| panicked(), reply) else {
             played.lost += 1;
@@ -163,7 +165,7 @@ async fn play<S: Subject>(
     played
 }
 
-/// Lets the other clients go first, be they tasks or threads.
+/// Yields to the other clients, whether they are tasks or threads.
 async fn step_aside() {
     tokio::task::yield_now().await;
     std::thread::yield_now();
@@ -176,7 +178,7 @@ fn record<S: Subject>(
     op: S::Op,
     reply: Reply<S::Answer>,
 ) -> Option<RecordOf<S>> {
-    // A read without an answer says nothing.
+    // A read without a result carries no information.
     let says = answered.is_some() || S::changes(&op, &reply);
     says.then(|| Record { client, handle, called, answered, op, reply })
 }
@@ -191,10 +193,10 @@ fn unexpected(message: &'static str) -> Error {
     Error::new(ErrorKind::Unexpected, "concurrent.play", message)
 }
 
-/// Records one history: in a fresh namespace, which is erased afterwards.
+/// Records one history in a fresh namespace, which is erased afterwards.
 ///
 /// # Errors
-/// The backend's own, where it cannot be opened, prepared or erased; `Unexpected` where a client ended early.
+/// Errors of the backend if it cannot be opened, prepared or erased; `Unexpected` if a client ended early.
 pub(crate) async fn history<S: Subject>(
     harness: &Arc<dyn Harness>,
     processes: Option<&dyn Processes>,
@@ -216,7 +218,7 @@ pub(crate) async fn history<S: Subject>(
         namespace: namespace.clone(),
         seed,
         client,
-        // Each process has one of its own.
+        // Each process has a separate handle.
         handle: if processes.is_some() { client } else { client % 2 },
         capabilities: capabilities.clone(),
         timeout_ms: u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX),
@@ -233,8 +235,8 @@ pub(crate) async fn history<S: Subject>(
     played.and_then(|played| erased.map(|()| played))
 }
 
-/// The clients in this process: as tasks, which change places whenever one waits, or on threads of their own, which really
-/// run at once.
+/// Runs the clients in this process: as tasks, which switch when one waits, or on separate threads, which run
+/// in parallel.
 async fn together<S: Subject>(handles: &BTreeMap<u8, StoreSet>, scripts: Vec<Script>) -> Result<PlayedOf<S>> {
     let start = Arc::new(Barrier::new(scripts.len()));
     let running = Arc::new(AtomicUsize::new(scripts.len()));
@@ -247,7 +249,7 @@ async fn together<S: Subject>(handles: &BTreeMap<u8, StoreSet>, scripts: Vec<Scr
         let threads = script.seed % 2 == 0;
         let client = async move {
             start.wait().await;
-            // Waking takes longer than all calls of some stores.
+            // Waking a thread takes longer than all calls of some stores.
             running.fetch_sub(1, Ordering::SeqCst);
             while threads && running.load(Ordering::SeqCst) > 0 {
                 std::thread::yield_now();
@@ -268,13 +270,13 @@ async fn together<S: Subject>(handles: &BTreeMap<u8, StoreSet>, scripts: Vec<Scr
     Ok(played)
 }
 
-/// The clients as processes of their own.
+/// Runs the clients as separate processes.
 async fn apart<S: Subject>(
     processes: &dyn Processes,
     scripts: Vec<Script>,
     timeout: Duration,
 ) -> Result<PlayedOf<S>> {
-    // Every call may take its time, and so may the opening.
+    // Every call may use its full time limit, and so may the opening.
     let most = timeout.saturating_mul(u32::from(CALLS) + 2);
     let recorded = within(most, "concurrent.processes", processes.play(scripts)).await?;
     let mut played = Played::new();

@@ -1,16 +1,16 @@
-//! Numbers that look random and follow from a seed: SplitMix64 (Steele, Lea, Flood 2014).
+//! Pseudorandom numbers from a seed: SplitMix64 (Steele, Lea, Flood 2014).
 
-/// A source of such numbers.
+/// A random number generator.
 #[derive(Debug, Clone)]
 pub(crate) struct Rng(u64);
 
 impl Rng {
-    /// The source that a seed gives.
+    /// Creates a generator from a seed.
     pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The seed of one trial, which follows from the run's seed, what is tried, and the trial's number.
+    /// Returns the seed of one trial, derived from the run's seed, the subject, and the trial's number.
     pub(crate) fn seed_of(seed: u64, subject: &str, trial: u64) -> u64 {
         let start = seed ^ 0xcbf2_9ce4_8422_2325;
         let hash = subject.bytes().chain(trial.to_le_bytes()).fold(start, |hash, byte| {
@@ -20,7 +20,7 @@ impl Rng {
         Self(hash).next()
     }
 
-    /// The next number.
+    /// Returns the next number.
     pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
@@ -29,17 +29,17 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// A number below `bound`, which must not be 0.
+    /// Returns a number below `bound`, which must not be 0.
     pub(crate) fn below(&mut self, bound: u8) -> u8 {
         u8::try_from(self.next() % u64::from(bound)).unwrap_or(0)
     }
 
-    /// Whether something of so many in a hundred happens.
+    /// Returns `true` with this probability in percent.
     pub(crate) fn percent(&mut self, percent: u8) -> bool {
         self.below(100) < percent
     }
 
-    /// One of several.
+    /// Returns one of several items.
     pub(crate) fn of<T: Copy>(&mut self, items: &[T]) -> Option<T> {
         let index = self.next() % u64::try_from(items.len().max(1)).unwrap_or(1);
         items.get(usize::try_from(index).unwrap_or(0)).copied()

@@ -1,4 +1,4 @@
-//! What the level needs of a contract: its calls, drawn at random, and its sequential specification.
+//! The parts that the level needs from a contract: random calls and a sequential specification.
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -12,17 +12,17 @@ use super::check::{RecordOf, Refusal, Reply, Spec};
 use super::rng::Rng;
 use crate::harness::StoreSet;
 
-/// What a client is, to the calls it chooses.
+/// The position of a call: its client and its number.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Turn {
     /// The client's number.
     pub(crate) client: u8,
-    /// How many calls it has made.
+    /// The number of calls that the client has made.
     pub(crate) number: u8,
 }
 
 impl Turn {
-    /// A number that no other call of the history has: what it writes can be told from all else.
+    /// Returns a number that no other call of the history has, so that its writes are distinguishable.
     pub(crate) fn value(self) -> u32 {
         (u32::from(self.client) + 1) * 100 + u32::from(self.number)
     }
@@ -43,55 +43,55 @@ pub(crate) trait Subject:
     const CONTRACT: Contract;
     /// Its store.
     type Store: ?Sized + Send + Sync + 'static;
-    /// What a client remembers of the answers it got, and builds its next calls on.
+    /// The results that a client remembers in order to choose its next calls.
     type Memory: Default + Send;
 
-    /// The store of the contract.
+    /// Returns the store of the contract.
     fn store(stores: &StoreSet) -> Option<Arc<Self::Store>>;
 
-    /// Makes what the clients find.
+    /// Creates the data that the clients start from.
     fn prepare(_store: &Self::Store) -> impl Future<Output = Result<()>> + Send {
         std::future::ready(Ok(()))
     }
 
-    /// What the object holds then.
+    /// Returns the state of the object after `prepare`.
     fn initial() -> Self::State;
 
-    /// The next call of a client.
+    /// Returns the next call of a client.
     fn choose(memory: &Self::Memory, rng: &mut Rng, turn: Turn, can: &Capabilities) -> Self::Op;
 
     /// Makes the call.
     fn call(store: &Self::Store, op: &Self::Op) -> impl Future<Output = Result<Self::Answer>> + Send;
 
-    /// Remembers an answer.
+    /// Remembers a result.
     fn learn(memory: &mut Self::Memory, op: &Self::Op, answer: &Self::Answer);
 
-    /// The operations for which the record stands in the specification: one, or several at any moments of the same span
-    /// where the contract does not promise that the call is one step.
+    /// Returns the operations that the record represents in the specification. It is one operation, or
+    /// several at any moments of the same span if the contract does not promise that the call is one step.
     fn expand(record: RecordOf<Self>) -> Vec<RecordOf<Self>> {
         vec![record]
     }
 
-    /// The clause that an answer breaks which no order explains.
+    /// Returns the clause that is broken if no order explains the result.
     fn clause(op: &Self::Op, reply: &Reply<Self::Answer>) -> &'static str;
 
-    /// The clause that the answer of a call breaks, seen beside all calls of its history.
+    /// Returns the clause that the result of a call breaks, given all calls of its history.
     fn broken(_history: &[RecordOf<Self>], call: &RecordOf<Self>) -> &'static str {
         Self::clause(&call.op, &call.reply)
     }
 
-    /// The call in words.
+    /// Describes the call.
     fn show_op(op: &Self::Op) -> String;
 
-    /// The answer in words.
+    /// Describes the result.
     fn show_answer(op: &Self::Op, answer: &Self::Answer) -> String;
 
-    /// The state in words.
+    /// Describes the state.
     fn show_state(state: &Self::State) -> String;
 }
 
-/// What became of a call, as far as the history goes. `None` where it certainly changed nothing and says nothing either,
-/// such as a connection that could not be made.
+/// Converts the result of a call to a reply. `None` if the call certainly changed nothing and carries no
+/// information, such as a failed connection attempt.
 pub(crate) fn reply<A>(result: Result<A>) -> Option<Reply<A>> {
     match result {
         Ok(answer) => Some(Reply::Answered(answer)),
@@ -113,17 +113,17 @@ fn refusal<A>(error: &Error) -> Option<Reply<A>> {
             Outcome::Unknown => Reply::Unknown,
             Outcome::NotApplied => return None,
         },
-        // Neither bad input nor a defect may come of valid calls, however many there are at once.
+        // Valid calls must cause neither invalid input nor a defect, even if many are concurrent.
         _ => Reply::Refused(Refusal::Other(error.to_string())),
     })
 }
 
-/// The number behind a prefix in what a store returned; `u32::MAX`, which nothing writes, where it is something else.
+/// Returns the number after a prefix in a stored text; `u32::MAX`, which no call writes, for any other text.
 pub(crate) fn number_in(text: &str, prefix: &str) -> u32 {
     text.strip_prefix(prefix).and_then(|digits| digits.parse().ok()).unwrap_or(u32::MAX)
 }
 
-/// What may be there, in words.
+/// Describes an optional value.
 pub(crate) fn or_nothing<T>(value: Option<T>, show: impl FnOnce(T) -> String) -> String {
     value.map_or_else(|| "nothing".to_owned(), show)
 }

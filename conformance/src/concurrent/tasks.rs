@@ -1,6 +1,6 @@
 //! A board that all clients work on: they claim, step, retry and add its tasks.
 //!
-//! Leases are an hour long, so none passes while a history is recorded, and what comes of the clock is left to the cases.
+//! Leases last an hour, so none expires while a history is recorded. The cases cover expiry.
 
 mod state;
 
@@ -20,9 +20,9 @@ use super::rng::Rng;
 use super::subject::{Subject, Turn, number_in};
 use crate::harness::StoreSet;
 
-/// The tasks that the board begins with.
+/// The number of initial tasks of the board.
 const TASKS: u8 = 3;
-/// The tasks that there may come to be.
+/// The maximum number of tasks of the board.
 const TASKS_MAX: u8 = 6;
 const LEASE: Duration = Duration::from_secs(3_600);
 
@@ -51,7 +51,7 @@ pub(crate) struct Step {
     token: Option<u64>,
 }
 
-/// An answer.
+/// A result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Answer {
     Task(View),
@@ -61,7 +61,7 @@ pub(crate) enum Answer {
     Settled(u64),
 }
 
-/// A task as an answer shows it.
+/// A task as a result shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct View {
     id: u8,
@@ -71,11 +71,11 @@ pub(crate) struct View {
     token: Option<u64>,
 }
 
-/// What a client knows of the tasks.
+/// The client's knowledge of the tasks.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     revisions: BTreeMap<u8, u64>,
-    /// The tokens of its claims, stale ones included.
+    /// The tokens of its claims, including stale ones.
     tokens: BTreeMap<u8, u64>,
 }
 
@@ -187,7 +187,7 @@ impl Subject for OneBoard {
     async fn prepare(store: &Self::Store) -> Result<()> {
         let tasks = (0..TASKS).map(new_task).collect::<Result<Vec<_>>>()?;
         match store.create_task_list(&board()?, NewBoard::new(tasks)).await {
-            // Whoever comes first makes it.
+            // The first client creates the board.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
             made => made.map(|_| ()),
         }

@@ -1,12 +1,12 @@
-//! Shows a history to people: one line a call, its span as a bar.
+//! Prints a history for people: one line for each call, with its span as a bar.
 
 use super::check::{RecordOf, Refusal, Reply, Shrunk};
 use super::subject::Subject;
 
-/// The widest that the bars get, in characters.
+/// The maximum width of the bars, in characters.
 const WIDTH_MAX: usize = 60;
 
-/// The history as text.
+/// Returns the history as text.
 pub(crate) fn timeline<S: Subject>(shrunk: &Shrunk<S>) -> String {
     let mut moments: Vec<u64> = shrunk.history.iter().map(|record| record.called).collect();
     moments.extend(shrunk.history.iter().filter_map(|record| record.answered));
@@ -33,7 +33,8 @@ pub(crate) fn timeline<S: Subject>(shrunk: &Shrunk<S>) -> String {
     text
 }
 
-/// Every call of the history in words, in the order of the calls. What misled the search may be among those left out above.
+/// Describes every call of the history in order. The cause of a wrong search may be a call that the shrunk
+/// history omits.
 pub(crate) fn whole<S: Subject>(history: &[RecordOf<S>]) -> String {
     let mut sorted: Vec<&RecordOf<S>> = history.iter().collect();
     sorted.sort_by_key(|record| record.called);
@@ -53,7 +54,7 @@ pub(crate) fn whole<S: Subject>(history: &[RecordOf<S>]) -> String {
     text
 }
 
-/// An answer in words.
+/// Describes a reply.
 pub(crate) fn show_reply<S: Subject>(op: &S::Op, reply: &Reply<S::Answer>) -> String {
     match reply {
         Reply::Answered(answer) => S::show_answer(op, answer),

@@ -1,7 +1,8 @@
 //! Documents: three ids of one collection, each a register.
 //!
-//! A search stands in the specification as one look at each document, all within its span: the contract promises of each
-//! document that it is found as it is (VEC-031), and not that all are from one moment.
+//! The specification models a search as one look at each document, all within the search's span. The contract
+//! promises that each document is found in its current state (VEC-031), but not that all states are from one
+//! moment.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -40,16 +41,16 @@ pub(crate) enum Op {
         id: u8,
     },
     Search,
-    /// What a search says of one document.
+    /// The result of a search for one document.
     Look {
         id: u8,
     },
 }
 
-/// An answer.
+/// A result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Answer {
-    /// Whether the document was written.
+    /// True if the document was written.
     Written(bool),
     Seen(Option<u32>),
     Deleted(u64),
@@ -124,7 +125,7 @@ fn name(id: u8) -> String {
     format!("d{id}")
 }
 
-/// An embedding that tells the values apart.
+/// Returns an embedding that distinguishes the values.
 fn embedding(value: u32) -> Result<Embedding> {
     let small = f32::from(u16::try_from(value % 1_000).unwrap_or(0));
     Embedding::new(vec![1.0, small / 1_000.0])
@@ -134,7 +135,7 @@ fn document(number: u8, value: u32) -> Result<Document> {
     Ok(Document::new(id(number)?, format!("v{value}")).with_embedding(embedding(value)?))
 }
 
-/// The value of a document; that of none where text and embedding are not of one write.
+/// Returns the value of a document; an impossible value if text and embedding are not from one write.
 fn value_of(document: &Document) -> Result<u32> {
     let value = number_in(&document.content, "v");
     let whole = document.embedding.as_ref() == Some(&embedding(value)?);
@@ -202,7 +203,7 @@ impl Subject for Collection {
             let reply = Reply::Answered(Answer::Seen(found.get(&id).copied()));
             Record { op: Op::Look { id }, reply, ..record.clone() }
         };
-        // What is found under a strange id is looked for, too, and then found wanting.
+        // A hit with an unknown id becomes a look, too, and then fails the check.
         let strange = found.keys().copied().filter(|id| *id >= DOCUMENTS);
         (0..DOCUMENTS).chain(strange).map(look).collect()
     }

@@ -1,11 +1,11 @@
-//! Calls that are dropped where they wait.
+//! Calls that are dropped while they wait.
 //!
-//! A client's calls are polled so many times and then dropped: the first after one poll, the next after two, until one
-//! ends by itself; then from the beginning. What the drop leaves is judged like a fault: the write whole or absent, the
-//! store and its connections usable.
+//! The calls of a client are polled a number of times and then dropped: the first call after one poll, the
+//! next after two, until one completes; then the count starts again. The state after a drop is judged as
+//! after a fault: the write is complete or absent, and the store and its connections work.
 //!
-//! Beside the clients' calls, which draw many situations, every method of every contract is called on a small world, its
-//! streams included, and dropped at every poll.
+//! The clients' calls cover many random situations. In addition, every method of every contract, streams
+//! included, is called on a small data set and dropped at every poll.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -26,21 +26,22 @@ use crate::oracle::{Answer, CONTRACTS, Calls, Defect, Ended, Op, OracleClient, c
 use crate::runner::{Probed, fresh_namespace, within};
 use crate::suites::shared::methods::{Dropped, dropped_wherever_it_waits};
 
-/// How many dropped calls prove a contract, and how many in a long run.
+/// The number of dropped calls that prove a contract. A long run needs the larger number.
 const REQUIRED: u64 = 100;
 const REQUIRED_LONG: u64 = 5_000;
-/// How many calls are dropped before the store is judged.
+/// The number of calls that are dropped before the store is judged.
 const DROPS_OF_A_TRIAL: u64 = 25;
-/// How many calls of a kind may end by themselves, one after the other, until a trial ends: some never wait.
+/// The number of consecutive calls of a kind that may complete before a trial ends. Some calls never wait.
 const STEPS_MAX: u64 = 400;
-/// How many methods are tried at once.
+/// The number of methods that are tested concurrently.
 const CALLS_AT_ONCE: usize = 8;
-/// How many times as long as one call may take all drops of a method may.
+/// The time limit of all drops of a method, as a multiple of the limit of one call.
 const CALLS_OF_A_METHOD: u32 = 10;
-/// How many calls of a client may fail before a write must succeed.
+/// The number of calls of a client that may fail before a write must succeed.
 const ATTEMPTS_MAX: u32 = 4;
 
-/// Drops the calls of each contract wherever they wait. Where a store's calls never wait, there is no report.
+/// Drops the calls of each contract at every point where they wait. Returns no report if a store's calls
+/// never wait.
 pub async fn cancellations(harness: &Arc<dyn Harness>, probed: &Probed, effort: &Effort) -> Vec<LevelReport> {
     let mut reports = Vec::new();
     for contract in CONTRACTS.into_iter().filter(|it| probed.backend.capabilities.contains_key(it)) {
@@ -50,7 +51,7 @@ pub async fn cancellations(harness: &Arc<dyn Harness>, probed: &Probed, effort: 
             LevelReport::new(harness.name(), Level::Faults, Some(contract), "cancellations", required);
         match drop_all(harness, contract, effort, required, &mut report).await {
             Ok(true) => {}
-            // No call of this store ever waits: there is nothing to drop.
+            // No call of this store ever waits, so no future can be dropped.
             Ok(false) => continue,
             Err(error) => report.trouble = Some(format!("cannot use the backend: {error}")),
         }
@@ -63,8 +64,8 @@ pub async fn cancellations(harness: &Arc<dyn Harness>, probed: &Probed, effort: 
     reports
 }
 
-/// Drops the futures of every method of a contract wherever they wait, streams included. A method of which no future
-/// waits is dropped before its first poll.
+/// Drops the futures of every method of a contract at every point where they wait, streams included. A method
+/// whose future never waits is dropped before its first poll.
 async fn methods(harness: &Arc<dyn Harness>, contract: Contract, effort: &Effort) -> LevelReport {
     let begun = Instant::now();
     let calls = calls::of(contract);
@@ -72,7 +73,7 @@ async fn methods(harness: &Arc<dyn Harness>, contract: Contract, effort: &Effort
     let mut report =
         LevelReport::new(harness.name(), Level::Faults, Some(contract), "calls of every method", required);
     let (mut futures, mut deepest) = (0, 0);
-    // Several at once, for most of their time is waiting.
+    // Concurrent, because the calls mostly wait.
     let mut dropping = futures_util::stream::iter(calls)
         .map(|call| async move {
             let seed = trial_seed(effort.seed, call.name, 0);
@@ -104,7 +105,7 @@ async fn methods(harness: &Arc<dyn Harness>, contract: Contract, effort: &Effort
     report
 }
 
-/// Drops one call and erases what is left of it.
+/// Drops one call and erases the data that it left.
 async fn drop_call(
     harness: &Arc<dyn Harness>,
     namespace: Namespace,
@@ -127,7 +128,7 @@ async fn drop_call(
     dropped
 }
 
-/// Says whether there was anything to drop.
+/// Returns `true` if any call was dropped.
 async fn drop_all(
     harness: &Arc<dyn Harness>,
     contract: Contract,
@@ -170,7 +171,7 @@ async fn drop_all(
     Ok(report.executed > 0 || !report.counterexamples.is_empty())
 }
 
-/// Drops calls after 1, 2, 3 … polls. Says how many, and after how many polls at most.
+/// Drops calls after 1, 2, 3 … polls. Returns the number of drops and the largest number of polls.
 async fn drop_some(
     client: &mut dyn OracleClient,
     stores: &StoreSet,
@@ -225,7 +226,7 @@ fn describe(op: &Op, ended: &Ended, cut: bool, polls: u64) -> String {
     }
 }
 
-/// A call that is given up after so many polls: `None` then.
+/// A call that is dropped after a number of polls and then yields `None`.
 struct Polls<'a> {
     call: Pin<Box<dyn Future<Output = Result<Answer>> + Send + 'a>>,
     left: u64,
@@ -242,7 +243,7 @@ impl Future for Polls<'_> {
         let polled = self.call.as_mut().poll(context);
         match polled {
             Poll::Ready(result) => Poll::Ready(Some(result)),
-            // Given up before it is woken, as a caller does whose time is over.
+            // Dropped before it is woken, as after a caller's timeout.
             Poll::Pending if self.left == 0 => Poll::Ready(None),
             Poll::Pending => Poll::Pending,
         }

@@ -1,4 +1,4 @@
-//! What is to happen to a connection, drawn from a seed.
+//! A planned fault of a connection, drawn from a seed.
 
 use std::time::Duration;
 
@@ -9,20 +9,20 @@ use crate::oracle::Random;
 pub enum Kind {
     /// The connection ends before the request gets through.
     CutBeforeRequest,
-    /// The request gets through and the connection ends before the answer does.
+    /// The request arrives, and the connection ends before the reply does.
     CutBeforeReply,
     /// The connection ends within the bytes of one direction.
     CutAtByte,
-    /// What is sent arrives late.
+    /// Data arrives late.
     Delay,
-    /// Nothing arrives any more, and nothing says so.
+    /// No data arrives, without any sign of an error.
     BlackHole,
     /// The connection is reset (RST) rather than closed.
     Reset,
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 6] = [
         Self::CutBeforeRequest,
         Self::CutBeforeReply,
@@ -32,7 +32,7 @@ impl Kind {
         Self::Reset,
     ];
 
-    /// The name in reports.
+    /// Returns the name in reports.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -46,7 +46,7 @@ impl Kind {
     }
 }
 
-/// Which way bytes go.
+/// The direction of the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Direction {
     /// To the server.
@@ -55,27 +55,27 @@ pub enum Direction {
     Down,
 }
 
-/// One fault that is to happen.
+/// A planned fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Plan {
-    /// Its kind.
+    /// The kind of the fault.
     pub kind: Kind,
-    /// Which way the bytes go that it strikes.
+    /// The direction of the data that the fault hits.
     pub direction: Direction,
-    /// How many pieces of these go through first.
+    /// The number of pieces in this direction that pass first.
     pub skip: u64,
-    /// For a cut at a byte: how many bytes still go through.
+    /// For a cut at a byte: the number of bytes that still pass.
     pub byte: u64,
-    /// For a delay: how long.
+    /// For a delay: its duration.
     pub delay: Duration,
-    /// For a reset: whether the piece that it strikes still goes through.
+    /// For a reset: true if the piece that it hits still passes.
     pub forward: bool,
-    /// For a black hole: how long new bytes are swallowed, on every connection.
+    /// For a black hole: the time for which new bytes are dropped, on every connection.
     pub window: Duration,
 }
 
 impl Plan {
-    /// Draws a fault of a kind. `answer_time_max` is how long the client waits for an answer.
+    /// Draws a fault of a kind. `answer_time_max` is the longest time that the client waits for a reply.
     #[must_use]
     pub fn draw(kind: Kind, seed: u64, answer_time_max: Duration) -> Self {
         let mut random = Random::new(seed, kind.as_str());
@@ -85,7 +85,8 @@ impl Plan {
             _ => Direction::Up,
         };
         let skip = random.below(10);
-        // As likely within the first tens of bytes as within the first thousands.
+        // A logarithmic draw: a cut within the first tens of bytes is as likely as one within the first
+        // thousands.
         let bits = 3 + random.below(11);
         let byte = random.below(1 << bits);
         let outlasts = answer_time_max <= Duration::from_secs(8) && random.once_in(4);

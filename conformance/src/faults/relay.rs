@@ -1,4 +1,4 @@
-//! A TCP relay between a client and a server, which does to one connection what it is told.
+//! A TCP relay between a client and a server that can inject one fault into a connection.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -14,17 +14,18 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use super::plan::{Direction, Kind, Plan};
 
-/// The most that is read at once.
+/// The maximum number of bytes of one read.
 const PIECE_BYTES: usize = 16 * 1024;
-/// How long what was let through has for its way before a connection is reset.
+/// The time that forwarded bytes get to arrive before a connection is reset.
 const BEFORE_RESET: Duration = Duration::from_millis(2);
-/// How many ports are tried for one of as many digits as another.
+/// The number of ports that are tried to find one with the required number of digits.
 const PORTS_TRIED_MAX: usize = 100;
 
-/// A relay on a port of this machine, or on several for the servers of a cluster.
+/// A relay on one port of this machine, or on several ports for the servers of a cluster.
 ///
-/// It forwards what it gets until a fault is armed, which strikes one connection once: the first on which bytes come that
-/// the plan is about. It notes how many calls were under way at that moment, as the counter given to it tells.
+/// It forwards all data until a fault is armed. The fault hits one connection once: the first on which bytes
+/// arrive that match the plan. The relay records the number of calls in flight at that moment, which it reads
+/// from the given counter.
 #[derive(Debug)]
 pub struct Relay {
     addresses: Vec<SocketAddr>,
@@ -32,20 +33,20 @@ pub struct Relay {
     accepting: Vec<JoinHandle<()>>,
 }
 
-/// A fault that happened.
+/// A fault that occurred.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Strike {
-    /// What was to happen.
+    /// The planned fault.
     pub plan: Plan,
-    /// How many calls were under way on the client's side.
+    /// The number of calls in flight on the client's side.
     pub in_flight: usize,
-    /// How many connections were open.
+    /// The number of open connections.
     pub connections: usize,
 }
 
 #[derive(Debug)]
 struct Shared {
-    /// The ports of the servers that name each other, and those of the relays for them, as texts of one length.
+    /// The ports of a cluster's servers and of their relays, as texts of equal length.
     ports: Vec<(Vec<u8>, Vec<u8>)>,
     in_flight: Arc<AtomicUsize>,
     struck: Notify,
@@ -55,24 +56,24 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     plan: Option<Plan>,
-    /// The connection that the plan is about, once it is chosen.
+    /// The connection that the plan hits, once it is chosen.
     chosen: Option<u64>,
     pieces: u64,
     bytes: u64,
-    /// Whether whatever sends something falls silent.
+    /// True if every connection that sends data falls silent.
     dark: bool,
     silent: BTreeSet<u64>,
     open: BTreeSet<u64>,
     strike: Option<Strike>,
 }
 
-/// What to do with a piece.
+/// The action for a piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Act {
     Forward,
     Swallow,
     Delay(Duration),
-    /// Forward so many bytes and end the connection.
+    /// Forwards this number of bytes and ends the connection.
     End(usize, Ending),
 }
 
@@ -83,15 +84,15 @@ enum Ending {
 }
 
 impl Relay {
-    /// Listens on a free port of this machine for connections to each of the `servers`, `host:port`. `in_flight` counts the
-    /// calls that are under way on the client's side.
+    /// Listens on free ports of this machine for connections to each of the `servers`, given as `host:port`.
+    /// `in_flight` counts the calls in flight on the client's side.
     ///
-    /// Servers of a cluster tell their clients where the others are. Where there are several, each mention of one's port
-    /// behind a colon is replaced by that of its relay, which has as many digits, so that no length changes. Texts of a
-    /// user that look the same would be changed, too.
+    /// The servers of a cluster send their clients the addresses of the other servers. With several servers,
+    /// the relay replaces each server port that follows a colon by the port of its relay. Both ports have the
+    /// same number of digits, so no length changes. User text of the same form would be changed, too.
     ///
     /// # Errors
-    /// Where no port can be had.
+    /// An I/O error if no port is available.
     pub async fn start(servers: Vec<String>, in_flight: Arc<AtomicUsize>) -> io::Result<Self> {
         let several = servers.len() > 1;
         let (mut listeners, mut addresses, mut ports) = (Vec::new(), Vec::new(), Vec::new());
@@ -114,20 +115,20 @@ impl Relay {
         Ok(Self { addresses, shared, accepting })
     }
 
-    /// Where it listens, for each of the servers.
+    /// Returns the addresses of the relays, one for each of the servers.
     #[must_use]
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// Has a fault happen at the next opportunity.
+    /// Arms a fault for the next matching data.
     pub fn arm(&self, plan: Plan) {
         let mut state = self.shared.state();
         let (open, silent) = (std::mem::take(&mut state.open), std::mem::take(&mut state.silent));
         *state = State { plan: Some(plan), open, silent, ..State::default() };
     }
 
-    /// The fault, once it has happened.
+    /// Waits for the fault and returns it.
     pub async fn struck(&self) -> Strike {
         loop {
             let told = self.shared.struck.notified();
@@ -138,13 +139,13 @@ impl Relay {
         }
     }
 
-    /// The fault, if it has happened.
+    /// Returns the fault, if it has occurred.
     #[must_use]
     pub fn strike(&self) -> Option<Strike> {
         self.shared.state().strike
     }
 
-    /// Ends the fault: from now on all goes through again. A connection that fell silent stays so.
+    /// Ends the fault: all new data is forwarded again. A connection that fell silent stays silent.
     pub fn heal(&self) -> Option<Strike> {
         let mut state = self.shared.state();
         state.plan = None;
@@ -175,7 +176,7 @@ impl Shared {
         }
         let Some(plan) = state.plan else { return Act::Forward };
         if plan.kind == Kind::CutBeforeReply && direction == Direction::Up {
-            // The answer to cut off is one to what was sent after this.
+            // The fault must cut the reply to a request that is sent after this point.
             state.chosen.get_or_insert(connection);
             return Act::Forward;
         }
@@ -197,8 +198,8 @@ impl Shared {
         act
     }
 
-    /// What a server says, with the relays' ports for the servers'. A mention that is cut in two by the end of a piece
-    /// stays; then the client goes past the relay until it asks again.
+    /// Replaces the servers' ports in a reply by the relays' ports. A port that is split across two pieces is
+    /// not replaced; the client then bypasses the relay until it asks again.
     fn readdressed<'a>(&self, direction: Direction, piece: &'a mut [u8]) -> &'a [u8] {
         if direction == Direction::Down {
             for (server, relay) in &self.ports {
@@ -226,7 +227,7 @@ impl Shared {
     }
 }
 
-/// What the plan does to a piece on the connection that it is about.
+/// Returns the action of the plan for a piece on the chosen connection.
 fn act(plan: &Plan, state: &mut State, length: usize) -> Act {
     if plan.kind == Kind::CutAtByte {
         let before = state.bytes;
@@ -238,7 +239,7 @@ fn act(plan: &Plan, state: &mut State, length: usize) -> Act {
     }
     state.pieces += 1;
     if state.pieces <= plan.skip {
-        // The next piece may be one of another connection.
+        // The next piece may belong to another connection.
         state.chosen = None;
         return Act::Forward;
     }
@@ -250,9 +251,9 @@ fn act(plan: &Plan, state: &mut State, length: usize) -> Act {
     }
 }
 
-/// A listener on a free port, of so many digits where that matters.
+/// Opens a listener on a free port, with the given number of digits if there is a requirement.
 async fn listen(digits: Option<usize>) -> io::Result<TcpListener> {
-    // Kept until one is found, so that each try is on another port.
+    // Kept open until one fits, so that each attempt gets another port.
     let mut tried = Vec::new();
     for _ in 0..PORTS_TRIED_MAX {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
@@ -340,7 +341,7 @@ where
 mod tests {
     use super::*;
 
-    /// A server that tells everybody the same.
+    /// Runs a server that sends the same text to every client.
     async fn say(listener: TcpListener, text: String) {
         loop {
             let (mut stream, _) = listener.accept().await.unwrap();
@@ -366,7 +367,7 @@ mod tests {
         let [first, second] = relay.addresses() else { panic!("{:?}", relay.addresses()) };
         let expected = format!("MOVED 7 {second} or :{}\r\n", first.port());
         assert_eq!((hear(*first).await, hear(*second).await), (expected.clone(), expected));
-        // One server alone is relayed byte for byte.
+        // A single server is relayed byte for byte.
         let alone = Relay::start(vec![format!("127.0.0.1:{}", ports[0])], Arc::default()).await.unwrap();
         assert_eq!(hear(alone.addresses()[0]).await, text);
     }

@@ -1,4 +1,4 @@
-//! One fault: clients at work, the strike, and what is there afterwards.
+//! One fault: clients at work, the fault, and the comparison afterwards.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,14 +12,14 @@ use crate::harness::{Relayed, StoreSet};
 use crate::oracle::{Calls, Defect, Listeners, OracleClient, Tally, clients, recover, step};
 use crate::runner::within;
 
-/// How long the clients work at most until a fault strikes.
+/// The longest time that the clients work before a fault hits.
 const STRIKE_MAX: Duration = Duration::from_secs(8);
-/// How long they go on once it is over.
+/// The time that the clients continue after the fault.
 const AFTERWARDS: Duration = Duration::from_millis(15);
-/// How many calls of a client may fail, once the fault is over, before a write must succeed. Each lets go of a connection
-/// that the fault left useless.
+/// The number of calls of a client that may fail after the fault before a write must succeed. Each call drops
+/// a connection that the fault broke.
 const ATTEMPTS_MAX: u32 = 8;
-/// How often the comparison is tried where the service itself does not answer.
+/// The number of attempts for the comparison if the service does not reply.
 const READINGS_MAX: u32 = 3;
 
 /// A relay with a store behind it.
@@ -34,12 +34,12 @@ pub(super) struct Lane {
     pub(super) limit: Duration,
 }
 
-/// What came of one fault.
+/// The result of one fault.
 pub(super) struct Trial {
     strike: Option<Strike>,
     pub(super) tally: Tally,
     pub(super) attempts: u32,
-    /// How often a stream ended and was begun again.
+    /// The number of times that a stream ended and was resumed.
     pub(super) streams: u64,
     pub(super) defects: Vec<Defect>,
     pub(super) script: String,
@@ -47,15 +47,16 @@ pub(super) struct Trial {
 }
 
 impl Trial {
-    /// Whether the fault struck while a call was under way.
+    /// Returns `true` if the fault hit while a call was in flight.
     pub(super) fn counts(&self) -> bool {
         self.strike.is_some_and(|strike| strike.in_flight > 0)
     }
 }
 
-/// Has clients work on things of their own, strikes, and judges.
+/// Runs clients on separate data, injects the fault, and judges the result.
 pub(super) async fn strike(lane: &Lane, era: &str, seed: u64, plan: Plan) -> Trial {
-    // A call that waits for what was delayed longer than it waits has its own time yet.
+    // A call can wait for data that is delayed for longer than the call's reply limit, so the call limit
+    // applies.
     let calls = Calls::new(lane.relayed.call_time_max, Arc::clone(&lane.in_flight));
     let mut clients = clients(&lane.through, era, seed);
     let listeners = Listeners::start(&lane.through, era, lane.relayed.call_time_max);
@@ -103,12 +104,12 @@ pub(super) async fn strike(lane: &Lane, era: &str, seed: u64, plan: Plan) -> Tri
     Trial { strike, tally, attempts: attempts_max, streams, defects, script, trouble }
 }
 
-/// Waits until the readers have met everything, and judges them.
+/// Waits until the readers have received everything, and judges them.
 async fn hear_out(
     listeners: larder_kernel::Result<Listeners>,
     lane: &Lane,
 ) -> larder_kernel::Result<(u64, Vec<Defect>)> {
-    // A stream that hangs on a silent connection finds out, begins again and reads.
+    // A stream that hangs on a silent connection must first detect it, resume and read.
     let wait_max = lane.relayed.call_time_max * 2;
     within(lane.limit + wait_max, "faults.listen", listeners?.verify(&lane.direct, wait_max)).await
 }

@@ -1,7 +1,7 @@
-//! The six contracts, forwarded with a watch beside each call.
+//! The six contracts, forwarded with a timer around each call.
 //!
-//! Every method of a trait stands here, those with a default of their own included: a default called in the place of the
-//! store's own method would test something else. A test counts them.
+//! Every method of a trait is implemented here, including the methods with a default body. Otherwise the
+//! default would replace the store's method, and the test would run other code. A test counts the methods.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use larder_kernel::{
 
 use super::Timed;
 
-/// Calls the method of the store within, watched.
+/// Calls the method of the inner store and records its time.
 macro_rules! timed {
     ($self:ident.$method:ident($($argument:expr),*)) => {
         $self.watch.time($self.contract, stringify!($method), $self.inner.$method($($argument),*)).await
@@ -377,7 +377,7 @@ impl CypherCapable for Timed<dyn GraphStore> {
     async fn cypher(&self, query: &str, parameters: Metadata) -> Result<Vec<CypherRow>> {
         match self.inner.as_cypher() {
             Some(inner) => self.watch.time(self.contract, "cypher", inner.cypher(query, parameters)).await,
-            // Nobody gets here: `as_cypher` hands this store out only where the one within has Cypher.
+            // Unreachable: `as_cypher` returns this store only if the inner store has Cypher.
             None => Err(Error::new(ErrorKind::Unsupported, "graph.cypher", "the store has no Cypher")),
         }
     }

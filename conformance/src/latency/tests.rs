@@ -4,7 +4,7 @@ use larder_kernel::{Error, ErrorKind};
 
 use super::*;
 
-/// The methods that a source declares or implements after `opening`, up to the end of that block.
+/// Returns the methods that a source declares or implements after `opening`, up to the end of that block.
 fn methods(source: &str, opening: &str) -> BTreeSet<String> {
     let block = source.split_once(opening).unwrap_or_else(|| panic!("no {opening}")).1;
     let block = block.split_once("\n}\n").unwrap().0;

@@ -23,12 +23,12 @@ use super::shared::is_now;
 use super::subject::Subject;
 use crate::harness::StoreSet;
 
-/// Files as the clauses have them.
+/// The state that the clauses require of blobs.
 #[derive(Debug)]
 pub(super) struct Blobs {
     declared: Capabilities,
     blobs: BTreeMap<BlobKey, Held>,
-    /// The tags that each key had, the last one last.
+    /// The tags of each key, the newest last.
     tags: BTreeMap<BlobKey, Vec<ETag>>,
 }
 
@@ -41,7 +41,7 @@ struct Held {
 }
 
 impl Held {
-    /// What is known of the blob; the instant is the store's own.
+    /// Returns the model's information about the blob; the instant is the store's choice.
     fn info(&self, key: &BlobKey, got: Option<&BlobInfo>) -> BlobInfo {
         BlobInfo {
             key: key.clone(),
@@ -54,14 +54,14 @@ impl Held {
     }
 }
 
-/// Holds the instant of a write to now.
+/// Checks that the instant of a write is now.
 fn check_instant(info: &BlobInfo, clause: &'static str) -> Checked {
     let assertion = || "panic!(\"modified_at is not when the blob was written\");".to_owned();
     holds(clause, is_now(info.modified_at), || "written just now".to_owned(), &info.modified_at, assertion)
 }
 
 impl Blobs {
-    /// The tag that a write names.
+    /// Returns the tag that a write names.
     fn tag(&self, key: &BlobKey, tag: Tag) -> ETag {
         let none = || super::rng::valid(ETag::new("\"none\""));
         let had = self.tags.get(key).map(Vec::as_slice).unwrap_or_default();
@@ -73,7 +73,7 @@ impl Blobs {
         }
     }
 
-    /// Takes a blob with the tag that the store gave it, if that is another where the bytes are.
+    /// Records a blob with the tag that the store assigned, if the tag differs for different bytes.
     fn take(&mut self, key: &BlobKey, held: Held, recorder: &mut Recorder) -> Checked {
         if let Some(old) = self.blobs.get(key).filter(|old| old.bytes != held.bytes) {
             let changes = || {
@@ -161,7 +161,7 @@ impl Blobs {
     }
 }
 
-/// What a tag is called in a recorded script.
+/// Returns the name of a tag in a recorded script.
 fn tag_name(tag: &ETag) -> String {
     format!("tag {tag}")
 }
@@ -181,7 +181,7 @@ impl Subject for Blobs {
         stores.blobs.clone()
     }
 
-    /// Keys that every store keeps, or all where it declares so.
+    /// Returns `true` for keys that every store keeps, and for all keys if the store declares long keys.
     fn allows(declared: &Capabilities, id: &str) -> bool {
         let kept = larder_kernel::limits::BLOB_SHORT_KEY_BYTES_MAX;
         BlobKey::new(id).is_ok() && (id.len() <= kept || declared.has(Capability::BlobLongKeys))

@@ -1,4 +1,4 @@
-//! The comparison of a store's answer with the model's.
+//! The comparison of a store's result with the model's.
 
 use std::fmt::Debug;
 
@@ -7,22 +7,22 @@ use serde::Serialize;
 
 use super::recorder::{Recorder, json_text, plain};
 
-/// What a comparison found.
+/// The result of a comparison.
 pub(super) type Checked<T = ()> = Result<T, Mismatch>;
 
-/// Why a script ended early.
+/// The reason why a script ended early.
 #[derive(Debug)]
 pub(super) enum Mismatch {
-    /// The store does something else than the model.
+    /// The store differs from the model.
     Wrong(Box<Wrong>),
-    /// The service or the engine failed; nothing is known.
+    /// The service or the suite failed. The operation is untested.
     Trouble(String),
 }
 
 /// A difference between store and model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Wrong {
-    /// The clause that tells what should have come.
+    /// The clause that requires the expected result.
     pub(super) clause: &'static str,
     pub(super) expected: String,
     pub(super) got: String,
@@ -36,11 +36,11 @@ impl Wrong {
     }
 }
 
-/// A refusal as the model gives it.
+/// An error that the model expects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Refusal {
     pub(super) kind: ErrorKind,
-    /// The field, for bad input.
+    /// The field, for invalid input.
     pub(super) field: Option<&'static str>,
 }
 
@@ -51,16 +51,16 @@ impl From<ErrorKind> for Refusal {
 }
 
 impl From<Error> for Refusal {
-    /// That of a check of the kernel.
+    /// Converts the error of a kernel check.
     fn from(error: Error) -> Self {
         Self { kind: error.kind(), field: error.field() }
     }
 }
 
-/// The model's answer.
+/// The result that the model expects.
 pub(super) type Expected<T> = std::result::Result<T, Refusal>;
 
-/// Compares an answer with the model's.
+/// Compares a result with the model's.
 pub(super) fn same<T: PartialEq + Debug + Serialize>(
     recorder: &Recorder,
     clause: &'static str,
@@ -79,7 +79,7 @@ pub(super) fn same<T: PartialEq + Debug + Serialize>(
     }
 }
 
-/// The statement that fails: one that leaves out what each store chooses for itself, where there is a difference besides.
+/// Returns the statement that fails. It omits the store's free choices if another difference exists.
 fn difference<T: Serialize>(recorder: &Recorder, got: Option<&T>, expected: &T) -> String {
     let json = |value: &T| serde_json::to_value(value).unwrap_or_default();
     let (whole, without) = (json(expected), plain(json(expected)));
@@ -88,8 +88,8 @@ fn difference<T: Serialize>(recorder: &Recorder, got: Option<&T>, expected: &T) 
     format!("{how}({}.unwrap(), {});", recorder.answer(), json_text(expected))
 }
 
-/// Compares an answer that the model computes from what the store chose with the model's refusal, if it has one; gives
-/// the answer otherwise.
+/// Compares a result with the model's error, if the model expects one. Otherwise returns the result, for a
+/// model that computes from the store's choices.
 pub(super) fn answered<T: Debug>(
     recorder: &Recorder,
     clause: &'static str,
@@ -108,7 +108,7 @@ pub(super) fn answered<T: Debug>(
     }
 }
 
-/// Compares anything else that holds between store and model.
+/// Checks any other relation between store and model.
 pub(super) fn holds(
     clause: &'static str,
     holds: bool,
@@ -131,7 +131,7 @@ fn refused(recorder: &Recorder, clause: &'static str, got: &Error, expected: Ref
     if is_trouble(got) {
         return Err(Mismatch::Trouble(format!("{got:?}")));
     }
-    // Bad input that is taken for something else breaks the promise of the kind, whatever the clause of the call.
+    // A wrong error kind for invalid input breaks the clause about error kinds, not the clause of the call.
     let clause = if expected.kind == ErrorKind::InvalidInput { "STORE-010" } else { clause };
     let assertion = refusal_assertion(recorder, expected);
     Err(wrong(clause, named(expected), format!("{got:?}"), assertion))
@@ -161,9 +161,9 @@ fn named(refusal: Refusal) -> String {
     )
 }
 
-/// Whether the error tells of the service and not of the contract.
+/// Returns `true` if the error is about the service and not about the contract.
 pub(super) fn is_trouble(error: &Error) -> bool {
-    // A missing method says nothing of the clauses.
+    // A missing method proves nothing about the clauses.
     error.missing_method().is_some()
         || matches!(
             error.kind(),
@@ -174,7 +174,7 @@ pub(super) fn is_trouble(error: &Error) -> bool {
         )
 }
 
-/// The `Debug` form, cut where it grows past what a report can show.
+/// Returns the `Debug` form, truncated to the length that a report can show.
 pub(super) fn shown(value: &impl Debug) -> String {
     cut(&format!("{value:?}"))
 }

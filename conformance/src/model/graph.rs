@@ -24,7 +24,7 @@ use super::shared::page_of;
 use super::subject::Subject;
 use crate::harness::StoreSet;
 
-/// A graph as the clauses have it.
+/// The state that the clauses require of a graph.
 #[derive(Debug, Default)]
 pub(super) struct Graph {
     entities: BTreeMap<EntityId, Entity>,

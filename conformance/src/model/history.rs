@@ -25,21 +25,21 @@ use super::rng::Rng;
 use super::subject::Subject;
 use crate::harness::StoreSet;
 
-/// Conversations as the clauses have them.
+/// The state that the clauses require of conversations.
 #[derive(Debug, Default)]
 pub(super) struct History {
     threads: BTreeMap<Thread, Held>,
 }
 
-/// What one thread holds.
+/// The state of one thread.
 #[derive(Debug, Default)]
 struct Held {
     messages: Vec<Message>,
-    /// The greatest number given.
+    /// The largest assigned number.
     last: i64,
-    /// The number of the last event that took messages away.
+    /// The number of the last event that removed messages.
     cut: i64,
-    /// What survives of the events that are no messages.
+    /// The surviving events that are not messages.
     events: Vec<Event>,
     keys: BTreeMap<IdempotencyKey, ([u8; 32], Appended)>,
 }
@@ -48,7 +48,7 @@ struct Held {
 struct Message {
     seq: i64,
     message: Arc<ChatMessage>,
-    /// The thread's size right after an append; unknown of what a replacement put there.
+    /// The thread's size right after an append; unknown for messages of a replacement.
     thread_bytes: Option<u64>,
 }
 
@@ -67,7 +67,7 @@ enum Kind {
     Cleared {
         removed: u64,
     },
-    /// Of the replacement what stands at `first` or later is left.
+    /// The part of the replacement at `first` or later remains.
     Replaced {
         first: i64,
         up_to: i64,
@@ -98,7 +98,7 @@ impl Held {
         }
     }
 
-    /// Gives an event the next number.
+    /// Assigns the next number to an event.
     fn log(&mut self, kind: Kind) -> i64 {
         self.last += 1;
         self.cut = self.last;
@@ -160,7 +160,7 @@ impl Subject for History {
             Operation::Append { thread, messages, times, options } => {
                 self.append(store, (thread, messages, *times, options), recorder).await?;
                 match messages.first().filter(|_| *times > 1) {
-                    // What somebody else wrote stands behind all of them.
+                    // Messages that another writer appended come after all of them.
                     Some(one) => {
                         let others =
                             Authors::all_but(one.author.as_ref().map_or(&thread.agent, |by| &by.agent));
@@ -205,7 +205,7 @@ impl Subject for History {
         for thread in threads {
             self.page_after(store, (&thread, At::Exactly(i64::MIN), 10_000), recorder).await?;
             self.info(store, &thread, recorder).await?;
-            // Once: a subscription may cost a connection.
+            // Only once: a subscription may cost a connection.
             if recorder.handle == "b" {
                 self.subscribe(store, (&thread, At::Exactly(i64::MIN)), recorder).await?;
             }

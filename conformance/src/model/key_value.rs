@@ -23,20 +23,20 @@ use super::shared::{is_due, page_of};
 use super::subject::Subject;
 use crate::harness::StoreSet;
 
-/// Small state as the clauses have it.
+/// The state that the clauses require of key-value data.
 #[derive(Debug, Default)]
 pub(super) struct KeyValue {
     buckets: BTreeMap<BucketName, Bucket>,
-    /// Counts the changes of all buckets, so that each has its place among those of its own.
+    /// Counts the changes of all buckets, which orders the changes of each bucket.
     changes: u64,
 }
 
 #[derive(Debug, Default)]
 struct Bucket {
     keys: BTreeMap<Key, Record>,
-    /// The keys that are gone, and when they went: their revision is told by a watch alone.
+    /// The removed keys and their removals: only a watch returns their revision.
     gone: BTreeMap<Key, Gone>,
-    /// The revisions that puts got, in order, each with its place.
+    /// The revisions that puts returned, in order, each with its change number.
     given: Vec<(Revision, u64)>,
 }
 
@@ -46,14 +46,14 @@ struct Record {
     revision: Revision,
     place: u64,
     ttl: Option<Duration>,
-    /// When it ends, once a read told.
+    /// The expiry time, after a read has returned it.
     expires_at: Option<Timestamp>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Gone {
     place: u64,
-    /// Once a watch told.
+    /// The revision, after a watch has returned it.
     revision: Option<Revision>,
 }
 
@@ -62,7 +62,7 @@ impl Bucket {
         self.given.last().map_or(Revision::ZERO, |(revision, _)| *revision)
     }
 
-    /// The revision that an operation names.
+    /// Returns the revision that an operation names.
     fn revision(&self, key: &Key, at: At) -> Revision {
         match at {
             At::Current => self.keys.get(key).map_or(self.last(), |record| record.revision),
@@ -224,7 +224,7 @@ impl KeyValue {
 }
 
 impl Record {
-    /// Takes the end of its life as the store told it, or holds it to what it told before.
+    /// Records the expiry time that the store returned, or compares it with the recorded one.
     fn learn(&mut self, told: Option<Timestamp>, recorder: &Recorder) -> Checked {
         if let (Some(ttl), None, Some(told)) = (self.ttl, self.expires_at, told) {
             let near = || "panic!(\"the instant told is not the time to live from now\");".to_owned();

@@ -1,27 +1,27 @@
-//! What a script did, as a test in Rust.
+//! Records a script as a Rust test.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// Notes the calls of a script, where it is to be printed, and what the calls' answers were.
+/// Records the calls of a script, if it is to be printed, and their results.
 #[derive(Debug)]
 pub(super) struct Recorder {
     lines: Option<Vec<String>>,
-    /// What the store chose, and the expression that has it: a revision, a token, an `ETag`.
+    /// The store's choices, and the expression for each: a revision, a token, an `ETag`.
     names: BTreeMap<String, String>,
     step: usize,
     /// The handle that the calls go through.
     pub(super) handle: &'static str,
-    /// The clause of the call that is being made, for one that never answers.
+    /// The clause of the current call, for a call that never returns.
     pub(super) clause: &'static str,
-    /// The last stream: the expression that begins it.
+    /// The expression that opens the last stream.
     stream: Option<String>,
-    /// How long a stream may keep silent.
+    /// The longest time that a stream may be silent.
     pub(super) wait_max: Duration,
-    /// How long a stream that has told everything is listened to for more.
+    /// The time for which the script waits for further events of a stream that has delivered everything.
     pub(super) quiet: Duration,
-    /// Whether all operations are done, and everything is being read.
+    /// True if all operations are done and the final reads run.
     pub(super) dumping: bool,
 }
 
@@ -40,12 +40,12 @@ impl Recorder {
         }
     }
 
-    /// The calls that follow go through this handle.
+    /// Sets the handle of the following calls.
     pub(super) fn through(&mut self, handle: &'static str) {
         self.handle = handle;
     }
 
-    /// Notes a call: the method with its arguments.
+    /// Records a call: the method with its arguments.
     pub(super) fn call(&mut self, clause: &'static str, call: impl FnOnce(&Self) -> String) {
         self.clause = clause;
         self.step += 1;
@@ -55,7 +55,7 @@ impl Recorder {
         }
     }
 
-    /// Notes a statement, in which `§a` stands for the handle and `{s}` for the name of what it gives.
+    /// Records a statement, in which `§a` stands for the handle and `{s}` for the name of its result.
     pub(super) fn statement(&mut self, clause: &'static str, statement: impl FnOnce(&Self) -> String) {
         self.clause = clause;
         self.step += 1;
@@ -65,7 +65,8 @@ impl Recorder {
         }
     }
 
-    /// Notes a stream, of which so many items are taken; `§a` stands for the handle in the expression that begins it.
+    /// Records a stream of which `count` items are read; `§a` stands for the handle in the expression that
+    /// opens it.
     pub(super) fn stream(&mut self, clause: &'static str, count: usize, begin: impl FnOnce(&Self) -> String) {
         let handle = self.handle;
         let mut begun = None;
@@ -80,7 +81,7 @@ impl Recorder {
         self.stream = begun;
     }
 
-    /// The statement that fails where the last stream tells more than so many items.
+    /// Returns the statement that fails if the last stream yields more than `count` items.
     pub(super) fn no_more_than(&self, count: usize) -> String {
         let begin = self.stream.as_deref().unwrap_or("futures_util::stream::empty::<()>()");
         format!(
@@ -96,24 +97,25 @@ impl Recorder {
         }
     }
 
-    /// The name of the last call's answer.
+    /// Returns the name of the last call's result.
     pub(super) fn answer(&self) -> String {
         format!("s{}", self.step)
     }
 
-    /// Notes that the last call's answer has what the store chose; `{s}` stands for the answer in the expression.
+    /// Records that the last call's result contains the store's choice; `{s}` stands for the result in the
+    /// expression.
     pub(super) fn name(&mut self, chosen: impl FnOnce() -> String, expression: &str) {
         if self.lines.is_some() {
             self.names.insert(chosen(), expression.replace("{s}", &self.answer()));
         }
     }
 
-    /// The expression that has what the store chose, or what is given.
+    /// Returns the expression for the store's choice, or the given text.
     pub(super) fn named(&self, chosen: &str, otherwise: impl FnOnce() -> String) -> String {
         self.names.get(chosen).cloned().unwrap_or_else(otherwise)
     }
 
-    /// The whole test, ending with the statement that fails.
+    /// Returns the whole test, which ends with the statement that fails.
     pub(super) fn test(&self, name: &str, field: &str, assertion: &str) -> String {
         let mut text = String::new();
         let _ = writeln!(text, "#[tokio::test]\nasync fn {name}() {{");
@@ -127,7 +129,7 @@ impl Recorder {
     }
 }
 
-/// What stands before the calls.
+/// The code before the calls.
 const PRELUDE: &str = "    #![allow(unused)]
     use std::time::Duration;
     use bytes::Bytes;
@@ -168,10 +170,10 @@ const PRELUDE: &str = "    #![allow(unused)]
     let (first, second): (StoreSet, StoreSet) = (open(0).await, open(1).await);
 ";
 
-/// How many times a letter stands in a row at least to be written as a repetition.
+/// The minimum length of a run of one letter that is written as a repetition.
 const REPEATED_MIN: usize = 64;
 
-/// A text as an expression that gives a `&str`: a literal, with what is one letter many times written as that.
+/// Returns an expression of type `&str` for a text: a literal, or a repetition for a long run of one letter.
 pub(super) fn quoted(text: &str) -> String {
     let mut pieces: Vec<String> = Vec::new();
     let (mut plain, mut rest) = (String::new(), text);
@@ -197,37 +199,37 @@ pub(super) fn quoted(text: &str) -> String {
     }
 }
 
-/// A text as an expression that gives a `String`.
+/// Returns an expression of type `String` for a text.
 pub(super) fn owned_text(text: &str) -> String {
     format!("String::from({})", quoted(text))
 }
 
-/// Anything that JSON can express, as an expression that gives a `&str`.
+/// Returns an expression of type `&str` for any value that JSON can express.
 pub(super) fn json_text(value: &impl serde::Serialize) -> String {
     quoted(&serde_json::to_string(value).unwrap_or_default())
 }
 
-/// An id as an argument.
+/// Returns an id as an argument.
 pub(super) fn id(text: impl std::fmt::Display) -> String {
     format!("&{}", owned_id(text))
 }
 
-/// An id as a value.
+/// Returns an id as a value.
 pub(super) fn owned_id(text: impl std::fmt::Display) -> String {
     format!("id({})", quoted(&text.to_string()))
 }
 
-/// Anything that JSON can express, as a value.
+/// Returns any value that JSON can express as an expression.
 pub(super) fn json(value: &impl serde::Serialize) -> String {
     format!("of({})", json_text(value))
 }
 
-/// An optional value.
+/// Returns an optional value as an expression.
 pub(super) fn optional<T>(value: Option<T>, shown: impl FnOnce(T) -> String) -> String {
     value.map_or_else(|| "None".to_owned(), |value| format!("Some({})", shown(value)))
 }
 
-/// A page to ask for.
+/// Returns a page request as an expression.
 pub(super) fn page<'a, K>(
     page: &'a larder_kernel::PageRequest<K>,
     key: impl FnOnce(&'a K) -> String,
@@ -236,7 +238,7 @@ pub(super) fn page<'a, K>(
     format!("PageRequest {{ after: {after}, limit: {} }}", page.limit)
 }
 
-/// Bytes to write.
+/// Returns bytes to write as an expression.
 pub(super) fn bytes(value: &[u8]) -> String {
     match value.first() {
         Some(first) if value.len() > 64 && value.iter().all(|byte| byte == first) => {
@@ -246,7 +248,7 @@ pub(super) fn bytes(value: &[u8]) -> String {
     }
 }
 
-/// JSON without what each store chooses for itself, as the printed tests compare it.
+/// Returns JSON without the store's free choices, as the printed tests compare it.
 pub(super) fn plain(value: serde_json::Value) -> serde_json::Value {
     use serde_json::Value;
     const CHOSEN: [&str; 6] = ["etag", "expires_at", "modified_at", "position", "revision", "token"];

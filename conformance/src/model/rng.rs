@@ -1,4 +1,4 @@
-//! Random numbers: what a script is drawn from, and the ids that it uses.
+//! The random numbers that a script is drawn from, and the ids that it uses.
 
 use std::sync::{Arc, LazyLock};
 
@@ -7,31 +7,31 @@ use proptest::prelude::any;
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
-/// Most operations of a script.
+/// The maximum number of operations of a script.
 const OPERATIONS_MAX: usize = 100;
-/// How many numbers an operation is drawn from.
+/// The number of draws for an operation.
 const DRAWS: usize = 16;
 
 /// The numbers of one operation.
 pub(super) type Draws = [u16; DRAWS];
 
-/// A script: which ids it uses, and the numbers of its operations.
+/// A script: its family of ids, and the numbers of its operations.
 ///
-/// An operation is a function of its numbers alone, and small numbers make simple operations. So proptest shrinks a
-/// script by leaving operations out and making numbers smaller, whatever the contract.
+/// An operation depends only on its numbers, and small numbers make simple operations. So proptest can shrink
+/// a script of any contract: it removes operations and reduces numbers.
 #[derive(Debug, Clone)]
 pub(super) struct DrawnScript {
     pub(super) family: u16,
     pub(super) draws: Vec<Draws>,
 }
 
-/// All scripts.
+/// Returns the strategy for all scripts.
 pub(super) fn draws() -> impl Strategy<Value = DrawnScript> {
     (any::<u16>(), vec(any::<Draws>(), 1..=OPERATIONS_MAX))
         .prop_map(|(family, draws)| DrawnScript { family, draws })
 }
 
-/// What draws the script of a seed.
+/// Returns the test runner that draws the script of a seed.
 pub(super) fn runner(seed: u64, config: Config) -> TestRunner {
     let mut bytes = [0; 32];
     for (place, chunk) in (0_u64..).zip(bytes.chunks_exact_mut(8)) {
@@ -40,17 +40,17 @@ pub(super) fn runner(seed: u64, config: Config) -> TestRunner {
     TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes))
 }
 
-/// The script of a seed.
+/// Returns the script of a seed.
 pub(super) fn draw(seed: u64) -> DrawnScript {
     let config = Config { failure_persistence: None, ..Config::default() };
     match draws().new_tree(&mut runner(seed, config)) {
         Ok(tree) => tree.current(),
-        // Nothing is ever rejected here.
+        // Unreachable: the strategy rejects no value.
         Err(_) => DrawnScript { family: 0, draws: Vec::new() },
     }
 }
 
-/// One number from several, by the finalizer of SplitMix64 (Steele, Lea, Flood 2014).
+/// Mixes several numbers into one, by the finalizer of SplitMix64 (Steele, Lea, Flood 2014).
 pub(super) fn mixed(numbers: &[u64]) -> u64 {
     numbers.iter().fold(0, |state, number| {
         let mut z = (state ^ number).wrapping_add(0x9E37_79B9_7F4A_7C15);
@@ -60,14 +60,14 @@ pub(super) fn mixed(numbers: &[u64]) -> u64 {
     })
 }
 
-/// A number of a text, by FNV-1a.
+/// Hashes a text by FNV-1a.
 pub(super) fn of_text(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     })
 }
 
-/// The numbers of an operation, taken one after the other.
+/// The numbers of an operation, consumed one after another.
 #[derive(Debug)]
 pub(super) struct Rng<'a> {
     draws: &'a [u16],
@@ -81,35 +81,35 @@ impl<'a> Rng<'a> {
         Self { draws, next: 0, ids }
     }
 
-    /// A number below `count`; smaller numbers drawn make smaller ones.
+    /// Returns a number below `count`; smaller draws give smaller numbers.
     pub(super) fn below(&mut self, count: usize) -> usize {
         let drawn = self.draws.get(self.next).copied().unwrap_or(0);
         self.next += 1;
         (usize::from(drawn) * count) >> 16
     }
 
-    /// One of the choices; the first is the simplest.
+    /// Returns one of the choices; the first is the simplest.
     pub(super) fn of<T: Clone>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len())].clone()
     }
 
-    /// True once in `count`.
+    /// Returns `true` with a probability of 1 in `count`.
     pub(super) fn one_in(&mut self, count: usize) -> bool {
         self.below(count) + 1 == count && count > 1
     }
 
-    /// The last number, as one of two.
+    /// Returns the last number as a boolean.
     pub(super) fn last(&self) -> bool {
         self.draws.last().is_some_and(|drawn| *drawn >= 1 << 15)
     }
 
-    /// One of the script's ids.
+    /// Returns one of the script's ids.
     pub(super) fn id(&mut self) -> Arc<str> {
         let index = self.below(self.ids.0.len());
         Arc::clone(&self.ids.0[index])
     }
 
-    /// An operation by its weight: the index of the choice.
+    /// Draws an operation by weight and returns the index of the choice.
     pub(super) fn weighted(&mut self, weights: &[usize]) -> usize {
         let mut left = self.below(weights.iter().sum());
         for (index, weight) in weights.iter().enumerate() {
@@ -122,7 +122,7 @@ impl<'a> Rng<'a> {
     }
 }
 
-/// What a draw makes from its own valid parts.
+/// Unwraps a value that a draw makes from valid parts.
 pub(super) fn valid<T>(made: larder_kernel::Result<T>) -> T {
     match made {
         Ok(made) => made,
@@ -134,7 +134,7 @@ pub(super) fn valid<T>(made: larder_kernel::Result<T>) -> T {
 #[derive(Debug, Clone)]
 pub(super) struct Palette(pub(super) [Arc<str>; 4]);
 
-/// Ids that some backend might take for each other, or for something else; the first are the simplest.
+/// Ids that some backend might confuse or misinterpret; the first are the simplest.
 const FAMILIES: &[[&str; 4]] = &[
     ["a", "b", "c", "d"],
     ["a", "A", "aA", "AA"],
@@ -155,7 +155,7 @@ const FAMILIES: &[[&str; 4]] = &[
     [" ", "  ", "a ", "a"],
     ["\n", "\r\n", "\t", "\u{1}"],
     ["$$", "$1", ":a", "@a"],
-    // Their order by UTF-8 and by UTF-16 differs.
+    // Their order in UTF-8 differs from their order in UTF-16.
     ["\u{1f980}", "\u{fffd}", "\u{10ffff}", "\u{7f}"],
     ["1", "01", "1.0", "-1"],
     ["a.b", "a,b", "a;b", "a|b"],
@@ -169,7 +169,7 @@ static ALL: LazyLock<Vec<Palette>> = LazyLock::new(|| {
     let short = FAMILIES.iter().map(|family| family.map(Arc::from)).map(Palette);
     let long = [
         [format!("{}a", "x".repeat(511)), format!("{}A", "x".repeat(511)), "x".repeat(511), "x".repeat(512)],
-        // The longest that every store of files keeps.
+        // The longest keys that every blob store keeps.
         [format!("{}a", "x".repeat(47)), format!("{}A", "x".repeat(47)), "x".repeat(47), "x".repeat(48)],
         [format!("{}é", "é".repeat(255)), "é".repeat(255), format!("{}e", "é".repeat(255)), "é".to_owned()],
         ["/a".repeat(255), "a/".repeat(255) + "a", "a/".repeat(255) + "b", "a".to_owned()],
@@ -178,7 +178,7 @@ static ALL: LazyLock<Vec<Palette>> = LazyLock::new(|| {
 });
 
 impl Palette {
-    /// The ids of a script. Of those that the contract refuses, the plain ones stand in the place.
+    /// Returns the ids of a script. Plain ids replace the ids that the contract rejects.
     pub(super) fn of(family: u16, allowed: impl Fn(&str) -> bool) -> Self {
         let chosen = &ALL[(usize::from(family) * ALL.len()) >> 16];
         let mut index = 0;

@@ -1,15 +1,15 @@
-//! Seeds of scripts that once found something.
+//! Seeds of scripts that found a defect earlier.
 
 use larder_kernel::Contract;
 
 const FILE: &str = include_str!("../../regressions/model.txt");
 
-/// The saved seeds of a contract, in the order of the file.
+/// Returns the saved seeds of a contract, in the order of the file.
 pub(super) fn seeds(contract: Contract) -> Vec<u64> {
     read(FILE).filter(|(name, _)| *name == contract.as_str()).map(|(_, seed)| seed).collect()
 }
 
-/// A line is a contract's name, a seed, and anything after it; `#` begins a comment.
+/// Parses the file. A line is a contract's name, a seed, and any further text; `#` begins a comment.
 fn read(text: &str) -> impl Iterator<Item = (&str, u64)> {
     text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| {
         let mut words = line.split_whitespace();

@@ -1,4 +1,4 @@
-//! What the contracts' operations have in common: times, pages, metadata, filters.
+//! The common parts of the contracts' operations: times, pages, metadata, filters.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,39 +12,39 @@ use super::compare::{Checked, Mismatch, holds, is_trouble, wrong};
 use super::recorder::Recorder;
 use super::rng::Rng;
 
-/// How far a store's clock may be from the suite's.
+/// The largest difference between a store's clock and the suite's.
 const CLOCKS_APART_US: i64 = 10 * 60 * 1_000_000;
-/// Times to live that do not pass while a script runs.
+/// Times to live that do not end while a script runs.
 const TTLS: [Duration; 3] =
     [Duration::from_secs(86_400), Duration::from_millis(3_600_001), Duration::from_secs(100 * 365 * 86_400)];
-/// Times to live that are refused.
+/// Invalid times to live.
 const BAD_TTLS: [Duration; 3] =
     [Duration::ZERO, Duration::from_micros(999), Duration::from_secs(100 * 365 * 86_400 + 1)];
-/// Page limits; the last is refused.
+/// Page limits; the last is invalid.
 const LIMITS: [usize; 8] = [10_000, 1, 2, 3, 0, 5, 9_999, 10_001];
 
-/// A time to live, a refused one now and then.
+/// Draws a time to live, sometimes an invalid one.
 pub(super) fn ttl(rng: &mut Rng<'_>) -> Duration {
     if rng.one_in(12) { rng.of(&BAD_TTLS) } else { rng.of(&TTLS) }
 }
 
-/// A limit, a refused one now and then.
+/// Draws a limit, sometimes an invalid one.
 pub(super) fn limit(rng: &mut Rng<'_>) -> usize {
     rng.of(&LIMITS)
 }
 
-/// Whether an instant lies where a time to live that begins now ends.
+/// Returns `true` if an instant is the end of a time to live that begins now.
 pub(super) fn is_due(at: Timestamp, ttl: Duration) -> bool {
     let due = Timestamp::now().saturating_add(ttl);
     (at.as_micros() - due.as_micros()).abs() <= CLOCKS_APART_US
 }
 
-/// Whether an instant is now.
+/// Returns `true` if an instant is now.
 pub(super) fn is_now(at: Timestamp) -> bool {
     is_due(at, Duration::ZERO)
 }
 
-/// A page of a listing whose items, in order, are all these.
+/// Returns a page of a listing of all these items, in order.
 pub(super) fn page_of<T, K: Ord + Clone>(
     items: impl IntoIterator<Item = T>,
     request: &PageRequest<K>,
@@ -58,14 +58,14 @@ pub(super) fn page_of<T, K: Ord + Clone>(
     Page { items, next }
 }
 
-/// A request for a page: its limit, and where it begins.
+/// Draws a request for a page: its limit and its start.
 pub(super) fn request<K>(rng: &mut Rng<'_>, key: impl FnOnce(&mut Rng<'_>) -> K) -> PageRequest<K> {
     let limit = limit(rng);
     let after = (rng.below(3) > 0).then(|| key(rng));
     PageRequest { after, limit }
 }
 
-/// A stream, of which there is nothing to print.
+/// A stream, which has no printable content.
 pub(super) struct Streamed<T>(pub(super) BoxStream<'static, Result<T>>);
 
 impl<T> fmt::Debug for Streamed<T> {
@@ -74,7 +74,7 @@ impl<T> fmt::Debug for Streamed<T> {
     }
 }
 
-/// The first events of a stream, of which there must be so many, and no more at once.
+/// Returns the first events of a stream, which must be `count` events with no further one ready.
 pub(super) async fn backlog<T: fmt::Debug>(
     mut events: BoxStream<'static, Result<T>>,
     count: usize,
@@ -96,7 +96,8 @@ pub(super) async fn backlog<T: fmt::Debug>(
         }
     }
     if recorder.dumping {
-        // Asking for more and going away costs some stores a connection; the operations of the script do it.
+        // A further read that is then dropped costs some stores a connection; the operations of the script
+        // test it.
         return Ok(told);
     }
     let more = tokio::time::timeout(recorder.quiet, events.next()).await.ok();
@@ -105,7 +106,7 @@ pub(super) async fn backlog<T: fmt::Debug>(
     Ok(told)
 }
 
-/// Values that some backend might take for each other.
+/// Returns values that some backend might confuse.
 fn values() -> Vec<Value> {
     vec![
         json!(1),
@@ -135,14 +136,14 @@ fn values() -> Vec<Value> {
     ]
 }
 
-/// Keys that some backend might take for a path.
+/// Keys that some backend might interpret as a path.
 const KEYS: [&str; 6] = ["k", "K", "k.k", "$k", "", "é"];
 
 fn key(rng: &mut Rng<'_>) -> &'static str {
     rng.of(&KEYS)
 }
 
-/// Metadata of up to two keys, refused now and then.
+/// Draws metadata of up to two keys, sometimes invalid.
 pub(super) fn metadata(rng: &mut Rng<'_>) -> Metadata {
     match rng.below(16) {
         0..4 => Metadata::new(),
@@ -152,7 +153,7 @@ pub(super) fn metadata(rng: &mut Rng<'_>) -> Metadata {
     }
 }
 
-/// A filter of one or two conditions, refused now and then.
+/// Draws a filter of one or two conditions, sometimes invalid.
 pub(super) fn filter(rng: &mut Rng<'_>) -> Filter {
     let (one, value) = (key(rng), rng.of(&values()));
     match rng.below(15) {

@@ -1,4 +1,4 @@
-//! Makes a script that fails as short as it gets, and prints it.
+//! Makes a failed script as short as possible, and prints it.
 
 use proptest::test_runner::{Config, TestCaseError, TestError};
 
@@ -7,26 +7,26 @@ use super::rng::{self, DrawnScript};
 use super::subject::Subject;
 use super::trial::{Ended, Purpose, Script, Trial};
 
-/// Most scripts that are tried for a shorter one.
+/// The maximum number of scripts that a search for a shorter one tries.
 const TRIES_MAX: u32 = 4_096;
-/// How long that may take.
+/// The time limit of the search.
 const SHRINK_MS_MAX: u32 = 60_000;
 
-/// A script that can not be made shorter.
+/// A script that cannot be made shorter.
 pub(super) struct Minimal {
     pub(super) wrong: Wrong,
     pub(super) text: String,
-    /// What else there is to say of it.
+    /// A further remark.
     pub(super) note: Option<String>,
 }
 
-/// Shrinks the script of a seed, which failed by this clause. Shorter scripts must fail by it, too: what fails by another
-/// is another find.
+/// Shrinks the script of a seed that broke this clause. Shorter scripts must break the same clause: another
+/// clause is another finding.
 pub(super) async fn shrink<S: Subject>(trial: &Trial<S>, seed: u64, clause: &'static str) -> Minimal {
     let shorter = {
         let trial = trial.clone();
         let handle = tokio::runtime::Handle::current();
-        // proptest asks and waits for an answer, so it gets a thread where it may.
+        // proptest blocks while it waits for a result, so it runs on a blocking thread.
         tokio::task::spawn_blocking(move || by_proptest(&trial, (seed, clause), &handle)).await.ok().flatten()
     };
     let again = shorter.is_some();
@@ -71,7 +71,8 @@ fn by_proptest<S: Subject>(
     }
 }
 
-/// The script without the operations that it fails without: what smaller numbers have made idle.
+/// Returns the script without the operations that it does not need to fail, because smaller numbers made them
+/// idle.
 async fn without_idle<S: Subject>(
     trial: &Trial<S>,
     mut script: Script<S::Operation>,
@@ -84,7 +85,7 @@ async fn without_idle<S: Subject>(
         shorter.steps.remove(index);
         let ended = trial.run(&shorter, Purpose::Shrinking).await.ended;
         if matches!(ended, Ended::Wrong(found) if found.clause == clause) {
-            // What went may have been what others waited for.
+            // Other operations may have depended on the removed one, so the search starts again.
             index = shorter.steps.len();
             script = shorter;
         }

@@ -1,4 +1,4 @@
-//! What a contract brings: its operations, its model, and the comparison of both at every step.
+//! The parts that a contract provides: its operations, its model, and the comparison of both at every step.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -11,25 +11,25 @@ use super::recorder::Recorder;
 use super::rng::Rng;
 use crate::harness::StoreSet;
 
-/// One contract under the level.
+/// One contract in the level.
 #[async_trait]
 pub(super) trait Subject: Sized + Send + Sync + 'static {
     /// The contract.
     const CONTRACT: Contract;
-    /// The field of [`StoreSet`] that holds its store.
+    /// The field of [`StoreSet`] with its store.
     const FIELD: &'static str;
-    /// Its trait.
+    /// The trait of the store.
     type Store: ?Sized + Send + Sync;
-    /// An operation with everything that it is given.
+    /// An operation with all its arguments.
     type Operation: Debug + Clone + Send + Sync;
 
-    /// The model of an empty namespace.
+    /// Creates the model of an empty namespace.
     fn new(declared: &Capabilities) -> Self;
 
-    /// The contract's store.
+    /// Returns the contract's store.
     fn store(stores: &StoreSet) -> Option<Arc<Self::Store>>;
 
-    /// Whether an id may be used in scripts.
+    /// Returns `true` if scripts may use the id.
     fn allows(_declared: &Capabilities, _id: &str) -> bool {
         true
     }
@@ -37,7 +37,7 @@ pub(super) trait Subject: Sized + Send + Sync + 'static {
     /// Draws an operation.
     fn draw(rng: &mut Rng<'_>) -> Self::Operation;
 
-    /// Does the operation on the store and on the model, and compares.
+    /// Applies the operation to the store and to the model, and compares the results.
     async fn step(
         &mut self,
         store: &Self::Store,
@@ -45,6 +45,6 @@ pub(super) trait Subject: Sized + Send + Sync + 'static {
         recorder: &mut Recorder,
     ) -> Checked;
 
-    /// Reads everything there is, and compares.
+    /// Reads all data and compares it.
     async fn dump(&mut self, store: &Self::Store, recorder: &mut Recorder) -> Checked;
 }

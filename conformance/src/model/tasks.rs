@@ -20,27 +20,27 @@ use super::rng::Rng;
 use super::subject::Subject;
 use crate::harness::StoreSet;
 
-/// Boards as the clauses have them.
+/// The state that the clauses require of boards.
 #[derive(Debug, Default)]
 pub(super) struct Tasks {
     boards: BTreeMap<BoardId, Held>,
-    /// What each board ever gave, which outlives the board.
+    /// All numbers that each board assigned; they outlive the board.
     given: BTreeMap<BoardId, Given>,
 }
 
-/// A board that is there.
+/// An existing board.
 #[derive(Debug, Default)]
 struct Held {
     label: Option<String>,
     parent: Option<AgentId>,
-    /// In board order, with the positions and revisions that the store chose.
+    /// The tasks in board order, with the positions and revisions that the store chose.
     tasks: Vec<Task>,
 }
 
 #[derive(Debug, Default)]
 struct Given {
     tokens: Vec<FencingToken>,
-    /// The greatest revision of each task, and the one before it.
+    /// The largest revision of each task, and the previous one.
     revisions: BTreeMap<TaskId, (Revision, Revision)>,
 }
 
@@ -55,7 +55,7 @@ impl Tasks {
         self.boards.get(board)?.task(id)
     }
 
-    /// Puts a task as the store now has it in the place of what the model had.
+    /// Replaces the model's task by the store's current one.
     fn put(&mut self, board: &BoardId, task: Task) {
         let given = self.given.entry(board.clone()).or_default();
         let known = given.revisions.entry(task.id.clone()).or_default();
@@ -69,7 +69,7 @@ impl Tasks {
         }
     }
 
-    /// Holds the revision that a change gave a task to those before it.
+    /// Compares the new revision of a task with its earlier revisions.
     fn check_revision(&self, board: &BoardId, id: &TaskId, got: Revision, recorder: &Recorder) -> Checked {
         let known = self.given.get(board).and_then(|given| given.revisions.get(id));
         let last = known.map_or(Revision::ZERO, |(last, _)| *last);

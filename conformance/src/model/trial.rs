@@ -1,4 +1,4 @@
-//! One script on one namespace of its own.
+//! One script on a separate namespace.
 
 use std::marker::PhantomData;
 use std::panic::AssertUnwindSafe;
@@ -16,21 +16,21 @@ use crate::harness::{Harness, OpenOptions, StoreSet};
 use crate::retry_open::retry_open;
 use crate::runner;
 
-/// How long a stream may keep silent about what it must tell, and how long while a script is shrunk.
+/// The longest silence of a stream that owes an event; a shorter limit applies while a script is shrunk.
 const WAIT_MAX: Duration = Duration::from_secs(3);
 const SHRINKING_WAIT_MAX: Duration = Duration::from_millis(30);
-/// How long a stream that has told everything is listened to for more. Long enough for its next reading to end: a store
-/// that is left in the middle of one closes a connection, and making another costs more than all calls of a script.
+/// The time for which the script waits for further events. It covers the stream's next read: a store that is
+/// dropped during a read closes a connection, and a new connection costs more than all calls of a script.
 const QUIET: Duration = Duration::from_millis(25);
 
-/// Why a script is run.
+/// The purpose of a script's run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// To see whether it fails.
+    /// Find out whether it fails.
     Comparing,
-    /// To see quickly whether a shorter one fails, too.
+    /// Find out quickly whether a shorter script fails, too.
     Shrinking,
-    /// To print it.
+    /// Print it.
     Printing,
 }
 
@@ -59,21 +59,21 @@ pub(super) struct Script<O> {
     pub(super) steps: Vec<(bool, O)>,
 }
 
-/// How a script ended.
+/// The end of a script.
 #[derive(Debug)]
 pub(super) enum Ended {
     /// Store and model agree.
     Well,
-    /// They do not.
+    /// Store and model differ.
     Wrong(Box<Wrong>),
-    /// The service or the engine failed.
+    /// The service or the suite failed.
     Trouble(String),
 }
 
-/// What came of a script.
+/// The result of a script.
 #[derive(Debug)]
 pub(super) struct Ran {
-    /// Operations that were compared.
+    /// The number of compared operations.
     pub(super) executed: u64,
     pub(super) ended: Ended,
     pub(super) recorder: Recorder,
@@ -84,18 +84,18 @@ impl<S: Subject> Trial<S> {
         Self { harness, declared, timeout, subject: PhantomData }
     }
 
-    /// The script of a seed.
+    /// Returns the script of a seed.
     pub(super) fn draw(&self, seed: u64) -> Script<S::Operation> {
         self.script(&rng::draw(seed))
     }
 
-    /// The script of these numbers.
+    /// Returns the script of these numbers.
     pub(super) fn script(&self, draw: &DrawnScript) -> Script<S::Operation> {
         let ids = Palette::of(draw.family, |id| S::allows(&self.declared, id));
         let step = |draws: &Draws| {
             let mut rng = Rng::new(draws, &ids);
             let operation = S::draw(&mut rng);
-            // Drawn last, so that it changes nothing about the operation.
+            // Drawn last, so that it does not change the operation.
             (rng.last(), operation)
         };
         Script { steps: draw.draws.iter().map(step).collect() }
@@ -118,7 +118,8 @@ impl<S: Subject> Trial<S> {
         ran
     }
 
-    /// A store in this process has told everything once it is asked; another needs an answer for that.
+    /// Returns the wait for further events. A store in this process has delivered everything when it is
+    /// asked; any other store needs a round trip.
     fn quiet(&self) -> Duration {
         if super::is_in_memory(&self.declared) { Duration::ZERO } else { QUIET }
     }
@@ -185,7 +186,7 @@ impl<S: Subject> Trial<S> {
         Ok(())
     }
 
-    /// What came of a step that may have panicked or not ended.
+    /// Returns the result of a step that may have panicked or not ended.
     fn ended<P, E>(&self, step: Result<Result<Checked, E>, P>, ran: &Ran) -> Checked {
         let got = match step {
             Ok(Ok(checked)) => return checked,

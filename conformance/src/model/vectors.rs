@@ -22,7 +22,7 @@ use super::shared::page_of;
 use super::subject::Subject;
 use crate::harness::StoreSet;
 
-/// Collections as the clauses have them.
+/// The state that the clauses require of collections.
 #[derive(Debug, Default)]
 pub(super) struct Vectors {
     collections: BTreeMap<CollectionName, Held>,

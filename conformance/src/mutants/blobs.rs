@@ -84,7 +84,7 @@ forward_store!(Wrong, InMemoryBlobStore, |store: &Wrong, mut declared: Capabilit
 });
 
 impl Wrong {
-    /// Whether the defect is one of a store that does not keep long keys and says so.
+    /// Returns `true` if the defect belongs to a store that keeps no long keys and declares that.
     fn refuses_long_keys(&self) -> bool {
         matches!(
             self.defect,
@@ -92,7 +92,7 @@ impl Wrong {
         )
     }
 
-    /// Refuses keys that such a store does not keep.
+    /// Rejects keys that such a store does not keep.
     fn check_kept(&self, operation: &'static str, key: &BlobKey) -> Result<()> {
         let limit = match self.defect {
             Defect::LongKeysRefusedLate | Defect::LongKeysUnreadable | Defect::LongKeysRefused => {
@@ -111,7 +111,7 @@ impl Wrong {
         Ok(self.inner.list("", None).await?.next().await.is_none())
     }
 
-    /// A key as the store keeps it, and still a key.
+    /// Returns the key that the store keeps, which is still a valid key.
     fn key(&self, key: &BlobKey) -> Result<BlobKey> {
         let kept = self.kept(key.as_str());
         if kept == key.as_str() {
@@ -145,7 +145,7 @@ impl Wrong {
         match (self.defect, &options.condition) {
             (Defect::CreateOnlyOverwrites, BlobCondition::Absent)
             | (Defect::MatchesAnything, BlobCondition::Matches(_)) => options.condition = BlobCondition::None,
-            // The size is no version of the inner store: the condition holds where the sizes are equal.
+            // The inner store has no size as a version: the condition holds if the sizes are equal.
             (Defect::ETagIsSize, BlobCondition::Matches(etag)) => {
                 if let Ok(there) = self.inner.head(key).await
                     && there.size.to_string() == etag.as_str()

@@ -1,7 +1,8 @@
-//! How a contract's mutants are declared, and what all of their stores share.
+//! The declaration of a contract's mutants, and the code that all of their stores share.
 
-/// Names the defects of a contract, each with the clauses that must notice, and makes the mutants, those of the defects that
-/// every contract knows included. It expects a function `backend(defect: Defect) -> Arc<dyn Harness>` beside it.
+/// Names the defects of a contract, each with the clauses that must detect it, and creates the mutants. They
+/// include the mutants for the defects that all contracts share. It expects a function
+/// `backend(defect: Defect) -> Arc<dyn Harness>` in the same module.
 macro_rules! defects {
     ($contract:ident; $($name:ident: $defect:ident => [$($clause:literal),+]),+ $(,)?) => {
         defects! { @all $contract;
@@ -23,7 +24,7 @@ macro_rules! defects {
         }
     };
     (@all $contract:ident; $($name:ident: $defect:ident => [$($clause:literal),+]),+) => {
-        /// What a store does wrong.
+        /// The defect of a store.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         enum Defect {
             None,
@@ -41,7 +42,7 @@ macro_rules! defects {
                 }
             }
 
-            /// An id as the store keeps it.
+            /// Returns an id as the store keeps it.
             fn kept(self, id: &str) -> String {
                 match self {
                     Self::IdsFolded => id.to_lowercase(),
@@ -52,7 +53,7 @@ macro_rules! defects {
             }
         }
 
-        /// The control, then the mutants of the contract.
+        /// Returns the control, then the mutants of the contract.
         pub(super) fn mutants() -> Vec<$crate::mutants::Mutant> {
             use $crate::mutants::{CONTROL, Mutant};
             const DEFECTS: &[(&str, Defect, &[&str])] =
@@ -66,9 +67,9 @@ macro_rules! defects {
     };
 }
 
-/// Gives a store over the field `inner` what all contracts share, and commits those defects that lie there. The store has
-/// the fields `inner`, `defect` and `shared` and a method `holds_nothing`. A third argument turns what the inner store
-/// declares into what this one does.
+/// Implements the shared trait for a store over the field `inner`, with the defects that belong there. The
+/// store has the fields `inner`, `defect` and `shared` and a method `holds_nothing`. A third argument
+/// converts the capabilities of the inner store to those of this one.
 macro_rules! forward_store {
     ($store:ident, $inner:ident) => {
         forward_store!($store, $inner, |_: &$store, declared| declared);
@@ -84,7 +85,7 @@ macro_rules! forward_store {
         }
 
         impl $store {
-            /// An id as the store keeps it.
+            /// Returns an id as the store keeps it.
             fn kept(&self, id: &str) -> String {
                 if self.defect == Defect::DebugShowsIds {
                     self.shared.note(id);
@@ -92,7 +93,7 @@ macro_rules! forward_store {
                 self.defect.kept(id)
             }
 
-            /// The answer to a call that named an id.
+            /// Returns the result of a call that named an id.
             fn quoting<T>(&self, answer: ::larder_kernel::Result<T>, id: &str) -> ::larder_kernel::Result<T> {
                 match self.defect {
                     Defect::ErrorsQuote => {

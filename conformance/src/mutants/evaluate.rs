@@ -1,4 +1,4 @@
-//! Runs mutants against the suite and says who caught what.
+//! Runs mutants against the suite and returns the clauses that detected each.
 
 use std::time::{Duration, Instant};
 
@@ -12,30 +12,30 @@ use crate::report::{CaseOutcome, CaseReport, Report, SUITE_VERSION, Summary};
 use crate::runner::{self, RunOptions};
 use crate::suites;
 
-/// How many mutants are judged at once: their cases wait more than they compute.
+/// The number of mutants that are judged concurrently: their cases mostly wait.
 const AT_ONCE: usize = 4;
 
-/// Which cases judge a mutant. A control is always judged by all of its contract.
+/// The cases that judge a mutant. All cases of its contract always judge a control.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
-    /// Those of the clauses that forbid its defect: enough for the verdict, and quick.
+    /// The cases of the clauses that forbid its defect: enough for the verdict, and fast.
     Own,
-    /// All of its contract, which also tells who else noticed.
+    /// All cases of its contract, which also shows other clauses that detected the defect.
     All,
 }
 
-/// What came of a mutant.
+/// The result of a mutant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// A case of each clause that forbids the defect failed.
     Killed,
-    /// A clause that forbids the defect did not notice.
+    /// At least one clause that forbids the defect has no failed case.
     Survived,
-    /// A control in which nothing failed, as it must be.
+    /// A control without a failure, as required.
     Passed,
-    /// A control in which something failed: no kill counts for anything.
+    /// A control with a failure: no kill is valid.
     Condemned,
 }
 
@@ -49,40 +49,40 @@ pub struct Evaluation {
     /// Its defect, in one sentence.
     #[serde(rename = "sin")]
     pub defect: String,
-    /// What came of it.
+    /// The result.
     pub verdict: Verdict,
-    /// The clauses that forbid the defect and noticed.
+    /// The clauses that forbid the defect and detected it.
     pub caught_by: Vec<&'static str>,
-    /// The clauses that forbid the defect and did not notice.
+    /// The clauses that forbid the defect and did not detect it.
     pub unnoticed_by: Vec<&'static str>,
-    /// Other clauses that noticed; of a control, all that did.
+    /// Other clauses that detected the defect; for a control, all failed clauses.
     pub also: Vec<&'static str>,
-    /// How its cases ended.
+    /// The results of its cases.
     pub cases: Summary,
-    /// Why the first case failed that counts; empty where none did.
+    /// The reason of the first relevant failure; empty if no relevant case failed.
     pub reason: String,
-    /// How long it took, in milliseconds.
+    /// The duration in milliseconds.
     pub elapsed_ms: u64,
 }
 
 impl Evaluation {
-    /// Whether it came out as it must.
+    /// Returns `true` if the result is the required one.
     #[must_use]
     pub fn is_right(&self) -> bool {
         matches!(self.verdict, Verdict::Killed | Verdict::Passed)
     }
 }
 
-/// How many came out how.
+/// The counts of the results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Tally {
-    /// Mutants that were caught by the clauses that forbid their defect.
+    /// The mutants that were detected by the clauses that forbid their defect.
     pub killed: usize,
-    /// Mutants that were not.
+    /// The mutants that were not detected.
     pub survived: usize,
     /// Controls that passed.
     pub controls_passed: usize,
-    /// Controls that did not.
+    /// The controls that did not pass.
     pub controls_condemned: usize,
 }
 
@@ -91,9 +91,9 @@ pub struct Tally {
 pub struct Matrix {
     /// The version of the suite.
     pub suite_version: &'static str,
-    /// Where the cases' chance came from.
+    /// The random seed of the cases.
     pub seed: u64,
-    /// Which cases judged.
+    /// The cases that judged.
     pub scope: Scope,
     /// The rows, in the order of the mutants.
     pub mutants: Vec<Evaluation>,
@@ -102,8 +102,8 @@ pub struct Matrix {
 }
 
 impl Matrix {
-    /// How a program that judged mutants exits: 0 when every mutant was killed and every control passed, 1 when one was
-    /// not, 2 when nothing was judged.
+    /// Returns the exit code of a program that judged mutants: 0 if every mutant was killed and every control
+    /// passed, 1 if one was not, 2 if no mutant was judged.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self.tally {
@@ -114,7 +114,8 @@ impl Matrix {
     }
 }
 
-/// How mutants are run: more cases at once than on a real backend, as none of them waits for a disk.
+/// Returns the options for mutants: more concurrent cases than on a real backend, because none of them waits
+/// for a disk.
 #[must_use]
 pub fn options() -> RunOptions {
     RunOptions { jobs: 32, timeout: Duration::from_secs(20), ..RunOptions::default() }
@@ -123,7 +124,7 @@ pub fn options() -> RunOptions {
 /// Judges one mutant.
 ///
 /// # Errors
-/// The store's own, where it cannot be opened at all.
+/// Errors of the store if it cannot be opened.
 pub async fn evaluate(mutant: &Mutant, scope: Scope, options: &RunOptions) -> Result<Evaluation> {
     let begun = Instant::now();
     let harness = mutant.harness();
@@ -166,7 +167,8 @@ fn verdict(mutant: &Mutant, report: &Report) -> Evaluation {
     }
 }
 
-/// What the first case says that counts: of a mutant a failed one of its own clauses, of a control any that went wrong.
+/// Returns the reason of the first relevant case: for a mutant a failed case of one of its clauses, for a
+/// control any case that did not pass.
 fn reason(mutant: &Mutant, report: &Report) -> String {
     let counts = |case: &&CaseReport| match case.outcome {
         CaseOutcome::Failed => mutant.is_control() || mutant.clauses.contains(&case.clause),
@@ -177,10 +179,10 @@ fn reason(mutant: &Mutant, report: &Report) -> String {
     first.map_or_else(String::new, |case| format!("{}: {}", case.case, case.reason))
 }
 
-/// Judges mutants, several at once; `done` is called after each.
+/// Judges mutants concurrently; calls `done` after each.
 ///
 /// # Errors
-/// The first store's own that cannot be opened at all.
+/// Errors of the first store that cannot be opened.
 pub async fn matrix(
     mutants: &[Mutant],
     scope: Scope,
@@ -263,7 +265,7 @@ mod tests {
         assert_eq!(matrix.exit_code(), 1);
     }
 
-    /// Opens once, to be probed, and never again.
+    /// Opens once for the probe, and never again.
     #[derive(Debug)]
     struct Down {
         inner: Arc<dyn Harness>,

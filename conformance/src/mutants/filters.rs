@@ -3,7 +3,7 @@
 use larder_kernel::{Filter, Metadata};
 use serde_json::Value;
 
-/// What JSON looks like where booleans are numbers.
+/// Converts JSON to a form in which booleans are numbers.
 fn numbers(value: &Value) -> Value {
     match value {
         Value::Bool(truth) => Value::from(u8::from(*truth)),
@@ -13,7 +13,7 @@ fn numbers(value: &Value) -> Value {
     }
 }
 
-/// The filter, with numbers for booleans.
+/// Returns the filter with numbers for booleans.
 pub(super) fn with_numbers(filter: &Filter) -> Filter {
     let all = |filters: &[Filter]| filters.iter().map(with_numbers).collect();
     match filter {
@@ -27,7 +27,7 @@ pub(super) fn with_numbers(filter: &Filter) -> Filter {
     }
 }
 
-/// What the filter is to look at.
+/// Returns the metadata that the filter examines.
 pub(super) fn metadata_with_numbers(metadata: &Metadata) -> Metadata {
     metadata.iter().fold(Metadata::new(), |made, (name, value)| made.with(name, numbers(value)))
 }

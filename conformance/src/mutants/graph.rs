@@ -50,7 +50,7 @@ defects! { Graph;
 struct Memory {
     /// Relationships whose ends were deleted.
     left: Mutex<BTreeMap<(Namespace, RelationshipId), Relationship>>,
-    /// The greatest counts ever.
+    /// The largest counts so far.
     most: Mutex<BTreeMap<Namespace, GraphCounts>>,
 }
 
@@ -84,7 +84,7 @@ impl Wrong {
         EntityId::new(self.kept(id.as_str()))
     }
 
-    /// Keeps relationships whose ends are not there.
+    /// Keeps relationships whose ends do not exist.
     fn keep_dangling(&self, relationships: Vec<Relationship>) -> UpsertReport {
         let mut left = lock(&self.memory.left);
         let created = size(relationships.len());
@@ -94,7 +94,7 @@ impl Wrong {
         UpsertReport { created, replaced: 0 }
     }
 
-    /// Gives relationships that are there the ends they had.
+    /// Keeps the previous ends of existing relationships.
     async fn keep_ends(&self, relationships: &mut [Relationship]) -> Result<()> {
         for one in relationships {
             let there = self.inner.get_relationships(std::slice::from_ref(&one.id)).await?.pop().flatten();
@@ -109,7 +109,7 @@ impl Wrong {
         Ok(self.inner.find_relationships(&query, PageRequest::default()).await?.items)
     }
 
-    /// The relationships that touch an entity; a loop comes twice.
+    /// Returns the relationships that touch an entity; a loop is listed twice.
     async fn touching(&self, id: &EntityId) -> Result<Vec<Relationship>> {
         let out = RelationshipQuery { source: Some(id.clone()), ..RelationshipQuery::default() };
         let into = RelationshipQuery { target: Some(id.clone()), ..RelationshipQuery::default() };
@@ -128,7 +128,7 @@ impl Wrong {
         Ok(())
     }
 
-    /// Removes what stands between the same ends with the same type.
+    /// Removes relationships between the same ends with the same type.
     async fn merge_parallel(&self, relationships: &[Relationship]) -> Result<()> {
         for one in relationships {
             let same = RelationshipQuery {

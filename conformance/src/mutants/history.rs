@@ -75,13 +75,13 @@ defects! { History;
 
 #[derive(Default)]
 struct Memory {
-    /// What the wrong numbers of a thread lack to the inner ones.
+    /// The difference between the inner numbers of a thread and the wrong ones.
     shift: Mutex<BTreeMap<(Namespace, String, String), i64>>,
-    /// The answers given to idempotency keys, whatever the thread.
+    /// The results of idempotency keys, shared by all threads.
     answers: Mutex<BTreeMap<(Namespace, String), Appended>>,
     /// The threads that were made by a fork.
     forks: Mutex<Vec<(Namespace, String, String)>>,
-    /// What is written and not yet to be seen.
+    /// Written messages that are not yet visible.
     late: late::Late,
 }
 
@@ -120,12 +120,12 @@ impl Wrong {
         (self.inner.namespace().clone(), agent, session)
     }
 
-    /// A number as the wrong store gives it.
+    /// Returns a number as the wrong store assigns it.
     fn shown(&self, thread: &Thread, seq: Seq) -> Seq {
         Seq::new(seq.get() - self.shift(thread))
     }
 
-    /// The inner number of one that the wrong store gave.
+    /// Returns the inner number for a number of the wrong store.
     fn asked(&self, thread: &Thread, seq: Seq) -> Seq {
         let shift = if self.defect == Defect::NumbersShared { self.shift(thread) } else { 0 };
         Seq::new(seq.get().saturating_add(shift))
@@ -135,7 +135,7 @@ impl Wrong {
         lock(&self.memory.shift).get(&self.place_of(thread)).copied().unwrap_or(0)
     }
 
-    /// Begins a thread's numbers where those of the other threads have come to.
+    /// Starts a thread's numbers after the numbers of the other threads.
     async fn share_numbers(&self, thread: &Thread) -> Result<()> {
         if self.inner.thread_info(thread).await?.last == Seq::new(0) {
             let all = self.inner.list_threads(None, PageRequest::default()).await?.items;

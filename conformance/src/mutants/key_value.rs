@@ -46,7 +46,7 @@ defects! { KeyValue;
     keys_are_listed_in_reverse: ListedInReverse => ["KV-031"],
 }
 
-/// What expired and what was emptied, which the inner store forgets.
+/// The expired and emptied data, which the inner store forgets.
 #[derive(Default)]
 struct Memory {
     values: Mutex<BTreeMap<(Namespace, BucketName, Key), KeyValueEntry>>,
@@ -86,7 +86,7 @@ impl Wrong {
         Key::new(self.kept(key.as_str()))
     }
 
-    /// Writes a value in two steps, which a caller that goes away leaves half done.
+    /// Writes a value in two steps. A dropped call leaves it half done.
     async fn put_in_part(
         &self,
         bucket: &BucketName,
@@ -105,7 +105,7 @@ impl Wrong {
         (self.inner.namespace().clone(), bucket.clone(), key.clone())
     }
 
-    /// The keys with the prefix that are there, and those that were until their time passed.
+    /// Returns the existing keys with the prefix and the expired ones.
     async fn list_expired(
         &self,
         bucket: &BucketName,
@@ -127,7 +127,7 @@ impl Wrong {
         Ok(Page::from_surplus(found.collect(), page.limit, |item| item.key.clone()))
     }
 
-    /// All keys of a bucket.
+    /// Returns all keys of a bucket.
     async fn keys(&self, bucket: &BucketName) -> Result<Vec<KeyRevision>> {
         Ok(self.inner.list(bucket, "", PageRequest::default()).await?.items)
     }
@@ -158,7 +158,7 @@ impl KeyValueStore for Wrong {
                 options.condition = KeyValueCondition::None;
             }
             (Defect::LostUpdates, KeyValueCondition::AtRevision(_)) => {
-                // Every store that checks first and writes then waits in between.
+                // Every store that checks first and then writes waits in between.
                 tokio::task::yield_now().await;
                 options.condition = KeyValueCondition::None;
             }
@@ -258,7 +258,7 @@ impl KeyValueStore for Wrong {
         let after = |key: &Key| repeats || page.after.as_ref().is_none_or(|after| key > after);
         let keys = self.keys(&bucket).await?;
         let found = keys.into_iter().filter(|item| wanted(&item.key) && after(&item.key));
-        // A page of the cursor alone would never end the listing.
+        // A page with only the cursor's key would never end the listing.
         let limit = if repeats { page.limit.max(2) } else { page.limit };
         Ok(Page::from_surplus(found.take(limit.saturating_add(1)).collect(), limit, |item| item.key.clone()))
     }
@@ -299,7 +299,7 @@ impl KeyValueStore for Wrong {
     }
 }
 
-/// The event, unless deletions may have been forgotten by then.
+/// Returns the event, unless the deletions may have been forgotten by then.
 fn not_past_what_is_remembered(event: Result<KeyValueEvent>) -> Result<KeyValueEvent> {
     let event = event?;
     if usize::try_from(event.revision.get()).is_ok_and(|revision| revision <= BUCKET_TOMBSTONES_MAX) {
@@ -308,7 +308,7 @@ fn not_past_what_is_remembered(event: Result<KeyValueEvent>) -> Result<KeyValueE
     Err(Error::new(ErrorKind::Conflict, "key_value.watch", "changes were forgotten"))
 }
 
-/// `LIKE prefix%` without escaping.
+/// Matches like `LIKE prefix%` without escaping.
 fn matches_like(prefix: &str, key: &Key) -> bool {
     fn like(pattern: &[u8], text: &[u8]) -> bool {
         match (pattern.split_first(), text.split_first()) {

@@ -1,4 +1,4 @@
-//! The harness of a mutant, and what its handles share.
+//! The harness of a mutant, and the state that its handles share.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -15,50 +15,51 @@ use crate::harness::{Harness, OpenOptions, StoreSet};
 
 type Open = dyn Fn(SharedState, Namespace, &OpenOptions) -> StoreSet + Send + Sync;
 
-/// Locks; what a panicking case left behind is of no account, as each mutant is judged on a place of its own.
+/// Locks the mutex and ignores poisoning: each mutant has a separate backend, so state from a panicking case
+/// does no harm.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Which place and namespace an opening reaches.
+/// The backend and the namespace that an opening reaches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Opening {
-    /// Those asked for.
+    /// The requested ones.
     Right,
-    /// One namespace, whichever was asked for.
+    /// The same namespace for every request.
     OneNamespace,
-    /// A place of its own for each handle.
+    /// A separate backend for each handle.
     HandlesApart,
-    /// A place that claims to last, and ends with its last handle.
+    /// A backend that declares durability, and loses its data with its last handle.
     Forgetful,
 }
 
-/// What the handles on one place share.
+/// The state that the handles on one backend share.
 #[derive(Clone)]
 pub(super) struct SharedState {
-    /// The place.
+    /// The backend.
     pub(super) place: MemoryBackend,
     namespaces: Arc<Mutex<BTreeSet<Namespace>>>,
     named: Arc<Mutex<Vec<String>>>,
     erasures: watch::Sender<()>,
-    /// Held by every handle, so that a place that forgets knows when the last one is gone.
+    /// Held by every handle, so that a forgetful backend can detect the last drop.
     _alive: Arc<()>,
 }
 
 impl SharedState {
-    /// The other namespaces whose names begin with this one's.
+    /// Returns the other namespaces whose names begin with this one's.
     pub(super) fn alike(&self, namespace: &Namespace) -> Vec<Namespace> {
         let begins =
             |other: &&Namespace| *other != namespace && other.as_str().starts_with(namespace.as_str());
         lock(&self.namespaces).iter().filter(begins).cloned().collect()
     }
 
-    /// Tells the streams that look for it of an erasure.
+    /// Notifies the waiting streams of an erasure.
     pub(super) fn erased(&self) {
         self.erasures.send_replace(());
     }
 
-    /// A stream that ends with the next erasure, whatever it has told of.
+    /// Returns a stream that ends with the next erasure, even in the middle of its events.
     pub(super) fn until_erased<T: Send + 'static>(
         &self,
         operation: &'static str,
@@ -75,12 +76,12 @@ impl SharedState {
         stream::select_with_strategy(stream::once(erased), events, erasure_first).boxed()
     }
 
-    /// Notes an id that a call named.
+    /// Records an id that a call named.
     pub(super) fn note(&self, id: &str) {
         lock(&self.named).push(id.to_owned());
     }
 
-    /// The ids noted.
+    /// Returns the recorded ids.
     pub(super) fn noted(&self) -> Vec<String> {
         lock(&self.named).clone()
     }
@@ -92,7 +93,7 @@ impl fmt::Debug for SharedState {
     }
 }
 
-/// One place, and who is left of those that opened it.
+/// One backend, and its remaining handles.
 struct Place {
     shared: SharedState,
     last: Weak<()>,
@@ -146,7 +147,7 @@ impl Harness for Served {
         let [first, second] = &self.places;
         let apart = self.opening == Opening::HandlesApart && options.handle % 2 == 1;
         let mut place = lock(if apart { second } else { first });
-        // The place holds one itself.
+        // The backend itself holds one reference.
         if self.opening == Opening::Forgetful && place.last.strong_count() == 1 {
             *place = Place::new();
         }
@@ -164,7 +165,7 @@ impl Harness for Served {
     }
 }
 
-/// A harness of the stores that a function opens, which must be of one contract only.
+/// Returns a harness of the stores that a function opens, which must all be of one contract.
 pub(super) fn serve(
     opening: Opening,
     open: impl Fn(SharedState, Namespace, &OpenOptions) -> StoreSet + Send + Sync + 'static,
@@ -172,24 +173,24 @@ pub(super) fn serve(
     Arc::new(Served::new(opening, Arc::new(open)))
 }
 
-/// A stream that waits for ever where it should end with an error.
+/// Returns a stream that waits forever instead of ending with an error.
 pub(super) fn asleep<T: Send + 'static>(
     events: BoxStream<'static, Result<T>>,
 ) -> BoxStream<'static, Result<T>> {
     events.take_while(|event| future::ready(event.is_ok())).chain(stream::pending()).boxed()
 }
 
-/// The error with the id that the call named put into its text.
+/// Returns the error with the id that the call named in its text.
 pub(super) fn quoting(error: &Error, id: &str) -> Error {
     Error::new(error.kind(), error.operation(), format!("{error}: {id}")).with_outcome(error.outcome())
 }
 
-/// An id as it comes to look where only 40 characters of it are kept.
+/// Returns an id cut to 40 characters.
 pub(super) fn cut(id: &str) -> String {
     id.chars().take(40).collect()
 }
 
-/// An id as it comes to look where only ASCII is kept.
+/// Returns an id without non-ASCII characters.
 pub(super) fn ascii(id: &str) -> String {
     let kept: String = id.chars().filter(char::is_ascii).collect();
     if kept.is_empty() { "_".to_owned() } else { kept }

@@ -44,7 +44,7 @@ defects! { Tasks;
 
 #[derive(Default)]
 struct Memory {
-    /// A claim of each board that a second worker gets too.
+    /// A claim of each board that a second worker gets, too.
     claimed: Mutex<BTreeMap<(Namespace, BoardId), Claim>>,
     /// The last lease of each task.
     leases: Mutex<BTreeMap<(Namespace, BoardId, TaskId), Lease>>,
@@ -83,7 +83,7 @@ impl Wrong {
         BoardId::new(conversation.as_str(), agent)
     }
 
-    /// The task with the lease that it had, where that is the defect.
+    /// Returns the task with its last lease, if that is the defect.
     fn with_lease_left(&self, board: &BoardId, mut task: Task) -> Task {
         if self.defect == Defect::LeaseLeft && task.status != TaskStatus::InProgress {
             let place = (self.inner.namespace().clone(), board.clone(), task.id.clone());
@@ -118,7 +118,7 @@ impl Wrong {
         Ok(added)
     }
 
-    /// The token that counts, whatever the caller gave.
+    /// Returns the valid token and ignores the caller's token.
     async fn token(
         &self,
         board: &BoardId,

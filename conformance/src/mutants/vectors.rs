@@ -73,7 +73,7 @@ impl Wrong {
         DocumentId::new(self.kept(id.as_str()))
     }
 
-    /// Gives documents that are there the embeddings they had.
+    /// Keeps the previous embeddings of existing documents.
     async fn keep_embeddings(&self, collection: &CollectionName, documents: &mut [Document]) -> Result<()> {
         for document in documents {
             let there = self.inner.get(collection, std::slice::from_ref(&document.id)).await?.pop().flatten();
@@ -100,7 +100,7 @@ impl Wrong {
         Ok(whole)
     }
 
-    /// Leaves out the hits whose embeddings are short.
+    /// Removes the hits whose embeddings are short.
     async fn drop_short(&self, collection: &CollectionName, hits: &mut Vec<SearchHit>) -> Result<()> {
         let ids: Vec<_> = hits.iter().map(|hit| hit.id.clone()).collect();
         let found = self.inner.get(collection, &ids).await?;
@@ -124,7 +124,7 @@ impl Wrong {
         Ok(())
     }
 
-    /// The hits of a search without its filter, filtered afterwards.
+    /// Returns the hits of a search without its filter, filtered afterwards.
     async fn filtered_late(
         &self,
         collection: &CollectionName,

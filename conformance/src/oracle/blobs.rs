@@ -1,4 +1,4 @@
-//! A client of files.
+//! A client of blobs.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -12,11 +12,11 @@ use super::cell::Cell;
 use super::{Answer, Defect, Ended, Held, Op, OracleClient, Random, unexplained};
 use crate::harness::StoreSet;
 
-/// How many blobs it works on at once.
+/// The number of blobs that the client uses concurrently.
 const BLOBS: usize = 4;
-/// The largest, of which there are few: more than servers take in one piece.
+/// The size of the rare large blobs: more than servers accept in one piece.
 const LARGE_BYTES: usize = 9 * 1024 * 1024;
-/// The length of the pieces in which the largest are written.
+/// The size of the pieces in which the large blobs are written.
 const PIECE_BYTES: usize = 256 * 1024;
 
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl BlobClient {
         BlobKey::new(format!("{}/{slot}", self.era))
     }
 
-    /// The bytes of a write: its names, and then what its number gives.
+    /// Returns the bytes of a write: its names, then padding that its number determines.
     fn bytes(&self, slot: usize, number: u64) -> Bytes {
         let mut random = Random::new(number, &self.era);
         let length = match random.below(48) {
@@ -54,7 +54,7 @@ impl BlobClient {
     }
 
     fn choose(&mut self) -> usize {
-        // What was begun and never settled may be under way still.
+        // A write that was started and never settled may still be in flight.
         let free = |blob: &Cell| !blob.retired && blob.is_certain();
         let live: Vec<usize> = (0..self.blobs.len()).filter(|slot| free(&self.blobs[*slot])).collect();
         if live.len() < BLOBS {

@@ -1,4 +1,4 @@
-//! Calls that are bounded, counted and written down.
+//! Calls with a time limit, a count and a log.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,24 +9,24 @@ use larder_kernel::Result;
 
 use super::{Answer, Defect, Ended, Op};
 
-/// How many lines of what was done are kept.
+/// The number of log lines that are kept.
 const LINES_MAX: usize = 400;
 
-/// How the calls ended, counted.
+/// The counts of calls by their end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tally {
-    /// With an answer.
+    /// Calls that succeeded.
     pub done: u64,
-    /// Not applied.
+    /// Calls that were not applied.
     pub refused: u64,
-    /// With unknown outcome.
+    /// Calls with unknown outcome.
     pub open: u64,
-    /// The longest, in milliseconds.
+    /// The longest call, in milliseconds.
     pub longest_ms: u128,
 }
 
 impl Tally {
-    /// Adds those of another.
+    /// Adds the counts of another tally.
     pub fn add(&mut self, other: Self) {
         self.done += other.done;
         self.refused += other.refused;
@@ -35,19 +35,19 @@ impl Tally {
     }
 }
 
-/// What the calls of one trial have in common.
+/// The state that the calls of one trial share.
 #[derive(Debug)]
 pub struct Calls {
-    /// How long one may take.
+    /// The time limit of a call.
     limit: Duration,
-    /// How many are under way.
+    /// The number of calls in flight.
     in_flight: Arc<AtomicUsize>,
     begun: Instant,
     lines: Mutex<Vec<String>>,
     tally: Mutex<Tally>,
 }
 
-/// Counts a call as under way until it is dropped.
+/// Counts a call as in flight until it is dropped.
 struct Flight<'a>(&'a AtomicUsize);
 
 impl Drop for Flight<'_> {
@@ -61,7 +61,7 @@ impl Calls {
         Self { limit, in_flight, begun: Instant::now(), lines: Mutex::default(), tally: Mutex::default() }
     }
 
-    /// How long a call may take.
+    /// Returns the time limit of a call.
     pub fn limit(&self) -> Duration {
         self.limit
     }
@@ -70,12 +70,12 @@ impl Calls {
         *self.tally.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was done, line by line.
+    /// Returns the log, line by line.
     pub fn script(&self) -> String {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner).join("\n")
     }
 
-    /// Makes a call. One that does not end in time is a defect, and what it asked for may have been done.
+    /// Makes a call. A call that does not end in time is a defect, and its operation may have been applied.
     pub async fn call(&self, op: &Op, call: impl Future<Output = Result<Answer>>) -> (Ended, Option<Defect>) {
         self.in_flight.fetch_add(1, Ordering::SeqCst);
         let flight = Flight(&self.in_flight);
@@ -92,7 +92,7 @@ impl Calls {
         (ended, late)
     }
 
-    /// Adds a line about something else than a call.
+    /// Adds a log line that is not about a call.
     pub fn remark(&self, text: &str) {
         let line = format!("{:>7.1} ms  {text}", self.begun.elapsed().as_secs_f64() * 1e3);
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,80 +1,80 @@
-//! What one place holds, as far as its only writer can know.
+//! The possible states of one cell, as recorded by its only writer.
 
 use super::Defect;
 
-/// What is there: a value by its number, or nothing.
+/// A state: a value by its number, or no value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Held {
-    /// The number of the write that put it; `None` where nothing is there, or what was there from the start.
+    /// The number of the write that stored the value; `None` if no value is stored, or the initial one.
     pub number: Option<u64>,
-    /// The revision, where it is known.
+    /// The revision, if it is known.
     pub version: Option<u64>,
-    /// What else distinguishes it, such as a task's status.
+    /// Other state, such as a task's status.
     pub mark: u8,
 }
 
 impl Held {
-    /// Whether something that was read is this.
+    /// Returns `true` if a read matches this state.
     fn is(self, read: Self) -> bool {
         let same_version = self.version.is_none() || self.version == read.version;
         self.number == read.number && self.mark == read.mark && same_version
     }
 }
 
-/// One place with what it held last for certain, and what it may hold since.
+/// One cell with its last certain state and the states that are possible since.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Cell {
-    /// What it held last for certain.
+    /// The last certain state.
     pub(crate) base: Held,
-    /// What it may hold because of writes with unknown outcome.
+    /// The states that are possible because of writes with unknown outcome.
     pub(crate) open: Vec<Held>,
     /// The writes that were reported as not applied.
     refused: Vec<u64>,
-    /// Whether it was read since the last write with unknown outcome.
+    /// True if the cell was read since the last write with unknown outcome.
     pub(crate) looked: bool,
-    /// Whether a late write could take it for new once it is deleted.
+    /// True if a late write could create the value again after a deletion.
     pub(crate) keep: bool,
-    /// Whether nothing more may be done to it.
+    /// True if the client must not write the cell any more.
     pub(crate) retired: bool,
 }
 
 impl Cell {
-    /// A place where nothing was ever written.
+    /// Creates a cell that was never written.
     pub(crate) fn new() -> Self {
         Self { looked: true, ..Self::default() }
     }
 
-    /// Notes a write that is about to be sent: from now on it may have happened.
+    /// Records a write before it is sent: from now on it may have happened.
     pub(crate) fn begin(&mut self, to: Held) {
         self.open.push(to);
     }
 
-    /// Notes that the write begun last happened.
+    /// Records that the last started write happened.
     pub(crate) fn done(&mut self, to: Held) {
         self.base = to;
         self.open.clear();
         self.looked = true;
     }
 
-    /// Notes that the write begun last did not happen.
+    /// Records that the last started write did not happen.
     pub(crate) fn refused(&mut self) {
         if let Some(number) = self.open.pop().and_then(|held| held.number) {
             self.refused.push(number);
         }
     }
 
-    /// Notes that nobody knows whether the write begun last happened.
+    /// Records that the outcome of the last started write is unknown.
     pub(crate) fn unknown(&mut self) {
         self.looked = false;
         self.keep = true;
     }
 
-    /// Whether what it holds is certain.
+    /// Returns `true` if the state is certain.
     pub(crate) fn is_certain(&self) -> bool {
         self.open.is_empty()
     }
 
-    /// Takes note of what was read from it.
+    /// Records a read of the cell.
     pub(crate) fn read(&mut self, name: &str, read: Held, lost: &'static str) -> Option<Defect> {
         if let Some(defect) = self.verify(name, read, lost) {
             return Some(defect);
@@ -87,7 +87,7 @@ impl Cell {
         None
     }
 
-    /// Compares what was read from it with what it may hold.
+    /// Compares a read of the cell with its possible states.
     pub(crate) fn verify(&self, name: &str, read: Held, lost: &'static str) -> Option<Defect> {
         if self.base.is(read) || self.open.iter().any(|held| held.is(read)) {
             return None;

@@ -1,7 +1,7 @@
-//! Places that are written several at once and without conditions: what the clients of documents and of graphs know.
+//! Cells that are written in batches and without conditions: the records of the document and graph clients.
 //!
-//! A write without a condition that took place later than the answer about it would undo a later one. So a place whose
-//! write is open is read and never written again.
+//! An unconditional write that takes effect after its error would undo a later write. So a cell with an open
+//! write is read and never written again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,17 +10,17 @@ use larder_kernel::{Error, ErrorKind};
 use super::cell::Cell;
 use super::{Answer, Defect, Ended, Held, Op, Random, unexplained};
 
-/// How many places it works on at once.
+/// The number of cells that a client uses concurrently.
 const PLACES: usize = 5;
-/// Most places that one call writes.
+/// The largest number of cells that one call writes.
 const BATCH_MAX: usize = 3;
 
-/// The clauses that a store breaks which does this or that.
+/// The clauses that a store breaks by each defect.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Clauses {
-    /// Gives something else back than what was written.
+    /// The store returns other data than was written.
     pub(super) equal: &'static str,
-    /// Keeps a part of a batch.
+    /// The store keeps a part of a batch.
     pub(super) whole: &'static str,
 }
 
@@ -30,7 +30,7 @@ pub(super) struct Cells {
     clauses: Clauses,
     random: Random,
     places: Vec<Cell>,
-    /// The batches that may have been written: their number, and their places.
+    /// The batches with unknown outcome: their number, and their cells.
     open: BTreeMap<u64, Vec<usize>>,
     number: u64,
 }
@@ -40,15 +40,15 @@ impl Cells {
         Self { name, clauses, random, places: Vec::new(), open: BTreeMap::new(), number: 0 }
     }
 
-    /// All places that were ever written.
+    /// Returns all cells that were ever written.
     pub(super) fn all(&self) -> Vec<usize> {
         (0..self.places.len()).collect()
     }
 
-    /// Decides what to do next. `fresh` says whether the store can be told to leave alone what is there.
+    /// Decides the next operation. `fresh` is true if the store can be asked not to overwrite existing data.
     pub(super) fn next(&mut self, fresh: bool) -> Op {
-        // What was begun and never settled may be under way still, and a batch is only seen to be whole as long as nothing
-        // else is written to its places.
+        // A write that was started and never settled may still be in flight. A batch can be judged as
+        // complete only while its cells are not written again.
         let open: BTreeSet<usize> = self.open.values().flatten().copied().collect();
         let free = |at: &usize| {
             let place = &self.places[*at];
@@ -57,7 +57,7 @@ impl Cells {
         let mut free: Vec<usize> = (0..self.places.len()).filter(free).collect();
         let draw = self.random.below(10);
         if !free.is_empty() && draw < 3 {
-            // What is open is looked at, too.
+            // Open cells are read, too.
             let (first, count) = (self.random.index(self.places.len()), 1 + self.random.index(BATCH_MAX));
             return Op::Look { places: (first..self.places.len().min(first + count)).collect() };
         }
@@ -142,7 +142,7 @@ impl Cells {
         Defect::new(self.clauses.equal, format!("{name} holds what nobody wrote"))
     }
 
-    /// Compares what all places hold with what must be there.
+    /// Compares the state of all cells with the expected states.
     pub(super) fn verify(&self, found: &[Option<Held>], lost: &'static str) -> Vec<Defect> {
         let mut defects = Vec::new();
         for (at, (place, held)) in self.places.iter().zip(found).enumerate() {

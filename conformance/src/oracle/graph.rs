@@ -1,4 +1,4 @@
-//! A client of a graph: entities by themselves, and relationships between two that stay.
+//! A client of a graph: independent entities, and relationships between two permanent entities.
 
 use async_trait::async_trait;
 use larder_kernel::{
@@ -17,7 +17,7 @@ const RELATIONSHIPS: Clauses = Clauses { equal: "GRAPH-005", whole: "GRAPH-006" 
 pub(crate) struct GraphClient {
     era: String,
     random: Random,
-    /// Whether the two ends are there.
+    /// True if the two permanent entities exist.
     ends: bool,
     entities: Cells,
     relationships: Cells,

@@ -11,24 +11,24 @@ use larder_kernel::{
 use super::{Answer, Defect, Ended, Op, OracleClient, Random, filler, is_outage, unexplained};
 use crate::harness::StoreSet;
 
-/// How often a batch with a key is sent again before it is left as it is.
+/// The number of attempts for a batch with a key. After that the client gives it up.
 const TRIES_MAX: u32 = 12;
 
 /// A message as it was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Line {
-    /// Its batch and its place in it; `None` where nobody wrote it so.
+    /// Its batch and its index in the batch; `None` if no client wrote it.
     written: Option<(usize, usize)>,
     seq: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// It may be there.
+    /// The batch may exist.
     Open,
-    /// It is there, at these places.
+    /// The batch exists, at these positions.
     There(u64, u64),
-    /// It is not there.
+    /// The batch does not exist.
     Absent,
 }
 
@@ -78,7 +78,7 @@ impl HistoryClient {
         Ok(messages.into_iter().map(line).collect())
     }
 
-    /// Compares a thread with what must be in it.
+    /// Compares a thread with its expected content.
     fn compare(&self, lines: &[Line], lost: &'static str) -> Vec<Defect> {
         let mut defects = Vec::new();
         let mut met: BTreeMap<usize, u64> = BTreeMap::new();
@@ -165,7 +165,7 @@ impl HistoryClient {
             }
             Ended::Done(_) => None,
             Ended::Refused(error) => {
-                // Where it was sent before, that attempt may have succeeded.
+                // If the batch was sent before, that attempt may have succeeded.
                 if of.tries == 1 {
                     of.state = State::Absent;
                 } else if is_outage(&error) && of.tries < TRIES_MAX {

@@ -1,7 +1,7 @@
-//! Readers that follow what a client writes, and start again from the last event they saw wherever a stream ends.
+//! Readers that follow a client's writes, and resume from the last event that they saw after a stream ends.
 //!
-//! Whatever becomes of the connection, such a reader must in the end have met everything that is stored: each message of
-//! the thread once and in order, and of the bucket the last change of each key.
+//! Even if the connection fails, such a reader must in the end have received all stored data: each message of
+//! the thread once and in order, and the last change of each key of the bucket.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,12 +18,12 @@ use tokio::task::JoinSet;
 use super::{Defect, is_outage};
 use crate::harness::StoreSet;
 
-/// How long a reader waits after a stream that ended.
+/// The pause of a reader after a stream ended.
 const AGAIN: Duration = Duration::from_millis(10);
-/// How often it is looked whether a reader has met everything.
+/// The interval between checks for a reader that has received everything.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// The readers of what the clients of an era write.
+/// The readers of an era's data.
 #[allow(missing_debug_implementations, reason = "it holds tasks and locks of a running check")]
 pub struct Listeners {
     listening: JoinSet<()>,
@@ -31,20 +31,20 @@ pub struct Listeners {
     bucket: Option<(BucketName, Ear)>,
 }
 
-/// What a reader has heard.
+/// The events that a reader received.
 #[derive(Debug, Default)]
 struct Heard {
     /// The number of the last event.
     last: u64,
     events: Vec<Event>,
-    /// How often it had to start again.
+    /// The number of times that the reader resumed.
     starts: u64,
     defects: Vec<Defect>,
 }
 
 type Ear = Arc<Mutex<Heard>>;
 
-/// An event: its number, and what it is about, with the text that came with it, if any.
+/// An event: its number, its subject, and its text, if any.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Event {
     number: u64,
@@ -57,10 +57,10 @@ fn lock(ear: &Ear) -> MutexGuard<'_, Heard> {
 }
 
 impl Listeners {
-    /// Starts to read what the clients of an era write. `limit` is how long a call may take.
+    /// Starts to read the data that the clients of an era write. `limit` is the time limit of a call.
     ///
     /// # Errors
-    /// Where the era makes no name.
+    /// The era is not a valid name.
     pub fn start(stores: &StoreSet, era: &str, limit: Duration) -> Result<Self> {
         let mut all = Self { listening: JoinSet::new(), thread: None, bucket: None };
         if stores.history.is_some() {
@@ -82,8 +82,8 @@ impl Listeners {
         Ok(all)
     }
 
-    /// Compares what was heard with what is stored, once that has come or can come no more. Says how often a reader had to
-    /// start again.
+    /// Waits until the readers have received all stored data or `wait_max` has passed, and compares the two.
+    /// Returns the number of times that readers resumed.
     pub async fn verify(mut self, stores: &StoreSet, wait_max: Duration) -> Result<(u64, Vec<Defect>)> {
         let deadline = Instant::now() + wait_max;
         let (mut starts, mut defects) = (0, Vec::new());
@@ -124,7 +124,7 @@ impl Listeners {
     }
 }
 
-/// Listens until it is ended, from the last event on wherever a stream ends.
+/// Listens until it is stopped, and resumes from the last event after a stream ends.
 async fn follow<F, T>(ear: &Ear, limit: Duration, begin: F)
 where
     F: Fn(u64) -> T,
@@ -206,7 +206,8 @@ async fn watch(
         .boxed())
 }
 
-/// The first stored message that was not heard as it is, or the first event that is about none.
+/// Returns a defect for the first stored message that was not received unchanged, or the first event without
+/// a stored message.
 async fn missed_messages(thread: &Thread, ear: &Ear, stores: &StoreSet) -> Result<Option<Defect>> {
     let Some(history) = &stores.history else { return Ok(None) };
     let stored = history.all_messages(thread).await?;
@@ -230,7 +231,7 @@ async fn missed_messages(thread: &Thread, ear: &Ear, stores: &StoreSet) -> Resul
             Some(_) => {}
         }
     }
-    // What was written since the reading may be heard already.
+    // Events after the read may already have been received.
     let last = stored.last().map_or(0, |message| u64::try_from(message.seq.get()).unwrap_or(0));
     let unstored = events.range(..=last).next();
     Ok(unstored.map(|(number, event)| {
@@ -238,7 +239,7 @@ async fn missed_messages(thread: &Thread, ear: &Ear, stores: &StoreSet) -> Resul
     }))
 }
 
-/// The first key whose last change was not heard.
+/// Returns a defect for the first key whose last change was not received.
 async fn missed_changes(bucket: &BucketName, ear: &Ear, stores: &StoreSet) -> Result<Option<Defect>> {
     let Some(values) = &stores.key_value else { return Ok(None) };
     let stored = values.list(bucket, "", PageRequest::default()).await?;
@@ -265,7 +266,7 @@ async fn missed_changes(bucket: &BucketName, ear: &Ear, stores: &StoreSet) -> Re
     }))
 }
 
-/// The first event that does not come after the one before it.
+/// Returns a defect for the first event that is out of order.
 fn repeated(events: &[Event], clause: &'static str) -> Option<Defect> {
     let pair = events.windows(2).find(|pair| pair[1].number <= pair[0].number)?;
     let finding = format!("after the event {} came {}", pair[0].number, pair[1].number);

@@ -12,12 +12,12 @@ use super::cell::Cell;
 use super::{Answer, Defect, Ended, Held, Op, OracleClient, Random, filler, is_outage, unexplained};
 use crate::harness::StoreSet;
 
-/// How often a batch is sent again before it is left as it is.
+/// The number of attempts for a batch. After that the client gives it up.
 const TRIES_MAX: u32 = 12;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// They may be there, all or none.
+    /// The tasks may exist, all or none.
     Open,
     There,
     Absent,
@@ -34,7 +34,7 @@ struct Batch {
 pub(crate) struct TaskClient {
     era: String,
     random: Random,
-    /// How often the board was to be made, and whether it is there.
+    /// The number of attempts to create the board, and its state.
     board: (u32, State),
     batches: Vec<Batch>,
     tasks: Vec<Cell>,
@@ -64,7 +64,7 @@ impl TaskClient {
         Op::Add { batch, count: self.batches[batch].tasks.len() }
     }
 
-    /// A step that the table allows, on a task that is known.
+    /// Returns a step that the transition table allows, on a task of known state.
     fn step(&mut self) -> Option<Op> {
         let known = |task: &Cell| !task.retired && task.base.version.is_some();
         let live: Vec<usize> = (0..self.tasks.len()).filter(|slot| known(&self.tasks[*slot])).collect();

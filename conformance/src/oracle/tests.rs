@@ -1,4 +1,4 @@
-//! Clients find what is wrong, and nothing else.
+//! Clients find every defect, and report no other.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +31,7 @@ fn is_deletion(op: &Op) -> bool {
     }
 }
 
-/// Has a client do so many steps.
+/// Runs the given number of steps of a client.
 async fn steps(client: &mut dyn OracleClient, stores: &StoreSet, count: u32) -> Vec<Defect> {
     let calls = Calls::new(Duration::from_secs(10), Arc::default());
     let mut defects = Vec::new();
@@ -53,7 +53,7 @@ async fn nothing_is_held_against_a_store_that_works() {
     }
 }
 
-/// The operation with the first of its places alone, where it has several.
+/// Returns the operation with only the first of its cells, if it has several.
 fn torn(op: &Op) -> Option<Op> {
     match op {
         Op::Edges(op) => torn(op).map(|op| Op::Edges(Box::new(op))),
@@ -134,7 +134,7 @@ async fn what_may_have_happened_may_be_there_or_not() {
             for _ in 0..40 {
                 let op = client.next();
                 if happened || !op.writes() {
-                    // A repetition may be refused, for it has happened.
+                    // A repetition may fail, because the first attempt happened.
                     let ended = client.perform(&op, &stores).await;
                     if !op.writes() || ended.is_err() {
                         assert_eq!(client.settle(&op, ended.into()), None, "{op:?}");

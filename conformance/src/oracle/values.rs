@@ -1,4 +1,4 @@
-//! A client of small state.
+//! A client of key-value state.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -8,7 +8,7 @@ use super::cell::Cell;
 use super::{Answer, Defect, Ended, Held, Op, OracleClient, Random, filler, unexplained};
 use crate::harness::StoreSet;
 
-/// How many keys it works on at once.
+/// The number of keys that the client uses concurrently.
 const KEYS: usize = 3;
 
 #[derive(Debug)]
@@ -71,7 +71,7 @@ impl ValueClient {
                 if error.kind() != ErrorKind::Conflict {
                     return unexplained(Some(&error), op);
                 }
-                // An earlier write, of which nobody knew whether it happened, may have come in between.
+                // An earlier write of unknown outcome may have happened in between.
                 key.looked = false;
                 key.is_certain().then(|| {
                     let finding = format!(
@@ -83,7 +83,7 @@ impl ValueClient {
             }
             Ended::Open(error) => {
                 key.unknown();
-                // A late deletion could take away what is written next.
+                // A late deletion could remove the next write.
                 key.retired = to.number.is_none();
                 unexplained(error.as_ref(), op)
             }

@@ -8,7 +8,7 @@ use super::{Answer, Defect, Ended, Held, Op, OracleClient, Random, filler};
 use crate::harness::StoreSet;
 
 const CLAUSES: Clauses = Clauses { equal: "VEC-001", whole: "VEC-004" };
-/// Numbers of an embedding.
+/// The dimensions of an embedding.
 const DIMENSIONS: usize = 8;
 
 #[derive(Debug)]
@@ -30,7 +30,7 @@ impl VectorClient {
         places.iter().map(|at| DocumentId::new(format!("document {at}"))).collect()
     }
 
-    /// The document of a write.
+    /// Returns the document of a write.
     fn document(&self, id: DocumentId, number: u64) -> Result<Document> {
         let mut random = Random::new(number, id.as_str());
         let mut values = [1.0_f32; DIMENSIONS];
@@ -42,7 +42,7 @@ impl VectorClient {
         Ok(Document::new(id, content).with_embedding(Embedding::new(values)?).with_metadata(metadata))
     }
 
-    /// What is held, `None` where nobody wrote it so.
+    /// Returns the state of a document; `None` if no client wrote it.
     fn held(&self, id: DocumentId, found: Option<Document>) -> Option<Held> {
         let Some(found) = found else { return Some(Held::default()) };
         let number = found.metadata.get("number").and_then(serde_json::Value::as_u64)?;

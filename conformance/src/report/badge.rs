@@ -1,10 +1,10 @@
-//! A badge for each backend: what it has proven, in one line of SVG.
+//! A badge for each backend: its proven levels, in one line of SVG.
 
 use super::page::escape;
 use super::{Report, Standing};
 use crate::level::Verdict;
 
-/// The badge of a backend.
+/// Returns the badge of a backend.
 pub(super) fn svg(report: &Report, standing: &Standing) -> String {
     let label = format!("larder {}", report.suite_version);
     let (words, colour, mark) = verdict(standing);
@@ -24,7 +24,7 @@ pub(super) fn svg(report: &Report, standing: &Standing) -> String {
     )
 }
 
-/// The words, the colour, and a sign that says the same without it.
+/// Returns the words, the color, and a sign with the same meaning as the color.
 fn verdict(standing: &Standing) -> (String, &'static str, char) {
     let count = |verdict: Verdict| standing.levels.iter().filter(|level| level.verdict == verdict).count();
     let names = |verdict: Verdict| {
@@ -54,7 +54,8 @@ fn verdict(standing: &Standing) -> (String, &'static str, char) {
     (format!("{levels}{waived}{cases}"), colour, mark)
 }
 
-/// About how wide the text is in 11 px, with its margins; a font of another width stays readable.
+/// Estimates the width of the text at 11 px, with its margins. The badge stays readable in a font of another
+/// width.
 fn width(text: &str) -> usize {
     let tenths: usize = text.chars().map(|char| if "ijlt.,:·' ".contains(char) { 42 } else { 72 }).sum();
     tenths / 10 + 14
@@ -69,7 +70,7 @@ mod tests {
     fn a_badge_says_what_is_proven_and_claims_nothing_else() {
         let mut report = sample::passing();
         let text = |report: &Report| svg(report, &report.standings()[0]);
-        // Two of the suite's cases are no proof.
+        // Two of the suite's cases prove nothing.
         assert!(text(&report).contains(">– not proven<"), "{}", text(&report));
         report.cases.clear();
         assert!(text(&report).contains(">✓ model proven<"), "{}", text(&report));

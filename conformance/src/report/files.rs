@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use super::{Report, badge, junit, page};
 
 impl Report {
-    /// Writes `report.json`, `junit.xml`, `report.html` and `badge-NAME.svg` for each backend into a folder, which is made
-    /// where it is not there, and says which files those are.
+    /// Writes `report.json`, `junit.xml`, `report.html` and `badge-NAME.svg` for each backend into a folder.
+    /// Creates the folder if it is missing, and returns the paths of the files.
     ///
     /// # Errors
-    /// A sentence where a file cannot be written.
+    /// A sentence if a file cannot be written.
     pub fn write(&self, folder: &Path) -> Result<Vec<PathBuf>, String> {
         let cannot =
             |path: &Path, error: &dyn std::fmt::Display| format!("cannot write {}: {error}", path.display());
@@ -35,28 +35,28 @@ impl Report {
         Ok(written)
     }
 
-    /// The page `report.html`: all of the run in one file that needs nothing else.
+    /// Returns the page `report.html`: the whole run in one self-contained file.
     #[must_use]
     pub fn to_html(&self) -> String {
         page::html(self)
     }
 
-    /// The file `junit.xml`.
+    /// Returns the file `junit.xml`.
     ///
     /// # Errors
-    /// A sentence where it cannot be written.
+    /// A sentence if it cannot be written.
     pub fn to_junit(&self) -> Result<String, String> {
         junit::xml(self)
     }
 }
 
-/// A name that every file system takes, and that no other backend of the run has.
+/// Returns a file name that every file system accepts and that no other backend of the run has.
 fn badge_name(backend: &str, taken: &mut BTreeSet<String>) -> String {
     let plain = |char: char| if char.is_ascii_alphanumeric() || "-_.".contains(char) { char } else { '-' };
     let name: String = backend.chars().take(60).map(plain).collect();
     let mut unique = name.clone();
     let mut number = 2;
-    // Some file systems take no notice of case.
+    // Some file systems ignore case.
     while !taken.insert(unique.to_ascii_lowercase()) {
         unique = format!("{name}-{number}");
         number += 1;

@@ -10,7 +10,8 @@ use super::{AbsentBackend, BackendReport, CaseReport, Report, Standing, Summary}
 use crate::latency::Latency;
 use crate::level::{LevelReport, Verdict};
 
-/// The version of the document's shape. A field that goes, or means something else, makes it grow; a new field does not.
+/// The version of the document's schema. It increases if a field is removed or changes its meaning, not for a
+/// new field.
 pub const SCHEMA_VERSION: u32 = 1;
 
 #[derive(Serialize)]
@@ -67,7 +68,7 @@ impl Serialize for Report {
     }
 }
 
-/// How the suite was compiled: times from one build say nothing of another.
+/// Returns the build profile of the suite. Times of different profiles are not comparable.
 pub(super) const fn build() -> &'static str {
     if cfg!(debug_assertions) { "debug" } else { "release" }
 }
@@ -81,7 +82,8 @@ mod tests {
     use super::*;
     use crate::report::sample;
 
-    /// The paths of a document, such as `cases[].clause string`, those below `free` left out, as their keys are data.
+    /// Returns the paths of a document, such as `cases[].clause string`. Paths below `free` are left out,
+    /// because their keys are data.
     fn paths(value: &Value, path: &str, found: &mut BTreeSet<String>) {
         let free = [".capabilities", ".waived"];
         let kind = match value {

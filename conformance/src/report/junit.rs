@@ -1,8 +1,9 @@
-//! `junit.xml`, as test servers read it.
+//! `junit.xml`, in the form that CI servers read.
 //!
-//! A suite for each backend and contract, one for each backend and level beyond the cases, one for backends that are not
-//! there, and one for the waivers. A case that is waived, undeclared or waiting for a missing method counts as skipped, with the reason; a level that is not
-//! proven is an error, as it is for the command.
+//! The file has one test suite for each backend and contract, one for each backend and level beyond the
+//! cases, one for missing backends, and one for the waivers. A case that is waived, undeclared or waiting for
+//! a missing method counts as skipped, with the reason. A level that is not proven is an error, as it is for
+//! the command.
 
 use std::time::Duration;
 
@@ -15,10 +16,10 @@ use crate::case::Level;
 use crate::clause::clauses;
 use crate::level::{LevelReport, Verdict};
 
-/// The report as XML.
+/// Returns the report as XML.
 ///
 /// # Errors
-/// A sentence where it cannot be written.
+/// A sentence if it cannot be written.
 pub(super) fn xml(report: &Report) -> Result<String, String> {
     let mut junit = quick_junit::Report::new(format!("larder {}", report.suite_version));
     junit.set_time(Duration::from_micros(report.elapsed_us));
@@ -141,7 +142,7 @@ mod tests {
     use super::*;
     use crate::report::sample;
 
-    /// Reads the whole as XML: the names of the elements with their attributes, unescaped.
+    /// Parses the XML and returns the element names with their attributes, unescaped.
     fn read(text: &str) -> Vec<(String, Vec<(String, String)>)> {
         use quick_xml::events::Event;
 

@@ -1,4 +1,4 @@
-//! How cases end, counted.
+//! The results of cases, and their counts.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::waiver::Date;
 use crate::case::Level;
 
-/// How a case ended.
+/// The result of a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CaseOutcome {
@@ -18,16 +18,16 @@ pub enum CaseOutcome {
     Failed,
     /// The backend does not declare the capability that the case needs.
     Unsupported,
-    /// The engine or the service failed; nothing is known of the clause.
+    /// The suite or the service failed. The clause is untested.
     Error,
-    /// The clause does not hold, and a waiver says so.
+    /// The clause does not hold, and a waiver excuses it.
     Waived,
-    /// The case needs a method that the store does not implement; nothing is known of the clause.
+    /// The case needs a method that the store does not implement. The clause is untested.
     Waiting,
 }
 
 impl CaseOutcome {
-    /// The word in reports.
+    /// Returns the word in reports.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -41,16 +41,16 @@ impl CaseOutcome {
     }
 }
 
-/// Why a failure is borne with, and how long.
+/// The reason and the expiry date of a waived failure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Waived {
     /// The reason.
     pub reason: String,
-    /// The last day, in UTC.
+    /// The last valid day, in UTC.
     pub expires: Date,
 }
 
-/// One case on one backend.
+/// The result of one case on one backend.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CaseReport {
     /// The clause.
@@ -61,16 +61,16 @@ pub struct CaseReport {
     pub contract: Contract,
     /// The backend's name.
     pub backend: String,
-    /// How hard it pressed.
+    /// The level of the case.
     pub level: Level,
-    /// How it ended.
+    /// The result.
     pub outcome: CaseOutcome,
-    /// Why it did not pass; empty where it did.
+    /// The reason why the case did not pass; empty if it passed.
     pub reason: String,
-    /// What the clause leads to, where it failed.
+    /// The result that the clause requires, if the case failed.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub expected: String,
-    /// What came, where it failed.
+    /// The actual result, if the case failed.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub got: String,
     /// The waiver of its failure.
@@ -79,51 +79,51 @@ pub struct CaseReport {
     /// The method that the case needs and the store does not implement, as `contract.method`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing: Option<&'static str>,
-    /// How long it took, in microseconds.
+    /// The duration in microseconds.
     pub elapsed_us: u64,
 }
 
-/// A backend that was tested.
+/// A tested backend.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct BackendReport {
-    /// Its name.
+    /// The name in reports.
     pub name: String,
-    /// Where it is, with secrets hidden.
+    /// The URL, with secrets hidden.
     pub url: String,
-    /// What it declares for each contract that it serves.
+    /// The declared capabilities of each contract that the backend serves.
     pub capabilities: BTreeMap<Contract, Capabilities>,
 }
 
-/// A backend that was to be tested and could not be.
+/// A backend that the run could not test.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct AbsentBackend {
-    /// Its name.
+    /// The name in reports.
     pub name: String,
-    /// Why it is not there.
+    /// The reason why the backend is missing.
     pub reason: String,
-    /// Whether the run is worth nothing without it.
+    /// True if the run fails without this backend.
     pub required: bool,
 }
 
-/// How many cases ended how.
+/// The number of cases by result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Summary {
-    /// The clause holds.
+    /// The cases whose clause holds.
     pub passed: usize,
-    /// It does not.
+    /// The cases whose clause does not hold.
     pub failed: usize,
-    /// The capability is not declared.
+    /// The cases whose capability is not declared.
     pub unsupported: usize,
-    /// Nothing is known.
+    /// The cases that ended in an error. Their clauses are untested.
     pub errors: usize,
-    /// It does not, and a waiver says so.
+    /// The failed cases that a waiver excuses.
     pub waived: usize,
-    /// A method is missing.
+    /// The cases that need a missing method.
     pub waiting: usize,
 }
 
 impl Summary {
-    /// Counts one more.
+    /// Counts one more result.
     pub fn add(&mut self, outcome: CaseOutcome) {
         match outcome {
             CaseOutcome::Passed => self.passed += 1,
@@ -144,8 +144,10 @@ impl Summary {
         summary
     }
 
-    /// How a program that ran the suite exits: 0 when every case that could run passed and at least one did, 1 when a
-    /// clause does not hold, 2 when nothing ran, an error hides the answer or a method is missing.
+    /// Returns the exit code of a program that ran the suite.
+    ///
+    /// It is 0 if at least one case ran and every case that could run passed. It is 1 if a clause does not
+    /// hold. It is 2 if nothing ran, an error hides the result, or a method is missing.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {

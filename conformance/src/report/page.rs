@@ -1,9 +1,9 @@
-//! `report.html`: the whole run on one page that needs no network and nothing beside it.
+//! `report.html`: the whole run on one self-contained page that needs no network.
 //!
-//! The tables are in the markup, so the page can be read, searched and printed as it is; the script narrows the matrix and
-//! shows what stands behind a cell. All text of a run is escaped here or goes into the page as text.
+//! The tables are in the markup, so the page can be read, searched and printed without the script. The script
+//! filters the matrix and shows the details of a cell. All text of a run is escaped here or inserted as text.
 
-// Lines end where the markup has them end.
+// The markup determines the ends of the lines.
 #![allow(clippy::write_with_newline)]
 
 mod data;
@@ -17,7 +17,7 @@ use std::fmt::Write as _;
 use super::{CaseOutcome, Report};
 use crate::level::Verdict;
 
-/// The report as a page.
+/// Returns the report as a page.
 pub(super) fn html(report: &Report) -> String {
     let mut page = String::with_capacity(1 << 20);
     let title = format!("{} · Larder conformance", sections::headline(report).2);
@@ -54,7 +54,8 @@ pub(super) fn html(report: &Report) -> String {
     page
 }
 
-/// The text as it may stand in an element or in a quoted attribute. What no document may hold becomes a sign for it.
+/// Escapes text for an element or a quoted attribute. Characters that no document may contain become a
+/// replacement sign.
 pub(super) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for char in text.chars() {
@@ -72,7 +73,7 @@ pub(super) fn escape(text: &str) -> String {
     escaped
 }
 
-/// The sign of an outcome: what its colour says, without colour.
+/// Returns the sign of an outcome, with the same meaning as its color.
 fn mark(outcome: CaseOutcome) -> &'static str {
     match outcome {
         CaseOutcome::Passed => "✓",
@@ -84,7 +85,7 @@ fn mark(outcome: CaseOutcome) -> &'static str {
     }
 }
 
-/// The sign and the class of a verdict.
+/// Returns the sign and the class of a verdict.
 fn verdict_mark(verdict: Verdict) -> (&'static str, &'static str) {
     match verdict {
         Verdict::Proven => ("✓", "proven"),
@@ -95,7 +96,7 @@ fn verdict_mark(verdict: Verdict) -> (&'static str, &'static str) {
     }
 }
 
-/// A number with its thousands apart.
+/// Returns a number with thousands separators.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -108,16 +109,16 @@ fn grouped(number: u64) -> String {
     text
 }
 
-/// A number and its noun.
+/// Returns a number and its noun.
 fn counted(number: usize, noun: &str) -> String {
     let s = if number == 1 { "" } else { "s" };
     format!("{} {noun}{s}", grouped(u64::try_from(number).unwrap_or(u64::MAX)))
 }
 
-/// From here on times are told in minutes: two of them, in nanoseconds.
+/// The limit, in nanoseconds, above which times are shown in minutes: two minutes.
 const MINUTES: u64 = 120_000_000_000;
 
-/// A time in the unit in which it reads well.
+/// Returns a duration in a readable unit.
 fn duration(nanos: u64) -> String {
     let (unit, per) = match nanos {
         0..1_000 => return format!("{nanos} ns"),
@@ -137,7 +138,7 @@ fn duration(nanos: u64) -> String {
     }
 }
 
-/// A command with a button that copies it.
+/// Returns a command with a button that copies it.
 fn again(command: &str) -> String {
     let command = escape(command);
     format!(
@@ -150,7 +151,7 @@ mod tests {
     use super::*;
     use crate::report::sample;
 
-    /// What stands between the marks of a page's script and style elements is not markup.
+    /// Counts the page's script and style elements. Their content is not markup.
     fn scripts(page: &str) -> usize {
         page.matches("<script").count()
     }

@@ -11,7 +11,7 @@ use crate::latency::Latency;
 use crate::level::{Counterexample, LevelReport};
 use crate::suites;
 
-/// Text as a hostile store would put it into an answer.
+/// Text that a hostile store could return.
 pub(super) const HOSTILE: &str = "</script><script>document.title='taken'</script><img src=x onerror=alert(1)> \"quoted\" 'single' & \u{1}\u{2028}]]>";
 
 fn case(clause: &'static str, name: &str, outcome: CaseOutcome) -> CaseReport {
@@ -51,12 +51,12 @@ fn with(cases: Vec<CaseReport>) -> Report {
     report
 }
 
-/// Two cases that pass, and a level that is proven.
+/// Returns a report of two passed cases and a proven level.
 pub(super) fn passing() -> Report {
     with(vec![case("KV-001", "one", CaseOutcome::Passed), case("KV-002", "two", CaseOutcome::Passed)])
 }
 
-/// One case that passes, and one that does not.
+/// Returns a report of one passed case and one failed case.
 pub(super) fn failing() -> Report {
     let mut failed = case("KV-001", "one", CaseOutcome::Failed);
     failed.expected = "the value".to_owned();
@@ -65,14 +65,14 @@ pub(super) fn failing() -> Report {
     with(vec![failed, case("KV-002", "two", CaseOutcome::Passed)])
 }
 
-/// Every case that the suite has for small state at the level `contract`, passed.
+/// Returns a report in which every key-value case of the level `contract` passed.
 pub(super) fn complete() -> Report {
     let all = suites::all().into_iter();
     let of = all.filter(|case| case.contract == Contract::KeyValue && case.level == Level::Contract);
     with(of.map(|own| CaseReport { case: own.name, ..case(own.clause, "", CaseOutcome::Passed) }).collect())
 }
 
-/// One of everything that a report can hold.
+/// Returns a report with one of everything that a report can contain.
 pub(super) fn everything() -> Report {
     let mut report = failing();
     let extra = [

@@ -1,4 +1,4 @@
-//! What each backend has proven: the verdict by level.
+//! The proven levels of each backend.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -10,44 +10,44 @@ use crate::case::Level;
 use crate::level::Verdict;
 use crate::suites;
 
-/// One level on one backend, over all contracts that it serves.
+/// The result of one level on one backend, over all contracts that it serves.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LevelStanding {
     /// The level.
     pub level: Level,
-    /// How it ended.
+    /// The result.
     pub verdict: Verdict,
-    /// What is counted.
+    /// The unit of the counts.
     pub unit: &'static str,
-    /// How many were executed and judged.
+    /// The number of units that were executed and judged.
     pub executed: u64,
-    /// How many prove the level. Of the cases: all that the suite has for this backend, less those that need what it does not
-    /// declare.
+    /// The number of units that prove the level. For cases: all cases that the suite has for this backend,
+    /// except those whose capability it does not declare.
     pub required: u64,
 }
 
-/// What a run says of one backend.
+/// The results of one backend in a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Standing {
     /// The backend's name.
     pub backend: String,
     /// The version of the suite.
     pub suite_version: &'static str,
-    /// How many cases were executed and judged: passed, failed or waived.
+    /// The number of cases that were executed and judged: passed, failed or waived.
     pub cases_executed: usize,
-    /// The levels that were run, the gentlest first.
+    /// The levels that ran, the gentlest first.
     pub levels: Vec<LevelStanding>,
 }
 
 impl Standing {
-    /// Whether every level that was run is proven, or waived, and at least one was.
+    /// Returns `true` if at least one level ran and every level that ran is proven or waived.
     #[must_use]
     pub fn holds(&self) -> bool {
         let holds = |level: &LevelStanding| matches!(level.verdict, Verdict::Proven | Verdict::Waived);
         !self.levels.is_empty() && self.levels.iter().all(holds)
     }
 
-    /// The level's, where it was run.
+    /// Returns the result of a level, if it ran.
     #[must_use]
     pub fn level(&self, level: Level) -> Option<&LevelStanding> {
         self.levels.iter().find(|standing| standing.level == level)
@@ -84,7 +84,7 @@ impl fmt::Display for LevelStanding {
 }
 
 impl Report {
-    /// What the run says of each backend.
+    /// Returns the results of each backend.
     #[must_use]
     pub fn standings(&self) -> Vec<Standing> {
         let suite: Vec<_> =
@@ -109,7 +109,8 @@ impl Report {
         self.backends.iter().map(of).collect()
     }
 
-    /// A level beyond the cases: over all its contracts, and no better than the worst of them.
+    /// Combines the reports of a level beyond the cases: over all contracts, and never better than the worst
+    /// report.
     fn of_reports(&self, level: Level, backend: &str) -> Option<LevelStanding> {
         let mine = || self.levels.iter().filter(|report| report.level == level && report.backend == backend);
         let verdicts: BTreeSet<Verdict> = mine().map(super::LevelReport::verdict).collect();
@@ -124,7 +125,8 @@ impl Report {
     }
 }
 
-/// A level that is made of cases, where any of them ran. `names` are those that the suite has for the backend.
+/// Combines the cases of a level, if any of them ran. `names` are the names of the suite's cases for the
+/// backend.
 fn of_cases(level: Level, cases: &[&CaseReport], names: &BTreeSet<&str>) -> Option<LevelStanding> {
     let ran: Vec<&CaseReport> = cases.iter().copied().filter(|case| case.level == level).collect();
     if ran.is_empty() {
@@ -134,7 +136,7 @@ fn of_cases(level: Level, cases: &[&CaseReport], names: &BTreeSet<&str>) -> Opti
     let undeclared = |case: &&&CaseReport| case.outcome == CaseOutcome::Unsupported;
     let left_out = ran.iter().filter(undeclared).filter(|case| names.contains(case.case.as_str())).count();
     let executed = executed(&summary);
-    // Cases of one's own that are no part of the suite prove nothing of it.
+    // A custom case is not part of the suite and proves nothing about it.
     let judged = |case: &&&CaseReport| {
         !matches!(case.outcome, CaseOutcome::Error | CaseOutcome::Waiting) && !undeclared(case)
     };

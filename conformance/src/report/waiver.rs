@@ -1,8 +1,8 @@
-//! Waivers: failures that are known and borne with, each for a reason and until a day.
+//! Waivers: known failures that a run tolerates, each with a reason and an expiry date.
 //!
-//! A waiver excuses failures and counterexamples, never an error, and never a level that did too little. It goes out of
-//! date: from the day after it expires it is itself an error, until it is renewed or taken away. One that meets nothing
-//! in a run is shown as unused, so that it can go.
+//! A waiver excuses failures and counterexamples. It never excuses an error or a level that did too little
+//! work. From the day after its expiry date a waiver is itself an error, until you renew or remove it. A
+//! waiver that matches no failure is reported as unused, so that you can remove it.
 
 mod date;
 #[cfg(feature = "report")]
@@ -21,23 +21,23 @@ use super::{CaseOutcome, Report, Summary};
 use crate::case::Level;
 use crate::clause::clauses;
 
-/// A failure that is borne with.
+/// A known failure that a run tolerates.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Waiver {
     /// The backend's name in reports.
     pub backend: String,
     /// The clause that does not hold; `None` means any clause of the level.
     pub clause: Option<String>,
-    /// The level at which it shows; `None` means every level.
+    /// The level at which the failure occurs; `None` means every level.
     pub level: Option<Level>,
-    /// Why it is borne with.
+    /// The reason for the waiver.
     pub reason: String,
-    /// The last day on which it is, in UTC.
+    /// The last valid day, in UTC.
     pub expires: Date,
 }
 
 impl Waiver {
-    /// What it waives, in words: backend, level, clause.
+    /// Describes the waived failure: backend, level, clause.
     #[must_use]
     pub fn subject(&self) -> String {
         let level = self.level.map_or_else(String::new, |level| format!(" {}", level.as_str()));
@@ -51,7 +51,7 @@ impl Waiver {
             && self.clause.as_ref().is_none_or(|own| own == clause)
     }
 
-    /// Names the first field that cannot be so.
+    /// Checks the fields and names the first invalid one.
     fn check(&self) -> Result<(), WaiverError> {
         let wrong = |field: &str, message: &str| Err(WaiverError::new(message).at_field(field));
         if self.backend.trim().is_empty() {
@@ -70,22 +70,22 @@ impl Waiver {
     }
 }
 
-/// What became of a waiver in a run.
+/// The result of a waiver in a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WaiverStatus {
-    /// It met a failure.
+    /// The waiver matched a failure.
     Used,
-    /// What it waives was tested and did not fail.
+    /// The run tested the waived clauses, and none failed.
     Unused,
-    /// Its last day is over, so it waives nothing, and is an error.
+    /// The expiry date has passed, so the waiver excuses nothing and is an error.
     Expired,
-    /// What it waives was not tested.
+    /// The run did not test the waived clauses.
     NotInRun,
 }
 
 impl WaiverStatus {
-    /// The words in reports.
+    /// Returns the words in reports.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -103,9 +103,10 @@ pub struct WaiverUse {
     /// The waiver.
     #[serde(flatten)]
     pub waiver: Waiver,
-    /// What became of it.
+    /// The result of the waiver.
     pub status: WaiverStatus,
-    /// How many failures it met, those included that it no longer excuses.
+    /// The number of failures that the waiver matched, including failures that an expired waiver no longer
+    /// excuses.
     pub matched: usize,
 }
 
@@ -127,16 +128,16 @@ impl fmt::Display for WaiverUse {
     }
 }
 
-/// A list of waivers that was found to be in order.
+/// A validated list of waivers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Waivers(Vec<Waiver>);
 
 impl Waivers {
-    /// Checks each waiver.
+    /// Validates each waiver.
     ///
     /// # Errors
-    /// The first that names no backend, gives no reason, names neither clause nor level, or a clause that there is not; or
-    /// that waives what an earlier one does.
+    /// The first waiver that has no backend, no reason, or neither clause nor level; that names an unknown
+    /// clause; or that repeats an earlier waiver.
     pub fn new(waivers: Vec<Waiver>) -> Result<Self, WaiverError> {
         for (index, waiver) in waivers.iter().enumerate() {
             waiver.check()?;
@@ -148,23 +149,23 @@ impl Waivers {
         Ok(Self(waivers))
     }
 
-    /// The waivers, in the order given.
+    /// Returns the waivers, in the order given.
     #[must_use]
     pub fn as_slice(&self) -> &[Waiver] {
         &self.0
     }
 }
 
-/// Why a list of waivers cannot be used.
+/// The error of an invalid list of waivers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WaiverError {
-    /// The file, where it came from one.
+    /// The file, if the list comes from a file.
     pub file: Option<PathBuf>,
-    /// The line, counted from 1, where it came from a text.
+    /// The line, counted from 1, if the list comes from a text.
     pub line: Option<usize>,
-    /// The field that is wrong, where it is one.
+    /// The invalid field, if the error is about one.
     pub field: Option<String>,
-    /// What is wrong.
+    /// The description of the error.
     pub message: String,
 }
 
@@ -197,8 +198,8 @@ impl fmt::Display for WaiverError {
 impl std::error::Error for WaiverError {}
 
 impl Report {
-    /// Marks what the waivers excuse on the day `today`, and notes what became of each. Call it once, when the report is
-    /// whole.
+    /// Marks the failures that the waivers excuse on the day `today`, and records the result of each waiver.
+    /// Call it once, when the report is complete.
     pub fn waive(&mut self, waivers: &Waivers, today: Date) {
         for waiver in waivers.as_slice() {
             let expired = today > waiver.expires;
@@ -214,7 +215,7 @@ impl Report {
         self.summary = Summary::of(&self.cases);
     }
 
-    /// How many failures the waiver meets; unless it has expired, each is waived.
+    /// Counts the failures that the waiver matches, and waives each unless the waiver has expired.
     fn apply(&mut self, waiver: &Waiver, expired: bool) -> usize {
         let waived = Waived { reason: waiver.reason.clone(), expires: waiver.expires };
         let mut matched = 0;
@@ -244,14 +245,14 @@ impl Report {
         matched
     }
 
-    /// Whether the run has tested what the waiver is about.
+    /// Returns `true` if the run has tested the clauses of the waiver.
     fn tested(&self, waiver: &Waiver) -> bool {
         let ran = |outcome| !matches!(outcome, CaseOutcome::Unsupported | CaseOutcome::Waiting);
         let case = self
             .cases
             .iter()
             .any(|case| ran(case.outcome) && waiver.covers(&case.backend, case.level, case.clause));
-        // A level presses all clauses of its contract at once.
+        // A level tests all clauses of its contract together.
         let contract =
             waiver.clause.as_ref().and_then(|id| clauses().into_iter().find(|clause| clause.id == *id));
         let contract = contract.and_then(|clause| clause.contract);

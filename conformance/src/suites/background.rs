@@ -1,4 +1,4 @@
-//! Work that goes on beside a case and ends with it.
+//! Work that runs concurrently with a case and ends with it.
 
 use std::future::Future;
 
@@ -6,7 +6,8 @@ use tokio::task::JoinHandle;
 
 use crate::case::{CaseResult, Failure};
 
-/// A task that is ended when the case lets go of it, so that it writes nothing after the case's namespace is erased.
+/// A task that is aborted when the case drops it, so that it writes nothing after the case's namespace is
+/// erased.
 pub(crate) struct BackgroundTask<T>(JoinHandle<T>);
 
 impl<T: Send + 'static> BackgroundTask<T> {
@@ -15,7 +16,7 @@ impl<T: Send + 'static> BackgroundTask<T> {
         Self(tokio::spawn(work))
     }
 
-    /// Whether the work has ended.
+    /// Returns `true` if the work has ended.
     pub(crate) fn is_finished(&self) -> bool {
         self.0.is_finished()
     }

@@ -15,7 +15,7 @@ use larder_kernel::{BlobKey, Capability};
 
 use crate::case::{Case, CaseResult, case};
 
-/// All cases of the contract.
+/// Returns all cases of the contract.
 #[must_use]
 pub fn cases() -> Vec<Case> {
     let mut cases = vec![
@@ -76,7 +76,7 @@ pub(crate) fn key(text: &str) -> CaseResult<BlobKey> {
     Ok(BlobKey::new(text)?)
 }
 
-/// Bytes that do not compress and differ from place to place, so that a swapped or repeated part shows.
+/// Returns incompressible bytes that differ at each position, so that a swapped or repeated part is detected.
 pub(crate) fn noise(len: usize, seed: u64) -> Vec<u8> {
     let mut state = seed | 1;
     let mut bytes = Vec::with_capacity(len + 8);

@@ -16,7 +16,7 @@ use larder_kernel::Capability;
 
 use crate::case::{Case, Level, case};
 
-/// All cases of the contract.
+/// Returns all cases of the contract.
 #[must_use]
 pub fn cases() -> Vec<Case> {
     let mut all = writes();

@@ -1,4 +1,4 @@
-//! Cases of the contract.
+//! Cases of the contract `history`.
 
 mod append;
 mod backlog;
@@ -21,7 +21,7 @@ mod ttl_emptied;
 
 use crate::case::{Case, Level, case};
 
-/// All cases of the contract.
+/// Returns all cases of the contract.
 #[must_use]
 pub fn cases() -> Vec<Case> {
     [

@@ -1,6 +1,6 @@
-//! Ids that backends are known to confuse, cut, fold or take for syntax.
+//! Ids that backends are known to confuse, cut, fold or interpret as syntax.
 
-/// The short ones, by what they provoke.
+/// The short ids, grouped by the defect that they provoke.
 const SHORT: &[&str] = &[
     // Case, which collations and file systems fold, and one letter in two Unicode forms.
     "a",
@@ -65,7 +65,7 @@ const SHORT: &[&str] = &[
     "a/",
     "a.b",
     "a..b",
-    // Quotes, comments and other people's literals.
+    // Quotes, comments and literals of other languages.
     "'",
     "''",
     "\"",
@@ -90,7 +90,7 @@ const SHORT: &[&str] = &[
     "-1",
     "undefined",
     "{\"a\":1}",
-    // Whitespace at either end, line ends and characters that do not print.
+    // Whitespace at either end, line ends and nonprinting characters.
     " ",
     "  ",
     " a",
@@ -119,29 +119,33 @@ const SHORT: &[&str] = &[
     "עברית",
 ];
 
-/// Ids that all differ and all are allowed, in no particular order. Each names a thing of its own (`STORE-003`).
+/// Returns ids that all differ and are all valid, in no particular order. Each names a separate item
+/// (`STORE-003`).
 ///
-/// They hold what some backend treats specially: case, Unicode form, separators of composite keys, wildcards, quotes,
-/// escapes, whitespace, ids that begin alike, and ids of the greatest length that differ in the last byte only.
+/// They contain everything that some backend treats specially: case, Unicode form, separators of composite
+/// keys, wildcards, quotes, escapes, whitespace, ids with a common prefix, and ids of the maximum length that
+/// differ only in the last byte.
 pub(crate) fn hostile() -> Vec<String> {
     let long = [
-        // As long as an id may be, with nothing but the last byte to tell them apart.
+        // Ids of the maximum length that differ only in the last byte.
         format!("{}y", "x".repeat(511)),
         format!("{}z", "x".repeat(511)),
         "x".repeat(511),
-        // Longer than what databases keep of an identifier (63 bytes) or of a short index (255 bytes).
+        // Longer than the part of an identifier (63 bytes) or of a short index (255 bytes) that databases
+        // keep.
         format!("{}1", "n".repeat(63)),
         format!("{}2", "n".repeat(63)),
         format!("{}1", "m".repeat(255)),
         format!("{}2", "m".repeat(255)),
-        // The same in characters of more than one byte.
+        // The same with multi-byte characters.
         format!("{}a", "\u{1f980}".repeat(127)),
         format!("{}b", "\u{1f980}".repeat(127)),
     ];
     SHORT.iter().copied().map(str::to_owned).chain(long).collect()
 }
 
-/// Pairs that name different things, and that meet where a backend joins or cuts the parts of a composite key.
+/// Returns pairs that name different items, and that become equal if a backend joins or cuts the parts of a
+/// composite key.
 pub(crate) fn hostile_pairs() -> Vec<(String, String)> {
     let mut pairs = Vec::new();
     for separator in

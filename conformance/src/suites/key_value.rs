@@ -1,4 +1,4 @@
-//! Cases of the key-value contract.
+//! Cases of the contract `key_value`.
 
 mod bad_input;
 mod concurrency;
@@ -15,7 +15,7 @@ mod watch_backlog;
 
 use crate::case::{Case, case};
 
-/// All cases of the contract.
+/// Returns all cases of the contract.
 #[must_use]
 pub fn cases() -> Vec<Case> {
     [writing(), expiring(), listing(), watching(), bad_input::cases(), hostile::cases()]

@@ -1,9 +1,9 @@
-//! Calls that every store refuses: each method with each kind of bad input that it can be given.
+//! Calls that every store rejects: each method with each kind of invalid input that it can receive.
 //!
-//! The rows of a table are made by crossing kinds of bad input with the places where a call takes them. Each row is one
-//! call, refused as `InvalidInput` that names the field and the limit and says that nothing was applied; after each that
-//! reaches the store, all that can be read is compared with what was there before the first. Rows of one case share a namespace;
-//! [`count`] says how many rows a contract has.
+//! The rows of a table combine the kinds of invalid input with the parameters that accept them. Each row is
+//! one call. It must fail with `InvalidInput`, name the field and the limit, and report that nothing was
+//! applied. After each call that reaches the store, all readable data is compared with the data before the
+//! first call. The rows of one case share a namespace. [`count`] returns the number of rows of a contract.
 
 mod blobs;
 mod graph;
@@ -25,21 +25,21 @@ use crate::expect;
 use crate::harness::{OpenOptions, StoreSet};
 use crate::suites;
 
-/// What `populate` marks its records with, so that bad calls can name what is there.
+/// The marker of the records that `populate` writes, so that invalid calls can name existing data.
 const MARKER: &str = "kept";
 
-/// Most rows of one case.
+/// The maximum number of rows of a case.
 const ROWS_MAX: usize = 16;
 
 type Make = Arc<dyn for<'a> Fn(&'a StoreSet) -> BoxFuture<'a, Result<()>> + Send + Sync>;
 
-/// One bad call.
+/// One invalid call.
 #[derive(Clone)]
 struct Refusal {
     what: String,
     field: &'static str,
     limit: Option<u64>,
-    /// Whether a store is called: a value that cannot be made reaches none.
+    /// True if the call reaches a store. A value that cannot be constructed reaches none.
     calls: bool,
     make: Make,
 }
@@ -52,7 +52,7 @@ impl Refusal {
         Self { what, field, limit, calls: true, make: Arc::new(make) }
     }
 
-    /// A value that is refused when it is made, so that no call can carry it.
+    /// Creates a row for a value whose constructor rejects it, so that no call can contain it.
     fn value<F>(what: String, field: &'static str, limit: Option<u64>, make: F) -> Self
     where
         F: Fn() -> Result<()> + Send + Sync + 'static,
@@ -62,7 +62,7 @@ impl Refusal {
     }
 }
 
-/// Bad calls of one kind.
+/// Invalid calls of one kind.
 struct Table {
     name: String,
     needs: Option<Capability>,
@@ -84,13 +84,14 @@ fn tables(contract: Contract) -> Vec<Table> {
     }
 }
 
-/// How many bad calls the tables of a contract make on every store of it, those that need a capability left out.
+/// Returns the number of invalid calls that the tables of a contract make on every store of it, without the
+/// calls that need a capability.
 #[must_use]
 pub fn count(contract: Contract) -> usize {
     tables(contract).iter().filter(|table| table.needs.is_none()).map(|table| table.rows.len()).sum()
 }
 
-/// The tables as cases, each of so few rows that a slow server gets through one in time.
+/// Returns the tables as cases, each with so few rows that a slow server completes one in time.
 #[must_use]
 pub fn cases() -> Vec<Case> {
     let of = |contract| tables(contract).into_iter().flat_map(move |table| parts(contract, &table));
@@ -132,7 +133,7 @@ async fn refused(context: &Context, contract: Contract, rows: &[Refusal]) -> Cas
         }
     }
     unchanged("all of them", &suites::shared::dump(&other, contract).await?, &before)?;
-    // After so many refusals, the store takes what is right.
+    // After all rejected calls, the store must accept a valid one.
     suites::shared::populate(&stores, contract, "afterwards").await
 }
 
@@ -160,7 +161,8 @@ mod tests {
 
     use super::*;
 
-    /// A backend of one contract is pressed as hard as one of six. The figures stand here so that none shrinks unseen.
+    /// A backend of one contract gets as many invalid calls as one of six. The fixed figures prevent an
+    /// unnoticed decrease.
     #[test]
     fn every_contract_refuses_at_least_400_bad_calls() {
         for &contract in Contract::ALL {

@@ -1,4 +1,5 @@
-//! Cases of [`Store`](larder_kernel::Store): what all six contracts share, proved for each of them.
+//! Cases of [`Store`](larder_kernel::Store): the clauses that all six contracts share, proved for each of
+//! them.
 
 mod cancellation;
 mod erasure;
@@ -17,7 +18,8 @@ use larder_kernel::Contract;
 use crate::case::{Case, CaseResult};
 use crate::context::Context;
 
-/// The shared cases, once for each contract. `STORE-003` and `STORE-010` are proved in the contracts' own folders.
+/// Returns the shared cases, once for each contract. `STORE-003` and `STORE-010` are proved in the contracts'
+/// folders.
 #[must_use]
 pub fn cases() -> Vec<Case> {
     let each = |contract| of(contract).into_iter().chain(methods::cases(contract));

@@ -1,4 +1,4 @@
-//! Cases of the task contract.
+//! Cases of the contract `tasks`.
 
 mod adding;
 mod bad_input;
@@ -16,7 +16,7 @@ mod support;
 
 use crate::case::{Case, case};
 
-/// All cases of the contract.
+/// Returns all cases of the contract.
 #[must_use]
 pub fn cases() -> Vec<Case> {
     [on_boards(), on_steps(), on_retries(), on_claims(), bad_input::cases(), hostile::cases()]

@@ -14,7 +14,7 @@ pub(crate) mod support;
 
 use crate::case::{Case, Level, case};
 
-/// All cases of the contract.
+/// Returns all cases of the contract.
 #[must_use]
 pub fn cases() -> Vec<Case> {
     let mut all = puts();

@@ -1,24 +1,24 @@
-//! Makes a history that is not linearizable as short as it goes.
+//! Makes a non-linearizable history as short as possible.
 //!
-//! Leaving out a write could make a history wrong that was right, such as a read of what the write put there. So only
-//! steps are taken that cannot: if the shorter history has no order, the longer one has none either.
-//! - What was called after the answer that no order explains is cut off, and calls that went on then are left open.
-//! - Calls that changed nothing are left out, and so is all that touches one independent part.
-//! - Where one configuration alone was possible, what led to it becomes the state that the history begins with.
+//! Leaving out a write could make a correct history wrong, for example a read of the written value. So every
+//! step keeps this rule: if the shorter history has no order, the longer one has none either.
+//! - Calls after the unexplained result are cut off, and calls in flight at that time are left open.
+//! - Calls that changed nothing are left out, and so are all calls of an independent part.
+//! - At a moment with only one possible configuration, its state replaces the calls before it.
 
 use super::{BUDGET, Judgement, RecordOf, Reply, Spec, Stuck, bit, check};
 
-/// A history that is not linearizable, and nothing more.
+/// A shrunk history that is not linearizable.
 pub(crate) struct Shrunk<S: Spec> {
-    /// What the object held at the beginning.
+    /// The initial state of the object.
     pub(crate) initial: S::State,
     /// The operations, in the order of their calls.
     pub(crate) history: Vec<RecordOf<S>>,
-    /// The one whose answer no order explains, by its place.
+    /// The index of the operation whose result no order explains.
     pub(crate) at: usize,
 }
 
-/// Shrinks a history that is not linearizable. `None` where it is, or nobody knows.
+/// Shrinks a non-linearizable history. `None` if the history is linearizable, or the search cannot decide.
 pub(crate) fn shrink<S: Spec>(initial: &S::State, history: &[RecordOf<S>]) -> Option<Shrunk<S>> {
     let (mut initial, mut history) = (initial.clone(), history.to_vec());
     history.sort_by_key(|record| record.called);
@@ -51,8 +51,8 @@ fn stuck<S: Spec>(initial: &S::State, history: &[RecordOf<S>]) -> Option<Stuck<S
     }
 }
 
-/// The history up to the answer of one operation. What was called before it and answered later is left open, or out if it
-/// is a read, unless its answer matters.
+/// Returns the history up to the result of one operation. A call that started before it and ended later is
+/// left open, or left out if it is a read, unless its result matters.
 fn cut<S: Spec>(initial: &S::State, history: &[RecordOf<S>], at: usize) -> Vec<RecordOf<S>> {
     let Some(end) = history[at].answered else { return history.to_vec() };
     let mut kept: Vec<RecordOf<S>> = history.iter().filter(|record| record.called <= end).cloned().collect();

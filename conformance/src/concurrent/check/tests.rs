@@ -1,4 +1,5 @@
-//! A register with compare-and-set, the classic histories, and the search beside trying every order.
+//! A register with compare-and-set, the classic histories, and a comparison of the search with trying every
+//! order.
 
 use super::*;
 use crate::concurrent::rng::Rng;
@@ -10,14 +11,14 @@ struct Register;
 enum Op {
     Write(u8),
     Read,
-    /// From one value to another.
+    /// Sets the register from one value to another.
     Set(u8, u8),
 }
 
 impl Spec for Register {
     type State = u8;
     type Op = Op;
-    /// What a read saw; 0 for a write.
+    /// The value that a read returned; 0 for a write.
     type Answer = u8;
 
     fn step(state: &u8, op: &Op, reply: &Reply<u8>) -> Option<u8> {
@@ -84,7 +85,7 @@ fn a_stale_read_is_caught() {
     use Op::*;
     let history = [call(0, 1, 2, Write(1), 0), call(0, 3, 4, Write(2), 0), call(1, 5, 6, Read, 1)];
     assert!(!holds(&history));
-    // Had the read begun before the second write ended, it would be right.
+    // If the read had started before the second write ended, it would be correct.
     let history = [call(0, 1, 2, Write(1), 0), call(0, 3, 6, Write(2), 0), call(1, 5, 7, Read, 1)];
     assert!(holds(&history));
 }
@@ -136,7 +137,7 @@ fn a_call_without_an_answer_takes_effect_later_or_never() {
     assert!(seen(&[0, 0, 5]));
     assert!(seen(&[5, 5]));
     assert!(!seen(&[5, 0]));
-    // It takes effect once.
+    // The write takes effect once.
     let write = call(1, 10, 11, Write(1), 0);
     let reads = [call(1, 5, 6, Read, 5), write, call(1, 12, 13, Read, 5)];
     assert!(!holds(&[vec![open(0, 1, Write(5))], reads.to_vec()].concat()));
@@ -168,7 +169,8 @@ fn a_history_is_cut_down_to_what_matters() {
     assert!(shrink::<Register>(&0, &history[..3]).is_none());
 }
 
-/// A history made from a sequential run: each call takes effect at one moment and lies anywhere around it.
+/// Makes a history from a sequential run: each call takes effect at one moment and spans a random time around
+/// it.
 fn around_a_run(rng: &mut Rng, calls: u64) -> Vec<Call> {
     let mut state = 0;
     let mut free_at = [0_u64; 5];
@@ -241,7 +243,7 @@ fn the_search_finds_what_trying_every_order_finds() {
     for seed in 0..6_000 {
         let mut rng = Rng::new(seed);
         let mut history = around_a_run(&mut rng, 8);
-        // What the reads saw is drawn anew, so that about half of the histories are wrong.
+        // The results of the reads are drawn again, so that about half of the histories are wrong.
         for record in history.iter_mut().filter(|record| record.op == Op::Read) {
             if rng.percent(50) {
                 record.reply = Reply::Answered(rng.below(4));

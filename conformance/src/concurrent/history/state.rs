@@ -1,24 +1,24 @@
-//! What a thread does when one caller at a time uses it.
+//! The sequential specification of a thread.
 
 use std::collections::BTreeMap;
 
 use super::{Answer, Batch, Op, run_of, text_of};
 use crate::concurrent::check::{Refusal, Reply};
 
-/// What a thread holds.
+/// The state of a thread.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct State {
-    /// The messages with their places, in order.
+    /// The messages with their positions, in order.
     pub(super) messages: Vec<(i64, u32)>,
     /// The last number given to a message or an event.
     pub(super) last: Number,
     /// The number of the last clear, run's clear or replacement.
     pub(super) changed: Number,
-    /// What was appended under each idempotency key, and where.
+    /// The batch of each idempotency key, and its position.
     pub(super) keys: BTreeMap<u8, (Batch, i64)>,
 }
 
-/// A number that the store gave, perhaps without telling: a clear's event has one.
+/// A number that the store assigned, possibly without returning it: the event of a clear has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Number {
     pub(super) at_least: i64,
@@ -34,24 +34,24 @@ impl Number {
         Self { at_least: self.at_least + 1, exact: false }
     }
 
-    /// Whether it can be this or less.
+    /// Returns `true` if the number can be the bound or less.
     fn may_be_within(self, bound: i64) -> bool {
         self.at_least <= bound
     }
 
-    /// Whether it can be less.
+    /// Returns `true` if the number can be less.
     fn may_be_below(self, bound: i64) -> bool {
         self.at_least < bound
     }
 
-    /// Whether it can be more.
+    /// Returns `true` if the number can be more.
     fn may_exceed(self, bound: i64) -> bool {
         !self.exact || self.at_least > bound
     }
 }
 
 impl State {
-    /// A thread that was never written.
+    /// Returns a thread that was never written.
     pub(super) fn new() -> Self {
         Self {
             messages: Vec::new(),
@@ -61,7 +61,7 @@ impl State {
         }
     }
 
-    /// The thread after the call, or `None` where it would not have answered so.
+    /// Returns the thread after the call, or `None` if the thread would not have returned this result.
     pub(super) fn after(&self, op: &Op, reply: &Reply<Answer>) -> Option<Self> {
         match (op, reply) {
             (Op::Append { batch, key }, Reply::Answered(Answer::Appended { first, last })) => {
@@ -91,7 +91,7 @@ impl State {
             let same = *stored == batch && first.is_none_or(|first| first == *place);
             return same.then(|| self.clone());
         }
-        // A write that did not answer is taken to have got the next number.
+        // A write without a result is assumed to have got the next number.
         let next = self.last.at_least + 1;
         let first = first.unwrap_or(next);
         let new = self.last == Number::known(0);
@@ -107,7 +107,7 @@ impl State {
         Some(state)
     }
 
-    /// The messages that a read returns.
+    /// Returns the messages that a read returns.
     fn window(&self, read: &Op) -> Option<&[(i64, u32)]> {
         let all = &self.messages[..];
         let below = |bound: i64| all.partition_point(|(seq, _)| *seq < bound);

@@ -1,40 +1,40 @@
-//! What a board does when one caller at a time uses it.
+//! The sequential specification of a board.
 
 use larder_kernel::TaskStatus;
 
 use super::{Answer, Op, Step, TASKS, View};
 use crate::concurrent::check::{Refusal, Reply};
 
-/// How often the tasks may be retried: so rarely that some come to their end.
+/// The maximum number of retries: small, so that some tasks reach it.
 pub(super) const RETRIES_MAX: u32 = 2;
 
-/// What a board holds.
+/// The state of a board.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct State {
     /// The tasks in board order.
     pub(super) tasks: Vec<Standing>,
-    /// A number that the last claim's token is not below.
+    /// A lower bound of the last claim's token.
     pub(super) token: u64,
 }
 
-/// How a task stands.
+/// The state of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Standing {
     pub(super) id: u8,
     pub(super) status: TaskStatus,
     pub(super) retries: u32,
     pub(super) hold: Hold,
-    /// The revision, or a number that it is not below where no answer told it.
+    /// The revision, or a lower bound if no result contained it.
     pub(super) revision: u64,
     pub(super) exact: bool,
 }
 
-/// Who has the lease.
+/// The holder of the lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Hold {
     Nobody,
     Token(u64),
-    /// A claim that did not answer.
+    /// A claim without a result.
     Unknown,
 }
 
@@ -61,7 +61,7 @@ impl Standing {
         if self.exact { self.revision == revision } else { self.revision <= revision }
     }
 
-    /// The task as the view shows it, if it can be the same.
+    /// Returns the task with the facts of the view, if it can be the same task.
     fn seen_as(mut self, view: &View) -> Option<Self> {
         let same = self.id == view.id
             && self.status == view.status
@@ -73,7 +73,7 @@ impl Standing {
         same.then_some(self)
     }
 
-    /// The task after a change.
+    /// Returns the task after a change.
     fn changed(mut self) -> Self {
         (self.revision, self.exact) = (self.revision + 1, false);
         self
@@ -96,7 +96,7 @@ impl Standing {
 }
 
 impl State {
-    /// A board with its first tasks, whose revisions nobody has seen.
+    /// Returns a board with its first tasks, whose revisions are unknown.
     pub(super) fn new() -> Self {
         Self { tasks: (0..TASKS).map(Standing::new).collect(), token: 0 }
     }
@@ -111,7 +111,7 @@ impl State {
         next
     }
 
-    /// The board after the call, or `None` where it would not have answered so.
+    /// Returns the board after the call, or `None` if the board would not have returned this result.
     pub(super) fn after(&self, op: &Op, reply: &Reply<Answer>) -> Option<Self> {
         match *op {
             Op::Claim => self.claimed(reply),
@@ -193,13 +193,13 @@ impl State {
     }
 }
 
-/// The task after a call that touches it alone.
+/// Returns the task after a call that touches only this task.
 fn one(task: Standing, op: &Op, reply: &Reply<Answer>) -> Option<Standing> {
     match *op {
         Op::Step(step) => stepped(task, step, reply),
         Op::Retry { token, .. } => retried(task, token, reply),
         Op::Force { .. } => match reply {
-            // A task that stands so already may keep its revision.
+            // A task that already has this status may keep its revision.
             Reply::Answered(Answer::Task(view)) => {
                 let (mut after, mut same) = (task.planned(0), task);
                 (after.exact, same.exact) = (false, task.exact);

@@ -1,4 +1,4 @@
-//! The operations on files: how they are drawn, and how they are written in Rust.
+//! The operations on blobs: their random generation, and their Rust form.
 
 use bytes::Bytes;
 use larder_kernel::{
@@ -12,16 +12,16 @@ use crate::model::rng::{Rng, valid};
 /// The error of a body that fails.
 pub(super) const STREAM_FAILURE: ErrorKind = ErrorKind::Corrupt;
 
-/// Which version a write names.
+/// The version that a write names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::model) enum Tag {
-    /// The one that is there.
+    /// The current version of the key.
     Current,
-    /// The first that the key had.
+    /// The first version of the key.
     First,
-    /// The one before the last.
+    /// The version before the last.
     Before,
-    /// None that any blob has.
+    /// A tag that no blob has.
     None,
 }
 
@@ -45,12 +45,12 @@ impl Condition {
 #[derive(Debug, Clone)]
 pub(in crate::model) struct Put {
     pub(super) key: BlobKey,
-    /// One piece is given at once.
+    /// A single piece is passed as bytes.
     pieces: Vec<Bytes>,
-    /// Whether the body ends in an error.
+    /// True if the body ends in an error.
     pub(super) fails: bool,
     pub(super) condition: Condition,
-    /// But for the condition.
+    /// The options without the condition.
     pub(super) options: BlobPutOptions,
 }
 
@@ -100,7 +100,7 @@ fn put(rng: &mut Rng<'_>) -> Operation {
         4 => vec![Bytes::new(), one.clone(), Bytes::new(), one],
         _ => Vec::new(),
     };
-    // Where a condition fails as well, either error may come.
+    // If a condition fails as well, either error may be returned.
     let fails = condition == Condition::None && rng.one_in(12);
     Operation::Put(Put { key, pieces, fails, condition, options: options(rng) })
 }
@@ -179,7 +179,7 @@ impl Put {
     }
 }
 
-/// Options as a value.
+/// Returns options as an expression.
 pub(super) fn options_text(options: &BlobPutOptions, recorder: &Recorder) -> String {
     let condition = match &options.condition {
         BlobCondition::None => "BlobCondition::None".to_owned(),
@@ -199,7 +199,7 @@ pub(super) fn options_text(options: &BlobPutOptions, recorder: &Recorder) -> Str
     )
 }
 
-/// A range as a value.
+/// Returns a range as an expression.
 pub(super) fn range_text(range: ByteRange) -> String {
     match range {
         ByteRange::Bounded { start, end } => format!("ByteRange::Bounded {{ start: {start}, end: {end} }}"),

@@ -1,4 +1,4 @@
-//! Files, read and listed.
+//! Reading and listing of blobs.
 
 use bytes::{Bytes, BytesMut};
 use futures_util::TryStreamExt;
@@ -83,7 +83,7 @@ impl Blobs {
             |key: &BlobKey| key.as_str().starts_with(prefix) && after.is_none_or(|after| key > after);
         let listed = got.as_ref().map(Vec::as_slice).unwrap_or_default();
         let entries = self.blobs.iter().filter(|(key, _)| wanted(key)).map(|(key, held)| {
-            // The instant is the store's own.
+            // The store chooses the instant.
             let told = listed.iter().find(|entry| entry.key == *key);
             let info = held.info(key, None);
             BlobEntry {
@@ -100,7 +100,7 @@ impl Blobs {
 
 type Part = (u64, std::ops::Range<u64>, Bytes);
 
-/// What a read delivers, and what it says of the blob.
+/// Returns the delivered bytes of a read and its blob information.
 async fn whole(read: Result<BlobRead>) -> (Option<BlobInfo>, Result<Part>) {
     let read = match read {
         Ok(read) => read,
@@ -115,7 +115,7 @@ async fn whole(read: Result<BlobRead>) -> (Option<BlobInfo>, Result<Part>) {
     (Some(read.info), joined)
 }
 
-/// What a read must deliver.
+/// Returns the result that a read must deliver.
 fn reading(held: Option<&Held>, options: BlobGetOptions) -> Expected<Part> {
     check_get(&options)?;
     let held = held.ok_or(Refusal::from(ErrorKind::NotFound))?;

@@ -1,4 +1,4 @@
-//! The operations on a graph: how they are drawn.
+//! The operations on a graph: their random generation.
 
 use larder_kernel::{
     Direction, Entity, EntityId, EntityQuery, EntityType, NeighborQuery, PageRequest, Relationship,
@@ -77,7 +77,7 @@ fn relationship_type(rng: &mut Rng<'_>) -> RelationshipType {
     valid(RelationshipType::new(&rng.ids.0[index]))
 }
 
-/// Up to four entities from one of the script's ids on; none, and the same twice, now and then.
+/// Draws up to four entities, starting from one of the script's ids; sometimes none, or the same twice.
 fn entities(rng: &mut Rng<'_>) -> Vec<Entity> {
     let (count, first) = (rng.of(&[1_usize, 2, 4, 3, 2, 4, 3, 0]), rng.below(4));
     let twice = rng.one_in(20);
@@ -91,7 +91,7 @@ fn entities(rng: &mut Rng<'_>) -> Vec<Entity> {
         .collect()
 }
 
-/// One or two relationships; none, and the same twice, now and then.
+/// Draws one or two relationships; sometimes none, or the same twice.
 fn relationships(rng: &mut Rng<'_>) -> Vec<Relationship> {
     let count = rng.of(&[1_usize, 1, 1, 2, 2, 0]);
     let (relationship_type, properties) = (relationship_type(rng), metadata(rng));

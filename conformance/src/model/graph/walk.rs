@@ -1,4 +1,4 @@
-//! Walking from an entity.
+//! Traversal from an entity.
 
 use std::collections::BTreeMap;
 
@@ -52,7 +52,7 @@ impl Graph {
         }
     }
 
-    /// The entities within the depth, with the length of the shortest walk to each.
+    /// Returns the entities within the depth, with the length of the shortest path to each.
     fn hops(&self, start: &EntityId, query: &NeighborQuery) -> BTreeMap<&EntityId, u32> {
         let mut hops = BTreeMap::new();
         if let Some((start, _)) = self.entities.get_key_value(start) {

@@ -1,4 +1,4 @@
-//! Which authors' messages a reader wants.
+//! Filters by author.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use crate::model::compare::{Checked, same};
 use crate::model::recorder::{Recorder, optional, owned_id};
 use crate::model::rng::{Rng, valid};
 
-/// Agents and roles to keep and to drop.
+/// The agents and roles to include and to exclude.
 #[derive(Debug, Clone, Default)]
 pub(in crate::model) struct Authors(Vec<Term>);
 
@@ -26,7 +26,7 @@ enum Named {
     Role(AgentRole),
 }
 
-/// Up to three agents and roles, more than may be named now and then.
+/// Draws up to three agents and roles, sometimes more than the limit.
 pub(super) fn draw(rng: &mut Rng<'_>) -> Authors {
     let count = rng.of(&[1_usize, 1, 1, 2, 2, 3, 0]);
     let mut terms: Vec<Term> = (0..count).map(|_| term(rng)).collect();
@@ -56,7 +56,7 @@ impl Authors {
         })
     }
 
-    /// The filter in Rust.
+    /// Returns the filter in Rust.
     fn shown(&self) -> String {
         let mut text = "MessageFilter::new()".to_owned();
         for term in &self.0 {
@@ -69,7 +69,8 @@ impl Authors {
         text
     }
 
-    /// Kept is what one of those to keep names, where there are any, and none of those to drop.
+    /// Returns `true` if the message matches some include selector, or there are none, and no exclude
+    /// selector.
     fn keep(&self, thread: &Thread, message: &ChatMessage) -> bool {
         let is_named = |term: &Term| match &term.named {
             Named::Agent(agent) => match &message.author {
@@ -85,7 +86,7 @@ impl Authors {
         (keeping.is_empty() || keeping.into_iter().any(is_named)) && !dropping.into_iter().any(is_named)
     }
 
-    /// The clause that says what comes.
+    /// Returns the clause that determines the result.
     fn clause(&self, before: bool, limit: usize) -> &'static str {
         match (&self.0[..], before) {
             _ if self.0.is_empty() || limit == 0 => "HIST-096",

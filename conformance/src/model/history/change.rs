@@ -1,4 +1,4 @@
-//! What changes a thread.
+//! The operations that change a thread.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ impl History {
         if let Some(expected) = expected {
             return same(recorder, clause, &got, &expected);
         }
-        // What does not get in must not leave a thread behind in the model.
+        // A failed append must not leave a thread in the model.
         let answer = self.held_mut(thread).append(messages.into_iter().map(Arc::new));
         same(recorder, clause, &got, &Ok(answer))?;
         if let Some(key) = &options.idempotency_key {
@@ -124,7 +124,7 @@ impl History {
         let got = store.fork(source, target, up_to).await;
         let missing = got.as_ref().err().map(Error::kind) == Some(ErrorKind::NotFound);
         if taken && copied.is_empty() && missing {
-            // Both errors apply, and the contract does not say which comes.
+            // Both errors apply, and the contract does not define which is returned.
             expected = Err(ErrorKind::NotFound.into());
         }
         same(recorder, clause, &got, &expected)?;
@@ -193,7 +193,7 @@ impl History {
 }
 
 impl Held {
-    /// Puts messages in the place of everything up to `up_to`.
+    /// Replaces everything up to `up_to` by messages.
     fn replace(&mut self, up_to: i64, removed: u64, messages: &[ChatMessage]) {
         let later = self.messages.iter().filter(|held| held.seq > up_to).cloned();
         let first = up_to + 1 - i64::try_from(messages.len()).unwrap_or(0);
@@ -204,7 +204,7 @@ impl Held {
         });
         self.messages = placed.chain(later).collect();
         self.events.retain(|event| match event.kind {
-            // The replacements that this one covers, and the events that it reaches over.
+            // The replacements that this one covers, and the events that it spans.
             Kind::Replaced { up_to: earlier, .. } => earlier > up_to,
             _ => event.seq > up_to,
         });

@@ -1,16 +1,16 @@
-//! What operations name: places in a thread, agents and threads.
+//! The names in operations: positions in a thread, agents and threads.
 
 use larder_kernel::{AgentId, Thread};
 
 use crate::model::recorder::owned_id;
 use crate::model::rng::{Rng, valid};
 
-/// Which place in a thread an operation names.
+/// The position in a thread that an operation names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::model) enum At {
-    /// So many before the thread's last number.
+    /// This number of positions before the thread's last number.
     FromLast(i64),
-    /// This one.
+    /// This position.
     Exactly(i64),
 }
 
@@ -18,7 +18,7 @@ pub(super) fn agent(rng: &mut Rng<'_>) -> AgentId {
     valid(AgentId::new(rng.id()))
 }
 
-/// A thread as an argument.
+/// Returns a thread as an argument.
 pub(super) fn thread(thread: &Thread) -> String {
     format!("&Thread {{ agent: {}, session: {} }}", owned_id(&thread.agent), owned_id(&thread.session))
 }

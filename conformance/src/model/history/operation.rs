@@ -1,4 +1,4 @@
-//! The operations on conversations: how they are drawn, and how they are written in Rust.
+//! The operations on conversations: their random generation, and their Rust form.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -32,7 +32,7 @@ const PLACES: [At; 14] = [
 
 #[derive(Debug, Clone)]
 pub(in crate::model) enum Operation {
-    /// The messages so many times over.
+    /// The messages, repeated this number of times.
     Append {
         thread: Thread,
         messages: Vec<ChatMessage>,
@@ -145,14 +145,14 @@ fn append(rng: &mut Rng<'_>) -> Operation {
         idempotency_key: (rng.below(4) == 3).then(|| valid(IdempotencyKey::new(rng.id()))),
         ttl: (rng.below(8) == 7).then(|| life_of(rng)),
     };
-    // More than a search might look at, of one kind so that they cost little to compare and to print.
+    // More messages than a search might scan, of one kind so that they are cheap to compare and to print.
     let many = rng.one_in(400);
     let messages = messages(rng);
     let times = if many { 1_100_usize.div_ceil(messages.len().max(1)) } else { 1 };
     Operation::Append { thread, messages, times, options }
 }
 
-/// Few threads, so that operations meet.
+/// Draws from few threads, so that operations meet.
 fn few(rng: &mut Rng<'_>) -> Thread {
     let [a, b, c, d] = &rng.ids.0;
     let threads = [(a, a), (a, a), (a, b), (b, a), (a, d), (b, c)];
@@ -179,7 +179,7 @@ fn life_of(rng: &mut Rng<'_>) -> Ttl {
     if after.as_millis().is_multiple_of(2) { Ttl::fixed(after) } else { Ttl::sliding(after) }
 }
 
-/// Up to four messages of one kind, told apart by their texts; none now and then.
+/// Draws up to four messages of one kind with different texts; sometimes none.
 fn messages(rng: &mut Rng<'_>) -> Vec<ChatMessage> {
     let count = rng.of(&[1_usize, 1, 1, 2, 3, 4, 0]);
     let message = message(rng);
@@ -189,15 +189,16 @@ fn messages(rng: &mut Rng<'_>) -> Vec<ChatMessage> {
             if number > 0 {
                 message.text.push_str(&number.to_string());
             }
-            // Bad input stands last, so that a batch which is checked as it is written is written in part.
+            // Invalid input comes last, so that a batch that is validated while it is written is written in
+            // part.
             if number + 1 < count && message.tool_calls.iter().any(|call| call.id.is_empty()) {
                 message.tool_calls.clear();
             }
-            // Every other one belongs to no run, so that a run's clear leaves holes.
+            // Every second message belongs to no run, so that a run's clear leaves holes.
             if number % 2 == 1 {
                 message.run = None;
             }
-            // One in between is the thread's own agent's.
+            // One message in between is by the thread's agent.
             if number == 2 {
                 message.author = None;
             }
@@ -206,14 +207,14 @@ fn messages(rng: &mut Rng<'_>) -> Vec<ChatMessage> {
         .collect()
 }
 
-/// Beyond what small columns and pages hold.
+/// Longer than small columns and pages.
 static LONG_TEXT: LazyLock<String> = LazyLock::new(|| "é".repeat(40_000));
 
 const TEXTS: [&str; 8] = ["m", "n", "", "é\0'\"\\", "e\u{301}", "{\"k\": 1}", "\u{1f980}%_*", "\r\n"];
 
 fn message(rng: &mut Rng<'_>) -> ChatMessage {
     let text = if rng.one_in(150) { LONG_TEXT.clone() } else { rng.of(&TEXTS).to_owned() };
-    // Times that do not follow the order of appending.
+    // Times whose order differs from the order of appending.
     let stamp = rng.of(&[1_000_000, 1_000_001, 0, -1, 1_700_000_000_123_456]);
     let run = (rng.below(2) == 1).then(|| run(rng));
     let mut message = ChatMessage::user(text).with_created_at(valid(Timestamp::from_micros(stamp)));
@@ -242,14 +243,14 @@ fn message(rng: &mut Rng<'_>) -> ChatMessage {
             let (agent, plays, role) = (agent(rng), rng.below(3) > 0, valid(AgentRole::new(rng.id())));
             message = message.with_author(agent, plays.then_some(role));
         }
-        // Refused.
+        // Invalid.
         11 => message.tool_calls = vec![ToolCall::new("", "t", "")],
         _ => {}
     }
     message
 }
 
-/// A time to live as a value.
+/// Returns a time to live as an expression.
 pub(super) fn life(ttl: Ttl) -> String {
     let after: Duration = ttl.after;
     let refresh = ttl.refresh_on_use;

@@ -1,4 +1,4 @@
-//! What reads a thread.
+//! The operations that read a thread.
 
 use larder_kernel::storage::history::check_limit;
 use larder_kernel::{AgentId, HistoryProvider, PageRequest, Seq, StoredMessage, Thread};

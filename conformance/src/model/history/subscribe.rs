@@ -1,4 +1,4 @@
-//! Subscribing: what survives of a thread after a `Seq`.
+//! Subscription: the surviving events of a thread after a `Seq`.
 
 use larder_kernel::{HistoryEvent, HistoryEventKind, HistoryProvider, Seq, StoredMessage, Thread};
 
@@ -37,7 +37,7 @@ impl History {
     }
 }
 
-/// The size that comes with a message which a replacement put in place is not fixed.
+/// Ignores the size in the event of a message that a replacement wrote; the contract does not fix it.
 fn forget_size(held: &Held, expected: &mut HistoryEvent, told: &HistoryEvent) {
     let placed = held
         .messages
@@ -54,7 +54,7 @@ fn forget_size(held: &Held, expected: &mut HistoryEvent, told: &HistoryEvent) {
 }
 
 impl Held {
-    /// What a subscriber from `after` meets, in order.
+    /// Returns the events that a subscriber from `after` receives, in order.
     fn backlog(&self, after: Seq) -> Vec<HistoryEvent> {
         let messages = self.messages.iter().map(Message::event);
         let events = self.events.iter().map(|event| self.shown(event));

@@ -1,4 +1,4 @@
-//! The operations on small state: how they are drawn, and how they are written in Rust.
+//! The operations on key-value state: their random generation, and their Rust form.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -11,27 +11,27 @@ use crate::model::recorder::{Recorder, bytes, id, optional};
 use crate::model::rng::{Rng, valid};
 use crate::model::shared::{request, ttl};
 
-/// Which revision an operation names.
+/// The revision that an operation names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::model) enum At {
-    /// The key's, or the bucket's last where the key is not there.
+    /// The key's revision, or the bucket's last one if the key is missing.
     Current,
-    /// None that was ever given.
+    /// A revision that was never assigned.
     Zero,
-    /// The first that the bucket gave.
+    /// The first revision of the bucket.
     First,
-    /// The last that the bucket gave.
+    /// The last revision of the bucket.
     Last,
-    /// One to come.
+    /// A future revision.
     Ahead,
-    /// The greatest number there is.
+    /// The largest possible number.
     Far,
 }
 
 const ANY: [At; 8] =
     [At::Current, At::Current, At::Current, At::First, At::Last, At::Zero, At::Ahead, At::Far];
 
-/// What must hold, before the revision is known.
+/// The condition, before the revision is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::model) enum Condition {
     None,
@@ -121,7 +121,7 @@ fn value(rng: &mut Rng<'_>) -> Bytes {
     }
 }
 
-/// Few buckets, so that keys meet.
+/// Draws from few buckets, so that keys meet.
 fn bucket(rng: &mut Rng<'_>) -> BucketName {
     let index = rng.below(5);
     named(&rng.ids.0[[0, 0, 0, 1, 2][index]])
@@ -149,12 +149,12 @@ fn prefix(rng: &mut Rng<'_>) -> String {
     }
 }
 
-/// What a revision of a bucket is called in a recorded script.
+/// Returns the name of a bucket's revision in a recorded script.
 pub(super) fn revision_name(bucket: &BucketName, revision: Revision) -> String {
     format!("{bucket}#{revision}")
 }
 
-/// A revision as an argument.
+/// Returns a revision as an argument.
 pub(super) fn revision(recorder: &Recorder, bucket: &BucketName, revision: Revision) -> String {
     recorder.named(&revision_name(bucket, revision), || format!("Revision::new({revision})"))
 }

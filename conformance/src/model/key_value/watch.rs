@@ -1,4 +1,4 @@
-//! Watching: what is told of a bucket after a revision.
+//! Watches: the changes of a bucket after a revision.
 
 use larder_kernel::storage::key_value::check_list;
 use larder_kernel::{BucketName, Key, KeyValueEvent, KeyValueEventKind, KeyValueStore, Revision};
@@ -45,9 +45,9 @@ impl KeyValue {
 }
 
 impl Bucket {
-    /// The keys with the prefix that changed last after a revision, in the order of their changes.
+    /// Returns the keys with the prefix whose last change is after a revision, in the order of their changes.
     fn changes_after(&self, after: Revision, prefix: &str) -> Vec<Key> {
-        // The place of a revision that was given; those to come are after all.
+        // The change number of the revision, if it was assigned; future revisions come after all changes.
         let given = self.given.iter().rev().find(|(revision, _)| *revision <= after);
         let ahead = after > self.last();
         let place = given.map_or(0, |(_, place)| *place);

@@ -1,4 +1,4 @@
-//! Boards and their tasks, made, read and removed.
+//! Creation, reading and removal of boards and their tasks.
 
 use larder_kernel::storage::task::check_add_tasks;
 use larder_kernel::{
@@ -78,7 +78,7 @@ impl Tasks {
         }
     }
 
-    /// Takes new tasks at the end of a board, with the positions and revisions that the store chose.
+    /// Appends new tasks to a board, with the positions and revisions that the store chose.
     fn join(&mut self, board: &BoardId, tasks: &[NewTask], got: &[Task], recorder: &Recorder) -> Checked {
         const CLAUSE: &str = "TASK-006";
         let mut expected = Vec::new();
@@ -100,7 +100,7 @@ impl Tasks {
             last = Some(got.position);
             expected.push(new.clone().into_task(got.position, got.revision));
         }
-        // Fewer were compared where fewer came.
+        // If fewer tasks were returned, fewer were compared.
         expected.extend(
             tasks.iter().skip(got.len()).map(|new| new.clone().into_task(TaskPosition(0), <_>::default())),
         );

@@ -1,4 +1,4 @@
-//! The operations on task boards: how they are drawn, and how they are written in Rust.
+//! The operations on task boards: their random generation, and their Rust form.
 
 use std::time::Duration;
 
@@ -12,29 +12,29 @@ use crate::model::recorder::{Recorder, id, json, optional, owned_id, owned_text,
 use crate::model::rng::{Rng, valid};
 use crate::model::shared::{limit, metadata, request, ttl};
 
-/// Which token an operation shows.
+/// The token that an operation uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::model) enum Token {
-    /// That of the task's lease, or the board's last.
+    /// The token of the task's lease, or the board's last one.
     Current,
-    /// The first that the board gave.
+    /// The first token of the board.
     First,
-    /// The last that the board gave.
+    /// The last token of the board.
     Last,
-    /// One to come.
+    /// A future token.
     Ahead,
-    /// The greatest number there is.
+    /// The largest possible number.
     Far,
 }
 
-/// Which revision a step expects.
+/// The revision that a step expects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::model) enum Expects {
     Current,
-    /// The one before it.
+    /// The previous revision.
     Before,
     Zero,
-    /// The greatest number there is.
+    /// The largest possible number.
     Far,
 }
 
@@ -63,7 +63,7 @@ pub(in crate::model) enum Operation {
         board: BoardId,
         task: TaskId,
     },
-    /// After the task at this index; one past all where there is none.
+    /// Starts after the task at this index. An index past the last task names a missing task.
     List {
         board: BoardId,
         query: TaskQuery,
@@ -140,7 +140,7 @@ pub(super) fn draw(rng: &mut Rng<'_>) -> Operation {
     }
 }
 
-/// Few boards, so that operations meet.
+/// Draws from few boards, so that operations meet.
 fn few(rng: &mut Rng<'_>) -> BoardId {
     let [a, b, c, d] = &rng.ids.0;
     let (conversation, agent) =
@@ -158,13 +158,13 @@ fn conversation(rng: &mut Rng<'_>) -> ConversationId {
     valid(ConversationId::new(&rng.ids.0[index]))
 }
 
-/// The first task more often than others, so that much happens to one.
+/// Draws the first task more often than others, so that one task has a long history.
 fn task(rng: &mut Rng<'_>) -> TaskId {
     let index = rng.of(&[0_usize, 0, 0, 1, 2, 3]);
     valid(TaskId::new(&rng.ids.0[index]))
 }
 
-/// Tasks from one of the script's ids on; the same id twice, and other bad input, now and then.
+/// Draws tasks, starting from one of the script's ids; sometimes the same id twice, or other invalid input.
 fn tasks(rng: &mut Rng<'_>, counts: &[usize]) -> Vec<NewTask> {
     let (count, first) = (rng.of(counts), rng.below(4));
     let (kind, retries) = (rng.below(16), rng.of(&[3, 0, 1, 2]));
@@ -231,7 +231,7 @@ fn token(rng: &mut Rng<'_>) -> Token {
 }
 
 impl Tasks {
-    /// The token that an operation shows.
+    /// Returns the token that an operation uses.
     pub(super) fn token(&self, board: &BoardId, task: &TaskId, token: Token) -> FencingToken {
         let given = self.given.get(board);
         let last = given.and_then(|given| given.tokens.last().copied()).unwrap_or_default();
@@ -245,7 +245,7 @@ impl Tasks {
         }
     }
 
-    /// The revision that a step expects.
+    /// Returns the revision that a step expects.
     pub(super) fn revision(&self, board: &BoardId, task: &TaskId, expected: Expects) -> Revision {
         let known = self.given.get(board).and_then(|given| given.revisions.get(task));
         match expected {
@@ -257,7 +257,7 @@ impl Tasks {
     }
 }
 
-/// A board as an argument.
+/// Returns a board as an argument.
 pub(super) fn board(board: &BoardId) -> String {
     format!(
         "&BoardId {{ conversation: {}, agent: {} }}",
@@ -266,7 +266,7 @@ pub(super) fn board(board: &BoardId) -> String {
     )
 }
 
-/// A task to add, as a value.
+/// Returns a task to add as an expression.
 fn new_task(task: &NewTask) -> String {
     format!(
         "NewTask {{ id: {}, title: {}.to_owned(), description: {}, retries_max: {}, metadata: {} }}",
@@ -278,12 +278,12 @@ fn new_task(task: &NewTask) -> String {
     )
 }
 
-/// Tasks to add, as a value.
+/// Returns tasks to add as an expression.
 pub(super) fn new_tasks(tasks: &[NewTask]) -> String {
     format!("vec![{}]", tasks.iter().map(new_task).collect::<Vec<_>>().join(", "))
 }
 
-/// A board to make, as a value.
+/// Returns a board to create as an expression.
 pub(super) fn new_board(new: &NewBoard) -> String {
     format!(
         "NewBoard {{ label: {}, parent: {}, tasks: {} }}",
@@ -293,17 +293,17 @@ pub(super) fn new_board(new: &NewBoard) -> String {
     )
 }
 
-/// What a token of a board is called in a recorded script.
+/// Returns the name of a board's token in a recorded script.
 pub(super) fn token_name(board: &BoardId, token: FencingToken) -> String {
     format!("{board:?} token {token}")
 }
 
-/// A token as an argument.
+/// Returns a token as an argument.
 pub(super) fn token_text(recorder: &Recorder, board: &BoardId, token: FencingToken) -> String {
     recorder.named(&token_name(board, token), || format!("FencingToken::new({token})"))
 }
 
-/// A task as an argument.
+/// Returns a task as an argument.
 pub(super) fn task_text(task: &TaskId) -> String {
     id(task)
 }

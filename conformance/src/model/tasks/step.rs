@@ -1,4 +1,4 @@
-//! The life of a task.
+//! The life cycle of a task.
 
 use std::time::Duration;
 
@@ -15,7 +15,8 @@ use crate::model::compare::{Checked, Expected, answered, holds, same};
 use crate::model::recorder::{Recorder, id, json_text, optional, owned_text};
 use crate::model::shared::is_due;
 
-/// Whether the caller may touch the task: it shows the lease's token, and none where there is no lease.
+/// Returns `true` if the caller may change the task: it uses the lease's token, and none if the task has no
+/// lease.
 fn may(task: &Task, token: Option<FencingToken>) -> bool {
     task.lease.as_ref().map(|lease| lease.token) == token
 }
@@ -67,7 +68,8 @@ impl Tasks {
         self.changed(board, changed, &got, clause, recorder)
     }
 
-    /// Takes the task as the store now has it, if that is what the model has but for the revision, which grows.
+    /// Records the store's current task, if it equals the model's apart from the revision, which must
+    /// increase.
     fn changed(
         &mut self,
         board: &BoardId,
@@ -254,7 +256,7 @@ impl Tasks {
     }
 }
 
-/// The table of the contract, step by step.
+/// Returns `true` if the contract's table allows the transition.
 fn in_table(from: TaskStatus, to: TaskStatus) -> bool {
     use TaskStatus::{Abandoned, Blocked, Failed, InProgress, Planned, Succeeded};
     let allowed: &[TaskStatus] = match from {

@@ -1,4 +1,4 @@
-//! The operations on documents: how they are drawn, and how they are written in Rust.
+//! The operations on documents: their random generation, and their Rust form.
 
 use larder_kernel::{
     CollectionName, Document, DocumentId, Embedding, Filter, PageRequest, PutMode, SearchRequest,
@@ -49,7 +49,7 @@ pub(super) fn draw(rng: &mut Rng<'_>) -> Operation {
     }
 }
 
-/// Few collections, so that documents meet.
+/// Draws from few collections, so that documents meet.
 fn few(rng: &mut Rng<'_>) -> CollectionName {
     let index = rng.of(&[0_usize, 0, 0, 0, 1, 2]);
     valid(CollectionName::new(&rng.ids.0[index]))
@@ -64,7 +64,7 @@ fn ids(rng: &mut Rng<'_>) -> Vec<DocumentId> {
     (0..count).map(|_| document(rng)).collect()
 }
 
-/// Directions far enough apart for every score to tell them from each other, or the same at another length.
+/// Directions whose scores all differ clearly, or that are equal at another length.
 const PLANE: [[f32; 2]; 10] = [
     [1.0, 0.0],
     [0.0, 1.0],
@@ -78,7 +78,7 @@ const PLANE: [[f32; 2]; 10] = [
     [-0.8, 0.6],
 ];
 
-/// One of the plane, of another dimension now and then.
+/// Draws an embedding of the plane, sometimes of another dimension.
 fn embedding(rng: &mut Rng<'_>) -> Embedding {
     match rng.below(14) {
         10 => valid(Embedding::new(vec![3.0])),
@@ -89,7 +89,8 @@ fn embedding(rng: &mut Rng<'_>) -> Embedding {
 
 const TEXTS: [&str; 5] = ["t", "", "é\0'\"\\", "e\u{301}", "\u{1f980}%_"];
 
-/// Up to four documents from one of the script's ids on; none, the same twice, and one without embedding now and then.
+/// Draws up to four documents, starting from one of the script's ids; sometimes none, the same twice, or one
+/// without embedding.
 fn documents(rng: &mut Rng<'_>) -> Vec<Document> {
     let (count, first) = (rng.of(&[1_usize, 2, 4, 1, 3, 2, 0]), rng.below(4));
     let (kind, first_embedding, other) = (rng.below(32), embedding(rng), rng.below(10));
@@ -98,7 +99,8 @@ fn documents(rng: &mut Rng<'_>) -> Vec<Document> {
         .map(|number| {
             let name = if kind == 30 { first } else { (first + number) % 4 };
             let id = valid(DocumentId::new(&rng.ids.0[name]));
-            // Every other one lies elsewhere, but of one dimension unless that is the point.
+            // Every second embedding is elsewhere, but of the same dimension unless another one is under
+            // test.
             let elsewhere = number % 2 == 1 && (first_embedding.dimensions() == 2 || kind == 29);
             let embedding = if elsewhere {
                 valid(Embedding::new(PLANE[other].to_vec()))
@@ -134,7 +136,7 @@ fn embedding_text(embedding: &Embedding) -> String {
     format!("Embedding::new(vec!{:?}).unwrap()", embedding.as_slice())
 }
 
-/// Documents as a value.
+/// Returns documents as an expression.
 pub(super) fn documents_text(documents: &[Document]) -> String {
     let document = |document: &Document| {
         format!(
@@ -148,7 +150,7 @@ pub(super) fn documents_text(documents: &[Document]) -> String {
     format!("vec![{}]", documents.iter().map(document).collect::<Vec<_>>().join(", "))
 }
 
-/// A search as a value.
+/// Returns a search as an expression.
 pub(super) fn request_text(request: &SearchRequest) -> String {
     let floor = |floor: f32| if floor.is_nan() { "f32::NAN".to_owned() } else { format!("{floor:?}") };
     format!(

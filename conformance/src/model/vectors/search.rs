@@ -1,4 +1,4 @@
-//! Searching, compared to within what the contract allows a score.
+//! Searches, compared to within the tolerance that the contract allows a score.
 
 use larder_kernel::storage::vector::{check_search, check_search_batch};
 use larder_kernel::{
@@ -10,7 +10,7 @@ use super::{Vectors, bits_of};
 use crate::model::compare::{Checked, Refusal, answered, holds};
 use crate::model::recorder::{Recorder, id, json_text};
 
-/// How far a score may lie from the cosine.
+/// The largest difference between a score and the cosine.
 const NEAR: f64 = 1e-5;
 
 impl Vectors {
@@ -26,7 +26,7 @@ impl Vectors {
         let mut expected = check_search("vectors.search", request).map_err(Refusal::from);
         if expected.is_ok() && self.is_of_other_dimension(collection, request) {
             expected = Err(dimension_refused());
-            // Two clauses apply to a limit of 0, and either answer is right.
+            // Two clauses apply to a limit of 0, and either result is valid.
             if request.limit == 0 && matches!(&got, Ok(hits) if hits.is_empty()) {
                 expected = Ok(());
             }
@@ -73,7 +73,7 @@ impl Vectors {
         held.is_some_and(|held| held.dimensions != request.embedding.dimensions())
     }
 
-    /// Compares what was found with what could be. `answer` is the expression that has the hits.
+    /// Compares the hits with the possible hits. `answer` is the expression for the hits.
     fn compare(
         &self,
         collection: &CollectionName,
@@ -110,7 +110,7 @@ impl Vectors {
             found.push((*score, *document));
         }
         in_order(hits, &found, &differs)?;
-        // Nothing better was left out, and nothing with the same embedding and a smaller id.
+        // No better document was left out, and none with the same embedding and a smaller id.
         let Some((least, last)) = found.last().filter(|_| hits.len() == request.limit) else { return Ok(()) };
         for (score, document) in &matching {
             if found.iter().any(|(_, other)| other.id == document.id) {
@@ -147,7 +147,7 @@ fn dimension_refused() -> Refusal {
     Refusal { kind: ErrorKind::InvalidInput, field: Some("embedding") }
 }
 
-/// The statements of which one fails: what is found at best, in its order.
+/// Returns the statements of which one fails: they require the best hits in order.
 fn differs(matching: &[(f64, &Document)], request: &SearchRequest, answer: &str) -> String {
     let floor = request.score_min.map_or(f64::NEG_INFINITY, f64::from);
     let mut best: Vec<&(f64, &Document)> = matching.iter().filter(|(score, _)| *score >= floor).collect();

@@ -1,4 +1,5 @@
-//! Uploads in parts that lie among the blobs, as where a server has no place of its own for them.
+//! Multipart uploads whose parts are stored among the blobs, as on a server without separate storage for
+//! them.
 
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use larder_kernel::{BlobBody, BlobCondition, BlobInfo, BlobKey, BlobPutOptions, 
 
 use super::{Defect, Wrong};
 
-/// All bytes of a body.
+/// Reads all bytes of a body.
 pub(super) async fn gather(body: BlobBody) -> Result<Bytes> {
     let mut whole = BytesMut::new();
     let mut pieces = body.into_stream();
@@ -55,7 +56,7 @@ impl Wrong {
         info
     }
 
-    /// The next piece. A stream that fails takes its parts with it, unless that is the defect.
+    /// Returns the next piece. If the stream fails, its parts are deleted, unless that is the defect.
     async fn next(
         &self,
         pieces: &mut (impl futures_util::Stream<Item = Result<Bytes>> + Unpin + Send),
@@ -75,12 +76,12 @@ impl Wrong {
         Ok(())
     }
 
-    /// Writes bytes in two steps, where that is the defect.
+    /// Writes bytes in two steps, if that is the defect.
     async fn put_halves(&self, key: &BlobKey, bytes: Bytes, options: BlobPutOptions) -> Result<BlobInfo> {
         if self.defect == Defect::PieceByPiece && options.condition == BlobCondition::None {
             let half = BlobBody::Bytes(bytes.slice(..bytes.len() / 2));
             self.inner.put(key, half, options.clone()).await?;
-            // As long as a disk takes for the rest.
+            // About the time that a disk takes for the rest.
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         self.inner.put(key, BlobBody::Bytes(bytes), options).await

@@ -1,4 +1,4 @@
-//! Numbers that are taken before the commit, as a serial column's are: a reader sees the later number first.
+//! Numbers that are assigned before the commit, like a serial column's: a reader sees the later number first.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -10,7 +10,7 @@ use larder_kernel::{AppendOptions, Appended, ChatMessage, HistoryProvider, Names
 use super::super::serve::lock;
 use super::Wrong;
 
-/// How long a transaction stays open after it took its numbers.
+/// The time that a transaction stays open after it took its numbers.
 const OPEN: Duration = Duration::from_millis(5);
 
 type Place = (Namespace, String, String);
@@ -23,7 +23,7 @@ pub(super) struct Late {
 }
 
 impl Late {
-    /// The numbers in a thread that nobody sees yet.
+    /// Returns the numbers of a thread that are not yet visible.
     pub(super) fn hidden(&self, place: &Place) -> BTreeSet<Seq> {
         lock(&self.hidden).get(place).cloned().unwrap_or_default()
     }
@@ -41,7 +41,7 @@ impl Late {
 }
 
 impl Wrong {
-    /// Every second append commits late: it takes its numbers, and can be seen a moment after.
+    /// Delays the commit of every second append: it takes its numbers and becomes visible a moment later.
     pub(super) async fn append_late(
         &self,
         thread: &Thread,

@@ -8,7 +8,8 @@ use super::super::serve::lock;
 use super::{Defect, Wrong};
 
 impl Wrong {
-    /// Whether a wrong filter keeps a message of this author, empty where it names none.
+    /// Returns `true` if a wrong filter keeps a message of this author; the author is empty if the message
+    /// names none.
     pub(super) fn keeps(&self, thread: &Thread, filter: &MessageFilter, message: &ChatMessage) -> bool {
         let author = message.author.as_ref();
         let forgotten = lock(&self.memory.forks).contains(&self.place_of(thread));
@@ -43,7 +44,7 @@ impl Wrong {
     }
 }
 
-/// What a filter includes, where it includes anything, and what it excludes, as its JSON says.
+/// Returns the included selectors of a filter, if it has any, and the excluded ones, read from its JSON form.
 fn selectors(filter: &MessageFilter) -> (Option<Vec<MessageSelector>>, Vec<MessageSelector>) {
     let kinds: Vec<BTreeMap<String, Vec<MessageSelector>>> =
         serde_json::to_value(filter).and_then(serde_json::from_value).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What the page's script reads: the cases behind each cell of the matrix.
+//! The data of the page's script: the cases behind each cell of the matrix.
 
 use std::collections::BTreeMap;
 
@@ -28,15 +28,15 @@ struct Data<'a> {
     outcomes: Vec<&'static str>,
     marks: BTreeMap<&'static str, &'static str>,
     words: BTreeMap<&'static str, &'static str>,
-    /// By id: the method and the sentence.
+    /// By clause id: the method and the sentence.
     clauses: BTreeMap<String, (String, String)>,
-    /// By clause: backend, name, level, outcome, microseconds, and what else there is.
+    /// By clause: backend, name, level, outcome, microseconds, and other facts.
     cases: BTreeMap<&'a str, Vec<(usize, &'a str, usize, usize, u64, Value)>>,
-    /// By clause: what a level beyond the cases has found.
+    /// By clause: the findings of the levels beyond the cases.
     found: BTreeMap<&'a str, Vec<Value>>,
 }
 
-/// The data as JSON that cannot end the element in which it stands.
+/// Returns the data as JSON that cannot end the enclosing element.
 pub(super) fn json(report: &Report) -> String {
     let backends: Vec<&str> = report.backends.iter().map(|backend| backend.name.as_str()).collect();
     let place = |name: &str| backends.iter().position(|backend| *backend == name);
@@ -59,7 +59,7 @@ pub(super) fn json(report: &Report) -> String {
         backends,
     };
     let text = serde_json::to_string(&data).unwrap_or_else(|_| "{}".to_owned());
-    // None of these stands outside a string, and in one each may be written by its number.
+    // These characters occur only in strings, where an escape by number is equivalent.
     text.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026").replace('\u{7f}', "\\u007f")
 }
 

@@ -1,4 +1,4 @@
-//! The tables of figures: the levels beyond the cases, and how long the methods took.
+//! The tables of figures: the levels beyond the cases, and the latencies of the methods.
 
 use std::fmt::Write as _;
 

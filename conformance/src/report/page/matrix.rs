@@ -9,15 +9,15 @@ use super::{counted, escape, mark};
 use crate::clause::{Clause, clauses};
 use crate::report::{CaseOutcome, Report};
 
-/// From so many columns on, names stand upright on a narrow screen.
+/// The number of columns from which names are vertical on a narrow screen.
 const COLUMNS_MANY: usize = 5;
-/// From so many columns on, the table is scrolled sideways.
+/// The number of columns from which the table scrolls sideways.
 const COLUMNS_WIDE: usize = 12;
 
 /// The name of the group of clauses that bind every contract.
 const SHARED: &str = "shared";
 
-/// Clause and backend, with what the run says of the two.
+/// The result of the run for each clause and backend.
 type Cells<'a> = BTreeMap<(&'a str, &'a str), CaseOutcome>;
 
 pub(super) fn section(page: &mut String, report: &Report) {
@@ -84,7 +84,7 @@ pub(super) fn section(page: &mut String, report: &Report) {
     page.push_str("</table></div></section>\n");
 }
 
-/// The clauses of a contract, under a row that counts them.
+/// Writes the clauses of a contract, under a row with their counts.
 fn group<'a>(
     page: &mut String,
     report: &Report,
@@ -143,7 +143,7 @@ fn cell(page: &mut String, outcome: Option<&CaseOutcome>, clause: &str, backend:
     };
 }
 
-/// The sentence with what stands between backticks as code.
+/// Returns the sentence with text between backticks as code.
 pub(super) fn sentence(text: &str) -> String {
     let mut written = String::new();
     for (index, part) in escape(text).split('`').enumerate() {
@@ -158,8 +158,8 @@ pub(super) fn sentence(text: &str) -> String {
     written
 }
 
-/// The worst that the run says of each clause on each backend. One case that holds is enough for the clause to hold where
-/// the others need what is not declared.
+/// Returns the worst result of each clause on each backend. A clause holds if one case passes and the other
+/// cases need undeclared capabilities.
 fn cells(report: &Report) -> Cells<'_> {
     let rank = |outcome: CaseOutcome| match outcome {
         CaseOutcome::Unsupported => 0,

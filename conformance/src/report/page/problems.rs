@@ -1,4 +1,4 @@
-//! What a reader wants first where something is wrong: the problems, with how to see each again.
+//! The problems of a run, each with the command that reproduces it.
 
 use std::fmt::Write as _;
 
@@ -9,9 +9,9 @@ use crate::level::{LevelReport, Verdict};
 use crate::report::waiver::WaiverStatus;
 use crate::report::{CaseOutcome, CaseReport, Report};
 
-/// So many are listed; the matrix has them all.
+/// The number of listed problems; the matrix shows all of them.
 const SHOWN_MAX: usize = 60;
-/// So many are open from the beginning.
+/// The number of problems that are expanded initially.
 const OPEN_MAX: usize = 3;
 
 pub(super) fn section(page: &mut String, report: &Report) {

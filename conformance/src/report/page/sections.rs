@@ -11,7 +11,7 @@ use crate::level::Verdict;
 use crate::report::waiver::WaiverStatus;
 use crate::report::{CaseOutcome, Report, Standing, json};
 
-/// Class, sign and words for the whole run.
+/// Returns the class, the sign and the words for the whole run.
 pub(super) fn headline(report: &Report) -> (&'static str, &'static str, String) {
     let broken = report.broken_clauses().len();
     let waived = if report.waivers.iter().any(|used| used.status == WaiverStatus::Used) {
@@ -100,7 +100,7 @@ pub(super) fn navigation(page: &mut String, report: &Report) {
     page.push_str("</ul></nav>\n");
 }
 
-/// A card for each backend: where it is, and which levels it has proven.
+/// Writes a card for each backend: its URL and its proven levels.
 pub(super) fn backends(page: &mut String, report: &Report) {
     page.push_str(
         "<section id=\"backends\" aria-labelledby=\"backends-title\"><h2 id=\"backends-title\">What each backend has proven</h2>\n\
@@ -170,7 +170,7 @@ fn chips(page: &mut String, standing: &Standing) {
     page.push_str("</ul>");
 }
 
-/// A number as short as it may stand in a chip.
+/// Returns a number in a form that is short enough for a chip.
 fn short(number: u64) -> String {
     match number {
         0..10_000 => grouped(number),

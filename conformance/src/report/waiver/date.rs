@@ -1,11 +1,11 @@
-//! The day on which a waiver ends.
+//! The expiry date of a waiver.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Serialize, Serializer};
 
-/// A day of the calendar, in UTC, written as `2027-06-30`.
+/// A calendar date in UTC, written as `2027-06-30`.
 ///
 /// ```
 /// use larder_conformance::report::waiver::Date;
@@ -19,7 +19,7 @@ use serde::{Serialize, Serializer};
 pub struct Date(jiff::civil::Date);
 
 impl Date {
-    /// The day that it is by the machine's clock.
+    /// Returns today's date by the system clock.
     #[must_use]
     pub fn today() -> Self {
         Self(jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).date())

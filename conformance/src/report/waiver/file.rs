@@ -1,4 +1,4 @@
-//! Waivers written down as TOML.
+//! Waivers in TOML.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -10,16 +10,16 @@ use toml::de::{DeTable, DeValue};
 use super::{Date, Waiver, WaiverError, Waivers};
 use crate::case::Level;
 
-/// The table that holds a waiver.
+/// The name of a waiver's table.
 const TABLE: &str = "waiver";
-/// A file of waivers is read by people; one that is longer than this is something else.
+/// The size limit. People write these files, so a longer file is not a file of waivers.
 const BYTES_MAX: u64 = 1 << 20;
 
 impl Waivers {
     /// Reads a file of waivers; `guide/src/reports.md` describes its fields.
     ///
     /// # Errors
-    /// Where the file cannot be read, or a waiver in it is not in order: with file, line and field.
+    /// The file cannot be read, or a waiver in it is invalid; the error has the file, the line and the field.
     pub fn read(path: &Path) -> Result<Self, WaiverError> {
         let in_file = |error: WaiverError| WaiverError { file: Some(path.to_owned()), ..error };
         let cannot = |error: std::io::Error| in_file(WaiverError::new(format!("cannot be read: {error}")));
@@ -30,8 +30,8 @@ impl Waivers {
         Self::from_toml(&text).map_err(in_file)
     }
 
-    /// Reads waivers from TOML: a table `[[waiver]]` each, with `backend`, `clause` or `level` or both, `reason` and
-    /// `expires`.
+    /// Reads waivers from TOML: one table `[[waiver]]` for each, with `backend`, `clause` or `level` or both,
+    /// `reason` and `expires`.
     ///
     /// ```
     /// use larder_conformance::report::waiver::Waivers;
@@ -50,7 +50,7 @@ impl Waivers {
     /// ```
     ///
     /// # Errors
-    /// Where the text is not TOML, or a waiver is not in order: with line and field.
+    /// The text is not TOML, or a waiver is invalid; the error has the line and the field.
     pub fn from_toml(text: &str) -> Result<Self, WaiverError> {
         let source = Source { text };
         let document =
@@ -69,7 +69,7 @@ impl Waivers {
             for table in tables {
                 waivers.push(source.waiver(table)?);
                 let span = Some(table.span());
-                // The last is the one that has just come, so an error is at its line.
+                // The last waiver is the new one, so an error belongs to its line.
                 Self::new(waivers.clone())
                     .map_err(|error| source.error(span, error.field.as_deref(), &error.message))?;
             }
@@ -78,7 +78,7 @@ impl Waivers {
     }
 }
 
-/// The text, by which places in it get their line.
+/// The text, which maps byte positions to lines.
 struct Source<'a> {
     text: &'a str,
 }
@@ -145,7 +145,7 @@ impl Source<'_> {
         })
     }
 
-    /// A date of TOML, or the same in quotes.
+    /// Reads a TOML date, or the same in quotes.
     fn date(&self, field: &str, value: &Spanned<DeValue<'_>>) -> Result<Date, WaiverError> {
         let written = match value.get_ref() {
             DeValue::Datetime(date) => Cow::Owned(date.to_string()),

@@ -42,7 +42,7 @@ fn an_expired_waiver_waives_nothing_and_is_an_error_that_names_it() {
         ),
         "{line}"
     );
-    // Also where nothing needs it any more.
+    // Even if the report needs no waiver any more.
     let mut report = sample::passing();
     waive(&mut report, waiver("mine", Some("KV-001"), None), "2027-02-01");
     assert_eq!(report.exit_code(), 1);

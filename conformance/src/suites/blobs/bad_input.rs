@@ -1,4 +1,4 @@
-//! Input that is refused with its field, before anything changes.
+//! Invalid input is rejected with its field, before any change.
 
 use std::time::Duration;
 

@@ -40,7 +40,7 @@ pub(super) async fn one_of_concurrent_replacements_succeeds(context: Context) ->
     race(&context, BlobCondition::Matches(etag)).await
 }
 
-/// Eight writers under one condition: one succeeds, its bytes stay, the others are refused.
+/// Runs eight writers with the same condition: one succeeds and its bytes stay, and the others fail.
 async fn race(context: &Context, condition: BlobCondition) -> CaseResult {
     let Handles { a, b } = context.blobs().await?;
     let key = key("raced")?;
@@ -65,7 +65,7 @@ async fn race(context: &Context, condition: BlobCondition) -> CaseResult {
     expect::that(whole, "the winner's bytes", format!("{} bytes of another", bytes.len()))
 }
 
-/// A replacement and a deletion of one version come one after the other: where both succeeded, the blob is gone.
+/// Checks that a replacement and a deletion of one version are ordered: if both succeed, the blob is deleted.
 pub(super) async fn a_replacement_beside_a_deletion_brings_nothing_back(context: Context) -> CaseResult {
     const ROUNDS: u32 = 80;
     let Handles { a, b } = context.blobs().await?;
@@ -79,12 +79,12 @@ pub(super) async fn a_replacement_beside_a_deletion_brings_nothing_back(context:
             writer.put(&written, "2".into(), when(BlobCondition::Matches(etag))).await
         });
         if round == 0 {
-            // Alone, to learn how long it takes.
+            // Runs alone first, to measure its duration.
             joined(writing.await)?;
             takes = begun.elapsed().min(Duration::from_millis(20));
             continue;
         }
-        // Later in each round, so that some deletion falls between the comparison and the write.
+        // Starts later in each round, so that some deletion falls between the comparison and the write.
         while begun.elapsed() < takes * round / ROUNDS {
             tokio::task::yield_now().await;
         }
@@ -100,7 +100,7 @@ pub(super) async fn a_replacement_beside_a_deletion_brings_nothing_back(context:
     Ok(())
 }
 
-/// Whether a replacement succeeded; anything but success and `Conflict` is none of its answers.
+/// Returns `true` if a replacement succeeded; any error except `Conflict` is a failure.
 fn joined(written: Result<Result<BlobInfo, Error>, JoinError>) -> CaseResult<bool> {
     match written.map_err(|error| Failure::Engine(error.to_string()))? {
         Ok(_) => Ok(true),
@@ -149,7 +149,8 @@ pub(super) async fn an_undeclared_condition_is_unsupported(context: Context) -> 
             expect::error("a condition that is not declared", result, ErrorKind::Unsupported)?;
             expect::equal("everything stored", &dump(&*b).await?, &before)?;
         } else if capability == Capability::BlobCreateOnly {
-            // Declared: the condition must be obeyed, not taken for Unsupported and not ignored.
+            // The capability is declared: the store must apply the condition, and not return Unsupported or
+            // ignore it.
             expect::error("a declared condition that does not hold", result, ErrorKind::Conflict)?;
             expect::equal("everything stored", &dump(&*b).await?, &before)?;
         } else {

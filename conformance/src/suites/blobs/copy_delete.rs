@@ -1,4 +1,4 @@
-//! Copying and deleting.
+//! Copies and deletions.
 
 use bytes::Bytes;
 use futures_util::TryStreamExt;

@@ -1,4 +1,4 @@
-//! Everything that can be read, and something to read.
+//! A dump of all readable data, and sample data.
 
 use bytes::Bytes;
 use futures_util::TryStreamExt;
@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use super::key;
 use crate::case::CaseResult;
 
-/// Everything in the namespace that the public API shows. Of a blob that somebody deletes after it was listed, the entry.
+/// Reads all data of the namespace that the public API shows. For a blob that is deleted after it was listed,
+/// only the entry.
 pub(crate) async fn dump(store: &dyn BlobStore) -> CaseResult<Value> {
     let entries: Vec<BlobEntry> = store.list("", None).await?.try_collect().await?;
     let mut all = Vec::new();
@@ -24,7 +25,7 @@ pub(crate) async fn dump(store: &dyn BlobStore) -> CaseResult<Value> {
     Ok(Value::Array(all))
 }
 
-/// A handful of blobs whose keys, bytes and metadata hold the marker.
+/// Writes a few blobs whose keys, bytes and metadata contain the marker.
 pub(crate) async fn populate(store: &dyn BlobStore, marker: &str) -> CaseResult {
     for name in ["plain", "plain/below", "other"] {
         let body = Bytes::from(format!("bytes of {name} {marker}"));

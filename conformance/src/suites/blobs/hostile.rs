@@ -21,7 +21,7 @@ pub(super) fn cases() -> Vec<Case> {
 }
 
 async fn keys_that_look_alike_are_different_blobs(context: Context) -> CaseResult {
-    // The grammar of keys refuses some of the ids; those are checked as bad input.
+    // The grammar of keys rejects some of the ids; the cases of invalid input cover those.
     let mut keys: Vec<BlobKey> = ids::hostile().iter().filter_map(|text| BlobKey::new(text).ok()).collect();
     keys.retain(|key| key.as_str().len() <= BLOB_SHORT_KEY_BYTES_MAX);
     for text in ["%2e%2e", "..%2f", "CON", "a\\b", ".hidden", "...", "a b ", "~", "a\nb", "x.tmp", ".lock"] {
@@ -36,10 +36,10 @@ async fn long_keys_that_look_alike_are_different_blobs(context: Context) -> Case
     are_different(&context.blobs().await?, keys).await
 }
 
-/// Calls that are under way at a time: one after the other, they take a slow server longer than a case may take.
+/// The number of concurrent calls: sequential calls would exceed a case's time limit on a slow server.
 const AT_ONCE: usize = 8;
 
-/// Writes a blob under each key, and proves that each keeps to itself.
+/// Writes a blob under each key, and checks that no key affects another.
 pub(super) async fn are_different(
     Handles { a, b }: &Handles<dyn BlobStore>,
     mut keys: Vec<BlobKey>,

@@ -16,7 +16,7 @@ const NAMES: [&str; 14] =
     ["A", "a", "a!", "a%2Fb", "a.b", "a/b", "a/b/c", "a/bb", "a0", "a_b", "b", "b%", "zz/top", "é"];
 
 async fn fill(store: &dyn BlobStore) -> CaseResult {
-    // Not in order, so that an order of writing shows.
+    // Not in order, so that a listing in order of writing is detected.
     for name in NAMES.iter().rev().step_by(2).chain(NAMES.iter().rev().skip(1).step_by(2)) {
         store.put_bytes(&key(name)?, Bytes::from(*name)).await?;
     }
@@ -93,7 +93,7 @@ pub(super) async fn a_listing_misses_nothing_that_stays(context: Context) -> Cas
         let kept = got.iter().filter(|name| name.len() == "stay/000".len()).count();
         expect::equal("blobs that stay, in a listing while others come and go", &kept, &60)?;
         rounds += 1;
-        // A store that is always ready would otherwise keep the churn from its turn.
+        // Otherwise a store that never waits would block the concurrent writer.
         tokio::task::yield_now().await;
     }
     churn.end().await??;

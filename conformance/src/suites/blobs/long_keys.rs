@@ -1,4 +1,4 @@
-//! Keys that are too long for some backends: short ones that all keep, and what the others do with the rest.
+//! Long keys: the short keys that all backends keep, and the behavior for longer ones.
 
 use std::time::Duration;
 
@@ -31,18 +31,18 @@ pub(super) fn cases() -> Vec<Case> {
     ]
 }
 
-/// What a name may be made of that is short for one backend and long for another: plain characters, one that every
-/// encoding escapes, and one of four bytes.
+/// The characters of keys whose length depends on the backend's encoding: a plain character, two that
+/// encodings escape, and one of four bytes.
 const FILLINGS: [&str; 4] = ["k", "\u{1}", "%", "\u{1f980}"];
 
-/// The filling again and again up to exactly so many bytes.
+/// Repeats the filling up to exactly this number of bytes.
 fn filled(filling: &str, bytes: usize) -> String {
     let mut text = filling.repeat(bytes / filling.len());
     text.push_str(&"k".repeat(bytes % filling.len()));
     text
 }
 
-/// Two keys of each filling, of exactly so many bytes, that differ in the last byte only.
+/// Returns two keys of each filling, of exactly this number of bytes, that differ only in the last byte.
 fn keys_of(bytes: usize) -> CaseResult<Vec<BlobKey>> {
     let mut keys = Vec::new();
     for filling in FILLINGS {
@@ -50,12 +50,12 @@ fn keys_of(bytes: usize) -> CaseResult<Vec<BlobKey>> {
             keys.push(BlobKey::new(format!("{}{last}", filled(filling, bytes - 1)))?);
         }
     }
-    // A file system would rather have its own length in each segment than in the whole.
+    // A file system limits the length of each segment rather than of the whole key.
     keys.push(BlobKey::new(format!("{}z", filled("s/", bytes - 1)))?);
     Ok(keys)
 }
 
-/// Another namespace of exactly so many bytes, which the case's own is too short for.
+/// Returns another namespace of exactly this number of bytes; the case's namespace is shorter.
 fn namespace_of(context: &Context, filling: &str, bytes: usize) -> CaseResult<Namespace> {
     let missing = bytes.checked_sub(context.namespace.as_str().len()).filter(|missing| *missing > 0);
     let missing = missing.ok_or_else(|| {
@@ -91,7 +91,7 @@ async fn the_longest_keys_are_kept_in_the_longest_namespace(context: Context) ->
     let Handles { a, b } = open_two(&context, &namespace_of(&context, "\u{1}", NAMESPACE_BYTES_MAX)?).await?;
     let [source, target] = ["y", "z"].map(|last| format!("{}{last}", filled("\u{1}", ID_BYTES_MAX - 1)));
     let (source, target) = (key(&source)?, key(&target)?);
-    // Large enough that some backends send it in parts.
+    // Large enough that some backends upload it in parts.
     let bytes = Bytes::from(noise(17 * 1024 * 1024, context.random(1)));
     a.put_bytes(&source, bytes.clone()).await?;
     b.copy(&source, &target).await?;
@@ -99,9 +99,9 @@ async fn the_longest_keys_are_kept_in_the_longest_namespace(context: Context) ->
     expect::that(same, "the copied bytes", "others")
 }
 
-/// Tries keys longer than the short ones in the longest of short namespaces and in the longest of all: those that the
-/// store keeps are blobs like any other, the others are refused whole. For the lack of the longest in the longest the
-/// capability is not declared.
+/// Tries long keys in the longest of the short namespaces and in the longest possible namespace. A key that
+/// the store keeps must work like any other; the store must reject every other key. If the store does not
+/// keep the longest key in the longest namespace, it must not declare the capability.
 async fn a_key_that_is_too_long_is_unsupported(context: Context) -> CaseResult {
     let mut refusals = 0;
     for namespace_bytes in [BLOB_SHORT_NAMESPACE_BYTES_MAX, NAMESPACE_BYTES_MAX] {
@@ -129,8 +129,9 @@ async fn a_key_that_is_too_long_is_unsupported(context: Context) -> CaseResult {
     Ok(())
 }
 
-/// Whether the store keeps the key. Then a blob can be written, read and deleted under it, and the capability need not be
-/// declared; else both writing and signing are refused, and the capability must not be declared.
+/// Returns `true` if the store keeps the key. Then a blob can be written, read and deleted under it, even if
+/// the capability is not declared. Otherwise both writes and presigning fail, and the capability must not be
+/// declared.
 async fn kept(Handles { a, b }: &Handles<dyn BlobStore>, key: &BlobKey) -> CaseResult<bool> {
     let declared = a.capabilities();
     let answer = a.put_bytes(key, Bytes::from_static(b"long")).await;
@@ -152,7 +153,8 @@ async fn kept(Handles { a, b }: &Handles<dyn BlobStore>, key: &BlobKey) -> CaseR
     Ok(false)
 }
 
-/// Keys to try: of lengths around powers of two and around what file systems give one name, one of each filling.
+/// Returns the keys to try: of lengths around powers of two and around the name limits of file systems, one
+/// of each filling.
 fn longer_keys() -> CaseResult<Vec<BlobKey>> {
     let mut keys = Vec::new();
     for bytes in [64, 128, 255, ID_BYTES_MAX] {
@@ -181,7 +183,7 @@ async fn nothing_is_under_a_key_that_is_too_long(context: Context) -> CaseResult
     let marker = key("marker")?;
     a.put_bytes(&marker, Bytes::from_static(b"here")).await?;
     let before = dump(&*b).await?;
-    // Whether or not the store keeps such a key, nobody wrote a blob under it.
+    // No blob exists under such a key, whether the store supports it or not.
     for key in longer_keys()? {
         expect::error("a read", a.get_bytes(&key).await, ErrorKind::NotFound)?;
         expect::error("a head", a.head(&key).await, ErrorKind::NotFound)?;

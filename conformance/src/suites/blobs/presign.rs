@@ -11,7 +11,7 @@ use crate::context::{Context, Handles};
 use crate::expect;
 
 const VALID_FOR: Duration = Duration::from_secs(600);
-/// How far the store's clock may stand from the suite's.
+/// The largest difference between the store's clock and the suite's.
 const SKEW: Duration = Duration::from_secs(120);
 
 fn requests() -> [(Capability, PresignRequest); 2] {
@@ -21,7 +21,7 @@ fn requests() -> [(Capability, PresignRequest); 2] {
     ]
 }
 
-/// The clauses of what is signed, once for reads and once for writes.
+/// Returns the cases of presigned URLs, once for reads and once for writes.
 pub(super) fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for ((capability, request), what) in requests().into_iter().zip(["read", "write"]) {

@@ -1,4 +1,4 @@
-//! Reading.
+//! Reads.
 
 use bytes::Bytes;
 use futures_util::TryStreamExt;
@@ -116,7 +116,7 @@ pub(super) async fn a_read_outlives_an_overwrite_and_a_deletion(context: Context
                     expect::that(got == old, "the old blob, whole", format!("{} bytes, others", got.len()))?;
                     break;
                 }
-                // Failing is allowed; delivering something else as if it were the blob is not.
+                // An error is allowed; other bytes in the name of the blob are not.
                 Err(_) => break,
             }
         }

@@ -1,4 +1,4 @@
-//! Writing.
+//! Writes.
 
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -78,7 +78,7 @@ pub(super) async fn readers_never_see_a_mixture(context: Context) -> CaseResult 
         let bytes = b.get_bytes(&key).await?;
         let whole = bytes.len() == LEN && bytes.iter().all(|byte| *byte == bytes[0]);
         expect::that(whole, "one version, whole", format!("{} bytes of several versions", bytes.len()))?;
-        // A store that is always ready would otherwise keep the writer from its turn.
+        // Otherwise a store that never waits would block the writer.
         tokio::task::yield_now().await;
     }
     writer.end().await??;
@@ -126,7 +126,7 @@ pub(super) async fn the_etag_changes_with_the_bytes(context: Context) -> CaseRes
     let Handles { a, b } = context.blobs().await?;
     let key = key("versioned")?;
     let mut seen = Vec::new();
-    // Equal lengths and equal ends, so that a tag made of the size or of a part of the bytes would repeat.
+    // Equal lengths and equal ends, so that a tag from the size or from a part of the bytes would repeat.
     for middle in [b'a', b'b', b'c'] {
         let mut bytes = vec![b'x'; 70_000];
         bytes[35_000] = middle;

@@ -1,4 +1,4 @@
-//! Calls that are refused, each leaving everything as it was.
+//! Invalid calls, each of which must leave all data unchanged.
 
 use larder_kernel::{
     Contract, Entity, EntityId, EntityQuery, EntityType, Error, Filter, GraphStore, Metadata, NeighborQuery,
@@ -15,7 +15,7 @@ use crate::expect;
 const MARKER: &str = "kept";
 
 enum Call {
-    /// What making a value answered; no store is asked.
+    /// The result of a constructor; no store is called.
     Made(Result<(), Error>),
     Entities(Vec<Entity>),
     Relationships(Vec<Relationship>),
@@ -115,7 +115,7 @@ fn nested(levels: usize) -> Value {
         .fold(json!(1), |inner, level| if level % 2 == 0 { json!([inner]) } else { json!({"k": inner}) })
 }
 
-/// A replacement and a new entity around the bad one: neither may be stored.
+/// Puts a replacement and a new entity around the invalid one: neither may be stored.
 fn entity_with(properties: Metadata) -> CaseResult<Call> {
     Ok(Call::Entities(vec![node("kept-a")?, typed("bad", "node", properties)?, node("new")?]))
 }

@@ -1,4 +1,4 @@
-//! openCypher: there exactly when declared, and what its queries see.
+//! openCypher: available exactly if declared, and the data that its queries see.
 
 use larder_kernel::{Capability, Contract, CypherCapable, ErrorKind, GraphStore, Metadata};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Deleting, counting.
+//! Deletions and counts.
 
 use larder_kernel::{DeletedEntity, GraphCounts, NeighborQuery};
 

@@ -1,4 +1,4 @@
-//! Everything that a graph holds, and something to hold.
+//! A dump of all readable data of a graph, and sample data.
 
 use larder_kernel::{
     Entity, EntityId, EntityType, GraphStore, Metadata, Relationship, RelationshipId, RelationshipType,
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::support::{all_entities, all_relationships};
 use crate::case::{CaseResult, Failure};
 
-/// Everything that can be read in the namespace: entities, relationships and the counts, in the order of the listings.
+/// Reads all data of the namespace: entities, relationships and the counts, in the order of the listings.
 pub(crate) async fn dump(store: &dyn GraphStore) -> CaseResult<Value> {
     let counts = store.count().await?;
     let mut all = json!({
@@ -24,7 +24,8 @@ fn value(of: &impl serde::Serialize) -> CaseResult<Value> {
     serde_json::to_value(of).map_err(|error| Failure::Engine(format!("what was read as JSON: {error}")))
 }
 
-/// Four entities of two types, a cycle, a loop and parallel relationships; ids, types and properties contain `marker`.
+/// Writes four entities of two types, a cycle, a loop and parallel relationships. Ids, types and properties
+/// contain `marker`.
 pub(crate) async fn populate(store: &dyn GraphStore, marker: &str) -> CaseResult {
     let entity = |name: &str, kind: &str| -> CaseResult<Entity> {
         let id = EntityId::new(format!("{marker}-{name}"))?;

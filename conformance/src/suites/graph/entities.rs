@@ -1,4 +1,4 @@
-//! Writing and reading entities.
+//! Writes and reads of entities.
 
 use std::sync::Arc;
 
@@ -120,7 +120,7 @@ pub(super) async fn batches_are_seen_whole(context: Context) -> CaseResult {
     expect::equal("in the end", &(counts.entities, counts.relationships), &(12 * BATCH, 12 * BATCH))
 }
 
-/// A batch refused for its last entity stores none of the others.
+/// Checks that a batch with an invalid last entity stores no other entity.
 pub(super) async fn a_refused_batch_stores_nothing(context: Context) -> CaseResult {
     let Handles { a, b } = context.graph().await?;
     let kept = typed("kept", "person", Metadata::new().with("v", 1))?;

@@ -53,7 +53,7 @@ pub(super) async fn entities_are_found_by_type_and_properties(context: Context) 
     Ok(())
 }
 
-/// Names the filter and what is stored under the ids too many or too few.
+/// Compares the results; a failure names the filter and the stored data of missing and unexpected ids.
 fn compare(filter: &Filter, got: &[&str], stored: &[(String, Metadata)]) -> CaseResult {
     let matching = stored.iter().filter(|(_, properties)| filter.matches(properties));
     let expected: Vec<&str> = matching.map(|(id, _)| id.as_str()).collect();
@@ -111,7 +111,7 @@ pub(super) async fn filters_combine(context: Context) -> CaseResult {
 }
 
 pub(super) async fn filters_at_their_limits_work(context: Context) -> CaseResult {
-    // Every seventh entity: ten thousand operands against each take their time.
+    // Every seventh entity, because ten thousand operands for each entity are slow.
     let some = stored().into_iter().step_by(7).collect();
     entities_of_follow(context, some, filter_table::at_limits()).await
 }
@@ -261,7 +261,7 @@ pub(super) async fn pages_visit_each_relationship_once(context: Context) -> Case
         expect::equal("what follows the page that holds all", &exact.next, &None)?;
         let none = b.find_relationships(query, PageRequest::first(0)).await?;
         expect::equal("a limit of 0", &none.items, &Vec::new())?;
-        // Changes behind and ahead of the page leave the rest of the pages as they are.
+        // Changes before and after the page do not affect the remaining pages.
         let page = b.find_relationships(query, PageRequest::first(4)).await?;
         a.delete_relationship(&page.items[3].id).await?;
         a.upsert_relationships(edges(&[("!", "u", "a", "b")])?).await?;

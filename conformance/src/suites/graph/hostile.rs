@@ -1,4 +1,4 @@
-//! Names that must not meet, however alike they look to a backend.
+//! Names that backends confuse must stay distinct.
 
 use larder_kernel::{EntityQuery, EntityType, Filter, Metadata, NeighborQuery, RelationshipQuery};
 
@@ -22,7 +22,7 @@ pub(super) async fn entity_ids_are_kept_apart(context: Context) -> CaseResult {
     let names = sorted_names();
     let stored = |name: &String| typed(name, "node", Metadata::new().with("name", name.clone()));
     let mut entities = names.iter().map(stored).collect::<CaseResult<Vec<_>>>()?;
-    // Half in one batch, half one by one; each with a loop of its own.
+    // Half in one batch, half in single writes; each with a separate loop.
     let (batch, single) = entities.split_at(entities.len() / 2);
     store_all(&*a, batch, &[]).await?;
     for one in single {

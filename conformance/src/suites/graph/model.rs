@@ -1,10 +1,10 @@
-//! The walk as the contract defines it, over a graph held in lists.
+//! The traversal as the contract defines it, over a graph in lists.
 
 use std::collections::BTreeMap;
 
 use larder_kernel::{Direction, Entity, EntityId, NeighborQuery, Reached, Relationship, SubGraph};
 
-/// What `neighbors` has to answer.
+/// Returns the required result of `neighbors`.
 pub(super) fn neighbors(
     entities: &[Entity],
     relationships: &[Relationship],
@@ -21,7 +21,8 @@ pub(super) fn neighbors(
             query.relationship_types.is_empty() || query.relationship_types.contains(&one.relationship_type)
         })
         .collect();
-    // Each round lets every relationship be taken once more: as many rounds as hops give the shortest walks.
+    // Each round follows every relationship once more, so the round of the first visit is the shortest
+    // distance.
     for round in 0..query.depth {
         let edge_of_walk = hops.clone();
         for one in &walked {
@@ -50,7 +51,7 @@ pub(super) fn neighbors(
     SubGraph { entities: order.into_iter().filter_map(reached).collect(), relationships: taken }
 }
 
-/// From where to where a relationship is walked.
+/// Returns the directions in which a traversal follows a relationship.
 fn ways(one: &Relationship, direction: Direction) -> Vec<(&EntityId, &EntityId)> {
     let (out, back) = ((&one.source, &one.target), (&one.target, &one.source));
     match direction {

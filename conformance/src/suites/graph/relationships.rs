@@ -1,4 +1,4 @@
-//! Writing and reading relationships.
+//! Writes and reads of relationships.
 
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ pub(super) async fn a_missing_end_is_not_found(context: Context) -> CaseResult {
         expect::equal("the outcome", &error.outcome(), &Outcome::NotApplied)?;
         graph_is("after the refusal", &*b, &entities, &there).await?;
     }
-    // Replacing one that is there with an end that is not.
+    // Replaces an existing relationship by one with a missing end.
     let lost = edges(&[("there", "knows", "a", "missing")])?;
     expect::error("a replacement without end", a.upsert_relationships(lost).await, ErrorKind::NotFound)?;
     graph_is("after the refused replacement", &*b, &entities, &there).await
@@ -80,7 +80,7 @@ pub(super) async fn relationships_are_replaced_whole(context: Context) -> CaseRe
         &find_relationships(&*b, &at_old_end, 10).await?,
         &vec![other.clone()],
     )?;
-    // The end that it no longer touches takes it no longer along.
+    // Deleting an end that the relationship no longer touches does not delete the relationship.
     let gone = a.delete_entity(&entity_id("a")?).await?;
     expect::equal("relationships that went with the old end", &gone.relationships, &1)?;
     graph_is("after deleting the old end", &*b, &entities[1..], &[new]).await
@@ -166,7 +166,7 @@ pub(super) async fn relationships_never_lack_an_end(context: Context) -> CaseRes
     Ok(())
 }
 
-/// An entity made anew under an old id does not find the relationships of the one that went.
+/// Checks that a new entity with a deleted entity's id does not have its relationships.
 pub(super) async fn relationships_do_not_outlive_an_end(context: Context) -> CaseResult {
     let Handles { a, b } = context.graph().await?;
     store_all(&*a, &nodes(&["a", "b"])?, &edges(&[("r", "t", "a", "b"), ("s", "t", "b", "a")])?).await?;

@@ -1,4 +1,4 @@
-//! What the cases store, and how they read it back.
+//! The data of the cases, and functions that read it back.
 
 use larder_kernel::{
     Entity, EntityId, EntityQuery, EntityType, GraphStore, Metadata, PageRequest, Relationship,
@@ -28,7 +28,7 @@ pub(super) fn relationship_type(text: &str) -> CaseResult<RelationshipType> {
     Ok(RelationshipType::new(text)?)
 }
 
-/// An entity of the type `node`.
+/// Returns an entity of the type `node`.
 pub(super) fn node(id: &str) -> CaseResult<Entity> {
     typed(id, "node", Metadata::new())
 }
@@ -41,7 +41,7 @@ pub(super) fn nodes(ids: &[&str]) -> CaseResult<Vec<Entity>> {
     ids.iter().map(|id| node(id)).collect()
 }
 
-/// A relationship without properties, written `id type source target`.
+/// Returns a relationship without properties, written `id type source target`.
 pub(super) fn edge(id: &str, kind: &str, source: &str, target: &str) -> CaseResult<Relationship> {
     Ok(Relationship::new(
         relationship_id(id)?,
@@ -55,7 +55,7 @@ pub(super) fn edges(all: &[(&str, &str, &str, &str)]) -> CaseResult<Vec<Relation
     all.iter().map(|(id, kind, source, target)| edge(id, kind, source, target)).collect()
 }
 
-/// Stores a graph whose records are all new.
+/// Stores a graph of new records.
 pub(super) async fn store_all(
     store: &dyn GraphStore,
     entities: &[Entity],
@@ -72,7 +72,8 @@ pub(super) async fn store_all(
     Ok(())
 }
 
-/// Every entity that the query finds, page by page, checking that each page keeps to its limit and moves on.
+/// Returns every entity that the query finds, page by page, and checks that each page respects its limit and
+/// advances.
 pub(super) async fn find_entities(
     store: &dyn GraphStore,
     query: &EntityQuery,
@@ -91,7 +92,7 @@ pub(super) async fn find_entities(
     }
 }
 
-/// Every relationship that the query finds, likewise.
+/// Returns every relationship that the query finds, with the same checks.
 pub(super) async fn find_relationships(
     store: &dyn GraphStore,
     query: &RelationshipQuery,
@@ -118,14 +119,14 @@ pub(super) async fn all_relationships(store: &dyn GraphStore) -> CaseResult<Vec<
     find_relationships(store, &RelationshipQuery::default(), 100).await
 }
 
-/// Reads one entity that must be there.
+/// Reads one entity that must exist.
 pub(super) async fn read(store: &dyn GraphStore, id: &str) -> CaseResult<Entity> {
     let mut found = store.get_entities(&[entity_id(id)?]).await?;
     expect::equal("places in the answer", &found.len(), &1)?;
     expect::some(&format!("the entity {id:?}"), found.pop().flatten())
 }
 
-/// The whole graph must be this.
+/// Checks that the graph contains exactly these records.
 pub(super) async fn graph_is(
     what: &str,
     store: &dyn GraphStore,
@@ -139,7 +140,7 @@ pub(super) async fn graph_is(
     expect::equal(&format!("{what}: relationships"), &all_relationships(store).await?, &relationships)
 }
 
-/// The ids and hops of a walk, and the ids of its relationships: what a case compares at a glance.
+/// Returns the ids and hops of a traversal, and the ids of its relationships, for a short comparison.
 pub(super) fn outline(reached: &SubGraph) -> (Vec<(&str, u32)>, Vec<&str>) {
     (
         reached.entities.iter().map(|one| (one.entity.id.as_str(), one.hops)).collect(),
@@ -147,7 +148,7 @@ pub(super) fn outline(reached: &SubGraph) -> (Vec<(&str, u32)>, Vec<&str>) {
     )
 }
 
-/// Properties of every type, under names that a backend may use itself.
+/// Returns properties of every type, under names that a backend may use internally.
 pub(super) fn rich_properties() -> Metadata {
     use serde_json::json;
     Metadata::new()

@@ -1,4 +1,4 @@
-//! Walks: hand-made graphs for each rule, and random ones against the model.
+//! Traversals: small graphs for each rule, and random graphs against the model.
 
 use larder_kernel::{
     Direction, Entity, EntityId, GraphStore, Metadata, NeighborQuery, Relationship, SubGraph,
@@ -131,7 +131,8 @@ pub(super) async fn only_the_types_given_are_walked(context: Context) -> CaseRes
     walk_is(&*b, "a", &of(&many)?, &[("a", 0), ("e", 1)], &["r5"]).await
 }
 
-/// Parallel ones, loops, and those between entities on the way; at the last hop only those that lead there.
+/// Checks parallel relationships, loops, and relationships between visited entities; at the last hop only
+/// those on a path count.
 pub(super) async fn every_relationship_on_the_way_is_returned(context: Context) -> CaseResult {
     let Handles { a, b } = context.graph().await?;
     let relationships = edges(&[
@@ -189,7 +190,8 @@ pub(super) async fn walks_through_cycles_end(context: Context) -> CaseResult {
     let Handles { a, b } = context.graph().await?;
     let names = ["a", "b", "c", "d", "e"];
     let mut relationships = edges(&[("loop", "t", "a", "a")])?;
-    // Every entity with every other, both ways: walks that do not remember never end within 32 hops.
+    // Every entity with every other, in both directions: a traversal without a visited set never ends within
+    // 32 hops.
     for source in names {
         for target in names.iter().filter(|target| **target != source) {
             relationships.push(edge(&format!("{source}{target}"), "t", source, target)?);
@@ -263,13 +265,13 @@ async fn compare(
 ) -> CaseResult {
     let got = store.neighbors(start, query).await?;
     let expected = model::neighbors(entities, relationships, start, query);
-    // The outlines first: they are short and tell most.
+    // The outlines come first, because they are short and most informative.
     let what = format!("from {start} by {query:?}");
     expect::equal(&what, &outline(&got), &outline(&expected))?;
     expect::equal(&format!("{what}, whole"), &got, &expected)
 }
 
-/// A random multigraph with loops, parallel relationships, islands and four types.
+/// Returns a random multigraph with loops, parallel relationships, islands and four types.
 fn random_graph(context: &Context, draw: u64) -> CaseResult<(Vec<Entity>, Vec<Relationship>)> {
     const ENTITIES: u64 = 24;
     let name = |number: u64| {

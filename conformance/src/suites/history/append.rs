@@ -1,4 +1,4 @@
-//! Appending: what is stored, how it is numbered, and in which order it stands.
+//! Appends: the stored data, its numbers and its order.
 
 use larder_kernel::limits::{BATCH_MESSAGES_MAX, MESSAGE_BYTES_MAX};
 use larder_kernel::{
@@ -13,7 +13,7 @@ use crate::case::CaseResult;
 use crate::context::Context;
 use crate::expect;
 
-/// One message for each way in which messages differ.
+/// Returns one message for each way in which messages can differ.
 fn varied() -> CaseResult<Vec<ChatMessage>> {
     let call =
         ToolCall::new("call 1", "weather", "{\"city\": \"Oslo\",\r\n \"n\": 1e16, \"n\": -0.0} not JSON");
@@ -83,7 +83,7 @@ pub(super) async fn text_is_kept_byte_for_byte(context: Context) -> CaseResult {
     expect::equal("the messages", &bodies(&all(&*stores.b, &thread).await?), &written)
 }
 
-/// HIST-001, for the largest batch: nothing of its end is lost.
+/// HIST-001, for the largest batch: its end is not lost.
 pub(super) async fn the_largest_batch_is_stored_whole_and_in_order(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let (thread, written) = (thread("batch")?, numbered("m", BATCH_MESSAGES_MAX));
@@ -114,7 +114,7 @@ fn texts_of(messages: &[ChatMessage]) -> Vec<&str> {
     messages.iter().map(|message| message.text.as_str()).collect()
 }
 
-/// HIST-003: a batch whose last message is refused leaves nothing of the others.
+/// HIST-003: a batch with an invalid last message stores no other message.
 pub(super) async fn a_batch_with_one_bad_message_stores_nothing(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let (fresh, used) = (thread("fresh")?, thread("used")?);
@@ -147,7 +147,8 @@ pub(super) async fn numbers_only_grow_whatever_happens_between(context: Context)
     grown("an append", &*stores.b).await?;
     stores.b.clear_run(&thread, &run("r")?).await?;
     grown("the clear of a run", &*stores.a).await?;
-    // The newest message goes, so that a store that counts from what is there would give its number again.
+    // The newest message is removed, so that a store that counts the existing messages would repeat its
+    // number.
     let newest = ChatMessage::user("newest").with_run(run("newest")?);
     let newest = append(&*stores.a, &thread, vec![newest]).await?.last;
     stores.a.clear_run(&thread, &run("newest")?).await?;
@@ -182,7 +183,7 @@ pub(super) async fn the_first_message_of_each_thread_has_number_1(context: Conte
     Ok(())
 }
 
-/// HIST-006: what reads or fails beforehand takes no number.
+/// HIST-006: reads and failed calls use no number.
 pub(super) async fn a_thread_that_was_only_looked_at_begins_at_1(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let thread = thread("looked at")?;
@@ -214,7 +215,7 @@ pub(super) async fn order_ignores_the_time_of_writing(context: Context) -> CaseR
     expect::equal("tail of 2", &bodies(&stores.b.tail(&thread, None, 2).await?), &newest)
 }
 
-/// HIST-014: the message's limit itself is allowed.
+/// HIST-014: the exact limit of a message is allowed.
 pub(super) async fn a_message_of_the_greatest_size_is_stored(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let thread = thread("large")?;
@@ -234,7 +235,7 @@ fn lengths(messages: &[ChatMessage]) -> Vec<usize> {
     messages.iter().map(|message| message.text.len()).collect()
 }
 
-/// HIST-014: the batch's limit itself is allowed.
+/// HIST-014: the exact limit of a batch is allowed.
 pub(super) async fn a_batch_of_the_greatest_size_is_stored(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let thread = thread("large batch")?;
@@ -245,7 +246,7 @@ pub(super) async fn a_batch_of_the_greatest_size_is_stored(context: Context) -> 
     expect::that(stored == written, "the largest batch to read back equal", lengths(&stored))
 }
 
-/// HIST-014: NUL and everything else that UTF-8 can say.
+/// HIST-014: NUL and every other character of UTF-8.
 pub(super) async fn text_arguments_and_results_may_hold_any_character(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let thread = thread("any character")?;

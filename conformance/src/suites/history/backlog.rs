@@ -1,4 +1,4 @@
-//! What a subscriber meets that comes later, or comes again.
+//! The backlog of a late or resumed subscriber.
 
 use larder_kernel::{ChatMessage, HistoryEventKind, Seq, Thread};
 
@@ -10,7 +10,7 @@ use crate::case::CaseResult;
 use crate::context::Context;
 use crate::expect;
 
-/// What a backlog shows, each event by its number and a word.
+/// Returns the events of a backlog, each as its number and a word.
 async fn backlog(stores: &Stores, thread: &Thread, after: Seq) -> CaseResult<Vec<(i64, String)>> {
     let end = last(&*stores.a, thread).await?;
     let mut events = stores.b.subscribe(thread, after).await?;
@@ -48,7 +48,7 @@ pub(super) async fn the_backlog_is_what_survives(context: Context) -> CaseResult
     say(&*stores.a, &thread, &["m6"]).await?;
     let expected = words(&[(1, "m1"), (3, "m3"), (4, "m4"), (5, "run cleared"), (6, "m6")]);
     expect::equal("after the clear of a run", &backlog(&stores, &thread, Seq::ZERO).await?, &expected)?;
-    // A replacement's messages stand under their own numbers, below 1 too, and its event follows.
+    // A replacement's messages have their numbers, below 1 too, and its event follows.
     replace_now(&*stores.a, &thread, Seq::new(1), &["s1", "s2", "s3"]).await?;
     let expected = words(&[
         (-1, "s1"),
@@ -73,7 +73,8 @@ pub(super) async fn the_backlog_is_what_survives(context: Context) -> CaseResult
     expect::equal("from the clear", &backlog(&stores, &thread, Seq::new(10)).await?, &words(&[(11, "m11")]))
 }
 
-/// HIST-085: of replacements that cover each other only the last is told; one that reaches less far leaves the other.
+/// HIST-085: only the last of several covering replacements is reported; a shorter replacement leaves the
+/// other.
 pub(super) async fn a_covered_replacement_is_not_in_the_backlog(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let (covered, uncovered) = (thread("covered")?, thread("uncovered")?);
@@ -100,7 +101,7 @@ pub(super) async fn a_covered_replacement_is_not_in_the_backlog(context: Context
     expect::equal("the uncovered one", &backlog(&stores, &uncovered, Seq::MIN).await?, &expected)
 }
 
-/// HIST-085: a replacement takes the place of the events that it reaches over, so no number means two things.
+/// HIST-085: a replacement replaces the events that it spans, so no number has two meanings.
 pub(super) async fn a_replacement_never_shares_its_numbers_with_an_event(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let thread = thread("t")?;
@@ -127,7 +128,7 @@ pub(super) async fn starting_from_the_last_number_seen_misses_and_repeats_nothin
     append(&*stores.a, &thread, vec![ChatMessage::user("1"), ChatMessage::user("2"), tagged]).await?;
     say(&*stores.a, &thread, &["4", "5", "6", "7"]).await?;
     let mut whole = stores.b.subscribe(&thread, Seq::ZERO).await?;
-    // A subscription anew for each event: in the midst of a batch, at its end, at an event that is no message.
+    // A new subscription for each event: within a batch, at its end, and at an event that is not a message.
     let mut cursor = Seq::ZERO;
     for step in 0..12 {
         match step {
@@ -149,7 +150,7 @@ pub(super) async fn starting_from_the_last_number_seen_misses_and_repeats_nothin
     expect::equal("the next event's number", &next_said(&mut events, "13").await?.0, &Seq::new(13))
 }
 
-/// HIST-088: a subscriber that was away while everything went hears of the clear, and of what followed.
+/// HIST-088: a subscriber that was away during a removal receives the clear, and the later events.
 pub(super) async fn a_subscriber_that_was_away_learns_what_went(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let (cleared, replaced) = (thread("cleared")?, thread("replaced")?);
@@ -164,7 +165,7 @@ pub(super) async fn a_subscriber_that_was_away_learns_what_went(context: Context
     let mut events = stores.b.subscribe(&cleared, Seq::new(2)).await?;
     expect::equal("the clear", &next_cleared(&mut events).await?, &(Seq::new(4), 3))?;
     expect::equal("what followed", &next_said(&mut events, "5").await?, &(Seq::new(5), 1))?;
-    // The replacement stands below what was seen, so that its event alone can tell of it.
+    // The replacement has smaller numbers than the cursor, so only its event can report it.
     replace_now(&*stores.a, &replaced, Seq::new(2), &["s1", "s2", "s3"]).await?;
     let mut events = stores.b.subscribe(&replaced, Seq::new(2)).await?;
     next_said(&mut events, "3").await?;

@@ -1,4 +1,4 @@
-//! Bad input: each kind is refused by its field and limit, and changes nothing (`STORE-010`).
+//! Invalid input: each kind is rejected with its field and limit, and changes nothing (`STORE-010`).
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -21,13 +21,13 @@ use crate::case::{Case, CaseResult, Level};
 use crate::context::Context;
 use crate::expect;
 
-/// What a bad call yields, its success told by what it returned.
+/// The result of an invalid call; on success, the text of its result.
 type Answer = Result<String>;
 
-/// Makes one bad call. It gets a store and a thread that holds messages.
+/// Makes one invalid call, with a store and a thread that contains messages.
 type Call = for<'a> fn(&'a dyn HistoryProvider, &'a Thread) -> BoxFuture<'a, Answer>;
 
-/// One kind of bad input.
+/// One kind of invalid input.
 #[derive(Clone, Copy)]
 struct Bad {
     name: &'static str,
@@ -40,7 +40,7 @@ const fn bad(name: &'static str, field: &'static str, limit: Option<usize>, call
     Bad { name, field, limit, call }
 }
 
-/// One case for each kind of bad input.
+/// Returns one case for each kind of invalid input.
 pub(super) fn cases() -> Vec<Case> {
     let all = batches()
         .into_iter()
@@ -82,7 +82,7 @@ fn append<'a>(
     async move { told(store.append_many(thread, batch, AppendOptions::default()).await) }.boxed()
 }
 
-/// Appends a good message and a bad one, to a thread that holds messages.
+/// Appends a valid message and an invalid one to a thread that contains messages.
 fn one<'a>(
     store: &'a dyn HistoryProvider,
     thread: &'a Thread,
@@ -99,7 +99,7 @@ fn replace<'a>(
     async move { told(store.replace(thread, replacement).await) }.boxed()
 }
 
-/// An id that is refused when it is made, so that no store ever sees it.
+/// Returns the result for an id whose constructor rejects it, so that no store receives it.
 fn made<'a, T: Debug>(result: Result<T>) -> BoxFuture<'a, Answer> {
     std::future::ready(told(result)).boxed()
 }
@@ -255,7 +255,7 @@ fn replacements() -> Vec<Bad> {
     ]
 }
 
-/// A filter that names so many agents.
+/// Returns a filter with this number of agents.
 fn names(agents: usize) -> Result<MessageFilter> {
     (0..agents).try_fold(MessageFilter::new(), |filter, number| {
         Ok(filter.include_agent(AgentId::new(number.to_string())?))

@@ -1,4 +1,4 @@
-//! Counting and clearing threads and runs.
+//! Counts, and clears of threads and runs.
 
 use larder_kernel::{ChatMessage, HistoryProvider, Metadata, Replacement, Seq, Thread, ToolCall, ToolResult};
 
@@ -10,7 +10,7 @@ use crate::case::CaseResult;
 use crate::context::Context;
 use crate::expect;
 
-/// Fails unless `thread_info` agrees with what can be read.
+/// Checks that `thread_info` agrees with the readable messages.
 async fn counts_agree(what: &str, store: &dyn HistoryProvider, thread: &Thread) -> CaseResult {
     let stored = all(store, thread).await?;
     let info = store.thread_info(thread).await?;
@@ -103,7 +103,7 @@ pub(super) async fn a_clear_says_how_many_went_and_leaves_nothing(context: Conte
     expect::equal("removed the second time", &stores.b.clear(&thread).await?, &0)
 }
 
-/// HIST-034: however long the thread is.
+/// HIST-034: for a thread of any length.
 pub(super) async fn a_long_thread_is_cleared_whole(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let thread = thread("long")?;
@@ -232,7 +232,7 @@ pub(super) async fn exactly_the_messages_of_a_run_go(context: Context) -> CaseRe
     holds(&*stores.a, &thread, &left).await
 }
 
-/// HIST-038: messages that a replacement or a fork put there are tagged like any other.
+/// HIST-038: messages from a replacement or a fork belong to their runs like any other.
 pub(super) async fn a_run_is_cleared_from_replacements_and_forks_too(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let (source, target) = (thread("source")?, thread("target")?);
@@ -257,7 +257,7 @@ pub(super) async fn clearing_an_absent_run_answers_0_and_makes_no_event(context:
         let mut events = stores.b.subscribe(thread, before).await?;
         expect::equal("removed", &stores.a.clear_run(thread, &run("absent")?).await?, &0)?;
         expect::equal("last", &last(&*stores.b, thread).await?, &before)?;
-        // Nothing was removed since `before`, so a replacement that rests on it is no conflict.
+        // No message was removed since `before`, so a replacement based on it does not conflict.
         let replaced = stores.b.replace(thread, Replacement::new(before, messages(&["s"]))).await?;
         let event = super::support::next_replaced(&mut events).await?;
         expect::equal("the next event", &event.seq, &replaced.seq)?;

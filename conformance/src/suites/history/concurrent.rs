@@ -1,4 +1,4 @@
-//! Many writers at once.
+//! Many concurrent writers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -48,7 +48,7 @@ pub(super) async fn concurrent_batches_neither_interleave_nor_get_lost(context: 
     expect::equal("thread_info's messages", &usize::try_from(info.messages).ok(), &Some(written))
 }
 
-/// HIST-005: two answers never name the same number, and a writer's own numbers rise.
+/// HIST-005: two results never contain the same number, and a writer's numbers increase.
 pub(super) async fn concurrent_writers_get_numbers_of_their_own(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let thread = thread("numbers")?;
@@ -71,7 +71,7 @@ pub(super) async fn concurrent_writers_get_numbers_of_their_own(context: Context
     expect::equal("how many different numbers were given", &distinct.len(), &numbers.len())
 }
 
-/// HIST-003: a reader sees each batch whole or not at all.
+/// HIST-003: a reader sees each batch completely or not.
 pub(super) async fn a_reader_never_sees_part_of_a_batch(context: Context) -> CaseResult {
     const BATCH: usize = 5;
     let stores = context.history().await?;
@@ -81,7 +81,7 @@ pub(super) async fn a_reader_never_sees_part_of_a_batch(context: Context) -> Cas
         let (store, thread, done) = (Arc::clone(&stores.b), thread.clone(), Arc::clone(&done));
         BackgroundTask::start(async move {
             loop {
-                // Asked first, so that the last look comes after the last write.
+                // Read first, so that the last read follows the last write.
                 let last = done.load(Ordering::Acquire);
                 whole(&store.get_messages(&thread, 0, 1_000).await?, BATCH)?;
                 whole(&store.tail(&thread, None, 1_000).await?, BATCH)?;

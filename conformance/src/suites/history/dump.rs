@@ -1,4 +1,4 @@
-//! Everything that a namespace's conversations hold, and something to put there.
+//! A dump of a namespace's conversations, and sample data.
 
 use larder_kernel::{
     AppendOptions, ChatMessage, HistoryProvider, HistoryProviderExt, IdempotencyKey, Metadata, PageRequest,
@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 use crate::case::{CaseResult, Failure};
 
-/// Threads asked for at once: few, so that paging is part of what is compared.
+/// The number of threads in a page: small, so that paging is compared as well.
 const PAGE_THREADS: usize = 3;
 
-/// All that can be read through the public calls: each thread with its counts and its messages.
+/// Reads all data through the public calls: each thread with its counts and its messages.
 pub(crate) async fn dump(store: &dyn HistoryProvider) -> CaseResult<Value> {
     let mut threads = Vec::new();
     for info in threads_of(store).await? {
@@ -36,8 +36,8 @@ fn json(value: &impl serde::Serialize) -> CaseResult<Value> {
     serde_json::to_value(value).map_err(|error| Failure::Engine(error.to_string()))
 }
 
-/// Writes a handful of threads whose ids and texts hold `marker`: with runs, tools, a replacement, holes, a fork and
-/// an idempotency key.
+/// Writes a few threads whose ids and texts contain `marker`: with runs, tools, a replacement, holes, a fork
+/// and an idempotency key.
 pub(crate) async fn populate(store: &dyn HistoryProvider, marker: &str) -> CaseResult {
     let (agent, other) = (format!("agent {marker}"), format!("other {marker}"));
     let first = Thread::new(&agent, format!("first {marker}"))?;

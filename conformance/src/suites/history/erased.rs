@@ -1,4 +1,4 @@
-//! Subscribers over an erasure of their namespace.
+//! Subscribers during an erasure of their namespace.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::case::CaseResult;
 use crate::context::Context;
 use crate::expect;
 
-/// Long enough for a subscriber to wait, with nothing left to read.
+/// Long enough for a subscriber to read everything and wait.
 const WAITED: Duration = Duration::from_millis(30);
 
 /// HIST-098.
@@ -31,7 +31,7 @@ pub(super) async fn a_waiting_subscription_ends_with_an_erasure(context: Context
     ended
 }
 
-/// HIST-098: what is written anew is no continuation of what was told.
+/// HIST-098: messages after the erasure do not continue the events from before it.
 pub(super) async fn a_new_life_is_not_told_as_the_old_one(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let thread = thread("t")?;
@@ -47,7 +47,7 @@ pub(super) async fn a_new_life_is_not_told_as_the_old_one(context: Context) -> C
     next_said(&mut anew, "anew").await.map(drop)
 }
 
-/// HIST-087: one that waits for the first event goes on waiting for it.
+/// HIST-087: a subscriber that waits for the first event continues to wait for it.
 pub(super) async fn a_subscription_to_nothing_outlives_an_erasure(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let thread = thread("t")?;
@@ -61,7 +61,7 @@ pub(super) async fn a_subscription_to_nothing_outlives_an_erasure(context: Conte
     next_said(&mut events, "first").await.map(drop)
 }
 
-/// Fails unless the stream ends with `Conflict`.
+/// Checks that the stream ends with `Conflict`.
 async fn ends(events: &mut HistoryEvents) -> CaseResult {
     let Ok(told) = tokio::time::timeout(EVENT_WAIT, events.next()).await else {
         return Err(expect::broken("Conflict after the erasure", "nothing came in 10 s"));

@@ -1,4 +1,4 @@
-//! Forks: copies of threads that go their own ways.
+//! Forks: independent copies of threads.
 
 use std::time::{Duration, Instant};
 
@@ -86,7 +86,7 @@ pub(super) async fn a_target_that_holds_messages_is_refused(context: Context) ->
     holds(&*stores.b, &source, &["a", "b"]).await
 }
 
-/// HIST-041: a target that was emptied may be forked into.
+/// HIST-041: an emptied target can receive a fork.
 pub(super) async fn a_cleared_target_is_free(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let (source, target) = (thread("source")?, thread("target")?);
@@ -143,7 +143,7 @@ pub(super) async fn a_fork_and_its_source_go_their_own_ways(context: Context) ->
     reads_empty(&*stores.b, &target).await
 }
 
-/// HIST-043: nor does the source's end by time to live.
+/// HIST-043: the fork stays after its source expires.
 pub(super) async fn a_fork_outlives_its_source(context: Context) -> CaseResult {
     const TTL: Duration = Duration::from_millis(250);
     let stores = context.history().await?;

@@ -1,4 +1,4 @@
-//! Hostile ids: whatever their bytes, different ids name different things (`STORE-003`).
+//! Hostile ids: different ids name different items (`STORE-003`).
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,8 @@ use crate::context::Context;
 use crate::expect;
 use crate::suites::ids::{hostile, hostile_pairs};
 
-/// Writes one message under each thread, reads each back, lists all in byte order, and clears every other one.
+/// Writes one message to each thread, reads each back, lists all in byte order, and clears every second
+/// thread.
 async fn threads_stay_apart(context: &Context, threads: &[Thread]) -> CaseResult {
     let stores = context.history().await?;
     for (number, thread) in threads.iter().enumerate() {
@@ -73,7 +74,7 @@ pub(super) async fn agent_and_session_do_not_run_together(context: Context) -> C
     threads_stay_apart(&context, &threads).await
 }
 
-/// STORE-003, for the longest pair of names that there is.
+/// STORE-003, for the longest possible pair of names.
 pub(super) async fn the_longest_names_of_agent_and_session_fit(context: Context) -> CaseResult {
     let mut threads = Vec::new();
     for (agent, session) in [('a', 'a'), ('a', 'b'), ('b', 'a'), ('b', 'b')] {
@@ -128,7 +129,7 @@ pub(super) async fn runs_that_differ_in_any_byte_are_cleared_apart(context: Cont
     reads_empty(&*stores.b, &thread).await
 }
 
-/// STORE-003, for idempotency keys, on threads that could be taken for one another.
+/// STORE-003, for idempotency keys, on threads that a backend might confuse.
 pub(super) async fn keys_that_differ_in_any_byte_are_different_appends(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let thread = thread("keys")?;
@@ -157,7 +158,7 @@ pub(super) async fn keys_that_differ_in_any_byte_are_different_appends(context: 
     Ok(())
 }
 
-/// STORE-003, for subscriptions: each hears its own thread only.
+/// STORE-003, for subscriptions: each receives only its thread's events.
 pub(super) async fn subscribers_hear_only_their_own_thread(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let mut subscribed = Vec::new();

@@ -26,7 +26,7 @@ pub(super) async fn repeating_a_key_answers_as_before_and_writes_nothing(context
     expect::equal("the thread's counts", &stores.a.thread_info(&thread).await?, &before)
 }
 
-/// HIST-007: a caller that retries stamps its messages anew.
+/// HIST-007: a retry may have new timestamps.
 pub(super) async fn a_new_time_of_writing_is_still_the_same_append(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let thread = thread("restamped")?;
@@ -42,7 +42,7 @@ pub(super) async fn a_new_time_of_writing_is_still_the_same_append(context: Cont
     expect::equal("the stored times", &stamps, &vec![1, 1])
 }
 
-/// HIST-008, for every way in which messages can be others.
+/// HIST-008, for every way in which messages can differ.
 pub(super) async fn a_key_with_other_messages_is_a_conflict(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let thread = thread("conflict")?;
@@ -84,7 +84,7 @@ pub(super) async fn a_key_with_other_messages_is_a_conflict(context: Context) ->
     expect::equal("the counts", &stores.b.thread_info(&thread).await?, &info)
 }
 
-/// HIST-008: a conflict does not take the key's first meaning away.
+/// HIST-008: a conflict does not change the meaning of the key.
 pub(super) async fn after_a_conflict_the_first_append_can_still_be_repeated(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let thread = thread("after a conflict")?;
@@ -92,7 +92,7 @@ pub(super) async fn after_a_conflict_the_first_append_can_still_be_repeated(cont
     conflict("other text", stores.b.append_many(&thread, messages(&["two"]), with_key("k")?).await)?;
     let again = stores.b.append_many(&thread, messages(&["one"]), with_key("k")?).await?;
     expect::equal("the repeated answer", &again, &first)?;
-    // Keys that begin alike, or differ in case, are other keys.
+    // Keys with a common prefix or another case are different keys.
     for name in ["K", "k ", "kk"] {
         stores.b.append_many(&thread, messages(&[name]), with_key(name)?).await?;
     }
@@ -116,7 +116,7 @@ pub(super) async fn a_key_on_another_thread_is_another_append(context: Context) 
     Ok(())
 }
 
-/// HIST-009: a fork is another thread, to which the source's keys do not come along.
+/// HIST-009: a fork is another thread and does not copy the source's keys.
 pub(super) async fn a_fork_does_not_take_the_keys(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let (source, target) = (thread("source")?, thread("target")?);
@@ -143,7 +143,7 @@ pub(super) async fn a_key_is_remembered_after_a_clear(context: Context) -> CaseR
     reads_empty(&*stores.b, &thread).await
 }
 
-/// HIST-010: nor do the clear of a run and a replacement forget it.
+/// HIST-010: neither the clear of a run nor a replacement forgets the key.
 pub(super) async fn a_key_is_remembered_when_its_messages_are_gone(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let thread = thread("gone")?;
@@ -189,7 +189,7 @@ pub(super) async fn of_concurrent_appends_with_one_key_one_writes(context: Conte
     Ok(())
 }
 
-/// HIST-007: the options do not make it another append.
+/// HIST-007: other options do not make it another append.
 pub(super) async fn a_key_may_come_with_a_time_to_live(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let thread = thread("with ttl")?;

@@ -1,4 +1,4 @@
-//! Listing threads.
+//! Listings of threads.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::expect;
 use crate::suites::background::BackgroundTask;
 
-/// Agents and sessions in byte order by pairs, which is not the order of any joined text.
+/// Agents and sessions in byte order by pairs; no joined text has the same order.
 const PAIRS: [(&str, &str); 14] = [
     ("A", "z"),
     ("B", "a"),
@@ -33,7 +33,7 @@ const PAIRS: [(&str, &str); 14] = [
 async fn write_pairs(store: &dyn HistoryProvider) -> CaseResult<Vec<Thread>> {
     let threads = PAIRS.map(|(agent, session)| Thread::new(agent, session));
     let threads: Vec<_> = threads.into_iter().collect::<Result<_, _>>()?;
-    // Written from both ends, so that the order of writing is no order of the names.
+    // Written from both ends, so that the order of writing differs from the order of the names.
     for (number, thread) in threads.iter().rev().step_by(2).chain(threads.iter().step_by(2)).enumerate() {
         append(store, thread, numbered("m", 1 + number % 3)).await?;
     }
@@ -85,7 +85,7 @@ pub(super) async fn pages_of_any_length_visit_each_thread_once(context: Context)
     Ok(())
 }
 
-/// HIST-061: a page may begin after a thread that is not there, and a limit of 0 returns nothing.
+/// HIST-061: a page may begin after a missing thread, and a limit of 0 returns nothing.
 pub(super) async fn a_page_may_begin_anywhere(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let threads = write_pairs(&*stores.a).await?;
@@ -102,7 +102,7 @@ pub(super) async fn a_page_may_begin_anywhere(context: Context) -> CaseResult {
     expect::equal("a first page of 0", &page(&*stores.b, None, PageRequest::first(0)).await?.0, &Vec::new())
 }
 
-/// HIST-061: while other threads come and go.
+/// HIST-061: during writes and clears of other threads.
 pub(super) async fn threads_that_stay_are_visited_once_while_others_come_and_go(
     context: Context,
 ) -> CaseResult {
@@ -168,7 +168,7 @@ pub(super) async fn an_agent_lists_its_own_threads_only(context: Context) -> Cas
     Ok(())
 }
 
-/// HIST-062: wherever the page begins.
+/// HIST-062: from any start of the page.
 pub(super) async fn an_agents_page_may_begin_at_another_agents_thread(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let threads = write_pairs(&*stores.a).await?;
@@ -189,7 +189,7 @@ pub(super) async fn an_agents_page_may_begin_at_another_agents_thread(context: C
     Ok(())
 }
 
-/// HIST-063, for every way in which a thread comes to hold nothing but expiry.
+/// HIST-063, for every way in which a thread becomes empty except expiry.
 pub(super) async fn a_thread_that_holds_nothing_is_not_listed(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let kept = thread("kept")?;

@@ -1,4 +1,4 @@
-//! Reading the newest messages that a filter of authors and roles keeps.
+//! Reads of the newest messages that match a filter of authors and roles.
 
 use larder_kernel::limits::PAGE_ITEMS_MAX;
 use larder_kernel::{
@@ -19,7 +19,7 @@ fn role(name: &str) -> CaseResult<AgentRole> {
     Ok(AgentRole::new(name)?)
 }
 
-/// A message whose text is its author and role.
+/// Returns a message whose text is its author and role.
 fn by(id: &str, played: Option<&str>) -> CaseResult<ChatMessage> {
     let text = played.map_or_else(|| id.to_owned(), |played| format!("{id}/{played}"));
     Ok(ChatMessage::assistant(text).with_author(agent(id)?, played.map(role).transpose()?))
@@ -29,7 +29,7 @@ fn only(id: &str) -> CaseResult<MessageFilter> {
     Ok(MessageFilter::new().include_agent(agent(id)?))
 }
 
-/// What a filter keeps of the newest, worked out from the whole thread.
+/// Returns the newest messages that the filter keeps, computed from the whole thread.
 fn kept(
     thread: &Thread,
     stored: &[StoredMessage],
@@ -42,7 +42,7 @@ fn kept(
     kept.iter().skip(kept.len().saturating_sub(limit)).map(|stored| (*stored).clone()).collect()
 }
 
-/// Each author, alone and in roles, and one message that names none.
+/// Writes messages of each author, alone and in roles, and one message without an author.
 async fn with_authors(stores: &Stores) -> CaseResult<(Thread, Vec<StoredMessage>)> {
     let thread = thread("authors")?;
     let batch = vec![
@@ -59,7 +59,7 @@ async fn with_authors(stores: &Stores) -> CaseResult<(Thread, Vec<StoredMessage>
     Ok((thread, stored))
 }
 
-/// Fails unless the filter keeps just these of the messages above.
+/// Checks that the filter keeps exactly these of the messages above.
 async fn keeps(stores: &Stores, thread: &Thread, filter: &MessageFilter, expected: &[&str]) -> CaseResult {
     let found = stores.b.tail_matching(thread, filter, None, 100).await?;
     expect::equal(&format!("what {filter:?} keeps"), &texts(&found), &expected.to_vec())
@@ -291,7 +291,7 @@ pub(super) async fn forks_and_replacements_keep_their_authors(context: Context) 
     stores.a.fork(&source, &target, None).await?;
     keeps(&stores, &target, &only("a")?, &["a/x", "a"]).await?;
     keeps(&stores, &target, &MessageFilter::new().include_role(role("x")?), &["a/x", "b/x"]).await?;
-    // Who is not named is now another.
+    // A message without an author now belongs to another agent.
     keeps(&stores, &target, &only("target")?, &["none"]).await?;
     keeps(&stores, &target, &only("assistant")?, &["assistant"]).await?;
 

@@ -1,4 +1,4 @@
-//! Reading: windows from the oldest, from the newest, and by number.
+//! Reads: windows from the oldest, from the newest, and by number.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::context::Context;
 use crate::expect;
 use crate::suites::background::BackgroundTask;
 
-/// A thread whose numbers have holes and reach below 1, and what it holds.
+/// Returns a thread whose numbers have holes and extend below 1, and its messages.
 async fn with_holes(stores: &Stores) -> CaseResult<(Thread, Vec<StoredMessage>)> {
     let thread = thread("holes")?;
     let mut batch = numbered("m", 12);
@@ -47,7 +47,7 @@ pub(super) async fn a_thread_that_holds_nothing_reads_as_nothing(context: Contex
 pub(super) async fn messages_come_oldest_first(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let thread = thread("order")?;
-    // Past nine and past ninety-nine, where numbers compared as text would change places.
+    // Beyond 9 and 99, so that an order of numbers as text would differ.
     for batch in numbered("m", 120).chunks(7) {
         append(&*stores.a, &thread, batch.to_vec()).await?;
     }
@@ -117,7 +117,7 @@ pub(super) async fn a_window_is_as_long_as_limit_and_thread_allow(context: Conte
     Ok(())
 }
 
-/// HIST-024: no page of the backend's own cuts a long window short.
+/// HIST-024: an internal page size of the backend does not truncate a long window.
 pub(super) async fn long_windows_are_not_cut_short(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let thread = thread("long")?;
@@ -221,7 +221,7 @@ pub(super) async fn a_page_of_0_is_empty(context: Context) -> CaseResult {
     Ok(())
 }
 
-/// Reads pages of `limit` until `done` was set before a page that came back empty.
+/// Reads pages of `limit` until a page is empty that was requested after `done` was set.
 async fn read_along(
     store: &dyn HistoryProvider,
     thread: &Thread,
@@ -243,7 +243,7 @@ async fn read_along(
     }
 }
 
-/// HIST-029: a reader follows while eight writers append.
+/// HIST-029: a reader pages while eight writers append.
 pub(super) async fn a_reader_that_pages_meets_each_message_once(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let thread = thread("followed")?;

@@ -1,4 +1,4 @@
-//! Replacing the beginning of a thread in one step.
+//! Atomic replacement of the beginning of a thread.
 
 use larder_kernel::limits::BATCH_MESSAGES_MAX;
 use larder_kernel::{ErrorKind, HistoryProvider, Replaced, Replacement, Seq, Thread};
@@ -11,7 +11,7 @@ use crate::case::{CaseResult, Failure};
 use crate::context::Context;
 use crate::expect;
 
-/// Runs a replacement that must be a conflict, and fails if it changed anything.
+/// Runs a replacement that must conflict, and checks that it changed nothing.
 async fn conflicts(
     store: &dyn HistoryProvider,
     thread: &Thread,
@@ -97,7 +97,7 @@ pub(super) async fn what_was_taken_away_since_makes_a_conflict(context: Context)
     Ok(())
 }
 
-/// HIST-051: what was taken away before `seen` is no conflict.
+/// HIST-051: a removal before `seen` is not a conflict.
 pub(super) async fn what_was_taken_away_before_makes_no_conflict(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let thread = thread("before")?;
@@ -105,7 +105,7 @@ pub(super) async fn what_was_taken_away_before_makes_no_conflict(context: Contex
     stores.a.clear(&thread).await?;
     append(&*stores.a, &thread, numbered("n", 3)).await?;
     let first = replace_now(&*stores.b, &thread, Seq::new(5), &["s"]).await?;
-    // The number of the replacement's own event is a state to have seen.
+    // The number of the replacement's event is a valid `seen`.
     let second = Replacement::new(Seq::new(6), messages(&["t"])).with_seen(first.seq);
     let second = stores.a.replace(&thread, second).await?;
     expect::that(second.seq > first.seq, format!("a number above {}", first.seq), second)?;
@@ -175,7 +175,7 @@ pub(super) async fn a_longer_replacement_reaches_below_1(context: Context) -> Ca
     holds(&*stores.a, &thread, &["x", "y", "d", "e", "m3"]).await
 }
 
-/// HIST-054: the longest replacement there is.
+/// HIST-054: the longest possible replacement.
 pub(super) async fn the_longest_replacement_is_stored_whole(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let (thread, written) = (thread("longest")?, numbered("s", BATCH_MESSAGES_MAX));

@@ -1,4 +1,4 @@
-//! Subscriptions: what is there, then what happens.
+//! Subscriptions: the backlog, then live events.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -96,7 +96,7 @@ pub(super) async fn an_appended_message_comes_with_the_size_after_it(context: Co
     Ok(())
 }
 
-/// HIST-081: the size is that of the moment of writing, whatever went before or goes afterwards.
+/// HIST-081: the size is that of the moment of writing, independent of earlier and later removals.
 pub(super) async fn the_size_is_that_of_the_moment_of_writing(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let thread = thread("t")?;
@@ -234,7 +234,7 @@ pub(super) async fn every_handles_events_arrive_once_under_concurrent_writers(
     next_said(&mut second, "end").await.map(drop)
 }
 
-/// HIST-086: messages and clears of runs together keep their order, and every clear arrives.
+/// HIST-086: messages and clears of runs together stay in order, and every clear arrives.
 pub(super) async fn removals_by_other_handles_arrive_once(context: Context) -> CaseResult {
     const WRITERS: usize = 6;
     let stores = context.history().await?;
@@ -288,7 +288,7 @@ pub(super) async fn a_subscriber_to_nothing_waits_for_the_first_event(context: C
     writer.end().await?.map(drop)
 }
 
-/// HIST-086: a subscriber that has read all there was, and waits, is woken by an event of any kind.
+/// HIST-086: an event of any kind wakes a subscriber that has read everything and waits.
 pub(super) async fn a_waiting_subscriber_is_woken_by_every_kind_of_event(context: Context) -> CaseResult {
     let quiet = context.quiet().await?;
     waits(&quiet).await?;
@@ -306,7 +306,7 @@ async fn waits(context: &Context) -> CaseResult {
             CaseResult::Ok((events, event))
         });
         tokio::time::sleep(Duration::from_millis(30)).await;
-        // By the subscriber's own handle and by the other.
+        // Through the subscriber's handle and through the other.
         let store = either(&stores, round);
         match kind {
             "append" => {

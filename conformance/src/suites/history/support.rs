@@ -1,4 +1,4 @@
-//! What the cases share: short ways to write and read threads.
+//! Short functions of the cases that write and read threads.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -18,35 +18,35 @@ use crate::expect;
 /// Two handles on the conversations of a namespace.
 pub(crate) type Stores = Handles<dyn HistoryProvider>;
 
-/// How long a subscriber waits for an event that must come.
+/// The longest wait of a subscriber for an event.
 pub(super) const EVENT_WAIT: Duration = Duration::from_secs(10);
 
-/// The thread `session` of the agent most cases use.
+/// Returns the thread `session` of the agent that most cases use.
 pub(crate) fn thread(session: &str) -> CaseResult<Thread> {
     Ok(Thread::new("assistant", session)?)
 }
 
-/// A run's id.
+/// Returns a run's id.
 pub(crate) fn run(name: &str) -> CaseResult<RunId> {
     Ok(RunId::new(name)?)
 }
 
-/// An idempotency key.
+/// Returns an idempotency key.
 pub(crate) fn key(name: &str) -> CaseResult<IdempotencyKey> {
     Ok(IdempotencyKey::new(name)?)
 }
 
-/// Options that carry an idempotency key.
+/// Returns options with an idempotency key.
 pub(crate) fn with_key(name: &str) -> CaseResult<AppendOptions> {
     Ok(AppendOptions::default().with_idempotency_key(key(name)?))
 }
 
-/// One user message for each text.
+/// Returns one user message for each text.
 pub(crate) fn messages(texts: &[&str]) -> Vec<ChatMessage> {
     texts.iter().map(|text| ChatMessage::user(*text)).collect()
 }
 
-/// `count` messages whose texts begin with `prefix` and end with their number, from 1.
+/// Returns `count` messages whose texts begin with `prefix` and end with their number, from 1.
 pub(crate) fn numbered(prefix: &str, count: usize) -> Vec<ChatMessage> {
     (1..=count).map(|number| ChatMessage::user(format!("{prefix}{number}"))).collect()
 }
@@ -69,44 +69,44 @@ pub(crate) async fn append(
     Ok(store.append_many(thread, batch, AppendOptions::default()).await?)
 }
 
-/// The whole thread.
+/// Returns the whole thread.
 pub(crate) async fn all(store: &dyn HistoryProvider, thread: &Thread) -> CaseResult<Vec<StoredMessage>> {
     Ok(store.all_messages(thread).await?)
 }
 
-/// The thread's last number.
+/// Returns the thread's last number.
 pub(crate) async fn last(store: &dyn HistoryProvider, thread: &Thread) -> CaseResult<Seq> {
     Ok(store.thread_info(thread).await?.last)
 }
 
-/// The texts of stored messages.
+/// Returns the texts of stored messages.
 pub(crate) fn texts(stored: &[StoredMessage]) -> Vec<&str> {
     stored.iter().map(|stored| stored.message.text.as_str()).collect()
 }
 
-/// The numbers of stored messages.
+/// Returns the numbers of stored messages.
 pub(crate) fn seqs(stored: &[StoredMessage]) -> Vec<i64> {
     stored.iter().map(|stored| stored.seq.get()).collect()
 }
 
-/// The messages without their numbers.
+/// Returns the messages without their numbers.
 pub(crate) fn bodies(stored: &[StoredMessage]) -> Vec<ChatMessage> {
     stored.iter().map(|stored| stored.message.as_ref().clone()).collect()
 }
 
-/// The size of messages together, as the contract counts it.
+/// Returns the total size of messages, as the contract counts it.
 pub(crate) fn bytes(messages: &[ChatMessage]) -> CaseResult<u64> {
     let bytes = messages.iter().map(ChatMessage::size_bytes).sum::<usize>();
     u64::try_from(bytes).map_err(|error| Failure::Engine(error.to_string()))
 }
 
-/// Fails unless the thread reads as exactly these texts.
+/// Checks that the thread reads as exactly these texts.
 pub(crate) async fn holds(store: &dyn HistoryProvider, thread: &Thread, expected: &[&str]) -> CaseResult {
     let stored = all(store, thread).await?;
     expect::equal("the thread's texts", &texts(&stored), &expected.to_vec())
 }
 
-/// Fails unless every way of reading says that the thread holds nothing.
+/// Checks that every read method returns an empty thread.
 pub(crate) async fn reads_empty(store: &dyn HistoryProvider, thread: &Thread) -> CaseResult {
     let nothing = Vec::new();
     expect::equal("get_messages", &store.get_messages(thread, 0, 100).await?, &nothing)?;
@@ -136,7 +136,7 @@ pub(crate) async fn list_all(store: &dyn HistoryProvider, limit: usize) -> CaseR
     }
 }
 
-/// Replaces everything up to `up_to`, having seen the thread as it is now.
+/// Replaces everything up to `up_to`, with the thread's current number as `seen`.
 pub(crate) async fn replace_now(
     store: &dyn HistoryProvider,
     thread: &Thread,
@@ -147,12 +147,12 @@ pub(crate) async fn replace_now(
     Ok(store.replace(thread, Replacement::new(up_to, messages(texts)).with_seen(seen)).await?)
 }
 
-/// Fails unless the call is refused as a conflict that was not applied.
+/// Checks that the call failed with a conflict that was not applied.
 pub(crate) fn conflict<T: std::fmt::Debug>(what: &str, result: larder_kernel::Result<T>) -> CaseResult {
     refused(what, result, ErrorKind::Conflict)
 }
 
-/// Fails unless the call is refused with `kind`, without effect.
+/// Checks that the call failed with `kind`, without effect.
 pub(crate) fn refused<T: std::fmt::Debug>(
     what: &str,
     result: larder_kernel::Result<T>,
@@ -163,7 +163,7 @@ pub(crate) fn refused<T: std::fmt::Debug>(
     expect::equal(&format!("{what}: the outcome"), &outcome, &larder_kernel::Outcome::NotApplied)
 }
 
-/// The next event of a subscription, which must come.
+/// Returns the next event of a subscription, which must arrive.
 pub(crate) async fn next(events: &mut HistoryEvents, expected: &str) -> CaseResult<HistoryEvent> {
     match tokio::time::timeout(EVENT_WAIT, events.next()).await {
         Ok(Some(event)) => Ok(event?),
@@ -172,7 +172,7 @@ pub(crate) async fn next(events: &mut HistoryEvents, expected: &str) -> CaseResu
     }
 }
 
-/// The next event, which must be the appended message `text`; its number and the thread's size are returned.
+/// Returns the number and the thread's size from the next event, which must be the appended message `text`.
 pub(crate) async fn next_said(events: &mut HistoryEvents, text: &str) -> CaseResult<(Seq, u64)> {
     let event = next(events, &format!("Appended {text:?}")).await?;
     match event.kind {
@@ -183,7 +183,7 @@ pub(crate) async fn next_said(events: &mut HistoryEvents, text: &str) -> CaseRes
     }
 }
 
-/// The next event, which must be a clear; its number and how many messages went are returned.
+/// Returns the number and the count of removed messages from the next event, which must be a clear.
 pub(crate) async fn next_cleared(events: &mut HistoryEvents) -> CaseResult<(Seq, u64)> {
     let event = next(events, "Cleared").await?;
     match event.kind {
@@ -192,22 +192,22 @@ pub(crate) async fn next_cleared(events: &mut HistoryEvents) -> CaseResult<(Seq,
     }
 }
 
-/// A replacement as a subscriber meets it.
+/// A replacement as a subscriber receives it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct SeenReplacement {
     /// The event's number.
     pub(crate) seq: Seq,
     /// The last number that was replaced.
     pub(crate) up_to: Seq,
-    /// How many messages went.
+    /// The number of removed messages.
     pub(crate) removed: u64,
-    /// What the event carries.
+    /// The messages of the event.
     pub(crate) messages: Vec<StoredMessage>,
     /// The thread's size after it.
     pub(crate) thread_bytes: u64,
 }
 
-/// The next event, which must be a replacement.
+/// Returns the next event, which must be a replacement.
 pub(crate) async fn next_replaced(events: &mut HistoryEvents) -> CaseResult<SeenReplacement> {
     let event = next(events, "Replaced").await?;
     let seq = event.seq;
@@ -219,7 +219,7 @@ pub(crate) async fn next_replaced(events: &mut HistoryEvents) -> CaseResult<Seen
     }
 }
 
-/// Runs `count` tasks at once and returns what each yielded, in the order of their numbers from 0.
+/// Runs `count` tasks concurrently and returns their results, in the order of their numbers from 0.
 pub(crate) async fn at_once<T, R>(count: usize, task: impl Fn(usize) -> R) -> CaseResult<Vec<T>>
 where
     T: Send + 'static,
@@ -243,7 +243,7 @@ where
     Ok(yielded.into_iter().map(|(_, value)| value).collect())
 }
 
-/// One of the two handles, in turn.
+/// Returns the two handles alternately.
 pub(crate) fn either(stores: &Stores, number: usize) -> Arc<dyn HistoryProvider> {
     Arc::clone(if number.is_multiple_of(2) { &stores.a } else { &stores.b })
 }

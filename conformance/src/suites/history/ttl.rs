@@ -1,5 +1,5 @@
-//! Times to live. What must still be there is only expected of attempts that were quick enough; what must be gone is
-//! only expected after a deadline counted from when the write had returned.
+//! Times to live. A thread must still exist only in attempts that were fast enough. It must be gone only
+//! after a deadline that is counted from the return of the write.
 
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,7 @@ fn living(ttl: Ttl) -> AppendOptions {
     AppendOptions::default().with_ttl(ttl)
 }
 
-/// Writes a thread that lives for [`TTL`], sees that it is there, and waits until it is gone.
+/// Writes a thread that lives for [`TTL`], checks that it exists, and waits until it is gone.
 async fn expired(stores: &Stores, name: &str) -> CaseResult<(Thread, Seq)> {
     let (thread, last, set) = in_time(TTL, |attempt| async move {
         let thread = thread(&format!("{name} {attempt}"))?;
@@ -57,7 +57,7 @@ pub(super) async fn an_append_sets_the_time_to_live_of_the_whole_thread(context:
     reads_empty(&*stores.b, &thread).await
 }
 
-/// HIST-013: as `set_ttl` does, it takes the place of the one before, be it shorter or longer.
+/// HIST-013: like `set_ttl`, an append replaces the previous time to live by a shorter or a longer one.
 pub(super) async fn an_appends_time_to_live_replaces_the_one_before(context: Context) -> CaseResult {
     let stores = &context.history().await?;
     let (shorter, longer, set) = in_time(TTL, |attempt| async move {
@@ -96,7 +96,7 @@ pub(super) async fn an_expired_thread_reads_as_empty(context: Context) -> CaseRe
     holds(&*stores.b, &other, &["stays"]).await
 }
 
-/// HIST-065: writers, too, find it empty.
+/// HIST-065: writers find it empty, too.
 pub(super) async fn an_expired_thread_is_empty_to_writers(context: Context) -> CaseResult {
     let stores = &context.history().await?;
     let (cleared, _) = expired(stores, "cleared").await?;
@@ -110,7 +110,7 @@ pub(super) async fn an_expired_thread_is_empty_to_writers(context: Context) -> C
     say(&*stores.a, &kept, &["k"]).await?;
     stores.b.fork(&kept, &target, None).await?;
     holds(&*stores.a, &target, &["k"]).await?;
-    // The expiry took away what the caller had read, as a clear would have.
+    // The expiry removed the messages that the caller had read, as a clear would have.
     let replacement = larder_kernel::Replacement::new(seen, messages(&["s"]));
     super::support::conflict("a replacement of it", stores.a.replace(&replaced, replacement).await)?;
     reads_empty(&*stores.b, &replaced).await
@@ -142,17 +142,17 @@ enum Use {
 }
 
 impl Use {
-    /// Uses the thread and says whether it held messages until then.
+    /// Uses the thread and returns `true` if it contained messages before.
     async fn once(self, store: &dyn HistoryProvider, thread: &Thread) -> CaseResult<bool> {
         Ok(match self {
             Self::Append => {
                 say(store, thread, &["use"]).await?;
-                // Looking at the counts is no read of messages.
+                // A read of the counts is not a read of messages.
                 store.thread_info(thread).await?.messages > 1
             }
             Self::GetMessages => !store.get_messages(thread, 0, 1).await?.is_empty(),
             Self::Tail => !store.tail(thread, None, 1).await?.is_empty(),
-            // Looking for what is not there is a use too.
+            // A search without a match is a use, too.
             Self::TailMatching => {
                 let own = MessageFilter::new().include_agent(thread.agent.clone());
                 let other = MessageFilter::new().exclude_agent(thread.agent.clone());
@@ -164,7 +164,7 @@ impl Use {
     }
 }
 
-/// Writes a thread with a time to live, which the append sets or a call of its own.
+/// Writes a thread with a time to live, which the append or a separate call sets.
 async fn living_thread(stores: &Stores, thread: &Thread, ttl: Ttl, by_append: bool) -> CaseResult {
     if by_append {
         stores.a.append_many(thread, messages(&["first"]), living(ttl)).await?;
@@ -175,8 +175,8 @@ async fn living_thread(stores: &Stores, thread: &Thread, ttl: Ttl, by_append: bo
     Ok(())
 }
 
-/// Uses a thread again and again for longer than its time to live, each time before it has passed. An attempt that a
-/// slow machine made late proves nothing and is repeated.
+/// Uses a thread repeatedly for longer than its time to live, each time before it has passed. An attempt that
+/// was too slow proves nothing and is repeated.
 async fn kept_alive_by(context: &Context, used: Use, by_append: bool) -> CaseResult {
     const SLIDING: Duration = Duration::from_millis(400);
     const STEP: Duration = Duration::from_millis(150);
@@ -230,14 +230,14 @@ pub(super) async fn page_after_starts_the_time_to_live_anew(context: Context) ->
     kept_alive_by(&context, Use::PageAfter, false).await
 }
 
-/// Uses a thread late in its fixed life, and fails if it lives longer for that.
+/// Uses a thread late in its fixed life, and checks that its life does not get longer.
 async fn not_kept_alive_by(stores: &Stores, used: Use, by_append: bool) -> CaseResult {
     attempts(|attempt, times| async move {
         let (thread, ttl) = (thread(&format!("{used:?} {attempt}"))?, TTL * times);
         let life = Race::begin();
         living_thread(stores, &thread, Ttl::fixed(ttl), by_append).await?;
         let set = Instant::now();
-        // As long before the end of its life as the look below is before the end of a prolonged one.
+        // Equally far from the end of its life as the read below is from the end of a prolonged life.
         tokio::time::sleep((ttl + MARGIN) / 2).await;
         let prolonged = Race::begin();
         let there = used.once(&*stores.b, &thread).await?;
@@ -247,7 +247,7 @@ async fn not_kept_alive_by(stores: &Stores, used: Use, by_append: bool) -> CaseR
         expect::that(there, "the thread late in its life", "nothing")?;
         sleep_past(set, ttl).await;
         reads_empty(&*stores.a, &thread).await?;
-        // A later look would have found nothing in any case.
+        // A later read would have found nothing in either case.
         Ok(prolonged.is_won(ttl).then_some(()))
     })
     .await
@@ -287,7 +287,7 @@ pub(super) async fn without_a_time_to_live_the_thread_stays(context: Context) ->
     Ok(())
 }
 
-/// HIST-068: removing what is not set is no error, and a later one counts.
+/// HIST-068: removing a time to live that is not set is no error, and a later one applies.
 pub(super) async fn a_longer_time_to_live_takes_the_place_of_a_shorter(context: Context) -> CaseResult {
     let stores = &context.history().await?;
     let (thread, set) = in_time(TTL, |attempt| async move {
@@ -319,7 +319,7 @@ pub(super) async fn a_thread_that_holds_nothing_takes_no_time_to_live(context: C
         reads_empty(&*stores.a, thread).await?;
         say(&*stores.a, thread, &["y"]).await?;
     }
-    // Nothing of the refused times to live is left on the threads.
+    // The rejected times to live have no effect on the threads.
     sleep_past(Instant::now(), TTL).await;
     for thread in [&fresh, &cleared, &gone] {
         holds(&*stores.b, thread, &["y"]).await?;
@@ -343,7 +343,7 @@ pub(super) async fn numbers_go_on_after_an_expiry(context: Context) -> CaseResul
     expect::equal("tail", &stores.b.tail(&thread, None, 10).await?, &stored)
 }
 
-/// HIST-070: a new time to live does not bring them back either.
+/// HIST-070: a new time to live does not restore them either.
 pub(super) async fn a_new_life_does_not_bring_the_expired_back(context: Context) -> CaseResult {
     let stores = &context.history().await?;
     let (thread, _) = expired(stores, "t").await?;
@@ -370,7 +370,7 @@ pub(super) async fn a_clear_removes_the_time_to_live(context: Context) -> CaseRe
     Ok(())
 }
 
-/// HIST-071: an expiry is a clear, so what comes after it lives on.
+/// HIST-071: an expiry is a clear, so later messages do not expire.
 pub(super) async fn what_follows_an_expiry_does_not_expire(context: Context) -> CaseResult {
     let stores = &context.history().await?;
     let (thread, _) = expired(stores, "t").await?;
@@ -403,7 +403,7 @@ pub(super) async fn an_expiry_shows_as_a_clear_before_the_next_event(context: Co
     expect::equal("the thread's size after it", &bytes, &1)
 }
 
-/// HIST-089: for a subscriber that comes afterwards too.
+/// HIST-089: the same for a later subscriber.
 pub(super) async fn an_expiry_is_in_the_backlog(context: Context) -> CaseResult {
     let stores = &context.history().await?;
     let (thread, seen) = expired(stores, "t").await?;

@@ -1,4 +1,4 @@
-//! The time to live of a thread that was emptied without being cleared.
+//! The time to live of a thread that was emptied without a clear.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use crate::context::{Context, in_time};
 
 const TTL: Duration = Duration::from_millis(300);
 
-/// Empties a thread that has a time to live, writes to it again, and sees that it stays past the old end.
+/// Empties a thread that has a time to live, writes to it again, and checks that it stays past the old end.
 async fn stays_after(context: &Context, how: &str) -> CaseResult {
     let stores = context.history().await?;
     let store = &*stores.a;

@@ -1,4 +1,4 @@
-//! Calls that are refused, and change nothing.
+//! Invalid calls, which change nothing.
 
 use std::time::Duration;
 
@@ -16,15 +16,15 @@ use crate::case::{Case, CaseResult, Level};
 use crate::context::{Context, Handles};
 use crate::expect;
 
-/// What `populate` marks its records with, so that bad calls can name one that is there.
+/// The marker of the records that `populate` writes, so that invalid calls can name an existing one.
 const MARKER: &str = "kept";
 
 type Call = for<'a> fn(&'a dyn KeyValueStore) -> BoxFuture<'a, Result<()>>;
 
-/// A call, the field that its refusal names, and the limit that it names if any.
+/// A call, the field that its error names, and the limit, if any.
 type Row = (&'static str, &'static str, Option<u64>, Call);
 
-/// The cases, one a bad call.
+/// Returns the cases, one for each invalid call.
 pub(super) fn cases() -> Vec<Case> {
     [puts(), lists(), watches(), ids()].into_iter().flatten().map(case).collect()
 }
@@ -74,7 +74,7 @@ fn puts() -> Vec<Row> {
         ("a_value_over_the_limit", "value", Some(4_194_304), |store| {
             put(store, TOO_LONG, KeyValuePutOptions::default()).boxed()
         }),
-        // Bad input comes before the condition, which would not hold either.
+        // Invalid input takes precedence over the condition, which would not hold either.
         ("a_value_over_the_limit_for_a_present_key", "value", Some(4_194_304), |store| {
             put(store, TOO_LONG, KeyValuePutOptions::default().with_condition(KeyValueCondition::Absent))
                 .boxed()
@@ -151,7 +151,7 @@ fn watches() -> Vec<Row> {
     ]
 }
 
-/// Ids are refused when they are made, so that no call can carry them.
+/// Returns the invalid ids. Their constructors reject them, so no call can contain them.
 fn ids() -> Vec<Row> {
     fn made<T>(id: Result<T>) -> BoxFuture<'static, Result<()>> {
         std::future::ready(id.map(|_| ())).boxed()

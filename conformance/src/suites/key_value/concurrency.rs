@@ -1,4 +1,4 @@
-//! Several workers on both handles at once.
+//! Several concurrent workers on both handles.
 
 use std::collections::HashSet;
 
@@ -39,7 +39,7 @@ pub(super) async fn concurrent_writes_get_distinct_revisions(context: Context) -
     expect::equal("how many different revisions", &seen.len(), &(WORKERS * 5))
 }
 
-/// How one worker's attempt ended: the value it wrote where it won.
+/// Returns the result of one worker's attempt: the value that it wrote if it won.
 fn attempt(result: larder_kernel::Result<Revision>, lost: ErrorKind) -> CaseResult<Option<Revision>> {
     match result {
         Ok(revision) => Ok(Some(revision)),
@@ -48,7 +48,7 @@ fn attempt(result: larder_kernel::Result<Revision>, lost: ErrorKind) -> CaseResu
     }
 }
 
-/// Fails unless exactly one worker won and its value is what both handles read.
+/// Checks that exactly one worker won and that both handles read its value.
 async fn one_won(
     mut workers: JoinSet<CaseResult<(usize, Option<Revision>)>>,
     stores: &Handles<dyn larder_kernel::KeyValueStore>,
@@ -129,7 +129,7 @@ pub(super) async fn one_of_concurrent_deletions_at_a_revision_wins(context: Cont
 
 pub(super) async fn counters_lose_no_update(context: Context) -> CaseResult {
     const ROUNDS: usize = 5;
-    /// More attempts than any worker needs: each that fails means that another one's succeeded.
+    /// More attempts than any worker needs: each failed attempt means that another worker succeeded.
     const ATTEMPTS_MAX: usize = WORKERS * ROUNDS * 4;
     let Handles { a, b } = context.key_value().await?;
     let bucket = bucket("counters")?;
@@ -142,7 +142,7 @@ pub(super) async fn counters_lose_no_update(context: Context) -> CaseResult {
             for _ in 0..ATTEMPTS_MAX {
                 let entry = read(&*store, &bucket, "counter").await?;
                 let more = (number(&entry.value)? + 1).to_string();
-                // A store that is always ready would otherwise never let another worker write in between.
+                // Otherwise a store that never waits would let no other worker write in between.
                 tokio::task::yield_now().await;
                 match store.put_at(&bucket, &key, Bytes::from(more), entry.revision).await {
                     Ok(_) => done += 1,

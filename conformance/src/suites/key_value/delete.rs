@@ -1,4 +1,4 @@
-//! Deleting keys.
+//! Deletions of keys.
 
 use larder_kernel::{ErrorKind, KeyValueStoreExt, Revision};
 
@@ -45,7 +45,7 @@ pub(super) async fn deleting_an_absent_key_changes_nothing(context: Context) -> 
     expect::equal("whether it was there", &b.delete(&elsewhere, &key("key")?, None).await?, &false)?;
     expect::equal("the keys", &listed(&*a, &bucket, "", 100).await?, &before)?;
     holds(&*a, &bucket, "other", "1", other).await?;
-    // No event either: what follows the first deletion is the next write.
+    // Also no event: the event after the first deletion is the next write.
     let last = set(&*b, &bucket, "last", "1").await?;
     let seen = super::support::events_until(&mut events, last).await?;
     let deletions: Vec<_> =
@@ -90,7 +90,7 @@ pub(super) async fn a_key_written_again_gets_a_greater_revision(context: Context
     let bucket = bucket("again")?;
     let mut before = Revision::ZERO;
     for round in 0..4 {
-        // The bucket is empty in between, which must not take its counter along.
+        // The bucket is empty in between, which must not reset its counter.
         let revision = if round % 2 == 0 {
             set(&*a, &bucket, "key", "again").await?
         } else {

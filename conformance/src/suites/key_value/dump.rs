@@ -1,4 +1,4 @@
-//! Everything that the contract lets be read, and something to read.
+//! A dump of all readable data, and sample data.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub(crate) async fn dump(store: &dyn KeyValueStore) -> CaseResult<Value> {
     Ok(Value::Object(whole))
 }
 
-/// Writes a handful of keys in two buckets, with and without a time to live; one key is deleted again.
+/// Writes a few keys in two buckets, with and without a time to live; one key is deleted again.
 pub(crate) async fn populate(store: &dyn KeyValueStore, marker: &str) -> CaseResult {
     for name in [format!("{marker}-bucket"), format!("{marker}:bucket")] {
         let bucket = bucket(&name)?;

@@ -1,4 +1,4 @@
-//! Watchers over an erasure of their namespace.
+//! Watchers during an erasure of their namespace.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::case::CaseResult;
 use crate::context::{Context, Handles};
 use crate::expect;
 
-/// Long enough for a watcher to wait, with nothing left to read.
+/// Long enough for a watcher to read everything and wait.
 const WAITED: Duration = Duration::from_millis(30);
 
 pub(super) async fn a_waiting_watch_ends_with_an_erasure(context: Context) -> CaseResult {
@@ -45,7 +45,7 @@ pub(super) async fn a_new_life_is_not_told_as_the_old_one(context: Context) -> C
     expect::equal("the key told of", &next(&mut anew, "of the new key").await?.key.as_str(), &"anew")
 }
 
-/// Fails unless the stream ends with `Conflict`.
+/// Checks that the stream ends with `Conflict`.
 async fn ends(events: &mut KeyValueEvents) -> CaseResult {
     let Ok(told) = tokio::time::timeout(EVENT_WITHIN, events.next()).await else {
         return Err(expect::broken("Conflict after the erasure", "nothing came"));

@@ -19,7 +19,7 @@ use crate::expect;
 const TTL: Duration = Duration::from_millis(250);
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Writes a key that the other handle sees and that is past its time when this returns, with its revision.
+/// Writes a key that the other handle sees, waits until it has expired, and returns it with its revision.
 async fn expired(stores: &Handles<dyn KeyValueStore>, bucket: &BucketName) -> CaseResult<(String, Revision)> {
     let (name, revision, written) = in_time(TTL, |attempt| {
         let (a, b, bucket) = (Arc::clone(&stores.a), Arc::clone(&stores.b), bucket.clone());
@@ -50,7 +50,7 @@ pub(super) async fn the_shortest_and_the_longest_time_to_live_are_kept(context: 
     let Handles { a, b } = context.key_value().await?;
     let bucket = bucket("brief")?;
     let longest = set_for(&*a, &bucket, "longest", Duration::from_millis(TTL_MS_MAX)).await?;
-    // Less than a millisecond more does not count.
+    // A fraction of a millisecond does not count.
     let fraction = Duration::from_millis(TTL_MS_MAX) + Duration::from_micros(999);
     set_for(&*a, &bucket, "fraction", fraction).await?;
     set_for(&*a, &bucket, "shortest", Duration::from_millis(1)).await?;
@@ -134,7 +134,7 @@ pub(super) async fn revisions_go_on_after_an_expiry(context: Context) -> CaseRes
     let stores = context.key_value().await?;
     let bucket = bucket("brief")?;
     let (name, before) = expired(&stores, &bucket).await?;
-    // Nothing is left in the bucket but its counter.
+    // The bucket contains only its counter.
     absent(&*stores.a, &bucket, &name).await?;
     let other = set(&*stores.b, &bucket, "other", "1").await?;
     let again = set(&*stores.a, &bucket, &name, "1").await?;
@@ -142,7 +142,7 @@ pub(super) async fn revisions_go_on_after_an_expiry(context: Context) -> CaseRes
 }
 
 pub(super) async fn the_instant_of_expiry_is_read(context: Context) -> CaseResult {
-    /// What the clocks of the suite and of the store may be apart.
+    /// The largest difference between the clocks of the suite and of the store.
     const CLOCKS_APART: Duration = Duration::from_secs(600);
     /// Rounding to the millisecond, at both ends.
     const ROUNDING_MICROS: i64 = 2_000;
@@ -208,7 +208,7 @@ pub(super) async fn an_expiry_makes_no_event(context: Context) -> CaseResult {
     past(Instant::now(), TTL).await;
     let first = super::support::next(&mut events, "of the put").await?;
     expect::equal("the revision", &first.revision, &put)?;
-    // Whatever a store does with expired keys when it meets them, it does here.
+    // A read triggers a store's handling of expired keys.
     absent(&*a, &bucket, "brief").await?;
     absent(&*b, &bucket, "brief").await?;
     names(&*a, &bucket, "").await?;
@@ -216,7 +216,7 @@ pub(super) async fn an_expiry_makes_no_event(context: Context) -> CaseResult {
     let last = a.put(&bucket, &key("last")?, bytes("1"), options).await?;
     let seen = events_until(&mut events, last).await?;
     expect::that(seen.len() == 1, "only the event of the later put", &seen)?;
-    // A watcher that comes late may be told of the put or that the key is gone, under no other revision.
+    // A late watcher may receive the put or the deletion, under no other revision.
     let mut late = a.watch(&bucket, "", Revision::ZERO).await?;
     let told = events_until(&mut late, last).await?;
     let stray: Vec<_> = told.iter().filter(|event| event.revision != put && event.revision != last).collect();

@@ -1,4 +1,4 @@
-//! Ids that must not meet.
+//! Ids that must stay distinct.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::context::{Context, Handles};
 use crate::expect;
 use crate::suites::ids::{hostile, hostile_pairs};
 
-/// The cases of hostile ids.
+/// Returns the cases of hostile ids.
 pub(super) fn cases() -> Vec<Case> {
     [
         case!(KeyValue, "STORE-003", hostile_keys_do_not_meet),
@@ -32,7 +32,7 @@ fn sorted() -> Vec<String> {
     ids
 }
 
-/// Fails unless each name in the bucket holds itself as its value, and nothing else is there.
+/// Checks that each name in the bucket has itself as its value, and that no other key exists.
 async fn each_holds_itself(
     store: &dyn KeyValueStore,
     bucket: &larder_kernel::BucketName,
@@ -48,7 +48,7 @@ async fn hostile_keys_do_not_meet(context: Context) -> CaseResult {
     let Handles { a, b } = context.key_value().await?;
     let bucket = bucket("hostile")?;
     let mut all = sorted();
-    // Creating, and not setting, so that two that meet are told at once.
+    // Creates rather than sets, so that two colliding ids are detected immediately.
     for name in &all {
         a.create(&bucket, &key(name)?, bytes(name)).await?;
     }

@@ -1,4 +1,4 @@
-//! Listing keys and buckets.
+//! Listings of keys and buckets.
 
 use larder_kernel::{BucketInfo, BucketName, Key, KeyRevision, KeyValueStore, PageRequest};
 
@@ -14,7 +14,7 @@ async fn write_all(store: &dyn KeyValueStore, bucket: &BucketName, all: &[&str])
     Ok(())
 }
 
-/// What a listing of these names with the prefix has to be.
+/// Returns the required listing of these names with the prefix.
 fn expected(all: &[&str], prefix: &str) -> Vec<String> {
     let mut with: Vec<String> =
         all.iter().filter(|name| name.starts_with(prefix)).map(|name| (*name).to_owned()).collect();
@@ -26,7 +26,7 @@ pub(super) async fn exactly_the_keys_with_the_prefix_are_listed(context: Context
     let Handles { a, b } = context.key_value().await?;
     let bucket = bucket("prefixes")?;
     let longest = "p".repeat(512);
-    // The characters at the end of Unicode stand where a computed upper bound would.
+    // The characters at the end of Unicode are where a computed upper bound would be.
     let all = [
         "a",
         "ab",
@@ -92,8 +92,8 @@ pub(super) async fn listed_keys_carry_their_revisions(context: Context) -> CaseR
 pub(super) async fn keys_come_in_byte_order(context: Context) -> CaseResult {
     let Handles { a, b } = context.key_value().await?;
     let bucket = bucket("order")?;
-    // Written in an order of their own. Collations would ignore case and punctuation, numbers would be sorted by value,
-    // and UTF-16 would put the crab before the last characters of the basic plane.
+    // Written in another order. Collations would ignore case and punctuation, a numeric order would sort
+    // numbers by value, and UTF-16 would sort the crab before the last characters of the basic plane.
     let all = [
         "b", "B", "a", "Z", "é", "e\u{301}", "z", "10", "9", "010", "a b", "a-b", "a_b", "ab", "aB", "a",
         " ", "~", "!", "🦀", "\u{ffff}", "\u{e000}", "ß", "ss", "İ", "i", "\u{1}", "a\u{1}", "ü", "A",
@@ -164,7 +164,7 @@ pub(super) async fn paging_under_writes_visits_what_stays_once(context: Context)
         let part = b.list(&bucket, "", page).await?;
         seen.extend(part.items.into_iter().map(|item| String::from(item.key)));
         let Some(next) = part.next else { break };
-        // The odd keys go, the key that the page ended with among them; the even ones are rewritten and stay.
+        // The odd keys are deleted, including the last key of the page; the even ones are rewritten and stay.
         let ended: usize = next.as_str().get(..2).and_then(|digits| digits.parse().ok()).unwrap_or_default();
         a.delete(&bucket, &key(&format!("{:02}", ended | 1))?, None).await?;
         set(&*a, &bucket, &format!("{:02}", ended & !1), "2").await?;
@@ -219,7 +219,7 @@ pub(super) async fn buckets_are_listed_once_with_their_number_of_keys(context: C
     let wanted = [("B", 1_u64), ("a", 3), ("a:b", 1), ("b", 2), ("é", 1), ("\u{ffff}", 1), ("🦀", 2)];
     for (name, keys) in wanted.iter().rev() {
         for number in 0..*keys {
-            // Rewriting a key does not count it twice.
+            // A rewritten key is counted once.
             set(&*a, &bucket(name)?, &format!("key-{number}"), "1").await?;
             set(&*b, &bucket(name)?, &format!("key-{number}"), "2").await?;
         }

@@ -1,4 +1,4 @@
-//! Writing values, with and without a condition, and reading them.
+//! Writes with and without a condition, and reads.
 
 use bytes::Bytes;
 use larder_kernel::limits::VALUE_BYTES_MAX;
@@ -56,7 +56,7 @@ pub(super) async fn each_write_gets_a_greater_revision(context: Context) -> Case
         set(&*a, &bucket, "one", "2").await?,
         a.put_at(&bucket, &key("one")?, bytes("3"), read(&*b, &bucket, "one").await?.revision).await?,
         b.create(&bucket, &key("three")?, bytes("1")).await?,
-        // The same value again is a write like any other.
+        // Writing the same value again is a normal write.
         set(&*b, &bucket, "three", "1").await?,
     ];
     a.delete(&bucket, &key("three")?, None).await?;
@@ -120,7 +120,7 @@ pub(super) async fn a_put_at_the_revision_replaces(context: Context) -> CaseResu
     let Handles { a, b } = context.key_value().await?;
     let bucket = bucket("conditional")?;
     let first = set(&*a, &bucket, "key", "1").await?;
-    // A write of another key moves the bucket's revision, and not the key's.
+    // A write of another key changes the bucket's revision, and not the key's.
     set(&*a, &bucket, "other", "1").await?;
     let second = b.put_at(&bucket, &key("key")?, bytes("2"), first).await?;
     holds(&*a, &bucket, "key", "2", second).await?;
@@ -182,7 +182,7 @@ pub(super) async fn the_latest_value_and_revision_are_read(context: Context) -> 
     for round in 0..5 {
         let (writer, reader) = if round % 2 == 0 { (&a, &b) } else { (&b, &a) };
         let value = format!("round {round}");
-        // The reader has read before, so that a copy kept beside the store would show.
+        // The reader has read before, so that a stale cache would be detected.
         let revision = set(&**writer, &bucket, "key", &value).await?;
         holds(&**reader, &bucket, "key", &value, revision).await?;
         holds(&**writer, &bucket, "key", &value, revision).await?;
@@ -199,6 +199,6 @@ pub(super) async fn what_is_not_there_reads_as_none(context: Context) -> CaseRes
         absent(&*b, &bucket, name).await?;
     }
     absent(&*b, &super::support::bucket("absent")?, "key").await?;
-    // Reading makes nothing.
+    // A read creates nothing.
     expect::equal("the buckets", &super::support::buckets(&*a, 10).await?.len(), &1)
 }

@@ -1,4 +1,4 @@
-//! What the cases of the contract share.
+//! Functions that the cases of the contract share.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 use crate::case::{CaseResult, Failure};
 use crate::expect;
 
-/// How long a watcher waits for an event before the case fails.
+/// The longest wait of a watcher for an event.
 pub(super) const EVENT_WITHIN: Duration = Duration::from_secs(10);
 /// More pages than any listing of the suite has.
 const PAGES_MAX: usize = 5_000;
@@ -31,7 +31,7 @@ pub(super) fn bytes(text: &str) -> Bytes {
     Bytes::copy_from_slice(text.as_bytes())
 }
 
-/// Writes a text under a key whatever was there.
+/// Writes a text under a key without a condition.
 pub(super) async fn set(
     store: &dyn KeyValueStore,
     bucket: &BucketName,
@@ -41,7 +41,7 @@ pub(super) async fn set(
     Ok(store.set(bucket, &key(name)?, bytes(text)).await?)
 }
 
-/// Writes a text under a key that then lives for `ttl`.
+/// Writes a text under a key that lives for `ttl`.
 pub(super) async fn set_for(
     store: &dyn KeyValueStore,
     bucket: &BucketName,
@@ -52,7 +52,7 @@ pub(super) async fn set_for(
     Ok(store.put(bucket, &key(name)?, bytes(name), options).await?)
 }
 
-/// Reads a key that has to be there.
+/// Reads a key that must exist.
 pub(super) async fn read(
     store: &dyn KeyValueStore,
     bucket: &BucketName,
@@ -61,12 +61,12 @@ pub(super) async fn read(
     expect::some("the key", store.get(bucket, &key(name)?).await?)
 }
 
-/// Fails unless the key reads as absent.
+/// Checks that the key reads as absent.
 pub(super) async fn absent(store: &dyn KeyValueStore, bucket: &BucketName, name: &str) -> CaseResult {
     expect::equal("the key", &store.get(bucket, &key(name)?).await?, &None)
 }
 
-/// Fails unless the key holds the text at the revision.
+/// Checks that the key has this text and revision.
 pub(super) async fn holds(
     store: &dyn KeyValueStore,
     bucket: &BucketName,
@@ -78,7 +78,7 @@ pub(super) async fn holds(
     expect::equal("value and revision", &(entry.value, entry.revision), &(bytes(text), revision))
 }
 
-/// All keys with the prefix, read in pages of `limit`.
+/// Returns all keys with the prefix, read in pages of `limit`.
 pub(super) async fn listed(
     store: &dyn KeyValueStore,
     bucket: &BucketName,
@@ -98,7 +98,7 @@ pub(super) async fn listed(
     Err(expect::broken("the listing to end", format!("{PAGES_MAX} pages and more")))
 }
 
-/// The names of all keys with the prefix.
+/// Returns the names of all keys with the prefix.
 pub(super) async fn names(
     store: &dyn KeyValueStore,
     bucket: &BucketName,
@@ -108,7 +108,7 @@ pub(super) async fn names(
     Ok(found.into_iter().map(|item| item.key.into()).collect())
 }
 
-/// All buckets, read in pages of `limit`.
+/// Returns all buckets, read in pages of `limit`.
 pub(super) async fn buckets(store: &dyn KeyValueStore, limit: usize) -> CaseResult<Vec<BucketInfo>> {
     let (mut found, mut page) = (Vec::new(), PageRequest::first(limit));
     for _ in 0..PAGES_MAX {
@@ -123,7 +123,7 @@ pub(super) async fn buckets(store: &dyn KeyValueStore, limit: usize) -> CaseResu
     Err(expect::broken("the listing to end", format!("{PAGES_MAX} pages and more")))
 }
 
-/// The next event of a watch.
+/// Returns the next event of a watch.
 pub(super) async fn next(events: &mut KeyValueEvents, what: &str) -> CaseResult<KeyValueEvent> {
     match timeout(EVENT_WITHIN, events.next()).await {
         Ok(Some(event)) => Ok(event?),
@@ -132,7 +132,7 @@ pub(super) async fn next(events: &mut KeyValueEvents, what: &str) -> CaseResult<
     }
 }
 
-/// The events of a watch up to the one at `last`, whose revisions have to grow.
+/// Returns the events of a watch up to the one at `last`. Their revisions must increase.
 pub(super) async fn events_until(
     events: &mut KeyValueEvents,
     last: Revision,
@@ -156,18 +156,18 @@ pub(super) async fn events_until(
     }
 }
 
-/// Sleeps until `ttl` has passed for certain since `written`, an instant after the write returned.
+/// Sleeps until `ttl` has certainly passed since `written`, an instant after the write returned.
 pub(super) async fn past(written: Instant, ttl: Duration) {
     const MARGIN: Duration = Duration::from_millis(50);
     sleep((ttl + MARGIN).saturating_sub(written.elapsed())).await;
 }
 
-/// What a spawned task came to.
+/// Returns the result of a spawned task.
 pub(super) fn joined<T>(result: Result<CaseResult<T>, tokio::task::JoinError>) -> CaseResult<T> {
     result.map_err(|error| Failure::Engine(format!("a task of the case ended early: {error}")))?
 }
 
-/// The handle for the worker of that number: the two take turns.
+/// Returns the handle of a worker by its number: workers alternate between the two.
 pub(super) fn turn(
     a: &Arc<dyn KeyValueStore>,
     b: &Arc<dyn KeyValueStore>,

@@ -1,4 +1,4 @@
-//! Watching a bucket as it changes.
+//! Watches of a bucket during changes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::context::{Context, Handles};
 use crate::expect;
 use crate::suites::background::BackgroundTask;
 
-/// Long enough for a watcher to wait, with nothing left to read.
+/// Long enough for a watcher to read everything and wait.
 const WAITED: Duration = Duration::from_millis(30);
 
 pub(super) async fn events_carry_what_was_written(context: Context) -> CaseResult {
@@ -52,8 +52,8 @@ pub(super) async fn events_carry_what_was_written(context: Context) -> CaseResul
     Ok(())
 }
 
-/// Lets workers on both handles write, rewrite and delete a few keys, and returns the revision of a last write that
-/// comes after all of theirs.
+/// Runs workers on both handles that write, rewrite and delete a few keys. Returns the revision of a last
+/// write after all of theirs.
 async fn work(stores: &Handles<dyn KeyValueStore>, bucket: &BucketName) -> CaseResult<Revision> {
     let mut workers: JoinSet<CaseResult> = JoinSet::new();
     for worker in 0..8 {
@@ -77,7 +77,7 @@ async fn work(stores: &Handles<dyn KeyValueStore>, bucket: &BucketName) -> CaseR
     set(&*stores.b, bucket, "last", "1").await
 }
 
-/// Fails unless the last event of each key is how the key stands now.
+/// Checks that the last event of each key matches its current state.
 async fn agrees(store: &dyn KeyValueStore, bucket: &BucketName, seen: Vec<KeyValueEvent>) -> CaseResult {
     let mut latest = BTreeMap::new();
     for event in seen {
@@ -96,7 +96,7 @@ async fn agrees(store: &dyn KeyValueStore, bucket: &BucketName, seen: Vec<KeyVal
     Ok(())
 }
 
-/// Reads a watch in a task of its own: the events up to the one of the key `last`.
+/// Reads a watch in a separate task: the events up to the one of the key `last`.
 async fn read_until_last(mut events: KeyValueEvents) -> CaseResult<Vec<KeyValueEvent>> {
     let mut seen = Vec::new();
     loop {
@@ -118,7 +118,7 @@ pub(super) async fn no_last_change_is_missed_under_concurrent_writers(context: C
             turn(&stores.a, &stores.b, reader).watch(&bucket, "", Revision::ZERO).await?,
         ));
     }
-    // Two more begin while the writers are at it.
+    // Two more watches begin while the writers work.
     for reader in 0..2 {
         let (store, bucket) = (turn(&stores.a, &stores.b, reader), bucket.clone());
         readers.spawn(async move {
@@ -126,7 +126,7 @@ pub(super) async fn no_last_change_is_missed_under_concurrent_writers(context: C
             read_until_last(store.watch(&bucket, "", Revision::ZERO).await?).await
         });
     }
-    // One reads nothing until all is written.
+    // One watch reads nothing until all writes are done.
     let late = stores.a.watch(&bucket, "", Revision::ZERO).await?;
     work(&stores, &bucket).await?;
     readers.spawn(read_until_last(late));
@@ -143,7 +143,7 @@ pub(super) async fn every_watcher_hears_of_a_change(context: Context) -> CaseRes
     for watcher in 0..4 {
         watchers.push(turn(&a, &b, watcher).watch(&bucket, "", Revision::ZERO).await?);
     }
-    // A dropped one takes nothing from the others.
+    // A dropped watch takes no event from the others.
     drop(watchers.remove(1));
     for round in 0..3 {
         let revision = set(&*turn(&a, &b, round), &bucket, "key", &format!("{round}")).await?;
@@ -155,7 +155,7 @@ pub(super) async fn every_watcher_hears_of_a_change(context: Context) -> CaseRes
     Ok(())
 }
 
-/// A watcher that has read all there was, and waits, is woken by a change of any kind.
+/// Checks that a change of any kind wakes a watcher that has read everything and waits.
 pub(super) async fn a_waiting_watcher_is_woken_by_every_kind_of_change(context: Context) -> CaseResult {
     let quiet = context.quiet().await?;
     waits(&quiet).await?;
@@ -174,7 +174,7 @@ async fn waits(context: &Context) -> CaseResult {
             CaseResult::Ok((events, event))
         });
         tokio::time::sleep(WAITED).await;
-        // By the watcher's own handle and by the other.
+        // Through the watcher's handle and through the other.
         let (store, key, value) = (turn(&a, &b, round), key("key")?, bytes(kind));
         match kind {
             "put" => revision = store.set(&bucket, &key, value).await?,
@@ -200,7 +200,8 @@ pub(super) async fn revisions_of_events_only_grow(context: Context) -> CaseResul
     for reader in 0..4_u64 {
         let (store, bucket) = (Arc::clone(if reader < 2 { &stores.a } else { &stores.b }), bucket.clone());
         readers.spawn(async move {
-            // They begin one after another, so that some go from backlog to live in the middle of the writes.
+            // They begin one after another, so that some switch from backlog to live events during the
+            // writes.
             tokio::time::sleep(Duration::from_millis(reader * 3)).await;
             read_until_last(store.watch(&bucket, "", Revision::ZERO).await?).await
         });

@@ -1,4 +1,4 @@
-//! What a watch that begins later is told first.
+//! The backlog of a watch that begins late.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,7 +20,7 @@ fn put(name: &str, text: &str, revision: Revision) -> CaseResult<KeyValueEvent> 
     })
 }
 
-/// The last event of each key, in the order of revisions.
+/// Returns the last event of each key, in the order of revisions.
 fn latest(seen: Vec<KeyValueEvent>) -> Vec<KeyValueEvent> {
     let mut by_key = BTreeMap::new();
     for event in seen {
@@ -34,7 +34,7 @@ fn latest(seen: Vec<KeyValueEvent>) -> Vec<KeyValueEvent> {
 pub(super) async fn the_latest_change_of_each_key_comes_first(context: Context) -> CaseResult {
     let Handles { a, b } = context.key_value().await?;
     let bucket = bucket("backlog")?;
-    // The order of the keys is not that of their latest changes.
+    // The order of the keys differs from the order of their last changes.
     set(&*a, &bucket, "a", "old").await?;
     let zebra = set(&*a, &bucket, "zebra", "1").await?;
     let middle = set(&*b, &bucket, "middle", "1").await?;
@@ -67,7 +67,7 @@ pub(super) async fn a_watch_begins_after_its_revision(context: Context) -> CaseR
     for (position, after) in revisions.iter().enumerate() {
         let mut events = b.watch(&bucket, "", *after).await?;
         if *after == last {
-            // Nothing is left to tell, so that the first event is the next write.
+            // The backlog is empty, so the first event is the next write.
             let live = set(&*a, &bucket, "live", "1").await?;
             let event = next(&mut events, "live").await?;
             expect::equal("the live event", &event, &put("live", "1", live)?)?;
@@ -113,7 +113,7 @@ pub(super) async fn a_returning_watcher_learns_of_deletions(context: Context) ->
     expect::equal("the last change", &changes[2], &put("back", "2", back)?)
 }
 
-/// Writes and deletes `count` keys, each of its own name, by workers on both handles.
+/// Workers on both handles write and delete `count` different keys.
 async fn delete_many(stores: &Handles<dyn KeyValueStore>, bucket: &BucketName, count: usize) -> CaseResult {
     const WORKERS: usize = 4;
     let mut workers: JoinSet<CaseResult> = JoinSet::new();
@@ -149,7 +149,7 @@ pub(super) async fn the_last_thousand_deletions_are_remembered(context: Context)
     let last = set(&*stores.b, &bucket, "last", "1").await?;
     let mut events = stores.b.watch(&bucket, "", after).await?;
     expect::equal("deletions remembered", &deletions(events_until(&mut events, last).await?), &REMEMBERED)?;
-    // From further back the store tells of all, or says that it cannot.
+    // From an older revision, the store returns all events or reports that it cannot.
     match stores.a.watch(&bucket, "", Revision::new(1)).await {
         Ok(mut events) => {
             let seen = deletions(events_until(&mut events, last).await?);
@@ -162,14 +162,14 @@ pub(super) async fn the_last_thousand_deletions_are_remembered(context: Context)
     }
 }
 
-/// KV-047: what a watcher that was refused does next.
+/// KV-047: the next step of a watcher that was rejected.
 pub(super) async fn a_watch_from_0_is_never_refused(context: Context) -> CaseResult {
     const DELETED: usize = 1_300;
     let stores = context.key_value().await?;
     let bucket = bucket("forgetful")?;
     set(&*stores.a, &bucket, "kept", "1").await?;
     delete_many(&stores, &bucket, DELETED).await?;
-    // Everything that was forgotten is newer than the one key left.
+    // All forgotten deletions are newer than the one remaining key.
     for store in [&stores.a, &stores.b] {
         let mut events = store.watch(&bucket, "", Revision::ZERO).await?;
         let last = set(&*stores.b, &bucket, "last", "1").await?;
@@ -184,20 +184,21 @@ pub(super) async fn a_watch_from_0_is_never_refused(context: Context) -> CaseRes
     Ok(())
 }
 
-/// KV-047: one that began before anything was there, and looks when more was forgotten than is there.
+/// KV-047: a watch that began before the first write, and reads after more deletions than the store
+/// remembers.
 pub(super) async fn a_watch_from_0_that_looks_late_is_never_refused(context: Context) -> CaseResult {
     let stores = context.key_value().await?;
     finds_only_the_last(&stores, "").await
 }
 
-/// KV-047: one that has seen others' keys, and none of those that it wants.
+/// KV-047: a watch that skipped other keys and has found no matching one.
 pub(super) async fn a_watch_from_0_of_keys_to_come_is_never_refused(context: Context) -> CaseResult {
     let stores = context.key_value().await?;
     set(&*stores.a, &bucket("forgetful")?, "other", "1").await?;
     finds_only_the_last(&stores, "last").await
 }
 
-/// KV-047: one that has told of nothing goes on over an erasure, and tells of what is written anew.
+/// KV-047: a watch without any event continues after an erasure, and returns the new writes.
 pub(super) async fn a_watch_from_0_outlives_an_erasure(context: Context) -> CaseResult {
     let stores = context.key_value().await?;
     let bucket = bucket("erased")?;
@@ -211,7 +212,7 @@ pub(super) async fn a_watch_from_0_outlives_an_erasure(context: Context) -> Case
     let early = tokio::time::timeout(Duration::from_millis(100), of_others.next()).await;
     expect::that(early.is_err(), "a watch of keys to come to wait", &early)?;
     stores.a.erase().await?;
-    // Before the revision up to which the second one looked.
+    // Before the revision that the second watch has reached.
     let last = set(&*stores.a, &bucket, "last", "1").await?;
     for events in [&mut of_nothing, &mut of_others] {
         let seen = latest(events_until(events, last).await?);
@@ -221,13 +222,14 @@ pub(super) async fn a_watch_from_0_outlives_an_erasure(context: Context) -> Case
     Ok(())
 }
 
-/// Watches keys of which there is none, while more others go than are remembered, and then one comes.
+/// Watches missing keys while more other keys are deleted than the store remembers; then a matching key is
+/// written.
 async fn finds_only_the_last(stores: &Handles<dyn KeyValueStore>, prefix: &str) -> CaseResult {
     const DELETED: usize = 1_300;
     let bucket = bucket("forgetful")?;
     let mut unseen = stores.a.watch(&bucket, prefix, Revision::ZERO).await?;
     let mut waiting = stores.b.watch(&bucket, prefix, Revision::ZERO).await?;
-    // One has looked and found nothing.
+    // One watch has read and found nothing.
     expect::that(waiting.next().now_or_never().is_none(), "a watch of nothing to wait", "an event")?;
     delete_many(stores, &bucket, DELETED).await?;
     let last = set(&*stores.b, &bucket, "last", "1").await?;
@@ -240,7 +242,7 @@ async fn finds_only_the_last(stores: &Handles<dyn KeyValueStore>, prefix: &str) 
     Ok(())
 }
 
-/// How many keys' last change is a deletion.
+/// Returns the number of keys whose last change is a deletion.
 fn deletions(seen: Vec<KeyValueEvent>) -> usize {
     latest(seen).iter().filter(|event| event.kind == KeyValueEventKind::Deleted).count()
 }

@@ -1,4 +1,4 @@
-//! Bad calls of [`BlobStore`](larder_kernel::BlobStore).
+//! Invalid calls of [`BlobStore`](larder_kernel::BlobStore).
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ fn kept() -> Result<BlobKey> {
     BlobKey::new("kept/plain")
 }
 
-/// Characters that no header carries: controls, and what is not ASCII.
+/// Returns characters that no header can contain: control characters, and non-ASCII ones.
 fn invisible() -> Vec<char> {
     let controls = (0..0x20_u8).chain([0x7f]).map(char::from);
     controls.chain(['\u{80}', 'é', '日', '🦀', '\u{feff}', '\u{a0}']).collect()
@@ -84,7 +84,7 @@ fn keys() -> Vec<Refusal> {
     bad.into_iter().map(row).collect()
 }
 
-/// A write of a blob that is there, from bytes or from a stream.
+/// Overwrites an existing blob, from bytes or from a stream.
 fn put(
     what: String,
     field: &'static str,
@@ -105,7 +105,7 @@ fn put(
     })
 }
 
-/// What is no name: every visible character that is neither a small letter, a digit, `-` nor `_`, and others.
+/// Invalid metadata names: every visible character except small letters, digits, `-` and `_`, and others.
 fn metadata_names() -> Vec<Refusal> {
     let named = |name: String| BlobPutOptions::default().with_metadata("good", "v").with_metadata(name, "v");
     let visible = (0x20..0x7f_u8).map(char::from);
@@ -123,7 +123,7 @@ fn metadata_names() -> Vec<Refusal> {
     rows
 }
 
-/// Texts that no header carries, around a good beginning.
+/// Texts that no header can contain, each with a valid beginning.
 fn header_values() -> Vec<(String, String)> {
     let mut all: Vec<_> =
         invisible().into_iter().map(|it| (format!("{it:?} within"), format!("a{it}b"))).collect();
@@ -163,7 +163,7 @@ fn sizes() -> Vec<Refusal> {
     let etag = ETag::new("none").ok();
     let mut rows = Vec::new();
     for (what, field, limit, options) in bad {
-        // Bad input comes before conditions, whether they hold and are declared or not.
+        // Invalid input takes precedence over conditions, whether they hold and are declared or not.
         let conditions = [
             Some(BlobCondition::None),
             Some(BlobCondition::Absent),
@@ -216,7 +216,7 @@ fn presign(
     })
 }
 
-/// Only a write binds a content type.
+/// Only a write has a content type.
 fn presigned_reads() -> Vec<Refusal> {
     let types = ["text/plain", "image/png", "application/octet-stream", "a", "text/plain; charset=utf-8"];
     let row = |text: &str| {
@@ -252,7 +252,7 @@ fn validities() -> Vec<Refusal> {
     rows
 }
 
-/// Ranges of a blob of a few bytes that are empty whatever its size.
+/// Ranges that are empty for a blob of any size.
 fn ranges() -> Vec<Refusal> {
     let bounded = |start, end| ByteRange::Bounded { start, end };
     let bad = [
@@ -276,7 +276,7 @@ fn ranges() -> Vec<Refusal> {
     let mut rows = Vec::new();
     for key in ["kept/plain", "absent"] {
         for range in bad {
-            // An empty range names where it ends.
+            // The error of an empty range names the end.
             let ByteRange::Bounded { end, .. } = range else { continue };
             rows.push(read(format!("{range:?} of {key}"), Some(end), key, range));
         }
@@ -300,7 +300,7 @@ fn listed() -> Vec<Refusal> {
     rows
 }
 
-/// Tags that no store gave.
+/// Tags that no store assigned.
 fn etags() -> Vec<Refusal> {
     let mut bad = vec![
         ("nothing".to_owned(), Some(1), String::new()),

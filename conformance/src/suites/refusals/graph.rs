@@ -1,4 +1,5 @@
-//! Bad calls of [`GraphStore`](larder_kernel::GraphStore) and [`CypherCapable`](larder_kernel::CypherCapable).
+//! Invalid calls of [`GraphStore`](larder_kernel::GraphStore) and
+//! [`CypherCapable`](larder_kernel::CypherCapable).
 
 use larder_kernel::limits::{
     BATCH_GRAPH_ITEMS_MAX, CYPHER_BYTES_MAX, NEIGHBORS_DEPTH_MAX, PAGE_ITEMS_MAX, RELATIONSHIP_TYPES_MAX,
@@ -55,7 +56,7 @@ fn edge(name: &str, source: &str) -> Result<Relationship> {
     Ok(Relationship::new(id, kind, EntityId::new(source)?, EntityId::new("kept-b")?))
 }
 
-/// Two batches that are refused whatever they hold: their names, the field, the limit, and how many items.
+/// Batches of invalid size with any content: their names, the limit, and the number of items.
 const SIZES: [(&str, Option<u64>, usize); 3] = [
     ("none", Some(1), 0),
     ("one too many", limit(BATCH_GRAPH_ITEMS_MAX), BATCH_GRAPH_ITEMS_MAX + 1),
@@ -116,7 +117,7 @@ fn relationships() -> Vec<Refusal> {
                 let bad = edge("bad", "kept-a")?.with_properties(properties);
                 Ok(among([edge("kept-r1", "kept-c")?, edge("new", "kept-a")?], bad, at))
             };
-            // Bad input comes before an end that is missing.
+            // Invalid input takes precedence over a missing end.
             let homeless = |properties, at| {
                 let bad = edge("bad", "missing")?.with_properties(properties);
                 Ok(among([edge("kept-r1", "kept-c")?, edge("new", "missing")?], bad, at))
@@ -236,7 +237,7 @@ fn ids() -> Vec<Refusal> {
     .concat()
 }
 
-/// What is bad, the field and the limit named, the text and the parameters.
+/// The description, the field and the limit of the error, the text and the parameters.
 type BadQuery = (String, &'static str, Option<u64>, String, Option<&'static Metadata>);
 
 fn queries() -> Vec<Refusal> {

@@ -1,4 +1,4 @@
-//! Bad calls of [`HistoryProvider`](larder_kernel::HistoryProvider).
+//! Invalid calls of [`HistoryProvider`](larder_kernel::HistoryProvider).
 
 use std::sync::LazyLock;
 
@@ -27,7 +27,7 @@ pub(super) fn tables() -> Vec<Table> {
     all
 }
 
-/// A thread that holds messages.
+/// Returns a thread that contains messages.
 fn kept() -> Result<Thread> {
     Thread::new("agent kept", "first kept")
 }
@@ -36,7 +36,7 @@ fn fresh() -> Result<Thread> {
     Thread::new("fresh", "fresh")
 }
 
-/// Where messages are written.
+/// The method that writes messages.
 #[derive(Debug, Clone, Copy)]
 enum Way {
     Append,
@@ -89,10 +89,10 @@ fn good() -> [ChatMessage; 2] {
     [ChatMessage::user("good"), ChatMessage::assistant("good")]
 }
 
-/// What is bad, the field and the limit named, and the message.
+/// The description, the field and the limit of the error, and the message.
 type BadMessage = (String, &'static str, Option<u64>, ChatMessage);
 
-/// Messages with one bad part each.
+/// Messages with one invalid part each.
 fn parts() -> &'static [BadMessage] {
     static ALL: LazyLock<Vec<BadMessage>> = LazyLock::new(make_parts);
     &ALL
@@ -250,7 +250,7 @@ fn lives() -> Vec<Refusal> {
     rows
 }
 
-/// Filters of one term too many, of each kind alone and of all together.
+/// Filters with one term too many, of each kind and of all kinds together.
 fn author_filters() -> Vec<Refusal> {
     type Add = fn(MessageFilter, usize) -> Result<MessageFilter>;
     fn agent(number: usize) -> Result<AgentId> {

@@ -1,6 +1,7 @@
-//! Kinds of bad input, whatever takes them: a short name, the limit that the refusal names, and the input.
+//! Kinds of invalid input for any method: a short name, the limit that the error names, and the input.
 //!
-//! Some are large and stand in hundreds of rows, so those are made once, and a row copies its own when it is called.
+//! Some inputs are large and appear in hundreds of rows. So each is created once, and a row copies it when it
+//! is called.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -14,15 +15,15 @@ use serde_json::{Value, json};
 
 use super::Refusal;
 
-/// A size as errors carry it.
+/// Returns a size in the form that errors use.
 pub(super) const fn limit(value: usize) -> Option<u64> {
     Some(value as u64)
 }
 
-/// Bad input of one kind.
+/// Invalid input of one kind.
 pub(super) type Bad<T> = (&'static str, Option<u64>, T);
 
-/// Texts that are no id.
+/// Texts that are not valid ids.
 pub(super) fn ids() -> &'static [Bad<String>] {
     static ALL: LazyLock<Vec<Bad<String>>> = LazyLock::new(make_ids);
     &ALL
@@ -46,7 +47,7 @@ fn make_ids() -> Vec<Bad<String>> {
     ]
 }
 
-/// The rows of an id's type: what makes it refuses every text that is no id.
+/// Returns the rows of an id's type: its constructor rejects every invalid text.
 pub(super) fn refused_ids<T: 'static>(field: &'static str, make: fn(String) -> Result<T>) -> Vec<Refusal> {
     let row = |(what, limit, text): &'static Bad<String>| {
         Refusal::value(format!("{field} of {what}"), field, *limit, move || make(text.clone()).map(drop))
@@ -54,7 +55,7 @@ pub(super) fn refused_ids<T: 'static>(field: &'static str, make: fn(String) -> R
     ids().iter().map(row).collect()
 }
 
-/// Prefixes of keys that are refused. An empty one is good.
+/// Invalid key prefixes. An empty prefix is valid.
 pub(super) fn prefixes() -> impl Iterator<Item = Bad<&'static str>> {
     let all = ids().iter().map(|(what, limit, text)| (*what, *limit, text.as_str()));
     all.filter(|(_, _, text)| !text.is_empty())
@@ -64,7 +65,7 @@ fn nested(levels: usize, wrap: fn(Value) -> Value) -> Value {
     (0..levels).fold(json!(1), |inner, _| wrap(inner))
 }
 
-/// Metadata that is refused.
+/// Invalid metadata.
 pub(super) fn metadata() -> &'static [Bad<Metadata>] {
     static ALL: LazyLock<Vec<Bad<Metadata>>> = LazyLock::new(make_metadata);
     &ALL
@@ -97,7 +98,7 @@ fn make_metadata() -> Vec<Bad<Metadata>> {
     ]
 }
 
-/// Times to live and leases that are refused.
+/// Invalid times to live and leases.
 pub(super) fn durations() -> Vec<Bad<Duration>> {
     let (least, most) = (Some(TTL_MS_MIN), Some(TTL_MS_MAX));
     vec![
@@ -112,22 +113,22 @@ pub(super) fn durations() -> Vec<Bad<Duration>> {
     ]
 }
 
-/// Limits of pages that are refused.
+/// Invalid page limits.
 pub(super) fn limits() -> Vec<Bad<usize>> {
     let most = limit(PAGE_ITEMS_MAX);
     vec![
         ("one too many", most, PAGE_ITEMS_MAX + 1),
         ("ten times too many", most, PAGE_ITEMS_MAX * 10),
-        // One that 32 bits cut to something allowed.
+        // A number whose low 32 bits are a valid limit.
         ("2^32 and one", most, usize::try_from((1_u64 << 32) + 1).unwrap_or(usize::MAX)),
         ("all that counts", most, usize::MAX),
     ]
 }
 
-/// A bad filter: its name, the field and the limit that its refusal names, and how to make it.
+/// An invalid filter: its name, the field and the limit of the error, and its constructor.
 pub(super) type BadFilter = (String, &'static str, Option<u64>, fn(Operator) -> Filter, Operator);
 
-/// The operators, as functions from a field's keys and an operand.
+/// The operators, as functions of a field's keys and an operand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Operator {
     Eq,
@@ -177,7 +178,8 @@ fn marker() -> Vec<String> {
     vec!["marker".to_owned()]
 }
 
-/// Filters that are refused: each operator with each bad field and operand, and groups too large and too deep.
+/// Invalid filters: each operator with each invalid field and operand, and groups that are too large and too
+/// deep.
 pub(super) fn filters() -> Vec<BadFilter> {
     let mut all: Vec<BadFilter> = Vec::new();
     for operator in Operator::ALL {
@@ -236,20 +238,20 @@ fn groups() -> Vec<BadFilter> {
     ]
 }
 
-/// Puts a bad part into a filter.
+/// Puts an invalid part into a filter.
 pub(super) type Stand = fn(Filter) -> Filter;
 
-/// Where in a filter the bad part stands: what looks at the top only lets it pass elsewhere.
+/// The position of the invalid part in a filter: a check of the top level only accepts it elsewhere.
 pub(super) const STANDS: [(&str, Stand); 3] = [
     ("alone", |bad| bad),
     ("negated", |bad| !bad),
     ("after_good_ones", |bad| Filter::any([Filter::exists("marker"), !Filter::eq("marker", 1), bad])),
 ];
 
-/// Where in a batch of good items the bad one stands.
+/// The position of the invalid item in a batch of valid items.
 pub(super) const PLACES: [(&str, usize); 3] = [("first", 0), ("in the middle", 1), ("last", 2)];
 
-/// Two good items with a bad one among them.
+/// Returns two valid items with an invalid one among them.
 pub(super) fn among<T>(good: [T; 2], bad: T, place: usize) -> Vec<T> {
     let mut items = Vec::from(good);
     items.insert(place, bad);

@@ -1,4 +1,4 @@
-//! Bad calls of [`KeyValueStore`](larder_kernel::KeyValueStore).
+//! Invalid calls of [`KeyValueStore`](larder_kernel::KeyValueStore).
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use larder_kernel::{BucketName, Key, KeyValueCondition, KeyValuePutOptions, Page
 use super::inputs::{durations, limit, limits, prefixes, refused_ids};
 use super::{Refusal, Table, served, table};
 
-/// Where a value is put: a key that is there, one that is not, one that was deleted, and a bucket that is not there.
+/// The targets of a put: an existing key, a missing key, a deleted key, and a missing bucket.
 const PLACES: [(&str, &str); 4] = [
     ("kept-bucket", "kept/key-0"),
     ("kept-bucket", "new"),
@@ -17,7 +17,7 @@ const PLACES: [(&str, &str); 4] = [
     ("absent", "new"),
 ];
 
-/// Conditions that hold and that do not: bad input comes before them.
+/// Conditions that hold and that do not: invalid input takes precedence over them.
 const CONDITIONS: [KeyValueCondition; 4] = [
     KeyValueCondition::None,
     KeyValueCondition::Absent,

@@ -1,4 +1,4 @@
-//! Bad calls of [`TaskStore`](larder_kernel::TaskStore).
+//! Invalid calls of [`TaskStore`](larder_kernel::TaskStore).
 
 use std::sync::LazyLock;
 
@@ -23,7 +23,7 @@ pub(super) fn tables() -> Vec<Table> {
     all
 }
 
-/// A board that is there.
+/// Returns an existing board.
 fn kept() -> Result<BoardId> {
     BoardId::new("kept-talk", "kept-agent")
 }
@@ -36,7 +36,7 @@ fn task(name: &str) -> Result<NewTask> {
     Ok(NewTask::new(TaskId::new(name)?, "title"))
 }
 
-/// Where tasks are added.
+/// The method that adds tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     NewBoard,
@@ -82,10 +82,10 @@ fn write(
     })
 }
 
-/// What is bad, the field and the limit named, and the task.
+/// The description, the field and the limit of the error, and the task.
 type BadTask = (String, &'static str, Option<u64>, NewTask);
 
-/// Tasks with one bad part each.
+/// Tasks with one invalid part each.
 fn bad_tasks() -> &'static [BadTask] {
     static ALL: LazyLock<Vec<BadTask>> =
         LazyLock::new(|| task("bad").map_or_else(|_| Vec::new(), |plain| make_bad_tasks(&plain)));

@@ -1,4 +1,4 @@
-//! Bad calls of [`VectorStore`](larder_kernel::VectorStore).
+//! Invalid calls of [`VectorStore`](larder_kernel::VectorStore).
 
 use std::sync::LazyLock;
 
@@ -29,7 +29,7 @@ pub(super) fn tables() -> Vec<Table> {
     all
 }
 
-/// A collection of three dimensions.
+/// Returns a collection of three dimensions.
 fn kept() -> Result<CollectionName> {
     CollectionName::new("kept-notes")
 }
@@ -108,7 +108,7 @@ fn put(
     })
 }
 
-/// What is bad, the field and the limit named, and the document.
+/// The description, the field and the limit of the error, and the document.
 type BadDocument = (String, &'static str, Option<u64>, Document);
 
 fn make_bad_documents(plain: &Document) -> Vec<BadDocument> {
@@ -156,7 +156,7 @@ fn documents(mode: PutMode) -> Vec<Refusal> {
 
 type Numbers = fn() -> Vec<f32>;
 
-/// Numbers that have no direction in 32 bits.
+/// Numbers without a direction in 32 bits.
 fn embeddings() -> Vec<Refusal> {
     let bad: [Bad<Numbers>; 14] = [
         ("no numbers", Some(1), Vec::new),
@@ -263,7 +263,8 @@ fn pages() -> Vec<Refusal> {
     rows
 }
 
-/// What is bad, the field and the limit named, how to spoil a good search, and by which number.
+/// The description, the field and the limit of the error, a function that makes a valid search invalid, and
+/// its number.
 type BadSearch = (String, &'static str, Option<u64>, fn(SearchRequest, usize) -> SearchRequest, usize);
 
 fn searches() -> Vec<Refusal> {

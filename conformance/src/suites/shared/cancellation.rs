@@ -1,4 +1,4 @@
-//! Futures dropped midway.
+//! Futures dropped before they complete.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -13,11 +13,11 @@ use crate::context::Context;
 use crate::expect;
 use crate::harness::OpenOptions;
 
-/// How often is read until nothing arrives meanwhile, and how long what is on its way has between.
+/// The number of reads in which late writes must stop arriving.
 const READS_MAX: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Polls the future at most `polls` times, giving other tasks a turn in between, and drops it.
+/// Polls the future at most `polls` times, yields to other tasks in between, and drops it.
 async fn drop_after<F: Future>(future: F, polls: usize) -> Option<F::Output> {
     let mut future = pin!(future);
     for _ in 0..polls {
@@ -69,7 +69,7 @@ pub(super) async fn usable_after(context: Context, contract: Contract) -> CaseRe
         let before = dump(&a, contract).await?;
         let read = dump(&b, contract).await?;
         let after = dump(&a, contract).await?;
-        // What was dropped on its way may still arrive, between the reads too: then they are made again.
+        // A dropped write may still arrive, even between the reads; then they are repeated.
         if before == after || tries == READS_MAX {
             expect::that(
                 read.to_string().contains("finally"),

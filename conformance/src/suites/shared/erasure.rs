@@ -1,4 +1,4 @@
-//! Erasing a namespace.
+//! Erasure of a namespace.
 
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -61,7 +61,7 @@ pub(super) async fn then_use(context: Context, contract: Contract) -> CaseResult
     expect::that(!text.contains("old"), "nothing of what was erased", "some of it")
 }
 
-/// What no dump shows is gone, too: keys that were used, dimensions that were fixed, deletions that were kept in mind.
+/// State that no dump shows is erased, too: used idempotency keys, fixed dimensions, remembered deletions.
 pub(super) async fn remembers_nothing(context: Context, contract: Contract) -> CaseResult {
     let a = context.open().await?;
     let b = context.open_with(&context.namespace, &OpenOptions::default().with_handle(1)).await?;
@@ -72,13 +72,13 @@ pub(super) async fn remembers_nothing(context: Context, contract: Contract) -> C
     live(&b, contract, "once more").await
 }
 
-/// A little life that goes well in a new namespace alone.
+/// Runs a few operations that succeed only in a new namespace.
 async fn live(stores: &StoreSet, contract: Contract, text: &str) -> CaseResult {
     match contract {
         Contract::History => talk(stores, text).await,
         Contract::Vectors => {
             let (store, collection) = (served(stores.vectors.as_deref())?, CollectionName::new("c")?);
-            // As many dimensions as the text has bytes.
+            // The text's length in bytes is the number of dimensions.
             let embedding = Embedding::new(vec![1.0; text.len()])?;
             let document = Document::new(DocumentId::new("d")?, text).with_embedding(embedding);
             let report = store.put(&collection, vec![document], PutMode::IfAbsent).await?;
@@ -139,7 +139,7 @@ async fn watch(stores: &StoreSet, text: &str) -> CaseResult {
         if event.key.as_str() == "kept" {
             return Ok(());
         }
-        // The deletion may be told; one of a life before may not.
+        // The stream may report the deletion, but no deletion from before the erasure.
         expect::equal("the key told of", &event.key.as_str(), &text)?;
         expect::equal("what is told", &event.kind, &KeyValueEventKind::Deleted)?;
     }

@@ -1,4 +1,4 @@
-//! What holds for each method alike: it stays in its namespace, and its future may be dropped wherever it waits.
+//! Properties of every method: it stays in its namespace, and its future may be dropped wherever it waits.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -16,16 +16,17 @@ use crate::context::Context;
 use crate::expect;
 use crate::harness::{OpenOptions, StoreSet};
 
-/// A call that is woken more often than this is dropped no later.
+/// The number of polls up to which a call is dropped.
 const POLLS_MAX: u64 = 200;
-/// How many readers at once must be served after the drops: more than a pool has connections.
+/// The number of concurrent readers that the store must serve after the drops: more than a pool has
+/// connections.
 const READERS: usize = 12;
-/// How long a call is dropped again and again: a slow server has many places where one waits.
+/// The time in which a call is dropped repeatedly: a call to a slow server waits at many points.
 const DROPS_TIME_MAX: Duration = Duration::from_secs(10);
-/// How long what was sent before the drop may take to arrive.
+/// The longest time in which a request that was sent before the drop may arrive.
 const ARRIVAL_MAX: Duration = Duration::from_secs(5);
 
-/// Two cases for each call of the contract.
+/// Returns two cases for each call of the contract.
 pub(super) fn cases(contract: Contract) -> Vec<Case> {
     let calls = of(contract).into_iter();
     calls.flat_map(|call| [namespace_case(call), drop_case(call)]).collect()
@@ -43,7 +44,7 @@ fn drop_case(call: Call) -> Case {
     })
 }
 
-/// Everything in the namespace that two equal lives read alike.
+/// Returns all readable data of the namespace, in a form that compares equal after equal calls.
 async fn dump(stores: &StoreSet, contract: Contract) -> CaseResult<Value> {
     probe::dump(stores, contract).await.map(comparable)
 }
@@ -52,9 +53,9 @@ async fn open(context: &Context, namespace: &Namespace, handle: usize) -> CaseRe
     context.open_with(namespace, &OpenOptions::default().with_handle(handle)).await
 }
 
-/// What the call answers and leaves where nobody else used its ids, it must answer and leave beside other namespaces that
-/// hold the same ids, which stay as they are. One of them sorts before the call's own and was written earlier, the other
-/// sorts behind it and was written later, so that no order of rows hides them; no other case is needed to make it show.
+/// A call must have the same result and effect with and without other namespaces that hold the same ids, and
+/// those namespaces must not change. One of them sorts before the call's namespace and was written earlier.
+/// The other sorts after it and was written later. So no order of rows hides a defect.
 async fn stays_in_its_namespace(context: Context, call: Call) -> CaseResult {
     let contract = call.contract;
     let alone = open(&context, &context.sibling("-alone")?, 0).await?;
@@ -79,8 +80,8 @@ async fn stays_in_its_namespace(context: Context, call: Call) -> CaseResult {
     expect::equal("what the call left in its own", &dump(&own, contract).await?, &left)
 }
 
-/// What another namespace remembers where nobody is beside it. Asking can itself write, on a store that forgets, so each
-/// namespace is asked once, and what a store does not keep at all is not held against its namespaces.
+/// Returns the hidden state of another namespace that is alone in the backend. The query itself can write, so
+/// each namespace is queried once. State that a store never keeps is not a defect of its namespaces.
 async fn remembered_alone(context: &Context, contract: Contract) -> CaseResult<Value> {
     let theirs = open(context, &context.sibling("-theirs")?, 0).await?;
     lay_out(&theirs, contract, World::Theirs).await?;
@@ -89,27 +90,28 @@ async fn remembered_alone(context: &Context, contract: Contract) -> CaseResult<V
     Ok(remembered)
 }
 
-/// Whether what the call writes must be seen whole or not at all. An erasure that is dropped may have removed any part,
-/// and who watches what is written twice has it written by two calls.
+/// Returns `true` if the call's write must be atomic. A dropped erasure may have removed any part, and a
+/// watch of a value that is written twice involves two calls.
 fn is_whole(call: &Call) -> bool {
     !matches!(call.name, "erase" | "watch/live")
 }
 
-/// What became of a call's futures.
+/// The results of a call's dropped futures.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Dropped {
-    /// How many were dropped.
+    /// The number of dropped futures.
     pub(crate) futures: u64,
-    /// After how many polls the last of them was.
+    /// The number of polls before the last drop.
     pub(crate) polls_max: u64,
 }
 
-/// Drops the call before its first poll, then after one poll, after two, until it ends by itself or the time is up; each
-/// time in a namespace of its own where the call writes. Everything that can be read is then as before the call or as
-/// after it, and in the end the same store takes the call and more readers than it can have connections.
+/// Drops the call before its first poll, then after one poll, after two, until it completes or the time is
+/// up. A call that writes gets a new namespace each time. After each drop, the readable data must be as
+/// before or as after the call. In the end the same store must serve the call and more readers than it can
+/// have connections.
 ///
 /// # Errors
-/// `Broken` where something stands in part, or the store does not go on.
+/// `Broken` if a write is partial, or if the store no longer works.
 pub(crate) async fn dropped_wherever_it_waits(context: &Context, call: Call) -> CaseResult<Dropped> {
     let contract = call.contract;
     let begun = Instant::now();
@@ -139,7 +141,8 @@ pub(crate) async fn dropped_wherever_it_waits(context: &Context, call: Call) -> 
         dropped.futures += 1;
         dropped.polls_max = polls;
         if before != after {
-            // What was sent before the drop may still arrive, so nothing else may stand where it arrives.
+            // A request that was sent before the drop may still arrive, so each drop has a separate
+            // namespace.
             let namespace = context.sibling(&format!("-{polls}"))?;
             (own, other) = (open(context, &namespace, 0).await?, open(context, &namespace, 1).await?);
             lay_out(&own, contract, World::Mine).await?;
@@ -151,8 +154,8 @@ pub(crate) async fn dropped_wherever_it_waits(context: &Context, call: Call) -> 
     Ok(dropped)
 }
 
-/// Waits until everything that can be read is one of two states. A write that was on its way when its future was dropped
-/// may still arrive, whole.
+/// Waits until the readable data is one of two states. A write that was in flight when its future was dropped
+/// may still arrive, but only complete.
 async fn settles(stores: &StoreSet, contract: Contract, states: [&Value; 2], polls: u64) -> CaseResult {
     let begun = Instant::now();
     loop {
@@ -168,7 +171,7 @@ async fn settles(stores: &StoreSet, contract: Contract, states: [&Value; 2], pol
     }
 }
 
-/// A call that is given up after so many polls: `None` then.
+/// A call that is dropped after a number of polls and then yields `None`.
 struct Polls<'a> {
     call: BoxFuture<'a, CaseResult<Value>>,
     left: u64,
@@ -184,7 +187,7 @@ impl Future for Polls<'_> {
         self.left -= 1;
         match self.call.as_mut().poll(waking) {
             Poll::Ready(answer) => Poll::Ready(Some(answer)),
-            // Given up before it is woken, as a caller does whose time is over.
+            // Dropped before it is woken, as after a caller's timeout.
             Poll::Pending if self.left == 0 => Poll::Ready(None),
             Poll::Pending => Poll::Pending,
         }

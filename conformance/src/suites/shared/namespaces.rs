@@ -1,4 +1,4 @@
-//! Namespaces, handles, and what outlives them.
+//! Namespaces, handles, and data that outlives them.
 
 use larder_kernel::Contract;
 

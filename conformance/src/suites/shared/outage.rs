@@ -1,4 +1,4 @@
-//! Calls that are refused, and calls whose connection ends.
+//! Failed calls, and calls whose connection ends.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -14,7 +14,7 @@ use crate::faults::{Kind, Plan, Relay};
 use crate::harness::OpenOptions;
 use crate::retry_open::retry_open;
 
-/// How often a write is tried until it succeeds on a new connection.
+/// The number of attempts in which a write must succeed on a new connection.
 const ATTEMPTS_MAX: u32 = 16;
 
 pub(super) async fn refusals_change_nothing(context: Context, contract: Contract) -> CaseResult {
@@ -29,7 +29,7 @@ pub(super) async fn refusals_change_nothing(context: Context, contract: Contract
     expect::equal("what is there after the refusals", &dump(&stores, contract).await?, &before)
 }
 
-/// Over a network the connection ends in the midst of a call; without one there is only the store to be used.
+/// Over a network, the connection ends during a call. Without a network, the store is only used.
 pub(super) async fn works_again(context: Context, contract: Contract) -> CaseResult {
     let direct = context.open().await?;
     let servers = context.harness.servers();
@@ -48,7 +48,7 @@ pub(super) async fn works_again(context: Context, contract: Contract) -> CaseRes
     for attempt in 0..ATTEMPTS_MAX {
         match populate(&stores, contract, &format!("written {attempt}")).await {
             Ok(()) if relay.strike().is_some() => break,
-            // What nothing but a lost connection explains is no finding.
+            // An error that only the lost connection causes is not a finding.
             Ok(()) | Err(Failure::Engine(_)) => {}
             Err(failure) => return Err(failure),
         }

@@ -1,4 +1,4 @@
-//! The same few questions to any of the six contracts.
+//! The same basic operations for any of the six contracts.
 
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -16,19 +16,19 @@ use crate::case::{CaseResult, Failure};
 use crate::harness::StoreSet;
 use crate::suites;
 
-/// How many records [`write_batch`] writes in one call.
+/// The number of records that [`write_batch`] writes in one call.
 pub(super) const BATCH: usize = 50;
 
 pub(super) fn served<T>(store: Option<T>) -> CaseResult<T> {
     store.ok_or_else(|| Failure::Engine("the backend does not serve the contract".to_owned()))
 }
 
-/// The store of a contract as what all of them share.
+/// Returns the store of a contract as the trait that all stores share.
 pub(super) fn store(stores: &StoreSet, contract: Contract) -> CaseResult<&dyn Store> {
     served(stores.store(contract))
 }
 
-/// Everything in the namespace that the public API shows.
+/// Returns all data of the namespace that the public API shows.
 pub(crate) fn dump(stores: &StoreSet, contract: Contract) -> BoxFuture<'_, CaseResult<Value>> {
     async move {
         match contract {
@@ -43,7 +43,7 @@ pub(crate) fn dump(stores: &StoreSet, contract: Contract) -> BoxFuture<'_, CaseR
     .boxed()
 }
 
-/// A handful of records whose text and ids hold the marker.
+/// Writes a few records whose text and ids contain the marker.
 pub(crate) fn populate<'a>(
     stores: &'a StoreSet,
     contract: Contract,
@@ -68,7 +68,7 @@ pub(crate) fn populate<'a>(
     .boxed()
 }
 
-/// Writes [`BATCH`] records in one call that must be whole or absent. The marker names them.
+/// Writes [`BATCH`] records in one call that must be atomic. Their names contain the marker.
 pub(super) async fn write_batch(stores: &StoreSet, contract: Contract, marker: &str) -> CaseResult {
     let numbers = 0..BATCH;
     match contract {
@@ -117,7 +117,7 @@ pub(super) async fn write_batch(stores: &StoreSet, contract: Contract, marker: &
     Ok(())
 }
 
-/// How many of the records that [`write_batch`] writes under the marker can be read.
+/// Returns the number of readable records that [`write_batch`] wrote under the marker.
 pub(super) async fn count_batch(stores: &StoreSet, contract: Contract, marker: &str) -> CaseResult<usize> {
     Ok(match contract {
         Contract::History => {
@@ -153,13 +153,13 @@ fn collect<T>(errors: &mut Vec<Error>, result: Result<T, Error>) {
     errors.extend(result.err());
 }
 
-/// Errors of several kinds, got by calls whose ids and contents hold the marker.
+/// Returns errors of several kinds, from calls whose ids and contents contain the marker.
 pub(super) async fn provoke(stores: &StoreSet, contract: Contract, marker: &str) -> CaseResult<Vec<Error>> {
     lay_out(stores, contract, marker).await?;
     refusals(stores, contract, marker).await
 }
 
-/// Writes what the calls of [`refusals`] run into.
+/// Writes the data that the calls of [`refusals`] conflict with.
 pub(super) async fn lay_out(stores: &StoreSet, contract: Contract, marker: &str) -> CaseResult {
     match contract {
         Contract::History => {
@@ -190,7 +190,7 @@ fn board_of(marker: &str) -> Result<BoardId, Error> {
     BoardId::new(marker, format!("{marker}-own"))
 }
 
-/// Errors of several kinds, got by calls that a store refuses.
+/// Returns errors of several kinds, from calls that a store rejects.
 pub(super) async fn refusals(stores: &StoreSet, contract: Contract, marker: &str) -> CaseResult<Vec<Error>> {
     let mut errors = Vec::new();
     let long = format!("{marker}{}", "x".repeat(600));

@@ -1,4 +1,4 @@
-//! Errors and `Debug` forms keep stored text and ids to themselves.
+//! Errors and `Debug` forms never show stored text or ids.
 
 use std::error::Error as _;
 
@@ -29,7 +29,7 @@ pub(super) async fn keeps_canaries(context: Context, contract: Contract) -> Case
     Ok(())
 }
 
-/// All that an error can show: both forms of it and of each cause.
+/// Returns all text that an error can show: both forms of it and of each cause.
 fn everything(error: &Error) -> String {
     let mut text = format!("{error} {error:?} {error:#?}");
     let mut source = error.source();

@@ -1,4 +1,4 @@
-//! Adding tasks to a board.
+//! Additions of tasks to a board.
 
 use std::collections::BTreeSet;
 
@@ -63,7 +63,7 @@ pub(super) async fn a_batch_with_an_id_that_is_there_adds_nothing(context: Conte
     step(&*a, &board, "one", TaskStatus::InProgress).await?;
     step(&*a, &board, "two", TaskStatus::Abandoned).await?;
     let before = (read_board(&*a, &board).await?, tasks(&*a, &board).await?);
-    // The id that is there stands first, in the middle and last.
+    // The existing id comes first, in the middle and last.
     for batch in [vec!["one"], vec!["two", "x"], vec!["x", "one", "y"], vec!["x", "y", "two"]] {
         let added = b.add_tasks(&board, new_tasks(&batch)?).await;
         expect::error("a batch with an id that is there", added, ErrorKind::AlreadyExists)?;
@@ -115,7 +115,7 @@ pub(super) async fn concurrent_additions_lose_no_task(context: Context) -> CaseR
     for worker in 0..8 {
         let mut last = 0;
         for round in 0..3 {
-            // Each batch stands after its worker's last, in the order given.
+            // Each batch comes after its worker's previous one, in the order given.
             for end in ["z", "a"] {
                 let name = format!("{worker}-{round}-{end}");
                 let place = order.iter().position(|other| *other == name);

@@ -1,4 +1,4 @@
-//! Calls that are refused, and change nothing.
+//! Invalid calls, which change nothing.
 
 use std::time::Duration;
 
@@ -16,15 +16,15 @@ use crate::case::{Case, CaseResult, Level};
 use crate::context::{Context, Handles};
 use crate::expect;
 
-/// What `populate` marks its records with, so that bad calls can name one that is there.
+/// The marker of the records that `populate` writes, so that invalid calls can name an existing one.
 const MARKER: &str = "kept";
 
 type Call = for<'a> fn(&'a dyn TaskStore) -> BoxFuture<'a, Result<()>>;
 
-/// A call, the field that its refusal names, and the limit that it names if any.
+/// A call, the field that its error names, and the limit, if any.
 type Row = (&'static str, &'static str, Option<u64>, Call);
 
-/// The cases, one a bad call.
+/// Returns the cases, one for each invalid call.
 pub(super) fn cases() -> Vec<Case> {
     [boards(), texts(), metadata(), leases(), pages(), ids()].into_iter().flatten().map(case).collect()
 }
@@ -51,7 +51,7 @@ async fn refused(
     expect::equal("everything that can be read", &dump(&*b).await?, &before)
 }
 
-/// A board that is there.
+/// Returns an existing board.
 fn kept() -> Result<BoardId> {
     BoardId::new("kept-talk", "kept-agent")
 }
@@ -60,12 +60,12 @@ fn task(name: &str) -> Result<NewTask> {
     Ok(NewTask::new(TaskId::new(name)?, "title"))
 }
 
-/// Makes a board that is not there yet.
+/// Creates a new board.
 async fn create(store: &dyn TaskStore, new: NewBoard) -> Result<()> {
     store.create_task_list(&BoardId::new("new", "new")?, new).await.map(|_| ())
 }
 
-/// Adds a good task and then a bad one to the board that is there.
+/// Adds a valid task and then an invalid one to the existing board.
 async fn add(store: &dyn TaskStore, bad: NewTask) -> Result<()> {
     store.add_tasks(&kept()?, vec![task("good")?, bad]).await.map(|_| ())
 }
@@ -96,7 +96,7 @@ fn boards() -> Vec<Row> {
             async move { store.add_tasks(&BoardId::new("no", "where")?, Vec::new()).await.map(|_| ()) }
                 .boxed()
         }),
-        // Bad input comes before the board that is there already.
+        // Invalid input takes precedence over the existing board.
         ("a_bad_board_that_is_there", "label", Some(4_096), |store| {
             async move {
                 let new = NewBoard::default().with_label("l".repeat(4_097));
@@ -250,7 +250,7 @@ fn pages() -> Vec<Row> {
     ]
 }
 
-/// Ids are refused when they are made, so that no call can carry them.
+/// Returns the invalid ids. Their constructors reject them, so no call can contain them.
 fn ids() -> Vec<Row> {
     fn made<T>(id: Result<T>) -> BoxFuture<'static, Result<()>> {
         std::future::ready(id.map(|_| ())).boxed()

@@ -1,4 +1,4 @@
-//! Making and listing boards.
+//! Creation and listings of boards.
 
 use larder_kernel::{
     AgentId, BoardId, BoardStatusCounts, ConversationId, ErrorKind, Metadata, NewBoard, NewTask, PageRequest,
@@ -20,7 +20,7 @@ fn planned(count: u64) -> BoardStatusCounts {
 pub(super) async fn a_board_reads_back_with_its_tasks(context: Context) -> CaseResult {
     let Handles { a, b } = context.tasks().await?;
     let board = board("talk", "planner")?;
-    // The order given is neither that of the ids nor that of the titles.
+    // The given order differs from the order of the ids and of the titles.
     let metadata = Metadata::new().with("tenant", "acme").with("weight", 1.5).with("nested", vec![1, 2]);
     let new = vec![
         NewTask::new(id("zebra")?, "Z"),
@@ -73,7 +73,7 @@ pub(super) async fn a_board_of_a_thousand_tasks_reads_back(context: Context) -> 
     let board = board("talk", "planner")?;
     let mut new = Vec::new();
     for number in 0..1_000 {
-        // Counting down, so that the order given is not that of the ids.
+        // Descending, so that the given order differs from the order of the ids.
         new.push(NewTask::new(id(&format!("task-{:04}", 1_000 - number))?, "title"));
     }
     let ids: Vec<_> = new.iter().map(|task| task.id.clone()).collect();
@@ -134,7 +134,7 @@ pub(super) async fn boards_are_separate(context: Context) -> CaseResult {
 
 pub(super) async fn a_parent_need_not_exist(context: Context) -> CaseResult {
     let Handles { a, b } = context.tasks().await?;
-    // A parent that is not there, one that comes later, and the board itself.
+    // A missing parent, a parent that is created later, and the board itself.
     for (agent, parent) in [("child", "never"), ("early", "late"), ("self", "self"), ("late", "child")] {
         let board = board("talk", agent)?;
         a.create_task_list(&board, NewBoard::default().with_parent(AgentId::new(parent)?)).await?;
@@ -142,7 +142,7 @@ pub(super) async fn a_parent_need_not_exist(context: Context) -> CaseResult {
         expect::equal("the parent", &read.parent, &Some(AgentId::new(parent)?))?;
     }
     expect::equal("the parent as a board", &b.get_board(&board("talk", "never")?).await?, &None)?;
-    // Removing a parent leaves what is under it.
+    // Removing a parent leaves its children.
     b.delete_board(&board("talk", "late")?).await?;
     let early = read_board(&*a, &board("talk", "early")?).await?;
     expect::equal("the parent", &early.parent, &Some(AgentId::new("late")?))?;
@@ -181,7 +181,7 @@ pub(super) async fn one_of_concurrent_creations_wins(context: Context) -> CaseRe
     Ok(())
 }
 
-/// Boards whose order by bytes differs from that of collations, of UTF-16 and of joined names.
+/// Boards whose byte order differs from that of collations, of UTF-16 and of joined names.
 const ORDERED: [(&str, &str); 9] = [
     ("A", "z"),
     ("a", "B"),

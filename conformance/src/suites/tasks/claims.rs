@@ -1,4 +1,4 @@
-//! Handing tasks to workers.
+//! Claims of tasks by workers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::case::{CaseResult, Failure};
 use crate::context::{Context, Handles, in_time};
 use crate::expect;
 
-/// What a claimed task has to read as: the task before, under the lease that the claim tells.
+/// Returns the required state of a claimed task: the previous task, under the lease of the claim.
 fn claimed_from(before: &Task, claimed: &Claim) -> Task {
     let mut expected = before.clone();
     expected.status = TaskStatus::InProgress;
@@ -28,7 +28,7 @@ fn claimed_from(before: &Task, claimed: &Claim) -> Task {
 
 pub(super) async fn the_first_free_task_is_claimed(context: Context) -> CaseResult {
     let Handles { a, b } = context.tasks().await?;
-    // The order on the board is neither that of the ids nor that of the latest changes.
+    // The order on the board differs from the order of the ids and of the last changes.
     let board = make(&*a, "talk", "planner", &["blocked", "z", "running", "y", "a"]).await?;
     step(&*a, &board, "blocked", TaskStatus::Blocked).await?;
     step(&*a, &board, "z", TaskStatus::Blocked).await?;
@@ -59,14 +59,15 @@ pub(super) async fn a_claim_says_when_the_lease_ends(context: Context) -> CaseRe
     further_by("a lease of two hours after one of an hour", one, two, HOUR, elapsed)
 }
 
-/// Fails unless the instant is `lease` ahead of `now`, by clocks that may be minutes apart.
+/// Checks that the instant is `lease` after `now`, by clocks that may differ by minutes.
 pub(super) fn ahead(what: &str, now: Timestamp, end: Timestamp, lease: Duration) -> CaseResult {
     const CLOCKS_APART: Duration = Duration::from_secs(600);
     let apart = Duration::from_micros(end.as_micros().abs_diff(now.saturating_add(lease).as_micros()));
     expect::that(apart < CLOCKS_APART, format!("{what} to end {lease:?} from now"), (now, end))
 }
 
-/// Fails unless the second instant, told within `elapsed` of the first, is `by` further, rounding apart.
+/// Checks that the second instant, returned within `elapsed` of the first, is later by `by`, apart from
+/// rounding.
 pub(super) fn further_by(
     what: &str,
     first: Timestamp,
@@ -80,8 +81,8 @@ pub(super) fn further_by(
     expect::that(holds, format!("{what} to end {least:?} to {most:?} later"), (first, second))
 }
 
-/// Makes a board `talk`/`agent` of these tasks, of which the first is claimed under a lease that has passed when this
-/// returns.
+/// Creates a board `talk`/`agent` of these tasks. The first is claimed under a lease that has expired when
+/// this function returns.
 async fn with_passed_lease(
     stores: &Handles<dyn TaskStore>,
     agent: &str,
@@ -100,7 +101,7 @@ pub(super) async fn a_passed_lease_comes_before_later_planned_tasks(context: Con
         let claimed = claim(&*stores.b, &board, "other worker", HOUR).await?;
         expect::equal("what is claimed", &claimed.task.id, &id(name)?)?;
     }
-    // And a planned one before it comes first in its turn.
+    // A planned task before it on the board comes first.
     let board = make(&*stores.a, "talk", "other", &["first", "second"]).await?;
     step(&*stores.a, &board, "first", TaskStatus::Blocked).await?;
     claim(&*stores.a, &board, "worker", BRIEF).await?;
@@ -172,7 +173,7 @@ pub(super) async fn each_claim_has_a_greater_token(context: Context) -> CaseResu
     let board = make(&*a, "talk", "planner", &["one", "two", "three"]).await?;
     let mut tokens = Vec::new();
     for round in 0..6 {
-        // Each way out of in progress frees a task, so that the rounds claim anew what was claimed before.
+        // Each way out of in progress frees a task, so later rounds claim the same tasks again.
         let claimed = claim(&*turn(&a, &b, round), &board, "worker", HOUR).await?;
         tokens.push(claimed.token);
         let task = &claimed.task.id;
@@ -229,7 +230,7 @@ pub(super) async fn running_tasks_are_not_claimed(context: Context) -> CaseResul
     }
     reads(&*b, &board, &running).await?;
     reads(&*b, &board, &leased.task).await?;
-    // A brief lease holds until it passes, to the millisecond that the claim says.
+    // A brief lease holds until it expires, to the millisecond that the claim returned.
     in_time(BRIEF, |attempt| {
         let (a, b) = (Arc::clone(&a), Arc::clone(&b));
         async move {
@@ -248,7 +249,7 @@ pub(super) async fn nothing_free_gives_none(context: Context) -> CaseResult {
     let finished = make_in_every_status(&*a, "talk", "finished").await?;
     step(&*a, &finished, "planned", TaskStatus::Abandoned).await?;
     let empty = make(&*a, "talk", "empty", &[]).await?;
-    // Another board has a task to give, which is not theirs.
+    // Another board has a free task, which these workers must not get.
     let full = make(&*a, "talk", "full", &["free"]).await?;
     let before = tasks(&*a, &finished).await?;
     for board in [&finished, &empty, &board("talk", "nobody")?, &board("nowhere", "full")?] {

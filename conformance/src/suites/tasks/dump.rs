@@ -1,4 +1,4 @@
-//! Everything that the contract lets be read, and something to read.
+//! A dump of all readable data, and sample data.
 
 use std::time::Duration;
 
@@ -21,7 +21,8 @@ pub(crate) async fn dump(store: &dyn TaskStore) -> CaseResult<Value> {
     Ok(Value::Array(whole))
 }
 
-/// Makes two boards of a conversation with tasks that are planned, claimed and failed; a third one is removed again.
+/// Creates two boards of a conversation with tasks that are planned, claimed and failed; a third board is
+/// removed again.
 pub(crate) async fn populate(store: &dyn TaskStore, marker: &str) -> CaseResult {
     const LEASE: Duration = Duration::from_secs(3600);
     for agent in ["agent", "agent-2", "removed"] {

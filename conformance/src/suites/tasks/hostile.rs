@@ -1,4 +1,4 @@
-//! Ids that must not meet.
+//! Ids that must stay distinct.
 
 use larder_kernel::{AgentId, BoardId, NewBoard, NewTask, TaskStatus, TaskStore, Transition};
 
@@ -10,7 +10,7 @@ use crate::context::{Context, Handles};
 use crate::expect;
 use crate::suites::ids::{hostile, hostile_pairs};
 
-/// The cases of hostile ids.
+/// Returns the cases of hostile ids.
 pub(super) fn cases() -> Vec<Case> {
     [
         case!(Tasks, "STORE-003", hostile_task_ids_do_not_meet),
@@ -36,7 +36,7 @@ async fn hostile_task_ids_do_not_meet(context: Context) -> CaseResult {
     a.add_tasks(&board, new).await?;
     let found = tasks(&*b, &board).await?;
     expect::equal("the tasks in board order", &names(&found), &all.iter().map(String::as_str).collect())?;
-    // Every second task moves, and no other.
+    // Every second task changes its status, and no other.
     for name in all.iter().step_by(2) {
         let result = Transition::to(TaskStatus::Blocked).with_result(name.clone());
         b.update_status(&board, &id(name)?, result).await?;
@@ -57,7 +57,7 @@ async fn hostile_task_ids_do_not_meet(context: Context) -> CaseResult {
     Ok(())
 }
 
-/// Makes each board with its own address as label, reads them back, and removes every second one.
+/// Creates each board with its address as label, reads them back, and removes every second one.
 async fn boards_do_not_meet(stores: &Handles<dyn TaskStore>, all: &[BoardId]) -> CaseResult {
     for board in all {
         let label = format!("{:?}", (board.conversation.as_str(), board.agent.as_str()));
@@ -97,7 +97,7 @@ async fn hostile_conversations_do_not_meet(context: Context) -> CaseResult {
     let stores = context.tasks().await?;
     let all: Vec<BoardId> = hostile().iter().map(|name| board(name, "planner")).collect::<CaseResult<_>>()?;
     boards_do_not_meet(&stores, &all).await?;
-    // Listing and settling take exactly the conversation, too.
+    // Listings and settling affect exactly this conversation, too.
     for board in all.iter().skip(1).step_by(2) {
         let found = boards(&*stores.b, Some(&board.conversation), 10).await?;
         expect::equal(

@@ -1,4 +1,4 @@
-//! What a lease guards, and for how long.
+//! The protection of a task by a lease, and its duration.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ pub(super) async fn a_task_under_a_lease_moves_only_with_its_token(context: Cont
     let one = claim(&*a, &board, "worker", HOUR).await?;
     let two = claim(&*a, &board, "worker", HOUR).await?;
     claim(&*a, &other_board, "worker", HOUR).await?;
-    // None, the token of another task of the same worker, and numbers around the right one.
+    // No token, the token of another task of the same worker, and numbers around the valid one.
     let wrong = [
         None,
         Some(two.token),
@@ -37,7 +37,7 @@ pub(super) async fn a_task_under_a_lease_moves_only_with_its_token(context: Cont
             reads(&*a, &board, &one.task).await?;
         }
     }
-    // A token opens nothing that is not under it.
+    // A token is not valid for a task without a lease.
     let free = read(&*a, &board, "free").await?;
     let step = Transition::to(TaskStatus::InProgress).with_token(one.token);
     let stepped = b.update_status(&board, &free.id, step).await;
@@ -77,7 +77,7 @@ pub(super) async fn a_step_out_of_in_progress_ends_the_lease(context: Context) -
         expect::error("a renewal with the token from before", renewed, ErrorKind::Conflict)?;
         reads(&*b, &board, &out).await?;
     }
-    // Begun again by hand, a task has no lease, and needs no token.
+    // A task that was restarted without a claim has no lease, and needs no token.
     for (name, to) in
         [("1", TaskStatus::InProgress), ("1", TaskStatus::Failed), ("5", TaskStatus::InProgress)]
     {
@@ -92,7 +92,7 @@ pub(super) async fn a_passed_lease_still_obeys_its_token(context: Context) -> Ca
     let claims = [claim(&*a, &board, "worker", BRIEF).await?, claim(&*a, &board, "worker", BRIEF).await?];
     past(Instant::now(), BRIEF).await;
     for claimed in &claims {
-        // Passing changes nothing about the task.
+        // Expiry does not change the task.
         reads(&*b, &board, &claimed.task).await?;
         let wrong = FencingToken::new(claimed.token.get() + 100);
         for token in [None, Some(wrong)] {
@@ -150,7 +150,8 @@ pub(super) async fn a_renewed_lease_ends_as_far_ahead_as_asked(context: Context)
     let (begun, now) = (Instant::now(), Timestamp::now());
     let claimed = claim(&*a, &board, "worker", HOUR).await?;
     let mut first = expect::some("the lease", claimed.task.lease.clone())?.expires_at;
-    // From now, and not from the end that was: renewing by an hour twice is not two hours, and a lease can be cut.
+    // The lease counts from now, and not from its previous end: two renewals by an hour are not two hours,
+    // and a renewal can shorten a lease.
     let table = [(HOUR, Duration::ZERO), (HOUR * 2, HOUR), (HOUR * 2, Duration::ZERO)];
     for (lease, further) in table {
         let renewed = b.renew_lease(&board, &claimed.task.id, claimed.token, lease).await?;
@@ -209,7 +210,7 @@ pub(super) async fn a_stale_token_renews_nothing(context: Context) -> CaseResult
     for name in ["leased", "free", "begun"] {
         let before = read(&*a, &board, name).await?;
         let mut tokens = vec![stale.token, next, FencingToken::new(0), FencingToken::new(u64::MAX)];
-        // The token that is right for one task is not for the others.
+        // The token of one task is not valid for the others.
         tokens.extend(Some(claimed.token).filter(|_| name != "leased"));
         for token in tokens {
             let renewed = b.renew_lease(&board, &id(name)?, token, HOUR * 2).await;

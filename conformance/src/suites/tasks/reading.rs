@@ -1,4 +1,4 @@
-//! Reading boards and tasks.
+//! Reads of boards and tasks.
 
 use larder_kernel::limits::{TASK_TEXT_BYTES_MAX, TASK_TITLE_BYTES_MAX};
 use larder_kernel::{
@@ -81,7 +81,7 @@ pub(super) async fn a_task_reads_back_as_it_was_written(context: Context) -> Cas
         let expected = new.into_task(found.position, found.revision);
         expect::equal("the task", &found, &expected)?;
     }
-    // What each change answers is what both handles read from then on.
+    // Both handles read the result of each change from then on.
     let running = step(&*a, &board, "full", TaskStatus::InProgress).await?;
     reads(&*b, &board, &running).await?;
     let with_result = Transition::to(TaskStatus::Failed).with_result("");
@@ -128,7 +128,7 @@ pub(super) async fn an_absent_task_is_none(context: Context) -> CaseResult {
 pub(super) async fn tasks_in_the_statuses_are_listed_in_board_order(context: Context) -> CaseResult {
     let Handles { a, b } = context.tasks().await?;
     let board = make_in_every_status(&*a, "talk", "planner").await?;
-    // A second of each, added in another order, so that a listing grouped by status shows.
+    // A second task of each status, added in another order, so that a listing grouped by status is detected.
     let again: Vec<String> = TaskStatus::ALL.iter().rev().map(|status| format!("2 {status:?}")).collect();
     a.add_tasks(&board, new_tasks(&again.iter().map(String::as_str).collect::<Vec<_>>())?).await?;
     for (name, status) in again.iter().zip(TaskStatus::ALL.iter().rev()) {
@@ -144,7 +144,7 @@ pub(super) async fn tasks_in_the_statuses_are_listed_in_board_order(context: Con
         "positions in the order of addition",
         all.iter().map(|task| task.position).collect::<Vec<_>>(),
     )?;
-    // Every set of statuses, the empty one included, which asks for all.
+    // Every set of statuses, including the empty one, which requests all.
     for set in 0..64_u32 {
         let wanted = TaskStatus::ALL.iter().copied().enumerate().filter(|(bit, _)| set & (1 << bit) != 0);
         let query = TaskQuery::in_statuses(wanted.map(|(_, status)| status));
@@ -198,7 +198,7 @@ pub(super) async fn paging_under_changes_visits_what_matches_throughout(context:
         let ended = part.items.last().map(|task| task.id.clone());
         seen.extend(part.items.into_iter().map(|task| String::from(task.id)));
         let Some(next) = part.next else { break };
-        // The task that the page ended with leaves the listing, the board grows, and the next page misses nothing.
+        // The last task of the page leaves the listing, the board grows, and the next page misses no task.
         if let Some(ended) = ended.filter(|_| round < 5) {
             step(&*a, &board, ended.as_str(), TaskStatus::Blocked).await?;
             a.add_tasks(&board, new_tasks(&[&format!("late-{round}")])?).await?;

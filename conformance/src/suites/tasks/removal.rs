@@ -1,4 +1,4 @@
-//! Removing boards, and making them anew.
+//! Removal of boards, and their creation under the same id.
 
 use larder_kernel::{AgentId, ErrorKind, NewBoard, NewTask, TaskQuery, TaskStatus, Transition};
 
@@ -39,7 +39,7 @@ pub(super) async fn a_removed_board_is_gone_and_others_stay(context: Context) ->
         let now = (read_board(&*b, &board).await?, tasks(&*b, &board).await?);
         expect::equal("another board and its tasks", &now, &before)?;
     }
-    // What is gone runs no more.
+    // A removed board has no running task.
     expect::equal("how many are settled", &b.settle_conversation(&removed.conversation).await?, &3)
 }
 

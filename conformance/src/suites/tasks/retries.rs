@@ -1,4 +1,4 @@
-//! Trying tasks again.
+//! Retries of tasks.
 
 use larder_kernel::{
     BoardId, ErrorKind, FencingToken, NewTask, RetryOutcome, Task, TaskStatus, TaskStore, Transition,
@@ -75,7 +75,7 @@ pub(super) async fn a_task_without_retries_left_is_exhausted(context: Context) -
             }
         }
     }
-    // A lease stays, too.
+    // The task keeps a lease, too.
     a.add_tasks(&board, vec![NewTask::new(id("leased")?, "title").with_retries_max(0)]).await?;
     let claimed = claim(&*a, &board, "worker", HOUR).await?;
     let outcome = b.increment_retry(&board, &id("leased")?, Some(claimed.token)).await?;
@@ -169,11 +169,11 @@ pub(super) async fn a_forced_retry_plans_any_task_afresh(context: Context) -> Ca
         expect::equal("the task", &task, &expected)?;
         expect::that(task.revision > before.revision, "a greater revision", task.revision)?;
         reads(&*a, &board, &task).await?;
-        // It is out of the way of the next round, and has its retry again.
+        // The task leaves the next round, and has its retry again.
         step(&*a, &board, name, TaskStatus::Blocked).await?;
         retry(&*a, &board, name, None).await?;
     }
-    // Nobody has to show a token for it, and the worker's is stale from then on.
+    // No caller needs a token for it, and the worker's token is stale from then on.
     let claimed = claim(&*a, &board, "worker", HOUR).await?;
     let freed = b.force_retry(&board, &claimed.task.id).await?;
     expect::equal("status and lease", &(freed.status, &freed.lease), &(TaskStatus::Planned, &None))?;

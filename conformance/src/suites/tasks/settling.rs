@@ -1,4 +1,4 @@
-//! Ending what a conversation left running.
+//! The end of a conversation's running tasks.
 
 use larder_kernel::{ConversationId, ErrorKind, NewBoard, TaskStatus, Transition};
 
@@ -11,7 +11,8 @@ use crate::expect;
 
 pub(super) async fn exactly_the_tasks_in_progress_are_settled(context: Context) -> CaseResult {
     let Handles { a, b } = context.tasks().await?;
-    // Three boards, with 1, 4 and no tasks in progress: without lease, under one, and under one that has passed.
+    // Three boards, with 1, 4 and no tasks in progress: without a lease, under a valid one, and under an
+    // expired one.
     let first = make_in_every_status(&*a, "talk", "one").await?;
     let second = make(&*a, "talk", "two", &["early", "free", "leased", "passed", "rest"]).await?;
     bring(&*a, &second, "early", TaskStatus::Blocked).await?;

@@ -1,4 +1,4 @@
-//! Steps of tasks that no lease guards.
+//! Steps of tasks without a lease.
 
 use larder_kernel::{BoardId, ErrorKind, RetryOutcome, Revision, TaskStatus, TaskStore, Transition};
 use tokio::task::JoinSet;
@@ -10,7 +10,7 @@ use crate::case::{CaseResult, Failure};
 use crate::context::{Context, Handles};
 use crate::expect;
 
-/// The table of the contract, written out once more so that a change of the kernel's shows.
+/// The contract's table, repeated here so that a change in the kernel is detected.
 const fn in_table(from: TaskStatus) -> &'static [TaskStatus] {
     use TaskStatus::{Abandoned, Blocked, Failed, InProgress, Planned, Succeeded};
     match from {
@@ -22,7 +22,7 @@ const fn in_table(from: TaskStatus) -> &'static [TaskStatus] {
     }
 }
 
-/// A board with a task of its own for each pair of statuses, which stands in the first of the two.
+/// Creates a board with a separate task for each pair of statuses; the task has the first status of the pair.
 async fn pairs(
     store: &dyn TaskStore,
     wanted: impl Fn(TaskStatus, TaskStatus) -> bool,
@@ -81,7 +81,7 @@ pub(super) async fn a_step_at_another_revision_conflicts(context: Context) -> Ca
     let other = step(&*a, &board, "other", TaskStatus::Blocked).await?.revision;
     let next = Revision::new(now.revision.get() + 1);
     let mut wrong = vec![old, next, Revision::ZERO, Revision::new(u64::MAX)];
-    // Another task may happen to be at the same number.
+    // Another task may have the same number by chance.
     wrong.extend(Some(other).filter(|other| *other != now.revision));
     for expected in wrong {
         let step = Transition::to(TaskStatus::InProgress).with_expected(expected).with_result("lost");
@@ -96,7 +96,7 @@ pub(super) async fn a_step_at_the_revision_succeeds(context: Context) -> CaseRes
     let Handles { a, b } = context.tasks().await?;
     let board = make(&*a, "talk", "planner", &["task", "other"]).await?;
     let mut revision = read(&*b, &board, "task").await?.revision;
-    // A change of another task leaves the revision of this one.
+    // A change of another task does not change the revision of this one.
     step(&*a, &board, "other", TaskStatus::Blocked).await?;
     for to in [TaskStatus::InProgress, TaskStatus::Blocked, TaskStatus::Failed] {
         let step = Transition::to(to).with_expected(revision);

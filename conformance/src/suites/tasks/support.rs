@@ -1,4 +1,4 @@
-//! What the cases of the contract share.
+//! Functions that the cases of the contract share.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use crate::case::{CaseResult, Failure};
 use crate::expect;
 
-/// A lease that no case outlives.
+/// A lease that does not expire during any case.
 pub(super) const HOUR: Duration = Duration::from_secs(3600);
 /// A lease that cases wait for.
 pub(super) const BRIEF: Duration = Duration::from_millis(250);
@@ -31,12 +31,12 @@ pub(super) fn worker(name: &str) -> CaseResult<WorkerId> {
     Ok(WorkerId::new(name)?)
 }
 
-/// Tasks of these ids, to add.
+/// Returns new tasks with these ids.
 pub(super) fn new_tasks(names: &[&str]) -> CaseResult<Vec<NewTask>> {
     names.iter().map(|name| Ok(NewTask::new(id(name)?, format!("title of {name}")))).collect()
 }
 
-/// Makes the board `conversation`/`agent` with tasks of these ids.
+/// Creates the board `conversation`/`agent` with tasks of these ids.
 pub(super) async fn make(
     store: &dyn TaskStore,
     conversation: &str,
@@ -48,7 +48,7 @@ pub(super) async fn make(
     Ok(board)
 }
 
-/// Makes a board with one task in each status, of which none is under a lease; each is named after its status.
+/// Creates a board with one task in each status, none of them under a lease; each is named after its status.
 pub(super) async fn make_in_every_status(
     store: &dyn TaskStore,
     conversation: &str,
@@ -62,7 +62,7 @@ pub(super) async fn make_in_every_status(
     Ok(board)
 }
 
-/// Brings a planned task to a status by steps of the table, without a lease.
+/// Moves a planned task to a status by steps of the table, without a lease.
 pub(super) async fn bring(
     store: &dyn TaskStore,
     board: &BoardId,
@@ -87,22 +87,22 @@ pub(super) async fn step(
     Ok(store.update_status(board, &id(name)?, Transition::to(to)).await?)
 }
 
-/// Reads a task that has to be there.
+/// Reads a task that must exist.
 pub(super) async fn read(store: &dyn TaskStore, board: &BoardId, name: &str) -> CaseResult<Task> {
     expect::some("the task", store.get_task(board, &id(name)?).await?)
 }
 
-/// Reads a board that has to be there.
+/// Reads a board that must exist.
 pub(super) async fn read_board(store: &dyn TaskStore, board: &BoardId) -> CaseResult<Board> {
     expect::some("the board", store.get_board(board).await?)
 }
 
-/// Fails unless the task reads as given.
+/// Checks that the task reads as given.
 pub(super) async fn reads(store: &dyn TaskStore, board: &BoardId, task: &Task) -> CaseResult {
     expect::equal("the task", &store.get_task(board, &task.id).await?.as_ref(), &Some(task))
 }
 
-/// Claims a task that has to be free.
+/// Claims a task that must be free.
 pub(super) async fn claim(
     store: &dyn TaskStore,
     board: &BoardId,
@@ -112,7 +112,7 @@ pub(super) async fn claim(
     expect::some("a free task", store.claim(board, &worker(name)?, lease).await?)
 }
 
-/// The tasks of a board that the query wants, read in pages of `limit`.
+/// Returns the tasks of a board that match the query, read in pages of `limit`.
 pub(super) async fn listed(
     store: &dyn TaskStore,
     board: &BoardId,
@@ -132,17 +132,17 @@ pub(super) async fn listed(
     Err(expect::broken("the listing to end", format!("{PAGES_MAX} pages and more")))
 }
 
-/// All tasks of a board.
+/// Returns all tasks of a board.
 pub(super) async fn tasks(store: &dyn TaskStore, board: &BoardId) -> CaseResult<Vec<Task>> {
     listed(store, board, &TaskQuery::default(), 10_000).await
 }
 
-/// The ids of tasks, in their order.
+/// Returns the ids of tasks, in their order.
 pub(super) fn names(tasks: &[Task]) -> Vec<&str> {
     tasks.iter().map(|task| task.id.as_str()).collect()
 }
 
-/// The boards of a conversation, or of all, read in pages of `limit`.
+/// Returns the boards of a conversation, or of all conversations, read in pages of `limit`.
 pub(super) async fn boards(
     store: &dyn TaskStore,
     conversation: Option<&ConversationId>,
@@ -161,18 +161,18 @@ pub(super) async fn boards(
     Err(expect::broken("the listing to end", format!("{PAGES_MAX} pages and more")))
 }
 
-/// Sleeps until `lease` has passed for certain since `begun`, an instant after the claim returned.
+/// Sleeps until `lease` has certainly passed since `begun`, an instant after the claim returned.
 pub(super) async fn past(begun: Instant, lease: Duration) {
     const MARGIN: Duration = Duration::from_millis(50);
     sleep((lease + MARGIN).saturating_sub(begun.elapsed())).await;
 }
 
-/// What a spawned task came to.
+/// Returns the result of a spawned task.
 pub(super) fn joined<T>(result: Result<CaseResult<T>, tokio::task::JoinError>) -> CaseResult<T> {
     result.map_err(|error| Failure::Engine(format!("a task of the case ended early: {error}")))?
 }
 
-/// The handle for the worker of that number: the two take turns.
+/// Returns the handle of a worker by its number: workers alternate between the two.
 pub(super) fn turn(a: &Arc<dyn TaskStore>, b: &Arc<dyn TaskStore>, worker: usize) -> Arc<dyn TaskStore> {
     Arc::clone(if worker.is_multiple_of(2) { a } else { b })
 }

@@ -1,4 +1,4 @@
-//! Calls that are refused, each leaving everything as it was.
+//! Invalid calls, each of which must leave all data unchanged.
 
 use larder_kernel::{
     CollectionName, Contract, Document, DocumentId, Embedding, Error, Filter, Metadata, PageRequest, PutMode,
@@ -15,7 +15,7 @@ use crate::expect;
 const MARKER: &str = "kept";
 
 enum Call {
-    /// What making a value answered; no store is asked.
+    /// The result of a constructor; no store is called.
     Made(Result<(), Error>),
     Put(Vec<Document>),
     Get(Vec<DocumentId>),
@@ -107,7 +107,7 @@ fn values() -> Vec<Refusal> {
     ]
 }
 
-/// A good document before and after the bad one: neither may be stored.
+/// Puts valid documents before and after the invalid one: neither may be stored.
 fn among_good(bad: Document) -> CaseResult<Call> {
     let first = document("kept-a", &[9.0, 9.0, 9.0])?;
     Ok(Call::Put(vec![first, bad, document("new", &[1.0, 0.0, 0.0])?]))

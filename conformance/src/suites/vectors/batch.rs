@@ -1,4 +1,4 @@
-//! Several searches at once.
+//! Batches of searches.
 
 use larder_kernel::{Filter, Metadata, SearchRequest};
 

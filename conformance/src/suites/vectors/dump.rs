@@ -1,4 +1,4 @@
-//! Everything that a vector store holds, and something to hold.
+//! A dump of all readable data of a vector store, and sample data.
 
 use larder_kernel::{
     CollectionName, Document, DocumentId, Embedding, Metadata, PageRequest, PutMode, VectorStore,
@@ -11,7 +11,7 @@ use crate::expect;
 
 const PAGE: usize = 64;
 
-/// Everything that can be read in the namespace: each collection with its documents, in the order of the listings.
+/// Reads all data of the namespace: each collection with its documents, in the order of the listings.
 pub(crate) async fn dump(store: &dyn VectorStore) -> CaseResult<Value> {
     let mut collections = Vec::new();
     let mut request = PageRequest::first(PAGE);
@@ -40,7 +40,8 @@ fn value(of: &impl serde::Serialize) -> CaseResult<Value> {
     serde_json::to_value(of).map_err(|error| Failure::Engine(format!("what was read as JSON: {error}")))
 }
 
-/// Two collections of different dimensions and one that was emptied; ids, texts and metadata contain `marker`.
+/// Writes two collections of different dimensions and an emptied one. Ids, texts and metadata contain
+/// `marker`.
 pub(crate) async fn populate(store: &dyn VectorStore, marker: &str) -> CaseResult {
     let notes = CollectionName::new(format!("{marker}-notes"))?;
     let one = |name: &str, values: Vec<f32>| -> CaseResult<Document> {

@@ -1,4 +1,4 @@
-//! Documents without embeddings: the store's embedder, and its absence.
+//! Documents without embeddings, with and without an embedder in the store.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ impl Embedder for ByBytes {
     }
 
     async fn embed(&self, texts: &[&str]) -> Result<Vec<Embedding>> {
-        // A model answers later, not at once.
+        // A model returns its result after a wait.
         tokio::task::yield_now().await;
         texts.iter().map(|text| by_bytes(text, self.dimensions)).collect()
     }

@@ -15,13 +15,13 @@ fn documents() -> CaseResult<Vec<Document>> {
     stored.map(|(number, metadata)| tagged(&format!("{number:03}"), &[1.0, 0.5], metadata)).collect()
 }
 
-/// The ids by the definition, in order.
+/// Returns the ids that match by definition, in order.
 fn matching<'a>(documents: &'a [Document], filter: &Filter) -> Vec<&'a str> {
     let matching = documents.iter().filter(|document| filter.matches(&document.metadata));
     matching.map(|document| document.id.as_str()).collect()
 }
 
-/// Names the filter and, where one id too many or too few came, what is stored under it.
+/// Compares the results; a failure names the filter and the stored data of missing and unexpected ids.
 fn compare(filter: &Filter, got: &[&str], documents: &[Document]) -> CaseResult {
     let expected = matching(documents, filter);
     if got == expected.as_slice() {
@@ -53,7 +53,7 @@ async fn searches_of_follow(context: Context, documents: Vec<Document>, filters:
         for (number, (filter, answer)) in filters.iter().zip(&answers).enumerate() {
             let got: Vec<_> = answer.iter().map(|hit| hit.id.as_str()).collect();
             compare(filter, &got, &documents)?;
-            // A batch may have a way of its own to filter, so some are searched singly too.
+            // A batch may have a separate filter implementation, so some filters are searched singly, too.
             if number % 8 == 0 {
                 let single = b.search(&space, &requests[number]).await?;
                 compare(filter, &single.iter().map(|hit| hit.id.as_str()).collect::<Vec<_>>(), &documents)?;
@@ -80,7 +80,7 @@ pub(super) async fn filters_combine(context: Context) -> CaseResult {
 }
 
 pub(super) async fn filters_at_their_limits_work(context: Context) -> CaseResult {
-    // Every seventh document: ten thousand operands against each take their time.
+    // Every seventh document, because ten thousand operands for each document are slow.
     let some = documents()?.into_iter().step_by(7).collect();
     searches_of_follow(context, some, filter_table::at_limits()).await
 }
@@ -154,7 +154,7 @@ fn json_null() -> serde_json::Value {
     serde_json::Value::Null
 }
 
-/// A filter follows what an upsert changed, not what a document had before.
+/// Checks that a filter uses the metadata after an upsert, not the previous one.
 pub(super) async fn filters_see_replaced_metadata(context: Context) -> CaseResult {
     let Handles { a, b } = context.vectors().await?;
     let space = collection("space")?;

@@ -1,7 +1,8 @@
-//! Metadata of every type and filters over them, for every contract that filters.
+//! Metadata of every type and filters over them, for every contract with filters.
 //!
-//! The expected answer is always [`Filter::matches`], the definition. The values are chosen where databases differ from
-//! it: types that convert, numbers that round, strings that collate, arrays that contain, paths that index.
+//! The expected result is always [`Filter::matches`], the definition. The values cover known differences of
+//! databases: types that convert, numbers that round, strings that collate, arrays that contain, paths that
+//! index.
 
 use larder_kernel::{Filter, Metadata};
 use serde_json::{Value, json};
@@ -73,7 +74,7 @@ fn values() -> Vec<Value> {
     [numbers(), strings(), others()].concat()
 }
 
-/// Metadata to store, one for each value of the table under `v`, and some of other shapes.
+/// Returns the metadata to store: one for each value of the table under `v`, and some of other shapes.
 pub(crate) fn stored() -> Vec<Metadata> {
     let mut all: Vec<Metadata> = values().into_iter().map(|value| Metadata::new().with("v", value)).collect();
     all.push(Metadata::new());
@@ -99,7 +100,7 @@ fn odd_keys() -> Vec<String> {
     .to_vec()
 }
 
-/// Equality and its complement, and membership.
+/// Returns filters of equality, its complement, and membership.
 pub(crate) fn equality() -> Vec<Filter> {
     let mut filters = Vec::new();
     for value in values() {
@@ -122,7 +123,7 @@ pub(crate) fn equality() -> Vec<Filter> {
     filters
 }
 
-/// The four comparisons with every value, of types without an order too.
+/// Returns the four comparisons with every value, including types without an order.
 pub(crate) fn order() -> Vec<Filter> {
     let mut filters = Vec::new();
     for value in values() {
@@ -140,7 +141,7 @@ pub(crate) fn order() -> Vec<Filter> {
     filters
 }
 
-/// Presence, keys of objects, and the ways to nested values.
+/// Returns filters of presence, keys of objects, and paths to nested values.
 pub(crate) fn paths() -> Vec<Filter> {
     let mut filters = vec![
         Filter::exists("v"),
@@ -175,7 +176,7 @@ pub(crate) fn paths() -> Vec<Filter> {
     filters
 }
 
-/// Groups, empty ones and negations of them.
+/// Returns groups, empty groups and negations of them.
 pub(crate) fn groups() -> Vec<Filter> {
     let (one, flag, name) = (Filter::eq("v", 1), Filter::eq("w", true), Filter::eq("x", "A"));
     vec![
@@ -202,7 +203,7 @@ pub(crate) fn groups() -> Vec<Filter> {
     ]
 }
 
-/// As wide, as deep and as long as filters may be.
+/// Returns filters of the maximum width, depth and length.
 pub(crate) fn at_limits() -> Vec<Filter> {
     let mut deep = Filter::eq("v", 1);
     for _ in 0..31 {

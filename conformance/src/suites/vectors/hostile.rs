@@ -1,4 +1,4 @@
-//! Names that must not meet, however alike they look to a backend.
+//! Names that backends confuse must stay distinct.
 
 use larder_kernel::{Document, Filter, Metadata, PageRequest, PutMode, SearchRequest, VectorStore};
 
@@ -17,7 +17,7 @@ pub(super) async fn document_ids_are_kept_apart(context: Context) -> CaseResult 
     let documents = sorted(
         ids::hostile().iter().map(|name| document(name, &[0.5, 0.25])).collect::<CaseResult<Vec<_>>>()?,
     );
-    // Half in one batch, half one by one.
+    // Half in one batch, half in single writes.
     let (batch, single) = documents.split_at(documents.len() / 2);
     put_all(&*a, &notes, batch).await?;
     for one in single {

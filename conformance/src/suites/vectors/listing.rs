@@ -1,4 +1,4 @@
-//! Reading by ids, listing, deleting, and the collections themselves.
+//! Reads by ids, listings, deletions, and the collections.
 
 use larder_kernel::{
     CollectionInfo, CollectionName, Filter, PageRequest, PutMode, SearchRequest, VectorStore,
@@ -104,7 +104,7 @@ pub(super) async fn paging_goes_on_through_changes(context: Context) -> CaseResu
         let page = b.list(&notes, request).await?;
         seen.extend(page.items.into_iter().map(|one| one.id));
         let Some(next) = page.next else { break };
-        // What was read last goes, and things come before and after it.
+        // The last document of the page is deleted, and others are written before and after it.
         a.delete(&notes, &ids(&[format!("m{:02}-gone", step % 20)])?).await?;
         let fresh =
             vec![document(&format!("a{step}"), &[1.0])?, document(&format!("{next}~{step}"), &[1.0])?];

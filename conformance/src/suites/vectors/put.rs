@@ -1,4 +1,4 @@
-//! Putting documents: what reads back, the modes, batches and dimensions.
+//! Writes of documents: read-back, modes, batches and dimensions.
 
 use std::sync::Arc;
 
@@ -120,7 +120,7 @@ pub(super) async fn a_full_batch_is_stored_to_its_last_document(context: Context
     same_documents("all of the batch", &list_all(&*b, &notes, 400).await?, &sorted(documents))
 }
 
-/// Readers never see a part of a batch, whichever way the batches and the reads interleave.
+/// Checks that readers never see a part of a batch, for any interleaving of writes and reads.
 pub(super) async fn batches_are_seen_whole(context: Context) -> CaseResult {
     const BATCH: u64 = 50;
     let Handles { a, b } = context.vectors().await?;

@@ -1,4 +1,4 @@
-//! Searching: scores, order, limits, floors, and what changes do to the answers.
+//! Searches: scores, order, limits, floors, and the effect of changes.
 
 use larder_kernel::{Filter, Metadata, PutMode, SearchRequest};
 
@@ -29,7 +29,7 @@ pub(super) async fn hits_come_best_first_with_their_cosines(context: Context) ->
     Ok(())
 }
 
-/// Lengths at the ends of what an embedding may have, where products of 32-bit norms overflow or vanish.
+/// Checks embeddings of extreme lengths, where products of 32-bit norms overflow or underflow.
 pub(super) async fn scores_do_not_depend_on_lengths(context: Context) -> CaseResult {
     let Handles { a, b } = context.vectors().await?;
     let space = collection("space")?;
@@ -54,7 +54,7 @@ pub(super) async fn scores_do_not_depend_on_lengths(context: Context) -> CaseRes
     Ok(())
 }
 
-/// Rounding takes a vector's cosine with itself past 1 unless the store clamps it.
+/// Checks that scores are clamped: rounding takes a vector's cosine with itself past 1.
 pub(super) async fn scores_stay_between_minus_one_and_one(context: Context) -> CaseResult {
     let Handles { a, b } = context.vectors().await?;
     for dimensions in [3, 7, 129] {
@@ -81,7 +81,7 @@ pub(super) async fn equal_embeddings_come_in_the_order_of_ids(context: Context) 
     let space = collection("space")?;
     let in_order = ["10", "9", "A", "B", "a", "a ", "a:b", "aa", "e\u{301}", "z", "é", "\u{ffff}", "🦀"];
     let mut documents = Vec::new();
-    // Put in an order that is not that of the ids, one by one so that no batch sorts them.
+    // Written in another order than that of the ids, one by one, so that no batch sorts them.
     for place in [7, 3, 12, 0, 9, 5, 1, 11, 4, 8, 2, 10, 6] {
         documents.push(document(in_order[place], &[0.3, 0.1, 0.7])?);
     }
@@ -103,7 +103,7 @@ pub(super) async fn equal_embeddings_come_in_the_order_of_ids(context: Context) 
     Ok(())
 }
 
-/// The matching documents are the farthest from the query, where an approximate index looks last.
+/// Checks matches that are the farthest from the query, where an approximate index looks last.
 pub(super) async fn a_limit_is_filled_in_a_large_collection(context: Context) -> CaseResult {
     let Handles { a, b } = context.vectors().await?;
     let space = collection("space")?;
@@ -195,7 +195,7 @@ pub(super) async fn a_floor_leaves_out_lower_scores(context: Context) -> CaseRes
     Ok(())
 }
 
-/// Floors halfway between two scores, so that rounding decides nothing.
+/// Uses floors halfway between two scores, so that rounding has no effect.
 pub(super) async fn floors_limits_and_filters_go_together(context: Context) -> CaseResult {
     let Handles { a, b } = context.vectors().await?;
     let space = collection("space")?;
@@ -292,7 +292,7 @@ pub(super) async fn searches_follow_replacements_and_deletions(context: Context)
     ];
     put_all(&*a, &space, &documents).await?;
     let near_old = SearchRequest::new(embedding(&[1.0, 0.0, 0.0])?).with_limit(10);
-    // A first search lets an index or a cache come to be.
+    // A first search lets the store create an index or a cache.
     same_answer("before", &b.search(&space, &near_old).await?, &documents, &near_old)?;
     documents[0] = document("moved", &[0.0, 0.0, 1.0])?;
     a.put(&space, vec![documents[0].clone()], PutMode::Upsert).await?;

@@ -1,4 +1,4 @@
-//! What the cases put, and how they compare what came back.
+//! The data of the cases, and functions that compare results.
 
 use larder_kernel::{
     CollectionName, Document, DocumentId, Embedding, Metadata, PageRequest, PutMode, SearchHit,
@@ -10,7 +10,7 @@ use crate::case::{CaseResult, Failure};
 use crate::context::Context;
 use crate::expect;
 
-/// How far a score may be from the cosine.
+/// The largest difference between a score and the cosine.
 pub(super) const TOLERANCE: f64 = 1e-5;
 
 pub(super) fn collection(name: &str) -> CaseResult<CollectionName> {
@@ -29,7 +29,7 @@ pub(super) fn embedding(values: &[f32]) -> CaseResult<Embedding> {
     Ok(Embedding::new(values.to_vec())?)
 }
 
-/// A document whose text names its id.
+/// Returns a document whose text is derived from its id.
 pub(super) fn document(text_id: &str, values: &[f32]) -> CaseResult<Document> {
     Ok(Document::new(id(text_id)?, format!("text of {text_id}")).with_embedding(embedding(values)?))
 }
@@ -38,7 +38,7 @@ pub(super) fn tagged(text_id: &str, values: &[f32], metadata: Metadata) -> CaseR
     Ok(document(text_id, values)?.with_metadata(metadata))
 }
 
-/// Numbers in (-1, 1) drawn from the case's seed, none of them zero.
+/// Returns numbers in (-1, 1) from the case's seed, none of them zero.
 pub(super) fn random_values(context: &Context, draw: u64, dimensions: u64) -> Vec<f32> {
     let number = |place: u64| {
         let bits = context.random(draw.wrapping_mul(100_003).wrapping_add(place)) & 0xFFFF;
@@ -47,7 +47,8 @@ pub(super) fn random_values(context: &Context, draw: u64, dimensions: u64) -> Ve
     (0..dimensions).map(number).collect()
 }
 
-/// `count` documents with embeddings drawn from the case's seed and ids that sort otherwise than they were made.
+/// Returns `count` documents with embeddings from the case's seed. The order of their ids differs from the
+/// order of creation.
 pub(super) fn random_documents(context: &Context, count: u64, dimensions: u64) -> CaseResult<Vec<Document>> {
     let one = |number: u64| {
         let name = format!("{:04x}-{number}", context.random(900_000 + number) & 0xFFFF);
@@ -56,7 +57,7 @@ pub(super) fn random_documents(context: &Context, count: u64, dimensions: u64) -
     (0..count).map(one).collect()
 }
 
-/// Puts all documents anew, in batches.
+/// Writes all documents as new ones, in batches.
 pub(super) async fn put_all(
     store: &dyn VectorStore,
     collection: &CollectionName,
@@ -69,7 +70,8 @@ pub(super) async fn put_all(
     Ok(())
 }
 
-/// Every document of the collection, page by page, checking that each page keeps to its limit and moves on.
+/// Returns every document of the collection, page by page, and checks that each page respects its limit and
+/// advances.
 pub(super) async fn list_all(
     store: &dyn VectorStore,
     collection: &CollectionName,
@@ -93,7 +95,7 @@ fn bits(document: &Document) -> Option<Vec<u32>> {
     Some(embedding.as_slice().iter().map(|value| value.to_bits()).collect())
 }
 
-/// Fails unless the documents agree in id, text, metadata and every bit of the embedding.
+/// Checks that the documents agree in id, text, metadata and every bit of the embedding.
 pub(super) fn same_document(what: &str, got: &Document, expected: &Document) -> CaseResult {
     expect::equal(&format!("{what}: id"), &got.id, &expected.id)?;
     expect::equal(&format!("{what}: text"), &got.content, &expected.content)?;
@@ -107,7 +109,7 @@ pub(super) fn same_documents(what: &str, got: &[Document], expected: &[Document]
     got.iter().zip(expected).try_for_each(|(got, expected)| same_document(what, got, expected))
 }
 
-/// Reads one document that must be there.
+/// Reads one document that must exist.
 pub(super) async fn read(
     store: &dyn VectorStore,
     collection: &CollectionName,
@@ -127,7 +129,7 @@ pub(super) fn hit_ids(hits: &[SearchHit]) -> Vec<DocumentId> {
     hits.iter().map(|hit| hit.id.clone()).collect()
 }
 
-/// The exact answer: matching documents with their cosines, best first, ties by id, cut to the limit.
+/// Returns the exact result: matching documents with their cosines, best first, ties by id, cut to the limit.
 pub(super) fn reference(documents: &[Document], request: &SearchRequest) -> Vec<(Document, f64)> {
     let mut scored: Vec<(Document, f64)> = documents
         .iter()
@@ -143,8 +145,9 @@ pub(super) fn reference(documents: &[Document], request: &SearchRequest) -> Vec<
     scored
 }
 
-/// Fails unless the hits are an answer that the exact one allows: the same length, at each rank the same score to within
-/// the tolerance, each hit a document that matches, with its own score, text and metadata, and none twice.
+/// Checks that the hits are a valid result: the required number and, at each rank, the required score to
+/// within the tolerance. Each hit must be a matching document with its score, text and metadata, and none may
+/// repeat.
 pub(super) fn same_answer(
     what: &str,
     hits: &[SearchHit],
@@ -172,13 +175,13 @@ pub(super) fn same_answer(
     expect::that(descending, format!("{what}: scores in descending order"), scores)
 }
 
-/// Fails unless the score is the cosine to within the tolerance.
+/// Checks that the score is the cosine to within the tolerance.
 pub(super) fn near(what: &str, score: f32, cosine: f64) -> CaseResult {
     let close = (f64::from(score) - cosine).abs() <= TOLERANCE;
     expect::that(close, format!("{what}: {cosine} within {TOLERANCE}"), score)
 }
 
-/// What tasks that ran at once returned, in the order in which they ended.
+/// Returns the results of concurrent tasks, in the order in which they ended.
 pub(crate) async fn joined<T: 'static>(mut tasks: JoinSet<CaseResult<T>>) -> CaseResult<Vec<T>> {
     let mut results = Vec::new();
     while let Some(ended) = tasks.join_next().await {
