@@ -1,4 +1,4 @@
-//! The messages that are stored after an inference, and those that are not.
+//! The messages that are stored after an inference, and the messages that are not.
 
 use std::sync::atomic::Ordering;
 
