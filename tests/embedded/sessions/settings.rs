@@ -48,7 +48,7 @@ fn read(document: &Value) -> larder_kernel::Result<MemoryConfig> {
     parse_config(&document.to_string())
 }
 
-#[allow(clippy::needless_pass_by_value)] // The test then reads like the document.
+#[allow(clippy::needless_pass_by_value)] // It reads as the document does.
 fn long(settings: Value) -> Value {
     json!({"long_term_memory_strategy": [settings]})
 }
