@@ -92,8 +92,8 @@ impl Server {
         let answer = self.command("env").stdout(Stdio::piped()).output().unwrap();
         let text = String::from_utf8(answer.stdout).unwrap();
         let url = text.trim().split_once('=').expect("NAME=value").1;
-        // If Postgres refuses connections, each call of a case and of its cleanup waits for the server up to
-        // the time limit of the pool.
+        // While Postgres refuses connections, each call of a case and of its cleanup waits up to this time
+        // for the server.
         if matches!(self.service.scheme, "postgres" | "age") {
             format!("{url}?acquire_timeout_ms=500")
         } else {

@@ -233,6 +233,6 @@ fn clients_of_the_level_concurrent_run_in_processes_of_their_own_where_they_can(
         let notes = level["notes"].to_string();
         assert!(notes.contains("made by 5 processes") && !notes.contains("\"0 histories"), "{level:#}");
     }
-    // This number of cases proves nothing.
+    // So few runs prove nothing.
     assert_eq!(output.status.code(), Some(2));
 }

@@ -89,7 +89,7 @@ async fn lacking() {
     let namespace = source.namespace.as_str();
     let files = format!("file:{}", folder.path().join("blobs").display());
     let copy = ["copy", &source.url, &files, "--namespace", namespace];
-    // It contains nothing that the target could not store.
+    // The empty source contains nothing that the target could not store.
     output(&copy, 0);
     fill(&source.stores, 6).await;
     let held = everything(&source.stores, Contract::ALL).await;
