@@ -10,8 +10,7 @@ use larder_kernel::{
 
 use super::{SERVER, bucket, key, namespace, open, plain_connection};
 
-/// The memory of expired values is freed without a further call. Only groups in which all values have expired
-/// are removed.
+/// The memory of a bucket's values is freed without a further call, once all of them have expired.
 pub(crate) async fn values_that_all_expire_are_freed() {
     let namespace = namespace("expiry");
     let store = open(SERVER).await.key_value(namespace.clone());
