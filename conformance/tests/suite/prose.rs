@@ -1,7 +1,7 @@
 //! The rules of style that a machine can check, in Markdown and in the documentation of Rust items.
 //!
-//! The file needs only std, so `.ci/run` compiles it alone, in a second, before anything else. The checks of Rust
-//! sources are ignored tests until all sources pass. To run them on one folder:
+//! The file needs only std, so `.ci/run` compiles it alone, in a second, before anything else. The checks of
+//! Rust sources are ignored tests until all sources pass. To run them on one folder:
 //!
 //! ```console
 //! $ export CARGO_MANIFEST_DIR=$PWD/conformance LARDER_PROSE_IN=kernel/src

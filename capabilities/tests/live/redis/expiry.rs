@@ -29,7 +29,7 @@ pub(crate) async fn values_that_all_expire_are_freed() {
     assert!((3_600_000..=3_660_000).contains(&left_ms().await));
     store.delete(&bucket(), &key("hour"), None).await.unwrap();
     assert!((60_000..=120_000).contains(&left_ms().await));
-    // One value stays, and so does its bucket.
+    // One value never expires, so the bucket's key has no expiry.
     store.set(&bucket(), &key("minute"), value).await.unwrap();
     assert_eq!(left_ms().await, -1);
     store.erase().await.unwrap();
