@@ -118,7 +118,7 @@ pub(super) fn draw(page: &Path, curves: &[Curve]) -> Outcome<Vec<Drawn>> {
     Ok(drawn)
 }
 
-/// Returns the least power of ten at or above a number, or the greatest at or below it.
+/// Returns the least power of ten at or above a number (`up`), or the greatest at or below it.
 fn power(value: f64, up: bool) -> f64 {
     let exponent = value.max(1e-3).log10();
     10_f64.powf(if up { exponent.ceil() } else { exponent.floor() })

@@ -110,7 +110,7 @@ fn environment(url: &str) -> Outcome<Vec<(&'static str, String)>> {
     Ok(environment)
 }
 
-/// Splits `scheme://user:password@host:port/path?query` into its parts, without decoding.
+/// The parts of `scheme://user:password@host:port/path?query`, not decoded.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Parts<'u> {
     pub(super) scheme: &'u str,

@@ -294,7 +294,7 @@ async fn a_full_server() {
     for round in 0..20 {
         store.set(&bucket(), &key("a"), Bytes::from(vec![round])).await.unwrap();
     }
-    // The store requests another connection once per second.
+    // The store tries another connection at most once per second.
     let most = 2 + usize::try_from(begun.elapsed().as_secs()).unwrap();
     let made = proxy.made.load(Ordering::Relaxed);
     assert!((2..=most).contains(&made), "{made}");

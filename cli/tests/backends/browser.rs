@@ -227,8 +227,7 @@ fn fits(opened: &Opened) {
         for scheme in ["light", "dark"] {
             for (width, height) in [(1440, 900), (390, 844)] {
                 page.look(width, height, scheme);
-                // Asserts that nothing extends past the right edge, so the page needs no horizontal
-                // scrolling.
+                // Nothing extends past the right edge, so the page needs no horizontal scrolling.
                 let reach = page.value("document.documentElement.scrollWidth").as_u64().unwrap();
                 assert!(reach <= u64::from(width), "{name}: {reach} px in a window of {width}");
                 let cut = "(() => { const box = document.querySelector('#matrix .scroll').getBoundingClientRect(); \

@@ -76,7 +76,7 @@ pub(crate) async fn an_expired_thread_is_not_summarized_by_what_was_said_before(
 /// Proves: RAVI-9, AKKA-6
 pub(crate) async fn a_thread_replaced_in_any_part_is_not_summarized_by_what_was_there(backend: &Backend) {
     let pair = || vec![ChatMessage::user("m90 short"), ChatMessage::assistant("m91 shorter")];
-    // Within the summarized part, at its end, beyond it, and by the exact number of messages.
+    // Replaces within the summarized part, at its end, beyond it, and by the same number of messages.
     for (up_to, count) in [(4, 2), (10, 2), (12, 2), (2, 2), (10, 0)] {
         let (bench, context) = summarized(backend).await;
         let put = pair().into_iter().take(count).collect();

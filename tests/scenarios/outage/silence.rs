@@ -19,8 +19,7 @@ use super::{CANARY, host, keeps_the_secret, refused};
 
 const MIB: usize = 1024 * 1024;
 
-/// The content of an error about silence: the setting of the server's address, and the setting of the time
-/// limit.
+/// Asserts that an error about silence names where the address comes from, and how to raise the time limit.
 fn is_about_silence(error: &Error, places: &[&str]) {
     // If a connection is lost and no other can be made, the server counts as unreachable.
     assert!(matches!(error.kind(), ErrorKind::Timeout | ErrorKind::Unavailable), "{error}");

@@ -45,7 +45,7 @@ pub(crate) async fn writers_do_not_take_each_other_for_listeners() {
     .await;
 }
 
-/// Creates each thread with one message.
+/// Creates threads with one message each.
 async fn begun(history: &dyn HistoryProvider, count: usize) -> Vec<Thread> {
     let threads: Vec<_> = (0..count).map(|number| Thread::new("a", format!("s{number}")).unwrap()).collect();
     for thread in &threads {

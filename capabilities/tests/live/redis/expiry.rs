@@ -55,7 +55,7 @@ pub(crate) async fn a_bucket_whose_values_were_freed_is_an_empty_one() {
     store.erase().await.unwrap();
 }
 
-/// One step of the server skips only a limited number of them.
+/// One step of the server skips a limited number of expired values.
 pub(crate) async fn a_listing_passes_by_many_that_have_expired() {
     const EXPIRED: usize = 25_000;
     let namespace = namespace("many");

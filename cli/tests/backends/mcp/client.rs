@@ -102,7 +102,7 @@ impl Drop for HttpServer {
     }
 }
 
-/// The server's messages to one client.
+/// The connection of one client to a server.
 pub(crate) struct Client<H: ClientHandler = ()>(pub(crate) RunningService<RoleClient, H>);
 
 impl<H: ClientHandler> Client<H> {
