@@ -70,8 +70,8 @@ pub(crate) fn open_when_told(url: &str) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Real processes with separate connections find an empty database at the same moment. By default, the
-/// transactions of the database see no data that is newer than themselves.
+/// Real processes with separate connections find an empty database at the same moment. The default isolation
+/// level of the database is REPEATABLE READ, so its transactions see no newer data.
 pub(crate) async fn eight_processes_migrate_a_new_database_once() {
     with_database("processes", async |url: String| {
         // The migration leaves a mark each time that it creates the schema.
