@@ -53,7 +53,7 @@ fn has(tool: &str) -> bool {
     found.is_ok_and(|status| status.success())
 }
 
-/// Returns `true` if the machine's pg_dump is at least as new as the server.
+/// Returns `true` if the machine's `pg_dump` is at least as new as the server.
 fn dumps() -> bool {
     let probe = r#"pg_dump --schema-only --table=pg_catalog.pg_class "$LARDER_POSTGRES_URL""#;
     let tried = Command::new("bash").args(["-c", probe]).stdout(Stdio::null()).stderr(Stdio::null()).status();
