@@ -1,4 +1,4 @@
-//! Backends that scenarios run on, each opened twice, as two processes would have it.
+//! Backends that scenarios run on. Each backend is opened twice, as two processes would open it.
 
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses its own part")]
 
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use larder::Stores;
 use larder_kernel::{Embedder, HistoryProvider, KeyValueStore, Namespace, VectorStore};
 
-/// One backend through two handles with connections of their own.
+/// One backend through two handles with separate connections.
 pub struct TestBackend {
     url: String,
     places: [larder::Backend; 2],
@@ -20,19 +20,19 @@ impl TestBackend {
         Self::open("memory:").await
     }
 
-    /// Opens the URL twice; what lies in the memory of one process is opened once and shared.
+    /// Opens the URL twice. A backend in the memory of the process is opened once and shared.
     pub async fn open(url: &str) -> Self {
         let one = larder::Backend::open(url).await.unwrap();
         let two = if url == "memory:" { one.clone() } else { larder::Backend::open(url).await.unwrap() };
         Self { url: url.to_owned(), places: [one, two], rooms: Mutex::default() }
     }
 
-    /// A namespace in which nothing is stored yet.
+    /// Returns an empty namespace.
     pub async fn room(&self) -> Room {
         self.room_with(None).await
     }
 
-    /// The same, where the vector store embeds texts itself.
+    /// Returns an empty namespace whose vector store embeds texts.
     pub async fn room_with(&self, embedder: Option<Arc<dyn Embedder>>) -> Room {
         let namespace = Namespace::new(format!("everywhere-{}", uuid::Uuid::new_v4())).unwrap();
         let mut handles = Vec::new();
@@ -45,7 +45,7 @@ impl TestBackend {
         Room { handles, next: AtomicUsize::new(0) }
     }
 
-    /// The stores of a room as a process that starts now opens them.
+    /// Opens the stores of a room as a newly started process would.
     pub async fn reopened(&self, room: &Room) -> Stores {
         let namespace = room.handles[0].namespace();
         match &*self.url {
@@ -63,7 +63,7 @@ impl TestBackend {
     }
 }
 
-/// A namespace through two handles; each call gives the other one.
+/// A namespace through two handles; calls alternate between them.
 pub struct Room {
     handles: Vec<Stores>,
     next: AtomicUsize,
@@ -82,7 +82,7 @@ impl Room {
         self.stores().set().key_value().unwrap()
     }
 
-    /// The vector store, where the backend has one.
+    /// Returns the vector store, if the backend has one.
     pub fn vectors(&self) -> Option<Arc<dyn VectorStore>> {
         self.stores().set().vectors().ok()
     }

@@ -1,4 +1,4 @@
-//! Approximate search in memory beside the graph indexes of faiss and usearch, each as wide as a recall takes.
+//! Approximate search in memory, compared with the graph indexes of faiss and usearch at the same recall.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
@@ -14,7 +14,7 @@ use super::{Outcome, Plan};
 
 const DIMENSIONS: usize = 384;
 const QUERIES: u64 = 200;
-/// What part of the best rows both sides must find.
+/// The recall that both sides must reach.
 const RECALL: f64 = 0.97;
 
 /// Single searches, one thread.
@@ -80,13 +80,13 @@ pub(super) async fn beside_hnsw(plan: &Plan) -> Outcome<Vec<Figure>> {
     Ok(figures)
 }
 
-/// The libraries, and what the figures beside them are called.
+/// The libraries, and the names of their figures.
 const PEERS: [(&str, &str, Option<Target>); 2] = [
     ("vector-approximate", "faiss", Some(Target::AtMost(1.0))),
     ("vector-approximate-usearch", "usearch", None),
 ];
 
-/// Where the vectors and the queries are.
+/// The files of the vectors and the queries.
 struct Files([PathBuf; 2]);
 
 impl Files {
@@ -98,13 +98,13 @@ impl Files {
     }
 }
 
-/// A process with a library's index, which searches when it is told to.
+/// A process with a library's index, which searches on request.
 struct Hnsw {
     process: Child,
     orders: ChildStdin,
     answers: BufReader<ChildStdout>,
     library: &'static str,
-    /// Its version, how wide it searches, and the recall by that.
+    /// The library's version, its search width, and the recall at that width.
     index: String,
 }
 
@@ -143,7 +143,7 @@ impl Hnsw {
         Ok(line.trim().to_owned())
     }
 
-    /// The middle of the microseconds that a search takes.
+    /// Returns the median time of a search in microseconds.
     fn round(&mut self) -> Outcome<f64> {
         self.orders.write_all(b"search\n")?;
         Ok(self.line()?.parse()?)
@@ -152,7 +152,7 @@ impl Hnsw {
 
 impl Drop for Hnsw {
     fn drop(&mut self) {
-        // It may have ended by itself; either way it is gone.
+        // The process may have exited already.
         drop(self.process.kill());
         drop(self.process.wait());
     }

@@ -10,7 +10,7 @@ use larder_kernel::{BlobBody, BlobGetOptions, BlobKey, BlobPutOptions, BlobStore
 
 use super::Outcome;
 
-/// Bytes of a mebibyte.
+/// Bytes in a mebibyte.
 pub(super) const MIB: usize = 1024 * 1024;
 
 /// The blobs of a namespace that only this run uses.
@@ -26,12 +26,12 @@ impl Blobs {
         Ok(Self { blobs: stores.set().blobs()?, stores, key: BlobKey::new("blob")? })
     }
 
-    /// Removes what the run wrote.
+    /// Removes the blobs of the run.
     pub(super) async fn erase(&self) -> Outcome<()> {
         Ok(self.stores.erase().await?)
     }
 
-    /// Writes the bytes as a stream of pieces, and gives the mebibytes of a second.
+    /// Writes the bytes as a stream of chunks, and returns the throughput in MiB/s.
     pub(super) async fn put(&self, bytes: &Bytes) -> Outcome<f64> {
         let begun = Instant::now();
         self.put_stream(stream::iter(pieces(bytes)).map(Ok)).await?;
@@ -47,7 +47,7 @@ impl Blobs {
         Ok(())
     }
 
-    /// Reads it whole without keeping it, and gives the mebibytes of a second.
+    /// Reads the whole blob without keeping it, and returns the throughput in MiB/s.
     pub(super) async fn get(&self, length: usize) -> Outcome<f64> {
         let begun = Instant::now();
         let mut bytes = self.blobs.get(&self.key, BlobGetOptions::default()).await?.bytes;
@@ -62,12 +62,12 @@ impl Blobs {
     }
 }
 
-/// The bytes in pieces of a mebibyte.
+/// Splits the bytes into chunks of one mebibyte.
 fn pieces(bytes: &Bytes) -> Vec<Bytes> {
     (0..bytes.len()).step_by(MIB).map(|start| bytes.slice(start..bytes.len().min(start + MIB))).collect()
 }
 
-/// Mebibytes of a second.
+/// Returns the throughput in MiB/s.
 pub(super) fn rate(bytes: usize, begun: Instant) -> f64 {
     bytes as f64 / MIB as f64 / begun.elapsed().as_secs_f64()
 }

@@ -1,4 +1,4 @@
-//! Claims of tasks by several workers beside as many clients of `pgbench` that take rows with `SKIP LOCKED`.
+//! Claims of tasks by several workers, compared with `pgbench` clients that take rows with `SKIP LOCKED`.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -16,20 +16,20 @@ use super::postgres::{VARIABLE, connect, settings};
 use super::window::micros_each;
 use super::{Outcome, Plan};
 
-/// Workers, and clients of the peer.
+/// Workers of Larder, and clients of the peer.
 const WORKERS: u32 = 8;
-/// Tasks of a write of the filling.
+/// Tasks per write during the filling.
 const BATCH: u32 = 1_000;
-/// Longer than the run, so that no task is free twice.
+/// Longer than the run, so that no lease expires during it.
 const LEASE: Duration = Duration::from_secs(3_600);
 
-/// Eight workers at a board in SQLite.
+/// Eight workers on a board in SQLite.
 pub(super) async fn sqlite(plan: &Plan) -> Outcome<Vec<Figure>> {
     let url = format!("sqlite:{}?synchronous=full", plan.scratch.join("claims.db").display());
     beside(plan, "sqlite-claims", "SQLite", &url, "sqlite: journal_mode=wal synchronous=full; ").await
 }
 
-/// Eight workers at a board in Postgres.
+/// Eight workers on a board in Postgres.
 pub(super) async fn postgres(plan: &Plan) -> Outcome<Vec<Figure>> {
     beside(plan, "postgres-claims", "Postgres", &plan.url(VARIABLE)?, "").await
 }
@@ -39,7 +39,7 @@ struct Backlog {
     stores: Stores,
     tasks: Arc<dyn TaskStore>,
     board: BoardId,
-    /// How many tasks there are.
+    /// The number of tasks.
     added: u32,
     claimed: HashSet<TaskId>,
 }
@@ -53,7 +53,7 @@ impl Backlog {
         Ok(Self { tasks, stores, board, added: 0, claimed: HashSet::new() })
     }
 
-    /// Adds tasks until there are so many.
+    /// Adds tasks up to this number.
     async fn fill(&mut self, count: u32) -> Outcome<()> {
         while self.added < count {
             let next = count.min(self.added + BATCH);
@@ -65,7 +65,7 @@ impl Backlog {
         Ok(())
     }
 
-    /// Fills the board, and has one worker claim whenever there are ten times as many tasks.
+    /// Fills the board, and measures one worker's claims at each power of ten.
     async fn grow(&mut self, count: u32, calls: u32) -> Outcome<Vec<(f64, f64)>> {
         let worker = WorkerId::new("worker-0")?;
         let (mut points, mut next) = (Vec::new(), 1_000);
@@ -82,7 +82,7 @@ impl Backlog {
         Ok(points)
     }
 
-    /// Has each worker claim so many, and gives how many a second were claimed.
+    /// Has each worker claim this number of tasks, and returns the claims per second.
     async fn claim(&mut self, each: u32) -> Outcome<f64> {
         let begun = Instant::now();
         let mut working = Vec::new();
@@ -111,7 +111,7 @@ impl Backlog {
     }
 }
 
-/// The peer's table of as many tasks.
+/// Creates the peer's table with the same number of tasks.
 struct Queue {
     name: String,
     claim: PathBuf,
@@ -154,7 +154,7 @@ async fn beside(
     plan.draw(Plot::ClaimCost, backend, curve);
     let queue = Queue::create(&mut connection, plan, count).await?;
     if url == server {
-        // What autovacuum does within a minute or so, as the peer's table has had it done.
+        // Autovacuum does the same within about a minute, and the peer's table had it.
         sqlx::raw_sql("VACUUM (ANALYZE) larder.tasks").execute(&mut connection).await?;
     }
     let rounds = in_turns(
@@ -164,7 +164,7 @@ async fn beside(
     )
     .await;
     let settings = format!("{own_settings}{}", settings(&mut connection).await?);
-    // Whatever happened, nothing stays behind.
+    // Removes the data after a failure, too.
     sqlx::raw_sql(sqlx::AssertSqlSafe(format!("DROP TABLE {}", queue.name))).execute(&mut connection).await?;
     backlog.stores.erase().await?;
     let subject = Subject {

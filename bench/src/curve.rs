@@ -1,4 +1,4 @@
-//! What something costs as it grows: curves, and the plots that show them.
+//! Costs as a function of size: curves, and their plots.
 
 use std::path::Path;
 
@@ -7,18 +7,18 @@ use serde::Serialize;
 
 use super::Outcome;
 
-/// The costs of one thing at several sizes.
+/// The costs of one operation at several sizes.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Curve {
-    /// The plot that it is drawn in, which is also the name of the file.
+    /// The plot of the curve, which is also the name of the file.
     pub(super) plot: Plot,
-    /// What the line is of.
+    /// The label of the line.
     pub(super) line: String,
     /// Sizes, and the cost at each.
     pub(super) points: Vec<(f64, f64)>,
 }
 
-/// The laws that a plot shows, one each.
+/// The laws of growth, one per plot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Plot {
@@ -31,7 +31,7 @@ pub(super) enum Plot {
     DurableThroughput,
 }
 
-/// All of them, in the order of the page.
+/// All laws, in the order of the page.
 const PLOTS: &[Plot] = &[
     Plot::AppendCost,
     Plot::AppendBytes,
@@ -42,7 +42,7 @@ const PLOTS: &[Plot] = &[
     Plot::DurableThroughput,
 ];
 
-/// Colours that people who see few colours tell apart (Okabe and Ito).
+/// Colors that color-blind readers can distinguish (Okabe and Ito).
 const COLOURS: &[RGBColor] = &[
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -102,7 +102,7 @@ pub(super) struct Drawn {
     pub(super) file: String,
 }
 
-/// Draws every plot that has curves into files of the folder `guide/src/plots` beside the page.
+/// Draws every plot that has curves into files of the folder `guide/src/plots` next to the page.
 pub(super) fn draw(page: &Path, curves: &[Curve]) -> Outcome<Vec<Drawn>> {
     let folder = page.parent().unwrap_or(Path::new("")).join("guide/src/plots");
     let mut drawn = Vec::new();
@@ -118,13 +118,13 @@ pub(super) fn draw(page: &Path, curves: &[Curve]) -> Outcome<Vec<Drawn>> {
     Ok(drawn)
 }
 
-/// The least power of ten that is not below a number, or the greatest that is not above it.
+/// Returns the least power of ten at or above a number (`up`), or the greatest at or below it.
 fn power(value: f64, up: bool) -> f64 {
     let exponent = value.max(1e-3).log10();
     10_f64.powf(if up { exponent.ceil() } else { exponent.floor() })
 }
 
-/// Both axes are logarithmic: what costs the same at any size is level, and what grows with the size climbs as it does.
+/// Draws a plot with two logarithmic axes: a constant cost is a level line, and a growing cost climbs.
 fn svg(plot: Plot, lines: &[&Curve]) -> Outcome<String> {
     let points = || lines.iter().flat_map(|curve| &curve.points);
     let (least, most) =
@@ -174,7 +174,7 @@ fn svg(plot: Plot, lines: &[&Curve]) -> Outcome<String> {
     Ok(text)
 }
 
-/// A number as a label has it.
+/// Formats a number as a label.
 fn amount(value: f64) -> String {
     if value >= 1e6 {
         format!("{}M", value / 1e6)

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::{Outcome, Plan};
 
-/// What a ratio should be.
+/// The target of a ratio.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Target {
@@ -12,13 +12,13 @@ pub(super) enum Target {
     AtLeast(f64),
 }
 
-/// How a figure stands to its target.
+/// The result of a figure compared with its target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Verdict {
     Pass,
     Short,
-    /// There is no target: the figure is there to compare.
+    /// The figure has no target; it is a comparison only.
     Information,
 }
 
@@ -50,7 +50,7 @@ impl std::fmt::Display for Target {
     }
 }
 
-/// What the two sides are counted in.
+/// The unit of both sides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(super) enum Unit {
     #[serde(rename = "us")]
@@ -95,7 +95,7 @@ impl Unit {
     }
 }
 
-/// The middle, the least and the most of some rounds.
+/// The median, the minimum and the maximum of some rounds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(super) struct Spread {
     pub(super) median: f64,
@@ -118,15 +118,15 @@ impl Spread {
     }
 }
 
-/// Larder beside its peer.
+/// Larder compared with its peer.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Figure {
     pub(super) name: &'static str,
-    /// What Larder's side is.
+    /// Larder's side.
     pub(super) what: String,
-    /// What the other side is, by name and version.
+    /// The peer, by name and version.
     pub(super) peer: String,
-    /// The settings of the service under which both ran.
+    /// The settings of the service, the same for both sides.
     pub(super) settings: String,
     pub(super) unit: Unit,
     pub(super) larder: Spread,
@@ -136,7 +136,7 @@ pub(super) struct Figure {
     pub(super) verdict: Verdict,
 }
 
-/// What a figure is of, before it is measured.
+/// The description of a figure before its measurement.
 pub(super) struct Subject {
     pub(super) name: &'static str,
     pub(super) what: String,
@@ -147,7 +147,7 @@ pub(super) struct Subject {
 }
 
 impl Subject {
-    /// The figure of some rounds: Larder's side and the other.
+    /// Makes the figure from the rounds of Larder's side and of the peer.
     pub(super) fn figure(self, rounds: &[(f64, f64)]) -> Figure {
         let ratio = Spread::of(rounds.iter().map(|(larder, peer)| larder / peer));
         Figure {
@@ -169,19 +169,19 @@ impl Subject {
     }
 }
 
-/// How many times more rounds there are of calls that one caller makes to a server: those differ by half from one round to
-/// the next.
+/// The factor of additional rounds for calls of one caller to a server, because these vary by half from round
+/// to round.
 pub(super) const MORE: usize = 3;
 
-/// A bench that gave no figures.
+/// A benchmark that returned no figures.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Skipped {
     pub(super) bench: String,
     pub(super) reason: String,
 }
 
-/// Measures both sides in turns, the one first in every other round. A round before the first warms up connections,
-/// prepared statements and caches, and does not count.
+/// Measures both sides in turns and swaps their order in every other round. A first round warms up
+/// connections, prepared statements and caches, and does not count.
 pub(super) async fn in_turns<T>(
     plan: &Plan,
     larder: impl AsyncFnMut(usize) -> Outcome<T>,
@@ -190,7 +190,7 @@ pub(super) async fn in_turns<T>(
     in_rounds(plan.rounds, larder, peer).await
 }
 
-/// The same in so many rounds.
+/// Measures both sides in this number of rounds.
 pub(super) async fn in_rounds<T>(
     count: usize,
     mut larder: impl AsyncFnMut(usize) -> Outcome<T>,

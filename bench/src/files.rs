@@ -1,4 +1,4 @@
-//! Blobs in files beside plain writes and reads of the same disk.
+//! Blobs in files, compared with plain writes and reads of the same disk.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -23,7 +23,7 @@ pub(super) async fn blobs(plan: &Plan) -> Outcome<Vec<Figure>> {
         peer: peer.to_owned(),
         settings: "the file and its folder are synced before a put returns".to_owned(),
         unit: Unit::MebiBytesPerSecond,
-        // As throughput: the time may be 1.15 times the peer's.
+        // In terms of throughput: the time may be 1.15 times the peer's.
         target: Some(Target::AtLeast(0.87)),
     };
     let puts = in_turns(

@@ -1,4 +1,5 @@
-//! What agent frameworks keep conversations with, on the same server and with messages as large: to compare, without targets.
+//! The conversation stores of agent frameworks, on the same server and with messages of the same size: a
+//! comparison without targets.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,18 +12,18 @@ use super::pgbench::run;
 use super::postgres::{VARIABLE, connect, settings};
 use super::{Outcome, Plan};
 
-/// Where the peer finds the database: in the environment, as process lists show arguments.
+/// The variable with the peer's database URL. Arguments would be visible in process lists.
 const URL: &str = "LARDER_BENCH_PEER_URL";
-/// How long the threads are.
+/// The lengths of the threads.
 const SIZES: [u32; 2] = [50, 5_000];
-/// Rounds: a peer starts anew and fills its thread in each.
+/// Rounds: the peer starts again and fills its thread in each round.
 const ROUNDS: usize = 3;
 
-/// A framework's store, and what its figures are called.
+/// A framework's store, and the names of its figures.
 struct Framework {
     requirements: &'static str,
     script: &'static str,
-    /// What it is, before its version.
+    /// The peer's name, before its version.
     peer: &'static str,
     /// Append and read, for each size.
     names: [[&'static str; 2]; 2],
@@ -61,7 +62,7 @@ pub(super) async fn openai_agents(plan: &Plan) -> Outcome<Vec<Figure>> {
     let file = plan.scratch.join("openai-agents.db");
     let settings = "journal_mode=wal synchronous=full on both sides";
     beside(plan, &OPENAI_AGENTS, &url, settings, |command, round| {
-        // A file of its own for each round, as the sessions have the same names.
+        // A separate file for each round, because the sessions have the same names.
         command.arg(file.with_extension(format!("{round}.db")));
     })
     .await
@@ -86,7 +87,7 @@ async fn in_postgres(plan: &Plan, framework: &Framework) -> Outcome<Vec<Figure>>
     .await
 }
 
-/// What one side took for each size: microseconds of an append and of a read.
+/// The times of one side for each size: microseconds of an append and of a read.
 type Taken = Vec<[f64; 2]>;
 
 async fn beside(
@@ -103,7 +104,7 @@ async fn beside(
         async |round| ours(plan, &mut conversations, round).await,
         async |round| {
             if round == 0 {
-                // A peer starts anew for each round, so nothing of it is there to warm up.
+                // A peer starts again for each round, so a warm-up has no effect.
                 return Ok(vec![[f64::NAN; 2]; SIZES.len()]);
             }
             let mut command = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("peers/run"));
@@ -115,7 +116,7 @@ async fn beside(
         },
     )
     .await;
-    // Whatever happened, nothing stays behind.
+    // Removes the data after a failure, too.
     conversations.erase().await?;
     let rounds = rounds?;
     let mut figures = Vec::new();
@@ -149,7 +150,7 @@ async fn ours(plan: &Plan, conversations: &mut Conversations, round: usize) -> O
     Ok(taken)
 }
 
-/// The peer's version, and what it took.
+/// Returns the peer's version and its times.
 fn theirs(command: &mut Command) -> Outcome<(String, Taken)> {
     let said = run(command)?;
     let mut lines = said.trim().lines();

@@ -1,4 +1,4 @@
-//! Walks of the graph in memory beside the least that could make them: an array of neighbours that nobody can change.
+//! Graph traversals in memory, compared with a minimal structure for them: an immutable array of neighbors.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -17,14 +17,14 @@ use super::{Outcome, Plan};
 /// Relationships that leave each entity.
 const DEGREE: usize = 10;
 const DEPTH: u32 = 3;
-/// Items of a write of the filling.
+/// Items per write during the filling.
 const BATCH: usize = 1_000;
 
-/// Neighbours one after the other, and where those of each begin (CSR).
+/// Neighbors in one array, and the offset of each entity's neighbors (CSR).
 struct Fixed {
     starts: Vec<usize>,
     targets: Vec<u32>,
-    /// The walk that last came by.
+    /// The number of the last traversal that visited the node.
     stamps: Vec<u32>,
     walk: u32,
 }
@@ -35,7 +35,7 @@ impl Fixed {
         Self { stamps: vec![0; starts.len()], starts, targets, walk: 0 }
     }
 
-    /// The nodes that are reached in so many steps, breadth first.
+    /// Returns the nodes within this number of steps, breadth first.
     fn reach(&mut self, start: usize, depth: u32) -> Outcome<Vec<u32>> {
         self.walk += 1;
         let mut reached = vec![u32::try_from(start)?];
@@ -59,7 +59,7 @@ impl Fixed {
     }
 }
 
-/// Neighbours without a pattern.
+/// Random neighbors.
 fn targets(nodes: usize) -> Outcome<Vec<u32>> {
     let mut number: u64 = 0x9E37_79B9_7F4A_7C15;
     (0..nodes * DEGREE)
@@ -96,7 +96,7 @@ async fn fill(store: &InMemoryGraphStore, nodes: usize, targets: &[u32]) -> Outc
     Ok(ids)
 }
 
-/// The graph that both sides walk, and from where.
+/// The graph that both sides traverse, and the start nodes.
 struct Ground {
     store: InMemoryGraphStore,
     ids: Vec<EntityId>,
@@ -104,7 +104,7 @@ struct Ground {
 }
 
 impl Ground {
-    /// The same starts on both sides, others in each round.
+    /// Returns the same starts for both sides, and other starts in each round.
     fn start(&self, round: usize, walk: u32) -> Outcome<usize> {
         Ok((round * 7_919 + usize::try_from(walk)? * 104_729) % self.ids.len())
     }
@@ -118,7 +118,7 @@ impl Ground {
         Ok(self.store.reach(&self.ids[start], &query).await?)
     }
 
-    /// Both sides must reach as many.
+    /// Both sides must reach the same number of nodes.
     async fn check(&self, fixed: &mut Fixed) -> Outcome<()> {
         for start in self.starts(0).take(10) {
             let start = start?;
@@ -151,7 +151,7 @@ impl Ground {
         .await
     }
 
-    /// As `walked`, with a text of its own for each id that was reached.
+    /// Like `walked`, with a separate string for each id that was reached.
     async fn read(&self, plan: &Plan, fixed: &mut Fixed) -> Outcome<Vec<(f64, f64)>> {
         let texts: Vec<Box<str>> = self.ids.iter().map(|id| id.as_str().into()).collect();
         in_turns(
@@ -177,7 +177,7 @@ impl Ground {
         .await
     }
 
-    /// What a walk costs against the relationships that it visits.
+    /// Measures the cost of a traversal as a function of the visited relationships.
     async fn curve(&self, plan: &Plan, fixed: &mut Fixed) -> Outcome<Vec<(f64, f64)>> {
         let mut points = Vec::new();
         for depth in 1..=4 {
@@ -196,7 +196,7 @@ impl Ground {
     }
 }
 
-/// What is reached within three hops, on a graph that may change between any two walks.
+/// Measures a traversal of three hops, on a graph that may change between any two traversals.
 pub(super) async fn memory(plan: &Plan) -> Outcome<Vec<Figure>> {
     let nodes = usize::try_from(plan.size(100_000, 10_000))?;
     let targets = targets(nodes)?;

@@ -10,16 +10,16 @@ use super::curve::Plot;
 use super::figure::{Figure, Subject, Target, Unit, in_rounds};
 use super::{Outcome, Plan, payload, window};
 
-/// How many messages a batch of the filling has.
+/// Messages per batch during the filling.
 const BATCH: u32 = 1_000;
-/// Parts in which appends are made where what they write is counted.
+/// The number of parts of an append measurement that counts written bytes.
 const PARTS: u32 = 5;
 
 /// The conversations of a namespace that only this run uses.
 pub(super) struct Conversations {
     stores: Stores,
     history: Arc<dyn HistoryProvider>,
-    /// The seed of the next message, so that none is written twice.
+    /// The seed of the next message, so that no message repeats.
     next: u64,
 }
 
@@ -30,12 +30,12 @@ impl Conversations {
         Ok(Self { history: stores.set().history()?, stores, next: 0 })
     }
 
-    /// Removes what the run wrote.
+    /// Removes the conversations of the run.
     pub(super) async fn erase(&self) -> Outcome<()> {
         Ok(self.stores.erase().await?)
     }
 
-    /// Makes a thread longer.
+    /// Extends a thread.
     pub(super) async fn fill(&mut self, thread: &Thread, messages: u32) -> Outcome<()> {
         let mut left = messages;
         while left > 0 {
@@ -48,7 +48,7 @@ impl Conversations {
         Ok(())
     }
 
-    /// Appends one after the other, and gives the microseconds of each.
+    /// Appends sequentially, and returns the mean microseconds per append.
     pub(super) async fn append(&mut self, thread: &Thread, calls: u32) -> Outcome<f64> {
         let messages = payload::messages(self.next, calls);
         self.next += u64::from(calls);
@@ -59,7 +59,8 @@ impl Conversations {
         Ok(window::micros_each(begun, calls))
     }
 
-    /// Appends from many sessions at once, so many messages each, and gives how many a second were acknowledged.
+    /// Appends this number of messages from each of many concurrent sessions, and returns the acknowledged
+    /// appends per second.
     pub(super) async fn append_from(&mut self, sessions: u32, each: u32) -> Outcome<f64> {
         let mut appending = Vec::new();
         for session in 0..sessions {
@@ -80,8 +81,8 @@ impl Conversations {
         Ok(f64::from(sessions * each) / begun.elapsed().as_secs_f64())
     }
 
-    /// Appends in five parts, and gives the microseconds of each append, and the bytes that one of the middle part
-    /// wrote: now and then a part also has to write what a checkpoint moves.
+    /// Appends in five parts, and returns the mean microseconds and the bytes per append. The bytes are those
+    /// of the median part, because some parts include a checkpoint.
     async fn append_logged(
         &mut self,
         thread: &Thread,
@@ -100,7 +101,7 @@ impl Conversations {
         Ok((micros, logged.get(logged.len() / 2).copied()))
     }
 
-    /// Appends, reads and makes windows of one thread.
+    /// Appends to one thread, reads it, and builds windows of it.
     async fn round(
         &mut self,
         thread: &Thread,
@@ -109,13 +110,13 @@ impl Conversations {
     ) -> Outcome<Round> {
         let (append, logged) = self.append_logged(thread, calls, written).await?;
         let read = self.last_50(thread, calls).await?;
-        // So that the window holds calls of tools and their results.
+        // The window then contains tool calls and their results.
         self.fill(thread, 2 * u32::try_from(window::WINDOW_MESSAGES)?).await?;
         let context = window::context(Arc::clone(&self.history), &thread.agent)?;
         Ok(Round { append, logged, read, window: window::windows(&context, &thread.session, calls).await? })
     }
 
-    /// Reads the last 50 messages again and again, and gives the microseconds of each read.
+    /// Reads the last 50 messages repeatedly, and returns the mean microseconds per read.
     pub(super) async fn last_50(&self, thread: &Thread, calls: u32) -> Outcome<f64> {
         let begun = Instant::now();
         for _ in 0..calls {
@@ -128,7 +129,7 @@ impl Conversations {
     }
 }
 
-/// What a round measured of one thread: microseconds of each call, and bytes of each append.
+/// The measurements of one thread in a round: microseconds of each call, and bytes of each append.
 struct Round {
     append: f64,
     logged: Option<f64>,
@@ -138,17 +139,17 @@ struct Round {
 
 /// The names of a service's figures about conversations that grow.
 pub(super) struct Names {
-    /// Of the backend, in plots.
+    /// The name of the backend, in plots.
     pub(super) backend: &'static str,
     pub(super) time: &'static str,
     pub(super) bytes: &'static str,
     pub(super) read: &'static str,
     pub(super) window: &'static str,
-    /// What the bytes are.
+    /// The kind of the counted bytes.
     pub(super) log: &'static str,
 }
 
-/// Fills a thread, and measures appends and reads whenever it has become ten times as long.
+/// Fills a thread, and measures appends and reads at each power of ten.
 async fn grow(
     plan: &Plan,
     conversations: &mut Conversations,
@@ -162,7 +163,7 @@ async fn grow(
     let (mut there, mut next) = (0, 100);
     while next <= long {
         conversations.fill(thread, next - there).await?;
-        // Connections and prepared statements are not the thread's.
+        // The cost of connections and prepared statements is not the thread's.
         conversations.append(thread, 10).await?;
         let (micros, logged) = conversations.append_logged(thread, calls, written).await?;
         there = next + 10 + calls;
@@ -182,8 +183,9 @@ async fn grow(
     Ok(())
 }
 
-/// Whether an append, a read and a window cost the same however long the thread is. `written` is a counter of the bytes that the
-/// service has written to its log, where it has one; `settled` is run once the long thread is filled.
+/// Measures whether the costs of an append, a read and a window are independent of the thread's length.
+/// `written` counts the bytes in the service's log, if it has one. `settled` runs after the long thread is
+/// filled.
 pub(super) async fn long_thread(
     plan: &Plan,
     conversations: &mut Conversations,
@@ -240,14 +242,14 @@ pub(super) async fn long_thread(
     Ok(figures)
 }
 
-/// A peer's side: what it is, and how a round of it is run.
+/// A peer's side: its name, and a function that runs one round.
 pub(super) struct Beside<F> {
     pub(super) subject: Subject,
     pub(super) round: F,
 }
 
-/// One figure of a thread's appends and one of its reads, each beside its peer. `between` is what a service does by
-/// itself after a while: it brings what it knows of the data up to date.
+/// Measures one figure of a thread's appends and one of its reads, each compared with its peer. `between`
+/// does maintenance that the service would do after a while, such as an update of its statistics.
 pub(super) async fn beside(
     rounds: usize,
     conversations: &mut Conversations,

@@ -1,12 +1,12 @@
-//! What the processor at hand can do at most, to measure searches by.
+//! The limits of the machine's processor, to which searches are compared.
 #![allow(unsafe_code)]
 
-/// Sets of instructions that the limits are measured with.
+/// Instruction sets for which the limits are measured.
 #[derive(Debug, Clone, Copy)]
 enum Level {
-    /// What every processor has.
+    /// The baseline of every processor.
     Plain,
-    /// AVX2, of processors that also have fused steps.
+    /// AVX2, of processors that also have FMA.
     #[cfg(target_arch = "x86_64")]
     Avx2,
     /// AVX-512.
@@ -15,7 +15,7 @@ enum Level {
 }
 
 impl Level {
-    /// The best level of this processor.
+    /// Returns the best level of this processor.
     fn best() -> Self {
         #[cfg(target_arch = "x86_64")]
         if is_x86_feature_detected!("avx512f") {
@@ -27,10 +27,10 @@ impl Level {
     }
 }
 
-/// Sums that run beside each other: enough to hide the latency of an addition or a fused step.
+/// Independent sums: enough to hide the latency of an addition or an FMA.
 const LANES: usize = 192;
 
-/// Adds up all numbers as fast as they come from memory, with the widest instructions there are.
+/// Adds all numbers at the speed of the memory, with the widest available instructions.
 #[must_use]
 pub(crate) fn read_all(numbers: &[f32]) -> f32 {
     match Level::best() {
@@ -44,8 +44,8 @@ pub(crate) fn read_all(numbers: &[f32]) -> f32 {
     }
 }
 
-/// Multiplies and adds `rounds` times, as fast as registers allow, and says how many multiplications with an addition
-/// that was. Without such instructions, both are separate ones.
+/// Multiplies and adds `rounds` times at the speed of the registers, and returns the number of multiply-adds.
+/// Without FMA, each is a multiplication and a separate addition.
 #[must_use]
 pub(crate) fn multiply_and_add(rounds: u32) -> u64 {
     let sums = match Level::best() {

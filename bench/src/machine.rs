@@ -1,10 +1,10 @@
-//! What the figures were taken on.
+//! The machine of a measurement.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// The machine, and how busy it was.
+/// The machine, and its load.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Machine {
     processor: String,
@@ -16,7 +16,7 @@ pub(super) struct Machine {
 }
 
 impl Machine {
-    /// Reads what this machine says of itself; what it does not say is `unknown`.
+    /// Reads the machine's description; a missing value is `unknown`.
     pub(super) fn now() -> Self {
         let memory =
             field("/proc/meminfo", "MemTotal").and_then(|text| text.split(' ').next()?.parse::<u64>().ok());
@@ -31,7 +31,7 @@ impl Machine {
         }
     }
 
-    /// Reads how busy the machine is at the end.
+    /// Reads the machine's load at the end.
     pub(super) fn end(&mut self) {
         self.load_after = load();
     }
@@ -55,7 +55,7 @@ fn first_line(path: &str) -> Option<String> {
     Some(std::fs::read_to_string(path).ok()?.lines().next()?.trim().to_owned())
 }
 
-/// The value of the first `name: value` line of a file.
+/// Returns the value of the first `name: value` line of a file.
 pub(super) fn field(path: &str, name: &str) -> Option<String> {
     let text = std::fs::read_to_string(path).ok()?;
     let mut pairs = text.lines().filter_map(|line| line.split_once(':'));

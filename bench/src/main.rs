@@ -1,8 +1,8 @@
-//! `larder-bench`: what the stores cost, each beside a peer or a physical limit of the same run.
+//! `larder-bench`: the costs of the stores, each compared with a peer or a physical limit in the same run.
 //!
-//! A figure is a ratio. Its two sides are measured in turns, a round at a time, so that whatever else the machine does
-//! meets both; the median of the rounds is the figure, and the least and the most are printed beside it. A figure that
-//! misses its target is said to miss it, and no more: the exit code tells only whether anything was measured.
+//! A figure is a ratio. Its two sides are measured in turns, one round at a time, so other load on the
+//! machine affects both. The figure is the median of the rounds; the minimum and the maximum are printed next
+//! to it. A missed target is only reported: the exit code says whether anything was measured.
 
 mod approximate;
 mod blobs;
@@ -48,10 +48,10 @@ use larder_cli::services::Running;
 use machine::Machine;
 use report::BenchReport;
 
-/// A measurement or the reason why there is none.
+/// A measurement, or the reason why it is missing.
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
-/// How to print the result.
+/// The output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
     /// A table for people.
@@ -60,61 +60,61 @@ enum Format {
     Json,
 }
 
-/// Measure the backends of Larder beside the tools that their services bring along.
+/// Measure Larder's backends, compared with the tools of their services.
 #[derive(Debug, Parser)]
 #[command(name = "larder-bench", version)]
 struct Args {
-    /// Only the benches whose name contains this text.
+    /// Only the benchmarks whose name contains this text.
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
-    /// Print the benches instead of running them.
+    /// Print the benchmarks instead of running them.
     #[arg(long)]
     list: bool,
-    /// How many rounds; the middle one is the figure.
+    /// Number of rounds; the median is the figure.
     #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u16).range(1..=999))]
     rounds: u16,
-    /// Smaller data and shorter rounds: to see that it works rather than to learn figures.
+    /// Smaller data and shorter rounds: a test of the benchmarks, not a measurement.
     #[arg(long)]
     quick: bool,
-    /// How to print the result.
+    /// The output format.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
-    /// Write the result as a page of Markdown too, and its plots into `guide/src/plots` in the same folder.
+    /// Also write the result as a page of Markdown, and its plots into `guide/src/plots` in the same folder.
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
-    /// Start no services; only those that a LARDER_*_URL variable names are measured.
+    /// Start no services; measure only the services that a LARDER_*_URL variable names.
     #[arg(long)]
     no_services: bool,
-    /// Measure one step's memory in this process; the program starts itself so.
+    /// Measure one step's memory in this process; the program starts itself with this option.
     #[arg(long, hide = true, value_name = "STEP")]
     peak_of: Option<peak::Step>,
 }
 
-/// What every bench is told.
+/// The options that every benchmark receives.
 struct Plan {
     rounds: usize,
     quick: bool,
     /// A folder that is removed after the run.
     scratch: PathBuf,
     variables: Vec<(String, String)>,
-    /// What the benches found of costs that grow or do not.
+    /// The curves that the benchmarks measured.
     curves: RefCell<Vec<Curve>>,
 }
 
 impl Plan {
     /// Keeps a curve for the plots.
     fn draw(&self, plot: Plot, line: impl Into<String>, mut points: Vec<(f64, f64)>) {
-        // Nothing has no place on a logarithmic axis.
+        // Zero has no position on a logarithmic axis.
         points.retain(|(size, cost)| *size > 0.0 && *cost > 0.0);
         self.curves.borrow_mut().push(Curve { plot, line: line.into(), points });
     }
 
-    /// How many calls a round makes, or how many megabytes it moves.
+    /// The calls or the megabytes of a round.
     fn size(&self, full: u32, quick: u32) -> u32 {
         if self.quick { quick } else { full }
     }
 
-    /// The value of a variable that names a service.
+    /// Returns the value of a variable that names a service.
     fn url(&self, variable: &str) -> Outcome<String> {
         let set = |(name, value): &(String, String)| (name == variable).then(|| value.clone());
         let found = std::env::var(variable).ok().filter(|url| !url.is_empty());
@@ -124,7 +124,7 @@ impl Plan {
     }
 }
 
-/// A bench: some figures that share their preparation.
+/// A benchmark: some figures with the same preparation.
 struct Bench {
     name: &'static str,
     /// The variable of the service that it needs.
@@ -133,12 +133,12 @@ struct Bench {
     run: for<'p> fn(&'p Plan) -> LocalBoxFuture<'p, Outcome<Vec<Figure>>>,
 }
 
-/// What a bench's calls run on.
+/// The runtime of a benchmark's calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Threads {
-    /// The thread that also waits for the answers, as it does where a server's task makes the call.
+    /// The thread that also waits for the replies, as in a call from a server's task.
     One,
-    /// One for each core, for calls that do much at once.
+    /// One thread per core, for calls with internal concurrency.
     Many,
 }
 
@@ -383,7 +383,7 @@ fn measure(args: &Args, benches: &[&Bench]) -> Outcome<BenchReport> {
         let begun = Instant::now();
         let runtime = bench.threads.runtime()?;
         let measured = runtime.block_on((bench.run)(&plan));
-        // A backend that holds on to a thread must not keep the command from ending.
+        // A backend that blocks a thread must not keep the command from ending.
         runtime.shutdown_background();
         match measured {
             Ok(found) => figures.extend(found),
@@ -399,13 +399,14 @@ fn measure(args: &Args, benches: &[&Bench]) -> Outcome<BenchReport> {
     Ok(BenchReport { machine, rounds: args.rounds, quick: args.quick, figures, curves, skipped })
 }
 
-/// Starts the services, unless the variables of all that is needed are set.
+/// Starts the services, unless the variables of all required services are set.
 fn start(args: &Args, benches: &[&Bench]) -> Option<Running> {
     let set = |variable| std::env::var_os(variable).is_some_and(|url| !url.is_empty());
     if args.no_services || benches.iter().filter_map(|bench| bench.service).all(set) {
         return None;
     }
-    // Without them there are still figures of the embedded backends, and the others say why they are missing.
+    // Without services, the embedded backends still have figures. The other benchmarks report the reason why
+    // theirs are missing.
     Running::start().map_err(output::trouble).ok()
 }
 

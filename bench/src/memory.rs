@@ -1,4 +1,4 @@
-//! Conversations in memory beside the least that could keep them: a `Vec` behind a `Mutex`.
+//! Conversations in memory, compared with a minimal store: a `Vec` behind a `Mutex`.
 
 use std::hint::black_box;
 use std::panic::AssertUnwindSafe;
@@ -15,12 +15,12 @@ use super::window::micros_each;
 use super::{Outcome, Plan, payload};
 
 const PEER: &str = "std, a Vec of messages behind a Mutex";
-/// Threads, and sessions, of the figure about both.
+/// Threads of the machine, and sessions, in the figure about two writers.
 const WRITERS: u32 = 2;
 /// Parts of a round of that figure.
 const PARTS: usize = 6;
 
-/// A store that somebody might choose among several, at the time the program runs: what is given back is a boxed future.
+/// A store that a program chooses at run time: its methods return a boxed future.
 #[async_trait]
 trait Keeps: Sync {
     async fn append_many(&self, messages: Vec<ChatMessage>) -> i64;
@@ -60,7 +60,7 @@ impl Plain {
 pub(super) async fn history(plan: &Plan) -> Outcome<Vec<Figure>> {
     let calls = plan.size(20_000, 2_000);
     let thread = Thread::new("bench", "session")?;
-    // Each round's messages go before the next begins, so that both sides find the same memory.
+    // Each round's messages are freed before the next begins, so both sides find the same memory.
     let appends = in_turns(
         plan,
         async |_| {
@@ -122,7 +122,7 @@ pub(super) async fn history(plan: &Plan) -> Outcome<Vec<Figure>> {
     Ok(figures)
 }
 
-/// Appends beside a peer that is called as every store is.
+/// Measures appends, compared with a peer behind the same kind of interface.
 async fn beside_a_trait(plan: &Plan, thread: &Thread, calls: u32) -> Outcome<Vec<(f64, f64)>> {
     in_turns(
         plan,
@@ -159,7 +159,8 @@ fn subject(name: &'static str, what: &str, unit: Unit, target: Target) -> Subjec
     }
 }
 
-/// Two threads that append to two sessions, beside two that push to one Vec, and beside one that appends.
+/// Measures two threads that append to two sessions, compared with two that push to one `Vec`, and with one
+/// that appends.
 async fn at_two(plan: &Plan, calls: u32) -> Outcome<[Figure; 2]> {
     let beside_vec =
         in_turns(plan, async |_| sessions(WRITERS, calls), async |_| threads(WRITERS, calls)).await?;
@@ -175,23 +176,23 @@ async fn at_two(plan: &Plan, calls: u32) -> Outcome<[Figure; 2]> {
     Ok([at_two("memory-append-2").figure(&beside_vec), scaling.figure(&beside_one)])
 }
 
-/// What a thread of the figures about two is asked for.
+/// The requests to a thread of the figures about two writers.
 enum Step {
     Append(Vec<ChatMessage>),
-    /// To remove what it appended.
+    /// Removes the appended messages.
     Empty,
 }
 
 const PANICKED: &str = "a writer panicked";
 
-/// A step whose failure or panic is told in the end: a thread that gave up would leave the others waiting.
+/// A step whose failure or panic is reported at the end: a thread that returned early would block the others.
 fn caught(step: impl FnOnce() -> Outcome<()>) -> Result<(), String> {
     let done = std::panic::catch_unwind(AssertUnwindSafe(step)).unwrap_or_else(|_| Err(PANICKED.into()));
     done.map_err(|error| error.to_string())
 }
 
-/// Has each of some threads append its messages, in parts that begin at the same moment and find the memory that the parts
-/// before left, and gives how many a second were appended.
+/// Has each thread append its messages, and returns the appends per second. The parts begin at the same
+/// moment and reuse the memory of the earlier parts.
 fn at_once<W: FnMut(Step) -> Outcome<()>>(
     writers: u32,
     calls: u32,
@@ -224,7 +225,7 @@ fn at_once<W: FnMut(Step) -> Outcome<()>>(
     })?;
     let slowest =
         |part: usize| seconds.iter().map(|of_writer| of_writer[part]).fold(f64::MIN_POSITIVE, f64::max);
-    // The first part finds no memory that was used before.
+    // The first part finds no memory to reuse.
     let total: f64 = (1..PARTS).map(slowest).sum();
     Ok(f64::from(writers * calls) * (PARTS - 1) as f64 / total)
 }

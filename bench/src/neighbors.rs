@@ -1,7 +1,7 @@
-//! The neighbourhood of an entity, with all that is known of it, beside the best statements that could be written by hand.
+//! The neighborhood of an entity with all properties, compared with the best handwritten statements.
 //!
-//! Both sides read the same tables of the same database. There are several ways to write such statements; the quickest
-//! in a first round is the peer.
+//! Both sides read the same tables of the same database. Several such statements are possible; the fastest in
+//! a first round is the peer.
 
 mod by_hand;
 
@@ -26,10 +26,10 @@ use by_hand::{ONE_LATERAL, ONE_STATEMENT, TWO_STATEMENTS};
 
 /// Relationships that leave each entity.
 const DEGREE: u64 = 10;
-/// Items of a write of the filling.
+/// Items per write during the filling.
 const BATCH: usize = 1_000;
 
-/// What a peer found: how many entities and relationships.
+/// The result of a peer: the number of entities and of relationships.
 type Found = (usize, usize);
 
 /// A graph that only this run uses.
@@ -74,12 +74,12 @@ impl Graph {
         Ok(())
     }
 
-    /// The same starts on both sides, others in each round.
+    /// Returns the same starts for both sides, and other starts in each round.
     fn starts(&self, round: usize, calls: u32) -> impl Iterator<Item = Outcome<EntityId>> + '_ {
         (0..u64::from(calls)).map(move |call| id((round as u64 * 7_919 + call * 104_729) % self.nodes))
     }
 
-    /// Microseconds of a walk.
+    /// Returns the microseconds of a traversal.
     async fn walks(&self, depth: u32, round: usize, calls: u32) -> Outcome<f64> {
         let query = NeighborQuery::depth(depth).with_direction(Direction::Out);
         let starts = self.starts(round, calls).collect::<Outcome<Vec<_>>>()?;
@@ -108,7 +108,7 @@ fn same(found: Found, expected: Found) -> Outcome<()> {
     Err(format!("the peer found {found:?} entities and relationships instead of {expected:?}").into())
 }
 
-/// The names of a backend's figures, and how far they walk.
+/// The names of a backend's figures, and the number of hops.
 const SQLITE: [(&str, u32); 2] = [("sqlite-neighbors-1", 1), ("sqlite-neighbors-2", 2)];
 const POSTGRES: [(&str, u32); 2] = [("postgres-neighbors-1", 1), ("postgres-neighbors-2", 2)];
 
@@ -128,12 +128,12 @@ fn subject(name: &'static str, depth: u32, graph: &Graph, peer: String, settings
     }
 }
 
-/// In SQLite.
+/// The figures in SQLite.
 pub(super) async fn sqlite(plan: &Plan) -> Outcome<Vec<Figure>> {
     let file = plan.scratch.join("graph.db");
     let graph = Graph::open(&format!("sqlite:{}", file.display()), plan.size(20_000, 2_000)).await?;
     let connection = Connection::open(&file)?;
-    // As for Larder's own connections: no way is slow for being prepared anew each time.
+    // As on Larder's connections: with QPSG, a statement is not prepared again for new values.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     let ways: [(&str, by_hand::SqliteWay); 3] = [
         ("one recursive statement for the entities and one for the relationships", by_hand::sqlite_recursive),
@@ -177,15 +177,15 @@ pub(super) async fn sqlite(plan: &Plan) -> Outcome<Vec<Figure>> {
     Ok(figures)
 }
 
-/// In Postgres.
+/// The figures in Postgres.
 pub(super) async fn postgres(plan: &Plan) -> Outcome<Vec<Figure>> {
     let url = plan.url(VARIABLE)?;
     let mut connection = connect(&url).await?;
     let graph = Graph::open(&url, plan.size(20_000, 2_000)).await?;
-    // What autovacuum does within a minute or so.
+    // Autovacuum does the same within about a minute.
     sqlx::raw_sql("VACUUM (ANALYZE) larder.entities, larder.relationships").execute(&mut connection).await?;
     let figures = beside_statements(plan, &graph, &mut connection).await;
-    // Whatever happened, nothing stays behind.
+    // Removes the data after a failure, too.
     graph.stores.erase().await?;
     figures
 }

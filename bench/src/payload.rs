@@ -7,7 +7,7 @@ use larder_kernel::{ChatMessage, ToolCall, ToolResult};
 pub(super) const TEXT_BYTES: usize = 1_000;
 const HEX_DIGITS: &[u8; 16] = b"0123456789abcdef";
 
-/// A sequence of numbers without a pattern (xorshift).
+/// A sequence of pseudorandom numbers (xorshift).
 pub(super) struct Numbers(u64);
 
 impl Numbers {
@@ -23,7 +23,7 @@ impl Numbers {
     }
 }
 
-/// A text of 1,000 characters that a database cannot make smaller than half.
+/// Returns a text of 1,000 characters that a database cannot compress to less than half.
 pub(super) fn text(seed: u64) -> String {
     let mut numbers = Numbers::new(seed);
     let mut text = String::with_capacity(TEXT_BYTES);
@@ -35,12 +35,12 @@ pub(super) fn text(seed: u64) -> String {
     text
 }
 
-/// Messages of 1 KB.
+/// Returns messages of 1 KB.
 pub(super) fn messages(first: u64, count: u32) -> Vec<ChatMessage> {
     (first..first + u64::from(count)).map(|seed| ChatMessage::user(text(seed))).collect()
 }
 
-/// Messages of turns, each a question, a call of a tool, its result and an answer.
+/// Returns messages of turns, each a question, a tool call, its result and an answer.
 pub(super) fn turns(first: u64, count: u32) -> Vec<ChatMessage> {
     let message = |seed: u64| {
         let call = format!("call-{}", seed / 4);
@@ -58,7 +58,7 @@ pub(super) fn turns(first: u64, count: u32) -> Vec<ChatMessage> {
     (first..first + u64::from(count)).map(message).collect()
 }
 
-/// A blob.
+/// Returns the bytes of a blob.
 pub(super) fn blob(mebibytes: u32) -> Bytes {
     let mut numbers = Numbers::new(1);
     let words = usize::try_from(mebibytes).unwrap_or(usize::MAX).saturating_mul(1024 * 1024 / 8);

@@ -1,4 +1,4 @@
-//! The most memory that a large blob takes on its way in or out, measured in a process of its own.
+//! The peak memory of writing or reading a large blob, measured in a separate process.
 
 use std::process::{Command, ExitCode};
 
@@ -13,12 +13,12 @@ use super::s3::{IN_FLIGHT, PART_BYTES, VARIABLE};
 use super::{Outcome, Plan, machine, payload};
 use larder_cli::output;
 
-/// Where the child finds the service: in the environment, as process lists show arguments.
+/// The variable with the service's URL. Arguments would be visible in process lists.
 const URL: &str = "LARDER_BENCH_PEAK_URL";
 const NAMESPACE: &str = "LARDER_BENCH_PEAK_NAMESPACE";
 const MEBIBYTES: &str = "LARDER_BENCH_PEAK_MEBIBYTES";
 
-/// What is measured.
+/// The measured step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Step {
     Put,
@@ -34,13 +34,13 @@ impl Step {
     }
 }
 
-/// How much memory a put and a get of a large blob add, beside the parts that are in flight.
+/// Measures the memory that a put and a get of a large blob add to the parts in flight.
 pub(super) async fn s3_memory(plan: &Plan) -> Outcome<Vec<Figure>> {
     let url = plan.url(VARIABLE)?;
     let namespace = format!("bench-memory-{}", std::process::id());
     let larder = Blobs::open(&url, &namespace).await?;
     let figures = measure(plan, &url, &namespace);
-    // Whatever happened, nothing stays behind.
+    // Removes the data after a failure, too.
     larder.erase().await?;
     figures
 }
@@ -51,7 +51,7 @@ fn measure(plan: &Plan, url: &str, namespace: &str) -> Outcome<Vec<Figure>> {
     let mut figures = Vec::new();
     for (name, step) in [("s3-put-memory", Step::Put), ("s3-get-memory", Step::Get)] {
         let mut rounds = Vec::new();
-        // What a process allocates hardly varies.
+        // The allocations of a process hardly vary.
         for _ in 0..plan.rounds.min(3) {
             let mut child = Command::new(std::env::current_exe()?);
             child.args(["bench", "--peak-of", step.word()]);
@@ -71,7 +71,7 @@ fn measure(plan: &Plan, url: &str, namespace: &str) -> Outcome<Vec<Figure>> {
     Ok(figures)
 }
 
-/// Does the step in this process and prints the mebibytes that it added.
+/// Runs the step in this process and prints the mebibytes that it added.
 pub(super) fn child(step: Step) -> ExitCode {
     let added = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -87,12 +87,12 @@ pub(super) fn child(step: Step) -> ExitCode {
 async fn added(step: Step) -> Outcome<f64> {
     let larder = Blobs::open(&std::env::var(URL)?, &std::env::var(NAMESPACE)?).await?;
     let mebibytes: u32 = std::env::var(MEBIBYTES)?.parse()?;
-    // Connections, credentials and the allocator's first pages are not the blob's.
+    // Connections, credentials and the allocator's first pages do not count as the blob's.
     let small = payload::blob(1);
     if step == Step::Put {
         larder.put(&small).await?;
     }
-    // Resets the peak to what is resident now.
+    // Resets the peak to the resident memory of now.
     std::fs::write("/proc/self/clear_refs", "5")?;
     let before = resident("VmRSS")?;
     match step {
@@ -104,7 +104,7 @@ async fn added(step: Step) -> Outcome<f64> {
     Ok((resident("VmHWM")? - before) / 1024.0)
 }
 
-/// Pieces that are each allocated when they are asked for, so that the blob is never whole in memory.
+/// Chunks that are allocated on request, so the blob is never whole in memory.
 fn made_on_the_way(
     piece: &Bytes,
     mebibytes: u32,
@@ -113,7 +113,7 @@ fn made_on_the_way(
     stream::iter(0..mebibytes).map(move |_| Ok(Bytes::copy_from_slice(&piece)))
 }
 
-/// A line of this process's state, in KiB.
+/// Returns a line of this process's status, in KiB.
 fn resident(name: &str) -> Outcome<f64> {
     let line =
         machine::field("/proc/self/status", name).ok_or("this system does not tell a process's memory")?;

@@ -1,16 +1,16 @@
-//! `pgbench`: Postgres's own client as the peer. It runs a prepared statement again and again on one connection.
+//! `pgbench`: Postgres's client as the peer. It runs a prepared statement repeatedly on one connection.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::Outcome;
 
-/// The program, and the database that it speaks to.
+/// The program and its database.
 pub(super) struct Pgbench {
     program: PathBuf,
     /// Its name and version.
     pub(super) name: String,
-    /// Of the connection, by environment, so that no process list shows the password.
+    /// The connection's variables. The environment keeps the password out of process lists.
     environment: Vec<(&'static str, String)>,
 }
 
@@ -26,7 +26,8 @@ impl Pgbench {
         Ok(Self { program, name: format!("pgbench {version}"), environment: environment(url)? })
     }
 
-    /// Runs the script's transaction so often, with these variables, and gives the microseconds of each.
+    /// Runs the script's transaction this number of times with these variables, and returns the mean
+    /// microseconds of one.
     pub(super) fn micros(
         &self,
         script: &Path,
@@ -36,7 +37,8 @@ impl Pgbench {
         Ok(1e6 / self.per_second(script, 1, transactions, variables)?)
     }
 
-    /// Runs the script's transaction so often on each of some connections at once, and gives how many a second ended.
+    /// Runs the script's transaction this number of times on each of several concurrent connections, and
+    /// returns the transactions per second.
     pub(super) fn per_second(
         &self,
         script: &Path,
@@ -55,19 +57,19 @@ impl Pgbench {
             command.arg(format!("--define={name}={value}"));
         }
         let said = run(&mut command)?;
-        // Newer versions have one such line, without the time to connect; older ones have it last.
+        // Newer versions print one such line, without the time to connect; older versions print it last.
         let line = said.lines().rfind(|line| line.starts_with("tps = ")).ok_or("pgbench printed no tps")?;
         Ok(line.split(' ').nth(2).ok_or("pgbench printed no tps")?.parse()?)
     }
 }
 
-/// Where `larder services` installs what the machine lacks.
+/// The folder of the tools that `larder services` installs.
 pub(super) fn services_folder() -> PathBuf {
     std::env::var_os("LARDER_SERVICES_DIR")
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/services"), PathBuf::from)
 }
 
-/// The one that came with the server that `larder services` installed.
+/// Returns the program that belongs to the server of `larder services`.
 fn of_the_services() -> Option<PathBuf> {
     let services = services_folder();
     let pythons = std::fs::read_dir(services.join("venv/lib")).ok()?;
@@ -77,7 +79,7 @@ fn of_the_services() -> Option<PathBuf> {
     programs.find(|program| program.is_file())
 }
 
-/// What the command prints.
+/// Returns the output of the command.
 pub(super) fn run(command: &mut Command) -> Outcome<String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.output().map_err(|error| format!("cannot run {program}: {error}"))?;
@@ -108,7 +110,7 @@ fn environment(url: &str) -> Outcome<Vec<(&'static str, String)>> {
     Ok(environment)
 }
 
-/// `scheme://user:password@host:port/path?query` in its parts, escapes and all.
+/// The parts of `scheme://user:password@host:port/path?query`, not decoded.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Parts<'u> {
     pub(super) scheme: &'u str,
@@ -136,7 +138,7 @@ impl<'u> Parts<'u> {
     }
 }
 
-/// The text with its `%` escapes undone.
+/// Decodes the `%` escapes of a text.
 pub(super) fn unescaped(text: &str) -> Outcome<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();

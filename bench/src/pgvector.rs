@@ -1,7 +1,7 @@
-//! Filtered vector search in Postgres beside the best plan that could be written by hand for it.
+//! Filtered vector search in Postgres, compared with the best handwritten plan for it.
 //!
-//! The peer knows what Larder cannot: that documents are always chosen by one field, which is a column of its own with an
-//! index. Both sides hold the same vectors and answer with the same hits.
+//! The peer uses knowledge that Larder lacks: all searches filter by one field, which is a separate column
+//! with an index. Both sides store the same vectors and return the same hits.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -17,12 +17,12 @@ use super::vectors::{LIMIT, TENANTS, Vectors};
 use super::window::micros_each;
 use super::{Outcome, Plan};
 
-/// Numbers of a vector.
+/// Dimensions of a vector.
 const DIMENSIONS: usize = 384;
-/// Documents of a write of the filling.
+/// Documents per write during the filling.
 const BATCH: usize = 1_000;
 
-/// Both sides' data.
+/// The data of both sides.
 struct Sides {
     store: PostgresVectorStore,
     collection: CollectionName,
@@ -46,7 +46,7 @@ pub(super) async fn filtered(plan: &Plan) -> Outcome<Vec<Figure>> {
         table: format!("larder_bench_vectors_{}", std::process::id()),
     };
     let figures = measure(plan, &sides, &mut connection, &namespace).await;
-    // Whatever happened, nothing stays behind.
+    // Removes the data after a failure, too.
     let drop = format!("DROP TABLE IF EXISTS {}", sides.table);
     sqlx::raw_sql(AssertSqlSafe(drop)).execute(&mut connection).await?;
     sides.store.drop_collection(&sides.collection).await?;
@@ -55,7 +55,7 @@ pub(super) async fn filtered(plan: &Plan) -> Outcome<Vec<Figure>> {
     figures
 }
 
-/// Waits until the indexes of the dropped collection are gone, which takes a moment, but not for ever.
+/// Waits, with a limit, until the indexes of the dropped collection are removed.
 async fn swept(connection: &mut PgConnection, namespace: &str) -> Outcome<()> {
     for _ in 0..100 {
         let left: i64 = sqlx::query_scalar(
@@ -138,7 +138,8 @@ impl Sides {
             table = self.table
         );
         sqlx::raw_sql(AssertSqlSafe(statements)).execute(&mut *connection).await?;
-        // The graph of the index is made in memory where there is enough of it, for this user and only now.
+        // The graph of the index is built in memory if enough is available. The setting is for this user and
+        // this step only.
         let memory = |clause: &str| {
             format!(
                 "DO $$ BEGIN EXECUTE format('ALTER ROLE CURRENT_USER IN DATABASE %I {clause}', current_database()); END $$"
@@ -152,13 +153,13 @@ impl Sides {
         if !built? {
             return Err("the collection got no index".into());
         }
-        // What autovacuum does within a minute or so, for both sides.
+        // Autovacuum does the same for both sides within about a minute.
         let vacuum = format!("VACUUM (ANALYZE) larder.documents, larder.collections, {}", self.table);
         sqlx::raw_sql(AssertSqlSafe(vacuum)).execute(connection).await?;
         Ok(())
     }
 
-    /// Microseconds of a search, each of another tenant.
+    /// Returns the microseconds of each search; each search has another tenant.
     async fn searches(&self, round: usize, calls: u32) -> Outcome<f64> {
         let requests = (0..u64::from(calls))
             .map(|call| {
@@ -190,7 +191,7 @@ impl Sides {
         Ok(micros_each(begun, calls))
     }
 
-    /// The ids of a tenant's nearest, by the peer.
+    /// Returns the ids of a tenant's nearest documents, by the peer.
     async fn nearest(
         &self,
         connection: &mut PgConnection,
@@ -212,7 +213,7 @@ impl Sides {
         Ok(found)
     }
 
-    /// How many of the nearest of each tenant are found, and how many there are.
+    /// Returns the number of nearest documents that were found over all tenants, and their total.
     async fn recall(&self, connection: &mut PgConnection) -> Outcome<(f64, f64)> {
         let (mut found, mut there) = (0_u32, 0_u32);
         for number in 0..TENANTS {

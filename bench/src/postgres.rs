@@ -1,4 +1,4 @@
-//! Conversations in Postgres beside `pgbench` on the same server.
+//! Conversations in Postgres, compared with `pgbench` on the same server.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -16,7 +16,7 @@ use super::{Outcome, Plan, payload};
 /// The variable that names the service.
 pub(super) const VARIABLE: &str = "LARDER_POSTGRES_URL";
 
-/// The settings that decide what a commit costs.
+/// The settings that decide the cost of a commit.
 const SETTINGS: &[&str] = &[
     "fsync",
     "synchronous_commit",
@@ -26,13 +26,13 @@ const SETTINGS: &[&str] = &[
     "shared_buffers",
 ];
 
-/// A connection of the bench's own.
+/// Opens a separate connection for the benchmark.
 pub(super) async fn connect(url: &str) -> Outcome<PgConnection> {
     let options: PgConnectOptions = url.parse()?;
     Ok(options.disable_statement_logging().connect().await?)
 }
 
-/// The server's version, and its settings in one line.
+/// Returns the server's version, and its settings in one line.
 pub(super) async fn settings(connection: &mut PgConnection) -> Outcome<String> {
     let rows = sqlx::query(
         "SELECT name, current_setting(name) FROM pg_settings WHERE name = 'server_version' OR name = ANY($1)
@@ -48,23 +48,23 @@ pub(super) async fn settings(connection: &mut PgConnection) -> Outcome<String> {
     Ok(settings.join(" "))
 }
 
-/// The peer's table, named after this process so that two runs do not meet.
+/// The peer's table, named after this process so that two runs do not conflict.
 pub(super) struct PeerTable {
     name: String,
     append: PathBuf,
     /// An append that gives the message the next number of its thread, and counts.
     append_counted: PathBuf,
-    /// The append to a thread of each client's own.
+    /// The append to a separate thread per client.
     pub(super) append_own: PathBuf,
     last_50: PathBuf,
-    /// What Larder writes as a message's body.
+    /// The body that Larder writes for a message.
     pub(super) body: String,
 }
 
 impl PeerTable {
     pub(super) async fn create(connection: &mut PgConnection, scratch: &Path) -> Outcome<Self> {
         let name = format!("larder_bench_{}", std::process::id());
-        // The body is text, so that pgbench, which takes all values as text, does not read twice the bytes.
+        // The body is text. pgbench reads all values as text, and bytes would double in size.
         let create = format!(
             "CREATE TABLE {name} (thread text NOT NULL, seq bigint NOT NULL, body text NOT NULL, \
              PRIMARY KEY (thread, seq));
@@ -107,7 +107,7 @@ impl PeerTable {
         })
     }
 
-    /// Reads the last 50 rows again and again, and gives the microseconds of each read.
+    /// Reads the last 50 rows repeatedly, and returns the mean microseconds per read.
     async fn read_by_hand(&self, connection: &mut PgConnection, calls: u32) -> Outcome<f64> {
         let select =
             format!("SELECT seq, body FROM {} WHERE thread = $1 ORDER BY seq DESC LIMIT 50", self.name);
@@ -144,14 +144,14 @@ pub(super) async fn history(plan: &Plan) -> Outcome<Vec<Figure>> {
     let table = PeerTable::create(&mut connection, &plan.scratch).await?;
     let figures =
         beside_pgbench(&mut connection, plan, &mut conversations, &pgbench, &table, &settings).await;
-    // Whatever happened, nothing stays behind.
+    // Removes the data after a failure, too.
     table.remove(&mut connection).await?;
     conversations.erase().await?;
     connection.close().await?;
     figures
 }
 
-/// What autovacuum does within a minute or so, for both sides: the planner learns how large the tables are.
+/// Does the work of autovacuum for both sides: the planner gets the sizes of the tables.
 async fn analyse(connection: &mut PgConnection, table: Option<&PeerTable>) -> Outcome<()> {
     let peer = table.map(|table| format!(", {}", table.name)).unwrap_or_default();
     let statement = format!("VACUUM (ANALYZE) larder.threads, larder.messages{peer}");

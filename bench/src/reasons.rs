@@ -1,6 +1,6 @@
-//! Why a figure is short of its target where it is: what profiles and other measurements showed.
+//! The reasons why a figure misses its target, from profiles and other measurements.
 
-/// What is known about a figure that is short.
+/// Returns the known reason for a missed target.
 pub(super) fn reason(figure: &str) -> Option<&'static str> {
     REASONS.iter().find(|(name, _)| *name == figure).map(|(_, reason)| *reason)
 }

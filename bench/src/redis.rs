@@ -1,4 +1,4 @@
-//! Conversations in Redis beside `redis-benchmark` on the same server.
+//! Conversations in Redis, compared with `redis-benchmark` on the same server.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -15,16 +15,16 @@ use super::{Outcome, Plan, payload};
 /// The variable that names the service.
 pub(super) const VARIABLE: &str = "LARDER_REDIS_URL";
 
-/// The settings that decide what a write costs and survives.
+/// The settings that decide the cost and the durability of a write.
 const SETTINGS: &[&str] = &["appendonly", "appendfsync", "save", "maxmemory-policy"];
 
-/// The program of that name: the one that came with the server that `larder services` unpacked, else the machine's.
+/// Returns the program of that name from the server that `larder services` unpacked, or else the machine's.
 fn program(name: &str) -> PathBuf {
     let unpacked = services_folder().join("redis-packages/bin").join(name);
     if unpacked.is_file() { unpacked } else { PathBuf::from(name) }
 }
 
-/// The programs that come with Redis, and the server that they speak to.
+/// The programs that come with Redis, and their server.
 struct Tools {
     url: String,
     tls: bool,
@@ -67,7 +67,7 @@ impl Tools {
         command
     }
 
-    /// One command by `redis-cli`.
+    /// Runs one command with `redis-cli`.
     fn ask(&self, words: &[&str]) -> Outcome<String> {
         let mut command = self.command("redis-cli");
         if !self.password.is_empty() {
@@ -76,11 +76,12 @@ impl Tools {
         run(command.args(["-n", &self.database, "--raw"]).args(words))
     }
 
-    /// Has `redis-benchmark` send the command so often on one connection, and gives the microseconds of each.
+    /// Has `redis-benchmark` send the command this number of times on one connection, and returns the mean
+    /// microseconds of one.
     fn micros(&self, calls: u32, words: &[&str]) -> Outcome<f64> {
         let mut command = self.command("redis-benchmark");
         if !self.password.is_empty() {
-            // It takes the password in no other way.
+            // It accepts the password in no other way.
             command.args(["-a", &self.password]);
         }
         command.args(["--dbnum", &self.database, "-c", "1", "-n", &calls.to_string(), "--csv"]);
@@ -88,7 +89,7 @@ impl Tools {
         // The header, then one line: "the command","requests a second",...
         let line = said.lines().rfind(|line| line.starts_with('"')).unwrap_or_default();
         let mut fields = line.rsplit("\",\"");
-        // Requests a second, and six latencies after it.
+        // Requests per second, and six latencies after it.
         let per_second: f64 =
             fields.nth(6).ok_or("redis-benchmark printed no rate")?.trim_matches('"').parse()?;
         Ok(1e6 / per_second)
@@ -106,7 +107,7 @@ impl Tools {
         Ok(settings.join(" "))
     }
 
-    /// How long the append-only file is, where there is one.
+    /// Returns the length of the append-only file, if it exists.
     fn written(&self) -> Outcome<Option<u64>> {
         let info = self.ask(&["INFO", "persistence"])?;
         let size = info.lines().find_map(|line| line.strip_prefix("aof_current_size:"));
@@ -114,8 +115,8 @@ impl Tools {
     }
 }
 
-/// What a program of one's own would have the server do for an append: give the message the next number of its thread,
-/// keep it by that number, and count it.
+/// The script of a handwritten append: it gives the message the next number of its thread, stores it by that
+/// number, and counts it.
 const APPEND_BY_HAND: &str = "\
     local number = redis.call('HINCRBY', KEYS[1], 'last', 1)
     redis.call('ZADD', KEYS[2], number, number .. ' ' .. ARGV[1])
@@ -165,7 +166,7 @@ pub(super) async fn history(plan: &Plan) -> Outcome<Vec<Figure>> {
     )
     .await;
     let driven = beside_driver(plan, &tools, &conversations, calls, &messages).await;
-    // Whatever happened, nothing stays behind.
+    // Removes the data after a failure, too.
     tools.ask(&["DEL", &key, &head, &messages])?;
     conversations.erase().await?;
     let mut figures = figures?;
@@ -176,7 +177,7 @@ pub(super) async fn history(plan: &Plan) -> Outcome<Vec<Figure>> {
     Ok(figures)
 }
 
-/// The last 50 beside the driver that the reads go through, on the same values.
+/// The last 50, compared with the driver of these reads on the same values.
 async fn beside_driver(
     plan: &Plan,
     tools: &Tools,

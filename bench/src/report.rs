@@ -10,14 +10,14 @@ use super::figure::{Figure, MORE, Skipped, Spread, Verdict};
 use super::machine::Machine;
 use super::reasons::reason;
 
-/// All that a run measured.
+/// All results of a run.
 #[derive(Debug, Serialize)]
 pub(super) struct BenchReport {
     pub(super) machine: Machine,
     pub(super) rounds: u16,
     pub(super) quick: bool,
     pub(super) figures: Vec<Figure>,
-    /// What grows with what: the plots' data.
+    /// The curves: the data of the plots.
     pub(super) curves: Vec<Curve>,
     pub(super) skipped: Vec<Skipped>,
 }
@@ -25,7 +25,7 @@ pub(super) struct BenchReport {
 const HEADER: [&str; 6] = ["figure", "larder", "peer", "ratio (least to most)", "target", "verdict"];
 
 impl BenchReport {
-    /// For people at a terminal.
+    /// Prints the table for a terminal.
     pub(super) fn table(&self) -> String {
         let mut table = Table::new();
         table.load_style(presets::UTF8_FULL_CONDENSED);
@@ -49,7 +49,7 @@ impl BenchReport {
         text
     }
 
-    /// A page for the repository, with the plots that were drawn for it.
+    /// Writes a page for the repository, with its plots.
     pub(super) fn markdown(&self, plots: &[Drawn]) -> String {
         let mut text = format!(
             "# Benchmarks\n\nWritten by `cargo larder-bench --write BENCHMARKS.md`. {} A target that is missed is \

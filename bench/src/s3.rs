@@ -1,4 +1,4 @@
-//! Blobs in S3 beside the vendor's client used directly, eight parts in flight.
+//! Blobs in S3, compared with direct use of the vendor's client, with eight parts in flight.
 
 use std::time::Instant;
 
@@ -19,9 +19,9 @@ use super::{Outcome, Plan, payload};
 
 /// The variable that names the service.
 pub(super) const VARIABLE: &str = "LARDER_S3_GARAGE_URL";
-/// How many parts the peer has in flight.
+/// The number of the peer's parts in flight.
 pub(super) const IN_FLIGHT: usize = 8;
-/// How large they are.
+/// The size of the parts.
 pub(super) const PART_BYTES: usize = 8 * MIB;
 
 /// Put and get of a large blob.
@@ -32,7 +32,7 @@ pub(super) async fn blobs(plan: &Plan) -> Outcome<Vec<Figure>> {
     let larder = Blobs::open(&url, &format!("bench-{}", std::process::id())).await?;
     let peer = Raw::new(&url)?;
     let figures = measure(plan, &larder, &peer, &bytes, mebibytes).await;
-    // Whatever happened, nothing stays behind.
+    // Removes the data after a failure, too.
     peer.remove().await?;
     larder.erase().await?;
     figures
@@ -73,7 +73,7 @@ struct Raw {
 
 impl Raw {
     fn new(url: &str) -> Outcome<Self> {
-        // An endpoint in the query has slashes of its own.
+        // An endpoint in the query contains slashes.
         let (location, query) = url.split_once('?').unwrap_or((url, ""));
         let parts =
             Parts::of(location).ok_or("the URL of S3 is not `s3://key:secret@bucket/prefix?endpoint=...`")?;
@@ -122,7 +122,7 @@ impl Raw {
             let part = bytes.slice(start..bytes.len().min(start + PART_BYTES));
             let call = self.client.upload_part().bucket(&self.bucket).key(&self.key).upload_id(&upload);
             async move {
-                // Each on a task of its own, so that the signing of one part does not hold up the others.
+                // Each part has a task, so the signing of one part does not delay the others.
                 let call = call.part_number(number).body(ByteStream::from(part)).send();
                 let sent = tokio::spawn(call).await??;
                 let part = CompletedPart::builder().part_number(number).set_e_tag(sent.e_tag);

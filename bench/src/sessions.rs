@@ -1,4 +1,5 @@
-//! Durable appends from many sessions at once beside as many clients of `pgbench`, each with a thread of its own.
+//! Durable appends from many concurrent sessions, compared with as many `pgbench` clients, each with its own
+//! thread.
 
 use super::curve::Plot;
 use super::figure::{Figure, Subject, Target, Unit, in_turns};
@@ -7,9 +8,9 @@ use super::pgbench::Pgbench;
 use super::postgres::{PeerTable, VARIABLE, connect, settings};
 use super::{Outcome, Plan};
 
-/// How many sessions the curves have.
+/// The numbers of sessions in the curves.
 const WRITERS: [u32; 6] = [1, 2, 4, 8, 16, 32];
-/// Sessions, and clients of the peer.
+/// Sessions of Larder, and clients of the peer.
 const SESSIONS: u32 = 16;
 
 /// Sixteen sessions in SQLite.
@@ -48,7 +49,7 @@ async fn beside(
     .await;
     let curve = throughput(plan, &mut conversations).await;
     let settings = format!("{own_settings}{}", settings(&mut connection).await?);
-    // Whatever happened, nothing stays behind.
+    // Removes the data after a failure, too.
     table.remove(&mut connection).await?;
     conversations.erase().await?;
     plan.draw(Plot::DurableThroughput, backend, curve?);
@@ -63,7 +64,7 @@ async fn beside(
     Ok(vec![subject.figure(&rounds?)])
 }
 
-/// Acknowledged appends a second, by writers at once.
+/// Returns the acknowledged appends per second of concurrent writers.
 async fn throughput(plan: &Plan, conversations: &mut Conversations) -> Outcome<Vec<(f64, f64)>> {
     let mut points = Vec::new();
     for writers in WRITERS {

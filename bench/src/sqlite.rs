@@ -1,4 +1,5 @@
-//! Conversations in SQLite beside the plain statement on a connection of its own, with the same settings.
+//! Conversations in SQLite, compared with the plain statement on a separate connection with the same
+//! settings.
 
 use std::path::Path;
 use std::time::Instant;
@@ -28,7 +29,8 @@ pub(super) async fn history(plan: &Plan) -> Outcome<Vec<Figure>> {
         target: Some(Target::AtMost(2.0)),
     };
     super::history::beside(
-        // Not more of them: the peer reads its last rows in twice the time where it has appended three times as many.
+        // No more rounds: after three times as many appends, the peer's reads of its last rows take twice the
+        // time.
         plan.rounds,
         &mut conversations,
         calls,
@@ -65,12 +67,12 @@ pub(super) async fn long_thread(plan: &Plan) -> Outcome<Vec<Figure>> {
         window: "sqlite-window-long",
         log: "bytes written to its files",
     };
-    // What the process has written to files, as SQLite's log is started over again and again.
+    // The bytes that the process wrote to files, because SQLite reuses its WAL from the start.
     let written = async || Ok(written_by_this_process());
     super::history::long_thread(plan, &mut conversations, names, SETTINGS, async || Ok(()), written).await
 }
 
-/// The bytes that this process has had the system write to files; not every system tells.
+/// Returns the bytes that this process wrote to files; some systems do not report it.
 fn written_by_this_process() -> Option<u64> {
     field("/proc/self/io", "wchar")?.parse().ok()
 }

@@ -1,4 +1,4 @@
-//! Exact counts of tokens beside tiktoken in Python, on the same texts and with the same vocabulary.
+//! Exact token counts, compared with tiktoken in Python on the same texts and with the same vocabulary.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -13,11 +13,11 @@ use super::figure::{Figure, Subject, Target, Unit, in_turns};
 use super::pgbench::run;
 use super::{Outcome, Plan};
 
-/// Bytes of a text at most: as long as a long message.
+/// The maximum bytes of a text: as long as a long message.
 const TEXT_BYTES_MAX: usize = 4_000;
-/// Counts in a round, of which the quickest stands for it, on both sides.
+/// Counts in a round. The fastest counts, on both sides.
 const COUNTS: u32 = 2;
-/// Numbers that stand for bytes of text in `o200k_base`.
+/// Ordinary tokens of `o200k_base`, without the special ones.
 const ORDINARY_TOKENS: u32 = 199_998;
 
 /// Counts in `o200k_base`, one thread.
@@ -66,7 +66,7 @@ pub(super) async fn beside_tiktoken(plan: &Plan) -> Outcome<Vec<Figure>> {
     Ok(vec![subject.figure(&rounds)])
 }
 
-/// The version of tiktoken, the tokens that it counts, and the seconds that it takes.
+/// The version of tiktoken, its token count, and its seconds.
 fn tiktoken(vocabulary: &Path, texts: &Path) -> Outcome<(String, u64, f64)> {
     let peers = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers/run");
     let mut command = Command::new(peers);
@@ -77,7 +77,7 @@ fn tiktoken(vocabulary: &Path, texts: &Path) -> Outcome<(String, u64, f64)> {
     Ok((word()?.to_owned(), word()?.parse()?, word()?.parse()?))
 }
 
-/// The vocabulary as it is published: each token's bytes in base64, and its number.
+/// Reads the published vocabulary: each token's bytes in base64, and its number.
 fn write_vocabulary(path: &Path) -> Outcome<()> {
     let encoding = &bpe_openai::o200k_base().bpe;
     let mut file = std::io::BufWriter::new(std::fs::File::create(path)?);
@@ -87,7 +87,8 @@ fn write_vocabulary(path: &Path) -> Outcome<()> {
     Ok(file.flush()?)
 }
 
-/// So many bytes of the workspace's own sources and documents, cut at ends of lines into texts as long as messages.
+/// Returns this number of bytes of the workspace's sources and documents, split at line ends into texts of
+/// the length of messages.
 fn texts(bytes: usize) -> Outcome<Vec<String>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut files = Vec::new();

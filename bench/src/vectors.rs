@@ -1,6 +1,6 @@
-//! Vector search in memory, beside the memory's bandwidth, the processor's arithmetic, and faiss.
+//! Vector search in memory, compared with the memory's bandwidth, the processor's arithmetic, and faiss.
 //!
-//! The limits are measured between the searches, by as many threads as search, in this process.
+//! The limits are measured between the searches, by the same number of threads, in this process.
 
 use std::collections::BTreeSet;
 use std::hint::black_box;
@@ -23,14 +23,14 @@ use super::payload::Numbers;
 use super::pgbench::run;
 use super::{Outcome, Plan};
 
-/// Hits that a search asks for.
+/// Hits that a search requests.
 pub(super) const LIMIT: usize = 10;
-/// Values of the field by which the filtered search chooses: one in so many documents matches.
+/// Values of the field in the filtered search: one document in this number matches.
 pub(super) const TENANTS: u64 = 100;
-/// Numbers that are read to learn the bandwidth: 256 MiB, far more than any cache holds.
+/// Numbers that are read to measure the bandwidth: 256 MiB, far more than any cache holds.
 const READ_NUMBERS: usize = 64 * 1024 * 1024;
 
-/// Seconds that `work` takes.
+/// Returns the seconds that `work` takes.
 fn seconds<T>(work: impl FnOnce() -> T) -> f64 {
     let begun = Instant::now();
     black_box(work());
@@ -42,7 +42,7 @@ pub(super) fn middle(mut values: Vec<f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// Runs `work` on so many threads.
+/// Runs `work` on this number of threads.
 fn on_threads(threads: usize, work: impl Fn(usize) + Sync) {
     std::thread::scope(|scope| {
         for thread in 1..threads {
@@ -53,16 +53,16 @@ fn on_threads(threads: usize, work: impl Fn(usize) + Sync) {
     });
 }
 
-/// Numbers beside each other in memory, to learn how fast they can be read.
+/// Contiguous numbers in memory, to measure the speed of reads.
 struct Memory(Vec<f32>);
 
 impl Memory {
     fn new() -> Self {
-        // Written once, so that every page is there.
+        // Written once, so that every page is allocated.
         Self(vec![1.0; READ_NUMBERS])
     }
 
-    /// Microseconds that so many numbers take.
+    /// Returns the microseconds to read this number of numbers.
     fn micros(&self, numbers: f64, threads: usize) -> f64 {
         let part = self.0.len() / threads;
         let taken = seconds(|| {
@@ -74,7 +74,7 @@ impl Memory {
     }
 }
 
-/// Billions of floating-point operations that registers allow in a second.
+/// Returns the limit of the registers in billions of floating-point operations per second.
 fn flops(threads: usize) -> f64 {
     const ROUNDS: u32 = 4_000_000;
     let taken = seconds(|| {
@@ -82,21 +82,21 @@ fn flops(threads: usize) -> f64 {
             black_box(limits::multiply_and_add(ROUNDS));
         });
     });
-    // As many as one thread did, times the threads, each a multiplication and an addition.
+    // The operations of one thread, times the threads; each is a multiplication and an addition.
     let operations = f64::from(ROUNDS) * 192.0 * 2.0 * f64::from(u32::try_from(threads).unwrap_or(u32::MAX));
     operations * 1e-9 / taken
 }
 
-/// Vectors without a pattern, or about so many points.
+/// Returns random vectors, or vectors around this number of points.
 pub(super) struct Vectors {
     dimensions: usize,
     centers: Vec<Vec<f32>>,
 }
 
-/// Numbers of a bell-like shape about zero.
+/// Returns numbers with a bell-shaped distribution around zero.
 fn bell(seed: u64, count: usize) -> Vec<f32> {
     let mut numbers = Numbers::new(seed);
-    // The first numbers of neighbouring seeds are alike.
+    // The first numbers of neighboring seeds are similar.
     (0..8).for_each(|_| {
         numbers.next();
     });
@@ -127,7 +127,7 @@ impl Vectors {
         Ok(SearchRequest::new(Embedding::new(self.at(2_000_000_000 + seed))?).with_limit(LIMIT))
     }
 
-    /// Some of them as documents.
+    /// Returns some vectors as documents.
     pub(super) fn documents(&self, seeds: std::ops::Range<u64>) -> Outcome<Vec<Document>> {
         let document = |seed: u64| -> Outcome<Document> {
             let metadata = Metadata::new()
@@ -140,7 +140,7 @@ impl Vectors {
         seeds.map(document).collect()
     }
 
-    /// A store with so many of them.
+    /// Returns a store with this number of vectors.
     pub(super) async fn store(&self, count: u32) -> Outcome<(InMemoryVectorStore, CollectionName)> {
         let store = InMemoryVectorStore::new();
         let collection = CollectionName::new("bench")?;
@@ -166,7 +166,7 @@ async fn timed(
     Ok((begun.elapsed().as_secs_f64() * 1e6, hits))
 }
 
-/// What a figure of the scan is called: without bounds and with them, on one thread and on two.
+/// The names of a scan's figures: without and with bounds, on one thread and on two.
 type ScanNames = [(usize, Option<&'static str>, &'static str); 2];
 
 const RANDOM: ScanNames = [
@@ -176,7 +176,7 @@ const RANDOM: ScanNames = [
 const CLUSTERED: ScanNames =
     [(1, None, "vector-bounds-clustered-1-thread"), (2, None, "vector-bounds-clustered-2-threads")];
 
-/// One query over many vectors, reading all numbers, and by bounds.
+/// One query over many vectors, which reads all numbers or uses bounds.
 pub(super) async fn scan(plan: &Plan) -> Outcome<Vec<Figure>> {
     let count = plan.size(350_000, 20_000);
     let memory = Memory::new();
@@ -244,7 +244,7 @@ impl ScanSides<'_> {
     }
 }
 
-/// Sixty-four queries at once: beside faiss, and beside what fused steps in 32 bits would take at least.
+/// Sixty-four queries in one batch, compared with faiss and with the minimum time of 32-bit FMA.
 pub(super) async fn batch(plan: &Plan) -> Outcome<Vec<Figure>> {
     let (count, queries) = (plan.size(100_000, 10_000), 64_u32);
     let vectors = Vectors::new(768, 0);
@@ -269,7 +269,7 @@ pub(super) async fn batch(plan: &Plan) -> Outcome<Vec<Figure>> {
             if round > 0 {
                 rounds.push((operations / taken, peak));
             }
-            // Faiss takes seconds, so it is asked in some of the rounds only.
+            // Faiss takes seconds, so it runs in some of the rounds only.
             if *threads == 1 && round % 3 == 1 {
                 let (found, rows) = flat_search(&files)?;
                 same_rows(&answers, &rows)?;
@@ -333,12 +333,12 @@ struct Flat {
     micros: [f64; 2],
 }
 
-/// What both took, and the rows that faiss found for each query.
+/// Runs both searches, and returns their times and the rows that faiss found for each query.
 fn flat_search(files: &[PathBuf; 2]) -> Outcome<(Flat, Vec<BTreeSet<u64>>)> {
     let peers = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers/run");
     let mut command = Command::new(peers);
     command.args(["faiss", "flat_search.py"]).args(files).args(["768", "2"]).env("OPENBLAS_NUM_THREADS", "1");
-    // Kernels of other processors, where an old library needs them: numpy's own choice is the quickest.
+    // These variables select kernels of other processors for an old library; numpy's default is the fastest.
     command.env_remove("OPENBLAS_CORETYPE").env_remove("OPENBLAS_L2_SIZE");
     let said = run(&mut command)?;
     let mut lines = said.trim().lines();
@@ -354,7 +354,8 @@ fn flat_search(files: &[PathBuf; 2]) -> Outcome<(Flat, Vec<BTreeSet<u64>>)> {
     Ok((flat, rows.collect::<Result<_, _>>()?))
 }
 
-/// Whether both found the same. Two scores of equal 32-bit value may fall on either side of the tenth place.
+/// Returns `true` if both found the same rows. Two scores with equal 32-bit values may swap at the tenth
+/// rank.
 fn same_rows(answers: &[Vec<SearchHit>], rows: &[BTreeSet<u64>]) -> Outcome<()> {
     let mut missed = 0;
     for (hits, rows) in answers.iter().zip(rows) {
@@ -368,7 +369,7 @@ fn same_rows(answers: &[Vec<SearchHit>], rows: &[BTreeSet<u64>]) -> Outcome<()> 
     Err(format!("faiss found {missed} other rows").into())
 }
 
-/// What a search costs as more of the vectors match: half of them have the share 0, a quarter 1, and so on.
+/// Measures a search as more of the vectors match: half of them have the share 0, a quarter 1, and so on.
 async fn by_matches(
     plan: &Plan,
     store: &InMemoryVectorStore,

@@ -1,4 +1,4 @@
-//! The window that a model reads: beside LangChain's, and counted in what it reads and tokenizes.
+//! The window that a model reads: compared with LangChain's, and measured in messages read and tokenized.
 
 use std::io::Write;
 use std::path::Path;
@@ -25,7 +25,7 @@ pub(super) const WINDOW_MESSAGES: usize = 40;
 /// The strategies of all these figures, in words.
 pub(super) const PIPELINE: &str = "window of 40 after cutting tool results";
 
-/// A context of the agent that cuts the results of tools and keeps the newest messages.
+/// A context of the agent that truncates tool results and keeps the newest messages.
 pub(super) fn context(history: Arc<dyn HistoryProvider>, agent: &AgentId) -> Outcome<AgentContext> {
     Ok(AgentContext::new(config(history)?)?.for_agent(agent.clone()))
 }
@@ -36,7 +36,7 @@ fn config(history: Arc<dyn HistoryProvider>) -> Outcome<ContextConfig> {
     Ok(ContextConfig::new(history).with_pipeline(pipeline))
 }
 
-/// Makes a thread's window again and again, and gives the microseconds of each.
+/// Builds a thread's window repeatedly, and returns the mean microseconds of one.
 pub(super) async fn windows(context: &AgentContext, session: &SessionId, calls: u32) -> Outcome<f64> {
     let begun = Instant::now();
     for _ in 0..calls {
@@ -48,7 +48,7 @@ pub(super) async fn windows(context: &AgentContext, session: &SessionId, calls: 
     Ok(micros_each(begun, calls))
 }
 
-/// The window over 10,000 messages beside LangChain's `trim_messages` on the same transcript.
+/// The window over 10,000 messages, compared with LangChain's `trim_messages` on the same transcript.
 pub(super) async fn beside_langchain(plan: &Plan) -> Outcome<Vec<Figure>> {
     let count = plan.size(10_000, 1_000);
     let messages = payload::turns(0, count);
@@ -119,7 +119,7 @@ impl TokenCounter for Counting {
     }
 }
 
-/// How many messages are tokenized for an append to a long thread and the window after it.
+/// Counts the messages that are tokenized for an append to a long thread and the window after it.
 pub(super) async fn tokenized(plan: &Plan) -> Outcome<Vec<Figure>> {
     let count = plan.size(100_000, 10_000);
     let counting = Arc::new(Counting::default());
@@ -150,7 +150,7 @@ pub(super) async fn tokenized(plan: &Plan) -> Outcome<Vec<Figure>> {
     Ok(vec![subject.figure(&rounds)])
 }
 
-/// What one of some calls took.
+/// Returns the mean microseconds of a call.
 pub(super) fn micros_each(begun: Instant, calls: u32) -> f64 {
     begun.elapsed().as_secs_f64() * 1e6 / f64::from(calls)
 }

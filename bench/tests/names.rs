@@ -1,4 +1,4 @@
-//! The benchmarks as a program.
+//! The benchmark program, as a user starts it.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::process::{Command, Output};

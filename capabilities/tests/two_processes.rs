@@ -1,7 +1,7 @@
 //! Two processes on one SQLite file.
 //!
-//! Each test starts its own binary again, with the same test chosen and a role in the environment, so that the other
-//! process is a real one with its own connections and locks.
+//! Each test starts its own binary again, with the same test selected and a role in the environment. The
+//! other process is a real one, with separate connections and locks.
 #![cfg(feature = "sqlite")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -17,16 +17,16 @@ use larder_kernel::{
 };
 use tempfile::TempDir;
 
-/// Names the part that a process started by a test plays.
+/// The variable with the role of a process that a test starts.
 const ROLE: &str = "LARDER_TEST_ROLE";
-/// The folder that the processes of a test share.
+/// The variable with the folder that the processes of a test share.
 const FOLDER: &str = "LARDER_TEST_FOLDER";
 const MESSAGES_PER_WRITER: usize = 10_000;
 const MESSAGES_WATCHED: usize = 1_000;
 const BATCH_MESSAGES_MAX: usize = 20;
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The part of this process and the folder, if a test started it.
+/// Returns the role of this process and the folder, if a test started it.
 fn part() -> Option<(String, PathBuf)> {
     Some((env::var(ROLE).ok()?, PathBuf::from(env::var_os(FOLDER)?)))
 }
@@ -53,7 +53,7 @@ impl Other {
 
 impl Drop for Other {
     fn drop(&mut self) {
-        // Fails where the process has ended, which is as well.
+        // Fails if the process has already ended, which is fine.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -78,7 +78,8 @@ async fn open(folder: &Path) -> (Sqlite, SqliteHistoryProvider, Thread) {
     (sqlite, history, Thread::new("agent", "session").unwrap())
 }
 
-/// The sizes of a writer's batches: each from 1 to 20, in an order of its own, `messages` in all.
+/// Returns the sizes of a writer's batches: each from 1 to 20, in an order that depends on the writer,
+/// `messages` in total.
 fn batch_sizes(writer: &str, messages: usize) -> Vec<usize> {
     let mut state = writer.bytes().map(usize::from).sum::<usize>();
     let (mut sizes, mut left) = (Vec::new(), messages);
@@ -91,7 +92,7 @@ fn batch_sizes(writer: &str, messages: usize) -> Vec<usize> {
     sizes
 }
 
-/// A message's text: who wrote it, in which batch, at which place, and how many the batch holds.
+/// Returns a message's text: its writer, its batch, its position, and the size of the batch.
 fn text(writer: &str, batch: usize, place: usize, size: usize) -> String {
     format!("{writer} {batch} {place} {size}")
 }
@@ -107,7 +108,7 @@ async fn append_all(history: &SqliteHistoryProvider, thread: &Thread, writer: &s
     }
 }
 
-/// A writer: opens the database, says so, and begins when it is told.
+/// Runs a writer: it opens the database, reports that it is ready, and begins on a signal.
 async fn write(role: &str, folder: &Path, messages: usize) {
     let (sqlite, history, thread) = open(folder).await;
     make_sign(folder, role);
@@ -137,7 +138,7 @@ async fn two_processes_append_to_one_thread_and_nothing_is_lost_doubled_or_inter
     }
     let folder = TempDir::new().unwrap();
     let roles = ["left", "right"];
-    // Both make and migrate the file at once, which is a race of its own.
+    // Both processes create and migrate the file concurrently, which is another race.
     let mut writers = roles.map(|role| Other::start(TEST, role, folder.path()));
     for role in roles {
         wait_for(&folder.path().join(role)).await;
@@ -207,7 +208,7 @@ async fn a_subscriber_meets_what_another_process_appends_once_and_in_order() {
         }
     }
     assert!(writer.wait().success(), "the writer failed");
-    // Nothing more is to come, until this process clears the thread.
+    // No further event arrives until this process clears the thread.
     assert!(tokio::time::timeout(Duration::from_millis(200), events.next()).await.is_err());
     history.clear(&thread).await.unwrap();
     let event = tokio::time::timeout(PATIENCE, events.next()).await.unwrap().unwrap().unwrap();

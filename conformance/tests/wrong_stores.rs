@@ -1,4 +1,4 @@
-//! Each store that is wrong on purpose is caught by the clauses that name its defect, and each control passes.
+//! The clauses that name a defect catch the store with that defect, and each control passes.
 #![allow(clippy::expect_used)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,13 +11,13 @@ use larder_kernel::Contract;
 use libtest_mimic::{Arguments, Failed, Trial};
 use tokio::runtime::Runtime;
 
-/// The fewest mutants, over all contracts and for each.
+/// The minimum number of mutants, in total and per contract.
 const ALL_MIN: usize = 60;
 const EACH_MIN: usize = 20;
 
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
-    // Most of the time they wait for leases and times to live to pass.
+    // The stores mostly wait for leases and times to live to pass.
     arguments.test_threads.get_or_insert(4 * std::thread::available_parallelism().map_or(1, usize::from));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     let runtime = Arc::new(runtime);
@@ -51,7 +51,7 @@ fn names_and_clauses() -> Result<(), Failed> {
         return Err("a name stands twice".into());
     }
     let clauses = clauses();
-    // Made once: to make all cases takes a while.
+    // Made once, because making all cases is slow.
     let proved: BTreeSet<_> = suites::all().iter().map(|case| (case.contract, case.clause)).collect();
     for mutant in &all {
         for id in mutant.clauses {
@@ -75,7 +75,8 @@ fn enough() -> Result<(), Failed> {
     if few || counts.values().sum::<usize>() < ALL_MIN { Err(format!("{counts:?}").into()) } else { Ok(()) }
 }
 
-/// The table in the room's documentation names mutants that there are, those of all six contracts included.
+/// The mutants in the table of the crate's documentation exist, and the table has mutants of all six
+/// contracts.
 fn listed() -> Result<(), Failed> {
     let page = include_str!("../src/mutants.rs");
     let names: BTreeSet<String> = mutants::all().into_iter().map(|mutant| mutant.name).collect();

@@ -1,5 +1,5 @@
-//! What is found of a place, and that looking at it changes nothing. Live services are looked at by the tests of the
-//! command, in `larder-cli`.
+//! The diagnosis of a backend: its findings, and that it changes nothing. The tests of the command in
+//! `larder-cli` diagnose live services.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[cfg(any(feature = "sqlite", feature = "fs"))]
@@ -27,7 +27,7 @@ fn named<'d>(diagnosis: &'d Diagnosis, name: &str) -> &'d Check {
         .unwrap_or_else(|| panic!("no {name} in {diagnosis:#?}"))
 }
 
-/// Every file below a folder with its bytes.
+/// Returns every file below a folder with its bytes.
 #[cfg(any(feature = "sqlite", feature = "fs"))]
 fn everything(folder: &Path) -> Vec<(std::path::PathBuf, Option<Vec<u8>>)> {
     let mut found = Vec::new();
@@ -76,7 +76,7 @@ async fn a_database_file_is_looked_at_and_left_as_it_is() {
     let stores = place.stores(&Namespace::new("n").unwrap()).await;
     let thread = Thread::new("a", "s").unwrap();
     stores.set().history().unwrap().append(&thread, ChatMessage::user("canary")).await.unwrap();
-    // While a program has it open, and after it was closed.
+    // During the use by a program, and after the program closed the database.
     let open = diagnose(&url, LONG).await.unwrap();
     assert!(open.checks.iter().all(|check| check.status != CheckStatus::Fail), "{open:#?}");
     drop(stores);
@@ -89,7 +89,7 @@ async fn a_database_file_is_looked_at_and_left_as_it_is() {
         ["reach", "writable", "flush", "durability", "journal", "owner", "schema", "latency", "integrity"]
     {
         let status = named(&closed, name).status;
-        // A machine that is busy is slow.
+        // A busy machine is slow.
         assert!(
             status == CheckStatus::Ok || ["flush", "latency"].contains(&name),
             "{:?}",
@@ -101,8 +101,8 @@ async fn a_database_file_is_looked_at_and_left_as_it_is() {
     assert_eq!(named(&normal, "durability").status, CheckStatus::Warn);
 }
 
-/// Once a look let go of the locks that this process had on the file: another program that then closed it, if it was of an
-/// older SQLite, took the log away with what was acknowledged.
+/// A diagnosis used to release the locks that this process held on the file. A program with an older SQLite
+/// that then closed the file removed the WAL, with acknowledged writes in it.
 #[cfg(all(feature = "sqlite", target_os = "linux"))]
 #[tokio::test]
 async fn a_look_at_a_file_that_this_process_has_open_leaves_its_locks() {
@@ -200,7 +200,7 @@ async fn a_folder_is_looked_at_and_left_as_it_is() {
     assert_eq!(named(&diagnose(&taken, LONG).await.unwrap(), "reach").status, CheckStatus::Fail);
 }
 
-/// A port at which nobody answers, and one at which somebody takes the connection and stays silent.
+/// A port without a listener, and a port whose listener accepts connections and stays silent.
 #[cfg(any(feature = "postgres", feature = "redis", feature = "s3"))]
 #[tokio::test]
 async fn what_cannot_be_reached_is_told_in_time_and_without_the_secret() {

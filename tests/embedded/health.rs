@@ -1,4 +1,4 @@
-//! Whether stores are ready, whether they are alive, and why not.
+//! Readiness and liveness of stores, with reasons.
 #![allow(clippy::unwrap_used)]
 
 use std::future::pending;
@@ -15,7 +15,7 @@ use larder_kernel::{
 
 const LONG: Duration = Duration::from_secs(20);
 
-/// A store whose place stays silent, or lets nobody in.
+/// A store whose backend never replies or refuses the credentials.
 #[derive(Debug)]
 struct Away {
     namespace: Namespace,
@@ -92,7 +92,7 @@ async fn one_store_that_is_away_is_told_by_kind_and_in_time() {
         let begun = Instant::now();
         let health = stores.health(Duration::from_millis(100)).await;
         assert!(begun.elapsed() < Duration::from_secs(10));
-        // A program whose database is away is not cured by starting it anew.
+        // A restart does not help a program whose database is unreachable.
         assert!(!health.is_ready() && health.is_live(), "{health:?}");
         let json = serde_json::to_value(&health).unwrap();
         let key_value = &json["contracts"][5];

@@ -1,4 +1,4 @@
-//! What needs no server, under the test harness of Rust.
+//! Tests that need no server, under Rust's test harness.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 #[cfg(feature = "full")]

@@ -22,7 +22,7 @@ use rig_core::wire::Capabilities;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// The direction of a text is its first letter, and its length counts a little.
+/// Embeds a text: its first letter decides the direction, and its length adds a little.
 #[derive(Debug, Clone)]
 struct Letters;
 
@@ -65,7 +65,7 @@ impl Embed for Note {
     }
 }
 
-/// The stores, and the folder that they are in.
+/// The stores and their folder.
 async fn places() -> Vec<(Stores, tempfile::TempDir)> {
     let mut places = Vec::new();
     for embedded in ["memory:", "sqlite:"] {
@@ -175,7 +175,7 @@ async fn documents_are_found_by_their_nearest_text_once() {
         let found = index.top_n::<Note>(request).await.unwrap();
         assert_eq!((found.len(), found[0].score > 0.99), (1, true));
 
-        // Fewer texts than before: the others are gone.
+        // Fewer texts than before: the index must drop the others.
         insert(&index, vec![Note::new(Some("many"), 2023, &["zebra"])]).await.unwrap();
         assert_eq!(ids(&index, "axx", 1).await, ["apple"]);
         assert_eq!(stores.set().vectors().unwrap().count(&collection(), None).await.unwrap(), 4);

@@ -1,4 +1,5 @@
-//! Settings and measures of sessions, over the stores in memory; what sessions do stands in `tests/scenarios/everywhere`.
+//! Settings and metrics of sessions, over the stores in memory. `tests/scenarios/everywhere` tests the
+//! behavior of sessions.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 

@@ -31,7 +31,7 @@ fn app(sessions: KeyValueSessions, expiry: Expiry) -> Router {
     }
     async fn login(Path(name): Path<String>, session: Session) {
         session.insert("name", name).await.unwrap();
-        // A new id for whoever has more rights than before.
+        // A user who gains rights gets a new session id.
         session.cycle_id().await.unwrap();
     }
     async fn logout(session: Session) {
@@ -44,7 +44,7 @@ fn app(sessions: KeyValueSessions, expiry: Expiry) -> Router {
         .layer(SessionManagerLayer::new(sessions).with_expiry(expiry))
 }
 
-/// The answer's text, and the cookie after it.
+/// Returns the response's text and its cookie.
 async fn ask(app: &Router, request: axum::http::request::Builder, cookie: &str) -> (String, String) {
     let request = request.header(header::COOKIE, cookie).body(Body::empty()).unwrap();
     let response: Response<Body> = app.clone().oneshot(request).await.unwrap();

@@ -1,5 +1,5 @@
-//! The examples of the adapters, unchanged, on SQLite and on Postgres. Without a server its tests are shown as ignored,
-//! or fail where `LARDER_SERVICES=required`.
+//! The examples of the adapters, unchanged, on SQLite and on Postgres. Without a server, its tests are
+//! ignored; with `LARDER_SERVICES=required` they fail.
 #![allow(clippy::panic, clippy::unwrap_used, missing_docs)]
 
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use libtest_mimic::{Arguments, Trial};
 
-/// What each prints, wherever it keeps its things.
+/// The output of each example, the same on every backend.
 const EXAMPLES: [(&str, &str); 4] = [
     ("object_store", "2 objects, 977924 bytes, 1 folder, day,visits 0,0\n"),
     ("sessions", "visit 3\n"),
@@ -16,7 +16,7 @@ const EXAMPLES: [(&str, &str); 4] = [
 ];
 const POSTGRES: &str = "LARDER_POSTGRES_URL";
 
-/// `cargo test` builds the examples beside the tests.
+/// The folder of the examples, which `cargo test` builds next to the tests.
 #[track_caller]
 fn prints(example: &str, urls: &[&str], expected: &str) {
     let mut program: PathBuf = std::env::current_exe().unwrap();

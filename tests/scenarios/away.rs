@@ -1,5 +1,5 @@
-//! Health while a server is away. Without a server, whose URL stands in `LARDER_POSTGRES_URL` or `LARDER_REDIS_URL`, its test
-//! is shown as ignored, or fails where `LARDER_SERVICES=required`.
+//! Health during an outage of the server that `LARDER_POSTGRES_URL` or `LARDER_REDIS_URL` names. Without the
+//! variable, its test is ignored; with `LARDER_SERVICES=required` it fails.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::net::SocketAddr;
@@ -28,8 +28,8 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
     crate::run("away", arguments, trials.into())
 }
 
-/// A way to the server, until it is told to end. Once the task has ended so have all connections: an abort alone would leave
-/// some of them for a moment.
+/// Relays connections to the server until it is told to stop. All connections have ended when the task has
+/// ended; after an abort, some would remain for a moment.
 async fn relay(to: String) -> (SocketAddr, oneshot::Sender<()>, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

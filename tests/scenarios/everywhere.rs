@@ -1,6 +1,6 @@
-//! What contexts, compaction, sessions and workflows promise, on every backend.
+//! The promises of contexts, compaction, sessions and workflows, on every backend.
 //!
-//! A backend whose variable is not set is shown as ignored tests; with `LARDER_SERVICES=required` they fail.
+//! Tests of a backend whose variable is not set are ignored; with `LARDER_SERVICES=required` they fail.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod context;
@@ -187,7 +187,8 @@ fn everywhere() -> impl Iterator<Item = Named> {
     of_contexts().chain(of_compaction()).chain(of_sessions()).chain(of_workflows())
 }
 
-/// Scenarios for memory alone: thousands of rounds, hours that pass at once, futures that are dropped at each poll.
+/// Scenarios for memory only: thousands of rounds, hours of simulated time, futures that are dropped at each
+/// poll.
 fn in_memory() -> impl Iterator<Item = Named> {
     scenarios![
         context::settings_are_checked_by_name,
@@ -207,7 +208,7 @@ fn runtime() -> Runtime {
     Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
 
-/// A runtime whose clock leaps over every pause.
+/// A runtime whose clock skips every pause.
 fn leaping() -> Runtime {
     Builder::new_current_thread().enable_all().start_paused(true).build().unwrap()
 }
@@ -233,7 +234,7 @@ fn on_sqlite(scenario: Scenario) {
     run(&runtime(), &format!("sqlite:{}", folder.path().join("larder.db").display()), scenario);
 }
 
-/// Without its server a trial is shown as ignored; where services are required, it fails.
+/// Returns a trial that is ignored without its server, and fails if services are required.
 fn on_server(backend: &str, variable: &'static str, (name, scenario): Named) -> Trial {
     let required = env::var("LARDER_SERVICES").is_ok_and(|value| value == "required");
     let url = env::var(variable).ok();

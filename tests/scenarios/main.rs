@@ -1,7 +1,9 @@
-//! What runs on every backend: a group of tests for each module here, one group after the other.
+//! Tests that run on every backend: each module here is a group of tests, and the groups run one after the
+//! other.
 //!
-//! `cargo test --test scenarios --all-features GROUP` runs one group, such as `everywhere`; any other word is a part of the names
-//! of the tests. Tests of a server whose URL is not in the environment are ignored, or fail with `LARDER_SERVICES=required`.
+//! `cargo test --test scenarios --all-features GROUP` runs one group, such as `everywhere`. Any other word
+//! filters tests by name. Tests of a server whose URL is not in the environment are ignored; with
+//! `LARDER_SERVICES=required` they fail.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod adapters;
@@ -22,7 +24,7 @@ use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Trial};
 
-/// Runs the tests of a group as the arguments say, and returns whether none failed.
+/// Runs the selected tests of a group and returns `true` if none failed.
 type Group = fn(&Arguments) -> bool;
 
 const GROUPS: [(&str, Group); 9] = [
@@ -34,7 +36,7 @@ const GROUPS: [(&str, Group); 9] = [
     ("round_trips", round_trips::group),
     ("tls", tls::group),
     ("away", away::group),
-    // Last: it collects the log of the whole process from then on.
+    // The last group, because it captures the log of the whole process from then on.
     ("outage", outage::group),
 ];
 
@@ -56,7 +58,7 @@ fn main() -> ExitCode {
     if passed { ExitCode::SUCCESS } else { ExitCode::from(101) }
 }
 
-/// Runs the tests of the group that the arguments do not leave out.
+/// Runs the tests of the group that the arguments do not exclude.
 fn run(group: &str, arguments: &Arguments, trials: Vec<Trial>) -> bool {
     let trials: Vec<Trial> = trials.into_iter().map(|trial| trial.with_kind(group)).collect();
     trials.iter().all(|trial| arguments.is_filtered_out(trial))

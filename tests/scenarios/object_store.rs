@@ -1,6 +1,6 @@
-//! The crate `object_store`'s own integration tests over blobs in memory, in files, in SQLite and on S3, and what they
-//! do not ask. Without a server, whose URL stands in `LARDER_S3_GARAGE_URL`, `LARDER_S3_S3S_URL` or
-//! `LARDER_S3_MOTO_URL`, its tests are shown as ignored, or fail where `LARDER_SERVICES=required`.
+//! The integration tests of the crate `object_store` over blobs in memory, in files, in SQLite and on S3, and
+//! tests of further cases. `LARDER_S3_GARAGE_URL`, `LARDER_S3_S3S_URL` and `LARDER_S3_MOTO_URL` name the
+//! servers. Without a server, its tests are ignored; with `LARDER_SERVICES=required` they fail.
 
 #![allow(clippy::panic, clippy::unwrap_used)]
 
@@ -20,15 +20,15 @@ use object_store::{Error, integration};
 const SERVERS: [(&str, &str); 3] =
     [("garage", "LARDER_S3_GARAGE_URL"), ("s3s", "LARDER_S3_S3S_URL"), ("moto", "LARDER_S3_MOTO_URL")];
 
-/// Garage ends the uploads to a key that began before one that is completed; the contract promises nothing about uploads
-/// side by side but that a reader sees one of them. Shown as ignored.
+/// Tests that are ignored on Garage. It aborts uploads to a key that began before an upload that completes.
+/// The contract promises only that a reader sees one of several concurrent uploads.
 const SKIPPED: (&str, &str) = ("garage", "upstream::multipart_race_condition");
 
-/// A store in a namespace of its own, which is empty.
+/// Opens a store in an empty namespace.
 pub(crate) struct TestStore {
     pub(crate) blobs: Arc<dyn BlobStore>,
     pub(crate) store: BlobObjectStore,
-    /// Whether a server keeps it.
+    /// Returns `true` if a server supports the feature.
     pub(crate) remote: bool,
 }
 
@@ -60,7 +60,7 @@ macro_rules! tests {
     };
 }
 
-/// The integration tests, each under its own name.
+/// The integration tests by name.
 mod upstream {
     use super::*;
 

@@ -1,7 +1,7 @@
-//! Bad weather around Redis, S3 and AGE: each mistake and each outage is an error of its kind, in time, which says what
-//! to do, and no secret shows in it or in what the drivers log.
+//! Faults and outages of Redis, S3 and AGE. Each is an error of the right kind, in time, and its message says
+//! what to do. Neither the error nor the drivers' logs show a secret.
 //!
-//! What needs a live server is shown as ignored without its variable, or fails where `LARDER_SERVICES=required`.
+//! Tests without their server's variable are ignored; with `LARDER_SERVICES=required` they fail.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -28,12 +28,12 @@ const POSTGRES: &str = "LARDER_POSTGRES_URL";
 const AGE: &str = "LARDER_AGE_URL";
 const GARAGE: &str = "LARDER_S3_GARAGE_URL";
 const S3S: &str = "LARDER_S3_S3S_URL";
-/// Tests at once, whatever the number of processors.
+/// Concurrent tests, independent of the number of processors.
 const AT_ONCE: usize = 8;
-/// Names the URL that a process started by a test opens.
+/// The variable with the URL that a process started by a test opens.
 const OPEN: &str = "LARDER_TEST_OPEN";
 
-/// Does what a test started this program for.
+/// Does the work for which a test started this program.
 pub(crate) fn as_child() -> Option<ExitCode> {
     std::env::var(OPEN).ok().map(|url| open_and_tell(&url))
 }
@@ -41,7 +41,7 @@ pub(crate) fn as_child() -> Option<ExitCode> {
 /// Runs the tests of this group.
 pub(crate) fn group(arguments: &Arguments) -> bool {
     let arguments = &mut arguments.clone();
-    // They wait for servers that do not answer, for the most part.
+    // Most tests only wait for servers that do not reply.
     arguments.test_threads.get_or_insert(AT_ONCE);
     logged::keep();
     let trials = vec![
@@ -82,7 +82,7 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
     crate::run("outage", arguments, trials)
 }
 
-/// Prints the error of an opening, and all that was logged.
+/// Prints the error of an opening, and the whole log.
 #[allow(clippy::print_stdout)]
 fn open_and_tell(url: &str) -> ExitCode {
     logged::keep();
@@ -108,7 +108,7 @@ fn trial<F: Future<Output = ()>>(
     Trial::test(name, run).with_ignored_flag(ignored)
 }
 
-/// The error with which a URL is refused, in time and without the secret in it.
+/// Returns the error with which a URL is refused. Asserts that the error is in time and without the secret.
 async fn refused(url: &str) -> Error {
     let begun = Instant::now();
     let opening = async {
@@ -132,7 +132,7 @@ fn keeps_the_secret(error: &Error) {
     assert!(!said.contains(CANARY), "the secret shows");
 }
 
-/// The host and port of a URL.
+/// Returns the host and port of a URL.
 fn host(url: &str) -> &str {
     url.rsplit_once('@').unwrap().1.split(['/', '?']).next().unwrap()
 }

@@ -1,6 +1,6 @@
-//! How often a call asks a server, and how much it is answered: what makes a call slow far from its server, or on a long
-//! thread, and no clock is needed to see it. Without a server its tests are shown as ignored, or fail where
-//! `LARDER_SERVICES=required`.
+//! Round trips and bytes of each call. They decide the speed of a call to a distant server or on a long
+//! thread, and they need no clock. Without a server, its tests are ignored; with `LARDER_SERVICES=required`
+//! they fail.
 #![allow(clippy::panic, clippy::unwrap_used, missing_docs)]
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,17 +25,17 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
     crate::run("round_trips", arguments, trials.into())
 }
 
-/// What went through a relay.
+/// The traffic of a relay.
 #[derive(Default)]
 struct Traffic {
-    /// How often a client spoke after its server had.
+    /// Times that a client sent data after its server had.
     asked: AtomicU64,
-    /// Bytes of the server.
+    /// Bytes that the server sent.
     answered: AtomicU64,
 }
 
 impl Traffic {
-    /// How often the call asked, and how many bytes it was answered.
+    /// Returns the round trips of the call, and the bytes that the server sent.
     async fn of<T>(&self, call: impl Future<Output = larder_kernel::Result<T>>) -> (u64, u64) {
         let now = || (self.asked.load(Ordering::SeqCst), self.answered.load(Ordering::SeqCst));
         let before = now();
@@ -51,7 +51,7 @@ enum Speaker {
     Server,
 }
 
-/// The port of a relay to the server at that address.
+/// Returns the port of a relay to the server at the address.
 async fn relay(server: String, traffic: Arc<Traffic>) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -112,14 +112,15 @@ async fn one_each(variable: &str) {
             .unwrap();
     }
     let (bucket, key) = (BucketName::new("b").unwrap(), Key::new("k").unwrap());
-    // The first of each kind may prepare a statement or load a script.
+    // The first call of each kind may prepare a statement or load a script.
     for _ in 0..2 {
         history.append(&thread, message()).await.unwrap();
         history.tail(&thread, None, 50).await.unwrap();
         values.set(&bucket, &key, "value".into()).await.unwrap();
         values.get(&bucket, &key).await.unwrap();
     }
-    // Once in a while one more asks: expired threads are swept behind a write, over a connection of their own.
+    // A call sometimes needs one more round trip: expired threads are swept after a write, on another
+    // connection.
     let mut quiet = 0;
     for _ in 0..10 {
         let calls = [

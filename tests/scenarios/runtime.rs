@@ -1,6 +1,7 @@
-//! The example runtime is cut off at every kind of step, on every store, and ends as if it had not been.
+//! The example runtime is cut off at every kind of step, on every store. The result is the same as without an
+//! interruption.
 //!
-//! A server whose variable is not set is shown as ignored tests; with `LARDER_SERVICES=required` they fail.
+//! Tests of a server whose variable is not set are ignored; with `LARDER_SERVICES=required` they fail.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -27,16 +28,16 @@ use serde_json::Value;
 
 use parts::{Models, Runtime, Steps};
 
-/// Set in the process that a test starts and kills: the store that it works on, and the namespace in it.
+/// Variables of the process that a test starts and kills: its store, and the namespace in it.
 const CHILD: &str = "LARDER_TEST_RUNTIME_STORE";
 const NAMESPACE: &str = "LARDER_TEST_RUNTIME_NAMESPACE";
 const LEASE: Duration = Duration::from_millis(100);
-/// How many turns the tasks take when nothing cuts them off.
+/// The turns that the tasks take without an interruption.
 const TURNS: usize = 14;
-/// Far more restarts than the tasks have steps.
+/// A limit far above the number of steps.
 const RESTARTS_MAX: usize = 500;
 
-/// Does what a test started this program for.
+/// Does the work for which a test started this program.
 pub(crate) fn as_child() -> Option<ExitCode> {
     let url = env::var(CHILD).ok()?;
     let work = async {
@@ -103,7 +104,7 @@ async fn runtime(stores: Stores, tell: impl Fn(&str) + Send + Sync + 'static) ->
     Runtime::with_lease(stores, Models::offline().await?, session, &(Arc::new(tell) as _), LEASE)
 }
 
-/// Runs to the end in one go and returns what the stores hold.
+/// Runs to the end without an interruption and returns the stored content.
 async fn in_one_go(stores: Stores) -> Result<Value> {
     let runtime = runtime(stores, |_| {}).await?;
     assert!(runtime.run(&Steps::all()).await?.is_some());
@@ -115,7 +116,7 @@ async fn in_one_go(stores: Stores) -> Result<Value> {
 async fn cut_off<F: Future<Output = Result<Stores>>>(open: impl Fn() -> F) -> Result<Value> {
     for restart in 0..RESTARTS_MAX {
         let runtime = runtime(open().await?, |_| {}).await?;
-        // Nine steps are more than any turn has, so each round comes further.
+        // No turn has more than nine steps, so each round makes progress.
         let steps = Steps::until(u64::try_from(restart % 9).unwrap() + 1);
         if runtime.run(&steps).await?.is_some() {
             assert!(restart > 10, "cut off {restart} times only");
@@ -159,7 +160,7 @@ async fn on_postgres(url: &str) -> Result<()> {
     open().await?.erase().await
 }
 
-/// History, tasks and key-value in Redis; vectors and the graph in a file.
+/// Returns stores with history, tasks and key-value in Redis, and vectors and the graph in a file.
 async fn on_redis(url: &str) -> Result<()> {
     let folder = tempfile::tempdir().unwrap();
     let file = file_url(folder.path(), "beside.db");
@@ -170,7 +171,7 @@ async fn on_redis(url: &str) -> Result<()> {
     open().await?.erase().await
 }
 
-/// Kills processes in the middle of their work, each at another turn; the last one goes on where they were.
+/// Kills processes in the middle of their work, each at another turn. The last process resumes the work.
 async fn killed(url: &str) -> Result<()> {
     let namespace = Namespace::new(format!("runtime-{}", uuid::Uuid::new_v4()))?;
     let open = || Stores::builder().url(url).namespace(namespace.clone()).open();
@@ -185,7 +186,7 @@ async fn killed(url: &str) -> Result<()> {
         let begun =
             lines.by_ref().map(|line| line.unwrap()).filter(|line| line.starts_with("== ")).take(turns);
         assert_eq!(begun.count(), turns);
-        // SIGKILL on Unix: nothing of the process runs after it.
+        // SIGKILL on Unix: no code of the process runs after it.
         child.kill().unwrap();
         assert!(!child.wait().unwrap().success(), "it was killed, not done");
     }

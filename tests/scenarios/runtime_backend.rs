@@ -1,4 +1,4 @@
-//! The task store of a process that `RUNTIME_BACKEND` chooses, seen by the processes after it.
+//! `RUNTIME_BACKEND` chooses the task store of a process. The next processes see that store.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -15,11 +15,11 @@ use larder_agents::storage::GlobalTaskStore;
 use larder_kernel::{BoardId, Namespace, NewBoard, Result};
 use libtest_mimic::{Arguments, Trial};
 
-/// Set in the processes that a test starts.
+/// Variables of the processes that a test starts.
 const CHILD: &str = "LARDER_TEST_RUNTIME_BACKEND";
 const SERVER: &str = "LARDER_POSTGRES_URL";
 
-/// What each child does at its start: it chooses its store, finds the board or makes it, and says which.
+/// The start of each child: it chooses its store, finds or creates the board, and reports which.
 async fn child() -> Result<&'static str> {
     RuntimeBackend::from_env()?.set_global_tasks().await?;
     let board = BoardId::new("conversation", "planner")?;
@@ -36,7 +36,7 @@ fn block_on<F: Future>(future: F) -> F::Output {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
 }
 
-/// Starts a process with these variables, and none of the others that choose stores.
+/// Starts a process with these variables, and without the other variables that choose stores.
 fn start(variables: &[(&str, &str)]) -> Output {
     let mut command = Command::new(env::current_exe().unwrap());
     for variable in ["RUNTIME_BACKEND", "LARDER_URL", "LARDER_TASKS_URL", "LARDER_NAMESPACE"] {
@@ -100,7 +100,7 @@ fn trial(name: &str, test: fn()) -> Trial {
     })
 }
 
-/// Does what a test started this program for.
+/// Does the work for which a test started this program.
 pub(crate) fn as_child() -> Option<ExitCode> {
     env::var_os(CHILD)?;
     Some(match block_on(child()) {

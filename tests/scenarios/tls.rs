@@ -1,5 +1,5 @@
-//! The backends over TLS: live servers behind a front that speaks nothing else. Without a server its tests are shown as
-//! ignored, or fail where `LARDER_SERVICES=required`.
+//! The backends over TLS: live servers behind a proxy that accepts only TLS. Without a server, its tests are
+//! ignored; with `LARDER_SERVICES=required` they fail.
 #![allow(clippy::panic, clippy::unwrap_used, missing_docs)]
 
 mod authority;
@@ -31,13 +31,13 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
     crate::run("tls", arguments, trials)
 }
 
-/// The part of a URL that says where the server is, such as `127.0.0.1:5432`.
+/// Returns the address in a URL, such as `127.0.0.1:5432`.
 fn place(url: &str) -> &str {
     let behind = url.rsplit_once('@').unwrap().1;
     behind.split_once('/').unwrap().0
 }
 
-/// Appends, reads back, and hears of it.
+/// Appends a message, reads it back, and receives its notification.
 async fn works(url: &str) -> Result<()> {
     let namespace = Namespace::new(format!("tls-{}", std::process::id()))?;
     let stores = Stores::builder().namespace(namespace).history_url(url).open().await?;
@@ -94,7 +94,7 @@ async fn redis_trusts_whom_it_is_told_to() {
     }
 }
 
-/// The authorities of the system are read once in a process, so the program runs in one of its own.
+/// A process reads the system's certificate authorities once, so the program runs in a separate process.
 async fn s3_trusts_the_authorities_of_the_system() {
     let url = url(GARAGE);
     let (authority, other, folder) = (Authority::new(), Authority::new(), tempfile::tempdir().unwrap());
@@ -111,8 +111,8 @@ async fn s3_trusts_the_authorities_of_the_system() {
     }
 }
 
-/// What the example `session` prints, its blobs in S3; what it says where it fails. `cargo test` builds the examples
-/// beside the tests.
+/// Returns the output of the example `session` with its blobs in S3, or its error. `cargo test` builds the
+/// examples next to the tests.
 async fn session(url: &str, authorities: &Path) -> std::result::Result<String, String> {
     let mut program = std::env::current_exe().unwrap();
     program.pop();

@@ -1,4 +1,4 @@
-//! Statements that a program of one's own would read a neighbourhood with.
+//! Handwritten statements that read a neighborhood.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hint::black_box;
@@ -10,7 +10,7 @@ use sqlx::{PgConnection, Row as _};
 use super::Found;
 use crate::Outcome;
 
-/// Reads the neighbourhood of an entity of a namespace, so many hops out.
+/// Reads the neighborhood of an entity of a namespace, up to this number of hops.
 pub(super) type SqliteWay = fn(&Connection, &str, &str, u32) -> Outcome<Found>;
 
 /// An entity: its id, type, properties and hops.
@@ -23,7 +23,7 @@ fn edge(row: &Row<'_>) -> Outcome<Edge> {
     Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, properties))
 }
 
-/// Two statements, each with the walk in it.
+/// Two statements, each of which includes the traversal.
 pub(super) fn sqlite_recursive(
     connection: &Connection,
     namespace: &str,
@@ -61,7 +61,7 @@ pub(super) fn sqlite_recursive(
     Ok((black_box(nodes).len(), black_box(edges).len()))
 }
 
-/// Level by level, each relationship read once with the ids of its ends.
+/// Level by level; each relationship is read once with the ids of its ends.
 pub(super) fn sqlite_by_entities(
     connection: &Connection,
     namespace: &str,
@@ -106,7 +106,7 @@ pub(super) fn sqlite_by_entities(
     Ok((black_box(nodes).len(), black_box(edges).len()))
 }
 
-/// Level by level, by rows, and the ids of ends from what was reached.
+/// Level by level, by row ids; the ids of the ends come from the reached entities.
 pub(super) fn sqlite_by_rows(
     connection: &Connection,
     namespace: &str,
@@ -170,7 +170,7 @@ macro_rules! walk {
     };
 }
 
-/// Entities and relationships by one statement: one round trip, one snapshot. The planner may join as it likes.
+/// Entities and relationships by one statement: one round trip, one snapshot. The planner chooses the joins.
 pub(super) const ONE_STATEMENT: &[&str] = &[walk!(
     "SELECT e.id, e.entity_type, NULL, NULL, e.properties, w.hops FROM reached w
      JOIN larder.entities e ON e.namespace = $1 AND e.id = w.id
@@ -179,7 +179,7 @@ pub(super) const ONE_STATEMENT: &[&str] = &[walk!(
      JOIN larder.relationships r ON r.namespace = $1 AND r.source = w.id WHERE w.hops < $3"
 )];
 
-/// The same, with joins that can only go along the indexes.
+/// The same, with joins that can only use the indexes.
 pub(super) const ONE_LATERAL: &[&str] = &[walk!(
     "SELECT e.id, e.entity_type, NULL, NULL, e.properties, w.hops FROM reached w CROSS JOIN LATERAL (
          SELECT * FROM larder.entities e WHERE e.namespace = $1 AND e.id = w.id OFFSET 0) e
@@ -189,7 +189,7 @@ pub(super) const ONE_LATERAL: &[&str] = &[walk!(
      WHERE w.hops < $3"
 )];
 
-/// Each by a statement of its own.
+/// One statement for each.
 pub(super) const TWO_STATEMENTS: &[&str] = &[
     walk!(
         "SELECT e.id, e.entity_type, NULL, NULL, e.properties, w.hops FROM reached w
@@ -201,7 +201,7 @@ pub(super) const TWO_STATEMENTS: &[&str] = &[
     ),
 ];
 
-/// Runs the statements and takes their rows apart.
+/// Runs the statements and decodes their rows.
 pub(super) async fn postgres(
     connection: &mut PgConnection,
     statements: &[&'static str],

@@ -1,4 +1,4 @@
-//! All that the program and its drivers log.
+//! The complete log of the program and its drivers.
 
 use std::fmt::{Debug, Write as _};
 use std::sync::Mutex;
@@ -7,7 +7,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-/// All that was logged, at every level.
+/// The log at every level.
 static LOGGED: Mutex<String> = Mutex::new(String::new());
 
 struct Capture;
@@ -47,17 +47,17 @@ impl Subscriber for Capture {
     fn exit(&self, _: &Id) {}
 }
 
-/// From now on everything is kept.
+/// Captures the whole log from now on.
 pub(crate) fn keep() {
     tracing::subscriber::set_global_default(Capture).expect("the only subscriber");
 }
 
-/// What was logged so far.
+/// Returns the log so far.
 pub(crate) fn text() -> String {
     LOGGED.lock().unwrap().clone()
 }
 
-/// Looks for a secret in all that was logged so far.
+/// Asserts that the log so far contains no secret.
 pub(crate) fn keeps(secret: &str) {
     let logged = text();
     let shown = logged.lines().find(|line| line.contains(secret));

@@ -1,8 +1,9 @@
-//! The backends against live servers: a group of tests for each module here, one group after the other.
+//! The backends against live servers: each module here is a group of tests, and the groups run one after the
+//! other.
 //!
-//! `cargo test -p larder-capabilities --test live --all-features GROUP` runs one group, such as `postgres`; any other word is a
-//! part of the names of the tests. Tests of a server whose URL is not in the environment are ignored, or fail with
-//! `LARDER_SERVICES=required`.
+//! `cargo test -p larder-capabilities --test live --all-features GROUP` runs one group, such as `postgres`.
+//! Any other word filters tests by name. Tests of a server whose URL is not in the environment are ignored;
+//! with `LARDER_SERVICES=required` they fail.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 #[cfg(feature = "postgres")]
@@ -26,7 +27,7 @@ use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Trial};
 
-/// Runs the tests of a group as the arguments say, and returns whether none failed.
+/// Runs the selected tests of a group and returns `true` if none failed.
 type Group = fn(&Arguments) -> bool;
 
 const GROUPS: &[(&str, Group)] = &[
@@ -40,7 +41,7 @@ const GROUPS: &[(&str, Group)] = &[
     ("redis_tasks", redis_tasks::group),
     #[cfg(feature = "full")]
     ("session_example", session_example::group),
-    // Last: it collects the log of the whole process from then on.
+    // The last group, because it captures the log of the whole process from then on.
     #[cfg(feature = "postgres")]
     ("postgres", postgres::group),
 ];
@@ -62,7 +63,7 @@ fn main() -> ExitCode {
     if passed { ExitCode::SUCCESS } else { ExitCode::from(101) }
 }
 
-/// Runs the tests of the group that the arguments do not leave out.
+/// Runs the tests of the group that the arguments do not exclude.
 #[allow(dead_code, reason = "a build without a server has no group")]
 fn run(group: &str, arguments: &Arguments, trials: Vec<Trial>) -> bool {
     let trials: Vec<Trial> = trials.into_iter().map(|trial| trial.with_kind(group)).collect();

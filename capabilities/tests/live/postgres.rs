@@ -1,6 +1,6 @@
-//! The Postgres backend against a live server, whose URL stands in `LARDER_POSTGRES_URL`. The user must be allowed to
-//! make databases: each test makes one of its own and drops it. Without a server the tests are shown as ignored, or fail
-//! where `LARDER_SERVICES=required`.
+//! The Postgres backend against the live server that `LARDER_POSTGRES_URL` names. The user needs permission
+//! to create databases: each test creates one and drops it. Without a server the tests are ignored; with
+//! `LARDER_SERVICES=required` they fail.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -27,7 +27,7 @@ use larder_kernel::{
 use libtest_mimic::{Arguments, Failed, Trial};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
-/// Does what a test started this program for.
+/// Does the work for which a test started this program.
 pub(crate) fn as_child() -> Option<ExitCode> {
     std::env::var(schema::OPEN).ok().map(|url| schema::open_when_told(&url))
 }
@@ -112,7 +112,7 @@ fn server() -> String {
     std::env::var("LARDER_POSTGRES_URL").expect("LARDER_POSTGRES_URL names a server")
 }
 
-/// The server's URL with another database in it.
+/// Returns the server's URL with another database.
 fn url_of(database: &str) -> String {
     let server = server();
     let location = server.split('?').next().unwrap_or_default();
@@ -120,7 +120,7 @@ fn url_of(database: &str) -> String {
     format!("{place}/{database}")
 }
 
-/// Runs a test on a database of its own.
+/// Runs a test on a separate database.
 async fn with_database<F: Future<Output = ()>>(name: &str, test: impl FnOnce(String) -> F) {
     let mut admin = PgConnection::connect(&server()).await.unwrap();
     let name = format!("larder_test_{name}_{}", std::process::id());
@@ -135,7 +135,7 @@ async fn open(url: &str) -> larder_kernel::Result<Postgres> {
     Postgres::open(PostgresConfig::from_url(url)?).await
 }
 
-/// Polls a future so many times, a moment apart, and drops it.
+/// Polls a future this number of times, with pauses, and drops it.
 pub(crate) async fn drop_after<F: Future>(polls: u32, future: F) {
     let mut future = Box::pin(future);
     for _ in 0..polls {
@@ -146,7 +146,8 @@ pub(crate) async fn drop_after<F: Future>(polls: u32, future: F) {
     }
 }
 
-/// As by a program that polls a call in a runtime and ends the runtime, or leaves it, before it drops the call.
+/// Simulates a program that polls a call in a runtime and drops the call after the runtime has ended or
+/// outside of it.
 async fn a_future_dropped_outside_every_runtime_gives_its_place_back() {
     with_database("left", async |url: String| {
         let postgres = open(&format!("{url}?pool_size=1")).await.unwrap();
@@ -184,7 +185,8 @@ async fn a_dropped_future_never_poisons_the_pool() {
             drop_after(polls % 10, history.append(&thread, ChatMessage::user("dropped"))).await;
             drop_after(polls % 10, history.tail(&thread, None, 10)).await;
             drop_after(polls % 10, values.set(&bucket, &key, "dropped".into())).await;
-            // With one connection, whatever the dropped calls left open would swallow these writes.
+            // With one connection, a transaction that the dropped calls left open would include these writes
+            // and lose them.
             values.set(&bucket, &key, "kept".into()).await.unwrap();
             history.append(&thread, ChatMessage::user("kept")).await.unwrap();
             acknowledged += 1;

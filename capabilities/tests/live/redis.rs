@@ -1,6 +1,6 @@
-//! The Redis backend against a live server, whose URL stands in `LARDER_REDIS_URL`, and a live cluster, whose URL stands
-//! in `LARDER_REDIS_CLUSTER_URL`. Without them the tests are shown as ignored, or fail where
-//! `LARDER_SERVICES=required`.
+//! The Redis backend against the live server that `LARDER_REDIS_URL` names, and the live cluster that
+//! `LARDER_REDIS_CLUSTER_URL` names. Without them the tests are ignored; with `LARDER_SERVICES=required` they
+//! fail.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -59,7 +59,7 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
     crate::run("redis", arguments, trials)
 }
 
-/// The servers of a URL, without scheme, user and path.
+/// Returns the servers of a URL, without scheme, user and path.
 fn hosts(url: &str) -> String {
     let (_, rest) = url.split_once("://").unwrap();
     let rest = rest.split(['/', '?']).next().unwrap();
@@ -76,7 +76,7 @@ async fn open(variable: &str) -> Redis {
     Redis::open(RedisConfig::from_url(&url(variable)).unwrap()).await.unwrap()
 }
 
-/// A namespace that no other run uses.
+/// Returns a namespace that no other run uses.
 fn namespace(name: &str) -> Namespace {
     let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_nanos();
     Namespace::new(format!("test-{name}-{now}")).unwrap()
@@ -163,13 +163,13 @@ async fn a_dropped_future() {
     store.erase().await.unwrap();
 }
 
-/// A way to the server that can be cut.
+/// A proxy to the server that can drop its connections.
 struct Proxy {
     port: u16,
     cut: tokio::sync::watch::Sender<u32>,
-    /// How many connections were made.
+    /// The number of connections so far.
     made: Arc<AtomicUsize>,
-    /// Whether new ones are refused, as by a server that has no more to spare.
+    /// If set, the proxy refuses new connections, as a server at its connection limit does.
     full: Arc<AtomicBool>,
 }
 
@@ -200,7 +200,7 @@ impl Proxy {
         Self { port, cut, made, full }
     }
 
-    /// Cuts every connection that there is.
+    /// Drops every open connection.
     fn cut(&self) {
         self.cut.send_modify(|cuts| *cuts += 1);
     }
@@ -228,7 +228,7 @@ async fn a_closed_connection() {
     store.erase().await.unwrap();
 }
 
-/// The store through a proxy, for which the server shows these connections alone.
+/// Opens the store through a proxy, so that the server lists these connections only.
 async fn through_a_proxy(name: &str) -> (Proxy, Arc<RedisKeyValueStore>) {
     let direct = url(SERVER);
     let proxy = Proxy::to(hosts(&direct)).await;
@@ -280,13 +280,13 @@ async fn many_callers() {
     for caller in callers.collect::<Vec<_>>() {
         caller.await.unwrap();
     }
-    // One that is shared, and four for a call each.
+    // One shared connection, and four that serve one call each.
     let made = proxy.made.load(Ordering::Relaxed);
     assert!((2..=5).contains(&made), "{made}");
     store.erase().await.unwrap();
 }
 
-/// Where the server takes no more connections, calls share the one that there is.
+/// If the server accepts no more connections, calls share the existing one.
 async fn a_full_server() {
     let (proxy, store) = through_a_proxy("full").await;
     proxy.full.store(true, Ordering::Relaxed);
@@ -294,7 +294,7 @@ async fn a_full_server() {
     for round in 0..20 {
         store.set(&bucket(), &key("a"), Bytes::from(vec![round])).await.unwrap();
     }
-    // It is asked for another one once a second.
+    // The store tries another connection at most once per second.
     let most = 2 + usize::try_from(begun.elapsed().as_secs()).unwrap();
     let made = proxy.made.load(Ordering::Relaxed);
     assert!((2..=most).contains(&made), "{made}");
@@ -302,7 +302,7 @@ async fn a_full_server() {
     store.erase().await.unwrap();
 }
 
-/// A runtime that has ended wakes nobody, so its lines are not waited on.
+/// A runtime that has ended wakes no task, so the store does not wait for its connections.
 async fn another_runtime() {
     let store = Arc::new(open(SERVER).await.key_value(namespace("runtimes")));
     store.set(&bucket(), &key("a"), Bytes::from_static(b"1")).await.unwrap();
@@ -359,8 +359,8 @@ async fn writers_during_an_erasure_in_a_cluster() {
     writers_and_erasures(CLUSTER).await;
 }
 
-/// Whatever writers and erasures do to each other, the last erasure removes everything that was ever written, which
-/// the server's own keys prove for one server and the listing for both.
+/// Runs concurrent writers and erasures. The last erasure removes everything that was ever written. The
+/// server's keys prove it for one server, and the listing for both.
 async fn writers_and_erasures(variable: &str) {
     let namespace = namespace("erasure");
     let redis = open(variable).await;

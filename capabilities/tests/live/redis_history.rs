@@ -1,5 +1,6 @@
-//! Conversations on a live Redis server, whose URL stands in `LARDER_REDIS_URL`, and a live cluster, whose URL stands in
-//! `LARDER_REDIS_CLUSTER_URL`. Without them the tests are shown as ignored, or fail where `LARDER_SERVICES=required`.
+//! Conversations on the live Redis server that `LARDER_REDIS_URL` names, and on the live cluster that
+//! `LARDER_REDIS_CLUSTER_URL` names. Without them the tests are ignored; with `LARDER_SERVICES=required` they
+//! fail.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -20,7 +21,7 @@ use crate::trial::{trial, url};
 
 const SERVER: &str = "LARDER_REDIS_URL";
 const CLUSTER: &str = "LARDER_REDIS_CLUSTER_URL";
-/// The greatest number that an append gives.
+/// The greatest number that an append assigns.
 const SEQ_MAX: i64 = (1 << 53) - (1 << 20);
 
 /// Runs the tests of this group.
@@ -43,7 +44,7 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
     crate::run("redis_history", arguments, trials)
 }
 
-/// A namespace that no other run uses, and the store in it.
+/// Returns a namespace that no other run uses, and its store.
 async fn store(variable: &str, name: &str) -> (RedisHistoryProvider, String) {
     let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_nanos();
     let namespace = format!("test-{name}-{now}");
@@ -60,7 +61,7 @@ fn thread(session: &str) -> Thread {
     Thread::new("agent", session).unwrap()
 }
 
-/// A part of the thread `agent`, `session`.
+/// Returns the key of a part of the thread `agent`, `session`.
 fn part(namespace: &str, session: &str, part: &str) -> String {
     format!("larder:{{thread:{namespace}:agent:{session}}}:{part}")
 }
@@ -97,7 +98,7 @@ async fn numbers_end() {
     assert_eq!(store.thread_info(&thread).await.unwrap(), before);
     assert_eq!(seqs(store.tail(&thread, Some(Seq::new(SEQ_MAX)), 1).await.unwrap()), [SEQ_MAX - 1]);
     assert_eq!(seqs(store.page_after(&thread, Seq::new(SEQ_MAX - 1), 9).await.unwrap()), [SEQ_MAX]);
-    // The index of runs is exact there too, and what removes still has numbers.
+    // The index of runs is exact at the maximum, too, and removals still get numbers.
     assert_eq!(store.clear_run(&thread, &run("r")).await.unwrap(), 2);
     assert_eq!(seqs(store.tail(&thread, None, 9).await.unwrap()), [SEQ_MAX]);
     assert_eq!(store.thread_info(&thread).await.unwrap().last.get(), SEQ_MAX + 1);
@@ -108,7 +109,7 @@ fn by(agent: &str, text: &str) -> ChatMessage {
     ChatMessage::user(text).with_author(AgentId::new(agent).unwrap(), None)
 }
 
-/// As versions before stored them, between others.
+/// Messages in the format of earlier versions, between current ones.
 async fn older_messages() {
     let (store, namespace) = store(SERVER, "older").await;
     let thread = thread("t");
@@ -140,7 +141,7 @@ async fn older_messages() {
         let found = store.tail_matching(&thread, &only(agent), None, limit).await.unwrap();
         assert_eq!(found.iter().map(|stored| stored.seq.get()).collect::<Vec<_>>(), expected, "{agent}");
     }
-    // A fork takes them as they are.
+    // A fork copies them unchanged.
     let fork = Thread::new("fork", "t").unwrap();
     store.fork(&thread, &fork, None).await.unwrap();
     assert_eq!(store.tail_matching(&fork, &only("a"), None, 9).await.unwrap().len(), 2);
@@ -148,7 +149,7 @@ async fn older_messages() {
     store.erase().await.unwrap();
 }
 
-/// Each replacement takes what stood there before, so no read may see messages of two of them.
+/// Each replacement removes the previous one, so no read may return messages of two of them.
 async fn filtered_beside_removals() {
     let (store, _) = store(SERVER, "removals").await;
     let (store, thread) = (Arc::new(store), thread("t"));
@@ -157,7 +158,7 @@ async fn filtered_beside_removals() {
         let of = |place: usize| if place.is_multiple_of(250) { "rare" } else { "often" };
         (0..1_000).map(|place| by(of(place), &number.to_string())).collect()
     };
-    // As many behind them that the first step of the walk ends among them.
+    // Enough messages after them that the first step of the scan ends among them.
     for batch in [generation(0), vec![by("often", "between"); 1_000], vec![by("often", "between"); 500]] {
         store.append_many(&thread, batch, AppendOptions::default()).await.unwrap();
     }
@@ -206,7 +207,7 @@ async fn a_key_of_somebody_else() {
     store.erase().await.unwrap();
 }
 
-/// Every stored value of the thread, as text.
+/// Returns every stored value of the thread as text.
 async fn all_of(plain: &mut MultiplexedConnection, namespace: &str) -> Vec<String> {
     let mut all = Vec::new();
     let head: Vec<String> =
@@ -227,7 +228,7 @@ async fn an_expired_thread_frees_its_memory() {
     let options = AppendOptions::default().with_ttl(Ttl::sliding(Duration::from_millis(1_000)));
     let tagged = ChatMessage::user("x").with_run(run("r"));
     store.append_many(&thread, vec![tagged.clone()], options).await.unwrap();
-    // Each of these writes the keys anew, and none may leave one that stays.
+    // Each of these calls writes the keys again, and none may leave a key without expiry.
     store.append(&thread, tagged.clone()).await.unwrap();
     let last = store.thread_info(&thread).await.unwrap().last;
     store.replace(&thread, Replacement::new(Seq::new(1), vec![tagged; 2]).with_seen(last)).await.unwrap();
@@ -256,7 +257,7 @@ async fn leaves_and_returns() {
     let next = store.append(&thread("b"), ChatMessage::user("again")).await.unwrap();
     assert_eq!(next, Seq::new(3));
     assert_eq!(listed(&store).await, ["a", "b", "c"]);
-    // A thread that only ever gave a number to an event is erased with the others.
+    // A thread whose only number belongs to an event is erased with the others.
     let replaced = store.replace(&thread("d"), Replacement::new(Seq::ZERO, Vec::new())).await.unwrap();
     assert_eq!(replaced.seq, Seq::new(1));
     store.erase().await.unwrap();
@@ -282,7 +283,7 @@ async fn a_fork_dropped_midway() {
             store.clear(&target).await.unwrap();
         }
     }
-    // What was laid aside has an end.
+    // The temporary keys have an expiry.
     let pattern = part(&namespace, "t", "fork-*");
     let pattern = pattern.replace('[', "\\[");
     let aside: Vec<String> = redis::cmd("KEYS").arg(&pattern).query_async(&mut plain).await.unwrap();
@@ -315,7 +316,8 @@ async fn counts_of_a_long_thread() {
     };
     check("as written").await;
     let placed = vec![ChatMessage::user("placed").with_run(run("r1")); 7];
-    // What goes is the shorter side, first and after a removal; then what stays is; then nothing stays.
+    // The removed side is the shorter one, first and after a removal. Then the kept side is shorter, and then
+    // nothing is kept.
     for up_to in [1_000, 1_500, 4_500] {
         let seen = store.thread_info(&thread).await.unwrap().last;
         let replacement = Replacement::new(Seq::new(up_to), placed.clone()).with_seen(seen);

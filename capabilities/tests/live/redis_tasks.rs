@@ -1,6 +1,6 @@
-//! Task boards against a live Redis server, whose URL stands in `LARDER_REDIS_URL`, and a live cluster, whose URL stands
-//! in `LARDER_REDIS_CLUSTER_URL`. Without them the tests are shown as ignored, or fail where
-//! `LARDER_SERVICES=required`.
+//! Task boards on the live Redis server that `LARDER_REDIS_URL` names, and on the live cluster that
+//! `LARDER_REDIS_CLUSTER_URL` names. Without them the tests are ignored; with `LARDER_SERVICES=required` they
+//! fail.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -38,7 +38,7 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
     crate::run("redis_tasks", arguments, trials)
 }
 
-/// A store in a namespace that no other run uses.
+/// Opens a store in a namespace that no other run uses.
 async fn open(variable: &str, name: &str) -> RedisTaskStore {
     let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_nanos();
     let namespace = Namespace::new(format!("test-{name}-{now}")).unwrap();
@@ -71,7 +71,7 @@ fn refused<T: std::fmt::Debug>(answer: Result<T>, kind: ErrorKind, what: &str) {
     assert_eq!((error.kind(), error.outcome()), (kind, Outcome::NotApplied), "{what}: {error}");
 }
 
-/// Every write to a board, none of which may do anything.
+/// Tries every write to a board; none may have an effect.
 async fn refuse_all(store: &RedisTaskStore, board: &BoardId, kind: ErrorKind, what: &str) {
     let task = TaskId::new("task-0").unwrap();
     let step = Transition::to(TaskStatus::Blocked).with_token(FencingToken::new(1)).with_result("done");
@@ -127,7 +127,7 @@ async fn numbers_run_out() {
     store.erase().await.unwrap();
 }
 
-/// While tasks are claimed, some leases pass; nobody gets a task that another one holds.
+/// Leases expire during concurrent claims. No worker gets a task that another one holds.
 async fn share(variable: &str) {
     const TASKS: usize = 1_000;
     let store = open(variable, "share").await;
@@ -213,7 +213,7 @@ async fn many(variable: &str) {
     nothing_left(variable, &store).await;
 }
 
-/// No key of the namespace is left but the marks of the erasure, which pass by themselves.
+/// Asserts that only the marks of the erasure remain in the namespace. They expire.
 async fn nothing_left(variable: &str, store: &RedisTaskStore) {
     if variable != SERVER {
         return;

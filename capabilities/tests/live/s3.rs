@@ -1,6 +1,6 @@
-//! The S3 backend against live servers, whose URLs stand in `LARDER_S3_GARAGE_URL`, `LARDER_S3_S3S_URL` and
-//! `LARDER_S3_MOTO_URL`; each names a bucket that is there. Without a server its tests are shown as ignored, or fail
-//! where `LARDER_SERVICES=required`.
+//! The S3 backend against the live servers that `LARDER_S3_GARAGE_URL`, `LARDER_S3_S3S_URL` and
+//! `LARDER_S3_MOTO_URL` name; each URL names an existing bucket. Without a server its tests are ignored; with
+//! `LARDER_SERVICES=required` they fail.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -27,14 +27,14 @@ const SERVERS: [Server; 3] = [
     Server { name: "moto", variable: "LARDER_S3_MOTO_URL", verifies: false, lists_uploads: true },
 ];
 
-/// A server, and what it does that not all do.
+/// A server, and the features that not every server has.
 #[derive(Clone, Copy)]
 struct Server {
     name: &'static str,
     variable: &'static str,
-    /// Whether it refuses what is signed wrongly. Some servers for tests let everybody in.
+    /// `true` if the server refuses wrong signatures. Some test servers accept every request.
     verifies: bool,
-    /// Whether it tells of uploads that are not complete.
+    /// `true` if the server lists incomplete uploads.
     lists_uploads: bool,
 }
 
@@ -100,14 +100,14 @@ fn key(text: &str) -> BlobKey {
     BlobKey::new(text).unwrap()
 }
 
-/// A store in a namespace of its own.
+/// Opens a store in a separate namespace.
 async fn store(url: &str) -> S3BlobStore {
     let micros = larder_kernel::Timestamp::now().as_micros();
     let namespace = Namespace::new(format!("test-{}-{micros}", std::process::id())).unwrap();
     S3BlobStore::open(&S3Config::from_url(url).unwrap(), namespace).await.unwrap()
 }
 
-/// The SDK's own client for the server of a URL, and the bucket.
+/// Returns the SDK's client for the server of a URL, and the bucket.
 fn raw(url: &str) -> (Client, String) {
     let (location, query) = url.split_once('?').unwrap();
     let (keys, bucket) = location.strip_prefix("s3://").unwrap().split_once('@').unwrap();
@@ -140,7 +140,7 @@ fn noise(length: usize) -> Bytes {
     bytes.into()
 }
 
-/// The bytes as a stream of pieces of odd length.
+/// Returns the bytes as a stream of chunks of odd length.
 fn streamed(bytes: &Bytes) -> BlobBody {
     let whole = bytes.clone();
     let starts = (0..bytes.len()).step_by(999_983);
@@ -179,7 +179,7 @@ async fn large_blobs_travel_in_parts(server: Server) {
     let copied = store.copy(&name, &key("copy/of it")).await.unwrap();
     assert_eq!(copied.size, size as u64);
     assert!(store.get_bytes(&key("copy/of it")).await.unwrap() == bytes);
-    // A read that began before an overwrite delivers the old bytes, or fails.
+    // A read that began before an overwrite returns the old bytes, or fails.
     let read = store.get(&name, BlobGetOptions::default()).await.unwrap();
     store.put(&name, streamed(&noise(30 * MIB)), BlobPutOptions::default()).await.unwrap();
     if let Ok(pieces) = read.bytes.try_collect::<Vec<Bytes>>().await {
@@ -194,7 +194,8 @@ async fn listed(store: &S3BlobStore) -> Vec<BlobKey> {
     entries.into_iter().map(|entry| entry.key).collect()
 }
 
-/// How many uploads of the store's namespace the server keeps; `None` where it does not tell.
+/// Returns the number of uploads that the server keeps in the store's namespace; `None` if it does not list
+/// them.
 async fn uploads(url: &str, store: &S3BlobStore) -> Option<usize> {
     let (client, bucket) = raw(url);
     let root = format!("n={}/", store.namespace());
@@ -206,7 +207,7 @@ async fn what_is_given_up_leaves_no_upload(server: Server) {
     let url = server.url();
     let store = store(&url).await;
     let name = key("given-up");
-    // Given up at many points: before the upload begins, during its parts, and while it is completed.
+    // Cancelled at many points: before the upload begins, during its parts, and during its completion.
     for millis in [0, 5, 20, 60, 150, 400, 900] {
         let bytes = noise(33 * MIB);
         let slow = streamed(&bytes).into_stream().then(|piece| async move {
@@ -228,7 +229,7 @@ async fn what_is_given_up_leaves_no_upload(server: Server) {
     let error = store.put(&name, body, BlobPutOptions::default()).await.unwrap_err();
     assert_eq!(error.operation(), "test");
     assert_eq!(store.head(&name).await.unwrap_err().kind(), ErrorKind::NotFound);
-    // The removal goes on by itself.
+    // The removal continues in the background.
     let mut left = uploads(&url, &store).await;
     assert_eq!(left.is_some(), server.lists_uploads);
     for _ in 0..50 {
@@ -288,7 +289,7 @@ async fn a_presigned_url_signs_what_was_asked_for(server: Server) {
     store.erase().await.unwrap();
 }
 
-/// One request without the SDK.
+/// Sends one request without the SDK.
 async fn send(url: &str, method: &str, headers: &[(&str, &str)], body: &str) -> (u16, String) {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let (host, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
@@ -329,7 +330,7 @@ async fn mistakes_are_typed_and_show_no_secret(server: Server) {
     assert!(!format!("{store:?}").contains("test-"));
 }
 
-/// Names over which the server fails may be in place all the same.
+/// An object whose write failed on the server may exist nevertheless.
 async fn an_opening_leaves_nothing_behind(server: Server) {
     let url = server.url();
     let own = format!("o{:x}", larder_kernel::Timestamp::now().as_micros());
@@ -337,7 +338,7 @@ async fn an_opening_leaves_nothing_behind(server: Server) {
         let config = S3Config::from_url(&url).unwrap().with_prefix(&prefix).unwrap();
         match S3BlobStore::open(&config, Namespace::new("n").unwrap()).await {
             Ok(store) => assert_eq!(listed(&store).await, Vec::<BlobKey>::new()),
-            // Behind a long prefix some servers have no room even for short keys.
+            // With a long prefix, some servers have no space even for short keys.
             Err(error) => {
                 assert_eq!((error.kind(), error.field()), (ErrorKind::InvalidInput, Some("url")), "{error}");
                 assert_ne!(prefix, own);
@@ -360,7 +361,7 @@ fn shows_nothing(error: &Error, canary: &str) {
 }
 
 async fn an_unreachable_server_is_told_in_time() {
-    // A port that nobody listens on, and a network that leads nowhere (RFC 5737).
+    // A port without a listener, and an unreachable network (RFC 5737).
     for endpoint in ["http://127.0.0.1:9", "https://192.0.2.1"] {
         let began = Instant::now();
         let url = format!("s3://AKIAC4N4RY:C4N4RY@files?endpoint={endpoint}");

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 use libtest_mimic::{Arguments, Trial};
 
-/// `cargo test` builds the examples beside the tests.
+/// The folder of the examples, which `cargo test` builds next to the tests.
 fn session(urls: &[&str]) -> Output {
     let mut program: PathBuf = std::env::current_exe().unwrap();
     program.pop();
@@ -51,7 +51,7 @@ fn absent(variables: &[&str]) -> bool {
     !required && variables.iter().any(|variable| std::env::var_os(variable).is_none())
 }
 
-/// A trial without its services is shown as ignored; where services are required, it fails.
+/// Returns a trial that is ignored without its services, and fails if services are required.
 fn live(name: &str, variables: &'static [&'static str], run: fn(&[&str])) -> Trial {
     let trial = Trial::test(name, move || {
         run(variables);

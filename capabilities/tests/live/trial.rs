@@ -1,5 +1,5 @@
-//! One test of a live service, whose URL stands in an environment variable. Without it the test is shown as ignored, or
-//! fails where `LARDER_SERVICES=required`.
+//! One test of the live service that a variable names. Without the variable the test is ignored; with
+//! `LARDER_SERVICES=required` it fails.
 #![allow(clippy::expect_used)]
 
 use std::future::Future;

@@ -1,4 +1,4 @@
-//! The report's page in a real browser: what a reader clicks, types and sees. Pictures of it are left in `target/tmp`.
+//! The report's page in a real browser: clicks, typing and rendering. Screenshots remain in `target/tmp`.
 #![allow(clippy::expect_used, clippy::unwrap_used, clippy::panic)]
 
 mod chromium;
@@ -32,7 +32,7 @@ static FILE: OnceLock<PathBuf> = OnceLock::new();
 
 pub(crate) fn group(arguments: &Arguments) -> bool {
     let mut arguments = arguments.clone();
-    // Each has a browser of its own.
+    // Each test starts a separate browser.
     arguments.test_threads = Some(1);
     let tests: [(&str, Test); 6] = [
         ("the_page_needs_nothing_outside_itself_and_what_stores_answer_stays_text", is_whole),
@@ -58,7 +58,8 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
     crate::run("browser", &arguments, tests.map(trial).into())
 }
 
-/// The browser that `conformance/browser/install` finds; `cargo larder test` has let it install one before.
+/// Returns the browser that `conformance/browser/install` finds. `cargo larder test` installs one first if it
+/// is missing.
 fn browser() -> Result<PathBuf, String> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../conformance/browser/install");
     let found = Command::new(&script).arg("--find").stderr(Stdio::null()).output();
@@ -92,7 +93,7 @@ fn is_whole(opened: &Opened) {
     let urls: Vec<&str> =
         wanted.iter().map(|event| event["params"]["request"]["url"].as_str().unwrap()).collect();
     assert!(urls.iter().all(|url| url.starts_with("file://")) && urls.len() == 1, "{urls:?}");
-    // What a store answered is shown as it is, and did nothing.
+    // The page shows a store's reply as text and does not run it.
     let title = page.value("document.title");
     assert!(title.as_str().unwrap().ends_with("Larder conformance"), "{title}");
     assert_eq!(page.value("document.images.length + document.scripts.length"), 2);
@@ -118,7 +119,7 @@ fn filter_narrows(opened: &Opened) {
     assert_eq!(page.value(ROWS), 0);
     page.press("Escape");
     assert_eq!(page.value(ROWS), all);
-    // By outcome, and words and outcome together.
+    // By outcome, and by words and outcome together.
     page.click(".choices label:has([value='.waived'])");
     assert_eq!(
         page.value(
@@ -135,7 +136,7 @@ fn filter_narrows(opened: &Opened) {
     assert_eq!(page.value(ROWS), 1);
     page.press("Escape");
     page.click(".choices label:has([value=all])");
-    // A contract can be folded.
+    // A contract can be collapsed.
     page.click("#matrix tbody:nth-of-type(2) tr.group button");
     let folded = page.value(ROWS).as_u64().unwrap();
     assert!(folded < all - 20, "{folded} of {all}");
@@ -168,10 +169,10 @@ fn cell_opens(opened: &Opened) {
     page.picture(&pictures().join("report-cell-light-1440.png"));
     page.press("Escape");
     page.until("!document.querySelector('dialog').open");
-    // The focus is where it was.
+    // The focus is where it was before.
     let label = "document.activeElement.getAttribute('aria-label')";
     assert_eq!(page.value(label), "KV-009 on redis: failed");
-    // What is waived says why and how long; what a level found stands with the clause's cases.
+    // A waiver shows its reason and expiry date. The findings of a level are listed with the clause's cases.
     page.click("#matrix tr[id='BLOB-004'] button.waived");
     let text = page.value("document.querySelector('dialog').innerText").as_str().unwrap().to_owned();
     for part in [
@@ -196,7 +197,7 @@ fn cell_opens(opened: &Opened) {
 fn walked_by_keys(opened: &Opened) {
     let mut page = opened.page();
     page.look(1440, 900, "light");
-    // One stop of the Tab key for the whole matrix.
+    // The whole matrix is one stop of the Tab key.
     assert_eq!(page.value("document.querySelectorAll(\"#matrix td.cell [tabindex='0']\").length"), 1);
     page.value("document.querySelector(\"#matrix td.cell [tabindex='0']\").focus()");
     let label = "document.activeElement.getAttribute('aria-label')";
@@ -226,7 +227,7 @@ fn fits(opened: &Opened) {
         for scheme in ["light", "dark"] {
             for (width, height) in [(1440, 900), (390, 844)] {
                 page.look(width, height, scheme);
-                // Nothing reaches past the right edge: nobody has to scroll sideways to read.
+                // Nothing extends past the right edge, so the page needs no horizontal scrolling.
                 let reach = page.value("document.documentElement.scrollWidth").as_u64().unwrap();
                 assert!(reach <= u64::from(width), "{name}: {reach} px in a window of {width}");
                 let cut = "(() => { const box = document.querySelector('#matrix .scroll').getBoundingClientRect(); \
@@ -248,7 +249,7 @@ fn fits(opened: &Opened) {
     }
 }
 
-/// The least contrast of text and ground among the signs, by the formula of WCAG 2.
+/// Returns the least contrast between text and background among the symbols, by the formula of WCAG 2.
 fn contrast(page: &mut Page) -> f64 {
     let least = page.value(
         "(() => { const parts = text => text.match(/[\\d.]+/g).map(Number); \

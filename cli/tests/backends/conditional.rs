@@ -1,8 +1,9 @@
-//! S3 on a server that keeps conditional writes, also of writers that race each other.
+//! S3 on a server with correct conditional writes, including concurrent writers.
 //!
-//! None of the servers for tests does: s3s-fs looks at the tag that is there before it writes, and another may write in
-//! between, so the backend finds out at its opening that the condition is worth nothing and does not declare it. Here one
-//! write at a time reaches s3s-fs. Without it the test is shown as ignored, or fails where `LARDER_SERVICES=required`.
+//! None of the test servers has them: s3s-fs checks the tag before it writes, and another write may happen in
+//! between. The backend detects this when it opens and does not declare the condition. This test sends one
+//! write at a time to s3s-fs. Without the server the test is ignored; with `LARDER_SERVICES=required` it
+//! fails.
 #![allow(clippy::panic, clippy::unwrap_used)]
 
 mod turns;
@@ -35,7 +36,8 @@ fn passes_with_conditions(url: &str) {
     let url = url.replace(server, &format!("127.0.0.1:{port}"));
     let output = Command::new(env!("CARGO_BIN_EXE_larder"))
         .args(["check", &format!("strict={url}"), "--format", "json", "--level", "contract,hostile"])
-        // All cases queue for one writer, so a case waits for the others: few at once, and each may take long.
+        // All cases queue for one writer, so a case waits for the others: few run concurrently, with a long
+        // time limit.
         .args(["--jobs", "4", "--timeout", "300"])
         .output()
         .unwrap();

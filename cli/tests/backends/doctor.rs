@@ -1,7 +1,7 @@
-//! `larder doctor` and `larder inspect`: what they print, how they end, and that they leave everything as it was.
+//! `larder doctor` and `larder inspect`: their output, their exit codes, and that they change nothing.
 //!
-//! A live service that the environment does not name is shown as an ignored test, which fails where
-//! `LARDER_SERVICES=required`.
+//! The test of a live service that the environment does not name is ignored; with `LARDER_SERVICES=required`
+//! it fails.
 #![allow(clippy::expect_used, clippy::unwrap_used, clippy::panic)]
 
 use std::process::{Command, Output, Stdio};
@@ -50,7 +50,7 @@ fn ok(
     }
 }
 
-/// What the command printed, and how it ended.
+/// The command's output and exit code.
 fn larder(arguments: &[&str]) -> (i32, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
     let Output { status, stdout, stderr } = command.args(arguments).stdin(Stdio::null()).output().unwrap();
@@ -64,7 +64,7 @@ fn json(arguments: &[&str], codes: &[i32]) -> Value {
     serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said}{trouble}"))
 }
 
-/// The check of that name in the first place.
+/// Returns the check of that name for the first backend.
 fn check<'v>(found: &'v Value, name: &str) -> &'v Value {
     let checks = found["places"][0]["checks"].as_array().unwrap();
     checks.iter().find(|check| check["name"] == name).unwrap_or_else(|| panic!("no {name}: {found:#}"))
@@ -202,14 +202,14 @@ fn service_is_looked_at(scheme: &str, url: &str) {
     assert_eq!(check(&found, "reach")["status"], "ok", "{found:#}");
     assert_eq!(check(&found, "login")["status"], "ok", "{found:#}");
     for name in ["latency", "clock", "durability", "tls", "writable"] {
-        // Where no containers are, the tests' AGE runs on PGlite, which does not wait for the disk.
+        // Without containers, the tests' AGE runs on PGlite, which does not wait for the disk.
         if (scheme, name) == ("age", "durability") {
             continue;
         }
         assert_ne!(check(&found, name)["status"], "fail", "{found:#}");
     }
     if scheme == "age" {
-        // PGlite has one session for all connections, as a pooler has: what was set in it would still be set.
+        // PGlite has one session for all connections, as a pooler has, so settings would persist.
         assert_eq!(check(&json(&["doctor", "--json", url], &[0, 2]), "writable")["status"], "ok");
     }
     let own: &[&str] = match scheme {

@@ -1,7 +1,8 @@
-//! The level `durable` catches writers that acknowledge what a kill takes away, and lets one pass that does not.
+//! The level `durable` catches writers that acknowledge writes which a kill removes, and passes a correct
+//! writer.
 //!
-//! This program is its own writer: the level starts it as `backends writer URL --era … --seed …`, and the name by
-//! which it is started tells what it does wrong.
+//! This program is also the writer: the level starts it as `backends writer URL --era … --seed …`. The name
+//! of the executable selects the defect.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::io::Write;
@@ -22,7 +23,7 @@ use tokio::sync::mpsc;
 
 use crate::lossy;
 
-/// Plays the writer where the level started this program as one.
+/// Runs the writer if the level started this program as one.
 pub(crate) fn wrote() -> bool {
     let words: Vec<String> = std::env::args().collect();
     let asked = words.get(1).is_some_and(|word| word == "writer");
@@ -45,11 +46,11 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
 
-/// Kills writers that do something wrong, or nothing, and looks at the report.
+/// Kills writers with a defect or without one, and checks the report.
 fn trial(name: &str, defect: &'static str, clause: Option<&'static str>) -> Trial {
     Trial::test(name, move || {
         let program = std::env::current_exe()?;
-        // The program that the level starts gets its defect by its name.
+        // The program's name selects the defect, because the level passes no other setting.
         let folder = tempfile::tempdir()?;
         let named = folder.path().join(format!("writer-{defect}"));
         std::os::unix::fs::symlink(&program, &named)?;
@@ -90,7 +91,7 @@ async fn write(place: &str, era: &str, seed: u64) {
 
 type Append = (Thread, Vec<ChatMessage>, AppendOptions);
 
-/// Writes behind its acknowledgements, or message by message.
+/// Writes after it acknowledges, or one message at a time.
 #[derive(Debug)]
 struct Lossy {
     inner: Arc<dyn HistoryProvider>,
@@ -157,7 +158,7 @@ impl Lossy {
     }
 
     async fn page(&self, thread: &Thread, after: Seq, limit: usize) -> Result<Vec<StoredMessage>> {
-        // What is read soon after it was acknowledged has to be waited for.
+        // A read right after an acknowledgement has to wait for the write.
         let known = *self.last.lock().unwrap();
         loop {
             let page = self.inner.page_after(thread, after, limit).await?;

@@ -11,7 +11,7 @@ use libtest_mimic::Arguments;
 pub(crate) fn group(arguments: &Arguments) -> bool {
     let mut arguments = arguments.clone();
     let options = RunOptions::default();
-    // Cases wait more than they compute: for a disk, or for a time to live to pass.
+    // Cases mostly wait: for a disk, or for a time to live to pass.
     arguments.test_threads.get_or_insert(options.jobs);
     let scratch = tempfile::tempdir().expect("a temporary folder");
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");

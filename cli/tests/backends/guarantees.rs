@@ -1,9 +1,9 @@
-//! The table of guarantees in the guide says what the suite found when it opened the backends, and nothing else.
+//! The table of guarantees in the guide matches the declarations of the opened backends.
 //!
-//! `guide/guarantees.json` holds what each backend declares, and `guide/src/choosing.md` the table that follows from it.
-//! Each test opens one backend and compares. `LARDER_WRITE_GUARANTEES=1 cargo larder test --test backends guarantees` writes both
-//! anew; a service that is not there keeps what is written of it. That what is declared holds is shown by the suite itself,
-//! on the same backends, in the same run of `cargo larder test`.
+//! `guide/guarantees.json` lists the declarations of each backend, and `guide/src/choosing.md` contains the
+//! table derived from them. Each test opens one backend and compares. `LARDER_WRITE_GUARANTEES=1 cargo larder
+//! test --test backends guarantees` writes both files again; the entries of a missing service stay. The suite
+//! proves the declarations on the same backends in the same run of `cargo larder test`.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +20,7 @@ use larder_conformance::{SUITE_VERSION, suites};
 use larder_kernel::{Capabilities, Capability, Contract, Durability};
 use libtest_mimic::{Arguments, Failed, Trial};
 
-/// What a backend declares, contract by contract.
+/// The declarations of a backend, by contract.
 type Declared = BTreeMap<Contract, Capabilities>;
 
 const EMBEDDED: [&str; 3] = ["memory", "sqlite", "fs"];
@@ -37,7 +37,7 @@ fn names() -> Vec<&'static str> {
     EMBEDDED.into_iter().chain(SERVICES.iter().map(|service| service.name)).collect()
 }
 
-/// Where a backend is, if it is there at all.
+/// Returns the URL of a backend, if it is available.
 fn address(name: &str, scratch: &Path) -> Option<String> {
     let path = scratch.join(name).display().to_string();
     match name {
@@ -48,7 +48,7 @@ fn address(name: &str, scratch: &Path) -> Option<String> {
     }
 }
 
-/// Opens a backend and asks it.
+/// Opens a backend and returns its declarations.
 fn ask(name: &str, address: &str, scratch: &Path) -> Probed {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -62,7 +62,8 @@ fn written() -> BTreeMap<String, Declared> {
     serde_json::from_str(&text).unwrap()
 }
 
-/// Whether a backend declares what is written. A server that somebody set up otherwise may survive more.
+/// Returns `true` if a backend declares the recorded guarantees. A server with other settings may be more
+/// durable.
 fn keeps(declared: &Declared, written: &Declared) -> bool {
     let equal = |(contract, found): (&Contract, &Capabilities)| {
         written
@@ -152,7 +153,7 @@ fn table(all: &BTreeMap<String, Declared>) -> String {
     text
 }
 
-/// The clauses that hold of a contract for a store that declares this, or all that there are.
+/// Returns the clauses of a contract that apply to a store with these declarations, or all of its clauses.
 fn clauses(contract: Contract, declared: Option<&Capabilities>) -> BTreeSet<&'static str> {
     let holds = |needs: &[Capability], durability: bool| {
         declared.is_none_or(|declared| {

@@ -1,8 +1,8 @@
-//! A server that dies in the middle of a run: what runs then ends in time with errors of their kind, nothing passes from
-//! then on, and the handles that were open work again once the server is back, with all that it had acknowledged.
+//! A server that dies in the middle of a run. Running cases end in time with errors of the right kind, and no
+//! later case passes. The open handles work again once the server is back, with all acknowledged writes.
 //!
-//! Each test starts a server of its own beside those of the other tests, from the same installation. Without the
-//! service's variable in the environment it is shown as ignored, or fails where `LARDER_SERVICES=required`.
+//! Each test starts a separate server from the installation of the shared servers. Without the service's
+//! variable the test is ignored; with `LARDER_SERVICES=required` it fails.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::HashMap;
@@ -23,14 +23,14 @@ use larder_kernel::{
 use libtest_mimic::{Arguments, Failed, Trial};
 use tokio::sync::Notify;
 
-/// How long a case may take: more than any call tries to reach a server before it gives up, which over S3 is 15 seconds,
-/// besides what it takes while the server is alive. That of AGE runs one statement at a time.
+/// The time limit of a case: more than any call retries to reach a server, which is 15 seconds over S3, plus
+/// the work while the server is alive. AGE runs one statement at a time.
 const CASE_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long a run may take whose server is dead.
+/// The time limit of a run whose server is dead.
 const RUN_TIME_MAX: Duration = Duration::from_secs(150);
-/// How many cases a run has at most, spread over all of them.
+/// The maximum number of cases in a run, spread over all cases.
 const CASES_MAX: usize = 120;
-/// After how many cases the server is killed.
+/// The number of cases after which the server is killed.
 const CASES_BEFORE: usize = 25;
 
 pub(crate) fn group(arguments: &Arguments) -> bool {
@@ -53,7 +53,7 @@ fn trial(script: &'static str, port_variable: &'static str) -> Trial {
             tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failed::from)?;
         let server = Server::start(service, port_variable);
         runtime.block_on(dies_and_comes_back(&server));
-        // What a call still does must not keep the test from ending.
+        // A call in progress must not keep the test from ending.
         runtime.shutdown_background();
         Ok(())
     };
@@ -61,7 +61,7 @@ fn trial(script: &'static str, port_variable: &'static str) -> Trial {
         .with_ignored_flag(ignored)
 }
 
-/// A server that nobody else uses. It is removed with its data in the end.
+/// A server for one test. It is removed with its data at the end.
 struct Server {
     service: Service,
     port: (&'static str, String),
@@ -70,7 +70,7 @@ struct Server {
 impl Server {
     fn start(service: Service, port_variable: &'static str) -> Self {
         let server = Self { service, port: (port_variable, free_ports(3).unwrap().to_string()) };
-        // An earlier run that was ended from outside may have left one behind.
+        // An earlier run that was killed may have left one behind.
         server.tell("remove");
         server.tell("up");
         server
@@ -92,8 +92,8 @@ impl Server {
         let answer = self.command("env").stdout(Stdio::piped()).output().unwrap();
         let text = String::from_utf8(answer.stdout).unwrap();
         let url = text.trim().split_once('=').expect("NAME=value").1;
-        // Where Postgres refuses connections, each call of a case, and of what is cleaned up behind it, waits for it to come
-        // back for as long as it may wait for one.
+        // While Postgres refuses connections, each call of a case and of its cleanup waits up to this time
+        // for the server.
         if matches!(self.service.scheme, "postgres" | "age") {
             format!("{url}?acquire_timeout_ms=500")
         } else {
@@ -141,7 +141,7 @@ async fn dies_and_comes_back(server: &Server) {
     assert!(is_there(&kept, "before").await, "an acknowledged write is gone");
     write_down(&kept, "after").await;
     assert!(is_there(&kept, "after").await);
-    // These must pass, so none may wait long for the one connection that AGE has.
+    // These cases must pass, so none may wait long for AGE's one connection.
     let options = RunOptions { jobs: 2, ..options };
     let again = run(&harness, &probed, &cases[..CASES_BEFORE], &options, &|_| {}).await;
     for report in again {
@@ -149,7 +149,8 @@ async fn dies_and_comes_back(server: &Server) {
     }
 }
 
-/// Nothing that began after the server was dead passes or hangs, and each says what the matter is.
+/// Asserts that no case that began after the server's death passes or hangs, and that each error names the
+/// reason.
 fn check_reports(reports: &[CaseReport], log: &Log, killed_at: Instant) {
     let begins = log.begins.lock().unwrap();
     let mut after = 0;
@@ -170,12 +171,12 @@ fn check_reports(reports: &[CaseReport], log: &Log, killed_at: Instant) {
     assert!(after > 10, "only {after} cases began after the server was killed");
 }
 
-/// When the cases began, and how many have ended.
+/// The start times of the cases, and the number of ended cases.
 #[derive(Default)]
 struct Log {
     begins: Mutex<HashMap<String, Instant>>,
     ended: Mutex<usize>,
-    /// Told once so many cases have ended.
+    /// Notified once enough cases have ended.
     enough: Notify,
 }
 
@@ -193,7 +194,7 @@ impl Log {
     }
 }
 
-/// The cases, each of which notes when it begins.
+/// Wraps the cases to record their start times.
 fn logged(cases: impl Iterator<Item = Case>) -> (Vec<Case>, Arc<Log>) {
     let log = Arc::new(Log::default());
     let logged = cases.map(|case| {

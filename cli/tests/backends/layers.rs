@@ -1,5 +1,5 @@
-//! The whole suite on each layer, and on all of them together, over embedded backends: one test for each case, and the
-//! levels in small on the stack.
+//! The whole suite on each layer and on the stack of all layers, over embedded backends: one test for each
+//! case. The levels run on the stack with reduced effort.
 #![allow(clippy::expect_used)]
 
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use tokio::runtime::{Builder, Runtime};
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// A share of what the levels do to prove a backend, enough to meet each kind of operation.
+/// The share of the levels' full effort, enough to include each kind of operation.
 const SMALL: Effort = Effort { seed: 1, long: false, timeout: Duration::from_secs(30), per_mille: 20 };
 
-/// Fails where a level found something, could not go on or did nothing.
+/// Fails if a level found a defect, stopped early or did nothing.
 fn judged(reports: &[LevelReport]) -> Result<(), Failed> {
     let wrong = |report: &&LevelReport| {
         matches!(report.verdict(), Verdict::Broken | Verdict::Error) || report.executed == 0
@@ -29,7 +29,7 @@ fn judged(reports: &[LevelReport]) -> Result<(), Failed> {
     }
 }
 
-/// The levels `model`, `concurrent` and the cancellations of `faults` on one backend.
+/// Runs the levels `model`, `concurrent` and the cancellations of `faults` on one backend.
 fn levels(runtime: &Arc<Runtime>, harness: &Arc<dyn Harness>) -> Vec<Trial> {
     ["model", "concurrent", "cancellations"]
         .into_iter()
@@ -51,7 +51,7 @@ fn levels(runtime: &Arc<Runtime>, harness: &Arc<dyn Harness>) -> Vec<Trial> {
 
 pub(crate) fn group(arguments: &Arguments) -> bool {
     let mut arguments = arguments.clone();
-    // A filter over sealed messages opens each of them, slowly in a build for tests.
+    // A filter over sealed messages decrypts each of them, which is slow in a test build.
     let options = RunOptions { timeout: 3 * LONG, ..RunOptions::default() };
     // Some cases wait for a time to live to pass; those of encryption compute.
     arguments.test_threads.get_or_insert((options.jobs / 2).max(2));
@@ -61,7 +61,7 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
     let mut trials = Vec::new();
     for url in url::behind_layers(&Registry::default(), &[], scratch.path()) {
         let (word, place) = url.split_once('+').expect("a layer stands before its URL");
-        // Each layer over memory; all of them over each backend.
+        // Each layer over memory; the stack of all layers over each backend.
         if word != Around::Stack.name() && !place.starts_with("memory") {
             continue;
         }

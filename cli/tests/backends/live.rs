@@ -1,8 +1,8 @@
 //! The whole suite on the live services, one test for each case.
 //!
-//! `larder test` starts the services and names them in the environment. A service that is not named there, or whose
-//! backend is not in this build, is shown as one ignored test, which fails where `LARDER_SERVICES=required`. One that is
-//! named and does not answer fails.
+//! `larder test` starts the services and sets their variables. A service without a variable, or whose backend
+//! is missing from this build, is one ignored test; with `LARDER_SERVICES=required` it fails. A service that
+//! has a variable and does not reply fails.
 #![allow(clippy::expect_used)]
 
 use std::path::Path;
@@ -18,7 +18,7 @@ use libtest_mimic::{Arguments, Trial};
 pub(crate) fn group(arguments: &Arguments) -> bool {
     let mut arguments = arguments.clone();
     let options = RunOptions::default();
-    // Cases wait more than they compute: for a server, or for a time to live to pass.
+    // Cases mostly wait: for a server, or for a time to live to pass.
     arguments.test_threads.get_or_insert(options.jobs);
     let required = std::env::var("LARDER_SERVICES").is_ok_and(|value| value == "required");
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
@@ -31,7 +31,7 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
     crate::run("live", &arguments, trials)
 }
 
-/// The cases on one service, or one test that says why there are none.
+/// Returns the cases on one service, or one test that says why they are missing.
 fn of_service(
     service: &Service,
     runtime: &Arc<tokio::runtime::Runtime>,

@@ -1,7 +1,8 @@
-//! The backends through the suite and through the command: a group of tests for each module here, one group after the other.
+//! The backends through the suite and through the command: each module here is a group of tests, and the
+//! groups run one after the other.
 //!
-//! `cargo test -p larder-cli --test backends GROUP` runs one group, such as `embedded`; any other word is a part of the
-//! names of the tests. What needs every backend is in a build with the feature `full`.
+//! `cargo test -p larder-cli --test backends GROUP` runs one group, such as `embedded`. Any other word
+//! filters tests by name. Tests that need every backend are in a build with the feature `full`.
 
 #[cfg(feature = "full")]
 mod browser;
@@ -31,7 +32,7 @@ use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Trial};
 
-/// Runs the tests of a group as the arguments say, and returns whether none failed.
+/// Runs the selected tests of a group and returns `true` if none failed.
 type Group = fn(&Arguments) -> bool;
 
 const GROUPS: &[(&str, Group)] = &[
@@ -74,7 +75,7 @@ fn main() -> ExitCode {
     if passed { ExitCode::SUCCESS } else { ExitCode::from(101) }
 }
 
-/// Runs the tests of the group that the arguments do not leave out.
+/// Runs the tests of the group that the arguments do not exclude.
 fn run(group: &str, arguments: &Arguments, trials: Vec<Trial>) -> bool {
     let trials: Vec<Trial> = trials.into_iter().map(|trial| trial.with_kind(group)).collect();
     trials.iter().all(|trial| arguments.is_filtered_out(trial))

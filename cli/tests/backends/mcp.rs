@@ -1,7 +1,7 @@
-//! `larder mcp`, driven by the client of rmcp: over standard input and output and over streamable HTTP, on SQLite and on
-//! Postgres.
+//! `larder mcp`, driven by rmcp's client: over standard input and output and over streamable HTTP, on SQLite
+//! and on Postgres.
 //!
-//! What needs Postgres is shown as ignored without `LARDER_POSTGRES_URL`, or fails where `LARDER_SERVICES=required`.
+//! Tests of Postgres are ignored without `LARDER_POSTGRES_URL`; with `LARDER_SERVICES=required` they fail.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod bad_input;
@@ -44,7 +44,7 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
     crate::run("mcp", arguments, trials)
 }
 
-/// A test on a place of its own: SQLite in a temporary folder, or what the variable names.
+/// A test with a separate backend: SQLite in a temporary folder, or the service that the variable names.
 fn trial<F: Future<Output = ()>>(
     name: &str,
     variable: Option<&'static str>,

@@ -1,7 +1,9 @@
-//! Moving data: what one backend holds arrives in every other one, whole and once, and comes back as it was.
+//! Moving data: the content of one backend arrives in every other one, complete and without duplicates, and
+//! returns unchanged.
 //!
-//! Places are compared by what the contracts return, not by the digests that a copy prints. A live service that the
-//! environment does not name is shown as an ignored test, which fails where `LARDER_SERVICES=required`.
+//! The tests compare backends by the replies of the contracts, not by the digests that a copy prints. The
+//! test of a live service that the environment does not name is ignored; with `LARDER_SERVICES=required` it
+//! fails.
 #![allow(clippy::expect_used, clippy::unwrap_used, clippy::panic)]
 
 mod archive;
@@ -26,7 +28,7 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
     crate::run("moving", arguments, trials)
 }
 
-/// A test on a runtime of its own.
+/// A test with a separate runtime.
 fn trial<F: Future<Output = ()>>(
     name: impl Into<String>,
     test: impl FnOnce() -> F + Send + 'static,
@@ -39,7 +41,7 @@ fn trial<F: Future<Output = ()>>(
     })
 }
 
-/// The same, ignored where a variable that it needs is not set, unless services are required.
+/// The same, but ignored if a variable that it needs is not set, unless services are required.
 fn live<F: Future<Output = ()>>(
     name: impl Into<String>,
     variables: &[&str],

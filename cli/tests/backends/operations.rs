@@ -1,9 +1,9 @@
-//! The page `guide/src/operations.md` does what it says: its commands are run, in order, and print what it shows.
+//! The commands of the page `guide/src/operations.md` run in order and print the output that the page shows.
 //!
-//! A block after `<!-- file: NAME -->` is that file. A `console` block after `<!-- run: GROUP -->` is run with the others of
-//! its group in one folder. A line with `$` is a command; one that ends in `# fails` must fail. The lines below must be
-//! printed, where `…` stands for anything and blanks count once. A group whose tool or service is not there is shown as an
-//! ignored test, which fails where `LARDER_SERVICES=required`.
+//! A block after `<!-- file: NAME -->` is that file. A `console` block after `<!-- run: GROUP -->` runs with
+//! the others of its group in one folder. A line with `$` is a command; a command that ends in `# fails` must
+//! fail. The following lines must be printed: `…` matches any text, and whitespace is normalized. A group
+//! without its tool or service is an ignored test; with `LARDER_SERVICES=required` it fails.
 #![allow(clippy::expect_used, clippy::unwrap_used, clippy::panic)]
 
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 
 use libtest_mimic::{Arguments, Trial};
 
-/// A command of the page, and what it shows of the output.
+/// A command of the page, and the output that the page shows.
 #[derive(Debug, Default)]
 struct Shown {
     command: String,
@@ -53,7 +53,7 @@ fn has(tool: &str) -> bool {
     found.is_ok_and(|status| status.success())
 }
 
-/// Whether the machine's pg_dump is not older than the server.
+/// Returns `true` if the machine's `pg_dump` is at least as new as the server.
 fn dumps() -> bool {
     let probe = r#"pg_dump --schema-only --table=pg_catalog.pg_class "$LARDER_POSTGRES_URL""#;
     let tried = Command::new("bash").args(["-c", probe]).stdout(Stdio::null()).stderr(Stdio::null()).status();
@@ -125,7 +125,7 @@ fn run(shown: &Shown, folder: &Path, databases: Option<&Databases>) {
     command.args(["-c", &shown.command]).current_dir(folder).stdin(Stdio::null());
     command.env("PATH", format!("{}:{}{path}", larder.display(), server_tools()));
     if let Ok(url) = std::env::var("LARDER_REDIS_URL") {
-        // redis-cli takes an empty user for one of that name.
+        // redis-cli takes an empty user name literally.
         command.env("REDIS_URL", url.replace("://:", "://default:"));
     }
     if let Some(databases) = databases {
@@ -143,8 +143,9 @@ fn run(shown: &Shown, folder: &Path, databases: Option<&Databases>) {
     }
 }
 
-/// The folders of the tools that came with the servers that the scripts installed: `pg_dump` refuses a newer server than
-/// itself, and the machine may have no `redis-cli` at all. Nothing where the servers are the machine's.
+/// Returns the folders of the tools that the scripts installed with the servers. `pg_dump` refuses a server
+/// newer than itself, and the machine may lack `redis-cli`. The result is empty if the servers are the
+/// machine's.
 fn server_tools() -> String {
     let services = std::env::var_os("LARDER_SERVICES_DIR")
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/services"), PathBuf::from);
@@ -156,7 +157,7 @@ fn server_tools() -> String {
     folders.collect()
 }
 
-/// Whether the line is the one shown, where `…` stands for anything.
+/// Returns `true` if the line matches the one on the page, in which `…` matches any text.
 fn is_like(printed: &str, shown: &str) -> bool {
     let squeeze = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let (printed, shown) = (squeeze(printed), squeeze(shown));
@@ -164,7 +165,7 @@ fn is_like(printed: &str, shown: &str) -> bool {
     let Some(mut rest) = printed.strip_prefix(parts[0]) else { return false };
     for part in &parts[1..] {
         match rest.find(part) {
-            // The last part stands at the end.
+            // The last part must match the end.
             Some(at) => rest = &rest[at + part.len()..],
             None => return false,
         }
@@ -172,7 +173,7 @@ fn is_like(printed: &str, shown: &str) -> bool {
     rest.is_empty() || shown.ends_with('…')
 }
 
-/// Two databases of this test alone.
+/// Two databases for this test only.
 struct Databases {
     urls: [String; 2],
 }

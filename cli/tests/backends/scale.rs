@@ -1,8 +1,8 @@
-//! What grows over several servers, while it changes: slots that move through a Redis Cluster, nodes that die in a cluster
-//! of Garage, tables of Postgres in partitions, and a replica that lags behind.
+//! Changes of systems with several servers: slots that move in a Redis Cluster, nodes that die in a Garage
+//! cluster, partitioned Postgres tables, and a replica that lags.
 //!
-//! Each test starts servers of its own beside those of the other tests, from the same installation. Without the service's
-//! variable in the environment it is shown as ignored, or fails where `LARDER_SERVICES=required`.
+//! Each test starts separate servers from the installation of the shared servers. Without the service's
+//! variable the test is ignored; with `LARDER_SERVICES=required` it fails.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 mod garage;
@@ -19,7 +19,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 
 pub(crate) fn group(arguments: &Arguments) -> bool {
     let mut arguments = arguments.clone();
-    // Each starts several servers.
+    // Each test starts several servers.
     arguments.test_threads.get_or_insert(2);
     let trials = vec![
         trial(
@@ -53,20 +53,20 @@ fn trial<F: Future<Output = ()>>(
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime.map_err(Failed::from)?;
         runtime.block_on(test());
-        // What a call still does must not keep the test from ending.
+        // A call in progress must not keep the test from ending.
         runtime.shutdown_background();
         Ok(())
     };
     Trial::test(name, run).with_ignored_flag(ignored)
 }
 
-/// One of the two handles on the place.
+/// Opens one of the two handles on the backend.
 async fn open(harness: &dyn Harness, handle: usize) -> StoreSet {
     let options = OpenOptions::default().with_handle(handle);
     harness.open(&Namespace::new("scale").unwrap(), &options).await.unwrap()
 }
 
-/// No client found anything that contradicts a contract.
+/// Asserts that no client found a contradiction to a contract.
 fn assert_holds(found: &Found) {
     let first: Vec<&str> = found.script.lines().take(40).collect();
     assert!(found.defects.is_empty(), "{:#?}\n{}", found.defects, first.join("\n"));

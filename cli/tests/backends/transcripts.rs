@@ -1,4 +1,4 @@
-//! Transcripts through the command: what goes in comes out, once, from every backend.
+//! Transcripts through the command: the imported lines are exported, once, from every backend.
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
 use std::fmt::Write as _;
@@ -78,7 +78,7 @@ fn exported(url: &str, namespace: &str) -> String {
     succeeded(&larder(&arguments).output().unwrap())
 }
 
-/// The one line on standard error, after exit 2 and with nothing on standard output.
+/// Returns the only line on standard error, after exit code 2 and with an empty standard output.
 fn refusal(mut command: Command) -> String {
     let output = command.output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{output:?}");
@@ -101,7 +101,7 @@ fn assert_equal_lines(left: &str, right: &str) {
     }
 }
 
-/// `count` messages that differ, over several batches.
+/// Returns `count` different messages, enough for several batches.
 fn long(count: usize) -> String {
     (0..count).fold(String::new(), |mut text, at| {
         writeln!(text, r#"{{"role":"user","content":"message {at}","at":{at}}}"#).unwrap();
@@ -116,13 +116,13 @@ fn every_field_comes_back_equal_and_a_second_import_adds_nothing() {
     assert_eq!(said, "imported 8 of 8 messages into a/s/1; it holds 8\n");
     let lines = exported(&place.url(), "n1");
     assert_equal_lines(&lines, HOSTILE);
-    // Numbers keep their spelling where a store might change it.
+    // Numbers keep their notation even if a store might change it.
     assert!(lines.contains(r#""n":1e16"#) && lines.contains(r#""z":-0.0"#), "{lines}");
     assert!(lines.contains(r#""u":18446744073709551615"#), "{lines}");
     let said = imported(&file, &place.url(), "n1");
     assert_eq!(said, "imported 0 of 8 messages into a/s/1; 8 had been imported before; it holds 8\n");
     assert_eq!(exported(&place.url(), "n1"), lines);
-    // What was exported is a transcript like the first.
+    // The export is a transcript like the first.
     let again = place.file("again.jsonl", &lines);
     imported(&again, &place.url(), "n2");
     assert_eq!(exported(&place.url(), "n2"), lines);
@@ -164,7 +164,7 @@ fn a_line_that_is_no_message_is_named_and_nothing_is_imported() {
         let said = refusal(import(&file, &place.url(), "n"));
         let at = format!("{}:1201: ", file.display());
         assert!(said.contains(&at) && said.contains(reason) && !said.contains("secret"), "{said}");
-        // Not even the database is made.
+        // The command does not create the database either.
         assert!(!place.path("larder.db").exists());
     }
     let deep =
@@ -194,7 +194,7 @@ fn an_import_that_is_killed_goes_on_where_it_was() {
     let place = Place::new();
     let text = long(6_000);
     let file = place.file("long.jsonl", &text);
-    // Made before, so that kills meet writes and not the creation of the database.
+    // The database exists before the kills, so that kills hit writes and not its creation.
     imported(&place.file("one.jsonl", long(1)), &place.url(), "other");
     for wait in [40, 90, 160, 250, 400] {
         let mut child = import(&file, &place.url(), "n").spawn().unwrap();
@@ -282,7 +282,7 @@ fn trial(name: &str, test: fn()) -> Trial {
     })
 }
 
-/// A trial without its service is shown as ignored; where services are required, it fails.
+/// Returns a trial that is ignored without its service, and fails if services are required.
 fn live(name: &str, variable: &'static str) -> Trial {
     let required = std::env::var("LARDER_SERVICES").as_deref() == Ok("required");
     let absent = !cfg!(feature = "full") || (std::env::var_os(variable).is_none() && !required);

@@ -1,5 +1,5 @@
-//! The guide in `guide/src`: its summary lists every page, its links resolve, and its programs are doctests. `.ci/guide` runs
-//! the tutorial for authors of backends, and a test here reads the workflow that it shows.
+//! The guide in `guide/src`: its summary lists every page, its links resolve, and its programs are doctests.
+//! `.ci/guide` runs the tutorial for authors of backends, and a test here reads the workflow that it shows.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use larder_conformance::suites;
 
-/// The systems whose promises are kept, and how many each makes.
+/// The systems whose promises the workspace keeps, and the number of promises of each.
 const PROMISES: [(&str, usize); 5] = [("ATH", 10), ("ALQ", 10), ("PK", 11), ("RAVI", 19), ("AKKA", 9)];
 
 fn root() -> PathBuf {
@@ -17,7 +17,7 @@ fn ids() -> Vec<String> {
     PROMISES.iter().flat_map(|(system, last)| (1..=*last).map(move |id| format!("{system}-{id}"))).collect()
 }
 
-/// The table's lines: id, promise and proofs.
+/// Returns the table's lines: id, promise and proofs.
 fn table() -> Vec<(String, String, Vec<String>)> {
     let text = std::fs::read_to_string(root().join("guide/promises.md")).unwrap();
     let (_, text) = text.split_once("<!-- promises -->").unwrap();
@@ -31,7 +31,7 @@ fn table() -> Vec<(String, String, Vec<String>)> {
     .collect()
 }
 
-/// All Rust sources below a folder.
+/// Returns all Rust sources below a folder.
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();

@@ -1,4 +1,4 @@
-//! What the runner leaves behind.
+//! The files and processes that the runner leaves behind.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

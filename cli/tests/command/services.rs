@@ -1,5 +1,5 @@
-//! `larder services` over containers. The engine is a script that only keeps what it was told: what is tested is which
-//! runner is chosen, what it asks for, and how it exits.
+//! `larder services` over containers. The engine is a script that only records its arguments. The tests check
+//! the chosen runner, its arguments, and the exit code.
 #![allow(clippy::unwrap_used)]
 
 use std::fs::{self, Permissions};
@@ -12,7 +12,7 @@ use std::time::Duration;
 use larder_cli::service::SERVICES;
 use rustix::process::{Pid, Signal, kill_process};
 
-/// A machine with an engine and none of the services.
+/// A machine with an engine and without services.
 struct Machine {
     folder: tempfile::TempDir,
 }
@@ -20,7 +20,7 @@ struct Machine {
 impl Machine {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        // The services' account has to reach it.
+        // The services' account needs access to it.
         fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
         for name in ["running", "services"] {
             fs::create_dir(folder.path().join(name)).unwrap();
@@ -58,7 +58,7 @@ impl Machine {
         names
     }
 
-    /// Something that runs as the service without an image does: a process in its folder, and a port that answers.
+    /// Simulates the service without an image: a process in its folder, and a port that replies.
     fn s3s(&self) -> (Child, TcpListener) {
         let home = self.path("services/s3s");
         fs::create_dir_all(home.join("data")).unwrap();
@@ -86,7 +86,7 @@ fn what_was_started_in_containers_is_told_of_killed_and_stopped_there() {
         machine.containers(),
         ["garage", "postgres", "redis-cluster", "redis-cluster-2", "redis-cluster-3"]
     );
-    // What runs is left as it is.
+    // Running services stay unchanged.
     machine.exits(0, &["up", "postgres"]);
     machine.exits(0, &["status", "postgres", "redis-cluster", "garage"]);
     let urls = machine.exits(0, &["env", "postgres", "redis-cluster", "garage"]);
@@ -107,7 +107,7 @@ fn what_a_check_started_is_stopped_when_it_is_told_to_end() {
     let machine = Machine::new();
     let mut command = machine.larder();
     command.args(["check", "--live"]).env("LARDER_TEST_UP_SECONDS", "2").stderr(Stdio::piped());
-    // All others are said to be there.
+    // The variables declare all other services as available.
     for service in SERVICES {
         command.env(service.variable, "memory:");
     }
@@ -128,7 +128,8 @@ fn what_a_check_started_is_stopped_when_it_is_told_to_end() {
     assert!(machine.containers().is_empty());
 }
 
-/// Once it made `larder services` take the containers for stopped, as nothing else ran without one.
+/// This service once made `larder services` treat the containers as stopped, because nothing else ran without
+/// a container.
 #[test]
 fn the_service_without_an_image_decides_nothing() {
     let machine = Machine::new();
@@ -137,7 +138,7 @@ fn the_service_without_an_image_decides_nothing() {
     assert_eq!(machine.containers(), ["postgres", "redis"]);
     let urls = machine.exits(0, &["env", "postgres", "redis", "s3s"]);
     assert_eq!(urls.lines().count(), 3, "{urls}");
-    // Of all services, some run.
+    // Only some of all services run.
     machine.exits(4, &["status"]);
     machine.exits(0, &["down", "s3s", "postgres", "redis"]);
     assert!(machine.containers().is_empty());

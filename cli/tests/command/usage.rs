@@ -1,4 +1,4 @@
-//! The `larder` command as a user meets it: what it prints, and how it exits.
+//! The `larder` command as a user sees it: its output and its exit codes.
 #![allow(clippy::unwrap_used)]
 
 use std::process::{Command, Output};
@@ -11,7 +11,7 @@ fn stdout(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-/// The one line on standard error, after exit 2 and with nothing on standard output.
+/// Returns the only line on standard error, after exit code 2 and with an empty standard output.
 fn refusal(arguments: &[&str]) -> String {
     let output = larder(arguments);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
@@ -58,7 +58,7 @@ fn a_required_backend_that_is_not_there_exits_2_and_the_rest_is_checked_all_the_
     let text = stdout(&missing);
     assert!(text.contains("missing REQUIRED postgres:") && text.contains(", 1 missing;"), "{text}");
     assert!(text.contains("2 passed, 0 failed"), "{text}");
-    // A backend that is there and has none of the cases proves nothing either.
+    // An existing backend without any selected case proves nothing either.
     let idle = larder(&["check", "--filter", "KV-001", "--require", "fs"]);
     assert_eq!(idle.status.code(), Some(2), "{idle:?}");
     assert!(stdout(&idle).contains("missing REQUIRED fs: no case passed on it"), "{idle:?}");
@@ -233,6 +233,6 @@ fn clients_of_the_level_concurrent_run_in_processes_of_their_own_where_they_can(
         let notes = level["notes"].to_string();
         assert!(notes.contains("made by 5 processes") && !notes.contains("\"0 histories"), "{level:#}");
     }
-    // So few prove nothing.
+    // So few runs prove nothing.
     assert_eq!(output.status.code(), Some(2));
 }

@@ -1,4 +1,4 @@
-//! `larder window`: the documents that it reads, the models that it asks, and what it says when one of them is wrong.
+//! `larder window`: its documents, its models, and its errors for a faulty document or model.
 #![allow(clippy::unwrap_used)]
 
 use std::fmt::Write as _;
@@ -86,7 +86,7 @@ impl Place {
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    /// The one line on standard error, after exit 2 and with nothing on standard output.
+    /// Returns the only line on standard error, after exit code 2 and with an empty standard output.
     fn refusal(&self, profile: &str, more: &[&str]) -> String {
         let output = self.window(profile, more);
         assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{output:?}");
@@ -119,7 +119,7 @@ fn texts(document: &Value) -> Vec<&str> {
     document["messages"].as_array().unwrap().iter().map(|message| message["text"].as_str().unwrap()).collect()
 }
 
-/// Which stored messages a step dropped.
+/// Returns the stored messages that a step dropped.
 fn dropped<'a>(document: &'a Value, step: &str) -> Option<&'a Vec<Value>> {
     let steps = document["explanation"]["steps"].as_array().unwrap();
     steps.iter().find(|told| told["name"] == step)?["dropped"].as_array()

@@ -1,6 +1,7 @@
-//! What the documentation shows of this crate is what `tests/api.txt` says, so that nobody changes it by accident.
+//! The documented items of this crate match `tests/api.txt`, so a change of the public API is never
+//! accidental.
 //!
-//! `LARDER_WRITE_API=1 cargo test -p larder-conformance --test suite api` writes the file anew.
+//! `LARDER_WRITE_API=1 cargo test -p larder-conformance --test suite api` writes the file again.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::collections::BTreeSet;
@@ -18,7 +19,7 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Whether the item at a line is hidden from the documentation.
+/// Returns `true` if the item at a line is hidden from the documentation.
 fn hidden(lines: &[&str], at: usize) -> bool {
     let attributes = lines[..at].iter().rev().take_while(|line| {
         let line = line.trim_start();
@@ -27,7 +28,7 @@ fn hidden(lines: &[&str], at: usize) -> bool {
     attributes.into_iter().any(|line| line.contains("#[doc(hidden)]") || line.contains("#[cfg(test)]"))
 }
 
-/// The text from a line on until its item's head ends, on one line.
+/// Returns the text from a line to the end of its item's head, on one line.
 fn head(lines: &[&str], at: usize) -> String {
     let mut text = String::new();
     for line in &lines[at..] {
@@ -44,7 +45,7 @@ fn head(lines: &[&str], at: usize) -> String {
     text.trim_end_matches(['{', ';', ',']).trim_end().replace(", )", ")").replace(",)", ")")
 }
 
-/// What the root of the crate exports, and the names in it.
+/// Returns the exports of the crate's root, and their names.
 fn exported() -> (Vec<String>, BTreeSet<String>) {
     let text = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/src/lib.rs")).unwrap();
     let lines: Vec<_> = text.lines().collect();
@@ -55,7 +56,7 @@ fn exported() -> (Vec<String>, BTreeSet<String>) {
     (items, names)
 }
 
-/// The name that an item at the left edge defines or implements, if it is one whose inside is shown.
+/// Returns the name that a top-level item defines or implements, if the listing includes its members.
 fn subject(line: &str) -> Option<&str> {
     let kinds = ["pub struct ", "pub enum ", "pub trait ", "impl "];
     let rest = kinds.iter().find_map(|kind| line.strip_prefix(kind))?;
@@ -75,7 +76,8 @@ fn shown(path: &Path, names: &BTreeSet<String>, found: &mut BTreeSet<String>) {
             within = None;
         } else if let Some(name) = subject(line).filter(|name| names.contains(*name) && !hidden(&lines, at)) {
             found.insert(head(&lines, at));
-            // What a trait or an enum says is public; what an implementation of a trait says is the trait's.
+            // The members of a trait or an enum are public; those of a trait's implementation belong to the
+            // trait.
             within = Some((name, line.contains("trait ") || line.contains("enum ")));
         } else if let Some((name, all)) = within {
             let inner =
@@ -88,7 +90,7 @@ fn shown(path: &Path, names: &BTreeSet<String>, found: &mut BTreeSet<String>) {
             let name = line.split(' ').nth(2).unwrap_or_default();
             let name = name.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default();
             if names.contains(name) && !hidden(&lines, at) {
-                // What the version of the suite is changes more often than that there is one.
+                // The value of the suite's version changes often, so the listing has only its type.
                 found.insert(head(&lines, at).split(" = ").next().unwrap_or_default().to_owned());
             }
         }

@@ -1,9 +1,9 @@
-//! The public API of the crates below this one, pinned like this crate's own in `api.txt`: `LARDER_WRITE_API=1` writes it
-//! anew, and the difference is part of the change that makes it.
+//! The public API of the crates below this one, compared with files like this crate's `api.txt`.
+//! `LARDER_WRITE_API=1` writes them again; the difference is part of the change that makes it.
 //!
-//! No published version is there yet that `cargo semver-checks` could compare with, and what reads rustdoc's JSON needs a
-//! nightly compiler. The lint `unreachable_pub`, an error in CI, makes every `pub` item of these crates one that users
-//! reach, so what is public can be read off the sources.
+//! No published version exists yet that `cargo semver-checks` could compare with, and readers of rustdoc's
+//! JSON need a nightly compiler. The lint `unreachable_pub`, an error in CI, makes every `pub` item of these
+//! crates reachable by users. The test can therefore read the public items from the sources.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
@@ -25,7 +25,7 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The attributes above the item at a line, each on one line.
+/// Returns the attributes above the item at a line, each on one line.
 fn attributes<'a>(lines: &'a [&str], at: usize) -> impl Iterator<Item = &'a str> {
     let above = lines[..at].iter().rev().map(|line| line.trim());
     above.take_while(|line| line.starts_with("#[") || line.starts_with("//") || line.starts_with(")]"))
@@ -35,7 +35,7 @@ fn hidden(lines: &[&str], at: usize) -> bool {
     attributes(lines, at).any(|line| line.contains("doc(hidden)") || line.contains("cfg(test)"))
 }
 
-/// What users rely on beside the item itself.
+/// Returns the attributes that are part of the item's API.
 fn promised(lines: &[&str], at: usize) -> String {
     let kept = ["#[derive(", "#[non_exhaustive]", "#[default]"];
     let mut found: Vec<&str> =
@@ -44,7 +44,7 @@ fn promised(lines: &[&str], at: usize) -> String {
     found.iter().map(|line| format!("{line} ")).collect()
 }
 
-/// The text from a line on until its item's head ends, on one line.
+/// Returns the text from a line to the end of its item's head, on one line.
 fn head(lines: &[&str], at: usize) -> String {
     let mut text = String::new();
     for line in &lines[at..] {
@@ -64,14 +64,15 @@ fn head(lines: &[&str], at: usize) -> String {
     text.trim_end_matches(['{', ';', ',']).trim_end().replace(", )", ")").replace(",)", ")")
 }
 
-/// The name of a type or trait that an item at the left edge defines, and whether all inside is as public as itself.
+/// Returns the name of a type or trait that a top-level item defines, and `true` if all its members are as
+/// public as the item.
 fn defined(line: &str) -> Option<(&str, bool)> {
     let kinds = [("pub struct ", false), ("pub enum ", true), ("pub trait ", true), ("pub union ", false)];
     let (rest, all) = kinds.iter().find_map(|(kind, all)| Some((line.strip_prefix(kind)?, *all)))?;
     Some((rest.split(|c: char| !c.is_alphanumeric() && c != '_').next()?, all))
 }
 
-/// The type that an `impl` is for, without its module and its parameters.
+/// Returns the type of an `impl`, without its module and its parameters.
 fn implementer(head: &str) -> Option<&str> {
     let rest = head.strip_prefix("impl")?;
     let rest = rest.split(" for ").last()?.split(" where ").next()?.trim();
@@ -84,7 +85,7 @@ fn types(files: &[String]) -> BTreeSet<String> {
     files.iter().flat_map(|text| text.lines().filter_map(defined)).map(|(name, _)| name.to_owned()).collect()
 }
 
-/// The macros that make public items.
+/// The macros that generate public items.
 fn makers(files: &[String]) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for text in files {
@@ -101,7 +102,7 @@ fn makers(files: &[String]) -> BTreeSet<String> {
     found
 }
 
-/// The macro whose definition or use begins at a line, if it makes public items.
+/// Returns the macro whose definition or use begins at a line, if it generates public items.
 fn maker<'a>(line: &'a str, makers: &BTreeSet<String>) -> Option<(&'a str, bool)> {
     let (name, is_use) = match line.strip_prefix("macro_rules! ") {
         Some(rest) => (rest.strip_suffix(" {")?, false),
@@ -110,14 +111,15 @@ fn maker<'a>(line: &'a str, makers: &BTreeSet<String>) -> Option<(&'a str, bool)
     makers.contains(name).then_some((name, is_use))
 }
 
-/// What a line says inside a macro that makes public items: in its definition the items, in a use the arguments.
+/// Returns the public part of a line inside a macro that generates public items: the items of its definition,
+/// or the arguments of its use.
 fn made((name, is_use): (&str, bool), line: &str) -> Option<String> {
     let line = line.trim().trim_end_matches(['{', ',', ';']).trim_end();
     let said = if is_use { line.starts_with(char::is_alphabetic) } else { line.starts_with("pub ") };
     said.then(|| format!("{name}!: {line}"))
 }
 
-/// The type whose implementations the macro `store` of `larder-capabilities` writes at a line.
+/// Returns the type for which the macro `store` of `larder-capabilities` generates implementations at a line.
 fn store<'a>(lines: &[&'a str], at: usize) -> Option<&'a str> {
     (lines[at] == "store! {").then(|| lines.get(at + 1)?.trim().strip_suffix(" as store,"))?
 }
@@ -149,7 +151,7 @@ fn shown(text: &str, types: &BTreeSet<String>, makers: &BTreeSet<String>, found:
             let head = head(&lines, at);
             let name = implementer(&head).filter(|name| types.contains(*name));
             if let (Some(name), false) = (name, line.ends_with('}') && !head.contains(" for ")) {
-                // What an implementation of a trait says is the trait's.
+                // The members of a trait's implementation belong to the trait.
                 if head.contains(" for ") {
                     found.insert(head.trim_end_matches(" {}").to_owned());
                 }

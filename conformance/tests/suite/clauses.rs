@@ -1,4 +1,4 @@
-//! Clauses and cases match both ways, and the written contract is current.
+//! Every clause has a case and every case a clause, and the written contract is current.
 
 use std::collections::HashSet;
 
@@ -31,7 +31,7 @@ fn every_case_proves_a_clause_of_its_contract() {
     assert_eq!(names.len(), cases.len(), "a name stands twice");
 }
 
-/// A backend of one contract is pressed as hard as one of six; the exact figures stand in `CONTRACT.md`.
+/// A backend of one contract gets as thorough a test as one of six. `CONTRACT.md` has the exact figures.
 #[test]
 fn bad_input_is_pressed_on_every_contract() {
     for &contract in Contract::ALL {

@@ -1,5 +1,5 @@
-//! Every store and wrapper of this repository implements every method of its contract: the default bodies, which return
-//! `Unsupported`, are for stores that are being written.
+//! Every store and wrapper of this repository implements every method of its contract. The default bodies,
+//! which return `Unsupported`, are for incomplete stores.
 
 #![allow(clippy::unwrap_used)]
 

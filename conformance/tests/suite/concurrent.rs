@@ -1,7 +1,7 @@
-//! The level `concurrent` against stores that are wrong only when several use them at once: each is caught within 200
-//! histories, and the same stores without the defect are not.
+//! The level `concurrent` against stores with defects that only concurrent use shows. The level catches each
+//! within 200 histories and passes the same stores without the defect.
 
-// The whole target is a test, its helpers included.
+// The whole target is a test, including its helpers.
 #![allow(clippy::panic, clippy::unwrap_used)]
 
 #[macro_use]

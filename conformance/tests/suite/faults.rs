@@ -1,6 +1,7 @@
-//! The level `faults` catches stores that a network breaks, and lets one pass that it does not.
+//! The level `faults` catches stores that fail on network faults, and passes a store that does not.
 //!
-//! The store speaks lines of JSON to a server in this process, which keeps everything in memory and makes no mistakes.
+//! The store sends lines of JSON to a server in this process, which keeps everything in memory and has no
+//! defect.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::net::SocketAddr;
@@ -104,7 +105,7 @@ async fn answer(place: &MemoryBackend, request: &Value) -> Result<Value> {
 struct Served {
     defect: Defect,
     server: SocketAddr,
-    /// Where the stores connect to.
+    /// The address of the server.
     address: SocketAddr,
 }
 
@@ -154,7 +155,8 @@ fn press_by(defect: Defect, effort: &Effort) -> LevelReport {
     reports.remove(0)
 }
 
-/// Which call a fault meets is chance: of a hundred faults, a handful meet one that shows the defect, and now and then none.
+/// Asserts that the level catches the defect. The calls that a fault hits are random: of a hundred faults, a
+/// few show the defect, and sometimes none.
 #[track_caller]
 fn assert_caught(defect: Defect, clause: &str) {
     const TRIES: u64 = 6;

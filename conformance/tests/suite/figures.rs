@@ -1,4 +1,4 @@
-//! The figures in the README, the changelog and the guide are those of the suite.
+//! The README, the changelog and the guide contain the suite's current figures.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
@@ -31,7 +31,7 @@ fn pages_name_the_number_of_faulty_stores() {
     assert_says("guide/src/command/check.md", &format!("{count} killed, 0 survived"));
 }
 
-/// SQLite runs every case of these contracts; memory leaves out the one that needs durability.
+/// SQLite runs every case of these contracts; memory skips the one that needs durability.
 #[test]
 fn the_readme_has_the_number_of_cases() {
     let cases = suites::all();

@@ -1,8 +1,9 @@
-//! The layout of the code: packages depend downwards only, and no modules of a crate import each other in a circle.
+//! The layout of the code: packages depend only on lower packages, and no modules of a crate import each
+//! other in a cycle.
 //!
-//! `LARDER_LAYOUT_ROOT` names another checkout to look at.
+//! `LARDER_LAYOUT_ROOT` names another checkout to check.
 
-// The whole target is a test, its helpers included.
+// The whole target is a test, including its helpers.
 #![allow(clippy::panic, clippy::unwrap_used)]
 
 #[path = "layout/graph.rs"]
@@ -18,7 +19,8 @@ use std::path::{Path, PathBuf};
 
 use tree::Tree;
 
-/// The packages by their folders, the lowest first. One may depend on those above it in this list.
+/// The packages by their folders, the lowest first. A package may depend on the packages before it in this
+/// list.
 const PACKAGES: [(&str, &str); 7] = [
     ("kernel", "larder-kernel"),
     ("agents", "larder-agents"),
@@ -34,7 +36,8 @@ fn root() -> PathBuf {
     std::env::var_os("LARDER_LAYOUT_ROOT").map_or_else(here, PathBuf::from)
 }
 
-/// The names under all tables of dependencies of a manifest, those for development, builds and targets included.
+/// Returns the names in all dependency tables of a manifest, including those for development, builds and
+/// targets.
 fn dependencies(manifest: &toml::Table) -> Vec<String> {
     let mut found = Vec::new();
     for (key, value) in manifest {
@@ -69,7 +72,7 @@ fn packages_depend_downwards_only() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// The root files of a package's crates.
+/// Returns the root files of a package's crates.
 fn crates(package: &Path) -> Vec<PathBuf> {
     let source = package.join("src");
     let mut roots = vec![source.join("lib.rs"), source.join("main.rs")];
@@ -81,7 +84,7 @@ fn crates(package: &Path) -> Vec<PathBuf> {
     roots
 }
 
-/// The circles of a crate: their modules, and an example of each import.
+/// Returns the cycles of a crate: their modules, and an example of each import.
 fn circles(tree: &Tree) -> Vec<String> {
     let edges = tree.edges();
     let shown = |id: usize| tree.modules[id].path.as_str();

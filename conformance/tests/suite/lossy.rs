@@ -1,8 +1,8 @@
-//! What the stores have in common that are broken to be caught under faults and kills: they serve the calls that the
-//! clients of these levels make, and no others.
+//! Shared code of the stores with defects that the levels for faults and kills must catch. The stores
+//! implement only the calls of these levels' clients.
 
-/// Makes a `HistoryProvider` of a type that has `append`, `page` and `follow`, which are all that the clients of these
-/// levels call.
+/// Implements `HistoryProvider` for a type with `append`, `page` and `follow`, which are the only methods
+/// that the clients of these levels call.
 macro_rules! history_of {
     ($store:ident) => {
         #[::async_trait::async_trait]
@@ -119,7 +119,7 @@ macro_rules! history_of {
 }
 pub(crate) use history_of;
 
-/// The answer of a method that nobody calls.
+/// Returns the error of a method that no client calls.
 pub(crate) fn never() -> larder_kernel::Error {
     larder_kernel::Error::new(larder_kernel::ErrorKind::Unexpected, "lossy", "no client calls this")
 }

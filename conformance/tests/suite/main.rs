@@ -1,4 +1,4 @@
-//! The suite itself: its clauses and cases, its public API, and the levels against stores that are wrong on purpose.
+//! Tests of the suite: its clauses and cases, its public API, and the levels against stores with defects.
 
 mod api;
 mod api_below;

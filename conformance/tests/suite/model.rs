@@ -1,6 +1,6 @@
-//! The level `model` tells wrong stores from right ones, and says how to see it again.
+//! The level `model` distinguishes faulty stores from correct ones, and says how to reproduce a failure.
 
-// The whole target is a test, its helpers included.
+// The whole target is a test, including its helpers.
 #![allow(clippy::panic, clippy::print_stderr, clippy::unwrap_used)]
 
 use std::sync::Mutex;
@@ -9,13 +9,14 @@ use larder_conformance::mutants::{self, Mutant};
 use larder_conformance::{Counterexample, Effort, Level, LevelReport, Verdict, model, runner};
 use larder_kernel::{Capabilities, Capability, Contract, Durability};
 
-/// Wrong stores at a time.
+/// Faulty stores that run concurrently.
 const AT_ONCE: usize = 3;
-/// Operations that a shrunk script may have.
+/// The maximum number of operations in a shrunk script.
 const OPERATIONS_MAX: usize = 7;
 
-/// The defects that no sequence of calls on one namespace shows: they need a race, a dropped future, an expiry, another
-/// namespace, an erasure, a signed URL, a stream at work, or lie in what a store says of itself.
+/// The defects that no sequence of calls on one namespace shows. They need a race, a dropped future, an
+/// expiry, another namespace, an erasure, a signed URL or an open stream, or they are in a store's
+/// declarations.
 const UNSEEN: &[&str] = &[
     "namespaces_are_ignored",
     "capabilities_change",
@@ -38,7 +39,7 @@ async fn pressed(mutant: &Mutant, effort: &Effort) -> LevelReport {
     model::run_contract(&harness, &probed, mutant.contract, effort).await.unwrap()
 }
 
-/// Some wrong stores at a time: most of the time each waits for its clock.
+/// Runs several faulty stores concurrently, because each mostly waits for its clock.
 fn all_pressed(mutants: Vec<Mutant>, effort: &Effort) -> Vec<(Mutant, LevelReport)> {
     let left = Mutex::new(mutants.into_iter());
     let next = || left.lock().unwrap().next();
@@ -65,7 +66,7 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
 
-/// Runs the level on every mutant of a contract that it can see, and on the control.
+/// Runs the level on every mutant of a contract that it can detect, and on the control.
 fn assert_sees(contract: Contract, unseen: &[&str]) {
     let effort = Effort { per_mille: 50, ..Effort::default() };
     let mut wrong = Vec::new();

@@ -1,14 +1,14 @@
 //! The rules of style that a machine can check, in Markdown and in the documentation of Rust items.
 //!
-//! The file needs only std, so `.ci/run` compiles it alone, in a second, before anything else. The checks of Rust
-//! sources are ignored tests until all sources pass. To run them on one folder:
+//! The file needs only std, so `.ci/run` compiles it alone, in a second, before anything else. The checks of
+//! Rust sources are ignored tests until all sources pass. To run them on one folder:
 //!
 //! ```console
 //! $ export CARGO_MANIFEST_DIR=$PWD/conformance LARDER_PROSE_IN=kernel/src
 //! $ rustc --edition 2024 --test -o target/prose conformance/tests/suite/prose.rs && target/prose --ignored
 //! ```
 
-// The whole target is a test, its helpers included.
+// The whole target is a test, including its helpers.
 #![allow(clippy::panic, clippy::unwrap_used)]
 
 use std::fmt::Write as _;
@@ -70,16 +70,16 @@ const WORDS: &[(&str, &[&str])] = &[
     ("tells", &[]),
 ];
 
-/// Words with which no sentence begins.
+/// Words that begin no sentence.
 const STARTS: &[&str] =
     &["How", "What", "Whatever", "Where", "Whether", "Which", "Who", "Whoever", "Whose", "Why"];
 
-/// Columns of a line of Markdown that is in no table.
+/// The maximum columns of a line of Markdown outside of tables.
 const COLUMNS_MAX: usize = 122;
 /// The same for the README, which people read in narrow windows.
 const README_COLUMNS_MAX: usize = 100;
 const README_LINES_MAX: usize = 160;
-/// Columns of a line of Rust, as rustfmt.toml has them.
+/// The maximum columns of a line of Rust, as in rustfmt.toml.
 const RUST_COLUMNS_MAX: usize = 110;
 
 /// Pages that a program writes.
@@ -89,7 +89,8 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap()
 }
 
-/// The files with this extension below a folder, by their path from the root, without builds and hidden folders.
+/// Returns the files with this extension below a folder, by their path from the root, without build folders
+/// and hidden folders.
 fn files(extension: &str) -> Vec<(String, String)> {
     fn walk(folder: &Path, extension: &str, found: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(folder).unwrap().flatten() {
@@ -117,13 +118,13 @@ fn files(extension: &str) -> Vec<(String, String)> {
     found.into_iter().map(named).collect()
 }
 
-/// The Markdown files that people write.
+/// Returns the Markdown files that people write.
 fn pages() -> Vec<(String, String)> {
     files("md").into_iter().filter(|(name, _)| !WRITTEN.contains(&name.as_str())).collect()
 }
 
-/// Blocks of prose with the line that each begins on: paragraphs, items of lists, cells of tables, headings. Code is left
-/// out, whether in blocks or within a line.
+/// Returns the blocks of prose with their first line numbers: paragraphs, list items, table cells, headings.
+/// Excludes code, both blocks and inline code.
 fn blocks(text: &str) -> Vec<(usize, String)> {
     let (mut found, mut fenced, mut open) = (Vec::<(usize, String)>::new(), false, false);
     for (at, line) in text.lines().enumerate() {
@@ -161,14 +162,14 @@ fn blocks(text: &str) -> Vec<(usize, String)> {
     found.into_iter().map(|(number, block)| (number, without_code(&block))).collect()
 }
 
-/// The text without what is between backticks, and without emphasis.
+/// Returns the text without inline code and without emphasis.
 fn without_code(text: &str) -> String {
     let parts = text.replace("``", "`");
     let parts = parts.split('`').enumerate().map(|(at, part)| if at % 2 == 0 { part } else { "`…`" });
     parts.collect::<String>().replace("**", "").replace("`…`", "code")
 }
 
-/// Whether the text has the words, not as a part of longer ones.
+/// Returns `true` if the text contains the words, and not only as a part of longer ones.
 fn has(text: &str, words: &str) -> bool {
     let bounds = |at: usize| {
         let before = text[..at].chars().next_back().is_none_or(|c| !c.is_alphanumeric() && c != '-');
@@ -178,7 +179,7 @@ fn has(text: &str, words: &str) -> bool {
     text.match_indices(words).any(|(at, _)| bounds(at))
 }
 
-/// What a block of prose does against the rules.
+/// Returns the rules that a block of prose breaks.
 fn faults(block: &str) -> Vec<String> {
     let lower = block.to_lowercase();
     let mut found = Vec::new();
@@ -298,7 +299,7 @@ fn pages_for_users_import_the_facade_alone() {
     }
 }
 
-/// The documentation of Rust items as prose, each line in its place.
+/// Returns the documentation of Rust items as prose, with each line at its number.
 fn documentation(source: &str) -> String {
     let doc = |line: &str| {
         let line = line.trim_start();
@@ -307,7 +308,7 @@ fn documentation(source: &str) -> String {
     source.lines().map(doc).collect::<Vec<_>>().join("\n")
 }
 
-/// The Rust sources, or those below the folder that `LARDER_PROSE_IN` names.
+/// Returns the Rust sources, or those below the folder that `LARDER_PROSE_IN` names.
 fn sources() -> Vec<(String, String)> {
     let folder = std::env::var("LARDER_PROSE_IN").unwrap_or_default();
     files("rs").into_iter().filter(|(name, _)| name.starts_with(&folder)).collect()

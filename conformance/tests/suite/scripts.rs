@@ -1,4 +1,5 @@
-//! What the level `model` prints of a wrong store is Rust that compiles, fails on that store, and passes on a right one.
+//! The scripts that the level `model` prints for a faulty store are Rust code. They compile, fail on that
+//! store, and pass on a correct one.
 #![allow(clippy::panic, clippy::unwrap_used)]
 
 use std::fmt::Write as _;
@@ -11,16 +12,17 @@ use larder_conformance::mutants::{self, Mutant};
 use larder_conformance::{Effort, model, runner};
 use larder_kernel::Contract;
 
-/// Every how many-th wrong store of a contract is tried.
+/// The test takes one in this number of a contract's faulty stores.
 const EACH: usize = 5;
-/// Scripts of a contract at least.
+/// The minimum number of scripts per contract.
 const SCRIPTS_MIN: usize = 3;
-/// Defects that only the calls of others show, in other namespaces or at other times: a script alone does not fail by them.
+/// Defects that only other calls show, in other namespaces or at other times: a single script does not fail
+/// on them.
 const OF_OTHERS: [&str; 3] =
     ["namespaces_are_ignored", "capabilities_change", "a_dropped_write_stands_in_part"];
 
-/// What stands before the scripts: the crates that they are written for, and their backend, which a variable names. The crates
-/// are those of the suite: of the others that cargo built under these names, some may be for build scripts alone.
+/// The code before the scripts: the imports, and the backend that a variable names. The crates are the
+/// suite's re-exports, because cargo may have built others of these names for build scripts only.
 const OPEN: &str = "
 #![allow(unused_imports)]
 use std::sync::{Arc, OnceLock};
@@ -55,14 +57,14 @@ fn printed(mutant: &Mutant, control: &str) -> Option<Printed> {
     let found = report.counterexamples.into_iter().next()?;
     let (backend, control) = (mutant.name.clone(), control.to_owned());
     let name = backend.replace('.', "_");
-    // Scripts of one seed have one name.
+    // Scripts of one seed have the same name.
     let begin = found.script.find("async fn ")? + "async fn ".len();
     let end = begin + found.script[begin..].find('(')?;
     let text = format!("{}{name}{}", &found.script[..begin], &found.script[end..]);
     Some(Printed { backend, control, name, text })
 }
 
-/// The same of all, by as many threads as there are cores.
+/// Prints all scripts, on one thread per core.
 fn printed_of(wrong: &[(Mutant, String)]) -> Vec<Option<Printed>> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let places: Vec<OnceLock<Option<Printed>>> = wrong.iter().map(|_| OnceLock::new()).collect();
@@ -84,7 +86,7 @@ fn cargo() -> Command {
     command
 }
 
-/// Where the suite lies that this test was built with.
+/// Returns the path of the suite with which this test was built.
 fn suite() -> PathBuf {
     let features = [
         ("mimic", cfg!(feature = "mimic")),
@@ -93,10 +95,11 @@ fn suite() -> PathBuf {
     ];
     let features: Vec<&str> = features.into_iter().filter(|(_, on)| *on).map(|(name, _)| name).collect();
     let mut command = cargo();
-    // The same as built this, so that nothing is built again.
+    // The same arguments as for this test, so that nothing is built again.
     command.args(["test", "--no-run", "--quiet", "--message-format", "json", "--test", "suite"]);
     if features.len() == 3 {
-        // Of the whole workspace, as its tests are run: the features of one crate alone would have most of it built again.
+        // The features of the whole workspace, as in its test run: those of one crate would rebuild most of
+        // it.
         command.args(["--workspace", "--all-features"]);
     } else {
         command.args(["--features", &features.join(",")]);
@@ -138,7 +141,7 @@ fn a_printed_script_fails_on_the_wrong_store_and_passes_on_the_right_one() {
         let of: Vec<Mutant> =
             mutants::all().into_iter().filter(|mutant| mutant.contract == contract).collect();
         let control = of.iter().find(|mutant| mutant.is_control()).unwrap().name.clone();
-        // What is declared decides what is asked of a store, so the right one is asked for something else.
+        // The declarations decide the calls to a store, so the correct store would get other calls.
         let alone = |mutant: &Mutant| {
             OF_OTHERS.iter().all(|name| !mutant.name.ends_with(name)) && !mutant.name.contains("declared")
         };
@@ -156,8 +159,8 @@ fn a_printed_script_fails_on_the_wrong_store_and_passes_on_the_right_one() {
     let program = compile(&scripts, folder.path());
     let mut wrong = Vec::new();
     for script in &scripts {
-        // What a store chooses for itself, a token or an instant, no fixed statement can judge: such a script only shows the
-        // calls, and ends in a panic that says what was wrong.
+        // No fixed statement can check a value that the store chooses, such as a token or an instant. Such a
+        // script only shows the calls, and ends in a panic that names the defect.
         let only_shows = script.text.contains("\n    panic!(") || script.text.contains(", \"null\");");
         for (backend, passes) in [(&script.backend, false), (&script.control, true)] {
             if passes && only_shows {

@@ -1,4 +1,5 @@
-//! A store that lacks methods waits for them. It is never called wrong for them, and never passes.
+//! A store that lacks methods is incomplete: the suite never reports it as faulty for them, and never passes
+//! it.
 
 #![allow(clippy::unwrap_used)]
 
@@ -13,7 +14,7 @@ use larder_kernel::{
     ThreadInfo, VectorStore,
 };
 
-/// A history with six of its thirteen methods, all of them right.
+/// A history with six of its thirteen methods, all of them correct.
 #[derive(Debug)]
 struct SixMethods(InMemoryHistoryProvider);
 
@@ -135,7 +136,7 @@ impl Harness for NoMethodsHarness {
     }
 }
 
-/// Nothing is wrong with what is there, and the run proves nothing.
+/// Asserts that the existing methods have no defect, and that the run proves nothing.
 fn waits(report: &Report) {
     let wrong: Vec<_> = report.failures().map(|case| (&case.case, &case.reason)).collect();
     assert!(wrong.is_empty(), "{wrong:#?}");

@@ -1,4 +1,4 @@
-//! A store that speaks lines of JSON to a server, and does one thing wrong.
+//! A store that sends lines of JSON to a server, and has one defect.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::{BTreeMap, VecDeque};
@@ -21,38 +21,38 @@ use tokio::sync::Mutex;
 
 use crate::lossy;
 
-/// How often a stream asks. Rarely, for a fault that strikes it strikes no call.
+/// The interval at which a stream polls. It is long, because a fault that hits a poll hits no call.
 const POLL: Duration = Duration::from_millis(20);
-/// How long the store waits for an answer.
+/// The time limit for a reply.
 pub(crate) const ANSWER_MAX: Duration = Duration::from_millis(300);
 
-/// What the store does wrong.
+/// The defect of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Defect {
     None,
-    /// An append whose answer is lost is sent again, whether it has a key or not.
+    /// Sends an append again if the reply is lost, with or without a key.
     RetriesWithoutKey,
-    /// The idempotency key never reaches the server.
+    /// Does not send the idempotency key to the server.
     ForgetsKeys,
-    /// An append counts as done once it was sent, or could not be.
+    /// Reports an append as done once it was sent, or could not be sent.
     AcknowledgesAnyway,
-    /// A write whose answer is lost is reported as not applied.
+    /// Reports a write whose reply is lost as not applied.
     ClaimsNotApplied,
-    /// A conditional put whose answer is lost is sent again and meets its own effect.
+    /// Sends a conditional put again if the reply is lost; the put then conflicts with its own effect.
     RetriesConditions,
-    /// It waits for an answer for ever.
+    /// Waits for a reply forever.
     WaitsForEver,
-    /// A connection that is lost is never made again.
+    /// Never reconnects after a lost connection.
     NeverReconnects,
-    /// A lost connection is told as damaged data.
+    /// Reports a lost connection as damaged data.
     TellsOfDamage,
-    /// A subscription that meets a lost connection goes on behind what it could not read.
+    /// A subscription that loses its connection skips the events that it could not read.
     SkipsAfterLoss,
-    /// A subscription tells the event before the one from which it begins again.
+    /// A subscription that restarts repeats the event before its position.
     RepeatsAfterLoss,
-    /// A stream waits for ever on a connection that is lost.
+    /// A stream waits forever on a lost connection.
     FallsSilent,
-    /// A watch leaves out the changes of one key.
+    /// A watch omits the changes of one key.
     LeavesOutAKey,
 }
 
@@ -61,10 +61,10 @@ pub(crate) struct Wire {
     defect: Defect,
     address: SocketAddr,
     namespace: Namespace,
-    /// Taken out while a call is under way, so that a call which is dropped takes its connection along.
+    /// Taken out during a call, so that a dropped call drops its connection.
     connection: Mutex<Option<BufStream<TcpStream>>>,
     lost: std::sync::atomic::AtomicBool,
-    /// The last number that each thread gave, as far as this store knows.
+    /// The last number of each thread that this store has seen.
     last: std::sync::Mutex<BTreeMap<String, i64>>,
 }
 
@@ -80,7 +80,7 @@ impl Wire {
         })
     }
 
-    /// Sends a request and gives the answer.
+    /// Sends a request and returns the reply.
     async fn ask(&self, request: &Value) -> Result<Value> {
         let refused = || self.failed(ErrorKind::Unavailable).with_outcome(Outcome::NotApplied);
         let mut slot = self.connection.lock().await;
@@ -129,7 +129,7 @@ impl Wire {
         Error::new(kind, "wire.ask", "the wire")
     }
 
-    /// The same, sent again where the answer is lost and the defect is this one.
+    /// Sends a request, and sends it again if the reply is lost and the store has this defect.
     async fn ask_again(&self, defect: Defect, request: &Value) -> Result<Value> {
         match self.ask(request).await {
             Err(error) if error.outcome() == Outcome::Unknown && self.defect == defect => {
@@ -182,7 +182,7 @@ impl Wire {
         Ok(appended)
     }
 
-    /// Asks again and again on a connection of its own.
+    /// Polls repeatedly on a separate connection.
     async fn follow(&self, thread: &Thread, after: Seq) -> Result<HistoryEvents> {
         let again = self.defect == Defect::RepeatsAfterLoss && after > Seq::new(1);
         let after = if again { Seq::new(after.get() - 1) } else { after };

@@ -1,4 +1,4 @@
-//! Memory settings, as documents write them.
+//! Memory settings in their document form.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::support::{Words, World, texts, turn, user};
 use crate::test_backend::TestBackend as Backend;
 
-/// The four documents of the seed.
+/// The four sample documents.
 fn documents() -> [Value; 4] {
     let short = json!([{"memory_strategy_id": "max_tokens", "memory_max_tokens": 8000}]);
     [

@@ -17,7 +17,7 @@ use larder_kernel::{
 
 use crate::test_backend::{Room, TestBackend as Backend};
 
-/// Counts words, and how often it was asked.
+/// Counts words, and counts its calls.
 #[derive(Debug, Default)]
 pub(crate) struct Words(pub(crate) AtomicUsize);
 
@@ -32,7 +32,7 @@ impl TokenCounter for Words {
     }
 }
 
-/// What a model does when it is asked.
+/// The behavior of a model in a call.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Reply {
     Text(&'static str),
@@ -78,7 +78,7 @@ impl LanguageModel for Model {
     }
 }
 
-/// A history that counts what is read, can be slow, and can lose the answer to a write that happened.
+/// A history that counts reads. It can be slow, and can lose the reply to a write that happened.
 #[derive(Debug)]
 pub(crate) struct Probe {
     inner: Arc<dyn HistoryProvider>,
@@ -86,7 +86,7 @@ pub(crate) struct Probe {
     pub(crate) writes: AtomicUsize,
     pub(crate) delay_ms: AtomicU64,
     pub(crate) lost_answers: AtomicUsize,
-    /// What somebody else appends right after a thread's counts were read.
+    /// Messages that another writer appends right after a thread's counts were read.
     pub(crate) arrives: Mutex<Option<ChatMessage>>,
 }
 
@@ -210,7 +210,7 @@ impl HistoryProvider for Probe {
     }
 }
 
-/// One room with any number of handles on it.
+/// One room with any number of handles.
 pub(crate) struct World {
     room: Room,
 }
@@ -235,7 +235,7 @@ impl World {
         self.room.key_value()
     }
 
-    /// Sessions through a handle of their own.
+    /// Opens sessions through a separate handle.
     pub(crate) fn sessions(&self) -> Sessions {
         self.sessions_on(self.probe())
     }
@@ -249,7 +249,7 @@ pub(crate) fn user(text: &str) -> InferenceRequest {
     InferenceRequest::new([ChatMessage::user(text)])
 }
 
-/// One question and its answer.
+/// Appends one question and its answer.
 pub(crate) async fn turn(sessions: &Sessions, id: &SessionId, question: &str, answer: &str) {
     let inference = sessions.begin(id, user(question)).await.unwrap();
     inference.complete([ChatMessage::assistant(answer)]).await.unwrap();

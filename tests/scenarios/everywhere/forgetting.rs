@@ -1,4 +1,5 @@
-//! Strategies that change the stored conversation: what goes, what stays, and who wins.
+//! Strategies that change the stored conversation: the removed messages, the kept messages, and the winner of
+//! a race.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -207,7 +208,7 @@ pub(crate) async fn of_two_agents_one_compacts_and_a_cleared_thread_stays_cleare
     let (lost, ()) = tokio::join!(one.compact(&bench.thread), clear);
     assert_eq!(lost.unwrap_err().kind(), ErrorKind::Conflict);
     assert_eq!(bench.history.count_messages(&bench.thread).await.unwrap(), 0);
-    // An event that is no message is the thread's last: it does not stand in the way.
+    // The thread's last event is not a message. It must not block the strategy.
     bench.turns(20..30).await;
     bench
         .history
@@ -273,7 +274,7 @@ pub(crate) async fn of_a_large_thread_the_oldest_interactions_are_taken(backend:
         assert!(request.messages[1].text.len() < 130_000);
     }
 
-    // One interaction that is too large goes by parts, between a call's results and the next call.
+    // One interaction that is too large is removed in parts, between a call's results and the next call.
     bench.history.clear(&bench.thread).await.unwrap();
     bench.history.append(&bench.thread, ChatMessage::user("do it all")).await.unwrap();
     for _ in 0..600 {

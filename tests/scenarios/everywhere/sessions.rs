@@ -1,4 +1,4 @@
-//! Sessions from outside, through more than one handle.
+//! Sessions as a caller sees them, through more than one handle.
 
 pub(crate) mod expiry;
 pub(crate) mod explain;

@@ -1,4 +1,4 @@
-//! Summaries of what a thread no longer holds.
+//! Summaries of messages that a thread no longer contains.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ fn context(bench: &Bench, model: &Arc<ScriptedModel>) -> AgentContext {
     AgentContext::new(config).unwrap().for_agent(bench.thread.agent.clone())
 }
 
-/// A thread of eight turns, ten messages of which are summarized and two more after them.
+/// A thread of eight turns. Ten of its messages are summarized, and two more follow them.
 async fn summarized(backend: &Backend) -> (Bench, AgentContext) {
     let bench = Bench::new(backend).await;
     let context = context(&bench, &ScriptedModel::marks());
@@ -40,8 +40,8 @@ async fn summarized(backend: &Backend) -> (Bench, AgentContext) {
     (bench, context)
 }
 
-/// What the next window shows after something happened to the thread: its messages, and whether a summary tells of what
-/// was said at first.
+/// Returns the messages of the next window after a change to the thread, and `true` if a summary covers the
+/// first messages.
 async fn shown(bench: &Bench, context: &AgentContext) -> (Vec<i64>, bool) {
     let window = context.get_prompt_window(&bench.thread.session).await.unwrap();
     (seqs(&window), summary_text(&window).is_some_and(|text| text.contains("m0")))
@@ -55,7 +55,7 @@ pub(crate) async fn a_cleared_thread_is_not_summarized_by_what_was_said_before(b
     bench.turns(20..21).await;
     assert_eq!(shown(&bench, &context).await, (vec![18, 19], false));
     assert!(bench.summaries().get(&bench.thread).await.unwrap().is_none());
-    // A summary of the new conversation takes nothing of the old one in.
+    // A summary of the new conversation includes nothing of the old one.
     bench.turns(21..25).await;
     let window = context.get_prompt_window(&bench.thread.session).await.unwrap();
     let text = summary_text(&window).unwrap();
@@ -76,7 +76,7 @@ pub(crate) async fn an_expired_thread_is_not_summarized_by_what_was_said_before(
 /// Proves: RAVI-9, AKKA-6
 pub(crate) async fn a_thread_replaced_in_any_part_is_not_summarized_by_what_was_there(backend: &Backend) {
     let pair = || vec![ChatMessage::user("m90 short"), ChatMessage::assistant("m91 shorter")];
-    // Within the summarized part, at its end, beyond it, and by as many messages as there were.
+    // Replaces within the summarized part, at its end, beyond it, and by the same number of messages.
     for (up_to, count) in [(4, 2), (10, 2), (12, 2), (2, 2), (10, 0)] {
         let (bench, context) = summarized(backend).await;
         let put = pair().into_iter().take(count).collect();

@@ -1,4 +1,4 @@
-//! Summaries: one for a thread, made once, and nothing lost when one fails.
+//! Summaries: one per thread, made once. A failed summary loses no message.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,7 +66,7 @@ pub(crate) async fn the_newest_messages_stay_and_the_summary_is_updated_not_stac
     let kept = bench.summaries().get(&bench.thread).await.unwrap().unwrap().summary;
     assert_eq!((kept.up_to.get(), kept.messages, kept.strategy.as_str()), (10, 10, "summarization"));
     assert_eq!(&bench.transcript().await[..before.len() - 1], &before[..before.len() - 1]);
-    // Given everything, the strategy takes the summary that is kept.
+    // The strategy receives all messages and uses the stored summary.
     assert_eq!(strategy.compact(bench.raw_window().await).await.unwrap(), again);
     assert_eq!(model.calls(), 2);
 }
@@ -84,7 +84,7 @@ pub(crate) async fn two_summarizers_of_one_thread_ask_the_model_once(backend: &B
     assert_eq!((&left, model.calls()), (&right, 1));
     assert_eq!(seqs(&left), [13, 14, 15, 16]);
 
-    // Who does not wait goes on with the whole window.
+    // A caller that does not wait continues with the whole window.
     bench.turns(8..12).await;
     let hasty = summarization(&bench, &model, SummarySettings { wait_ms: 0, ..settings() });
     let meanwhile = async {
@@ -107,7 +107,7 @@ pub(crate) async fn a_summarizer_that_went_away_costs_nothing_but_time(backend: 
         () = slow.asked(1) => {}
     }
 
-    // One that was dropped gives its claim back, so the next one need not wait.
+    // A dropped summary releases its claim, so the next caller need not wait.
     let model = ScriptedModel::marks();
     let hasty = SummarySettings { wait_ms: 0, ..failing() };
     let hasty = summarization(&bench, &model, hasty);
@@ -118,7 +118,7 @@ pub(crate) async fn a_summarizer_that_went_away_costs_nothing_but_time(backend: 
     };
     tokio::time::timeout(Duration::from_secs(30), soon).await.unwrap();
 
-    // One whose process ended blocks the others as long as its claim lasts.
+    // The claim of a process that ended blocks the others until it expires.
     bench.turns(8..12).await;
     let crashed = bench.summaries().claim(&bench.thread, Duration::from_secs(60)).await.unwrap().unwrap();
     let next = summarization(&bench, &model, SummarySettings { wait_ms: 300, ..failing() });
@@ -276,7 +276,7 @@ pub(crate) async fn long_term_memory_comes_first_and_its_summary_stays_before_wh
     assert!(matches!(window.messages[1].origin, Origin::Summary(_)));
 }
 
-/// A random turn: words, or a call with its results, or a question that waits.
+/// Returns a random turn: words, a call with its results, or an open question.
 async fn random_turn(bench: &Bench, dice: &mut Dice, mark: &mut usize) {
     let mut said = |dice: &mut Dice| {
         *mark += 1;
@@ -299,7 +299,8 @@ async fn random_turn(bench: &Bench, dice: &mut Dice, mark: &mut usize) {
     }
 }
 
-/// Everything stored is in the window or in its summary, in order, and no result is without its call.
+/// Asserts that every stored message is in the window or in its summary, in order, and that every result has
+/// its call.
 async fn assert_nothing_lost(bench: &Bench, window: &Window, seed: u64) {
     let shown = seqs(window);
     assert!(shown.is_sorted(), "seed {seed}");
@@ -329,8 +330,8 @@ pub(crate) async fn whatever_model_and_store_do_nothing_is_lost(backend: &Backen
     assert!(shortened > 300, "only {shortened} windows had a summary");
 }
 
-/// A random strategy on a growing thread, with a model and a store that fail at random. Returns how many windows had a
-/// summary.
+/// Runs a random strategy on a growing thread, with a model and a store that fail at random. Returns the
+/// number of windows with a summary.
 async fn summarize_at_random(backend: &Backend, seed: u64) -> u64 {
     let mut dice = Dice(seed);
     let bench = Bench::new(backend).await;

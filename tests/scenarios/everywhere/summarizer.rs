@@ -1,4 +1,4 @@
-//! The summarizer: what starts it, and how its passes make a summary denser.
+//! The summarizer: its triggers, and the passes that make a summary denser.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Models and threads that tests of compaction share.
+//! Models and threads that the tests of compaction share.
 
 #![allow(unreachable_pub, reason = "a test binary has no interface")]
 
@@ -35,7 +35,7 @@ impl TokenCounter for Words {
 
 type Script = dyn Fn(usize, &LanguageModelRequest) -> Result<ChatMessage> + Send + Sync;
 
-/// A model that answers by a script, after a while.
+/// A model that replies by a script, after a delay.
 pub struct ScriptedModel {
     script: Box<Script>,
     latency: Duration,
@@ -58,7 +58,7 @@ impl ScriptedModel {
         Arc::new(Self { script: Box::new(script), latency, calls, requests })
     }
 
-    /// A model whose summary is the marks `m1`, `m2` and so on that it was given.
+    /// A model whose summary consists of the marks `m1`, `m2` and so on in its request.
     pub fn marks() -> Arc<Self> {
         Self::new(Duration::ZERO, |_, request| Ok(ChatMessage::assistant(marks_of(request))))
     }
@@ -67,7 +67,7 @@ impl ScriptedModel {
         self.calls.load(Ordering::SeqCst)
     }
 
-    /// Returns when the model has been asked so many times.
+    /// Returns when the model has received this number of calls.
     pub async fn asked(&self, times: usize) {
         until(|| self.calls() >= times).await;
     }
@@ -87,7 +87,7 @@ impl LanguageModel for ScriptedModel {
     }
 }
 
-/// Waits for something that happens soon.
+/// Waits for a condition that becomes true soon.
 pub async fn until(happened: impl Fn() -> bool) {
     let waiting = async {
         while !happened() {
@@ -97,7 +97,7 @@ pub async fn until(happened: impl Fn() -> bool) {
     tokio::time::timeout(Duration::from_secs(30), waiting).await.expect("it never happened");
 }
 
-/// The marks in a request, each once, joined so that they are one word.
+/// Returns the marks in a request without duplicates, joined into one word.
 pub fn marks_of(request: &LanguageModelRequest) -> String {
     let text = &request.messages.last().unwrap().text;
     let mut marks: Vec<&str> = text.split([' ', '\n', ',', '=']).filter(|word| is_mark(word)).collect();
@@ -123,7 +123,7 @@ impl Bench {
         Self { history: room.history(), room, thread: Thread::new("agent", "session").unwrap() }
     }
 
-    /// Another handle on the summaries.
+    /// Returns another handle on the summaries.
     pub fn summaries(&self) -> SummaryStore {
         SummaryStore::new(self.key_value()).unwrap()
     }
@@ -141,18 +141,18 @@ impl Bench {
         }
     }
 
-    /// All that is stored, as bytes.
+    /// Returns all stored content as bytes.
     pub async fn transcript(&self) -> Vec<u8> {
         serde_json::to_vec(&self.history.all_messages(&self.thread).await.unwrap()).unwrap()
     }
 
-    /// Every stored message.
+    /// Returns every stored message.
     pub async fn raw_window(&self) -> Window {
         let messages = self.history.all_messages(&self.thread).await.unwrap();
         Window { thread: Some(self.thread.clone()), messages: messages.into_iter().map(Into::into).collect() }
     }
 
-    /// The summary that is kept, and every stored message after it.
+    /// Returns the stored summary and every stored message after it.
     pub async fn window(&self) -> Window {
         let mut window = self.raw_window().await;
         if let Some(kept) = self.summaries().get(&self.thread).await.unwrap() {
@@ -162,7 +162,7 @@ impl Bench {
     }
 }
 
-/// The places of a window's stored messages.
+/// Returns the positions of a window's stored messages.
 pub fn seqs(window: &Window) -> Vec<i64> {
     let seq = |origin| match origin {
         Origin::Stored(seq) => Some(seq.get()),
@@ -171,7 +171,7 @@ pub fn seqs(window: &Window) -> Vec<i64> {
     window.messages.iter().filter_map(|message| seq(message.origin)).collect()
 }
 
-/// The text of a window's summary; there is at most one.
+/// Returns the text of a window's summary, of which at most one exists.
 pub fn summary_text(window: &Window) -> Option<String> {
     let is_summary = |origin| matches!(origin, Origin::Summary(_));
     let mut summaries = window.messages.iter().filter(|message| is_summary(message.origin));
@@ -189,7 +189,7 @@ pub fn settings() -> SummarySettings {
     }
 }
 
-/// Summaries on a store that fails now and then: before it has written, or after.
+/// Summaries on a store that sometimes fails, before or after its write.
 pub struct Shaky {
     inner: Arc<dyn KeyValueStore>,
     dice: Mutex<Dice>,
@@ -203,7 +203,7 @@ impl fmt::Debug for Shaky {
 }
 
 impl Shaky {
-    /// Fails once in `sides` calls.
+    /// Fails on average once in `sides` calls.
     pub fn new(inner: Arc<dyn KeyValueStore>, seed: u64, sides: u64) -> Self {
         Self { inner, dice: Mutex::new(Dice(seed)), sides }
     }
@@ -251,7 +251,7 @@ impl KeyValueStore for Shaky {
     }
 
     async fn delete(&self, bucket: &BucketName, key: &Key, at: Option<Revision>) -> Result<bool> {
-        // A claim that stays would last longer than the test.
+        // A claim that is not released would outlast the test.
         self.inner.delete(bucket, key, at).await
     }
 
@@ -273,11 +273,11 @@ impl KeyValueStore for Shaky {
     }
 }
 
-/// Random numbers that a seed repeats.
+/// Random numbers that a seed reproduces.
 pub struct Dice(pub u64);
 
 impl Dice {
-    /// One of `0..sides`.
+    /// Returns one of `0..sides`.
     pub fn roll(&mut self, sides: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;

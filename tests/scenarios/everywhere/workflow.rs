@@ -1,4 +1,4 @@
-//! What the workflows promise.
+//! The promises of the workflows.
 
 mod bench;
 pub(crate) mod carry;

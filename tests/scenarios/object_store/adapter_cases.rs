@@ -1,4 +1,4 @@
-//! What `object_store`'s integration tests do not ask.
+//! Cases that `object_store`'s integration tests do not cover.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -95,11 +95,11 @@ pub(crate) async fn an_upload_without_its_end_leaves_nothing(under_test: &TestSt
     aborted.abort().await.unwrap();
     aborted.put_part(part.clone()).await.unwrap_err();
     aborted.complete().await.unwrap_err();
-    // The dropped one ends in its own time.
+    // The dropped future ends later.
     tokio::time::sleep(Duration::from_millis(200)).await;
     assert!(!exists(under_test, &location).await);
 
-    // A future that is dropped takes its part along with it no more than one that is never awaited.
+    // Dropping a future aborts its part no more than never awaiting it does.
     let mut upload = under_test.store.put_multipart(&location).await.unwrap();
     drop(upload.put_part(part));
     upload.complete().await.unwrap();
@@ -157,9 +157,10 @@ pub(crate) async fn ranges_and_conditions_are_judged_in_their_order(under_test: 
     assert!(result.bytes().await.unwrap().is_empty());
 }
 
-/// Many enough that the listing leaps over a folder in the middle, one whose keys are the greatest there can be included.
+/// Enough keys that the listing skips a folder in the middle, including one whose keys are the greatest
+/// possible.
 pub(crate) async fn folders_with_many_objects_are_listed_once(under_test: &TestStore) {
-    // Over a server the writes take their time; the leap is the same everywhere.
+    // Writes to a server are slow; the skip is the same everywhere.
     let many = if under_test.remote { 12 } else { 2_100 };
     let last = char::MAX;
     let keys = (0..many)

@@ -1,4 +1,5 @@
-//! Mistakes in a URL, on a server and in its rights: each is an error of its kind, that says what to do.
+//! Mistakes in a URL, on a server and in its permissions: each is an error of the right kind that says what
+//! to do.
 
 use std::process::Command;
 
@@ -17,7 +18,7 @@ fn variable(name: &str) -> String {
     std::env::var(name).unwrap()
 }
 
-/// An error of a kind, each part of whose sentence is there.
+/// Asserts the kind of an error, and that its message contains each part.
 fn says(error: &Error, kind: ErrorKind, parts: &[&str]) {
     assert_eq!(error.kind(), kind, "{error}");
     assert_eq!(error.outcome(), Outcome::NotApplied, "{error}");
@@ -67,7 +68,7 @@ pub(crate) async fn no_such_host() {
     }
 }
 
-/// Something listens, and speaks another language.
+/// A listener that speaks another protocol.
 pub(crate) async fn a_server_of_another_kind() {
     let (postgres, redis) = (variable(POSTGRES), variable(REDIS));
     let (postgres, redis) = (host(&postgres), host(&redis));
@@ -101,7 +102,7 @@ pub(crate) async fn wrong_keys(name: &'static str) {
     is_refused(&unknown, ErrorKind::PermissionDenied, &["key", "check"]).await;
 }
 
-/// What a process of its own says that opens a URL with an environment of its own.
+/// Returns the output of a separate process that opens a URL with its own environment.
 fn opened_elsewhere(url: &str, environment: &[(&str, &str)]) -> String {
     let mut command = Command::new(std::env::current_exe().unwrap());
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("AWS_")) {
@@ -122,7 +123,7 @@ pub(crate) async fn s3_without_credentials_or_a_region() {
     assert!(said.contains("InvalidInput") && said.contains("add `region=`"), "{said}");
 }
 
-/// Neither the error nor what is logged at any level shows the secret key of the environment.
+/// Neither the error nor the log at any level shows the secret key of the environment.
 pub(crate) async fn secrets_of_the_environment_show_nowhere() {
     let url = variable(GARAGE);
     let (location, query) = url.split_once('?').unwrap();
@@ -185,16 +186,16 @@ pub(crate) async fn a_user_of_redis_who_may_only_read() {
     says(&error, ErrorKind::PermissionDenied, &["give it", "~larder:*", "+info"]);
 }
 
-/// What stands where a database or a folder should.
+/// An object of the wrong kind at the path of a database or a folder.
 pub(crate) async fn files_that_are_something_else() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     std::fs::write(path("text"), "no database at all, ".repeat(100)).unwrap();
-    // A table in a file that bears no mark, as SQLite itself writes it.
+    // A table in a file without an application id, as SQLite writes it.
     let (newer, other) = (path("newer"), path("other"));
     Backend::open(&format!("sqlite:{newer}")).await.unwrap().close().await;
     std::fs::copy(&newer, &other).unwrap();
-    // The mark of the program that a file belongs to, and the version of its schema, stand in its header.
+    // The file header contains the application id and the version of the schema.
     overwrite(&other, 68, &77_u32.to_be_bytes());
     overwrite(&newer, 60, &1_000_u32.to_be_bytes());
     for (url, kind, parts) in [
@@ -214,7 +215,7 @@ fn overwrite(path: &str, at: usize, bytes: &[u8]) {
     std::fs::write(path, file).unwrap();
 }
 
-/// A server that drops keys when its memory is full loses what it acknowledged.
+/// A server that evicts keys when its memory is full loses acknowledged writes.
 pub(crate) async fn a_redis_that_drops_keys() {
     let server = tokio::task::spawn_blocking(|| Server::start("redis", "LARDER_REDIS_PORT")).await.unwrap();
     let mut admin = server.connections().await.remove(0);
@@ -226,7 +227,7 @@ pub(crate) async fn a_redis_that_drops_keys() {
     let parts = ["`maxmemory-policy`", "`noeviction`"];
     is_refused(&server.url(), ErrorKind::Unsupported, &parts).await;
 
-    // A policy that changes later is noticed as soon as a connection is made anew.
+    // A later change of the policy is noticed with the next new connection.
     set(&mut admin, "maxmemory-policy", "noeviction").await;
     let (_place, stores) = open(&server.url()).await.unwrap();
     let (history, thread) = (stores.set().history().unwrap(), Thread::new("a", "s").unwrap());
@@ -252,7 +253,7 @@ pub(crate) async fn a_redis_that_drops_keys() {
     set(&mut admin, "maxmemory-policy", "noeviction").await;
     assert_eq!(history.tail(&thread, None, 9).await.unwrap().len(), 1);
 
-    // Without memory a write is refused, and it says which setting to raise.
+    // Without memory a write is refused, and the error names the setting to raise.
     set(&mut admin, "maxmemory", "1").await;
     let error = history.append(&thread, ChatMessage::user("refused")).await.unwrap_err();
     says(&error, ErrorKind::ResourceExhausted, &["`maxmemory`", "raise it"]);
@@ -280,13 +281,14 @@ fn entity() -> Entity {
     Entity::new(EntityId::new("e").unwrap(), EntityType::new("t").unwrap())
 }
 
-/// A connection to a database with AGE beside the stores.
+/// A connection to a database with AGE, next to the stores.
 async fn admin(url: &str) -> PgConnection {
     let options: PgConnectOptions = url.replacen("age://", "postgres://", 1).parse().unwrap();
     options.disable_statement_logging().connect().await.unwrap()
 }
 
-/// On a server of its own, whose one session is shared by all connections: a role that one of them takes is everybody's.
+/// Runs on a separate server. All connections share its one session, so a role set by one of them affects
+/// all.
 pub(crate) async fn rights_that_age_needs() {
     let server = tokio::task::spawn_blocking(|| Server::start("age", "LARDER_AGE_PORT")).await.unwrap();
     let url = server.url();
@@ -297,14 +299,14 @@ pub(crate) async fn rights_that_age_needs() {
 
     full_pool(&url, &mut admin).await;
 
-    // A session that may only read.
+    // A read-only session.
     run(&mut admin, "SET default_transaction_read_only = on").await;
     let error = graph.upsert_entities(vec![entity()]).await.unwrap_err();
     says(&error, ErrorKind::PermissionDenied, &["read-only", "primary"]);
     assert_eq!(graph.count().await.unwrap().entities, 1);
     run(&mut admin, "SET default_transaction_read_only = off").await;
 
-    // A user who may only read, or not even that.
+    // A user with read permission only, or without any permission.
     run(&mut admin, "CREATE ROLE reader; GRANT USAGE ON SCHEMA larder, ag_catalog TO reader").await;
     run(&mut admin, "GRANT SELECT ON ALL TABLES IN SCHEMA larder, ag_catalog TO reader").await;
     run(&mut admin, "SET ROLE reader").await;
@@ -313,7 +315,7 @@ pub(crate) async fn rights_that_age_needs() {
     run(&mut admin, "RESET ROLE").await;
     graph.upsert_entities(vec![entity()]).await.unwrap();
 
-    // The extension is too old, or missing with a user who may not add it.
+    // The extension is too old, or it is missing and the user may not create it.
     run(&mut admin, "UPDATE pg_extension SET extversion = '1.4.0' WHERE extname = 'age'").await;
     is_refused(&url, ErrorKind::Unsupported, &["1.5.0", "`ALTER EXTENSION age UPDATE`"]).await;
     run(&mut admin, "DROP EXTENSION age CASCADE").await;
@@ -327,7 +329,7 @@ async fn run(admin: &mut PgConnection, sql: &'static str) {
     sqlx::raw_sql(sql).execute(admin).await.unwrap();
 }
 
-/// One connection, and somebody whose transaction keeps it waiting.
+/// One connection, and a transaction of another client that blocks it.
 async fn full_pool(url: &str, admin: &mut PgConnection) {
     let (place, stores) = open(&format!("{url}?pool_size=1&acquire_timeout_ms=1000")).await.unwrap();
     let graph = stores.set().graph().unwrap();

@@ -1,4 +1,4 @@
-//! A relay between a store and its server that can fall silent: connections stay up, and nothing comes through.
+//! A relay between a store and its server that can fall silent: connections stay open, and no data passes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use tokio::sync::watch;
 #[derive(Clone, Copy, Default)]
 struct Gate {
     silent: bool,
-    /// Connections with a smaller number never speak again.
+    /// Connections with a smaller number stay silent.
     alive_from: u64,
 }
 
@@ -24,7 +24,7 @@ enum Way {
 struct Shared {
     gate: watch::Sender<Gate>,
     made: AtomicU64,
-    /// Bytes that still pass in each direction before it falls silent.
+    /// Bytes that still pass in each direction before the relay falls silent.
     left: [AtomicI64; 2],
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Relay {
 }
 
 impl Relay {
-    /// To a server at `host:port`.
+    /// Starts a relay to a server at `host:port`.
     pub(crate) async fn to(server: String) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -54,22 +54,22 @@ impl Relay {
         Self { port, shared }
     }
 
-    /// From now on nothing comes through.
+    /// Stops all data from now on.
     pub(crate) fn fall_silent(&self) {
         self.shared.gate.send_modify(|gate| gate.silent = true);
     }
 
-    /// Nothing comes through once the server has sent so many bytes more.
+    /// Stops all data once the server has sent this number of further bytes.
     pub(crate) fn fall_silent_after_answers(&self, bytes: i64) {
         self.shared.left[Way::Down as usize].store(bytes, Ordering::SeqCst);
     }
 
-    /// Nothing comes through once the server was sent so many bytes more.
+    /// Stops all data once the server has received this number of further bytes.
     pub(crate) fn fall_silent_after_requests(&self, bytes: i64) {
         self.shared.left[Way::Up as usize].store(bytes, Ordering::SeqCst);
     }
 
-    /// Everything comes through again, what was held back first.
+    /// Passes all data again, the held data first.
     pub(crate) fn speak(&self) {
         for left in &self.shared.left {
             left.store(i64::MAX, Ordering::SeqCst);
@@ -77,7 +77,7 @@ impl Relay {
         self.shared.gate.send_modify(|gate| gate.silent = false);
     }
 
-    /// New connections come through; those there are stay silent for ever.
+    /// Passes data on new connections; existing connections stay silent forever.
     pub(crate) fn speak_to_new_connections(&self) {
         let made = self.shared.made.load(Ordering::SeqCst);
         self.shared.gate.send_modify(|gate| *gate = Gate { silent: false, alive_from: made });

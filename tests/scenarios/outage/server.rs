@@ -1,11 +1,11 @@
-//! Servers of a test's own, from the installation that the shared ones have, on ports of their own.
+//! Separate servers for a test, from the installation of the shared servers, on other ports.
 
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// A server or a cluster that nobody else uses. It is removed with its data in the end.
+/// A server or a cluster for one test. It is removed with its data at the end.
 pub(crate) struct Server {
     script: &'static str,
     port: (&'static str, String),
@@ -14,7 +14,7 @@ pub(crate) struct Server {
 impl Server {
     pub(crate) fn start(script: &'static str, port_variable: &'static str) -> Self {
         let server = Self { script, port: (port_variable, free_ports().to_string()) };
-        // An earlier run that was ended from outside may have left one behind.
+        // An earlier run that was killed may have left one behind.
         server.tell("remove");
         server.tell("up");
         server
@@ -37,7 +37,7 @@ impl Server {
         String::from_utf8(answer.stdout).unwrap().trim().split_once('=').unwrap().1.to_owned()
     }
 
-    /// A plain connection to each server.
+    /// Opens a plain connection to each server.
     pub(crate) async fn connections(&self) -> Vec<redis::aio::MultiplexedConnection> {
         let url = self.url();
         let (_, rest) = url.split_once("://").unwrap();
@@ -50,7 +50,7 @@ impl Server {
         connections
     }
 
-    /// The processes of the servers.
+    /// Returns the processes of the servers.
     pub(crate) async fn processes(&self) -> Vec<u32> {
         let mut processes = Vec::new();
         for mut connection in self.connections().await {
@@ -73,9 +73,9 @@ pub(crate) fn signal(name: &str, process: u32) {
     assert!(status.success(), "{name}");
 }
 
-/// The first of three ports in a row that nobody listens on, whose neighbours for the bus of a cluster are free, too.
+/// Returns the first of three consecutive free ports. The ports of the cluster bus are free, too.
 fn free_ports() -> u16 {
-    // No two servers of this process get the same, however soon they listen.
+    // No two servers of this process get the same port, even before they listen.
     static NEXT: AtomicU16 = AtomicU16::new(26_300);
     let is_free = |port| TcpListener::bind(("127.0.0.1", port)).is_ok();
     loop {

@@ -1,5 +1,5 @@
-//! Servers that take a connection and never answer, or fall silent later: every call ends in the time that the URL
-//! allows, with an error that says what to do, and the same stores work again when the server speaks again.
+//! Servers that accept a connection and never reply, or fall silent later. Every call ends within the URL's
+//! time limit, with an error that says what to do. The same stores work again when the server replies again.
 
 use std::future::Future;
 use std::time::{Duration, Instant};
@@ -19,9 +19,9 @@ use super::{CANARY, host, keeps_the_secret, refused};
 
 const MIB: usize = 1024 * 1024;
 
-/// What an error about silence names: where the server is said to be, and how to wait for longer.
+/// Asserts that an error about silence names where the address comes from, and how to raise the time limit.
 fn is_about_silence(error: &Error, places: &[&str]) {
-    // Where a connection is lost and no other can be made, the server is away.
+    // If a connection is lost and no other can be made, the server counts as unreachable.
     assert!(matches!(error.kind(), ErrorKind::Timeout | ErrorKind::Unavailable), "{error}");
     for place in places {
         assert!(error.message().contains(place), "{place}: {error}");
@@ -36,7 +36,7 @@ async fn store(url: &str) -> (Backend, Stores) {
     (place, stores)
 }
 
-/// The error of a call, and that it came in time.
+/// Returns the error of a call, and asserts that it was in time.
 async fn late<T>(most: Duration, call: impl Future<Output = Result<T>>) -> Error {
     let begun = Instant::now();
     let error = call.await.map(drop).expect_err("it works");
@@ -45,13 +45,13 @@ async fn late<T>(most: Duration, call: impl Future<Output = Result<T>>) -> Error
     error
 }
 
-/// The URL with the relay in place of its server, and more parameters.
+/// Returns the URL with the relay's address and further parameters.
 fn through(url: &str, relay: &Relay, parameters: &str) -> String {
     let mark = if url.contains('?') { '&' } else { '?' };
     format!("{}{mark}{parameters}", url.replace(host(url), &format!("127.0.0.1:{}", relay.port)))
 }
 
-/// With the settings that are usual, in the time that the documentation says.
+/// With the default settings, within the documented time.
 pub(crate) async fn openings_with_usual_settings_end_in_seconds() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let at = listener.local_addr().unwrap();
@@ -114,7 +114,7 @@ pub(crate) async fn s3_that_falls_silent(variable: &'static str) {
     assert!(!first.is_empty());
     relay.speak();
 
-    // In the middle of a write in parts: what the machine's buffers took counts as on its way.
+    // In the middle of a multipart write. Data in the machine's buffers counts as in flight.
     relay.fall_silent_after_requests((12 * MIB).try_into().unwrap());
     let parts: Vec<_> = bytes.chunks(MIB).map(|part| Ok(Bytes::copy_from_slice(part))).collect();
     let body = BlobBody::stream(futures_util::stream::iter(parts));
@@ -125,7 +125,7 @@ pub(crate) async fn s3_that_falls_silent(variable: &'static str) {
     stores.erase().await.unwrap();
 }
 
-/// Two calls are always under way, as one alone may meet a connection that is fine.
+/// Two calls are always in flight, because a single call may use an unaffected connection.
 async fn history_that_falls_silent(url: &str, relay: &Relay, most: Duration, places: &[&str]) {
     let (place, stores) = store(url).await;
     let history = stores.set().history().unwrap();
@@ -152,7 +152,8 @@ async fn history_that_falls_silent(url: &str, relay: &Relay, most: Duration, pla
     appended.unwrap();
     read.unwrap();
 
-    // As behind a router that forgot the connections. Calls that find them end in time, and no more than those.
+    // Simulates a router that forgot the connections. Only the calls that use them fail, and they end in
+    // time.
     relay.fall_silent();
     relay.speak_to_new_connections();
     let (appended, read) = tokio::time::timeout(most, two()).await.unwrap();
@@ -185,7 +186,8 @@ pub(crate) async fn redis_that_falls_silent() {
     history_that_falls_silent(&url, &relay, Duration::from_secs(4), &places).await;
 }
 
-/// A cluster's servers name each other, so they themselves are halted instead of a relay.
+/// The servers of a cluster announce their own addresses, so the test stops the servers instead of using a
+/// relay.
 pub(crate) async fn a_cluster_that_falls_silent() {
     let cluster = tokio::task::spawn_blocking(|| Server::start("redis-cluster", "LARDER_REDIS_CLUSTER_PORT"));
     let cluster = cluster.await.unwrap();

@@ -1,4 +1,4 @@
-//! An authority that signs certificates for tests.
+//! A certificate authority that signs certificates for tests.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ impl Authority {
         path
     }
 
-    /// What a server of that name speaks.
+    /// Returns the TLS configuration of a server of that name.
     pub(crate) fn server(&self, name: &str) -> TlsAcceptor {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new([name.to_owned()]).unwrap();

@@ -1,4 +1,4 @@
-//! A server's front that speaks TLS and nothing else, and passes on what it hears to the server behind.
+//! A proxy that accepts only TLS and passes the data on to the server.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
-/// How a connection begins.
+/// The start of a connection.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Begins {
     /// With the handshake.
@@ -18,7 +18,7 @@ pub(crate) enum Begins {
 /// Postgres' request for TLS: its length and its code.
 const REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
 
-/// The port of a front before the server at that address. It serves as long as the runtime lives.
+/// Returns the port of a proxy for the server at that address. It serves as long as the runtime exists.
 pub(crate) async fn front(acceptor: TlsAcceptor, begins: Begins, server: String) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();

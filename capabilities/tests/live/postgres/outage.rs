@@ -1,4 +1,4 @@
-//! What goes wrong around a database: each is an error of its kind, in time, and tells no secret.
+//! Failures around a database: each is an error of the right kind, in time, and reveals no secret.
 
 use std::error::Error as _;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use super::{open, server, url_of, with_database};
 
 pub(crate) const CANARY: &str = "c4nary";
 
-/// Looks for the password in all that an error says.
+/// Asserts that no text of an error contains the password.
 fn keeps_the_secret(error: &Error) {
     let mut said = format!("{error} {error:?} {error:#?}");
     let mut source = error.source();
@@ -35,12 +35,12 @@ pub(crate) fn namespace() -> Namespace {
     Namespace::new("n").unwrap()
 }
 
-/// Makes a role with the canary for its password, and gives the URL with which it opens the database.
+/// Creates a role whose password is the canary, and returns the URL with which the role opens the database.
 async fn role(url: &str, name: &str, rights: &str) -> String {
     let role = format!("larder_test_{name}_{}", std::process::id());
     let database = url.rsplit_once('/').unwrap().1;
     let make = format!("CREATE ROLE {role} LOGIN PASSWORD '{CANARY}'; {}", rights.replace("ROLE", &role));
-    // This statement alone holds the canary, so it alone is not logged.
+    // Only this statement contains the canary, so only this statement is not logged.
     let unlogged: PgConnectOptions = url.parse().unwrap();
     let mut admin = unlogged.disable_statement_logging().connect().await.unwrap();
     sqlx::raw_sql(AssertSqlSafe(make)).execute(&mut admin).await.unwrap();
@@ -65,7 +65,7 @@ pub(crate) async fn what_cannot_be_reached_is_a_typed_error_without_the_password
         (no_database, ErrorKind::NotFound, ["database of the URL", "`CREATE DATABASE`"]),
         (format!("postgres://larder_nobody:{CANARY}@{host}/larder"), ErrorKind::PermissionDenied, refused),
         (format!("postgres://larder:{CANARY}@{host}/larder"), ErrorKind::PermissionDenied, refused),
-        // The server of the tests has no certificate, so nothing may be said to it.
+        // The test server has no certificate, so nothing may be sent to it.
         (
             format!("postgres://larder:{CANARY}@{host}/larder?sslmode=verify-full"),
             ErrorKind::Unavailable,
@@ -80,7 +80,7 @@ pub(crate) async fn what_cannot_be_reached_is_a_typed_error_without_the_password
     }
 }
 
-/// An error of a kind, each part of whose sentence is there, and no secret.
+/// Asserts the kind of an error, and that its message contains each part and no secret.
 pub(crate) fn says(error: &Error, kind: ErrorKind, parts: &[&str]) {
     assert_eq!(error.kind(), kind, "{error}");
     for part in parts {
@@ -89,7 +89,7 @@ pub(crate) fn says(error: &Error, kind: ErrorKind, parts: &[&str]) {
     keeps_the_secret(error);
 }
 
-/// An address where packets are lost, stood in for by a listener that never answers.
+/// Simulates an address where packets are lost, with a listener that never replies.
 pub(crate) async fn a_server_that_is_silent_is_given_up_in_time() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -104,14 +104,14 @@ pub(crate) async fn a_server_that_is_silent_is_given_up_in_time() {
 pub(crate) async fn rights_that_are_missing_are_named() {
     with_database("rights", async |url: String| {
         let mut admin = PgConnection::connect(&url).await.unwrap();
-        // In a new database the user may not make the schema.
+        // In a new database the user may not create the schema.
         let nobody = role(&url, "nobody", "").await;
         let error = open(&nobody).await.unwrap_err();
         says(&error, ErrorKind::PermissionDenied, &["grant it", "`CREATE` on the database"]);
         open(&url).await.unwrap();
         let error = open(&nobody).await.unwrap_err();
         says(&error, ErrorKind::PermissionDenied, &["grant it", "`USAGE` on the schema `larder`"]);
-        // With every right on the tables it may still not add pgvector.
+        // With every permission on the tables, the user may still not create pgvector.
         let rights = "GRANT USAGE ON SCHEMA larder TO ROLE;
              GRANT ALL ON ALL TABLES IN SCHEMA larder TO ROLE; GRANT ALL ON ALL SEQUENCES IN SCHEMA larder TO ROLE";
         let user = role(&url, "user", rights).await;
@@ -122,7 +122,7 @@ pub(crate) async fn rights_that_are_missing_are_named() {
         assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{error}");
         assert!(error.to_string().contains("CREATE EXTENSION vector"), "{error}");
         keeps_the_secret(&error);
-        // Once it is there, the user works with it, and only an index is beyond its rights.
+        // Once pgvector exists, the user can work with it; only an index needs more permissions.
         open(&url).await.unwrap().vectors(namespace(), None).await.unwrap();
         let postgres = open(&format!("{user}?vector_index=hnsw")).await.unwrap();
         let vectors = postgres.vectors(namespace(), None).await.unwrap();
@@ -156,7 +156,7 @@ pub(crate) async fn an_old_or_hidden_pgvector_is_refused() {
         let error = open(&url).await.unwrap().vectors(namespace(), None).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
         assert!(error.to_string().contains("search_path"), "{error}");
-        // History and the rest need no pgvector.
+        // History and the other contracts need no pgvector.
         sqlx::raw_sql("DROP EXTENSION vector CASCADE").execute(&mut admin).await.unwrap();
         let thread = Thread::new("a", "s").unwrap();
         let postgres = open(&url).await.unwrap();
@@ -194,7 +194,8 @@ pub(crate) async fn pgvector_works_in_any_schema_of_the_search_path() {
     .await;
 }
 
-/// Without the right to read the catalogs that the driver looks types up in, a lookup would fail the call.
+/// Without the permission to read the catalogs in which the driver looks up types, a lookup would fail the
+/// call.
 pub(crate) async fn a_new_connection_looks_up_no_type() {
     with_database("types", async |url: String| {
         open(&url).await.unwrap().vectors(namespace(), None).await.unwrap();
@@ -214,7 +215,7 @@ pub(crate) async fn a_new_connection_looks_up_no_type() {
         sqlx::raw_sql(set).execute(&mut admin).await.unwrap();
         vectors.put(&space, vec![document], PutMode::Upsert).await.unwrap();
         assert_eq!(vectors.search(&space, &request).await.unwrap(), hits);
-        // So it would be seen: another program's statement needs the lookup.
+        // A control: another program's statement needs the lookup and fails.
         let mut other = PgConnection::connect(&user).await.unwrap();
         let looked_up = sqlx::query("SELECT direction FROM larder.documents").fetch_all(&mut other).await;
         assert!(looked_up.is_err());
@@ -226,7 +227,7 @@ pub(crate) async fn a_new_connection_looks_up_no_type() {
 pub(crate) async fn a_server_without_pgvector_is_told_so_and_keeps_the_rest() {
     with_database("no_extension", async |url: String| {
         let mut admin = PgConnection::connect(&url).await.unwrap();
-        // From version 18 on, which is what the service runs.
+        // From version 18 on, which is the version of the service.
         let database = url.rsplit_once('/').unwrap().1;
         let set = format!("ALTER DATABASE {database} SET extension_control_path = '/nonexistent'");
         sqlx::raw_sql(AssertSqlSafe(set)).execute(&mut admin).await.unwrap();
@@ -267,7 +268,7 @@ pub(crate) async fn a_full_pool_and_a_long_lock_end_in_time() {
     .await;
 }
 
-/// A proof of the password gives other tasks some 800 turns.
+/// The password handshake yields to other tasks about 800 times.
 pub(crate) async fn a_login_ends_in_time_however_many_tasks_are_ready() {
     with_database("busy", async |url: String| {
         let mut others = tokio::task::JoinSet::new();
@@ -289,7 +290,7 @@ pub(crate) async fn a_login_ends_in_time_however_many_tasks_are_ready() {
     .await;
 }
 
-/// Somebody else's transaction on a connection of the pool, left open, swallows nothing.
+/// A foreign transaction that is left open on a connection of the pool loses no write.
 #[cfg(feature = "sqlx-interop")]
 pub(crate) async fn a_pool_of_the_program_is_used_and_left_open() {
     use larder_capabilities::postgres::sqlx_interop::{config_of, open_with_pool};

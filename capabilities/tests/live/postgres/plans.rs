@@ -1,5 +1,6 @@
-//! How the server reads: by its indexes, and no more rows than are asked for. Looked at in the statements that the stores
-//! prepared, as they stand in the session, both with the values known and as the generic plan that a session ends with.
+//! The server's query plans: reads use indexes and no more rows than necessary. The tests examine the
+//! statements that the stores prepared, in their session, with known values and with the generic plan that a
+//! session ends up with.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -18,7 +19,8 @@ use super::with_database;
 /// Messages of the thread that is read.
 const MESSAGES: i64 = 100_000;
 
-/// Opens the database over one connection, whose session keeps the statements, with a long thread among many short ones.
+/// Opens the database over one connection, whose session keeps the statements, with a long thread among many
+/// short ones.
 async fn open_with_long_thread(url: &str) -> (PgPool, Postgres, Thread) {
     let pool = sqlx::postgres::PgPoolOptions::new().max_connections(1).connect(url).await.unwrap();
     let postgres = open_with_pool(pool.clone(), config_of(&pool)).await.unwrap();
@@ -50,7 +52,7 @@ fn namespace() -> Namespace {
     Namespace::new("n").unwrap()
 }
 
-/// The statements that the session has prepared: name, text, number of parameters.
+/// Returns the session's prepared statements: name, text, number of parameters.
 async fn prepared(pool: &PgPool) -> Vec<(String, String, i32)> {
     sqlx::raw_sql("SELECT name, statement, cardinality(parameter_types) FROM pg_prepared_statements")
         .fetch_all(pool)
@@ -61,7 +63,7 @@ async fn prepared(pool: &PgPool) -> Vec<(String, String, i32)> {
         .collect()
 }
 
-/// How the server would run a prepared statement.
+/// Returns the server's plan for a prepared statement.
 async fn plan(pool: &PgPool, mode: &str, name: &str, values: &str) -> String {
     let explain = format!(
         "SET plan_cache_mode = {mode}; EXPLAIN (COSTS OFF) EXECUTE \"{name}\" ({values}); RESET plan_cache_mode"
@@ -78,7 +80,7 @@ pub(crate) async fn the_last_messages_are_read_backwards_and_no_others() {
     with_database("plan", async |url: String| {
         let (pool, postgres, thread) = open_with_long_thread(&url).await;
         let history = postgres.history(namespace());
-        // As often as it takes the server to choose between the plans.
+        // The number of executions after which the server chooses between the plans.
         for _ in 0..12 {
             assert_eq!(history.tail(&thread, None, 50).await.unwrap().len(), 50);
         }
@@ -90,7 +92,7 @@ pub(crate) async fn the_last_messages_are_read_backwards_and_no_others() {
             assert!(plan.contains("Index Scan Backward using messages_pkey"), "{mode}: {plan}");
             assert!(!plan.contains("Sort") && !plan.contains("Seq Scan on messages"), "{mode}: {plan}");
         }
-        // The server keeps the plan rather than make one for each read.
+        // The server keeps the plan instead of planning each read.
         let generic: i64 =
             sqlx::query_scalar("SELECT generic_plans FROM pg_prepared_statements WHERE name = $1")
                 .bind(name)
@@ -133,7 +135,8 @@ pub(crate) async fn no_statement_reads_a_whole_thread_for_a_few_rows() {
             for table in ["messages", "kv_entries"] {
                 assert!(!plan.contains(&format!("Seq Scan on {table}")), "{text}\n{plan}");
             }
-            // Of what events leave out of their turn, the messages that one of them put in place are looked for.
+            // For events that are out of order, the statement looks up the messages that such an event
+            // inserted.
             assert!(!plan.contains("Bitmap Heap Scan on messages\n"), "{text}\n{plan}");
             read += 1;
         }
@@ -143,7 +146,7 @@ pub(crate) async fn no_statement_reads_a_whole_thread_for_a_few_rows() {
     .await;
 }
 
-/// Blocks that a claim reads, as the session does it that claimed from the small board.
+/// Returns the blocks that a claim reads in the session that claimed from the small board.
 async fn blocks_of_a_claim(pool: &PgPool, postgres: &Postgres) -> i64 {
     let (board, worker) = (BoardId::new("c", "a").unwrap(), WorkerId::new("w").unwrap());
     let lease = Duration::from_secs(3_600);
@@ -168,12 +171,12 @@ pub(crate) async fn a_task_is_claimed_and_found_without_reading_the_board() {
         tasks.create_task_list(&board, NewBoard::default()).await.unwrap();
         let new = |number: u32| NewTask::new(TaskId::new(format!("t{number}")).unwrap(), "a task");
         tasks.add_tasks(&board, (0..100).map(new).collect()).await.unwrap();
-        // As often as it takes a session to keep its plans.
+        // The number of executions after which a session keeps its plans.
         for _ in 0..10 {
             blocks_of_a_claim(&pool, &postgres).await;
         }
         let few = blocks_of_a_claim(&pool, &postgres).await;
-        // The server is not told what has become of the table.
+        // The server's statistics of the table are not updated.
         let more = "INSERT INTO larder.tasks (namespace, conversation, agent, id, position, revision, status, retries,
                 retries_max, title, metadata)
             SELECT 'n', 'c', 'a', 'more' || n, n, n, CASE WHEN n % 2 = 0 THEN 'planned' ELSE 'succeeded' END, 0, 0, 'x', '{}'

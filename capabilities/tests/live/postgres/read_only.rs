@@ -1,4 +1,4 @@
-//! A database that takes no writes, as a standby takes none: what reads owe to it is left undone, and they answer.
+//! A database that accepts no writes, such as a standby. Reads skip their optional writes and succeed.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ async fn make_read_only(url: &str) {
     sqlx::raw_sql(AssertSqlSafe(set)).execute(&mut admin).await.unwrap();
 }
 
-/// Once a read of a thread that lives as long as it is used failed, as it would have prolonged the life.
+/// Once, a read of a thread with a sliding time to live failed, because it tried to renew the expiry.
 pub(crate) async fn a_read_only_database_reads_and_refuses_to_write() {
     with_database("readonly", async |url: String| {
         let thread = Thread::new("a", "s").unwrap();
@@ -39,14 +39,15 @@ pub(crate) async fn a_read_only_database_reads_and_refuses_to_write() {
         let history = open(&url).await.unwrap().history(namespace());
         let error = history.append(&thread, ChatMessage::user(CANARY)).await.unwrap_err();
         says(&error, ErrorKind::PermissionDenied, &["read-only", "primary"]);
-        // Neither what a read owes to a time to live that has ended nor what to one that it renews can be written.
+        // The read can write neither the removal of an expired item nor the renewal of a sliding time to
+        // live.
         for (thread, messages) in [(&thread, 1), (&ended, 0), (&renewed, 1)] {
             assert_eq!(history.tail(thread, None, 10).await.unwrap().len(), messages);
             assert_eq!(history.page_after(thread, Seq::ZERO, 10).await.unwrap().len(), messages);
         }
         let info = history.thread_info(&ended).await.unwrap();
         assert_eq!((info.messages, info.bytes, info.last), (0, 0, Seq::new(1)));
-        // A subscription looks now and then, as it can have nothing announced.
+        // A subscription polls, because it can receive no notifications.
         let mut events = history.subscribe(&thread, Seq::ZERO).await.unwrap();
         assert_eq!(events.next().await.unwrap().unwrap().seq, Seq::new(1));
         let next = tokio::time::timeout(Duration::from_millis(1_500), events.next()).await;
@@ -73,7 +74,7 @@ pub(crate) async fn every_store_reads_from_a_read_only_database() {
         let tasks = postgres.tasks(namespace());
         tasks.create_task_list(&board, NewBoard::default()).await.unwrap();
         tasks.add_tasks(&board, vec![NewTask::new(task.clone(), "Do it")]).await.unwrap();
-        // A lease that has ended is seen by reads, which do not take the task back.
+        // Reads see that a lease has expired, but do not release the task.
         let worker = WorkerId::new("w").unwrap();
         tasks.claim(&board, &worker, Duration::from_millis(1)).await.unwrap().unwrap();
         let document = Document::new(DocumentId::new("d").unwrap(), "text").with_embedding(embedding.clone());

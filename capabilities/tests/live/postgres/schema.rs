@@ -1,4 +1,4 @@
-//! The schema: its versions, its partitions, and what it costs on disk.
+//! The schema: its versions, its partitions, and its size on disk.
 
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode};
@@ -13,7 +13,7 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
 
 use super::{open, with_database};
 
-/// The statements that make the schema, one file after the other.
+/// The statements that create the schema, file by file.
 pub(crate) const BASELINE: &str = concat!(
     include_str!("../../../migrations/postgres/0010_baseline_1_threads.sql"),
     include_str!("../../../migrations/postgres/0010_baseline_2_messages.sql"),
@@ -43,13 +43,13 @@ pub(crate) async fn eight_openings_of_a_new_database_migrate_it_once() {
     .await;
 }
 
-/// Names the database that a process started by a test opens.
+/// The variable with the database that a process started by a test opens.
 pub(crate) const OPEN: &str = "LARDER_TEST_OPEN";
-/// Names the file whose appearance lets it begin.
+/// The variable with the file whose existence is the start signal.
 const SIGN: &str = "LARDER_TEST_SIGN";
 const PROCESSES: usize = 8;
 
-/// What such a process does: it says that it is there, waits for the sign, opens the database and writes.
+/// Runs such a process: it reports that it is ready, waits for the signal, opens the database and writes.
 pub(crate) fn open_when_told(url: &str) -> ExitCode {
     let sign = PathBuf::from(std::env::var_os(SIGN).unwrap());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -70,11 +70,11 @@ pub(crate) fn open_when_told(url: &str) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Real processes, each with its own connections, that all find an empty database at the same moment, one whose
-/// transactions see nothing newer than themselves unless told otherwise.
+/// Real processes with separate connections find an empty database at the same moment. The default isolation
+/// level of the database is REPEATABLE READ, so its transactions see no newer data.
 pub(crate) async fn eight_processes_migrate_a_new_database_once() {
     with_database("processes", async |url: String| {
-        // What migrates leaves a mark for each time that it makes the schema.
+        // The migration leaves a mark each time that it creates the schema.
         let mut admin = PgConnection::connect(&url).await.unwrap();
         run(
             &mut admin,
@@ -133,7 +133,8 @@ fn by(agent: &str, text: &str) -> ChatMessage {
     ChatMessage::assistant(text).with_author(AgentId::new(agent).unwrap(), None)
 }
 
-/// A filter of one author goes along the index, and any other back from the newest, without a sort of the thread.
+/// A filter of one author uses the index. Any other filter scans back from the newest message, without a sort
+/// of the thread.
 pub(crate) async fn a_long_thread_is_read_by_author_without_reading_it_all() {
     with_database("authors", async |url: String| {
         let postgres = open(&url).await.unwrap();
@@ -169,7 +170,7 @@ pub(crate) async fn a_long_thread_is_read_by_author_without_reading_it_all() {
     .await;
 }
 
-/// Every table but the one of the version is keyed by the namespace first, and so is every unique index.
+/// The key of every table except the version's begins with the namespace, and so does every unique index.
 pub(crate) async fn every_key_begins_with_the_namespace() {
     with_database("keys", async |url: String| {
         open(&url).await.unwrap().vectors(Namespace::new("n").unwrap(), None).await.unwrap();
@@ -189,7 +190,7 @@ pub(crate) async fn every_key_begins_with_the_namespace() {
     .await;
 }
 
-/// The statements of the page on partitions, run as the page has them.
+/// The statements of the page on partitions, run as the page shows them.
 fn partitioned() -> String {
     let tables = BASELINE.lines().map(|line| match line {
         ");" | ") WITH (fillfactor = 70);" => ") PARTITION BY HASH (namespace);",
@@ -209,7 +210,7 @@ pub(crate) async fn tables_may_be_partitioned_by_the_namespace() {
             .await
             .unwrap();
         if version < 170_000 {
-            // Partitioned tables have no identity columns before 17, as the page says.
+            // Partitioned tables have no identity columns before version 17, as the page says.
             return;
         }
         run(&mut admin, &partitioned()).await;

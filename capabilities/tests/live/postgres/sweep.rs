@@ -1,4 +1,4 @@
-//! What has expired leaves the disk, also where nobody comes back to it.
+//! Expired data is removed from disk, even if no caller uses it again.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 use super::{open, with_database};
 
-/// More than one call takes away.
+/// More than one call removes.
 const MANY: usize = 2_500;
 
 async fn count(admin: &mut PgConnection, what: &str) -> i64 {
@@ -52,7 +52,7 @@ pub(crate) async fn a_thread_that_nobody_names_again_leaves_the_disk_in_parts() 
         write(&history, &thread("later"), 2, Some(Ttl::fixed(Duration::from_secs(3_600)))).await;
         let mut events = history.subscribe(&thread("gone"), Seq::ZERO).await.unwrap();
         tokio::time::sleep(Duration::from_millis(5)).await;
-        // Many of them, more than are looked at in one go.
+        // More threads than one batch examines.
         for number in 0..150 {
             let brief = AppendOptions::default().with_ttl(Ttl::fixed(Duration::from_millis(1)));
             let messages = vec![ChatMessage::user("text")];
@@ -60,7 +60,7 @@ pub(crate) async fn a_thread_that_nobody_names_again_leaves_the_disk_in_parts() 
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
         let gone = postgres.sweep().await.unwrap();
-        // The subscription may have made the first expiry into its clear.
+        // The subscription may have turned the first expiry into its clear.
         assert!((150..=151).contains(&gone), "{gone}");
         assert_eq!(count(&mut admin, "messages").await, 4);
         assert_eq!(count(&mut admin, "threads WHERE sweep_ms IS NOT NULL").await, 1);
@@ -75,7 +75,7 @@ pub(crate) async fn a_thread_that_nobody_names_again_leaves_the_disk_in_parts() 
     .await;
 }
 
-/// Between two calls a thread is not there, and a clock that is set back does not bring half of it to light.
+/// The thread does not exist between two calls, and a clock that is set back does not restore half of it.
 pub(crate) async fn a_thread_that_is_half_gone_is_gone() {
     with_database("sweep_half", async |url: String| {
         let postgres = open(&url).await.unwrap();
@@ -88,7 +88,7 @@ pub(crate) async fn a_thread_that_is_half_gone_is_gone() {
         let state: i32 = sqlx::query_scalar(sweep).fetch_one(&mut admin).await.unwrap();
         assert_eq!((state, count(&mut admin, "messages").await), (3, 1_500));
         assert_eq!(count(&mut admin, "threads WHERE expires_ms = 0 AND sweep_ms = 0").await, 1);
-        // A part is limited in bytes as well, and never nothing.
+        // A batch also has a limit in bytes, but is never empty.
         let sweep = "SELECT larder.sweep_thread('app', 'agent', 'gone', 1000, 1)";
         let state: i32 = sqlx::query_scalar(sweep).fetch_one(&mut admin).await.unwrap();
         assert_eq!((state, count(&mut admin, "messages").await), (3, 1_499));
@@ -118,7 +118,7 @@ pub(crate) async fn a_value_in_a_bucket_that_nobody_writes_to_leaves_the_disk() 
             .put(&bucket, &kept, Bytes::from_static(b"value"), KeyValuePutOptions::default())
             .await
             .unwrap();
-        // What has just expired stays, as watchers under way may not have met its put.
+        // A newly expired entry stays, because active watchers may not have seen its put.
         assert_eq!(postgres.sweep().await.unwrap(), 0);
         run(
             &mut admin,

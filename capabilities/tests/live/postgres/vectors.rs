@@ -1,4 +1,4 @@
-//! Vectors: what the index answers, who makes it, and what the server leaves out for a filter.
+//! Vectors: the results of the index, its creation, and the documents that the server excludes for a filter.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use sqlx::{Connection, PgConnection};
 
 use super::{open, with_database};
 
-/// Numbers that look random and are the same in every run.
+/// Pseudorandom numbers, the same in every run.
 struct Draw(u64);
 
 impl Draw {
@@ -66,7 +66,7 @@ fn ids(hits: &[SearchHit]) -> HashSet<String> {
     hits.iter().map(|hit| hit.id.as_str().to_owned()).collect()
 }
 
-/// Runs the requests on both, holds the numbers of hits against each other, and gives the share of hits found.
+/// Runs the requests on both stores, compares the numbers of hits, and returns the recall.
 async fn recall(
     approximate: &PostgresVectorStore,
     exact: &PostgresVectorStore,
@@ -101,7 +101,7 @@ const VALID: &str = "SELECT count(*) FROM pg_index x JOIN pg_class i ON i.oid = 
 const INVALID: &str = "SELECT count(*) FROM pg_index x JOIN pg_class i ON i.oid = x.indexrelid
     WHERE i.relname ~ '^documents_(hnsw|gin)_' AND NOT x.indisvalid";
 
-/// Waits until the query gives the number.
+/// Waits until the query returns the number.
 async fn becomes(url: &str, sql: &'static str, number: i64) {
     for _ in 0..200 {
         if scalar(url, sql).await == number {
@@ -147,7 +147,7 @@ pub(crate) async fn an_index_finds_nearly_all_and_never_too_few() {
         let batch = search(Some(Filter::eq("even", true)), 10);
         let answers = indexed.search_batch(&space, &batch).await.unwrap();
         assert_eq!(answers.iter().map(Vec::len).collect::<Vec<_>>(), vec![10; 20]);
-        // What is written after the index was made is found by it, and what is replaced or deleted is not.
+        // The index finds documents that were written after its creation, and no replaced or deleted ones.
         let moved = Document::new(DocumentId::new("d00001").unwrap(), "moved");
         let moved = moved.with_embedding(queries[3].clone());
         let request = SearchRequest::new(queries[3].clone()).with_limit(10);
@@ -190,7 +190,7 @@ pub(crate) async fn dimensions_decide_what_kind_of_index_there_is() {
     .await;
 }
 
-/// More equal documents than the index is asked for: which of them come is decided by their ids.
+/// More equal documents than the query requests from the index: their ids decide which of them are returned.
 pub(crate) async fn ties_past_what_an_index_shows_are_cut_by_id() {
     with_database("ties", async |url: String| {
         let indexed = store(&format!("{url}?vector_index=hnsw")).await;
@@ -235,7 +235,7 @@ pub(crate) async fn one_of_eight_makes_the_index_and_it_goes_with_its_collection
         assert_eq!(futures_util::future::join_all(searches).await, vec![5; 8]);
         becomes(&url, VALID, 2).await;
         becomes(&url, INVALID, 0).await;
-        // What a process that died in the middle leaves behind is no index, and the next one makes it anew.
+        // A process that died halfway leaves an invalid index, and the next process creates it again.
         let mut admin = PgConnection::connect(&url).await.unwrap();
         sqlx::raw_sql(
             "UPDATE pg_index SET indisvalid = false WHERE indexrelid IN
@@ -250,7 +250,7 @@ pub(crate) async fn one_of_eight_makes_the_index_and_it_goes_with_its_collection
         becomes(&url, INVALID, 0).await;
         assert!(stores[2].drop_collection(&space).await.unwrap());
         becomes(&url, VALID, 0).await;
-        // Made anew, the collection may have another dimension.
+        // A recreated collection may have another dimension.
         put_all(&stores[3], &space, &clustered(10, 5, 2, 0).0).await;
         assert!(stores[3].build_index(&space).await.unwrap());
     })
@@ -355,7 +355,7 @@ fn filters() -> Vec<Filter> {
     filters
 }
 
-/// Removing pgvector takes its column along; the next opening computes it from the embeddings.
+/// Dropping pgvector drops its column; the next opening computes it from the embeddings.
 pub(crate) async fn directions_come_back_after_pgvector_was_removed() {
     with_database("removed", async |url: String| {
         let (documents, queries) = clustered(1_200, 24, 10, 1);

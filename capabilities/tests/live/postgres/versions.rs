@@ -1,4 +1,4 @@
-//! The versions of the schema: what the baseline makes, and databases of other versions.
+//! The versions of the schema: the objects of the baseline, and databases of other versions.
 
 use larder_capabilities::diagnose::{CheckStatus, Findings};
 use larder_capabilities::driver::Location;
@@ -8,12 +8,13 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 use super::{open, with_database};
 
-/// The version that the baseline makes.
+/// The version that the baseline creates.
 const BASELINE: i64 = 10;
-/// Everything that the newest version has: one line for each table, column, constraint, index, trigger and function.
+/// All objects of the newest version: one line for each table, column, constraint, index, trigger and
+/// function.
 const LISTING: &str = include_str!("schema.txt");
 
-/// Lists what the catalogs say of the schema. The number of a column counts the columns that exist.
+/// Lists the schema from the catalogs. The number of a column counts the existing columns.
 const CATALOGS: &str = "
     SELECT format('%s %s%s', CASE c.relkind WHEN 'S' THEN 'sequence' ELSE 'table' END, c.relname,
             ' with ' || array_to_string(c.reloptions, ', '))
@@ -47,10 +48,10 @@ const CATALOGS: &str = "
     ORDER BY 1";
 
 async fn listing(connection: &mut PgConnection) -> String {
-    // Names come with their schema, whoever the user is.
+    // Names include their schema, independent of the user.
     run(connection, "SET search_path = pg_catalog".to_owned()).await;
     let mut lines: Vec<String> = sqlx::query_scalar(CATALOGS).fetch_all(connection).await.unwrap();
-    // The order of texts is the database's otherwise.
+    // Otherwise texts sort by the database's collation.
     lines.sort_unstable();
     lines.join("\n") + "\n"
 }
@@ -59,7 +60,7 @@ async fn run(connection: &mut PgConnection, sql: String) {
     sqlx::raw_sql(AssertSqlSafe(sql)).execute(connection).await.unwrap();
 }
 
-/// A change of this listing changes what new databases have, so it needs a step for the existing ones. Run with
+/// A change of this listing changes new databases, so the existing ones need a migration step. Run with
 /// `LARDER_TEST_LISTING=1` to record it.
 pub(crate) async fn a_new_database_has_the_recorded_schema() {
     with_database("listing", async |url: String| {

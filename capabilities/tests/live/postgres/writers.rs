@@ -1,4 +1,4 @@
-//! Writers at once: whom they announce to, and which of them share a statement.
+//! Concurrent writers: their notifications, and the statements that they share.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use sqlx::{Connection, PgConnection, Row};
 
 use super::{open, with_database};
 
-/// What the server says to a question with one answer.
+/// Returns the server's reply to a query with one value.
 async fn asked(connection: &mut PgConnection, question: &'static str) -> bool {
     sqlx::raw_sql(question).fetch_one(connection).await.unwrap().get(0)
 }
@@ -23,12 +23,12 @@ pub(crate) async fn writers_do_not_take_each_other_for_listeners() {
         let mut second = PgConnection::connect(&url).await.unwrap();
         let mut listener = PgConnection::connect(&url).await.unwrap();
         const NOBODY: &str = "SELECT larder.nobody_listens()";
-        // Both in a transaction: all commits that announce queue for one lock.
+        // Both in a transaction: all commits with a notification queue for one lock.
         let mut one = first.begin().await.unwrap();
         let mut two = second.begin().await.unwrap();
         assert!(asked(&mut one, NOBODY).await);
         assert!(asked(&mut two, NOBODY).await);
-        // Who begins to listen waits for those who looked before.
+        // A new listener waits for the writers that checked for listeners before.
         const LISTENS: &str = "SELECT pg_try_advisory_lock_shared(1282565234, 2)";
         const EARLIER_ENDED: &str = "SELECT pg_try_advisory_lock(1282565234, 4)";
         assert!(asked(&mut listener, LISTENS).await);
@@ -36,7 +36,7 @@ pub(crate) async fn writers_do_not_take_each_other_for_listeners() {
         one.commit().await.unwrap();
         two.commit().await.unwrap();
         assert!(asked(&mut listener, EARLIER_ENDED).await);
-        // While it waits, and from then on, writers announce.
+        // During this wait and after it, writers notify.
         assert!(!asked(&mut first, NOBODY).await);
         assert!(asked(&mut listener, "SELECT pg_advisory_unlock(1282565234, 4)").await);
         assert!(!asked(&mut first, NOBODY).await);
@@ -45,7 +45,7 @@ pub(crate) async fn writers_do_not_take_each_other_for_listeners() {
     .await;
 }
 
-/// Each thread with one message.
+/// Creates threads with one message each.
 async fn begun(history: &dyn HistoryProvider, count: usize) -> Vec<Thread> {
     let threads: Vec<_> = (0..count).map(|number| Thread::new("a", format!("s{number}")).unwrap()).collect();
     for thread in &threads {
@@ -54,8 +54,8 @@ async fn begun(history: &dyn HistoryProvider, count: usize) -> Vec<Thread> {
     threads
 }
 
-/// How many transactions of clients the database has committed. The server counts those of a session once it has been idle
-/// for a while.
+/// Returns the number of committed client transactions of the database. The server counts those of a session
+/// after it has been idle for a while.
 async fn commits(url: &str) -> i64 {
     tokio::time::sleep(Duration::from_millis(1_500)).await;
     let mut connection = PgConnection::connect(url).await.unwrap();
@@ -63,7 +63,7 @@ async fn commits(url: &str) -> i64 {
     sqlx::query_scalar(select).fetch_one(&mut connection).await.unwrap()
 }
 
-/// The announcements so far, by the number of each thread.
+/// Returns the notifications so far, by the number of each thread.
 async fn announced(listener: &mut PgListener, threads: &[(i64, &str)]) -> Vec<String> {
     let mut heard = Vec::new();
     while let Ok(said) = tokio::time::timeout(Duration::from_millis(300), listener.recv()).await {
@@ -75,7 +75,7 @@ async fn announced(listener: &mut PgListener, threads: &[(i64, &str)]) -> Vec<St
     heard
 }
 
-/// Once all commits announced themselves, and so queued for one lock, as soon as anybody followed any thread.
+/// Once, all commits sent notifications as soon as any thread had a subscriber. They queued for one lock.
 pub(crate) async fn appends_are_announced_where_somebody_follows() {
     with_database("watched", async |url: String| {
         let postgres = open(&url).await.unwrap();
@@ -96,7 +96,7 @@ pub(crate) async fn appends_are_announced_where_somebody_follows() {
         let say = async |thread: &Thread| history.append(thread, ChatMessage::user("next")).await.unwrap();
         {
             let mut both = pin!(join(followed.next(), fresh.next()));
-            // Until both wait, and the listener of the handle is there.
+            // Until both wait and the listener of the handle exists.
             assert!(tokio::time::timeout(Duration::from_millis(500), &mut both).await.is_err());
             for thread in &threads {
                 say(thread).await;
@@ -106,7 +106,8 @@ pub(crate) async fn appends_are_announced_where_somebody_follows() {
             let (one, other) = both.await;
             assert_eq!((one.unwrap().unwrap().seq, other.unwrap().unwrap().seq), (Seq::new(2), Seq::new(1)));
         }
-        // The thread is there by now, and is followed from here on; so are those whose appends share a statement.
+        // The thread exists now, and is followed from here on, like the threads whose appends share a
+        // statement.
         let mut both = pin!(join(followed.next(), fresh.next()));
         assert!(tokio::time::timeout(Duration::from_millis(500), &mut both).await.is_err());
         join_all(threads.iter().chain([&new]).map(say)).await;
@@ -114,7 +115,7 @@ pub(crate) async fn appends_are_announced_where_somebody_follows() {
         let (one, other) = both.await;
         assert_eq!((one.unwrap().unwrap().seq, other.unwrap().unwrap().seq), (Seq::new(3), Seq::new(2)));
 
-        // Nobody renews it, so it ends.
+        // No call renews it, so it expires.
         sqlx::raw_sql("UPDATE larder.threads SET watched_until_ms = 1").execute(&mut admin).await.unwrap();
         join_all(threads.iter().chain([&new]).map(say)).await;
         assert!(announced(&mut listener, &numbers).await.is_empty());

@@ -1,4 +1,4 @@
-//! What keys whose time to live has passed leave behind.
+//! The keys that remain after a time to live has passed.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use larder_kernel::{
 
 use super::{SERVER, bucket, key, namespace, open, plain_connection};
 
-/// Nobody has to come back for the memory of values to be freed, and only of those that have all expired.
+/// The memory of a bucket's values is freed without a further call, once all of them have expired.
 pub(crate) async fn values_that_all_expire_are_freed() {
     let namespace = namespace("expiry");
     let store = open(SERVER).await.key_value(namespace.clone());
@@ -29,7 +29,7 @@ pub(crate) async fn values_that_all_expire_are_freed() {
     assert!((3_600_000..=3_660_000).contains(&left_ms().await));
     store.delete(&bucket(), &key("hour"), None).await.unwrap();
     assert!((60_000..=120_000).contains(&left_ms().await));
-    // One value that stays, and with it its bucket.
+    // One value never expires, so the bucket's key has no expiry.
     store.set(&bucket(), &key("minute"), value).await.unwrap();
     assert_eq!(left_ms().await, -1);
     store.erase().await.unwrap();
@@ -42,7 +42,7 @@ pub(crate) async fn a_bucket_whose_values_were_freed_is_an_empty_one() {
     let value = Bytes::from_static(b"value");
     let put = store.put(&bucket(), &key("gone"), value.clone(), brief).await.unwrap();
     tokio::time::sleep(Duration::from_millis(5)).await;
-    // As the server does a minute later.
+    // The server does the same a minute later.
     let values = format!("larder:{{kv:{}:bucket}}:values", namespace.as_str());
     let () = redis::cmd("DEL").arg(values).query_async(&mut plain_connection().await).await.unwrap();
     assert!(store.get(&bucket(), &key("gone")).await.unwrap().is_none());
@@ -55,7 +55,7 @@ pub(crate) async fn a_bucket_whose_values_were_freed_is_an_empty_one() {
     store.erase().await.unwrap();
 }
 
-/// One step of the server passes by so many of them only.
+/// One step of the server skips a limited number of expired values.
 pub(crate) async fn a_listing_passes_by_many_that_have_expired() {
     const EXPIRED: usize = 25_000;
     let namespace = namespace("many");

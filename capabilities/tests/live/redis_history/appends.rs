@@ -1,4 +1,4 @@
-//! The shortest append: whom it is announced to, and what it sees of others.
+//! The fast path of an append: its notifications, and its view of other writes.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use larder_kernel::{ChatMessage, HistoryProvider, HistoryProviderExt, Namespace,
 
 use super::{SERVER, listed, part, plain_connection, store, thread, url};
 
-/// Once every append was announced, which costs it, whether anybody listened or not.
+/// Once, every append was published, which costs time, even without a listener.
 pub(crate) async fn announced_where_followed() {
     let (store, namespace) = store(SERVER, "announced").await;
     let client = redis::Client::open(url(SERVER)).unwrap();
@@ -25,7 +25,7 @@ pub(crate) async fn announced_where_followed() {
     let (alone, followed) = (thread("alone"), thread("followed"));
     let say = async |thread: &Thread| store.append(thread, ChatMessage::user("text")).await.unwrap();
     let mut events = store.subscribe(&followed, Seq::ZERO).await.unwrap();
-    // The thread is not there yet; its first append is announced all the same.
+    // The thread does not exist yet; its first append is published nevertheless.
     assert!(tokio::time::timeout(Duration::from_millis(500), events.next()).await.is_err());
     say(&followed).await;
     assert_eq!(events.next().await.unwrap().unwrap().seq, Seq::new(1));
@@ -38,7 +38,7 @@ pub(crate) async fn announced_where_followed() {
         assert_eq!(events.next().await.unwrap().unwrap().seq, Seq::new(number));
     }
     assert_eq!(heard().await, vec![part(&namespace, "followed", "wake"); 3]);
-    // Nobody renews it, so it ends.
+    // No call renews it, so it expires.
     let mut plain = plain_connection().await;
     let head = part(&namespace, "followed", "head");
     redis::cmd("HSET").arg(&head).arg("w").arg(1).exec_async(&mut plain).await.unwrap();
@@ -47,7 +47,7 @@ pub(crate) async fn announced_where_followed() {
     store.erase().await.unwrap();
 }
 
-/// Reading needs no right to write, and no memory that a write would need.
+/// A read needs no write permission, and no memory that a write would need.
 pub(crate) async fn followed_without_a_write() {
     let (store, namespace) = store(SERVER, "reader").await;
     let thread = thread("t");

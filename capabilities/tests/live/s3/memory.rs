@@ -1,5 +1,5 @@
-//! What a large blob takes of memory on its way, counted byte by byte against a server that holds its answers back until
-//! as much is under way as the store ever lets be.
+//! The memory of a large blob in transit, counted byte by byte. The server holds its replies back until the
+//! store has reached its maximum of bytes in flight.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,19 +16,20 @@ use tokio::net::{TcpListener, TcpStream};
 const MIB: u64 = 1024 * 1024;
 const BLOB_BYTES: u64 = 256 * MIB;
 const PART_BYTES: u64 = 8 * MIB;
-/// Parts under way at once, in either direction.
+/// Concurrent parts, in either direction.
 const IN_FLIGHT: u64 = 8;
-/// Bytes of a piece of a stream. Parts end where pieces do: two parts that share a piece would both hold the whole.
+/// Bytes of a chunk of a stream. A part ends where a chunk ends; otherwise two parts would each hold the
+/// shared chunk.
 const PIECE_BYTES: u64 = MIB;
 
-/// Bytes that were given to the store and that it still holds.
+/// The bytes that the store received and still holds.
 #[derive(Debug, Default)]
 struct Held {
     now: AtomicU64,
     most: AtomicU64,
 }
 
-/// A piece that tells when the last reference to it is gone.
+/// A chunk that reports when its last reference is dropped.
 struct Piece {
     bytes: Vec<u8>,
     held: Arc<Held>,
@@ -55,19 +56,19 @@ impl Drop for Piece {
     }
 }
 
-/// What the server and the test tell each other.
+/// The messages between the server and the test.
 #[derive(Debug, Default)]
 struct Counts {
-    /// Of a write: what the store holds.
+    /// For a write: the bytes that the store holds.
     held: Arc<Held>,
     received: AtomicU64,
-    /// Of a read: what was asked for, what came out of the stream, and the most that lay between them.
+    /// For a read: the requested bytes, the bytes from the stream, and the maximum difference between them.
     asked: AtomicU64,
     delivered: AtomicU64,
     between: AtomicU64,
 }
 
-/// A server that knows one large blob, takes any other, and lets nobody probe.
+/// A server that has one large blob, accepts any other, and refuses probes.
 async fn serve(counts: Arc<Counts>) -> S3BlobStore {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("s3://KEY:SECRET@files?endpoint=http://{}", listener.local_addr().unwrap());
@@ -96,7 +97,7 @@ async fn converse(mut stream: BufStream<TcpStream>, counts: Arc<Counts>) {
             stream.flush().await.unwrap();
         }
         let length = headers.get("content-length").map_or(0, |length| length.parse().unwrap());
-        // A store that gives up is seen by the test itself.
+        // The test notices a store that gives up.
         if drain(&mut stream, length).await.is_err() {
             return;
         }
@@ -119,7 +120,7 @@ async fn drain(stream: &mut BufStream<TcpStream>, mut left: u64) -> std::io::Res
     Ok(())
 }
 
-/// Waits until as much is under way as ever may be, and a while longer for what should not come.
+/// Waits until the maximum is in flight, and a while longer for requests that must not arrive.
 async fn until_full(under_way: &AtomicU64) {
     let mut last = 0;
     loop {
@@ -143,7 +144,7 @@ async fn send_answer(
     } else if request.contains("list-type=2") {
         ("200 OK", "<ListBucketResult></ListBucketResult>")
     } else if request.contains("partNumber=") {
-        // No part is done before as many are on their way as ever may be.
+        // No part completes before the maximum number of parts is in flight.
         until_full(&counts.held.most).await;
         counts.received.fetch_add(length, Ordering::SeqCst);
         ("200 OK", "")
@@ -163,7 +164,7 @@ async fn send_range(stream: &mut BufStream<TcpStream>, range: &str, counts: &Cou
     let asked = counts.asked.fetch_add(length, Ordering::SeqCst) + length;
     counts.between.fetch_max(asked - counts.delivered.load(Ordering::SeqCst), Ordering::SeqCst);
     if start > 0 {
-        // Behind the first part, none is there before as many are asked for as ever may be.
+        // After the first part, none is delivered before the maximum number of parts is requested.
         until_full(&counts.between).await;
     }
     let head = format!(
@@ -174,7 +175,7 @@ async fn send_range(stream: &mut BufStream<TcpStream>, range: &str, counts: &Cou
     stream.write_all(&vec![7; usize::try_from(length).unwrap()]).await
 }
 
-/// The parts under way, the part that is gathered, and the piece behind it.
+/// The parts in flight, the part that is filled, and the chunk after it.
 pub(super) async fn a_large_write_holds_the_parts_in_flight_and_no_more() {
     let counts = Arc::new(Counts::default());
     let store = serve(Arc::clone(&counts)).await;
@@ -191,7 +192,7 @@ pub(super) async fn a_large_write_holds_the_parts_in_flight_and_no_more() {
     assert_eq!(counts.held.now.load(Ordering::SeqCst), 0, "bytes are held after the end");
 }
 
-/// The parts under way, and the part that is being delivered.
+/// The parts in flight, and the part that is delivered.
 pub(super) async fn a_large_read_holds_the_parts_in_flight_and_no_more() {
     let counts = Arc::new(Counts::default());
     let store = serve(Arc::clone(&counts)).await;

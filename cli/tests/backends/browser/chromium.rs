@@ -1,4 +1,4 @@
-//! A headless Chromium, driven through its own protocol over a pipe: no driver program, no port.
+//! A headless Chromium, driven through its protocol over a pipe, without a driver program and without a port.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Write};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-/// How long one answer may take, on a machine that does much else.
+/// The time limit of one reply, on a busy machine.
 const ANSWER_MAX: Duration = Duration::from_secs(40);
 
 /// A browser with one page open.
@@ -27,7 +27,7 @@ impl Page {
     /// Starts the program and opens a file.
     pub(crate) fn open(program: &Path, file: &Path) -> Self {
         let profile = tempfile::tempdir().unwrap();
-        // The protocol is spoken over the descriptors 3 and 4, which only a shell can name.
+        // The protocol uses the file descriptors 3 and 4, which only a shell can redirect.
         let mut child = Command::new("sh")
             .args(["-c", r#"exec "$0" "$@" 3<&0 4>&1 </dev/null >/dev/null 2>&1"#])
             .arg(program)
@@ -111,12 +111,12 @@ impl Page {
         }
     }
 
-    /// The events of a kind so far.
+    /// Returns the events of a kind so far.
     pub(crate) fn events(&self, method: &str) -> Vec<&Value> {
         self.events.iter().filter(|event| event["method"] == method).collect()
     }
 
-    /// What an expression is worth on the page.
+    /// Returns the value of an expression on the page.
     pub(crate) fn value(&mut self, expression: &str) -> Value {
         let parameters = json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
         let answer = self.call("Runtime.evaluate", parameters);
@@ -133,7 +133,7 @@ impl Page {
         }
     }
 
-    /// Clicks where a reader would: in the middle of the element, which must be what lies there.
+    /// Clicks the middle of the element. Asserts that nothing covers it.
     pub(crate) fn click(&mut self, selector: &str) {
         let place = self.value(&format!(
             "(() => {{ const found = document.querySelector({0}); if (!found) return 'nothing'; \
@@ -152,7 +152,7 @@ impl Page {
         }
     }
 
-    /// Types text where the focus is.
+    /// Types text into the focused element.
     pub(crate) fn write(&mut self, text: &str) {
         self.call("Input.insertText", json!({"text": text}));
     }
@@ -183,7 +183,7 @@ impl Page {
         }
     }
 
-    /// Makes the window so large and gives it a colour scheme, `light` or `dark`.
+    /// Sets the size of the window and its color scheme, `light` or `dark`.
     pub(crate) fn look(&mut self, width: u32, height: u32, scheme: &str) {
         let size = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600});
         self.call("Emulation.setDeviceMetricsOverride", size);
@@ -191,7 +191,7 @@ impl Page {
         self.call("Emulation.setEmulatedMedia", features);
     }
 
-    /// A picture of what the window shows, as PNG: the second of two that are equal, as a slow machine paints in pieces.
+    /// Returns a screenshot as PNG: the second of two equal ones, because a slow machine paints in parts.
     pub(crate) fn picture(&mut self, file: &Path) {
         let mut last = String::new();
         for _ in 0..20 {
@@ -209,7 +209,7 @@ impl Page {
 
 impl Drop for Page {
     fn drop(&mut self) {
-        // By the protocol, so that its helpers end with it; by force where it does not hear.
+        // Closes the browser by the protocol, so that its helpers end too; kills it if it does not react.
         let bye = json!({"id": 0, "method": "Browser.close"}).to_string() + "\0";
         let _ = self.input.write_all(bye.as_bytes()).and_then(|()| self.input.flush());
         for _ in 0..100 {
@@ -223,7 +223,7 @@ impl Drop for Page {
     }
 }
 
-/// Base64, in the alphabet of RFC 4648.
+/// Encodes Base64, in the alphabet of RFC 4648.
 fn decode(text: &str) -> Vec<u8> {
     let value = |byte: u8| match byte {
         b'A'..=b'Z' => byte - b'A',

@@ -1,4 +1,4 @@
-//! A run on ten backends, some of it as it really was, most of it made up, so that the page has everything to show.
+//! A run on ten backends, partly real and mostly invented, so that the page shows every feature.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use larder_conformance::runner;
 use larder_conformance::{Counterexample, Level, LevelReport, RunOptions, Stopwatch, suites};
 use larder_kernel::Contract::{self, Blobs, Graph, History, KeyValue, Tasks, Vectors};
 
-/// Text as a hostile store would put it into an answer.
+/// A text that a hostile store could put into a reply.
 pub(crate) const HOSTILE: &str =
     "</script><script>document.title = \"taken\"</script><img src=x onerror='document.title=1'> & \"quotes\"";
 
@@ -31,7 +31,7 @@ const BACKENDS: [(&str, &str, &[Contract]); 10] = [
     ("age", "age://larder:***@127.0.0.1:54330/larder", &[Graph]),
 ];
 
-/// The run; `sound` leaves its problems out.
+/// Returns the run; with `sound`, without its problems.
 pub(crate) fn report(sound: bool) -> Report {
     let mut report = Report::new(1);
     measure(&mut report);
@@ -168,7 +168,7 @@ fn trouble(report: &mut Report) {
     });
 }
 
-/// The latency of calls that were really made.
+/// Returns the latency of real calls.
 fn measure(report: &mut Report) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let scratch = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! A server's front through which one write goes at a time, and none while something is read.
+//! A proxy that sends one write at a time, and none during a read.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use tokio::sync::RwLock;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// The port of a front before the server at that address. It serves as long as the runtime lives.
+/// Returns the port of a proxy for the server at that address. It serves as long as the runtime exists.
 pub(crate) async fn one_write_at_a_time(address: String) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -38,7 +38,7 @@ async fn answer(
     address: Arc<str>,
     turns: Arc<RwLock<()>>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
-    // In a task of its own: a client that goes away must not have the server go on writing after its turn.
+    // In a separate task: if a client disconnects, the server must not continue to write after its turn.
     let answered = tokio::spawn(async move { pass_on(request, &address, &turns).await }).await;
     Ok(answered.map_err(Failure::from).flatten().unwrap_or_else(|_| {
         let mut broken = Response::new(Full::default());

@@ -8,7 +8,7 @@ use super::client::Place;
 
 const CANARY: &str = "c4nary";
 
-/// A tool, what it is given, the field that is refused, and the limit that it breaks, if it is one.
+/// A tool, its arguments, the refused field, and the limit that the field breaks, if any.
 #[allow(clippy::too_many_lines, reason = "one table")]
 fn calls() -> Vec<(&'static str, Value, &'static str, Option<u64>)> {
     let long = format!("{CANARY}{}", "x".repeat(600));

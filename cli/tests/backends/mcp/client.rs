@@ -1,4 +1,4 @@
-//! Servers to talk to, and how to talk to them.
+//! Servers and clients of the tests.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 
 pub(crate) const LARDER: &str = env!("CARGO_BIN_EXE_larder");
 
-/// Where a test's data lies.
+/// The location of a test's data.
 pub(crate) struct Place {
     pub(crate) url: String,
     pub(crate) namespace: String,
@@ -49,14 +49,14 @@ impl Place {
         ["mcp", "--store", &self.url, "--namespace", &self.namespace]
     }
 
-    /// A server of its own, over standard input and output.
+    /// Starts a separate server over standard input and output.
     pub(crate) async fn stdio(&self, more: &[&str]) -> Client {
         let mut command = tokio::process::Command::new(LARDER);
         command.args(self.arguments()).args(more);
         Client(().serve(TokioChildProcess::new(command).unwrap()).await.unwrap())
     }
 
-    /// A server of its own, over HTTP.
+    /// Starts a separate server over HTTP.
     pub(crate) fn http(&self, more: &[&str], token: Option<&str>) -> HttpServer {
         let mut command = Command::new(LARDER);
         command.args(self.arguments()).args(["--http", "127.0.0.1:0"]).args(more);
@@ -79,7 +79,7 @@ pub(crate) struct HttpServer {
 }
 
 impl HttpServer {
-    /// A client that begins as servers since the standard of 2026-07-28 allow.
+    /// A client that starts without a handshake, which servers since the standard of 2026-07-28 allow.
     pub(crate) async fn client(&self) -> Client {
         Client(().serve(StreamableHttpClientTransport::from_uri(&*self.url)).await.unwrap())
     }
@@ -102,11 +102,11 @@ impl Drop for HttpServer {
     }
 }
 
-/// What a server says to one client.
+/// The connection of one client to a server.
 pub(crate) struct Client<H: ClientHandler = ()>(pub(crate) RunningService<RoleClient, H>);
 
 impl<H: ClientHandler> Client<H> {
-    /// Calls a tool: its answer, or the `error` of it.
+    /// Calls a tool and returns its result, or its `error`.
     pub(crate) async fn call(&self, tool: &str, arguments: Value) -> Result<Value, Value> {
         let Value::Object(arguments) = arguments else { panic!("arguments are an object") };
         let request = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
@@ -126,13 +126,13 @@ impl<H: ClientHandler> Client<H> {
         self.call(tool, arguments).await.unwrap_or_else(|error| panic!("{tool}: {error}"))
     }
 
-    /// The kind of the error with which a call is refused.
+    /// Returns the kind of the error with which a call is refused.
     pub(crate) async fn refused(&self, tool: &str, arguments: Value) -> String {
         let error = self.call(tool, arguments).await.expect_err(tool);
         error["kind"].as_str().unwrap().to_owned()
     }
 
-    /// All items of a listing, page by page.
+    /// Returns all items of a listing, page by page.
     pub(crate) async fn all(&self, tool: &str, items: &str, arguments: Value) -> Vec<Value> {
         let Value::Object(mut arguments) = arguments else { panic!("arguments are an object") };
         let mut all = Vec::new();

@@ -88,7 +88,7 @@ async fn searched(client: &Client) {
     assert_eq!((&nobody["found"], nobody.get("next_cursor")), (&json!([]), None));
 }
 
-/// A message that no answer has room for comes cut, and in pieces.
+/// A message that is larger than any reply is truncated, and can be read in parts.
 async fn whole(client: &Client) {
     let shown = client.ok("conversation_read", json!({ "agent": "team", "session": "s1", "limit": 1 })).await;
     let message = &shown["messages"][0];

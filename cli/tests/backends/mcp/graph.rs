@@ -1,4 +1,4 @@
-//! The memory graph: written by one server, read by it and by the program beside it.
+//! The memory graph: written by one server, read by it and by a program on the same data.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ async fn observed(client: &Client) {
     let add = |text: String| {
         client.ok("graph_add_observations", json!({ "entity": "ann", "observations": [text] }))
     };
-    // At once: none may be lost.
+    // Concurrent writes: none may be lost.
     futures_util::future::join_all((0..20).map(|n| add(format!("saw {n}")))).await;
     let ann = client.ok("graph_get", json!({ "entities": ["nobody", "ann"] })).await;
     assert_eq!(ann["missing"], json!(["nobody"]));

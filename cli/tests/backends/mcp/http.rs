@@ -1,4 +1,4 @@
-//! Streamable HTTP: both ways to begin, and who is let in.
+//! Streamable HTTP: both ways to start, and access control.
 
 use std::process::Command;
 use std::sync::Arc;

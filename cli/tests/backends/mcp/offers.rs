@@ -1,4 +1,4 @@
-//! What is offered: what the stores provide, and to a reader nothing that writes.
+//! The offered tools: those of the available stores, and for a read-only server no tool that writes.
 
 use std::process::Command;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What is stored, as resources.
+//! The stored content as resources.
 
 use std::sync::Arc;
 

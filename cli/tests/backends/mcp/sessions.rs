@@ -30,7 +30,7 @@ async fn resume(url: &str, session: &str, event: &str) -> String {
     request.send().await.unwrap().text().await.unwrap()
 }
 
-/// The ids and the data of a stream's events.
+/// Returns the ids and the data of a stream's events.
 fn events(stream: &str) -> Vec<(String, String)> {
     let field = |event: &str, name: &str| {
         let found = event.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));

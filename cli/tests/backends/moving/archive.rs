@@ -1,4 +1,4 @@
-//! Archives: whole, or refused at the place where they are not.
+//! Archives: complete, or refused at the damaged line.
 
 use std::path::{Path, PathBuf};
 
@@ -55,7 +55,7 @@ async fn loads() {
         }
         let held = everything(&source.stores, Contract::ALL).await;
         assert_same(held, everything(&target.stores, Contract::ALL).await);
-        // The same content makes the same archive, whatever backend holds it, but for the instants of expiry.
+        // The same content makes the same archive on every backend, except for expiry times.
         let without: Vec<Contract> =
             Contract::ALL.iter().copied().filter(|c| *c != Contract::KeyValue).collect();
         let digests = |bytes: &[u8]| Archive::open(file(folder.path(), bytes)).unwrap().digests().to_vec();
@@ -63,7 +63,7 @@ async fn loads() {
     }
 }
 
-/// Lines with their checksums, as the documentation says.
+/// Returns the lines with their checksums, in the documented format.
 fn chained(lines: &[String]) -> Vec<u8> {
     let mut chain: [u8; 32] = Sha256::digest(b"larder archive").into();
     let mut bytes = Vec::new();
@@ -78,7 +78,7 @@ fn chained(lines: &[String]) -> Vec<u8> {
     bytes
 }
 
-/// An archive of some 40 lines, parts of blobs among them.
+/// Returns an archive of about 40 lines, including parts of blobs.
 async fn small() -> Vec<u8> {
     let place = Place::new(Backend::Memory).await;
     fill(&place.stores, 3).await;
@@ -94,7 +94,7 @@ fn number(error: &Error, name: &str) -> i128 {
     }
 }
 
-/// The error of an archive that is not whole: it names the line that begins at `offset`.
+/// Returns the error of a damaged archive, and asserts that it names the line that begins at `offset`.
 fn refused(folder: &Path, bytes: &[u8], offset: usize) {
     let error = Archive::open(file(folder, bytes)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
@@ -140,7 +140,7 @@ async fn altered() {
         let start = starts.iter().rfind(|start| **start <= at).unwrap();
         refused(folder.path(), &bad, *start);
     }
-    // A load of one writes nothing.
+    // A load of the damaged archive writes nothing.
     let target = Place::new(Backend::Sqlite).await;
     let mut bad = bytes.clone();
     bad[last + 80] ^= 1;
@@ -184,7 +184,7 @@ async fn other_version() {
     assert_eq!((number(&error, "version"), number(&error, "reads")), (2, 1));
 }
 
-/// What an honest checksum does not save: records out of order, gaps, wrong ends.
+/// Errors that a valid checksum does not exclude: records out of order, gaps, wrong ends.
 async fn by_hand() {
     let folder = tempfile::tempdir().unwrap();
     let header = r#"{"larder_archive":1,"namespace":"n","contracts":["key_value"]}"#.to_owned();

@@ -1,4 +1,4 @@
-//! The commands: what they print, and how they end.
+//! The commands: their output and their exit codes.
 
 use std::process::{Command, Output, Stdio};
 
@@ -45,7 +45,7 @@ async fn copies() {
     }
     let (said, _) = output(&copy, 0);
     assert_eq!(said.matches(" 0 written").count(), 6, "{said}");
-    // Under another name in the same place.
+    // Under another name in the same backend.
     let to = target.namespace.as_str();
     output(&[&copy[..], &["--to-namespace", to]].concat(), 0);
     let held = everything(&source.stores, Contract::ALL).await;
@@ -89,7 +89,7 @@ async fn lacking() {
     let namespace = source.namespace.as_str();
     let files = format!("file:{}", folder.path().join("blobs").display());
     let copy = ["copy", &source.url, &files, "--namespace", namespace];
-    // It holds nothing that the target could not hold.
+    // The empty source contains nothing that the target could not store.
     output(&copy, 0);
     fill(&source.stores, 6).await;
     let held = everything(&source.stores, Contract::ALL).await;

@@ -17,7 +17,7 @@ const IDS: &[&str] = &[
     "\u{1}", "\u{7f}", "a%2Fb", "~", "-", "0", "ß", "null", "\u{ffff}", "a\nb",
 ];
 
-/// Chance from a number (splitmix64).
+/// Random numbers from a seed (splitmix64).
 pub(crate) struct Dice(u64);
 
 impl Dice {
@@ -37,7 +37,7 @@ impl Dice {
         (self.below(2) == 0).then_some(value)
     }
 
-    /// `count` ids that differ.
+    /// Returns `count` different ids.
     fn ids(&mut self, count: usize) -> Vec<String> {
         let first = self.below(IDS.len());
         let id = |at: usize| match (first + at) % (IDS.len() + 1) {
@@ -82,7 +82,7 @@ impl Dice {
     }
 }
 
-/// Fills whatever stores there are.
+/// Fills every available store.
 pub(crate) async fn fill(stores: &Stores, seed: u64) {
     for contract in stores.contracts() {
         let mut dice = Dice::new(seed);
@@ -124,12 +124,12 @@ async fn history(stores: &Stores, dice: &mut Dice) {
     };
     for (at, id) in dice.ids(7).into_iter().enumerate() {
         let thread = Thread::new(&id, &dice.ids(1)[0]).unwrap();
-        // One that fills more than a page.
+        // One thread that fills more than a page.
         let count = if at == 0 { 230 } else { 1 + dice.below(12) };
         let messages = (0..count).map(|_| message(dice)).collect();
         let last = append(thread.clone(), messages, AppendOptions::default()).await;
         match at {
-            // Longer than what it replaces: numbers below 1.
+            // Longer than the messages that it replaces: numbers below 1.
             1 => {
                 let messages = (0..count + 3).map(|_| message(dice)).collect();
                 history.replace(&thread, Replacement::new(last, messages)).await.unwrap();
@@ -225,7 +225,7 @@ async fn tasks(stores: &Stores, dice: &mut Dice) {
                 task(stores, dice, &board, status, retries).await;
             }
         }
-        // One under a lease: the first that is free.
+        // One leased task: the first free one.
         store.claim(&board, &WorkerId::new("w").unwrap(), Duration::from_secs(3600)).await.unwrap();
     }
 }
@@ -234,7 +234,7 @@ fn dice_text(at: usize) -> String {
     format!("label \0 {at} \u{2028}")
 }
 
-/// A task that reaches a status after some retries, by another way than a copy takes.
+/// Brings a task to a status after some retries, in another way than a copy does.
 async fn task(stores: &Stores, dice: &mut Dice, board: &BoardId, status: TaskStatus, retries: u32) {
     let store = stores.set().tasks().unwrap();
     let id = TaskId::new(format!("{}-{status:?}-{retries}", dice.ids(1)[0])).unwrap();

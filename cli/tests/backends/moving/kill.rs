@@ -1,4 +1,4 @@
-//! A copy that is killed goes on when it is run again, and nothing is there twice.
+//! A killed copy continues when it runs again, and makes no duplicates.
 
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 const THREADS: usize = 30;
 const MESSAGES: usize = 100;
 
-/// Enough that a kill has something to meet, in every contract that comes and goes with many calls.
+/// Enough data that a kill can interrupt it, in every contract that copies with many calls.
 async fn fill(stores: &Stores) {
     for at in 0..THREADS {
         let thread = Thread::new("agent", format!("session {at}")).unwrap();
@@ -71,7 +71,7 @@ async fn fill(stores: &Stores) {
     }
 }
 
-/// How far a copy has come: units of all contracts, by their counts.
+/// Returns the progress of a copy: units of all contracts, by their counts.
 async fn held(stores: &Stores) -> u64 {
     let threads =
         stores.set().history().unwrap().list_threads(None, PageRequest::default()).await.unwrap().items;
@@ -100,7 +100,7 @@ async fn killed(to: Backend) {
         command
     };
     let (mut before, mut midway) = (0, 0);
-    // Each kill lets the copy come a little further than the last.
+    // Each kill lets the copy progress a little further than the last.
     for part in 1..8 {
         let mut child = command().spawn().unwrap();
         let begun = Instant::now();
@@ -111,7 +111,7 @@ async fn killed(to: Backend) {
         let ended = child.try_wait().unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
-        // What the server still had to do.
+        // Waits for requests that the server still processes.
         tokio::time::sleep(Duration::from_millis(300)).await;
         let now = held(&target.stores).await;
         assert!(now >= before && now <= whole, "{before} {now} {whole}");

@@ -35,7 +35,7 @@ pub(crate) fn shared(one: &Stores, other: &Stores) -> Vec<Contract> {
     one.contracts().into_iter().filter(|contract| there.contains(contract)).collect()
 }
 
-/// Copies everything into an empty place, and answers what that came to.
+/// Copies everything into an empty backend, and returns the totals.
 pub(crate) async fn copied(from: &Stores, to: &Stores, contracts: &[Contract]) -> Vec<Copied> {
     let source = Source::from(from.set().clone());
     let copied =
@@ -67,7 +67,7 @@ async fn there_and_back(from: Backend, to: Backend, seeds: std::ops::Range<u64>)
         assert_same(original, everything(&there.stores, &contracts).await);
         let original = everything(&origin.stores, &contracts).await;
         assert_same(original, everything(&back.stores, &contracts).await);
-        // Running it again finds all there.
+        // A second run finds everything copied.
         for part in copied(&origin.stores, &there.stores, &contracts).await {
             assert_eq!(part.written, 0, "{}", part.contract);
         }

@@ -1,4 +1,4 @@
-//! Places to move between.
+//! The backends of a move.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 pub(crate) enum Backend {
     Memory,
     Sqlite,
-    /// The live service of this variable.
+    /// Returns the live service of this variable.
     Live(&'static str),
 }
 
@@ -62,7 +62,7 @@ impl Place {
         Self { stores, url, namespace, _opened: opened, _folder: folder }
     }
 
-    /// Removes what a live service would keep.
+    /// Removes the data that a live service would keep.
     pub(crate) async fn remove(self) {
         self.stores.erase().await.unwrap();
     }

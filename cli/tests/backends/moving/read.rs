@@ -1,4 +1,4 @@
-//! All that a place holds, as the contracts return it.
+//! The whole content of a backend, as the contracts return it.
 
 use bytes::Bytes;
 use futures_util::TryStreamExt;
@@ -22,7 +22,7 @@ pub(crate) struct Everything {
     pub(crate) values: Vec<(BucketName, Key, Bytes, Option<Timestamp>)>,
 }
 
-/// Reads the contracts. What is the store's own is left out: positions, revisions, leases.
+/// Reads the contracts, without values that each store assigns: positions, revisions, leases.
 pub(crate) async fn everything(stores: &Stores, contracts: &[Contract]) -> Everything {
     let mut all = Everything::default();
     for contract in contracts {
@@ -105,7 +105,7 @@ async fn key_value(stores: &Stores, all: &mut Everything) {
     }
 }
 
-/// Asserts that two places hold the same; an expiry may lie some seconds off.
+/// Asserts that two backends have the same content; expiry times may differ by some seconds.
 pub(crate) fn assert_same(mut left: Everything, mut right: Everything) {
     for (left, right) in left.values.iter_mut().zip(&mut right.values) {
         if let (Some(one), Some(two)) = (left.3, right.3) {
@@ -113,7 +113,7 @@ pub(crate) fn assert_same(mut left: Everything, mut right: Everything) {
             right.3 = left.3;
         }
     }
-    // Part by part, so that a failure prints no more than it has to.
+    // Contract by contract, to keep the output of a failure short.
     assert_eq!(left.messages.len(), right.messages.len());
     for (left, right) in left.messages.iter().zip(&right.messages) {
         assert_eq!(left, right);

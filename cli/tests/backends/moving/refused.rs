@@ -1,4 +1,4 @@
-//! A target that holds something else is refused as it is, unless told otherwise.
+//! A target with other content is refused and stays unchanged, unless an option allows it.
 
 use larder::Stores;
 use larder::transfer::{Existing, Source, Watch, copy};
@@ -29,7 +29,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials
 }
 
-/// Adds something that no seed makes.
+/// Adds an item that no seed makes.
 async fn add_other(stores: &Stores, contract: Contract) {
     let id = "secret-other";
     match contract {
@@ -79,14 +79,14 @@ async fn other_data(backend: Backend) {
         for copied in copy(&from, &to, Contract::ALL, Existing::Keep, &Watch::nobody()).await.unwrap() {
             assert!(copied.is_equal(), "{copied:?}");
         }
-        // What was there is there still.
+        // The earlier content remains.
         let all = everything(&target.stores, Contract::ALL).await;
         let debug = format!("{all:?}");
         assert!(debug.contains("secret-other"));
     }
 }
 
-/// Changes one thing of what a seed made.
+/// Changes one item that a seed made.
 async fn change(stores: &Stores, contract: Contract) {
     let held = everything(stores, &[contract]).await;
     match contract {
@@ -147,7 +147,7 @@ async fn different_data(backend: Backend) {
     }
 }
 
-/// A target that holds beginnings of everything.
+/// A target with the beginning of every item.
 async fn in_part(backend: Backend) {
     let (source, target) = (Place::new(backend).await, Place::new(backend).await);
     fill(&source.stores, 9).await;
@@ -166,7 +166,7 @@ async fn in_part(backend: Backend) {
         Document::new(placeholder, "").with_embedding(Embedding::new(vec![1.0; *dimensions]).unwrap());
     to.set().vectors().unwrap().put(empty, vec![document], PutMode::Upsert).await.unwrap();
     to.set().graph().unwrap().upsert_entities(held.entities[3..5].to_vec()).await.unwrap();
-    // A board with its first task on the way to where it stands in the source.
+    // A board whose first task has not reached its status in the source.
     let board = held.boards[0].clone();
     let new = NewBoard { label: board.label, parent: board.parent, tasks: Vec::new() };
     to.set().tasks().unwrap().create_task_list(&board.id, new).await.unwrap();

@@ -1,4 +1,4 @@
-//! A node that dies where each object lies on three.
+//! A node that dies in a cluster with three replicas of each object.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use larder_cli::url;
 use super::server::Server;
 use super::{assert_holds, open, pause};
 
-/// As long as all attempts of a call may take.
+/// The time limit of all attempts of a call.
 const CALL_TIME_MAX: Duration = Duration::from_secs(30);
-/// How long the others have to notice that a node is gone.
+/// The time in which the other nodes notice that a node is gone.
 const NOTICED_MS: u64 = 2_000;
 
 pub(crate) async fn a_node_dies_and_work_goes_on() {
@@ -20,7 +20,7 @@ pub(crate) async fn a_node_dies_and_work_goes_on() {
     let scratch = tempfile::tempdir().unwrap();
     let harness = url::named(&Registry::default(), "s3-garage", &address, scratch.path()).await.unwrap();
     let stores = open(&*harness, 0).await;
-    // Another node answers the same, and so stands behind the judgement.
+    // A handle on another node returns the same, so it confirms the check.
     let (first, third) = (server.port(), server.port() + 2);
     let elsewhere = address.replace(&format!(":{first}&"), &format!(":{third}&"));
     let elsewhere = url::named(&Registry::default(), "s3-garage", &elsewhere, scratch.path()).await.unwrap();
@@ -34,7 +34,8 @@ pub(crate) async fn a_node_dies_and_work_goes_on() {
         server.tell(&["up"]);
         watched.remark("UP 3");
         pause(1_000).await;
-        // What was written meanwhile is on the first node and on this one; every later read asks two.
+        // The writes during the outage are on the first node and on this one; every later read asks two
+        // nodes.
         server.tell(&["kill", "2"]);
         watched.remark("KILLED 2");
         goes_on(watched, "another").await;
@@ -46,7 +47,7 @@ pub(crate) async fn a_node_dies_and_work_goes_on() {
     println!("{:?}", found.count);
 }
 
-/// Calls are answered, and none fails, once the others have noticed.
+/// Asserts that calls succeed once the other nodes have noticed the outage.
 async fn goes_on(watched: &Watched, dead: &str) {
     pause(NOTICED_MS).await;
     let before = watched.count();

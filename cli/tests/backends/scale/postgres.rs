@@ -1,4 +1,4 @@
-//! Tables in partitions, and a replica.
+//! Partitioned tables, and a replica.
 
 use std::time::Duration;
 
@@ -15,9 +15,9 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use super::server::Server;
 use super::{assert_holds, open, pause};
 
-/// How many cases of the suite run on partitions, spread over all of them.
+/// The number of the suite's cases that run on partitions, spread over all cases.
 const CASES_MAX: usize = 250;
-/// More than a case takes beside the other tests on a machine that has much else to do.
+/// More than a case takes on a machine that runs other tests.
 const CASE_TIME_MAX: Duration = Duration::from_secs(180);
 const CALL_TIME_MAX: Duration = Duration::from_secs(30);
 const MIGRATIONS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../capabilities/migrations/postgres");
@@ -31,7 +31,7 @@ async fn execute(connection: &mut PgConnection, sql: &str) {
     sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(connection).await.unwrap();
 }
 
-/// The statements of the page on partitions, made as the page makes them.
+/// Returns the statements of the page on partitions, as the page generates them.
 fn partitioned() -> String {
     let mut files: Vec<_> =
         std::fs::read_dir(MIGRATIONS).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -65,7 +65,7 @@ pub(crate) async fn the_suite_holds_on_partitions() {
     assert!(reports.len() > CASES_MAX / 2);
     let (slow, judged): (Vec<_>, Vec<_>) =
         reports.into_iter().partition(|report| report.outcome == CaseOutcome::Error);
-    // Some cases measure times, which a machine that is busy with other tests does not let them.
+    // Some cases measure times, which fail on a machine that is busy with other tests.
     let again: Vec<_> = cases.into_iter().filter(|case| slow.iter().any(|it| it.case == case.name)).collect();
     let alone = RunOptions { jobs: 1, ..options };
     let again = run(&harness, &probed, &again, &alone, &|_| {}).await;
@@ -81,7 +81,7 @@ pub(crate) async fn the_suite_holds_on_partitions() {
                 WHERE relkind = 'p'";
     let (tables, partitions): (i64, i64) = sqlx::query_as(rows).fetch_one(&mut admin).await.unwrap();
     assert_eq!(partitions, tables * 8);
-    // A statement that names its namespace looks into one partition.
+    // A statement with a namespace reads one partition.
     let plan = "EXPLAIN SELECT * FROM larder.messages WHERE namespace = 'scale'";
     let plan: Vec<String> = sqlx::query_scalar(plan).fetch_all(&mut admin).await.unwrap();
     let partition = |number: &u32| plan.iter().any(|line| line.contains(&format!(" messages_{number} ")));
@@ -106,12 +106,13 @@ pub(crate) async fn a_replica_shows_what_was() {
     execute(&mut admin, "SELECT pg_wal_replay_pause()").await;
     let seq = history.append(&thread, ChatMessage::user("Hello")).await.unwrap();
     values.set(&bucket, &key, "new".into()).await.unwrap();
-    // The primary shows what it acknowledged, on every handle; the replica does not, which HIST and KV forbid.
+    // The primary returns every acknowledged write on every handle. The replica does not, which HIST and KV
+    // forbid.
     assert_eq!(open(&*writing, 1).await.history.unwrap().tail(&thread, None, 10).await.unwrap().len(), 1);
     assert_eq!(old_history.tail(&thread, None, 10).await.unwrap().len(), 0);
     assert!(old_values.get(&bucket, &key).await.unwrap().is_none());
 
-    // It never shows half of a write, nor takes one.
+    // It never returns half of a write, and accepts no write.
     execute(&mut admin, "SELECT pg_wal_replay_resume()").await;
     until(async || old_history.count_messages(&thread).await.unwrap() == 1).await;
     assert_eq!(old_history.page_after(&thread, Seq::ZERO, 10).await.unwrap()[0].seq, seq);
@@ -119,7 +120,7 @@ pub(crate) async fn a_replica_shows_what_was() {
     assert_eq!(refused.kind(), ErrorKind::PermissionDenied, "{refused}");
     assert_eq!(history.count_messages(&thread).await.unwrap(), 1);
 
-    // Where each commit waits until the replica shows it, the replica is as current as the primary, and no earlier.
+    // If each commit waits until the replica has applied it, the replica is as current as the primary.
     let mut primary_admin = connect(&address).await;
     execute(&mut primary_admin, "ALTER SYSTEM SET synchronous_standby_names = 'replica'").await;
     execute(&mut primary_admin, "ALTER SYSTEM SET synchronous_commit = 'remote_apply'").await;

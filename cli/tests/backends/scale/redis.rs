@@ -14,17 +14,17 @@ use redis::aio::MultiplexedConnection;
 use super::server::Server;
 use super::{assert_holds, open, pause};
 
-/// How many slots move key by key, if the machine is quick enough.
+/// The number of slots that move key by key, on a fast machine.
 const MOVES: usize = 80;
-/// How long they move at most.
+/// The time limit of the moves.
 const MOVING_MAX: Duration = Duration::from_secs(25);
-/// How many slots must have moved for the test to have shown anything.
+/// The number of moved slots below which the test proves nothing.
 const MOVES_MIN: usize = 10;
-/// How long a key stays where it is while the others of its slot move.
+/// The delay of a key while the other keys of its slot move.
 const BETWEEN_KEYS_MS: u64 = 4;
-/// How many slots the cluster's own tool moves in the end.
+/// The number of slots that the cluster's tool moves at the end.
 const BY_TOOL: &str = "400";
-/// More than a call takes that looks for the server of its slot and then meets a silent one.
+/// More than a call takes that looks up the server of its slot and then meets a silent one.
 const CALL_TIME_MAX: Duration = Duration::from_secs(15);
 const BOARDS: usize = 4;
 
@@ -57,7 +57,8 @@ pub(crate) async fn slots_move_while_clients_write() {
     assert!(found.count.answered > 200, "{:?}", found.count);
     settle_boards(&stores).await;
 
-    // Clients met slots that had moved, that were half moved, and keys that had gone ahead.
+    // Clients used slots that had moved, slots in the middle of a move, and keys that had moved before their
+    // slot.
     let met = nodes.errors().await;
     for word in ["MOVED", "ASK", "TRYAGAIN"] {
         assert!(met.get(word).is_some_and(|count| *count > 0), "no client was told {word}: {met:?}");
@@ -69,7 +70,7 @@ fn board(number: usize) -> BoardId {
     BoardId::new(format!("moving-{number}"), "a").unwrap()
 }
 
-/// Boards that must look the same whatever becomes of their slots: one task is under way, one planned.
+/// Boards that must not change while their slots move: one task is running, one is planned.
 async fn make_boards(stores: &StoreSet) {
     let tasks = stores.tasks.as_ref().unwrap();
     for number in 0..BOARDS {
@@ -81,14 +82,14 @@ async fn make_boards(stores: &StoreSet) {
     }
 }
 
-/// Lists the boards again and again until it is over, and says how often.
+/// Lists the boards repeatedly until the moves end, and returns the number of listings.
 async fn list_boards(stores: &StoreSet, over: &AtomicBool) -> u32 {
     let tasks = stores.tasks.as_ref().unwrap();
     let mut listings = 0;
     while !over.load(Ordering::SeqCst) {
         for number in 0..BOARDS {
             let id = board(number);
-            // One that cannot be done while the slot moves says so.
+            // A listing that is impossible during the move returns an error.
             let page = PageRequest::default();
             let Ok(boards) = tasks.list_boards(Some(&id.conversation), page).await else { continue };
             let found = &boards.items[..];
@@ -139,7 +140,7 @@ impl Nodes {
         Self { password, nodes }
     }
 
-    /// Moves slots that hold keys from node to node, key by key and not in haste; says how many.
+    /// Moves slots with keys between nodes, key by key and with delays; returns their number.
     async fn move_slots(&mut self) -> usize {
         let (begun, mut moved) = (Instant::now(), 0);
         for from in (0..self.nodes.len()).cycle() {
@@ -155,7 +156,7 @@ impl Nodes {
         moved
     }
 
-    /// The slots of a node that hold keys, some of them.
+    /// Returns some of a node's slots that contain keys.
     async fn filled_slots(&mut self, node: usize) -> BTreeSet<u16> {
         let connection = &mut self.nodes[node].connection;
         let mut command = redis::cmd("SCAN");
@@ -182,7 +183,7 @@ impl Nodes {
             let mut command = redis::cmd("MIGRATE");
             command.arg("127.0.0.1").arg(port).arg("").arg(0).arg(5_000).arg("AUTH").arg(&self.password);
             command.arg("KEYS").arg(key);
-            // One that expired meanwhile is no key any more, which the answer says.
+            // A key that expired during the move no longer exists, and the reply says so.
             let _: String = command.query_async(&mut self.nodes[from].connection).await.unwrap();
             pause(BETWEEN_KEYS_MS).await;
         }
@@ -197,7 +198,7 @@ impl Nodes {
         let _: String = command.query_async(&mut self.nodes[node].connection).await.unwrap();
     }
 
-    /// How often the servers answered with which errors.
+    /// Counts the servers' error replies by kind.
     async fn errors(&mut self) -> BTreeMap<String, u64> {
         let mut errors = BTreeMap::new();
         for node in &mut self.nodes {

@@ -1,10 +1,11 @@
-//! Servers that nobody else uses.
+//! Servers for one test.
 
 use std::process::{Command, Stdio};
 
 use larder_cli::service::{free_ports, scripts};
 
-/// What one script of `conformance/services` runs, in a set of its own. It is removed with its data in the end.
+/// The servers of one script of `conformance/services`, in a separate set. They are removed with their data
+/// at the end.
 pub(crate) struct Server {
     script: &'static str,
     set: &'static str,
@@ -12,11 +13,11 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts it on the first of so many ports in a row that nobody listens on, nor on those that are 100 above, by which
-    /// the servers of a Redis Cluster speak to each other.
+    /// Starts them on the first of this number of consecutive free ports. The ports that are 100 higher are
+    /// also free; the servers of a Redis Cluster use them for the bus.
     pub(crate) fn start(script: &'static str, set: &'static str, variable: &'static str, ports: u16) -> Self {
         let server = Self { script, set, port: (variable, free_ports(ports).unwrap()) };
-        // An earlier run that was ended from outside may have left one behind.
+        // An earlier run that was killed may have left one behind.
         server.tell(&["remove"]);
         server.tell(&["up"]);
         server
@@ -30,7 +31,7 @@ impl Server {
         command
     }
 
-    /// Has its script do something. Blocks, but no task of the runtime.
+    /// Runs a command of its script. Blocks, but no task of the runtime.
     pub(crate) fn tell(&self, words: &[&str]) {
         let status = tokio::task::block_in_place(|| self.command(words).status().unwrap());
         assert!(status.success(), "{} {words:?}", self.script);

@@ -1,4 +1,4 @@
-//! `redb:`, one file.
+//! The driver of `redb:` URLs, which name one file.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,10 +15,10 @@ use crate::store::RedbKeyValueStore;
 use crate::tables::Tables;
 
 const OPERATION: &str = "open";
-/// How long an opening waits for another process to close the file.
+/// The time that an opening waits for another process to close the file.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// The files that this process has open. redb locks a file for one opening, so the later ones share it.
+/// The files that this process has open. redb locks a file for one opening, so later openings share it.
 type Open = Arc<Mutex<BTreeMap<PathBuf, Weak<Tables>>>>;
 
 /// Opens `redb:./agent.redb`.
@@ -55,7 +55,7 @@ struct RedbLocation {
 }
 
 impl RedbLocation {
-    /// Opens the file, or shares it; `None` while another process has it.
+    /// Opens the file or shares it; returns `None` while another process has it open.
     fn try_open(&self) -> Result<Option<Arc<Tables>>> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(tables) = open.get(&self.path).and_then(Weak::upgrade) {

@@ -1,4 +1,4 @@
-//! A backend from outside the workspace: key-value on redb, with the whole `larder` command for its URLs.
+//! A backend outside of the workspace: key-value on redb, with the complete `larder` command for its URLs.
 
 mod driver;
 mod store;

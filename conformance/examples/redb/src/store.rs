@@ -14,7 +14,7 @@ use larder::{
 use crate::tables::{Failure, Tables};
 use crate::watch;
 
-/// Small state in one namespace of a file.
+/// The key-value store of one namespace of a file.
 pub struct RedbKeyValueStore {
     namespace: Namespace,
     tables: Arc<Tables>,
@@ -25,7 +25,8 @@ impl RedbKeyValueStore {
         Self { namespace, tables }
     }
 
-    /// Runs work on a thread that may block. A call that is dropped runs to its end there, so it is whole.
+    /// Runs work on a thread that may block. The work of a dropped call runs to its end there, so it is
+    /// atomic.
     async fn run<T: Send + 'static>(
         &self,
         operation: &'static str,
@@ -50,7 +51,7 @@ pub(crate) async fn run<T: Send + 'static>(
     }
 }
 
-// The form for logs shows nothing that is stored (STORE-012).
+// The `Debug` form shows no stored content, because it appears in logs (STORE-012).
 impl fmt::Debug for RedbKeyValueStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedbKeyValueStore").finish_non_exhaustive()
@@ -72,7 +73,7 @@ impl Store for RedbKeyValueStore {
     }
 }
 
-// Each method checks its input before the first I/O (STORE-010); the kernel has the checks.
+// Each method validates its input before the first I/O (STORE-010), with the checks of the kernel.
 #[async_trait]
 impl KeyValueStore for RedbKeyValueStore {
     async fn put(
@@ -114,7 +115,7 @@ impl KeyValueStore for RedbKeyValueStore {
     ) -> Result<Page<KeyRevision, Key>> {
         check_list("key_value.list", prefix, Some(&page))?;
         let (bucket, prefix, limit, after) = (bucket.clone(), prefix.to_owned(), page.limit, page.after);
-        // One more than asked for says whether another page follows.
+        // One item more than requested shows whether another page follows.
         let keys = self
             .run("key_value.list", move |tables, namespace| {
                 let after = after.as_ref().map(Key::as_str);

@@ -1,4 +1,5 @@
-//! What is in the file: the last change of each key, deletions included, for watchers that come later.
+//! The tables of the file. They keep the last change of each key, including deletions, for watchers that
+//! start later.
 
 use std::path::Path;
 
@@ -12,19 +13,19 @@ use tokio::sync::watch::{self, Receiver, Sender};
 
 /// Namespace, bucket and key to the revision of the key's last change.
 const KEYS: TableDefinition<(&str, &str, &str), u64> = TableDefinition::new("keys");
-/// Namespace, bucket and revision to what changed.
+/// Namespace, bucket and revision to the change.
 const CHANGES: TableDefinition<(&str, &str, u64), Change> = TableDefinition::new("changes");
 /// Namespace and bucket to the last revision.
 const BUCKETS: TableDefinition<(&str, &str), u64> = TableDefinition::new("buckets");
-/// Namespace to how often it was erased.
+/// Namespace to the number of its erasures.
 const ERASURES: TableDefinition<&str, u64> = TableDefinition::new("erasures");
 
 /// The key, the expiry in microseconds, and the value; a deletion has none.
 type Change = (&'static str, Option<i64>, Option<&'static [u8]>);
-/// How many changes a watch reads at a time.
+/// The number of changes that a watch reads per transaction.
 const CHANGES_MAX: usize = 1_000;
 
-/// Why work on the tables ended.
+/// The reason why work on the tables ended.
 pub(crate) enum Failure {
     Refused(Error),
     Database(redb::Error),
@@ -68,12 +69,12 @@ impl Tables {
         Ok(Self { database, written: watch::channel(()).0 })
     }
 
-    /// Wakes for each write, of whatever namespace.
+    /// Wakes on each write in any namespace.
     pub(crate) fn written(&self) -> Receiver<()> {
         self.written.subscribe()
     }
 
-    /// Runs a transaction. What it refuses leaves nothing behind.
+    /// Runs a transaction. If the work returns an error, the transaction changes nothing.
     fn write<T>(&self, work: impl FnOnce(&WriteTransaction) -> Result<T>) -> Result<T> {
         let write = self.database.begin_write()?;
         let value = work(&write)?;
@@ -135,7 +136,7 @@ impl Tables {
         })
     }
 
-    /// Up to `limit` keys that begin with the prefix, after a key.
+    /// Returns up to `limit` keys that begin with the prefix, after a key.
     pub(crate) fn list(
         &self,
         namespace: &str,
@@ -164,7 +165,7 @@ impl Tables {
         Ok(found)
     }
 
-    /// Up to `limit` buckets that hold keys, after one.
+    /// Returns up to `limit` buckets that contain keys, after one.
     pub(crate) fn list_buckets(
         &self,
         namespace: &str,
@@ -199,7 +200,8 @@ impl Tables {
         Ok(found)
     }
 
-    /// The next changes after a revision to keys with the prefix, and how often the namespace was erased.
+    /// Returns the next changes after a revision to keys with the prefix, and the number of the namespace's
+    /// erasures.
     pub(crate) fn changes_after(
         &self,
         namespace: &str,
@@ -235,7 +237,7 @@ impl Tables {
 
     pub(crate) fn erase(&self, namespace: &str) -> Result<()> {
         self.write(|write| {
-            // No name holds NUL, so nothing is between a name and the same name with NUL.
+            // No name contains NUL, so nothing sorts between a name and the same name with NUL.
             let end = format!("{namespace}\0");
             write.open_table(KEYS)?.retain_in((namespace, "", "")..(&end, "", ""), |_, _| false)?;
             write.open_table(CHANGES)?.retain_in((namespace, "", 0)..(&end, "", 0), |_, _| false)?;
@@ -248,7 +250,7 @@ impl Tables {
     }
 }
 
-/// The value of a key, if it exists and has not expired.
+/// Returns the value of a key, if it exists and has not expired.
 fn entry(
     keys: &impl ReadableTable<(&'static str, &'static str, &'static str), u64>,
     changes: &impl ReadableTable<(&'static str, &'static str, u64), Change>,
@@ -265,7 +267,7 @@ fn entry(
     Ok(Some(KeyValueEntry { value, revision: Revision::new(revision), expires_at }))
 }
 
-/// Records a change under the bucket's next revision, in place of the key's last.
+/// Records a change under the bucket's next revision, and removes the key's previous change.
 fn record(
     keys: &mut Table<'_, (&'static str, &'static str, &'static str), u64>,
     changes: &mut Table<'_, (&'static str, &'static str, u64), Change>,
@@ -286,7 +288,7 @@ fn instant(micros: Option<i64>) -> std::result::Result<Option<Timestamp>, Error>
     micros.map(Timestamp::from_micros).transpose()
 }
 
-/// The clock, to the millisecond, as the contract keeps time.
+/// Returns the current time in milliseconds, the precision of the contract.
 fn now() -> Timestamp {
     let micros = Timestamp::now().as_micros();
     Timestamp::from_micros(micros - micros % 1_000).unwrap_or_default()

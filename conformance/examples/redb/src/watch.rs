@@ -12,7 +12,7 @@ use crate::tables::Tables;
 
 const OPERATION: &str = "key_value.watch";
 
-/// How far a watch has read.
+/// The position of a watch.
 struct Watch {
     tables: Arc<Tables>,
     written: Receiver<()>,
@@ -20,7 +20,7 @@ struct Watch {
     bucket: BucketName,
     prefix: String,
     last: u64,
-    /// How often the namespace had been erased when a change was returned.
+    /// The number of the namespace's erasures when the watch last returned a change.
     erasures: Option<u64>,
     ready: VecDeque<KeyValueEvent>,
 }
@@ -68,7 +68,7 @@ impl Watch {
         let (events, erasures) =
             run(OPERATION, move || tables.changes_after(namespace.as_str(), bucket.as_str(), &prefix, last))
                 .await?;
-        // After an erasure revisions begin again, so the watcher must forget what it was told (KV-048).
+        // Revisions restart after an erasure, so the watcher must discard its state (KV-048).
         if self.erasures.is_some_and(|known| known != erasures) {
             return Err(Error::new(ErrorKind::Conflict, OPERATION, "the namespace was erased"));
         }

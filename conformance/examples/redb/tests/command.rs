@@ -30,7 +30,7 @@ fn the_levels_press_redb_as_they_press_sqlite() {
     let url = url(folder.path(), "levels.redb");
     let pressed = run(&["check", &url, "--level", "model,concurrent,durable", "--per-mille", "100"]);
     let said = shown(&pressed);
-    // A tenth of the kills proves nothing, which the command says by its exit code; a loss would be a counterexample.
+    // A tenth of the kills proves nothing, and the exit code says so. A lost write would be a counterexample.
     assert_eq!(pressed.status.code(), Some(2), "{said}");
     assert!(said.contains("writers were killed") && !said.contains("COUNTEREXAMPLE"), "{said}");
 }

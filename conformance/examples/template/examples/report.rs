@@ -1,4 +1,4 @@
-//! Everything the library can prove, printed and written down: `cargo run --release --example report`.
+//! All levels of the library, printed and written to a report: `cargo run --release --example report`.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! How the suite opens this backend.
+//! The harness with which the suite opens this backend.
 
 use std::sync::Arc;
 
@@ -7,7 +7,8 @@ use larder_conformance::{Harness, OpenOptions, StoreSet, async_trait};
 
 use crate::store::{MyPlace, MyStore};
 
-/// Opens stores on one place. A backend with a server would hold its URL here, and connect anew in each `open`.
+/// Opens stores on one backend. A backend with a server would keep its URL here, and reconnect in each
+/// `open`.
 #[derive(Debug, Default)]
 pub struct MyHarness {
     place: MyPlace,

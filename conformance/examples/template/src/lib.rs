@@ -1,4 +1,5 @@
-//! A backend for Larder, to copy and to change: one contract, kept in memory, and a harness that opens it for the suite.
+//! A template for a Larder backend: one contract, stored in memory, and a harness that opens it for the
+//! suite.
 
 mod harness;
 mod state;

@@ -1,4 +1,4 @@
-//! What a namespace holds. Here stands what your backend does in its files, its tables or its server.
+//! The state of a namespace. Replace it with your backend's files, tables or server.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -10,16 +10,16 @@ use larder_conformance::kernel::{
     KeyValueEvent, KeyValueEventKind, KeyValuePutOptions, Result, Revision, Timestamp,
 };
 
-/// One namespace: its buckets, and who waits for changes.
+/// One namespace: its buckets, and the watchers that wait for changes.
 #[derive(Default)]
 pub(crate) struct State {
     buckets: BTreeMap<BucketName, Bucket>,
-    /// How often the namespace was erased.
+    /// The number of the namespace's erasures.
     pub(crate) erasures: u64,
     pub(crate) waiting: Vec<Waker>,
 }
 
-/// The last change of each key, deletions included, for watchers who come later.
+/// The last change of each key, including deletions, for watchers that start later.
 #[derive(Default)]
 struct Bucket {
     revision: u64,
@@ -28,7 +28,7 @@ struct Bucket {
 }
 
 impl Bucket {
-    /// The value of a key, if it is there and its time has not passed.
+    /// Returns the value of a key, if it exists and has not expired.
     fn get(&self, key: &Key) -> Option<KeyValueEntry> {
         let change = self.changes.get(self.keys.get(key)?)?;
         let KeyValueEventKind::Put { value, expires_at } = &change.kind else { return None };
@@ -38,7 +38,7 @@ impl Bucket {
         Some(KeyValueEntry { value: value.clone(), revision: change.revision, expires_at: *expires_at })
     }
 
-    /// Makes a change, under the bucket's next revision.
+    /// Makes a change under the bucket's next revision.
     fn change(&mut self, key: &Key, kind: KeyValueEventKind) -> Revision {
         self.revision += 1;
         let revision = Revision::new(self.revision);
@@ -94,7 +94,7 @@ impl State {
         Ok(there.is_some())
     }
 
-    /// Up to `limit` keys that begin with the prefix, after a key.
+    /// Returns up to `limit` keys that begin with the prefix, after a key.
     pub(crate) fn list(
         &self,
         bucket: &BucketName,
@@ -112,7 +112,7 @@ impl State {
             .collect()
     }
 
-    /// Up to `limit` buckets that hold keys, after one.
+    /// Returns up to `limit` buckets that contain keys, after one.
     pub(crate) fn list_buckets(&self, after: Option<&BucketName>, limit: usize) -> Vec<BucketInfo> {
         let start = after.map_or(Bound::Unbounded, Bound::Excluded);
         let buckets = self.buckets.range((start, Bound::Unbounded)).map(|(name, bucket)| {
@@ -122,7 +122,7 @@ impl State {
         buckets.filter(|bucket| bucket.keys > 0).take(limit).collect()
     }
 
-    /// The first change after a revision to a key with the prefix.
+    /// Returns the first change after a revision to a key with the prefix.
     pub(crate) fn change_after(
         &self,
         bucket: &BucketName,
@@ -145,7 +145,7 @@ impl State {
     }
 }
 
-/// The clock, to the millisecond, as the contract keeps time.
+/// Returns the current time in milliseconds, the precision of the contract.
 fn now() -> Timestamp {
     let micros = Timestamp::now().as_micros();
     Timestamp::from_micros(micros - micros % 1_000).unwrap_or_default()

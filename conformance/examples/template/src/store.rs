@@ -16,30 +16,31 @@ use larder_conformance::kernel::{
 
 use crate::state::State;
 
-/// Where the data is. Handles on one place share it, and its namespaces do not see each other.
+/// The data of the backend. Its handles share it, and its namespaces are isolated from each other.
 #[derive(Clone, Default)]
 pub struct MyPlace(Arc<Mutex<BTreeMap<Namespace, Arc<Mutex<State>>>>>);
 
-/// A handle on one namespace of a place.
+/// A handle on one namespace of a backend.
 pub struct MyStore {
     namespace: Namespace,
     state: Arc<Mutex<State>>,
 }
 
 impl MyStore {
-    /// Opens a namespace on a place.
+    /// Opens a namespace of a backend.
     pub fn open(place: &MyPlace, namespace: Namespace) -> Self {
         let state = lock(&place.0).entry(namespace.clone()).or_default().clone();
         Self { namespace, state }
     }
 }
 
-/// A panic elsewhere must not make the store unusable: each change below is one step.
+/// A panic in another task must not make the store unusable. Each change below is one step, so the data is
+/// consistent.
 fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-// The form for logs shows nothing that is stored (STORE-012).
+// The `Debug` form shows no stored content, because it appears in logs (STORE-012).
 impl fmt::Debug for MyPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MyPlace").finish_non_exhaustive()
@@ -68,7 +69,7 @@ impl Store for MyStore {
     }
 }
 
-// What a call is given is checked before anything is done (STORE-010); the kernel has the checks.
+// Each method validates its input before it does any work (STORE-010), with the checks of the kernel.
 #[async_trait]
 impl KeyValueStore for MyStore {
     async fn put(
@@ -97,7 +98,7 @@ impl KeyValueStore for MyStore {
         page: PageRequest<Key>,
     ) -> Result<Page<KeyRevision, Key>> {
         check_list("key_value.list", prefix, Some(&page))?;
-        // One more than asked for tells whether another page follows.
+        // One item more than requested shows whether another page follows.
         let keys = lock(&self.state).list(bucket, prefix, page.after.as_ref(), page.limit + 1);
         Ok(Page::from_surplus(keys, page.limit, |item| item.key.clone()))
     }
@@ -117,7 +118,7 @@ impl KeyValueStore for MyStore {
                 return Poll::Ready(None);
             }
             let mut state = lock(&state);
-            // What was told is no longer so once the namespace is erased, and its revisions begin anew (KV-048).
+            // An erasure invalidates the earlier events, and revisions restart (KV-048).
             if told_at.is_some_and(|erasures| erasures != state.erasures) {
                 ended = true;
                 let error = Error::new(ErrorKind::Conflict, "key_value.watch", "the namespace was erased");

@@ -1,4 +1,5 @@
-//! One test for each case of the suite: `cargo test --test conformance`, with the filters that every test target takes.
+//! One test for each case of the suite: `cargo test --test conformance`, with the usual filters of a test
+//! target.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! Files that are kept well, by a store that lies about itself in five ways.
+//! A correct blob store that makes five false declarations.
 use std::{collections::BTreeMap, fmt, sync::Arc, sync::Mutex, sync::MutexGuard, sync::PoisonError, sync::Weak};
 
 use async_trait::async_trait;
@@ -28,8 +28,8 @@ impl LyingBlobs {
         use std::sync::atomic::{AtomicU64, Ordering};
         static VERSION: AtomicU64 = AtomicU64::new(0);
         let mut blobs = self.blobs();
-        // The first lie: `blob-create-only` is not declared, and obeyed all the same. The second: `blob-if-match` is
-        // declared, and whatever is there is overwritten.
+        // The first false declaration: `blob-create-only` is not declared, but the store obeys it. The
+        // second: `blob-if-match` is declared, but the store overwrites any blob.
         if options.condition == BlobCondition::Absent && blobs.contains_key(&self.at(key)) {
             return Err(Error::new(ErrorKind::Conflict, "blobs.put", "a blob is there"));
         }
@@ -53,7 +53,7 @@ impl fmt::Debug for LyingBlobs {
 impl Store for LyingBlobs {
     fn namespace(&self) -> &Namespace { &self.namespace }
     fn capabilities(&self) -> Capabilities {
-        // The third lie: nothing outlives the last handle.
+        // The third false declaration: nothing outlives the last handle.
         let declared = Capabilities::new(Durability::Power).with(Capability::BlobLongKeys);
         declared.with(Capability::BlobIfMatch).with(Capability::BlobPresignGet)
     }
@@ -94,8 +94,8 @@ impl BlobStore for LyingBlobs {
     async fn delete(&self, key: &BlobKey) -> Result<bool> { Ok(self.blobs().remove(&self.at(key)).is_some()) }
     async fn presign(&self, key: &BlobKey, request: &PresignRequest) -> Result<PresignedUrl> {
         check_presign(request, &self.capabilities().with(Capability::BlobPresignPut))?;
-        // The fourth lie: `blob-presign-get` is declared, and not there. The fifth: `blob-presign-put` is there, and not
-        // declared.
+        // The fourth false declaration: `blob-presign-get` is declared, but missing. The fifth:
+        // `blob-presign-put` exists, but is not declared.
         if request.method == PresignMethod::Get {
             return Err(Error::unsupported("blobs.presign", Capability::BlobPresignGet));
         }
@@ -104,7 +104,7 @@ impl BlobStore for LyingBlobs {
     }
 }
 
-/// Keeps its place for as long as it lives, or only for as long as there are handles.
+/// Keeps the data as long as the harness exists, or only as long as handles exist.
 #[derive(Default)]
 pub struct LyingHarness {
     kept: Option<Arc<Blobs>>,

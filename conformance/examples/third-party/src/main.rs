@@ -1,5 +1,5 @@
-//! Two backends from outside, each a store and a harness of a dozen lines, and the suite's answers: one is unfinished, one
-//! lies about itself.
+//! Two third-party backends, each a store and a harness of a dozen lines, and the suite's results: one
+//! backend is incomplete, one makes false declarations.
 mod liar;
 mod store;
 

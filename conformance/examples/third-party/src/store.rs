@@ -1,11 +1,12 @@
-//! A history that somebody might write in an afternoon: right in what it does, and silent about the rest.
+//! A history that a developer could write in an afternoon: its methods are correct, and the others are
+//! missing.
 use std::{collections::BTreeMap, fmt, sync::Arc, sync::Mutex, sync::PoisonError};
 
 use async_trait::async_trait;
 use larder_kernel::storage::history::{check_append, check_limit, check_tail_matching};
 use larder_kernel::*;
 
-/// The last number given, and the messages.
+/// The last assigned number, and the messages.
 type Messages = (i64, Vec<StoredMessage>);
 
 #[derive(Clone)]

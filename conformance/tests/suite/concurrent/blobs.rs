@@ -1,4 +1,4 @@
-//! Wrong blob stores.
+//! Faulty blob stores.
 
 use std::sync::Arc;
 
@@ -16,17 +16,17 @@ use super::frame::{assert_caught, assert_explained, pause, serve};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Defect {
     None,
-    /// Looks whether there is a blob, waits, and writes.
+    /// Checks that the blob exists, waits, and writes.
     TwoCreators,
     /// Compares the tag, waits, and writes.
     MatchesLater,
-    /// Reads what is known of the blob, waits, and reads its bytes.
+    /// Reads the blob's metadata, waits, and reads its bytes.
     TagOfAnother,
-    /// Deletes what is there before it writes.
+    /// Deletes the existing blob before it writes.
     DeletesFirst,
     /// Writes the first half, waits, and writes all.
     HalfSeen,
-    /// A deletion is acknowledged before it has happened.
+    /// Acknowledges a deletion before it happens.
     DeletesLater,
 }
 

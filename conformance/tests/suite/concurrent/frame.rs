@@ -1,4 +1,4 @@
-//! What the wrong stores have in common.
+//! Shared code of the faulty stores.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use larder_kernel::{Namespace, Result};
 
 type Open = dyn Fn(&MemoryBackend, Namespace, usize) -> StoreSet + Send + Sync;
 
-/// Serves the stores that a function opens on one place, given the number of the handle.
+/// Serves the stores that a function opens on one backend, given the number of the handle.
 struct Served {
     place: MemoryBackend,
     open: Box<Open>,
@@ -38,7 +38,7 @@ impl Harness for Served {
     }
 }
 
-/// A harness of the stores that a function opens, which must be of one contract only.
+/// Returns a harness of the stores that a function opens, which must be of one contract only.
 pub(crate) fn serve(
     open: impl Fn(&MemoryBackend, Namespace, usize) -> StoreSet + Send + Sync + 'static,
 ) -> Arc<dyn Harness> {
@@ -57,7 +57,7 @@ fn run(harness: &Arc<dyn Harness>, timeout: Duration) -> LevelReport {
     reports.remove(0)
 }
 
-/// Asserts that nothing wrong is found, and that this is not yet a proof, as it is less than all.
+/// Asserts that the level finds no defect, and that the run is too small for a proof.
 #[track_caller]
 pub(crate) fn assert_explained(harness: &Arc<dyn Harness>) {
     let report = run(harness, Duration::from_secs(30));
@@ -65,19 +65,19 @@ pub(crate) fn assert_explained(harness: &Arc<dyn Harness>) {
     assert!((200..500).contains(&report.executed), "{report:#?}");
 }
 
-/// Asserts that the level finds the store wrong within 200 histories and blames one of the clauses.
+/// Asserts that the level finds a defect within 200 histories and names one of the clauses.
 #[track_caller]
 pub(crate) fn assert_caught(clauses: &[&str], harness: &Arc<dyn Harness>) {
     assert_caught_in(clauses, harness, Duration::from_secs(30));
 }
 
-/// As [`assert_caught`], where a call may take so long.
+/// The same as [`assert_caught`], with a time limit for each call.
 #[track_caller]
 pub(crate) fn assert_caught_in(clauses: &[&str], harness: &Arc<dyn Harness>, timeout: Duration) {
     let report = run(harness, timeout);
     assert_eq!(report.verdict(), Verdict::Broken, "{report:#?}");
     assert!(report.executed <= 200 + 4, "{report:#?}");
-    // Who looks at the damage later may be blamed as well, but not alone.
+    // The report may also name the clause of a later client that finds the damage, but not only that clause.
     let blamed: Vec<&str> = report.counterexamples.iter().map(|found| found.clause).collect();
     let scripts = report.counterexamples.iter().map(|found| found.script.as_str());
     assert!(
@@ -87,7 +87,7 @@ pub(crate) fn assert_caught_in(clauses: &[&str], harness: &Arc<dyn Harness>, tim
     );
 }
 
-/// Implements a contract's trait for a wrapper: what is written out first, and the rest by the field `inner`.
+/// Implements a contract's trait for a wrapper: the given methods first, and the rest by the field `inner`.
 macro_rules! wrong {
     ($contract:ident for $store:ident { $($own:tt)* } $($name:ident($($arg:ident: $type:ty),*) -> $answer:ty;)*) => {
         #[::async_trait::async_trait]
@@ -116,7 +116,7 @@ macro_rules! wrong {
     };
 }
 
-/// Gives others the time to come in between.
+/// Lets other tasks run in between.
 pub(crate) async fn pause() {
     tokio::task::yield_now().await;
     std::thread::yield_now();

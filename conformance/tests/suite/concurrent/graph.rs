@@ -1,4 +1,4 @@
-//! Wrong graph stores.
+//! Faulty graph stores.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -15,9 +15,9 @@ use super::frame::{assert_caught, assert_explained, pause, serve};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Defect {
     None,
-    /// Looks whether the entity is there, waits, and deletes it.
+    /// Checks that the entity exists, waits, and deletes it.
     LooksBeforeDeletion,
-    /// Counts what it creates, waits, and writes.
+    /// Counts the new items, waits, and writes.
     CountsBeforeUpsert,
     /// Keeps the relationships of deleted entities, for each handle.
     DanglingReads,
@@ -93,7 +93,7 @@ fn the_control_is_explained() {
 
 #[test]
 fn a_deletion_that_looks_first_is_caught() {
-    // An answer that nothing was there is found out by those who come after, too.
+    // Later clients also detect a wrong reply that nothing existed.
     let clauses = ["GRAPH-031", "GRAPH-003", "GRAPH-006", "GRAPH-010", "GRAPH-034", "STORE-002"];
     assert_caught(&clauses, &backend(Defect::LooksBeforeDeletion));
 }

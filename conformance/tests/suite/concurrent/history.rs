@@ -1,4 +1,4 @@
-//! Wrong history providers.
+//! Faulty history providers.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,19 +14,19 @@ use super::frame::{assert_caught, assert_explained, pause, serve};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Defect {
     None,
-    /// Reads the last `Seq`, waits, and writes after it, whoever has written there meanwhile.
+    /// Reads the last `Seq`, waits, and writes after it, regardless of other writes in between.
     AppendsAfterARead,
     /// Writes a batch one message at a time.
     BatchInPieces,
-    /// Looks for the idempotency key, waits, and appends.
+    /// Looks up the idempotency key, waits, and appends.
     KeysLate,
-    /// Whatever a replacement says it saw, it takes the thread as it is.
+    /// Ignores the position that a replacement has seen, and replaces the current thread.
     ReplacesBlindly,
-    /// Reads the messages, waits, and answers.
+    /// Reads the messages, waits, and returns them.
     ReadsLate,
     /// Counts, waits, and clears.
     CountsBeforeClear,
-    /// Each handle keeps what `thread_info` said before the last write through it.
+    /// Each handle caches the reply of `thread_info` from before the last write through it.
     InfoPerHandle,
 }
 
@@ -91,7 +91,7 @@ wrong! {
 
         async fn get_messages(&self, thread: &Thread, offset: u64, limit: usize) -> Result<Vec<StoredMessage>> {
             if self.defect == Defect::ReadsLate {
-                // A page at a time, each from the thread as it then is.
+                // One page at a time, each from the thread's state at that moment.
                 let mut all = Vec::new();
                 for offset in (offset..).take(limit) {
                     let one = self.inner.get_messages(thread, offset, 1).await?;

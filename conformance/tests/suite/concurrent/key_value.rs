@@ -1,4 +1,4 @@
-//! Wrong key-value stores.
+//! Faulty key-value stores.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -19,19 +19,19 @@ enum Defect {
     None,
     /// Compares, waits, and writes.
     LostUpdates,
-    /// Looks whether the key is there, waits, and writes.
+    /// Checks that the key exists, waits, and writes.
     TwoCreators,
-    /// Each handle remembers what it read, and does not learn what others write.
+    /// Each handle caches its reads, and never sees other handles' writes.
     CachePerHandle,
-    /// A write is acknowledged before it is there.
+    /// Acknowledges a write before it is visible.
     AnswersEarly,
-    /// A deletion at a revision compares, waits, and deletes.
+    /// Compares the revision of a deletion, waits, and deletes.
     DeletesLater,
-    /// Fails with a defect where it ought to say `Conflict`.
+    /// Fails with `Unexpected` instead of `Conflict`.
     ConflictUnexpected,
-    /// A read now and then never ends.
+    /// A read sometimes never ends.
     Hangs,
-    /// A write that another one has overtaken panics.
+    /// A write panics if another write was faster.
     Panics,
 }
 

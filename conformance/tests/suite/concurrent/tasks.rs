@@ -1,4 +1,4 @@
-//! Wrong task stores.
+//! Faulty task stores.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,15 +16,16 @@ use super::frame::{assert_caught, assert_explained, pause, serve};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Defect {
     None,
-    /// Looks for a free task, waits, and gives it to whoever asked, even if somebody else has got it meanwhile.
+    /// Finds a free task, waits, and gives it to the caller, even if another worker has claimed it in
+    /// between.
     TwoWinners,
-    /// Takes any token for the lease's.
+    /// Accepts any token as the lease's.
     FencingIgnored,
-    /// Compares the revision, waits, and steps.
+    /// Compares the revision, waits, and changes the status.
     StepsLater,
-    /// Reads the retries, waits, and counts one more.
+    /// Reads the retries, waits, and increments them.
     RetriesLater,
-    /// Counts what it settles, waits, and settles.
+    /// Counts the tasks to settle, waits, and settles them.
     SettlesLater,
 }
 

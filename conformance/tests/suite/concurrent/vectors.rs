@@ -1,4 +1,4 @@
-//! Wrong vector stores.
+//! Faulty vector stores.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,13 +14,13 @@ use super::frame::{assert_caught, assert_explained, pause, serve};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Defect {
     None,
-    /// Looks whether the id is there, waits, and writes.
+    /// Checks that the id exists, waits, and writes.
     TwoCreators,
-    /// Takes the old document away, waits, and writes the new one.
+    /// Removes the old document, waits, and writes the new one.
     DeletesFirst,
     /// Counts, waits, and deletes.
     CountsBeforeDeletion,
-    /// Searches through an index that is one write behind.
+    /// Searches through an index that lags by one write.
     IndexBehind,
 }
 

@@ -1,11 +1,11 @@
-//! Which module imports which, and the circles among them.
+//! The imports between modules, and their cycles.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::paths::Written;
 use super::tree::{Entry, Tree};
 
-/// What a path means.
+/// The target of a path.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Target {
     Module(usize),
@@ -15,7 +15,7 @@ enum Target {
 
 type Seen = BTreeSet<(usize, String, usize)>;
 
-/// Each import between two modules, with one path that makes it.
+/// Each import between two modules, with one path that causes it.
 pub(crate) type Edges = BTreeMap<(usize, usize), String>;
 
 impl Tree {
@@ -28,7 +28,7 @@ impl Tree {
                     let to = match target {
                         Target::Item(to) => to,
                         Target::Module(to) if glob => to,
-                        // The paths through an imported module say what is used of it.
+                        // The paths through an imported module show which items are used.
                         Target::Module(_) => continue,
                     };
                     if !self.related(from, to) {
@@ -40,7 +40,7 @@ impl Tree {
         edges
     }
 
-    /// Whether two modules are one, or one is inside of the other.
+    /// Returns `true` if two modules are the same, or one contains the other.
     fn related(&self, one: usize, other: usize) -> bool {
         self.within(one, other) || self.within(other, one)
     }
@@ -62,7 +62,7 @@ impl Tree {
                     let last = index + 1 == path.0.len();
                     let found = self.lookup(at, segment, from, seen);
                     if last {
-                        // A macro may have made the item.
+                        // A macro may have generated the item.
                         let unknown = found.is_empty() && anchored;
                         return if unknown { vec![Target::Item(at)] } else { found };
                     }
@@ -82,7 +82,7 @@ impl Tree {
         vec![Target::Module(at)]
     }
 
-    /// What a name means in a module, seen from another one.
+    /// Resolves a name in a module, as seen from another module.
     fn lookup(&self, at: usize, name: &str, viewer: usize, seen: &mut Seen) -> Vec<Target> {
         if !seen.insert((at, name.to_owned(), viewer)) {
             return Vec::new();
@@ -116,7 +116,7 @@ impl Tree {
     }
 }
 
-/// The groups of nodes that reach each other, those of one node left out.
+/// Returns the groups of nodes that reach each other, without groups of one node.
 pub(crate) fn circles(nodes: usize, edges: &Edges) -> Vec<Vec<usize>> {
     let mut next = vec![Vec::new(); nodes];
     for (from, to) in edges.keys() {

@@ -1,4 +1,4 @@
-//! The paths that an item's code names, those inside of macro calls and attributes included.
+//! The paths in an item's code, including those inside of macro calls and attributes.
 
 use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::{self, Visit};
@@ -6,7 +6,7 @@ use syn::{Attribute, Item, ItemUse, Macro};
 
 use super::tree;
 
-/// A path as it is written, without generics.
+/// A path as written, without generics.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Written(pub(crate) Vec<String>);
 

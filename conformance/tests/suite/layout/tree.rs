@@ -1,4 +1,4 @@
-//! The modules of a crate: what each defines and imports, and the paths that it uses.
+//! The modules of a crate: their definitions, their imports, and the paths that they use.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use syn::{Attribute, Item, UseTree, Visibility};
 
 use super::paths::{self, Written};
 
-/// What a name in a module means.
+/// The meaning of a name in a module.
 pub(crate) enum Entry {
     Module(usize),
     Item,
@@ -16,7 +16,7 @@ pub(crate) enum Entry {
 
 pub(crate) struct Name {
     pub(crate) entry: Entry,
-    /// Only the module and its descendants see it.
+    /// Visible only to the module and its descendants.
     pub(crate) private: bool,
 }
 
@@ -26,7 +26,7 @@ pub(crate) struct Module {
     pub(crate) parent: Option<usize>,
     pub(crate) names: HashMap<String, Vec<Name>>,
     pub(crate) globs: Vec<(Written, bool)>,
-    /// Every path in the module's items, imports included.
+    /// Every path in the module's items, including imports.
     pub(crate) paths: Vec<Written>,
 }
 
@@ -35,17 +35,17 @@ pub(crate) struct Tree {
     pub(crate) modules: Vec<Module>,
 }
 
-/// Where the files of a module's children are.
+/// The folder of the files of a module's children.
 #[derive(Clone)]
 struct Place {
-    /// The folder of the source file, from which `#[path]` counts outside of inline modules.
+    /// The folder of the source file, to which `#[path]` is relative outside of inline modules.
     file: PathBuf,
     children: PathBuf,
     inline: bool,
 }
 
 impl Tree {
-    /// The modules below a crate's root file.
+    /// Reads the modules below a crate's root file.
     pub(crate) fn read(root: &Path) -> Self {
         let folder = root.parent().unwrap().to_owned();
         let mut tree = Self::default();
@@ -54,7 +54,7 @@ impl Tree {
         tree
     }
 
-    /// The modules of a source whose modules are all inline.
+    /// Reads the modules of a source that contains only inline modules.
     pub(crate) fn of_source(source: &str) -> Self {
         let mut tree = Self::default();
         let nowhere = Place { file: PathBuf::new(), children: PathBuf::new(), inline: true };
@@ -121,7 +121,7 @@ impl Tree {
         self.define(parent, name, Entry::Module(id), inherited(&module.vis));
     }
 
-    /// A file's module. One that owns its folder has its children next to it.
+    /// Reads a file's module. The children of a module that owns its folder are next to it.
     fn add_file(&mut self, parent: usize, path: String, file: &Path, owns_folder: bool) -> usize {
         let folder = file.parent().unwrap().to_owned();
         let children = if owns_folder { folder.clone() } else { folder.join(file.file_stem().unwrap()) };
@@ -193,7 +193,7 @@ fn given_path(attributes: &[Attribute]) -> Option<String> {
     }
 }
 
-/// Whether an item is compiled for tests alone.
+/// Returns `true` if an item is compiled for tests only.
 pub(crate) fn tests_only(attributes: &[Attribute]) -> bool {
     fn needs_test(meta: &syn::Meta) -> bool {
         let all = |list: &syn::MetaList| {

@@ -1,4 +1,4 @@
-//! What an agent sees of a session, and what it adds.
+//! The messages of a session that an agent sees, and the messages that it adds.
 
 use async_trait::async_trait;
 use larder_kernel::{Appended, Result};
@@ -110,12 +110,12 @@ pub(crate) async fn what_a_filtered_window_reads_is_bounded_and_says_so(backend:
     context.get_prompt_window(&session()).await.unwrap();
     assert_eq!(history.take().0, 1_500);
 
-    // What the store passes by does not count.
+    // Messages that the store skips do not count.
     let context = with(&config, LimitedWindow::new().read_last(3).filtered(only("rare")));
     let told = context.explain_window(&session()).await.unwrap();
     assert_eq!((texts(&told.window), told.scan_ended), (vec!["far"], false));
 
-    // And a window that shows all that the filter keeps has no bound.
+    // A window that shows every message that the filter keeps has no limit.
     let context = with(&config, memory.without_max_bytes());
     assert_eq!(context.get_prompt_window(&session()).await.unwrap().messages.len(), 3_000);
 }

@@ -1,4 +1,4 @@
-//! Sessions that expire, and what keeps them alive.
+//! Sessions that expire, and the calls that renew them.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::test_backend::TestBackend as Backend;
 
 const TTL: Duration = Duration::from_secs(2);
 
-/// Waits on the store's clock, which is the machine's.
+/// Waits on the store's clock, which is the machine's clock.
 async fn pass(part: u32) {
     tokio::time::sleep(TTL * part / 10).await;
 }
@@ -28,7 +28,7 @@ pub(crate) async fn an_unused_session_goes_whole_and_a_used_one_stays(backend: &
     }
     turn(&sessions, &unused, "one two three", "four").await;
     turn(&sessions, &used, "one two three four five six", "seven eight nine").await;
-    // A handle that says nothing about it prolongs the session as well.
+    // A handle without an explicit time to live renews the session, too.
     let other = world.sessions();
     for round in 0..4 {
         pass(5).await;
@@ -54,7 +54,7 @@ pub(crate) async fn an_unused_session_goes_whole_and_a_used_one_stays(backend: &
             world.key_value().list(&bucket.bucket, "", larder_kernel::PageRequest::first(9)).await.unwrap();
         assert!(keys.items.is_empty(), "{:?}", bucket.bucket);
     }
-    // Whoever takes the id anew finds nothing of the old session.
+    // A new session with the same id finds nothing of the old session.
     sessions.create_as(&used, profile, "p").await.unwrap();
     let anew = sessions.get(&used).await.unwrap();
     assert!(anew.messages.is_empty() && anew.summary.is_none() && anew.hints.is_empty());

@@ -1,4 +1,4 @@
-//! What reaches the model of a session, and why.
+//! The explanation of a session's window: the messages that reach the model, with reasons.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,4 +1,4 @@
-//! What is stored after an inference, and what is not.
+//! The messages that are stored after an inference, and the messages that are not.
 
 use std::sync::atomic::Ordering;
 
@@ -116,7 +116,7 @@ pub(crate) async fn a_cancelled_inference_leaves_the_session_as_it_was(backend: 
     for request in [user("c"), flush("c")] {
         sessions.begin(&id, request.clone()).await.unwrap().cancel();
         drop(sessions.begin(&id, request.clone()).await.unwrap());
-        // A future that is dropped before it was polled through.
+        // A future that is dropped before it completes.
         let inference = sessions.begin(&id, request).await.unwrap();
         drop(inference.complete(answer("d")));
     }
@@ -136,7 +136,7 @@ pub(crate) async fn a_completion_dropped_at_any_poll_stores_all_or_nothing(backe
             let mut completion = Box::pin(inference.complete(answer("d")));
             let mut left: u32 = polls;
             std::future::poll_fn(|context| {
-                // As many polls as there are left; then the future is dropped where it stands.
+                // Polls the future this number of times, then drops it.
                 while left > 0 && completion.as_mut().poll(context).is_pending() {
                     left -= 1;
                 }

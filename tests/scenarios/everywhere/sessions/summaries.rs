@@ -43,7 +43,7 @@ pub(crate) async fn past_the_threshold_the_older_half_becomes_a_summary(backend:
     assert!(KEPT[..3].iter().all(|text| prompt.contains(text)) && !prompt.contains(KEPT[3]));
     assert!(!prompt.contains("tea"), "hints are no part of what is summarized");
 
-    // It is stored with the turn. Every handle sees it, and the stored messages are all there.
+    // The summary is stored with the turn. Every handle sees it, and all stored messages remain.
     assert_eq!(plain.get(&id).await.unwrap().summary, None);
     inference.complete([ChatMessage::assistant("newer")]).await.unwrap();
     let session = plain.get(&id).await.unwrap();
@@ -132,7 +132,7 @@ pub(crate) async fn two_at_once_store_one_summary(backend: &Backend) {
     for inference in [first.unwrap(), second.unwrap()] {
         inference.complete([ChatMessage::assistant("y")]).await.unwrap();
     }
-    // The second may have begun after the first had its summary, and before it was stored.
+    // The second run may have begun after the first had its summary, and before that summary was stored.
     assert!(model.times() <= 2, "{}", model.times());
     let summary = left.get(&id).await.unwrap().summary.unwrap();
     assert!(summary == "One." || summary == "Two.", "{summary}");
@@ -175,7 +175,7 @@ pub(crate) async fn a_replaced_session_keeps_its_summary_and_no_late_one_of_what
     assert_eq!(stored(&sessions, &id).await, now);
     assert_eq!(sessions.get(&id).await.unwrap().summary.as_deref(), Some("Counted."));
 
-    // One who summarized the session as it was before comes late.
+    // A late writer summarized an earlier state of the session.
     let late = Summary {
         up_to: Seq::new(6),
         text: "Of what is gone.".into(),

@@ -1,4 +1,4 @@
-//! What the model sees.
+//! The messages that the model sees.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -98,7 +98,7 @@ pub(crate) async fn a_call_and_its_result_leave_together(backend: &Backend) {
     let id = sessions.create(SessionProfile::rolling_window(12, 12).unwrap(), "").await.unwrap();
     let begun = sessions.begin(&id, user("find it")).await.unwrap();
     begun.complete([called("1")]).await.unwrap();
-    // The result is new, so the call that it answers stays, however long.
+    // The result is new, so its call stays, whatever its length.
     let request = InferenceRequest::new([answered("1", "a b c d e f g")]);
     let begun = sessions.begin(&id, request).await.unwrap();
     assert_eq!(parts(&begun), [(0, 0), (1, 0), (0, 1)]);
@@ -109,7 +109,7 @@ pub(crate) async fn a_call_and_its_result_leave_together(backend: &Backend) {
     assert_eq!((error.field(), error.actual(), error.limit()), (Some("messages"), Some(13), Some(12)));
     begun.complete([ChatMessage::assistant("found it")]).await.unwrap();
 
-    // 9 of the pair, 2 of the answer: with 1 new the pair fits, with 2 new it leaves whole.
+    // 9 of the pair, 2 of the answer: with 1 new the pair fits, with 2 new the whole pair is removed.
     assert_eq!(parts(&sessions.begin(&id, user("x")).await.unwrap()), [(1, 0), (0, 1), (0, 0), (0, 0)]);
     assert_eq!(parts(&sessions.begin(&id, user("x y")).await.unwrap()), [(0, 0), (0, 0)]);
 
@@ -193,7 +193,7 @@ pub(crate) async fn strategies_choose_among_the_stored_messages(backend: &Backen
     assert_eq!(texts(&inference), ["prompt", "a38", "q39", "a39", "new"]);
 }
 
-/// Numbers that come again with their seed.
+/// Numbers that a seed reproduces.
 struct Dice(u64);
 
 impl Dice {
@@ -203,7 +203,7 @@ impl Dice {
     }
 }
 
-/// A transcript in which calls are answered late, in part, twice, never, or by nobody's asking.
+/// Returns a transcript in which results of calls are late, partial, duplicated, missing or unrequested.
 fn transcript(dice: &mut Dice) -> Vec<ChatMessage> {
     let length = 1 + dice.roll(30);
     let message = |dice: &mut Dice| match dice.roll(4) {

@@ -17,10 +17,10 @@ use tokio::sync::Notify;
 
 use crate::test_backend::{Room, TestBackend as Backend};
 
-/// The second document of the seed, as printed.
+/// The second sample document, as printed.
 pub(super) const ROUTER: &str = r#"{ "states": { "triage": { "prompt_task": "triage", "on_event": { "Routed": "routed" } }, "routed": { "prompt_task": "routed", "control": "agent", "on_event": { "ToBilling": "billing", "ToTechnical": "technical" } }, "billing": { "prompt_task": "billing", "terminal": true }, "technical": { "prompt_task": "technical", "terminal": true } }}"#;
 
-/// Two states that lead to each other.
+/// Two states with transitions to each other.
 pub(super) const PING_PONG: &str = r#"{"states": {
     "ping": {"prompt_task": "say ping", "on_event": {"Go": "pong"}},
     "pong": {"prompt_task": "say pong", "on_event": {"Go": "ping"}}
@@ -51,7 +51,7 @@ impl Bench {
         self.room.key_value()
     }
 
-    /// A handle of its own, as another process would have it.
+    /// Opens a separate handle, as another process would.
     pub(super) async fn open(&self) -> Workflow {
         self.open_on(self.state()).await
     }
@@ -69,7 +69,7 @@ impl Bench {
         Workflow::resume(self.history(), self.state(), self.spec.clone(), self.options.clone(), "w").await
     }
 
-    /// Resumes as a process does that starts now.
+    /// Resumes as a newly started process does.
     pub(super) async fn resume_later(&self, backend: &Backend) -> Workflow {
         let stores = backend.reopened(&self.room).await;
         let (history, state) = (stores.set().history().unwrap(), stores.set().key_value().unwrap());
@@ -85,7 +85,7 @@ impl Bench {
         all.into_iter().map(|stored| stored.message.text.clone()).collect()
     }
 
-    /// The texts of a persistent state's conversation.
+    /// Returns the texts of a persistent state's conversation.
     pub(super) async fn said_in(&self, workflow: &Workflow, state: &str) -> Vec<String> {
         self.texts(&workflow.thread(state).unwrap().unwrap()).await
     }
@@ -112,7 +112,7 @@ pub(super) fn texts(turn: &TurnWindow) -> Vec<String> {
     turn.window.messages.iter().map(|message| message.message.text.clone()).collect()
 }
 
-/// A turn that says something and asks for at most one event.
+/// Runs a turn that emits a text and requests at most one event.
 pub(super) async fn turn(workflow: &mut Workflow, text: &str, event: Option<&str>) -> TurnWindow {
     let turn = workflow.begin_turn().await.unwrap();
     if let Some(event) = event {
@@ -122,16 +122,16 @@ pub(super) async fn turn(workflow: &mut Workflow, text: &str, event: Option<&str
     turn
 }
 
-/// What the next puts do.
+/// The behavior of the next puts.
 #[derive(Clone, Copy)]
 #[repr(u8)]
 pub(super) enum Puts {
     Work = 0,
-    /// Write, and lose the answer.
+    /// Writes, and loses the reply.
     LoseAnswer = 1,
-    /// Do not write, and fail.
+    /// Does not write, and fails.
     Refuse = 2,
-    /// Write, and never answer.
+    /// Writes, and never returns.
     Hang = 3,
 }
 
@@ -147,7 +147,7 @@ impl FaultyState {
         Arc::new(Self { inner, puts: AtomicU8::new(0), hung: Notify::new() })
     }
 
-    /// Returns when a put has been written that never answers.
+    /// Returns when a put that never returns has written.
     pub(super) async fn hung(&self) {
         self.hung.notified().await;
     }

@@ -1,4 +1,4 @@
-//! What is handed on from state to state.
+//! Data that one state hands to the next.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,7 +9,7 @@ use super::bench::{Bench, PING_PONG, ROUTER, ask, texts, turn, user};
 use crate::test_backend::TestBackend as Backend;
 use larder_agents::workflow::{CarryFailure, CarryForward, Summarizer, WorkflowOptions};
 
-/// Says what it was given.
+/// Repeats its input.
 fn echo() -> Summarizer {
     Summarizer::function(|state, earlier, messages| {
         let said: Vec<_> = messages.iter().map(|message| message.text.as_str()).collect();
@@ -56,7 +56,7 @@ pub(crate) async fn a_models_summary_of_the_state_that_was_left_opens_the_next_c
     assert_eq!(asked.len(), 1);
     let given = &asked[0].messages[1].text;
     assert!(given.contains("I was charged twice") && given.contains("please refund me"));
-    // It is part of the run: another process finds it.
+    // The data is part of the run: another process finds it.
     let opened = bench.resume().await.unwrap().begin_turn().await.unwrap();
     assert_eq!(opened.state, "billing");
     let seen = texts(&opened);
@@ -163,7 +163,7 @@ pub(crate) async fn a_summarizer_set_to_fail_stops_the_transition_and_nothing_ch
     let mut other = bench.resume().await.unwrap();
     assert_eq!((other.current_state(), other.transitions().len()), ("ping", 0));
     assert!(bench.said_in(&workflow, "ping").await.is_empty());
-    // Without the transition the turn can be ended.
+    // Without the transition the turn can end.
     workflow.begin_turn().await.unwrap();
     workflow.end_turn(user("x")).await.unwrap();
     assert_eq!(other.fire("Go", "e").await.unwrap_err().kind(), ErrorKind::Unavailable);

@@ -1,4 +1,4 @@
-//! Who commits a transition, and when.
+//! The author and the time of a transition's commit.
 
 use larder_kernel::{ErrorKind, ToolCall};
 use serde_json::json;

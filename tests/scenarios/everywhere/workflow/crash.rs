@@ -1,4 +1,4 @@
-//! Runs that are cut off, and what is found after that.
+//! Interrupted runs, and the state that the next process finds.
 
 use larder_kernel::ErrorKind;
 
@@ -6,7 +6,7 @@ use super::bench::{Bench, FaultyState, PING_PONG, Puts, ROUTER, ask, call, texts
 use crate::test_backend::TestBackend as Backend;
 use larder_agents::workflow::Workflow;
 
-/// Lets a future run into the put that never answers, and drops it there.
+/// Polls a future until its put hangs, and drops it there.
 async fn killed<T>(state: &FaultyState, future: impl Future<Output = T>) {
     tokio::select! {
         _ = future => unreachable!("the put answered"),
@@ -70,7 +70,7 @@ pub(crate) async fn a_crash_right_after_the_commit_loses_neither_transition_nor_
     let mut resumed = bench.resume().await.unwrap();
     assert_eq!(resumed.current_state(), "pong");
     assert!(bench.said_in(&resumed, "ping").await.is_empty());
-    // Two workers complete it, one after the other, and the messages stand there once.
+    // Two workers complete it, one after the other, and the messages are stored once.
     let mut other = bench.resume().await.unwrap();
     assert_eq!(resumed.begin_turn().await.unwrap().state, "pong");
     assert_eq!(bench.said_in(&resumed, "ping").await, ["said"]);

@@ -65,7 +65,7 @@ pub(crate) async fn a_transient_conversation_kept_until_left_is_shared_and_then_
     let first = workflow.thread("intake").unwrap().unwrap();
     turn(&mut workflow, "move on", Some("Next")).await;
     assert!(bench.texts(&first).await.is_empty());
-    // The other worker's turn belongs to a conversation that is over.
+    // The other worker's turn belongs to a conversation that has ended.
     other.end_turn(user("late")).await.unwrap();
     assert!(bench.texts(&first).await.is_empty());
     turn(&mut workflow, "at the desk", Some("Back")).await;
@@ -102,7 +102,7 @@ pub(crate) async fn an_id_has_one_run_and_a_missing_or_foreign_one_is_told(backe
         let opened = Workflow::open(bench.history(), bench.state(), other.clone(), options.clone(), id).await;
         assert_eq!(opened.unwrap_err().field(), Some("workflow"));
     }
-    // Ids that begin alike, and ids with separators, are other runs.
+    // Ids with a common prefix, and ids with separators, name other runs.
     for id in ["w/", "w/p", "ww", "W"] {
         let opened = Workflow::open(bench.history(), bench.state(), other.clone(), options.clone(), id).await;
         assert_eq!(opened.unwrap().current_state(), "triage");

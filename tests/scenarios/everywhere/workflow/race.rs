@@ -20,7 +20,7 @@ pub(crate) async fn of_two_workers_whose_turns_move_one_run_one_commits_and_the_
     assert_eq!(second.unwrap_err().kind(), ErrorKind::Conflict);
     assert_eq!(bench.said_in(&one, "ping").await, ["one"]);
     assert_eq!(bench.open().await.transitions().len(), 1);
-    // The loser begins again, and finds itself in the new state.
+    // The loser starts over, in the new state.
     assert_eq!(turn(&mut two, "two", Some("Go")).await.state, "pong");
     assert_eq!(bench.open().await.current_state(), "ping");
 }
