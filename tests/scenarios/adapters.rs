@@ -54,5 +54,5 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
         });
         trials.push(live.with_ignored_flag(ignored));
     }
-    crate::run("adapters", arguments, trials)
+    crate::groups::run("adapters", arguments, trials)
 }

@@ -25,7 +25,7 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
             let name = format!("{name}::is_not_ready_while_it_is_away_and_alive_all_the_same");
             Trial::test(name, run).with_ignored_flag(ignored)
         });
-    crate::run("away", arguments, trials.into())
+    crate::groups::run("away", arguments, trials.into())
 }
 
 /// Relays connections to the server until it is told to stop. All connections have ended when the task has

@@ -256,5 +256,5 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
             trials.push(on_server(backend, variable, (name, scenario)));
         }
     }
-    crate::run("everywhere", arguments, trials)
+    crate::groups::run("everywhere", arguments, trials)
 }

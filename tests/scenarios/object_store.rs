@@ -189,5 +189,5 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
             trials.push(live.with_ignored_flag(ignored));
         }
     }
-    crate::run("object_store", arguments, trials)
+    crate::groups::run("object_store", arguments, trials)
 }

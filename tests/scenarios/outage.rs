@@ -79,7 +79,7 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
         trial("logins_that_age_refuses", Some(AGE), mistakes::logins_that_age_refuses),
         trial("rights_that_age_needs", Some(AGE), mistakes::rights_that_age_needs),
     ];
-    crate::run("outage", arguments, trials)
+    crate::groups::run("outage", arguments, trials)
 }
 
 /// Prints the error of an opening, and the whole log.

@@ -22,7 +22,7 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
             let name = format!("{name}::a_call_asks_once_however_long_the_thread");
             trial(&name, variable, move || one_each(variable))
         });
-    crate::run("round_trips", arguments, trials.into())
+    crate::groups::run("round_trips", arguments, trials.into())
 }
 
 /// The traffic of a relay.

@@ -61,7 +61,7 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
         trial("each_turn_tells_what_reached_the_model_and_why", || block_on(told())),
     ];
     trials.extend(on_servers());
-    crate::run("runtime", arguments, trials)
+    crate::groups::run("runtime", arguments, trials)
 }
 
 fn trial(name: &str, run: impl FnOnce() -> Result<()> + Send + 'static) -> Trial {

@@ -131,5 +131,5 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
         ),
         live.with_ignored_flag(absent),
     ];
-    crate::run("runtime_backend", arguments, trials)
+    crate::groups::run("runtime_backend", arguments, trials)
 }

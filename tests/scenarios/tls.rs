@@ -28,7 +28,7 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
         trial("redis_trusts_the_authority_that_is_named", REDIS, redis_trusts_whom_it_is_told_to),
         trial("s3_trusts_the_authorities_of_the_system", GARAGE, s3_trusts_the_authorities_of_the_system),
     ];
-    crate::run("tls", arguments, trials)
+    crate::groups::run("tls", arguments, trials)
 }
 
 /// Returns the address in a URL, such as `127.0.0.1:5432`.

@@ -6,6 +6,7 @@
 //! with `LARDER_SERVICES=required` they fail.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod groups;
 #[cfg(feature = "postgres")]
 mod log_capture;
 #[cfg(feature = "postgres")]
@@ -25,10 +26,7 @@ mod trial;
 
 use std::process::ExitCode;
 
-use libtest_mimic::{Arguments, Trial};
-
-/// Runs the selected tests of a group and returns `true` if none failed.
-type Group = fn(&Arguments) -> bool;
+use groups::Group;
 
 const GROUPS: &[(&str, Group)] = &[
     #[cfg(feature = "s3")]
@@ -51,22 +49,5 @@ fn main() -> ExitCode {
     if let Some(code) = postgres::as_child() {
         return code;
     }
-    let mut arguments = Arguments::from_args();
-    let known = |filter: &String| GROUPS.iter().any(|(name, _)| name == filter);
-    let chosen = arguments.filter.take_if(|filter| known(filter));
-    let mut passed = true;
-    for (name, run) in GROUPS {
-        if chosen.as_ref().is_none_or(|chosen| chosen == name) {
-            passed &= run(&arguments);
-        }
-    }
-    if passed { ExitCode::SUCCESS } else { ExitCode::from(101) }
-}
-
-/// Runs the tests of the group that the arguments do not exclude.
-#[allow(dead_code, reason = "a build without a server has no group")]
-fn run(group: &str, arguments: &Arguments, trials: Vec<Trial>) -> bool {
-    let trials: Vec<Trial> = trials.into_iter().map(|trial| trial.with_kind(group)).collect();
-    trials.iter().all(|trial| arguments.is_filtered_out(trial))
-        || !libtest_mimic::run(arguments, trials).has_failed()
+    groups::run_all(GROUPS)
 }

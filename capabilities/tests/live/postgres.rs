@@ -91,7 +91,7 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
         ]);
         trials
     };
-    crate::run("postgres", arguments, trials)
+    crate::groups::run("postgres", arguments, trials)
 }
 
 fn trial<F: Future<Output = ()>>(

@@ -56,7 +56,7 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
         trial("a_cluster_is_no_single_server", CLUSTER, a_cluster_is_no_single_server),
         trial("writers_during_an_erasure_in_a_cluster", CLUSTER, writers_during_an_erasure_in_a_cluster),
     ];
-    crate::run("redis", arguments, trials)
+    crate::groups::run("redis", arguments, trials)
 }
 
 /// Returns the servers of a URL, without scheme, user and path.

@@ -41,7 +41,7 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
         trial("writers_beside_listings_and_erasures_are_all_listed", SERVER, || all_are_listed(SERVER)),
         trial("writers_beside_listings_and_erasures_in_a_cluster", CLUSTER, || all_are_listed(CLUSTER)),
     ];
-    crate::run("redis_history", arguments, trials)
+    crate::groups::run("redis_history", arguments, trials)
 }
 
 /// Returns a namespace that no other run uses, and its store.

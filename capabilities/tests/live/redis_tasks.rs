@@ -35,7 +35,7 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
         trials.push(trial(&name("a_dropped_creation_is_whole_or_absent"), variable, move || drops(variable)));
         trials.push(trial(&name("an_erasure_leaves_nothing_unlisted"), variable, move || erasures(variable)));
     }
-    crate::run("redis_tasks", arguments, trials)
+    crate::groups::run("redis_tasks", arguments, trials)
 }
 
 /// Opens a store in a namespace that no other run uses.

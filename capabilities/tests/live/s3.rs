@@ -80,7 +80,7 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
             an_opening_leaves_nothing_behind
         ]);
     }
-    crate::run("s3", arguments, trials)
+    crate::groups::run("s3", arguments, trials)
 }
 
 fn trial<F: Future<Output = ()>>(

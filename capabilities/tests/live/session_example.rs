@@ -76,5 +76,5 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
         live("on_redis_with_s3", &["LARDER_REDIS_URL", "LARDER_S3_GARAGE_URL"], redis_with_s3),
         live("on_a_redis_cluster_with_s3", &["LARDER_REDIS_CLUSTER_URL", "LARDER_S3_S3S_URL"], redis_with_s3),
     ];
-    crate::run("session_example", arguments, trials)
+    crate::groups::run("session_example", arguments, trials)
 }

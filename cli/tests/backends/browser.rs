@@ -55,7 +55,7 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
             Err(reason) => Ok(Completion::ignored_with(reason)),
         })
     };
-    crate::run("browser", &arguments, tests.map(trial).into())
+    crate::groups::run("browser", &arguments, tests.map(trial).into())
 }
 
 /// Returns the browser that `conformance/browser/install` finds. `cargo larder test` installs one first if it

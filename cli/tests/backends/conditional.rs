@@ -26,7 +26,7 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
         Ok(())
     };
     let trial = Trial::test("writes_under_a_condition_are_declared_and_hold", run).with_ignored_flag(ignored);
-    crate::run("conditional", arguments, vec![trial])
+    crate::groups::run("conditional", arguments, vec![trial])
 }
 
 fn passes_with_conditions(url: &str) {

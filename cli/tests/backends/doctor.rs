@@ -38,7 +38,7 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
     let ignored = !cfg!(feature = "full") || (std::env::var_os("LARDER_POSTGRES_URL").is_none() && !required);
     let made = Trial::test("postgres::a_new_database_stays_empty", ok(a_new_database_stays_empty));
     trials.push(made.with_ignored_flag(ignored));
-    crate::run("doctor", arguments, trials)
+    crate::groups::run("doctor", arguments, trials)
 }
 
 fn ok(

@@ -39,7 +39,7 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
         trial("a_write_acknowledged_before_it_happens_is_caught", "behind", Some("STORE-005")),
         trial("a_batch_written_in_pieces_is_caught", "pieces", Some("HIST-003")),
     ];
-    crate::run("durable", arguments, trials.into())
+    crate::groups::run("durable", arguments, trials.into())
 }
 
 fn runtime() -> tokio::runtime::Runtime {

@@ -23,5 +23,5 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
     for harness in &harnesses {
         trials.extend(mimic::trials(&runtime, harness, &options).expect("the backend answers"));
     }
-    crate::run("embedded", &arguments, trials)
+    crate::groups::run("embedded", &arguments, trials)
 }

@@ -102,7 +102,7 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
         assert_eq!(shown, table(&written()));
         Ok(())
     }));
-    crate::run("guarantees", arguments, trials)
+    crate::groups::run("guarantees", arguments, trials)
 }
 
 fn write(scratch: &Path) {

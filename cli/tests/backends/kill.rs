@@ -41,7 +41,7 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
         ("age", "LARDER_AGE_PORT"),
     ];
     let trials = killed.map(|(script, port_variable)| trial(script, port_variable)).into();
-    crate::run("kill", arguments, trials)
+    crate::groups::run("kill", arguments, trials)
 }
 
 fn trial(script: &'static str, port_variable: &'static str) -> Trial {

@@ -74,5 +74,5 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
             trials.extend(levels(&runtime, &harness));
         }
     }
-    crate::run("layers", &arguments, trials)
+    crate::groups::run("layers", &arguments, trials)
 }

@@ -28,7 +28,7 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
     for service in &SERVICES {
         trials.extend(of_service(service, &runtime, scratch.path(), &options, required));
     }
-    crate::run("live", &arguments, trials)
+    crate::groups::run("live", &arguments, trials)
 }
 
 /// Returns the cases on one service, or one test that says why they are missing.

@@ -11,6 +11,8 @@ mod conditional;
 mod doctor;
 mod durable;
 mod embedded;
+#[path = "../../../capabilities/tests/live/groups.rs"]
+mod groups;
 #[cfg(feature = "full")]
 mod guarantees;
 #[cfg(feature = "full")]
@@ -30,10 +32,7 @@ mod transcripts;
 
 use std::process::ExitCode;
 
-use libtest_mimic::{Arguments, Trial};
-
-/// Runs the selected tests of a group and returns `true` if none failed.
-type Group = fn(&Arguments) -> bool;
+use groups::Group;
 
 const GROUPS: &[(&str, Group)] = &[
     ("embedded", embedded::group),
@@ -63,21 +62,5 @@ fn main() -> ExitCode {
     if durable::wrote() {
         return ExitCode::SUCCESS;
     }
-    let mut arguments = Arguments::from_args();
-    let known = |filter: &String| GROUPS.iter().any(|(name, _)| name == filter);
-    let chosen = arguments.filter.take_if(|filter| known(filter));
-    let mut passed = true;
-    for (name, run) in GROUPS {
-        if chosen.as_ref().is_none_or(|chosen| chosen == name) {
-            passed &= run(&arguments);
-        }
-    }
-    if passed { ExitCode::SUCCESS } else { ExitCode::from(101) }
-}
-
-/// Runs the tests of the group that the arguments do not exclude.
-fn run(group: &str, arguments: &Arguments, trials: Vec<Trial>) -> bool {
-    let trials: Vec<Trial> = trials.into_iter().map(|trial| trial.with_kind(group)).collect();
-    trials.iter().all(|trial| arguments.is_filtered_out(trial))
-        || !libtest_mimic::run(arguments, trials).has_failed()
+    groups::run_all(GROUPS)
 }

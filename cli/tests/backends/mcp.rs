@@ -41,7 +41,7 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
             trial(&format!("{name}::sessions_after_a_restart"), variable, sessions::restart),
         ]);
     }
-    crate::run("mcp", arguments, trials)
+    crate::groups::run("mcp", arguments, trials)
 }
 
 /// A test with a separate backend: SQLite in a temporary folder, or the service that the variable names.

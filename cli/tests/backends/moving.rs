@@ -25,7 +25,7 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
     trials.extend(archive::trials());
     trials.extend(command::trials());
     trials.extend(kill::trials());
-    crate::run("moving", arguments, trials)
+    crate::groups::run("moving", arguments, trials)
 }
 
 /// A test with a separate runtime.

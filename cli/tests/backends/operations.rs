@@ -44,7 +44,7 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
         trial("postgres", full, set("LARDER_POSTGRES_URL") && dumps()),
         trial("redis", full, set("LARDER_REDIS_URL") && has("redis-cli")),
     ];
-    crate::run("operations", arguments, trials)
+    crate::groups::run("operations", arguments, trials)
 }
 
 fn has(tool: &str) -> bool {

@@ -39,7 +39,7 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
         ),
         trial("a_replica_shows_what_was", "LARDER_POSTGRES_URL", postgres::a_replica_shows_what_was),
     ];
-    crate::run("scale", &arguments, trials)
+    crate::groups::run("scale", &arguments, trials)
 }
 
 fn trial<F: Future<Output = ()>>(

@@ -320,5 +320,5 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
         live("redis_returns_the_same_bytes", "LARDER_REDIS_URL"),
         live("a_redis_cluster_returns_the_same_bytes", "LARDER_REDIS_CLUSTER_URL"),
     ];
-    crate::run("transcripts", arguments, trials)
+    crate::groups::run("transcripts", arguments, trials)
 }
